@@ -1,4 +1,4 @@
-//! Load generators: what each says of a server that was stopped, the highest rate that it holds, and what it takes.
+//! Load generators: accuracy against a stopped server, highest rate, and resource use.
 
 pub(crate) mod child;
 mod freeze;
@@ -12,15 +12,23 @@ use crate::Effort;
 use crate::report::{Samples, Section, Table, Target, number};
 
 const METHOD: &str = "\
-Freeze test: a server that answers each request after 1 ms, however many there are, is stopped (SIGSTOP) for part of a run with a \
-constant schedule, or the tool itself is stopped; of 1,200/s the server answers one after the other, each in 1 ms. It keeps a processor \
-for itself, so that its waking up is in no time. The truth follows from the schedule by arithmetic; the server's time is the median \
-between the packets of request and answer at the same rate, before the run, while nothing is stopped. All begin with 10 connections; topdeck (its engine, without the calibration) opens 1,000 at the most, vegeta as many as it needs, k6 has a user for each. wrk has no schedule: it sends as \
-fast as answers come. Tools that do not print a figure have a dash. Highest rate: tool and nginx have a processor each; a rate is \
-held if 99 % of it is answered; wrk's is what it gets when it sends as fast as it can. topdeck, oha and wrk have 64 connections, vegeta \
-opens more, as topdeck does when it is not limited, k6 has a user for each. \
-Error added: what a tool says of 10,000 requests per second to nginx, less what the stamps of their packets say (tcpdump); for \
-topdeck its service time, which begins with the send as that of the others does.";
+Method:
+
+* **Coordinated-omission test**: a server answers each request after 1 ms, in parallel, and is stopped
+  (SIGSTOP) for part of a run with a constant schedule; or the tool itself is stopped. At 1,200/s the
+  server answers one request after the other, each in 1 ms. It has a processor for itself, so that its
+  wake-up latency is not in the times.
+* **Expected values** follow from the schedule by arithmetic. The server's time is the median
+  between the packets of request and response at the same rate, before the run, without a stop.
+* **Connections**: all tools start with 10. topdeck (its engine, without the calibration) opens up to
+  1,000, vegeta as many as it needs, k6 has one user per connection. wrk has no schedule: it sends as
+  fast as responses arrive. A dash marks figures that a tool does not print.
+* **Highest rate**: tool and nginx have a processor each; a rate counts if 99 % of it is answered. For
+  wrk it is the rate it reaches. topdeck, oha and wrk have 64 connections; vegeta opens more, as does
+  topdeck without a limit; k6 has one user per connection.
+* **Error added**: what a tool reports at 10,000 requests per second to nginx, minus the time between
+  the packets (tcpdump). For topdeck that is the service time, which starts with the send like that of
+  the other tools.";
 
 /// How many a tool begins with against nginx.
 const CONNECTIONS: usize = 64;
@@ -74,9 +82,9 @@ fn frozen(scenario: &Scenario, seconds: f64, service_ns: u64, section: &mut Sect
     let caption = format!("Of {seconds} s, {}: milliseconds.", scenario.name);
     let mut header = vec![""];
     header.extend(FIGURES);
-    header.push("says that it cannot be trusted");
+    header.push("reports an invalid result");
     let mut table = Table::new(&caption, 1, &header);
-    table.rows.push(row("truth", &truth));
+    table.rows.push(row("expected", &truth));
     for tool in Tool::ALL {
         eprintln!("        {}: {} …", scenario.name, tool.name());
         match freeze::run(tool, scenario, seconds, true) {
@@ -104,12 +112,11 @@ fn frozen(scenario: &Scenario, seconds: f64, service_ns: u64, section: &mut Sect
 fn targets(scenario: &Scenario, truth: &Said, said: &Said, section: &mut Section) {
     let name = scenario.name;
     let (figure, worst) = farthest(truth, said);
-    let what =
-        format!("{name}: how far the figure is off that is farthest from the truth, {figure}");
+    let what = format!("{name}: largest relative error, {figure}");
     section.targets.push(Target::at_most(&what, BUCKET * 100.0, "%", Some(worst * 100.0)));
     if scenario.is_tool_stopped() {
-        let what = format!("{name}: it says so");
-        let said = said.doubts.map(f64::from);
+        let what = format!("{name}: it reports the stall");
+        let said = said.warnings.map(f64::from);
         section.targets.push(Target::at_least(&what, 1.0, "times", said));
     }
 }
@@ -118,7 +125,7 @@ fn row(name: &str, said: &Said) -> Vec<String> {
     let cell = |value: Option<f64>| value.map_or("–".to_owned(), number);
     let mut row = vec![name.to_owned()];
     row.extend(said.figures().map(cell));
-    row.push(match said.doubts {
+    row.push(match said.warnings {
         Some(true) => "yes".to_owned(),
         Some(false) => "no".to_owned(),
         None => "–".to_owned(),
@@ -138,7 +145,7 @@ fn rates(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
     let seconds = if effort.quick { 1.0 } else { 3.0 };
     let rounds = if effort.quick { 1 } else { 3 };
     let header = ["", "requests per second: median (least–greatest)"];
-    let mut table = Table::new("The highest rate that is held on one processor.", 1, &header);
+    let mut table = Table::new("Highest rate on one processor.", 1, &header);
     let mut medians = Vec::new();
     let few = (CONNECTIONS, CONNECTIONS);
     let contenders = [
@@ -203,8 +210,15 @@ fn rates(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
 
 fn errors(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
     let seconds = if effort.quick { 2.0 } else { 10.0 };
-    let header =
-        ["", "p50, packets", "p50, said", "p50, added", "p99, packets", "p99, said", "p99, added"];
+    let header = [
+        "",
+        "p50, packets",
+        "p50, reported",
+        "p50, added",
+        "p99, packets",
+        "p99, reported",
+        "p99, added",
+    ];
     let mut table = Table::new("Error added at 10,000/s, microseconds.", 1, &header);
     let mut added = Vec::new();
     for tool in [Tool::Topdeck, Tool::Vegeta, Tool::Oha, Tool::K6, Tool::Hey] {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use load::{
-    Answers, Request, Requests, Schedule, Service, Settings, Spacing, Stub, Target, Template,
+    ArrivalProcess, Request, Requests, Schedule, ServiceModel, Settings, StubProtocol, StubServer,
+    Target, Template,
 };
 
 /// How long a stub takes for an answer.
@@ -16,15 +17,16 @@ const SECOND_NS: f64 = 1e9;
 
 /// A server until the input ends. Its first line says where, the next comes with the first request.
 pub(crate) fn stub(how: &str) -> Result<()> {
-    let service = Service { ns: SERVICE_NS, is_in_turn: how == "in-turn", is_awake: true };
-    let stub = Arc::new(Stub::serving(Answers::Http1, service)?);
+    let service =
+        ServiceModel { service_ns: SERVICE_NS, is_serial: how == "in-turn", is_spinning: true };
+    let stub = Arc::new(StubServer::with_model(StubProtocol::Http1, service)?);
     println!("{}", stub.address());
     std::io::stdout().flush()?;
     let watched = Arc::clone(&stub);
     std::thread::spawn(move || {
         // A minute: a tool that does not start never sends anything.
         for _ in 0..300_000 {
-            if watched.taken() > 0 {
+            if watched.accepted() > 0 {
                 break;
             }
             std::thread::sleep(Duration::from_micros(200));
@@ -38,7 +40,7 @@ pub(crate) fn stub(how: &str) -> Result<()> {
 /// Makes load as `what` says: URL, rate, seconds, seconds waited for the rest, connections at
 /// the start and at the most. Prints figures by their names.
 pub(crate) fn run(what: &[String]) -> Result<()> {
-    let [url, rate, seconds, drain, connections, connections_max] = what else {
+    let [url, rate, seconds, drain, connections, max_connections] = what else {
         anyhow::bail!("six arguments are needed");
     };
     let (target, path) = Target::parse(url)?;
@@ -48,26 +50,26 @@ pub(crate) fn run(what: &[String]) -> Result<()> {
         path: Template::text(path),
         ..Request::default()
     };
-    let length_ns = (seconds.parse::<f64>()? * SECOND_NS) as u64;
+    let duration_ns = (seconds.parse::<f64>()? * SECOND_NS) as u64;
     let settings = Settings {
         target,
         tls: Default::default(),
-        schedule: Schedule::constant(rate.parse()?, length_ns, Spacing::Even),
-        requests: Requests::one(request),
+        schedule: Schedule::constant(rate.parse()?, duration_ns, ArrivalProcess::Constant),
+        requests: Requests::single(request),
         seed: 1,
         threads: 1,
         processors: std::thread::available_parallelism().map_or(1, usize::from),
         connections: connections.parse()?,
-        connections_max: connections_max.parse()?,
+        max_connections: max_connections.parse()?,
         timeout_ns: 300_000_000_000,
-        drain_ns: (drain.parse::<f64>()? * SECOND_NS) as u64,
-        give_up: Default::default(),
+        grace_period_ns: (drain.parse::<f64>()? * SECOND_NS) as u64,
+        abort: Default::default(),
     };
     let run = load::run(&settings, &Arc::new(AtomicBool::new(false)), &mut ())?;
     let tally = &run.tally;
     let ms = |found: Option<hist::Bracket>| found.map_or(0.0, |found| found.estimate * 1e-6);
     for (name, histogram) in
-        [("response", &tally.response), ("service", &tally.service), ("own", &tally.own_lag)]
+        [("response", &tally.response), ("service", &tally.service), ("own", &tally.generator_lag)]
     {
         println!("{name} mean {}", ms(histogram.mean()));
         for (label, q) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)] {
@@ -75,11 +77,11 @@ pub(crate) fn run(what: &[String]) -> Result<()> {
         }
         println!("{name} max {}", ms(histogram.max()));
     }
-    println!("rate {}", tally.completed as f64 / (run.length_ns as f64 / SECOND_NS));
+    println!("rate {}", tally.completed as f64 / (run.duration_ns as f64 / SECOND_NS));
     println!("cpu_us {}", tally.cpu_ns as f64 / 1e3 / tally.completed.max(1) as f64);
-    println!("doubts {}", run.doubts.len());
-    println!("lost {}", tally.intended.abs_diff(tally.accounted()));
-    println!("opened {}", tally.opened);
+    println!("warnings {}", run.warnings.len());
+    println!("lost {}", tally.scheduled.abs_diff(tally.accounted()));
+    println!("opened {}", tally.connections_opened);
     let status = std::fs::read_to_string("/proc/self/status")?;
     let most =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));

@@ -195,7 +195,7 @@ pub(crate) fn run(
 pub(crate) fn truth(scenario: &Scenario, seconds: f64, service_ns: u64) -> hist::Histogram {
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     let length = ns(seconds);
-    let schedule = load::Schedule::constant(scenario.rate, length, load::Spacing::Even);
+    let schedule = load::Schedule::constant(scenario.rate, length, load::ArrivalProcess::Constant);
     if scenario.happens == Happens::Overload {
         let (mut recorder, mut free_ns) = (hist::Recorder::new(), 0);
         for due_ns in schedule.arrivals() {
@@ -206,9 +206,9 @@ pub(crate) fn truth(scenario: &Scenario, seconds: f64, service_ns: u64) -> hist:
     }
     // Users of the server felt nothing of a tool that stood still.
     let stops = scenario.stops(seconds).into_iter().filter(|_| !scenario.is_tool_stopped());
-    let freezes: Vec<load::Freeze> =
-        stops.map(|(from, to)| load::Freeze { from_ns: ns(from), to_ns: ns(to) }).collect();
-    load::truth(schedule.arrivals(), service_ns, &freezes, length)
+    let stalls: Vec<load::ServerStall> =
+        stops.map(|(from, to)| load::ServerStall { from_ns: ns(from), to_ns: ns(to) }).collect();
+    load::expected_response_times(schedule.arrivals(), service_ns, &stalls, length)
 }
 
 /// What an answer of the server takes while nothing is stopped, by its packets: the median at such a rate, nanoseconds.

@@ -52,7 +52,7 @@ pub(crate) struct Said {
     /// Answers per second.
     pub(crate) rate: Option<f64>,
     /// Whether it said that it is not to be trusted, if it can.
-    pub(crate) doubts: Option<bool>,
+    pub(crate) warnings: Option<bool>,
     pub(crate) text: String,
 }
 
@@ -191,7 +191,7 @@ impl Tool {
                 p99_99: number("response p99.99"),
                 max: number("response max"),
                 rate: number("rate"),
-                doubts: number("doubts").map(|count| count > 0.0),
+                warnings: number("warnings").map(|count| count > 0.0),
                 text: text_of,
             },
             Tool::Vegeta => {

@@ -1,11 +1,13 @@
-//! Calibration: before a run, in 1 to 5 seconds, what this machine can be trusted with.
+//! Calibration: measures in 1 to 5 seconds before a run what this machine can generate.
 //!
-//! Three things are looked at. **Clock**: where readings come from, and how far they may be off. **Rate**: how many requests per second
-//! one thread sends on time to an echo in another thread; runs of 60 ms at rising rates, until the generator notices at the 99th
-//! percentile more than 200 us late when requests are due, thrice. The echo takes its share of the machine, so it is a lower bound.
-//! **Freeze test**: a stub stands still for a quarter of 600 ms, and mean, p50, p99 and max must be [`truth`] but for one bucket and for
-//! what this machine adds, which is measured by itself: answers to requests at a low rate, how late the generator noticed, how late the
-//! stub was. Where that is 10 ms or more, the machine stood still: then it is tried again, three times in all, and told.
+//! * **Clock**: its source and its error bound.
+//! * **Rate**: requests per second that one thread sends on time to an echo server in another
+//!   thread. Runs of 60 ms at rising rates end when the generator lag exceeds 200 us at p99 three
+//!   times. The echo server uses the same machine, so the result is a lower bound.
+//! * **Coordinated-omission test**: a stub server stalls for a quarter of 600 ms. Mean, p50, p99
+//!   and max must match [`expected_response_times`] within one bucket plus the measured overhead of
+//!   the machine: response time at a low rate, generator lag, lateness of the stub. If the overhead
+//!   is 10 ms or more the machine itself stalled; the test is repeated up to three times.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,88 +15,94 @@ use std::sync::atomic::AtomicBool;
 
 use hist::Histogram;
 
-use crate::doubt::{Doubt, OWN_LAG_NS};
-use crate::request::{Request, Requests, Template};
-use crate::run::{Error, Run, Settings, run};
-use crate::schedule::{Schedule, Spacing, per_second};
-use crate::stub::{Answers, Freezing, Stub};
+use crate::error::Error;
+use crate::oracle::{ServerStall, expected_response_times};
+use crate::request::{Request, Requests};
+use crate::run::{RunResult, run};
+use crate::schedule::{ArrivalProcess, Schedule, format_rate};
+use crate::settings::Settings;
+use crate::stub_server::{StallOnRunStart, StubProtocol, StubServer};
 use crate::tally::bucket_width;
 use crate::target::Target;
-use crate::truth::{Freeze, truth};
+use crate::template::Template;
+use crate::validity::{GENERATOR_LAG_NS, ValidityWarning};
 use crate::worker::STALL_NS;
 
-/// What this machine can be trusted with.
+/// Result of a calibration.
 #[derive(Clone, Debug)]
 pub struct Calibration {
-    /// Where readings of the clock come from.
+    /// Source of clock readings.
     pub clock_mode: clock::Mode,
-    /// Why, if it is not the processor's counter.
+    /// Reason if the source is not the CPU counter.
     pub clock_reason: Option<String>,
-    /// How far a reading may be off. Nanoseconds.
+    /// Maximum error of a reading. Nanoseconds.
     pub clock_error_ns: u64,
-    /// How often counter or system jumped.
-    pub clock_disruptions: u64,
-    /// So many requests per second one thread sends on time, at least; 0 if not even the lowest rate that was tried.
-    pub rate_max: f64,
-    /// Processors that threads may use.
+    /// Jumps of the counter or of the system clock.
+    pub clock_discontinuities: u64,
+    /// Requests per second that one thread sends on time (lower bound); 0 if it missed even the
+    /// lowest rate.
+    pub max_rate: f64,
+    /// CPUs available to threads.
     pub processors: usize,
-    /// The freeze test: what was found, and the truth.
-    pub freeze: Vec<Compared>,
-    /// How often it was tried.
+    /// Measured and expected statistics of the coordinated-omission test.
+    pub checks: Vec<CalibrationCheck>,
+    /// Runs of the coordinated-omission test.
     pub attempts: u32,
-    /// Whether the machine kept going in the last of them.
-    pub is_steady: bool,
+    /// Whether the machine did not stall in the last run.
+    pub is_stable: bool,
 }
 
-/// A number that was measured and is known.
+/// A measured statistic and its expected value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Compared {
-    /// Its name: mean, p50, p99 or max.
-    pub what: &'static str,
-    /// As measured. Nanoseconds.
-    pub found_ns: f64,
-    /// As it is. Nanoseconds.
-    pub truth_ns: f64,
-    /// How far they may be apart. Nanoseconds.
-    pub allowed_ns: f64,
+pub struct CalibrationCheck {
+    /// `mean`, `p50`, `p99` or `max`.
+    pub statistic: &'static str,
+    /// Measured value. Nanoseconds.
+    pub measured_ns: f64,
+    /// Expected value. Nanoseconds.
+    pub expected_ns: f64,
+    /// Allowed difference. Nanoseconds.
+    pub tolerance_ns: f64,
 }
 
 const MS: u64 = 1_000_000;
-/// The lowest rate that is tried.
-pub(crate) const RATE_FIRST: f64 = 10_000.0;
-/// Above 1.28 million, the seventh time that it is doubled, none is: a thread that makes a system call for each request comes no further.
-const RATE_LAST: f64 = 1_300_000.0;
-/// At the lowest rate that is 600 requests, six of them above the 99th percentile; all eight rates take half a second.
-const RATE_LENGTH_NS: u64 = 60 * MS;
-/// One run in which another had the processor says nothing of a rate.
+/// Lowest rate tested.
+pub(crate) const CALIBRATION_RATE_MIN: f64 = 10_000.0;
+/// Upper end of the rate test, above 1.28 million/s (seven doublings): a thread that needs a system
+/// call per request cannot exceed that.
+const CALIBRATION_RATE_LIMIT: f64 = 1_300_000.0;
+/// 600 requests at the lowest rate, six of them above p99; all eight rates take half a second.
+const RATE_TEST_DURATION_NS: u64 = 60 * MS;
+/// A single run may fail because another thread had the CPU.
 const RATE_ATTEMPTS: u32 = 3;
-/// A thread that notices later is not on time. Twice of what a run is doubted for: here the echo takes its part of the machine, and of the
-/// rate that is found only [`USABLE`] may be asked for.
-const LATE_NS: f64 = 2.0 * OWN_LAG_NS;
-/// What is sent in the end may use so much of what was sent on time here.
-pub(crate) const USABLE: f64 = 0.8;
-/// 600 requests, six of them above the 99th percentile, and far less than any machine sends.
-const FREEZE_RATE: f64 = 1_000.0;
-const FREEZE_LENGTH_NS: u64 = 600 * MS;
-/// A quarter of all requests is due in it, so that mean and p99 are far from those of a generator that would stand still with the server,
-/// and p50 is not.
-const FREEZE: Freeze = Freeze { from_ns: 200 * MS, to_ns: 350 * MS };
-/// Well above what a connection within this machine takes, so that p50 is known by arithmetic too.
+/// Maximum generator lag at p99. Twice the limit of a run: the echo server shares the machine, and
+/// a run may use only [`SAFE_UTILISATION`] of the result.
+const MAX_LAG_NS: f64 = 2.0 * GENERATOR_LAG_NS;
+/// Share of the calibrated rate that a run may schedule.
+pub(crate) const SAFE_UTILISATION: f64 = 0.8;
+/// 600 requests, six of them above p99, at a rate that any machine can send.
+const STALL_TEST_RATE: f64 = 1_000.0;
+const STALL_TEST_DURATION_NS: u64 = 600 * MS;
+/// A quarter of the requests fall into the stall. Mean and p99 then differ widely from those of a
+/// generator with coordinated omission; p50 does not.
+const STALL_TEST_STALL: ServerStall = ServerStall { from_ns: 200 * MS, to_ns: 350 * MS };
+/// Well above a round trip on loopback, so that p50 is predictable too.
 const SERVICE_NS: u64 = 2 * MS;
-/// A machine that stands still in three of three will do so in the run.
+/// A machine that stalls in three of three runs will stall in the measured run.
 const ATTEMPTS: u32 = 3;
-/// Readings of a good clock are off by far less.
-const CLOCK_ERROR_NS: u64 = MS;
+/// A good clock has a far smaller error.
+const CLOCK_ERROR_MAX_NS: u64 = MS;
 
-/// Looks what this machine can be trusted with. When `stop` is set, it ends soon, with what it has.
+/// Measures clock, rate and coordinated omission. Returns early, with partial results, when `stop`
+/// is set.
 pub fn calibrate(stop: &Arc<AtomicBool>) -> Result<Calibration, Error> {
-    let (rate_max, base_ns) = rate_max(stop)?;
+    let (max_rate, base_ns) = max_rate(stop)?;
     let mut attempts = 0;
-    let (freeze, is_steady) = loop {
+    let (checks, is_stable) = loop {
         attempts += 1;
-        let (freeze, is_steady) = freeze_test(base_ns, stop)?;
-        if is_steady || attempts == ATTEMPTS {
-            break (freeze, is_steady);
+        let (checks, is_stable) = coordinated_omission_test(base_ns, stop)?;
+        if is_stable || attempts == ATTEMPTS {
+            break (checks, is_stable);
         }
     };
     let status = clock::status();
@@ -102,12 +110,12 @@ pub fn calibrate(stop: &Arc<AtomicBool>) -> Result<Calibration, Error> {
         clock_mode: status.mode,
         clock_reason: status.reason,
         clock_error_ns: clock::error_bound_ns(),
-        clock_disruptions: status.disruptions,
-        rate_max,
+        clock_discontinuities: status.disruptions,
+        max_rate,
         processors: processors(),
-        freeze,
+        checks,
         attempts,
-        is_steady,
+        is_stable,
     })
 }
 
@@ -115,68 +123,82 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The highest rate that is sent on time, and what a request takes that nothing is done for.
-fn rate_max(stop: &Arc<AtomicBool>) -> Result<(f64, f64), Error> {
-    let stub = Stub::start(Answers::Echo, 0)?;
+/// Returns the highest rate sent on time, and p99 of the response time of an echo at the lowest
+/// rate.
+fn max_rate(stop: &Arc<AtomicBool>) -> Result<(f64, f64), Error> {
+    let stub = StubServer::start(StubProtocol::Echo, 0)?;
     let mut base_ns = 0.0;
     let mut is_on_time = |rate: f64| -> Result<bool, Error> {
         for _ in 0..RATE_ATTEMPTS {
-            let settings = settings(&stub, rate, RATE_LENGTH_NS);
-            let found = run(&settings, stop, &mut ())?;
-            if rate == RATE_FIRST {
-                base_ns = quantile(&found.tally.response, 0.99);
+            let settings = settings(&stub, rate, RATE_TEST_DURATION_NS);
+            let result = run(&settings, stop, &mut ())?;
+            if rate == CALIBRATION_RATE_MIN {
+                base_ns = quantile(&result.tally.response, 0.99);
             }
-            let is_in_time = found.length_ns <= RATE_LENGTH_NS * 3 / 2;
-            let is_on_time = quantile(&found.tally.own_lag, 0.99) <= LATE_NS;
-            if is_in_time && is_on_time && found.stalls.is_empty() {
+            let is_in_time = result.duration_ns <= RATE_TEST_DURATION_NS * 3 / 2;
+            let is_on_time = quantile(&result.tally.generator_lag, 0.99) <= MAX_LAG_NS;
+            if is_in_time && is_on_time && result.stalls.is_empty() {
                 return Ok(true);
             }
         }
         Ok(false)
     };
-    let (mut held, mut next) = (0.0, RATE_FIRST);
-    while next < RATE_LAST && is_on_time(next)? {
-        (held, next) = (next, next * 2.0);
+    let (mut on_time, mut next) = (0.0, CALIBRATION_RATE_MIN);
+    while next < CALIBRATION_RATE_LIMIT && is_on_time(next)? {
+        (on_time, next) = (next, next * 2.0);
     }
-    if held > 0.0 && next < RATE_LAST {
-        let between = held * std::f64::consts::SQRT_2;
+    if on_time > 0.0 && next < CALIBRATION_RATE_LIMIT {
+        let between = on_time * std::f64::consts::SQRT_2;
         if is_on_time(between)? {
-            held = between;
+            on_time = between;
         }
     }
-    Ok((held, base_ns))
+    Ok((on_time, base_ns))
 }
 
-/// What was found, and whether the machine kept going.
-fn freeze_test(base_ns: f64, stop: &Arc<AtomicBool>) -> Result<(Vec<Compared>, bool), Error> {
-    let stub = Stub::start(Answers::Http1, SERVICE_NS)?;
-    let settings = settings(&stub, FREEZE_RATE, FREEZE_LENGTH_NS);
-    let found = run(&settings, stop, &mut Freezing(&stub, FREEZE))?;
-    let end_ns = FREEZE_LENGTH_NS + settings.drain_ns;
-    let truth = truth(settings.schedule.arrivals(), SERVICE_NS, &[FREEZE], end_ns);
-    Ok(judged(&found, &truth, base_ns, stub.late_ns()))
+/// Returns the checks, and whether the machine did not stall.
+fn coordinated_omission_test(
+    base_ns: f64,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Vec<CalibrationCheck>, bool), Error> {
+    let stub = StubServer::start(StubProtocol::Http1, SERVICE_NS)?;
+    let settings = settings(&stub, STALL_TEST_RATE, STALL_TEST_DURATION_NS);
+    let result = run(&settings, stop, &mut StallOnRunStart(&stub, STALL_TEST_STALL))?;
+    let end_ns = STALL_TEST_DURATION_NS + settings.grace_period_ns;
+    let expected = expected_response_times(
+        settings.schedule.arrivals(),
+        SERVICE_NS,
+        &[STALL_TEST_STALL],
+        end_ns,
+    );
+    Ok(check(&result, &expected, base_ns, stub.max_lateness_ns()))
 }
 
-fn judged(
-    found: &Run,
-    truth: &Histogram,
+fn check(
+    result: &RunResult,
+    expected: &Histogram,
     base_ns: f64,
     stub_late_ns: u64,
-) -> (Vec<Compared>, bool) {
-    let own_ns = found.tally.own_lag.max().map_or(0.0, |max| max.estimate);
-    let base_ns = base_ns + own_ns + stub_late_ns as f64;
-    let is_steady = found.stalls.is_empty() && base_ns < STALL_NS as f64;
+) -> (Vec<CalibrationCheck>, bool) {
+    let lag_ns = result.tally.generator_lag.max().map_or(0.0, |max| max.estimate);
+    let base_ns = base_ns + lag_ns + stub_late_ns as f64;
+    let is_stable = result.stalls.is_empty() && base_ns < STALL_NS as f64;
     let mean = |of: &Histogram| of.mean().map_or(0.0, |mean| mean.estimate);
-    let compared = [("mean", None), ("p50", Some(0.5)), ("p99", Some(0.99)), ("max", Some(1.0))];
-    let compared = compared.map(|(what, q)| {
+    let statistics = [("mean", None), ("p50", Some(0.5)), ("p99", Some(0.99)), ("max", Some(1.0))];
+    let checks = statistics.map(|(statistic, q)| {
         let at = |of: &Histogram| q.map_or_else(|| mean(of), |q| quantile(of, q));
-        let (found_ns, truth_ns) = (at(&found.tally.response), at(truth));
-        Compared { what, found_ns, truth_ns, allowed_ns: truth_ns * bucket_width() + base_ns }
+        let (measured_ns, expected_ns) = (at(&result.tally.response), at(expected));
+        CalibrationCheck {
+            statistic,
+            measured_ns,
+            expected_ns,
+            tolerance_ns: expected_ns * bucket_width() + base_ns,
+        }
     });
-    (compared.to_vec(), is_steady)
+    (checks.to_vec(), is_stable)
 }
 
-fn settings(stub: &Stub, rate: f64, length_ns: u64) -> Settings {
+fn settings(stub: &StubServer, rate: f64, duration_ns: u64) -> Settings {
     let address = stub.address();
     let protocol = stub.protocol();
     let request = Request {
@@ -194,52 +216,53 @@ fn settings(stub: &Stub, rate: f64, length_ns: u64) -> Settings {
             is_verified: true,
         },
         tls: net::tls::ClientTls::default(),
-        schedule: Schedule::constant(rate, length_ns, Spacing::Even),
-        requests: Requests::one(request),
+        schedule: Schedule::constant(rate, duration_ns, ArrivalProcess::Constant),
+        requests: Requests::single(request),
         seed: 1,
         threads: 1,
         processors: processors(),
         connections: 64,
-        connections_max: 1_000,
+        max_connections: 1_000,
         timeout_ns: 10_000 * MS,
-        drain_ns: 1_000 * MS,
-        give_up: Arc::default(),
+        grace_period_ns: 1_000 * MS,
+        abort: Arc::default(),
     }
 }
 
 fn quantile(of: &Histogram, q: f64) -> f64 {
-    of.quantile(q).map_or(0.0, |found| found.estimate)
+    of.quantile(q).map_or(0.0, |value| value.estimate)
 }
 
-impl Compared {
-    /// Whether they are as near as they may be.
-    pub fn is_near(&self) -> bool {
-        (self.found_ns - self.truth_ns).abs() <= self.allowed_ns
+impl CalibrationCheck {
+    /// Whether measured and expected value differ by at most the tolerance.
+    pub fn is_within_tolerance(&self) -> bool {
+        (self.measured_ns - self.expected_ns).abs() <= self.tolerance_ns
     }
 }
 
 impl Calibration {
-    /// Why a run by this schedule, with so many threads, is not to be trusted.
-    pub fn doubts(&self, schedule: &Schedule, threads: usize) -> Vec<Doubt> {
-        let mut doubts = Vec::new();
-        let asked = schedule.rate_max();
-        let possible = self.rate_max * threads.clamp(1, self.processors.max(1)) as f64;
-        // The freeze test sends at its rate and says itself whether that went well: below it nothing is to be doubted.
-        if asked > FREEZE_RATE && asked > possible * USABLE {
-            doubts.push(Doubt::Rate { asked, possible });
+    /// Validity warnings for a run with this schedule and number of threads.
+    pub fn validity_warnings(&self, schedule: &Schedule, threads: usize) -> Vec<ValidityWarning> {
+        let mut warnings = Vec::new();
+        let scheduled = schedule.max_rate();
+        let calibrated = self.max_rate * threads.clamp(1, self.processors.max(1)) as f64;
+        // The coordinated-omission test sends at its own rate and checks itself; lower rates need
+        // no warning.
+        if scheduled > STALL_TEST_RATE && scheduled > calibrated * SAFE_UTILISATION {
+            warnings.push(ValidityWarning::RateAboveCalibrated { scheduled, calibrated });
         }
-        if !self.is_steady {
-            doubts.push(Doubt::Unsteady { attempts: self.attempts });
+        if !self.is_stable {
+            warnings.push(ValidityWarning::CalibrationUnstable { attempts: self.attempts });
         }
-        // Where the machine stood still the test says nothing.
-        for one in self.freeze.iter().filter(|one| self.is_steady && !one.is_near()) {
-            doubts.push(Doubt::Freeze(*one));
+        // The test is meaningless if the machine stalled.
+        for one in self.checks.iter().filter(|one| self.is_stable && !one.is_within_tolerance()) {
+            warnings.push(ValidityWarning::CalibrationFailed(*one));
         }
-        if self.clock_disruptions > 0 || self.clock_error_ns > CLOCK_ERROR_NS {
-            let (disruptions, error_ns) = (self.clock_disruptions, self.clock_error_ns);
-            doubts.push(Doubt::Clock { disruptions, error_ns });
+        if self.clock_discontinuities > 0 || self.clock_error_ns > CLOCK_ERROR_MAX_NS {
+            let (discontinuities, error_ns) = (self.clock_discontinuities, self.clock_error_ns);
+            warnings.push(ValidityWarning::ClockInaccurate { discontinuities, error_ns });
         }
-        doubts
+        warnings
     }
 }
 
@@ -247,23 +270,23 @@ impl fmt::Display for Calibration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = self.clock_reason.as_ref().map_or(String::new(), |why| format!(" ({why})"));
         let (mode, error_ns) = (self.clock_mode.name(), self.clock_error_ns);
-        writeln!(f, "clock: {mode}{reason}, off by at most {error_ns} ns")?;
-        match self.rate_max {
+        writeln!(f, "clock: {mode}{reason}, error at most {error_ns} ns")?;
+        match self.max_rate {
             0.0 => {
                 writeln!(
                     f,
                     "rate: one thread did not send even {} on time",
-                    per_second(RATE_FIRST)
+                    format_rate(CALIBRATION_RATE_MIN)
                 )?;
             }
-            rate => writeln!(f, "rate: one thread sends at least {} on time", per_second(rate))?,
+            rate => writeln!(f, "rate: one thread sends at least {} on time", format_rate(rate))?,
         }
         let ms = |ns: f64| ns * 1e-6;
-        write!(f, "freeze test:")?;
-        for (number, one) in self.freeze.iter().enumerate() {
-            let (found, truth) = (ms(one.found_ns), ms(one.truth_ns));
+        write!(f, "coordinated-omission test:")?;
+        for (number, one) in self.checks.iter().enumerate() {
+            let (measured, expected) = (ms(one.measured_ns), ms(one.expected_ns));
             let comma = if number > 0 { "," } else { "" };
-            write!(f, "{comma} {} {found:.2} ms (truth {truth:.2} ms)", one.what)?;
+            write!(f, "{comma} {} {measured:.2} ms (expected {expected:.2} ms)", one.statistic)?;
         }
         if self.attempts > 1 {
             write!(f, ", {} attempts", self.attempts)?;
@@ -275,66 +298,97 @@ impl fmt::Display for Calibration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Piece;
+    use crate::schedule::ScheduleSegment;
 
-    fn calm() -> Calibration {
-        let near = Compared { what: "p99", found_ns: 101.0, truth_ns: 100.0, allowed_ns: 2.0 };
+    fn stable() -> Calibration {
+        let near = CalibrationCheck {
+            statistic: "p99",
+            measured_ns: 101.0,
+            expected_ns: 100.0,
+            tolerance_ns: 2.0,
+        };
         Calibration {
             clock_mode: clock::Mode::Counter,
             clock_reason: None,
             clock_error_ns: 100,
-            clock_disruptions: 0,
-            rate_max: 100_000.0,
+            clock_discontinuities: 0,
+            max_rate: 100_000.0,
             processors: 2,
-            freeze: vec![near],
+            checks: vec![near],
             attempts: 1,
-            is_steady: true,
+            is_stable: true,
         }
     }
 
     #[test]
-    fn what_is_too_much_for_this_machine_is_doubted() {
+    fn rates_above_the_calibrated_rate_are_invalid() {
         let schedule = |from_rate, to_rate| {
-            let piece = Piece { from_rate, to_rate, length_ns: 1_000 * MS };
-            Schedule::Rate { pieces: vec![piece], spacing: Spacing::Even }
+            let segment = ScheduleSegment { from_rate, to_rate, duration_ns: 1_000 * MS };
+            Schedule::Rate { segments: vec![segment], arrival_process: ArrivalProcess::Constant }
         };
-        let doubts = |rate, threads| calm().doubts(&schedule(0.0, rate), threads);
-        assert_eq!(doubts(80_000.0, 1), []);
-        assert_eq!(doubts(81_000.0, 1), [Doubt::Rate { asked: 81_000.0, possible: 100_000.0 }]);
-        assert_eq!(doubts(160_000.0, 2), []);
-        // No more threads than processors.
-        assert_eq!(doubts(170_000.0, 64), [Doubt::Rate { asked: 170_000.0, possible: 200_000.0 }]);
+        let warnings = |rate, threads| stable().validity_warnings(&schedule(0.0, rate), threads);
+        assert_eq!(warnings(80_000.0, 1), []);
+        assert_eq!(
+            warnings(81_000.0, 1),
+            [ValidityWarning::RateAboveCalibrated { scheduled: 81_000.0, calibrated: 100_000.0 }]
+        );
+        assert_eq!(warnings(160_000.0, 2), []);
+        // More threads than CPUs add nothing.
+        assert_eq!(
+            warnings(170_000.0, 64),
+            [ValidityWarning::RateAboveCalibrated { scheduled: 170_000.0, calibrated: 200_000.0 }]
+        );
         let at_once = Schedule::Replay((0..20_000).map(|n| n * 1_000).collect());
         assert_eq!(
-            calm().doubts(&at_once, 1),
-            [Doubt::Rate { asked: 200_000.0, possible: 100_000.0 }]
+            stable().validity_warnings(&at_once, 1),
+            [ValidityWarning::RateAboveCalibrated { scheduled: 200_000.0, calibrated: 100_000.0 }]
         );
     }
 
-    /// A machine that is not even as fast as was tried has no rate of 0.
+    /// A rate below the lowest tested one is unknown, not 0.
     #[test]
-    fn no_rate_at_all_is_told_as_such() {
-        let slow = Calibration { rate_max: 0.0, ..calm() };
+    fn missed_lowest_rate_is_reported() {
+        let slow = Calibration { max_rate: 0.0, ..stable() };
         assert!(slow.to_string().contains("did not send even 10,000/s on time"), "{slow}");
-        let doubts = |rate| slow.doubts(&Schedule::constant(rate, 1_000 * MS, Spacing::Even), 1);
-        // The freeze test went well at a higher rate.
-        assert_eq!(doubts(50.0), []);
-        let doubts = doubts(5_000.0);
-        assert!(doubts[0].to_string().contains("did not send 10,000/s on time"), "{doubts:?}");
+        let warnings = |rate| {
+            slow.validity_warnings(
+                &Schedule::constant(rate, 1_000 * MS, ArrivalProcess::Constant),
+                1,
+            )
+        };
+        // The coordinated-omission test passed at a higher rate.
+        assert_eq!(warnings(50.0), []);
+        let warnings = warnings(5_000.0);
+        assert!(warnings[0].to_string().contains("did not send 10,000/s on time"), "{warnings:?}");
     }
 
     #[test]
-    fn what_is_wrong_with_the_machine_is_told() {
-        let schedule = Schedule::constant(1.0, 1_000 * MS, Spacing::Even);
-        let far = Compared { what: "p99", found_ns: 90.0, truth_ns: 100.0, allowed_ns: 2.0 };
-        let off = Calibration { freeze: vec![far], clock_disruptions: 1, ..calm() };
-        let clock = Doubt::Clock { disruptions: 1, error_ns: 100 };
-        assert_eq!(off.doubts(&schedule, 1), [Doubt::Freeze(far), clock]);
-        // Where the machine stood still, that is all that is known.
-        let unsteady = Calibration { freeze: vec![far], is_steady: false, attempts: 3, ..calm() };
-        assert_eq!(unsteady.doubts(&schedule, 1), [Doubt::Unsteady { attempts: 3 }]);
-        for doubt in off.doubts(&schedule, 1).iter().chain(&unsteady.doubts(&schedule, 1)) {
-            assert!(!doubt.to_string().ends_with('.'), "{doubt}");
+    fn machine_problems_are_reported() {
+        let schedule = Schedule::constant(1.0, 1_000 * MS, ArrivalProcess::Constant);
+        let far = CalibrationCheck {
+            statistic: "p99",
+            measured_ns: 90.0,
+            expected_ns: 100.0,
+            tolerance_ns: 2.0,
+        };
+        let off = Calibration { checks: vec![far], clock_discontinuities: 1, ..stable() };
+        let clock = ValidityWarning::ClockInaccurate { discontinuities: 1, error_ns: 100 };
+        assert_eq!(
+            off.validity_warnings(&schedule, 1),
+            [ValidityWarning::CalibrationFailed(far), clock]
+        );
+        // After a stall nothing else is known.
+        let unstable = Calibration { checks: vec![far], is_stable: false, attempts: 3, ..stable() };
+        assert_eq!(
+            unstable.validity_warnings(&schedule, 1),
+            [ValidityWarning::CalibrationUnstable { attempts: 3 }]
+        );
+        for warning in off
+            .validity_warnings(&schedule, 1)
+            .iter()
+            .chain(&unstable.validity_warnings(&schedule, 1))
+        {
+            assert!(!warning.to_string().ends_with('.'), "{warning}");
         }
     }
 }

@@ -1,58 +1,63 @@
-//! A codec: one connection's side of a protocol, without the connection. It turns requests into bytes and bytes into answers; when
-//! bytes come and go, and what time it is, others know.
+//! Protocol codec of one connection, without I/O: turns requests into bytes and bytes into
+//! completions. The caller owns sockets and time.
 
 use crate::failure::Failure;
-use crate::request::Rendered;
+use crate::request::RenderedRequest;
 
-/// Which request an answer belongs to, as whoever sent it says.
-pub type Ticket = u32;
+/// Identifies a request in flight; chosen by the caller.
+pub type RequestId = u32;
 
-/// A request that has come to its end.
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Whose end it is.
-    pub ticket: Ticket,
-    /// Why it failed, if it did.
+pub struct Completion {
+    /// The request.
+    pub request_id: RequestId,
+    /// Reason if it failed.
     pub failure: Option<Failure>,
 }
 
-/// One connection's side of a protocol.
+/// Client side of a protocol on one connection.
 ///
-/// After an error nothing more is asked of it: the connection is closed, and all that is under way on it has failed.
+/// After an error the caller closes the connection and fails all its requests in flight; it calls
+/// nothing else.
 pub trait Codec: Send {
-    /// What is said first, as soon as there is a connection.
+    /// Writes what the client sends first after connecting.
     fn open(&mut self, _out: &mut Vec<u8>) {}
 
-    /// How many requests it takes now, beside those that are under way: 0 while it is not ready, and when it takes no more at all.
-    fn room(&self) -> usize;
+    /// Number of requests that can be sent now, in addition to those in flight: 0 while not ready,
+    /// or when no more are accepted.
+    fn capacity(&self) -> usize;
 
-    /// Whether it takes none any more, because its side or the other wants to end: the connection is closed when the last that is under
-    /// way has ended.
+    /// Whether no more requests are accepted because either side is closing. The caller closes the
+    /// connection after the last request in flight.
     fn is_ending(&self) -> bool {
         false
     }
 
-    /// Sends a request; there is room.
-    fn send(&mut self, request: &Rendered, ticket: Ticket, out: &mut Vec<u8>);
+    /// Encodes a request. Requires capacity.
+    fn send(&mut self, request: &RenderedRequest, request_id: RequestId, out: &mut Vec<u8>);
 
-    /// Takes what came, and tells what has ended by it. What must be said to the other side goes to `out`.
+    /// Decodes received bytes and reports completions. Bytes to send to the server go to `out`.
     fn receive(
         &mut self,
         bytes: &[u8],
         out: &mut Vec<u8>,
-        ended: &mut Vec<Ended>,
+        completions: &mut Vec<Completion>,
     ) -> Result<(), Failure>;
 
-    /// The other side sends nothing more. An answer may end by that; all others that are under way have failed.
-    fn close(&mut self, _ended: &mut Vec<Ended>) {}
+    /// Handles end of stream. A response may end with it; the caller fails all other requests in
+    /// flight.
+    fn close(&mut self, _ended: &mut Vec<Completion>) {}
 
-    /// What is known of what failed last for this reason, such as what the other side said of it. Whoever asks takes it.
-    fn words(&mut self, _failure: Failure) -> Option<String> {
+    /// Returns and clears the detail of the last failure of this kind, such as the server's error
+    /// message.
+    fn error_detail(&mut self, _failure: Failure) -> Option<String> {
         None
     }
 
-    /// Nobody waits for this answer any more. Whether the codec can go on; if not, the connection is closed.
-    fn abandon(&mut self, _ticket: Ticket, _out: &mut Vec<u8>) -> bool {
+    /// Cancels a request. Returns whether the connection can be reused; if not, the caller closes
+    /// it.
+    fn cancel(&mut self, _ticket: RequestId, _out: &mut Vec<u8>) -> bool {
         false
     }
 }

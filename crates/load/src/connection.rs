@@ -1,4 +1,4 @@
-//! A connection: a socket that never waits, TLS if there is any, and the codec of what is spoken on it.
+//! A non-blocking connection: socket, optional TLS, and the codec of its protocol.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -10,21 +10,21 @@ use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
 use socket2::{Domain, Socket, Type};
 
-use crate::codec::{Codec, Ended, Ticket};
+use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
+use crate::first_errors::preview;
 use crate::protocol::Protocol;
-use crate::request::Rendered;
-use crate::words::came;
+use crate::request::RenderedRequest;
 
-/// What waits to be sent may become as long by answering the other side. Requests may be longer.
+/// Limit of unsent bytes that responses to the server may cause. Requests may exceed it.
 const UNSENT_MAX: usize = 16 << 20;
 
-/// Of that TLS keeps so much, encrypted; the rest waits until it takes more.
+/// Encrypted bytes that rustls may buffer; the rest stays in `unsent`.
 const TLS_UNSENT_MAX: usize = 1 << 20;
 
-/// How connections of a run are made.
+/// Connection settings of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Dial {
+pub(crate) struct ConnectOptions {
     pub(crate) protocol: Protocol,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
@@ -34,43 +34,44 @@ pub(crate) struct Dial {
 pub(crate) struct Connection {
     socket: TcpStream,
     tls: Option<Box<ClientConnection>>,
-    /// What the server is asked before there is TLS, until it has agreed.
-    asks_for_tls: Option<&'static [u8]>,
+    /// Plain-text request for TLS, until the server accepts it.
+    pending_tls_request: Option<&'static [u8]>,
     codec: Box<dyn Codec>,
     is_connected: bool,
-    /// What the socket did not take yet. It may be a long body that goes out in many pieces: none of them moves the rest.
+    /// Bytes that the socket has not accepted yet. [`BytesMut`] drops a sent prefix without moving
+    /// the rest of a long body.
     unsent: BytesMut,
-    /// What is known of what ended it.
-    words: Option<String>,
-    /// Requests that were sent on it and have not ended.
-    pub(crate) under_way: Vec<Ticket>,
-    /// Whether it ever had room: connected, agreed on in TLS, and the codec ready.
+    /// Detail of the error that ended the connection.
+    error_detail: Option<String>,
+    /// Requests sent on this connection that have not completed.
+    pub(crate) in_flight: Vec<RequestId>,
+    /// Whether it was ever usable: connected, TLS established, codec ready.
     pub(crate) is_ready: bool,
-    /// How many were opened before it.
+    /// Sequence number among all connections of the pool.
     pub(crate) number: usize,
-    /// Whether it takes so long to get ready that it is not among those any more that others wait for.
+    /// Whether it took too long to become ready, so that the pool no longer counts it as pending.
     pub(crate) is_slow: bool,
-    /// Whether it stands in the list of those with room.
-    pub(crate) is_listed: bool,
-    /// What is waited for, as the event queue was told.
-    pub(crate) waits_to_send: bool,
-    /// The server has closed its side: it answers nothing that is sent from now on.
+    /// Whether it is in the pool's list of available connections.
+    pub(crate) is_available: bool,
+    /// Whether the poller watches for write readiness.
+    pub(crate) wants_write: bool,
+    /// Whether the server has closed its sending side; it answers no further request.
     pub(crate) is_half_closed: bool,
 }
 
-/// What reading came to.
+/// State of the stream after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// The other side may say more.
+pub(crate) enum ReadOutcome {
+    /// More bytes may follow.
     Open,
-    /// It does not.
+    /// End of stream.
     Closed,
 }
 
 impl Connection {
-    /// Begins to connect to the `number`-th address, counted in a ring.
-    pub(crate) fn start(dial: &Dial, number: usize) -> io::Result<Connection> {
-        let address = dial.addresses[number % dial.addresses.len()];
+    /// Starts a non-blocking connect to address `number`, round robin.
+    pub(crate) fn start(options: &ConnectOptions, number: usize) -> io::Result<Connection> {
+        let address = options.addresses[number % options.addresses.len()];
         let socket =
             Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None)?;
         socket.set_tcp_nodelay(true)?;
@@ -79,7 +80,7 @@ impl Connection {
                 if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
             other => other?,
         }
-        let tls = match &dial.tls {
+        let tls = match &options.tls {
             None => None,
             Some((config, name)) => {
                 let mut tls = ClientConnection::new(config.clone(), name.clone())
@@ -88,73 +89,76 @@ impl Connection {
                 Some(Box::new(tls))
             }
         };
-        let asks_for_tls = dial.protocol.request_for_tls().filter(|_| tls.is_some());
+        let pending_tls_request = options.protocol.tls_request().filter(|_| tls.is_some());
         Ok(Connection {
             socket: socket.into(),
             tls,
-            asks_for_tls,
-            codec: dial.protocol.codec(),
+            pending_tls_request,
+            codec: options.protocol.codec(),
             is_connected: false,
             unsent: BytesMut::new(),
-            words: None,
-            under_way: Vec::new(),
+            error_detail: None,
+            in_flight: Vec::new(),
             is_ready: false,
             number,
             is_slow: false,
-            is_listed: false,
-            // That it is connected is told as room to send.
-            waits_to_send: true,
+            is_available: false,
+            // Write readiness signals that the connect finished.
+            wants_write: true,
             is_half_closed: false,
         })
     }
 
-    /// What is known of what failed last on it for this reason.
-    pub(crate) fn words(&mut self, failure: Failure) -> Option<String> {
-        self.codec.words(failure).or_else(|| self.words.take())
+    /// Returns and clears the detail of the last failure of this kind.
+    pub(crate) fn error_detail(&mut self, failure: Failure) -> Option<String> {
+        self.codec.error_detail(failure).or_else(|| self.error_detail.take())
     }
 
     pub(crate) fn is_connected(&self) -> bool {
         self.is_connected
     }
 
-    /// Whether it is being made, and others wait for it.
-    pub(crate) fn is_awaited(&self) -> bool {
+    /// Whether it is being established and counts as pending.
+    pub(crate) fn is_connecting(&self) -> bool {
         !self.is_ready && !self.is_slow
     }
 
-    /// How many requests it takes now.
-    pub(crate) fn room(&self) -> usize {
-        let is_agreed = self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking());
-        // What the socket does not take would be waiting, not sent.
+    /// Number of requests that can be sent now.
+    pub(crate) fn capacity(&self) -> usize {
+        let is_tls_ready = self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking());
+        // A request that the socket does not accept would be queued, not sent.
         let is_open = !self.is_half_closed;
-        if is_agreed && is_open && !self.has_unsent() { self.codec.room() } else { 0 }
+        if is_tls_ready && is_open && !self.has_unsent() { self.codec.capacity() } else { 0 }
     }
 
-    /// Whether nothing is to be expected of it any more.
-    pub(crate) fn is_over(&self) -> bool {
-        // One that never was ready still has to show why it failed: all that the server sent is
-        // read.
+    /// Whether no more completions are expected.
+    pub(crate) fn is_closed(&self) -> bool {
+        // A connection that was never ready is read to its end, because the server may explain why.
         let is_ending = self.codec.is_ending() || self.is_ready && self.is_half_closed;
-        self.under_way.is_empty() && is_ending
+        self.in_flight.is_empty() && is_ending
     }
 
-    /// Whether some bytes wait for the socket to take them.
+    /// Whether bytes wait for write readiness.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.is_connected
             || !self.unsent.is_empty()
-            || self.tls.as_ref().is_some_and(|tls| tls.wants_write() && self.asks_for_tls.is_none())
+            || self
+                .tls
+                .as_ref()
+                .is_some_and(|tls| tls.wants_write() && self.pending_tls_request.is_none())
     }
 
-    /// Looks whether it is connected by now, and says what is said first. Whether it is.
+    /// Checks whether the connect finished and sends the opening bytes. Returns whether it is
+    /// connected.
     pub(crate) fn connect(&mut self, scratch: &mut Vec<u8>) -> Result<bool, Failure> {
         if let Some(error) = self.socket.take_error().unwrap_or_else(Some) {
-            return Err(failed(&error, &mut self.words));
+            return Err(failed(&error, &mut self.error_detail));
         }
         if self.socket.peer_addr().is_err() {
             return Ok(false);
         }
         self.is_connected = true;
-        match self.asks_for_tls {
+        match self.pending_tls_request {
             Some(question) => self.push(question)?,
             None => self.open(scratch)?,
         }
@@ -167,102 +171,103 @@ impl Connection {
         self.push(scratch)
     }
 
-    /// Reads whether the server agrees to TLS: one byte, for what follows it is TLS already.
-    fn agree(&mut self, scratch: &mut Vec<u8>) -> Result<Read, Failure> {
+    /// Reads the server's answer to the request for TLS: exactly one byte, since TLS follows.
+    fn read_tls_response(&mut self, scratch: &mut Vec<u8>) -> Result<ReadOutcome, Failure> {
         let mut answer = [0];
         match (&self.socket).read(&mut answer) {
-            Ok(0) => return Ok(Read::Closed),
+            Ok(0) => return Ok(ReadOutcome::Closed),
             Ok(_) => {}
-            Err(error) => return would_block(error, &mut self.words),
+            Err(error) => return would_block(error, &mut self.error_detail),
         }
         match &answer {
             b"S" => {
-                self.asks_for_tls = None;
+                self.pending_tls_request = None;
                 self.open(scratch)?;
-                Ok(Read::Open)
+                Ok(ReadOutcome::Open)
             }
             b"N" => {
-                self.words = Some("the server has no TLS".to_owned());
+                self.error_detail = Some("the server does not support TLS".to_owned());
                 Err(Failure::Tls)
             }
             _ => {
-                self.words = Some(came(&answer));
+                self.error_detail = Some(preview(&answer));
                 Err(Failure::Malformed)
             }
         }
     }
 
-    /// Sends a request; there is room.
+    /// Sends a request. Requires capacity.
     pub(crate) fn send(
         &mut self,
-        request: &Rendered,
-        ticket: Ticket,
+        request: &RenderedRequest,
+        request_id: RequestId,
         scratch: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         scratch.clear();
-        self.codec.send(request, ticket, scratch);
-        self.under_way.push(ticket);
+        self.codec.send(request, request_id, scratch);
+        self.in_flight.push(request_id);
         self.push(scratch)
     }
 
-    /// Nobody waits for this answer any more. Whether the connection can go on.
-    pub(crate) fn abandon(&mut self, ticket: Ticket, scratch: &mut Vec<u8>) -> bool {
-        self.forget(ticket);
+    /// Cancels a request. Returns whether the connection can be reused.
+    pub(crate) fn cancel(&mut self, request_id: RequestId, scratch: &mut Vec<u8>) -> bool {
+        self.cancel_request(request_id);
         scratch.clear();
-        self.codec.abandon(ticket, scratch) && self.push(scratch).is_ok()
+        self.codec.cancel(request_id, scratch) && self.push(scratch).is_ok()
     }
 
-    pub(crate) fn forget(&mut self, ticket: Ticket) {
-        if let Some(at) = self.under_way.iter().position(|one| *one == ticket) {
-            self.under_way.swap_remove(at);
+    pub(crate) fn cancel_request(&mut self, request_id: RequestId) {
+        if let Some(at) = self.in_flight.iter().position(|one| *one == request_id) {
+            self.in_flight.swap_remove(at);
         }
     }
 
-    /// Reads once what has come.
+    /// Reads once from the socket.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],
         scratch: &mut Vec<u8>,
-        ended: &mut Vec<Ended>,
-    ) -> Result<Read, Failure> {
-        if self.asks_for_tls.is_some() {
-            return self.agree(scratch);
+        completions: &mut Vec<Completion>,
+    ) -> Result<ReadOutcome, Failure> {
+        if self.pending_tls_request.is_some() {
+            return self.read_tls_response(scratch);
         }
         scratch.clear();
         let read = match &mut self.tls {
             None => match (&self.socket).read(buffer) {
-                Ok(0) => Read::Closed,
+                Ok(0) => ReadOutcome::Closed,
                 Ok(length) => {
-                    let taken = self.codec.receive(&buffer[..length], scratch, ended);
-                    noted(taken, &buffer[..length], &mut self.words)?;
-                    Read::Open
+                    let taken = self.codec.receive(&buffer[..length], scratch, completions);
+                    with_preview(taken, &buffer[..length], &mut self.error_detail)?;
+                    ReadOutcome::Open
                 }
-                Err(error) => would_block(error, &mut self.words)?,
+                Err(error) => would_block(error, &mut self.error_detail)?,
             },
             Some(tls) => {
                 let mut read = match tls.read_tls(&mut &self.socket) {
-                    Ok(0) => Read::Closed,
-                    Ok(_) => Read::Open,
-                    Err(error) => would_block(error, &mut self.words)?,
+                    Ok(0) => ReadOutcome::Closed,
+                    Ok(_) => ReadOutcome::Open,
+                    Err(error) => would_block(error, &mut self.error_detail)?,
                 };
                 let state = tls.process_new_packets().map_err(|error| {
-                    self.words = Some(error.to_string());
+                    self.error_detail = Some(error.to_string());
                     Failure::Tls
                 })?;
                 if state.peer_has_closed() {
-                    read = Read::Closed;
+                    read = ReadOutcome::Closed;
                 }
                 loop {
                     match tls.reader().read(buffer) {
                         Ok(0) => break,
                         Ok(length) => {
-                            let taken = self.codec.receive(&buffer[..length], scratch, ended);
-                            noted(taken, &buffer[..length], &mut self.words)?;
+                            let taken = self.codec.receive(&buffer[..length], scratch, completions);
+                            with_preview(taken, &buffer[..length], &mut self.error_detail)?;
                         }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                        // The other side closed without saying so in TLS: the codec knows whether that matters.
+                        // The peer closed without a TLS close_notify; the codec knows whether the
+                        // response was complete.
                         Err(_) => {
-                            read = Read::Closed;
+                            read = ReadOutcome::Closed;
                             break;
                         }
                     }
@@ -270,53 +275,54 @@ impl Connection {
                 read
             }
         };
-        if read == Read::Closed {
-            self.codec.close(ended);
+        if read == ReadOutcome::Closed {
+            self.codec.close(completions);
         } else {
             self.push(scratch)?;
-            // It makes us answer, and does not read what we answer.
+            // The server makes the client respond, and does not read the responses.
             if !scratch.is_empty() && self.unsent.len() > UNSENT_MAX {
-                let words = "it makes topdeck answer without end, and does not read the answers";
-                self.words = Some(words.to_owned());
+                let detail =
+                    "the server makes the client respond endlessly and does not read the responses";
+                self.error_detail = Some(detail.to_owned());
                 return Err(Failure::Malformed);
             }
         }
         Ok(read)
     }
 
-    /// Gives bytes to the socket, after what it did not take before.
+    /// Writes bytes after those still unsent.
     fn push(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         if !self.unsent.is_empty() {
             self.unsent.extend_from_slice(bytes);
             return self.flush();
         }
-        let taken = self.give(bytes)?;
+        let taken = self.write_some(bytes)?;
         self.unsent.extend_from_slice(&bytes[taken..]);
         Ok(())
     }
 
-    /// Gives to the socket what it takes now.
+    /// Writes unsent bytes as far as the socket accepts them.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let mut unsent = std::mem::take(&mut self.unsent);
-        unsent.advance(self.give(&unsent)?);
+        unsent.advance(self.write_some(&unsent)?);
         self.unsent = unsent;
         Ok(())
     }
 
-    /// How many of these bytes are taken now, by TLS if there is any.
-    fn give(&mut self, bytes: &[u8]) -> Result<usize, Failure> {
-        let Some(tls) = self.tls.as_mut().filter(|_| self.asks_for_tls.is_none()) else {
-            return written(&self.socket, bytes, &mut self.words);
+    /// Writes bytes, through TLS if enabled, and returns how many were accepted.
+    fn write_some(&mut self, bytes: &[u8]) -> Result<usize, Failure> {
+        let Some(tls) = self.tls.as_mut().filter(|_| self.pending_tls_request.is_none()) else {
+            return written(&self.socket, bytes, &mut self.error_detail);
         };
         let mut taken = 0;
         loop {
             taken += tls.writer().write(&bytes[taken..]).map_err(|_| Failure::Tls)?;
             while tls.wants_write() {
                 if let Err(error) = tls.write_tls(&mut &self.socket) {
-                    return would_block(error, &mut self.words).map(|_| taken);
+                    return would_block(error, &mut self.error_detail).map(|_| taken);
                 }
             }
-            // Before it is agreed on, TLS keeps some, and sends nothing of it.
+            // During the handshake rustls buffers some bytes and sends none.
             if taken == bytes.len() || tls.is_handshaking() {
                 return Ok(taken);
             }
@@ -333,14 +339,14 @@ impl AsFd for Connection {
 fn written(
     mut socket: &TcpStream,
     bytes: &[u8],
-    words: &mut Option<String>,
+    error_detail: &mut Option<String>,
 ) -> Result<usize, Failure> {
     let mut written = 0;
     while written < bytes.len() {
         match socket.write(&bytes[written..]) {
             Ok(length) => written += length,
             Err(error) => {
-                would_block(error, words)?;
+                would_block(error, error_detail)?;
                 break;
             }
         }
@@ -348,26 +354,29 @@ fn written(
     Ok(written)
 }
 
-fn would_block(error: io::Error, words: &mut Option<String>) -> Result<Read, Failure> {
+fn would_block(
+    error: io::Error,
+    error_detail: &mut Option<String>,
+) -> Result<ReadOutcome, Failure> {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Read::Open),
-        _ => Err(failed(&error, words)),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(ReadOutcome::Open),
+        _ => Err(failed(&error, error_detail)),
     }
 }
 
-/// What came is shown where it was not understood.
-fn noted(
+/// Adds a preview of bytes that the codec rejected.
+fn with_preview(
     taken: Result<(), Failure>,
     bytes: &[u8],
-    words: &mut Option<String>,
+    error_detail: &mut Option<String>,
 ) -> Result<(), Failure> {
     if taken == Err(Failure::Malformed) {
-        *words = Some(came(bytes));
+        *error_detail = Some(preview(bytes));
     }
     taken
 }
 
-fn failed(error: &io::Error, words: &mut Option<String>) -> Failure {
-    *words = Some(error.to_string());
+fn failed(error: &io::Error, error_detail: &mut Option<String>) -> Failure {
+    *error_detail = Some(error.to_string());
     Failure::of(error)
 }

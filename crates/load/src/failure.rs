@@ -1,30 +1,30 @@
-//! Why a request got no answer that counts.
+//! Reasons for failed requests.
 
 use std::fmt;
 use std::io;
 
-/// What became of a request that failed. Each is counted by itself; none is left out of the sum.
+/// Reason for a failed request. Each request has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// Nobody listens there.
+    /// Connection refused.
     Refused,
-    /// There is no way there, or none that answered in time.
+    /// No route, or the connect timed out.
     Unreachable,
-    /// The connection was reset before the answer was whole.
+    /// Connection reset before the response was complete.
     Reset,
-    /// The connection was closed before the answer was whole.
+    /// Connection closed before the response was complete.
     Closed,
-    /// The answer did not come within the time that was allowed.
+    /// No response within the timeout.
     TimedOut,
-    /// TLS could not be agreed on, or was broken.
+    /// TLS handshake or record error.
     Tls,
-    /// What came is not of the protocol.
+    /// The received bytes violate the protocol.
     Malformed,
-    /// The answer says that it failed: a status of 400 or more, an error of the database.
+    /// The response reports an error: HTTP status of 400 or more, a database error.
     Status,
-    /// This machine had no more files, ports, processes or memory.
+    /// Out of file descriptors, ports, processes or memory on this machine.
     Resources,
-    /// The command ended with another status than 0.
+    /// The command exited with a status other than 0.
     Exit,
     /// The command was killed by a signal.
     Signal,
@@ -33,7 +33,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// All there are.
+    /// All reasons.
     pub const ALL: [Failure; 12] = [
         Failure::Refused,
         Failure::Unreachable,
@@ -49,7 +49,7 @@ impl Failure {
         Failure::NotStarted,
     ];
 
-    /// As reports name it.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Failure::Refused => "refused",
@@ -67,12 +67,12 @@ impl Failure {
         }
     }
 
-    /// The same as one word, for programs.
+    /// Name in JSON and labels.
     pub fn key(self) -> String {
         self.name().replace(' ', "_")
     }
 
-    /// What an error of a socket means.
+    /// Classifies a socket error.
     pub fn of(error: &io::Error) -> Failure {
         use io::ErrorKind as Kind;
         const RESOURCES: [rustix::io::Errno; 5] = [

@@ -1,51 +1,67 @@
-//! Load on an open schedule.
+//! Load generator with an open schedule.
 //!
-//! When each request is due is decided before the run ([`Schedule`]) and moved by nothing that happens in it. A request's **response
-//! time** runs from the moment it was due, its **service time** from the moment it was sent; the difference, the **send lag**, is
-//! recorded too. What never ended counts with the age it had. All times are nanoseconds.
+//! The schedule ([`Schedule`]) fixes the start time of each request before the run; nothing that
+//! happens during the run moves it. The **response time** of a request starts at its scheduled
+//! time, the **service time** at the time it was sent; the difference is the **queue time**. A
+//! request that never ends counts with its age. All times are nanoseconds.
 #![forbid(unsafe_code)]
 
 mod calibration;
 mod codec;
 mod connection;
-mod doubt;
-mod events;
+mod error;
 mod failure;
-mod flight;
+mod first_errors;
+mod in_flight;
+mod observer;
+mod oracle;
+mod poller;
 mod pool;
 mod process;
 mod protocol;
+mod recorder;
 mod replay;
 mod request;
-mod require;
+mod requests_file;
+mod requirement;
 mod run;
 mod schedule;
 mod search;
 mod secret;
 mod sessions;
-mod stub;
+mod settings;
+mod stub_server;
 mod tally;
 mod target;
-mod truth;
+mod template;
 mod units;
-mod words;
+mod validity;
 mod worker;
 
-pub use calibration::{Calibration, Compared, calibrate};
-pub use codec::{Codec, Ended, Ticket};
-pub use doubt::Doubt;
+pub use calibration::{Calibration, CalibrationCheck, calibrate};
+pub use codec::{Codec, Completion, RequestId};
+pub use error::Error;
 pub use failure::Failure;
+pub use observer::Observer;
+pub use oracle::{ServerStall, expected_response_times};
 pub use protocol::Protocol;
 pub use replay::ReplayError;
-pub use request::{Rendered, Request, Requests, RequestsError, Template, Values};
-pub use require::{Requirement, RequirementError, Statistic, Time, Verdict, What};
-pub use run::{Error, Files, Observer, Run, Settings, run};
-pub use schedule::{Arrivals, Piece, Schedule, Spacing, per_second};
-pub use search::{Above, Aim, Ask, Found, Held, Knee, Limit, Measured, Search, Step};
+pub use request::{RenderedRequest, Request, Requests};
+pub use requests_file::RequestsError;
+pub use requirement::{
+    LatencyKind, Requirement, RequirementError, RequirementMetric, RequirementOutcome, Statistic,
+};
+pub use run::{FileLimits, RunResult, run};
+pub use schedule::{ArrivalProcess, Arrivals, Schedule, ScheduleSegment, format_rate};
+pub use search::{
+    CapacitySearch, Knee, SearchResult, SearchTrial, SloCondition, SustainedRate, TrialMeasurement,
+    TrialPurpose, TrialSpec, UpperBound,
+};
 pub use secret::Secret;
 pub use sessions::Sessions;
-pub use stub::{Answers, Freezing, Service, Stub};
+pub use settings::Settings;
+pub use stub_server::{ServiceModel, StallOnRunStart, StubProtocol, StubServer};
 pub use tally::{Tally, bucket_width};
 pub use target::{Target, TargetError};
-pub use truth::{Freeze, truth};
-pub use worker::STALL_NS;
+pub use template::Template;
+pub use validity::ValidityWarning;

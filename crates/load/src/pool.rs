@@ -1,64 +1,68 @@
-//! A pool: the connections of a worker, which of them have room, and which are being made.
+//! Connection pool of a worker: available connections and pending connects.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use slab::Slab;
 
-use crate::connection::{Connection, Dial};
-use crate::events::Events;
+use crate::connection::{ConnectOptions, Connection};
+use crate::poller::Poller;
 
-/// Connections that are being made at once, and have not taken longer than that.
+/// Limit of concurrent connects that are younger than `CONNECTING_NS`.
 const CONNECTING_MAX: usize = 64;
-/// What takes longer keeps no others from being made: it may be that one of several addresses does not answer.
+/// Older connects do not count against the limit: one of several addresses may not answer.
 const CONNECTING_NS: u64 = 1_000_000_000;
 
 #[derive(Default)]
 pub(crate) struct Pool {
     all: Slab<Connection>,
-    /// Those of them that never had room yet, and are not slow.
+    /// Connections that were never ready and are not slow.
     connecting: usize,
-    /// The same in the order in which they began, with some that had room or are closed; then those that are slow.
-    young: VecDeque<Attempt>,
-    slow: VecDeque<Attempt>,
+    /// The same in order of start, with some that are ready or closed by now; then the slow ones.
+    recent: VecDeque<PendingConnect>,
+    slow: VecDeque<PendingConnect>,
     opened: usize,
-    /// Those with room; some may have lost it.
-    free: VecDeque<usize>,
+    /// Available connections; some may have lost their capacity.
+    available: VecDeque<usize>,
 }
 
-/// A connection that was begun.
-struct Attempt {
+/// A connect in progress.
+struct PendingConnect {
     key: usize,
-    /// Tells it from others that had its key before.
+    /// Tells it from earlier connections with the same key.
     number: usize,
-    began_ns: u64,
+    start_ns: u64,
 }
 
 impl Pool {
-    /// Begins to make one more.
-    pub(crate) fn connect(&mut self, dial: &Dial, events: &Events) -> std::io::Result<()> {
+    /// Starts a connect.
+    pub(crate) fn connect(
+        &mut self,
+        options: &ConnectOptions,
+        poller: &Poller,
+    ) -> std::io::Result<()> {
         let number = self.opened;
         self.opened += 1;
-        let connection = Connection::start(dial, number)?;
+        let connection = Connection::start(options, number)?;
         let entry = self.all.vacant_entry();
-        events.add(&connection, entry.key(), true)?;
-        self.young.push_back(Attempt { key: entry.key(), number, began_ns: clock::now() });
+        poller.add(&connection, entry.key(), true)?;
+        self.recent.push_back(PendingConnect { key: entry.key(), number, start_ns: clock::now() });
         entry.insert(connection);
         self.connecting += 1;
         Ok(())
     }
 
-    /// Whether one more is to be made for so many requests that wait: those in the making may be for them.
-    pub(crate) fn has_too_few(&self, waiting: usize) -> bool {
+    /// Whether another connect is needed for this many waiting requests, given the pending ones.
+    pub(crate) fn needs_connection(&self, waiting: usize) -> bool {
         self.connecting < waiting.min(CONNECTING_MAX)
     }
 
-    /// One with room for a request, the one that was idle for longest.
-    pub(crate) fn with_room(&mut self) -> Option<usize> {
-        while let Some(key) = self.free.pop_front() {
+    /// Returns the connection with capacity that was idle for longest.
+    pub(crate) fn take_available(&mut self) -> Option<usize> {
+        while let Some(key) = self.available.pop_front() {
             if let Some(connection) = self.all.get_mut(key) {
-                connection.is_listed = false;
-                if connection.room() > 0 {
+                connection.is_available = false;
+                if connection.capacity() > 0 {
                     return Some(key);
                 }
             }
@@ -66,21 +70,22 @@ impl Pool {
         None
     }
 
-    /// Something was done with it: if it has room now, that is known of it.
-    pub(crate) fn list(&mut self, key: usize) {
+    /// Adds a connection to the available ones if it has capacity.
+    pub(crate) fn mark_available(&mut self, key: usize) {
         let connection = &mut self.all[key];
-        if !connection.is_listed && connection.room() > 0 {
-            connection.is_listed = true;
-            self.free.push_back(key);
-            self.connecting -= usize::from(connection.is_awaited());
+        if !connection.is_available && connection.capacity() > 0 {
+            connection.is_available = true;
+            self.available.push_back(key);
+            self.connecting -= usize::from(connection.is_connecting());
             connection.is_ready = true;
         }
     }
 
-    /// Those that take long to get ready are no longer waited for; those that took as long as a request may, nobody waits for.
-    pub(crate) fn age(&mut self, now: u64, timeout_ns: u64) {
-        let is_old = |one: &Attempt, ns: u64| now >= one.began_ns.saturating_add(ns);
-        while let Some(one) = self.young.pop_front_if(|one| is_old(one, CONNECTING_NS)) {
+    /// Connects older than `CONNECTING_NS` no longer count as pending; connects older than the
+    /// request timeout are closed.
+    pub(crate) fn expire_connects(&mut self, now: u64, timeout_ns: u64) {
+        let is_old = |one: &PendingConnect, ns: u64| now >= one.start_ns.saturating_add(ns);
+        while let Some(one) = self.recent.pop_front_if(|one| is_old(one, CONNECTING_NS)) {
             if self.is_unready(&one) {
                 self.all[one.key].is_slow = true;
                 self.connecting -= 1;
@@ -89,27 +94,27 @@ impl Pool {
         }
         while let Some(one) = self.slow.pop_front_if(|one| is_old(one, timeout_ns)) {
             if self.is_unready(&one) {
-                // The request that it was made for has failed by now, and those that wait have time left.
+                // The request that caused it has timed out; waiting requests still have time left.
                 self.all.remove(one.key);
             }
         }
     }
 
-    fn is_unready(&self, one: &Attempt) -> bool {
+    fn is_unready(&self, one: &PendingConnect) -> bool {
         let known = self.all.get(one.key);
         known.is_some_and(|known| known.number == one.number && !known.is_ready)
     }
 
-    /// It is not one of them any more.
+    /// Removes a connection.
     pub(crate) fn remove(&mut self, key: usize) -> Connection {
         let connection = self.all.remove(key);
-        self.connecting -= usize::from(connection.is_awaited());
+        self.connecting -= usize::from(connection.is_connecting());
         connection
     }
 
-    /// Whether all have room.
+    /// Whether all connections have capacity.
     pub(crate) fn is_ready(&self) -> bool {
-        self.all.iter().all(|(_, one)| one.room() > 0)
+        self.all.iter().all(|(_, one)| one.capacity() > 0)
     }
 
     pub(crate) fn contains(&self, key: usize) -> bool {

@@ -1,9 +1,10 @@
-//! A process: the command of one request, from its start until it has ended.
+//! The process of a command, from start to exit.
 //!
-//! It is waited for by a descriptor that becomes readable when it has ended (pidfd_open(2), Linux 5.3), so that a worker looks at it as
-//! at a connection. It has a process group of its own: what is to end early is killed with all that it started and that did not leave
-//! the group, and a signal to the terminal's group does not reach it. It reads the request's body out of a file without a name, so that
-//! nobody waits for anybody. What it writes is discarded, but for the end of what the first one that fails says on standard error.
+//! The worker polls a pidfd (pidfd_open(2), Linux 5.3) like a connection. Each process has its own
+//! process group: killing the group also ends its descendants, unless they left the group, and
+//! signals to the terminal's group do not reach it. The body is passed as an anonymous file, so
+//! that no pipe can block. Output is discarded, except for the end of standard error of the first
+//! failing process.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,72 +21,82 @@ use rustix::fs::{Access, FallocateFlags, MemfdFlags, access, fallocate, memfd_cr
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process_group, pidfd_open};
 
-use crate::codec::Ticket;
+use crate::codec::RequestId;
+use crate::error::Error;
 use crate::failure::Failure;
-use crate::request::{Rendered, Requests};
-use crate::run::Error;
+use crate::request::{RenderedRequest, Requests};
 
-/// Tells a command which request it is: 1 for the first that was due.
-const NUMBER: &str = "TOPDECK_REQUEST";
-/// So much is told of what a command said: the end of it, and little enough to be told whole.
-const TOLD_BYTES: u64 = 240;
-/// So much of what a command says is kept while it runs.
-const KEPT_BYTES: u64 = 64 << 10;
+/// Environment variable with the sequence number of the request, from 1.
+const REQUEST_NUMBER_VARIABLE: &str = "TOPDECK_REQUEST";
+/// Bytes of standard error in a report: the end of the output, short enough to be shown whole.
+const REPORTED_OUTPUT_BYTES: u64 = 240;
+/// Bytes of standard error retained while a process runs.
+const RETAINED_OUTPUT_BYTES: u64 = 64 << 10;
 const SECOND_NS: u64 = 1_000_000_000;
-/// So long a process that was killed is waited for; one that waits for a broken disk may stay for ever.
-pub(crate) const REAP_NS: u64 = SECOND_NS;
+/// Wait for killed processes. A process blocked on a broken disk may never exit.
+pub(crate) const REAP_DEADLINE_NS: u64 = SECOND_NS;
 
 /// One process.
 pub(crate) struct Process {
     child: Child,
-    /// Readable when it has ended.
+    /// The pidfd: readable after exit.
     end: OwnedFd,
     stderr: Option<File>,
-    /// Whose it is; nobody's any more, if its time was over.
-    pub(crate) ticket: Option<Ticket>,
+    /// Its request, until that times out.
+    pub(crate) request_id: Option<RequestId>,
     number: u64,
     is_reaped: bool,
 }
 
-/// Why a command did not do what it should.
-pub(crate) struct Ill {
+/// A failed command.
+pub(crate) struct CommandFailure {
     pub(crate) failure: Failure,
     pub(crate) why: String,
 }
 
 impl Process {
-    /// Starts a command. `program` is where its program is, if that is known. Takes until the new process runs it.
+    /// Starts a command; `program` is its resolved path, if known. Blocks until the new process
+    /// executes the program.
     pub(crate) fn start(
         program: Option<&Path>,
-        request: &Rendered,
+        request: &RenderedRequest,
         number: u64,
-        ticket: Ticket,
-        is_heard: bool,
+        request_id: RequestId,
+        captures_stderr: bool,
     ) -> io::Result<Process> {
         let words = request.command.iter().map(|word| OsStr::from_bytes(word));
         let name = words.clone().next().unwrap_or_default();
         let mut command = Command::new(program.map_or(name, Path::as_os_str));
-        command.arg0(name).args(words.skip(1)).env(NUMBER, number.to_string()).process_group(0);
+        command
+            .arg0(name)
+            .args(words.skip(1))
+            .env(REQUEST_NUMBER_VARIABLE, number.to_string())
+            .process_group(0);
         command.stdin(match request.body.is_empty() {
             true => Stdio::null(),
             false => {
-                let mut file = nameless()?;
+                let mut file = anonymous_file()?;
                 file.write_all(&request.body)?;
                 file.rewind()?;
                 Stdio::from(file)
             }
         });
-        // Without one it is not heard, and runs all the same.
-        let stderr = if is_heard { nameless().ok() } else { None };
+        // Without the file the output is lost, and the command runs all the same.
+        let stderr = if captures_stderr { anonymous_file().ok() } else { None };
         command.stdout(Stdio::null()).stderr(match &stderr {
             Some(file) => Stdio::from(file.try_clone()?),
             None => Stdio::null(),
         });
         let mut child = command.spawn()?;
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
-            Ok(end) => {
-                Ok(Process { child, end, stderr, ticket: Some(ticket), number, is_reaped: false })
-            }
+            Ok(end) => Ok(Process {
+                child,
+                end,
+                stderr,
+                request_id: Some(request_id),
+                number,
+                is_reaped: false,
+            }),
             Err(error) => {
                 let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
                 let _ = child.wait();
@@ -94,55 +105,55 @@ impl Process {
         }
     }
 
-    /// How it ended, once it has.
-    pub(crate) fn ended(&mut self) -> Option<Result<(), Ill>> {
-        let ill = |failure, why| Some(Err(Ill { failure, why }));
+    /// Returns the result once the process has exited.
+    pub(crate) fn poll_exit(&mut self) -> Option<Result<(), CommandFailure>> {
+        let failure = |failure, why| Some(Err(CommandFailure { failure, why }));
         let status = match self.child.try_wait() {
             Ok(None) => return None,
             Ok(Some(status)) => status,
-            // Somebody else took it: nobody knows whether all was well.
+            // The status was reaped elsewhere, so success is unknown.
             Err(error) => {
                 self.is_reaped = true;
-                return ill(Failure::Exit, format!("ended, and its status is lost: {error}"));
+                return failure(Failure::Exit, format!("exited with unknown status: {error}"));
             }
         };
         self.is_reaped = true;
         match (status.code(), status.signal()) {
             (Some(0), _) => Some(Ok(())),
-            (Some(code), _) => ill(Failure::Exit, format!("ended with status {code}")),
+            (Some(code), _) => failure(Failure::Exit, format!("exited with status {code}")),
             (None, signal) => {
                 let signal = signal.unwrap_or(0);
-                ill(Failure::Signal, format!("was killed by signal {signal}"))
+                failure(Failure::Signal, format!("was killed by signal {signal}"))
             }
         }
     }
 
-    /// What became of it, and the end of what it said.
-    pub(crate) fn words(&self, why: &str) -> Option<String> {
+    /// Describes the failure, with the end of standard error.
+    pub(crate) fn error_detail(&self, why: &str) -> Option<String> {
         let why = format!("request {} {why}", self.number);
-        let said = self.stderr.as_ref().map(said).unwrap_or_default();
-        Some(if said.is_empty() { why } else { format!("{why}: {said}") })
+        let output = self.stderr.as_ref().map(output).unwrap_or_default();
+        Some(if output.is_empty() { why } else { format!("{why}: {output}") })
     }
 
-    /// Of what it said, only the end is kept.
-    pub(crate) fn trim(&self) {
+    /// Drops all but the end of the output.
+    pub(crate) fn truncate_output(&self) {
         let Some(file) = &self.stderr else { return };
         let length = file.metadata().map_or(0, |about| about.len());
-        if length > 2 * KEPT_BYTES {
+        if length > 2 * RETAINED_OUTPUT_BYTES {
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let _ = fallocate(file, punch, 0, length - KEPT_BYTES);
+            let _ = fallocate(file, punch, 0, length - RETAINED_OUTPUT_BYTES);
         }
     }
 
-    /// Ends it and its group; that it has ended is told as of any.
+    /// Kills the process group. The exit is reported as usual.
     pub(crate) fn kill(&self) {
-        // Until it was waited for, its number is its own.
+        // The PID cannot be reused before the process is reaped.
         if !self.is_reaped {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         }
     }
 
-    /// Waits for its end, which is near.
+    /// Waits for an imminent exit.
     pub(crate) fn reap(&mut self, until_ns: u64) {
         if std::mem::replace(&mut self.is_reaped, true) {
             return;
@@ -161,47 +172,48 @@ impl AsFd for Process {
     }
 }
 
-/// Nothing that was started stays.
+/// No started process may survive the run.
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
-        self.reap(clock::now() + REAP_NS);
+        self.reap(clock::now() + REAP_DEADLINE_NS);
     }
 }
 
-impl Ill {
-    /// Why a process was not started.
-    pub(crate) fn start(error: &io::Error) -> Ill {
+impl CommandFailure {
+    /// Classifies a failed start.
+    pub(crate) fn start(error: &io::Error) -> CommandFailure {
         let is_again = error.raw_os_error() == Some(Errno::AGAIN.raw_os_error());
         let failure = match Failure::of(error) {
             Failure::Resources => Failure::Resources,
             _ if is_again => Failure::Resources,
             _ => Failure::NotStarted,
         };
-        Ill { failure, why: format!("it was not started: {error}") }
+        CommandFailure { failure, why: format!("cannot start the process: {error}") }
     }
 }
 
-/// The end of what was written to a file, on one line.
-fn said(file: &File) -> String {
+/// The end of the output, on one line.
+fn output(file: &File) -> String {
     let length = file.metadata().map_or(0, |about| about.len());
-    let from = length.saturating_sub(TOLD_BYTES);
-    let mut told = vec![0; (length - from) as usize];
-    let read = file.read_at(&mut told, from).unwrap_or(0);
-    let said = String::from_utf8_lossy(&told[..read]);
-    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let from = length.saturating_sub(REPORTED_OUTPUT_BYTES);
+    let mut output = vec![0; (length - from) as usize];
+    let read = file.read_at(&mut output, from).unwrap_or(0);
+    let output = String::from_utf8_lossy(&output[..read]);
+    let lines = output.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(" / ")
 }
 
-fn nameless() -> io::Result<File> {
+fn anonymous_file() -> io::Result<File> {
     Ok(File::from(memfd_create("topdeck-load", MemfdFlags::CLOEXEC)?))
 }
 
-/// Where the programs of all commands are, in the order of the set; `None` of a program whose name changes, which is looked for each
-/// time. So what is missing is told before a run, and nobody looks through `PATH` during one.
-pub(crate) fn programs(requests: &Requests) -> Result<Vec<Option<PathBuf>>, Error> {
+/// Resolves the programs of all commands, in order of the requests; `None` if the name contains a
+/// variable. So missing programs are reported before the run, and no worker searches `PATH` during
+/// it.
+pub(crate) fn resolve_programs(requests: &Requests) -> Result<Vec<Option<PathBuf>>, Error> {
     pidfd_open(getpid(), PidfdFlags::empty()).map_err(|error| Error::Pidfd(error.into()))?;
-    let all = requests.all().iter().map(|request| {
+    let all = requests.iter().map(|request| {
         let program = request.command.first();
         let program = program.ok_or_else(|| Error::NoCommand { name: request.name.clone() })?;
         program.constant().map(|name| find(OsStr::from_bytes(&name))).transpose()
@@ -214,25 +226,23 @@ fn find(name: &OsStr) -> Result<PathBuf, Error> {
     let is_file = |path: &Path| path.is_file();
     let is_allowed = |path: &Path| access(path, Access::EXEC_OK).is_ok();
     let folders = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let places: Vec<PathBuf> = match name.as_bytes().contains(&b'/') {
+    let candidates: Vec<PathBuf> = match name.as_bytes().contains(&b'/') {
         true => vec![PathBuf::from(name)],
         false => std::env::split_paths(&folders).map(|folder| folder.join(name)).collect(),
     };
-    // An empty name would be the folders themselves, which are no files.
-    if let Some(found) = places.iter().find(|path| is_file(path) && is_allowed(path)) {
+    // An empty name would match the folders themselves, which are no files.
+    if let Some(found) = candidates.iter().find(|path| is_file(path) && is_allowed(path)) {
         return Ok(found.clone());
     }
-    Err(wrong(match places.iter().find(|path| is_file(path)) {
+    Err(wrong(match candidates.iter().find(|path| is_file(path)) {
         Some(found) => format!(
-            "{} may not be executed: allow it with chmod +x, or name the program that reads it",
+            "{} is not executable; set its mode with chmod +x, or give the interpreter as the \
+             program",
             found.display()
         ),
-        None if places.len() == 1 && places[0].as_os_str() == name => {
-            "there is no such file: write where it is".to_owned()
+        None if candidates.len() == 1 && candidates[0].as_os_str() == name => {
+            "no such file; give its path".to_owned()
         }
-        None => format!(
-            "there is no such program in the folders of PATH ({}): install it, or write where it is",
-            folders.display()
-        ),
+        None => format!("not found in PATH ({}); install it, or give its path", folders.display()),
     }))
 }

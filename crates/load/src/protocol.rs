@@ -1,4 +1,4 @@
-//! Protocols: what is spoken on a connection, one file each.
+//! Protocols, one file each.
 
 mod echo;
 mod grpc;
@@ -8,69 +8,70 @@ mod postgres;
 mod redis;
 
 use crate::codec::Codec;
-use crate::request::Rendered;
+use crate::request::RenderedRequest;
 use crate::secret::Secret;
 
-/// What is spoken, with all that a codec must know beforehand.
+/// A protocol with its connection parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// What is sent comes back.
+    /// The server sends back what it receives.
     Echo,
-    /// One request after the other.
+    /// One request at a time.
     Http1 {
-        /// The server's name as it was written, with its port if that was.
+        /// Host and port as in the URL.
         authority: String,
     },
-    /// Many requests at once.
+    /// Multiplexed requests.
     Http2 {
-        /// The server's name as it was written, with its port if that was.
+        /// Host and port as in the URL.
         authority: String,
-        /// Whether in TLS: requests say so.
+        /// Whether TLS is used: it determines `:scheme`.
         is_tls: bool,
     },
-    /// Calls of gRPC with one message each way, many at once. A request's path is `/package.Service/Method`, its body the message.
+    /// Unary gRPC calls, multiplexed. The path of a request is `/package.Service/Method`, its body
+    /// the message.
     Grpc {
-        /// The server's name as it was written, with its port if that was.
+        /// Host and port as in the URL.
         authority: String,
-        /// Whether in TLS: requests say so.
+        /// Whether TLS is used: it determines `:scheme`.
         is_tls: bool,
     },
-    /// One query after the other.
+    /// One query at a time.
     Postgres {
-        /// Who asks.
+        /// User name.
         user: String,
-        /// What the server may want to know.
+        /// Password, if any.
         password: Option<Secret>,
-        /// Which database.
+        /// Database name.
         database: String,
-        /// Whether each statement is parsed once per connection, and then only executed.
+        /// Whether statements are prepared once per connection.
         is_prepared: bool,
     },
-    /// One command after the other.
+    /// One command at a time.
     Redis {
-        /// Who asks; without one, the usual user.
+        /// User name; `None` for the default user.
         user: Option<String>,
-        /// What the server may want to know.
+        /// Password, if any.
         password: Option<Secret>,
-        /// Which database; 0 is the usual one.
+        /// Database number; 0 is the default.
         database: u32,
     },
-    /// None: each request is a command that is started, and ends when its process does.
+    /// Each request starts a process and ends when it exits.
     Command,
 }
 
 impl Protocol {
-    /// A connection's side of it. A command has none: it panics.
+    /// Creates the codec of a connection. Panics for commands.
     pub fn codec(&self) -> Box<dyn Codec> {
         match self {
             Protocol::Echo => Box::new(echo::Echo::default()),
             Protocol::Http1 { authority } => Box::new(http1::Http1::new(authority)),
             Protocol::Http2 { authority, is_tls } => {
-                Box::new(http2::Http2::new(authority, *is_tls, http2::Kind::Http))
+                Box::new(http2::Http2::new(authority, *is_tls, http2::RequestKind::Http))
             }
             Protocol::Grpc { authority, is_tls } => {
-                Box::new(http2::Http2::new(authority, *is_tls, http2::Kind::Grpc))
+                Box::new(http2::Http2::new(authority, *is_tls, http2::RequestKind::Grpc))
             }
             Protocol::Postgres { user, password, database, is_prepared } => {
                 let login = postgres::Login::new(user, password.clone(), database);
@@ -79,15 +80,15 @@ impl Protocol {
             Protocol::Redis { user, password, database } => {
                 Box::new(redis::Redis::new(user.as_deref(), password.as_ref(), *database))
             }
-            Protocol::Command => panic!("BUG: a command is started, and has no codec"),
+            Protocol::Command => panic!("BUG: a command has no codec"),
         }
     }
 
-    /// Why a request cannot be said in it, whatever the server is.
-    pub(crate) fn check(&self, request: &Rendered) -> Result<(), String> {
+    /// Checks that the protocol can represent a request.
+    pub(crate) fn check(&self, request: &RenderedRequest) -> Result<(), String> {
         let without = |is_empty: bool, what: &str| match is_empty {
             true => Ok(()),
-            false => Err(format!("it has {what}, which this protocol has not")),
+            false => Err(format!("the protocol does not support {what}")),
         };
         let no_arguments = || without(request.arguments.is_empty(), "arguments");
         let no_headers = || without(request.headers.is_empty(), "headers");
@@ -96,23 +97,23 @@ impl Protocol {
             Protocol::Http1 { .. } => no_arguments().and_then(|()| http1::check(request)),
             Protocol::Http2 { authority, is_tls, .. } => {
                 no_arguments()?;
-                http2::check(authority, *is_tls, http2::Kind::Http, request)
+                http2::check(authority, *is_tls, http2::RequestKind::Http, request)
             }
             Protocol::Grpc { authority, is_tls, .. } => {
                 no_arguments()?;
                 grpc::check(&request.path)?;
-                http2::check(authority, *is_tls, http2::Kind::Grpc, request)
+                http2::check(authority, *is_tls, http2::RequestKind::Grpc, request)
             }
             Protocol::Postgres { .. } => no_headers().and_then(|()| postgres::check(request)),
             Protocol::Redis { .. } => no_headers().and_then(|()| redis::check(request)),
             Protocol::Command if request.command.iter().any(|word| word.contains(&0)) => {
-                Err("it has a zero byte in a word, where a word ends for a program".to_owned())
+                Err("an argument contains a NUL byte".to_owned())
             }
             Protocol::Command => no_arguments().and_then(|()| no_headers()),
         }
     }
 
-    /// What must be shown nowhere.
+    /// The password, which no output may show.
     pub(crate) fn secret(&self) -> Option<&Secret> {
         match self {
             Protocol::Postgres { password, .. } | Protocol::Redis { password, .. } => {
@@ -126,10 +127,10 @@ impl Protocol {
         }
     }
 
-    /// What is said before TLS, without it, where the server is to agree to TLS first. It answers `S` or `N`.
-    pub(crate) fn request_for_tls(&self) -> Option<&'static [u8]> {
+    /// Plain-text request for TLS, if the protocol has one. The server answers `S` or `N`.
+    pub(crate) fn tls_request(&self) -> Option<&'static [u8]> {
         match self {
-            Protocol::Postgres { .. } => Some(&postgres::REQUEST_FOR_TLS),
+            Protocol::Postgres { .. } => Some(&postgres::TLS_REQUEST),
             Protocol::Echo
             | Protocol::Http1 { .. }
             | Protocol::Http2 { .. }
@@ -139,7 +140,7 @@ impl Protocol {
         }
     }
 
-    /// What TLS is to be told of it (ALPN, RFC 7301).
+    /// ALPN protocol names (RFC 7301).
     pub(crate) fn alpn(&self) -> Vec<Vec<u8>> {
         match self {
             Protocol::Http1 { .. } => vec![b"http/1.1".to_vec()],

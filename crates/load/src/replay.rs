@@ -1,47 +1,50 @@
-//! A recorded schedule as text: a time per line.
+//! Recorded schedules as text: one timestamp per line.
 //!
-//! A time is a decimal number of seconds, or one with a unit (`ns`, `us`, `ms`, `s`, `min` or `m`, `h`). Times may be of a day, of 1970, or
-//! of the recording's own beginning: what counts is how long each is after the first, which is due when the run begins. Lines that are empty
-//! or begin with `#` are passed over. Decimals are read as such, not through a double, which has no room for nanoseconds since 1970;
-//! what is beyond a nanosecond is cut.
+//! A timestamp is a decimal number of seconds, or a number with a unit (`ns`, `us`, `ms`, `s`,
+//! `min` or `m`, `h`). Its origin is arbitrary (midnight, 1970, the start of the recording): only
+//! the distance to the first timestamp counts, which is due at the start of the run. Empty lines
+//! and lines that start with `#` are ignored. Decimals are not parsed as doubles, which lack the
+//! precision for nanoseconds since 1970; digits below a nanosecond are truncated.
 
 use std::sync::Arc;
 
 use crate::schedule::Schedule;
 use crate::units::UNITS;
 
-/// What is wrong with a recorded schedule, and where.
+/// Invalid recorded schedule, with the line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// Not a time.
+    /// Invalid timestamp.
     #[error(
-        "line {line}: {found:?} is no time: write seconds, or a unit after the number, as in 1.5, 1500ms or 1500000000ns"
+        "line {line}: invalid timestamp {found:?}; expected seconds or a number with a unit, as in 1.5, \
+         1500ms or 1500000000ns"
     )]
     Time {
         /// From 1.
         line: usize,
-        /// What stands there.
+        /// Text of the line.
         found: String,
     },
-    /// A time before the one before.
-    #[error("line {line}: {found:?} is before the time of line {before}: times must ascend")]
+    /// Timestamp before that of an earlier line.
+    #[error("line {line}: timestamp {found:?} is before that of line {before}; sort the file")]
     Order {
         /// From 1.
         line: usize,
-        /// What stands there.
+        /// Text of the line.
         found: String,
-        /// The line that it should not be before.
+        /// The earlier line.
         before: usize,
     },
-    /// Nothing.
-    #[error("there is no time in it: write one per line")]
+    /// No timestamps.
+    #[error("no timestamps; write one per line")]
     Empty,
 }
 
 impl Schedule {
-    /// Reads a recorded schedule. What is due later than `length_ns` after the first is left out.
-    pub fn replay(text: &str, length_ns: Option<u64>) -> Result<Schedule, ReplayError> {
+    /// Parses a recorded schedule. Drops requests that are due later than `duration_ns` after the
+    /// first.
+    pub fn replay(text: &str, duration_ns: Option<u64>) -> Result<Schedule, ReplayError> {
         let mut times: Vec<u64> = Vec::new();
         let (mut first, mut last) = (None, (0i128, 0));
         for (at, line) in text.lines().enumerate() {
@@ -58,22 +61,22 @@ impl Schedule {
                 return Err(ReplayError::Order { line, found: found(), before });
             }
             last = (time, number);
-            let after = u64::try_from(time - start).ok().filter(|after| *after < LENGTH_MAX_NS);
+            let after = u64::try_from(time - start).ok().filter(|after| *after < DURATION_MAX_NS);
             times.push(after.ok_or_else(|| ReplayError::Time { line: number, found: found() })?);
         }
         if times.is_empty() {
             return Err(ReplayError::Empty);
         }
-        if let Some(length_ns) = length_ns {
-            times.truncate(times.partition_point(|time| *time < length_ns));
+        if let Some(duration_ns) = duration_ns {
+            times.truncate(times.partition_point(|time| *time < duration_ns));
         }
         Ok(Schedule::Replay(Arc::from(times)))
     }
 }
 
-/// A hundred years: moments of a run stay far from the end of their type.
-const LENGTH_MAX_NS: u64 = 3_153_600_000_000_000_000;
-/// A decimal number with its unit, seconds if there is none, in nanoseconds.
+/// A hundred years: offsets stay far from overflow.
+const DURATION_MAX_NS: u64 = 3_153_600_000_000_000_000;
+/// Parses a decimal number with a unit (default: seconds). Returns nanoseconds.
 fn time_ns(text: &str) -> Option<i128> {
     let unit = UNITS.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, *ns)));
     let (number, unit_ns) = unit.unwrap_or((text, 1_000_000_000));
@@ -84,7 +87,7 @@ fn time_ns(text: &str) -> Option<i128> {
     if whole.is_empty() || !are_digits(whole) || !are_digits(fraction) {
         return None;
     }
-    // 14 digits of hours are below a nanosecond; more could not be multiplied.
+    // 14 digits of hours are below a nanosecond; more would overflow.
     let fraction = &fraction[..fraction.len().min(14)];
     let scale = 10i128.pow(fraction.len() as u32);
     let whole = whole.parse::<u64>().ok()?;
@@ -104,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_seconds_or_have_a_unit() {
+    fn timestamps_are_seconds_or_have_a_unit() {
         check("0\n0.5\n\n# a comment\n1\n1\n", &[0, 500_000_000, 1_000_000_000, 1_000_000_000]);
         check(
             "10ms\n12.5 ms\n1s\n0.5min\r\n1m",
@@ -113,29 +116,32 @@ mod tests {
         check("-1\n-0.25\n1us", &[0, 750_000_000, 1_000_001_000]);
     }
 
-    /// A double would have lost the last digits.
+    /// A double would lose the last digits.
     #[test]
-    fn nanoseconds_since_1970_are_kept() {
+    fn nanoseconds_since_1970_are_exact() {
         check("1794182400.000000001\n1794182400.000000003", &[0, 2]);
         check("1794182400000000001ns\n1794182400000000003ns", &[0, 2]);
     }
 
     #[test]
-    fn what_comes_later_is_left_out() {
+    fn later_requests_are_dropped() {
         let schedule = Schedule::replay("5\n6\n7\n", Some(2_000_000_000)).unwrap();
         assert_eq!(schedule.arrivals().collect::<Vec<u64>>(), [0, 1_000_000_000]);
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
-        let said = |text: &str| Schedule::replay(text, None).unwrap_err().to_string();
-        assert!(said("1\n2\nx\n").starts_with("line 3: \"x\" is no time"));
-        assert!(said("1\n1e3\n").starts_with("line 2"));
-        assert!(said("# a\n2\n\n1\n").starts_with("line 4: \"1\" is before the time of line 2"));
-        assert!(said("0\n99999999999999999999\n").starts_with("line 2"));
-        assert!(said("-9000000000h\n9000000000h\n").starts_with("line 2"));
+    fn errors_name_the_line() {
+        let error_for = |text: &str| Schedule::replay(text, None).unwrap_err().to_string();
+        assert!(error_for("1\n2\nx\n").starts_with("line 3: invalid timestamp \"x\""));
+        assert!(error_for("1\n1e3\n").starts_with("line 2"));
+        assert!(
+            error_for("# a\n2\n\n1\n")
+                .starts_with("line 4: timestamp \"1\" is before that of line 2")
+        );
+        assert!(error_for("0\n99999999999999999999\n").starts_with("line 2"));
+        assert!(error_for("-9000000000h\n9000000000h\n").starts_with("line 2"));
         for text in ["", "# nothing\n\n"] {
-            assert!(said(text).contains("no time"));
+            assert!(error_for(text).contains("no timestamps"));
         }
         for text in [".", "-", "s", "1.2.3", "+1", "0x1", "1 2"] {
             assert!(Schedule::replay(text, None).is_err(), "{text}");

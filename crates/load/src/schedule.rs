@@ -1,29 +1,31 @@
-//! A schedule: when requests are due. It is decided before the run, and nothing that happens in the run moves it.
+//! Schedules: when requests are due. A schedule is fixed before the run; nothing that happens in
+//! the run moves it.
 //!
-//! Rates are requests per second, times nanoseconds from the start of the run. The n-th request of an even schedule is due when the
-//! integral of the rate reaches n: there is no sum of rounded steps that could drift. Of a Poisson schedule it is due when the integral
-//! reaches the sum of n exponential variates of mean 1 (the time change of a non-homogeneous Poisson process; Çınlar, Introduction to
-//! Stochastic Processes, 1975, chapter 4), so every rate, also one that changes, can have either spacing.
+//! Rates are requests per second, times nanoseconds from the start of the run. Request n of a
+//! constant schedule is due when the integral of the rate reaches n, so no rounding errors
+//! accumulate. Of a Poisson schedule it is due when the integral reaches the sum of n exponential
+//! variates of mean 1 (time change of a non-homogeneous Poisson process; Çınlar, Introduction to
+//! Stochastic Processes, 1975, chapter 4). So every rate profile supports both arrival processes.
 
-/// A piece of time in which the rate is constant or changes evenly.
+/// A part of a schedule with a constant or linearly changing rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Piece {
-    /// At its start.
+pub struct ScheduleSegment {
+    /// Rate at its start.
     pub from_rate: f64,
-    /// At its end.
+    /// Rate at its end.
     pub to_rate: f64,
-    /// How long it is.
-    pub length_ns: u64,
+    /// Duration.
+    pub duration_ns: u64,
 }
 
-/// How requests are spaced at a rate.
+/// Distribution of arrivals at a given rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spacing {
-    /// Each as far from the one before as from the next.
-    Even,
-    /// As independent users come: any moment is as likely as any other. The same seed gives the same moments.
+pub enum ArrivalProcess {
+    /// Evenly spaced.
+    Constant,
+    /// Random, as from independent users. The same seed gives the same times.
     Poisson {
-        /// What the moments are drawn from.
+        /// Random seed.
         seed: u64,
     },
 }
@@ -31,39 +33,42 @@ pub enum Spacing {
 /// When requests are due.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
-    /// By a rate.
+    /// From a rate profile.
     Rate {
-        /// One after the other.
-        pieces: Vec<Piece>,
-        /// In each of them.
-        spacing: Spacing,
+        /// Parts in order.
+        segments: Vec<ScheduleSegment>,
+        /// Arrival process of all segments.
+        arrival_process: ArrivalProcess,
     },
-    /// As recorded: nanoseconds from the start, ascending.
+    /// Recorded: nanoseconds from the start, ascending.
     Replay(std::sync::Arc<[u64]>),
 }
 
 impl Schedule {
-    /// The same rate for all of the time.
-    pub fn constant(rate: f64, length_ns: u64, spacing: Spacing) -> Schedule {
-        let piece = Piece { from_rate: rate, to_rate: rate, length_ns };
-        Schedule::Rate { pieces: vec![piece], spacing }
+    /// A constant rate.
+    pub fn constant(rate: f64, duration_ns: u64, arrival_process: ArrivalProcess) -> Schedule {
+        let segment = ScheduleSegment { from_rate: rate, to_rate: rate, duration_ns };
+        Schedule::Rate { segments: vec![segment], arrival_process }
     }
 
-    /// How long it is. Of a recording, until just after the last request.
-    pub fn length_ns(&self) -> u64 {
+    /// Duration. Of a recorded schedule: until just after the last request.
+    pub fn duration_ns(&self) -> u64 {
         match self {
-            Schedule::Rate { pieces, .. } => pieces.iter().map(|piece| piece.length_ns).sum(),
+            Schedule::Rate { segments, .. } => {
+                segments.iter().map(|segment| segment.duration_ns).sum()
+            }
             Schedule::Replay(times) => times.last().map_or(0, |last| last + 1),
         }
     }
 
-    /// The highest rate in it, per second. Of a recording: in any tenth of a second.
-    pub fn rate_max(&self) -> f64 {
+    /// Highest rate, per second. Of a recorded schedule: over any 100 ms.
+    pub fn max_rate(&self) -> f64 {
         const WINDOW_NS: u64 = 100_000_000;
         match self {
-            Schedule::Rate { pieces, .. } => {
-                pieces.iter().map(|piece| piece.from_rate.max(piece.to_rate)).fold(0.0, f64::max)
-            }
+            Schedule::Rate { segments, .. } => segments
+                .iter()
+                .map(|segment| segment.from_rate.max(segment.to_rate))
+                .fold(0.0, f64::max),
             Schedule::Replay(times) => {
                 let (mut first, mut most) = (0, 0);
                 for (number, time) in times.iter().enumerate() {
@@ -77,10 +82,12 @@ impl Schedule {
         }
     }
 
-    /// When requests are due, ascending.
+    /// Scheduled times, ascending.
     pub fn arrivals(&self) -> Arrivals {
         let random = match self {
-            Schedule::Rate { spacing: Spacing::Poisson { seed }, .. } => Some(Random::new(*seed)),
+            Schedule::Rate { arrival_process: ArrivalProcess::Poisson { seed }, .. } => {
+                Some(SplitMix64::new(*seed))
+            }
             _ => None,
         };
         Arrivals {
@@ -88,23 +95,23 @@ impl Schedule {
             random,
             position: 0.0,
             number: 0,
-            piece: 0,
+            segment: 0,
             start_ns: 0,
             before: 0.0,
         }
     }
 }
 
-/// When requests are due, one after the other.
+/// Iterator over scheduled times.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     schedule: Schedule,
-    random: Option<Random>,
-    /// The integral of the rate at which the next one is due.
+    random: Option<SplitMix64>,
+    /// Integral of the rate at the next request.
     position: f64,
     number: u64,
-    /// Which piece it is looked for in, when that starts, and the integral of the rate until then.
-    piece: usize,
+    /// Current segment, its start, and the integral of the rate before it.
+    segment: usize,
     start_ns: u64,
     before: f64,
 }
@@ -113,16 +120,17 @@ impl Iterator for Arrivals {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        let pieces = match &self.schedule {
+        let segments = match &self.schedule {
             Schedule::Replay(times) => {
                 let due = times.get(self.number as usize).copied();
                 self.number += 1;
                 return due;
             }
-            Schedule::Rate { pieces, .. } => pieces,
+            Schedule::Rate { segments, .. } => segments,
         };
         let position = match &mut self.random {
-            // The first is as far from the start as any other from the one before.
+            // The first request has the same distance from the start as others from their
+            // predecessor.
             Some(random) => {
                 self.position += random.exponential();
                 self.position
@@ -130,23 +138,23 @@ impl Iterator for Arrivals {
             None => self.number as f64,
         };
         loop {
-            let piece = pieces.get(self.piece)?;
-            let holds = piece.requests();
+            let segment = segments.get(self.segment)?;
+            let count = segment.requests();
             let within = position - self.before;
-            if within < holds {
-                let due = self.start_ns + piece.reaches(within);
+            if within < count {
+                let due = self.start_ns + segment.time_at(within);
                 self.number += 1;
                 return Some(due);
             }
-            self.before += holds;
-            self.start_ns += piece.length_ns;
-            self.piece += 1;
+            self.before += count;
+            self.start_ns += segment.duration_ns;
+            self.segment += 1;
         }
     }
 }
 
-/// A rate as reports write it: `1,000/s`, with as many decimals as say something.
-pub fn per_second(rate: f64) -> String {
+/// Formats a rate for reports: `1,000/s`, with significant decimals only.
+pub fn format_rate(rate: f64) -> String {
     let whole = rate.round();
     let text = match rate {
         rate if rate != whole && rate < 1.0 => return format!("{rate:.3}/s"),
@@ -163,38 +171,40 @@ pub fn per_second(rate: f64) -> String {
     grouped + "/s"
 }
 
-impl Piece {
-    /// Divided, which rounds once: half a second is half a second, and 60/s for so long are 30 requests and not one more.
+impl ScheduleSegment {
+    /// Division rounds once: half a second is exact, and 60/s for it is 30 requests, not one more.
     fn length_s(&self) -> f64 {
-        self.length_ns as f64 / 1e9
+        self.duration_ns as f64 / 1e9
     }
 
-    /// How many requests fall into it.
+    /// Number of requests in this segment.
     fn requests(&self) -> f64 {
         (self.from_rate + self.to_rate) / 2.0 * self.length_s()
     }
 
-    /// When the integral of the rate from its start reaches a number: the root of a quadratic equation, in the form that loses no digits
-    /// where the rate hardly changes. It is below the length.
-    fn reaches(&self, requests: f64) -> u64 {
+    /// Time at which the integral of the rate from the start of the segment reaches a number: the
+    /// root of a quadratic equation, in a form that stays accurate for small slopes. Always below
+    /// the duration.
+    fn time_at(&self, requests: f64) -> u64 {
         let length_s = self.length_s();
         let slope = (self.to_rate - self.from_rate) / length_s;
         let root = (self.from_rate * self.from_rate + 2.0 * slope * requests).max(0.0).sqrt();
         let divisor = self.from_rate + root;
         let at_s = if divisor > 0.0 { 2.0 * requests / divisor } else { 0.0 };
-        ((at_s * 1e9) as u64).min(self.length_ns.saturating_sub(1))
+        ((at_s * 1e9) as u64).min(self.duration_ns.saturating_sub(1))
     }
 }
 
-/// Numbers that look random: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+/// Pseudorandom numbers (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+/// 2014).
 #[derive(Clone, Debug)]
-pub(crate) struct Random {
+pub(crate) struct SplitMix64 {
     state: u64,
 }
 
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random { state: seed }
+impl SplitMix64 {
+    pub(crate) fn new(seed: u64) -> SplitMix64 {
+        SplitMix64 { state: seed }
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -205,14 +215,14 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Above 0, at most 1.
-    pub(crate) fn share(&mut self) -> f64 {
+    /// Uniform in (0, 1].
+    pub(crate) fn unit_interval(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// Of mean 1.
+    /// Exponential variate of mean 1.
     fn exponential(&mut self) -> f64 {
-        -self.share().ln()
+        -self.unit_interval().ln()
     }
 }
 

@@ -1,422 +1,469 @@
-//! The search for the highest rate at which a target meets what is required of it, and for the knee, from which on its response time
-//! parts from its service time.
+//! Capacity search: finds the highest rate that meets all requirements, and the knee of the
+//! response time.
 //!
-//! Here is only what to measure next and what follows from it; whoever searches does the measuring. Rates rise by a factor until one is
-//! not held, then the space between is halved, on a scale of factors, until it is as narrow as asked for. One bad run may be an accident
-//! of the machine: a rate is not held when two runs of at most three say so. At the end the rate that was found is measured again, so
-//! and so often, and lowered if fewer than four of five meet the requirements.
+//! The module decides what to measure next; the caller measures. The rate is doubled until it
+//! fails, then the interval is bisected on a logarithmic scale until it is as narrow as the
+//! tolerance. A single failure may be an accident of the machine: a rate fails only if two of at
+//! most three trials fail. Finally the result is measured several more times, and lowered while
+//! fewer than four of five trials pass.
 //!
-//! A requirement is judged as that of any run: all of the bracket must be on the right side, and what failed is above every limit. What was
-//! still under way counts with its age, so a run must wait for answers at least as long as the longest limit.
+//! Requirements are evaluated as in any run: the whole bracket must pass, and failed requests
+//! exceed every limit. Unfinished requests count with their age, so the grace period must be at
+//! least the longest limit.
 //!
-//! **Knee**: the rate from which on the 99th percentile of the response time is above twice that of the service time *at the lowest rate
-//! that was measured*. Of the service time at the same rate one cannot say it: where connections are many, the queue is in the target
-//! and the service time holds it. Of an M/D/1 queue it lies where p99 of the waiting time is one service time.
+//! **Knee**: the rate above which p99 of the response time exceeds twice p99 of the service time
+//! *at the lowest measured rate*. The service time at the same rate cannot serve as the base: with
+//! many connections the queue is in the target and part of the service time. For an M/D/1 queue the
+//! knee is where p99 of the waiting time equals the service time.
 
 use std::fmt;
 
 use hist::Histogram;
 
-use crate::doubt::Doubt;
-use crate::require::Requirement;
-use crate::run::Run;
-use crate::schedule::per_second;
+use crate::requirement::Requirement;
+use crate::run::RunResult;
+use crate::schedule::format_rate;
+use crate::validity::ValidityWarning;
 
-/// So much of the requests must be answered so soon: a requirement that can be searched for.
+/// A requirement that a search supports: a share of the requests must be answered within a limit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Limit {
+pub struct SloCondition {
     pub(crate) requirement: Requirement,
-    /// The share, 0.999 of p99.9; 1 means each.
+    /// Share of requests, 0.999 for p99.9; 1 means all.
     pub quantile: f64,
-    /// The longest that holds it. Nanoseconds.
+    /// Longest time that passes. Nanoseconds.
     pub limit_ns: u64,
 }
 
-/// How a search goes.
+/// Settings of a search.
 #[derive(Clone, Debug)]
-pub struct Search {
-    /// All must be met. Without any, the knee alone is looked for.
-    pub requirements: Vec<Limit>,
-    /// Where it begins; a rate that the target surely holds. Per second.
+pub struct CapacitySearch {
+    /// All must pass. If empty, only the knee is searched.
+    pub requirements: Vec<SloCondition>,
+    /// First rate; the target should sustain it. Per second.
     pub first_rate: f64,
-    /// Where it ends at the latest. Per second.
-    pub rate_max: f64,
-    /// How near the rate that is found is to the next that is not held, as a share of it.
-    pub precision: f64,
-    /// So many requests are above the strictest percentile in each run, if it may be long enough. With 100, random arrivals and a queue,
-    /// a search comes within some 5 % of the truth; with 1,000 within 3 %.
-    pub tail: u64,
-    /// No run is shorter. Nanoseconds.
-    pub length_min_ns: u64,
-    /// No run is longer. Nanoseconds.
-    pub length_max_ns: u64,
-    /// So often the rate that was found is measured at the end.
-    pub repeats: u32,
+    /// Highest rate to try. Per second.
+    pub max_rate: f64,
+    /// Relative distance between the result and the next failing rate.
+    pub tolerance: f64,
+    /// Requests above the strictest percentile in each trial, if the duration allows. With 100,
+    /// random arrivals and a queue the result is within 5 % of the truth; with 1,000 within 3 %.
+    pub tail_requests: u64,
+    /// Minimum duration of a trial. Nanoseconds.
+    pub min_duration_ns: u64,
+    /// Maximum duration of a trial. Nanoseconds.
+    pub max_duration_ns: u64,
+    /// Trials that confirm the result.
+    pub confirmations: u32,
 }
 
-/// One run that is to be measured.
+/// Parameters of the next trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ask {
+pub struct TrialSpec {
     /// Per second.
     pub rate: f64,
     /// Nanoseconds.
-    pub length_ns: u64,
-    /// How many were asked for before.
+    pub duration_ns: u64,
+    /// Number of earlier trials.
     pub number: usize,
 }
 
-/// What a run came to.
+/// Measured values of a trial.
 #[derive(Clone, Debug, Default)]
-pub struct Measured {
-    /// Nanoseconds, of those that were answered and those that were not yet.
+pub struct TrialMeasurement {
+    /// Response times, including the age of unfinished requests. Nanoseconds.
     pub response: Histogram,
-    /// Nanoseconds.
+    /// Service times. Nanoseconds.
     pub service: Histogram,
-    /// Requests that failed.
+    /// Failed requests.
     pub failed: u64,
-    /// Share of the requests of which the generator knows nothing, because it stood still.
-    pub unknown: f64,
-    /// What the generator says against itself.
-    pub doubts: Vec<Doubt>,
+    /// Share of requests without a known outcome because the generator stalled.
+    pub unknown_share: f64,
+    /// Validity warnings of the run.
+    pub warnings: Vec<ValidityWarning>,
 }
 
-impl From<&Run> for Measured {
-    fn from(run: &Run) -> Measured {
+impl From<&RunResult> for TrialMeasurement {
+    fn from(run: &RunResult) -> TrialMeasurement {
         let tally = &run.tally;
-        Measured {
+        TrialMeasurement {
             response: tally.response.clone(),
             service: tally.service.clone(),
             failed: tally.failures(),
-            unknown: (tally.missed + tally.seen_late) as f64 / tally.intended.max(1) as f64,
-            doubts: run.doubts.clone(),
+            unknown_share: (tally.not_sent + tally.observed_late) as f64
+                / tally.scheduled.max(1) as f64,
+            warnings: run.warnings.clone(),
         }
     }
 }
 
-/// A run as the report shows it.
+/// A finished trial.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct SearchTrial {
     /// Per second.
     pub rate: f64,
     /// What it was for.
-    pub aim: Aim,
+    pub purpose: TrialPurpose,
     /// Nanoseconds.
-    pub length_ns: u64,
-    /// Whether it met all requirements; of what was measured for the knee, whether response time was with service time.
-    pub is_held: bool,
-    /// Whether the generator was what limited it.
-    pub is_generators: bool,
-    /// What it came to.
-    pub measured: Measured,
+    pub duration_ns: u64,
+    /// Whether it met all requirements; for the knee, whether response time was close to service
+    /// time.
+    pub is_passed: bool,
+    /// Whether the generator limited it.
+    pub is_generator_limited: bool,
+    /// Measured values.
+    pub measurement: TrialMeasurement,
 }
 
-/// What a run was for.
+/// Purpose of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aim {
-    /// To find the rate that is held.
-    Requirements,
-    /// To be sure of it.
-    Repeat,
-    /// To find the knee.
+pub enum TrialPurpose {
+    /// Find the highest passing rate.
+    Search,
+    /// Confirm it.
+    Confirmation,
+    /// Find the knee.
     Knee,
 }
 
-/// A rate that is held.
+/// The highest rate that meets the requirements.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Held {
+pub struct SustainedRate {
     /// Per second.
     pub rate: f64,
-    /// Of the runs at the end, those that met the requirements.
-    pub met: u32,
-    /// The runs at the end.
-    pub of: u32,
+    /// Confirmation trials that passed.
+    pub passed: u32,
+    /// Confirmation trials.
+    pub runs: u32,
 }
 
-/// What stands above a rate.
+/// What limits a rate from above.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Above {
-    /// This rate, which is not held.
-    Broken(f64),
-    /// This rate, at which the generator was the limit: the target may hold more.
-    Generator(f64),
-    /// Nothing more was asked for.
-    Nothing,
+pub enum UpperBound {
+    /// The target failed at this rate.
+    TargetFailed(f64),
+    /// The generator was the limit at this rate: the target may sustain more.
+    GeneratorLimited(f64),
+    /// No higher rate was tried.
+    Untested,
 }
 
-/// Between which rates response time parts from service time.
+/// Rates between which response time departs from service time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Knee {
-    /// Still together, if any rate was.
-    pub below: Option<f64>,
-    /// Parted.
-    pub above: Above,
+    /// Highest rate below the knee, if any.
+    pub lower_rate: Option<f64>,
+    /// Lowest rate above the knee.
+    pub upper_bound: UpperBound,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug)]
-pub struct Found {
-    /// The highest rate that is held; none if not even the lowest is, or nothing was required.
-    pub held: Option<Held>,
-    /// What stands above it.
-    pub above: Above,
-    /// Where response time parts from service time.
+pub struct SearchResult {
+    /// The highest passing rate; none if even the lowest fails, or nothing was required.
+    pub sustained: Option<SustainedRate>,
+    /// What limits it from above.
+    pub upper_bound: UpperBound,
+    /// The knee of the response time.
     pub knee: Knee,
-    /// All that was measured, in order.
-    pub steps: Vec<Step>,
+    /// All trials in order.
+    pub trials: Vec<SearchTrial>,
 }
 
-/// From one rate to the next, while it rises or falls.
+/// Step factor while the rate rises or falls.
 const FACTOR: f64 = 2.0;
-/// So often it falls before it gives up.
-const FALLS: u32 = 4;
-/// Of the runs at the end, so many must meet the requirements.
-const SURE: f64 = 0.8;
-/// So often the rate is lowered at the end.
-const LOWERED_MAX: u32 = 8;
-/// A run of which the generator knows less is measured again.
-const UNKNOWN_MAX: f64 = 0.05;
+/// Halvings before the search gives up.
+const HALVINGS_MAX: u32 = 4;
+/// Share of confirmation trials that must pass.
+const PASS_SHARE_MIN: f64 = 0.8;
+/// Reductions of the rate during confirmation.
+const REDUCTIONS_MAX: u32 = 8;
+/// Trials with a larger unknown share are repeated.
+const UNKNOWN_SHARE_MAX: f64 = 0.05;
 const ATTEMPTS: u32 = 3;
-/// Response time has parted from service time when it is so much longer.
-const PARTED: f64 = 2.0;
-/// The knee is not looked for more closely: it is no edge.
-const KNEE_PRECISION: f64 = 0.05;
-/// A percentile that is stricter would need runs without end.
+/// Ratio of response time to base service time at the knee.
+const KNEE_FACTOR: f64 = 2.0;
+/// The knee is a gradual transition: a finer search has no meaning.
+const KNEE_TOLERANCE: f64 = 0.05;
+/// Stricter percentiles would need endless trials.
 const QUANTILE_MAX: f64 = 0.9999;
 
-impl Default for Search {
-    fn default() -> Search {
-        Search {
+impl Default for CapacitySearch {
+    fn default() -> CapacitySearch {
+        CapacitySearch {
             requirements: Vec::new(),
             first_rate: 100.0,
-            // More than one machine sends: the generator is the limit before.
-            rate_max: 10_000_000.0,
-            // With 100 requests above the percentile, less would be read out of chance.
-            precision: 0.03,
-            tail: 100,
-            length_min_ns: 1_000_000_000,
-            length_max_ns: 60_000_000_000,
-            repeats: 5,
+            // Beyond a single generator: the generator is the limit first.
+            max_rate: 10_000_000.0,
+            // With 100 requests above the percentile, finer steps would measure chance.
+            tolerance: 0.03,
+            tail_requests: 100,
+            min_duration_ns: 1_000_000_000,
+            max_duration_ns: 60_000_000_000,
+            confirmations: 5,
         }
     }
 }
 
-impl Limit {
-    /// Whether a run met it.
-    pub fn is_met(&self, measured: &Measured) -> bool {
-        self.requirement.is_met_by(&measured.response, measured.failed)
+impl SloCondition {
+    /// Whether a trial passes.
+    pub fn is_met(&self, measurement: &TrialMeasurement) -> bool {
+        self.requirement.is_met_by(&measurement.response, measurement.failed)
     }
 }
 
-impl Search {
-    /// How long a run at this rate is: until enough requests are above the strictest percentile, and until a queue that grows by the
-    /// precision asked for is twice as long as the longest limit.
-    pub fn length_ns(&self, rate: f64) -> u64 {
+impl CapacitySearch {
+    /// Duration of a trial: until enough requests exceed the strictest percentile, and until a
+    /// queue that grows by the tolerance is twice the longest limit.
+    pub fn duration_ns(&self, rate: f64) -> u64 {
         let strictest = self.requirements.iter().map(|one| one.quantile).fold(0.99, f64::max);
-        let for_tail = self.tail as f64 / (1.0 - strictest.min(QUANTILE_MAX)) / rate * 1e9;
+        let for_tail = self.tail_requests as f64 / (1.0 - strictest.min(QUANTILE_MAX)) / rate * 1e9;
         let limit_ns = self.requirements.iter().map(|one| one.limit_ns).max().unwrap_or(0);
-        let for_queue = 2.0 * limit_ns as f64 / self.precision;
-        let length = for_tail.max(for_queue).min(self.length_max_ns as f64);
-        (length.round() as u64).max(self.length_min_ns)
+        let for_queue = 2.0 * limit_ns as f64 / self.tolerance;
+        let length = for_tail.max(for_queue).min(self.max_duration_ns as f64);
+        (length.round() as u64).max(self.min_duration_ns)
     }
 
-    /// Searches. An error of `measure` ends it, and comes with what was measured until then.
+    /// Runs the search. An error of `measure` ends it and is returned with the trials so far.
     pub fn run<E>(
         &self,
-        measure: &mut dyn FnMut(Ask) -> Result<Measured, E>,
-    ) -> Result<Found, (E, Vec<Step>)> {
-        let mut looking = Looking { search: self, measure, steps: Vec::new() };
-        match looking.all() {
-            Ok((held, above, knee)) => Ok(Found { held, above, knee, steps: looking.steps }),
-            Err(error) => Err((error, looking.steps)),
+        measure: &mut dyn FnMut(TrialSpec) -> Result<TrialMeasurement, E>,
+    ) -> Result<SearchResult, (E, Vec<SearchTrial>)> {
+        let mut state = SearchState { search: self, measure, trials: Vec::new() };
+        match state.run() {
+            Ok((sustained, upper_bound, knee)) => {
+                Ok(SearchResult { sustained, upper_bound, knee, trials: state.trials })
+            }
+            Err(error) => Err((error, state.trials)),
         }
     }
 }
 
-/// The highest rate that is held, and what stands above it.
+/// Current interval of the search.
 #[derive(Clone, Copy)]
-struct Bounds {
-    below: Option<f64>,
-    above: Above,
+struct RateRange {
+    lower_rate: Option<f64>,
+    upper_bound: UpperBound,
 }
 
-struct Looking<'a, E> {
-    search: &'a Search,
-    measure: &'a mut dyn FnMut(Ask) -> Result<Measured, E>,
-    steps: Vec<Step>,
+struct SearchState<'a, E> {
+    search: &'a CapacitySearch,
+    measure: &'a mut dyn FnMut(TrialSpec) -> Result<TrialMeasurement, E>,
+    trials: Vec<SearchTrial>,
 }
 
-/// What measuring a rate came to.
+/// Outcome of a trial.
 #[derive(Clone, Copy, PartialEq)]
-enum Verdict {
-    Held,
-    Broken,
-    Generator,
+enum TrialOutcome {
+    Passed,
+    Failed,
+    GeneratorLimited,
 }
 
-type Holds<'a> = &'a dyn Fn(&Measured) -> bool;
+type PassPredicate<'a> = &'a dyn Fn(&TrialMeasurement) -> bool;
 
-impl<E> Looking<'_, E> {
-    /// The highest rate that is held, what stands above it, and the knee.
-    fn all(&mut self) -> Result<(Option<Held>, Above, Knee), E> {
+impl<E> SearchState<'_, E> {
+    /// Finds the sustained rate, its upper bound, and the knee.
+    fn run(&mut self) -> Result<(Option<SustainedRate>, UpperBound, Knee), E> {
         let search = self.search;
-        let (mut held, mut above) = (None, Above::Nothing);
+        let (mut sustained, mut upper_bound) = (None, UpperBound::Untested);
         if !search.requirements.is_empty() {
-            let meets = |one: &Measured| search.requirements.iter().all(|each| each.is_met(one));
-            let first = Bounds { below: None, above: Above::Nothing };
-            let found = self.bounds(Aim::Requirements, first, search.precision, &meets)?;
-            above = found.above;
-            if let Some(rate) = found.below {
-                (held, above) = self.sure(rate, above, &meets)?;
+            let meets =
+                |one: &TrialMeasurement| search.requirements.iter().all(|each| each.is_met(one));
+            let first = RateRange { lower_rate: None, upper_bound: UpperBound::Untested };
+            let found = self.range(TrialPurpose::Search, first, search.tolerance, &meets)?;
+            upper_bound = found.upper_bound;
+            if let Some(rate) = found.lower_rate {
+                (sustained, upper_bound) = self.confirm(rate, upper_bound, &meets)?;
             }
         }
-        Ok((held, above, self.knee()?))
+        Ok((sustained, upper_bound, self.knee()?))
     }
 
-    /// One run, again if the generator stood still in it.
-    fn step(&mut self, rate: f64, aim: Aim, holds: Holds<'_>) -> Result<Verdict, E> {
-        let length_ns = self.search.length_ns(rate);
+    /// Measures one trial; repeats it if the generator stalled.
+    fn run_trial(
+        &mut self,
+        rate: f64,
+        purpose: TrialPurpose,
+        passes: PassPredicate<'_>,
+    ) -> Result<TrialOutcome, E> {
+        let duration_ns = self.search.duration_ns(rate);
         for attempt in 1.. {
-            let measured = (self.measure)(Ask { rate, length_ns, number: self.steps.len() })?;
-            let is_clear = measured.unknown <= UNKNOWN_MAX;
-            let is_generators = measured.doubts.iter().any(is_generators) || !is_clear;
-            let is_held = holds(&measured) && is_clear;
-            self.steps.push(Step { rate, aim, length_ns, is_held, is_generators, measured });
+            let measurement =
+                (self.measure)(TrialSpec { rate, duration_ns, number: self.trials.len() })?;
+            let is_clear = measurement.unknown_share <= UNKNOWN_SHARE_MAX;
+            let is_generator_limited =
+                measurement.warnings.iter().any(is_generator_limited) || !is_clear;
+            let is_passed = passes(&measurement) && is_clear;
+            self.trials.push(SearchTrial {
+                rate,
+                purpose,
+                duration_ns,
+                is_passed,
+                is_generator_limited,
+                measurement,
+            });
             if is_clear || attempt == ATTEMPTS {
-                return Ok(match (is_held, is_generators) {
-                    // What the generator adds is in the response time: without it the target would hold the rate all the more.
-                    (true, _) => Verdict::Held,
-                    (false, true) => Verdict::Generator,
-                    (false, false) => Verdict::Broken,
+                return Ok(match (is_passed, is_generator_limited) {
+                    // The generator only adds to the response time: without it the target would
+                    // pass all the more.
+                    (true, _) => TrialOutcome::Passed,
+                    (false, true) => TrialOutcome::GeneratorLimited,
+                    (false, false) => TrialOutcome::Failed,
                 });
             }
         }
         unreachable!("BUG: the last attempt returns")
     }
 
-    /// What two runs of at most three say.
-    fn judge(&mut self, rate: f64, aim: Aim, holds: Holds<'_>) -> Result<Verdict, E> {
-        let first = self.step(rate, aim, holds)?;
-        if first == Verdict::Held {
+    /// Majority of at most three trials.
+    fn decide(
+        &mut self,
+        rate: f64,
+        purpose: TrialPurpose,
+        passes: PassPredicate<'_>,
+    ) -> Result<TrialOutcome, E> {
+        let first = self.run_trial(rate, purpose, passes)?;
+        if first == TrialOutcome::Passed {
             return Ok(first);
         }
-        let second = self.step(rate, aim, holds)?;
-        if second != Verdict::Held {
+        let second = self.run_trial(rate, purpose, passes)?;
+        if second != TrialOutcome::Passed {
             let both = [first, second];
-            let is_generators = both.contains(&Verdict::Generator);
-            return Ok(if is_generators { Verdict::Generator } else { Verdict::Broken });
+            let is_generator_limited = both.contains(&TrialOutcome::GeneratorLimited);
+            return Ok(if is_generator_limited {
+                TrialOutcome::GeneratorLimited
+            } else {
+                TrialOutcome::Failed
+            });
         }
-        match self.step(rate, aim, holds)? {
-            Verdict::Held => Ok(Verdict::Held),
+        match self.run_trial(rate, purpose, passes)? {
+            TrialOutcome::Passed => Ok(TrialOutcome::Passed),
             _ => Ok(first),
         }
     }
 
-    /// Narrows bounds until they are as near as asked for.
-    fn bounds(
+    /// Narrows the interval to the tolerance.
+    fn range(
         &mut self,
-        aim: Aim,
-        mut bounds: Bounds,
-        precision: f64,
-        holds: Holds<'_>,
-    ) -> Result<Bounds, E> {
-        let (most, mut falls) = (self.search.rate_max, 0);
+        purpose: TrialPurpose,
+        mut range: RateRange,
+        tolerance: f64,
+        passes: PassPredicate<'_>,
+    ) -> Result<RateRange, E> {
+        let (most, mut halvings) = (self.search.max_rate, 0);
         let mut next = self.search.first_rate.min(most);
         loop {
-            let over = match bounds.above {
-                Above::Broken(rate) | Above::Generator(rate) => Some(rate),
-                Above::Nothing => None,
+            let over = match range.upper_bound {
+                UpperBound::TargetFailed(rate) | UpperBound::GeneratorLimited(rate) => Some(rate),
+                UpperBound::Untested => None,
             };
-            let rate = match (bounds.below, over) {
+            let rate = match (range.lower_rate, over) {
                 (None, None) => next,
-                (Some(below), None) if below >= most => return Ok(bounds),
-                (Some(below), None) => (below * FACTOR).min(most),
-                (None, Some(_)) if falls == FALLS => return Ok(bounds),
+                (Some(lower_rate), None) if lower_rate >= most => return Ok(range),
+                (Some(lower_rate), None) => (lower_rate * FACTOR).min(most),
+                (None, Some(_)) if halvings == HALVINGS_MAX => return Ok(range),
                 (None, Some(over)) => {
-                    falls += 1;
+                    halvings += 1;
                     next = over / FACTOR;
                     next
                 }
-                (Some(below), Some(over)) if over <= below * (1.0 + precision) => {
-                    return Ok(bounds);
+                (Some(lower_rate), Some(over)) if over <= lower_rate * (1.0 + tolerance) => {
+                    return Ok(range);
                 }
-                (Some(below), Some(over)) => (below * over).sqrt(),
+                (Some(lower_rate), Some(over)) => (lower_rate * over).sqrt(),
             };
-            match self.judge(rate, aim, holds)? {
-                Verdict::Held => bounds.below = Some(rate),
-                Verdict::Broken => bounds.above = Above::Broken(rate),
-                Verdict::Generator => bounds.above = Above::Generator(rate),
+            match self.decide(rate, purpose, passes)? {
+                TrialOutcome::Passed => range.lower_rate = Some(rate),
+                TrialOutcome::Failed => range.upper_bound = UpperBound::TargetFailed(rate),
+                TrialOutcome::GeneratorLimited => {
+                    range.upper_bound = UpperBound::GeneratorLimited(rate)
+                }
             }
         }
     }
 
-    /// Measures a rate again and again, and lowers it until it is sure.
-    fn sure(
+    /// Confirms a rate with several trials; lowers it until enough of them pass.
+    fn confirm(
         &mut self,
         mut rate: f64,
-        mut above: Above,
-        holds: Holds<'_>,
-    ) -> Result<(Option<Held>, Above), E> {
-        let of = self.search.repeats;
+        mut upper_bound: UpperBound,
+        passes: PassPredicate<'_>,
+    ) -> Result<(Option<SustainedRate>, UpperBound), E> {
+        let runs = self.search.confirmations;
         for lowered in 0.. {
-            let (mut met, mut is_generators) = (0, false);
-            for _ in 0..of {
-                let verdict = self.step(rate, Aim::Repeat, holds)?;
-                met += u32::from(verdict == Verdict::Held);
-                is_generators |= verdict == Verdict::Generator;
+            let (mut passed, mut is_generator_limited) = (0, false);
+            for _ in 0..runs {
+                let outcome = self.run_trial(rate, TrialPurpose::Confirmation, passes)?;
+                passed += u32::from(outcome == TrialOutcome::Passed);
+                is_generator_limited |= outcome == TrialOutcome::GeneratorLimited;
             }
-            if f64::from(met) >= SURE * f64::from(of) {
-                return Ok((Some(Held { rate, met, of }), above));
+            if f64::from(passed) >= PASS_SHARE_MIN * f64::from(runs) {
+                return Ok((Some(SustainedRate { rate, passed, runs }), upper_bound));
             }
-            above = if is_generators { Above::Generator(rate) } else { Above::Broken(rate) };
-            if lowered == LOWERED_MAX {
+            upper_bound = if is_generator_limited {
+                UpperBound::GeneratorLimited(rate)
+            } else {
+                UpperBound::TargetFailed(rate)
+            };
+            if lowered == REDUCTIONS_MAX {
                 break;
             }
-            rate /= 1.0 + self.search.precision;
+            rate /= 1.0 + self.search.tolerance;
         }
-        Ok((None, above))
+        Ok((None, upper_bound))
     }
 
     fn knee(&mut self) -> Result<Knee, E> {
-        if self.steps.is_empty() {
-            let first = self.search.first_rate.min(self.search.rate_max);
-            self.step(first, Aim::Knee, &|_| true)?;
+        if self.trials.is_empty() {
+            let first = self.search.first_rate.min(self.search.max_rate);
+            self.run_trial(first, TrialPurpose::Knee, &|_| true)?;
         }
-        let lowest = self.steps.iter().min_by(|a, b| a.rate.total_cmp(&b.rate));
-        let base = lowest.map_or(0.0, |step| p99(&step.measured.service));
-        let together = move |one: &Measured| {
+        let lowest = self.trials.iter().min_by(|a, b| a.rate.total_cmp(&b.rate));
+        let base = lowest.map_or(0.0, |step| p99(&step.measurement.service));
+        let together = move |one: &TrialMeasurement| {
             let all = one.response.count() + one.failed;
-            p99(&one.response) <= PARTED * base && one.failed as f64 <= 0.01 * all as f64
+            p99(&one.response) <= KNEE_FACTOR * base && one.failed as f64 <= 0.01 * all as f64
         };
-        // What was measured already is not measured again: of each rate, what half of the runs or more say.
+        // Earlier trials are reused: the majority decides for each rate.
         let mut known: Vec<(f64, i32, bool)> = Vec::new();
-        for step in self.steps.iter().filter(|step| step.measured.unknown <= UNKNOWN_MAX) {
-            let vote = if together(&step.measured) { 1 } else { -1 };
+        for step in
+            self.trials.iter().filter(|step| step.measurement.unknown_share <= UNKNOWN_SHARE_MAX)
+        {
+            let vote = if together(&step.measurement) { 1 } else { -1 };
             match known.iter_mut().find(|one| one.0 == step.rate) {
-                Some(one) => (one.1, one.2) = (one.1 + vote, one.2 | step.is_generators),
-                None => known.push((step.rate, vote, step.is_generators)),
+                Some(one) => (one.1, one.2) = (one.1 + vote, one.2 | step.is_generator_limited),
+                None => known.push((step.rate, vote, step.is_generator_limited)),
             }
         }
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
         let parted = known.iter().find(|one| one.1 < 0);
-        let above = match parted {
-            Some((rate, _, true)) => Above::Generator(*rate),
-            Some((rate, _, false)) => Above::Broken(*rate),
-            None => Above::Nothing,
+        let upper_bound = match parted {
+            Some((rate, _, true)) => UpperBound::GeneratorLimited(*rate),
+            Some((rate, _, false)) => UpperBound::TargetFailed(*rate),
+            None => UpperBound::Untested,
         };
         let until = parted.map_or(f64::INFINITY, |one| one.0);
-        let below = known.iter().rev().find(|one| one.1 >= 0 && one.0 < until).map(|one| one.0);
-        let precision = self.search.precision.max(KNEE_PRECISION);
-        let found = self.bounds(Aim::Knee, Bounds { below, above }, precision, &together)?;
-        Ok(Knee { below: found.below, above: found.above })
+        let lower_rate =
+            known.iter().rev().find(|one| one.1 >= 0 && one.0 < until).map(|one| one.0);
+        let tolerance = self.search.tolerance.max(KNEE_TOLERANCE);
+        let found = self.range(
+            TrialPurpose::Knee,
+            RateRange { lower_rate, upper_bound },
+            tolerance,
+            &together,
+        )?;
+        Ok(Knee { lower_rate: found.lower_rate, upper_bound: found.upper_bound })
     }
 }
 
-fn is_generators(doubt: &Doubt) -> bool {
-    match doubt {
-        Doubt::Late { .. } | Doubt::Busy { .. } | Doubt::Resources { .. } | Doubt::Books { .. } => {
-            true
-        }
-        // That it stood still blurs nothing: what it does not know is counted.
+fn is_generator_limited(warning: &ValidityWarning) -> bool {
+    match warning {
+        ValidityWarning::SchedulingLag { .. }
+        | ValidityWarning::GeneratorCpuSaturated { .. }
+        | ValidityWarning::ResourcesExhausted { .. }
+        | ValidityWarning::AccountingMismatch { .. } => true,
+        // A stall distorts nothing: its unknown share is counted.
         _ => false,
     }
 }
@@ -425,16 +472,16 @@ fn p99(of: &Histogram) -> f64 {
     of.quantile(0.99).map_or(0.0, |found| found.estimate)
 }
 
-impl Held {
-    /// Between which shares of all runs those that meet the requirements are, with a confidence of 95 % (the score interval; Wilson,
-    /// "Probable inference, the law of succession, and statistical inference", 1927).
+impl SustainedRate {
+    /// Wilson score interval of the share of all runs that would pass, 95 % confidence ("Probable
+    /// inference, the law of succession, and statistical inference", 1927).
     pub fn confidence(&self) -> (f64, f64) {
         const Z: f64 = 1.959_964;
-        if self.of == 0 {
+        if self.runs == 0 {
             return (0.0, 1.0);
         }
-        let n = f64::from(self.of);
-        let share = f64::from(self.met) / n;
+        let n = f64::from(self.runs);
+        let share = f64::from(self.passed) / n;
         let middle = share + Z * Z / (2.0 * n);
         let half = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
         let scale = 1.0 + Z * Z / n;
@@ -442,61 +489,69 @@ impl Held {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for SearchResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.held {
-            Some(held) => {
-                let least = match self.above {
-                    Above::Broken(_) => "",
-                    Above::Generator(_) | Above::Nothing => "at least ",
+        match &self.sustained {
+            Some(sustained) => {
+                let least = match self.upper_bound {
+                    UpperBound::TargetFailed(_) => "",
+                    UpperBound::GeneratorLimited(_) | UpperBound::Untested => "at least ",
                 };
-                let (from, to) = held.confidence();
+                let (from, to) = sustained.confidence();
                 write!(
                     f,
-                    "held: {least}{} ({} of {} runs at it met what is required: {:.0} to {:.0} % of all would)",
-                    per_second(held.rate),
-                    held.met,
-                    held.of,
+                    "sustained: {least}{} ({} of {} confirmation runs passed, 95 % confidence: \
+                     {:.0} to {:.0} % of all runs)",
+                    format_rate(sustained.rate),
+                    sustained.passed,
+                    sustained.runs,
                     from * 100.0,
                     to * 100.0
                 )?;
             }
-            None if self.steps.iter().any(|step| step.aim == Aim::Requirements) => {
-                let least = self.steps.iter().map(|step| step.rate).fold(f64::INFINITY, f64::min);
-                write!(f, "held: no rate; the lowest tried was {}", per_second(least))?;
+            None if self.trials.iter().any(|step| step.purpose == TrialPurpose::Search) => {
+                let least = self.trials.iter().map(|step| step.rate).fold(f64::INFINITY, f64::min);
+                write!(f, "sustained: none; the lowest rate tried was {}", format_rate(least))?;
             }
             None => {}
         }
-        match (self.held, self.above) {
-            (Some(_), Above::Broken(rate)) => writeln!(f, "; {} is not held", per_second(rate))?,
-            (Some(_), Above::Generator(rate)) => writeln!(
+        match (self.sustained, self.upper_bound) {
+            (Some(_), UpperBound::TargetFailed(rate)) => {
+                writeln!(f, "; {} is not sustained", format_rate(rate))?
+            }
+            (Some(_), UpperBound::GeneratorLimited(rate)) => writeln!(
                 f,
-                "; at {} the generator was the limit, not the target: give it more threads or another machine",
-                per_second(rate)
+                "; at {} the generator was the limit, not the target; add threads, or use another \
+                 machine",
+                format_rate(rate)
             )?,
-            (Some(_), Above::Nothing) => writeln!(f, "; no higher rate was asked for")?,
-            (None, Above::Nothing) => {}
+            (Some(_), UpperBound::Untested) => {
+                writeln!(f, "; no higher rate was tried (--max-rate)")?
+            }
+            (None, UpperBound::Untested) => {}
             (None, _) => writeln!(f)?,
         }
-        match (self.knee.below, self.knee.above) {
-            (Some(below), Above::Broken(above)) => write!(
+        match (self.knee.lower_rate, self.knee.upper_bound) {
+            (Some(lower_rate), UpperBound::TargetFailed(upper_bound)) => write!(
                 f,
-                "knee: between {} and {} p99 of the response time passes twice that of an idle target's service time",
-                per_second(below),
-                per_second(above)
+                "knee: between {} and {}, where p99 of the response time exceeds twice p99 of the \
+                 service time of an idle target",
+                format_rate(lower_rate),
+                format_rate(upper_bound)
             ),
-            (Some(below), Above::Generator(_)) => write!(
+            (Some(lower_rate), UpperBound::GeneratorLimited(_)) => write!(
                 f,
-                "knee: above {}, where the generator is the limit; up to there response time is with service time",
-                per_second(below)
+                "knee: above {}, where the generator is the limit; below, response time is close to \
+                 service time",
+                format_rate(lower_rate)
             ),
-            (Some(below), Above::Nothing) => write!(
+            (Some(lower_rate), UpperBound::Untested) => write!(
                 f,
-                "knee: none up to {}; response time is with service time",
-                per_second(below)
+                "knee: none up to {}; response time is close to service time",
+                format_rate(lower_rate)
             ),
             (None, _) => {
-                write!(f, "knee: response time is above service time at each rate that was tried")
+                write!(f, "knee: below the lowest rate tried")
             }
         }
     }

@@ -1,18 +1,18 @@
-//! A password: given to whom it is meant for, shown to nobody.
+//! Passwords that no output shows.
 
 use std::fmt;
 
-/// What no message, report or debugging output shows.
+/// Text that messages, reports and debug output must not contain.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps it.
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Secret {
         Secret(text.into())
     }
 
-    /// For the other side only.
+    /// The text, for the server only.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }

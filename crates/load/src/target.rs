@@ -1,11 +1,11 @@
-//! A target: where load goes, and what is spoken there.
+//! Targets: address and protocol.
 //!
-//! | written | spoken |
+//! | URL | protocol |
 //! |---|---|
 //! | `http://`, `https://` | HTTP/1.1 |
 //! | `h2c://`, `h2://` | HTTP/2, with prior knowledge or in TLS |
-//! | `grpc://`, `grpcs://host:port/package.Service/Method` | gRPC, one message each way |
-//! | `tcp://host:port` | an echo |
+//! | `grpc://`, `grpcs://host:port/package.Service/Method` | gRPC, unary |
+//! | `tcp://host:port` | echo |
 //! | `postgres://user:password@host:port/database?prepared=true&sslmode=verify-full` | PostgreSQL |
 //! | `redis://user:password@host:port/number`, `rediss://` | Redis, the second in TLS |
 
@@ -14,47 +14,47 @@ use percent_encoding::percent_decode_str;
 use crate::protocol::Protocol;
 use crate::secret::Secret;
 
-/// Where load goes.
+/// Where requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// What is spoken.
+    /// Protocol with its parameters.
     pub protocol: Protocol,
-    /// A name or an address; empty of commands.
+    /// Name or address; empty for commands.
     pub host: String,
-    /// Of TCP; 0 of commands.
+    /// TCP port; 0 for commands.
     pub port: u16,
-    /// Whether in TLS.
+    /// Whether TLS is used.
     pub is_tls: bool,
-    /// Whether, in TLS, the server must show a certificate that is trusted.
+    /// Whether the server certificate is verified.
     pub is_verified: bool,
 }
 
-/// What is wrong with a target as it was written. A password that stands in it is not shown.
+/// Invalid target URL. Its password is not shown.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// It does not begin with a name of a protocol that is known.
+    /// Unknown scheme.
     #[error(
-        "{written:?} does not say what is spoken: write http://, https://, h2c://, h2://, grpc://, grpcs://, tcp://, \
-         postgres://, redis:// or rediss:// before it"
+        "unknown scheme in {url:?}; expected http://, https://, h2c://, h2://, grpc://, grpcs://, \
+         tcp://, postgres://, redis:// or rediss://"
     )]
     Scheme {
-        /// As it was written.
-        written: String,
+        /// The URL.
+        url: String,
     },
-    /// Something in it is missing, or is not what it must be.
-    #[error("{written:?} is no target: {why}")]
+    /// Missing or invalid part.
+    #[error("invalid target {url:?}: {why}")]
     Wrong {
-        /// As it was written.
-        written: String,
-        /// What.
+        /// The URL.
+        url: String,
+        /// Cause.
         why: String,
     },
 }
 
-/// What is spoken, but for what the rest of a target says.
+/// Protocol of a URL scheme.
 #[derive(Clone, Copy, PartialEq)]
-enum Spoken {
+enum UrlScheme {
     Http1,
     Http2,
     Grpc,
@@ -63,30 +63,30 @@ enum Spoken {
     Redis,
 }
 
-/// What a scheme stands for: what is spoken, whether in TLS, and the usual port.
-fn scheme(name: &str) -> Option<(Spoken, bool, Option<u16>)> {
+/// Protocol of a scheme, whether it implies TLS, and its default port.
+fn scheme(name: &str) -> Option<(UrlScheme, bool, Option<u16>)> {
     Some(match name {
-        "http" => (Spoken::Http1, false, Some(80)),
-        "https" => (Spoken::Http1, true, Some(443)),
-        "h2c" => (Spoken::Http2, false, Some(80)),
-        "h2" => (Spoken::Http2, true, Some(443)),
-        "grpc" => (Spoken::Grpc, false, Some(80)),
-        "grpcs" => (Spoken::Grpc, true, Some(443)),
-        "tcp" => (Spoken::Echo, false, None),
-        "postgres" | "postgresql" => (Spoken::Postgres, false, Some(5432)),
-        "redis" => (Spoken::Redis, false, Some(6379)),
-        "rediss" => (Spoken::Redis, true, Some(6379)),
+        "http" => (UrlScheme::Http1, false, Some(80)),
+        "https" => (UrlScheme::Http1, true, Some(443)),
+        "h2c" => (UrlScheme::Http2, false, Some(80)),
+        "h2" => (UrlScheme::Http2, true, Some(443)),
+        "grpc" => (UrlScheme::Grpc, false, Some(80)),
+        "grpcs" => (UrlScheme::Grpc, true, Some(443)),
+        "tcp" => (UrlScheme::Echo, false, None),
+        "postgres" | "postgresql" => (UrlScheme::Postgres, false, Some(5432)),
+        "redis" => (UrlScheme::Redis, false, Some(6379)),
+        "rediss" => (UrlScheme::Redis, true, Some(6379)),
         _ => return None,
     })
 }
 
 impl Target {
-    /// As it was written, without what may be a password.
-    pub fn shown(written: &str) -> String {
-        shown(written)
+    /// The URL without a password.
+    pub fn redacted(url: &str) -> String {
+        redacted(url)
     }
 
-    /// No server: each request is a command.
+    /// Commands instead of a server.
     pub fn command() -> Target {
         Target {
             protocol: Protocol::Command,
@@ -97,35 +97,39 @@ impl Target {
         }
     }
 
-    /// Reads `http://host:port/path` and its like; the second is what a request's path is without another, `/` if the target has none.
-    pub fn parse(written: &str) -> Result<(Target, String), TargetError> {
-        let unknown = || TargetError::Scheme { written: shown(written) };
-        let wrong = |why: &str| TargetError::Wrong { written: shown(written), why: why.to_owned() };
-        let (name, rest) = written.split_once("://").ok_or_else(unknown)?;
-        let (spoken, is_tls, usual) = scheme(name).ok_or_else(unknown)?;
+    /// Parses a target URL. The second value is the default path of requests, `/` if the URL has
+    /// none.
+    pub fn parse(url: &str) -> Result<(Target, String), TargetError> {
+        let unknown = || TargetError::Scheme { url: redacted(url) };
+        let wrong = |why: &str| TargetError::Wrong { url: redacted(url), why: why.to_owned() };
+        let (name, rest) = url.split_once("://").ok_or_else(unknown)?;
+        let (scheme, is_tls, usual) = scheme(name).ok_or_else(unknown)?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (user, server) = match rest[..end].rsplit_once('@') {
-            Some((user, _)) => (Some(User::parse(user).map_err(wrong)?), &rest[user.len() + 1..]),
+            Some((user, _)) => {
+                (Some(Credentials::parse(user).map_err(wrong)?), &rest[user.len() + 1..])
+            }
             None => (None, rest),
         };
-        let url = format!("{name}://{server}");
-        let read = net::Target::parse_as(&url, is_tls, usual).map_err(|error| wrong(&error.why))?;
+        let without_user = format!("{name}://{server}");
+        let read = net::Target::parse_as(&without_user, is_tls, usual)
+            .map_err(|error| wrong(&error.why))?;
         if read.port == 0 {
-            return Err(wrong("its port is no number from 1 to 65535"));
+            return Err(wrong("the port is not a number from 1 to 65535"));
         }
-        if user.is_some() && !matches!(spoken, Spoken::Postgres | Spoken::Redis) {
-            return Err(wrong("it has a user in it, who is not sent: write a header for that"));
+        if user.is_some() && !matches!(scheme, UrlScheme::Postgres | UrlScheme::Redis) {
+            return Err(wrong("a user is not supported here; set a header instead"));
         }
-        // As it was written: a port stays that is the usual one of another scheme.
+        // Unchanged: the default port of another scheme must stay.
         let authority = rest[..end].to_owned();
         let (mut is_tls, mut is_verified) = (is_tls, true);
-        let (protocol, path) = match spoken {
-            Spoken::Http1 => (Protocol::Http1 { authority }, read.path),
-            Spoken::Http2 => (Protocol::Http2 { authority, is_tls }, read.path),
-            Spoken::Grpc => (Protocol::Grpc { authority, is_tls }, read.path),
-            Spoken::Echo => (Protocol::Echo, "/".to_owned()),
-            Spoken::Redis => (redis(user, &read.path).map_err(wrong)?, "/".to_owned()),
-            Spoken::Postgres => {
+        let (protocol, path) = match scheme {
+            UrlScheme::Http1 => (Protocol::Http1 { authority }, read.path),
+            UrlScheme::Http2 => (Protocol::Http2 { authority, is_tls }, read.path),
+            UrlScheme::Grpc => (Protocol::Grpc { authority, is_tls }, read.path),
+            UrlScheme::Echo => (Protocol::Echo, "/".to_owned()),
+            UrlScheme::Redis => (redis(user, &read.path).map_err(wrong)?, "/".to_owned()),
+            UrlScheme::Postgres => {
                 let (protocol, mode) = postgres(user, &read.path).map_err(wrong)?;
                 (is_tls, is_verified) = (mode != SslMode::Disable, mode != SslMode::Require);
                 (protocol, "/".to_owned())
@@ -135,41 +139,42 @@ impl Target {
     }
 }
 
-/// Who asks.
-struct User {
+/// User and password of a URL.
+struct Credentials {
     name: String,
     password: Option<Secret>,
 }
 
-impl User {
-    fn parse(written: &str) -> Result<User, &'static str> {
-        let (name, password) = match written.split_once(':') {
+impl Credentials {
+    fn parse(url: &str) -> Result<Credentials, &'static str> {
+        let (name, password) = match url.split_once(':') {
             Some((name, password)) => (name, Some(password)),
-            None => (written, None),
+            None => (url, None),
         };
-        let password = password.map(|one| decoded(one, "its password is no text"));
-        let name = decoded(name, "its user is no text")?;
-        Ok(User { name, password: password.transpose()?.map(Secret::new) })
+        let password =
+            password.map(|one| decoded(one, "the password is not valid UTF-8 without NUL"));
+        let name = decoded(name, "the user is not valid UTF-8 without NUL")?;
+        Ok(Credentials { name, password: password.transpose()?.map(Secret::new) })
     }
 }
 
-/// `%40` stands for `@`. Zeros are no text: no protocol can say them.
-fn decoded(written: &str, why: &'static str) -> Result<String, &'static str> {
-    let text = percent_decode_str(written).decode_utf8().map_err(|_| why)?;
+/// Percent-decodes. NUL is not allowed: no protocol can represent it.
+fn decoded(url: &str, why: &'static str) -> Result<String, &'static str> {
+    let text = percent_decode_str(url).decode_utf8().map_err(|_| why)?;
     if text.contains('\0') { Err(why) } else { Ok(text.into_owned()) }
 }
 
-/// How PostgreSQL is spoken with, as its own clients call it. Modes in which the server decides whether there is TLS are not among them:
-/// nobody would know what was measured.
+/// `sslmode` of libpq. Modes in which the server decides about TLS are not supported: the measured
+/// protocol would be unknown.
 #[derive(Clone, Copy, PartialEq)]
 enum SslMode {
     Disable,
-    /// In TLS with anybody.
+    /// TLS without verification.
     Require,
     VerifyFull,
 }
 
-fn postgres(user: Option<User>, path: &str) -> Result<(Protocol, SslMode), &'static str> {
+fn postgres(user: Option<Credentials>, path: &str) -> Result<(Protocol, SslMode), &'static str> {
     let (database, query) = path.split_once('?').unwrap_or((path, ""));
     let (mut is_prepared, mut mode) = (false, SslMode::Disable);
     for one in query.split('&').filter(|one| !one.is_empty()) {
@@ -181,14 +186,16 @@ fn postgres(user: Option<User>, path: &str) -> Result<(Protocol, SslMode), &'sta
             "sslmode=verify-full" => mode = SslMode::VerifyFull,
             _ => {
                 return Err(
-                    "after the database it can say prepared=true or false, and sslmode=disable, require or verify-full, only",
+                    "unknown parameter; supported are prepared=true or false, and sslmode=disable, \
+                     require or verify-full",
                 );
             }
         }
     }
-    let database = decoded(database.trim_start_matches('/'), "its database is no text")?;
-    let user = user.unwrap_or(User { name: String::new(), password: None });
-    // As psql would have it, but that it does not ask the system who we are.
+    let database =
+        decoded(database.trim_start_matches('/'), "the database is not valid UTF-8 without NUL")?;
+    let user = user.unwrap_or(Credentials { name: String::new(), password: None });
+    // Like psql, except that the OS user is not the default.
     let name = if user.name.is_empty() { "postgres".to_owned() } else { user.name };
     let database = if database.is_empty() { name.clone() } else { database };
     let protocol =
@@ -196,28 +203,26 @@ fn postgres(user: Option<User>, path: &str) -> Result<(Protocol, SslMode), &'sta
     Ok((protocol, mode))
 }
 
-fn redis(user: Option<User>, path: &str) -> Result<Protocol, &'static str> {
+fn redis(user: Option<Credentials>, path: &str) -> Result<Protocol, &'static str> {
     let database = match path.trim_start_matches('/') {
         "" => 0,
-        number => number.parse().map_err(|_| "its database is no number")?,
+        number => number.parse().map_err(|_| "the database is not a number")?,
     };
     let (user, password) = match user {
         Some(user) => (Some(user.name).filter(|name| !name.is_empty()), user.password),
         None => (None, None),
     };
     if user.is_some() && password.is_none() {
-        return Err(
-            "it has a user without a password: write redis://:password@host for the usual user",
-        );
+        return Err("a user without a password; use redis://:password@host for the default user");
     }
     Ok(Protocol::Redis { user, password, database })
 }
 
-/// As it was written, without what may be a password: all before the last `@`, and all after a question mark if it speaks of one.
-fn shown(written: &str) -> String {
-    let (scheme, rest) = match written.split_once("://") {
+/// Removes what may be a password: all before the last `@`, and the query if it mentions one.
+fn redacted(url: &str) -> String {
+    let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('@') => (format!("{scheme}://"), rest),
-        _ => (String::new(), written),
+        _ => (String::new(), url),
     };
     let rest = match rest.rsplit_once('@') {
         Some((_, rest)) => format!("***@{rest}"),
@@ -235,12 +240,12 @@ fn shown(written: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(written: &str) -> (Target, String) {
-        Target::parse(written).unwrap()
+    fn read(url: &str) -> (Target, String) {
+        Target::parse(url).unwrap()
     }
 
     #[test]
-    fn a_target_is_read() {
+    fn targets_are_parsed() {
         let (target, path) = read("http://[::1]:8080?a");
         assert_eq!((target.host.as_str(), target.port, target.is_tls), ("::1", 8080, false));
         assert_eq!(path, "/?a");
@@ -251,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn http2_is_spoken_where_it_is_written() {
+    fn http2_schemes_are_parsed() {
         let (target, path) = read("h2c://a:1/b?c");
         let authority = "a:1".to_owned();
         assert_eq!(target.protocol, Protocol::Http2 { authority, is_tls: false });
@@ -267,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn databases_are_told_who_asks() {
+    fn database_urls_have_credentials() {
         let postgres = |user: &str, password: Option<&str>, database: &str, is_prepared| {
             let (user, database) = (user.to_owned(), database.to_owned());
             let password = password.map(Secret::new);
@@ -280,8 +285,8 @@ mod tests {
         assert_eq!((target.protocol, target.port), (postgres("me", None, "me", false), 5432));
         assert_eq!(read("postgres://h").0.protocol, postgres("postgres", None, "postgres", false));
 
-        let modes = |written| {
-            let target = read(written).0;
+        let modes = |url| {
+            let target = read(url).0;
             (target.is_tls, target.is_verified)
         };
         assert!(!modes("postgres://h").0 && !modes("postgres://h?sslmode=disable").0);
@@ -301,27 +306,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
-        let said = |written: &str| Target::parse(written).unwrap_err().to_string();
-        assert!(said("localhost:80").contains("http://"));
-        assert!(said("gopher://a").contains("does not say"));
-        assert!(said("http://:80/").contains("no host"), "{}", said("http://:80/"));
-        assert!(said("tcp://a").contains("no port"));
-        assert!(said("http://a:99999/").contains("65535"));
-        assert!(said("http://a:0/").contains("65535"));
-        assert!(said("http://u@a/").contains("header"));
-        assert!(said("redis://a/x").contains("no number"));
-        assert!(said("redis://a@b").contains("without a password"));
+    fn invalid_targets_are_rejected() {
+        let error_for = |url: &str| Target::parse(url).unwrap_err().to_string();
+        assert!(error_for("localhost:80").contains("http://"));
+        assert!(error_for("gopher://a").contains("unknown scheme"));
+        assert!(error_for("http://:80/").contains("no host"), "{}", error_for("http://:80/"));
+        assert!(error_for("tcp://a").contains("port"));
+        assert!(error_for("http://a:99999/").contains("65535"));
+        assert!(error_for("http://a:0/").contains("65535"));
+        assert!(error_for("http://u@a/").contains("header"));
+        assert!(error_for("redis://a/x").contains("not a number"));
+        assert!(error_for("redis://a@b").contains("without a password"));
         for query in ["a=b", "sslmode=prefer", "sslmode=verify-ca", "sslmode"] {
-            assert!(said(&format!("postgres://a/b?{query}")).contains("sslmode=disable"));
+            assert!(error_for(&format!("postgres://a/b?{query}")).contains("sslmode=disable"));
         }
-        assert!(said("postgres://%00@a").contains("no text"));
+        assert!(error_for("postgres://%00@a").contains("not valid UTF-8"));
     }
 
     #[test]
-    fn a_password_is_shown_nowhere() {
+    fn passwords_are_redacted() {
         let word = "hunter2";
-        for written in [
+        for url in [
             "http://u:hunter2@a/",
             "nothing://u:hunter2@a",
             "u:hunter2@a",
@@ -332,13 +337,13 @@ mod tests {
             "postgres://u@a/b?password=hunter2",
             "u:hunter2@http://a",
         ] {
-            let error = Target::parse(written).unwrap_err();
-            let shown = format!("{error} {error:?}");
-            assert!(!shown.contains(word), "{shown}");
+            let error = Target::parse(url).unwrap_err();
+            let redacted = format!("{error} {error:?}");
+            assert!(!redacted.contains(word), "{redacted}");
         }
-        for written in ["redis://:hunter2@a", "postgres://u:hunter2@a"] {
-            let shown = format!("{:?}", read(written));
-            assert!(!shown.contains(word), "{shown}");
+        for url in ["redis://:hunter2@a", "postgres://u:hunter2@a"] {
+            let redacted = format!("{:?}", read(url));
+            assert!(!redacted.contains(word), "{redacted}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Units of time, as people write them after a number.
+//! Time units of user input.
 
-/// Each, and how many nanoseconds it has. Those that end as another come before it.
+/// Name and nanoseconds. Longer suffixes come before shorter ones.
 pub(crate) const UNITS: [(&str, i128); 9] = [
     ("ns", 1),
     ("us", 1_000),

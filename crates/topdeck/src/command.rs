@@ -9,8 +9,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     audit, cardinality, cat, check_config, compare, completions, diff, doctor, explain, generate,
-    heatmap, hiccup, hist, import, inflight, journal, load, ls, man, post_mortem, query, restore,
-    serve, snapshot, store, token, top, watch,
+    heatmap, hiccup, hist, import, inflight, journal, load, ls, man, post_mortem, query, renamed,
+    restore, serve, snapshot, store, token, top, watch,
 };
 
 /// See how a system treats each of its users, not on average.
@@ -29,8 +29,9 @@ Exit status:
   0  all went well
   1  an input could not be read, or held nothing
   2  the command line makes no sense
-  3  something was missing (`topdeck journal cat` and `tail`, `topdeck store export`), or a run of load is not to be trusted
-  4  a run of load did not meet what was required";
+  3  something was missing (`topdeck journal cat` and `tail`, `topdeck store export`), or the result of
+     `topdeck load` is invalid
+  4  a requirement of `topdeck load` was not met";
 
 #[derive(Subcommand)]
 enum Command {
@@ -69,7 +70,7 @@ enum Command {
 }
 
 pub(crate) fn parse() -> Topdeck {
-    Topdeck::parse()
+    Topdeck::try_parse().unwrap_or_else(|error| renamed::explain(error).exit())
 }
 
 /// The whole command line, for what is written from it.

@@ -1,26 +1,28 @@
-//! `topdeck load`: load on an open schedule, and what users would have felt.
+//! `topdeck load`: load test with an open schedule.
 //!
-//! [`options`] is what can be asked for, [`plan`] makes of it what the engine (the crate `load`) runs. [`watch`] is told each second: it
-//! shows [`live`] how it goes and hands on to [`push`]. What a run came to is a [`report::Report`], which is written as text, as JSON
-//! ([`document`]), as a page ([`page`]) and as a log ([`log`]). With `--search` there are many runs: [`search`], [`searched`].
+//! [`options`] parses the command line, [`run_plan`] turns it into settings of the engine (crate
+//! `load`). [`run_observer`] receives progress each second: it updates [`live_view`] and forwards
+//! to [`push_sink`]. A [`run_report::RunReport`] is written as text, JSON ([`run_document`]), HTML
+//! ([`page`]) and HdrHistogram log ([`hlog`]). `--search` makes many runs: [`search`],
+//! [`search_document`].
 
 mod compare;
-mod document;
-mod live;
-mod log;
-mod machine;
+mod hlog;
+mod live_view;
+mod machine_info;
 mod options;
 mod page;
-mod plan;
-mod push;
-mod recorded;
-mod report;
+mod push_sink;
+mod run_document;
+mod run_observer;
+mod run_plan;
+mod run_report;
 mod search;
-mod searched;
+mod search_document;
 mod sessions;
 mod spectra;
 mod statistics;
-mod watch;
+mod stored_run;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,80 +39,88 @@ use crate::command::{print, print_aside, say};
 use crate::hist::terminal::Terminal;
 pub(crate) use crate::load::options::Options;
 use crate::load::options::{Command, RunOptions};
-use crate::load::plan::Plan;
-use crate::load::push::Push;
-use crate::load::report::{Judged, Report};
-use crate::load::watch::Watch;
+use crate::load::push_sink::PushSink;
+use crate::load::run_observer::RunObserver;
+use crate::load::run_plan::RunPlan;
+use crate::load::run_report::{RequirementResult, RunReport};
 
-/// The generator was what limited the run.
-const UNTRUSTED: u8 = 3;
-/// Something that was required was not met.
-const NOT_MET: u8 = 4;
-/// Ctrl-C came twice, as a shell has it of any program that it ended.
-const GIVEN_UP: u8 = 128 + SIGINT as u8;
-/// What has not ended so long after that stays behind.
-const GIVE_UP: Duration = Duration::from_secs(2);
-/// Where a file goes that is none.
+/// Exit status: the result is invalid.
+const INVALID_RESULT: u8 = 3;
+/// Exit status: a requirement was not met.
+const REQUIREMENT_FAILED: u8 = 4;
+/// Exit status after the second Ctrl-C, as shells report it.
+const ABORTED: u8 = 128 + SIGINT as u8;
+/// Time for processes to end after the second signal.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
+/// File name of standard output.
 const STDOUT: &str = "-";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match &options.subcommand {
         Some(Command::Compare(options)) => compare::run(options),
         Some(Command::Sessions(options)) => sessions::run(options),
-        None if options.run.search => highest(&options.run),
-        None => once(&options.run),
+        None if options.run.search => run_search(&options.run),
+        None => run_once(&options.run),
     }
 }
 
-/// One run.
-fn once(options: &RunOptions) -> Result<ExitCode> {
-    let plan = Plan::of(options)?;
-    files(options).try_for_each(check_writable)?;
-    let stop = stopping(&plan)?;
-    let calibration = calibrated(options, &stop)?;
-    let push = options.push.as_ref().map(|to| Push::start(to, options, &plan)).transpose()?;
-    let mut watch = Watch::new(&plan, options.quiet, push);
-    let ran = load::run(&plan.settings, &stop, &mut watch);
-    if plan.settings.give_up.load(Ordering::Relaxed) {
-        return Ok(ExitCode::from(GIVEN_UP));
+/// A single run.
+fn run_once(options: &RunOptions) -> Result<ExitCode> {
+    let plan = RunPlan::new(options)?;
+    output_files(options).try_for_each(check_writable)?;
+    let stop = stop_on_signals(&plan)?;
+    let calibration = run_calibration(options, &stop)?;
+    let push = options.push.as_ref().map(|to| PushSink::start(to, options, &plan)).transpose()?;
+    let mut observer = RunObserver::new(&plan, options.quiet, push);
+    let ran = load::run(&plan.settings, &stop, &mut observer);
+    if plan.settings.abort.load(Ordering::Relaxed) {
+        return Ok(ExitCode::from(ABORTED));
     }
-    let (services, pushed) = watch.finish();
+    let (services, push) = observer.finish();
     let mut run = ran?;
     if let Some(found) = &calibration {
-        let known = found.doubts(&plan.settings.schedule, plan.settings.threads);
-        run.doubts.splice(0..0, known);
+        let calibration_warnings =
+            found.validity_warnings(&plan.settings.schedule, plan.settings.threads);
+        run.warnings.splice(0..0, calibration_warnings);
     }
-    let judged = options.require.iter().map(|one| Judged::of(one, &run)).collect();
+    let requirements =
+        options.require.iter().map(|one| RequirementResult::new(one, &run)).collect();
     let sessions = options.sessions();
-    let report = Report { plan, calibration, judged, services, pushed, sessions, run };
-    let text = report::text(&report, &Terminal::new(options.ascii));
-    tell(options, &text, || format!("{}\n", document::of(&report)), Some(&report))?;
+    let report = RunReport { plan, calibration, requirements, services, push, sessions, run };
+    let text = run_report::text(&report, &Terminal::new(options.ascii));
+    write_outputs(
+        options,
+        &text,
+        || format!("{}\n", run_document::to_json(&report)),
+        Some(&report),
+    )?;
     Ok(ExitCode::from(match &report {
-        report if !report.run.doubts.is_empty() => UNTRUSTED,
-        report if !report.judged.iter().all(Judged::is_met) => NOT_MET,
+        report if !report.run.warnings.is_empty() => INVALID_RESULT,
+        report if !report.requirements.iter().all(RequirementResult::is_met) => REQUIREMENT_FAILED,
         _ => 0,
     }))
 }
 
-/// Many, for the highest rate that meets what is required.
-fn highest(options: &RunOptions) -> Result<ExitCode> {
-    let search = search::of(options);
-    let plan = Plan::of(options)?;
-    files(options).try_for_each(check_writable)?;
-    let stop = stopping(&plan)?;
-    let calibration = calibrated(options, &stop)?;
-    let searched = search::run(options, search, plan, calibration, &stop)?;
-    let text = search::text(&searched, &Terminal::new(options.ascii));
-    tell(options, &text, || format!("{}\n", searched::of(&searched)), None)?;
-    Ok(ExitCode::from(match (searched.is_trusted(), searched.is_met()) {
-        (false, _) => UNTRUSTED,
-        (true, false) => NOT_MET,
+/// A search: many runs.
+fn run_search(options: &RunOptions) -> Result<ExitCode> {
+    let search = search::search_settings(options);
+    let plan = RunPlan::new(options)?;
+    output_files(options).try_for_each(check_writable)?;
+    let stop = stop_on_signals(&plan)?;
+    let calibration = run_calibration(options, &stop)?;
+    let report = search::run(options, search, plan, calibration, &stop)?;
+    let text = search::text(&report, &Terminal::new(options.ascii));
+    write_outputs(options, &text, || format!("{}\n", search_document::to_json(&report)), None)?;
+    Ok(ExitCode::from(match (report.is_valid(), report.is_met()) {
+        (false, _) => INVALID_RESULT,
+        (true, false) => REQUIREMENT_FAILED,
         (true, true) => 0,
     }))
 }
 
-/// What ctrl-C and SIGTERM set; the second one ends the program at once.
-fn stopping(plan: &Plan) -> Result<Arc<AtomicBool>> {
+/// Installs handlers of SIGINT and SIGTERM: the first sets the flag, the second ends the program at
+/// once.
+fn stop_on_signals(plan: &RunPlan) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         let second = if plan.is_command() { Arc::default() } else { Arc::clone(&stop) };
@@ -119,32 +129,32 @@ fn stopping(plan: &Plan) -> Result<Arc<AtomicBool>> {
             .context("cannot wait for ctrl-C")?;
     }
     if plan.is_command() {
-        let give_up = Arc::clone(&plan.settings.give_up);
-        end_with_processes(give_up).context("cannot wait for ctrl-C")?;
+        let abort = Arc::clone(&plan.settings.abort);
+        abort_on_second_signal(abort).context("cannot wait for ctrl-C")?;
     }
     Ok(stop)
 }
 
-/// What this machine can be trusted with, unless nobody asks.
-fn calibrated(options: &RunOptions, stop: &Arc<AtomicBool>) -> Result<Option<Calibration>> {
+/// Calibrates, unless `--no-calibration`.
+fn run_calibration(options: &RunOptions, stop: &Arc<AtomicBool>) -> Result<Option<Calibration>> {
     if options.no_calibration {
         return Ok(None);
     }
     let found = load::calibrate(stop).context("calibration")?;
-    // Ended early, it found what is not true of this machine.
+    // A partial calibration is wrong.
     if stop.load(Ordering::Relaxed) {
-        bail!("ended during the calibration, before anything was sent to the target");
+        bail!("interrupted during the calibration, before any request was sent");
     }
     Ok(Some(found))
 }
 
-/// What is written beside the report.
-fn files(options: &RunOptions) -> impl Iterator<Item = &Path> {
+/// Files written in addition to the report.
+fn output_files(options: &RunOptions) -> impl Iterator<Item = &Path> {
     let all = [&options.json, &options.html, &options.hlog];
     all.into_iter().flatten().map(|path| path.as_path())
 }
 
-/// A file that cannot be written is told before the run, which may take hours, as far as that can be known.
+/// Checks before the run, which may take hours, that a file is writable, as far as possible.
 fn check_writable(path: &Path) -> Result<()> {
     if path.as_os_str() == STDOUT {
         return Ok(());
@@ -153,7 +163,7 @@ fn check_writable(path: &Path) -> Result<()> {
         Ok(found) if found.is_file() || found.is_dir() => {
             std::fs::OpenOptions::new().append(true).open(path).map(drop)
         }
-        // A pipe that is opened and closed would be at its end.
+        // Opening and closing a pipe would end it.
         Ok(_) => Ok(()),
         Err(_) => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -163,30 +173,30 @@ fn check_writable(path: &Path) -> Result<()> {
     found.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The second signal ends it at once, and every process with it.
-fn end_with_processes(give_up: Arc<AtomicBool>) -> std::io::Result<()> {
-    // Where it is ignored, as whoever started us may have it, the kernel tells nobody how a process ended.
+/// For commands: the second signal ends the run with all its processes.
+fn abort_on_second_signal(abort: Arc<AtomicBool>) -> std::io::Result<()> {
+    // If the parent ignored SIGCHLD, the kernel would not report exit statuses.
     signal_hook::flag::register(SIGCHLD, Arc::default())?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().nth(1) {
-            give_up.store(true, Ordering::Relaxed);
-            std::thread::sleep(GIVE_UP);
+            abort.store(true, Ordering::Relaxed);
+            std::thread::sleep(ABORT_TIMEOUT);
             std::process::exit(128 + signal);
         }
     });
     Ok(())
 }
 
-/// Writes what was asked for; forms that only one run has need its report. A file that cannot be written keeps nothing else from being
-/// told.
-fn tell(
+/// Writes all outputs; some need the report of a single run. An unwritable file does not prevent
+/// the others.
+fn write_outputs(
     options: &RunOptions,
     text: &str,
     json: impl FnOnce() -> String,
-    report: Option<&Report>,
+    report: Option<&RunReport>,
 ) -> Result<()> {
-    let mut trouble = tell_text(options, text);
+    let mut result = write_text(options, text);
     let mut write = |path: &Path, text: Result<Vec<u8>>| {
         let written = text.and_then(|text| {
             if path.as_os_str() == STDOUT {
@@ -195,8 +205,8 @@ fn tell(
             std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
         });
         if let Err(error) = written {
-            match &trouble {
-                Ok(()) => trouble = Err(error),
+            match &result {
+                Ok(()) => result = Err(error),
                 Err(_) => say(format_args!("{error:#}")),
             }
         }
@@ -205,17 +215,17 @@ fn tell(
         write(path, Ok(json().into_bytes()));
     }
     if let (Some(path), Some(report)) = (&options.hlog, report) {
-        write(path, log::of(report));
+        write(path, hlog::encode(report));
     }
     if let (Some(path), Some(report)) = (&options.html, report) {
-        write(path, page::of(report).map(String::into_bytes));
+        write(path, page::to_html(report).map(String::into_bytes));
     }
-    trouble
+    result
 }
 
-/// Writes what people read: not where it would be mixed with what is piped on.
-fn tell_text(options: &RunOptions, text: &str) -> Result<()> {
-    match files(options).any(|path| path.as_os_str() == STDOUT) {
+/// Writes the text: to standard error if standard output carries a file.
+fn write_text(options: &RunOptions, text: &str) -> Result<()> {
+    match output_files(options).any(|path| path.as_os_str() == STDOUT) {
         true => print_aside(text),
         false => print(text.as_bytes())?,
     }

@@ -25,6 +25,7 @@ mod node;
 mod post_mortem;
 mod processes;
 mod query;
+mod renamed;
 mod restore;
 mod serve;
 mod server;

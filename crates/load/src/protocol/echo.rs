@@ -1,50 +1,51 @@
-//! Echo over TCP: what is sent comes back, one request after the other.
+//! Echo over TCP, one request at a time.
 
-use crate::codec::{Codec, Ended, Ticket};
+use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
-use crate::request::Rendered;
+use crate::request::RenderedRequest;
 
-/// One connection to a server that sends back what it gets.
+/// Codec of one connection.
 #[derive(Default)]
 pub(crate) struct Echo {
-    ticket: Option<Ticket>,
-    /// What must come back, and how much of it has.
+    request_id: Option<RequestId>,
+    /// Bytes that must come back, and how many have.
     expected: Vec<u8>,
-    come: usize,
+    received: usize,
 }
 
 impl Codec for Echo {
-    fn room(&self) -> usize {
-        usize::from(self.ticket.is_none())
+    fn capacity(&self) -> usize {
+        usize::from(self.request_id.is_none())
     }
 
-    fn send(&mut self, request: &Rendered, ticket: Ticket, out: &mut Vec<u8>) {
-        // Nothing could not come back.
+    fn send(&mut self, request: &RenderedRequest, request_id: RequestId, out: &mut Vec<u8>) {
+        // An empty message could not come back.
         let body: &[u8] = if request.body.is_empty() { b"\n" } else { &request.body };
         out.extend_from_slice(body);
         self.expected.clear();
         self.expected.extend_from_slice(body);
-        self.come = 0;
-        self.ticket = Some(ticket);
+        self.received = 0;
+        self.request_id = Some(request_id);
     }
 
     fn receive(
         &mut self,
         bytes: &[u8],
         _out: &mut Vec<u8>,
-        ended: &mut Vec<Ended>,
+        completions: &mut Vec<Completion>,
     ) -> Result<(), Failure> {
-        let rest = &self.expected[self.come..];
+        let rest = &self.expected[self.received..];
         let (mine, more) = bytes.split_at(bytes.len().min(rest.len()));
-        if !rest.starts_with(mine) || self.ticket.is_none() {
+        if !rest.starts_with(mine) || self.request_id.is_none() {
             return Err(Failure::Malformed);
         }
-        self.come += mine.len();
-        if self.come == self.expected.len() {
-            let ticket = self.ticket.take();
-            ended.extend(ticket.map(|ticket| Ended { ticket, failure: None }));
+        self.received += mine.len();
+        if self.received == self.expected.len() {
+            let request_id = self.request_id.take();
+            completions
+                .extend(request_id.map(|request_id| Completion { request_id, failure: None }));
         }
-        // It was answered, however much more follows.
+        // The request completed, whatever follows.
         if !more.is_empty() {
             return Err(Failure::Malformed);
         }
@@ -56,22 +57,26 @@ impl Codec for Echo {
 mod tests {
     use super::*;
 
-    /// What becomes of `ab` when this comes, and how many ended.
+    /// Outcome of `ab` for these received pieces, and the number of completions.
     #[track_caller]
     fn check(pieces: &[&[u8]], expected: Result<(), Failure>, ends: usize) {
-        let (mut codec, mut out, mut ended) = (Echo::default(), Vec::new(), Vec::new());
-        codec.send(&Rendered { body: b"ab".to_vec(), ..Rendered::default() }, 7, &mut out);
-        let all = pieces.iter().try_for_each(|one| codec.receive(one, &mut out, &mut ended));
-        assert_eq!((all, ended.len()), (expected, ends), "{pieces:?}");
+        let (mut codec, mut out, mut completions) = (Echo::default(), Vec::new(), Vec::new());
+        codec.send(
+            &RenderedRequest { body: b"ab".to_vec(), ..RenderedRequest::default() },
+            7,
+            &mut out,
+        );
+        let all = pieces.iter().try_for_each(|one| codec.receive(one, &mut out, &mut completions));
+        assert_eq!((all, completions.len()), (expected, ends), "{pieces:?}");
     }
 
     #[test]
-    fn what_was_sent_comes_back_in_any_pieces() {
+    fn echo_accepts_any_pieces() {
         check(&[b"ab"], Ok(()), 1);
         check(&[b"a", b"b"], Ok(()), 1);
         check(&[b"a"], Ok(()), 0);
         check(&[b"ac"], Err(Failure::Malformed), 0);
-        // More than was sent: it was answered all the same.
+        // More than was sent: the request completed nevertheless.
         check(&[b"ab", b"b"], Err(Failure::Malformed), 1);
         check(&[b"abb"], Err(Failure::Malformed), 1);
     }

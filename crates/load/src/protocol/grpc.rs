@@ -1,7 +1,8 @@
-//! gRPC, one message each way: what it adds to HTTP/2.
+//! Unary gRPC on top of HTTP/2.
 //!
-//! A message stands behind five bytes: whether it is compressed, and its length. How a call went is said after the answer, or in its head
-//! if there is no answer (`grpc-status`, 0 if it went well).
+//! A message has a prefix of five bytes: compressed flag and length. The status of a call
+//! (`grpc-status`, 0 for success) is in the trailers, or in the headers of a response without a
+//! body.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
@@ -11,7 +12,7 @@ use crate::failure::Failure;
 
 const PREFIX: usize = 5;
 
-/// Why a path names no method.
+/// Checks that a path names a method.
 pub(super) fn check(path: &str) -> Result<(), String> {
     let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
     match parts {
@@ -20,41 +21,41 @@ pub(super) fn check(path: &str) -> Result<(), String> {
         {
             Ok(())
         }
-        _ => Err(format!("its path {path:?} is not /package.Service/Method")),
+        _ => Err(format!("path {path:?} is not /package.Service/Method")),
     }
 }
 
-/// A message as it is sent.
+/// Frames a message.
 pub(super) fn framed(message: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(PREFIX + message.len());
     out.put_u8(0);
-    // Nobody has one of 4 GiB: it would be refused by its length.
+    // A message of 4 GiB is unrealistic, and would be rejected for its length.
     out.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
     out.put_slice(message);
     out.freeze()
 }
 
-/// What is known of an answer.
+/// State of a response.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
-    /// How it went, once it is known: nothing, if well.
+pub(super) struct GrpcResponse {
+    /// The outcome, once known.
     status: Option<Option<Failure>>,
-    /// The same as it was said, if it did not go well.
-    words: Option<String>,
-    /// Messages that have begun.
+    /// Status and message of a failed call.
+    error_detail: Option<String>,
+    /// Messages begun.
     messages: u64,
     prefix: [u8; PREFIX],
-    /// How much of the prefix has come, and how much of its message is still to come.
-    come: usize,
+    /// Prefix bytes received; `rest`: bytes of the message to come.
+    received: usize,
     rest: u32,
 }
 
-impl Answer {
+impl GrpcResponse {
     pub(super) fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
         if status != StatusCode::OK {
-            // Something on the way that does not speak gRPC.
+            // A proxy that does not speak gRPC.
             self.status = Some(Some(Failure::Status));
-            self.words = Some(status.to_string());
+            self.error_detail = Some(status.to_string());
         } else {
             self.trailers(headers);
         }
@@ -69,17 +70,17 @@ impl Answer {
                     percent_decode(value.as_bytes()).decode_utf8_lossy().into_owned()
                 };
                 let message = trailers.get("grpc-message").map(text).unwrap_or_default();
-                self.words = Some(format!("grpc-status {} {message}", text(status)));
+                self.error_detail = Some(format!("grpc-status {} {message}", text(status)));
             }
         }
     }
 
-    /// What is known of how it failed.
-    pub(super) fn words(&self) -> Option<String> {
-        self.words.clone()
+    /// Status and message of a failed call.
+    pub(super) fn error_detail(&self) -> Option<String> {
+        self.error_detail.clone()
     }
 
-    /// A piece of the body.
+    /// Handles a part of the body.
     pub(super) fn data(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.rest > 0 {
@@ -88,22 +89,22 @@ impl Answer {
                 self.rest -= taken as u32;
                 continue;
             }
-            let taken = bytes.len().min(PREFIX - self.come);
-            self.prefix[self.come..self.come + taken].copy_from_slice(&bytes[..taken]);
+            let taken = bytes.len().min(PREFIX - self.received);
+            self.prefix[self.received..self.received + taken].copy_from_slice(&bytes[..taken]);
             bytes = &bytes[taken..];
-            self.come += taken;
-            if self.come == PREFIX {
+            self.received += taken;
+            if self.received == PREFIX {
                 let [_, length @ ..] = self.prefix;
                 self.rest = u32::from_be_bytes(length);
-                self.come = 0;
+                self.received = 0;
                 self.messages += 1;
             }
         }
     }
 
-    /// How it went, now that no more comes. Who says that it went well has sent one message, and all of it.
+    /// The outcome at the end of the stream. Success requires exactly one complete message.
     pub(super) fn end(&self) -> Option<Failure> {
-        let is_whole = self.messages == 1 && self.come == 0 && self.rest == 0;
+        let is_whole = self.messages == 1 && self.received == 0 && self.rest == 0;
         match self.status {
             Some(Some(failure)) => Some(failure),
             Some(None) if is_whole => None,
@@ -116,11 +117,11 @@ impl Answer {
 mod tests {
     use super::*;
 
-    /// What becomes of a body that comes whole, and byte by byte.
+    /// Outcome of a body that arrives whole, and byte by byte.
     #[track_caller]
     fn check(body: &[u8], status: Option<&'static str>, expected: Option<Failure>) {
         for pieces in [vec![body], body.chunks(1).collect()] {
-            let mut answer = Answer::default();
+            let mut answer = GrpcResponse::default();
             answer.head(StatusCode::OK, &HeaderMap::new());
             pieces.into_iter().for_each(|piece| answer.data(piece));
             let mut trailers = HeaderMap::new();
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_went_well_if_its_message_is_whole_and_its_status_0() {
+    fn grpc_success_needs_message_and_status_0() {
         let message = framed(b"abc");
         assert_eq!(&message[..], b"\0\0\0\0\x03abc");
         check(&message, Some("0"), None);
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_names_a_service_and_a_method() {
+    fn grpc_paths_name_a_service_and_a_method() {
         assert_eq!(super::check("/a.B/C"), Ok(()));
         for path in ["/", "/a.B", "/a.B/", "//C", "a.B/C", "/a.B/C/D", "/a.B/C?d"] {
             assert!(super::check(path).is_err(), "{path}");
@@ -158,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_does_not_speak_it_has_failed() {
-        let mut answer = Answer::default();
+    fn non_grpc_responses_fail() {
+        let mut answer = GrpcResponse::default();
         answer.head(StatusCode::NOT_FOUND, &HeaderMap::new());
         assert_eq!(answer.end(), Some(Failure::Status));
     }

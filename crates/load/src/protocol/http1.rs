@@ -1,96 +1,101 @@
-//! HTTP/1.1: one request after the other on a connection that stays (RFC 9112).
+//! HTTP/1.1, one request at a time on a persistent connection (RFC 9112).
 //!
-//! The head of an answer is parsed by `httparse`; a body ends by its length, by its last chunk, or with the connection.
+//! `httparse` parses response heads; a body ends by its length, its last chunk, or the connection.
 
-use crate::codec::{Codec, Ended, Ticket};
+use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
-use crate::request::Rendered;
+use crate::request::RenderedRequest;
 
-/// Heads that are longer are no heads: what nginx and Apache send is far below.
+/// Maximum size of a response head, far above what nginx and Apache send.
 const HEAD_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 128;
 
-/// Why a request cannot be said.
-pub(super) fn check(request: &Rendered) -> Result<(), String> {
-    let Rendered { method, path, headers, body, .. } = request;
+/// Checks that a request can be represented.
+pub(super) fn check(request: &RenderedRequest) -> Result<(), String> {
+    let RenderedRequest { method, path, headers, body, .. } = request;
     http::Method::from_bytes(method.as_bytes())
-        .map_err(|_| format!("its method {method:?} is not one word"))?;
-    // A path, all of the server, or all of an address, as proxies want it.
+        .map_err(|_| format!("method {method:?} is not a token"))?;
+    // Origin form, `*`, or absolute form for proxies.
     if !path.starts_with('/') && path != "*" && !path.contains("://") {
-        return Err(format!("its path {path:?} does not begin with /"));
+        return Err(format!("path {path:?} does not start with /"));
     }
     for (name, value) in headers {
         http::HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| format!("{name:?} cannot be the name of a header"))?;
+            .map_err(|_| format!("invalid header name {name:?}"))?;
         http::HeaderValue::from_bytes(value.as_bytes())
-            .map_err(|_| format!("its header {name} has a character that no header can have"))?;
+            .map_err(|_| format!("header {name} contains an invalid character"))?;
         if name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err("it has the header Transfer-Encoding: a body is sent as it is".to_owned());
+            return Err(
+                "header Transfer-Encoding is not supported: the body is sent unchanged".to_owned()
+            );
         }
         if name.eq_ignore_ascii_case("content-length") && value.trim().parse() != Ok(body.len()) {
             let length = body.len();
-            return Err(format!(
-                "its Content-Length is {value:?}, and its body has {length} bytes"
-            ));
+            return Err(format!("Content-Length is {value:?}, but the body has {length} bytes"));
         }
     }
     Ok(())
 }
 
-/// One connection.
+/// Codec of one connection.
 pub(crate) struct Http1 {
     authority: String,
-    ticket: Option<Ticket>,
-    /// To a request with this method, an answer has no body.
+    request_id: Option<RequestId>,
+    /// A response to HEAD has no body.
     is_head: bool,
-    state: State,
-    /// What came of a head, or of the line before a chunk, that is not whole yet.
+    state: ResponseState,
+    /// Incomplete head or chunk line.
     partial: Vec<u8>,
     failure: Option<Failure>,
-    /// The last status that says that it failed, with its reason.
-    words: Option<String>,
+    /// Status line of the last error response.
+    error_detail: Option<String>,
     is_last: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
-    /// Before or in the head of an answer.
+enum ResponseState {
+    /// Before or in a response head.
     Head,
-    /// So many bytes of it are still to come.
+    /// Bytes of the body to come.
     Body(u64),
-    /// In the line that says how long the next chunk is.
+    /// In the line with the length of the next chunk.
     ChunkLength,
-    /// In a chunk, with the two bytes that end it.
+    /// Bytes to come of a chunk and its CRLF.
     Chunk(u64),
-    /// In the lines after the last chunk, up to an empty one.
+    /// In the trailer section, up to an empty line.
     Trailer,
-    /// All that comes until the other side closes.
+    /// The body ends with the connection.
     UntilClosed,
 }
 
 impl Http1 {
-    /// A connection to the server of this name, with the port if it is not the usual one.
+    /// Codec for this host and port.
     pub(crate) fn new(authority: &str) -> Http1 {
         Http1 {
             authority: authority.to_owned(),
-            ticket: None,
+            request_id: None,
             is_head: false,
-            state: State::Head,
+            state: ResponseState::Head,
             partial: Vec::new(),
             failure: None,
-            words: None,
+            error_detail: None,
             is_last: false,
         }
     }
 
-    fn end(&mut self, ended: &mut Vec<Ended>) {
-        self.state = State::Head;
+    fn end(&mut self, completions: &mut Vec<Completion>) {
+        self.state = ResponseState::Head;
         let failure = self.failure.take();
-        ended.extend(self.ticket.take().map(|ticket| Ended { ticket, failure }));
+        completions
+            .extend(self.request_id.take().map(|request_id| Completion { request_id, failure }));
     }
 
-    /// What follows the head; how long that was, if it is whole.
-    fn head(&mut self, bytes: &[u8], ended: &mut Vec<Ended>) -> Result<Option<usize>, Failure> {
+    /// Parses a response head. Returns its length if it is complete.
+    fn head(
+        &mut self,
+        bytes: &[u8],
+        completions: &mut Vec<Completion>,
+    ) -> Result<Option<usize>, Failure> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut answer = httparse::Response::new(&mut headers);
         let length = match answer.parse(bytes) {
@@ -99,7 +104,7 @@ impl Http1 {
             _ => return Err(Failure::Malformed),
         };
         let status = answer.code.unwrap_or(0);
-        // 101 would leave HTTP; all others from 100 to 199 come before the answer.
+        // 101 would leave HTTP; other 1xx responses are interim.
         match status {
             ..100 | 101 => return Err(Failure::Malformed),
             100..200 => return Ok(Some(length)),
@@ -107,7 +112,7 @@ impl Http1 {
         }
         if status >= 400 {
             self.failure = Some(Failure::Status);
-            self.words = Some(format!("{status} {}", answer.reason.unwrap_or_default()));
+            self.error_detail = Some(format!("{status} {}", answer.reason.unwrap_or_default()));
         }
         let (mut body, mut is_chunked) = (None, false);
         self.is_last |= answer.version == Some(0);
@@ -122,39 +127,39 @@ impl Http1 {
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 is_chunked = ends_with(header.value, b"chunked");
             } else if name.eq_ignore_ascii_case("connection") {
-                if holds(header.value, b"close") {
+                if list_contains(header.value, b"close") {
                     self.is_last = true;
-                } else if holds(header.value, b"keep-alive") {
+                } else if list_contains(header.value, b"keep-alive") {
                     self.is_last = false;
                 }
             }
         }
         self.state = match body {
-            _ if self.is_head || status == 204 || status == 304 => State::Body(0),
-            _ if is_chunked => State::ChunkLength,
-            Some(length) => State::Body(length),
+            _ if self.is_head || status == 204 || status == 304 => ResponseState::Body(0),
+            _ if is_chunked => ResponseState::ChunkLength,
+            Some(length) => ResponseState::Body(length),
             None => {
                 self.is_last = true;
-                State::UntilClosed
+                ResponseState::UntilClosed
             }
         };
-        if self.state == State::Body(0) {
-            self.end(ended);
+        if self.state == ResponseState::Body(0) {
+            self.end(completions);
         }
         Ok(Some(length))
     }
 }
 
 impl Codec for Http1 {
-    fn room(&self) -> usize {
-        usize::from(self.ticket.is_none() && !self.is_last)
+    fn capacity(&self) -> usize {
+        usize::from(self.request_id.is_none() && !self.is_last)
     }
 
     fn is_ending(&self) -> bool {
         self.is_last
     }
 
-    fn send(&mut self, request: &Rendered, ticket: Ticket, out: &mut Vec<u8>) {
+    fn send(&mut self, request: &RenderedRequest, request_id: RequestId, out: &mut Vec<u8>) {
         let has = |name: &str| request.headers.iter().any(|one| one.0.eq_ignore_ascii_case(name));
         for part in [request.method.as_str(), " ", &request.path, " HTTP/1.1\r\n"] {
             out.extend_from_slice(part.as_bytes());
@@ -175,25 +180,25 @@ impl Codec for Http1 {
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&request.body);
         self.is_head = request.method == "HEAD";
-        self.ticket = Some(ticket);
+        self.request_id = Some(request_id);
     }
 
     fn receive(
         &mut self,
         mut bytes: &[u8],
         _out: &mut Vec<u8>,
-        ended: &mut Vec<Ended>,
+        completions: &mut Vec<Completion>,
     ) -> Result<(), Failure> {
         while !bytes.is_empty() {
             match self.state {
-                State::Head => {
-                    if self.ticket.is_none() {
-                        // Nobody asked.
+                ResponseState::Head => {
+                    if self.request_id.is_none() {
+                        // An unsolicited response.
                         return Err(Failure::Malformed);
                     }
                     let before = self.partial.len();
                     if before == 0 {
-                        match self.head(bytes, ended)? {
+                        match self.head(bytes, completions)? {
                             Some(length) => bytes = &bytes[length..],
                             None => {
                                 self.partial.extend_from_slice(bytes);
@@ -203,7 +208,7 @@ impl Codec for Http1 {
                     } else {
                         let mut whole = std::mem::take(&mut self.partial);
                         whole.extend_from_slice(bytes);
-                        match self.head(&whole, ended)? {
+                        match self.head(&whole, completions)? {
                             Some(length) => {
                                 bytes = &bytes[length - before..];
                                 whole.clear();
@@ -216,54 +221,60 @@ impl Codec for Http1 {
                         }
                     }
                 }
-                State::Body(rest) => {
+                ResponseState::Body(rest) => {
                     let taken = rest.min(bytes.len() as u64);
                     bytes = &bytes[taken as usize..];
-                    self.state = State::Body(rest - taken);
+                    self.state = ResponseState::Body(rest - taken);
                     if rest == taken {
-                        self.end(ended);
+                        self.end(completions);
                     }
                 }
-                State::Chunk(rest) => {
+                ResponseState::Chunk(rest) => {
                     let taken = rest.min(bytes.len() as u64);
                     bytes = &bytes[taken as usize..];
                     let left = rest - taken;
-                    self.state = if left == 0 { State::ChunkLength } else { State::Chunk(left) };
+                    self.state = if left == 0 {
+                        ResponseState::ChunkLength
+                    } else {
+                        ResponseState::Chunk(left)
+                    };
                 }
-                State::ChunkLength => {
+                ResponseState::ChunkLength => {
                     let Some(line) = line(&mut self.partial, &mut bytes)? else { return Ok(()) };
                     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
                     let digits = std::str::from_utf8(digits).map_err(|_| Failure::Malformed)?;
                     let length = u64::from_str_radix(digits.trim(), 16);
                     self.state = match length.map_err(|_| Failure::Malformed)? {
-                        0 => State::Trailer,
-                        length => State::Chunk(length.checked_add(2).ok_or(Failure::Malformed)?),
+                        0 => ResponseState::Trailer,
+                        length => {
+                            ResponseState::Chunk(length.checked_add(2).ok_or(Failure::Malformed)?)
+                        }
                     };
                 }
-                State::Trailer => {
+                ResponseState::Trailer => {
                     let Some(line) = line(&mut self.partial, &mut bytes)? else { return Ok(()) };
                     if line.is_empty() {
-                        self.end(ended);
+                        self.end(completions);
                     }
                 }
-                State::UntilClosed => return Ok(()),
+                ResponseState::UntilClosed => return Ok(()),
             }
         }
         Ok(())
     }
 
-    fn words(&mut self, failure: Failure) -> Option<String> {
-        self.words.take_if(|_| failure == Failure::Status)
+    fn error_detail(&mut self, failure: Failure) -> Option<String> {
+        self.error_detail.take_if(|_| failure == Failure::Status)
     }
 
-    fn close(&mut self, ended: &mut Vec<Ended>) {
-        if self.state == State::UntilClosed {
-            self.end(ended);
+    fn close(&mut self, completions: &mut Vec<Completion>) {
+        if self.state == ResponseState::UntilClosed {
+            self.end(completions);
         }
     }
 }
 
-/// Takes a line from what came before and what came now, without its end. `None` if it is not whole.
+/// Takes a line without its end from earlier and new bytes. `None` if it is incomplete.
 fn line(partial: &mut Vec<u8>, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
         partial.extend_from_slice(bytes);
@@ -279,8 +290,8 @@ fn line(partial: &mut Vec<u8>, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, Fai
     Ok(Some(line))
 }
 
-/// Whether a list of words has this one, whatever its case.
-fn holds(list: &[u8], word: &[u8]) -> bool {
+/// Whether a comma-separated list contains a token, ignoring case.
+fn list_contains(list: &[u8], word: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|one| one.trim_ascii().eq_ignore_ascii_case(word))
 }
 

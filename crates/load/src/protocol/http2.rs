@@ -1,11 +1,12 @@
-//! HTTP/2 (RFC 9113): many requests at once on a connection, with prior knowledge or agreed on in TLS.
+//! HTTP/2 (RFC 9113): multiplexed requests, with prior knowledge or negotiated in TLS.
 //!
-//! Frames, header compression and flow control are those of the `h2` crate. It is written for a runtime; here it is driven without one:
-//! its socket is memory ([`Pipe`]), and it is polled when bytes come or a request is sent. Who is to be polled next it says through
-//! wakers ([`Wakes`]), so that one answer costs the same beside 99 others under way as alone.
+//! The `h2` crate does framing, header compression and flow control. It is written for an async
+//! runtime; here it runs without one: its socket is memory ([`Pipe`]), and it is polled when bytes
+//! arrive or a request is sent. Wakers ([`WakeQueue`]) name the streams to poll, so the cost of a
+//! response does not depend on the number of streams.
 
 mod pipe;
-mod request;
+mod request_encoder;
 mod stream;
 
 use std::future::Future;
@@ -18,156 +19,161 @@ use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use slab::Slab;
 
-use crate::codec::{Codec, Ended, Ticket};
+use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
-use crate::request::Rendered;
+use crate::request::RenderedRequest;
 
-use pipe::{Pipe, Wakes};
-use request::Writer;
-use stream::Stream;
+use pipe::{Pipe, WakeQueue};
+use request_encoder::RequestEncoder;
+use stream::Http2Stream;
 
-pub(crate) use request::Kind;
+pub(crate) use request_encoder::RequestKind;
 
-/// Requests at once, if the server allows more: what most servers allow, and curl takes.
+/// Concurrent requests, if the server allows that many: the common default of servers, and the
+/// limit of curl.
 const STREAMS: usize = 100;
 
-/// Larger heads are no heads.
+/// Maximum size of a response head.
 const HEAD_MAX: u32 = 64 << 10;
-/// How much may be on its way to us: what comes is dropped at once, so that the network limits a body and not we.
+/// Flow control windows. Received bytes are dropped at once, so the network limits a body, not the
+/// window.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
-/// For how many abandoned requests, and how long, an answer that comes after all is known as such.
-const ABANDONED_MAX: usize = 256;
-const ABANDONED_FOR: Duration = Duration::from_secs(10);
+/// How many cancelled requests are remembered, and for how long, to recognize late responses.
+const CANCELLED_MAX: usize = 256;
+const CANCELLED_FOR: Duration = Duration::from_secs(10);
 
-/// Why a request to this server cannot be said.
+/// Checks that a request can be represented.
 pub(super) fn check(
     authority: &str,
     is_tls: bool,
-    kind: Kind,
-    request: &Rendered,
+    kind: RequestKind,
+    request: &RenderedRequest,
 ) -> Result<(), String> {
-    Writer::new(authority, is_tls, kind).write(request).map(drop)
+    RequestEncoder::new(authority, is_tls, kind).encode(request).map(drop)
 }
 
-/// One connection.
+/// Codec of one connection.
 pub(crate) struct Http2 {
-    writer: Writer,
-    client: Option<Client>,
+    encoder: RequestEncoder,
+    client: Option<Http2Client>,
     pipe: Pipe,
-    wakes: Arc<Wakes>,
-    /// Of the connection, and of streams by their places.
+    wake_queue: Arc<WakeQueue>,
+    /// Waker of the connection; `wakers`: those of streams, by slot.
     waker: Waker,
     wakers: Vec<Waker>,
-    streams: Slab<(Ticket, Stream)>,
-    /// Whose requests could not be written. They fail with the next that comes, and a ping makes something come.
-    refused: Vec<Ticket>,
-    /// At most what the server allows.
+    streams: Slab<(RequestId, Http2Stream)>,
+    /// Requests that could not be encoded. They fail with the next received bytes, which a ping
+    /// provokes.
+    refused: Vec<RequestId>,
+    /// Concurrent streams, at most what the server allows.
     streams_now: usize,
     is_ending: bool,
     broken: Option<Failure>,
-    /// What is known of what failed last.
-    words: Option<(Failure, String)>,
+    /// Detail of the last failure.
+    error_detail: Option<(Failure, String)>,
 }
 
-struct Client {
+struct Http2Client {
     sender: SendRequest<Bytes>,
     connection: Connection<Pipe, Bytes>,
     ping: Option<h2::PingPong>,
 }
 
 impl Http2 {
-    /// A connection to the server of this name, with the port if it is not the usual one.
-    pub(crate) fn new(authority: &str, is_tls: bool, kind: Kind) -> Http2 {
-        let wakes = Arc::new(Wakes::default());
+    /// Codec for this host and port.
+    pub(crate) fn new(authority: &str, is_tls: bool, kind: RequestKind) -> Http2 {
+        let wake_queue = Arc::new(WakeQueue::default());
         Http2 {
-            writer: Writer::new(authority, is_tls, kind),
+            encoder: RequestEncoder::new(authority, is_tls, kind),
             client: None,
             pipe: Pipe::default(),
-            waker: wakes.waker(None),
+            waker: wake_queue.waker(None),
             wakers: Vec::new(),
-            wakes,
+            wake_queue,
             streams: Slab::new(),
             refused: Vec::new(),
             streams_now: STREAMS,
             is_ending: false,
             broken: None,
-            words: None,
+            error_detail: None,
         }
     }
 
-    /// Lets the connection read what came and write what is to be said, and streams take what is theirs, until nobody has more to do.
-    fn drive(&mut self, ended: &mut Vec<Ended>) {
+    /// Polls the connection and all woken streams until none has more to do.
+    fn drive(&mut self, completions: &mut Vec<Completion>) {
         loop {
             self.poll();
             let mut is_done = true;
-            while let Some(place) = self.wakes.next() {
+            while let Some(slot) = self.wake_queue.next() {
                 is_done = false;
-                let (Some((ticket, stream)), Some(waker)) =
-                    (self.streams.get_mut(place), self.wakers.get(place))
+                let (Some((request_id, stream)), Some(waker)) =
+                    (self.streams.get_mut(slot), self.wakers.get(slot))
                 else {
-                    // It was abandoned meanwhile.
+                    // It was cancelled.
                     continue;
                 };
                 if let Poll::Ready(failure) = stream.poll(&mut Context::from_waker(waker)) {
-                    ended.push(Ended { ticket: *ticket, failure });
-                    self.words = failure.and_then(|failure| Some((failure, stream.words()?)));
-                    self.streams.remove(place);
+                    completions.push(Completion { request_id: *request_id, failure });
+                    self.error_detail =
+                        failure.and_then(|failure| Some((failure, stream.error_detail()?)));
+                    self.streams.remove(slot);
                 }
             }
-            if (is_done && !self.wakes.is_connection_woken()) || self.broken.is_some() {
+            if (is_done && !self.wake_queue.is_connection_woken()) || self.broken.is_some() {
                 break;
             }
         }
-        self.look();
+        self.refresh_limits();
     }
 
-    /// Lets the connection read and write.
+    /// Polls the connection.
     fn poll(&mut self) {
-        self.wakes.connection_is_polled();
+        self.wake_queue.clear_connection_wake();
         let (Some(client), None) = (&mut self.client, self.broken) else { return };
         match Pin::new(&mut client.connection).poll(&mut Context::from_waker(&self.waker)) {
             Poll::Pending => {}
             Poll::Ready(result) => {
-                // Polled again, it would panic.
+                // Another poll would panic.
                 self.is_ending = true;
-                let words = result.as_ref().err().map(ToString::to_string);
+                let detail = result.as_ref().err().map(ToString::to_string);
                 let broken = result.map_or_else(|error| failure(&error), |()| Failure::Closed);
-                (self.broken, self.words) = (Some(broken), words.map(|words| (broken, words)));
+                (self.broken, self.error_detail) =
+                    (Some(broken), detail.map(|detail| (broken, detail)));
             }
         }
     }
 
-    /// What the server allows now.
-    fn look(&mut self) {
+    /// Reads the current limits of the server.
+    fn refresh_limits(&mut self) {
         let Some(client) = &mut self.client else { return };
         self.streams_now = STREAMS.min(client.sender.current_max_send_streams());
         let ready = client.sender.poll_ready(&mut Context::from_waker(Waker::noop()));
-        // It has said that it takes no more (GOAWAY), or there are no more numbers for streams.
+        // The server sent GOAWAY, or stream IDs are exhausted.
         self.is_ending |= matches!(ready, Poll::Ready(Err(_)));
     }
 
-    /// `None` if the request is none of HTTP/2.
-    fn ask(&mut self, request: &Rendered, ticket: Ticket) -> Option<()> {
+    /// Starts a stream. `None` if HTTP/2 cannot represent the request.
+    fn start_request(&mut self, request: &RenderedRequest, request_id: RequestId) -> Option<()> {
         let client = self.client.as_mut()?;
-        let (head, body, answer) = self.writer.write(request).ok()?;
+        let (head, body, answer) = self.encoder.encode(request).ok()?;
         let sent = client.sender.send_request(head, body.is_empty());
         let (response, mut sender) = sent.ok()?;
         if !body.is_empty() {
-            // What the windows do not allow yet, it keeps.
+            // h2 buffers what the windows do not allow yet.
             sender.send_data(body, true).ok()?;
         }
-        let place = self.streams.insert((ticket, Stream::new(response, answer)));
-        while self.wakers.len() <= place {
-            self.wakers.push(self.wakes.waker(Some(self.wakers.len())));
+        let slot = self.streams.insert((request_id, Http2Stream::new(response, answer)));
+        while self.wakers.len() <= slot {
+            self.wakers.push(self.wake_queue.waker(Some(self.wakers.len())));
         }
-        // Only once it was polled it wakes us.
-        self.wakes.wake(place);
+        // A stream wakes only after its first poll.
+        self.wake_queue.wake(slot);
         Some(())
     }
 }
 
-/// Why a request or a connection came to an end.
+/// Classifies an error of a stream or connection.
 fn failure(error: &h2::Error) -> Failure {
     match error {
         _ if error.is_io() => Failure::Closed,
@@ -185,16 +191,16 @@ impl Codec for Http2 {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEAD_MAX)
             .initial_max_send_streams(STREAMS)
-            .max_concurrent_reset_streams(ABANDONED_MAX)
-            .reset_stream_duration(ABANDONED_FOR)
-            // Answers that come later than that are refused one by one; they do not end the connection.
+            .max_concurrent_reset_streams(CANCELLED_MAX)
+            .reset_stream_duration(CANCELLED_FOR)
+            // Later responses are reset one by one; they do not close the connection.
             .max_local_error_reset_streams(None);
         let handshake = pin!(builder.handshake::<_, Bytes>(self.pipe.clone()));
-        // It waits for nothing but that its first bytes are written, and memory takes them.
+        // The handshake waits only for its first bytes to be written, and memory accepts them.
         match handshake.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok((sender, mut connection))) => {
                 let ping = connection.ping_pong();
-                self.client = Some(Client { sender, connection, ping });
+                self.client = Some(Http2Client { sender, connection, ping });
             }
             _ => self.is_ending = true,
         }
@@ -202,7 +208,7 @@ impl Codec for Http2 {
         self.pipe.take(out);
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         match self.is_ending || self.client.is_none() {
             true => 0,
             false => self.streams_now.saturating_sub(self.streams.len() + self.refused.len()),
@@ -213,11 +219,11 @@ impl Codec for Http2 {
         self.is_ending
     }
 
-    fn send(&mut self, request: &Rendered, ticket: Ticket, out: &mut Vec<u8>) {
-        if self.ask(request, ticket).is_none() {
-            self.refused.push(ticket);
+    fn send(&mut self, request: &RenderedRequest, request_id: RequestId, out: &mut Vec<u8>) {
+        if self.start_request(request, request_id).is_none() {
+            self.refused.push(request_id);
             let ping = self.client.as_mut().and_then(|client| client.ping.as_mut());
-            // One that is under way serves as well.
+            // A ping in flight serves as well.
             let _ = ping.map(|ping| ping.send_ping(h2::Ping::opaque()));
         }
         self.poll();
@@ -228,34 +234,36 @@ impl Codec for Http2 {
         &mut self,
         bytes: &[u8],
         out: &mut Vec<u8>,
-        ended: &mut Vec<Ended>,
+        completions: &mut Vec<Completion>,
     ) -> Result<(), Failure> {
         self.pipe.give(bytes);
         let refused = self.refused.drain(..);
-        ended.extend(refused.map(|ticket| Ended { ticket, failure: Some(Failure::Malformed) }));
-        self.drive(ended);
+        completions.extend(
+            refused.map(|request_id| Completion { request_id, failure: Some(Failure::Malformed) }),
+        );
+        self.drive(completions);
         if let Some(ping) = self.client.as_mut().and_then(|client| client.ping.as_mut()) {
-            // So that another may be sent.
+            // Allows the next ping.
             let _ = ping.poll_pong(&mut Context::from_waker(Waker::noop()));
         }
         self.pipe.take(out);
         match self.broken {
-            // It ended as it should, or something is wrong with it.
+            // An orderly end, or an error.
             Some(failure) if failure != Failure::Closed || !self.streams.is_empty() => Err(failure),
             _ => Ok(()),
         }
     }
 
-    fn words(&mut self, failure: Failure) -> Option<String> {
-        self.words.take_if(|one| one.0 == failure).map(|one| one.1)
+    fn error_detail(&mut self, failure: Failure) -> Option<String> {
+        self.error_detail.take_if(|one| one.0 == failure).map(|one| one.1)
     }
 
-    fn abandon(&mut self, ticket: Ticket, out: &mut Vec<u8>) -> bool {
-        self.refused.retain(|one| *one != ticket);
-        let found = self.streams.iter().find(|(_, one)| one.0 == ticket).map(|(place, _)| place);
-        if let Some(place) = found {
-            // Dropped, it is reset.
-            self.streams.remove(place);
+    fn cancel(&mut self, request_id: RequestId, out: &mut Vec<u8>) -> bool {
+        self.refused.retain(|one| *one != request_id);
+        let found = self.streams.iter().find(|(_, one)| one.0 == request_id).map(|(slot, _)| slot);
+        if let Some(slot) = found {
+            // Dropping a stream resets it.
+            self.streams.remove(slot);
             self.poll();
             self.pipe.take(out);
         }

@@ -1,9 +1,10 @@
-//! PostgreSQL: one query after the other (protocol 3.0).
+//! PostgreSQL, one query at a time (protocol 3.0).
 //!
-//! A query is the request's body, its parameters are the `arguments`, as text. Without parameters it goes as a simple query; with some,
-//! or if statements are to be prepared, as Parse, Bind, Execute and Sync in one piece. A statement that is prepared is parsed with its
-//! first request on each connection, which takes longer by that; one whose text changes from request to request is parsed each time.
-//! An answer ends with ReadyForQuery. Of what comes before only the kind matters: rows are skipped, not kept.
+//! The body of a request is the query, `arguments` are its parameters as text. Without parameters
+//! it is a simple query; with parameters, or with prepared statements, it is Parse, Bind, Execute
+//! and Sync in one write. A prepared statement is parsed with its first request on each connection,
+//! which takes longer; a statement with changing text is parsed each time. A response ends with
+//! ReadyForQuery. Of the messages before it only the type matters: rows are skipped.
 
 mod login;
 
@@ -13,65 +14,66 @@ use bytes::BytesMut;
 use postgres_protocol::IsNull;
 use postgres_protocol::message::frontend;
 
-use crate::codec::{Codec, Ended, Ticket};
+use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
-use crate::request::Rendered;
+use crate::request::RenderedRequest;
 
 pub(crate) use login::Login;
 
-/// Asks for TLS: its own length, and a number that is no version of the protocol.
-pub(crate) const REQUEST_FOR_TLS: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
-/// Kind and length of a message; the length counts itself.
+/// SSLRequest: length and code.
+pub(crate) const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+/// Type and length of a message; the length includes itself.
 const HEAD: usize = 5;
-/// Their number is sent in two bytes.
+/// The protocol sends their number in two bytes.
 const ARGUMENTS_MAX: usize = 65_535;
-/// What is asked about who we are is far shorter.
-const KEPT_MAX: usize = 8 << 10;
+/// Maximum size of an authentication message, far above real ones.
+const RETAINED_BYTES_MAX: usize = 8 << 10;
 
-/// Why a query cannot be said.
-pub(super) fn check(request: &Rendered) -> Result<(), String> {
+/// Checks that a query can be represented.
+pub(super) fn check(request: &RenderedRequest) -> Result<(), String> {
     let sql = std::str::from_utf8(&request.body);
-    let sql = sql.map_err(|error| format!("its SQL is no text (UTF-8): {error}"))?;
+    let sql = sql.map_err(|error| format!("the SQL is not valid UTF-8: {error}"))?;
     if let Some(at) = sql.find('\0') {
-        return Err(format!("its SQL has a zero after {at} bytes, where no text goes on"));
+        return Err(format!("the SQL contains a NUL at byte {at}"));
     }
     match request.arguments.len() {
         0..=ARGUMENTS_MAX => Ok(()),
-        many => Err(format!("it has {many} arguments, and PostgreSQL takes {ARGUMENTS_MAX}")),
+        many => Err(format!("{many} arguments exceed the limit of PostgreSQL ({ARGUMENTS_MAX})")),
     }
 }
 
-/// One connection.
+/// Codec of one connection.
 pub(crate) struct Postgres {
     login: Login,
     is_prepared: bool,
-    phase: Phase,
-    /// A message that comes: its kind and length, as far as they have come, and how much of it is still to come.
+    phase: SessionPhase,
+    /// Header of the current message, how much of it arrived, and how many bytes of its body are to
+    /// come.
     head: [u8; HEAD],
-    come: usize,
+    received: usize,
     rest: u32,
-    /// What came of its contents, if they matter.
-    kept: Vec<u8>,
-    ticket: Option<Ticket>,
+    /// Body of the current message, if needed.
+    body: Vec<u8>,
+    request_id: Option<RequestId>,
     failure: Option<Failure>,
-    /// What was said when something failed.
-    words: Option<(Failure, String)>,
-    /// Something was said about the query: without that its end means nothing.
-    is_answered: bool,
-    /// By the request's number: texts that the server has under the name `s<number>`.
+    /// Detail of the last failure.
+    error_detail: Option<(Failure, String)>,
+    /// Whether the query produced a result; otherwise its end is an error.
+    has_result: bool,
+    /// Prepared statements by request index, with the name `s<index>`.
     statements: HashMap<usize, Vec<u8>>,
-    /// Which of them it gets with this request.
+    /// The statement parsed by the current request.
     parsing: Option<usize>,
     is_extended: bool,
     is_last: bool,
-    written: BytesMut,
+    outgoing: BytesMut,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Until the server says who we are.
+enum SessionPhase {
+    /// Until authentication succeeds.
     Login,
-    /// Until it takes queries.
+    /// Until ReadyForQuery.
     Starting,
     Ready,
     Busy,
@@ -82,33 +84,34 @@ impl Postgres {
         Postgres {
             login,
             is_prepared,
-            phase: Phase::Login,
+            phase: SessionPhase::Login,
             head: [0; HEAD],
-            come: 0,
+            received: 0,
             rest: 0,
-            kept: Vec::new(),
-            ticket: None,
+            body: Vec::new(),
+            request_id: None,
             failure: None,
-            words: None,
-            is_answered: false,
+            error_detail: None,
+            has_result: false,
             statements: HashMap::new(),
             parsing: None,
             is_extended: false,
             is_last: false,
-            written: BytesMut::new(),
+            outgoing: BytesMut::new(),
         }
     }
 
-    /// Writes a query. `None` if it cannot be said: it is no text, holds a zero, or has too many parameters.
-    fn write(&mut self, request: &Rendered) -> Option<()> {
+    /// Encodes a query. `None` if it cannot be represented: invalid UTF-8, a NUL, or too many
+    /// parameters.
+    fn write(&mut self, request: &RenderedRequest) -> Option<()> {
         let sql = std::str::from_utf8(&request.body).ok()?;
         self.is_extended = self.is_prepared || !request.arguments.is_empty();
-        let out = &mut self.written;
+        let out = &mut self.outgoing;
         if !self.is_extended {
             return frontend::query(sql, out).ok();
         }
         let known = self.statements.get(&request.index);
-        // The text of this one changes, so that it is worth no name.
+        // Its text changes: a prepared statement is not reusable.
         let changes = known.is_some_and(|known| *known != request.body);
         let name = match self.is_prepared && !changes {
             true => format!("s{}", request.index),
@@ -132,82 +135,88 @@ impl Postgres {
         Some(())
     }
 
-    /// A message of this kind begins.
+    /// Handles the header of a message.
     fn begin(&mut self, kind: u8, length: u32) -> Result<(), Failure> {
         match (self.phase, kind) {
-            (Phase::Login, b'R') if length as usize <= KEPT_MAX => {}
-            // Parameters, notices and notifications come when they like.
-            (_, b'S' | b'N') | (Phase::Ready | Phase::Busy, b'A') => {}
-            (Phase::Login | Phase::Starting, b'v') | (Phase::Starting, b'K' | b'Z') => {}
-            // Whoever is refused cannot ask: it ends with the reason.
-            (Phase::Login | Phase::Starting, b'E') if length as usize <= KEPT_MAX => {}
-            // The server shuts down, or has had enough of us.
-            (Phase::Ready, b'E') => self.is_last = true,
-            (Phase::Busy, b'E') => {
+            (SessionPhase::Login, b'R') if length as usize <= RETAINED_BYTES_MAX => {}
+            // Parameters, notices and notifications are asynchronous.
+            (_, b'S' | b'N') | (SessionPhase::Ready | SessionPhase::Busy, b'A') => {}
+            (SessionPhase::Login | SessionPhase::Starting, b'v')
+            | (SessionPhase::Starting, b'K' | b'Z') => {}
+            // Authentication failed: the error message is the reason.
+            (SessionPhase::Login | SessionPhase::Starting, b'E')
+                if length as usize <= RETAINED_BYTES_MAX => {}
+            // The server shuts down or closes the session.
+            (SessionPhase::Ready, b'E') => self.is_last = true,
+            (SessionPhase::Busy, b'E') => {
                 self.failure = Some(Failure::Status);
                 if let Some(index) = self.parsing.take() {
                     self.statements.remove(&index);
                 }
             }
-            (Phase::Busy, b'1') => self.parsing = None,
-            // Empty, complete, or portals that go on.
-            (Phase::Busy, b'C' | b'I' | b's') => self.is_answered = true,
-            // Columns, rows, what is copied, and steps on the way.
-            (Phase::Busy, b'2' | b'3' | b'D' | b'G' | b'H' | b'T' | b'V' | b'Z') => {}
-            (Phase::Busy, b'c' | b'd' | b'n' | b't') => {}
+            (SessionPhase::Busy, b'1') => self.parsing = None,
+            // Empty, complete, or suspended portal.
+            (SessionPhase::Busy, b'C' | b'I' | b's') => self.has_result = true,
+            // Row descriptions, rows, COPY data, and intermediate steps.
+            (SessionPhase::Busy, b'2' | b'3' | b'D' | b'G' | b'H' | b'T' | b'V' | b'Z') => {}
+            (SessionPhase::Busy, b'c' | b'd' | b'n' | b't') => {}
             _ => return Err(Failure::Malformed),
         }
         Ok(())
     }
 
-    /// The message that came is whole.
-    fn end(&mut self, out: &mut Vec<u8>, ended: &mut Vec<Ended>) -> Result<(), Failure> {
+    /// Handles a complete message.
+    fn end(&mut self, out: &mut Vec<u8>, completions: &mut Vec<Completion>) -> Result<(), Failure> {
         match (self.phase, self.head[0]) {
             (phase, b'E') => {
-                let failure = if phase == Phase::Ready { Failure::Closed } else { Failure::Status };
-                self.words = said(&self.kept).map(|words| (failure, words));
-                if matches!(phase, Phase::Login | Phase::Starting) {
+                let failure =
+                    if phase == SessionPhase::Ready { Failure::Closed } else { Failure::Status };
+                self.error_detail = error_text(&self.body).map(|detail| (failure, detail));
+                if matches!(phase, SessionPhase::Login | SessionPhase::Starting) {
                     return Err(failure);
                 }
             }
             (_, b'R') => {
-                let answered = self.login.answer(&self.kept, &mut self.written);
-                let is_content = answered.map_err(|(failure, words)| {
-                    self.words = Some((failure, words.to_owned()));
+                let result = self.login.answer(&self.body, &mut self.outgoing);
+                let is_authenticated = result.map_err(|(failure, detail)| {
+                    self.error_detail = Some((failure, detail.to_owned()));
                     failure
                 })?;
-                self.phase = if is_content { Phase::Starting } else { Phase::Login };
+                self.phase =
+                    if is_authenticated { SessionPhase::Starting } else { SessionPhase::Login };
             }
-            (Phase::Starting, b'Z') => self.phase = Phase::Ready,
-            (Phase::Busy, b'Z') => {
-                if !self.is_answered && self.failure.is_none() {
+            (SessionPhase::Starting, b'Z') => self.phase = SessionPhase::Ready,
+            (SessionPhase::Busy, b'Z') => {
+                if !self.has_result && self.failure.is_none() {
                     self.failure = Some(Failure::Malformed);
                 }
-                self.phase = Phase::Ready;
+                self.phase = SessionPhase::Ready;
                 let failure = self.failure.take();
-                ended.extend(self.ticket.take().map(|ticket| Ended { ticket, failure }));
+                completions.extend(
+                    self.request_id.take().map(|request_id| Completion { request_id, failure }),
+                );
             }
-            // It waits for rows, and gets none.
-            (Phase::Busy, b'G') => {
-                frontend::copy_fail("topdeck has nothing to copy", &mut self.written)
+            // COPY FROM STDIN expects rows: it receives none.
+            (SessionPhase::Busy, b'G') => {
+                frontend::copy_fail("topdeck load sends no COPY data", &mut self.outgoing)
                     .map_err(|_| Failure::Malformed)?;
-                // While it waited, it passed over the one that was sent with the query.
+                // During COPY the server ignored the Sync of the query.
                 if self.is_extended {
-                    frontend::sync(&mut self.written);
+                    frontend::sync(&mut self.outgoing);
                 }
             }
             _ => {}
         }
-        out.extend_from_slice(&self.written);
-        self.written.clear();
-        self.come = 0;
-        self.kept.clear();
+        out.extend_from_slice(&self.outgoing);
+        self.outgoing.clear();
+        self.received = 0;
+        self.body.clear();
         Ok(())
     }
 }
 
-/// An error as people read it: how bad it is, what it says, and its code. Its fields are a letter and a text each.
-fn said(fields: &[u8]) -> Option<String> {
+/// Formats an ErrorResponse: severity, message, code. A field is a type byte and a string.
+fn error_text(fields: &[u8]) -> Option<String> {
     let field = |kind: u8| {
         let mut fields = fields.split(|byte| *byte == 0);
         let found = fields.find(|field| field.first() == Some(&kind))?;
@@ -221,49 +230,49 @@ fn said(fields: &[u8]) -> Option<String> {
 
 impl Codec for Postgres {
     fn open(&mut self, out: &mut Vec<u8>) {
-        match self.login.open(&mut self.written) {
-            Ok(()) => out.extend_from_slice(&self.written),
-            // A name that cannot be said.
+        match self.login.open(&mut self.outgoing) {
+            Ok(()) => out.extend_from_slice(&self.outgoing),
+            // A name that cannot be represented.
             Err(_) => self.is_last = true,
         }
-        self.written.clear();
+        self.outgoing.clear();
     }
 
-    fn room(&self) -> usize {
-        usize::from(self.phase == Phase::Ready && !self.is_last)
+    fn capacity(&self) -> usize {
+        usize::from(self.phase == SessionPhase::Ready && !self.is_last)
     }
 
     fn is_ending(&self) -> bool {
         self.is_last
     }
 
-    fn send(&mut self, request: &Rendered, ticket: Ticket, out: &mut Vec<u8>) {
+    fn send(&mut self, request: &RenderedRequest, request_id: RequestId, out: &mut Vec<u8>) {
         self.failure = None;
-        self.is_answered = false;
+        self.has_result = false;
         if self.write(request).is_none() {
-            // The server says that it is ready, and nothing about a query: so it fails.
-            self.written.clear();
-            frontend::sync(&mut self.written);
+            // Without a query the server reports only ReadyForQuery, and the request fails.
+            self.outgoing.clear();
+            frontend::sync(&mut self.outgoing);
         }
-        out.extend_from_slice(&self.written);
-        self.written.clear();
-        self.ticket = Some(ticket);
-        self.phase = Phase::Busy;
+        out.extend_from_slice(&self.outgoing);
+        self.outgoing.clear();
+        self.request_id = Some(request_id);
+        self.phase = SessionPhase::Busy;
     }
 
     fn receive(
         &mut self,
         mut bytes: &[u8],
         out: &mut Vec<u8>,
-        ended: &mut Vec<Ended>,
+        completions: &mut Vec<Completion>,
     ) -> Result<(), Failure> {
         while !bytes.is_empty() {
-            if self.come < HEAD {
-                let taken = (HEAD - self.come).min(bytes.len());
-                self.head[self.come..self.come + taken].copy_from_slice(&bytes[..taken]);
-                self.come += taken;
+            if self.received < HEAD {
+                let taken = (HEAD - self.received).min(bytes.len());
+                self.head[self.received..self.received + taken].copy_from_slice(&bytes[..taken]);
+                self.received += taken;
                 bytes = &bytes[taken..];
-                if self.come < HEAD {
+                if self.received < HEAD {
                     return Ok(());
                 }
                 let [kind, length @ ..] = self.head;
@@ -273,27 +282,29 @@ impl Codec for Postgres {
             }
             let taken = bytes.len().min(self.rest as usize);
             if matches!(self.head[0], b'R' | b'E') {
-                let room = KEPT_MAX.saturating_sub(self.kept.len());
-                self.kept.extend_from_slice(&bytes[..taken.min(room)]);
+                let space = RETAINED_BYTES_MAX.saturating_sub(self.body.len());
+                self.body.extend_from_slice(&bytes[..taken.min(space)]);
             }
             bytes = &bytes[taken..];
             self.rest -= taken as u32;
             if self.rest == 0 {
-                self.end(out, ended)?;
+                self.end(out, completions)?;
             }
         }
         Ok(())
     }
 
-    fn words(&mut self, failure: Failure) -> Option<String> {
-        self.words.take_if(|one| one.0 == failure).map(|one| one.1)
+    fn error_detail(&mut self, failure: Failure) -> Option<String> {
+        self.error_detail.take_if(|one| one.0 == failure).map(|one| one.1)
     }
 
-    fn close(&mut self, ended: &mut Vec<Ended>) {
-        // An error after which the server closes is an answer too.
+    fn close(&mut self, completions: &mut Vec<Completion>) {
+        // An error before the server closes is a response too.
         if let Some(failure) = self.failure.take() {
-            let ticket = self.ticket.take();
-            ended.extend(ticket.map(|ticket| Ended { ticket, failure: Some(failure) }));
+            let request_id = self.request_id.take();
+            completions.extend(
+                request_id.map(|request_id| Completion { request_id, failure: Some(failure) }),
+            );
         }
     }
 }

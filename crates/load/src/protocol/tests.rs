@@ -1,16 +1,16 @@
-//! What is held against every protocol: noise.
+//! Noise, against every protocol.
 
 use super::*;
-use crate::codec::Ended;
-use crate::request::Rendered;
-use crate::schedule::Random;
+use crate::codec::Completion;
+use crate::request::RenderedRequest;
+use crate::schedule::SplitMix64;
 
-/// Feeds sessions that have one request under way, whose ticket is 7, with noise: from the alphabet, and of all bytes. Nothing may panic,
-/// and nothing may end that was not under way.
+/// Feeds codecs that have request 7 in flight with noise, from the alphabet and from all bytes.
+/// Nothing may panic, and only that request may complete.
 pub(super) fn noise(alphabet: &[u8], mut make: impl FnMut() -> Box<dyn Codec>) {
-    let mut random = Random::new(9);
+    let mut random = SplitMix64::new(9);
     for round in 0..4_000 {
-        let (mut codec, mut out, mut ended) = (make(), Vec::new(), Vec::<Ended>::new());
+        let (mut codec, mut out, mut completions) = (make(), Vec::new(), Vec::<Completion>::new());
         for _ in 0..random.next() % 20 {
             let length = random.next() % 40;
             let mut byte = || match (random.next(), round % 4) {
@@ -18,35 +18,39 @@ pub(super) fn noise(alphabet: &[u8], mut make: impl FnMut() -> Box<dyn Codec>) {
                 (one, _) => alphabet[one as usize % alphabet.len()],
             };
             let bytes: Vec<u8> = (0..length).map(|_| byte()).collect();
-            if codec.receive(&bytes, &mut out, &mut ended).is_err() {
+            if codec.receive(&bytes, &mut out, &mut completions).is_err() {
                 break;
             }
         }
-        codec.close(&mut ended);
-        assert!(ended.len() <= 1 && ended.iter().all(|one| one.ticket == 7), "{ended:?}");
+        codec.close(&mut completions);
+        assert!(
+            completions.len() <= 1 && completions.iter().all(|one| one.request_id == 7),
+            "{completions:?}"
+        );
     }
 }
 
-/// A codec that has one request under way.
+/// A codec with one request in flight.
 fn asked(protocol: &Protocol, body: &[u8]) -> Box<dyn Codec> {
     let mut codec = protocol.codec();
     let (method, path) = ("GET".to_owned(), "/".to_owned());
-    let request = Rendered { method, path, body: body.to_vec(), ..Rendered::default() };
+    let request =
+        RenderedRequest { method, path, body: body.to_vec(), ..RenderedRequest::default() };
     codec.send(&request, 7, &mut Vec::new());
     codec
 }
 
 #[test]
-fn noise_ends_no_request_of_an_echo_twice() {
+fn echo_survives_noise() {
     noise(b"ab", || asked(&Protocol::Echo, b"abba"));
 }
 
 #[test]
-fn noise_ends_no_request_of_http_twice() {
+fn http1_survives_noise() {
     let protocol = Protocol::Http1 { authority: "a".to_owned() };
     let alphabet = b"HTTP/1.1 200 100 204\r\nContent-Length: Transfer-Encoding: chunked";
     noise(alphabet, || asked(&protocol, b""));
-    // After a head that is right, so that bodies and chunks are reached.
+    // After a valid head, so that bodies and chunks are reached.
     let heads: [&[u8]; 3] = [
         b"HTTP/1.1 200 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n",

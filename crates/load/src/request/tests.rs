@@ -1,4 +1,4 @@
-//! Sets of requests: what is drawn, and what is said of those that make no sense.
+//! Parsing and sampling of requests, and errors.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ fn parsed(text: &str) -> Result<Requests, RequestsError> {
 }
 
 #[test]
-fn a_set_is_drawn_by_its_weights_with_its_places_filled() {
+fn requests_are_sampled_by_weight_with_variables() {
     let text = r#"
         [variables]
         id = { from = 1, to = 3 }
@@ -28,10 +28,10 @@ fn a_set_is_drawn_by_its_weights_with_its_places_filled() {
     "#;
     let requests = parsed(text).unwrap();
     assert_eq!(requests.names().collect::<Vec<_>>(), ["read", "write"]);
-    let mut random = Random::new(1);
+    let mut random = SplitMix64::new(1);
     let mut counts = [0; 2];
     for _ in 0..10_000 {
-        let one = requests.draw(&mut random);
+        let one = requests.sample(&mut random);
         counts[one.index] += 1;
         if one.index == 0 {
             let id = &one.headers[0].1;
@@ -47,78 +47,78 @@ fn a_set_is_drawn_by_its_weights_with_its_places_filled() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
-    let said = |text: &str| parsed(text).unwrap_err().to_string();
-    assert!(said("").contains("there is no request"));
-    assert!(said("[[request]]\npath = '/{who}'").contains("[variables] has no who"));
-    assert!(said("[[request]]\npath = '/}'").contains("brace"));
-    assert!(said("[[request]]\npath = '/{'").contains("brace"));
-    assert!(said("[[request]]\nweight = 0").contains("above 0"));
-    assert!(said("[[request]]\nweight = nan").contains("above 0"));
+fn invalid_requests_files_are_rejected() {
+    let error_for = |text: &str| parsed(text).unwrap_err().to_string();
+    assert!(error_for("").contains("no requests"));
+    assert!(error_for("[[request]]\npath = '/{who}'").contains("declare who in [variables]"));
+    assert!(error_for("[[request]]\npath = '/}'").contains("brace"));
+    assert!(error_for("[[request]]\npath = '/{'").contains("brace"));
+    assert!(error_for("[[request]]\nweight = 0").contains("above 0"));
+    assert!(error_for("[[request]]\nweight = nan").contains("above 0"));
     let heavy = "[[request]]\nname = 'a'\nweight = 1e308\n".repeat(2);
-    assert!(said(&heavy).contains("all together"), "{}", said(&heavy));
-    let command = said("[[request]]\ncommand = ['a']\npath = '/'");
-    assert!(command.contains("\"request 1: a\" has a command: beside it"), "{command}");
-    assert!(said("[[request]]\nbody = 'a'\nbody-hex = '00'").contains("leave one"));
-    assert!(said("[[request]]\npth = '/'").contains("pth"));
-    assert!(said("[variables]\na = []\n[[request]]").contains("no value"));
-    assert!(said("[variables]\na = { from = 2, to = 1 }\n[[request]]").contains("no value"));
-    assert!(said("[[request]]\nbody-hex = '0 0 0'").contains("hexadecimal"));
-    assert!(said("[[request]]\nbody-hex = 'no'").contains("hexadecimal"));
-    assert!(said("[[request]]\nbody-file = 'x'").contains("/nowhere/x"));
+    assert!(error_for(&heavy).contains("their sum"), "{}", error_for(&heavy));
+    let command = error_for("[[request]]\ncommand = ['a']\npath = '/'");
+    assert!(command.contains("\"request 1: a\" has a command, which"), "{command}");
+    assert!(error_for("[[request]]\nbody = 'a'\nbody-hex = '00'").contains("keep one"));
+    assert!(error_for("[[request]]\npth = '/'").contains("pth"));
+    assert!(error_for("[variables]\na = []\n[[request]]").contains("no value"));
+    assert!(error_for("[variables]\na = { from = 2, to = 1 }\n[[request]]").contains("no value"));
+    assert!(error_for("[[request]]\nbody-hex = '0 0 0'").contains("body-hex"));
+    assert!(error_for("[[request]]\nbody-hex = 'no'").contains("body-hex"));
+    assert!(error_for("[[request]]\nbody-file = 'x'").contains("/nowhere/x"));
     assert!(parsed("[variables]\na = { from = -9223372036854775808, to = 9223372036854775807 }\n[[request]]\npath='/{a}'").is_ok());
 }
 
-/// What the page shows is read.
+/// The example of the page is valid.
 #[test]
-fn the_example_of_the_page_is_read() {
+fn documented_example_is_valid() {
     const PAGE: &str = include_str!("../../../../docs/load.md");
     let (_, rest) = PAGE.split_once("```toml\n").unwrap();
     let (text, _) = rest.split_once("```").unwrap();
     let requests = Requests::parse(text, std::path::Path::new("")).unwrap();
     assert_eq!(requests.names().collect::<Vec<_>>(), ["search", "/cart/{item}"]);
-    let mut random = Random::new(1);
-    let all: Vec<_> = (0..100).map(|_| requests.draw(&mut random)).collect();
+    let mut random = SplitMix64::new(1);
+    let all: Vec<_> = (0..100).map(|_| requests.sample(&mut random)).collect();
     let posted = all.iter().find(|one| one.index == 1).unwrap();
     assert_eq!((posted.method.as_str(), &posted.body[..]), ("POST", &b"{\"count\": 1}"[..]));
     assert!(all.iter().any(|one| one.path == "/search?q=hat"));
 }
 
 #[test]
-fn a_body_may_be_any_bytes() {
+fn bodies_may_be_binary() {
     let requests = parsed("[[request]]\nbody-hex = '00 fF{}'".replace("{}", "\t80").as_str());
-    let one = requests.unwrap().draw(&mut Random::new(1));
+    let one = requests.unwrap().sample(&mut SplitMix64::new(1));
     assert_eq!((one.method.as_str(), &one.body[..]), ("POST", &[0, 0xff, 0x80][..]));
     let folder = std::env::temp_dir();
     let name = format!("topdeck-body-{}", std::process::id());
     std::fs::write(folder.join(&name), [b'{', 0xfe]).unwrap();
     let requests = Requests::parse(&format!("[[request]]\nbody-file = '{name}'"), &folder);
-    let one = requests.unwrap().draw(&mut Random::new(1));
+    let one = requests.unwrap().sample(&mut SplitMix64::new(1));
     std::fs::remove_file(folder.join(&name)).unwrap();
     assert_eq!(one.body, [b'{', 0xfe]);
 }
 
-/// What a protocol cannot say is told before anything is sent, with the request and the value that are to blame.
+/// Unrepresentable requests are errors before the run, with the request and the value.
 #[test]
-fn what_cannot_be_said_is_told() {
+fn unrepresentable_requests_are_rejected() {
     #[track_caller]
-    fn check(target: &str, text: &str, said: &str) {
+    fn check(target: &str, text: &str, expected: &str) {
         let (target, _) = crate::target::Target::parse(target).unwrap();
         let found = parsed(text).unwrap().check(&target.protocol);
         let found = found.map_or_else(|error| error.to_string(), |()| String::new());
-        let is_so = if said.is_empty() { found.is_empty() } else { found.contains(said) };
+        let is_so = if expected.is_empty() { found.is_empty() } else { found.contains(expected) };
         assert!(is_so, "{text}: {found:?}");
     }
     let [http, h2, grpc] = ["http://a", "h2c://a", "grpc://a"];
     let [echo, postgres, redis] = ["tcp://a:1", "postgres://a", "redis://a"];
     for target in [http, h2] {
         check(target, "[[request]]\nheaders = { a = 'b' }\npath = '/a?b'", "");
-        check(target, "[[request]]\nname = 'x'\nmethod = 'GET /'", "request \"x\": its method");
-        check(target, "[[request]]\nheaders = { 'a b' = 'c' }", "\"a b\" cannot be the name");
-        check(target, "[[request]]\nheaders = { a = \"b\\r\\nc\" }", "its header a");
+        check(target, "[[request]]\nname = 'x'\nmethod = 'GET /'", "request \"x\": method");
+        check(target, "[[request]]\nheaders = { 'a b' = 'c' }", "invalid header name \"a b\"");
+        check(target, "[[request]]\nheaders = { a = \"b\\r\\nc\" }", "header a");
         check(target, "[[request]]\nheaders = { Transfer-Encoding = 'chunked' }", "Transfer-");
         check(target, "[[request]]\narguments = ['a']", "arguments");
-        check(target, "[[request]]\npath = 'a'", "does not begin with /");
+        check(target, "[[request]]\npath = 'a'", "does not start with /");
         check(
             target,
             "[variables]\nw = ['a', \"b\\n\"]\n[[request]]\nheaders = { x = '{w}' }",
@@ -142,24 +142,24 @@ fn what_cannot_be_said_is_told() {
         "[variables]\nw = ['abcd', 'abc']\n[[request]]\nbody = '{w}'\nheaders = { content-length = '4' }",
         "has 3 bytes, with w = \"abc\"",
     );
-    check(h2, "[[request]]\nheaders = { Connection = 'close' }", "HTTP/2 forbids");
-    check(h2, "[[request]]\nheaders = { te = 'gzip' }", "HTTP/2 forbids");
+    check(h2, "[[request]]\nheaders = { Connection = 'close' }", "not allowed in HTTP/2");
+    check(h2, "[[request]]\nheaders = { te = 'gzip' }", "not allowed in HTTP/2");
     check(h2, "[[request]]\nheaders = { te = 'trailers', host = 'b' }", "");
-    check(h2, "[[request]]\nheaders = { host = 'a b' }", "its header host");
+    check(h2, "[[request]]\nheaders = { host = 'a b' }", "header host");
     check(grpc, "[[request]]\npath = '/a.B/C'", "");
     check(grpc, "[[request]]\npath = '/a.B'", "/package.Service/Method");
     check(echo, "[[request]]\nbody-hex = '00'", "");
     check(echo, "[[request]]\nheaders = { a = 'b' }", "headers");
     check(postgres, "[[request]]\nsql = 'select $1'\narguments = ['']", "");
-    check(postgres, "[[request]]\nsql = \"select 'a\\u0000'\"", "a zero after 9 bytes");
-    check(postgres, "[[request]]\nbody-hex = 'ff'", "no text");
+    check(postgres, "[[request]]\nsql = \"select 'a\\u0000'\"", "a NUL at byte 9");
+    check(postgres, "[[request]]\nbody-hex = 'ff'", "not valid UTF-8");
     check(postgres, "[[request]]\nheaders = { a = 'b' }", "headers");
     let many = "'a',".repeat(65_536);
     check(postgres, &format!("[[request]]\narguments = [{many}]"), "65536 arguments");
     check(redis, "[[request]]", "");
     check(redis, "[[request]]\nbody = 'GET a'", "");
     check(redis, "[[request]]\narguments = ['GET', '']", "");
-    check(redis, "[[request]]\narguments = ['']", "first word is empty");
-    check(redis, "[variables]\nw = ['a', ' ']\n[[request]]\nbody = '{w}'", "no words, and");
+    check(redis, "[[request]]\narguments = ['']", "command name is empty");
+    check(redis, "[variables]\nw = ['a', ' ']\n[[request]]\nbody = '{w}'", "contains no command");
     check(redis, "[[request]]\nbody = 'a'\narguments = ['a']", "one of them");
 }

@@ -1,23 +1,27 @@
-//! What is found before a run, on the machine that tests run on.
+//! Calibration on the machine that runs the tests.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use load::{Doubt, Schedule, Spacing};
+use load::{ArrivalProcess, Schedule, ValidityWarning};
 
-/// A machine with others beside it may be slow, and stand still; but then it says so, and where it does not, the freeze test holds.
+/// A busy machine may be slow and may stall; but then the calibration says so, and otherwise the
+/// coordinated-omission test passes.
 #[test]
-fn a_machine_is_looked_at() {
+fn calibration_measures_this_machine() {
     let found = load::calibrate(&Arc::new(AtomicBool::new(false))).unwrap();
     println!("{found}");
-    assert_eq!(found.freeze.len(), 4);
-    assert!(found.is_steady || found.attempts == 3);
-    if found.is_steady {
-        for one in &found.freeze {
-            assert!(one.is_near(), "{one:?}");
+    assert_eq!(found.checks.len(), 4);
+    assert!(found.is_stable || found.attempts == 3);
+    if found.is_stable {
+        for one in &found.checks {
+            assert!(one.is_within_tolerance(), "{one:?}");
         }
     }
-    let much = Schedule::constant(1e9, 1_000_000_000, Spacing::Even);
-    let doubts = found.doubts(&much, 1);
-    assert!(doubts.iter().any(|one| matches!(one, Doubt::Rate { .. })), "{doubts:?}");
+    let much = Schedule::constant(1e9, 1_000_000_000, ArrivalProcess::Constant);
+    let warnings = found.validity_warnings(&much, 1);
+    assert!(
+        warnings.iter().any(|one| matches!(one, ValidityWarning::RateAboveCalibrated { .. })),
+        "{warnings:?}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Codecs against real servers: first alone over a socket that waits, then in a run.
+//! Codecs against real servers: first alone over a blocking socket, then in a run.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,40 +7,40 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use load::{
-    Codec, Ended, Failure, Rendered, Request, Requests, Run, Schedule, Settings, Spacing, Target,
-    Template,
+    ArrivalProcess, Codec, Completion, Failure, RenderedRequest, Request, Requests, RunResult,
+    Schedule, Settings, Target, Template,
 };
 
-use crate::plain;
+use crate::fixture;
 use crate::servers::{self, ADDRESS, Folder, Hyper, OTHER_ADDRESS};
 
-/// A codec on a connection.
+/// A codec with a connection.
 struct Talk {
     codec: Box<dyn Codec>,
     stream: TcpStream,
-    ended: Vec<Ended>,
-    ticket: u32,
+    ended: Vec<Completion>,
+    request_id: u32,
 }
 
 impl Talk {
-    /// A connection that is ready.
+    /// Opens a connection and waits until it is ready.
     fn open(target: &str) -> Result<Talk, Failure> {
         let (target, _) = Target::parse(target).unwrap();
         let stream = TcpStream::connect((target.host.as_str(), target.port));
         let stream = stream.map_err(|error| Failure::of(&error))?;
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let codec = target.protocol.codec();
-        let mut talk = Talk { codec, stream, ended: Vec::new(), ticket: 0 };
+        let mut talk = Talk { codec, stream, ended: Vec::new(), request_id: 0 };
         let mut out = Vec::new();
         talk.codec.open(&mut out);
         talk.write(&out)?;
-        while talk.codec.room() == 0 {
+        while talk.codec.capacity() == 0 {
             talk.read()?;
         }
         Ok(talk)
     }
 
-    /// A connection to a server that was started just now.
+    /// The same, for a server that is still starting.
     fn patient(target: &str) -> Talk {
         for _ in 0..6_000 {
             if let Ok(talk) = Talk::open(target) {
@@ -67,43 +67,43 @@ impl Talk {
         self.write(&out)
     }
 
-    /// What becomes of a request; an error if the connection ends with it.
-    fn ask(&mut self, request: &Rendered) -> Result<Option<Failure>, Failure> {
-        self.ticket += 1;
+    /// Outcome of a request; an error if the connection ends with it.
+    fn ask(&mut self, request: &RenderedRequest) -> Result<Option<Failure>, Failure> {
+        self.request_id += 1;
         let mut out = Vec::new();
-        self.codec.send(request, self.ticket, &mut out);
+        self.codec.send(request, self.request_id, &mut out);
         self.write(&out)?;
         while self.ended.is_empty() {
             self.read()?;
         }
         let one = self.ended.remove(0);
-        assert!(one.ticket == self.ticket && self.ended.is_empty());
+        assert!(one.request_id == self.request_id && self.ended.is_empty());
         Ok(one.failure)
     }
 
     #[track_caller]
-    fn check(&mut self, request: &Rendered, expected: Option<Failure>) {
+    fn check(&mut self, request: &RenderedRequest, expected: Option<Failure>) {
         assert_eq!(self.ask(request), Ok(expected), "{request:?}");
     }
 }
 
-fn words(words: &[&str]) -> Rendered {
+fn words(words: &[&str]) -> RenderedRequest {
     let arguments = words.iter().map(|one| one.as_bytes().to_vec()).collect();
-    Rendered { arguments, ..Rendered::default() }
+    RenderedRequest { arguments, ..RenderedRequest::default() }
 }
 
-fn sql(sql: &str, arguments: &[&str]) -> Rendered {
-    Rendered { body: sql.as_bytes().to_vec(), ..words(arguments) }
+fn sql(sql: &str, arguments: &[&str]) -> RenderedRequest {
+    RenderedRequest { body: sql.as_bytes().to_vec(), ..words(arguments) }
 }
 
-fn http(method: &str, path: &str, body: Vec<u8>) -> Rendered {
+fn http(method: &str, path: &str, body: Vec<u8>) -> RenderedRequest {
     let (method, path) = (method.to_owned(), path.to_owned());
-    Rendered { method, path, body, ..Rendered::default() }
+    RenderedRequest { method, path, body, ..RenderedRequest::default() }
 }
 
 const STATUS: Option<Failure> = Some(Failure::Status);
 
-/// A run of half a second, in which nothing fails.
+/// A run of half a second without failures.
 #[track_caller]
 fn run(target: &str, request: Request) {
     run_with(net::tls::ClientTls::default(), target, request);
@@ -113,23 +113,23 @@ fn run(target: &str, request: Request) {
 fn run_with(tls: net::tls::ClientTls, target: &str, request: Request) {
     let tally = found_with(tls, target, request).unwrap().tally;
     assert_eq!((tally.failures(), tally.unfinished), (0, 0), "{:?}", tally.failed);
-    assert!(tally.completed > 0 && tally.accounted() == tally.intended);
+    assert!(tally.completed > 0 && tally.accounted() == tally.scheduled);
 }
 
-/// What becomes of a run of half a second.
+/// Result of a run of half a second.
 fn found_with(
     tls: net::tls::ClientTls,
     target: &str,
     request: Request,
-) -> Result<Run, load::Error> {
-    let schedule = Schedule::constant(400.0, 500_000_000, Spacing::Poisson { seed: 1 });
+) -> Result<RunResult, load::Error> {
+    let schedule = Schedule::constant(400.0, 500_000_000, ArrivalProcess::Poisson { seed: 1 });
     let settings = Settings {
         tls,
-        requests: Requests::one(request),
+        requests: Requests::single(request),
         connections: 4,
-        connections_max: 100,
-        drain_ns: 60_000_000_000,
-        ..plain::settings(target, schedule)
+        max_connections: 100,
+        grace_period_ns: 60_000_000_000,
+        ..fixture::settings(target, schedule)
     };
     load::run(&settings, &Arc::new(AtomicBool::new(false)), &mut ())
 }
@@ -170,9 +170,9 @@ fn postgres() {
     }
     prepared.check(&sql("select 1 / $1::int", &["0"]), STATUS);
     prepared.check(&one, None);
-    // An error if there is not just this one.
+    // Fails unless there is exactly one.
     let known = "select 1 / (count(*) = 1)::int from pg_prepared_statements where name = 's0'";
-    let known = Rendered { index: 1, ..sql(known, &[]) };
+    let known = RenderedRequest { index: 1, ..sql(known, &[]) };
     prepared.check(&known, None);
     prepared.check(&sql("copy t from stdin", &[]), STATUS);
     prepared.check(&known, None);
@@ -188,7 +188,7 @@ fn postgres() {
         }
     }
 
-    // The server ends it: what is under way has failed for that reason, or with the connection.
+    // The server closes: the request fails for that reason, or with the connection.
     assert_eq!(
         prepared.ask(&sql("select pg_terminate_backend(pg_backend_pid())", &[])),
         Err(Failure::Closed)
@@ -200,7 +200,7 @@ fn postgres() {
         arguments: arguments.iter().map(|one| Template::text(*one)).collect(),
         ..Request::default()
     };
-    // This role is let in only in TLS.
+    // This role may log in only with TLS.
     let text =
         "set password_encryption = 'scram-sha-256'; create role secure login password 'p:/ü'";
     talk.check(&sql(text, &[]), None);
@@ -210,16 +210,16 @@ fn postgres() {
         format!("postgres://{user}@{ADDRESS}:{}/postgres?sslmode={mode}", server.port)
     };
     let none = net::tls::ClientTls::default;
-    // An error if it is not what TLS is.
+    // Fails unless the session uses TLS.
     let is_in_tls = "select 1 / ssl::int from pg_stat_ssl where pid = pg_backend_pid()";
     run_with(server.tls.clone(), &secure("verify-full"), select(is_in_tls, &[]));
     run_with(none(), &secure("require"), select(is_in_tls, &[]));
     let found = found_with(server.tls.clone(), &secure("require"), select("", &[]));
     assert!(found.unwrap_err().to_string().contains("sslmode=verify-full"));
-    // The certificate does not have this name.
+    // The certificate does not contain this name.
     let other = secure("verify-full").replace(ADDRESS, OTHER_ADDRESS);
     let tally = found_with(server.tls.clone(), &other, select("", &[])).unwrap().tally;
-    assert_eq!(tally.failed[Failure::Tls as usize] + tally.missed, tally.intended);
+    assert_eq!(tally.failed[Failure::Tls as usize] + tally.not_sent, tally.scheduled);
 
     run(&target("new:p%3A%2F%C3%BC", ""), select("select 1", &[]));
     run(&target("postgres", "?prepared=true"), select("select $1::int", &["1"]));
@@ -249,7 +249,7 @@ fn redis() {
     ] {
         talk.check(&words(command), expected);
     }
-    // What another does to this key is pushed, unasked.
+    // Another client's write to this key causes a push message.
     let mut other = Talk::open(&target("default:p%40w@", "/3")).unwrap();
     other.check(&words(&["SET", "a", "other"]), None);
     talk.read().unwrap();
@@ -303,15 +303,15 @@ fn many_at_once() {
     let server = Hyper::start();
     let mut talk = Talk::open(&format!("h2c://127.0.0.1:{}", server.port)).unwrap();
     talk.check(&http("GET", "/length/1", Vec::new()), None);
-    assert_eq!(talk.codec.room(), 20);
+    assert_eq!(talk.codec.capacity(), 20);
     let (mut sent, mut found) = (0, Vec::new());
     while found.len() < 2_000 {
         let mut out = Vec::new();
-        while talk.codec.room() > 0 && sent < 2_000 {
+        while talk.codec.capacity() > 0 && sent < 2_000 {
             talk.codec.send(&http("GET", "/length/1000", Vec::new()), sent, &mut out);
-            // Every seventh is given up at once.
+            // Every seventh is cancelled at once.
             if sent % 7 == 0 {
-                assert!(talk.codec.abandon(sent, &mut out));
+                assert!(talk.codec.cancel(sent, &mut out));
                 found.push(sent);
             }
             sent += 1;
@@ -321,7 +321,7 @@ fn many_at_once() {
             talk.read().unwrap();
         }
         assert!(talk.ended.iter().all(|one| one.failure.is_none()));
-        found.extend(talk.ended.drain(..).map(|one| one.ticket));
+        found.extend(talk.ended.drain(..).map(|one| one.request_id));
     }
     found.sort_unstable();
     assert!(found.into_iter().eq(0..2_000));
@@ -335,7 +335,7 @@ fn grpc() {
     talk.check(&http("POST", "/a.B/0", b"message".to_vec()), None);
     talk.check(&http("POST", "/a.B/0", vec![0xff; 1_000_000]), None);
     talk.check(&http("POST", "/a.B/13", b"message".to_vec()), STATUS);
-    // Only a status, in the head.
+    // Only a status, in the headers.
     talk.check(&http("POST", "/a.B/5", Vec::new()), STATUS);
     talk.check(&http("POST", "/status/503", Vec::new()), STATUS);
     talk.check(&http("POST", "/length/3", Vec::new()), Some(Failure::Malformed));

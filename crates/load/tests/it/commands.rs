@@ -1,4 +1,5 @@
-//! Commands as requests: each is started once, its end is its answer, and when a run is over nothing that it started is left.
+//! Commands as requests: each is started once, its exit completes the request, and nothing is left
+//! after a run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,10 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use load::{Doubt, Failure, Request, Requests, Run, Schedule, Settings, Spacing, Target, Template};
+use load::{
+    ArrivalProcess, Failure, Request, Requests, RunResult, Schedule, Settings, Target, Template,
+    ValidityWarning,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::plain;
+use crate::fixture;
 use crate::servers::Folder;
 
 const MS: u64 = 1_000_000;
@@ -18,15 +22,18 @@ fn settings(requests: Requests) -> Settings {
     Settings {
         target: Target::command(),
         requests,
-        connections_max: 20,
-        ..plain::settings("http://localhost/", Schedule::constant(20.0, 500 * MS, Spacing::Even))
+        max_connections: 20,
+        ..fixture::settings(
+            "http://localhost/",
+            Schedule::constant(20.0, 500 * MS, ArrivalProcess::Constant),
+        )
     }
 }
 
-/// One command, with nothing to read.
+/// One command without input.
 fn command(words: &[&str]) -> Settings {
     let command = words.iter().map(|word| Template::text(*word)).collect();
-    settings(Requests::one(Request { name: "a".to_owned(), command, ..Request::default() }))
+    settings(Requests::single(Request { name: "a".to_owned(), command, ..Request::default() }))
 }
 
 fn shell(script: &str) -> Settings {
@@ -37,29 +44,31 @@ fn described(text: &str) -> Settings {
     settings(Requests::parse(text, Path::new("/")).unwrap())
 }
 
-/// Runs it, by the books.
+/// Runs it and checks the accounting.
 #[track_caller]
-fn run(settings: &Settings) -> Run {
+fn run(settings: &Settings) -> RunResult {
     let run = load::run(settings, &Arc::new(AtomicBool::new(false)), &mut ()).unwrap();
     let tally = &run.tally;
-    assert_eq!(tally.intended, settings.schedule.arrivals().count() as u64);
-    assert_eq!(tally.accounted(), tally.intended, "{tally:?}");
+    assert_eq!(tally.scheduled, settings.schedule.arrivals().count() as u64);
+    assert_eq!(tally.accounted(), tally.scheduled, "{tally:?}");
     assert_eq!(tally.response.count(), tally.completed + tally.unfinished);
     assert_eq!(tally.failure.count(), tally.failures());
-    assert!(!run.doubts.iter().any(|one| matches!(one, Doubt::Books { .. })));
+    assert!(
+        !run.warnings.iter().any(|one| matches!(one, ValidityWarning::AccountingMismatch { .. }))
+    );
     run
 }
 
-/// Everything that this machine let it start went the same way.
+/// Every command that could be started failed in the same way.
 #[track_caller]
-fn all_fail(settings: &Settings, failure: Failure) -> Run {
+fn all_fail(settings: &Settings, failure: Failure) -> RunResult {
     let run = run(settings);
     let tally = &run.tally;
-    assert_eq!(tally.failed[failure as usize] + tally.missed, tally.intended, "{tally:?}");
+    assert_eq!(tally.failed[failure as usize] + tally.not_sent, tally.scheduled, "{tally:?}");
     run
 }
 
-/// A length of time that no other sleep on this machine has.
+/// A duration that no other sleep on this machine has.
 fn unique(number: u32) -> String {
     format!("31557.{}{number}", std::process::id())
 }
@@ -75,16 +84,17 @@ fn with_word(word: &str) -> Vec<i32> {
     pids.filter(has_word).collect()
 }
 
-/// Children of this process that have ended, and that nobody waited for: number, name in parentheses, state, parent.
+/// Unreaped children of this process: PID, name in parentheses, state, parent.
 fn zombies() -> Vec<String> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
-    let told = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    let stats = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
     let mine = format!(" Z {} ", std::process::id());
-    told.filter(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(&mine)))
+    stats
+        .filter(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(&mine)))
         .collect()
 }
 
-/// What was killed takes a moment to go, and other tests have children too.
+/// Killed processes take a moment to exit, and other tests have children too.
 #[track_caller]
 fn nothing_is_left(word: &str) {
     for _ in 0..6_000 {
@@ -96,82 +106,92 @@ fn nothing_is_left(word: &str) {
     panic!("left: {:?}, zombies: {:?}", with_word(word), zombies());
 }
 
-fn words(run: &Run, failure: Failure) -> String {
-    run.words[failure as usize].clone().unwrap()
+fn words(run: &RunResult, failure: Failure) -> String {
+    run.first_errors[failure as usize].clone().unwrap()
 }
 
 #[test]
-fn a_command_that_ends_well_is_an_answer() {
+fn command_with_status_0_completes() {
     let run = run(&shell("echo out; echo err >&2"));
     let tally = &run.tally;
-    assert_eq!(tally.completed + tally.seen_late + tally.missed, tally.intended, "{tally:?}");
-    assert_eq!((tally.opened, tally.waited), (tally.intended - tally.missed, 0));
-    // There was room at any time: what kept a command from its start was the generator.
-    assert_eq!(tally.own_lag, tally.send_lag);
-    assert_eq!((tally.service.count(), run.words.iter().flatten().count()), (tally.completed, 0));
+    assert_eq!(
+        tally.completed + tally.observed_late + tally.not_sent,
+        tally.scheduled,
+        "{tally:?}"
+    );
+    assert_eq!(
+        (tally.connections_opened, tally.queued_requests),
+        (tally.scheduled - tally.not_sent, 0)
+    );
+    // A slot was free at any time: any delay was the generator's.
+    assert_eq!(tally.generator_lag, tally.queue_time);
+    assert_eq!(
+        (tally.service.count(), run.first_errors.iter().flatten().count()),
+        (tally.completed, 0)
+    );
 }
 
 #[test]
-fn a_status_is_a_failure_and_its_words_are_told() {
+fn command_status_is_a_failure_with_stderr() {
     let run = all_fail(&shell("echo hello >&2; echo no such table >&2; exit 3"), Failure::Exit);
     let words = words(&run, Failure::Exit);
     assert!(words.starts_with("request "), "{words}");
-    assert!(words.ends_with(" ended with status 3: hello / no such table"), "{words}");
+    assert!(words.ends_with(" exited with status 3: hello / no such table"), "{words}");
 }
 
 #[test]
-fn only_the_end_of_many_words_is_told() {
+fn long_stderr_is_truncated_to_its_end() {
     let script = "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo end >&2; exit 1";
-    let said = words(&all_fail(&shell(script), Failure::Exit), Failure::Exit);
-    assert!(said.len() <= 300 && said.contains(": xxx"), "{said}");
-    assert!(said.ends_with("xend"), "{said}");
+    let message = words(&all_fail(&shell(script), Failure::Exit), Failure::Exit);
+    assert!(message.len() <= 300 && message.contains(": xxx"), "{message}");
+    assert!(message.ends_with("xend"), "{message}");
 }
 
 #[test]
-fn a_signal_is_a_failure() {
+fn command_killed_by_signal_fails() {
     let run = all_fail(&shell("kill -KILL $$"), Failure::Signal);
     let words = words(&run, Failure::Signal);
     assert!(words.ends_with(" was killed by signal 9"), "{words}");
 }
 
-/// What hangs is killed, with all that it started.
+/// A hanging process is killed with its descendants.
 #[test]
-fn a_command_that_hangs_is_killed_with_its_group() {
+fn hanging_command_is_killed_with_its_group() {
     let word = unique(1);
     let script = format!("echo waiting >&2; sleep {word} & sleep {word}");
-    // A shell takes as long to say something as the machine lets it.
+    // A shell may need long to write on a busy machine.
     for timeout_ms in [300, 3_000, 30_000] {
         let settings = Settings { timeout_ns: timeout_ms * MS, ..shell(&script) };
         let run = all_fail(&settings, Failure::TimedOut);
         nothing_is_left(&word);
         assert!(run.tally.failure.min().unwrap().lower >= timeout_ms as f64 * 1e6 * 0.97);
         let words = words(&run, Failure::TimedOut);
-        assert!(words.contains("its time was over"), "{words}");
-        if words.contains("its time was over: waiting") {
+        assert!(words.contains("after the timeout"), "{words}");
+        if words.contains("after the timeout: waiting") {
             return;
         }
     }
-    panic!("no shell said anything in 30 s");
+    panic!("no shell message anything in 30 s");
 }
 
-/// What has not ended at the end counts with its age, and then it ends.
+/// It counts with its age at the end, and is then killed.
 #[test]
-fn what_is_unfinished_counts_with_its_age_and_is_killed() {
+fn unfinished_command_counts_with_its_age_and_is_killed() {
     let word = unique(2);
     let script = format!("sleep {word} & sleep {word}");
-    let run = run(&Settings { drain_ns: 200 * MS, ..shell(&script) });
+    let run = run(&Settings { grace_period_ns: 200 * MS, ..shell(&script) });
     nothing_is_left(&word);
-    assert_eq!(run.tally.unfinished + run.tally.missed, run.tally.intended);
+    assert_eq!(run.tally.unfinished + run.tally.not_sent, run.tally.scheduled);
     assert!(run.tally.response.min().unwrap().lower >= 200e6 * 0.97);
 }
 
 /// The second Ctrl-C.
 #[test]
-fn a_run_that_is_given_up_leaves_nothing() {
+fn aborted_run_leaves_no_processes() {
     let word = unique(3);
-    let schedule = Schedule::constant(20.0, 600_000 * MS, Spacing::Even);
+    let schedule = Schedule::constant(20.0, 600_000 * MS, ArrivalProcess::Constant);
     let settings = Settings { schedule, ..command(&["sleep", &word]) };
-    let give_up = settings.give_up.clone();
+    let give_up = settings.abort.clone();
     let (looked_for, is_over) = (word.clone(), Arc::new(AtomicBool::new(false)));
     let seen = is_over.clone();
     thread::spawn(move || {
@@ -184,37 +204,40 @@ fn a_run_that_is_given_up_leaves_nothing() {
     is_over.store(true, Ordering::Relaxed);
     nothing_is_left(&word);
     assert!(run.tally.unfinished >= 3, "{:?}", run.tally);
-    assert_eq!(run.tally.accounted(), run.tally.intended);
+    assert_eq!(run.tally.accounted(), run.tally.scheduled);
 }
 
 #[test]
-fn what_finds_no_room_for_a_process_waits() {
+fn commands_queue_at_the_process_limit() {
     let settings = Settings {
-        schedule: Schedule::constant(40.0, 500 * MS, Spacing::Even),
-        connections_max: 2,
-        drain_ns: 60_000 * MS,
+        schedule: Schedule::constant(40.0, 500 * MS, ArrivalProcess::Constant),
+        max_connections: 2,
+        grace_period_ns: 60_000 * MS,
         ..command(&["sleep", "0.2"])
     };
     let run = run(&settings);
     let tally = &run.tally;
-    assert_eq!(tally.completed + tally.seen_late + tally.missed, 20, "{tally:?}");
-    // Of 20 that need 200 ms each two by two, few are done when the last is due.
-    assert!(tally.waited + tally.missed >= 10, "{tally:?}");
+    assert_eq!(tally.completed + tally.observed_late + tally.not_sent, 20, "{tally:?}");
+    // Of 20 commands of 200 ms each, two at a time, few are done when the last is due.
+    assert!(tally.queued_requests + tally.not_sent >= 10, "{tally:?}");
     let mean = |of: &hist::Histogram| of.mean().unwrap().estimate;
-    assert!(mean(&tally.own_lag) < mean(&tally.send_lag) / 2.0, "the limit is not the generator");
-    assert!(tally.send_lag.max().unwrap().upper >= 200e6 || tally.missed > 5, "{tally:?}");
+    assert!(
+        mean(&tally.generator_lag) < mean(&tally.queue_time) / 2.0,
+        "the limit is not the generator"
+    );
+    assert!(tally.queue_time.max().unwrap().upper >= 200e6 || tally.not_sent > 5, "{tally:?}");
 }
 
-/// What a command leaves behind keeps nobody waiting, and is its own affair.
+/// Background processes delay nothing, and are not killed.
 #[test]
-fn what_a_command_leaves_behind_is_not_waited_for() {
+fn background_processes_are_not_waited_for() {
     let word = unique(4);
     let run = run(&shell(&format!("sleep {word} & exit 0")));
     let tally = &run.tally;
-    // The shell has ended; what it left may still be about to start the program.
+    // The shell has exited; its child may still be about to execute the program.
     let mut left = with_word(&word);
     for _ in 0..6_000 {
-        if left.len() as u64 >= tally.opened {
+        if left.len() as u64 >= tally.connections_opened {
             break;
         }
         thread::sleep(Duration::from_millis(10));
@@ -223,14 +246,18 @@ fn what_a_command_leaves_behind_is_not_waited_for() {
     for pid in &left {
         let _ = kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL);
     }
-    assert_eq!(tally.completed + tally.seen_late + tally.missed, tally.intended, "{tally:?}");
-    assert_eq!(left.len() as u64, tally.opened);
+    assert_eq!(
+        tally.completed + tally.observed_late + tally.not_sent,
+        tally.scheduled,
+        "{tally:?}"
+    );
+    assert_eq!(left.len() as u64, tally.connections_opened);
 }
 
 #[test]
-fn variables_bodies_and_numbers_arrive() {
+fn commands_receive_variables_bodies_and_numbers() {
     let own = Folder::new("commands");
-    let folder = own.path("said");
+    let folder = own.path("message");
     std::fs::create_dir(&folder).unwrap();
     let text = r#"
         [variables]
@@ -245,45 +272,45 @@ fn variables_bodies_and_numbers_arrive() {
     let run = run(&settings);
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(&folder).unwrap().flatten() {
-        let said = std::fs::read_to_string(entry.path()).unwrap();
-        assert!(["read a\na\n", "read b c\nb c\n"].contains(&said.as_str()), "{said:?}");
+        let message = std::fs::read_to_string(entry.path()).unwrap();
+        assert!(["read a\na\n", "read b c\nb c\n"].contains(&message.as_str()), "{message:?}");
         numbers.push(entry.file_name().to_str().unwrap().parse::<u64>().unwrap());
     }
     numbers.sort_unstable();
-    let all = (1..=run.tally.intended).collect::<Vec<_>>();
-    assert!(numbers == all || run.tally.missed > 0, "{numbers:?}");
-    assert_eq!(numbers.len() as u64, run.tally.opened);
-    assert_eq!(run.by_request[0].0, "request 1: sh");
+    let all = (1..=run.tally.scheduled).collect::<Vec<_>>();
+    assert!(numbers == all || run.tally.not_sent > 0, "{numbers:?}");
+    assert_eq!(numbers.len() as u64, run.tally.connections_opened);
+    assert_eq!(run.per_request[0].0, "request 1: sh");
 }
 
 #[test]
-fn a_program_that_cannot_be_started_is_told_before_the_run() {
-    let said = |settings: &Settings| {
+fn missing_program_is_an_error_before_the_run() {
+    let message = |settings: &Settings| {
         let ran = load::run(settings, &Arc::new(AtomicBool::new(false)), &mut ());
         assert!(settings.check().is_err());
         ran.unwrap_err().to_string()
     };
-    let missing = said(&command(&["no-such-program-anywhere"]));
-    assert!(missing.contains("\"no-such-program-anywhere\" cannot be started"), "{missing}");
+    let missing = message(&command(&["no-such-program-anywhere"]));
+    assert!(missing.contains("cannot start the command \"no-such-program-anywhere\""), "{missing}");
     assert!(missing.contains("PATH (") && missing.contains("install it"), "{missing}");
-    let missing = said(&command(&["./nowhere/x"]));
-    assert!(missing.contains("there is no such file: write where it is"), "{missing}");
-    let text = said(&command(&["/proc/version"]));
-    assert!(text.contains("/proc/version may not be executed: allow it with chmod"), "{text}");
-    assert!(said(&command(&[""])).contains("\"\" cannot be started"));
+    let missing = message(&command(&["./nowhere/x"]));
+    assert!(missing.contains("no such file; give its path"), "{missing}");
+    let text = message(&command(&["/proc/version"]));
+    assert!(text.contains("/proc/version is not executable; set its mode with chmod"), "{text}");
+    assert!(message(&command(&[""])).contains("cannot start the command \"\""));
     let both = "[[request]]\ncommand = ['true']\n[[request]]\nname = 'page'\npath = '/'";
-    assert!(said(&described(both)).contains("\"page\" has no command"));
+    assert!(message(&described(both)).contains("\"page\" has no command"));
     let target = Target::parse("http://localhost/").unwrap().0;
     let both = Settings { target, ..command(&["true"]) };
-    assert!(said(&both).contains("has a command, and a target says"));
+    assert!(message(&both).contains("has a command, and there is a target"));
 }
 
-/// Where the program itself is a variable, nobody knows before.
+/// If the program is a variable, it is unknown before the run.
 #[test]
-fn a_program_that_is_missing_in_the_run_fails_each_request() {
+fn missing_variable_program_fails_each_request() {
     let text = "[variables]\na = ['/nowhere/a']\n[[request]]\ncommand = ['{a}']";
     let run = all_fail(&described(text), Failure::NotStarted);
     let words = words(&run, Failure::NotStarted);
-    assert!(words.starts_with("it was not started: "), "{words}");
-    assert_eq!(run.tally.opened, 0);
+    assert!(words.starts_with("cannot start the process: "), "{words}");
+    assert_eq!(run.tally.connections_opened, 0);
 }

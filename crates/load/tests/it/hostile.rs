@@ -1,4 +1,4 @@
-//! Servers that do everything wrong: each run ends, with every request accounted for under the right kind.
+//! Hostile servers: each run ends, and each request is accounted for with the right failure.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,11 +8,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use load::{
-    Answers, Failure, Observer, Request, Requests, Run, Schedule, Settings, Spacing, Stub, Target,
-    Template,
+    ArrivalProcess, Failure, Observer, Request, Requests, RunResult, Schedule, Settings,
+    StubProtocol, StubServer, Target, Template,
 };
 
-use crate::plain;
+use crate::fixture;
 use crate::servers::Folder;
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
@@ -21,7 +21,7 @@ const RATE: f64 = 200.0;
 const LENGTH_NS: u64 = 1_000 * MS;
 pub(crate) const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// The end of a server, which its threads wait for.
+/// Shutdown signal of a server.
 #[derive(Default)]
 pub(crate) struct End {
     has_come: Mutex<bool>,
@@ -37,7 +37,7 @@ impl End {
         self.wait_for(Duration::MAX);
     }
 
-    /// Whether it has come by then.
+    /// Waits for it; returns whether it came.
     pub(crate) fn wait_for(&self, length: Duration) -> bool {
         let guard = self.has_come.lock().unwrap();
         if length == Duration::MAX {
@@ -52,7 +52,7 @@ impl End {
     }
 }
 
-/// A server that does the same with each connection, in a thread of its own for each.
+/// A server with the same behaviour on each connection, in a thread for each.
 pub(crate) struct Hostile {
     pub(crate) address: SocketAddr,
     end: Arc<End>,
@@ -86,17 +86,17 @@ impl Hostile {
 impl Drop for Hostile {
     fn drop(&mut self) {
         self.end.come();
-        // So that it looks.
+        // Wakes up accept.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-/// Keeps a connection, and does nothing with it.
+/// Holds a connection without using it.
 pub(crate) fn hold(_socket: &TcpStream, end: &End) {
     end.wait();
 }
 
-/// Until the head of a request has come. Whether one did.
+/// Reads until the head of a request is complete. Returns whether it is.
 fn read_head(socket: &mut TcpStream) -> bool {
     let (mut head, mut buffer) = (Vec::new(), [0; 4096]);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -108,104 +108,114 @@ fn read_head(socket: &mut TcpStream) -> bool {
     true
 }
 
-/// Closes it so that the other side gets a reset.
+/// Closes a connection with a reset.
 fn reset(socket: TcpStream) {
     let socket = Socket::from(socket);
     socket.set_linger(Some(Duration::ZERO)).unwrap();
 }
 
-/// Nothing times out, however slow this machine is.
+/// Nothing times out, however slow the machine is.
 pub(crate) fn settings(address: SocketAddr) -> Settings {
-    let schedule = Schedule::constant(RATE, LENGTH_NS, Spacing::Even);
+    let schedule = Schedule::constant(RATE, LENGTH_NS, ArrivalProcess::Constant);
     Settings {
         connections: 4,
-        connections_max: 1_000,
+        max_connections: 1_000,
         timeout_ns: 60_000 * MS,
-        drain_ns: 60_000 * MS,
-        ..plain::settings(&format!("http://{address}"), schedule)
+        grace_period_ns: 60_000 * MS,
+        ..fixture::settings(&format!("http://{address}"), schedule)
     }
 }
 
-/// Where nothing else is to happen than that requests time out.
+/// For servers with which requests can only time out.
 pub(crate) fn impatient(address: SocketAddr) -> Settings {
     Settings { timeout_ns: 300 * MS, ..settings(address) }
 }
 
-/// What was found of a run, beside what the machine itself held up.
-pub(crate) struct Found {
-    pub(crate) run: Run,
+/// Result of a run, corrected for stalls of the machine.
+pub(crate) struct CheckedRun {
+    pub(crate) run: RunResult,
     pub(crate) completed: u64,
     pub(crate) failed: u64,
 }
 
-/// Runs it, by the books. Nothing failed but for these reasons.
+/// Runs it and checks the accounting. Only these failures may occur.
 #[track_caller]
-pub(crate) fn check(settings: &Settings, kinds: &[Failure], observer: &mut dyn Observer) -> Found {
+pub(crate) fn check(
+    settings: &Settings,
+    kinds: &[Failure],
+    observer: &mut dyn Observer,
+) -> CheckedRun {
     let run = load::run(settings, &Arc::new(AtomicBool::new(false)), observer).unwrap();
     let tally = &run.tally;
-    assert_eq!(tally.intended, settings.schedule.arrivals().count() as u64);
-    assert_eq!(tally.accounted(), tally.intended, "{tally:?}");
+    assert_eq!(tally.scheduled, settings.schedule.arrivals().count() as u64);
+    assert_eq!(tally.accounted(), tally.scheduled, "{tally:?}");
     assert_eq!(tally.response.count(), tally.completed + tally.unfinished);
     assert_eq!(tally.failure.count(), tally.failures());
     for kind in Failure::ALL.into_iter().filter(|kind| !kinds.contains(kind)) {
         assert_eq!(tally.failed[kind as usize], 0, "{kind}: {:?}", tally.failed);
     }
-    assert!(!run.doubts.iter().any(|one| matches!(one, load::Doubt::Books { .. })));
-    let (completed, failed) = (tally.completed + tally.seen_late, tally.failures());
-    Found { completed, failed, run }
+    assert!(
+        !run.warnings
+            .iter()
+            .any(|one| matches!(one, load::ValidityWarning::AccountingMismatch { .. }))
+    );
+    let (completed, failed) = (tally.completed + tally.observed_late, tally.failures());
+    CheckedRun { completed, failed, run }
 }
 
-/// All that was sent failed, for one of these reasons.
+/// All sent requests failed in one of these ways.
 #[track_caller]
-fn all_fail(settings: &Settings, kinds: &[Failure]) -> Run {
-    let Found { run, completed, failed } = check(settings, kinds, &mut ());
+fn all_fail(settings: &Settings, kinds: &[Failure]) -> RunResult {
+    let CheckedRun { run, completed, failed } = check(settings, kinds, &mut ());
     assert_eq!((completed, run.tally.unfinished), (0, 0));
-    assert_eq!(failed + run.tally.missed, run.tally.intended);
+    assert_eq!(failed + run.tally.not_sent, run.tally.scheduled);
     run
 }
 
-/// Nothing ever ends: with a short timeout it has failed, with a long one it is unfinished and counts with its age.
+/// Nothing completes: requests time out with a short timeout, and are unfinished and count with
+/// their age with a long one.
 #[track_caller]
 fn never_ends(settings: Settings) {
     let settings = Settings { timeout_ns: 300 * MS, ..settings };
     let run = all_fail(&settings, &[Failure::TimedOut]);
     let least = run.tally.failure.min().unwrap().lower;
     assert!(least >= settings.timeout_ns as f64 * 0.97, "{least}");
-    let settings = Settings { timeout_ns: 60_000 * MS, drain_ns: 250 * MS, ..settings };
+    let settings = Settings { timeout_ns: 60_000 * MS, grace_period_ns: 250 * MS, ..settings };
     let run = check(&settings, &[], &mut ()).run;
-    assert_eq!(run.tally.unfinished + run.tally.missed, run.tally.intended);
-    // The first was due at the start, the last just before the end of the schedule: none is younger than the wait for answers.
+    assert_eq!(run.tally.unfinished + run.tally.not_sent, run.tally.scheduled);
+    // The first was due at the start, the last just before the end of the schedule: each is at
+    // least as old as the grace period.
     let (least, most) = (run.tally.response.min().unwrap(), run.tally.response.max().unwrap());
-    assert!(least.upper >= settings.drain_ns as f64, "{least:?}");
+    assert!(least.upper >= settings.grace_period_ns as f64, "{least:?}");
     if run.stalls.is_empty() {
-        let oldest_ns = settings.schedule.length_ns() + settings.drain_ns;
+        let oldest_ns = settings.schedule.duration_ns() + settings.grace_period_ns;
         assert!(most.upper >= oldest_ns as f64, "{most:?}");
     }
-    assert_eq!(run.by_second[&0].count(), run.tally.unfinished);
+    assert_eq!(run.per_second[&0].count(), run.tally.unfinished);
 }
 
 #[test]
-fn frozen() {
+fn stalled() {
     let server = Hostile::start(|socket, end| hold(&socket, end));
     never_ends(settings(server.address));
 }
 
-/// All has been sent, and answers are waited for.
+/// All is sent, and the grace period runs.
 #[test]
-fn the_rest_is_waited_for() {
+fn other_connections_continue() {
     let server = Hostile::start(|socket, end| hold(&socket, end));
     let settings = Settings {
-        schedule: Schedule::constant(50.0, 100 * MS, Spacing::Even),
+        schedule: Schedule::constant(50.0, 100 * MS, ArrivalProcess::Constant),
         timeout_ns: 60_000 * MS,
-        drain_ns: 1_000 * MS,
+        grace_period_ns: 1_000 * MS,
         ..settings(server.address)
     };
     let run = check(&settings, &[], &mut ()).run;
-    assert_eq!(run.tally.unfinished + run.tally.missed, 5);
+    assert_eq!(run.tally.unfinished + run.tally.not_sent, 5);
 }
 
 #[test]
-fn one_byte_a_second() {
+fn one_byte_per_second() {
     let server = Hostile::start(|mut socket, end| {
         if read_head(&mut socket) {
             for byte in ANSWER {
@@ -218,7 +228,7 @@ fn one_byte_a_second() {
     never_ends(settings(server.address));
 }
 
-/// The request does not fit into what the sockets hold, and nobody reads it.
+/// The request exceeds the socket buffers, and nobody reads it.
 #[test]
 fn never_reads() {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -234,13 +244,13 @@ fn never_reads() {
         ..Request::default()
     };
     never_ends(Settings {
-        requests: Requests::one(request),
-        schedule: Schedule::constant(20.0, LENGTH_NS, Spacing::Even),
+        requests: Requests::single(request),
+        schedule: Schedule::constant(20.0, LENGTH_NS, ArrivalProcess::Constant),
         ..settings(server.address)
     });
 }
 
-/// A socket that listens, but takes no connection more.
+/// A listening socket with a full backlog.
 #[test]
 fn black_hole() {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -252,27 +262,27 @@ fn black_hole() {
         std::iter::from_fn(|| TcpStream::connect_timeout(&address, wait).ok()).take(64).collect();
     assert!(full.len() < 64);
     never_ends(Settings { connections: 0, ..settings(address) });
-    // Also where connections are wanted before.
+    // Also with initial connections.
     let run = all_fail(&impatient(address), &[Failure::TimedOut]);
     few_are_made(&run);
 }
 
-/// Connections that take longer than a second keep no others from being made: as many as may be
-/// made at once, in each second that began, and those that a run begins with.
+/// Connects that take longer than a second do not block others: the limit of concurrent connects
+/// per second begun, plus the initial ones.
 #[track_caller]
-fn few_are_made(run: &Run) {
-    let most = run.length_ns.div_ceil(1_000 * MS) * 64 + 4;
-    assert!(run.tally.opened <= most, "{} of {most}", run.tally.opened);
+fn few_are_made(run: &RunResult) {
+    let most = run.duration_ns.div_ceil(1_000 * MS) * 64 + 4;
+    assert!(run.tally.connections_opened <= most, "{} of {most}", run.tally.connections_opened);
 }
 
-/// Nobody listens: the port is bound all the time, so that nobody else can have it.
+/// Connection refused: the port stays bound, so that no other process can use it.
 #[test]
 fn absent() {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)))).unwrap();
     let address = socket.local_addr().unwrap().as_socket().unwrap();
     let run = all_fail(&settings(address), &[Failure::Refused]);
-    let words = run.words[Failure::Refused as usize].as_deref();
+    let words = run.first_errors[Failure::Refused as usize].as_deref();
     assert!(words.unwrap().contains("refused"), "{words:?}");
 }
 
@@ -280,19 +290,27 @@ fn absent() {
 fn resets_at_once() {
     let server = Hostile::start(|socket, _| reset(socket));
     let run = all_fail(&settings(server.address), &[Failure::Reset]);
-    // No storm of connections: one for each request, and those before.
-    assert!(run.tally.opened <= run.tally.intended + 4, "{}", run.tally.opened);
+    // No connect storm: one per request, and the initial ones.
+    assert!(
+        run.tally.connections_opened <= run.tally.scheduled + 4,
+        "{}",
+        run.tally.connections_opened
+    );
 }
 
 #[test]
 fn accepts_and_closes() {
     let server = Hostile::start(|socket, _| drop(socket));
     let run = all_fail(&settings(server.address), &[Failure::Reset, Failure::Closed]);
-    assert!(run.tally.opened <= run.tally.intended + 4, "{}", run.tally.opened);
+    assert!(
+        run.tally.connections_opened <= run.tally.scheduled + 4,
+        "{}",
+        run.tally.connections_opened
+    );
 }
 
 #[test]
-fn resets_in_the_middle_of_an_answer() {
+fn resets_in_the_middle_of_a_response() {
     let server = Hostile::start(|mut socket, _| {
         if read_head(&mut socket) && socket.write_all(&ANSWER[..ANSWER.len() - 2]).is_ok() {
             reset(socket);
@@ -302,7 +320,7 @@ fn resets_in_the_middle_of_an_answer() {
 }
 
 #[test]
-fn closes_in_the_middle_of_an_answer() {
+fn closes_in_the_middle_of_a_response() {
     let server = Hostile::start(|mut socket, _| {
         if read_head(&mut socket) {
             let _ = socket.write_all(&ANSWER[..ANSWER.len() - 2]);
@@ -312,7 +330,7 @@ fn closes_in_the_middle_of_an_answer() {
 }
 
 #[test]
-fn closes_its_half_before_the_answer() {
+fn half_closes_before_the_response() {
     let server = Hostile::start(|mut socket, end| {
         if read_head(&mut socket) {
             let _ = socket.shutdown(Shutdown::Write);
@@ -322,14 +340,14 @@ fn closes_its_half_before_the_answer() {
     all_fail(&settings(server.address), &[Failure::Closed]);
 }
 
-/// The server announces nothing, but its answer and the end of the connection arrive in one
-/// segment: no request is sent on a connection whose end is known, so none fails. Were they two
-/// segments, a request could be sent between them, and would rightly fail.
+/// The response and the end of the connection arrive in one segment, unannounced. No request is
+/// sent on a connection that is known to be closed, so none fails. In two segments, a request could
+/// be sent between them.
 #[test]
-fn closes_after_each_answer() {
+fn closes_after_each_response() {
     let server = Hostile::start(|mut socket, _| {
         if read_head(&mut socket) {
-            // Linux holds the answer back until the FIN, which goes out in the same segment.
+            // Linux holds the response back until the FIN, which goes out in the same segment.
             SockRef::from(&socket).set_tcp_cork(true).unwrap();
             let _ = socket.write_all(ANSWER);
             let _ = socket.shutdown(Shutdown::Write);
@@ -337,7 +355,7 @@ fn closes_after_each_answer() {
             let _ = socket.read(&mut [0; 4096]);
         }
     });
-    // 16 at a time, so that requests wait for a connection that ends.
+    // 16 at a time, so that requests wait for a connection that closes.
     let due = (0..200).map(|number| number / 16 * 80 * MS);
     let settings = Settings {
         schedule: Schedule::Replay(due.collect()),
@@ -345,7 +363,7 @@ fn closes_after_each_answer() {
         ..settings(server.address)
     };
     let found = check(&settings, &[], &mut ());
-    assert_eq!(found.completed + found.run.tally.missed, found.run.tally.intended);
+    assert_eq!(found.completed + found.run.tally.not_sent, found.run.tally.scheduled);
 }
 
 #[test]
@@ -369,14 +387,14 @@ fn garbage() {
             }
         });
         let settings = Settings {
-            schedule: Schedule::constant(RATE, 200 * MS, Spacing::Even),
+            schedule: Schedule::constant(RATE, 200 * MS, ArrivalProcess::Constant),
             ..settings(server.address)
         };
         all_fail(&settings, &[Failure::Malformed]);
     }
 }
 
-/// Before anybody asked.
+/// Before any request.
 #[test]
 fn garbage_at_once() {
     let server = Hostile::start(|mut socket, end| {
@@ -385,12 +403,16 @@ fn garbage_at_once() {
         }
     });
     let run = all_fail(&settings(server.address), &[Failure::Malformed]);
-    assert!(run.tally.opened <= run.tally.intended + 4, "{}", run.tally.opened);
+    assert!(
+        run.tally.connections_opened <= run.tally.scheduled + 4,
+        "{}",
+        run.tally.connections_opened
+    );
 }
 
-/// Answers without end keep nothing in memory.
+/// Endless responses use no memory.
 #[test]
-fn answers_without_end() {
+fn endless_response() {
     let server = Hostile::start(|mut socket, end| {
         if read_head(&mut socket) && socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").is_ok() {
             let bytes = [b'x'; 1_024];
@@ -400,20 +422,19 @@ fn answers_without_end() {
     all_fail(&impatient(server.address), &[Failure::TimedOut]);
 }
 
-/// Stops a stub when it has answered so many requests; it tells when the stub was gone, from the
-/// start of the run.
+/// Drops a stub after this many responses, and records when, from the start of the run.
 struct Stopping {
-    stub: Option<Stub>,
+    stub: Option<StubServer>,
     answers: u64,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,
 }
 
 impl Observer for Stopping {
-    fn began(&mut self, start_ns: u64, _: i64) {
+    fn run_started(&mut self, start_ns: u64, _: i64) {
         let (stub, answers, is_over) = (self.stub.take(), self.answers, self.is_over.clone());
         self.thread = Some(thread::spawn(move || {
-            let is_enough = |stub: &Stub| stub.answered() >= answers;
+            let is_enough = |stub: &StubServer| stub.responses() >= answers;
             while !stub.as_ref().is_some_and(is_enough) && !is_over.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -424,9 +445,9 @@ impl Observer for Stopping {
 }
 
 #[test]
-fn stops_existing_in_the_middle() {
+fn disappears_during_the_run() {
     const ANSWERS: u64 = 90;
-    let stub = Stub::start(Answers::Http1, 5 * MS).unwrap();
+    let stub = StubServer::start(StubProtocol::Http1, 5 * MS).unwrap();
     let settings = settings(stub.address());
     let is_over = Arc::new(AtomicBool::new(false));
     let mut stopping =
@@ -439,17 +460,17 @@ fn stops_existing_in_the_middle() {
     assert_eq!(tally.unfinished, 0);
     let after = settings.schedule.arrivals().filter(|due| *due > gone_ns).count() as u64;
     if after == 0 {
-        return println!("skipped: the generator missed too many for {ANSWERS} to be answered");
+        return println!("skipped: the generator not_sent too many for {ANSWERS} to be answered");
     }
-    // The last ones that were answered may have been lost with their connections, one on each.
-    assert!(found.completed + tally.opened >= ANSWERS, "{tally:?}");
-    assert!(found.completed <= tally.intended - after, "{tally:?}");
-    // On each connection that was open one may fail otherwise; all else finds nobody.
+    // The last responses may be lost with their connections, one on each.
+    assert!(found.completed + tally.connections_opened >= ANSWERS, "{tally:?}");
+    assert!(found.completed <= tally.scheduled - after, "{tally:?}");
+    // On each open connection one may fail otherwise; all others are refused.
     let refused = tally.failed[Failure::Refused as usize];
-    assert!(refused + tally.missed + tally.connected_max >= after, "{tally:?}");
+    assert!(refused + tally.not_sent + tally.connections_peak >= after, "{tally:?}");
 }
 
-/// Settings for TLS with a server that shows none of the certificates that are trusted.
+/// TLS settings for a server without a trusted certificate.
 fn in_tls(address: SocketAddr, trusted: &Folder) -> Settings {
     let key = rcgen::KeyPair::generate().unwrap();
     let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -461,17 +482,21 @@ fn in_tls(address: SocketAddr, trusted: &Folder) -> Settings {
     Settings { target, tls, ..settings(address) }
 }
 
-/// A connection that ends before it was of any use has failed for the request that it was made for.
+/// A connection that ends before it is ready fails the request that it was opened for.
 #[test]
-fn tls_that_is_never_agreed_on() {
+fn tls_handshake_never_ends() {
     let trusted = Folder::new("trusted");
-    // Reads what the client says first, and closes.
+    // Reads the first bytes of the client, and closes.
     let server = Hostile::start(|mut socket, _| {
         let _ = socket.read(&mut [0; 4096]);
     });
     let kinds = [Failure::Closed, Failure::Reset];
     let run = all_fail(&in_tls(server.address, &trusted), &kinds);
-    assert!(run.tally.opened <= run.tally.intended + 4, "{}", run.tally.opened);
+    assert!(
+        run.tally.connections_opened <= run.tally.scheduled + 4,
+        "{}",
+        run.tally.connections_opened
+    );
     let server = Hostile::start(|mut socket, end| {
         let _ = socket.read(&mut [0; 4096]);
         if socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").is_ok() {
@@ -479,16 +504,20 @@ fn tls_that_is_never_agreed_on() {
         }
     });
     let run = all_fail(&in_tls(server.address, &trusted), &[Failure::Tls]);
-    assert!(run.tally.opened <= run.tally.intended + 4, "{}", run.tally.opened);
+    assert!(
+        run.tally.connections_opened <= run.tally.scheduled + 4,
+        "{}",
+        run.tally.connections_opened
+    );
 }
 
-/// PostgreSQL is asked for TLS before there is any.
+/// PostgreSQL requests TLS in plain text.
 #[test]
-fn tls_that_is_asked_for() {
+fn tls_is_requested_in_plain_text() {
     let answers: [(&[u8], Failure); 4] = [
         (b"N", Failure::Tls),
         (b"E", Failure::Malformed),
-        // What is sent after the answer was not in TLS, whoever sent it.
+        // Bytes after the answer were not in TLS, whoever sent them.
         (b"SR\0\0\0\x08\0\0\0\0Z\0\0\0\x05I", Failure::Tls),
         (b"", Failure::Closed),
     ];
@@ -504,26 +533,26 @@ fn tls_that_is_asked_for() {
         let written = format!("postgres://{}/?sslmode=require", server.address);
         let (target, _) = Target::parse(&written).unwrap();
         let run = all_fail(&Settings { target, ..settings(server.address) }, &[kind]);
-        let words = run.words[kind as usize].as_deref().unwrap_or_default();
-        assert!(answer != b"N" || words == "the server has no TLS", "{words}");
+        let words = run.first_errors[kind as usize].as_deref().unwrap_or_default();
+        assert!(answer != b"N" || words == "the server does not support TLS", "{words}");
     }
 }
 
-/// Connections that are about to be agreed on are not made again and again.
+/// Connections in a handshake are not opened again and again.
 #[test]
-fn tls_that_never_answers() {
+fn tls_request_is_not_answered() {
     let server = Hostile::start(|socket, end| hold(&socket, end));
     let trusted = Folder::new("trusted");
     let settings = Settings { timeout_ns: 300 * MS, ..in_tls(server.address, &trusted) };
     few_are_made(&all_fail(&settings, &[Failure::TimedOut]));
 }
 
-/// A user is let in, and the server takes queries.
+/// The login succeeds, and the server accepts queries.
 const LET_IN: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 
-/// What does not get ready keeps nothing for ever from connections that would.
+/// Connections that never get ready do not block others.
 #[test]
-fn some_never_get_ready() {
+fn some_connections_never_get_ready() {
     const HANGING: usize = 70;
     let number = AtomicUsize::new(0);
     let server = Hostile::start(move |mut socket, end| {
@@ -541,32 +570,37 @@ fn some_never_get_ready() {
     let settings = Settings {
         target,
         connections: 0,
-        schedule: Schedule::constant(RATE, 2_000 * MS, Spacing::Even),
+        schedule: Schedule::constant(RATE, 2_000 * MS, ArrivalProcess::Constant),
         ..impatient(server.address)
     };
     let found = check(&settings, &[Failure::TimedOut], &mut ());
     assert!(found.completed > 0, "{:?}", found.run.tally);
-    assert!(found.run.tally.opened > HANGING as u64, "{}", found.run.tally.opened);
+    assert!(
+        found.run.tally.connections_opened > HANGING as u64,
+        "{}",
+        found.run.tally.connections_opened
+    );
 }
 
-/// Each message that it sends is to be answered, and it reads none of the answers.
+/// Sends messages that require responses, and reads none.
 fn asks_without_end(mut stream: impl std::io::Read + std::io::Write) -> std::io::Result<()> {
     let mut buffer = [0; 4096];
-    // Who asks, and the query.
+    // Authentication, and the query.
     for answer in [LET_IN, b""] {
         if stream.read(&mut buffer)? == 0 {
             return Ok(());
         }
         stream.write_all(answer)?;
     }
-    // Less than what is answered is asked: it ends by itself, but only after the other side should have.
+    // Below the limit of unsent bytes: it ends by itself, but only after the client should have
+    // closed.
     let asks = b"G\0\0\0\x04".repeat(2_000);
     (0..2_000).try_for_each(|_| stream.write_all(&asks))
 }
 
-/// What waits to be sent has a limit, also in TLS.
+/// Unsent bytes are limited, also with TLS.
 #[test]
-fn makes_us_answer_and_does_not_read() {
+fn unbounded_client_responses_are_limited() {
     let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let folder = Folder::new("answers");
     let (certificate, private) = (folder.path("certificate"), folder.path("key"));
@@ -596,23 +630,23 @@ fn makes_us_answer_and_does_not_read() {
         let settings = Settings {
             target,
             connections: 1,
-            schedule: Schedule::constant(10.0, 100 * MS, Spacing::Even),
+            schedule: Schedule::constant(10.0, 100 * MS, ArrivalProcess::Constant),
             timeout_ns: 30_000 * MS,
-            drain_ns: 30_000 * MS,
+            grace_period_ns: 30_000 * MS,
             ..settings(server.address)
         };
         let run = load::run(&settings, &Arc::new(AtomicBool::new(false)), &mut ()).unwrap();
         let tally = &run.tally;
         let malformed = tally.failed[Failure::Malformed as usize];
-        assert_eq!((malformed + tally.missed, tally.intended), (1, 1), "{mode}: {tally:?}");
-        let words = run.words[Failure::Malformed as usize].as_deref();
+        assert_eq!((malformed + tally.not_sent, tally.scheduled), (1, 1), "{mode}: {tally:?}");
+        let words = run.first_errors[Failure::Malformed as usize].as_deref();
         assert!(malformed == 0 || words.unwrap().contains("does not read"), "{mode}: {words:?}");
     }
 }
 
-/// The report can say in words what failed: those of the server, and without the password that it repeats.
+/// Reports contain the server's message, without a password that it repeats.
 #[test]
-fn what_failed_is_known_in_words() {
+fn failures_have_details() {
     let refuses = |text: &'static [u8]| {
         Hostile::start(move |mut socket, end| {
             if socket.read(&mut [0; 4096]).is_ok() && socket.write_all(text).is_ok() {
@@ -626,12 +660,12 @@ fn what_failed_is_known_in_words() {
         ("postgres://me:hunter2@", &fatal[..], Failure::Status, "FATAL: no entry for *** (28P01)"),
         ("redis://:hunter2@", b"-ERR no AUTH hunter2\r\n", Failure::Status, "ERR no AUTH ***"),
         ("http://", busy, Failure::Status, "503 Too Busy"),
-        ("http://", b"SSH-2.0-x\r\n", Failure::Malformed, "what came was \"SSH-2.0-x\\r\\n\""),
+        ("http://", b"SSH-2.0-x\r\n", Failure::Malformed, "received \"SSH-2.0-x\\r\\n\""),
     ] {
         let server = refuses(text);
         let (target, _) = Target::parse(&format!("{scheme}{}", server.address)).unwrap();
         let run = all_fail(&Settings { target, ..settings(server.address) }, &[kind]);
-        assert_eq!(run.words[kind as usize].as_deref(), Some(said), "{scheme}");
-        assert_eq!(run.words.iter().flatten().count(), 1, "{:?}", run.words);
+        assert_eq!(run.first_errors[kind as usize].as_deref(), Some(said), "{scheme}");
+        assert_eq!(run.first_errors.iter().flatten().count(), 1, "{:?}", run.first_errors);
     }
 }

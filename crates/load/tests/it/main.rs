@@ -1,16 +1,16 @@
-//! What the crate promises, held from outside.
+//! Integration tests of the load generator.
 
 mod calibration;
 mod checks;
 mod codecs;
 mod commands;
-mod freeze;
-mod frozen;
-mod fuzzed;
+mod coordinated_omission;
+mod coordinated_omission_protocols;
+mod fixture;
+mod fuzz_regressions;
 mod hostile;
-mod plain;
 mod protocols;
+mod scheduling;
 mod seconds;
 mod servers;
-mod steady;
-mod stopped;
+mod stopped_generator;

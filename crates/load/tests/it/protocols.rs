@@ -1,17 +1,18 @@
-//! Servers that speak a protocol, and wrong: each run ends in time, by the books, and with the right kind of failure.
+//! Servers that violate their protocol: each run ends in time, accounts for each request, and has
+//! the right failure.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use load::{Failure, Request, Requests, Schedule, Settings, Spacing, Target, Template};
+use load::{ArrivalProcess, Failure, Request, Requests, Schedule, Settings, Target, Template};
 
-use crate::hostile::{ANSWER, End, Found, Hostile, check, hold, settings};
+use crate::hostile::{ANSWER, CheckedRun, End, Hostile, check, hold, settings};
 
 const MS: u64 = 1_000_000;
 
-/// Says one thing first, and another to all that comes after what the client says at first; then it says nothing more.
+/// Sends one thing on connect, and another after the opening bytes of the client; then nothing.
 fn says(first: Vec<u8>, then: Vec<u8>) -> Hostile {
     Hostile::start(move |mut socket, end| {
         let is_asked = |socket: &mut TcpStream| socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0);
@@ -22,7 +23,7 @@ fn says(first: Vec<u8>, then: Vec<u8>) -> Hostile {
     })
 }
 
-/// A few requests of a kind, to a server whose protocol this is.
+/// A few requests to a server of this protocol.
 fn to(server: &Hostile, scheme: &str) -> Settings {
     let (target, _) = Target::parse(&format!("{scheme}://{}", server.address)).unwrap();
     let request = Request {
@@ -33,35 +34,35 @@ fn to(server: &Hostile, scheme: &str) -> Settings {
     };
     Settings {
         target,
-        requests: Requests::one(request),
-        schedule: Schedule::constant(40.0, 200 * MS, Spacing::Even),
+        requests: Requests::single(request),
+        schedule: Schedule::constant(40.0, 200 * MS, ArrivalProcess::Constant),
         connections: 0,
         ..settings(server.address)
     }
 }
 
-/// All fail, for one of these reasons.
+/// All fail in one of these ways.
 #[track_caller]
 fn fails(server: &Hostile, scheme: &str, kinds: &[Failure]) {
     let usual = to(server, scheme);
-    // What is to come must have the time that this machine takes.
+    // Responses need the time that this machine takes.
     let times_out = kinds.contains(&Failure::TimedOut);
     let timeout_ns = if times_out { 300 * MS } else { usual.timeout_ns };
     let settings = Settings { timeout_ns, ..usual };
-    let Found { run, completed, failed } = check(&settings, kinds, &mut ());
+    let CheckedRun { run, completed, failed } = check(&settings, kinds, &mut ());
     assert_eq!((completed, run.tally.unfinished), (0, 0), "{scheme}");
-    assert_eq!(failed + run.tally.missed, run.tally.intended, "{scheme}");
+    assert_eq!(failed + run.tally.not_sent, run.tally.scheduled, "{scheme}");
 }
 
-/// All are answered, as far as the machine lets them: how many connections that took, and how many there were.
+/// All complete, except for stalls of the machine. Returns connections opened and their peak.
 #[track_caller]
 fn completes(settings: &Settings) -> (u64, u64) {
-    let Found { run, completed, .. } = check(settings, &[], &mut ());
-    assert_eq!(completed + run.tally.missed, run.tally.intended);
-    (run.tally.opened, completed)
+    let CheckedRun { run, completed, .. } = check(settings, &[], &mut ());
+    assert_eq!(completed + run.tally.not_sent, run.tally.scheduled);
+    (run.tally.connections_opened, completed)
 }
 
-/// Says the same again and again, and reads all.
+/// Repeats the same bytes, and reads everything.
 fn floods(first: &'static [u8], flood: Vec<u8>) -> Hostile {
     Hostile::start(move |mut socket, end| {
         if socket.read(&mut [0; 4096]).is_err() || socket.write_all(first).is_err() {
@@ -85,7 +86,7 @@ fn http1(answer: Vec<u8>) -> Hostile {
 }
 
 #[test]
-fn http1_chunks_are_absurd() {
+fn http1_invalid_chunks() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (size, kind) in [
         ("ffffffffffffffff\r\n", Failure::Malformed),
@@ -101,26 +102,26 @@ fn http1_chunks_are_absurd() {
 }
 
 #[test]
-fn http1_says_nothing_but_that_it_goes_on() {
+fn http1_endless_interim_responses() {
     let server = floods(b"", b"HTTP/1.1 100 Continue\r\n\r\n".repeat(10));
     fails(&server, "http", &[Failure::TimedOut]);
 }
 
-/// The second answer is to nobody: the connection is given up, and nobody else gets it.
+/// The second response is unsolicited: the connection is closed, and no request receives it.
 #[test]
-fn http1_answers_twice() {
+fn http1_unsolicited_response() {
     let server = http1(ANSWER.repeat(2));
     let (opened, completed) = completes(&to(&server, "http"));
     assert!(opened >= completed, "{opened} of {completed}");
 }
 
 #[test]
-fn http1_closes_each_as_it_says() {
+fn http1_connection_close() {
     let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
     let server = Hostile::start(move |mut socket, _| {
         if socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {
             let _ = socket.write_all(answer);
-            // So that the answer is not lost to a reset.
+            // So that the response is not lost to a reset.
             let _ = socket.shutdown(std::net::Shutdown::Write);
             let _ = socket.read(&mut [0; 4096]);
         }
@@ -135,7 +136,7 @@ fn frame(kind: u8, flags: u8, stream: u32, contents: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn http2_is_broken() {
+fn http2_protocol_violations() {
     let settings = frame(4, 0, 0, b"");
     let reset = |stream| frame(3, 0, stream, &[0, 0, 0, 8]);
     let endless = [frame(1, 0, 1, &[0x88]), frame(9, 0, 1, &[0; 200]).repeat(2_000)].concat();
@@ -145,7 +146,7 @@ fn http2_is_broken() {
         ("says goodbye at once", frame(7, 0, 0, &[0; 8]), &ended),
         ("resets each", [reset(1), reset(3), reset(5)].concat(), &ended),
         ("windows overflow", frame(8, 0, 0, &[0x7f, 255, 255, 255]).repeat(2), &broken),
-        // All was said on it: h2 does not mind.
+        // All was received: h2 tolerates it.
         (
             "a stream's window overflows",
             frame(8, 0, 1, &[0x7f, 255, 255, 255]).repeat(2),
@@ -165,8 +166,8 @@ fn http2_is_broken() {
 }
 
 #[test]
-fn http2_lets_nobody_say_anything() {
-    // No streams, or no windows for what they say.
+fn http2_zero_windows_and_streams() {
+    // No streams, or no flow control window.
     for setting in [[0, 3, 0, 0, 0, 0], [0, 4, 0, 0, 0, 0]] {
         let server = says(frame(4, 0, 0, &setting), Vec::new());
         fails(&server, "h2c", &[Failure::TimedOut]);
@@ -188,14 +189,14 @@ fn http2_floods() {
 }
 
 #[test]
-fn grpc_says_how_it_went_and_nothing_else() {
+fn grpc_status_without_message() {
     let head = |status: &[u8]| {
         [&[0x88, 0, 11][..], b"grpc-status", &[status.len() as u8], status].concat()
     };
     for (status, kind) in [(&b"0"[..], Failure::Malformed), (b"14", Failure::Status)] {
         let answers: Vec<u8> =
             (0..40).flat_map(|number| frame(1, 5, 2 * number + 1, &head(status))).collect();
-        // Answers to requests that were not sent yet end the connection.
+        // Responses to requests that were not sent yet end the connection.
         let server = says(frame(4, 0, 0, b""), answers);
         fails(&server, "grpc", &[kind, Failure::Malformed]);
     }
@@ -206,7 +207,7 @@ fn message(kind: u8, contents: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn postgres_answers_wrong() {
+fn postgres_protocol_violations() {
     let login = [message(b'R', &[0; 4]), message(b'Z', b"I")].concat();
     let row = message(b'D', &[0; 100]);
     let wrong = message(b'E', b"SERROR\0\0");
@@ -232,7 +233,7 @@ fn postgres_floods() {
     const LOGIN: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
     let server = floods(LOGIN, message(b'N', b"SNOTICE\0\0").repeat(20));
     fails(&server, "postgres", &[Failure::TimedOut]);
-    // It asks for the password again and again.
+    // Requests the password again and again.
     let server = floods(b"", message(b'R', &[0, 0, 0, 3]).repeat(20));
     let settings = to(&server, "postgres");
     let (target, _) = Target::parse(&format!("postgres://a:b@{}", server.address)).unwrap();
@@ -242,7 +243,7 @@ fn postgres_floods() {
 }
 
 #[test]
-fn redis_answers_wrong() {
+fn redis_protocol_violations() {
     let redis = |answer: &[u8]| http1(answer.to_vec());
     for (answer, kind) in [
         (&b"$-2\r\n"[..], Failure::Malformed),
@@ -259,7 +260,7 @@ fn redis_answers_wrong() {
     }
     let server = redis(&[b"*1\r\n".repeat(10_000), b":1\r\n".to_vec()].concat());
     completes(&to(&server, "redis"));
-    // More than was asked for.
+    // More replies than requests.
     completes(&to(&redis(b"+OK\r\n+OK\r\n"), "redis"));
     let server = floods(b"", b">1\r\n+a\r\n".repeat(20));
     fails(&server, "redis", &[Failure::TimedOut]);

@@ -1,4 +1,4 @@
-//! Servers that sessions are held against: some of others, if they are installed, and one of hyper's.
+//! Real servers for tests: PostgreSQL and Redis, if installed, and hyper.
 
 use std::convert::Infallible;
 use std::fs::Permissions;
@@ -23,20 +23,20 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
-/// More than enough for two of them; one takes about 1 MiB.
+/// More than enough for two servers; one takes about 1 MiB.
 const POSTGRES_ROOM_BYTES: u64 = 16 << 20;
-/// Where servers are.
+/// Address of all servers.
 pub(crate) const ADDRESS: &str = "127.0.0.1";
-/// The same host, by an address that no certificate has.
+/// The same host, by an address that no certificate contains.
 pub(crate) const OTHER_ADDRESS: &str = "127.0.0.2";
 
-/// A program that serves until it is dropped, in a folder of its own.
+/// A server program with its own folder, until it is dropped.
 pub(crate) struct Server {
     child: Child,
     _folder: Folder,
     _port: Socket,
     pub(crate) port: u16,
-    /// What a client trusts who asks it in TLS, at [`ADDRESS`].
+    /// Client TLS settings for this server, at [`ADDRESS`].
     pub(crate) tls: ClientTls,
     end: Signal,
 }
@@ -48,12 +48,12 @@ impl Drop for Server {
     }
 }
 
-/// A folder that is gone when this is dropped.
+/// A temporary folder, deleted on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Folder {
-        // Another process of that number may have left one.
+        // An earlier process with this PID may have left one.
         for number in 0.. {
             let name = format!("topdeck-load-{name}-{}-{number}", std::process::id());
             let folder = std::env::temp_dir().join(name);
@@ -79,8 +79,8 @@ impl Drop for Folder {
     }
 }
 
-/// A certificate for this host by its address, which needs nobody to look it up, and its key, in
-/// files. They are what an authority is too.
+/// A self-signed certificate for the address of this host, which needs no name resolution, and its
+/// key, in files. It is its own CA.
 fn certificate(folder: &Path) -> (ServerTls, ClientTls) {
     let own = rcgen::generate_simple_self_signed([ADDRESS.to_owned()]).unwrap();
     let (certificate, key) = (folder.join("certificate"), folder.join("key"));
@@ -90,8 +90,8 @@ fn certificate(folder: &Path) -> (ServerTls, ClientTls) {
     (ServerTls { certificate, key, client_ca: None }, client)
 }
 
-/// PostgreSQL, into which everybody comes from here: `plain`, `old` and `new` with their passwords, by three ways, `secure` like `new` but
-/// in TLS only, others without.
+/// PostgreSQL with the roles `plain`, `old` and `new` (password, MD5, SCRAM), `secure` (SCRAM, TLS
+/// only), and any other without a password.
 pub(crate) fn postgres() -> Option<Server> {
     const LOGINS: &str = "\
         host all plain 127.0.0.1/32 password\n\
@@ -104,7 +104,7 @@ pub(crate) fn postgres() -> Option<Server> {
         println!("skipped: PostgreSQL is not installed (initdb and postgres)");
         return None;
     };
-    // Its processes share memory there, and it does not start without it.
+    // It needs shared memory to start.
     let room = rustix::fs::statvfs("/dev/shm").map_or(0, |found| found.f_bavail * found.f_frsize);
     if room < POSTGRES_ROOM_BYTES {
         println!("skipped: PostgreSQL needs {POSTGRES_ROOM_BYTES} bytes in /dev/shm, has {room}");
@@ -153,7 +153,7 @@ pub(crate) fn postgres() -> Option<Server> {
     let addresses = format!("listen_addresses={ADDRESS},{OTHER_ADDRESS}");
     command.args(["-p", &port.to_string(), "-c", &addresses, "-c", "fsync=off"]);
     command.args(["-c", "unix_socket_directories=", "-c", "shared_buffers=8MB"]);
-    // At once, without a checkpoint.
+    // Immediate shutdown, without a checkpoint.
     let child = command.spawn().unwrap();
     Some(Server { child, _folder: folder, _port: socket, port, tls, end: Signal::QUIT })
 }
@@ -174,7 +174,7 @@ pub(crate) fn redis() -> Option<Server> {
     Some(Server { child, _folder: folder, _port: socket, port, tls, end: Signal::KILL })
 }
 
-/// Where a program is: in the folders where the shell looks, or where distributions put PostgreSQL's.
+/// Finds a program in `PATH`, or where distributions install PostgreSQL.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -183,13 +183,13 @@ fn program(name: &str) -> Option<PathBuf> {
     folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Whether a user may go through a folder, by its mode.
+/// Whether a user may traverse a folder, by its mode.
 fn lets_in(folder: &Path, uid: u32) -> bool {
     let found = std::fs::metadata(folder).unwrap();
     found.mode() & 0o001 != 0 || found.uid() == uid && found.mode() & 0o100 != 0
 }
 
-/// The numbers of a user and its group; those of nobody, if it is not known here.
+/// UID and GID of a user; those of nobody if it does not exist.
 fn user(name: &str) -> (u32, u32) {
     let all = std::fs::read_to_string("/etc/passwd").unwrap();
     let find = |name: &str| {
@@ -200,7 +200,7 @@ fn user(name: &str) -> (u32, u32) {
     find(name).or_else(|| find("nobody")).expect("no user to run PostgreSQL as")
 }
 
-/// Waits until a server takes connections: a minute, at the most.
+/// Waits up to a minute until a server accepts connections.
 pub(crate) fn wait_for(port: u16) {
     for _ in 0..6_000 {
         if std::net::TcpStream::connect((ADDRESS, port)).is_ok() {
@@ -211,8 +211,8 @@ pub(crate) fn wait_for(port: u16) {
     panic!("nobody listens on port {port}");
 }
 
-/// A port for a server, and the socket that keeps it from all others: it is bound, but does not
-/// listen, so that who also reuses the address may have it, and the kernel gives it to nobody.
+/// A free port and the socket that reserves it: it is bound but does not listen, so that a server
+/// with SO_REUSEADDR can use the port, and the kernel assigns it to nobody else.
 fn own_port() -> (Socket, u16) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_reuse_address(true).unwrap();
@@ -221,10 +221,10 @@ fn own_port() -> (Socket, u16) {
     (socket, port)
 }
 
-/// HTTP/1.1, HTTP/2 and gRPC, as long as this lives.
+/// HTTP/1.1, HTTP/2 and gRPC, until dropped.
 pub(crate) struct Hyper {
     pub(crate) port: u16,
-    /// What a client trusts who asks this one in TLS, at [`ADDRESS`].
+    /// Client TLS settings for this server, at [`ADDRESS`].
     pub(crate) tls: ClientTls,
     _runtime: tokio::runtime::Runtime,
 }
@@ -234,7 +234,7 @@ impl Hyper {
         Hyper::with(None, ClientTls::default())
     }
 
-    /// In TLS, with a certificate that it has made itself.
+    /// With TLS and a self-signed certificate.
     pub(crate) fn secured(folder: &Folder) -> Hyper {
         let (server, client) = certificate(&folder.0);
         Hyper::with(Some(TlsAcceptor::from(Arc::new(server.config().unwrap()))), client)
@@ -246,7 +246,8 @@ impl Hyper {
         let port = listener.local_addr().unwrap().port();
         runtime.spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
-                // An answer in two pieces would wait for 40 ms otherwise, now and then (RFC 896, RFC 1122 4.2.3.2).
+                // A response in two segments would be delayed by 40 ms now and then (RFC 896, RFC
+                // 1122 4.2.3.2).
                 socket.set_nodelay(true).unwrap();
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
@@ -271,7 +272,8 @@ async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     let _ = builder.serve_connection(TokioIo::new(socket), service).await;
 }
 
-/// `/length/3` answers three bytes, `/status/404` so, `/a.B/<status>` a call of gRPC; all after they have read the request.
+/// `/length/3` responds with three bytes, `/status/404` with that status, `/a.B/<status>` is a gRPC
+/// call; all after reading the request.
 async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
@@ -293,7 +295,7 @@ async fn answer(
         (Some("status"), Some(status)) => {
             Response::builder().status(status).body(Full::default().boxed()).unwrap()
         }
-        // The message comes back. Without one, only how it went is said, in the head.
+        // Echoes the message. Without one, the response is only a status, in the headers.
         (Some("a.B"), Some(status)) => {
             let mut trailers = HeaderMap::new();
             trailers.insert("grpc-status", HeaderValue::from_str(status).unwrap());

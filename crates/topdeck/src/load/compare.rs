@@ -1,7 +1,7 @@
-//! `topdeck load compare`: two runs side by side, and whether they differ by more than chance.
+//! `topdeck load compare`: compares two runs and tests whether they differ.
 //!
-//! The arithmetic is that of `topdeck compare` ([`query::compare`]): whole seconds are exchanged between the two runs, because requests that
-//! follow each other are alike.
+//! Uses the statistics of `topdeck compare` ([`query::compare`]): whole seconds are permuted
+//! between the runs, because consecutive requests are correlated.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,28 +18,29 @@ use crate::compare::show;
 use crate::hist::show::{count, share};
 use crate::hist::terminal::{Paint, Terminal};
 use crate::journal::show::time;
-use crate::load::recorded::Recorded;
-use crate::load::report::UNTRUSTED;
+use crate::load::run_report::INVALID;
 use crate::load::statistics::numbers;
+use crate::load::stored_run::StoredRun;
 
-/// Compare two runs: how far apart, and is it more than noise?
+/// Compare two runs and test whether the difference is significant
 ///
-/// Quantiles stand beside each other with the bounds that the truth lies in; those that differ whatever the buckets hide are marked. The
-/// chance says how often a random split of all seconds of both runs lies at least as far apart.
+/// Quantiles are shown side by side with their bounds; differences that exceed the bucket width are
+/// marked. The p-value is the share of random permutations of the seconds of both runs that differ
+/// at least as much.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// A run, as --json writes it
+    /// First run, written by --json
     #[arg(value_name = "A.json")]
     a: PathBuf,
 
-    /// Another
+    /// Second run, written by --json
     #[arg(value_name = "B.json")]
     b: PathBuf,
 
-    /// Which time
+    /// ComparedTime to compare
     #[arg(long, value_enum, default_value = "response")]
-    time: Time,
+    time: ComparedTime,
 
     /// Print JSON
     #[arg(long)]
@@ -51,10 +52,10 @@ pub(crate) struct Options {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Time {
-    /// From when a request was due to its answer: what users feel
+enum ComparedTime {
+    /// From the scheduled time to the response
     Response,
-    /// From when it was sent to its answer
+    /// From the time it was sent to the response
     Service,
 }
 
@@ -64,21 +65,21 @@ Examples:
   topdeck load compare before.json after.json --time service --json
 
 Exit status:
-  0  they are compared, whatever came out
-  1  a file could not be read, or holds no answers
-  2  the command line makes no sense
-  3  they are compared, but one of the runs is not to be trusted";
+  0  the runs were compared, whatever the result
+  1  a file could not be read, or contains no responses
+  2  usage error
+  3  the runs were compared, but one of them is invalid";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let runs = [Recorded::read(&options.a)?, Recorded::read(&options.b)?];
+    let runs = [StoredRun::read(&options.a)?, StoredRun::read(&options.b)?];
     let paths = [&options.a, &options.b];
     let (at, name) = match options.time {
-        Time::Response => (0, "response"),
-        Time::Service => (1, "service"),
+        ComparedTime::Response => (0, "response"),
+        ComparedTime::Service => (1, "service"),
     };
     for (run, path) in runs.iter().zip(paths) {
         if run.seconds.iter().all(|second| second[at].count() == 0) {
-            bail!("{}: no answers to compare", path.display());
+            bail!("{}: no responses to compare", path.display());
         }
     }
     let comparison = compare(&runs, at)?;
@@ -90,21 +91,21 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     };
     print(text.as_bytes())?;
-    Ok(match runs.iter().all(|run| run.doubts.is_empty()) {
+    Ok(match runs.iter().all(|run| run.warnings.is_empty()) {
         true => ExitCode::SUCCESS,
-        false => ExitCode::from(super::UNTRUSTED),
+        false => ExitCode::from(super::INVALID_RESULT),
     })
 }
 
-/// Compares the times of two runs, in intervals of as many seconds each as it takes.
-fn compare(runs: &[Recorded; 2], at: usize) -> Result<Comparison> {
+/// Compares the times of two runs. Long runs are split into intervals of several seconds.
+fn compare(runs: &[StoredRun; 2], at: usize) -> Result<Comparison> {
     let longest = runs.iter().map(|run| run.seconds.len()).max().unwrap_or(0);
     let together = longest.div_ceil(INTERVALS_MAX as usize).max(1);
-    let intervals = |run: &Recorded| -> Result<Vec<Mixture>> {
+    let intervals = |run: &StoredRun| -> Result<Vec<Mixture>> {
         let merged = run.seconds.chunks(together).map(|seconds| {
             let mut interval = Mixture::default();
             for second in seconds {
-                interval.add(&second[at]).context("the seconds cannot be put together")?;
+                interval.add(&second[at]).context("cannot merge the seconds")?;
             }
             Ok(interval)
         });
@@ -115,7 +116,7 @@ fn compare(runs: &[Recorded; 2], at: usize) -> Result<Comparison> {
 }
 
 fn text(
-    runs: &[Recorded; 2],
+    runs: &[StoredRun; 2],
     names: [String; 2],
     time_name: &str,
     comparison: &Comparison,
@@ -126,23 +127,23 @@ fn text(
         let run = &runs[at];
         let heading = format!("{side}  {}", plain(&names[at]));
         text.push_str(&terminal.paint(Paint::Heading, &heading));
-        let began = time(run.began_unix_ns);
+        let started = time(run.start_unix_ns);
         text.push_str(&format!(
-            "\n   {}  {}, began {began}\n",
+            "\n   {}  {}, started {started}\n",
             plain(&run.target),
             plain(&run.schedule)
         ));
         text.push_str(&format!(
-            "   {} intended, {} completed ({}), {} failed, {} unfinished\n",
-            count(run.intended),
+            "   {} scheduled, {} completed ({}), {} failed, {} unfinished\n",
+            count(run.scheduled),
             count(run.completed),
-            share(run.completed, run.intended),
+            share(run.completed, run.scheduled),
             count(run.failed),
             count(run.unfinished),
         ));
-        if !run.doubts.is_empty() {
-            let doubts = format!("   {UNTRUSTED}: {}", plain(&run.doubts.join("; ")));
-            for line in show::wrapped(&doubts, terminal.width.saturating_sub(3)) {
+        if !run.warnings.is_empty() {
+            let warnings = format!("   {INVALID}: {}", plain(&run.warnings.join("; ")));
+            for line in show::wrapped(&warnings, terminal.width.saturating_sub(3)) {
                 text.push_str(&format!("   {}\n", terminal.paint(Paint::Max, &line)));
             }
         }
@@ -151,16 +152,16 @@ fn text(
     text + &show::body(comparison, &numbers(), terminal)
 }
 
-fn document(runs: &[Recorded; 2], time_name: &str, comparison: &Comparison) -> Json {
+fn document(runs: &[StoredRun; 2], time_name: &str, comparison: &Comparison) -> Json {
     let side = |at: usize| {
         let run = &runs[at];
         Object(vec![
             ("target", Text(run.target.clone())),
             ("schedule", Text(run.schedule.clone())),
-            ("began_unix_ns", Json::Integer(run.began_unix_ns.into())),
-            ("trusted", Bool(run.doubts.is_empty())),
-            ("doubts", List(run.doubts.iter().cloned().map(Text).collect())),
-            ("intended", integer(run.intended)),
+            ("start_unix_ns", Json::Integer(run.start_unix_ns.into())),
+            ("valid", Bool(run.warnings.is_empty())),
+            ("warnings", List(run.warnings.iter().cloned().map(Text).collect())),
+            ("scheduled", integer(run.scheduled)),
             ("completed", integer(run.completed)),
             ("failed", integer(run.failed)),
             ("unfinished", integer(run.unfinished)),
@@ -172,7 +173,7 @@ fn document(runs: &[Recorded; 2], time_name: &str, comparison: &Comparison) -> J
         Object(vec![("value", number(chance.value)), ("splits", integer(chance.splits.into()))])
     });
     Object(vec![
-        ("schema", integer(1)),
+        ("schema", integer(2)),
         ("time", Text(time_name.to_owned())),
         ("unit", Text("ns".to_owned())),
         ("a", side(0)),

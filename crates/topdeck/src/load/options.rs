@@ -1,4 +1,4 @@
-//! What a person can ask `topdeck load` for.
+//! Command line of `topdeck load`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,14 +9,18 @@ use load::{Requirement, Sessions};
 use crate::load::{compare, sessions};
 use crate::time;
 
-/// Put load on a server, or on a command, and see what its users would have felt
+/// Load test a server or a command with an open schedule
 ///
-/// When each request is due is decided beforehand, and nothing that the server does moves it: who waits for an answer keeps nobody else from
-/// asking. Response time runs from when a request was due, service time from when it was sent; both are always told. What was not answered
-/// until the end counts with the age it had. The generator watches itself: if it was the bottleneck, the report says so first, and the exit
-/// status does.
+/// The start time of each request is fixed beforehand, independent of responses, so there is no
+/// coordinated omission. Response time starts at the scheduled time, service time when the request
+/// is sent; both are reported. Unfinished requests count with their age. The generator monitors
+/// itself: if it was the bottleneck, report and exit status say that the result is invalid.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    after_long_help = AFTER,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 pub(crate) struct Options {
     #[command(subcommand)]
     pub(crate) subcommand: Option<Command>,
@@ -36,29 +40,31 @@ Examples:
   topdeck load http://localhost:8080/ --rate 1000 --duration 30s
   topdeck load http://localhost:8080/ --ramp 100..2000 --poisson --duration 1min --html run.html
   topdeck load http://localhost:8080/ --rate 500 --require 'p99.9<20ms' --require 'failed<0.1%'
-  topdeck load http://localhost:8080/ --search --require 'p99.9<20ms' --rate 100 --rate-max 50000
+  topdeck load http://localhost:8080/ --search --require 'p99.9<20ms' --rate 100 --max-rate 50000
   topdeck load https://shop.test/ --rate 200 --requests shop.toml --json run.json
-  topdeck load postgres://me:secret@db/shop?prepared=true --rate 100 --body 'select $1::int' --argument 5
-  topdeck load redis://localhost --rate 1000 --argument GET --argument key
+  topdeck load postgres://me:secret@db/shop?prepared=true --rate 100 --body 'select $1' --arg 5
+  topdeck load redis://localhost --rate 1000 --arg GET --arg key
   topdeck load --rate 10 --duration 30s -- psql -c 'select 1'
   topdeck load compare before.json after.json
-  topdeck load sessions --clicks 5 --requests-per-click 40
+  topdeck load sessions --page-views 5 --requests-per-page 40
 
 Requirements:
-  p50, p99.9, max and mean of response time below a limit; of service time as service.p99; failed below a share;
-  rate (answers that count, per second) above a number. What failed counts as never answered. A limit that lies
-  between the bounds of a value is not met, for it is not sure. A search takes percentiles and max of response time.
+  p50, p99.9, max and mean of response time below a limit; of service time as service.p99; failed
+  below a share; rate (completed requests per second) above a number. Failed requests exceed every
+  limit. If the limit lies between the bounds of a value the requirement is INCONCLUSIVE and not
+  met. A search takes percentiles and max of response time.
 
 Exit status:
-  0  it ran, and all that was required was met
-  1  it could not run, a search was ended before its time, or a file could not be written
-  2  the command line makes no sense
-  3  the generator or this machine was the bottleneck: the numbers are not to be trusted
-  4  a --require was not met; of a search, at no rate that was tried";
+  0  the run completed and met all requirements
+  1  the run could not start, a search was interrupted, or a file could not be written
+  2  usage error
+  3  invalid result: the generator or this machine was the bottleneck
+  4  a requirement was not met; with --search, at no rate";
 
 #[derive(clap::Args)]
 pub(crate) struct RunOptions {
-    /// Where load goes: http://HOST:PORT/PATH, https, h2c, h2, grpc, grpcs, tcp (an echo), postgres, redis or rediss
+    /// Target: http://HOST:PORT/PATH, https, h2c, h2, grpc, grpcs, tcp (echo), postgres, redis or
+    /// rediss
     #[arg(
         value_name = "TARGET",
         required_unless_present_any = ["command", "requests"],
@@ -66,7 +72,7 @@ pub(crate) struct RunOptions {
     )]
     pub(crate) target: Option<String>,
 
-    /// Requests per second; with --search where it begins, 100 unless said
+    /// Requests per second; with --search the first rate [default with --search: 100]
     #[arg(
         long,
         value_name = "RATE",
@@ -76,11 +82,16 @@ pub(crate) struct RunOptions {
     )]
     pub(crate) rate: Option<f64>,
 
-    /// A rate that changes evenly from one to the other, such as 100..2000
-    #[arg(long, value_name = "FROM..TO", value_parser = ramp, conflicts_with_all = ["steps", "replay"])]
+    /// Linearly changing rate, such as 100..2000
+    #[arg(
+        long,
+        value_name = "FROM..TO",
+        value_parser = ramp,
+        conflicts_with_all = ["steps", "replay"]
+    )]
     pub(crate) ramp: Option<(f64, f64)>,
 
-    /// Rates one after the other, each for the same share of the time, such as 100,200,400
+    /// Rates in sequence, each for the same part of the duration, such as 100,200,400
     #[arg(
         long,
         value_name = "RATES",
@@ -90,142 +101,154 @@ pub(crate) struct RunOptions {
     )]
     pub(crate) steps: Vec<f64>,
 
-    /// When requests are due, from a file: a time per line, in seconds or with a unit, ascending; the first is due at once
+    /// File with recorded start times: one per line, in seconds or with a unit, ascending; the
+    /// first is due at once
     #[arg(long, value_name = "FILE", conflicts_with = "poisson")]
     pub(crate) replay: Option<PathBuf>,
 
-    /// Requests come as independent users do, at random moments, and not at even distances
+    /// Random (Poisson) arrivals, as from independent users, instead of evenly spaced ones
     #[arg(long)]
     pub(crate) poisson: bool,
 
-    /// Search for the highest rate that meets what is required by percentiles and max of response time, and for the rate from which on
-    /// response time parts from service time
-    #[arg(long, conflicts_with_all = ["ramp", "steps", "replay", "clicks", "html", "hlog", "push"])]
+    /// Search for the highest rate that meets all requirements on percentiles and max of response
+    /// time, and for the knee of the response time
+    #[arg(
+        long,
+        conflicts_with_all = ["ramp", "steps", "replay", "page_views", "html", "hlog", "push"]
+    )]
     pub(crate) search: bool,
 
-    /// No higher rate is tried
+    /// Highest rate to try
     #[arg(long, value_name = "RATE", requires = "search", value_parser = rate)]
-    pub(crate) rate_max: Option<f64>,
+    pub(crate) max_rate: Option<f64>,
 
-    /// How near the rate that is found is to one that is not held: 3% unless said
-    #[arg(long, value_name = "SHARE", requires = "search", value_parser = precision)]
-    pub(crate) precision: Option<f64>,
+    /// Relative distance between the result and the next failing rate [default: 3%]
+    #[arg(long, value_name = "PERCENT", requires = "search", value_parser = tolerance)]
+    pub(crate) tolerance: Option<f64>,
 
-    /// For how long requests are due: 10s unless said; of --replay all of the file; with --search at the most, in each step, 60s
-    /// unless said
-    #[arg(long, value_name = "LENGTH", value_parser = length)]
+    /// Duration of the schedule [default: 10s, with --replay the whole file]; with --search the
+    /// maximum per trial [default: 60s]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) duration: Option<u64>,
 
-    /// What moments, weights and variables are drawn from; told in the report, another each time unless said
+    /// Random seed for arrivals, request choice and variables [default: random, printed in the
+    /// report]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
-    /// Connections that there are when it begins: 16 unless said
+    /// Initial connections [default: 16]
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) connections: Option<usize>,
 
-    /// Connections at the most: 10,000 unless said, or as many as files may be open; of commands processes at once, 100 unless said.
-    /// What finds none waits, and its time goes on
+    /// Maximum number of connections [default: 10000, or the limit of open files]; for commands, of
+    /// concurrent processes [default: 100]. Further requests queue, and their response time
+    /// continues
     #[arg(long, value_name = "N", value_parser = count)]
-    pub(crate) connections_max: Option<usize>,
+    pub(crate) max_connections: Option<usize>,
 
-    /// Threads that send
+    /// Sending threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads)]
     pub(crate) threads: usize,
 
-    /// So long after it was due a request has failed
-    #[arg(long, value_name = "LENGTH", default_value = "60s", value_parser = length)]
+    /// Request timeout, measured from the scheduled time
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub(crate) timeout: u64,
 
-    /// How long answers are waited for when all is sent
-    #[arg(long, value_name = "LENGTH", default_value = "5s", value_parser = length)]
-    pub(crate) drain: u64,
+    /// Time to wait for outstanding responses after the last send
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub(crate) grace_period: u64,
 
-    /// Do not look before the run what this machine can be trusted with, which takes 1 to 5 seconds; the report says so
+    /// Skip the generator calibration (1 to 5 s); the report mentions it
     #[arg(long)]
     pub(crate) no_calibration: bool,
 
-    /// What is sent, from a file: several requests with weights, bodies and variables; without a TARGET they are commands
+    /// File with requests, weights, bodies and variables; without a TARGET they are commands
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["method", "header", "body", "body_file", "argument"]
+        conflicts_with_all = ["method", "header", "body", "body_file", "arg"]
     )]
     pub(crate) requests: Option<PathBuf>,
 
-    /// The method: GET unless said, POST with a body
+    /// HTTP method [default: GET, with a body POST]
     #[arg(long, value_name = "METHOD", value_parser = method)]
     pub(crate) method: Option<String>,
 
-    /// A header, such as 'Accept: text/html'; may be repeated
+    /// HTTP header, such as 'Accept: text/html'. Repeatable
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) header: Vec<(String, String)>,
 
-    /// The body; of postgres the SQL, of redis the words of a command; a command of its own reads it from standard input
+    /// Body; for postgres the SQL, for redis the words of a command, for a command its standard
+    /// input
     #[arg(long, value_name = "TEXT", conflicts_with = "body_file")]
     pub(crate) body: Option<String>,
 
-    /// The body, from a file, as it is
+    /// File with the body, sent unchanged
     #[arg(long, value_name = "FILE")]
     pub(crate) body_file: Option<PathBuf>,
 
-    /// What goes with the request: of postgres a parameter, $1 first; of redis a word of the command; may be repeated
+    /// Argument: for postgres a parameter, $1 first; for redis a word of the command. Repeatable
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
-    pub(crate) argument: Vec<String>,
+    pub(crate) arg: Vec<String>,
 
-    /// Who signed the server's certificate, PEM, if not one that the system trusts
+    /// CA certificate (PEM) [default: system trust store]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
 
-    /// The client's own certificate, PEM, where the server asks for one
+    /// Client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
 
-    /// The private key of that
+    /// Private key of the client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
 
-    /// What must be true of the run, such as 'p99.9<20ms'; may be repeated
+    /// Requirement, such as 'p99.9<20ms'. Repeatable
     #[arg(long, value_name = "REQUIREMENT")]
     pub(crate) require: Vec<Requirement>,
 
-    /// What sessions of so many clicks meet, with --requests-per-click
-    #[arg(long, value_name = "N", requires = "requests_per_click", value_parser = sessions::number())]
-    pub(crate) clicks: Option<u32>,
+    /// Report sessions with this number of page views; needs --requests-per-page
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "requests_per_page",
+        value_parser = sessions::number()
+    )]
+    pub(crate) page_views: Option<u32>,
 
-    /// Requests that each click makes
-    #[arg(long, value_name = "N", requires = "clicks", value_parser = sessions::number())]
-    pub(crate) requests_per_click: Option<u32>,
+    /// Requests per page view; needs --page-views
+    #[arg(long, value_name = "N", requires = "page_views", value_parser = sessions::number())]
+    pub(crate) requests_per_page: Option<u32>,
 
-    /// Write the whole run to this file as JSON, which `topdeck load compare` reads; - is standard output
+    /// Write the run with all histograms as JSON, for `topdeck load compare`; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Write a page with pictures to this file, which needs nothing else
+    /// Write a self-contained HTML page with charts
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Write an HdrHistogram log to this file: response and service times of each second
+    /// Write an HdrHistogram log: response and service times of each second
     #[arg(long, value_name = "FILE")]
     pub(crate) hlog: Option<PathBuf>,
 
-    /// Show the run in a running topdeck while it goes on, second by second, such as http://127.0.0.1:7717
+    /// Send each second to a topdeck server during the run, such as http://127.0.0.1:7717
     #[arg(long, value_name = "URL", value_parser = server)]
     pub(crate) push: Option<net::Target>,
 
-    /// A file with the token for --push, where one is asked for
+    /// File with the bearer token for --push
     #[arg(long, value_name = "FILE", requires = "push")]
     pub(crate) push_token_file: Option<PathBuf>,
 
-    /// Who signed the certificate of --push, PEM
+    /// CA certificate (PEM) for --push [default: system trust store]
     #[arg(long, value_name = "FILE", requires = "push")]
     pub(crate) push_ca: Option<PathBuf>,
 
-    /// What the run is called where it is pushed to; the time it began, unless said
+    /// Label `run` of the metrics sent with --push [default: start time]
     #[arg(long, value_name = "NAME", requires = "push")]
-    pub(crate) run: Option<String>,
+    pub(crate) run_name: Option<String>,
 
-    /// Say nothing until the end
+    /// Suppress progress output
     #[arg(long)]
     pub(crate) quiet: bool,
 
@@ -233,26 +256,29 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     pub(crate) ascii: bool,
 
-    /// Instead of a TARGET: each request starts this command, and is answered when it ends with status 0
+    /// Command to start for each request instead of a TARGET; it completes when it exits with
+    /// status 0
     #[arg(
         last = true,
         value_name = "COMMAND",
-        conflicts_with_all = ["target", "requests", "method", "header", "connections", "ca", "cert", "key"]
+        conflicts_with_all = [
+            "target", "requests", "method", "header", "connections", "ca", "cert", "key"
+        ]
     )]
     pub(crate) command: Vec<OsString>,
 }
 
 impl RunOptions {
     pub(crate) fn sessions(&self) -> Option<Sessions> {
-        let (clicks, requests_per_click) = (self.clicks?, self.requests_per_click?);
-        Some(Sessions { clicks, requests_per_click })
+        let (page_views, requests_per_page) = (self.page_views?, self.requests_per_page?);
+        Some(Sessions { page_views, requests_per_page })
     }
 }
 
-/// Beyond that, a schedule is a mistake: a machine sends less.
+/// A higher rate is a mistake: no machine sends that many.
 const RATE_MAX: f64 = 100e6;
 const THREADS_MAX: usize = 1_024;
-/// More than a machine has ports, towards one address.
+/// More than the ports of a machine towards one address.
 const CONNECTIONS_MAX: usize = 1_000_000;
 
 fn target(text: &str) -> Result<String, String> {
@@ -271,23 +297,23 @@ fn rate(text: &str) -> Result<f64, String> {
 
 fn ramp(text: &str) -> Result<(f64, f64), String> {
     let (from, to) = text.split_once("..").ok_or("expected two rates, as in 100..2000")?;
-    // A ramp may begin or end with nothing, but not both.
+    // Either end may be 0, but not both.
     let end = |text: &str| if text.trim() == "0" { Ok(0.0) } else { rate(text) };
     match (end(from)?, end(to)?) {
-        (0.0, 0.0) => Err("from nothing to nothing there is no request".to_owned()),
+        (0.0, 0.0) => Err("expected a rate above 0 at one end".to_owned()),
         both => Ok(both),
     }
 }
 
-fn precision(text: &str) -> Result<f64, String> {
+fn tolerance(text: &str) -> Result<f64, String> {
     let percent = text.trim().strip_suffix('%').and_then(|text| text.trim().parse::<f64>().ok());
     let percent = percent.filter(|percent| (0.1..=100.0).contains(percent));
     percent.map(|percent| percent / 100.0).ok_or_else(|| "expected 0.1% to 100%".to_owned())
 }
 
-fn length(text: &str) -> Result<u64, String> {
+fn duration(text: &str) -> Result<u64, String> {
     let ns = time::length(text)?;
-    u64::try_from(ns).map_err(|_| "a length is above 0".to_owned())
+    u64::try_from(ns).map_err(|_| "expected a duration above 0".to_owned())
 }
 
 fn bounded(text: &str, most: usize) -> Result<usize, String> {
@@ -306,7 +332,7 @@ fn threads(text: &str) -> Result<usize, String> {
 fn method(text: &str) -> Result<String, String> {
     match http::Method::from_bytes(text.as_bytes()) {
         Ok(_) => Ok(text.to_owned()),
-        Err(_) => Err("a method is one word, such as PUT".to_owned()),
+        Err(_) => Err("expected a single word, such as PUT".to_owned()),
     }
 }
 
@@ -314,9 +340,9 @@ fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("expected NAME: VALUE")?;
     let (name, value) = (name.trim(), value.trim());
     http::HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| format!("{name:?} cannot be the name of a header"))?;
+        .map_err(|_| format!("invalid header name {name:?}"))?;
     http::HeaderValue::from_str(value)
-        .map_err(|_| format!("{name} has characters that no header can have"))?;
+        .map_err(|_| format!("header {name} contains an invalid character"))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

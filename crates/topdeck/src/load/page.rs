@@ -1,4 +1,5 @@
-//! A run as a page that needs nothing else: tables, spectra, and a heatmap over time. It has no script, and its policy allows none.
+//! Writes a run as a self-contained HTML page: tables, spectra, and a heatmap over time. It
+//! contains no script, and its content security policy allows none.
 
 use std::fmt::Write as _;
 
@@ -7,8 +8,8 @@ use collect::Unit;
 
 use crate::heatmap::{self, Column, Heatmap};
 use crate::hist::whole::Whole;
-use crate::load::report::{Report, circumstances, untrusted};
-use crate::load::statistics::{self, Grid};
+use crate::load::run_report::{RunReport, invalid_heading, run_conditions};
+use crate::load::statistics::{self, StatisticsTable};
 use crate::load::{sessions, spectra};
 use crate::svg::{self, escape};
 
@@ -24,31 +25,31 @@ p{margin:4px 0}.quiet{color:#57606a;font-size:13px}\
 .wide{overflow-x:auto}.wide+.wide{margin-top:16px}\
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
 th,td{text-align:right;padding:3px 0 3px 22px;white-space:nowrap;border-bottom:1px solid #d8dee4}\
-th{font-weight:600;color:#57606a}th:first-child,td:first-child,td.words{text-align:left}\
-th:first-child,td:first-child{padding-left:0;white-space:pre}td.words{color:#57606a;white-space:normal;min-width:11em}\
+th{font-weight:600;color:#57606a}th:first-child,td:first-child,td.text{text-align:left}\
+th:first-child,td:first-child{padding-left:0;white-space:pre}td.text{color:#57606a;white-space:normal;min-width:11em}\
 tr.max td{font-weight:600}\
-.met{color:#1a7f37;font-weight:600}.missed{color:#cf222e;font-weight:600}\
+.pass{color:#1a7f37;font-weight:600}.fail{color:#cf222e;font-weight:600}\
 figure{margin:24px 0 0;overflow-x:auto}svg{display:block;max-width:100%;min-width:720px;height:auto}\
-@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}.quiet,th,td.words{color:#9da7b1}\
+@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}.quiet,th,td.text{color:#9da7b1}\
 th,td{border-color:#262c34}.alarm{background:#2d1214;border-color:#f85149}.alarm strong{color:#ff7b72}\
-.met{color:#3fb950}.missed{color:#ff7b72}}";
+.pass{color:#3fb950}.fail{color:#ff7b72}}";
 
-pub(crate) fn of(report: &Report) -> Result<String> {
+pub(crate) fn to_html(report: &RunReport) -> Result<String> {
     let (plan, run) = (&report.plan, &report.run);
     let mut body = String::new();
-    if !run.doubts.is_empty() {
-        let doubts =
-            run.doubts.iter().map(|doubt| format!("<li>{}</li>", escape(&doubt.to_string())));
-        let doubts: String = doubts.collect();
+    if !run.warnings.is_empty() {
+        let warnings =
+            run.warnings.iter().map(|warning| format!("<li>{}</li>", escape(&warning.to_string())));
+        let warnings: String = warnings.collect();
         let _ = writeln!(
             body,
-            "<div class=\"alarm\" role=\"alert\"><strong>{}</strong><ul>{doubts}</ul></div>",
-            untrusted(&run.doubts)
+            "<div class=\"alarm\" role=\"alert\"><strong>{}</strong><ul>{warnings}</ul></div>",
+            invalid_heading(&run.warnings)
         );
     }
     let _ = writeln!(body, "<h1>{}</h1>", escape(&plan.target));
     let _ = writeln!(body, "<p>{}</p>", escape(&plan.schedule));
-    for line in circumstances(report) {
+    for line in run_conditions(report) {
         let _ = writeln!(body, "<p class=\"quiet\">{}</p>", escape(&line));
     }
     requirements(&mut body, report);
@@ -61,29 +62,29 @@ pub(crate) fn of(report: &Report) -> Result<String> {
         let picture = heatmap::element("heatmap-", &[map])?;
         let _ = writeln!(body, "<figure>{picture}</figure>");
     }
-    if run.by_request.len() > 1 {
-        heading(&mut body, "Kinds of requests");
-        table(&mut body, &statistics::by_request(run));
+    if run.per_request.len() > 1 {
+        heading(&mut body, "Response times by request");
+        table(&mut body, &statistics::per_request(run));
     }
-    heading(&mut body, "What became of the requests");
-    let account = statistics::account(&run.tally).into_iter().map(|[name, n, share, words]| {
+    heading(&mut body, "Outcomes");
+    let account = statistics::account(&run.tally).into_iter().map(|[name, n, share, text]| {
         (
             String::new(),
-            [cell("", &name), cell("", &n), cell("", &share), cell("words", &words)].concat(),
+            [cell("", &name), cell("", &n), cell("", &share), cell("text", &text)].concat(),
         )
     });
     rows(&mut body, &["", "requests", "share", ""], account);
-    for (failure, words) in statistics::first_failures(run) {
-        let _ = writeln!(body, "<p>The first {failure}: {}</p>", escape(words));
+    for (failure, text) in statistics::first_errors(run) {
+        let _ = writeln!(body, "<p>First {failure}: {}</p>", escape(text));
     }
     let facts = statistics::facts(run, plan)
         .into_iter()
-        .map(|(name, words)| (String::new(), [cell("", name), cell("words", &words)].concat()));
-    heading(&mut body, "The generator");
+        .map(|(name, text)| (String::new(), [cell("", name), cell("text", &text)].concat()));
+    heading(&mut body, "Generator");
     rows(&mut body, &[], facts);
     session(&mut body, report);
-    if let Some(pushed) = &report.pushed {
-        let _ = writeln!(body, "<p class=\"quiet\">{}</p>", escape(&pushed.words()));
+    if let Some(push) = &report.push {
+        let _ = writeln!(body, "<p class=\"quiet\">{}</p>", escape(&push.text()));
     }
     let title = escape(&format!("{} – topdeck load", plan.target));
     let styles = [svg::STYLE, &heatmap::style(), spectra::STYLE, STYLE].concat();
@@ -95,18 +96,18 @@ pub(crate) fn of(report: &Report) -> Result<String> {
     ))
 }
 
-fn heading(out: &mut String, words: &str) {
-    let _ = writeln!(out, "<h2>{}</h2>", escape(words));
+fn heading(out: &mut String, text: &str) {
+    let _ = writeln!(out, "<h2>{}</h2>", escape(text));
 }
 
-fn cell(class: &str, words: &str) -> String {
+fn cell(class: &str, text: &str) -> String {
     match class {
-        "" => format!("<td>{}</td>", escape(words)),
-        class => format!("<td class=\"{class}\">{}</td>", escape(words)),
+        "" => format!("<td>{}</td>", escape(text)),
+        class => format!("<td class=\"{class}\">{}</td>", escape(text)),
     }
 }
 
-/// A table of rows, each with its class and its cells.
+/// A table; each row has a class and cells.
 fn rows(out: &mut String, head: &[&str], rows: impl Iterator<Item = (String, String)>) {
     let _ = write!(out, "<div class=\"wide\"><table>");
     if !head.is_empty() {
@@ -121,11 +122,11 @@ fn rows(out: &mut String, head: &[&str], rows: impl Iterator<Item = (String, Str
     out.push_str("</tbody></table></div>\n");
 }
 
-fn table(out: &mut String, grid: &Grid) {
+fn table(out: &mut String, grid: &StatisticsTable) {
     let head: Vec<&str> = grid.head.iter().map(String::as_str).collect();
     let lines = grid.rows.iter().map(|row| {
         let class = if row.first().is_some_and(|name| name == "max") { "max" } else { "" };
-        (class.to_owned(), row.iter().map(|words| cell("", words)).collect())
+        (class.to_owned(), row.iter().map(|text| cell("", text)).collect())
     });
     rows(out, &head, lines);
     if let Some(note) = &grid.note {
@@ -133,60 +134,60 @@ fn table(out: &mut String, grid: &Grid) {
     }
 }
 
-fn requirements(out: &mut String, report: &Report) {
-    if report.judged.is_empty() {
+fn requirements(out: &mut String, report: &RunReport) {
+    if report.requirements.is_empty() {
         return;
     }
     heading(out, "Requirements");
-    let lines = report.judged.iter().map(|one| {
-        let class = if one.is_met() { "met" } else { "missed" };
+    let lines = report.requirements.iter().map(|one| {
+        let class = if one.is_met() { "pass" } else { "fail" };
         let cells = [
-            cell("", &one.requirement.written),
-            cell(class, one.word()),
-            cell("words", &one.words()),
+            cell("", &one.requirement.expression),
+            cell(class, one.label()),
+            cell("text", &one.text()),
         ];
         (String::new(), cells.concat())
     });
     rows(out, &[], lines);
 }
 
-fn session(out: &mut String, report: &Report) {
+fn session(out: &mut String, report: &RunReport) {
     let Some(of) = report.sessions else { return };
-    let [met, seen] = sessions::rows(of, Some(&report.run.tally.response));
+    let [percentiles, shares] = sessions::rows(of, Some(&report.run.tally.response));
     heading(out, &sessions::title(of));
     let lines = |all: Vec<[String; 3]>| {
-        all.into_iter().map(|row| (String::new(), row.map(|words| cell("", &words)).concat()))
+        all.into_iter().map(|row| (String::new(), row.map(|text| cell("", &text)).concat()))
     };
-    rows(out, &sessions::MET, lines(met));
-    rows(out, &sessions::SEEN, lines(seen));
-    let _ = writeln!(out, "<p class=\"quiet\">{}</p>", escape(sessions::ASSUMED));
+    rows(out, &sessions::PERCENTILE_COLUMNS, lines(percentiles));
+    rows(out, &sessions::SHARE_COLUMNS, lines(shares));
+    let _ = writeln!(out, "<p class=\"quiet\">{}</p>", escape(sessions::ASSUMPTION));
 }
 
-/// Response times by the second in which requests were due.
-fn heatmap_of(report: &Report) -> Result<Option<Heatmap>> {
+/// Heatmap of response times by the second of the scheduled time.
+fn heatmap_of(report: &RunReport) -> Result<Option<Heatmap>> {
     let run = &report.run;
     const SECOND: i64 = 1_000_000_000;
-    let Some(last) = run.by_second.keys().last().copied() else { return Ok(None) };
+    let Some(last) = run.per_second.keys().last().copied() else { return Ok(None) };
     let mut columns = Vec::new();
     for second in 0..=last {
         let mut values = Whole::default();
-        if let Some(of) = run.by_second.get(&second) {
+        if let Some(of) = run.per_second.get(&second) {
             values.add(of)?;
         }
         let at = |second: u64| {
             let after = i64::try_from(second).unwrap_or(i64::MAX).saturating_mul(SECOND);
-            run.began_unix_ns.saturating_add(after)
+            run.start_unix_ns.saturating_add(after)
         };
         let (from_ns, to_ns) = (second * SECOND as u64, (second + 1) * SECOND as u64);
-        // They are in order and apart: of long runs there are many of both.
+        // Stalls are sorted and disjoint; long runs have many of both.
         let next = run.stalls.partition_point(|(_, to)| *to <= from_ns);
         let is_stalled = run.stalls.get(next).is_some_and(|(from, _)| *from < to_ns);
-        let gaps = is_stalled.then(|| "the generator itself stood still".to_owned());
+        let gaps = is_stalled.then(|| "the generator stalled".to_owned());
         let gaps = gaps.into_iter().collect();
         columns.push(Column { start: at(second), end: at(second + 1), values, gaps });
     }
     Ok(Some(Heatmap {
-        title: "Response times by when requests were due".to_owned(),
+        title: "Response times by scheduled time".to_owned(),
         unit: Some(Unit::Nanoseconds),
         columns,
         limits: Vec::new(),

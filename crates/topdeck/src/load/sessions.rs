@@ -1,4 +1,4 @@
-//! `topdeck load sessions`: what users meet who make many requests.
+//! `topdeck load sessions`: share of sessions that meet slow responses.
 
 use std::process::ExitCode;
 
@@ -12,95 +12,105 @@ use crate::hist::terminal::{Paint, Terminal};
 use crate::load::statistics::{at, numbers, share_name};
 use crate::query::table::Table;
 
-/// What share of sessions meets the slow responses, and what most users really see
+/// Share of sessions that hit a slow response
 ///
-/// A session of n requests has none above the p-th percentile with the probability p^n, if each is slow or not whatever the others were. So
-/// 1 - p^n of all sessions meet at least one response above it; and the share s of sessions sees none above the percentile s^(1/n).
+/// A session of n requests has none above the p-th percentile with probability p^n, if requests are
+/// independent. So 1 - p^n of all sessions meet at least one response above it; and a share s of
+/// sessions never exceeds the percentile s^(1/n).
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Clicks of a session
+    /// Page views per session
     #[arg(long, value_name = "N", value_parser = number())]
-    clicks: u32,
+    page_views: u32,
 
-    /// Requests that each click makes
+    /// Requests per page view
     #[arg(long, value_name = "N", value_parser = number())]
-    requests_per_click: u32,
+    requests_per_page: u32,
 }
 
 const AFTER: &str = "\
 Examples:
-  topdeck load sessions --clicks 5 --requests-per-click 40
-  topdeck load http://localhost:8080/ --rate 100 --clicks 5 --requests-per-click 40
+  topdeck load sessions --page-views 5 --requests-per-page 40
+  topdeck load http://localhost:8080/ --rate 100 --page-views 5 --requests-per-page 40
 
 Exit status:
-  0  it is told
-  2  the command line makes no sense";
+  0  success
+  2  usage error";
 
-/// Whole numbers, of which a session has one at the least.
+/// A positive number.
 pub(crate) fn number() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..)
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let &Options { clicks, requests_per_click } = options;
-    let text = text(Sessions { clicks, requests_per_click }, None, &Terminal::new(false));
+    let &Options { page_views, requests_per_page } = options;
+    let text = text(Sessions { page_views, requests_per_page }, None, &Terminal::new(false));
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Percentiles that sessions are held to.
+/// Percentiles in the first table.
 pub(crate) const SHARES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 0.9999];
-/// Shares of users whose worst response is told.
-pub(crate) const USERS: [f64; 3] = [0.5, 0.95, 0.99];
+/// Shares of sessions in the second table.
+pub(crate) const SESSION_SHARES: [f64; 3] = [0.5, 0.95, 0.99];
 
-/// Rows of both tables: a percentile with the share of sessions that meet something above it, and a share of users with the percentile
-/// that their worst response is at; the times at those percentiles, where there are times.
+/// Rows of both tables: percentiles with the share of sessions above them, and shares of sessions
+/// with the percentile of their slowest response; with times, if there are any.
 pub(crate) fn rows(of: Sessions, times: Option<&Histogram>) -> [Vec<[String; 3]>; 2] {
     let value = |share: f64| {
         let value = times.and_then(|times| at(times, share));
         value.map_or(String::new(), |value| numbers().marked(value))
     };
-    let met = SHARES.map(|p| [share_name(p), value(p), percent(of.above(p))]);
-    let seen = USERS.map(|share| {
+    let percentiles = SHARES.map(|p| [share_name(p), value(p), percent(of.share_above(p))]);
+    let shares = SESSION_SHARES.map(|share| {
         let p = of.percentile(share);
         [percent(share), quantile(p), value(p)]
     });
-    [met.to_vec(), seen.to_vec()]
+    [percentiles.to_vec(), shares.to_vec()]
 }
 
-/// Names of the columns of both.
-pub(crate) const MET: [&str; 3] = ["percentile", "response", "sessions that meet more"];
-pub(crate) const SEEN: [&str; 3] = ["users", "their worst response is at", "response"];
+/// Columns of both tables.
+pub(crate) const PERCENTILE_COLUMNS: [&str; 3] = ["percentile", "response", "sessions above"];
+pub(crate) const SHARE_COLUMNS: [&str; 3] = ["sessions", "slowest response at", "response"];
 
 pub(crate) fn title(of: Sessions) -> String {
-    let Sessions { clicks, requests_per_click } = of;
+    let Sessions { page_views, requests_per_page } = of;
     format!(
-        "Sessions of {} clicks with {} requests each: {} requests",
-        count(clicks.into()),
-        count(requests_per_click.into()),
+        "Sessions of {} page views with {} requests each: {} requests",
+        count(page_views.into()),
+        count(requests_per_page.into()),
         count(of.requests())
     )
 }
 
 pub(crate) fn text(of: Sessions, times: Option<&Histogram>, terminal: &Terminal) -> String {
-    let [met, seen] = rows(of, times);
+    let [percentiles, shares] = rows(of, times);
     let mut text = terminal.paint(Paint::Heading, &title(of)) + "\n";
-    let mut table = Table::new(&[(MET[0], false), (MET[1], true), (MET[2], true)]);
-    met.into_iter().for_each(|row| table.row(row.to_vec()));
+    let mut table = Table::new(&[
+        (PERCENTILE_COLUMNS[0], false),
+        (PERCENTILE_COLUMNS[1], true),
+        (PERCENTILE_COLUMNS[2], true),
+    ]);
+    percentiles.into_iter().for_each(|row| table.row(row.to_vec()));
     text.push_str(&table.text(terminal));
     text.push('\n');
-    let mut table = Table::new(&[(SEEN[0], false), (SEEN[1], true), (SEEN[2], true)]);
-    seen.into_iter().for_each(|row| table.row(row.to_vec()));
+    let mut table = Table::new(&[
+        (SHARE_COLUMNS[0], false),
+        (SHARE_COLUMNS[1], true),
+        (SHARE_COLUMNS[2], true),
+    ]);
+    shares.into_iter().for_each(|row| table.row(row.to_vec()));
     text.push_str(&table.text(terminal));
-    text.push_str(&terminal.paint(Paint::Faint, &format!("  {ASSUMED}")));
+    text.push_str(&terminal.paint(Paint::Faint, &format!("  {ASSUMPTION}")));
     text + "\n"
 }
 
-/// What the arithmetic takes for granted.
-pub(crate) const ASSUMED: &str = "if each request is slow or not whatever the others are; where slow ones come together, fewer sessions meet more";
+/// Assumption of the model.
+pub(crate) const ASSUMPTION: &str =
+    "assumes independent requests; if slow ones cluster, fewer sessions meet more of them";
 
-/// Where it is nearly all or nearly nothing, with the digits that tell.
+/// Formats a share, with special cases near 0 and 100 %.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let rest = 100.0 - percent;
@@ -112,7 +122,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// As many digits as tell it from 100 %.
+/// Formats a quantile with enough digits to differ from 100 %.
 fn quantile(p: f64) -> String {
     let digits = (2.0 - (1.0 - p).log10()).ceil().clamp(2.0, 12.0) as i32;
     let step = 10f64.powi(digits);
@@ -127,25 +137,25 @@ mod tests {
     use crate::hist::terminal::Colours;
 
     #[test]
-    fn most_users_see_more_than_the_99th_percentile() {
+    fn most_sessions_exceed_p99() {
         let terminal =
             Terminal { width: 80, wide: 80, height: 24, ascii: true, colours: Colours::None };
-        let of = Sessions { clicks: 5, requests_per_click: 40 };
+        let of = Sessions { page_views: 5, requests_per_page: 40 };
         let expected = expect![[r#"
-            Sessions of 5 clicks with 40 requests each: 200 requests
-              percentile  sessions that meet more
-              p50                       > 99.99 %
-              p90                       > 99.99 %
-              p95                       > 99.99 %
-              p99                         86.60 %
-              p99.9                       18.14 %
-              p99.99                       1.98 %
+            Sessions of 5 page views with 40 requests each: 200 requests
+              percentile  sessions above
+              p50              > 99.99 %
+              p90              > 99.99 %
+              p95              > 99.99 %
+              p99                86.60 %
+              p99.9              18.14 %
+              p99.99              1.98 %
 
-              users  their worst response is at
-              50 %                      p99.654
-              95 %                     p99.9743
-              99 %                    p99.99497
-              if each request is slow or not whatever the others are; where slow ones come together, fewer sessions meet more
+              sessions  slowest response at
+              50 %                  p99.654
+              95 %                 p99.9743
+              99 %                p99.99497
+              assumes independent requests; if slow ones cluster, fewer sessions meet more of them
         "#]];
         expected.assert_eq(&text(of, None, &terminal));
     }

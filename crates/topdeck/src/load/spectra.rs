@@ -1,4 +1,5 @@
-//! Percentile spectra of response and service time on one picture: where they part, requests waited before they were sent.
+//! Chart with the percentile spectra of response and service time. Where they diverge, requests
+//! queued before they were sent.
 
 use std::fmt::Write as _;
 
@@ -12,25 +13,25 @@ use crate::hist::whole::Whole;
 use crate::load::statistics::{at, share_name, show};
 use crate::svg::{self, Anchor, CHAR_WIDTH, LEFT, PLOT, line, text};
 
-/// From the top to the plot: title, and what the curves are.
+/// Height above the plot: title and legend.
 const HEAD: f64 = 96.0;
 const HEIGHT: f64 = 300.0;
 const FOOT: f64 = 40.0;
 const COLUMNS: usize = 282;
 
-/// What the curve of service time adds to the common style.
+/// Style of the service time curve.
 pub(crate) const STYLE: &str = "\
 .service{stroke:#8250df;stroke-dasharray:7 4}.servicedoubt{fill:#8250df;fill-opacity:.18}.servicedot{fill:#8250df}\
 @media(prefers-color-scheme:dark){.service{stroke:#bc8cff}.servicedoubt{fill:#bc8cff}.servicedot{fill:#bc8cff}}";
 
-/// A curve: its name, values, and classes of its bounds, line, and maximum.
+/// A curve: name, values, classes of its bounds, line, and maximum.
 struct Curve<'a>(&'a str, &'a Histogram, [&'a str; 2], &'a str);
 
-/// The picture as a part of a page; nothing if nothing was measured.
+/// The chart as SVG; `None` without values.
 pub(crate) fn element(id: &str, tally: &Tally) -> Option<String> {
     let curves = [
         Curve("service time", &tally.service, ["servicedoubt", "line service"], "servicedot"),
-        // Drawn last, so that it is seen where both are the same.
+        // Drawn last, so that it stays visible where both coincide.
         Curve("response time", &tally.response, ["doubt", "line"], "dot"),
     ];
     let show = show();
@@ -51,7 +52,8 @@ pub(crate) fn element(id: &str, tally: &Tally) -> Option<String> {
     let mut body = String::new();
     let title = "Percentile spectra";
     text(&mut body, (24.0, 36.0), "title", Anchor::Start, title);
-    let about = "each step right is ten times rarer; where the curves part, requests waited before they were sent";
+    let about = "logarithmic percentile axis; where the curves diverge, requests queued before \
+                 they were sent";
     text(&mut body, (24.0, 58.0), "faint", Anchor::Start, about);
     frame.draw(&mut body, &show);
     let (mut right, mut words) = (LEFT + PLOT, Vec::new());

@@ -1,17 +1,17 @@
-//! The statistics of a run, as text and page tell them.
+//! Statistics of a run, for text and HTML.
 
 use collect::Unit;
 use hist::{Bracket, Histogram};
-use load::{Failure, Run, Tally, per_second};
+use load::{Failure, RunResult, Tally, format_rate};
 
 use crate::hist::show::{self, Show, count};
-use crate::load::plan::Plan;
+use crate::load::run_plan::RunPlan;
 use crate::query::numbers::{Doubt, Numbers};
 
-/// Percentiles that are told, with the maximum and the mean after them.
+/// Percentiles in reports, followed by maximum and mean.
 pub(crate) const SHARES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
-/// How times are written.
+/// Format of times.
 pub(crate) fn show() -> Show {
     Show::new(Some(&Unit::Nanoseconds))
 }
@@ -20,26 +20,26 @@ pub(crate) fn numbers() -> Numbers {
     Numbers::new(Some("ns"))
 }
 
-/// What is measured of each request, and what it is.
+/// Names, histograms and descriptions of all times.
 pub(crate) fn times(tally: &Tally) -> [(&'static str, &Histogram, &'static str); 5] {
     [
-        ("response", &tally.response, "from when a request was due to its answer"),
-        ("service", &tally.service, "from when it was sent to its answer"),
-        ("send lag", &tally.send_lag, "from when it was due until it was sent"),
-        ("own lag", &tally.own_lag, "from when it was due until the generator noticed"),
-        ("failure", &tally.failure, "from when it was due to its failure"),
+        ("response", &tally.response, "scheduled time to response"),
+        ("service", &tally.service, "sent to response"),
+        ("queue time", &tally.queue_time, "scheduled time to sent"),
+        ("generator lag", &tally.generator_lag, "scheduled time to dispatch (generator lag)"),
+        ("failure", &tally.failure, "scheduled time to failure"),
     ]
 }
 
-/// A table: a name for each column, and rows.
-pub(crate) struct Grid {
+/// A table: column names and rows.
+pub(crate) struct StatisticsTable {
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
-    /// What is to be said below it.
+    /// Footnote.
     pub(crate) note: Option<String>,
 }
 
-/// The value of a share, in which 1 is the maximum.
+/// The quantile; 1 is the maximum.
 pub(crate) fn at(of: &Histogram, share: f64) -> Option<Bracket> {
     if share >= 1.0 { of.max() } else { of.quantile(share) }
 }
@@ -48,8 +48,8 @@ pub(crate) fn share_name(share: f64) -> String {
     if share >= 1.0 { "max".to_owned() } else { show::quantile_name(share) }
 }
 
-/// Percentiles of all times side by side. The time until failures is there if there are any.
-pub(crate) fn percentiles(tally: &Tally) -> Grid {
+/// Table of percentiles of all times. Time to failure is included if there are failures.
+pub(crate) fn percentiles(tally: &Tally) -> StatisticsTable {
     let [measured @ .., failure] = times(tally);
     let times = measured.into_iter().chain((failure.1.count() > 0).then_some(failure));
     let times: Vec<_> = times.collect();
@@ -71,97 +71,91 @@ pub(crate) fn percentiles(tally: &Tally) -> Grid {
     rows.push(["count".to_owned()].into_iter().chain(cells).collect());
     let names = times.iter().map(|time| time.0.to_owned());
     let head = [String::new()].into_iter().chain(names).collect();
-    Grid { head, rows, note: doubt.text("the JSON") }
+    StatisticsTable { head, rows, note: doubt.text("the JSON") }
 }
 
-/// Response times of each kind of request.
-pub(crate) fn by_request(run: &Run) -> Grid {
+/// Table of response times per request.
+pub(crate) fn per_request(run: &RunResult) -> StatisticsTable {
     let shares = [0.5, 0.99, 0.999, 1.0];
     let numbers = numbers();
-    let rows = run.by_request.iter().map(|(name, of)| {
+    let rows = run.per_request.iter().map(|(name, of)| {
         let value = |share: f64| at(of, share).map_or("-".to_owned(), |b| numbers.marked(b));
         let values = shares.into_iter().map(value);
         [name.clone(), count(of.count())].into_iter().chain(values).collect()
     });
     let names = ["response", "count"].map(str::to_owned).into_iter();
     let head = names.chain(shares.into_iter().map(share_name)).collect();
-    Grid { head, rows: rows.collect(), note: None }
+    StatisticsTable { head, rows: rows.collect(), note: None }
 }
 
-/// What became of all requests that were due: name, how many, share, and what it means.
+/// Outcomes of all scheduled requests: name, count, share, description.
 pub(crate) fn account(tally: &Tally) -> Vec<[String; 4]> {
     let row = |name: &str, n: u64, about: &str| {
-        [name.to_owned(), count(n), show::share(n, tally.intended), about.to_owned()]
+        [name.to_owned(), count(n), show::share(n, tally.scheduled), about.to_owned()]
     };
     let mut rows = vec![
-        row("intended", tally.intended, "requests that were due"),
-        row("completed", tally.completed, "answered"),
-        row("failed", tally.failures(), "no answer, or an error; not among the times"),
+        row("scheduled", tally.scheduled, "requests"),
+        row("completed", tally.completed, "successful responses"),
+        row("failed", tally.failures(), "error or no response; not in the times"),
     ];
     for failure in Failure::ALL.iter().filter(|one| tally.failed[**one as usize] > 0) {
         rows.push(row(&format!("  {failure}"), tally.failed[*failure as usize], ""));
     }
-    rows.push(row("unfinished", tally.unfinished, "no answer at the end; their age counts"));
-    if tally.missed + tally.seen_late > 0 {
-        rows.push(row("missed", tally.missed, "not sent, for the generator stood still"));
-        rows.push(row("seen late", tally.seen_late, "answered while the generator stood still"));
+    rows.push(row("unfinished", tally.unfinished, "no response at the end; counted by age"));
+    if tally.not_sent + tally.observed_late > 0 {
+        rows.push(row("not sent", tally.not_sent, "scheduled during a generator stall"));
+        rows.push(row("observed late", tally.observed_late, "response during a generator stall"));
     }
     rows
 }
 
-/// What is known of the first failure of each kind of which there were any.
-pub(crate) fn first_failures(run: &Run) -> Vec<(Failure, &str)> {
-    let all = Failure::ALL.into_iter().zip(&run.words);
+/// Details of the first failure of each kind.
+pub(crate) fn first_errors(run: &RunResult) -> Vec<(Failure, &str)> {
+    let all = Failure::ALL.into_iter().zip(&run.first_errors);
     let known = all.filter(|(failure, _)| run.tally.failed[*failure as usize] > 0);
-    known.filter_map(|(failure, words)| Some((failure, words.as_deref()?))).collect()
+    known.filter_map(|(failure, detail)| Some((failure, detail.as_deref()?))).collect()
 }
 
 fn limit(of: Option<u64>) -> String {
-    of.map_or_else(|| "any number".to_owned(), count)
+    of.map_or_else(|| "unlimited".to_owned(), count)
 }
 
-/// The rest that is known of a run: name and words.
-pub(crate) fn facts(run: &Run, plan: &Plan) -> Vec<(&'static str, String)> {
+/// Further values: name and text.
+pub(crate) fn facts(run: &RunResult, plan: &RunPlan) -> Vec<(&'static str, String)> {
     let tally = &run.tally;
-    let seconds = run.length_ns.max(1) as f64 * 1e-9;
-    let threads_ns = run.length_ns.max(1) as f64 * plan.settings.threads as f64;
+    let seconds = run.duration_ns.max(1) as f64 * 1e-9;
+    let threads_ns = run.duration_ns.max(1) as f64 * plan.settings.threads as f64;
     let busy = tally.cpu_ns as f64 / threads_ns * 100.0;
-    let (opened, many, place) = match plan.is_command() {
-        true => ("processes", "started", "process to end"),
+    let (unit, verb, limit_of) = match plan.is_command() {
+        true => ("processes", "started", "process"),
         false => ("connections", "opened", "connection"),
     };
     let requests = |n: u64| {
-        let many = if n == 1 { "request" } else { "requests" };
-        format!("{} {many}", count(n))
+        let unit = if n == 1 { "request" } else { "requests" };
+        format!("{} {unit}", count(n))
     };
     vec![
-        ("rate", format!("{} answered", per_second(tally.completed as f64 / seconds))),
-        ("in flight", format!("{} at the most; there is no limit", requests(tally.in_flight_max))),
+        ("rate", format!("{} completed", format_rate(tally.completed as f64 / seconds))),
+        ("in flight", format!("peak {} (unlimited)", requests(tally.in_flight_peak))),
         (
-            opened,
+            unit,
             format!(
-                "{} {many}, {} at once, and {} are allowed",
-                count(tally.opened),
-                count(tally.connected_max),
-                count(plan.settings.connections_max as u64)
+                "{} {verb}, peak {}, limit {}",
+                count(tally.connections_opened),
+                count(tally.connections_peak),
+                count(plan.settings.max_connections as u64)
             ),
         ),
         (
             "open files",
             format!(
-                "{} needed at the most, {} allowed, {} if asked for",
+                "up to {} needed, soft limit {}, hard limit {}",
                 count(run.files.needed),
-                limit(run.files.limit),
-                limit(run.files.limit_max)
+                limit(run.files.soft_limit),
+                limit(run.files.hard_limit)
             ),
         ),
-        (
-            "waited",
-            format!(
-                "{} for a {place}, because there were as many as allowed",
-                requests(tally.waited)
-            ),
-        ),
-        ("generator", format!("{busy:.1} % of the time at work")),
+        ("queued", format!("{} at the {limit_of} limit", requests(tally.queued_requests))),
+        ("generator", format!("CPU {busy:.1} %")),
     ]
 }

@@ -1,56 +1,59 @@
-//! Requests as they are written, answers whole and in pieces, and garbage.
+//! Encoded requests; responses whole, in pieces, and garbage.
 
 use super::*;
 
 fn asked(method: &str) -> (Http1, Vec<u8>) {
     let mut codec = Http1::new("a:80");
     let mut out = Vec::new();
-    let request =
-        Rendered { method: method.to_owned(), path: "/x?y".to_owned(), ..Rendered::default() };
+    let request = RenderedRequest {
+        method: method.to_owned(),
+        path: "/x?y".to_owned(),
+        ..RenderedRequest::default()
+    };
     codec.send(&request, 7, &mut out);
     (codec, out)
 }
 
-/// What ends an answer that comes whole, and byte by byte.
-fn ends(method: &str, answer: &str, closes: bool) -> Result<Vec<Ended>, Failure> {
+/// Completions of a response that arrives whole, and byte by byte.
+fn ends(method: &str, answer: &str, closes: bool) -> Result<Vec<Completion>, Failure> {
     let whole = |pieces: Vec<&[u8]>| {
         let (mut codec, _) = asked(method);
-        let mut ended = Vec::new();
+        let mut completions = Vec::new();
         for piece in pieces {
-            codec.receive(piece, &mut Vec::new(), &mut ended)?;
+            codec.receive(piece, &mut Vec::new(), &mut completions)?;
         }
         if closes {
-            codec.close(&mut ended);
+            codec.close(&mut completions);
         }
-        Ok(ended)
+        Ok(completions)
     };
     let once = whole(vec![answer.as_bytes()]);
     assert_eq!(once, whole(answer.as_bytes().chunks(1).collect()), "{answer:?}");
     once
 }
 
-const WELL: Ended = Ended { ticket: 7, failure: None };
+const WELL: Completion = Completion { request_id: 7, failure: None };
 
 #[test]
-fn a_request_is_written_as_the_protocol_says() {
+fn requests_are_encoded() {
     let (_, out) = asked("GET");
     assert_eq!(out, b"GET /x?y HTTP/1.1\r\nHost: a:80\r\n\r\n");
     let mut codec = Http1::new("a");
     let mut out = Vec::new();
-    let request = Rendered {
+    let request = RenderedRequest {
         method: "POST".to_owned(),
         path: "/".to_owned(),
         headers: vec![("Host".to_owned(), "b".to_owned())],
         body: b"12".to_vec(),
-        ..Rendered::default()
+        ..RenderedRequest::default()
     };
     codec.send(&request, 1, &mut out);
     assert_eq!(out, b"POST / HTTP/1.1\r\nHost: b\r\nContent-Length: 2\r\n\r\n12");
-    assert_eq!(codec.room(), 0);
+    assert_eq!(codec.capacity(), 0);
 }
 
 #[test]
-fn an_answer_ends_where_it_ends() {
+fn responses_end_by_length_chunk_or_close() {
     for (method, answer) in [
         ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"),
         ("GET", "HTTP/1.1 204 None\r\n\r\n"),
@@ -66,7 +69,7 @@ fn an_answer_ends_where_it_ends() {
     assert_eq!(ends("GET", "HTTP/1.1 200 OK\r\n\r\nabc", false), Ok(vec![]));
     assert_eq!(ends("GET", "HTTP/1.1 200 OK\r\n\r\nabc", true), Ok(vec![WELL]));
     assert_eq!(ends("GET", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc", true), Ok(vec![]));
-    let failed = Ended { failure: Some(Failure::Status), ..WELL };
+    let failed = Completion { failure: Some(Failure::Status), ..WELL };
     assert_eq!(
         ends("GET", "HTTP/1.1 503 No\r\nContent-Length: 1\r\n\r\nx", false),
         Ok(vec![failed])
@@ -74,7 +77,7 @@ fn an_answer_ends_where_it_ends() {
 }
 
 #[test]
-fn garbage_is_said_to_be_garbage() {
+fn garbage_is_malformed() {
     for answer in [
         "SSH-2.0-x\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
@@ -89,18 +92,18 @@ fn garbage_is_said_to_be_garbage() {
     }
     let (mut codec, _) = asked("GET");
     let line = vec![b'a'; 1000];
-    let mut ended = Vec::new();
-    codec.receive(b"HTTP/1.1 200 OK\r\nA: ", &mut Vec::new(), &mut ended).unwrap();
-    let far = (0..100).find_map(|_| codec.receive(&line, &mut Vec::new(), &mut ended).err());
+    let mut completions = Vec::new();
+    codec.receive(b"HTTP/1.1 200 OK\r\nA: ", &mut Vec::new(), &mut completions).unwrap();
+    let far = (0..100).find_map(|_| codec.receive(&line, &mut Vec::new(), &mut completions).err());
     assert_eq!(far, Some(Failure::Malformed));
 }
 
 #[test]
-fn a_connection_that_ends_takes_no_more() {
+fn closing_connection_has_no_capacity() {
     let take = |answer: &str| {
         let (mut codec, _) = asked("GET");
         codec.receive(answer.as_bytes(), &mut Vec::new(), &mut Vec::new()).unwrap();
-        (codec.room(), codec.is_ending())
+        (codec.capacity(), codec.is_ending())
     };
     assert_eq!(take("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), (1, false));
     assert_eq!(

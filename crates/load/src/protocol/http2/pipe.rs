@@ -1,4 +1,4 @@
-//! What takes the place of a socket and of a runtime: bytes in memory, and a list of who has something to do.
+//! In-memory socket and wake-up queue: replacements for a socket and an async runtime.
 
 use std::io;
 use std::pin::Pin;
@@ -8,30 +8,30 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection in memory. A clone is the other end of it.
+/// In-memory connection. A clone is its other end.
 #[derive(Clone, Default)]
-pub(super) struct Pipe(Arc<Mutex<Bytes>>);
+pub(super) struct Pipe(Arc<Mutex<PipeBuffer>>);
 
 #[derive(Default)]
-struct Bytes {
-    come: Vec<u8>,
-    /// How much of that has been read.
+struct PipeBuffer {
+    received: Vec<u8>,
+    /// Bytes already read.
     read: usize,
     out: Vec<u8>,
 }
 
 impl Pipe {
-    /// What is to be read.
+    /// Appends received bytes.
     pub(super) fn give(&self, bytes: &[u8]) {
         let mut inside = lock(&self.0);
-        if inside.read == inside.come.len() {
-            inside.come.clear();
+        if inside.read == inside.received.len() {
+            inside.received.clear();
             inside.read = 0;
         }
-        inside.come.extend_from_slice(bytes);
+        inside.received.extend_from_slice(bytes);
     }
 
-    /// What was written.
+    /// Takes written bytes.
     pub(super) fn take(&self, out: &mut Vec<u8>) {
         out.append(&mut lock(&self.0).out);
     }
@@ -44,10 +44,10 @@ impl AsyncRead for Pipe {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut inside = lock(&self.0);
-        let rest = &inside.come[inside.read..];
+        let rest = &inside.received[inside.read..];
         let taken = rest.len().min(buffer.remaining());
         if taken == 0 {
-            // Nobody is woken by bytes: who gives them polls.
+            // No waker is needed: whoever appends bytes also polls.
             return Poll::Pending;
         }
         buffer.put_slice(&rest[..taken]);
@@ -89,25 +89,25 @@ impl AsyncWrite for Pipe {
     }
 }
 
-/// Who has something to do: streams by their places, and the connection.
+/// Woken streams by slot, and the connection.
 #[derive(Default)]
-pub(super) struct Wakes {
+pub(super) struct WakeQueue {
     streams: Mutex<Vec<usize>>,
     connection: AtomicBool,
 }
 
-impl Wakes {
-    /// Wakes the stream at this place; without a place, the connection.
-    pub(super) fn waker(self: &Arc<Wakes>, place: Option<usize>) -> Waker {
-        Waker::from(Arc::new(Sleeper { wakes: self.clone(), place }))
+impl WakeQueue {
+    /// Waker of the stream in this slot; without a slot, of the connection.
+    pub(super) fn waker(self: &Arc<WakeQueue>, slot: Option<usize>) -> Waker {
+        Waker::from(Arc::new(StreamWaker { queue: self.clone(), slot }))
     }
 
-    /// As its waker does.
-    pub(super) fn wake(&self, place: usize) {
-        lock(&self.streams).push(place);
+    /// Wakes a stream.
+    pub(super) fn wake(&self, slot: usize) {
+        lock(&self.streams).push(slot);
     }
 
-    /// A stream that has something to do. One that was woken twice comes twice, and finds nothing.
+    /// A woken stream. One that was woken twice appears twice; its second poll finds nothing.
     pub(super) fn next(&self) -> Option<usize> {
         lock(&self.streams).pop()
     }
@@ -116,30 +116,31 @@ impl Wakes {
         self.connection.load(Ordering::Relaxed)
     }
 
-    pub(super) fn connection_is_polled(&self) {
+    pub(super) fn clear_connection_wake(&self) {
         self.connection.store(false, Ordering::Relaxed);
     }
 }
 
-struct Sleeper {
-    wakes: Arc<Wakes>,
-    place: Option<usize>,
+struct StreamWaker {
+    queue: Arc<WakeQueue>,
+    slot: Option<usize>,
 }
 
-impl Wake for Sleeper {
+impl Wake for StreamWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        match self.place {
-            Some(place) => self.wakes.wake(place),
-            None => self.wakes.connection.store(true, Ordering::Relaxed),
+        match self.slot {
+            Some(slot) => self.queue.wake(slot),
+            None => self.queue.connection.store(true, Ordering::Relaxed),
         }
     }
 }
 
-/// One thread at a time has a codec: nobody waits here, and nobody panics with the lock held.
+/// A codec is used by one thread at a time: the lock is never contended, and nobody panics while
+/// holding it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! One request that is under way, until its answer has come to its end.
+//! A stream: one request in flight until the end of its response.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,38 +12,38 @@ use super::failure;
 use crate::failure::Failure;
 use crate::protocol::grpc;
 
-/// A request that is under way.
-pub(super) struct Stream {
-    stage: Stage,
-    answer: Answer,
-    /// Why it did not come to its end.
+/// A request in flight.
+pub(super) struct Http2Stream {
+    state: StreamState,
+    response_state: Http2Response,
+    /// The error that ended it.
     error: Option<h2::Error>,
 }
 
-enum Stage {
-    /// Before the head of the answer.
+enum StreamState {
+    /// Before the response head.
     Head(ResponseFuture),
-    /// In its body, or what comes after that.
+    /// In the response body or trailers.
     Body(RecvStream),
 }
 
-/// What is known of an answer.
-pub(super) enum Answer {
+/// State of a response.
+pub(super) enum Http2Response {
     Http(StatusCode),
-    Grpc(grpc::Answer),
+    Grpc(grpc::GrpcResponse),
 }
 
-impl Stream {
-    pub(super) fn new(response: ResponseFuture, answer: Answer) -> Stream {
-        Stream { stage: Stage::Head(response), answer, error: None }
+impl Http2Stream {
+    pub(super) fn new(response: ResponseFuture, response_state: Http2Response) -> Http2Stream {
+        Http2Stream { state: StreamState::Head(response), response_state, error: None }
     }
 
-    /// What is known of how it failed.
-    pub(super) fn words(&self) -> Option<String> {
-        match (&self.error, &self.answer) {
+    /// Detail of the failure.
+    pub(super) fn error_detail(&self) -> Option<String> {
+        match (&self.error, &self.response_state) {
             (Some(error), _) => Some(error.to_string()),
-            (None, Answer::Http(status)) => Some(status.to_string()),
-            (None, Answer::Grpc(answer)) => answer.words(),
+            (None, Http2Response::Http(status)) => Some(status.to_string()),
+            (None, Http2Response::Grpc(response_state)) => response_state.error_detail(),
         }
     }
 
@@ -53,37 +53,39 @@ impl Stream {
         Poll::Ready(Some(failure))
     }
 
-    /// Takes what came. With what it ended, if it has.
+    /// Processes received frames. Returns the outcome at the end.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Failure>> {
         loop {
-            match &mut self.stage {
-                Stage::Head(response) => match ready!(Pin::new(response).poll(context)) {
+            match &mut self.state {
+                StreamState::Head(response) => match ready!(Pin::new(response).poll(context)) {
                     Ok(response) => {
                         let (head, body) = response.into_parts();
-                        self.answer.head(head.status, &head.headers);
-                        self.stage = Stage::Body(body);
+                        self.response_state.head(head.status, &head.headers);
+                        self.state = StreamState::Body(body);
                     }
                     Err(error) => return self.fail(error),
                 },
-                Stage::Body(body) => match ready!(body.poll_data(context)) {
+                StreamState::Body(body) => match ready!(body.poll_data(context)) {
                     Some(Ok(bytes)) => {
-                        self.answer.data(&bytes);
-                        // So that the next may come; an error would be that more is released than came.
+                        self.response_state.data(&bytes);
+                        // Opens the window for more; the call fails only if more is released than
+                        // was received.
                         let _ = body.flow_control().release_capacity(bytes.len());
                     }
                     Some(Err(error)) if error.reason() != Some(Reason::NO_ERROR) => {
                         return self.fail(error);
                     }
-                    // Whoever has answered may refuse the rest of the request (RFC 9113, 8.1).
-                    Some(Err(_)) => return Poll::Ready(self.answer.end()),
+                    // A server that has responded may reject the rest of the request (RFC 9113,
+                    // 8.1).
+                    Some(Err(_)) => return Poll::Ready(self.response_state.end()),
                     None => {
                         match ready!(body.poll_trailers(context)) {
-                            Ok(Some(trailers)) => self.answer.trailers(&trailers),
+                            Ok(Some(trailers)) => self.response_state.trailers(&trailers),
                             Ok(None) => {}
                             Err(error) if error.reason() == Some(Reason::NO_ERROR) => {}
                             Err(error) => return self.fail(error),
                         }
-                        return Poll::Ready(self.answer.end());
+                        return Poll::Ready(self.response_state.end());
                     }
                 },
             }
@@ -91,38 +93,38 @@ impl Stream {
     }
 }
 
-impl Answer {
-    pub(super) fn of_http() -> Answer {
-        Answer::Http(StatusCode::OK)
+impl Http2Response {
+    pub(super) fn new_http() -> Http2Response {
+        Http2Response::Http(StatusCode::OK)
     }
 
-    pub(super) fn of_grpc() -> Answer {
-        Answer::Grpc(grpc::Answer::default())
+    pub(super) fn new_grpc() -> Http2Response {
+        Http2Response::Grpc(grpc::GrpcResponse::default())
     }
 
     fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
         match self {
-            Answer::Http(known) => *known = status,
-            Answer::Grpc(answer) => answer.head(status, headers),
+            Http2Response::Http(known) => *known = status,
+            Http2Response::Grpc(response_state) => response_state.head(status, headers),
         }
     }
 
     fn data(&mut self, bytes: &[u8]) {
-        if let Answer::Grpc(answer) = self {
-            answer.data(bytes);
+        if let Http2Response::Grpc(response_state) = self {
+            response_state.data(bytes);
         }
     }
 
     fn trailers(&mut self, trailers: &HeaderMap) {
-        if let Answer::Grpc(answer) = self {
-            answer.trailers(trailers);
+        if let Http2Response::Grpc(response_state) = self {
+            response_state.trailers(trailers);
         }
     }
 
     fn end(&self) -> Option<Failure> {
         match self {
-            Answer::Http(status) => (status.as_u16() >= 400).then_some(Failure::Status),
-            Answer::Grpc(answer) => answer.end(),
+            Http2Response::Http(status) => (status.as_u16() >= 400).then_some(Failure::Status),
+            Http2Response::Grpc(response_state) => response_state.end(),
         }
     }
 }

@@ -9,7 +9,7 @@ fn message(kind: u8, contents: &[u8]) -> Vec<u8> {
     [&[kind][..], &length, contents].concat()
 }
 
-/// Messages of which only the kind matters.
+/// Messages of which only the type matters.
 fn messages(kinds: &str) -> Vec<u8> {
     kinds.bytes().flat_map(|kind| message(kind, b"abc")).collect()
 }
@@ -26,17 +26,22 @@ fn ready(is_prepared: bool) -> Postgres {
     let mut codec = fresh(is_prepared);
     let bytes = [login(0, b""), messages("SSSKNZ")].concat();
     codec.receive(&bytes, &mut Vec::new(), &mut Vec::new()).unwrap();
-    assert_eq!(codec.room(), 1);
+    assert_eq!(codec.capacity(), 1);
     codec
 }
 
-fn request(index: usize, sql: &str, arguments: &[&str]) -> Rendered {
+fn request(index: usize, sql: &str, arguments: &[&str]) -> RenderedRequest {
     let arguments = arguments.iter().map(|one| one.as_bytes().to_vec()).collect();
-    Rendered { index, body: sql.as_bytes().to_vec(), arguments, ..Rendered::default() }
+    RenderedRequest {
+        index,
+        body: sql.as_bytes().to_vec(),
+        arguments,
+        ..RenderedRequest::default()
+    }
 }
 
-/// Kinds of the messages that are sent.
-fn sent(codec: &mut Postgres, request: &Rendered) -> String {
+/// Types of the messages sent.
+fn sent(codec: &mut Postgres, request: &RenderedRequest) -> String {
     let mut out = Vec::new();
     codec.send(request, 7, &mut out);
     kinds(&out)
@@ -52,47 +57,47 @@ fn kinds(mut bytes: &[u8]) -> String {
     kinds
 }
 
-/// What ends an answer that comes whole, and byte by byte.
+/// Completions of a response that arrives whole, and byte by byte.
 #[track_caller]
-fn ends(answer: &[u8], closes: bool) -> Result<Vec<Ended>, Failure> {
+fn ends(answer: &[u8], closes: bool) -> Result<Vec<Completion>, Failure> {
     let take = |pieces: Vec<&[u8]>| {
-        let (mut codec, mut ended) = (ready(false), Vec::new());
+        let (mut codec, mut completions) = (ready(false), Vec::new());
         codec.send(&request(0, "select 1", &[]), 7, &mut Vec::new());
         for piece in pieces {
-            codec.receive(piece, &mut Vec::new(), &mut ended)?;
+            codec.receive(piece, &mut Vec::new(), &mut completions)?;
         }
         if closes {
-            codec.close(&mut ended);
+            codec.close(&mut completions);
         }
-        Ok(ended)
+        Ok(completions)
     };
     let once = take(vec![answer]);
     assert_eq!(once, take(answer.chunks(1).collect()), "{answer:?}");
     once
 }
 
-const WELL: Ended = Ended { ticket: 7, failure: None };
-const FAILED: Ended = Ended { ticket: 7, failure: Some(Failure::Status) };
+const WELL: Completion = Completion { request_id: 7, failure: None };
+const FAILED: Completion = Completion { request_id: 7, failure: Some(Failure::Status) };
 
 #[test]
-fn who_we_are_is_said_first() {
+fn authentication_comes_first() {
     let (mut codec, mut out) = (fresh(false), Vec::new());
     codec.open(&mut out);
     assert_eq!(u32::from_be_bytes(out[..4].try_into().unwrap()) as usize, out.len());
     assert_eq!(&out[4..8], [0, 3, 0, 0]);
     let expected = b"user\0me\0database\0base\0application_name\0topdeck load\0";
     assert_eq!(&out[8..8 + expected.len()], expected);
-    assert_eq!(codec.room(), 0);
+    assert_eq!(codec.capacity(), 0);
 }
 
 #[test]
-fn what_the_server_asks_about_us_is_answered() {
+fn authentication_requests_are_answered() {
     let answer = |asked: &[u8]| {
         let (mut codec, mut out) = (fresh(false), Vec::new());
         codec.receive(asked, &mut out, &mut Vec::new()).map(|()| out)
     };
     assert_eq!(answer(&login(3, b"")), Ok(message(b'p', b"secret\0")));
-    // md5(md5(password, user), salt), by another program.
+    // md5(md5(password, user), salt), computed by another program.
     let sum = b"md541c83370953958037c7298c50b238bda\0";
     assert_eq!(answer(&login(5, b"salt")), Ok(message(b'p', sum)));
     let first = answer(&login(10, b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0")).unwrap();
@@ -109,14 +114,14 @@ fn what_the_server_asks_about_us_is_answered() {
 }
 
 #[test]
-fn why_we_are_refused_is_known() {
+fn login_errors_have_details() {
     let words = |asked: &[u8], password: Option<&str>, failure| {
         let login = Login::new("me", password.map(Secret::new), "base");
         let mut codec = Postgres::new(login, false);
         let found = codec.receive(asked, &mut Vec::new(), &mut Vec::new());
         assert_eq!(found, Err(failure));
-        assert_eq!(codec.words(Failure::Reset), None);
-        codec.words(failure)
+        assert_eq!(codec.error_detail(Failure::Reset), None);
+        codec.error_detail(failure)
     };
     let refused = message(b'E', b"SFATAL\0VFATAL\0C28000\0Mno entry\0Fauth.c\0\0");
     let found = words(&refused, None, Failure::Status);
@@ -125,55 +130,55 @@ fn why_we_are_refused_is_known() {
     // Before version 3 of the protocol an error was a text without a length.
     assert_eq!(words(b"EFATAL: unsupported\0", None, Failure::Malformed), None);
     let found = words(&login(3, b""), None, Failure::Status);
-    assert!(found.unwrap().contains("wants a password"));
+    assert!(found.unwrap().contains("requires a password"));
     let found = words(&login(10, b"SCRAM-SHA-256-PLUS\0\0"), Some("secret"), Failure::Status);
     assert!(found.unwrap().contains("channel binding"));
     let found = words(&login(7, b""), Some("secret"), Failure::Status);
-    assert!(found.unwrap().contains("another proof"));
+    assert!(found.unwrap().contains("other than a password"));
 }
 
 #[test]
-fn a_server_may_not_make_us_count_for_ever() {
-    let (mut codec, mut out, mut ended) = (fresh(false), Vec::new(), Vec::new());
-    codec.receive(&login(10, b"SCRAM-SHA-256\0\0"), &mut out, &mut ended).unwrap();
+fn reply_length_overflow_is_malformed() {
+    let (mut codec, mut out, mut completions) = (fresh(false), Vec::new(), Vec::new());
+    codec.receive(&login(10, b"SCRAM-SHA-256\0\0"), &mut out, &mut completions).unwrap();
     let text = String::from_utf8_lossy(&out).into_owned();
     let nonce = text.rsplit("r=").next().unwrap();
     let first = format!("r={nonce}x,s=c2FsdA==,i=4000000000");
-    let asked = codec.receive(&login(11, first.as_bytes()), &mut out, &mut ended);
+    let asked = codec.receive(&login(11, first.as_bytes()), &mut out, &mut completions);
     assert_eq!(asked, Err(Failure::Malformed));
 }
 
 #[test]
-fn queries_are_simple_or_with_parameters() {
+fn queries_are_simple_or_extended() {
     let mut codec = ready(false);
     assert_eq!(sent(&mut codec, &request(0, "select 1", &[])), "Q");
-    assert_eq!(codec.room(), 0);
+    assert_eq!(codec.capacity(), 0);
     let mut codec = ready(false);
     assert_eq!(sent(&mut codec, &request(0, "select $1", &["a"])), "PBES");
-    // What cannot be said: a zero, and bytes that are no text.
+    // Not representable: a NUL, and invalid UTF-8.
     for body in [b"a\0b".to_vec(), vec![0xff]] {
         let mut codec = ready(false);
-        assert_eq!(sent(&mut codec, &Rendered { body, ..Rendered::default() }), "S");
-        let mut ended = Vec::new();
-        codec.receive(&messages("Z"), &mut Vec::new(), &mut ended).unwrap();
-        assert_eq!(ended, [Ended { ticket: 7, failure: Some(Failure::Malformed) }]);
+        assert_eq!(sent(&mut codec, &RenderedRequest { body, ..RenderedRequest::default() }), "S");
+        let mut completions = Vec::new();
+        codec.receive(&messages("Z"), &mut Vec::new(), &mut completions).unwrap();
+        assert_eq!(completions, [Completion { request_id: 7, failure: Some(Failure::Malformed) }]);
     }
 }
 
 #[test]
-fn a_statement_is_parsed_once() {
+fn statements_are_prepared_once() {
     let mut codec = ready(true);
     let take = |codec: &mut Postgres, kinds| {
         codec.receive(&messages(kinds), &mut Vec::new(), &mut Vec::new()).unwrap();
     };
     let [one, two] = [request(0, "select 1", &[]), request(1, "select $1", &["a"])];
-    // One that is refused is parsed again.
+    // A rejected statement is parsed again.
     assert_eq!(sent(&mut codec, &one), "PBES");
     take(&mut codec, "EZ");
     assert_eq!(sent(&mut codec, &one), "PBES");
     take(&mut codec, "12DCZ");
     assert_eq!(sent(&mut codec, &one), "BES");
-    // An error after it was parsed does not forget it.
+    // An error after parsing does not discard the statement.
     take(&mut codec, "2EZ");
     assert_eq!(sent(&mut codec, &two), "PBES");
     take(&mut codec, "12CZ");
@@ -181,7 +186,7 @@ fn a_statement_is_parsed_once() {
     take(&mut codec, "2CZ");
     assert_eq!(sent(&mut codec, &one), "BES");
     take(&mut codec, "2CZ");
-    // Another text under the same number is parsed each time and kept nowhere.
+    // A different text of the same request is parsed each time and not stored.
     for _ in 0..2 {
         assert_eq!(sent(&mut codec, &request(0, "select 2", &[])), "PBES");
         take(&mut codec, "12CZ");
@@ -190,14 +195,14 @@ fn a_statement_is_parsed_once() {
 }
 
 #[test]
-fn an_answer_ends_where_it_ends() {
+fn responses_end_by_length_chunk_or_close() {
     for answer in ["TDDDCZ", "CZ", "IZ", "NTDCSTDCZ", "HddcCZ"] {
         assert_eq!(ends(&messages(answer), false), Ok(vec![WELL]), "{answer}");
         let unfinished = messages(&answer[..answer.len() - 1]);
         assert_eq!(ends(&unfinished, true), Ok(vec![]), "{answer}");
     }
     assert_eq!(ends(&messages("TDEZ"), false), Ok(vec![FAILED]));
-    // The server shuts down: an error, and no end.
+    // The server shuts down: an error, and end of stream.
     assert_eq!(ends(&messages("E"), true), Ok(vec![FAILED]));
     assert_eq!(ends(&messages("E"), false), Ok(vec![]));
     let rows = [message(b'D', &vec![b'x'; 1 << 20]), messages("CZ")].concat();
@@ -205,7 +210,7 @@ fn an_answer_ends_where_it_ends() {
 }
 
 #[test]
-fn nothing_is_copied_in() {
+fn copy_from_stdin_receives_no_data() {
     for (arguments, expected) in [(&[][..], "f"), (&["a"][..], "fS")] {
         let (mut codec, mut out) = (ready(false), Vec::new());
         codec.send(&request(0, "copy t from stdin", arguments), 7, &mut Vec::new());
@@ -215,7 +220,7 @@ fn nothing_is_copied_in() {
 }
 
 #[test]
-fn garbage_is_said_to_be_garbage() {
+fn garbage_is_malformed() {
     for answer in [
         b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
         b"-ERR unknown command\r\n".to_vec(),
@@ -227,13 +232,13 @@ fn garbage_is_said_to_be_garbage() {
         messages("CZZ"),
     ] {
         let found = ends(&answer, false);
-        // 'H' could be a message, whose end never comes.
+        // 'H' could start a message that never ends.
         let waits = answer[0] == b'H' && found == Ok(vec![]);
         assert!(waits || found == Err(Failure::Malformed), "{answer:?}: {found:?}");
     }
     assert_eq!(
         ends(&messages("Z"), false),
-        Ok(vec![Ended { ticket: 7, failure: Some(Failure::Malformed) }])
+        Ok(vec![Completion { request_id: 7, failure: Some(Failure::Malformed) }])
     );
     let first = |bytes: &[u8]| fresh(false).receive(bytes, &mut Vec::new(), &mut Vec::new());
     for bytes in [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"Z\0\0\0\x05I", b"R\0\xff\xff\xff"] {
@@ -242,16 +247,16 @@ fn garbage_is_said_to_be_garbage() {
 }
 
 #[test]
-fn a_server_that_shuts_down_is_asked_nothing_more() {
+fn shutdown_ends_the_session() {
     let mut codec = ready(false);
     codec.receive(&messages("NAS"), &mut Vec::new(), &mut Vec::new()).unwrap();
-    assert_eq!((codec.room(), codec.is_ending()), (1, false));
+    assert_eq!((codec.capacity(), codec.is_ending()), (1, false));
     codec.receive(&messages("E"), &mut Vec::new(), &mut Vec::new()).unwrap();
-    assert_eq!((codec.room(), codec.is_ending()), (0, true));
+    assert_eq!((codec.capacity(), codec.is_ending()), (0, true));
 }
 
 #[test]
-fn noise_breaks_nothing() {
+fn noise_is_survived() {
     let kinds = b"RSKZNETDCI12GHAdcWn\0\0\0\0\0\0\0\0\0\x04\x05\x0a";
     noise(kinds, || Box::new(fresh(true)));
     noise(kinds, || {

@@ -1,43 +1,43 @@
-//! Redis, answer by answer.
+//! Redis, reply by reply.
 
 use super::*;
 use crate::protocol::tests::noise;
 
-fn request(arguments: &[&str], body: &str) -> Rendered {
+fn request(arguments: &[&str], body: &str) -> RenderedRequest {
     let arguments = arguments.iter().map(|one| one.as_bytes().to_vec()).collect();
-    Rendered { arguments, body: body.as_bytes().to_vec(), ..Rendered::default() }
+    RenderedRequest { arguments, body: body.as_bytes().to_vec(), ..RenderedRequest::default() }
 }
 
 fn said(arguments: &[&str], body: &str) -> String {
     let (mut codec, mut out) = (Redis::new(None, None, 0), Vec::new());
     codec.open(&mut out);
-    assert!(out.is_empty() && codec.room() == 1);
+    assert!(out.is_empty() && codec.capacity() == 1);
     codec.send(&request(arguments, body), 7, &mut out);
-    assert_eq!(codec.room(), 0);
+    assert_eq!(codec.capacity(), 0);
     String::from_utf8(out).unwrap()
 }
 
-/// What ends an answer that comes whole, and byte by byte.
+/// Completions of a reply that arrives whole, and byte by byte.
 #[track_caller]
-fn ends(answer: &str) -> Result<Vec<Ended>, Failure> {
+fn ends(answer: &str) -> Result<Vec<Completion>, Failure> {
     let take = |pieces: Vec<&[u8]>| {
-        let (mut codec, mut ended) = (Redis::new(None, None, 0), Vec::new());
+        let (mut codec, mut completions) = (Redis::new(None, None, 0), Vec::new());
         codec.send(&request(&[], ""), 7, &mut Vec::new());
         for piece in pieces {
-            codec.receive(piece, &mut Vec::new(), &mut ended)?;
+            codec.receive(piece, &mut Vec::new(), &mut completions)?;
         }
-        Ok(ended)
+        Ok(completions)
     };
     let once = take(vec![answer.as_bytes()]);
     assert_eq!(once, take(answer.as_bytes().chunks(1).collect()), "{answer:?}");
     once
 }
 
-const WELL: Ended = Ended { ticket: 7, failure: None };
-const FAILED: Ended = Ended { ticket: 7, failure: Some(Failure::Status) };
+const WELL: Completion = Completion { request_id: 7, failure: None };
+const FAILED: Completion = Completion { request_id: 7, failure: Some(Failure::Status) };
 
 #[test]
-fn a_command_is_written_as_the_protocol_says() {
+fn commands_are_encoded() {
     assert_eq!(said(&["GET", "key:1"], ""), "*2\r\n$3\r\nGET\r\n$5\r\nkey:1\r\n");
     assert_eq!(said(&["SET", "a", ""], "x"), "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$0\r\n\r\n");
     assert_eq!(said(&[], " INCR  a\n"), "*2\r\n$4\r\nINCR\r\n$1\r\na\r\n");
@@ -45,7 +45,7 @@ fn a_command_is_written_as_the_protocol_says() {
 }
 
 #[test]
-fn an_answer_ends_where_it_ends() {
+fn responses_end_by_length_chunk_or_close() {
     let deep = format!("{}:1\r\n", "*1\r\n".repeat(10_000));
     for answer in [
         "+PONG\r\n",
@@ -67,7 +67,7 @@ fn an_answer_ends_where_it_ends() {
         deep.as_str(),
     ] {
         assert_eq!(ends(answer), Ok(vec![WELL]), "{answer:?}");
-        // Nothing has ended before the last byte.
+        // Nothing completes before the last byte.
         assert_eq!(ends(&answer[..answer.len() - 1]), Ok(vec![]), "{answer:?}");
     }
     for answer in ["-ERR no\r\n", "!3\r\nERR\r\n", "*2\r\n+a\r\n-ERR b\r\n"] {
@@ -76,7 +76,7 @@ fn an_answer_ends_where_it_ends() {
 }
 
 #[test]
-fn garbage_is_said_to_be_garbage() {
+fn garbage_is_malformed() {
     for answer in [
         "HTTP/1.1 400 Bad Request\r\n",
         "$x\r\n",
@@ -97,36 +97,36 @@ fn garbage_is_said_to_be_garbage() {
 }
 
 #[test]
-fn what_is_pushed_is_no_answer() {
-    let (mut codec, mut ended) = (Redis::new(None, None, 0), Vec::new());
-    let mut take = |bytes: &[u8]| codec.receive(bytes, &mut Vec::new(), &mut ended);
+fn push_messages_are_no_replies() {
+    let (mut codec, mut completions) = (Redis::new(None, None, 0), Vec::new());
+    let mut take = |bytes: &[u8]| codec.receive(bytes, &mut Vec::new(), &mut completions);
     assert_eq!(take(b">1\r\n+a\r\n"), Ok(()));
     assert_eq!(take(b"+a\r\n"), Err(Failure::Malformed));
-    assert!(ended.is_empty());
+    assert!(completions.is_empty());
 }
 
 #[test]
-fn who_we_are_is_said_first() {
+fn authentication_comes_first() {
     let secret = Secret::new("secret");
     let mut codec = Redis::new(Some("me"), Some(&secret), 3);
-    let (mut out, mut ended) = (Vec::new(), Vec::new());
+    let (mut out, mut completions) = (Vec::new(), Vec::new());
     codec.open(&mut out);
     let expected =
         "*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$6\r\nsecret\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n";
     assert_eq!(String::from_utf8(out).unwrap(), expected);
-    codec.receive(b"+OK\r\n", &mut Vec::new(), &mut ended).unwrap();
-    assert_eq!(codec.room(), 0);
-    codec.receive(b"+OK\r\n", &mut Vec::new(), &mut ended).unwrap();
-    assert_eq!(codec.room(), 1);
+    codec.receive(b"+OK\r\n", &mut Vec::new(), &mut completions).unwrap();
+    assert_eq!(codec.capacity(), 0);
+    codec.receive(b"+OK\r\n", &mut Vec::new(), &mut completions).unwrap();
+    assert_eq!(codec.capacity(), 1);
 
     let mut codec = Redis::new(None, Some(&secret), 0);
-    let refused = codec.receive(b"-WRONGPASS no\r\n", &mut Vec::new(), &mut ended);
+    let refused = codec.receive(b"-WRONGPASS no\r\n", &mut Vec::new(), &mut completions);
     assert_eq!(refused, Err(Failure::Status));
-    assert!(ended.is_empty());
+    assert!(completions.is_empty());
 }
 
 #[test]
-fn noise_breaks_nothing() {
+fn noise_is_survived() {
     noise(b"+-:$*%|>_\r\n0123456789", || {
         let mut codec = Redis::new(None, None, 0);
         codec.send(&request(&[], ""), 7, &mut Vec::new());

@@ -1,87 +1,89 @@
-//! A request as HTTP/2 says it, from one that could be of HTTP/1.1.
+//! Encodes requests for HTTP/2, with the same fields as HTTP/1.1.
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri};
 
-use super::stream::Answer;
+use super::stream::Http2Response;
 use crate::protocol::grpc;
-use crate::request::Rendered;
+use crate::request::RenderedRequest;
 
-/// What is asked for in HTTP/2.
+/// Kind of request on HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A resource.
+pub(crate) enum RequestKind {
+    /// Plain HTTP.
     Http,
-    /// A call of gRPC.
+    /// A gRPC call.
     Grpc,
 }
 
-/// Writes requests to one server.
-pub(super) struct Writer {
+/// Encoder for one server.
+pub(super) struct RequestEncoder {
     scheme: Scheme,
-    /// `None` if it is no name: then there are no requests to it.
+    /// `None` if the authority is invalid: then no request can be encoded.
     authority: Option<Authority>,
-    kind: Kind,
+    kind: RequestKind,
 }
 
-/// Headers about a connection of HTTP/1.1, which nobody may send here (RFC 9113, 8.2.2).
+/// Connection-specific headers of HTTP/1.1 (RFC 9113, 8.2.2).
 const FORBIDDEN: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
-impl Writer {
-    pub(super) fn new(authority: &str, is_tls: bool, kind: Kind) -> Writer {
+impl RequestEncoder {
+    pub(super) fn new(authority: &str, is_tls: bool, kind: RequestKind) -> RequestEncoder {
         let scheme = if is_tls { Scheme::HTTPS } else { Scheme::HTTP };
-        Writer { scheme, authority: authority.parse().ok(), kind }
+        RequestEncoder { scheme, authority: authority.parse().ok(), kind }
     }
 
-    /// Head and body, and what an answer is held against; or why HTTP/2 cannot say it.
-    pub(super) fn write(&self, request: &Rendered) -> Result<(Request<()>, Bytes, Answer), String> {
+    /// Returns head, body and the state of the expected response; or why HTTP/2 cannot represent
+    /// it.
+    pub(super) fn encode(
+        &self,
+        request: &RenderedRequest,
+    ) -> Result<(Request<()>, Bytes, Http2Response), String> {
         let method = match self.kind {
-            Kind::Http => Method::from_bytes(request.method.as_bytes())
-                .map_err(|_| format!("its method {:?} is not one word", request.method))?,
-            Kind::Grpc => Method::POST,
+            RequestKind::Http => Method::from_bytes(request.method.as_bytes())
+                .map_err(|_| format!("method {:?} is not a token", request.method))?,
+            RequestKind::Grpc => Method::POST,
         };
-        let mut authority = self.authority.clone().ok_or("the server has a name that is none")?;
+        let mut authority = self.authority.clone().ok_or("invalid host name")?;
         let mut head = Request::new(());
         let headers = head.headers_mut();
         for (name, value) in &request.headers {
-            let wrong = || {
-                format!("its header {name} cannot be {value:?}: a character in it, or all of it")
-            };
+            let wrong = || format!("header {name} has the invalid value {value:?}");
             if name.eq_ignore_ascii_case("host") {
                 authority = value.parse().map_err(|_| wrong())?;
                 continue;
             }
             let is_te = name.eq_ignore_ascii_case("te") && value != "trailers";
             if is_te || FORBIDDEN.iter().any(|one| name.eq_ignore_ascii_case(one)) {
-                return Err(format!("its header {name} is one of HTTP/1.1, which HTTP/2 forbids"));
+                return Err(format!("header {name} is not allowed in HTTP/2"));
             }
             let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| format!("{name:?} cannot be the name of a header"))?;
+                .map_err(|_| format!("invalid header name {name:?}"))?;
             headers.append(name, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong())?);
         }
         let (body, answer) = match self.kind {
-            Kind::Http => {
+            RequestKind::Http => {
                 let takes_body = method != Method::GET && method != Method::HEAD;
                 if takes_body || !request.body.is_empty() {
                     let length = || HeaderValue::from(request.body.len());
                     headers.entry(CONTENT_LENGTH).or_insert_with(length);
                 }
-                (Bytes::copy_from_slice(&request.body), Answer::of_http())
+                (Bytes::copy_from_slice(&request.body), Http2Response::new_http())
             }
-            Kind::Grpc => {
+            RequestKind::Grpc => {
                 let own = HeaderValue::from_static("application/grpc");
                 headers.entry(CONTENT_TYPE).or_insert(own);
                 headers.insert(TE, HeaderValue::from_static("trailers"));
-                (grpc::framed(&request.body), Answer::of_grpc())
+                (grpc::framed(&request.body), Http2Response::new_grpc())
             }
         };
         if !request.path.starts_with('/') && request.path != "*" {
-            return Err(format!("its path {:?} does not begin with /", request.path));
+            return Err(format!("path {:?} does not start with /", request.path));
         }
-        let wrong = || format!("its path {:?} is none", request.path);
+        let wrong = || format!("invalid path {:?}", request.path);
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(authority);

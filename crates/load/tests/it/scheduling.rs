@@ -1,62 +1,60 @@
-//! Whether this machine kept a run on time: what the kernel knows of threads that had to wait for a
-//! processor.
+//! Run queue waits of the threads of a test, from the kernel.
 //!
-//! A time is compared with the one that is known beforehand. Where they differ, either the
-//! generator is wrong, or the machine let one of the threads of the test wait. The kernel counts
-//! such waits, so a test need not guess.
+//! A test compares a measured time with its expected value. If they differ, either the generator
+//! is wrong, or a thread of the test waited for a CPU. The kernel counts such waits, so a test need
+//! not guess.
 
 use std::collections::HashMap;
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A thread that waited longer than this, all its waits together, may have made the difference.
+/// A thread that waited longer in total may explain a difference.
 const WAITED_MAX_NS: u64 = 5_000_000;
 
-/// So often a run is tried: where the machine held up each of them, the test says that it was
-/// skipped.
+/// Attempts per test. If the machine delayed each of them, the test reports itself as skipped.
 pub(crate) const ATTEMPTS: usize = 6;
 
 pub(crate) fn skipped(why: &str) {
     println!(
-        "skipped: in {ATTEMPTS} runs this machine held up the threads of the test, last: {why}"
+        "skipped: in {ATTEMPTS} runs this machine delayed the threads of the test, last: {why}"
     );
 }
 
-/// Waits of all threads of this process and of the processes that it started, from now on.
-pub(crate) struct Watch {
+/// Waits of all threads of this process and its children, from now on.
+pub(crate) struct SchedulingWatch {
     waited_ns: HashMap<String, u64>,
     stolen: u64,
 }
 
-impl Watch {
-    pub(crate) fn start() -> Watch {
-        Watch { waited_ns: all_waited_ns(), stolen: stolen() }
+impl SchedulingWatch {
+    pub(crate) fn start() -> SchedulingWatch {
+        SchedulingWatch { waited_ns: all_waited_ns(), stolen: stolen() }
     }
 
-    /// What held up a thread; `ended_ns`: the longest wait of a thread that has ended meanwhile.
+    /// Describes a delayed thread; `ended_ns`: the longest wait of threads that have exited.
     pub(crate) fn disturbance(&self, ended_ns: u64) -> Option<String> {
         let stolen = stolen() - self.stolen;
         if stolen > 0 {
-            return Some(format!("the hypervisor ran others for {stolen} ticks"));
+            return Some(format!("{stolen} ticks of steal time"));
         }
         let now = all_waited_ns();
         if now.is_empty() {
-            return Some("the kernel keeps no schedstat, so nobody knows who waited".to_owned());
+            return Some("the kernel has no schedstat, so waits are unknown".to_owned());
         }
         let more = |(thread, ns): (&String, &u64)| {
             ns.saturating_sub(self.waited_ns.get(thread).copied().unwrap_or(0))
         };
         let most = now.iter().map(more).chain([ended_ns]).max().unwrap_or(0);
-        let words = || format!("a thread waited {} µs for a processor", most / 1_000);
+        let words = || format!("a thread waited {} µs for a CPU", most / 1_000);
         (most > WAITED_MAX_NS).then(words)
     }
 }
 
-/// The waits of threads that end before the run is over; each adds its own at its end.
+/// Waits of threads that exit before the run ends; each adds its own on exit.
 #[derive(Default)]
-pub(crate) struct Ended(AtomicU64);
+pub(crate) struct ThreadWaits(AtomicU64);
 
-impl Ended {
+impl ThreadWaits {
     pub(crate) fn add_this_thread(&self) {
         self.0.fetch_max(waited_ns("/proc/thread-self").unwrap_or(0), Ordering::Relaxed);
     }
@@ -66,7 +64,7 @@ impl Ended {
     }
 }
 
-/// The second number of `schedstat`: nanoseconds on the run queue.
+/// The second field of `schedstat`: nanoseconds on the run queue.
 fn waited_ns(folder: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("{folder}/schedstat")).ok()?;
     text.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -88,7 +86,7 @@ fn all_waited_ns() -> HashMap<String, u64> {
     all
 }
 
-/// Ticks in which a hypervisor ran others.
+/// Ticks stolen by the hypervisor.
 fn stolen() -> u64 {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let all = text.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8));

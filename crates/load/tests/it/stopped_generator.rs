@@ -1,5 +1,5 @@
-//! The generator itself is stopped in the middle of a run, against a server at which nothing happens: it says so, what was due meanwhile
-//! is told as not sent, and the times are those of the server.
+//! The generator is stopped (SIGSTOP) in the middle of a run: it reports the stall, counts the
+//! requests scheduled during it as not sent, and the times are those of the server.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,59 +8,61 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use load::{Answers, Doubt, Observer, Schedule, Settings, Spacing, Stub};
+use load::{
+    ArrivalProcess, Observer, Schedule, Settings, StubProtocol, StubServer, ValidityWarning,
+};
 
-use crate::plain;
-use crate::steady::{ATTEMPTS, Watch, skipped};
+use crate::fixture;
+use crate::scheduling::{ATTEMPTS, SchedulingWatch, skipped};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// Tells the child where load goes.
+/// Environment variable with the target of the child.
 const TARGET: &str = "TOPDECK_TEST_LOAD_TARGET";
 const MS: u64 = 1_000_000;
 const RATE: u64 = 1_000;
 const LENGTH_NS: u64 = 1_600 * MS;
 const SERVICE_NS: u64 = 5 * MS;
 const STOPPED_NS: u64 = 500 * MS;
-/// What a machine adds that has others to serve.
+/// Tolerance for a busy machine.
 const SLACK_NS: u64 = 25 * MS;
 
-struct Telling;
+struct PrintStart;
 
-impl Observer for Telling {
-    fn began(&mut self, start_ns: u64, _: i64) {
+impl Observer for PrintStart {
+    fn run_started(&mut self, start_ns: u64, _: i64) {
         println!("\nbegan {start_ns}");
     }
 }
 
 #[test]
 #[ignore = "the part of the child in the test below"]
-fn plays_the_generator() {
+fn child_generator() {
     let Ok(address) = std::env::var(TARGET) else { return };
-    let schedule = Schedule::constant(RATE as f64, LENGTH_NS, Spacing::Even);
+    let schedule = Schedule::constant(RATE as f64, LENGTH_NS, ArrivalProcess::Constant);
     let settings = Settings {
         threads: 2,
         connections: 32,
-        connections_max: 1_000,
-        // Less than it is stopped: what was answered meanwhile must not be taken for late.
+        max_connections: 1_000,
+        // Shorter than the stop: responses that arrived during it must not time out.
         timeout_ns: 300 * MS,
-        drain_ns: 2_000 * MS,
-        ..plain::settings(&format!("http://{address}"), schedule)
+        grace_period_ns: 2_000 * MS,
+        ..fixture::settings(&format!("http://{address}"), schedule)
     };
-    let run = load::run(&settings, &Arc::new(AtomicBool::new(false)), &mut Telling).unwrap();
+    let run = load::run(&settings, &Arc::new(AtomicBool::new(false)), &mut PrintStart).unwrap();
     let tally = &run.tally;
     let at = |of: &hist::Histogram, q: f64| of.quantile(q).unwrap().estimate as u64;
-    let (response, lag) = (&tally.response, &tally.send_lag);
+    let (response, lag) = (&tally.response, &tally.queue_time);
     let stalled: u64 = run.stalls.iter().map(|(from, to)| to - from).sum();
-    let is_told = run
-        .doubts
-        .iter()
-        .any(|one| matches!(one, Doubt::Stalled { missed, .. } if *missed == tally.missed));
+    let is_told = run.warnings.iter().any(|one| {
+        matches!(one, ValidityWarning::GeneratorStalled { not_sent, .. }
+            if *not_sent == tally.not_sent)
+    });
     let numbers = [
-        tally.intended,
+        tally.scheduled,
         tally.accounted(),
         tally.completed,
-        tally.missed,
-        tally.seen_late,
+        tally.not_sent,
+        tally.observed_late,
         response.count(),
         at(response, 0.5),
         at(response, 0.99),
@@ -73,7 +75,7 @@ fn plays_the_generator() {
     println!("\nrun {}", numbers.map(|one| one.to_string()).join(" "));
 }
 
-/// Killed if the test gives up.
+/// Killed on drop.
 struct Generator(Child);
 
 impl Drop for Generator {
@@ -84,7 +86,7 @@ impl Drop for Generator {
 }
 
 #[test]
-fn a_stopped_generator_blames_itself_and_blurs_nothing() {
+fn stopped_generator_reports_the_stall_and_distorts_nothing() {
     let mut why = String::new();
     for _ in 0..ATTEMPTS {
         match stopped() {
@@ -95,12 +97,12 @@ fn a_stopped_generator_blames_itself_and_blurs_nothing() {
     skipped(&why);
 }
 
-/// Once; an error where the machine held up others than the one that was stopped.
+/// One attempt; an error if the machine delayed another thread.
 fn stopped() -> Result<(), String> {
-    let watch = Watch::start();
-    let stub = Stub::start(Answers::Http1, SERVICE_NS).unwrap();
+    let watch = SchedulingWatch::start();
+    let stub = StubServer::start(StubProtocol::Http1, SERVICE_NS).unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "stopped::plays_the_generator", "--ignored", "--nocapture"])
+        .args(["--exact", "stopped_generator::child_generator", "--ignored", "--nocapture"])
         .env(TARGET, stub.address().to_string())
         .stdout(Stdio::piped())
         .spawn()
@@ -126,11 +128,11 @@ fn stopped() -> Result<(), String> {
     kill_process(pid, Signal::CONT).unwrap();
     let found = numbers("run ");
     let [
-        intended,
+        scheduled,
         accounted,
         completed,
-        missed,
-        seen_late,
+        not_sent,
+        observed_late,
         count,
         p50,
         p99,
@@ -141,25 +143,25 @@ fn stopped() -> Result<(), String> {
         is_told,
     ]: [u64; 13] = found.as_slice().try_into().unwrap();
     let said = format!("{found:?}");
-    assert_eq!((intended, accounted), (RATE * LENGTH_NS / (1_000 * MS), intended), "{said}");
+    assert_eq!((scheduled, accounted), (RATE * LENGTH_NS / (1_000 * MS), scheduled), "{said}");
     assert_eq!(is_told, 1, "{said}");
-    // Nothing failed, nothing stayed without an answer: the server was there all of the time.
-    assert_eq!((completed + missed + seen_late, count), (intended, completed), "{said}");
-    // The stalls are one, and what the machine itself added.
+    // Nothing failed or stayed unanswered: the server was available all the time.
+    assert_eq!((completed + not_sent + observed_late, count), (scheduled, completed), "{said}");
+    // One stall, plus those of the machine.
     assert!(stalls >= 1 && stalled_ns + 10 * MS >= stopped_ns, "{said}");
     let expected = stopped_ns as f64 / 1e9 * RATE as f64;
-    assert!(missed as f64 >= expected * 0.96, "{missed} missed of {expected}: {said}");
+    assert!(not_sent as f64 >= expected * 0.96, "{not_sent} not_sent of {expected}: {said}");
     let at_most = stalled_ns as f64 / 1e9 * RATE as f64 * 1.04 + 5.0 * stalls as f64;
-    assert!(missed as f64 <= at_most, "{missed} missed, at most {at_most}: {said}");
-    // What was under way when it stopped, and nothing more.
-    assert!(seen_late <= 60 * stalls, "{said}");
+    assert!(not_sent as f64 <= at_most, "{not_sent} not_sent, at most {at_most}: {said}");
+    // Only what was in flight at the stop.
+    assert!(observed_late <= 60 * stalls, "{said}");
     let bucket = |ns: u64| ns + ns / 45;
-    // No answer comes early.
+    // No response comes early.
     assert!(p50 >= SERVICE_NS - SERVICE_NS / 45, "{said}");
-    let is_near = p50 < bucket(SERVICE_NS) + 5 * MS
+    let is_within_tolerance = p50 < bucket(SERVICE_NS) + 5 * MS
         && p99.max(max) <= bucket(SERVICE_NS) + SLACK_NS
         && lag_max <= SLACK_NS;
-    match is_near {
+    match is_within_tolerance {
         true => Ok(()),
         false if stalls > 1 => Err(format!("{stalls} stalls")),
         false => Err(watch.disturbance(0).expect(&said)),

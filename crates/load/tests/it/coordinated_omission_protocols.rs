@@ -1,4 +1,5 @@
-//! The freeze test of each protocol: between the generator and a real server stands a relay that passes nothing on for some time.
+//! The coordinated-omission test for each protocol: a relay between the generator and a real server
+//! stalls.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,49 +9,50 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use load::{
-    Freeze, Observer, Request, Requests, Run, Schedule, Settings, Spacing, Template, truth,
+    ArrivalProcess, Observer, Request, Requests, RunResult, Schedule, ServerStall, Settings,
+    Template, expected_response_times,
 };
 use net::tls::ClientTls;
 
-use crate::freeze::{SLACK, compare};
-use crate::plain;
+use crate::coordinated_omission::{SLACK, compare};
+use crate::fixture;
+use crate::scheduling::{ATTEMPTS, SchedulingWatch, ThreadWaits, skipped};
 use crate::servers::{self, ADDRESS, Folder, Hyper};
-use crate::steady::{ATTEMPTS, Ended, Watch, skipped};
 
 const MS: u64 = 1_000_000;
-/// What a server on the same machine takes, about: far less than the test can tell.
+/// Approximate service time on the same machine, far below the tolerance.
 const SERVICE_NS: u64 = 300_000;
 
-/// A run, and when nothing is passed on in it.
+/// A run with a stall.
 #[derive(Clone, Copy)]
-struct Frozen {
+struct StalledRun {
     rate: f64,
-    length_ns: u64,
-    freeze: Freeze,
-    /// How far a time may be off beyond a bucket. Nanoseconds.
+    duration_ns: u64,
+    stall: ServerStall,
+    /// Tolerance beyond a bucket. Nanoseconds.
     slack: f64,
 }
 
-/// Frozen for a third: at the start, in the middle, and from the last third on to beyond the end.
-fn frozen(rate: f64, length_ns: u64, slack: f64) -> [Frozen; 3] {
-    let third_ns = length_ns / 3;
+/// Stalls of a third: at the start, in the middle, and from the last third until after the end.
+fn stalled_runs(rate: f64, duration_ns: u64, slack: f64) -> [StalledRun; 3] {
+    let third_ns = duration_ns / 3;
     [(0, 1), (1, 2), (2, 4)].map(|(from, to)| {
-        let freeze = Freeze { from_ns: from * third_ns, to_ns: to * third_ns };
-        Frozen { rate, length_ns, freeze, slack }
+        let stall = ServerStall { from_ns: from * third_ns, to_ns: to * third_ns };
+        StalledRun { rate, duration_ns, stall, slack }
     })
 }
 
-/// Passes on what comes, but for the time of a freeze.
+/// Forwards bytes, except during a stall.
 struct Relay {
     port: u16,
-    /// When the run began, by the clock; 0: not yet.
+    /// Clock time of the start of the run; 0 before it.
     start_ns: Arc<AtomicU64>,
-    ended: Arc<Ended>,
+    ended: Arc<ThreadWaits>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
 impl Relay {
-    fn to(port: u16, freeze: Freeze) -> Relay {
+    fn to(port: u16, stall: ServerStall) -> Relay {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let own_port = listener.local_addr().unwrap().port();
         let relay = Relay {
@@ -69,7 +71,7 @@ impl Relay {
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     let (start_ns, ended) = (start_ns.clone(), ended.clone());
                     let thread = thread::spawn(move || {
-                        pass(from, to, freeze, &start_ns);
+                        pass(from, to, stall, &start_ns);
                         ended.add_this_thread();
                     });
                     threads.lock().unwrap().push(thread);
@@ -79,20 +81,20 @@ impl Relay {
         relay
     }
 
-    /// The longest wait of a thread for a processor, when all connections are closed.
+    /// The longest wait of a thread for a CPU, after all connections are closed.
     fn waited_ns(&self) -> u64 {
         self.threads.lock().unwrap().drain(..).for_each(|thread| thread.join().unwrap());
         self.ended.most_ns()
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, freeze: Freeze, start_ns: &AtomicU64) {
+fn pass(mut from: TcpStream, mut to: TcpStream, stall: ServerStall, start_ns: &AtomicU64) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let start = start_ns.load(Ordering::Relaxed);
         let into = clock::now().saturating_sub(start);
-        if start > 0 && (freeze.from_ns..freeze.to_ns).contains(&into) {
-            thread::sleep(Duration::from_nanos(freeze.to_ns - into));
+        if start > 0 && (stall.from_ns..stall.to_ns).contains(&into) {
+            thread::sleep(Duration::from_nanos(stall.to_ns - into));
         }
         if to.write_all(&buffer[..length]).is_err() {
             break;
@@ -101,55 +103,55 @@ fn pass(mut from: TcpStream, mut to: TcpStream, freeze: Freeze, start_ns: &Atomi
     let _ = to.shutdown(Shutdown::Both);
 }
 
-struct Begun<'a>(&'a Relay);
+struct RecordStart<'a>(&'a Relay);
 
-impl Observer for Begun<'_> {
-    fn began(&mut self, start_ns: u64, _: i64) {
+impl Observer for RecordStart<'_> {
+    fn run_started(&mut self, start_ns: u64, _: i64) {
         self.0.start_ns.store(start_ns, Ordering::Relaxed);
     }
 }
 
-/// A server, as it is asked: `target` is given the relay's port.
-struct Asked<'a> {
+/// A server under test; `target` maps the relay's port to a URL.
+struct ServerUnderTest<'a> {
     port: u16,
     target: Box<dyn Fn(u16) -> String + 'a>,
     tls: &'a ClientTls,
     request: &'a Request,
 }
 
-impl Asked<'_> {
+impl ServerUnderTest<'_> {
     #[track_caller]
-    fn check(&self, frozen: Frozen) {
-        let Frozen { rate, length_ns, freeze, slack } = frozen;
-        println!("{}, {rate}/s, {freeze:?}", (self.target)(self.port));
-        let mut why = "the generator stood still".to_owned();
+    fn check(&self, stalled: StalledRun) {
+        let StalledRun { rate, duration_ns, stall, slack } = stalled;
+        println!("{}, {rate}/s, {stall:?}", (self.target)(self.port));
+        let mut why = "the generator stalled".to_owned();
         for attempt in 0..ATTEMPTS {
-            let watch = Watch::start();
-            let relay = Relay::to(self.port, freeze);
-            let spacing = match attempt % 2 {
-                0 => Spacing::Even,
-                _ => Spacing::Poisson { seed: 7 },
+            let watch = SchedulingWatch::start();
+            let relay = Relay::to(self.port, stall);
+            let arrival_process = match attempt % 2 {
+                0 => ArrivalProcess::Constant,
+                _ => ArrivalProcess::Poisson { seed: 7 },
             };
-            let schedule = Schedule::constant(rate, length_ns, spacing);
-            let usual = plain::settings(&(self.target)(relay.port), schedule);
-            let is_to_the_end = freeze.to_ns > length_ns;
+            let schedule = Schedule::constant(rate, duration_ns, arrival_process);
+            let usual = fixture::settings(&(self.target)(relay.port), schedule);
+            let is_to_the_end = stall.to_ns > duration_ns;
             let settings = Settings {
                 tls: self.tls.clone(),
-                requests: Requests::one(self.request.clone()),
+                requests: Requests::single(self.request.clone()),
                 connections: 60,
-                connections_max: 60,
-                drain_ns: if is_to_the_end { 0 } else { usual.drain_ns },
+                max_connections: 60,
+                grace_period_ns: if is_to_the_end { 0 } else { usual.grace_period_ns },
                 ..usual
             };
             let stop = Arc::new(AtomicBool::new(false));
-            let run: Run = load::run(&settings, &stop, &mut Begun(&relay)).unwrap();
+            let run: RunResult = load::run(&settings, &stop, &mut RecordStart(&relay)).unwrap();
             let tally = &run.tally;
             assert_eq!(tally.failures(), 0, "{:?}", tally.failed);
             assert_eq!(tally.unfinished > 0, is_to_the_end);
             if run.stalls.is_empty() {
                 let due = settings.schedule.arrivals();
-                let end_ns = if is_to_the_end { length_ns } else { u64::MAX };
-                let expected = truth(due, SERVICE_NS, &[freeze], end_ns);
+                let end_ns = if is_to_the_end { duration_ns } else { u64::MAX };
+                let expected = expected_response_times(due, SERVICE_NS, &[stall], end_ns);
                 let Err(differs) = compare(&tally.response, &expected, slack) else { return };
                 why = watch.disturbance(relay.waited_ns()).expect(&differs);
             }
@@ -158,28 +160,28 @@ impl Asked<'_> {
     }
 }
 
-/// Each of the servers in one of the runs: all runs come about.
-fn in_turns(servers: &[Asked]) {
-    let runs = frozen(100.0, 1_200 * MS, SLACK);
-    servers.iter().zip(runs.iter().cycle()).for_each(|(server, frozen)| server.check(*frozen));
+/// One run per server; all runs occur.
+fn in_turns(servers: &[ServerUnderTest]) {
+    let runs = stalled_runs(100.0, 1_200 * MS, SLACK);
+    servers.iter().zip(runs.iter().cycle()).for_each(|(server, run)| server.check(*run));
 }
 
-/// What a request takes that waited with many others, with a real server and the relay's threads on two processors.
+/// Time per request in a queue of many, with a real server and the relay's threads on two CPUs.
 const TURN_NS: f64 = 100_000.0;
 
-/// Each of the servers in each of the runs.
-fn in_all(servers: &[Asked]) {
+/// All runs for each server.
+fn in_all(servers: &[ServerUnderTest]) {
     for (rate, seconds) in [(100.0, 9), (1_000.0, 3)] {
         let waiting = rate * seconds as f64 / 3.0;
-        for frozen in frozen(rate, seconds * 1_000 * MS, 5.0 * MS as f64 + waiting * TURN_NS) {
-            servers.iter().for_each(|server| server.check(frozen));
+        for run in stalled_runs(rate, seconds * 1_000 * MS, 5.0 * MS as f64 + waiting * TURN_NS) {
+            servers.iter().for_each(|server| server.check(run));
         }
     }
 }
 
-fn http_and_grpc(check: fn(&[Asked])) {
+fn http_and_grpc(check: fn(&[ServerUnderTest])) {
     let (plain, none) = (Hyper::start(), ClientTls::default());
-    let folder = Folder::new("frozen");
+    let folder = Folder::new("stalls");
     let secured = Hyper::secured(&folder);
     let get = Request {
         method: "GET".to_owned(),
@@ -198,7 +200,7 @@ fn http_and_grpc(check: fn(&[Asked])) {
             false => (ADDRESS, secured.port, &secured.tls),
         };
         let target = Box::new(move |port| format!("{scheme}://{host}:{port}"));
-        Asked { port, target, tls, request }
+        ServerUnderTest { port, target, tls, request }
     };
     check(&[
         server("http", &get),
@@ -210,7 +212,7 @@ fn http_and_grpc(check: fn(&[Asked])) {
     ]);
 }
 
-fn databases(check: fn(&[Asked])) {
+fn databases(check: fn(&[ServerUnderTest])) {
     let none = ClientTls::default();
     let simple = Request { body: Template::text("select 1"), ..Request::default() };
     let prepared = Request {
@@ -226,35 +228,45 @@ fn databases(check: fn(&[Asked])) {
         servers::wait_for(server.port);
         for (more, request) in [("", &simple), ("?prepared=true", &prepared)] {
             let target = move |port| format!("postgres://postgres@127.0.0.1:{port}/postgres{more}");
-            all.push(Asked { port: server.port, target: Box::new(target), tls: &none, request });
+            all.push(ServerUnderTest {
+                port: server.port,
+                target: Box::new(target),
+                tls: &none,
+                request,
+            });
         }
     }
     if let Some(server) = &redis {
         servers::wait_for(server.port);
         let target = |port| format!("redis://:p%40w@127.0.0.1:{port}");
-        all.push(Asked { port: server.port, target: Box::new(target), tls: &none, request: &set });
+        all.push(ServerUnderTest {
+            port: server.port,
+            target: Box::new(target),
+            tls: &none,
+            request: &set,
+        });
     }
     check(&all);
 }
 
 #[test]
-fn http_and_grpc_in_turns() {
+fn http_and_grpc_with_stalls() {
     http_and_grpc(in_turns);
 }
 
 #[test]
-fn databases_in_turns() {
+fn databases_with_stalls() {
     databases(in_turns);
 }
 
 #[test]
-#[ignore = "soak: each protocol, rate and freeze, minutes"]
-fn soak_http_and_grpc_in_all() {
+#[ignore = "soak: each protocol, rate and stall, minutes"]
+fn soak_http_and_grpc_with_stalls() {
     http_and_grpc(in_all);
 }
 
 #[test]
-#[ignore = "soak: each protocol, rate and freeze, minutes"]
-fn soak_databases_in_all() {
+#[ignore = "soak: each protocol, rate and stall, minutes"]
+fn soak_databases_with_stalls() {
     databases(in_all);
 }

@@ -1,4 +1,4 @@
-//! Events: what sockets have to say, waited for until a moment that is met to some microseconds.
+//! Waits on sockets with epoll until a deadline, accurate to some microseconds.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,61 +12,61 @@ use rustix::time::{
 
 const SECOND_NS: u64 = 1_000_000_000;
 const NEVER: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-/// If it took longer, somebody else ran meanwhile: that is not our time.
+/// A longer yield means that another thread ran: that time is not idle time of this one.
 const YIELD_NS: u64 = 5_000;
-/// No socket has this key.
+/// Key of the timer; no socket has it.
 const TIMER: usize = usize::MAX;
 
-/// Sockets that are looked at, each by a key.
-pub(crate) struct Events {
+/// Registered sockets, each with a key.
+pub(crate) struct Poller {
     epoll: OwnedFd,
     timer: OwnedFd,
-    awake_ns: u64,
+    spin_ns: u64,
     idle_ns: u64,
-    found: Vec<(usize, EventFlags)>,
+    ready: Vec<(usize, EventFlags)>,
 }
 
-impl Events {
-    /// How many are told at once.
+impl Poller {
+    /// Events returned by one wait.
     pub(crate) const MAX: usize = 256;
-    /// Waking up takes about as long.
-    pub(crate) const WAKING_NS: u64 = 50_000;
+    /// Typical wake-up latency.
+    pub(crate) const WAKEUP_SLACK_NS: u64 = 50_000;
 
-    /// So long before a moment that it waits for it stops sleeping, and looks again and again.
-    pub(crate) fn new(awake_ns: u64) -> io::Result<Events> {
+    /// `spin_ns`: how long before a deadline it stops sleeping and polls instead.
+    pub(crate) fn new(spin_ns: u64) -> io::Result<Poller> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // Told once each time it ends: nobody reads it.
+        // Edge-triggered: the timer is never read.
         let once = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER as u64), once)?;
-        Ok(Events { epoll, timer, awake_ns, idle_ns: 0, found: Vec::with_capacity(Events::MAX) })
+        Ok(Poller { epoll, timer, spin_ns, idle_ns: 0, ready: Vec::with_capacity(Poller::MAX) })
     }
 
-    /// Looks at one more.
-    pub(crate) fn add(&self, socket: impl AsFd, key: usize, also_to_send: bool) -> io::Result<()> {
+    /// Registers a socket.
+    pub(crate) fn add(&self, socket: impl AsFd, key: usize, wants_write: bool) -> io::Result<()> {
         let data = EventData::new_u64(key as u64);
-        Ok(epoll::add(&self.epoll, socket, data, interest(also_to_send))?)
+        Ok(epoll::add(&self.epoll, socket, data, interest(wants_write))?)
     }
 
-    /// Looks at other things of it.
-    pub(crate) fn change(
+    /// Changes the interest of a socket.
+    pub(crate) fn modify(
         &self,
         socket: impl AsFd,
         key: usize,
-        also_to_send: bool,
+        wants_write: bool,
     ) -> io::Result<()> {
         let data = EventData::new_u64(key as u64);
-        Ok(epoll::modify(&self.epoll, socket, data, interest(also_to_send))?)
+        Ok(epoll::modify(&self.epoll, socket, data, interest(wants_write))?)
     }
 
-    /// Waits until something has come, or until then.
+    /// Waits for events until the deadline.
     pub(crate) fn wait(&mut self, until_ns: u64) {
         let began_ns = clock::now();
         let left_ns = until_ns.saturating_sub(began_ns);
         let mut limit = Some(NEVER);
-        if left_ns > self.awake_ns {
-            let sleep_ns = left_ns - self.awake_ns;
+        if left_ns > self.spin_ns {
+            let sleep_ns = left_ns - self.spin_ns;
             let it_value = Timespec {
                 tv_sec: (sleep_ns / SECOND_NS) as i64,
                 tv_nsec: (sleep_ns % SECOND_NS) as i64,
@@ -76,17 +76,17 @@ impl Events {
                 limit = None;
             }
         }
-        self.found.clear();
-        let mut buffer = [MaybeUninit::<Event>::uninit(); Events::MAX];
-        // Interrupted by a signal: there will be a next time.
+        self.ready.clear();
+        let mut buffer = [MaybeUninit::<Event>::uninit(); Poller::MAX];
+        // On EINTR the caller waits again.
         if let Ok((events, _)) = epoll::wait(&self.epoll, &mut buffer, limit.as_ref()) {
-            let found = events.iter().map(|event| (event.data.u64() as usize, event.flags));
-            self.found.extend(found);
+            let ready = events.iter().map(|event| (event.data.u64() as usize, event.flags));
+            self.ready.extend(ready);
         }
-        if limit.is_some() && self.found.is_empty() {
+        if limit.is_some() && self.ready.is_empty() {
             let looked_ns = clock::now();
             self.idle_ns += looked_ns - began_ns;
-            // Whoever else is to run on this processor, perhaps the server itself, waits for nothing but us.
+            // Lets other threads of this CPU run, perhaps the server itself.
             rustix::thread::sched_yield();
             let yielded_ns = clock::now() - looked_ns;
             if yielded_ns < YIELD_NS {
@@ -95,23 +95,23 @@ impl Events {
         }
     }
 
-    /// How long, since it was last asked, it looked without sleeping and found nothing.
+    /// Returns and resets the time spent polling without events.
     pub(crate) fn take_idle_ns(&mut self) -> u64 {
         std::mem::take(&mut self.idle_ns)
     }
 
-    /// How many have something to say.
+    /// Number of events of the last wait.
     pub(crate) fn len(&self) -> usize {
-        self.found.len()
+        self.ready.len()
     }
 
-    /// The key of one of them, and what it says. `None` of what only woke.
+    /// Key and flags of an event; `None` for the timer.
     pub(crate) fn get(&self, number: usize) -> Option<(usize, EventFlags)> {
-        self.found.get(number).copied().filter(|(key, _)| *key != TIMER)
+        self.ready.get(number).copied().filter(|(key, _)| *key != TIMER)
     }
 }
 
-fn interest(also_to_send: bool) -> EventFlags {
+fn interest(wants_write: bool) -> EventFlags {
     let read = EventFlags::IN | EventFlags::RDHUP;
-    if also_to_send { read | EventFlags::OUT } else { read }
+    if wants_write { read | EventFlags::OUT } else { read }
 }

@@ -1,20 +1,19 @@
-//! Inputs that once broke something, the seeds that fuzzing begins with, and a short run of the fuzz targets'
-//! checks on arbitrary bytes.
+//! Past fuzz findings, seeds of the fuzz corpus, and a short run of the checks on arbitrary bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use crate::checks::{self, ABANDON, SEND};
+use crate::checks::{self, CANCEL, SEND};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// `testdata/fuzz/<target>/<what went wrong>`.
+/// `testdata/fuzz/<target>/<finding>`.
 #[test]
-fn what_once_broke_something_no_longer_does() {
+fn regressions_pass() {
     for (target, check) in checks::CHECKS {
         let Ok(entries) = fs::read_dir(root().join("testdata/fuzz").join(target)) else { continue };
         for entry in entries {
@@ -44,9 +43,9 @@ proptest! {
         }
     }
 
-    /// A seed with some bytes changed, and its end cut off.
+    /// A seed with some bytes changed, and truncated.
     #[test]
-    fn nearly_what_is_right(
+    fn mutated_seeds_pass(
         which in any::<prop::sample::Index>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         end in any::<prop::sample::Index>(),
@@ -63,7 +62,7 @@ proptest! {
     }
 }
 
-/// Run by the fuzz part: a fuzzer that begins with nothing spends its minute on magic numbers.
+/// Run by the fuzz part: without seeds a fuzzer spends its minute on magic numbers.
 #[test]
 #[ignore = "writes fuzz/corpus/, for the fuzz part alone"]
 fn write_seeds() {
@@ -74,14 +73,14 @@ fn write_seeds() {
     }
 }
 
-/// Of each protocol what a server says to three requests, one of which is sent when it has said so many bytes.
+/// Per protocol, the server's side of three requests; one is sent after this many bytes.
 fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let frame = |kind: u8, flags: u8, stream: u8, contents: &[u8]| {
         [&[0, 0, contents.len() as u8, kind, flags, 0, 0, 0, stream], contents].concat()
     };
     let data = |stream, contents: &[u8]| frame(0, 0, stream, contents);
     let head = |flags, stream| frame(1, flags, stream, &[0x88]);
-    let told = |text: &str| [&[0, 11], &b"grpc-status"[..], &[1], text.as_bytes()].concat();
+    let grpc_status = |text: &str| [&[0, 11], &b"grpc-status"[..], &[1], text.as_bytes()].concat();
     let settings = frame(4, 0, 0, &[0, 3, 0, 0, 0, 50]);
     let (ping, window) = (frame(6, 0, 0, &[7; 8]), frame(8, 0, 0, &[0, 0, 1, 0]));
     let (reset, end) = (frame(3, 0, 3, &[0, 0, 0, 2]), frame(7, 0, 0, &[0; 8]));
@@ -91,8 +90,8 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
         &settings[..],
         &head(4, 1),
         &data(1, b"\0\0\0\0\x01a"),
-        &frame(1, 5, 1, &told("0")),
-        &frame(1, 5, 3, &[&[0x88][..], &told("5")].concat()),
+        &frame(1, 5, 1, &grpc_status("0")),
+        &frame(1, 5, 3, &[&[0x88][..], &grpc_status("5")].concat()),
     ];
     let said = |kind: u8, contents: &[u8]| {
         [&[kind][..], &(contents.len() as u32 + 4).to_be_bytes(), contents].concat()
@@ -121,9 +120,9 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
         (7, "selected", b"+OK\r\n+OK\r\n$-1\r\n".to_vec()),
         (8, "refused", b"-WRONGPASS a\r\n".to_vec()),
     ];
-    // Sent at once, with pieces between; and all after what is said first.
+    // Requests sent at once, between fragments, and after the opening.
     let plans: [&[u8]; 3] = [
-        &[SEND, SEND | 1, SEND | 2, 3, ABANDON | 1, 0x40],
+        &[SEND, SEND | 1, SEND | 2, 3, CANCEL | 1, 0x40],
         &[0x40 | 20, SEND, 5, SEND | 1, 0x1f, SEND | 2],
         &[0x41, SEND | 2, 0x41, SEND | 5, 0x41, SEND],
     ];

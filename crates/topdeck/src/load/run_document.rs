@@ -1,35 +1,36 @@
-//! A run as JSON: `docs/formats/load-run.md`, to which a test holds it.
+//! A run as JSON: `docs/formats/load-run.md`, checked by a test.
 //!
-//! Fields are only ever added; a change of meaning is another `version`. `recorded.rs` reads it back.
+//! Fields are only ever added; a change of meaning or name is a new `version`. `stored_run.rs`
+//! reads it.
 
 use api::document::{bracket, fields, statistic};
 use api::json::Json::{self, Bool, Integer, List, Map, Null, Object, Text};
 use api::json::{integer, number};
 use hist::Histogram;
 use hist::codec::frame::{self, Meaning, Temporality, Unit};
-use load::{Calibration, Doubt, Failure, Tally, Verdict};
+use load::{Calibration, Failure, RequirementOutcome, Tally, ValidityWarning};
 
-use crate::load::plan::Plan;
-use crate::load::report::{Judged, Report};
+use crate::load::run_plan::RunPlan;
+use crate::load::run_report::{RequirementResult, RunReport};
 use crate::load::statistics::{SHARES, at, times};
 use crate::load::{sessions, statistics};
 
-/// What the document calls itself.
+/// Name of the format.
 pub(crate) const FORMAT: &str = "topdeck load run";
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 
-pub(crate) fn of(report: &Report) -> Json {
+pub(crate) fn to_json(report: &RunReport) -> Json {
     let run = &report.run;
     let text = |text: &str| Text(text.to_owned());
     let mut all = vec![("format", text(FORMAT)), ("version", integer(VERSION))];
-    all.extend(planned(&report.plan));
+    all.extend(settings_fields(&report.plan));
     all.extend([
         ("calibration", report.calibration.as_ref().map_or(Null, calibration)),
-        ("began_unix_ns", Integer(run.began_unix_ns.into())),
-        ("length_ns", integer(run.length_ns)),
+        ("start_unix_ns", Integer(run.start_unix_ns.into())),
+        ("duration_ns", integer(run.duration_ns)),
         ("interrupted", Bool(run.is_interrupted)),
-        ("trusted", Bool(run.doubts.is_empty())),
-        ("doubts", doubts(&run.doubts)),
+        ("valid", Bool(run.warnings.is_empty())),
+        ("warnings", validity_warnings(&run.warnings)),
         (
             "stalls",
             List(
@@ -43,17 +44,17 @@ pub(crate) fn of(report: &Report) -> Json {
         ),
         ("account", account(&run.tally)),
         (
-            "first_failures",
-            Map(statistics::first_failures(run)
+            "first_errors",
+            Map(statistics::first_errors(run)
                 .into_iter()
-                .map(|(failure, words)| (failure.key(), text(words)))
+                .map(|(failure, detail)| (failure.key(), text(detail)))
                 .collect()),
         ),
-        ("in_flight_max", integer(run.tally.in_flight_max)),
-        ("connected_max", integer(run.tally.connected_max)),
+        ("in_flight_peak", integer(run.tally.in_flight_peak)),
+        ("connections_peak", integer(run.tally.connections_peak)),
         ("files", files(&run.files)),
-        ("waited", integer(run.tally.waited)),
-        ("opened", integer(run.tally.opened)),
+        ("queued_requests", integer(run.tally.queued_requests)),
+        ("connections_opened", integer(run.tally.connections_opened)),
         ("cpu_ns", integer(run.tally.cpu_ns)),
         (
             "times",
@@ -62,19 +63,19 @@ pub(crate) fn of(report: &Report) -> Json {
                 .map(|(name, of, _)| (name.replace(' ', "_"), time(of)))
                 .collect()),
         ),
-        ("requests", List(run.by_request.iter().map(|(name, of)| request(name, of)).collect())),
+        ("requests", List(run.per_request.iter().map(|(name, of)| request(name, of)).collect())),
         ("seconds", seconds(report)),
-        ("requirements", List(report.judged.iter().map(judged).collect())),
+        ("requirements", List(report.requirements.iter().map(requirement).collect())),
         ("sessions", report.sessions.map_or(Null, |of| session(of, &run.tally.response))),
         (
-            "pushed",
-            report.pushed.as_ref().map_or(Null, |pushed| {
+            "push",
+            report.push.as_ref().map_or(Null, |push| {
                 Object(vec![
-                    ("to", text(&pushed.to)),
-                    ("run", text(&pushed.run)),
-                    ("seconds", integer(pushed.seconds)),
-                    ("delivered", integer(pushed.delivered)),
-                    ("dropped", integer(pushed.dropped)),
+                    ("url", text(&push.url)),
+                    ("run", text(&push.run)),
+                    ("seconds", integer(push.seconds)),
+                    ("delivered", integer(push.delivered)),
+                    ("dropped", integer(push.dropped)),
                 ])
             }),
         ),
@@ -82,8 +83,8 @@ pub(crate) fn of(report: &Report) -> Json {
     Object(all)
 }
 
-/// What ran.
-pub(crate) fn planned(plan: &Plan) -> Vec<(&'static str, Json)> {
+/// Target, settings and machine.
+pub(crate) fn settings_fields(plan: &RunPlan) -> Vec<(&'static str, Json)> {
     let text = |text: &str| Text(text.to_owned());
     let (settings, machine) = (&plan.settings, &plan.machine);
     vec![
@@ -94,67 +95,67 @@ pub(crate) fn planned(plan: &Plan) -> Vec<(&'static str, Json)> {
         ("seed", integer(settings.seed)),
         ("threads", integer(settings.threads as u64)),
         ("connections", integer(settings.connections as u64)),
-        ("connections_max", integer(settings.connections_max as u64)),
+        ("max_connections", integer(settings.max_connections as u64)),
         ("timeout_ns", integer(settings.timeout_ns)),
-        ("drain_ns", integer(settings.drain_ns)),
+        ("grace_period_ns", integer(settings.grace_period_ns)),
         (
             "machine",
             Object(vec![
                 ("topdeck", text(&machine.version)),
                 ("kernel", text(&machine.kernel)),
-                ("processor", text(&machine.processor)),
-                ("processors", integer(machine.processors as u64)),
+                ("cpu_model", text(&machine.cpu_model)),
+                ("cpus", integer(machine.cpus as u64)),
             ]),
         ),
     ]
 }
 
-pub(crate) fn doubts(doubts: &[Doubt]) -> Json {
-    let told = doubts.iter().map(|doubt| {
-        let (kind, text) = (doubt.kind().to_owned(), doubt.to_string());
+pub(crate) fn validity_warnings(warnings: &[ValidityWarning]) -> Json {
+    let warnings = warnings.iter().map(|warning| {
+        let (kind, text) = (warning.kind().to_owned(), warning.to_string());
         Object(vec![("kind", Text(kind)), ("text", Text(text))])
     });
-    List(told.collect())
+    List(warnings.collect())
 }
 
 pub(crate) fn calibration(found: &Calibration) -> Json {
-    let compared = found.freeze.iter().map(|one| {
+    let checks = found.checks.iter().map(|one| {
         Object(vec![
-            ("what", Text(one.what.to_owned())),
-            ("found_ns", number(one.found_ns)),
-            ("truth_ns", number(one.truth_ns)),
-            ("allowed_ns", number(one.allowed_ns)),
+            ("statistic", Text(one.statistic.to_owned())),
+            ("measured_ns", number(one.measured_ns)),
+            ("expected_ns", number(one.expected_ns)),
+            ("tolerance_ns", number(one.tolerance_ns)),
         ])
     });
     Object(vec![
         ("clock_mode", Text(found.clock_mode.name().to_owned())),
         ("clock_reason", found.clock_reason.clone().map_or(Null, Text)),
         ("clock_error_ns", integer(found.clock_error_ns)),
-        ("clock_disruptions", integer(found.clock_disruptions)),
-        ("rate_max", number(found.rate_max)),
-        ("freeze", List(compared.collect())),
+        ("clock_discontinuities", integer(found.clock_discontinuities)),
+        ("max_rate", number(found.max_rate)),
+        ("coordinated_omission", List(checks.collect())),
         ("attempts", integer(found.attempts.into())),
-        ("steady", Bool(found.is_steady)),
+        ("stable", Bool(found.is_stable)),
     ])
 }
 
 fn account(tally: &Tally) -> Json {
     let failed = Failure::ALL.iter().zip(tally.failed);
     Object(vec![
-        ("intended", integer(tally.intended)),
+        ("scheduled", integer(tally.scheduled)),
         ("completed", integer(tally.completed)),
         ("failed", Map(failed.map(|(why, n)| (why.key(), integer(n))).collect())),
         ("unfinished", integer(tally.unfinished)),
-        ("missed", integer(tally.missed)),
-        ("seen_late", integer(tally.seen_late)),
+        ("not_sent", integer(tally.not_sent)),
+        ("observed_late", integer(tally.observed_late)),
     ])
 }
 
-fn files(files: &load::Files) -> Json {
+fn files(files: &load::FileLimits) -> Json {
     Object(vec![
         ("needed", integer(files.needed)),
-        ("limit", files.limit.map_or(Null, integer)),
-        ("limit_max", files.limit_max.map_or(Null, integer)),
+        ("soft_limit", files.soft_limit.map_or(Null, integer)),
+        ("hard_limit", files.hard_limit.map_or(Null, integer)),
     ])
 }
 
@@ -163,7 +164,7 @@ fn frame_of(of: &Histogram) -> Json {
     Text(frame::encode_base64(of, meaning))
 }
 
-/// Statistics in nanoseconds for those who only read them, and all of it.
+/// Statistics in nanoseconds, and the complete histogram.
 pub(crate) fn time(of: &Histogram) -> Json {
     let quantiles = SHARES.iter().filter(|share| **share < 1.0).filter_map(|&share| {
         let mut all = vec![("q", number(share))];
@@ -185,8 +186,8 @@ fn request(name: &str, of: &Histogram) -> Json {
     Object(all)
 }
 
-fn seconds(report: &Report) -> Json {
-    let (responses, services) = (&report.run.by_second, &report.services);
+fn seconds(report: &RunReport) -> Json {
+    let (responses, services) = (&report.run.per_second, &report.services);
     let last = responses.keys().chain(services.keys()).max().map_or(0, |last| last + 1);
     let both = (0..last).filter_map(|second| {
         let frame = |of: Option<&Histogram>| of.map_or(Null, frame_of);
@@ -202,24 +203,24 @@ fn seconds(report: &Report) -> Json {
     List(both.collect())
 }
 
-fn judged(one: &Judged) -> Json {
-    let verdict = match one.verdict {
-        Verdict::Met => "met",
-        Verdict::Missed => "missed",
-        Verdict::Unclear => "unclear",
+fn requirement(result: &RequirementResult) -> Json {
+    let outcome = match result.outcome {
+        RequirementOutcome::Pass => "pass",
+        RequirementOutcome::Fail => "fail",
+        RequirementOutcome::Inconclusive => "inconclusive",
     };
     Object(vec![
-        ("requirement", Text(one.requirement.written.clone())),
-        ("verdict", Text(verdict.to_owned())),
-        ("found", one.found.map_or(Null, bracket)),
+        ("requirement", Text(result.requirement.expression.clone())),
+        ("outcome", Text(outcome.to_owned())),
+        ("measured", result.measured.map_or(Null, bracket)),
     ])
 }
 
 fn session(of: load::Sessions, times: &Histogram) -> Json {
-    let met = sessions::SHARES
-        .iter()
-        .map(|&q| Object(vec![("q", number(q)), ("share_that_meets_more", number(of.above(q)))]));
-    let seen = sessions::USERS.iter().map(|&share| {
+    let percentiles = sessions::SHARES.iter().map(|&q| {
+        Object(vec![("q", number(q)), ("share_of_sessions_above", number(of.share_above(q)))])
+    });
+    let slowest = sessions::SESSION_SHARES.iter().map(|&share| {
         let q = of.percentile(share);
         Object(vec![
             ("share", number(share)),
@@ -228,9 +229,9 @@ fn session(of: load::Sessions, times: &Histogram) -> Json {
         ])
     });
     Object(vec![
-        ("clicks", integer(of.clicks.into())),
-        ("requests_per_click", integer(of.requests_per_click.into())),
-        ("percentiles", List(met.collect())),
-        ("users", List(seen.collect())),
+        ("page_views", integer(of.page_views.into())),
+        ("requests_per_page", integer(of.requests_per_page.into())),
+        ("percentiles", List(percentiles.collect())),
+        ("slowest_responses", List(slowest.collect())),
     ])
 }

@@ -1,4 +1,4 @@
-//! A run as plain as can be: one kind of request, one thread. Tests say what they want otherwise.
+//! Settings of a minimal run: one request, one thread. Tests override what they need.
 
 use load::{Request, Requests, Schedule, Settings, Target, Template};
 
@@ -16,14 +16,14 @@ pub(crate) fn settings(target: &str, schedule: Schedule) -> Settings {
         target,
         tls: net::tls::ClientTls::default(),
         schedule,
-        requests: Requests::one(request),
+        requests: Requests::single(request),
         seed: 1,
         threads: 1,
         processors: 2,
         connections: 16,
-        connections_max: 4_000,
+        max_connections: 4_000,
         timeout_ns: 60_000 * MS,
-        drain_ns: 5_000 * MS,
-        give_up: std::sync::Arc::default(),
+        grace_period_ns: 5_000 * MS,
+        abort: std::sync::Arc::default(),
     }
 }

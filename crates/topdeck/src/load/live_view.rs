@@ -1,22 +1,22 @@
-//! A run while it goes on: drawn anew each second on a terminal, a line a second elsewhere.
+//! Progress of a run: redrawn each second on a terminal, otherwise one line per second.
 
 use std::io::{self, IsTerminal as _};
 
 use hist::Histogram;
-use load::{Arrivals, Doubt, Tally, per_second};
+use load::{Arrivals, Tally, ValidityWarning, format_rate};
 
 use crate::hist::show::{Show, count};
 use crate::hist::terminal::{Colours, Paint, Terminal};
-use crate::load::plan::{Plan, nanoseconds};
+use crate::load::run_plan::{RunPlan, format_duration};
 use crate::load::statistics::show;
 
-/// Where it is shown, and what was seen so far.
-pub(crate) struct Live {
+/// Progress output and its state.
+pub(crate) struct LiveView {
     to_stdout: bool,
-    /// So many lines were drawn, which are drawn over.
+    /// Lines drawn last, to be overwritten.
     lines: usize,
-    /// Of doubts, in a log: each is told when it is new.
-    told: usize,
+    /// Warnings already printed to a log: each is printed once.
+    printed: usize,
     arrivals: Arrivals,
     next_due_ns: Option<u64>,
     total: Tally,
@@ -27,30 +27,30 @@ pub(crate) struct Live {
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-impl Live {
-    pub(crate) fn new(plan: &Plan) -> Live {
+impl LiveView {
+    pub(crate) fn new(plan: &RunPlan) -> LiveView {
         let mut arrivals = plan.settings.schedule.arrivals();
-        Live {
+        LiveView {
             to_stdout: io::stdout().is_terminal(),
             lines: 0,
-            told: 0,
+            printed: 0,
             next_due_ns: arrivals.next(),
             arrivals,
             total: Tally::default(),
             before_ns: 0,
-            planned_ns: plan.settings.schedule.length_ns(),
+            planned_ns: plan.settings.schedule.duration_ns(),
             threads: plan.settings.threads,
         }
     }
 
-    pub(crate) fn second(&mut self, end_ns: u64, tally: &Tally) {
-        // As wide as it is by now.
+    pub(crate) fn second_ended(&mut self, end_ns: u64, tally: &Tally) {
+        // The size may have changed.
         let terminal = match self.to_stdout {
             true => Terminal::of(&io::stdout(), false),
             false => Terminal::of(&io::stderr(), false),
         };
         let text = self.text(end_ns, tally, &terminal);
-        // Nobody has to listen.
+        // Output errors are ignored.
         let _ = match self.to_stdout {
             true => write(io::stdout().lock(), &text),
             false => write(io::stderr().lock(), &text),
@@ -59,7 +59,7 @@ impl Live {
 
     fn text(&mut self, end_ns: u64, tally: &Tally, terminal: &Terminal) -> String {
         let length_s = end_ns.saturating_sub(self.before_ns).max(1) as f64 * 1e-9;
-        let rate = |number: u64| per_second((number as f64 / length_s).round());
+        let rate = |number: u64| format_rate((number as f64 / length_s).round());
         let mut due = 0;
         while self.next_due_ns.is_some_and(|due| due < end_ns) {
             due += 1;
@@ -67,44 +67,44 @@ impl Live {
         }
         self.before_ns = end_ns;
         self.total.merge(tally);
-        let now = Now {
-            at: format!("{} s of {}", seconds(end_ns), nanoseconds(self.planned_ns)),
-            asked: rate(due),
-            sent: rate(tally.send_lag.count()),
-            answered: rate(tally.completed),
+        let last = LastInterval {
+            at: format!("{} s of {}", seconds(end_ns), format_duration(self.planned_ns)),
+            scheduled: rate(due),
+            sent: rate(tally.queue_time.count()),
+            completed: rate(tally.completed),
             tally,
         };
-        let doubts = self.doubts(end_ns);
-        // A screen without colours is none that can be drawn over, or not wanted to be.
+        let warnings = self.validity_warnings(end_ns);
+        // A terminal without colours cannot, or shall not, be redrawn.
         if terminal.colours == Colours::None {
-            let is_known = doubts.len() <= self.told;
-            self.told = self.told.max(doubts.len());
-            return now.line(if is_known { &[] } else { &doubts });
+            let is_known = warnings.len() <= self.printed;
+            self.printed = self.printed.max(warnings.len());
+            return last.line(if is_known { &[] } else { &warnings });
         }
-        let lines = now.lines(&self.total, &doubts, terminal);
+        let lines = last.lines(&self.total, &warnings, terminal);
         let up = match self.lines {
             0 => String::new(),
             lines => format!("\x1b[{lines}A"),
         };
         self.lines = lines.len();
-        // Each line to its end, so that nothing of a longer one is left; then all that is below.
+        // Erases the rest of each line and everything below.
         format!(
             "{up}{}\x1b[J",
             lines.iter().map(|line| format!("{line}\x1b[K\n")).collect::<String>()
         )
     }
 
-    fn doubts(&self, end_ns: u64) -> Vec<String> {
-        let (missed, seen_late) = (self.total.missed, self.total.seen_late);
-        let stalled = (missed + seen_late > 0).then(|| {
+    fn validity_warnings(&self, end_ns: u64) -> Vec<String> {
+        let (not_sent, observed_late) = (self.total.not_sent, self.total.observed_late);
+        let stalled = (not_sent + observed_late > 0).then(|| {
             format!(
-                "the generator itself stood still: {} requests not sent, {} answers seen late",
-                count(missed),
-                count(seen_late)
+                "the generator stalled: {} requests not sent, {} responses observed late",
+                count(not_sent),
+                count(observed_late)
             )
         });
-        let others = Doubt::so_far(&self.total, end_ns, self.threads);
-        stalled.into_iter().chain(others.iter().map(Doubt::to_string)).collect()
+        let others = ValidityWarning::interim(&self.total, end_ns, self.threads);
+        stalled.into_iter().chain(others.iter().map(ValidityWarning::to_string)).collect()
     }
 }
 
@@ -113,7 +113,7 @@ fn write(mut out: impl io::Write, text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Whole seconds where they are whole.
+/// Seconds, whole if possible.
 fn seconds(ns: u64) -> String {
     match ns % SECOND_NS {
         0 => count(ns / SECOND_NS),
@@ -121,57 +121,60 @@ fn seconds(ns: u64) -> String {
     }
 }
 
-/// The last second.
-struct Now<'a> {
+/// Values of the last second.
+struct LastInterval<'a> {
     at: String,
-    asked: String,
+    scheduled: String,
     sent: String,
-    answered: String,
+    completed: String,
     tally: &'a Tally,
 }
 
-impl Now<'_> {
-    /// For logs.
-    fn line(&self, doubts: &[String]) -> String {
-        let Now { at, asked, sent, answered, tally } = self;
+impl LastInterval<'_> {
+    /// One line, for logs.
+    fn line(&self, warnings: &[String]) -> String {
+        let LastInterval { at, scheduled, sent, completed, tally } = self;
         let mut line = format!(
-            "{at}: {asked} asked, {sent} sent, {answered} answered, {} in flight at the most; response {}; service {}; {} failed",
-            count(tally.in_flight_max),
+            "{at}: {scheduled} scheduled, {sent} sent, {completed} completed, {} in flight (peak); \
+             response {}; service {}; {} failed",
+            count(tally.in_flight_peak),
             times(&tally.response),
             times(&tally.service),
             count(tally.failures()),
         );
-        for doubt in doubts {
-            line.push_str("; DOUBT: ");
-            line.push_str(doubt);
+        for warning in warnings {
+            line.push_str("; WARNING: ");
+            line.push_str(warning);
         }
         line + "\n"
     }
 
-    /// For people at a terminal.
-    fn lines(&self, total: &Tally, doubts: &[String], terminal: &Terminal) -> Vec<String> {
-        let Now { at, asked, sent, answered, tally } = self;
+    /// Several lines, for a terminal.
+    fn lines(&self, total: &Tally, warnings: &[String], terminal: &Terminal) -> Vec<String> {
+        let LastInterval { at, scheduled, sent, completed, tally } = self;
         let mut lines = vec![
-            format!("{at}   {asked} asked, {sent} sent, {answered} answered"),
-            format!("  in flight  {} at the most", count(tally.in_flight_max)),
+            format!("{at}   {scheduled} scheduled, {sent} sent, {completed} completed"),
+            format!("  in flight  peak {}", count(tally.in_flight_peak)),
             format!("  response   {}", times(&tally.response)),
             format!("  service    {}", times(&tally.service)),
             format!(
-                "  failed     {} in the last second, {} in all",
+                "  failed     {} in the last second, {} in total",
                 count(tally.failures()),
                 count(total.failures())
             ),
         ];
-        match doubts {
-            [] => lines.push("  doubts     none so far".to_owned()),
-            doubts => lines.extend(doubts.iter().map(|doubt| format!("  doubt      {doubt}"))),
+        match warnings {
+            [] => lines.push("  warnings   none so far".to_owned()),
+            warnings => {
+                lines.extend(warnings.iter().map(|warning| format!("  warning    {warning}")))
+            }
         }
         let painted = lines.iter().enumerate().map(|(number, line)| {
-            // A line that is broken in two would be drawn over by half.
+            // A wrapped line would be overwritten only in part.
             let line: String = line.chars().take(terminal.wide.saturating_sub(1)).collect();
             match number {
                 0 => terminal.paint(Paint::Heading, &line),
-                5.. if !doubts.is_empty() => terminal.paint(Paint::Max, &line),
+                5.. if !warnings.is_empty() => terminal.paint(Paint::Max, &line),
                 _ => line,
             }
         });
@@ -179,7 +182,7 @@ impl Now<'_> {
     }
 }
 
-/// Never a percentile without the maximum.
+/// Percentiles, always with the maximum.
 fn times(of: &Histogram) -> String {
     let show: Show = show();
     let value = |value: Option<hist::Bracket>| value.map(|value| show.estimate(value.estimate));
@@ -192,7 +195,7 @@ fn times(of: &Histogram) -> String {
 
 #[cfg(test)]
 mod tests {
-    use load::{Schedule, Spacing};
+    use load::{ArrivalProcess, Schedule};
 
     use super::*;
 
@@ -200,12 +203,13 @@ mod tests {
         Terminal { width: 60, wide: 60, height: 24, ascii: false, colours }
     }
 
-    fn live() -> Live {
-        let mut arrivals = Schedule::constant(100.0, 2 * SECOND_NS, Spacing::Even).arrivals();
-        Live {
+    fn live() -> LiveView {
+        let mut arrivals =
+            Schedule::constant(100.0, 2 * SECOND_NS, ArrivalProcess::Constant).arrivals();
+        LiveView {
             to_stdout: false,
             lines: 0,
-            told: 0,
+            printed: 0,
             next_due_ns: arrivals.next(),
             arrivals,
             total: Tally::default(),
@@ -220,35 +224,35 @@ mod tests {
         (1..=90).for_each(|ms| recorder.record(ms * 1_000_000));
         let times = recorder.snapshot();
         Tally {
-            intended: 100,
+            scheduled: 100,
             completed: 90,
-            in_flight_max: 12,
+            in_flight_peak: 12,
             response: times.clone(),
-            send_lag: times.clone(),
+            queue_time: times.clone(),
             service: times,
             ..Tally::default()
         }
     }
 
     #[test]
-    fn a_line_a_second_says_it_all() {
+    fn log_line_has_all_values() {
         let (mut live, terminal) = (live(), terminal(Colours::None));
         let line = live.text(SECOND_NS, &tally(), &terminal);
-        assert!(line.starts_with("1 s of 2 s: 100/s asked, 90/s sent, 90/s answered, 12 in"));
+        assert!(line.starts_with("1 s of 2 s: 100/s scheduled, 90/s sent, 90/s completed, 12 in"));
         assert!(line.contains("max 90.00 ms; service p50"), "{line}");
         let line = live.text(2 * SECOND_NS + 500_000_000, &Tally::default(), &terminal);
-        assert!(line.starts_with("2.5 s of 2 s: 67/s asked, 0/s sent"), "{line}");
+        assert!(line.starts_with("2.5 s of 2 s: 67/s scheduled, 0/s sent"), "{line}");
         assert!(line.contains("response none"), "{line}");
     }
 
     #[test]
-    fn what_was_drawn_is_drawn_over() {
+    fn redraw_overwrites_earlier_lines() {
         let (mut live, terminal) = (live(), terminal(Colours::Few));
         let first = live.text(SECOND_NS, &tally(), &terminal);
         assert_eq!(first.lines().count(), 7);
         assert!(!first.starts_with("\x1b[6A"));
-        let second = live.text(2 * SECOND_NS, &Tally { missed: 3, ..tally() }, &terminal);
-        // No line is broken in two, whatever it says and in whatever colour.
+        let second = live.text(2 * SECOND_NS, &Tally { not_sent: 3, ..tally() }, &terminal);
+        // No line is wrapped, whatever its text and colour.
         let plain = second.replace("\x1b[K", "").replace("\x1b[6A", "").replace("\x1b[J", "");
         let plain = ["\x1b[1m", "\x1b[1;33m", "\x1b[0m"]
             .iter()
@@ -258,6 +262,6 @@ mod tests {
             "{plain:?}"
         );
         assert!(second.starts_with("\x1b[6A"), "{second:?}");
-        assert!(second.contains("stood still"), "{second}");
+        assert!(second.contains("stalled"), "{second}");
     }
 }

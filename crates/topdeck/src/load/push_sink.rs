@@ -1,7 +1,8 @@
-//! A run that is seen elsewhere while it goes on: each second as a batch for a running topdeck.
+//! Sends each second of a run as a batch to a topdeck server.
 //!
-//! The run never waits for it. A thread of its own sends; what it cannot hand over it keeps, and tries again with the next second, under the
-//! same identity, so that nothing counts twice. What could not be delivered at the end is told.
+//! The run never waits for it. A thread sends; batches that cannot be delivered are retained and
+//! retried with the same identity, so that nothing is counted twice. Undelivered seconds are
+//! reported at the end.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -20,106 +21,110 @@ use net::tls::ClientTls;
 use crate::hist::show::count;
 use crate::journal::show::time;
 use crate::load::options::RunOptions;
-use crate::load::plan::Plan;
+use crate::load::run_plan::RunPlan;
 
-/// Where a batch goes.
+/// Ingest endpoint.
 const PATH: &str = "/v1/import?format=frames";
-/// The header by which a batch that comes again is known.
+/// Header with the identity of a batch, for deduplication.
 const BATCH: &str = "topdeck-batch";
-/// Seconds on their way to the thread.
+/// Capacity of the queue to the thread, in seconds.
 const QUEUE: usize = 64;
-/// Seconds that are kept until they can be delivered: an hour.
-const KEPT_MAX: usize = 3_600;
-/// How long each step to the server may take.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it is tried once the run is over.
-const LAST_PATIENCE: Duration = Duration::from_secs(5);
-/// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Undelivered seconds retained: an hour.
+const PENDING_MAX: usize = 3_600;
+/// Timeout of each step of a request.
+const STEP_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long delivery is retried after the run.
+const FINAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause between attempts.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 const ANSWER_BYTES: usize = 64 << 10;
 
-/// A run's way into a server.
-pub(crate) struct Push {
-    sender: SyncSender<Batch>,
-    thread: JoinHandle<Outcome>,
+/// Sender of a run's seconds to a server.
+pub(crate) struct PushSink {
+    sender: SyncSender<PushBatch>,
+    thread: JoinHandle<SenderResult>,
     labels: Vec<(String, String)>,
-    to: String,
+    url: String,
     name: String,
     producer: u64,
-    began_unix_ns: i64,
+    start_unix_ns: i64,
     before_ns: u64,
     sequence: u64,
-    /// Seconds for which there was no room on their way.
+    /// Seconds dropped because the queue was full.
     dropped: u64,
 }
 
-/// What became of it.
+/// Result of a push.
 #[derive(Clone, Debug)]
-pub(crate) struct Pushed {
-    pub(crate) to: String,
+pub(crate) struct PushSummary {
+    pub(crate) url: String,
     /// The label `run`.
     pub(crate) run: String,
-    /// Seconds that there were.
+    /// Seconds of the run.
     pub(crate) seconds: u64,
     pub(crate) delivered: u64,
-    /// Those that were given up, because too many waited.
+    /// Seconds dropped because too many were pending.
     pub(crate) dropped: u64,
-    /// Why the others were not delivered.
-    pub(crate) trouble: Option<String>,
+    /// Last error of the undelivered seconds.
+    pub(crate) last_error: Option<String>,
 }
 
-impl Pushed {
-    pub(crate) fn words(&self) -> String {
-        let Pushed { to, run, seconds, delivered, dropped, trouble } = self;
+impl PushSummary {
+    pub(crate) fn text(&self) -> String {
+        let PushSummary { url, run, seconds, delivered, dropped, last_error } = self;
         let all = count(*seconds);
         if delivered == seconds {
             return format!(
-                "pushed to {to}: all {all} seconds, as load_response{{run={run:?}}} and others"
+                "pushed to {url}: all {all} seconds, as load_response_time{{run={run:?}}} and \
+                 others"
             );
         }
         let mut why = Vec::new();
         if *dropped > 0 {
-            let (dropped, most) = (count(*dropped), count(KEPT_MAX as u64));
-            why.push(format!("{dropped} were given up, for no more than {most} are kept"));
+            let (dropped, most) = (count(*dropped), count(PENDING_MAX as u64));
+            why.push(format!("{dropped} were dropped at the limit of {most} pending seconds"));
         }
         if delivered + dropped < *seconds {
-            let trouble = trouble.as_deref().unwrap_or("there was no time for all");
-            why.push(trouble.to_owned());
+            let last_error = last_error.as_deref().unwrap_or("the run ended before delivery");
+            why.push(last_error.to_owned());
         }
         format!(
-            "pushed to {to}: {} of {all} seconds were NOT delivered: {}",
+            "pushed to {url}: {} of {all} seconds were NOT delivered: {}",
             count(seconds - delivered),
             why.join("; ")
         )
     }
 }
 
-/// A second, ready to be sent.
-struct Batch {
+/// An encoded second.
+struct PushBatch {
     identity: String,
     body: Bytes,
 }
 
-/// What the thread comes to.
+/// Result of the thread.
 #[derive(Default)]
-struct Outcome {
+struct SenderResult {
     delivered: u64,
     dropped: u64,
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
-impl Push {
-    pub(crate) fn start(to: &Target, options: &RunOptions, plan: &Plan) -> Result<Push> {
+impl PushSink {
+    pub(crate) fn start(to: &Target, options: &RunOptions, plan: &RunPlan) -> Result<PushSink> {
         let now = clock::wall().unix_ns;
-        let name = options.run.clone().unwrap_or_else(|| time(now));
-        let limits = Limits { resolve: PATIENCE, connect: PATIENCE, tls: PATIENCE };
+        let name = options.run_name.clone().unwrap_or_else(|| time(now));
+        let limits = Limits { resolve: STEP_TIMEOUT, connect: STEP_TIMEOUT, tls: STEP_TIMEOUT };
         let tls = ClientTls { ca: options.push_ca.clone(), ..ClientTls::default() };
         let dialer = Dialer::to(to, &tls, &[], limits)?;
         let token = options.push_token_file.as_ref().map(|file| {
             let token = std::fs::read_to_string(file)
                 .with_context(|| format!("cannot read the token in {}", file.display()))?;
             net::bearer(token.trim()).with_context(|| {
-                format!("the token in {} has characters that no header can have", file.display())
+                format!(
+                    "the token in {} contains characters that are invalid in a header",
+                    file.display()
+                )
             })
         });
         let token = token.transpose()?;
@@ -127,16 +132,16 @@ impl Push {
         let runtime = runtime.context("cannot start a runtime")?;
         let (sender, receiver) = sync_channel(QUEUE);
         let target = to.join(PATH);
-        let mut courier = Courier { target, dialer, token, connection: None };
+        let mut push_sender = PushSender { target, dialer, token, connection: None };
         let thread = thread::Builder::new()
             .name("push".to_owned())
-            .spawn(move || bring(&receiver, |batch| courier.deliver(batch, &runtime)))
+            .spawn(move || deliver_all(&receiver, |batch| push_sender.deliver(batch, &runtime)))
             .context("cannot start a thread")?;
-        // Each run is a producer of its own, so that two of one name at once are told apart.
+        // Each run is its own producer: concurrent runs with the same name stay separate.
         let hash = blake3::hash(format!("topdeck load\0{name}\0{}", std::process::id()).as_bytes());
         let producer = hash.as_bytes().first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
         let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        Ok(Push {
+        Ok(PushSink {
             sender,
             thread,
             labels: vec![
@@ -144,77 +149,77 @@ impl Push {
                 label("target", &plan.target),
                 label("protocol", &plan.protocol),
             ],
-            to: to.to_string(),
+            url: to.to_string(),
             name,
             producer,
-            began_unix_ns: now,
+            start_unix_ns: now,
             before_ns: 0,
             sequence: 0,
             dropped: 0,
         })
     }
 
-    pub(crate) fn began(&mut self, unix_ns: i64) {
-        self.began_unix_ns = unix_ns;
+    pub(crate) fn run_started(&mut self, unix_ns: i64) {
+        self.start_unix_ns = unix_ns;
     }
 
-    pub(crate) fn second(&mut self, end_ns: u64, tally: &Tally) {
+    pub(crate) fn second_ended(&mut self, end_ns: u64, tally: &Tally) {
         self.sequence += 1;
-        let at = |ns: u64| self.began_unix_ns.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX));
+        let at = |ns: u64| self.start_unix_ns.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX));
         let times = (at(self.before_ns), at(end_ns.max(self.before_ns + 1)));
         self.before_ns = end_ns;
-        let boot = self.began_unix_ns.unsigned_abs() / 1_000_000;
-        let batch = Batch {
+        let boot = self.start_unix_ns.unsigned_abs() / 1_000_000;
+        let batch = PushBatch {
             identity: format!("{:x}/{boot}/{}", self.producer, self.sequence),
             body: Bytes::from(body(&self.labels, times, tally)),
         };
-        // Where the thread has ended, that is told at the end.
+        // If the thread has ended, the result says so.
         if let Err(TrySendError::Full(_)) = self.sender.try_send(batch) {
             self.dropped += 1;
         }
     }
 
-    pub(crate) fn finish(self) -> Pushed {
+    pub(crate) fn finish(self) -> PushSummary {
         drop(self.sender);
-        let outcome = self.thread.join().unwrap_or_else(|_| Outcome {
-            trouble: Some("the thread that sends failed: a fault of topdeck".to_owned()),
-            ..Outcome::default()
+        let outcome = self.thread.join().unwrap_or_else(|_| SenderResult {
+            last_error: Some("the sending thread panicked (bug)".to_owned()),
+            ..SenderResult::default()
         });
-        Pushed {
-            to: self.to,
+        PushSummary {
+            url: self.url,
             run: self.name,
             seconds: self.sequence,
             delivered: outcome.delivered,
             dropped: self.dropped + outcome.dropped,
-            trouble: outcome.trouble,
+            last_error: outcome.last_error,
         }
     }
 }
 
-/// A second as lines of frames.
+/// Encodes a second as frames.
 fn body(labels: &[(String, String)], (start, end): (i64, i64), tally: &Tally) -> String {
     let mut out = String::new();
     let names = || labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let histograms = [
-        ("load_response", &tally.response),
-        ("load_service", &tally.service),
-        ("load_send_lag", &tally.send_lag),
+        ("load_response_time", &tally.response),
+        ("load_service_time", &tally.service),
+        ("load_queue_time", &tally.queue_time),
     ];
     for (metric, histogram) in histograms {
         frames::write(&mut out, metric, names(), (start, end), Some(&Unit::Nanoseconds), histogram);
     }
     let counts = [
-        ("load_intended", tally.intended),
-        ("load_completed", tally.completed),
-        ("load_unfinished", tally.unfinished),
-        ("load_missed", tally.missed),
-        ("load_seen_late", tally.seen_late),
+        ("load_scheduled_requests_total", tally.scheduled),
+        ("load_completed_requests_total", tally.completed),
+        ("load_unfinished_requests_total", tally.unfinished),
+        ("load_not_sent_requests_total", tally.not_sent),
+        ("load_observed_late_requests_total", tally.observed_late),
     ];
-    let mut number = |metric: &str, kind: Option<&str>, n: u64, over: Over| {
-        let kind = kind.map(|kind| ("kind".to_owned(), kind.to_owned()));
+    let mut number = |metric: &str, reason: Option<&str>, n: u64, over: Over| {
+        let reason = reason.map(|reason| ("reason".to_owned(), reason.to_owned()));
         let reading = Reading {
             metric: metric.to_owned(),
-            labels: labels.iter().cloned().chain(kind).collect(),
+            labels: labels.iter().cloned().chain(reason).collect(),
             start: Some(start),
             end: Some(end),
             unit: Some(Unit::Other("requests".to_owned())),
@@ -226,61 +231,65 @@ fn body(labels: &[(String, String)], (start, end): (i64, i64), tally: &Tally) ->
     for (metric, n) in counts {
         number(metric, None, n, Over::Interval);
     }
-    for (kind, n) in Failure::ALL.iter().zip(tally.failed) {
-        number("load_failed", Some(&kind.key()), n, Over::Interval);
+    for (reason, n) in Failure::ALL.iter().zip(tally.failed) {
+        number("load_failed_requests_total", Some(&reason.key()), n, Over::Interval);
     }
-    number("load_in_flight_max", None, tally.in_flight_max, Over::Moment);
+    number("load_in_flight_requests_peak", None, tally.in_flight_peak, Over::Moment);
     out
 }
 
-/// Who brings batches to the server.
-struct Courier {
+/// HTTP client of the thread.
+struct PushSender {
     target: Target,
     dialer: Dialer,
     token: Option<http::HeaderValue>,
     connection: Option<Connection>,
 }
 
-/// Brings batches until there are no more; what cannot be delivered is kept, and tried again.
-fn bring(batches: &Receiver<Batch>, mut deliver: impl FnMut(&Batch) -> Result<()>) -> Outcome {
-    let (mut kept, mut outcome) = (VecDeque::new(), Outcome::default());
+/// Delivers batches until the run ends; undelivered ones are retained and retried.
+fn deliver_all(
+    batches: &Receiver<PushBatch>,
+    mut deliver: impl FnMut(&PushBatch) -> Result<()>,
+) -> SenderResult {
+    let (mut pending, mut outcome) = (VecDeque::new(), SenderResult::default());
     let mut deadline = None;
     loop {
-        // One at a time, so that it is noticed when the run is over, however slow the server is.
-        let is_waiting = kept.is_empty() || outcome.trouble.is_some();
-        match batches.recv_timeout(if is_waiting { PAUSE } else { Duration::ZERO }) {
-            Ok(batch) => kept.push_back(batch),
+        // One batch at a time, so that the end of the run is noticed however slow the server is.
+        let is_waiting = pending.is_empty() || outcome.last_error.is_some();
+        match batches.recv_timeout(if is_waiting { RETRY_PAUSE } else { Duration::ZERO }) {
+            Ok(batch) => pending.push_back(batch),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + LAST_PATIENCE);
-                if kept.is_empty() || Instant::now() >= deadline {
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + FINAL_TIMEOUT);
+                if pending.is_empty() || Instant::now() >= deadline {
                     return outcome;
                 }
-                if outcome.trouble.is_some() {
-                    thread::sleep(PAUSE);
+                if outcome.last_error.is_some() {
+                    thread::sleep(RETRY_PAUSE);
                 }
             }
         }
-        // An attempt takes longer than a second where nobody answers: all that came meanwhile is taken, so that the queue has room.
-        kept.extend(batches.try_iter());
-        // The oldest goes first, and is given up first.
-        let too_many = kept.len().saturating_sub(KEPT_MAX);
-        kept.drain(..too_many);
+        // Without an answer an attempt takes longer than a second: everything received meanwhile is
+        // taken, so that the queue does not fill up.
+        pending.extend(batches.try_iter());
+        // The oldest is sent first, and dropped first.
+        let too_many = pending.len().saturating_sub(PENDING_MAX);
+        pending.drain(..too_many);
         outcome.dropped += too_many as u64;
-        let Some(batch) = kept.front() else { continue };
+        let Some(batch) = pending.front() else { continue };
         match deliver(batch) {
             Ok(()) => {
                 outcome.delivered += 1;
-                outcome.trouble = None;
-                kept.pop_front();
+                outcome.last_error = None;
+                pending.pop_front();
             }
-            Err(error) => outcome.trouble = Some(format!("{error:#}")),
+            Err(error) => outcome.last_error = Some(format!("{error:#}")),
         }
     }
 }
 
-impl Courier {
-    fn deliver(&mut self, batch: &Batch, runtime: &tokio::runtime::Runtime) -> Result<()> {
+impl PushSender {
+    fn deliver(&mut self, batch: &PushBatch, runtime: &tokio::runtime::Runtime) -> Result<()> {
         let delivered = runtime.block_on(self.send(batch));
         if delivered.is_err() {
             self.connection = None;
@@ -288,7 +297,7 @@ impl Courier {
         delivered
     }
 
-    async fn send(&mut self, batch: &Batch) -> Result<()> {
+    async fn send(&mut self, batch: &PushBatch) -> Result<()> {
         let connection = match &mut self.connection {
             Some(connection) if connection.is_open() => connection,
             connection => connection.insert(self.dialer.dial(&self.target).await?.0),
@@ -302,7 +311,7 @@ impl Courier {
             request = request.header(header::AUTHORIZATION, token);
         }
         let request = request.body(batch.body.clone())?;
-        let allowed = Allowance { time: PATIENCE, bytes: ANSWER_BYTES };
+        let allowed = Allowance { time: STEP_TIMEOUT, bytes: ANSWER_BYTES };
         let answer = connection.send(request, allowed).await?.response;
         if answer.status() != StatusCode::OK {
             let json: Option<serde_json::Value> = serde_json::from_slice(answer.body()).ok();
@@ -320,14 +329,15 @@ mod tests {
 
     use super::*;
 
-    /// Brings seconds to a server that answers no attempt before this one; during each, so many seconds pass.
-    fn outcome(passing: usize, attempts: usize) -> (Outcome, usize) {
+    /// Delivers seconds to a server that accepts only this attempt; during each attempt, this many
+    /// seconds pass.
+    fn outcome(passing: usize, attempts: usize) -> (SenderResult, usize) {
         let (sender, receiver) = sync_channel(QUEUE);
         let mut refused = 0;
-        let batch = || Batch { identity: String::new(), body: Bytes::new() };
+        let batch = || PushBatch { identity: String::new(), body: Bytes::new() };
         sender.try_send(batch()).unwrap();
         let (mut sender, mut attempt) = (Some(sender), 0);
-        let outcome = bring(&receiver, |_| {
+        let outcome = deliver_all(&receiver, |_| {
             attempt += 1;
             if attempt >= attempts {
                 sender = None;
@@ -343,35 +353,35 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_missed_is_brought_when_it_is_back() {
+    fn pending_seconds_are_delivered_when_the_server_is_back() {
         let (outcome, refused) = outcome(40, 20);
         assert_eq!((outcome.delivered, outcome.dropped, refused), (1 + 19 * 40, 0, 0));
-        assert_eq!(outcome.trouble, None);
+        assert_eq!(outcome.last_error, None);
     }
 
     #[test]
-    fn what_is_more_than_an_hour_is_given_up_and_told() {
+    fn seconds_beyond_an_hour_are_dropped_and_reported() {
         let (outcome, refused) = outcome(QUEUE, 101);
-        assert_eq!((outcome.delivered, refused), (KEPT_MAX as u64, 0));
-        assert_eq!(outcome.dropped, 1 + 100 * QUEUE as u64 - KEPT_MAX as u64);
-        let pushed = Pushed {
-            to: "http://a/".to_owned(),
+        assert_eq!((outcome.delivered, refused), (PENDING_MAX as u64, 0));
+        assert_eq!(outcome.dropped, 1 + 100 * QUEUE as u64 - PENDING_MAX as u64);
+        let pushed = PushSummary {
+            url: "http://a/".to_owned(),
             run: "a".to_owned(),
             seconds: outcome.delivered + outcome.dropped,
             delivered: outcome.delivered,
             dropped: outcome.dropped,
-            trouble: outcome.trouble,
+            last_error: outcome.last_error,
         };
-        let words = pushed.words();
+        let text = pushed.text();
         assert!(
-            words.ends_with(": 2,801 were given up, for no more than 3,600 are kept"),
-            "{words}"
+            text.ends_with(": 2,801 were dropped at the limit of 3,600 pending seconds"),
+            "{text}"
         );
     }
 
-    /// A run that is over does not wait until all has gone to a server that takes its time with each.
+    /// After the run, delivery to a slow server ends with its deadline.
     #[test]
-    fn a_slow_server_is_given_up() {
+    fn delivery_to_a_slow_server_ends() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
         thread::spawn(move || {
@@ -385,17 +395,18 @@ mod tests {
             }
         });
         let to = Target::parse(&format!("http://{address}")).unwrap();
-        let limits = Limits { resolve: PATIENCE, connect: PATIENCE, tls: PATIENCE };
+        let limits = Limits { resolve: STEP_TIMEOUT, connect: STEP_TIMEOUT, tls: STEP_TIMEOUT };
         let dialer = Dialer::to(&to, &ClientTls::default(), &[], limits).unwrap();
-        let mut courier = Courier { target: to.join(PATH), dialer, token: None, connection: None };
+        let mut push_sender =
+            PushSender { target: to.join(PATH), dialer, token: None, connection: None };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (sender, receiver) = sync_channel(QUEUE);
         for number in 0..QUEUE {
             let body = Bytes::from_static(b"a");
-            sender.try_send(Batch { identity: number.to_string(), body }).unwrap();
+            sender.try_send(PushBatch { identity: number.to_string(), body }).unwrap();
         }
         drop(sender);
-        let outcome = bring(&receiver, |batch| courier.deliver(batch, &runtime));
+        let outcome = deliver_all(&receiver, |batch| push_sender.deliver(batch, &runtime));
         assert!((1..QUEUE as u64).contains(&outcome.delivered), "{}", outcome.delivered);
     }
 }

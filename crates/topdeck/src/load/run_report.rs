@@ -1,0 +1,262 @@
+//! The result of a run as text.
+
+use std::collections::BTreeMap;
+
+use hist::{Bracket, Histogram};
+use load::{
+    Calibration, Requirement, RequirementMetric, RequirementOutcome, RunResult, Sessions,
+    ValidityWarning, format_rate,
+};
+
+use crate::command::plain;
+use crate::compare::show::wrapped;
+use crate::hist::show::count;
+use crate::hist::terminal::{Paint, Terminal};
+use crate::journal::show::{nanoseconds, time};
+use crate::load::push_sink::PushSummary;
+use crate::load::run_plan::{self, RunPlan};
+use crate::load::sessions;
+use crate::load::statistics::{self, StatisticsTable, numbers};
+use crate::query::table::Table;
+
+/// Everything that reports of a run contain.
+pub(crate) struct RunReport {
+    pub(crate) plan: RunPlan,
+    /// Result of the calibration, if it was made.
+    pub(crate) calibration: Option<Calibration>,
+    pub(crate) run: RunResult,
+    pub(crate) requirements: Vec<RequirementResult>,
+    /// Service times by the second of the response.
+    pub(crate) services: BTreeMap<u64, Histogram>,
+    pub(crate) sessions: Option<Sessions>,
+    pub(crate) push: Option<PushSummary>,
+}
+
+/// A requirement with its outcome.
+pub(crate) struct RequirementResult {
+    pub(crate) requirement: Requirement,
+    pub(crate) measured: Option<Bracket>,
+    pub(crate) outcome: RequirementOutcome,
+}
+
+impl RequirementResult {
+    pub(crate) fn new(requirement: &Requirement, run: &RunResult) -> RequirementResult {
+        let (measured, outcome) = requirement.evaluate(run);
+        RequirementResult { requirement: requirement.clone(), measured, outcome }
+    }
+
+    pub(crate) fn is_met(&self) -> bool {
+        self.outcome == RequirementOutcome::Pass
+    }
+
+    pub(crate) fn label(&self) -> &'static str {
+        match self.outcome {
+            RequirementOutcome::Pass => "PASS",
+            RequirementOutcome::Fail => "FAIL",
+            RequirementOutcome::Inconclusive => "INCONCLUSIVE",
+        }
+    }
+
+    /// The measured value, with its bounds where they matter.
+    pub(crate) fn text(&self) -> String {
+        let Some(measured) = self.measured else { return "not measured".to_owned() };
+        let text = match self.requirement.metric {
+            RequirementMetric::Latency(..) if measured.lower == f64::INFINITY => {
+                return "not reached: too many failures".to_owned();
+            }
+            RequirementMetric::Latency(..) => {
+                let (value, bounds) = (numbers().value(measured), numbers().bounds(measured));
+                if bounds.is_empty() { value } else { format!("{value} ({bounds})") }
+            }
+            RequirementMetric::FailedShare => {
+                format!("{} %", significant(measured.estimate * 100.0))
+            }
+            RequirementMetric::CompletedRate => format_rate(measured.estimate),
+        };
+        match self.outcome {
+            RequirementOutcome::Inconclusive => {
+                format!("{text}: the limit is within the bounds")
+            }
+            _ => text,
+        }
+    }
+}
+
+/// Formats a small number with few digits.
+fn significant(number: f64) -> String {
+    match number {
+        0.0 => "0".to_owned(),
+        number if number >= 0.01 => format!("{number:.2}"),
+        number => format!("{number:.1e}"),
+    }
+}
+
+/// Heading of an invalid result.
+pub(crate) const INVALID: &str = "INVALID RESULT";
+
+/// The same with the reason.
+pub(crate) fn invalid_heading(warnings: &[ValidityWarning]) -> String {
+    let is_bug =
+        |warning: &ValidityWarning| matches!(warning, ValidityWarning::AccountingMismatch { .. });
+    let is_clock =
+        |warning: &ValidityWarning| matches!(warning, ValidityWarning::ClockInaccurate { .. });
+    let why = if warnings.iter().any(is_bug) {
+        "accounting mismatch (bug)"
+    } else if !warnings.is_empty() && warnings.iter().all(is_clock) {
+        "clock error too large"
+    } else {
+        "the generator was the bottleneck"
+    };
+    format!("{INVALID}: {why}")
+}
+
+pub(crate) fn text(report: &RunReport, terminal: &Terminal) -> String {
+    let (plan, run) = (&report.plan, &report.run);
+    let mut text = String::new();
+    if !run.warnings.is_empty() {
+        text.push_str(&terminal.paint(Paint::Max, &invalid_heading(&run.warnings)));
+        text.push('\n');
+        for warning in &run.warnings {
+            paragraph(&mut text, &warning.to_string(), terminal);
+        }
+        text.push('\n');
+    }
+    let heading = format!("{}  {}", plain(&plan.target), plain(&plan.schedule));
+    text.push_str(&terminal.paint(Paint::Heading, &heading));
+    text.push('\n');
+    for line in run_conditions(report) {
+        text.push_str(&format!("  {line}\n"));
+    }
+    text.push('\n');
+    let mut table = Table::new(&[("", false), ("requests", true), ("", true), ("", false)]);
+    let account = statistics::account(&run.tally);
+    account.into_iter().for_each(|row| table.row(row.to_vec()));
+    text.push_str(&table.text(terminal));
+    let first = statistics::first_errors(run);
+    if !first.is_empty() {
+        text.push('\n');
+    }
+    for (failure, detail) in first {
+        paragraph(&mut text, &format!("first {failure}: {}", plain(detail)), terminal);
+    }
+    text.push('\n');
+    grid(&mut text, &statistics::percentiles(&run.tally), terminal);
+    if run.per_request.len() > 1 {
+        text.push('\n');
+        grid(&mut text, &statistics::per_request(run), terminal);
+    }
+    text.push('\n');
+    let facts = statistics::facts(run, plan);
+    for (name, value) in &facts {
+        text.push_str(&format!("  {name:<11}  {value}\n"));
+    }
+    if !report.requirements.is_empty() {
+        text.push('\n');
+        let mut table = Table::new(&[("", false), ("", false), ("", false)]);
+        for one in &report.requirements {
+            let cells = [one.label(), &plain(&one.requirement.expression), &one.text()];
+            table.row(cells.map(str::to_owned).to_vec());
+        }
+        text.push_str(&table.text(terminal));
+    }
+    if let Some(of) = report.sessions {
+        text.push('\n');
+        text.push_str(&sessions::text(of, Some(&run.tally.response), terminal));
+    }
+    if let Some(push) = &report.push {
+        text.push_str(&format!("\n  {}\n", plain(&push.text())));
+    }
+    text
+}
+
+/// How the run was made, in lines.
+pub(crate) fn run_conditions(report: &RunReport) -> Vec<String> {
+    let (plan, run) = (&report.plan, &report.run);
+    let mut lines = vec![
+        settings_line(plan),
+        format!(
+            "started {}, took {}",
+            time(run.start_unix_ns),
+            nanoseconds(run.duration_ns as f64)
+        ),
+        plain(&plan.machine.text()),
+    ];
+    lines.extend(calibration_lines(report.calibration.as_ref()));
+    if run.is_interrupted {
+        lines.push("interrupted: later requests are not counted".to_owned());
+    }
+    lines
+}
+
+/// Seed, threads, connections and timeouts.
+pub(crate) fn settings_line(plan: &RunPlan) -> String {
+    let settings = &plan.settings;
+    let threads = if settings.threads == 1 { "thread" } else { "threads" };
+    let unverified = match plan.is_verified() {
+        Some(false) => ", server certificate NOT verified",
+        _ => "",
+    };
+    let most = count(settings.max_connections as u64);
+    let limits = match plan.is_command() {
+        true => format!("up to {most} concurrent processes"),
+        false => format!("{} to {most} connections", count(settings.connections as u64)),
+    };
+    format!(
+        "seed {}, {} {threads}, {limits}, timeout {}, grace period {}{unverified}",
+        settings.seed,
+        settings.threads,
+        run_plan::format_duration(settings.timeout_ns),
+        run_plan::format_duration(settings.grace_period_ns),
+    )
+}
+
+/// Result of the calibration, in lines.
+pub(crate) fn calibration_lines(found: Option<&Calibration>) -> Vec<String> {
+    match found {
+        Some(found) => {
+            found.to_string().lines().map(|line| format!("calibration, {}", plain(line))).collect()
+        }
+        None => {
+            vec!["calibration skipped (--no-calibration): generator capacity unknown".to_owned()]
+        }
+    }
+}
+
+/// Appends wrapped, indented text.
+pub(crate) fn paragraph(text: &mut String, content: &str, terminal: &Terminal) {
+    for (at, line) in wrapped(content, terminal.width.saturating_sub(4)).into_iter().enumerate() {
+        let mark = if at == 0 { "- " } else { "  " };
+        text.push_str(&format!("  {mark}{line}\n"));
+    }
+}
+
+fn grid(text: &mut String, grid: &StatisticsTable, terminal: &Terminal) {
+    let columns: Vec<(&str, bool)> =
+        grid.head.iter().enumerate().map(|(at, name)| (name.as_str(), at > 0)).collect();
+    let mut table = Table::new(&columns);
+    for row in &grid.rows {
+        table.row(row.iter().map(|cell| plain(cell)).collect());
+    }
+    text.push_str(&table.text(terminal));
+    if let Some(note) = &grid.note {
+        text.push_str(&terminal.paint(Paint::Faint, &format!("  {note}")));
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hist::terminal::Colours;
+    use crate::load::stored_run::tests::report;
+
+    /// The table splits rows that exceed the width of the terminal.
+    #[test]
+    fn outcomes_fit_on_a_terminal_of_80_columns() {
+        let terminal =
+            Terminal { width: 80, wide: 80, height: 24, ascii: true, colours: Colours::None };
+        let text = text(&report(), &terminal);
+        let row = text.lines().find(|line| line.starts_with("  observed late")).unwrap();
+        assert!(row.ends_with("response during a generator stall"), "{text}");
+    }
+}
