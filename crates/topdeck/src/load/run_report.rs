@@ -105,7 +105,7 @@ pub(crate) fn invalid_heading(warnings: &[ValidityWarning]) -> String {
     } else if !warnings.is_empty() && warnings.iter().all(is_clock) {
         "clock error too large"
     } else {
-        "generator saturated"
+        "the generator was the bottleneck"
     };
     format!("{INVALID}: {why}")
 }
@@ -241,5 +241,22 @@ fn grid(text: &mut String, grid: &StatisticsTable, terminal: &Terminal) {
     if let Some(note) = &grid.note {
         text.push_str(&terminal.paint(Paint::Faint, &format!("  {note}")));
         text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hist::terminal::Colours;
+    use crate::load::stored_run::tests::report;
+
+    /// The table splits rows that exceed the width of the terminal.
+    #[test]
+    fn outcomes_fit_on_a_terminal_of_80_columns() {
+        let terminal =
+            Terminal { width: 80, wide: 80, height: 24, ascii: true, colours: Colours::None };
+        let text = text(&report(), &terminal);
+        let row = text.lines().find(|line| line.starts_with("  observed late")).unwrap();
+        assert!(row.ends_with("response during a generator stall"), "{text}");
     }
 }

@@ -96,23 +96,15 @@ pub(crate) fn account(tally: &Tally) -> Vec<[String; 4]> {
     let mut rows = vec![
         row("scheduled", tally.scheduled, "requests"),
         row("completed", tally.completed, "successful responses"),
-        row("failed", tally.failures(), "no response, or an error; not included in the times"),
+        row("failed", tally.failures(), "error or no response; not in the times"),
     ];
     for failure in Failure::ALL.iter().filter(|one| tally.failed[**one as usize] > 0) {
         rows.push(row(&format!("  {failure}"), tally.failed[*failure as usize], ""));
     }
-    rows.push(row(
-        "unfinished",
-        tally.unfinished,
-        "no response at the end; included with their age",
-    ));
+    rows.push(row("unfinished", tally.unfinished, "no response at the end; counted by age"));
     if tally.not_sent + tally.observed_late > 0 {
-        rows.push(row("not sent", tally.not_sent, "scheduled during a stall of the generator"));
-        rows.push(row(
-            "observed late",
-            tally.observed_late,
-            "response during a stall of the generator",
-        ));
+        rows.push(row("not sent", tally.not_sent, "scheduled during a generator stall"));
+        rows.push(row("observed late", tally.observed_late, "response during a generator stall"));
     }
     rows
 }
@@ -163,7 +155,7 @@ pub(crate) fn facts(run: &RunResult, plan: &RunPlan) -> Vec<(&'static str, Strin
                 limit(run.files.hard_limit)
             ),
         ),
-        ("queued", format!("{}: {limit_of} limit reached", requests(tally.queued_requests))),
+        ("queued", format!("{} at the {limit_of} limit", requests(tally.queued_requests))),
         ("generator", format!("CPU {busy:.1} %")),
     ]
 }

@@ -218,8 +218,8 @@ fn commands_are_reported_without_arguments() {
     let text = &run.stderr;
     assert!(text.contains("sh with 2 arguments  20/s evenly spaced"), "{text}");
     assert!(text.contains("up to 100 concurrent processes"), "{text}");
-    assert!(text.contains("  10 started, ") && text.contains("process limit reached"), "{text}");
-    assert_eq!((number(text, "scheduled"), number(text, "  exit ")), (10, 10), "{text}");
+    assert!(text.contains("  10 started, ") && text.contains("at the process limit"), "{text}");
+    assert_eq!((number(text, "\n  scheduled"), number(text, "  exit ")), (10, 10), "{text}");
     assert!(text.contains(" exited with status 3: no such table\n"), "{text}");
     let document: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(document["protocol"], "command");
