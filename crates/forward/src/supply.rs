@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use intake::{Counted, Home};
+use journal::supervisor::catch_panic;
 use journal::{Item, Level, Subscriber};
 use model::{
     Batch, BatchReader, BatchWriter, Gap, PARCEL_BYTES_MAX, ParcelWriter, SeriesId, SeriesRef,
@@ -206,7 +207,19 @@ struct Rest<'a> {
 }
 
 impl Rest<'_> {
+    /// A record as it goes out. One on which the work panics is set aside at once: the others wait
+    /// for it.
     fn ready<'a>(&self, record: &journal::Record<'a>, frame: (i64, i64)) -> Result<Ready<'a>> {
+        catch_panic(|| self.prepare(record, frame)).unwrap_or_else(|message| {
+            let name = format!("record {} on its way to site {}", record.position, self.site);
+            self.home.journal().supervisor().quarantine(name, &*message);
+            self.set_aside(record, None, frame, &format!("work on it panicked: {message}"))
+        })
+    }
+
+    fn prepare<'a>(&self, record: &journal::Record<'a>, frame: (i64, i64)) -> Result<Ready<'a>> {
+        let point = format_args!("site {} record {}", self.site, record.position);
+        self.home.journal().supervisor().fault_point(point);
         let contents = match Contents::of(record.bytes) {
             Ok(contents) => contents,
             Err(error) => {
