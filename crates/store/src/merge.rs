@@ -81,7 +81,7 @@ impl Merge {
 }
 
 /// Gives each row its column anew, by its time and the column that it had; rows without one are left out.
-pub(crate) fn replaced(
+pub(crate) fn assign_columns(
     rows: Vec<(Range<usize>, usize)>,
     times: &[(i64, i64)],
     column_of: impl Fn((i64, i64), usize) -> Option<usize>,

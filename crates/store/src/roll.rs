@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::gather::{self, Gathered, Predecessors};
 use crate::grid::Run;
 use crate::manifest::{Covers, Keep, Manifest, PartInfo};
-use crate::merge::{FULL, Merge, replaced, rows_of};
+use crate::merge::{FULL, Merge, assign_columns, rows_of};
 use crate::resolution::{DAY, Resolution, SECOND, slot};
 use crate::row::{Predecessor, Row, Rows, Summary, add_to, is_between_slots};
 use crate::store::Inner;
@@ -689,7 +689,7 @@ fn merged(
                     return merge.add_block(block, &rows).map_err(gap);
                 }
                 let only = |are_between: bool| {
-                    replaced(rows.clone(), &times, |time, at| {
+                    assign_columns(rows.clone(), &times, |time, at| {
                         (is_between_slots(time, period) == are_between).then_some(at)
                     })
                 };

@@ -252,7 +252,9 @@ impl Store {
         let quarantine = Quarantine::open(Arc::clone(&disk), dir, supervisor)?;
         let journal = Journal::open(disk, &path, &options.journal)?;
         let found = journal.stat()?.id;
-        notes.extend(journal.opened().damaged_files.iter().cloned());
+        // Of its own checkpoint the store says itself what became of it.
+        let of_journal = journal.opened().damaged_files.iter();
+        notes.extend(of_journal.filter(|note| !note.starts_with("checkpoint ")).cloned());
         if let Some(expected) = manifest.journal.filter(|&expected| expected != found) {
             return Err(Error::OtherJournal { dir: path, found, expected });
         }
@@ -383,7 +385,7 @@ impl Store {
     }
 
     /// Whether there is a store in a folder, though parts of it may be damaged or missing.
-    pub fn is_in(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
+    pub fn exists(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
         Local::is_store(&**disk, dir)
     }
 

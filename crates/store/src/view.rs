@@ -18,7 +18,7 @@ use crate::gather::{self, Gathered, Predecessors};
 use crate::grid::{Grid, Run, plan, share_of};
 use crate::head::Head;
 use crate::manifest::{Manifest, PartInfo};
-use crate::merge::{FULL, Merge, replaced, rows_of};
+use crate::merge::{FULL, Merge, assign_columns, rows_of};
 use crate::resolution::{DAY, Resolution, slot};
 use crate::roll::{happened, too_late};
 use crate::row::{Predecessor, Row, Rows, Summary};
@@ -693,9 +693,9 @@ impl View {
                 let (times, block) = chunk::times(header, bytes)?;
                 let rows = rows_of(&times, runs);
                 let rows = match placement.points_by_start {
-                    true => {
-                        replaced(rows, &times, |time, column| placement.column_of(time, column))
-                    }
+                    true => assign_columns(rows, &times, |time, column| {
+                        placement.column_of(time, column)
+                    }),
                     false => rows,
                 };
                 merge.add_block(block, &rows)

@@ -115,7 +115,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
         bail!("standard input (-) can be read once");
     }
-    if options.create && !store::Store::is_in(&disk(), &options.dir)? {
+    if options.create && !store::Store::exists(&disk(), &options.dir)? {
         create(&options.dir, Codec::Lz4)?;
     }
     let store = open(&options.dir)?;

@@ -327,7 +327,7 @@ fn home(role: Role, settings: &Settings, data: &Path) -> Result<Home> {
 
 fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> Result<Home> {
     let told = told(dir);
-    if !Store::is_in(&disk(), dir).map_err(&told)? {
+    if !Store::exists(&disk(), dir).map_err(&told)? {
         Store::create(&disk(), dir, journal).map_err(&told)?;
     }
     let default = store::Options::default();

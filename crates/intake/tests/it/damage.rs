@@ -115,7 +115,7 @@ fn a_store_without_its_manifest_is_there_while_the_copy_is() {
     let process: Arc<dyn Disk> = Arc::new(disk.process());
     for name in ["manifest", "manifest.copy"] {
         process.remove(&Path::new(DIR).join(name)).unwrap();
-        assert!(Store::is_in(&process, Path::new(DIR)).unwrap(), "{name}");
+        assert!(Store::exists(&process, Path::new(DIR)).unwrap(), "{name}");
         let (intake, store) = into_store_again(&disk, &now, |_| {});
         let notes = store.stat().unwrap().notes;
         assert!(notes.iter().any(|note| note.contains("manifest")), "{notes:?}");
