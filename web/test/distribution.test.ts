@@ -37,6 +37,14 @@ test("an open cell has what is known of it", () => {
   expect(open.above(7)).toEqual({ lower: 0, estimate: 0, upper: 1 });
 });
 
+test("a bucket around zero is not spread below zero where nothing is negative", () => {
+  const above = new Distribution([cell(-1, 1, 3), cell(8, 9, 1)]);
+  expect(above.quantile(0.25)).toEqual({ lower: -1, estimate: 0.25, upper: 1 });
+  expect(above.above(0)).toEqual({ lower: 1, estimate: 4, upper: 4 });
+  const both = new Distribution([cell(-9, -8, 1), cell(-1, 1, 3), cell(8, 9, 1)]);
+  expect(both.quantile(0.6)!.estimate).toBe(0);
+});
+
 test("merging loses nothing", () => {
   const merged = Distribution.merged([THREE, THREE, new Distribution([cell(-5, -1, 3)], exact(-9))]);
   expect(merged.count).toBe(11);

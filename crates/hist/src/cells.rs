@@ -25,6 +25,11 @@ impl Cell {
         f64::midpoint(lower, upper)
     }
 
+    /// Whether it reaches from below zero to above it.
+    fn is_around_zero(&self) -> bool {
+        self.lower < 0.0 && self.upper > 0.0
+    }
+
     pub(crate) fn finite(&self) -> (f64, f64) {
         match (self.lower.is_finite(), self.upper.is_finite()) {
             (true, true) => (self.lower, self.upper),
@@ -36,22 +41,20 @@ impl Cell {
         }
     }
 
-    /// The cell's values as if they were spread evenly: the `k`-th lies `k / (count + 1)` of the way.
-    pub(crate) fn spread(&self) -> Spread {
-        let (first, last) = self.finite();
+    /// The cell's values as if they were spread evenly between `ends`: the `k`-th lies `k / (count + 1)` of the way.
+    fn spread(&self, (first, last): (f64, f64)) -> Spread {
         // Halves: the width of a cell may exceed the doubles.
         let step = (last * 0.5 - first * 0.5) / (self.count as f64 + 1.0) * 2.0;
         Spread { lower: self.lower, first, step, upper: self.upper }
     }
 
-    /// Which share of the cell's values lies at or below `x` if they are spread evenly.
-    pub(crate) fn share_below(&self, x: f64) -> f64 {
+    /// Which share of the cell's values lies at or below `x` if they are spread evenly between `ends`.
+    pub(crate) fn share_below(&self, x: f64, (lower, upper): (f64, f64)) -> f64 {
         if x >= self.upper {
             1.0
         } else if x < self.lower {
             0.0
         } else {
-            let (lower, upper) = self.finite();
             // Halves: the width of a cell may exceed the doubles.
             let (above, width) = (x * 0.5 - lower * 0.5, upper * 0.5 - lower * 0.5);
             if width > 0.0 { (above / width).clamp(0.0, 1.0) } else { 0.5 }
@@ -104,6 +107,32 @@ impl Histogram {
             upper: cell.upper.min(greatest),
             ..cell
         })
+    }
+
+    /// Between which ends the values of a cell are taken to lie, for estimates. Of values of one sign zero is the
+    /// natural end of the cell around it, as in Prometheus; its bounds stay those of the bucket.
+    pub(crate) fn likely_ends(&self, cell: &Cell) -> (f64, f64) {
+        let (lower, upper) = cell.finite();
+        if !(self.scheme().is_mirrored() && cell.is_around_zero()) {
+            return (lower, upper);
+        }
+        if self.is_free_of_negatives() {
+            (0.0, upper)
+        } else if self.positive().is_empty() && self.overflow() == 0 {
+            (lower, 0.0)
+        } else {
+            (lower, upper)
+        }
+    }
+
+    /// The values of a cell as if they were spread evenly.
+    pub(crate) fn spread(&self, cell: &Cell) -> Spread {
+        cell.spread(self.likely_ends(cell))
+    }
+
+    /// Which share of a cell's values lies at or below `x` if they are spread evenly.
+    pub(crate) fn share_below(&self, cell: &Cell, x: f64) -> f64 {
+        cell.share_below(x, self.likely_ends(cell))
     }
 
     /// How many values are surely below a limit above zero, and the cells that may reach up to it: the same as

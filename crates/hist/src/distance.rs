@@ -181,8 +181,9 @@ impl<'a> Cumulation<'a> {
         for cell in self.cells[self.open..].iter().take_while(|cell| cell.lower <= from) {
             let n = cell.count as f64;
             upper += cell.count;
-            start += n * cell.share_below(from);
-            end += n * cell.share_below(to);
+            // Between the ends of cells the estimate is a straight line.
+            start += n * cell.share_below(from, cell.finite());
+            end += n * cell.share_below(to, cell.finite());
         }
         Stretch {
             lower: self.ended,

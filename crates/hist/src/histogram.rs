@@ -520,7 +520,9 @@ impl Histogram {
         }
         rest.count -= theirs.count;
         if theirs.count > 0 {
-            rest.sum = remaining(rest.sum, theirs.sum, self.may_be_whole());
+            // Recorded values of both signs may cancel to one double that has lost smaller ones.
+            let cannot_cancel = !self.scheme.is_mirrored() || self.is_free_of_negatives();
+            rest.sum = remaining(rest.sum, theirs.sum, self.may_be_whole(), cannot_cancel);
             if !(self.is_sum_settled() && theirs.is_sum_settled()) {
                 rest.sum = rest.sum.doubted();
             }
@@ -693,6 +695,11 @@ impl Histogram {
         self.count == 0
     }
 
+    /// Whether no value is surely below zero, on a grid that tells.
+    pub(crate) fn is_free_of_negatives(&self) -> bool {
+        self.negative.is_empty() && self.underflow == 0
+    }
+
     /// The sum as it is kept beside the buckets.
     pub fn sum_side(&self) -> Side<Sum> {
         self.sum
@@ -750,9 +757,15 @@ fn defined(sum: Side<Sum>) -> Side<Sum> {
     if sum.value().is_some_and(|sum| sum.value().is_nan()) { Side::Absent } else { sum }
 }
 
-/// What is left of a sum: exact while whole numbers are, else while it is large enough that the last bits of
-/// the whole (2^-103 of it, for each addition) do not reach its own.
-fn remaining(whole: Side<Sum>, taken: Side<Sum>, may_be_whole: bool) -> Side<Sum> {
+/// What is left of a sum: exact while whole numbers are, or while both are one double each, as senders report
+/// them; else while it is large enough that the last bits of the whole (2^-103 of it, for each addition) do not
+/// reach its own.
+fn remaining(
+    whole: Side<Sum>,
+    taken: Side<Sum>,
+    may_be_whole: bool,
+    cannot_cancel: bool,
+) -> Side<Sum> {
     let rest = whole.combine(taken, Sum::minus);
     let (Some(before), Some(after)) = (whole.value(), rest.value()) else { return rest };
     let (before_value, after_value) = (before.value().abs(), after.value().abs());
@@ -761,7 +774,10 @@ fn remaining(whole: Side<Sum>, taken: Side<Sum>, may_be_whole: bool) -> Side<Sum
     }
     let whole_numbers =
         may_be_whole && before_value < 2f64.powi(90) && before.is_whole() && after.is_whole();
-    if whole_numbers || after_value >= before_value * 2f64.powi(-30) {
+    // The difference of two doubles is one in two words, to the last bit.
+    let is_double = |side: Side<Sum>| side.value().is_some_and(|sum| sum.parts().1 == 0.0);
+    let doubles = cannot_cancel && is_double(whole) && is_double(taken);
+    if whole_numbers || doubles || after_value >= before_value * 2f64.powi(-30) {
         rest
     } else {
         rest.doubted()

@@ -133,27 +133,18 @@ impl Mixture {
 
     /// How many values are greater than `x` (or at least `x`, if inclusive).
     pub fn count_above(&self, x: f64, bound: Bound) -> Bracket<u64> {
-        self.parts.iter().map(|part| part.count_above(x, bound)).fold(
-            Bracket::exact(0),
-            |total, n| Bracket {
-                lower: total.lower.saturating_add(n.lower),
-                estimate: total.estimate.saturating_add(n.estimate),
-                upper: total.upper.saturating_add(n.upper),
-            },
-        )
+        sum(self.parts.iter().map(|part| part.count_above(x, bound)))
     }
 
     /// Share of the values at or below `x`.
     pub fn cdf(&self, x: f64) -> Option<Bracket> {
         let n = self.count();
         (n > 0).then(|| {
-            let below = tally(
-                self.cells(),
-                |cell| cell.upper <= x,
-                |cell| cell.lower <= x,
-                |cell| cell.share_below(x),
-            );
-            below.share_of(n)
+            let (surely, possibly) = (|cell: &Cell| cell.upper <= x, |cell: &Cell| cell.lower <= x);
+            let of_part = |part: &Histogram| {
+                tally(part.cells(), surely, possibly, |cell| part.share_below(cell, x))
+            };
+            sum(self.parts.iter().map(of_part)).share_of(n)
         })
     }
 
@@ -192,8 +183,10 @@ impl Mixture {
         // The estimated distribution function rises: halve the bracket until it meets the rank.
         for _ in 0..64 {
             let middle = low * 0.5 + high * 0.5;
-            let below: f64 =
-                self.cells().map(|cell| cell.count as f64 * cell.share_below(middle)).sum();
+            let below: f64 = (self.parts.iter())
+                .flat_map(|part| part.cells().map(move |cell| (part, cell)))
+                .map(|(part, cell)| cell.count as f64 * part.share_below(&cell, middle))
+                .sum();
             if below < rank as f64 { low = middle } else { high = middle }
         }
         Some(Bracket::new(lower, high, upper))
@@ -213,4 +206,13 @@ impl Mixture {
         }
         Ok(flat)
     }
+}
+
+/// Counts of all parts.
+fn sum(counts: impl Iterator<Item = Bracket<u64>>) -> Bracket<u64> {
+    counts.fold(Bracket::exact(0), |total, n| Bracket {
+        lower: total.lower.saturating_add(n.lower),
+        estimate: total.estimate.saturating_add(n.estimate),
+        upper: total.upper.saturating_add(n.upper),
+    })
 }

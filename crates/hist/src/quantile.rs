@@ -78,7 +78,7 @@ impl Histogram {
             return Bracket::exact(max);
         }
         let (cell, before) = self.cell_of_rank(rank);
-        cell.spread().order_statistic(rank - before)
+        self.spread(&cell).order_statistic(rank - before)
     }
 
     fn linear(&self, q: f64) -> Bracket {
@@ -263,7 +263,7 @@ impl Cumulative {
         let mut total = 0;
         Cumulative {
             up_to: histogram.cells().map(|cell| (total += cell.count, total).1).collect(),
-            cells: histogram.cells().map(|cell| cell.spread()).collect(),
+            cells: histogram.cells().map(|cell| histogram.spread(&cell)).collect(),
             exact_min: histogram.min_side().exact(),
             exact_max: histogram.max_side().exact(),
         }

@@ -154,14 +154,14 @@ impl Histogram {
         };
         match self.cells_up_to(x) {
             Some((below, near)) => {
-                let near = tally(near, surely, possibly, |cell| cell.share_below(x));
+                let near = tally(near, surely, possibly, |cell| self.share_below(cell, x));
                 Bracket {
                     lower: below + near.lower,
                     estimate: below + near.estimate,
                     upper: below + near.upper,
                 }
             }
-            None => tally(self.cells(), surely, possibly, |cell| cell.share_below(x)),
+            None => tally(self.cells(), surely, possibly, |cell| self.share_below(cell, x)),
         }
     }
 
@@ -193,7 +193,7 @@ impl Histogram {
                 Bound::Inclusive => low <= cell.upper && cell.lower <= high,
                 Bound::Exclusive => low < cell.upper && cell.lower < high,
             },
-            |cell| cell.share_below(high) - cell.share_below(low),
+            |cell| self.share_below(cell, high) - self.share_below(cell, low),
         )
     }
 

@@ -107,6 +107,8 @@ pub fn ask_and_count(
             let expression = promql::parse(question.text, &question.options)?;
             let (kind, node) = promql::plan(&expression, question, settings)?;
             let mut evaluation = Evaluation::new(source, settings, is_over);
+            evaluation.is_range_of_one_step =
+                question.step > 0 && steps.is_instant() && question.end != question.start;
             let data = promql_data(&mut evaluation, kind, &node, steps)?;
             let unit = evaluation.unit(&node)?.text();
             let beside = i128::from(evaluation.budget.held()) - i128::from(data.samples());

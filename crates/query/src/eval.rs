@@ -68,6 +68,8 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) gaps: Vec<Gap>,
     /// Streams of nodes that stand in a question more than once, by node and steps.
     pub(crate) shared: HashMap<(usize, Steps), Arc<Vec<Stream>>>,
+    /// The steps are those of a range of time, although only its first moment is one of them.
+    pub(crate) is_range_of_one_step: bool,
 }
 
 impl<'a> Evaluation<'a> {
@@ -83,6 +85,7 @@ impl<'a> Evaluation<'a> {
             notes: Notes::default(),
             gaps: Vec::new(),
             shared: HashMap::new(),
+            is_range_of_one_step: false,
         }
     }
 
@@ -153,7 +156,10 @@ impl<'a> Evaluation<'a> {
     }
 
     fn once(&mut self, inner: &Node, steps: Steps) -> Result<Vec<Stream>> {
-        let mut streams = self.streams(inner, Steps::at(steps.start))?;
+        let is_range = std::mem::take(&mut self.is_range_of_one_step);
+        let streams = self.streams(inner, Steps::at(steps.start));
+        self.is_range_of_one_step = is_range;
+        let mut streams = streams?;
         for stream in &mut streams {
             self.budget.hold(stream.samples().saturating_mul(steps.count as u64 - 1))?;
             let point = stream.points[0].take();

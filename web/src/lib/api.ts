@@ -161,10 +161,13 @@ export function isAborted(error: unknown): boolean {
 
 const MS = 1e6;
 
-interface BracketTold {
-  lower: number | null;
-  estimate: number;
-  upper: number | null;
+/** An end: null where there is none; in answers to questions an infinity is a text. */
+export type EndTold = number | string | null;
+
+export interface BracketTold {
+  lower: EndTold;
+  estimate: number | string;
+  upper: EndTold;
 }
 
 interface CellTold {
@@ -303,13 +306,18 @@ function extremes({ min, max }: Pick<DistributionTold, "min" | "max">): Ends | n
 
 export function bracket(told: BracketTold | number): Bracket {
   if (typeof told === "number") return exact(told);
-  return { ...ends(told.lower, told.upper), estimate: told.estimate };
+  return { ...ends(told.lower, told.upper), estimate: end(told.estimate, NaN) };
 }
 
 export function gap(told: GapTold): Gap {
   return { start: told.start_ns / MS, end: told.end_ns / MS, lost: told.lost, reason: told.reason };
 }
 
-function ends(lower: number | null, upper: number | null): { lower: number; upper: number } {
-  return { lower: lower ?? -Infinity, upper: upper ?? Infinity };
+function ends(lower: EndTold, upper: EndTold): { lower: number; upper: number } {
+  return { lower: end(lower, -Infinity), upper: end(upper, Infinity) };
+}
+
+function end(told: EndTold, none: number): number {
+  if (typeof told === "string") return told === "NaN" ? NaN : told === "-Inf" ? -Infinity : Infinity;
+  return told ?? none;
 }

@@ -93,13 +93,21 @@ export class Distribution {
     let before = 0;
     for (const cell of this.cells) {
       if (before + cell.count >= rank) {
-        const [first, last] = finite(cell);
+        const [first, last] = this.likely(cell);
         const step = (last * 0.5 - first * 0.5) / (cell.count + 1) * 2;
         return { lower: cell.lower, estimate: first + step * (rank - before), upper: cell.upper };
       }
       before += cell.count;
     }
     return null;
+  }
+
+  /** Between which ends a cell's values are taken to lie: where nothing is negative, the cell around zero begins at zero. */
+  private likely(cell: Cell): [number, number] {
+    const isAroundZero = cell.lower < 0 && cell.lower === -cell.upper && Number.isFinite(cell.upper);
+    if (isAroundZero && cell === this.cells[0]) return [0, cell.upper];
+    if (isAroundZero && cell === this.cells[this.cells.length - 1]) return [cell.lower, 0];
+    return finite(cell);
   }
 
   /** How many values are greater than a limit. */
@@ -111,7 +119,7 @@ export class Distribution {
         upper += cell.count;
       } else if (cell.lower <= limit) {
         upper += cell.count;
-        estimate += cell.count * shareBelow(cell, limit);
+        estimate += cell.count * shareBelow(cell, limit, this.likely(cell));
       }
     }
     const below = lower + Math.round(estimate);
@@ -155,10 +163,9 @@ export function finite({ lower, upper }: Cell): [number, number] {
   return lower === upper ? [lower, upper] : [0, 0];
 }
 
-function shareBelow(cell: Cell, limit: number): number {
+function shareBelow(cell: Cell, limit: number, [lower, upper]: [number, number]): number {
   if (limit >= cell.upper) return 1;
   if (limit < cell.lower) return 0;
-  const [lower, upper] = finite(cell);
   const width = upper * 0.5 - lower * 0.5;
   return width > 0 ? Math.min(Math.max((limit * 0.5 - lower * 0.5) / width, 0), 1) : 0.5;
 }

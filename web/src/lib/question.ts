@@ -1,6 +1,6 @@
 /** Questions in PromQL and CAQL, and what is shown of their answers. */
 
-import { ask, bracket, distribution, gap, type Gap, type Heatmap } from "./api";
+import { ask, bracket, distribution, gap, type BracketTold, type Gap, type Heatmap } from "./api";
 import { Distribution, exact, type Bracket } from "./distribution";
 import { quoted } from "./selector";
 import { written } from "./time";
@@ -28,11 +28,11 @@ export interface Answer {
   gaps: Gap[];
 }
 
-type ValueTold = number | string | { lower: number | null; estimate: number; upper: number | null } | DistributionTold;
+type ValueTold = number | string | BracketTold | DistributionTold;
 
 interface DistributionTold {
   count: number;
-  sum: { lower: number | null; estimate: number; upper: number | null };
+  sum: BracketTold;
   cells: { lower: number | null; upper: number | null; count: number }[];
 }
 
@@ -83,7 +83,9 @@ function valueOf(told: ValueTold): Bracket | Distribution | null {
   // JSON has no number for these.
   if (typeof told === "string") return told === "NaN" ? null : exact(told === "-Inf" ? -Infinity : Infinity);
   if ("cells" in told) return distribution(told);
-  return "estimate" in told ? bracket(told) : null;
+  if (!("estimate" in told)) return null;
+  const of = bracket(told);
+  return Number.isNaN(of.estimate) ? null : of;
 }
 
 /** A stream of distributions as a heatmap; null if it is one of numbers. */

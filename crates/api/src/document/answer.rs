@@ -1,9 +1,9 @@
 //! An answer to a question.
 
-use hist::Cell;
+use hist::{Bracket, Cell};
 use query::{Answer, Data, Labels, Note, Reading, Stream, Value};
 
-use super::{bracket, distribution, gap};
+use super::{distribution, gap};
 use crate::json::Json::{self, Integer, List, Null, Object, Text};
 use crate::json::number;
 use crate::maxima::Maxima;
@@ -85,26 +85,51 @@ fn reading(reading: &Reading) -> Json {
 /// A number; a statistic with its bounds; a distribution with its buckets.
 fn value(value: &Value) -> Json {
     match value {
-        Value::Number(plain) if plain.is_finite() => number(*plain),
-        // JSON has no word for these: as Prometheus writes them.
-        Value::Number(other) if other.is_nan() => Text("NaN".to_owned()),
-        Value::Number(other) => Text(if *other > 0.0 { "+Inf" } else { "-Inf" }.to_owned()),
+        Value::Number(of) => number_or_text(*of),
         Value::Bracket(of) => bracket(**of),
-        Value::Distribution(mixture) => Object(distribution(mixture)),
+        Value::Distribution(mixture) => {
+            let mut fields = distribution(mixture);
+            let statistics =
+                [("sum", Some(mixture.sum())), ("min", mixture.min()), ("max", mixture.max())];
+            for (name, of) in statistics {
+                let field = fields.iter_mut().find(|field| field.0 == name);
+                field.expect("BUG: a distribution has sum, min and max").1 =
+                    of.map_or(Null, bracket);
+            }
+            Object(fields)
+        }
         Value::Histogram(histogram) => {
             let buckets = histogram.buckets().map(|bucket| {
                 Object(vec![
-                    ("lower", number(bucket.lower)),
-                    ("upper", number(bucket.upper)),
-                    ("count", number(bucket.count)),
+                    ("lower", number_or_text(bucket.lower)),
+                    ("upper", number_or_text(bucket.upper)),
+                    ("count", number_or_text(bucket.count)),
                 ])
             });
             Object(vec![
-                ("count", number(histogram.count)),
-                ("sum", number(histogram.sum)),
+                ("count", number_or_text(histogram.count)),
+                ("sum", number_or_text(histogram.sum)),
                 ("buckets", List(buckets.collect())),
             ])
         }
+    }
+}
+
+/// A statistic with its bounds.
+fn bracket(of: Bracket) -> Json {
+    Object(vec![
+        ("lower", number_or_text(of.lower)),
+        ("estimate", number_or_text(of.estimate)),
+        ("upper", number_or_text(of.upper)),
+    ])
+}
+
+/// Any number: those that JSON has none for are texts, as Prometheus writes them.
+fn number_or_text(x: f64) -> Json {
+    match x {
+        _ if x.is_finite() => number(x),
+        _ if x.is_nan() => Text("NaN".to_owned()),
+        _ => Text(if x > 0.0 { "+Inf" } else { "-Inf" }.to_owned()),
     }
 }
 
@@ -167,5 +192,42 @@ fn value_bytes(value: &Value) -> usize {
             let buckets = histogram.buckets().count();
             3 * FIELD_BYTES + 2 * buckets * size_of::<Json>() + buckets * BRACKET_BYTES
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use hist::{Histogram, Scheme};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(of: &Value, expected: Expect) {
+        expected.assert_eq(&format!("{:#}", value(of)));
+    }
+
+    #[test]
+    fn infinite_bounds_are_texts() {
+        check(&Value::Number(f64::NAN), expect![[r#""NaN""#]]);
+        let bracket = |of| Value::Bracket(Box::new(of));
+        check(
+            &bracket(Bracket { lower: f64::NEG_INFINITY, estimate: 1.5, upper: f64::INFINITY }),
+            expect![[r#"{"lower":"-Inf","estimate":1.5,"upper":"+Inf"}"#]],
+        );
+        // No lower bound, and one that is infinite, are two things.
+        check(
+            &bracket(Bracket::exact(f64::INFINITY)),
+            expect![[r#"{"lower":"+Inf","estimate":"+Inf","upper":"+Inf"}"#]],
+        );
+        let mut parts = hist::Parts::new(Scheme::explicit(&[1.0]).unwrap());
+        parts.positive = vec![(1, 2)];
+        let open = hist::Mixture::from(Histogram::from_parts(parts).unwrap());
+        check(
+            &Value::Distribution(std::sync::Arc::new(open)),
+            expect![[
+                r#"{"count":2,"sum":{"lower":1.9999999999999938,"estimate":2.0000000000000004,"upper":"+Inf"},"min":{"lower":1.0000000000000002,"estimate":1.0000000000000002,"upper":"+Inf"},"max":{"lower":1.0000000000000002,"estimate":1.0000000000000002,"upper":"+Inf"},"cells":[{"lower":1.0000000000000002,"upper":null,"count":2}]}"#
+            ]],
+        );
     }
 }

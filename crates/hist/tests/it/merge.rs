@@ -1,6 +1,6 @@
 //! Merging, subtracting, folding and mixing: as if everything had been recorded into one.
 
-use hist::{Bound, Histogram, LogLinear2, MergeError, Mixture, Scheme, Side};
+use hist::{Bound, Bracket, Histogram, LogLinear2, MergeError, Mixture, Parts, Scheme, Side, Sum};
 use proptest::prelude::*;
 
 use crate::cases::{self, Case};
@@ -282,6 +282,24 @@ fn a_sum_lost_in_a_larger_one_is_not_called_exact() {
     let mut rest = record(&[9e15, 9e15, 1234.0]);
     rest.subtract(&record(&[9e15, 9e15])).unwrap();
     assert_eq!(rest.sum_side().exact().map(hist::Sum::value), Some(1234.0));
+}
+
+/// A sender reports its total as one double; a step of little, or of nothing, has a sum all the same.
+#[test]
+fn the_sum_of_a_small_step_of_a_long_running_counter_is_exact() {
+    let grid = Scheme::explicit(&[0.005, 1.0]).unwrap();
+    let reading = |counts: &[(i32, u64)], sum: f64| {
+        let mut parts = Parts::new(grid.clone());
+        parts.positive = counts.to_vec();
+        parts.sum = Side::Exact(Sum::new(sum));
+        Histogram::from_parts(parts).unwrap()
+    };
+    let before = reading(&[(0, 7), (2, 1 << 40)], 3.5e12);
+    for (added, sum) in [((0, 8), 3.5e12), ((0, 8), 3.5e12 + 0.0048828125)] {
+        let mut step = reading(&[added, (2, 1 << 40)], sum);
+        step.subtract(&before).unwrap();
+        assert_eq!(step.sum(), Bracket::exact(sum - 3.5e12));
+    }
 }
 
 #[test]

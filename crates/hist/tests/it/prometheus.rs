@@ -259,6 +259,16 @@ fn contradictions_name_both_sides() {
         RemoteHistogram { sum: f64::NAN, ..of(2, 0, 2, &[1, 1]) },
         "count is 2, expected at least 3, the sum of the bucket counts",
     );
+    // It would come back as a sum of 0.
+    let nothing = || RemoteHistogram { count: Some(RemoteCount::Int(0)), ..Default::default() };
+    check_error(
+        RemoteHistogram { sum: f64::NAN, ..nothing() },
+        "sum is NaN, expected 0, as there are no values",
+    );
+    assert!(nothing().to_sample().is_ok());
+    let client =
+        ClientHistogram { positive_span: vec![BucketSpan::default()], ..Default::default() };
+    assert!(client.to_native().unwrap().is_some());
     check_error(
         of(1, 0, u32::MAX, &[1]),
         "positive_spans is 4294967295 buckets long, expected 1, one for each count",

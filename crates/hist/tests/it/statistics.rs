@@ -1,6 +1,6 @@
 //! Every statistic of random histograms against the sorted values: the truth lies in the bracket.
 
-use hist::{Bound, Bracket, Histogram, Method, Scheme};
+use hist::{Bound, Bracket, Cumulative, Histogram, Method, Mixture, Scheme};
 use proptest::prelude::*;
 
 use crate::cases::{self, Case};
@@ -84,6 +84,27 @@ fn check_values(scheme: Scheme, values: &[f64]) -> Histogram {
     check(&histogram, &Sample::new(values));
     check(&cases::stripped(histogram.clone()), &Sample::new(values));
     histogram
+}
+
+/// The bounds stay those of the bucket: a value there may be below zero.
+#[test]
+fn the_zero_bucket_is_not_spread_below_zero_where_nothing_is_negative() {
+    let empty = Histogram::default().with_zero_threshold(1.0).unwrap();
+    let record = |values: &[f64]| {
+        let mut histogram = empty.clone();
+        values.iter().for_each(|&value| histogram.record(value));
+        cases::stripped(histogram)
+    };
+    let above = record(&[0.0, 0.25, 0.5, 8.0]);
+    let quarter = above.quantile(0.25).unwrap();
+    assert_eq!((quarter.lower, quarter.estimate, quarter.upper), (-1.0, 0.25, 1.0));
+    assert_eq!(above.count_below(0.0, Bound::Inclusive).estimate, 0);
+    assert_eq!(Mixture::from(above.clone()).cdf(0.0).unwrap().estimate, 0.0);
+    assert_eq!(Cumulative::new(&above).quantile(0.25), Some(quarter));
+    let below = record(&[-8.0, 0.0, -0.25, -0.5]);
+    assert_eq!(below.quantile(0.5).unwrap().estimate, -0.75);
+    let both = record(&[-8.0, 0.0, 0.0, 0.0, 8.0]);
+    assert_eq!(both.quantile(0.6).unwrap().estimate, 0.0);
 }
 
 #[test]

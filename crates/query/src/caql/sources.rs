@@ -204,11 +204,11 @@ impl Find {
         evaluation.fits(metrics.len(), steps)?;
         let mut streams = Vec::with_capacity(metrics.len());
         for (labels, handles) in metrics {
-            let is_meant =
-                |handle: &&Handle| is_histogram(handle) == (self.what == What::Histogram);
-            let points = match handles.iter().find(is_meant) {
-                Some(handle) => self.points(evaluation, handle, steps)?,
-                None => {
+            let is_meant = |handle: &Handle| is_histogram(handle) == (self.what == What::Histogram);
+            let meant: Vec<Handle> = handles.into_iter().filter(is_meant).collect();
+            let points = match meant.is_empty() {
+                false => self.points(evaluation, &meant, steps)?,
+                true => {
                     self.note_other_kind(evaluation, &labels);
                     vec![None; steps.count]
                 }
@@ -230,19 +230,23 @@ impl Find {
         }
     }
 
+    /// Of a metric's series: one, or one for each kind that its sender has given it.
     fn points(
         &self,
         evaluation: &mut Evaluation<'_>,
-        handle: &Handle,
+        handles: &[Handle],
         steps: Steps,
     ) -> Result<Vec<Option<Value>>> {
         evaluation.budget.check()?;
         let grid = self.grid(steps);
-        let is_total = handle.kind.is_cumulative();
+        let handle = handles.last().expect("BUG: no series of a metric");
+        let is_alone = handles.len() == 1;
+        let is_total = handle.kind.is_cumulative() || !is_alone;
         let counts = matches!(handle.kind, model::Kind::Counter(_));
         match self.what {
             What::Histogram => {
-                let read = evaluation.source.histograms(&[handle], grid)?;
+                let all: Vec<&Handle> = handles.iter().collect();
+                let read = evaluation.source.histograms(&all, grid)?;
                 evaluation.gaps.extend(read.gaps);
                 Ok(read.values.into_iter().map(|mixture| Some(distribution(mixture))).collect())
             }
@@ -256,7 +260,7 @@ impl Find {
                 let number = |summary: Option<store::Summary>| summary.and_then(of);
                 Ok(summaries.into_iter().map(|value| point(number(value))).collect())
             }
-            What::Counter if counts => {
+            What::Counter if counts && is_alone => {
                 let summaries = self.summaries(evaluation, handle, grid)?;
                 let period = seconds(steps.step);
                 let rate = |summary: store::Summary| {
@@ -271,7 +275,6 @@ impl Find {
                 let before = evaluation.settings.lookback.max(grid.step);
                 let range = grid.range();
                 let from = range.start.saturating_sub(before);
-                let handles = std::slice::from_ref(handle);
                 let readings: Vec<Reading> = evaluation.readings(handles, from..range.end)?;
                 Ok(rates::slots(what, &readings, grid, counts && !is_total))
             }
@@ -295,9 +298,9 @@ impl Find {
             let group = by.unwrap_or(&[]).iter().map(|category| labels.get(category).to_owned());
             let (all, series) = groups.entry(group.collect()).or_default();
             all.push(labels.clone());
-            match handles.iter().find(|handle| is_histogram(handle)) {
-                Some(handle) => series.push(handle),
-                None => self.note_other_kind(evaluation, labels),
+            match handles.iter().any(is_histogram) {
+                true => series.extend(handles.iter().filter(|handle| is_histogram(handle))),
+                false => self.note_other_kind(evaluation, labels),
             }
         }
         evaluation.fits(groups.len(), steps)?;

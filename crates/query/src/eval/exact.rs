@@ -23,7 +23,21 @@ use crate::value::{Value, samples_of};
 
 impl Evaluation<'_> {
     pub(crate) fn exact(&mut self, exact: &Exact, steps: Steps) -> Result<Vec<Stream>> {
-        let handles: Vec<Handle> = self.series(&exact.fetch)?.into_values().flatten().collect();
+        let mut handles: Vec<Handle> = Vec::new();
+        for (labels, mut same) in self.series(&exact.fetch)? {
+            let is_count = |handle: &Handle| matches!(handle.kind, Kind::Counter(_));
+            if same.iter().any(is_count) {
+                let all = same.len();
+                same.retain(|handle| handle.kind != Kind::Gauge);
+                if same.len() < all {
+                    let message = format!(
+                        "{labels}: what was sent as a gauge does not add up and is left out"
+                    );
+                    self.notes.warn(exact.fetch.place, message);
+                }
+            }
+            handles.extend(same);
+        }
         if let Some(standard) = &exact.standard {
             let is_delta = |handle: &Handle| match handle.kind {
                 Kind::Histogram(_) => !handle.kind.is_cumulative(),

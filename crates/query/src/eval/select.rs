@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::Kind;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::eval::Evaluation;
 use crate::histogram::{FloatHistogram, ResetHint};
 use crate::labels::{Labels, TYPE, UNIT};
@@ -122,6 +122,19 @@ impl Evaluation<'_> {
             };
             let is_running = ranged.of_counters && (is_delta(true) || is_delta(false));
             if is_running {
+                for class in [is_histogram, is_number] {
+                    let mut adds = handles.iter().filter(|handle| class(handle)).map(|handle| {
+                        handle.kind != Kind::Gauge && !handle.kind.is_cumulative()
+                    });
+                    let first = adds.next();
+                    if adds.any(|other| Some(other) != first) {
+                        let message = format!(
+                            "{labels} was sent as what was added since the reading before and as what there is: \
+                             one does not follow the other. say which with __kind"
+                        );
+                        return Err(Error::Execution { place: ranged.place, message });
+                    }
+                }
                 evaluation.run_total(&mut readings, is_delta(false), is_delta(true))?;
             }
             let held: u64 = readings.iter().map(|reading| reading.value.samples()).sum();
@@ -133,7 +146,8 @@ impl Evaluation<'_> {
         })
     }
 
-    /// The series that are meant, by labels: numbers and distributions of the same labels are one.
+    /// The series that are meant, by labels: numbers and distributions of the same labels are one. So are series of
+    /// several kinds, where a sender has changed what it says of a metric: a warning says so.
     pub(crate) fn series(&mut self, fetch: &Fetch) -> Result<BTreeMap<Labels, Vec<Handle>>> {
         let handles = self.source.select(&fetch.selector)?;
         self.budget.series(handles.len())?;
@@ -147,20 +161,41 @@ impl Evaluation<'_> {
             }
             series.entry(handle.labels.clone()).or_default().push(handle);
         }
-        for (labels, handles) in &series {
-            let [first, second, ..] = &handles[..] else { continue };
-            let both = handles.iter().filter(|handle| matches!(handle.kind, Kind::Histogram(_)));
-            let distributions = both.count();
-            if distributions > 1 || handles.len() - distributions > 1 {
-                let (first, second) = (described(first), described(second));
-                let message = format!(
-                    "{labels} is measured twice, as {first} and as {second}: \
-                     say which with __unit or __kind, as in {{__kind=\"gauge\"}}"
-                );
-                return Err(Error::Execution { place: fetch.place, message });
+        for (labels, handles) in &mut series {
+            if handles.len() < 2 {
+                continue;
+            }
+            // Of two readings of one moment the last one counts.
+            handles.sort_by_key(|handle| (rank(handle.kind), handle.key));
+            for class in [is_histogram, is_number] {
+                let same: Vec<&Handle> = handles.iter().filter(|handle| class(handle)).collect();
+                self.check_same(labels, &same, fetch.place)?;
             }
         }
         Ok(series)
+    }
+
+    /// Whether series of the same labels can be read as one: a sender may change the kind, not the unit.
+    fn check_same(&mut self, labels: &Labels, handles: &[&Handle], place: Place) -> Result<()> {
+        let [first, second, ..] = handles else { return Ok(()) };
+        let mut units = handles.iter().map(|handle| &*handle.unit).filter(|unit| !unit.is_empty());
+        let unit = units.next();
+        if units.any(|other| unit != Some(other)) {
+            let (first, second) = (described(first), described(second));
+            let message = format!(
+                "{labels} is measured twice, as {first} and as {second}: \
+                 say which with __unit or __kind, as in {{__kind=\"gauge\"}}"
+            );
+            return Err(Error::Execution { place, message });
+        }
+        let all: Vec<String> = handles.iter().map(|handle| described(handle)).collect();
+        let message = format!(
+            "{labels} was sent as {}: readings of both are taken together; \
+             say which with __unit or __kind, as in {{__kind=\"gauge\"}}",
+            all.join(" and as ")
+        );
+        self.notes.warn(place, message);
+        Ok(())
     }
 
     /// Makes of what happened between readings what a counter would show that began before the first of them; of
@@ -246,6 +281,14 @@ impl Evaluation<'_> {
             }
             if handles.len() > 1 {
                 readings.sort_by_key(|reading| reading.time);
+                readings.dedup_by(|later, held| {
+                    let is_same = later.time == held.time
+                        && later.value.is_distribution() == held.value.is_distribution();
+                    if is_same {
+                        std::mem::swap(later, held);
+                    }
+                    is_same
+                });
             }
             each(readings)?;
             start = end;
@@ -289,6 +332,24 @@ pub(crate) fn is_mark(value: &Value) -> bool {
         Value::Histogram(histogram) => is_stale(histogram.sum),
         Value::Bracket(_) | Value::Distribution(_) => false,
     }
+}
+
+/// In which order readings of one moment are taken: what a sender has learnt to say of a metric is more than a gauge.
+fn rank(kind: Kind) -> u8 {
+    match kind {
+        Kind::Text => 0,
+        Kind::Gauge => 1,
+        Kind::Counter(_) => 2 + u8::from(kind.is_cumulative()),
+        Kind::Histogram(_) => 4 + u8::from(kind.is_cumulative()),
+    }
+}
+
+fn is_histogram(handle: &Handle) -> bool {
+    matches!(handle.kind, Kind::Histogram(_))
+}
+
+fn is_number(handle: &Handle) -> bool {
+    matches!(handle.kind, Kind::Counter(_) | Kind::Gauge)
 }
 
 fn typed(handle: &Handle) -> Labels {

@@ -41,6 +41,7 @@ impl Evaluation<'_> {
                 notes: Notes::default(),
                 gaps: Vec::new(),
                 shared: HashMap::new(),
+                is_range_of_one_step: false,
             };
             let mut made: Vec<(usize, Result<T, Error>)> = Vec::new();
             // Each place is taken once, in whatever order; what they write meets at the end of the threads.

@@ -30,7 +30,11 @@ impl Evaluation<'_> {
         self.budget.hold(own.count as u64)?;
         self.budget.release(own.count as u64);
         let mut mapped = Vec::new();
-        for stream in self.streams(inner, own)? {
+        let is_range = own.is_instant() && own.start != end;
+        let before = std::mem::replace(&mut self.is_range_of_one_step, is_range);
+        let streams = self.streams(inner, own);
+        self.is_range_of_one_step = before;
+        for stream in streams? {
             let held = stream.samples();
             let values = stream.points.into_iter().enumerate();
             let readings = values.filter_map(|(at, point)| {

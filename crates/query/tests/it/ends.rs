@@ -1,5 +1,5 @@
 //! Series that end: Prometheus' mark, as remote write brings it. That of a histogram is a number of the same name and
-//! labels, in a series of counts.
+//! labels, in a series of counts. And series that go on as another kind, because their sender has changed its protocol.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use hist::Histogram;
 use hist::codec::header::Temporality;
 use journal::Level;
 use model::{BatchWriter, Kind, Sample, Series, Value};
-use query::{Data, Language, Question, STALE_BITS, Settings, Stored, ask, promql};
+use query::{Data, Language, Note, Question, STALE_BITS, Settings, Stored, ask, promql};
 use store::{Options, SECOND, Store};
 
 const DIR: &str = "/store";
@@ -78,4 +78,47 @@ fn a_counter_goes_on_after_its_mark() {
     check(&store, "requests", 25, None);
     check(&store, "requests", 35, Some(130.0));
     check(&store, "exact_increase(requests[1m])", 40, Some(30.0));
+}
+
+/// Remote write 1 has no types: a counter without `_total` comes as a gauge until its sender speaks version 2.
+#[test]
+fn a_sender_that_changes_its_type_is_answered_both() {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+    Store::create(&disk, Path::new(DIR), &journal::Settings::default()).unwrap();
+    let clock = Arc::new(|| START + 3_600 * SECOND);
+    let options = Options { background: false, clock, ..Options::default() };
+    let store = Store::open(disk, Path::new(DIR), &options).unwrap();
+    let mut batch = BatchWriter::default();
+    let numbers = |all: &[(i64, f64)]| {
+        all.iter().map(|&(at, number)| (at, Value::Number(number))).collect::<Vec<_>>()
+    };
+    put(&mut batch, "served", Kind::Gauge, numbers(&[(0, 10.0), (10, 20.0), (20, 30.0)]));
+    let counter = Kind::Counter(Temporality::Cumulative);
+    // The last one as a gauge is sent again as what it is.
+    put(&mut batch, "served", counter, numbers(&[(20, 30.0), (30, 40.0), (40, 50.0)]));
+    let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+    store.catch_up().unwrap();
+    check(&store, "served", 15, Some(20.0));
+    check(&store, "served", 45, Some(50.0));
+    check(&store, "count_over_time(served[1m])", 45, Some(5.0));
+    check(&store, "increase(served[40s])", 40, Some(40.0));
+    // A gauge does not add up: what it grew by is not known to be an increase.
+    check(&store, "exact_increase(served[1m])", 45, Some(20.0));
+    check(&store, "served{__kind=\"gauge\"}", 45, Some(30.0));
+    let question = Question {
+        text: "rate(served[1m])",
+        language: Language::PromQl,
+        start: START + 45 * SECOND,
+        end: START + 45 * SECOND,
+        step: 0,
+        options: promql::Options::default(),
+    };
+    let view = store.view().unwrap();
+    let answer = ask(&Stored::new(&view), &question, &Settings::default(), &|| false).unwrap();
+    let warnings: Vec<&str> = answer.notes.of(Note::Warning).map(|note| note.0).collect();
+    assert_eq!(
+        warnings,
+        ["served was sent as gauge and as cumulative-count: readings of both are taken together; \
+          say which with __unit or __kind, as in {__kind=\"gauge\"}"]
+    );
 }

@@ -181,10 +181,12 @@ impl ClientHistogram {
                 zero: self.zero_count.unwrap_or_default(),
             }
         };
+        let is_empty = matches!(counts, Counts::Integer { count: 0, .. });
+        let unknown = if is_empty { 0.0 } else { f64::NAN };
         Native {
             schema: self.schema.unwrap_or_default(),
             zero_threshold: self.zero_threshold.unwrap_or_default(),
-            sum: self.sample_sum.unwrap_or(f64::NAN),
+            sum: self.sample_sum.unwrap_or(unknown),
             counts,
             positive: Buckets {
                 field: "positive_span",

@@ -79,7 +79,8 @@ fn sorted_by_label(
 
 fn is_worthwhile(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> bool {
     let is_instant = call.steps.is_instant();
-    if !is_instant {
+    // As Prometheus does: by the ends of the range, not by how many steps it has.
+    if !is_instant || evaluation.is_range_of_one_step {
         let message = "PromQL warning: sort is ineffective for range queries since results are always \
                        ordered by labels";
         evaluation.notes.warn(call.place, message);
