@@ -140,7 +140,9 @@ pub(super) fn many_series_deleted(scene: &Scene) -> Result<String> {
     scene.restart_with(|store| {
         scene.command(&["store", "seal", store])?;
         let began = std::time::Instant::now();
-        scene.command(&["store", "delete", store, "doomed", "--yes"])?;
+        let (from, to) = ("2000-01-01", "2200-01-01");
+        scene
+            .command(&["store", "delete", store, "doomed", "--from", from, "--to", to, "--yes"])?;
         time = began.elapsed();
         Ok(())
     })?;
