@@ -12,6 +12,9 @@ use crate::hostile::bytes::{
 use crate::hostile::client::{connect, head};
 use crate::hostile::scene::{Scene, ensure_refused, now_ms};
 
+/// Its name and its value.
+type Header<'a> = (&'a str, &'a str);
+
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 const PROTOBUF: (&str, &str) = ("Content-Type", "application/x-protobuf");
 const SNAPPY: (&str, &str) = ("Content-Encoding", "snappy");
@@ -88,7 +91,7 @@ pub(super) fn bombs(scene: &Scene) -> Result<String> {
     let liar = snappy_bomb(u64::from(u32::MAX), 64);
     let zstd = zstd_bomb(8_192, 20);
     let wide = zstd_bomb(8_192, 31);
-    let ways: [(&str, &[(&str, &str)], &[u8]); 11] = [
+    let ways: [(&str, &[Header], &[u8]); 11] = [
         ("/v1/record?metric=bomb", &[("Content-Encoding", "gzip")], &gzip),
         ("/v1/metrics", &[("Content-Encoding", "gzip"), PROTOBUF], &gzip),
         ("/write", &[("Content-Encoding", "gzip")], &gzip),
