@@ -579,7 +579,7 @@ impl Shared {
             gap.lost = gap.lost.map(|lost| lost.saturating_add(1));
             (gap.start, gap.end) = (gap.start.min(entry.start), gap.end.max(entry.end));
         };
-        let left = batch.without(&mut keep, &mut left_out);
+        let left = batch.without(&mut keep, &mut left_out)?;
         Ok(Some(left.with_gaps(gaps.into_values())))
     }
 

@@ -14,6 +14,11 @@
 //! values are stands beside the id as a byte, 0 frame, 1 number, 2 text. In the place of samples a group
 //! of gaps has gaps, see `gap.rs`. `docs/formats/batch.md` says the same to a stranger.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use hist::Histogram;
 use hist::codec::header::{Meaning, Temporality, Unit};
 
@@ -31,8 +36,6 @@ const VERSION: u8 = 1;
 const BY_ID: u8 = 0;
 const BY_FORM: u8 = 1;
 const GAPS: u8 = 2;
-
-const CHECKED: &str = "BUG: the batch was checked";
 
 /// Values of one histogram of a batch at the most, those that are no number among them.
 pub const HISTOGRAM_COUNT_MAX: u64 = 1 << 56;
@@ -112,7 +115,7 @@ impl BatchWriter {
     ///
     /// If no series was named.
     pub fn sample(&mut self, sample: &Sample) -> Result<()> {
-        let (kind, meaning) = self.series.expect("BUG: a sample before its series");
+        let Some((kind, meaning)) = self.series else { panic!("BUG: a sample before its series") };
         if !sample.value.is_of(kind) {
             let (kind, found) = (kind.name(), sample.value.name());
             return Err(Error::Kind { series: self.name.clone(), kind, found });
@@ -168,7 +171,7 @@ impl BatchWriter {
 
     /// Bytes so far.
     pub fn bytes(&self) -> usize {
-        self.out.len() + self.group.len()
+        self.out.len().saturating_add(self.group.len())
     }
 
     fn close(&mut self) {
@@ -199,7 +202,7 @@ fn put_gaps(out: &mut Vec<u8>, gaps: &[Gap]) {
 /// A histogram of more could not be added up with 255 others. A billion values a second make so
 /// many in two years.
 fn check_count(series: &str, histogram: &Histogram) -> Result<()> {
-    let count = u128::from(histogram.count()) + u128::from(histogram.nan_count());
+    let count = u128::from(histogram.count()).saturating_add(histogram.nan_count().into());
     if count > u128::from(HISTOGRAM_COUNT_MAX) {
         return Err(Error::TooMany { series: series.to_owned(), count, max: HISTOGRAM_COUNT_MAX });
     }
@@ -222,7 +225,7 @@ impl Batch {
             if let Value::Histogram(histogram) = entry.decode()? {
                 check_count(&format!("series {}", entry.series.id()), &histogram)?;
             }
-            samples += 1;
+            samples = u64::saturating_add(samples, 1);
         }
         Ok(Batch { bytes, samples })
     }
@@ -238,6 +241,7 @@ impl Batch {
     }
 
     /// Reads it.
+    #[expect(clippy::expect_used, reason = "a batch is only made of bytes that were read")]
     pub fn read(&self) -> BatchReader<'_> {
         BatchReader::new(&self.bytes).expect("BUG: the batch was checked")
     }
@@ -285,12 +289,12 @@ impl Batch {
         &self,
         keep: &mut dyn FnMut(&SeriesRef<'_>) -> bool,
         left_out: &mut dyn FnMut(&Entry<'_>),
-    ) -> Batch {
+    ) -> Result<Batch> {
         let mut writer = BatchWriter::default();
         let mut reader = self.read();
         let mut is_kept = false;
         for entry in reader.by_ref() {
-            let entry = entry.expect(CHECKED);
+            let entry = entry?;
             if entry.begins {
                 is_kept = keep(&entry.series);
                 if is_kept {
@@ -304,7 +308,7 @@ impl Batch {
             }
         }
         reader.gaps().iter().for_each(|gap| writer.gap(gap.clone()));
-        writer.finish()
+        Ok(writer.finish())
     }
 }
 
@@ -523,8 +527,11 @@ impl<'a> BatchReader<'a> {
             let series = self.head()?;
             self.rest(series)?;
         }
-        self.left -= 1;
-        let (series, tag) = self.series.expect("BUG: a group has a series");
+        self.left = self.left.saturating_sub(1);
+        let offset = self.reader.offset();
+        let Some((series, tag)) = self.series else {
+            return Err(Error::Truncated { offset, field: "series" });
+        };
         let start = self.start.wrapping_add(self.reader.zigzag("start")?);
         let offset = self.reader.offset();
         let span = self.span.wrapping_add(self.reader.zigzag("span")?);
@@ -616,6 +623,7 @@ mod tests {
             assert!(refused.contains(&entry.series.id()));
             left_out += 1;
         });
+        let left = left.unwrap();
         let left = left.with_gaps([gap.clone()].into_iter());
         let left = Batch::check(left.bytes().to_owned()).unwrap();
         expected.retain(|(id, _)| !refused.contains(id));
@@ -630,7 +638,7 @@ mod tests {
             })
             .collect();
         assert_eq!((found, reader.gaps()), (expected, &[gap.clone(), gap][..]));
-        let whole = batch.without(&mut |_| true, &mut |_| unreachable!());
+        let whole = batch.without(&mut |_| true, &mut |_| unreachable!()).unwrap();
         assert_eq!(whole.bytes(), batch.bytes());
     }
 

@@ -9,6 +9,9 @@ use crate::backend::{Backend, SeriesRecord};
 use crate::error::Result;
 use crate::manifest::Manifest;
 
+/// Ids and forms of series that were deleted.
+pub(crate) type DeletedForms = Vec<(SeriesId, Vec<u8>)>;
+
 impl Index {
     /// The series of a store, and those that were deleted, by id. Forms that are damaged are in parts too, and made
     /// whole out of them; `notes` says so.
@@ -17,7 +20,7 @@ impl Index {
         manifest: &Manifest,
         limits: Limits,
         notes: &mut Vec<String>,
-    ) -> Result<(Index, Vec<(SeriesId, Vec<u8>)>)> {
+    ) -> Result<(Index, DeletedForms)> {
         let mut index = Index::new(limits);
         let mut refused = Vec::new();
         let mut deleted = Deleted::default();
@@ -63,11 +66,14 @@ impl Index {
     }
 }
 
+/// The id of a deleted series, and its form.
+pub(crate) type DeletedForm = (SeriesId, Vec<u8>);
+
 /// Series that were deleted, taken out of the index many at a time: each time it looks at all of it.
 #[derive(Default)]
 struct Deleted {
     waiting: HashSet<SeriesId>,
-    forms: Vec<(SeriesId, Vec<u8>)>,
+    forms: DeletedForms,
 }
 
 impl Deleted {
@@ -93,7 +99,7 @@ impl Deleted {
         index.delete(&numbers);
     }
 
-    fn finish(mut self, index: &mut Index) -> Vec<(SeriesId, Vec<u8>)> {
+    fn finish(mut self, index: &mut Index) -> DeletedForms {
         self.take_out(index);
         self.forms
     }
