@@ -177,10 +177,11 @@ async fn add(
     let intake = context.intake.clone();
     // Appending may wait for the disk.
     let appended = tokio::task::spawn_blocking(move || {
-        let mut writer = intake.writer(Way::Form);
+        let producer = intake.producer("annotations");
+        let mut writer = intake.writer_of(producer.id(), Way::Form);
         writer.series(&series.form(), &mut || Ok(series.clone()))?;
         writer.sample(&sample)?;
-        intake.take(&intake.producer("annotations"), writer)
+        intake.take(&producer, writer)
     });
     let receipt = appended.await.map_err(|error| {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("BUG: {error}"))

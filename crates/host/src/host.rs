@@ -135,7 +135,7 @@ impl Worker {
     /// Reads all, as of `end`, and waits until it is taken.
     fn read(&mut self, end: i64) -> intake::Result<()> {
         let began = Instant::now();
-        let mut writer = self.intake.writer(Way::Host);
+        let mut writer = self.intake.writer_of(self.producer.id(), Way::Host);
         if let Some((start, lost)) = self.missed {
             let reason = "there was no room for readings of the host; only what adds up came later";
             let producer = Some(self.producer.id());

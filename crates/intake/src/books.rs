@@ -167,6 +167,16 @@ impl Books {
         }
     }
 
+    /// What a producer is called: its name, or its number where nobody has told one.
+    pub(crate) fn name_of(&self, producer: u64) -> String {
+        let book = locked(&self.book);
+        let name = book.entries().get(&producer).map(|entry| entry.name.as_str());
+        match name.filter(|name| !name.is_empty()) {
+            Some(name) => format!("{name:?}"),
+            None => format!("{producer:016x}"),
+        }
+    }
+
     /// Whether the book should be written soon: a name was told, which only the book has, or the journal keeps
     /// very much for it.
     pub(crate) fn is_save_due(&self) -> bool {

@@ -45,9 +45,10 @@ impl Home {
         (held > max).then_some((held, max))
     }
 
+    /// Appends a batch whose new series were admitted.
     pub(crate) fn append(&self, identity: Identity, batch: &Batch) -> Result<Ack, store::Error> {
         match self {
-            Home::Store(store) => store.ingest(Some(identity), batch, Level::Process),
+            Home::Store(store) => store.ingest_admitted(Some(identity), batch, Level::Process),
             Home::Journal(journal) => {
                 Ok(journal.append_batch(Some(identity), &[batch.bytes()], Level::Process)?)
             }

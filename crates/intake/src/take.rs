@@ -20,10 +20,11 @@ use crate::home::Home;
 use crate::meter::{Counter, Meter, Timer};
 use crate::own;
 use crate::producer::Producer;
+use crate::rejections::{Rejection, Rejections};
 use crate::series::Cache;
 use crate::upkeep;
 use crate::way::Way;
-use crate::writer::Writer;
+use crate::writer::{Admission, Writer};
 
 /// The producer of topdeck's own measurements.
 const OWN: &str = "topdeck";
@@ -54,7 +55,12 @@ pub struct Settings {
     pub publish: bool,
     /// Where times come from.
     pub clock: Clock,
+    /// Takes what whoever runs topdeck should read at once, a line at a time: nobody by default.
+    pub log: Log,
 }
+
+/// Takes lines for the log.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl Default for Settings {
     fn default() -> Settings {
@@ -65,6 +71,7 @@ impl Default for Settings {
             background: true,
             publish: false,
             clock: Arc::new(arrival),
+            log: Arc::new(|_| {}),
         }
     }
 }
@@ -103,6 +110,7 @@ pub(crate) struct Shared {
     /// What was taken since the process began, by producer.
     taken: Mutex<BTreeMap<Option<u64>, Counts>>,
     cache: Arc<Cache>,
+    rejections: Arc<Rejections>,
     pub(crate) meter: Arc<Meter>,
     commit: Commit,
     pub(crate) books: Books,
@@ -159,6 +167,7 @@ impl Intake {
             producers: Mutex::default(),
             taken: Mutex::default(),
             cache: Arc::default(),
+            rejections: Arc::new(Rejections::new(&meter)),
             outcomes: Outcomes {
                 taken: batches("taken"),
                 repeated: batches("repeated"),
@@ -224,9 +233,16 @@ impl Intake {
         self.shared.producer(name)
     }
 
-    /// Something to write rows to. `way` is how the source makes keys: those of different ways are never mixed up.
+    /// Something to write rows to whose series are held to no limit, for what is topdeck's own. `way` is how the
+    /// source makes keys: those of different ways are never mixed up.
     pub fn writer(&self, way: Way) -> Writer {
         self.shared.writer(way)
+    }
+
+    /// Something to write rows to of a producer, by its number. A new series beyond a limit of the store is rejected:
+    /// its samples are refused one by one, and all others are taken.
+    pub fn writer_of(&self, producer: u64, way: Way) -> Writer {
+        self.shared.writer_of(producer, way)
     }
 
     /// Takes what was written, as the producer's next batch.
@@ -365,6 +381,18 @@ impl Shared {
         Writer::new(Arc::clone(&self.cache), way, by_id, self.batch_bytes_max)
     }
 
+    fn writer_of(&self, producer: u64, way: Way) -> Writer {
+        let writer = self.writer(way);
+        match self.home.store() {
+            // An agent has no limits: what it hands on is held to those of the site.
+            None => writer,
+            Some(store) => {
+                let (store, rejections) = (Arc::clone(store), Arc::clone(&self.rejections));
+                writer.held_to(Admission::new(store, producer, rejections))
+            }
+        }
+    }
+
     pub(crate) fn take(&self, producer: &Producer, writer: Writer) -> Result<Receipt> {
         let mut sequence = turn(&producer.0.sequence)?;
         // A number is never used twice, also where it is not known what became of its batch: otherwise the next
@@ -409,6 +437,8 @@ impl Shared {
             self.outcomes.refused.add(1);
             return Err(model::Error::UnknownSeries { id }.into());
         }
+        let within = self.within_limits(identity.producer, batch)?;
+        let batch = within.as_ref().unwrap_or(batch);
         let (counts, _) = counts::count(batch.bytes())?;
         let append = || self.home.append(identity, batch);
         let receipt = self.append(batch.bytes().len(), identity.producer, &counts, append)?;
@@ -416,6 +446,62 @@ impl Shared {
             self.books.name(identity.producer, name);
         }
         Ok(receipt)
+    }
+
+    /// A batch without new series beyond a limit, with gaps in their place; `None` if it has none.
+    fn within_limits(&self, producer: u64, batch: &Batch) -> Result<Option<Batch>> {
+        let Some(store) = self.home.store() else { return Ok(None) };
+        let mut new = store::NewSeries::default();
+        let mut rejected: HashMap<SeriesId, Rejection> = HashMap::new();
+        for entry in batch.read() {
+            let entry = entry?;
+            let SeriesRef::Form(form) = entry.series else { continue };
+            if !entry.begins {
+                continue;
+            }
+            if let Err(store::Error::Cardinality(refused)) = store.admit(form, producer, &mut new) {
+                let series = model::Series::from_form(form)?;
+                let rejection = Rejection::of(&refused, series.name())
+                    .ok_or_else(|| Error::Refused(refused.to_string()))?;
+                rejected.insert(series.id(), rejection);
+            }
+        }
+        if rejected.is_empty() {
+            return Ok(None);
+        }
+        let mut gaps: BTreeMap<String, model::Gap> = BTreeMap::new();
+        let mut keep = |series: &SeriesRef<'_>| !rejected.contains_key(&series.id());
+        let mut left_out = |entry: &model::Entry<'_>| {
+            let Some(rejection) = rejected.get(&entry.series.id()) else { return };
+            self.rejections.count(rejection, 1);
+            let gap = rejection.gap(producer, (entry.start, entry.end), 0);
+            let gap = gaps.entry(gap.reason.clone()).or_insert(gap);
+            gap.lost = gap.lost.map(|lost| lost.saturating_add(1));
+            (gap.start, gap.end) = (gap.start.min(entry.start), gap.end.max(entry.end));
+        };
+        let left = batch.without(&mut keep, &mut left_out)?;
+        Ok(Some(left.with_gaps(gaps.into_values())))
+    }
+
+    /// Says in the journal and in the log what was rejected.
+    fn tell_rejected(&self, all: bool) {
+        use collect::Rows as _;
+        let gaps = self.rejections.take(Instant::now(), all);
+        if gaps.is_empty() {
+            return;
+        }
+        let mut writer = self.writer(Way::Form);
+        for gap in &gaps {
+            let samples = gap.lost.unwrap_or(0);
+            let name =
+                gap.producer.map_or_else(|| "several".to_owned(), |id| self.books.name_of(id));
+            (self.settings.log)(&format!("producer {name}: {} ({samples} samples)", gap.reason));
+            writer.gap(gap.clone());
+        }
+        if let Err(error) = self.take(&self.producer(OWN), writer) {
+            self.rejections.put_back(gaps);
+            self.note(format!("what was rejected is not told yet: {error}"));
+        }
     }
 
     fn append(
@@ -504,6 +590,7 @@ impl Shared {
     pub(crate) fn keep_books(&self, is_closed: bool) -> Result<()> {
         self.books.read_on()?;
         self.tell_killed();
+        self.tell_rejected(is_closed);
         self.books.save(is_closed && !self.is_left_open.load(Ordering::Relaxed))
     }
 
@@ -614,29 +701,30 @@ mod tests {
     fn a_batch_that_is_refused_has_told_nothing() {
         let disk: Arc<dyn disk::Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/store");
-        Store::create(&disk, dir, &journal::Settings::default()).unwrap();
+        let small = journal::Settings { segment_bytes: 64 << 10, ..journal::Settings::default() };
+        Store::create(&disk, dir, &small).unwrap();
         let journal = journal::Options { background: false, ..journal::Options::default() };
-        let limits = store::Limits { series_max: 1, ..store::Limits::default() };
-        let options =
-            store::Options { background: false, journal, limits, ..store::Options::default() };
+        let options = store::Options { background: false, journal, ..store::Options::default() };
         let store = Arc::new(Store::open(disk, dir, &options).unwrap());
         let settings = Settings { background: false, ..Settings::default() };
         let intake = Intake::new(Home::Store(Arc::clone(&store)), settings).unwrap();
         let producer = intake.producer("p");
-        let take = |names: &[&str]| {
+        let take = |names: &[&str], samples: i64| {
             let mut writer = intake.writer(Way::Placed);
             for name in names {
                 let series = || Series::new(*name, Kind::Gauge).checked();
                 writer.series(name.as_bytes(), &mut { series }).unwrap();
-                writer.sample(&Sample { start: 0, end: 1, value: Value::Number(1.0) }).unwrap();
+                for end in 1..=samples {
+                    writer.sample(&Sample { start: 0, end, value: Value::Number(1.0) }).unwrap();
+                }
             }
             intake.take(&producer, writer).and_then(|receipt| receipt.wait())
         };
-        take(&["a"]).unwrap();
-        assert!(matches!(take(&["a", "b"]), Err(Error::Refused(_))));
+        take(&["a"], 1).unwrap();
+        assert!(matches!(take(&["b", "a"], 10_000), Err(Error::TooLarge { .. })));
         assert!(!intake.shared.cache.get(&[Way::Placed as u8, b'b']).unwrap().is_told());
         assert_eq!(intake.in_flight_bytes(), 0);
-        take(&["a"]).unwrap();
+        take(&["a"], 1).unwrap();
         let audit = intake.audit().unwrap();
         assert_eq!(audit.producers[0].lines[1].stored.samples, 2);
         assert!(audit.producers[0].is_explained());

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use collect::Rows;
 use model::{BatchWriter, Gap, Sample, Series, Value};
+use store::{NewSeries, Store};
 
+use crate::rejections::{Rejection, Rejections};
 use crate::series::{Cache, Known};
 use crate::way::Way;
 
@@ -27,6 +29,40 @@ pub struct Writer {
     pub(crate) is_too_large: bool,
     /// Single measurements: a histogram's count, one for a number or a text.
     pub(crate) values: u64,
+    admission: Option<Admission>,
+    /// The series that rows are of now is one of which none are taken.
+    rejected: Option<Rejection>,
+}
+
+/// Holds new series to the limits of a store.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) store: Arc<Store>,
+    /// For whom they count.
+    pub(crate) producer: u64,
+    pub(crate) rejections: Arc<Rejections>,
+    new: NewSeries,
+    has_own_gaps: bool,
+}
+
+impl Admission {
+    pub(crate) fn new(store: Arc<Store>, producer: u64, rejections: Arc<Rejections>) -> Admission {
+        Admission { store, producer, rejections, new: NewSeries::default(), has_own_gaps: false }
+    }
+
+    /// Why a series is not taken, if it is not because of a limit.
+    fn reject(&mut self, series: &Series) -> model::Result<Option<Rejection>> {
+        match self.store.admit(&series.form(), self.producer, &mut self.new) {
+            Err(store::Error::Cardinality(refused)) => {
+                match Rejection::of(&refused, series.name()) {
+                    Some(rejection) => Ok(Some(rejection)),
+                    None => Err(model::Error::SeriesLimit { why: refused.to_string() }),
+                }
+            }
+            // What is wrong with the store is told when the batch is appended.
+            Ok(()) | Err(_) => Ok(None),
+        }
+    }
 }
 
 impl Writer {
@@ -42,7 +78,22 @@ impl Writer {
             bytes_max,
             is_too_large: false,
             values: 0,
+            admission: None,
+            rejected: None,
         }
+    }
+
+    /// Holds new series to the limits of a store.
+    pub(crate) fn held_to(self, admission: Admission) -> Writer {
+        Writer { admission: Some(admission), ..self }
+    }
+
+    /// Whoever writes says in gaps of its own which samples were not taken: none are made for them here.
+    pub fn with_own_gaps(mut self) -> Writer {
+        if let Some(admission) = &mut self.admission {
+            admission.has_own_gaps = true;
+        }
+        self
     }
 
     /// Samples.
@@ -82,13 +133,34 @@ impl Rows for Writer {
         if self.is_too_large {
             return Ok(());
         }
+        self.rejected = None;
         self.key.clear();
         self.key.push(self.way as u8);
         self.key.extend_from_slice(key);
         let known = match self.cache.get(&self.key) {
-            Some(known) => known,
-            None => self.cache.insert(&self.key, series()?.checked()?),
+            Some(known) => {
+                if let Some(admission) = &mut self.admission
+                    && !known.is_told()
+                {
+                    self.rejected = admission.reject(&known.series)?;
+                }
+                known
+            }
+            None => {
+                let series = series()?.checked()?;
+                if let Some(admission) = &mut self.admission {
+                    self.rejected = admission.reject(&series)?;
+                    // What is rejected takes no room from what is stored.
+                    if self.rejected.is_some() {
+                        return Ok(());
+                    }
+                }
+                self.cache.insert(&self.key, series)
+            }
         };
+        if self.rejected.is_some() {
+            return Ok(());
+        }
         if self.by_id && known.is_told() {
             self.batch.known_series(known.id, &known.series);
             self.named.push(known);
@@ -103,6 +175,13 @@ impl Rows for Writer {
         self.is_too_large |= self.batch.bytes() > self.bytes_max;
         if self.is_too_large {
             return Ok(());
+        }
+        if let (Some(rejection), Some(admission)) = (&self.rejected, &self.admission) {
+            match admission.has_own_gaps {
+                true => admission.rejections.count(rejection, 1),
+                false => admission.rejections.add(admission.producer, rejection, sample),
+            }
+            return Err(model::Error::SeriesLimit { why: rejection.why.clone() });
         }
         self.batch.sample(sample)?;
         self.values = self.values.saturating_add(match &sample.value {

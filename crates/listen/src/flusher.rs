@@ -260,7 +260,8 @@ impl Flusher {
         rows: &mut [Row],
         lost: &mut Lost,
     ) -> (usize, intake::Result<()>) {
-        let mut writer = self.intake.writer(Way::Listened);
+        let producer = self.common.counters.producer.id();
+        let mut writer = self.intake.writer_of(producer, Way::Listened).with_own_gaps();
         let (mut count, mut received, mut booked, mut refused) = (0, 0, 0, Lost::default());
         for (key, held) in rows {
             count += 1;

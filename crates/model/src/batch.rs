@@ -14,6 +14,11 @@
 //! values are stands beside the id as a byte, 0 frame, 1 number, 2 text. In the place of samples a group
 //! of gaps has gaps, see `gap.rs`. `docs/formats/batch.md` says the same to a stranger.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use hist::Histogram;
 use hist::codec::header::{Meaning, Temporality, Unit};
 
@@ -43,6 +48,8 @@ pub struct BatchWriter {
     group: Vec<u8>,
     samples: u64,
     series: Option<(Kind, Meaning)>,
+    /// There is a group, whose samples are not counted yet.
+    is_open: bool,
     /// Of that series, for errors; its memory is that of the one before.
     name: String,
     gaps: Vec<Gap>,
@@ -60,6 +67,7 @@ impl Default for BatchWriter {
             group: Vec::new(),
             samples: 0,
             series: None,
+            is_open: false,
             name: String::new(),
             gaps: Vec::new(),
             start: 0,
@@ -96,6 +104,7 @@ impl BatchWriter {
         };
         let meaning = Meaning { unit: frame_unit(series.unit()), temporality };
         self.series = Some((series.kind(), meaning));
+        self.is_open = true;
         self.name.clear();
         self.name.push_str(series.name());
     }
@@ -106,7 +115,7 @@ impl BatchWriter {
     ///
     /// If no series was named.
     pub fn sample(&mut self, sample: &Sample) -> Result<()> {
-        let (kind, meaning) = self.series.expect("BUG: a sample before its series");
+        let Some((kind, meaning)) = self.series else { panic!("BUG: a sample before its series") };
         if !sample.value.is_of(kind) {
             let (kind, found) = (kind.name(), sample.value.name());
             return Err(Error::Kind { series: self.name.clone(), kind, found });
@@ -118,9 +127,7 @@ impl BatchWriter {
         let Some(span) = end.checked_sub(start).filter(|&span| span >= 0) else {
             return Err(Error::Backwards { series: self.name.clone(), start, end });
         };
-        put_zigzag(&mut self.group, start.wrapping_sub(self.start));
-        put_zigzag(&mut self.group, span - self.span);
-        (self.start, self.span) = (start, span);
+        self.times(start, span);
         match &sample.value {
             Value::Histogram(histogram) => {
                 self.frame.clear();
@@ -130,9 +137,21 @@ impl BatchWriter {
             Value::Number(number) => self.group.extend_from_slice(&number.to_le_bytes()),
             Value::Text(text) => put_bytes(&mut self.group, text.as_bytes()),
         }
-        self.samples += 1;
-        self.count += 1;
+        self.count_sample();
         Ok(())
+    }
+
+    /// When a sample began and how long it was. Both may be any number of 64 bits, so differences wrap, as they do
+    /// where they are read.
+    fn times(&mut self, start: i64, span: i64) {
+        put_zigzag(&mut self.group, start.wrapping_sub(self.start));
+        put_zigzag(&mut self.group, span.wrapping_sub(self.span));
+        (self.start, self.span) = (start, span);
+    }
+
+    fn count_sample(&mut self) {
+        self.samples = self.samples.saturating_add(1);
+        self.count = self.count.saturating_add(1);
     }
 
     /// Something that is known to be missing.
@@ -152,11 +171,12 @@ impl BatchWriter {
 
     /// Bytes so far.
     pub fn bytes(&self) -> usize {
-        self.out.len() + self.group.len()
+        self.out.len().saturating_add(self.group.len())
     }
 
     fn close(&mut self) {
-        if self.series.take().is_some() {
+        self.series = None;
+        if std::mem::take(&mut self.is_open) {
             put_varint(&mut self.out, self.samples);
             self.out.append(&mut self.group);
             self.samples = 0;
@@ -166,19 +186,23 @@ impl BatchWriter {
     /// The batch.
     pub fn finish(mut self) -> Batch {
         self.close();
-        if !self.gaps.is_empty() {
-            self.out.push(GAPS);
-            put_varint(&mut self.out, self.gaps.len() as u64);
-            self.gaps.iter().for_each(|gap| gap.put(&mut self.out));
-        }
+        put_gaps(&mut self.out, &self.gaps);
         Batch { bytes: self.out, samples: self.count }
+    }
+}
+
+fn put_gaps(out: &mut Vec<u8>, gaps: &[Gap]) {
+    if !gaps.is_empty() {
+        out.push(GAPS);
+        put_varint(out, gaps.len() as u64);
+        gaps.iter().for_each(|gap| gap.put(out));
     }
 }
 
 /// A histogram of more could not be added up with 255 others. A billion values a second make so
 /// many in two years.
 fn check_count(series: &str, histogram: &Histogram) -> Result<()> {
-    let count = u128::from(histogram.count()) + u128::from(histogram.nan_count());
+    let count = u128::from(histogram.count()).saturating_add(histogram.nan_count().into());
     if count > u128::from(HISTOGRAM_COUNT_MAX) {
         return Err(Error::TooMany { series: series.to_owned(), count, max: HISTOGRAM_COUNT_MAX });
     }
@@ -201,7 +225,7 @@ impl Batch {
             if let Value::Histogram(histogram) = entry.decode()? {
                 check_count(&format!("series {}", entry.series.id()), &histogram)?;
             }
-            samples += 1;
+            samples = u64::saturating_add(samples, 1);
         }
         Ok(Batch { bytes, samples })
     }
@@ -217,6 +241,7 @@ impl Batch {
     }
 
     /// Reads it.
+    #[expect(clippy::expect_used, reason = "a batch is only made of bytes that were read")]
     pub fn read(&self) -> BatchReader<'_> {
         BatchReader::new(&self.bytes).expect("BUG: the batch was checked")
     }
@@ -254,6 +279,74 @@ impl Batch {
         }
         out.extend_from_slice(&self.bytes[copied..]);
         Ok(Batch { bytes: out, samples: self.samples })
+    }
+}
+
+impl Batch {
+    /// The same batch without the groups of series that `keep` refuses; gaps stay. `left_out` gets the samples that
+    /// are not in it.
+    pub fn without(
+        &self,
+        keep: &mut dyn FnMut(&SeriesRef<'_>) -> bool,
+        left_out: &mut dyn FnMut(&Entry<'_>),
+    ) -> Result<Batch> {
+        let mut writer = BatchWriter::default();
+        let mut reader = self.read();
+        let mut is_kept = false;
+        for entry in reader.by_ref() {
+            let entry = entry?;
+            if entry.begins {
+                is_kept = keep(&entry.series);
+                if is_kept {
+                    writer.begin_copy(&entry);
+                }
+            }
+            if is_kept {
+                writer.copy(&entry);
+            } else {
+                left_out(&entry);
+            }
+        }
+        reader.gaps().iter().for_each(|gap| writer.gap(gap.clone()));
+        Ok(writer.finish())
+    }
+}
+
+impl Batch {
+    /// The same batch with more gaps.
+    pub fn with_gaps(self, gaps: impl Iterator<Item = Gap>) -> Batch {
+        let gaps: Vec<Gap> = gaps.collect();
+        let Batch { bytes: mut out, samples } = self;
+        put_gaps(&mut out, &gaps);
+        Batch { bytes: out, samples }
+    }
+}
+
+impl BatchWriter {
+    fn begin_copy(&mut self, entry: &Entry<'_>) {
+        self.close();
+        match entry.series {
+            SeriesRef::Id(id) => {
+                self.out.push(BY_ID);
+                self.out.extend_from_slice(&id.0);
+                self.out.push(entry.tag);
+            }
+            SeriesRef::Form(form) => {
+                self.out.push(BY_FORM);
+                put_bytes(&mut self.out, form);
+            }
+        }
+        self.is_open = true;
+    }
+
+    /// One more sample of a batch that was checked, its value as it is.
+    fn copy(&mut self, entry: &Entry<'_>) {
+        self.times(entry.start, entry.end.wrapping_sub(entry.start));
+        match entry.tag {
+            1 => self.group.extend_from_slice(entry.value),
+            _ => put_bytes(&mut self.group, entry.value),
+        }
+        self.count_sample();
     }
 }
 
@@ -434,8 +527,11 @@ impl<'a> BatchReader<'a> {
             let series = self.head()?;
             self.rest(series)?;
         }
-        self.left -= 1;
-        let (series, tag) = self.series.expect("BUG: a group has a series");
+        self.left = self.left.saturating_sub(1);
+        let offset = self.reader.offset();
+        let Some((series, tag)) = self.series else {
+            return Err(Error::Truncated { offset, field: "series" });
+        };
         let start = self.start.wrapping_add(self.reader.zigzag("start")?);
         let offset = self.reader.offset();
         let span = self.span.wrapping_add(self.reader.zigzag("span")?);
@@ -497,6 +593,53 @@ mod tests {
             Kind::Counter(_) | Kind::Gauge => Value::Number(number),
             Kind::Text => Value::Text(number.to_string()),
         }
+    }
+
+    #[test]
+    fn groups_are_left_out_and_the_others_stay_as_they_are() {
+        let mut writer = BatchWriter::default();
+        let mut expected = Vec::new();
+        for n in 0..12u8 {
+            let series = series(n % 6);
+            if n % 4 < 2 {
+                writer.series(&series)
+            } else {
+                writer.known_series(series.id(), &series)
+            }
+            for start in [i64::from(n) << 40, i64::MIN + 1] {
+                let span = if start > 0 { i64::from(n) } else { i64::MAX };
+                let sample =
+                    Sample { start, end: start + span, value: value(series.kind(), f64::from(n)) };
+                writer.sample(&sample).unwrap();
+                expected.push((series.id(), sample));
+            }
+        }
+        let gap = Gap { start: 1, end: 2, producer: None, lost: None, reason: "why".to_owned() };
+        writer.gap(gap.clone());
+        let batch = writer.finish();
+        let refused = [series(1).id(), series(4).id()];
+        let mut left_out = 0;
+        let left = batch.without(&mut |series| !refused.contains(&series.id()), &mut |entry| {
+            assert!(refused.contains(&entry.series.id()));
+            left_out += 1;
+        });
+        let left = left.unwrap();
+        let left = left.with_gaps([gap.clone()].into_iter());
+        let left = Batch::check(left.bytes().to_owned()).unwrap();
+        expected.retain(|(id, _)| !refused.contains(id));
+        assert_eq!((left.samples() as usize, left_out), (expected.len(), 24 - expected.len()));
+        let mut reader = left.read();
+        let found: Vec<(SeriesId, Sample)> = reader
+            .by_ref()
+            .map(|entry| {
+                let entry = entry.unwrap();
+                let value = entry.decode().unwrap();
+                (entry.series.id(), Sample { start: entry.start, end: entry.end, value })
+            })
+            .collect();
+        assert_eq!((found, reader.gaps()), (expected, &[gap.clone(), gap][..]));
+        let whole = batch.without(&mut |_| true, &mut |_| unreachable!()).unwrap();
+        assert_eq!(whole.bytes(), batch.bytes());
     }
 
     proptest! {

@@ -93,4 +93,10 @@ pub enum Error {
         /// The number.
         id: crate::SeriesId,
     },
+    /// A new series is beyond a limit of the store: its samples are not taken.
+    #[error("{why}")]
+    SeriesLimit {
+        /// Which limit, and what to do.
+        why: String,
+    },
 }

@@ -174,7 +174,7 @@ impl Checking {
         let outcome = if found.failed.is_none() { "well" } else { "failed" };
         let mut row = |series: &Series, start: i64, value: Value| {
             rows.series(&series.form(), &mut || Ok(series.clone()))?;
-            rows.sample(&Sample { start, end, value })
+            stale::left_out_at_limit(rows.sample(&Sample { start, end, value }))
         };
         let total = [("total", took)];
         for (phase, time) in found.phases.iter().chain(&total) {

@@ -59,7 +59,9 @@ impl Ledger {
     }
 
     pub(crate) fn batches(&self) -> Batches<'_> {
-        Batches { intake: &self.intake, full: Vec::new(), last: self.intake.writer(Way::Form) }
+        let (intake, producer) = (&*self.intake, self.producer.id());
+        let last = intake.writer_of(producer, Way::Form);
+        Batches { intake, producer, full: Vec::new(), last }
     }
 
     fn gaps(&self) -> MutexGuard<'_, Gaps> {
@@ -130,6 +132,7 @@ impl Ledger {
 /// Rows of one attempt, in as many batches as it takes.
 pub(crate) struct Batches<'a> {
     intake: &'a Intake,
+    producer: u64,
     full: Vec<Writer>,
     last: Writer,
 }
@@ -141,7 +144,7 @@ impl Rows for Batches<'_> {
         series: &mut dyn FnMut() -> model::Result<Series>,
     ) -> model::Result<()> {
         if self.last.bytes() >= BATCH_BYTES {
-            let next = self.intake.writer(Way::Form);
+            let next = self.intake.writer_of(self.producer, Way::Form);
             self.full.push(std::mem::replace(&mut self.last, next));
         }
         self.last.series(key, series)

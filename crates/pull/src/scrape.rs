@@ -26,7 +26,7 @@ use crate::pull::{Job, aside};
 use crate::schedule::counts_from;
 use crate::scrape::page::{Attached, Page};
 use crate::settings::{BEYOND, Common, Scrape, way};
-use crate::stale::{Seen, Watching, end};
+use crate::stale::{Seen, Watching, end, left_out_at_limit};
 
 /// What is asked for: protocol buffers have native histograms, which text has not.
 const ACCEPT: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
@@ -236,7 +236,7 @@ impl Scraping {
         ];
         let mut row = |series: &Series, value: Value| {
             batches.series(&series.form(), &mut || Ok(series.clone()))?;
-            batches.sample(&Sample { start: at, end: at, value })
+            left_out_at_limit(batches.sample(&Sample { start: at, end: at, value }))
         };
         for (series, value) in self.plan.report.iter().zip(told) {
             row(series, Value::Number(value))?;

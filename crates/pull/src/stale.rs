@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use collect::Rows;
 use hist::codec::header::Temporality;
 use hist::codec::prometheus::STALE_MARKER;
-use model::{Gap, Kind, Result, Sample, Series, Value};
+use model::{Error, Gap, Kind, Result, Sample, Series, Value};
 
 /// Series that the last page had, as forms. What the page itself says a time of is not here: it says itself until
 /// when it is.
@@ -30,6 +30,14 @@ impl Seen {
     }
 }
 
+/// A row that is beyond a limit of the store is left out: the others of its scrape are wanted all the same.
+pub(crate) fn left_out_at_limit(written: Result<()>) -> Result<()> {
+    match written {
+        Err(Error::SeriesLimit { .. }) => Ok(()),
+        written => written,
+    }
+}
+
 /// Marks a series as ended.
 pub(crate) fn end(series: Series, at: i64, rows: &mut dyn Rows) -> Result<()> {
     let series = match series.kind() {
@@ -41,7 +49,8 @@ pub(crate) fn end(series: Series, at: i64, rows: &mut dyn Rows) -> Result<()> {
         Kind::Histogram(Temporality::Delta) => with_kind(&series, Kind::Gauge)?,
     };
     rows.series(&series.form(), &mut || Ok(series.clone()))?;
-    rows.sample(&Sample { start: at, end: at, value: Value::Number(f64::from_bits(STALE_MARKER)) })
+    let value = Value::Number(f64::from_bits(STALE_MARKER));
+    left_out_at_limit(rows.sample(&Sample { start: at, end: at, value }))
 }
 
 fn with_kind(series: &Series, kind: Kind) -> Result<Series> {

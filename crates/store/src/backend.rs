@@ -33,12 +33,29 @@ pub(crate) trait Backend: Send + Sync + Debug {
     /// Replaces the manifest, durably and at once.
     fn set_manifest(&self, bytes: &[u8]) -> Result<()>;
 
-    /// Appends forms of series, durably.
-    fn add_series(&self, forms: &[Vec<u8>]) -> Result<()>;
+    /// Appends series, durably: the producer that each counts for, and its form.
+    fn add_series(&self, series: &[(Option<u64>, Vec<u8>)]) -> Result<()>;
 
-    /// Gives every form that was added. Says how many places were damaged, whose forms are then missing:
-    /// each part has those of its own series too.
-    fn series(&self, each: &mut dyn FnMut(&[u8])) -> Result<u64>;
+    /// Appends that series were deleted, durably and in one write.
+    fn delete_series(&self, ids: &[SeriesId]) -> Result<()>;
+
+    /// Gives everything that was appended, in order. Says how many places were damaged, whose forms are then
+    /// missing: each part has those of its own series too.
+    fn series(&self, each: &mut dyn FnMut(SeriesRecord<'_>)) -> Result<u64>;
+}
+
+/// What is remembered of series, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SeriesRecord<'a> {
+    /// There is a series.
+    Added {
+        /// Its canonical form.
+        form: &'a [u8],
+        /// The producer that it counts for; `None` if it was stored before producers were remembered.
+        producer: Option<u64>,
+    },
+    /// There is no such series any more.
+    Deleted(SeriesId),
 }
 
 /// Writes a part.
@@ -71,6 +88,12 @@ pub(crate) struct Place {
 pub(crate) trait Part: Send + Sync + Debug {
     /// The chunks of a series.
     fn find(&self, series: &SeriesId) -> Result<Vec<Place>>;
+
+    /// How many chunks there are.
+    fn chunks(&self) -> Result<usize>;
+
+    /// Gives the series of each chunk, ascending.
+    fn each_series(&self, each: &mut dyn FnMut(&SeriesId)) -> Result<()>;
 
     /// All chunks, by series.
     fn places(&self) -> Result<Vec<Place>>;

@@ -138,11 +138,12 @@ impl Inner {
                     if record.identity.is_some_and(|identity| !hear(identity, record.position)) {
                         continue;
                     }
-                    if let Err((lost, error)) = self.apply(head, stored, record.bytes) {
+                    let producer = record.identity.map(|identity| identity.producer);
+                    if let Err((lost, error)) = self.apply(head, stored, producer, record.bytes) {
                         head.gaps.push(Gap {
                             start: batch.times().0,
                             end: batch.times().1,
-                            producer: record.identity.map(|identity| identity.producer),
+                            producer,
                             lost,
                             reason: format!("{REFUSED} (position {}): {error}", record.position),
                         });
@@ -171,6 +172,7 @@ impl Inner {
         &self,
         head: &mut Head,
         stored: &mut StoredPoints<'_>,
+        producer: Option<u64>,
         bytes: &[u8],
     ) -> Result<(), (Option<u64>, Error)> {
         let unreadable = |error: model::Error| (None, error.into());
@@ -179,7 +181,7 @@ impl Inner {
         for entry in reader.by_ref() {
             let entry = entry.map_err(unreadable)?;
             if entry.begins {
-                group = match self.number_of(&entry.series) {
+                group = match self.number_of(&entry.series, producer) {
                     Ok(group) => Some(group),
                     Err(error) => {
                         why.get_or_insert(error);
@@ -207,7 +209,11 @@ impl Inner {
         why.map_or(Ok(()), |why| Err((Some(lost), why)))
     }
 
-    fn number_of(&self, series: &SeriesRef<'_>) -> Result<(Number, model::Kind)> {
+    fn number_of(
+        &self,
+        series: &SeriesRef<'_>,
+        producer: Option<u64>,
+    ) -> Result<(Number, model::Kind)> {
         let id = series.id();
         let index = self.index();
         let known = index.number(&id);
@@ -217,7 +223,7 @@ impl Inner {
             (None, SeriesRef::Form(form)) => {
                 drop(index);
                 let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-                let number = index.insert(form)?;
+                let number = index.insert(form, producer)?;
                 let kind = index.kind(number);
                 return Ok((number, kind));
             }

@@ -1,17 +1,19 @@
 //! Which series there are, and which of them a selector picks. In memory, for one store.
 //!
 //! A series is known by a [`Number`]. Its canonical form stands in one place, and every text of the index (names,
-//! values) is a place in the form that had it first. For each value of each label there are the numbers of the
-//! series that have it, ascending. Nothing is ever taken out.
+//! values) is a place in the form of a series that has it. For each value of each label there are the numbers of the
+//! series that have it, ascending. A series that is deleted leaves its number, which nobody gets again.
 //!
-//! Memory, with six labels and forms of some 150 bytes: 233 bytes a series where labels have up to 10,000 values, 321
+//! Memory, with six labels and forms of some 150 bytes: 235 bytes a series where labels have up to 10,000 values, 323
 //! where two of them are different for each series, at a million series; up to 387 just after tables have grown.
 //! `soak_a_million_series_fit` measures it by the allocator, and prints what selections take.
 
+mod admission;
 mod cardinality;
 mod forms;
 mod label;
 mod load;
+mod owner;
 mod select;
 mod table;
 
@@ -24,9 +26,11 @@ use model::selector::KINDS;
 use model::wire::Reader;
 use model::{Kind, Selector, Series, SeriesId};
 
+pub use self::admission::NewSeries;
 pub use self::cardinality::{Cardinality, LabelCardinality};
 use self::forms::{Forms, Text};
 use self::label::Label;
+use self::owner::{Counted, Owner, Owners};
 use self::table::Table;
 
 /// The place of a series in this index: dense, from 0, never reused while the store is open.
@@ -38,19 +42,22 @@ pub(crate) struct Number(pub(crate) u32);
 pub struct Limits {
     /// Series in all. More than 2^32 − 1 are never held.
     pub series_max: u64,
-    /// Values of one label, and names of metrics.
-    pub values_per_label_max: u64,
-    /// Series of one metric.
+    /// Series of one producer.
+    pub series_per_producer_max: u64,
+    /// Series that one producer has of one metric.
     pub series_per_metric_max: u64,
+    /// Values that one producer brings of one label, and names of metrics.
+    pub values_per_label_max: u64,
 }
 
 impl Default for Limits {
-    /// Ten million series take 2.3 to 4 GB. A label of a million values is a mistake nearly always.
+    /// Ten million series take 2.3 to 4 GB. A million of one producer are a mistake nearly always.
     fn default() -> Limits {
         Limits {
             series_max: 10_000_000,
-            values_per_label_max: 1_000_000,
+            series_per_producer_max: 1_000_000,
             series_per_metric_max: 1_000_000,
+            values_per_label_max: 1_000_000,
         }
     }
 }
@@ -74,8 +81,8 @@ pub enum Refused {
     },
     /// [`Limits::series_max`].
     #[error(
-        "{series} would be series {found} of at most {max} (series_max): \
-         raise the limit, or see in the cardinality what could go"
+        "cannot store new series {series}: series limit ({max}) reached; \
+         delete series, or raise [store] series"
     )]
     Series {
         /// The series that was refused.
@@ -85,10 +92,23 @@ pub enum Refused {
         /// How many there may be.
         max: u64,
     },
+    /// [`Limits::series_per_producer_max`].
+    #[error(
+        "cannot store new series {series}: series limit of its producer ({max}) reached; \
+         delete series of it, or raise [store] producer_series"
+    )]
+    SeriesPerProducer {
+        /// The series that was refused.
+        series: String,
+        /// How many the producer would have.
+        found: u64,
+        /// How many it may have.
+        max: u64,
+    },
     /// [`Limits::series_per_metric_max`].
     #[error(
-        "metric {metric} would have {found} series of at most {max} (series_per_metric_max): \
-         leave out a label that says too much, or raise the limit"
+        "cannot store a new series of metric {metric}: series limit of a metric and a producer ({max}) reached; \
+         leave out a label with many values, or raise [store] metric_series"
     )]
     SeriesPerMetric {
         /// Its name.
@@ -100,8 +120,9 @@ pub enum Refused {
     },
     /// [`Limits::values_per_label_max`].
     #[error(
-        "label {label} of metric {metric} would have {found} values of at most {max} (values_per_label_max): \
-         leave the label out if each request, user or session has its own, or raise the limit"
+        "cannot store a new value of label {label} of metric {metric}: value limit of a label and a producer \
+         ({max}) reached; leave the label out if each request, user or session has its own value, or raise \
+         [store] label_values"
     )]
     ValuesPerLabel {
         /// Of the series that was refused.
@@ -115,6 +136,19 @@ pub enum Refused {
     },
 }
 
+impl Refused {
+    /// The limit that was reached, as the settings name it; `None` if it is about the series alone.
+    pub fn limit(&self) -> Option<&'static str> {
+        match self {
+            Refused::Form(_) | Refused::SameId { .. } => None,
+            Refused::Series { .. } => Some("series"),
+            Refused::SeriesPerProducer { .. } => Some("producer_series"),
+            Refused::SeriesPerMetric { .. } => Some("metric_series"),
+            Refused::ValuesPerLabel { .. } => Some("label_values"),
+        }
+    }
+}
+
 /// The series of a store.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -122,6 +156,7 @@ pub(crate) struct Index {
     /// Keyed at random, so that nobody can choose texts that all hash alike.
     hasher: RandomState,
     forms: Forms,
+    owners: Owners,
     by_id: Table,
     names: Label,
     units: Label,
@@ -138,6 +173,7 @@ impl Index {
             limits,
             hasher: RandomState::new(),
             forms: Forms::default(),
+            owners: Owners::default(),
             by_id: Table::default(),
             names: Label::default(),
             units: Label::default(),
@@ -147,29 +183,18 @@ impl Index {
         }
     }
 
-    /// Whether a series of that form is known, or may be taken in: it is canonical, and within the limits.
-    /// `others` are new too and come before it. Whether it is new.
-    pub(crate) fn admit(&self, form: &[u8], others: u64) -> Result<bool, Refused> {
-        let id = SeriesId::of_form(form);
-        if self.known_form(&id, form)?.is_some() {
-            return Ok(false);
-        }
-        let series = Series::from_form(form)?;
-        let found = self.forms.len() as u64 + others + 1;
-        let max = self.limits.series_max.min(u64::from(u32::MAX));
-        if found > max {
-            return Err(Refused::Series { series: series.to_string(), found, max });
-        }
-        self.check(&series, &self.look_up(form)).map(|()| true)
+    /// The number of the series of that form, which is taken in as one of `producer` if it was not known, beyond any
+    /// limit: what the journal holds was admitted, and perhaps under other limits.
+    pub(crate) fn insert(&mut self, form: &[u8], producer: Option<u64>) -> Result<Number, Refused> {
+        self.insert_as(SeriesId::of_form(form), form, producer)
     }
 
-    /// The number of the series of that form, which is taken in if it was not known, beyond any limit: what
-    /// the journal holds was admitted, and perhaps under other limits.
-    pub(crate) fn insert(&mut self, form: &[u8]) -> Result<Number, Refused> {
-        self.insert_as(SeriesId::of_form(form), form)
-    }
-
-    fn insert_as(&mut self, id: SeriesId, form: &[u8]) -> Result<Number, Refused> {
+    fn insert_as(
+        &mut self,
+        id: SeriesId,
+        form: &[u8],
+        producer: Option<u64>,
+    ) -> Result<Number, Refused> {
         if let Some(number) = self.known_form(&id, form)? {
             return Ok(number);
         }
@@ -179,7 +204,8 @@ impl Index {
             return Err(Refused::Series { series: series.to_string(), found: max + 1, max });
         }
         let tags = self.look_up(form);
-        Ok(self.take_in(id, series.kind(), form, &tags))
+        let owner = self.owners.of(producer);
+        Ok(self.take_in((id, series.kind(), owner), form, &tags))
     }
 
     /// The number of a series whose form is known.
@@ -221,28 +247,6 @@ impl Index {
         tags
     }
 
-    fn check(&self, series: &Series, tags: &[Found]) -> Result<(), Refused> {
-        let max = self.limits.values_per_label_max;
-        let names = ["__name", "__unit"]
-            .into_iter()
-            .filter(|name| *name == "__name" || !series.unit().is_empty());
-        let names = names.chain(series.labels().iter().map(|(name, _)| name.as_str()));
-        for (tag, name) in tags.iter().zip(names) {
-            let values = self.known(tag).map_or(0, |label| label.values.len() as u64);
-            if tag.value.is_none() && values >= max {
-                let (metric, label) = (series.name().to_owned(), name.to_owned());
-                return Err(Refused::ValuesPerLabel { metric, label, found: values + 1, max });
-            }
-        }
-        let known = tags[0].value.map_or(0, |at| self.names.values[at as usize].numbers.len());
-        let (found, max) = (known as u64 + 1, self.limits.series_per_metric_max);
-        if found > max {
-            let metric = series.name().to_owned();
-            return Err(Refused::SeriesPerMetric { metric, found, max });
-        }
-        Ok(())
-    }
-
     fn known(&self, found: &Found) -> Option<&Label> {
         match found.tag {
             Tag::Name => Some(&self.names),
@@ -252,21 +256,33 @@ impl Index {
         }
     }
 
-    fn take_in(&mut self, id: SeriesId, kind: Kind, form: &[u8], tags: &[Found]) -> Number {
-        let number = self.forms.push(form, id);
+    fn take_in(
+        &mut self,
+        (id, kind, owner): (SeriesId, Kind, Owner),
+        form: &[u8],
+        tags: &[Found],
+    ) -> Number {
+        let number = self.forms.push(form, id, owner);
+        self.owners.add_series(owner);
         self.by_id.insert(hash_of_id(&id), number);
         self.kinds[kind_at(kind)].push(number);
         for found in tags {
-            let label = match found.tag {
-                Tag::Name => &mut self.names,
-                Tag::Unit => &mut self.units,
-                Tag::Label(at) => &mut self.labels[at],
+            let (label, counted) = match found.tag {
+                Tag::Name => (&mut self.names, Counted::Names),
+                Tag::Unit => (&mut self.units, Counted::Units),
+                Tag::Label(at) => (&mut self.labels[at], Counted::OfLabel(at)),
                 Tag::NewLabel(hash, name) => {
-                    self.by_label_name.insert(hash, self.labels.len() as u32);
+                    let at = self.labels.len();
+                    self.by_label_name.insert(hash, at as u32);
                     self.labels.push(Label::named(name));
-                    self.labels.last_mut().expect("BUG: just pushed")
+                    (&mut self.labels[at], Counted::OfLabel(at))
                 }
             };
+            match (&found.tag, found.value) {
+                (_, None) => self.owners.add(counted, owner),
+                (Tag::Name, Some(at)) => self.owners.add(Counted::OfMetric(at), owner),
+                _ => {}
+            }
             label.add(found.value, found.value_hash, found.value_text, number);
         }
         Number(number)
@@ -316,9 +332,69 @@ impl Index {
         Kind::of_form(self.form(number)).expect("BUG: a form was checked when it was taken in")
     }
 
-    /// How many series there are.
+    /// How many numbers there are, those of deleted series among them.
     pub(crate) fn len(&self) -> usize {
         self.forms.len() as usize
+    }
+
+    /// How many series there are.
+    pub(crate) fn live(&self) -> usize {
+        (self.forms.len() - self.forms.deleted()) as usize
+    }
+
+    /// Whether the series of a number was not deleted since somebody asked for the number.
+    pub(crate) fn is_live(&self, number: Number) -> bool {
+        self.forms.is_live(number.0)
+    }
+
+    /// The producer that a series counts for, if it is known.
+    pub(crate) fn producer(&self, number: Number) -> Option<u64> {
+        self.owners.producer(self.forms.owner(number.0))
+    }
+
+    /// Takes series out. Their numbers stay theirs, and [`Self::id`] still answers for them; values of labels that only
+    /// they had are free. Looks at every value of every label.
+    pub(crate) fn delete(&mut self, numbers: &[Number]) {
+        let mut is_deleted = vec![false; self.len()];
+        for number in numbers.iter().filter(|number| self.forms.is_live(number.0)) {
+            is_deleted[number.0 as usize] = true;
+        }
+        let gone: Vec<u32> =
+            (0..).zip(&is_deleted).filter_map(|(n, gone)| gone.then_some(n)).collect();
+        if gone.is_empty() {
+            return;
+        }
+        gone.iter().for_each(|number| self.owners.remove_series(self.forms.owner(*number)));
+        self.owners.forget_counts();
+        self.by_id.renumber(|number| (!is_deleted[number as usize]).then_some(number));
+        for numbers in &mut self.kinds {
+            numbers.retain(|number| !is_deleted[*number as usize]);
+        }
+        let forms = &self.forms;
+        let text_in = |number: u32, part: for<'p> fn(&Parts<'p>) -> &'p [u8]| {
+            let form = forms.form(number);
+            Text::within(number, form, part(&Parts::of(form)))
+        };
+        self.names.delete(&is_deleted, &|number| text_in(number, |parts| parts.name));
+        self.units.delete(&is_deleted, &|number| text_in(number, |parts| parts.unit));
+        let mut places = vec![None; self.labels.len()];
+        let labels = std::mem::take(&mut self.labels);
+        for (mut label, place) in labels.into_iter().zip(&mut places) {
+            let name = forms.text(label.name).as_bytes();
+            let texts_in = |number: u32| {
+                let form = forms.form(number);
+                let found = Parts::of(form).labels().find(|(label, _)| *label == name);
+                let (name, value) = found.expect("BUG: a series has the label of its values");
+                (Text::within(number, form, name), Text::within(number, form, value))
+            };
+            label.delete(&is_deleted, &|number| texts_in(number).1);
+            let Some(first) = label.values.first() else { continue };
+            label.name = texts_in(first.numbers.first()).0;
+            *place = Some(self.labels.len() as u32);
+            self.labels.push(label);
+        }
+        self.by_label_name.renumber(|at| places[at as usize]);
+        self.forms.delete(&gone);
     }
 
     /// The series that a selector picks, ascending.
@@ -337,7 +413,8 @@ impl Index {
             self.kinds.iter().map(|numbers| numbers.capacity() * size_of::<u32>()).sum();
         let labels: usize = self.labels.iter().map(Label::memory_bytes).sum();
         let tables = self.by_id.memory_bytes() + self.by_label_name.memory_bytes();
-        let special = self.names.memory_bytes() + self.units.memory_bytes();
+        let special =
+            self.names.memory_bytes() + self.units.memory_bytes() + self.owners.memory_bytes();
         let labels = labels + self.labels.capacity() * size_of::<Label>();
         size_of::<Index>() + self.forms.memory_bytes() + kinds + labels + tables + special
     }

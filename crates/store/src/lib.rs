@@ -21,6 +21,7 @@ mod backend;
 mod local;
 mod part;
 mod point;
+mod series_file;
 
 mod manifest;
 
@@ -28,6 +29,7 @@ mod change;
 mod compact;
 mod delta;
 mod feed;
+mod forget;
 mod gather;
 mod head;
 mod index;
@@ -94,7 +96,7 @@ pub use check::{Damage, Progress, Report};
 pub use error::{Error, Result};
 pub use feed::Fed;
 pub use grid::Grid;
-pub use index::{Cardinality, LabelCardinality, Limits, Refused};
+pub use index::{Cardinality, LabelCardinality, Limits, NewSeries, Refused};
 pub use manifest::{Covers, Keep, PartInfo};
 pub use resolution::{DAY, HOUR, MINUTE, Resolution, SECOND};
 pub use row::{Row, Summary};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIR/manifest, DIR/manifest.copy   the manifest, twice; the one of the higher generation counts
-//! DIR/series                        forms of series, appended: length u32, CRC-32C u32, form
+//! DIR/series                        forms of series and what became of them, appended: `series.rs`
 //! DIR/parts/NUMBER.part             parts; the name is the number in 16 hexadecimal digits
 //! DIR/lock                          empty: its lock says that the store is open
 //! DIR/journal/                      the journal that feeds the store
@@ -16,12 +16,13 @@ use std::sync::{Arc, Mutex};
 
 use disk::{Disk, File, Mode};
 
-use crate::backend::{Backend, Part, PartWriter};
+use model::SeriesId;
+
+use crate::backend::{Backend, Part, PartWriter, SeriesRecord};
 use crate::error::{Doing, Error, Result};
 use crate::part::{FilePart, FileWriter};
-
-/// Forms at the most; longer lengths are damage.
-const FORM_BYTES_MAX: u32 = model::FORM_BYTES_MAX as u32;
+use crate::series_file::{self, SeriesWriter};
+use crate::store::locked;
 
 /// A store's folder.
 pub(crate) struct Local {
@@ -29,8 +30,8 @@ pub(crate) struct Local {
     dir: PathBuf,
     /// Held for its lock.
     _lock: Box<dyn File>,
-    /// The end of what is sound in the file of series.
-    series_end: Mutex<u64>,
+    /// What is appended next to the file of series.
+    series: Mutex<SeriesWriter>,
 }
 
 impl fmt::Debug for Local {
@@ -59,7 +60,7 @@ impl Local {
         if !lock.try_lock().doing("lock", &path)? {
             return Err(Error::Busy { dir: dir.to_owned() });
         }
-        Ok(Local { disk, dir: dir.to_owned(), _lock: lock, series_end: Mutex::new(0) })
+        Ok(Local { disk, dir: dir.to_owned(), _lock: lock, series: Mutex::default() })
     }
 
     /// Whether there is a store in the folder.
@@ -104,6 +105,23 @@ impl Local {
 
     fn series_path(&self) -> PathBuf {
         self.dir.join("series")
+    }
+
+    /// Appends to the file of series. What failed is written over by what is appended next.
+    fn append(&self, mut writer: SeriesWriter) -> Result<()> {
+        let (at, bytes) = writer.take();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let path = self.series_path();
+        let file = self.disk.open(&path, Mode::Create).doing("open", &path)?;
+        file.write_all_at(&bytes, at).doing("write", &path)?;
+        file.sync().doing("synchronise", &path)?;
+        if at == 0 {
+            self.disk.sync_dir(&self.dir).doing("synchronise", &self.dir)?;
+        }
+        *locked(&self.series) = writer;
+        Ok(())
     }
 }
 
@@ -190,57 +208,22 @@ impl Backend for Local {
         Ok(())
     }
 
-    fn add_series(&self, forms: &[Vec<u8>]) -> Result<()> {
-        if forms.is_empty() {
-            return Ok(());
-        }
-        let path = self.series_path();
-        let file = self.disk.open(&path, Mode::Create).doing("open", &path)?;
-        let mut bytes = Vec::new();
-        for form in forms {
-            bytes.extend((form.len() as u32).to_le_bytes());
-            bytes.extend(crc32c::crc32c(form).to_le_bytes());
-            bytes.extend_from_slice(form);
-        }
-        let mut end = self.series_end.lock().expect("BUG: nobody panics with the series");
-        file.write_all_at(&bytes, *end).doing("write", &path)?;
-        file.sync().doing("synchronise", &path)?;
-        if *end == 0 {
-            self.disk.sync_dir(&self.dir).doing("synchronise", &self.dir)?;
-        }
-        *end += bytes.len() as u64;
-        Ok(())
+    fn add_series(&self, series: &[(Option<u64>, Vec<u8>)]) -> Result<()> {
+        let mut writer = locked(&self.series).clone();
+        series.iter().for_each(|(producer, form)| writer.add(*producer, form));
+        self.append(writer)
     }
 
-    fn series(&self, each: &mut dyn FnMut(&[u8])) -> Result<u64> {
+    fn delete_series(&self, ids: &[SeriesId]) -> Result<()> {
+        let mut writer = locked(&self.series).clone();
+        ids.iter().for_each(|id| writer.delete(id));
+        self.append(writer)
+    }
+
+    fn series(&self, each: &mut dyn FnMut(SeriesRecord<'_>)) -> Result<u64> {
         let Some(bytes) = self.read_file(&self.series_path())? else { return Ok(0) };
-        let (mut at, mut end, mut damaged) = (0, 0, 0);
-        let mut was_sound = true;
-        while at < bytes.len() {
-            if let Some(form) = form_at(&bytes[at..]) {
-                each(form);
-                at += 8 + form.len();
-                (end, was_sound) = (at, true);
-                continue;
-            }
-            // Behind damage, the next sound record is looked for byte by byte.
-            damaged += u64::from(was_sound);
-            was_sound = false;
-            at += 1;
-        }
-        // What is torn off at the end was not acknowledged by a manifest; it is written over.
-        damaged -= u64::from(!was_sound);
-        *self.series_end.lock().expect("BUG: nobody panics with the series") = end as u64;
+        let (damaged, writer) = series_file::read(&bytes, each);
+        *locked(&self.series) = writer;
         Ok(damaged)
     }
-}
-
-fn form_at(bytes: &[u8]) -> Option<&[u8]> {
-    let len = u32::from_le_bytes(*bytes.first_chunk()?);
-    let checksum = u32::from_le_bytes(*bytes.get(4..)?.first_chunk()?);
-    if len == 0 || len > FORM_BYTES_MAX {
-        return None;
-    }
-    let form = bytes.get(8..8 + len as usize)?;
-    (crc32c::crc32c(form) == checksum).then_some(form)
 }

@@ -372,6 +372,15 @@ impl Part for FilePart {
         Ok(places[first..].iter().take_while(|place| place.series == *series).copied().collect())
     }
 
+    fn chunks(&self) -> Result<usize> {
+        Ok(self.contents()?.places.len())
+    }
+
+    fn each_series(&self, each: &mut dyn FnMut(&SeriesId)) -> Result<()> {
+        self.contents()?.places.iter().for_each(|place| each(&place.series));
+        Ok(())
+    }
+
     fn places(&self) -> Result<Vec<Place>> {
         Ok(self.contents()?.places.clone())
     }

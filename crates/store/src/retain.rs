@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::gather;
 use crate::manifest::{Covers, Keep, Manifest, PartInfo};
 use crate::resolution::{DAY, Resolution, slot};
-use crate::roll::{ALL_TIME, BaseParts, Filter, unrolled};
+use crate::roll::{ALL_TIME, BaseParts, Filter, refuses_day, unrolled};
 use crate::row::Predecessor;
 use crate::store::{Deleted, Inner};
 
@@ -138,7 +138,8 @@ impl Inner {
                 days.insert(part.day());
             }
         }
-        for &day in &days {
+        // The last first: the day after one is rolled up anew, and then has least in it.
+        for &day in days.iter().rev() {
             deleted.rows += self.delete_day(day, &ids, &range)?;
         }
         // Rollups of what is gone from the base. Those of the days above are made of what is left.
@@ -202,6 +203,9 @@ impl Inner {
         let mut writing = change.write(info.resolution);
         let base = BaseParts::of(&change.before);
         for (id, kind) in self.series_in(&parts, gaps)? {
+            if refuses_day(keep, &id, info.day()) {
+                continue;
+            }
             let Some(gathered) = gather::rows(&parts, &id, &ALL_TIME, gaps)? else { continue };
             let (rows, predecessor) = self.after(&base, &id, kind, gathered, Some(keep), gaps)?;
             writing.put(id, kind, rows, predecessor)?;

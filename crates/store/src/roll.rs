@@ -28,8 +28,13 @@ use crate::resolution::{DAY, Resolution, SECOND, slot};
 use crate::row::{Predecessor, Row, Rows, Summary, add_to};
 use crate::store::Inner;
 
-/// Whether a row of a series that ended at a time stays.
+/// Whether a row of a series that ended at a time stays. The times of those of a series that go are one interval.
 pub(crate) type Filter<'a> = dyn Fn(&SeriesId, i64) -> bool + 'a;
+
+/// Whether no row of a series and a day stays: then none has to be read.
+pub(crate) fn refuses_day(keep: &Filter<'_>, id: &SeriesId, day: i64) -> bool {
+    !keep(id, day.saturating_add(1)) && !keep(id, day.saturating_add(DAY))
+}
 
 /// Days with rows nearer together than this have rollups of a minute.
 const MINUTE_PAYS: i64 = 45 * SECOND;
@@ -332,6 +337,9 @@ impl Inner {
         let finest = if minutes_pay { Resolution::Minute } else { Resolution::FiveMinutes };
         for (id, kind) in self.series_in(&parts, gaps)? {
             self.check_open()?;
+            if filter.is_some_and(|keep| refuses_day(keep, &id, day)) {
+                continue;
+            }
             if kind == Kind::Histogram(Temporality::Delta) && rebuilt.is_kept() {
                 // What adds up, and is not written anew, need not be taken apart.
                 let mut finer = merged(&parts, &id, day, finest, gaps)?;

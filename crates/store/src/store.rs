@@ -1,29 +1,31 @@
 //! A store: fed by its journal, read through views, kept in order by maintenance.
 //!
-//! Locks, in the order in which they are taken: `work` (who changes parts), `feed` (who reads the journal),
-//! `state`, a head, the index, `producers` (whose batches were read). Only who has `feed` changes the producers, so
+//! Locks, in the order in which they are taken: `work` (who changes parts), `admission` (who appends to the journal
+//! shares it, who deletes series has it alone), `feed` (who reads the journal), `state`, a head, the index,
+//! `producers` (whose batches were read). Only who has `feed` changes the producers, so
 //! that with it the position and they are of one moment; an acknowledgement looks at them without it, and waits for
 //! nobody who reads.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use disk::Disk;
 use journal::{Ack, Clock, Identity, Journal, Level, Start, Subscriber};
-use model::{Batch, Gap, Selector, Series, SeriesRef};
+use model::{Batch, Gap, Selector, Series, SeriesId, SeriesRef};
 
 use crate::backend::{Backend, Part};
 use crate::change::Change;
 use crate::check::Round;
 use crate::error::{Error, Result};
+use crate::forget::Forgotten;
 use crate::head::Head;
-use crate::index::{Cardinality, Index, Limits};
+use crate::index::{Cardinality, Index, Limits, NewSeries};
 use crate::local::Local;
 use crate::manifest::{Keep, Manifest, PartInfo, Producers};
 use crate::resolution::MINUTE;
@@ -120,6 +122,10 @@ pub(crate) struct Inner {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) journal: Journal,
     pub(crate) index: Arc<RwLock<Index>>,
+    /// Between the look at the index and the append: a series that a batch names by number must not go meanwhile.
+    pub(crate) admission: RwLock<()>,
+    /// Deleted series that batches in the journal may still name by number.
+    pub(crate) forgotten: Mutex<Forgotten>,
     pub(crate) feed: Mutex<Subscriber>,
     /// Which batches were read of the journal.
     pub(crate) producers: Mutex<Producers>,
@@ -217,7 +223,7 @@ impl Store {
                 backend.remove(number)?;
             }
         }
-        let index = Index::load(&*backend, &manifest, options.limits, &mut notes)?;
+        let (index, deleted) = Index::load(&*backend, &manifest, options.limits, &mut notes)?;
         // Of damaged forms that are in no part either nothing is left; the next new ones take their numbers.
         manifest.series = manifest.series.min(index.len() as u64);
 
@@ -266,6 +272,8 @@ impl Store {
             backend,
             journal,
             index: Arc::new(RwLock::new(index)),
+            admission: RwLock::default(),
+            forgotten: Mutex::default(),
             feed: Mutex::new(subscriber),
             producers: Mutex::new(producers),
             head_bytes: AtomicUsize::new(0),
@@ -278,6 +286,7 @@ impl Store {
             resting: Mutex::default(),
             wake: (Mutex::new(false), Condvar::new()),
         });
+        inner.remember(deleted)?;
         // On a full disk nothing can be sealed, and what was acknowledged is wanted all the same.
         if let Err(error) = inner.read_all() {
             inner.note(format!("opening: {error}"));
@@ -302,9 +311,37 @@ impl Store {
     }
 
     /// Takes a batch in, and answers when it has reached the level. With an identity, a repeat is recognised and
-    /// counted once, also after a restart. Series that are named by id only must be known.
+    /// counted once, also after a restart. Series that are named by id only must be known; if one that is new is
+    /// beyond a limit, nothing of the batch is taken.
     pub fn ingest(&self, identity: Option<Identity>, batch: &Batch, level: Level) -> Result<Ack> {
+        let producer = identity.map(|identity| identity.producer);
+        let mut new = NewSeries::default();
+        for entry in batch.read() {
+            let entry = entry.expect("BUG: the batch was checked");
+            if let SeriesRef::Form(form) = entry.series
+                && entry.begins
+            {
+                self.inner.admit(form, producer, &mut new)?;
+            }
+        }
         self.inner.ingest(identity, batch, level)
+    }
+
+    /// Takes a batch in whose new series were admitted ([`Store::admit`]): as [`Store::ingest`], beyond any limit.
+    pub fn ingest_admitted(
+        &self,
+        identity: Option<Identity>,
+        batch: &Batch,
+        level: Level,
+    ) -> Result<Ack> {
+        self.inner.ingest(identity, batch, level)
+    }
+
+    /// Whether a series of that form is known, or may be taken in as one of `producer`. `batch` has the new series that
+    /// came before it in the same batch, and then it too. Batches that are appended at the same time do not see one
+    /// another's new series: together they may be that much beyond a limit.
+    pub fn admit(&self, form: &[u8], producer: u64, batch: &mut NewSeries) -> Result<()> {
+        self.inner.admit(form, Some(producer), batch)
     }
 
     /// Reads what the journal has that is not in the head yet.
@@ -349,10 +386,13 @@ impl Store {
     pub fn delete(&self, selector: &Selector, range: std::ops::Range<i64>) -> Result<Deleted> {
         let _work = locked(&self.inner.work);
         self.inner.seal()?;
+        let series = self.inner.index().select(selector);
         let deleted = self.inner.delete(selector, range);
         // While it went on it looked at parts of before.
         self.inner.sweep();
-        deleted
+        let mut deleted = deleted?;
+        deleted.series = self.inner.forget(series)?;
+        Ok(deleted)
     }
 
     /// What there is how many of.
@@ -391,7 +431,9 @@ impl Store {
     pub fn form(&self, id: &model::SeriesId) -> Option<Vec<u8>> {
         let find = || {
             let index = self.inner.index();
-            index.number(id).map(|number| index.form(number).to_owned())
+            let found = index.number(id).map(|number| index.form(number).to_owned());
+            drop(index);
+            found.or_else(|| locked(&self.inner.forgotten).form(id))
         };
         // It may have been acknowledged and not been read yet. If that fails, it says so elsewhere.
         find().or_else(|| self.inner.catch_up().ok().and_then(|()| find()))
@@ -407,6 +449,8 @@ pub struct Deleted {
     pub rollup_rows: u64,
     /// Rows of rollups that stay, because they reach beyond the range and what they were made of is gone.
     pub kept: u64,
+    /// Series of which nothing is left: they count for no limit any more.
+    pub series: u64,
 }
 
 impl Drop for Store {
@@ -430,7 +474,7 @@ impl Inner {
         &self.dir
     }
 
-    pub(crate) fn index(&self) -> std::sync::RwLockReadGuard<'_, Index> {
+    pub(crate) fn index(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -460,7 +504,8 @@ impl Inner {
 
     fn ingest(&self, identity: Option<Identity>, batch: &Batch, level: Level) -> Result<Ack> {
         self.check_running()?;
-        self.admit(batch)?;
+        let _admission = self.admission.read().unwrap_or_else(PoisonError::into_inner);
+        self.check_named(batch)?;
         let heard = identity.is_some_and(|identity| locked(&self.producers).have_heard(identity));
         if heard {
             let end = self.journal.marks().end;
@@ -475,42 +520,40 @@ impl Inner {
         Ok(ack)
     }
 
-    /// Whether all series of a batch can be taken.
-    fn admit(&self, batch: &Batch) -> Result<()> {
-        let mut tried = false;
-        let mut new: HashSet<&[u8]> = HashSet::new();
+    fn admit(&self, form: &[u8], producer: Option<u64>, batch: &mut NewSeries) -> Result<()> {
+        if !batch.is_current && self.index().number(&SeriesId::of_form(form)).is_none() {
+            // What was acknowledged and not read yet counts: otherwise limits hold nothing back while nobody asks.
+            self.catch_up()?;
+            batch.is_current = true;
+        }
+        self.index().admit(form, producer, batch)?;
+        Ok(())
+    }
+
+    /// Whether all series are known that a batch names by number, and its values are of their kinds.
+    fn check_named(&self, batch: &Batch) -> Result<()> {
+        let mut is_current = false;
         let mut index = self.index();
         for entry in batch.read() {
             let entry = entry.expect("BUG: the batch was checked");
+            let SeriesRef::Id(id) = entry.series else { continue };
             if !entry.begins {
                 continue;
             }
-            let id = entry.series.id();
             let mut number = index.number(&id);
-            if number.is_none() && !tried {
-                // What was acknowledged and not read yet counts: otherwise limits hold nothing back while nobody
-                // asks.
-                tried = true;
+            if number.is_none() && !is_current {
+                is_current = true;
                 drop(index);
                 self.catch_up()?;
                 index = self.index();
                 number = index.number(&id);
             }
-            match entry.series {
-                SeriesRef::Form(form) => {
-                    if !new.contains(form) && index.admit(form, new.len() as u64)? {
-                        new.insert(form);
-                    }
-                }
-                SeriesRef::Id(id) => {
-                    let number = number.ok_or(Error::UnknownSeries { id })?;
-                    let kind = index.kind(number);
-                    if !entry.is_of(kind) {
-                        let (series, kind) = (index.series(number).to_string(), kind.name());
-                        let found = "another kind of value";
-                        return Err(model::Error::Kind { series, kind, found }.into());
-                    }
-                }
+            let number = number.ok_or(Error::UnknownSeries { id })?;
+            let kind = index.kind(number);
+            if !entry.is_of(kind) {
+                let (series, kind) = (index.series(number).to_string(), kind.name());
+                let found = "another kind of value";
+                return Err(model::Error::Kind { series, kind, found }.into());
             }
         }
         Ok(())
@@ -583,6 +626,13 @@ impl Inner {
         // What stands in the way of one, such as a part that cannot be read, is no reason to leave the others.
         let done = [self.roll_due(), self.put_together(), self.drop_expired()];
         self.sweep();
+        if matches!(done[2], Ok(true)) {
+            self.guarded("taking out series without rows", || {
+                let all = self.index().select(&Selector::All);
+                self.forget(all).map(|series| series > 0)
+            })?;
+        }
+        self.release_forgotten()?;
         for done in done {
             changed |= done?;
         }
@@ -593,7 +643,7 @@ impl Inner {
         self.catch_up()?;
         let (series, index_bytes) = {
             let index = self.index();
-            (index.len() as u64, index.memory_bytes() as u64)
+            (index.live() as u64, index.memory_bytes() as u64)
         };
         let journal = self.journal.stat()?;
         let state = self.state();

@@ -109,7 +109,9 @@ impl View {
         let numbers = self.inner.index().select(selector);
         for some in numbers.chunks(AT_ONCE) {
             let index = self.inner.index();
-            let series: Vec<Series> = some.iter().map(|number| index.series(*number)).collect();
+            // Some may have been deleted meanwhile.
+            let live = some.iter().copied().filter(|number| index.is_live(*number));
+            let series: Vec<Series> = live.map(|number| index.series(number)).collect();
             drop(index);
             if series.into_iter().any(|series| each(series).is_break()) {
                 break;

@@ -66,7 +66,8 @@ impl Node {
         let pull = settings.pull()?;
         pull.check()?;
         let home = home(role, &settings, data)?;
-        let intake = Arc::new(Intake::new(home, settings.intake())?);
+        let log: intake::Log = Arc::new(|line| say(line));
+        let intake = Arc::new(Intake::new(home, intake::Settings { log, ..settings.intake() })?);
         let context = api::Context::new(Arc::clone(&intake), settings.desk(data));
         let forward = Forward::start(settings.forward(data, &host_name())?, Arc::clone(&intake))?;
         // Before the first of them takes anything.
@@ -288,8 +289,8 @@ fn fixed(is: &Settings, wanted: &Settings) -> Vec<String> {
         ("interval", is.interval != wanted.interval),
         ("[http] but tokens and certificates", is.http != wanted.http),
         ("[journal]", is.journal != wanted.journal),
-        ("series and head of [store]", {
-            (is.store.series, is.store.head) != (wanted.store.series, wanted.store.head)
+        ("limits and head of [store]", {
+            (is.store.limits(), is.store.head) != (wanted.store.limits(), wanted.store.head)
         }),
     ];
     let changed = changed.iter().filter(|(_, changed)| *changed);
@@ -323,17 +324,13 @@ fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> R
         Store::create(&disk(), dir, journal).map_err(&told)?;
     }
     let default = store::Options::default();
-    let series = settings.store.series;
     let options = store::Options {
         head_bytes_max: settings
             .store
             .head
             .and_then(|head| usize::try_from(head.0).ok())
             .unwrap_or(default.head_bytes_max),
-        limits: store::Limits {
-            series_max: series.unwrap_or(default.limits.series_max),
-            ..default.limits
-        },
+        limits: settings.store.limits(),
         ..default
     };
     let mut store = Store::open(disk(), dir, &options).map_err(&told)?;

@@ -239,8 +239,29 @@ pub(crate) struct Store {
     pub(crate) keep: Option<Vec<Rule>>,
     /// Series at the most: what the store says.
     pub(crate) series: Option<u64>,
+    /// Series of one producer.
+    pub(crate) producer_series: Option<u64>,
+    /// Series that one producer has of one metric.
+    pub(crate) metric_series: Option<u64>,
+    /// Values that one producer brings of one label.
+    pub(crate) label_values: Option<u64>,
     /// Rows in memory, in bytes, before they are sealed: `128MiB`.
     pub(crate) head: Option<Size>,
+}
+
+impl Store {
+    /// How many series, and values of a label, are taken.
+    pub(crate) fn limits(&self) -> store::Limits {
+        let default = store::Limits::default();
+        store::Limits {
+            series_max: self.series.unwrap_or(default.series_max),
+            series_per_producer_max: self
+                .producer_series
+                .unwrap_or(default.series_per_producer_max),
+            series_per_metric_max: self.metric_series.unwrap_or(default.series_per_metric_max),
+            values_per_label_max: self.label_values.unwrap_or(default.values_per_label_max),
+        }
+    }
 }
 
 fn yes() -> bool {

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use collect::Unit;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use intake::{Receipt, Way, Writer};
+use intake::{Producer, Receipt, Way, Writer};
 use journal::Identity;
 
 use crate::access::Client;
@@ -173,10 +173,11 @@ impl Posted {
             let _slot = slot;
             let intake = &self.context.intake;
             let body = unpack(&self.body, self.packing, &self.bound)?;
-            let mut writer = intake.writer(way);
+            let source = self.source(source);
+            let mut writer = intake.writer_of(source.number(), way);
             let found = read(&self, &body, intake.now(), &mut writer)?;
             let values = writer.values();
-            Ok::<_, Problem>((found, values, self.append(source, writer)?))
+            Ok::<_, Problem>((found, values, self.append(&source, writer)?))
         });
         let bug =
             |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "BUG: decoding this panicked");
@@ -188,21 +189,43 @@ impl Posted {
         Ok(Taken { found, values, is_repeated })
     }
 
-    fn append(&self, source: &str, writer: Writer) -> intake::Result<Option<Receipt>> {
-        let intake = &self.context.intake;
-        if writer.is_empty() {
-            return Ok(None);
-        }
+    fn source(&self, source: &str) -> Source {
         let name = match &self.client.name {
             Some(name) => format!("{source} {name}"),
             None => source.to_owned(),
         };
-        if let Some(identity) = self.identity {
-            let name = format!("{name} {:016x}", identity.producer);
-            return intake.take_as(identity, &name, writer).map(Some);
+        match self.identity {
+            Some(identity) => Source::Named(identity, format!("{name} {:016x}", identity.producer)),
+            None => Source::Own(self.context.intake.producer(&name)),
         }
-        let producer = intake.producer(&name);
-        intake.take(&producer, writer).map(Some)
+    }
+
+    fn append(&self, source: &Source, writer: Writer) -> intake::Result<Option<Receipt>> {
+        let intake = &self.context.intake;
+        if writer.is_empty() {
+            return Ok(None);
+        }
+        match source {
+            Source::Named(identity, name) => intake.take_as(*identity, name, writer).map(Some),
+            Source::Own(producer) => intake.take(producer, writer).map(Some),
+        }
+    }
+}
+
+/// Whose batch a request is.
+enum Source {
+    /// The sender's, which gave it an identity.
+    Named(Identity, String),
+    /// That of all clients of a protocol and a token.
+    Own(Producer),
+}
+
+impl Source {
+    fn number(&self) -> u64 {
+        match self {
+            Source::Named(identity, _) => identity.producer,
+            Source::Own(producer) => producer.id(),
+        }
     }
 }
 

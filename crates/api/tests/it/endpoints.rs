@@ -1,10 +1,11 @@
 //! Each endpoint: what is sent is in the store, to the unit, and what is wrong is told.
 
 use std::io::Write as _;
+use std::sync::{Arc, Mutex};
 
 use model::Value;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, local};
 
 #[test]
 fn numbers_are_recorded_in_one_histogram() {
@@ -161,6 +162,74 @@ fn remote_write_is_told_what_was_written() {
     let symbols = b"\x22\x00\x22\x08__name__\x22\x04down\x2a";
     let answer = post(v2, &[&symbols[..], &[series.len() as u8], &series].concat());
     assert_eq!((answer.status, it.count("down"), it.count("up")), (204, 1, 2), "{answer:?}");
+}
+
+#[test]
+fn one_sender_that_uses_up_its_series_holds_up_no_other() {
+    let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = {
+        let lines = Arc::clone(&lines);
+        Arc::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()))
+    };
+    let way = intake::Settings { background: false, log, ..intake::Settings::default() };
+    let limits = store::Limits { series_per_producer_max: 2, ..store::Limits::default() };
+    let it = Fixture::limited(local(None), way, limits).unwrap();
+    let write = |names: &[&str]| {
+        let body: Vec<u8> = names.iter().flat_map(|name| write_request(name)).collect();
+        let body = snap::raw::Encoder::new().compress_vec(&body).unwrap();
+        let v1 = "Content-Encoding: snappy\r\nContent-Type: application/x-protobuf\r\n";
+        it.post("/api/v1/write", v1, body)
+    };
+    let written = "x-prometheus-remote-write-samples-written";
+    // Two samples of each; all in one request.
+    let answer = write(&["a", "b", "c", "d"]);
+    answer.is(
+        400,
+        "4 of this request could not be taken, and the rest was: cannot store new series c",
+    );
+    answer.is(400, "series limit of its producer (2) reached");
+    assert_eq!(answer.header(written), Some("4"));
+    assert_eq!(["a", "b", "c", "d"].map(|name| it.count(name)), [2, 2, 0, 0]);
+    // What it has goes on, beside what is refused.
+    let answer = write(&["e", "a"]);
+    assert_eq!((answer.status, answer.header(written)), (400, Some("2")));
+    assert_eq!(write(&["b", "a"]).status, 204);
+    // Others have room of their own, and are told in the words of their protocol.
+    let otlp = |names: &[&str]| {
+        let body: Vec<u8> = names.iter().flat_map(|name| crate::grpc::request(name, 1)).collect();
+        it.post("/v1/metrics", "Content-Type: application/x-protobuf\r\n", body)
+    };
+    let answer = otlp(&["o1", "o2", "o3"]);
+    assert_eq!(answer.status, 200);
+    assert!(answer.text().contains("cannot store new series o3"), "{}", answer.text());
+    // `ExportMetricsServiceResponse`: partial_success with rejected_data_points, 1.
+    assert!(answer.body.windows(3).any(|field| field == b"\x08\x01\x12"), "{:?}", answer.body);
+    assert_eq!(["o1", "o2", "o3"].map(|name| it.count(name)), [1, 1, 0]);
+    it.post("/write", "", "i1 value=1\ni2 value=1\ni3 value=1\n").is(400, "dropped=1, taken=2");
+    assert_eq!(["i1", "i2", "i3"].map(|name| it.count(name)), [1, 1, 0]);
+    let trap = it.post("/v1/httptrap", "", r#"{"t1": 1, "t2": 2, "t3": 3}"#);
+    trap.is(406, r#""stats":2"#);
+    it.post("/v1/record?metric=r", "", "1").is(200, "");
+    // Somebody else's series may be used, but is not another sender's new one.
+    assert_eq!(otlp(&["o1"]).status, 200);
+
+    let counter = |reason| {
+        let name = "topdeck_intake_samples_rejected_total";
+        it.intake.meter().counter(name, "", &[("reason", reason)]).get()
+    };
+    assert_eq!((counter("producer_series"), counter("label_values")), (9, 0));
+    it.intake.keep_books().unwrap();
+    let gaps = it.store.stat().unwrap().gaps;
+    let id = it.intake.producer("remote write").id();
+    let gap = gaps.iter().find(|gap| gap.producer == Some(id)).unwrap();
+    assert_eq!(gap.reason, "new series of metric c rejected: limit producer_series reached");
+    assert_eq!((gap.lost, gap.start, gap.end), (Some(2), 1_000_000, 2_000_000));
+    let lost: u64 = gaps.iter().filter_map(|gap| gap.lost).sum();
+    assert_eq!(lost, 9);
+    let lines = lines.lock().unwrap();
+    let line = "producer \"remote write\": new series of metric c rejected: limit producer_series \
+                reached (2 samples)";
+    assert!(lines.iter().any(|found| found == line), "{lines:?}");
 }
 
 #[test]

@@ -43,11 +43,21 @@ impl Fixture {
 
     /// With a way in of that kind.
     pub(crate) fn on(settings: Settings, way: intake::Settings) -> Result<Fixture, ServerError> {
+        Fixture::limited(settings, way, store::Limits::default())
+    }
+
+    /// With a store of such limits.
+    pub(crate) fn limited(
+        settings: Settings,
+        way: intake::Settings,
+        limits: store::Limits,
+    ) -> Result<Fixture, ServerError> {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/store");
         Store::create(&disk, dir, &journal::Settings::default()).unwrap();
         let journal = journal::Options { alone: true, ..journal::Options::default() };
-        let options = store::Options { background: false, journal, ..store::Options::default() };
+        let options =
+            store::Options { background: false, journal, limits, ..store::Options::default() };
         let store = Arc::new(Store::open(disk, dir, &options).unwrap());
         let home = Home::Store(Arc::clone(&store));
         let intake = Arc::new(Intake::new(home, way).unwrap());

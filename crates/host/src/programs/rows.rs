@@ -63,7 +63,7 @@ impl<'a> Out<'a> {
             host,
             end,
             retell,
-            writer: intake.writer(Way::Programs),
+            writer: intake.writer_of(producer.id(), Way::Programs),
             receipt: None,
             failed: None,
             key: Vec::with_capacity(256),
@@ -123,7 +123,8 @@ impl<'a> Out<'a> {
     }
 
     fn take(&mut self) {
-        let writer = std::mem::replace(&mut self.writer, self.intake.writer(Way::Programs));
+        let next = self.intake.writer_of(self.producer.id(), Way::Programs);
+        let writer = std::mem::replace(&mut self.writer, next);
         match self.intake.take(self.producer, writer) {
             Ok(receipt) => self.receipt = Some(receipt),
             Err(error) => self.failed = Some(error),

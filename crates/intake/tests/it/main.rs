@@ -5,5 +5,6 @@ mod books;
 #[path = "../../../journal/tests/it/dying.rs"]
 mod dying;
 mod layout;
+mod limits;
 mod room;
 mod world;

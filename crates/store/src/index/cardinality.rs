@@ -46,7 +46,7 @@ pub(super) fn cardinality(index: &Index, top: usize) -> Cardinality {
         label.values.iter().map(move |value| (series(value), (name, text(value.text))))
     });
     Cardinality {
-        series: index.len() as u64,
+        series: index.live() as u64,
         metrics: index.names.values.len() as u64,
         labels: index.labels.len() as u64,
         by_metric: most(top, metrics).map(|(n, name)| (name.to_owned(), n)).collect(),

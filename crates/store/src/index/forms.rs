@@ -1,6 +1,11 @@
-//! The forms of all series, one behind the other, and their ids.
+//! The forms of all series, one behind the other, their ids, and which producers they count for.
+//!
+//! A series that was deleted keeps its number and its id, and has an empty form: 22 bytes stay of it until the store
+//! is opened again.
 
 use model::SeriesId;
+
+use super::owner::Owner;
 
 /// Series of a chunk: forms of 150 KB. What a growing chunk has to spare is little, and large ones need no moving.
 const CHUNK_SERIES: usize = 1 << CHUNK_BITS;
@@ -10,6 +15,7 @@ const CHUNK_BITS: u32 = 10;
 pub(super) struct Forms {
     chunks: Vec<Chunk>,
     len: u32,
+    deleted: u32,
 }
 
 #[derive(Debug, Default)]
@@ -18,6 +24,7 @@ struct Chunk {
     /// Where in `bytes` each form ends: at most 16 MiB.
     ends: Vec<u32>,
     ids: Vec<SeriesId>,
+    owners: Vec<Owner>,
 }
 
 /// A text, as a place in the form of a series.
@@ -38,11 +45,16 @@ impl Text {
         assert!(offset + part.len() <= form.len(), "BUG: a part at {offset} is not of this form");
         Text { number, offset: offset as u16, len: part.len() as u16 }
     }
+
+    /// The series in whose form it lies.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
 }
 
 impl Forms {
     /// One more; its number is how many there were.
-    pub(super) fn push(&mut self, form: &[u8], id: SeriesId) -> u32 {
+    pub(super) fn push(&mut self, form: &[u8], id: SeriesId, owner: Owner) -> u32 {
         if (self.len as usize).is_multiple_of(CHUNK_SERIES) {
             if let Some(full) = self.chunks.last_mut() {
                 full.bytes.shrink_to_fit();
@@ -53,12 +65,49 @@ impl Forms {
         chunk.bytes.extend_from_slice(form);
         chunk.ends.push(chunk.bytes.len() as u32);
         chunk.ids.push(id);
+        chunk.owners.push(owner);
         self.len += 1;
         self.len - 1
     }
 
+    /// Numbers in all, those of deleted series among them.
     pub(super) fn len(&self) -> u32 {
         self.len
+    }
+
+    /// Numbers of series that were deleted.
+    pub(super) fn deleted(&self) -> u32 {
+        self.deleted
+    }
+
+    /// Whether the series of a number was not deleted.
+    pub(super) fn is_live(&self, number: u32) -> bool {
+        !self.form(number).is_empty()
+    }
+
+    pub(super) fn owner(&self, number: u32) -> Owner {
+        let (chunk, at) = self.place(number);
+        chunk.owners[at]
+    }
+
+    /// Empties the forms of series, ascending, which have one. No text may lie in them any more.
+    pub(super) fn delete(&mut self, numbers: &[u32]) {
+        for of_chunk in numbers.chunk_by(|a, b| a >> CHUNK_BITS == b >> CHUNK_BITS) {
+            let chunk = &mut self.chunks[(of_chunk[0] >> CHUNK_BITS) as usize];
+            let mut gone = of_chunk.iter().map(|number| *number as usize % CHUNK_SERIES).peekable();
+            let (mut bytes, mut start) = (Vec::with_capacity(chunk.bytes.len()), 0);
+            for (at, end) in chunk.ends.iter_mut().enumerate() {
+                let form = &chunk.bytes[start..*end as usize];
+                start = *end as usize;
+                if gone.next_if_eq(&at).is_none() {
+                    bytes.extend_from_slice(form);
+                }
+                *end = bytes.len() as u32;
+            }
+            bytes.shrink_to_fit();
+            chunk.bytes = bytes;
+            self.deleted += of_chunk.len() as u32;
+        }
     }
 
     pub(super) fn form(&self, number: u32) -> &[u8] {
@@ -90,7 +139,8 @@ impl Forms {
     pub(super) fn memory_bytes(&self) -> usize {
         let in_chunk = |chunk: &Chunk| {
             let ids = chunk.ids.capacity() * size_of::<SeriesId>();
-            chunk.bytes.capacity() + chunk.ends.capacity() * size_of::<u32>() + ids
+            let owners = chunk.owners.capacity() * size_of::<Owner>();
+            chunk.bytes.capacity() + chunk.ends.capacity() * size_of::<u32>() + ids + owners
         };
         let chunks: usize = self.chunks.iter().map(in_chunk).sum();
         chunks + self.chunks.capacity() * size_of::<Chunk>()

@@ -46,6 +46,26 @@ impl Numbers {
     pub(super) fn len(&self) -> usize {
         self.as_slice().len()
     }
+
+    /// The least.
+    pub(super) fn first(&self) -> u32 {
+        self.as_slice()[0]
+    }
+
+    /// Without those that were deleted; `None` if none is left.
+    fn without(self, is_deleted: &[bool]) -> Option<Numbers> {
+        match self {
+            Numbers::One(number) => (!is_deleted[number as usize]).then_some(Numbers::One(number)),
+            Numbers::Many(mut numbers) => {
+                numbers.retain(|number| !is_deleted[*number as usize]);
+                match numbers[..] {
+                    [] => None,
+                    [number] => Some(Numbers::One(number)),
+                    _ => Some(Numbers::Many(numbers)),
+                }
+            }
+        }
+    }
 }
 
 impl Label {
@@ -68,6 +88,29 @@ impl Label {
                 self.values.push(Value { text, numbers: Numbers::One(number) });
             }
         }
+    }
+
+    /// Takes series out that were deleted, by their numbers; `text_of` finds a value in the form of a
+    /// series that has it.
+    pub(super) fn delete(&mut self, is_deleted: &[bool], text_of: &dyn Fn(u32) -> Text) {
+        let mut places = vec![None; self.values.len()];
+        let (mut left, mut series) = (Vec::with_capacity(self.values.len()), 0);
+        for (value, place) in std::mem::take(&mut self.values).into_iter().zip(&mut places) {
+            let Value { text, numbers } = value;
+            let Some(numbers) = numbers.without(is_deleted) else { continue };
+            *place = Some(left.len() as u32);
+            series += numbers.len() as u32;
+            let text = match is_deleted[text.number() as usize] {
+                true => text_of(numbers.first()),
+                false => text,
+            };
+            left.push(Value { text, numbers });
+        }
+        if left.len() < places.len() {
+            left.shrink_to_fit();
+            self.by_text.renumber(|at| places[at as usize]);
+        }
+        (self.values, self.series) = (left, series);
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

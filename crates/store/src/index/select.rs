@@ -21,9 +21,11 @@ pub(super) fn select(index: &Index, selector: &Selector) -> Vec<Number> {
     if !picked.is_complement {
         return picked.numbers.iter().copied().map(Number).collect();
     }
-    let mut without = picked.numbers.iter().peekable();
+    let mut without = picked.numbers.iter().copied().peekable();
     let all = 0..index.len() as u32;
-    all.filter(|number| without.next_if_eq(&number).is_none()).map(Number).collect()
+    let has_deleted = index.forms.deleted() > 0;
+    let all = all.filter(|number| !has_deleted || index.forms.is_live(*number));
+    all.filter(|number| without.next_if_eq(number).is_none()).map(Number).collect()
 }
 
 /// These series, or all but these; ascending.

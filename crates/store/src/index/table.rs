@@ -42,6 +42,22 @@ impl Table {
         self.len += 1;
     }
 
+    /// Renumbers what is in it, and takes out what gets no number.
+    pub(super) fn renumber(&mut self, new: impl Fn(u32) -> Option<u32>) {
+        let old = std::mem::take(self);
+        let slots = old.slots.into_iter().filter(|slot| *slot != EMPTY);
+        let kept: Vec<u64> = slots
+            .filter_map(|slot| Some(slot >> 32 << 32 | u64::from(new(slot as u32)?)))
+            .collect();
+        self.len = kept.len();
+        if !kept.is_empty() {
+            // As many slots as inserting one by one would have led to.
+            let size = (kept.len() * 8).div_ceil(7).next_power_of_two().max(4);
+            self.slots = vec![EMPTY; size];
+            kept.into_iter().for_each(|slot| self.put(slot));
+        }
+    }
+
     fn put(&mut self, slot: u64) {
         let mask = self.slots.len() - 1;
         let mut at = (slot >> 32) as usize & mask;
@@ -77,5 +93,14 @@ mod tests {
             assert_eq!(table.find(hash(n), |found| found == n), Some(n));
         }
         assert_eq!(table.find(hash(1000), |found| found == 1000), None);
+        table.renumber(|n| n.is_multiple_of(5).then_some(n + 1));
+        for n in 0..1000_u32 {
+            let expected = n.is_multiple_of(5).then_some(n + 1);
+            assert_eq!(table.find(hash(n), |found| found == n + 1), expected);
+        }
+        table.renumber(|_| None);
+        assert_eq!((table.find(hash(0), |_| true), table.memory_bytes()), (None, 0));
+        table.insert(hash(7), 7);
+        assert_eq!(table.find(hash(7), |found| found == 7), Some(7));
     }
 }

@@ -15,7 +15,7 @@ fn gauge(name: &str, labels: &[(&str, &str)]) -> Series {
 fn index(series: &[Series]) -> Index {
     let mut index = Index::new(Limits::default());
     for series in series {
-        index.insert(&series.form()).unwrap();
+        index.insert(&series.form(), Some(1)).unwrap();
     }
     index
 }
@@ -30,7 +30,7 @@ fn numbers_stay() {
     let mut index = index(&series);
     for (n, series) in series.iter().enumerate().rev() {
         let number = Number(n as u32);
-        assert_eq!(index.insert(&series.form()), Ok(number));
+        assert_eq!(index.insert(&series.form(), None), Ok(number));
         assert_eq!(index.number(&series.id()), Some(number));
         assert_eq!(index.id(number), series.id());
         assert_eq!(index.form(number), series.form());
@@ -55,9 +55,9 @@ fn the_empty_index() {
 fn the_same_id_twice() {
     let mut index = Index::new(Limits::default());
     let (known, new) = (gauge("known", &[]), gauge("new", &[("a", "b")]));
-    assert_eq!(index.insert_as(known.id(), &known.form()), Ok(Number(0)));
-    assert_eq!(index.insert_as(known.id(), &known.form()), Ok(Number(0)));
-    let error = index.insert_as(known.id(), &new.form()).unwrap_err().to_string();
+    assert_eq!(index.insert_as(known.id(), &known.form(), None), Ok(Number(0)));
+    assert_eq!(index.insert_as(known.id(), &known.form(), None), Ok(Number(0)));
+    let error = index.insert_as(known.id(), &new.form(), None).unwrap_err().to_string();
     let id = known.id();
     assert_eq!(
         error,
@@ -69,43 +69,123 @@ fn the_same_id_twice() {
 fn forms_that_are_not_canonical_are_refused() {
     let mut index = Index::new(Limits::default());
     let form = gauge("m", &[("a", "b")]).form();
-    assert!(matches!(index.insert(&form[1..]), Err(Refused::Form(_))));
+    assert!(matches!(index.insert(&form[1..], None), Err(Refused::Form(_))));
     // The same name, its length in two bytes.
     let longer = [&form[..1], &[0x81, 0], &form[2..]].concat();
-    assert!(matches!(index.insert(&longer), Err(Refused::Form(_))));
-    assert_eq!(index.insert(&form), Ok(Number(0)));
+    assert!(matches!(index.insert(&longer, None), Err(Refused::Form(_))));
+    assert_eq!(index.insert(&form, None), Ok(Number(0)));
+}
+
+/// Admits a series as the only new one of its batch, and takes it in.
+#[track_caller]
+fn check(index: &mut Index, producer: u64, series: &Series, expected: Result<u32, &str>) {
+    let len = index.len();
+    let form = series.form();
+    let admitted = index.admit(&form, Some(producer), &mut NewSeries::default());
+    let number = admitted.and_then(|_| index.insert(&form, Some(producer)));
+    let number = number.map(|number| number.0).map_err(|error| error.to_string());
+    assert_eq!(number, expected.map_err(str::to_owned), "{series}");
+    let is_new = number.is_ok_and(|number| number as usize == len);
+    assert_eq!(index.len(), len + usize::from(is_new), "what is refused leaves nothing behind");
 }
 
 #[test]
 fn limits_say_what_to_do() {
-    let limits = Limits { series_max: 5, values_per_label_max: 3, series_per_metric_max: 4 };
-    let mut index = Index::new(limits);
-    let mut check = |series: Series, expected: Result<u32, &str>| {
-        let len = index.len();
-        let form = series.form();
-        let number = index.admit(&form, 0).and_then(|_| index.insert(&form));
-        let number = number.map(|number| number.0).map_err(|error| error.to_string());
-        assert_eq!(number, expected.map_err(str::to_owned), "{series}");
-        let is_new = number.is_ok_and(|number| number as usize == len);
-        assert_eq!(index.len(), len + usize::from(is_new), "what is refused leaves nothing behind");
+    let limits = Limits {
+        series_max: 6,
+        series_per_producer_max: 5,
+        series_per_metric_max: 4,
+        values_per_label_max: 3,
     };
+    let mut index = Index::new(limits);
+    let mut check = |series: Series, expected| check(&mut index, 7, &series, expected);
     check(gauge("m", &[("user", "1")]), Ok(0));
     check(gauge("m", &[("user", "2")]), Ok(1));
     check(gauge("m", &[("user", "3")]), Ok(2));
-    let error = "label user of metric m would have 4 values of at most 3 (values_per_label_max): \
-                 leave the label out if each request, user or session has its own, or raise the limit";
+    let error = "cannot store a new value of label user of metric m: value limit of a label and a producer (3) \
+                 reached; leave the label out if each request, user or session has its own value, or raise \
+                 [store] label_values";
     check(gauge("m", &[("user", "4")]), Err(error));
     check(gauge("m", &[("user", "3")]), Ok(2));
     check(gauge("m", &[("user", "3"), ("a", "1")]), Ok(3));
-    let error = "metric m would have 5 series of at most 4 (series_per_metric_max): \
-                 leave out a label that says too much, or raise the limit";
+    let error = "cannot store a new series of metric m: series limit of a metric and a producer (4) reached; \
+                 leave out a label with many values, or raise [store] metric_series";
     check(gauge("m", &[("user", "3"), ("a", "2")]), Err(error));
     check(gauge("n", &[]), Ok(4));
-    let error = "o would be series 6 of at most 5 (series_max): \
-                 raise the limit, or see in the cardinality what could go";
+    let error = "cannot store new series o: series limit of its producer (5) reached; \
+                 delete series of it, or raise [store] producer_series";
     check(gauge("o", &[]), Err(error));
     assert_eq!(index.cardinality(9).by_label.len(), 2);
 }
+
+#[test]
+fn a_producer_at_its_limits_holds_up_no_other() {
+    let limits = Limits {
+        series_max: 9,
+        series_per_producer_max: 3,
+        series_per_metric_max: 2,
+        values_per_label_max: 2,
+    };
+    let mut index = Index::new(limits);
+    let host = |metric: &str, host: &str| gauge(metric, &[("host", host)]);
+    check(&mut index, 1, &host("m", "a"), Ok(0));
+    check(&mut index, 1, &host("m", "b"), Ok(1));
+    for (metric, value) in [("m", "c"), ("n", "c")] {
+        let refused = index.admit(&host(metric, value).form(), Some(1), &mut NewSeries::default());
+        assert!(refused.is_err(), "{metric}");
+    }
+    // The metric and the label are full for the first only.
+    check(&mut index, 2, &host("m", "c"), Ok(2));
+    check(&mut index, 2, &host("m", "d"), Ok(3));
+    // What the first brought is no value of the second's.
+    check(&mut index, 2, &host("n", "a"), Ok(4));
+    let error = "cannot store new series n{host=\"b\"}: series limit of its producer (3) reached; \
+                 delete series of it, or raise [store] producer_series";
+    check(&mut index, 2, &host("n", "b"), Err(error));
+    check(&mut index, 1, &host("n", "b"), Ok(5));
+    for producer in 3..6 {
+        check(
+            &mut index,
+            producer,
+            &gauge("o", &[("p", &producer.to_string())]),
+            Ok(producer as u32 + 3),
+        );
+    }
+    let error = "cannot store new series p: series limit (9) reached; delete series, or raise [store] series";
+    check(&mut index, 6, &gauge("p", &[]), Err(error));
+    // Nobody's: what was stored before producers were remembered.
+    assert_eq!(index.insert(&gauge("p", &[]).form(), None), Ok(Number(9)));
+    assert_eq!(index.producer(Number(9)), None);
+    assert_eq!(index.producer(Number(8)), Some(5));
+}
+
+#[test]
+fn new_series_of_one_batch_count_together() {
+    let admitted = |limits: Limits, series: &dyn Fn(u32) -> Series| {
+        let index = Index::new(limits);
+        let mut batch = NewSeries::default();
+        let admit = |n: &u32| index.admit(&series(*n).form(), Some(1), &mut batch).is_ok();
+        // Each comes twice, as it may in a request.
+        (0..20).flat_map(|n| [n, n]).filter(admit).count()
+    };
+    let of_host = |n: u32| gauge("m", &[("host", &n.to_string()), ("zone", "z")]);
+    let of_metric = |n: u32| gauge(&format!("m{n}"), &[]);
+    let no = NO_LIMITS;
+    assert_eq!(admitted(no, &of_host), 40);
+    assert_eq!(admitted(Limits { series_max: 5, ..no }, &of_host), 10);
+    assert_eq!(admitted(Limits { series_per_producer_max: 5, ..no }, &of_host), 10);
+    assert_eq!(admitted(Limits { series_per_metric_max: 5, ..no }, &of_host), 10);
+    assert_eq!(admitted(Limits { series_per_metric_max: 5, ..no }, &of_metric), 40);
+    assert_eq!(admitted(Limits { values_per_label_max: 5, ..no }, &of_host), 10);
+    assert_eq!(admitted(Limits { values_per_label_max: 5, ..no }, &of_metric), 10);
+}
+
+const NO_LIMITS: Limits = Limits {
+    series_max: u64::MAX,
+    series_per_producer_max: u64::MAX,
+    series_per_metric_max: u64::MAX,
+    values_per_label_max: u64::MAX,
+};
 
 #[test]
 fn cardinality_begins_with_the_most() {
@@ -183,8 +263,9 @@ proptest! {
     fn what_is_selected_is_what_matches(
         series in prop::collection::vec(series(), 0..150),
         selectors in prop::collection::vec(selector(), 1..40),
+        gone in prop::collection::vec(any::<bool>(), 150),
     ) {
-        let index = index(&series);
+        let mut index = index(&series);
         let mut distinct: Vec<Series> = Vec::new();
         for series in &series {
             if !distinct.contains(series) {
@@ -196,12 +277,68 @@ proptest! {
             prop_assert_eq!(index.number(&series.id()), Some(Number(n as u32)));
             prop_assert_eq!(&index.series(Number(n as u32)), series);
         }
+        let expected = |selector: &Selector, is_there: &dyn Fn(usize) -> bool| -> Vec<Number> {
+            let all = distinct.iter().enumerate();
+            let picked = all.filter(|(n, series)| is_there(*n) && selector.matches(series));
+            picked.map(|(n, _)| Number(n as u32)).collect()
+        };
         for selector in &selectors {
-            let expected = distinct.iter().enumerate().filter(|(_, series)| selector.matches(series));
-            let expected: Vec<_> = expected.map(|(n, _)| Number(n as u32)).collect();
-            prop_assert_eq!(index.select(selector), expected, "{}", selector);
+            prop_assert_eq!(index.select(selector), expected(selector, &|_| true), "{}", selector);
+        }
+        // The same without some of them, which come again with other numbers.
+        let numbers: Vec<Number> =
+            (0..distinct.len()).filter(|n| gone[*n]).map(|n| Number(n as u32)).collect();
+        index.delete(&numbers);
+        for selector in &selectors {
+            prop_assert_eq!(index.select(selector), expected(selector, &|n| !gone[n]), "{}", selector);
+        }
+        let left: Vec<&Series> = (0..).zip(&distinct).filter(|(n, _)| !gone[*n]).map(|(_, s)| s).collect();
+        let mut anew = Index::new(Limits::default());
+        left.iter().for_each(|series| _ = anew.insert(&series.form(), Some(1)).unwrap());
+        prop_assert_eq!(index.cardinality(1000), anew.cardinality(1000));
+        for number in &numbers {
+            let series = &distinct[number.0 as usize];
+            prop_assert_eq!((index.id(*number), index.number(&series.id())), (series.id(), None));
+        }
+        for number in &numbers {
+            let form = distinct[number.0 as usize].form();
+            let new = index.insert(&form, Some(2)).unwrap();
+            prop_assert!(new.0 as usize >= distinct.len());
+            prop_assert_eq!(index.form(new), form);
+        }
+        let all = |selector: &Selector| index.select(selector).into_iter().map(|n| index.id(n)).collect();
+        for selector in &selectors {
+            let found: std::collections::BTreeSet<SeriesId> = all(selector);
+            let expected = expected(selector, &|_| true).into_iter();
+            let expected = expected.map(|n| distinct[n.0 as usize].id()).collect();
+            prop_assert_eq!(found, expected, "{}", selector);
         }
     }
+}
+
+#[test]
+fn what_is_deleted_counts_for_no_limit() {
+    let limits = Limits {
+        series_max: 4,
+        series_per_producer_max: 3,
+        series_per_metric_max: 2,
+        values_per_label_max: 2,
+    };
+    let mut index = Index::new(limits);
+    let host = |metric: &str, host: &str| gauge(metric, &[("host", host)]);
+    check(&mut index, 1, &host("m", "a"), Ok(0));
+    check(&mut index, 1, &host("m", "b"), Ok(1));
+    check(&mut index, 2, &host("n", "b"), Ok(2));
+    let c = host("m", "c").form();
+    assert!(index.admit(&c, Some(1), &mut NewSeries::default()).is_err());
+    index.delete(&[Number(0), Number(1), Number(1)]);
+    assert_eq!((index.len(), index.live()), (3, 1));
+    // The value that is left counts for the producer whose series has it now.
+    check(&mut index, 1, &host("m", "c"), Ok(3));
+    check(&mut index, 1, &host("m", "d"), Ok(4));
+    assert!(index.admit(&host("n", "e").form(), Some(1), &mut NewSeries::default()).is_err());
+    check(&mut index, 2, &host("n", "f"), Ok(5));
+    assert!(index.admit(&host("n", "g").form(), Some(2), &mut NewSeries::default()).is_err());
 }
 
 /// Series `n` of a fleet: 20 metrics on 10,000 hosts. With `unique`, two labels have a value for each series.
@@ -235,12 +372,12 @@ fn built(count: u32, unique: bool) -> (Index, u64, f64) {
     let mut time = Duration::ZERO;
     let allocated = allocation_counter::measure(|| {
         // The last fleet has more values of a label than are allowed by default.
-        let mut index = Index::new(Limits { values_per_label_max: u64::MAX, ..Limits::default() });
+        let mut index = Index::new(NO_LIMITS);
         for n in 0..count {
             let form = fleet(n, unique).form();
             bytes += form.len();
             let start = Instant::now();
-            index.insert(&form).unwrap();
+            index.insert(&form, Some(u64::from(n % 7))).unwrap();
             time += start.elapsed();
         }
         built = Some(index);

@@ -3,6 +3,7 @@
 mod basics;
 mod checks;
 mod copies;
+mod deletion;
 #[path = "../../../journal/tests/it/dying.rs"]
 mod dying;
 mod flips;

@@ -37,7 +37,9 @@ fn the_example_is_read() {
     assert_eq!(settings.desk(data).queries_max, nothing.desk(data).queries_max);
     let options = store::Options::default();
     assert_eq!(settings.store.head.map(|head| head.0), Some(options.head_bytes_max as u64));
-    assert_eq!(settings.store.series, Some(options.limits.series_max));
+    assert_eq!(settings.store.limits(), options.limits);
+    assert!(settings.store.series.is_some() && settings.store.producer_series.is_some());
+    assert!(settings.store.metric_series.is_some() && settings.store.label_values.is_some());
     // What is commented out is right too.
     let all: String = text
         .lines()

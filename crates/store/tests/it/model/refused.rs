@@ -2,7 +2,7 @@
 
 use journal::Level;
 use model::{BatchWriter, Selector};
-use store::{Error, Limits, Refused, Store};
+use store::{Error, Limits, NewSeries, Refused, Resolution, Store};
 
 use crate::world::{World, histogram, identity, latency, sample};
 
@@ -57,6 +57,7 @@ fn limits_on_values_and_metrics_refuse_with_their_names() {
     let store = world(Limits { values_per_label_max: 2, ..Limits::default() }).open().unwrap();
     let _ack = store.ingest(Some(identity(1)), &batch(&["a", "b"]), Level::Disk).unwrap();
     let found = refused(&store, 2, &["a", "c"]);
+    assert_eq!(found.limit(), Some("label_values"));
     let (metric, label) = ("latency".to_owned(), "host".to_owned());
     assert_eq!(found, Refused::ValuesPerLabel { metric, label, found: 3, max: 2 });
     let store = world(Limits { series_per_metric_max: 2, ..Limits::default() }).open().unwrap();
@@ -105,4 +106,105 @@ fn an_unknown_number_is_refused() {
     let mut count = 0;
     view.samples(&found[0], 0..100, &mut |_| count += 1).unwrap();
     assert_eq!(count, 1, "two samples of one window, which add up");
+}
+
+/// A batch of one producer; what of it was refused.
+fn take(store: &Store, producer: u64, sequence: u64, hosts: &[&str]) -> Vec<Refused> {
+    let (mut new, mut refused) = (NewSeries::default(), Vec::new());
+    let mut left = Vec::new();
+    for host in hosts {
+        match store.admit(&latency(host).form(), producer, &mut new) {
+            Ok(()) => left.push(*host),
+            Err(Error::Cardinality(why)) => refused.push(why),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    let identity = journal::Identity { producer, boot: 1, sequence };
+    let _ack = store.ingest_admitted(Some(identity), &batch(&left), Level::Disk).unwrap();
+    refused
+}
+
+#[test]
+fn one_sender_at_its_limit_holds_up_no_other_also_after_a_restart() {
+    let world = world(Limits { series_per_producer_max: 3, ..Limits::default() });
+    let mut store = world.open().unwrap();
+    assert_eq!(take(&store, 1, 1, &["a", "b", "c", "d", "e"]).len(), 2);
+    for (restart, other) in [(false, "f"), (true, "g"), (true, "h")] {
+        if restart {
+            drop(store);
+            store = world.open().unwrap();
+        }
+        let sequence = 10 + store.stat().unwrap().series;
+        // Known ones go on; of the others none is taken, and another sender's are.
+        let refused = take(&store, 1, sequence, &["a", "z", "c"]);
+        assert!(matches!(refused[..], [Refused::SeriesPerProducer { found: 4, max: 3, .. }]));
+        assert_eq!(take(&store, 2, sequence, &[other]), []);
+        // Out of the journal the first time, out of the file of series then.
+        if restart {
+            store.seal().unwrap();
+        }
+    }
+    assert_eq!(hosts(&store), ["a", "b", "c", "f", "g", "h"]);
+    assert_eq!(take(&store, 2, 99, &["i"]).len(), 1);
+    assert_eq!(store.stat().unwrap().notes, [""; 0]);
+}
+
+#[test]
+fn deleting_series_makes_room_for_others_also_after_a_restart() {
+    let limits = Limits { values_per_label_max: 3, ..Limits::default() };
+    let world = world(limits);
+    let mut store = world.open().unwrap();
+    assert_eq!(take(&store, 1, 1, &["a", "b", "c", "d"]).len(), 1);
+    store.seal().unwrap();
+    let all = i64::MIN..i64::MAX;
+    let selector = Selector::Or(vec![Selector::equal("host", "a"), Selector::equal("host", "b")]);
+    let deleted = store.delete(&selector, 0..50).unwrap();
+    assert_eq!(deleted.series, 0, "their rows ended later");
+    let deleted = store.delete(&Selector::equal("host", "a"), all.clone()).unwrap();
+    assert_eq!((deleted.rows, deleted.series), (1, 1));
+    assert_eq!(hosts(&store), ["b", "c"]);
+    assert_eq!(take(&store, 1, 2, &["d", "e"]).len(), 1);
+    for restart in 0..3 {
+        drop(store);
+        store = world.open().unwrap();
+        assert_eq!(hosts(&store), ["b", "c", "d"], "restart {restart}");
+        assert_eq!(store.stat().unwrap().series, 3);
+        assert_eq!(take(&store, 1, 10 + restart, &["e"]).len(), 1);
+        store.seal().unwrap();
+    }
+    assert_eq!(store.stat().unwrap().notes, [""; 0]);
+    // One that was deleted comes again, by its number, from somebody who does not know.
+    let deleted = store.delete(&Selector::equal("host", "c"), all).unwrap();
+    assert_eq!(deleted.series, 1);
+    let mut again = BatchWriter::default();
+    again.known_series(latency("c").id(), &latency("c"));
+    again.sample(&sample(60, 120, histogram(&[1.0]))).unwrap();
+    let refused = store.ingest_admitted(None, &again.finish(), Level::Disk).unwrap_err();
+    assert!(matches!(refused, Error::UnknownSeries { .. }), "{refused}");
+    assert_eq!(take(&store, 1, 20, &["c"]), []);
+    assert_eq!(hosts(&store), ["b", "d", "c"]);
+    let view = store.view().unwrap();
+    let found = view.select(&Selector::equal("host", "c"));
+    let mut count = 0;
+    view.samples(&found[0], 0..i64::MAX, &mut |_| count += 1).unwrap();
+    assert_eq!(count, 1, "the deleted one did not come back");
+}
+
+#[test]
+fn rows_that_are_kept_no_longer_take_their_series_with_them() {
+    let world = world(Limits { series_max: 2, ..Limits::default() });
+    let store = world.open().unwrap();
+    assert_eq!(take(&store, 1, 1, &["a", "b", "c"]).len(), 1);
+    let rule = |resolution| store::Keep {
+        resolution,
+        duration: Some(store::DAY),
+        selector: Selector::equal("host", "a"),
+    };
+    let all = [Resolution::Base, Resolution::Minute, Resolution::FiveMinutes];
+    let all = all.into_iter().chain([Resolution::Hour, Resolution::Day]);
+    store.set_keep(all.map(rule).collect()).unwrap();
+    world.set_now(900 * store::DAY);
+    while store.maintain().unwrap() {}
+    assert_eq!(hosts(&store), ["b"]);
+    assert_eq!(take(&store, 1, 2, &["c"]), []);
 }

@@ -1,0 +1,193 @@
+//! New series beyond a limit of the store: what was rejected is counted, and told as gaps and in the log.
+//!
+//! Who is told by an answer sends it no more, or again and again. So neither gaps nor lines are one for each request:
+//! what was rejected of one producer for one reason is put together, and told 10 s after it was told before, then after
+//! twice as long each time, up to an hour.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use model::{Gap, Sample};
+use store::Refused;
+
+use crate::meter::{Counter, Meter};
+
+/// Reasons and producers that are told apart at a time; those beyond them are put together.
+const KINDS_MAX: usize = 64;
+const WAIT: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(3600);
+/// The limits, as [`Refused::limit`] names them.
+const LIMITS: [&str; 4] = ["series", "producer_series", "metric_series", "label_values"];
+
+/// Why a series was rejected: what there is too much of.
+#[derive(Clone, Debug)]
+pub(crate) struct Rejection {
+    limit: &'static str,
+    /// As gaps say it: without what is another one for each series.
+    reason: String,
+    /// As its sender is told.
+    pub(crate) why: String,
+}
+
+impl Rejection {
+    /// What a refusal says of a series; `None` if it is about no limit.
+    pub(crate) fn of(refused: &Refused, metric: &str) -> Option<Rejection> {
+        let limit = refused.limit()?;
+        let what = match refused {
+            Refused::ValuesPerLabel { label, .. } => format!("values of label {label}"),
+            _ => "series".to_owned(),
+        };
+        let reason = format!("new {what} of metric {metric} rejected: limit {limit} reached");
+        Some(Rejection { limit, reason, why: refused.to_string() })
+    }
+
+    /// What says so where samples are missing.
+    pub(crate) fn gap(&self, producer: u64, times: (i64, i64), samples: u64) -> Gap {
+        let reason = self.reason.clone();
+        let (start, end) = times;
+        Gap { start, end, producer: Some(producer), lost: Some(samples), reason }
+    }
+}
+
+/// What was rejected since the process began.
+#[derive(Debug)]
+pub(crate) struct Rejections {
+    counters: [(&'static str, Counter); LIMITS.len()],
+    kinds: Mutex<BTreeMap<(Option<u64>, String), Kind>>,
+}
+
+/// Of one producer, for one reason.
+#[derive(Debug)]
+struct Kind {
+    samples: u64,
+    start: i64,
+    end: i64,
+    /// When it is told next.
+    due: Instant,
+    wait: Duration,
+}
+
+impl Rejections {
+    pub(crate) fn new(meter: &Arc<Meter>) -> Rejections {
+        let counter = |limit| {
+            let about = "samples of new series that were not stored, by the limit that was reached";
+            let name = "topdeck_intake_samples_rejected_total";
+            (limit, meter.counter(name, about, &[("reason", limit)]))
+        };
+        Rejections { counters: LIMITS.map(counter), kinds: Mutex::default() }
+    }
+
+    /// Counts samples.
+    pub(crate) fn count(&self, rejection: &Rejection, samples: u64) {
+        if let Some((_, counter)) = self.counters.iter().find(|it| it.0 == rejection.limit) {
+            counter.add(samples);
+        }
+    }
+
+    /// Counts a sample, and has a gap made for it.
+    pub(crate) fn add(&self, producer: u64, rejection: &Rejection, sample: &Sample) {
+        self.count(rejection, 1);
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut key = (Some(producer), rejection.reason.clone());
+        if kinds.len() >= KINDS_MAX && !kinds.contains_key(&key) {
+            key = (None, format!("new series rejected: limit {} reached", rejection.limit));
+        }
+        let kind = kinds.entry(key).or_insert_with(|| Kind {
+            samples: 0,
+            start: i64::MAX,
+            end: i64::MIN,
+            due: Instant::now(),
+            wait: WAIT,
+        });
+        kind.samples = kind.samples.saturating_add(1);
+        kind.start = kind.start.min(sample.start);
+        kind.end = kind.end.max(sample.end);
+    }
+
+    /// The gaps that are due; with `all`, those that are not due yet too.
+    pub(crate) fn take(&self, now: Instant, all: bool) -> Vec<Gap> {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gaps = Vec::new();
+        kinds.retain(|(producer, reason), kind| {
+            if kind.samples == 0 {
+                // Nothing came for as long as it was to wait: it is forgotten.
+                return kind.due > now;
+            }
+            if all || kind.due <= now {
+                gaps.push(Gap {
+                    start: kind.start,
+                    end: kind.end,
+                    producer: *producer,
+                    lost: Some(kind.samples),
+                    reason: reason.clone(),
+                });
+                (kind.samples, kind.start, kind.end) = (0, i64::MAX, i64::MIN);
+                kind.due = now.checked_add(kind.wait).unwrap_or(now);
+                kind.wait = kind.wait.saturating_mul(2).min(WAIT_MAX);
+            }
+            true
+        });
+        gaps
+    }
+
+    /// Gaps that could not be told: they are told with the next.
+    pub(crate) fn put_back(&self, gaps: Vec<Gap>) {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        for gap in gaps {
+            if let Some(kind) = kinds.get_mut(&(gap.producer, gap.reason)) {
+                kind.samples = kind.samples.saturating_add(gap.lost.unwrap_or(0));
+                (kind.start, kind.end) = (kind.start.min(gap.start), kind.end.max(gap.end));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Value;
+
+    use super::*;
+
+    fn rejection(metric: &str) -> Rejection {
+        let (series, found, max) = (format!("{metric}{{a=\"b\"}}"), 4, 3);
+        Rejection::of(&Refused::SeriesPerProducer { series, found, max }, metric).unwrap()
+    }
+
+    fn sample(at: i64) -> Sample {
+        Sample { start: at, end: at + 1, value: Value::Number(1.0) }
+    }
+
+    #[test]
+    fn a_flood_is_told_less_and_less_often() {
+        let rejections = Rejections::new(&Arc::default());
+        let began = Instant::now();
+        let mut told = 0;
+        for second in 0..36_000 {
+            rejections.add(7, &rejection("m"), &sample(second));
+            let gaps = rejections.take(began + Duration::from_secs(second as u64), false);
+            told += gaps.len();
+            for gap in gaps {
+                let reason = "new series of metric m rejected: limit producer_series reached";
+                assert_eq!((gap.producer, gap.reason.as_str()), (Some(7), reason));
+            }
+        }
+        assert!((10..30).contains(&told), "{told} in ten hours");
+        let gaps = rejections.take(began, true);
+        assert_eq!((gaps.len(), gaps[0].end), (1, 36_000));
+    }
+
+    #[test]
+    fn what_is_rejected_is_told_whole_and_bounded() {
+        let rejections = Rejections::new(&Arc::default());
+        for n in 0..1_000 {
+            rejections.add(n, &rejection(&format!("m{n}")), &sample(n as i64));
+        }
+        let gaps = rejections.take(Instant::now(), true);
+        assert_eq!(gaps.len(), KINDS_MAX + 1);
+        assert_eq!(gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>(), 1_000);
+        rejections.put_back(gaps);
+        let gaps = rejections.take(Instant::now(), true);
+        assert_eq!(gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>(), 1_000);
+    }
+}

@@ -1,0 +1,139 @@
+//! Whether a new series may be taken in: what is known of its producer, and what came in the same batch.
+
+use std::collections::{HashMap, HashSet};
+
+use model::{Series, SeriesId};
+
+use super::owner::{Counted, Owner};
+use super::{Found, Index, Refused, Tag};
+
+/// New series of a batch that were admitted. They count before the store has read them.
+#[derive(Debug, Default)]
+pub struct NewSeries {
+    /// The store has read what was appended before.
+    pub(crate) is_current: bool,
+    ids: HashSet<SeriesId>,
+    of_metric: HashMap<String, u64>,
+    /// Values of labels that the store does not know, by the label's name.
+    of_label: HashMap<String, HashSet<String>>,
+}
+
+impl Index {
+    /// Whether a series of that form is known, or may be taken in as one of `producer`: it is canonical, and within
+    /// the limits. `batch` has what is new and came before it, and then it too. Whether it is new.
+    pub(crate) fn admit(
+        &self,
+        form: &[u8],
+        producer: Option<u64>,
+        batch: &mut NewSeries,
+    ) -> Result<bool, Refused> {
+        let id = SeriesId::of_form(form);
+        if self.known_form(&id, form)?.is_some() {
+            return Ok(false);
+        }
+        if batch.ids.contains(&id) {
+            return Ok(true);
+        }
+        let series = Series::from_form(form)?;
+        let found = self.live() as u64 + batch.ids.len() as u64 + 1;
+        let max = self.limits.series_max.min(u64::from(u32::MAX - self.forms.deleted()));
+        if found > max {
+            return Err(Refused::Series { series: series.to_string(), found, max });
+        }
+        let tags = self.look_up(form);
+        let owner = self.owners.find(producer);
+        let found = owner.map_or(0, |owner| self.owners.series(owner));
+        let (found, max) =
+            (found + batch.ids.len() as u64 + 1, self.limits.series_per_producer_max);
+        if found > max {
+            return Err(Refused::SeriesPerProducer { series: series.to_string(), found, max });
+        }
+        self.check_metric(&series, &tags[0], owner, batch)?;
+        let mut new = Vec::new();
+        let texts = [("__name", series.name()), ("__unit", series.unit())].into_iter();
+        let texts = texts.filter(|(name, text)| *name == "__name" || !text.is_empty());
+        let labels = series.labels().iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        for (tag, (name, text)) in tags.iter().zip(texts.chain(labels)) {
+            if tag.value.is_some() {
+                continue;
+            }
+            let in_batch = batch.of_label.get(name);
+            if in_batch.is_some_and(|texts| texts.contains(text)) {
+                continue;
+            }
+            let in_batch = in_batch.map_or(0, |texts| texts.len() as u64);
+            let max = self.limits.values_per_label_max;
+            let found = self.values_of(tag, owner, max.saturating_sub(in_batch)) + in_batch + 1;
+            if found > max {
+                let (metric, label) = (series.name().to_owned(), name.to_owned());
+                return Err(Refused::ValuesPerLabel { metric, label, found, max });
+            }
+            new.push((name, text));
+        }
+        batch.ids.insert(id);
+        *batch.of_metric.entry(series.name().to_owned()).or_default() += 1;
+        for (name, text) in new {
+            batch.of_label.entry(name.to_owned()).or_default().insert(text.to_owned());
+        }
+        Ok(true)
+    }
+
+    fn check_metric(
+        &self,
+        series: &Series,
+        name: &Found,
+        owner: Option<Owner>,
+        batch: &NewSeries,
+    ) -> Result<(), Refused> {
+        let max = self.limits.series_per_metric_max;
+        let in_batch = batch.of_metric.get(series.name()).copied().unwrap_or(0);
+        let of_owner = match (name.value, owner) {
+            (Some(at), Some(owner)) => {
+                let numbers = &self.names.values[at as usize].numbers;
+                let is_of = |number: &u32| self.forms.owner(*number) == owner;
+                let count = || numbers.as_slice().iter().copied().filter(is_of).count();
+                let all = numbers.len() as u64;
+                self.count_of(
+                    Counted::OfMetric(at),
+                    owner,
+                    all,
+                    max.saturating_sub(in_batch),
+                    count,
+                )
+            }
+            _ => 0,
+        };
+        let found = of_owner + in_batch + 1;
+        if found > max {
+            let metric = series.name().to_owned();
+            return Err(Refused::SeriesPerMetric { metric, found, max });
+        }
+        Ok(())
+    }
+
+    /// Values of a tag that an owner brought; where all together are fewer than `max`, at the most so many.
+    fn values_of(&self, tag: &Found, owner: Option<Owner>, max: u64) -> u64 {
+        let (Some(label), Some(owner)) = (self.known(tag), owner) else { return 0 };
+        let what = match tag.tag {
+            Tag::Name => Counted::Names,
+            Tag::Unit => Counted::Units,
+            Tag::Label(at) => Counted::OfLabel(at),
+            Tag::NewLabel(..) => return 0,
+        };
+        let is_of = |number: u32| self.forms.owner(number) == owner;
+        let count = || label.values.iter().filter(|value| is_of(value.numbers.first())).count();
+        self.count_of(what, owner, label.values.len() as u64, max, count)
+    }
+
+    /// What an owner has of `all`, counted only where that may be as much as it may have.
+    fn count_of(
+        &self,
+        what: Counted,
+        owner: Owner,
+        all: u64,
+        max: u64,
+        count: impl FnOnce() -> usize,
+    ) -> u64 {
+        if all < max { all } else { self.owners.count(what, owner, count) }
+    }
+}

@@ -1,0 +1,188 @@
+//! The file of series: their forms, whose they are, and which were deleted.
+//!
+//! ```text
+//! records, one behind the other:
+//!   length   u32  below, 24 bits: of the payload; above, 8 bits: the kind of the record
+//!   checksum u32  CRC-32C of the payload, and of the kind behind it unless that is 0
+//!   payload       kind 0: the canonical form of a series
+//!                 kind 1: u64, the producer that the series of the records after it count for; one byte, 0, if
+//!                         it is not known
+//!                 kind 2: the id of a series that was deleted; its form may come again later
+//! ```
+//! Numbers are little-endian. At the beginning, and behind damage, the producer is not known.
+
+use model::SeriesId;
+
+use crate::backend::SeriesRecord;
+
+const HEADER_BYTES: usize = 8;
+const KIND_SHIFT: u32 = 24;
+const FORM: u32 = 0;
+const PRODUCER: u32 = 1;
+const DELETED: u32 = 2;
+
+/// Makes what is appended to the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SeriesWriter {
+    /// The end of what is sound in the file.
+    end: u64,
+    /// Not written yet.
+    pending: Vec<u8>,
+    /// Whom the file says that series after its end count for.
+    producer: Option<u64>,
+}
+
+impl SeriesWriter {
+    pub(crate) fn add(&mut self, producer: Option<u64>, form: &[u8]) {
+        if self.producer != producer {
+            match producer {
+                Some(producer) => self.record(PRODUCER, &producer.to_le_bytes()),
+                None => self.record(PRODUCER, &[0]),
+            }
+            self.producer = producer;
+        }
+        self.record(FORM, form);
+    }
+
+    pub(crate) fn delete(&mut self, id: &SeriesId) {
+        self.record(DELETED, &id.0);
+    }
+
+    /// What is to be written, and where. The writer is then as it will be when that is durable.
+    pub(crate) fn take(&mut self) -> (u64, Vec<u8>) {
+        let (at, bytes) = (self.end, std::mem::take(&mut self.pending));
+        self.end = self.end.saturating_add(bytes.len() as u64);
+        (at, bytes)
+    }
+
+    fn record(&mut self, kind: u32, payload: &[u8]) {
+        self.pending.extend((payload.len() as u32 | kind << KIND_SHIFT).to_le_bytes());
+        self.pending.extend(checksum(kind, payload).to_le_bytes());
+        self.pending.extend_from_slice(payload);
+    }
+}
+
+fn checksum(kind: u32, payload: &[u8]) -> u32 {
+    let checksum = crc32c::crc32c(payload);
+    if kind == FORM { checksum } else { crc32c::crc32c_append(checksum, &kind.to_le_bytes()) }
+}
+
+/// Gives every record of the file. In how many places it is damaged, and what appends to it.
+pub(crate) fn read(bytes: &[u8], each: &mut dyn FnMut(SeriesRecord<'_>)) -> (u64, SeriesWriter) {
+    let mut writer = SeriesWriter::default();
+    let (mut rest, mut damaged, mut was_sound, mut producer) = (bytes, 0_u64, true, None);
+    while !rest.is_empty() {
+        let Some((record, after)) = record(rest) else {
+            // Behind damage, the next sound record is looked for byte by byte.
+            damaged = damaged.saturating_add(u64::from(was_sound));
+            (was_sound, producer) = (false, None);
+            rest = rest.get(1..).unwrap_or_default();
+            continue;
+        };
+        (rest, was_sound) = (after, true);
+        match record {
+            Record::Form(form) => each(SeriesRecord::Added { form, producer }),
+            Record::Producer(found) => producer = found,
+            Record::Deleted(id) => each(SeriesRecord::Deleted(id)),
+        }
+        writer.end = bytes.len().saturating_sub(rest.len()) as u64;
+        writer.producer = producer;
+    }
+    // What is torn off at the end was not acknowledged by a manifest; it is written over.
+    (damaged.saturating_sub(u64::from(!was_sound)), writer)
+}
+
+enum Record<'a> {
+    Form(&'a [u8]),
+    Producer(Option<u64>),
+    Deleted(SeriesId),
+}
+
+/// The record at the front, and what is behind it.
+fn record(bytes: &[u8]) -> Option<(Record<'_>, &[u8])> {
+    let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+    let number = u64::from_le_bytes(*header);
+    let (head, expected) = (number as u32, (number >> 32) as u32);
+    let (kind, length) = (head >> KIND_SHIFT, head & ((1 << KIND_SHIFT) - 1));
+    let (payload, rest) = rest.split_at_checked(length as usize)?;
+    if payload.is_empty() || payload.len() > model::FORM_BYTES_MAX {
+        return None;
+    }
+    if checksum(kind, payload) != expected {
+        return None;
+    }
+    let record = match kind {
+        FORM => Record::Form(payload),
+        PRODUCER if payload == [0] => Record::Producer(None),
+        PRODUCER => Record::Producer(Some(u64::from_le_bytes(payload.try_into().ok()?))),
+        DELETED => Record::Deleted(SeriesId(payload.try_into().ok()?)),
+        _ => return None,
+    };
+    Some((record, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(bytes: &[u8]) -> (Vec<String>, u64, SeriesWriter) {
+        let mut lines = Vec::new();
+        let (damaged, writer) = read(bytes, &mut |record| {
+            lines.push(match record {
+                SeriesRecord::Added { form, producer } => {
+                    format!("{} {producer:?}", String::from_utf8_lossy(form))
+                }
+                SeriesRecord::Deleted(id) => format!("deleted {}", id.0[0]),
+            });
+        });
+        (lines, damaged, writer)
+    }
+
+    fn file() -> Vec<u8> {
+        let mut writer = SeriesWriter::default();
+        writer.add(None, b"old");
+        writer.add(Some(7), b"a");
+        writer.add(Some(7), b"b");
+        writer.delete(&SeriesId([3; 16]));
+        writer.add(Some(8), b"c");
+        writer.add(None, b"from a part");
+        writer.take().1
+    }
+
+    #[test]
+    fn records_come_back_and_others_are_appended_to_them() {
+        let mut bytes = file();
+        let (found, damaged, mut writer) = lines(&bytes);
+        let all =
+            ["old None", "a Some(7)", "b Some(7)", "deleted 3", "c Some(8)", "from a part None"];
+        assert_eq!((found, damaged), (all.map(str::to_owned).to_vec(), 0));
+        writer.add(Some(8), b"d");
+        let (at, more) = writer.take();
+        assert_eq!(at, bytes.len() as u64);
+        // Torn off, and written over.
+        bytes.extend(&more[..5]);
+        let (_, damaged, writer) = lines(&bytes);
+        assert_eq!((damaged, writer.end), (0, at));
+        bytes.truncate(at as usize);
+        bytes.extend(more);
+        assert_eq!(lines(&bytes).0.last().unwrap(), "d Some(8)");
+    }
+
+    #[test]
+    fn every_flipped_bit_loses_a_record_and_gives_no_series_to_somebody_else() {
+        let bytes = file();
+        let (all, ..) = lines(&bytes);
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let (found, places, _) = lines(&damaged);
+            let whose = |line: &String| {
+                let (form, _) = line.split_once(' ').unwrap();
+                all.contains(line)
+                    || all.iter().any(|known| known.starts_with(form)) && line.ends_with("None")
+            };
+            assert!(found.iter().all(whose), "bit {bit}: {found:?}");
+            assert!(places > 0 || found.len() < all.len(), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! How long it takes to delete very many series, and that it frees them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use disk::{Disk, OsDisk};
+use hist::codec::header::Temporality;
+use journal::Level;
+use model::{BatchWriter, Kind, Sample, Selector, Series, Value};
+use store::{DAY, HOUR, Limits, Options, Store};
+
+use crate::world::histogram;
+
+const DAYS: i64 = 3;
+
+fn series(name: &str, n: u64) -> Series {
+    let kind = match n % 3 {
+        0 => Kind::Histogram(Temporality::Delta),
+        1 => Kind::Counter(Temporality::Cumulative),
+        _ => Kind::Gauge,
+    };
+    let host = format!("host-{n:06}.example.net");
+    let (zone, kind_name) = (format!("zone-{}", n % 24), format!("{name}_{}", n % 3));
+    let series = Series::new(kind_name, kind).with_label("host", host);
+    series.with_label("zone", zone).checked().unwrap()
+}
+
+/// Stores three days of some series, one row a day, and deletes all but a thousand that were there before.
+fn check(count: u64) {
+    let dir = std::env::temp_dir().join(format!("topdeck-deletion-{:x}", journal::random_id()));
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk);
+    Store::create(&disk, &dir, &journal::Settings::default()).unwrap();
+    let options = Options {
+        background: false,
+        clock: Arc::new(|| (DAYS + 2) * DAY),
+        limits: Limits { values_per_label_max: count + 1000, ..Limits::default() },
+        ..Options::default()
+    };
+    let store = Store::open(disk, &dir, &options).unwrap();
+    for day in 0..DAYS {
+        let all =
+            (0..1000).map(|n| series("kept", n)).chain((0..count).map(|n| series("flood", n)));
+        let all: Vec<Series> = all.collect();
+        for some in all.chunks(10_000) {
+            let mut batch = BatchWriter::default();
+            for series in some {
+                batch.series(series);
+                let (start, end) = (day * DAY, day * DAY + HOUR);
+                let (start, value) = match series.kind() {
+                    Kind::Histogram(_) => (start, Value::Histogram(Box::new(histogram(&[5.0])))),
+                    kind if kind.is_cumulative() => (0, Value::Number(end as f64)),
+                    _ => (end, Value::Number(end as f64)),
+                };
+                batch.sample(&Sample { start, end, value }).unwrap();
+            }
+            let _ack = store.ingest(None, &batch.finish(), Level::Memory).unwrap();
+        }
+        store.seal().unwrap();
+    }
+    while store.maintain().unwrap() {}
+    assert_eq!(store.stat().unwrap().series, count + 1000);
+    let flood = Selector::matching("__name", "flood.*").unwrap();
+    let began = Instant::now();
+    let deleted = store.delete(&flood, i64::MIN..i64::MAX).unwrap();
+    println!("{count} series deleted in {:?}", began.elapsed());
+    assert_eq!((deleted.series, deleted.rows), (count, count * DAYS as u64));
+    assert_eq!(
+        (store.stat().unwrap().series, store.view().unwrap().select(&flood).len()),
+        (1000, 0)
+    );
+    let label = &store.cardinality(1).unwrap().by_label[0];
+    assert_eq!((label.name.as_str(), label.values), ("host", 1000));
+    drop(store);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn series_that_are_deleted_are_gone_with_the_values_of_their_labels() {
+    check(2_000);
+}
+
+/// How long is printed and not asserted.
+#[test]
+#[ignore = "soak: 143,000 series on a real disk, a minute"]
+fn soak_very_many_series_are_deleted() {
+    check(143_000);
+}
