@@ -296,9 +296,9 @@ impl Manifest {
     }
 
     /// Joins neighbours whose reasons are alike.
-    fn join_gaps(&mut self, are_alike: impl Fn(&str, &str) -> bool) {
+    fn join_gaps(&mut self, are_alike: impl Fn(&Gap, &Gap) -> bool) {
         self.gaps.dedup_by(|gap, kept| {
-            let joins = gap.producer == kept.producer && are_alike(&gap.reason, &kept.reason);
+            let joins = gap.producer == kept.producer && are_alike(gap, kept);
             if joins {
                 (kept.start, kept.end) = (kept.start.min(gap.start), kept.end.max(gap.end));
                 kept.lost = kept.lost.zip(gap.lost).and_then(|(a, b)| a.checked_add(b));
@@ -310,7 +310,8 @@ impl Manifest {
         });
     }
 
-    /// Remembers a gap; of very many, neighbours of one reason become one, or of one kind of reason.
+    /// Remembers a gap; of very many, neighbours of one producer and reason become one. If that does not help, of one
+    /// kind of reason: first those of the producer that has most, so that others' stay as they are.
     pub(crate) fn add_gap(&mut self, gap: Gap) {
         if self.gaps.contains(&gap) {
             return;
@@ -320,12 +321,21 @@ impl Manifest {
             return;
         }
         self.gaps.sort_by(|a, b| {
-            (&a.reason, a.producer, a.start).cmp(&(&b.reason, b.producer, b.start))
+            (a.producer, &a.reason, a.start).cmp(&(b.producer, &b.reason, b.start))
         });
-        self.join_gaps(|a, b| a == b);
-        if self.gaps.len() > GAPS_MAX / 2 {
-            // Reasons that name a record or a series are as many as there are of these.
-            self.join_gaps(|a, b| a.chars().take(REASON_KIND).eq(b.chars().take(REASON_KIND)));
+        self.join_gaps(|a, b| a.reason == b.reason);
+        // Reasons that name a record or a series are as many as there are of these.
+        let kind = |gap: &Gap| gap.reason.chars().take(REASON_KIND).collect::<String>();
+        let mut of_producers: Vec<(usize, Option<u64>)> = self
+            .gaps
+            .chunk_by(|a, b| a.producer == b.producer)
+            .map(|gaps| (gaps.len(), gaps[0].producer))
+            .collect();
+        of_producers.sort_unstable();
+        while let Some((_, producer)) =
+            of_producers.pop().filter(|_| self.gaps.len() > GAPS_MAX / 2)
+        {
+            self.join_gaps(|a, b| a.producer == producer && kind(a) == kind(b));
         }
     }
 }
@@ -503,6 +513,28 @@ mod tests {
             manifest.gaps.iter().map(|gap| gap.end).max().unwrap(),
         );
         assert_eq!((first, last), (0, 3 * GAPS_MAX as i64));
+    }
+
+    #[test]
+    fn a_producer_of_very_many_gaps_leaves_those_of_others_as_they_are() {
+        let mut manifest = Manifest::default();
+        let gap = |producer, at: i64| Gap {
+            start: at,
+            end: at + 1,
+            producer,
+            lost: Some(1),
+            reason: format!("a record was not taken in (position {at})"),
+        };
+        let others: Vec<Gap> =
+            (0..10).map(|at| gap([None, Some(9)][at as usize % 2], at)).collect();
+        others.iter().for_each(|gap| manifest.add_gap(gap.clone()));
+        for at in 0..3 * GAPS_MAX as i64 {
+            manifest.add_gap(gap(Some(7), at));
+        }
+        assert!(manifest.gaps.len() <= GAPS_MAX);
+        assert!(others.iter().all(|gap| manifest.gaps.contains(gap)), "{:?}", manifest.gaps);
+        let lost = manifest.gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>();
+        assert_eq!(lost, 3 * GAPS_MAX as u64 + 10);
     }
 
     #[test]
