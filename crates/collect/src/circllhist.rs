@@ -4,6 +4,11 @@
 //! In JSON a histogram is named by its path, joined by back-quotes; in an array all have the array's name.
 //! Other values in the document are no histograms and are counted as skipped.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 

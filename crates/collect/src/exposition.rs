@@ -7,6 +7,11 @@
 //! since when its series counts, and is no value. A time stamp below 1e11 is seconds (OpenMetrics), others are
 //! milliseconds (0.0.4). Exemplars are passed over.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 mod line;
 mod series;
 #[cfg(test)]
@@ -275,9 +280,10 @@ impl Page {
             }
             None => {
                 let (metric, labels, time) = key.clone();
+                let at = self.series.len();
                 self.series.push(Series::new(line, metric, labels, time));
-                self.known.insert(key, self.series.len() - 1);
-                self.series.len() - 1
+                self.known.insert(key, at);
+                at
             }
         };
         Ok(&mut self.series[at])

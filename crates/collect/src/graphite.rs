@@ -7,6 +7,11 @@
 //! that are NaN, and so does this. <https://graphite.readthedocs.io/en/latest/feeding-carbon.html>, and
 //! <https://graphite.readthedocs.io/en/latest/tags.html> for tags.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use crate::number;
 use crate::trouble::{Place, Trouble, quote};
 
@@ -72,7 +77,7 @@ fn nanoseconds(text: &[u8], now: i64) -> Option<i64> {
     }
     // A double of seconds since 1970 is good to a quarter of a microsecond.
     let microseconds = number::parse_scaled(text, (1, 6))?.round();
-    (0.0..9e15).contains(&microseconds).then(|| microseconds as i64 * 1000)
+    (0.0..9e15).contains(&microseconds).then(|| (microseconds as i64).saturating_mul(1000))
 }
 
 fn split(series: &str) -> (&str, &str) {

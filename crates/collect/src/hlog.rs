@@ -2,6 +2,11 @@
 //!
 //! By HdrHistogram's convention whole values are nanoseconds; logs of doubles have no unit.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::io::{self, BufRead};
 
 use hist::codec::hlog::{Fault, Interval, LogError, Reader};
@@ -73,7 +78,7 @@ fn reading(interval: Interval) -> Reading {
 /// Logs have milliseconds; a double of seconds since 1970 is good to a quarter of a microsecond.
 fn nanoseconds(seconds: f64) -> Option<i64> {
     let microseconds = (seconds * 1e6).round();
-    (microseconds.abs() < 9e15).then(|| microseconds as i64 * 1000)
+    (microseconds.abs() < 9e15).then(|| (microseconds as i64).saturating_mul(1000))
 }
 
 /// Whether a line is what this source reads and no other.

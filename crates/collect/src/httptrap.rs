@@ -8,6 +8,11 @@
 //!
 //! Source: circonus-labs/reconnoiter `src/modules/httptrap.c`.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 mod tags;
 mod typed;
 
@@ -66,10 +71,10 @@ impl Reader<'_> {
         match self.tokens.value()? {
             Token::Object => self.object(sink)?,
             Token::Array => {
-                let mut place = 0;
+                let mut place = 0_u64;
                 while self.tokens.element()? {
                     self.below(&place.to_string(), sink)?;
-                    place += 1;
+                    place = place.saturating_add(1);
                 }
             }
             Token::Text(text) => self.plain(Value::Text(text), sink),
@@ -81,7 +86,7 @@ impl Reader<'_> {
     }
 
     fn below(&mut self, name: &str, sink: &mut dyn Sink) -> Result<()> {
-        if self.name_bytes + name.len() > NAME_BYTES_MAX {
+        if self.name_bytes.saturating_add(name.len()) > NAME_BYTES_MAX {
             let at = Place::Byte(self.tokens.offset() as u64);
             let trouble =
                 Trouble::new(at, "a name of 4096 bytes at the most", quote(name.as_bytes()));
@@ -89,7 +94,8 @@ impl Reader<'_> {
             return self.tokens.skip();
         }
         let (length, labels) = (self.path.len(), self.labels.len());
-        self.name_bytes += name.len() + 1;
+        let name_bytes = self.name_bytes;
+        self.name_bytes = name_bytes.saturating_add(name.len()).saturating_add(1);
         if length > 0 {
             self.path.push('`');
         }
@@ -97,7 +103,7 @@ impl Reader<'_> {
         self.value(sink)?;
         self.path.truncate(length);
         self.labels.truncate(labels);
-        self.name_bytes -= name.len() + 1;
+        self.name_bytes = name_bytes;
         Ok(())
     }
 
@@ -151,7 +157,8 @@ impl Reader<'_> {
 }
 
 fn double(text: &str) -> f64 {
-    number::parse(text.as_bytes()).expect("BUG: every JSON number is a number")
+    // Every number of JSON is one.
+    number::parse(text.as_bytes()).unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

@@ -12,6 +12,11 @@
 //! Telegraf and Prometheus do. Numbers are gauges, truth is 1 and 0, texts are texts. A line counts as a whole: one
 //! bad field, and none of it is taken.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use model::{Kind, Sample, Series, Value};
 
 use crate::number;
@@ -70,8 +75,9 @@ pub fn read(body: &[u8], precision: Precision, now: i64, rows: &mut dyn Rows) ->
     while !rest.is_empty() {
         let end = line_end(rest);
         let (line, at) = (&rest[..end], number);
-        number += line.iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
-        rest = rest.get(end + 1..).unwrap_or_default();
+        let breaks = line.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        number = number.saturating_add(breaks).saturating_add(1);
+        rest = rest.get(end.saturating_add(1)..).unwrap_or_default();
         let line = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii_start();
         if line.is_empty() || line[0] == b'#' {
             continue;
@@ -85,7 +91,7 @@ pub fn read(body: &[u8], precision: Precision, now: i64, rows: &mut dyn Rows) ->
 }
 
 fn refuse(placed: &mut Placed, why: String) {
-    placed.refused += 1;
+    placed.refused = placed.refused.saturating_add(1);
     if placed.troubles.len() < TROUBLES_MAX {
         placed.troubles.push(why);
     }
@@ -103,11 +109,11 @@ fn line_end(bytes: &[u8]) -> usize {
     while at < bytes.len() {
         match bytes[at] {
             b'\n' => return at,
-            b'"' if bytes[at - 1] == b'=' => match text_end(&bytes[at + 1..]) {
-                Some(length) => at += length + 2,
-                None => return first.max(at + break_at(&bytes[at..])),
+            b'"' if bytes[..at].ends_with(b"=") => match text_end(behind(bytes, at)) {
+                Some(length) => at = at.saturating_add(length).saturating_add(2),
+                None => return first.max(at.saturating_add(break_at(&bytes[at..]))),
             },
-            _ => at += 1,
+            _ => at = at.saturating_add(1),
         }
     }
     bytes.len()
@@ -117,14 +123,19 @@ fn break_at(bytes: &[u8]) -> usize {
     bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len())
 }
 
+/// What is behind a byte.
+fn behind(bytes: &[u8], at: usize) -> &[u8] {
+    bytes.get(at.saturating_add(1)..).unwrap_or_default()
+}
+
 /// Up to the quote that ends a text.
 fn text_end(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
             b'"' => return Some(at),
-            b'\\' if matches!(bytes.get(at + 1), Some(b'"' | b'\\')) => at += 2,
-            _ => at += 1,
+            b'\\' if matches!(behind(bytes, at), [b'"' | b'\\', ..]) => at = at.saturating_add(2),
+            _ => at = at.saturating_add(1),
         }
     }
     None
@@ -135,9 +146,11 @@ fn end_of(bytes: &[u8], ends: &[u8]) -> usize {
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
-            b'\\' if matches!(bytes.get(at + 1), Some(b',' | b' ' | b'=')) => at += 2,
+            b'\\' if matches!(behind(bytes, at), [b',' | b' ' | b'=', ..]) => {
+                at = at.saturating_add(2)
+            }
             byte if ends.contains(&byte) => return at,
-            _ => at += 1,
+            _ => at = at.saturating_add(1),
         }
     }
     bytes.len()
@@ -205,9 +218,9 @@ impl<'a> Line<'a> {
             if Field::read(value).is_none() {
                 return wrong("a value: 1.5, 3i, 7u, true or \"text\"", value);
             }
-            end += name.len() + 1 + value.len();
+            end = end.saturating_add(name.len()).saturating_add(value.len()).saturating_add(1);
             match rest.as_bytes().get(end) {
-                Some(b',') => end += 1,
+                Some(b',') => end = end.saturating_add(1),
                 None | Some(b' ') => break,
                 Some(_) => return wrong("a comma or a space behind a value", &rest[end..]),
             }
@@ -230,10 +243,12 @@ impl<'a> Line<'a> {
         let mut rest = self.fields;
         while !rest.is_empty() {
             let (name, raw) = field(rest);
-            rest = rest.get(name.len() + raw.len() + 2..).unwrap_or_default();
-            let value = Field::read(raw).expect("BUG: the line was read");
+            let read = name.len().saturating_add(raw.len()).saturating_add(2);
+            rest = rest.get(read..).unwrap_or_default();
+            // The line was read, so it has values.
+            let Some(value) = Field::read(raw) else { continue };
             match self.write_field(name, value, key, rows) {
-                Ok(()) => placed.readings += 1,
+                Ok(()) => placed.readings = placed.readings.saturating_add(1),
                 Err(error) => refuse(placed, format!("{}: {error}", Place::Line(self.number))),
             }
         }
@@ -269,7 +284,7 @@ impl<'a> Line<'a> {
         }
         let mut series = Series::new(name, kind);
         for (name, value) in pairs(tags) {
-            let value = value.expect("BUG: the line was read");
+            let value = value.unwrap_or_default();
             series = series.with_label(plain(name, &ESCAPED), plain(value, &ESCAPED));
         }
         series.checked()
@@ -292,7 +307,9 @@ fn field(fields: &str) -> (&str, &str) {
     let (name, rest) = fields.split_at(end_of(fields.as_bytes(), b"= ,"));
     let Some(value) = rest.strip_prefix('=') else { return (name, "") };
     let length = match value.strip_prefix('"') {
-        Some(text) => text_end(text.as_bytes()).map_or(value.len(), |length| length + 2),
+        Some(text) => {
+            text_end(text.as_bytes()).map_or(value.len(), |length| length.saturating_add(2))
+        }
         None => value.find([',', ' ']).unwrap_or(value.len()),
     };
     (name, &value[..length])

@@ -4,6 +4,11 @@
 //! stands before a syntax error has been seen before the error. Nesting deeper than [`NESTING_MAX`] is
 //! refused. Comments are no JSON, but some senders write them: [`Tokens::with_comments`].
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::borrow::Cow;
 
 use crate::trouble::{Place, Trouble, quote};
@@ -60,9 +65,9 @@ impl<'a> Tokens<'a> {
     pub(crate) fn offset(&mut self) -> usize {
         loop {
             match self.peek() {
-                Some(b' ' | b'\t' | b'\r' | b'\n') => self.at += 1,
+                Some(b' ' | b'\t' | b'\r' | b'\n') => self.at = self.at.saturating_add(1),
                 Some(b'/') if self.has_comments => match self.comment() {
-                    Some(length) => self.at += length,
+                    Some(length) => self.at = self.at.saturating_add(length),
                     None => return self.at,
                 },
                 _ => return self.at,
@@ -75,7 +80,9 @@ impl<'a> Tokens<'a> {
         let rest = &self.bytes[self.at..];
         match rest.get(1)? {
             b'/' => Some(rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len())),
-            b'*' => rest[2..].windows(2).position(|pair| pair == b"*/").map(|at| at + 4),
+            b'*' => {
+                rest[2..].windows(2).position(|pair| pair == b"*/").map(|at| at.saturating_add(4))
+            }
             _ => None,
         }
     }
@@ -101,7 +108,7 @@ impl<'a> Tokens<'a> {
                 ];
                 for (word, token) in words {
                     if self.bytes[start..].starts_with(word.as_bytes()) {
-                        self.at += word.len();
+                        self.at = self.at.saturating_add(word.len());
                         return Ok(token);
                     }
                 }
@@ -129,7 +136,7 @@ impl<'a> Tokens<'a> {
         if self.peek() != Some(b':') {
             return Err(self.unexpected("a colon"));
         }
-        self.at += 1;
+        self.at = self.at.saturating_add(1);
         Ok(Some(key))
     }
 
@@ -164,8 +171,8 @@ impl<'a> Tokens<'a> {
         if self.depth == self.depth_max {
             return Err(self.unexpected(format!("no deeper nesting than {}", self.depth_max)));
         }
-        self.depth += 1;
-        self.at += 1;
+        self.depth = self.depth.saturating_add(1);
+        self.at = self.at.saturating_add(1);
         self.opened = true;
         Ok(token)
     }
@@ -175,12 +182,12 @@ impl<'a> Tokens<'a> {
         self.offset();
         match self.peek() {
             Some(byte) if byte == end => {
-                self.at += 1;
-                self.depth -= 1;
+                self.at = self.at.saturating_add(1);
+                self.depth = self.depth.saturating_sub(1);
                 Ok(true)
             }
             Some(b',') if !first => {
-                self.at += 1;
+                self.at = self.at.saturating_add(1);
                 Ok(false)
             }
             _ if first => Ok(false),
@@ -193,51 +200,51 @@ impl<'a> Tokens<'a> {
         let digits = |tokens: &mut Self| {
             let from = tokens.at;
             while tokens.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-                tokens.at += 1;
+                tokens.at = tokens.at.saturating_add(1);
             }
             if tokens.at == from { Err(tokens.unexpected("a digit")) } else { Ok(()) }
         };
         if self.peek() == Some(b'-') {
-            self.at += 1;
+            self.at = self.at.saturating_add(1);
         }
         if self.peek() == Some(b'0') {
-            self.at += 1;
+            self.at = self.at.saturating_add(1);
         } else {
             digits(self)?;
         }
         if self.peek() == Some(b'.') {
-            self.at += 1;
+            self.at = self.at.saturating_add(1);
             digits(self)?;
         }
         if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
+            self.at = self.at.saturating_add(1);
             if let Some(b'+' | b'-') = self.peek() {
-                self.at += 1;
+                self.at = self.at.saturating_add(1);
             }
             digits(self)?;
         }
         let text = std::str::from_utf8(&self.bytes[start..self.at]);
-        Ok(Token::Number(text.expect("BUG: digits are ASCII")))
+        text.map(Token::Number).map_err(|_| self.unexpected("a number"))
     }
 
     fn text(&mut self) -> Result<String> {
-        self.at += 1;
+        self.at = self.at.saturating_add(1);
         let mut text = String::new();
         loop {
             let run = self.at;
             while self.peek().is_some_and(|byte| byte != b'"' && byte != b'\\' && byte >= 0x20) {
-                self.at += 1;
+                self.at = self.at.saturating_add(1);
             }
             match std::str::from_utf8(&self.bytes[run..self.at]) {
                 Ok(plain) => text.push_str(plain),
                 Err(error) => {
-                    self.at = run + error.valid_up_to();
+                    self.at = run.saturating_add(error.valid_up_to());
                     return Err(self.unexpected("UTF-8"));
                 }
             }
             match self.peek() {
                 Some(b'"') => {
-                    self.at += 1;
+                    self.at = self.at.saturating_add(1);
                     return Ok(text);
                 }
                 Some(b'\\') => text.push(self.escape()?),
@@ -247,7 +254,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn escape(&mut self) -> Result<char> {
-        self.at += 1;
+        self.at = self.at.saturating_add(1);
         let plain = match self.peek() {
             Some(byte @ (b'"' | b'\\' | b'/')) => byte.into(),
             Some(b'b') => '\u{8}',
@@ -256,7 +263,7 @@ impl<'a> Tokens<'a> {
             Some(b'r') => '\r',
             Some(b't') => '\t',
             Some(b'u') => {
-                self.at += 1;
+                self.at = self.at.saturating_add(1);
                 return self.unicode();
             }
             _ => {
@@ -265,7 +272,7 @@ impl<'a> Tokens<'a> {
                 );
             }
         };
-        self.at += 1;
+        self.at = self.at.saturating_add(1);
         Ok(plain)
     }
 
@@ -273,12 +280,13 @@ impl<'a> Tokens<'a> {
         let unit = self.hex()?;
         let code = match unit {
             0xd800..=0xdbff if self.bytes[self.at..].starts_with(b"\\u") => {
-                self.at += 2;
+                self.at = self.at.saturating_add(2);
                 let low = self.hex()?;
                 if !(0xdc00..=0xdfff).contains(&low) {
                     return Err(self.unexpected("the second half of a surrogate pair before this"));
                 }
-                0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00)
+                // Ten bits of each.
+                0x10000_u32.saturating_add((unit & 0x3ff) << 10 | low & 0x3ff)
             }
             unit => unit,
         };
@@ -286,12 +294,13 @@ impl<'a> Tokens<'a> {
     }
 
     fn hex(&mut self) -> Result<u32> {
-        let digits = self.bytes.get(self.at..self.at + 4);
-        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        let Some(digits) = digits else { return Err(self.unexpected("four hexadecimal digits")) };
-        self.at += 4;
-        let text = std::str::from_utf8(digits).expect("BUG: hexadecimal digits are ASCII");
-        Ok(u32::from_str_radix(text, 16).expect("BUG: four hexadecimal digits fit"))
+        let digits = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<4>());
+        let number = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let number = number.and_then(|digits| std::str::from_utf8(digits).ok());
+        let number = number.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let Some(number) = number else { return Err(self.unexpected("four hexadecimal digits")) };
+        self.at = self.at.saturating_add(4);
+        Ok(number)
     }
 
     fn unexpected(&self, expected: impl Into<Cow<'static, str>>) -> Trouble {

@@ -1,5 +1,10 @@
 //! Input cut into lines, in place, with a bound on what one line may take.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 
@@ -27,7 +32,7 @@ pub(crate) fn for_each(
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let flow =
             f(*number, if too_long { Line::TooLong { start: line } } else { Line::Whole(line) });
-        *number += 1;
+        *number = number.saturating_add(1);
         flow
     };
     loop {
@@ -41,7 +46,7 @@ pub(crate) fn for_each(
         let read = buffer.len();
         let mut rest = buffer;
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
-            let (line, after) = (&rest[..end], &rest[end + 1..]);
+            let (line, after) = (&rest[..end], &rest[end.saturating_add(1)..]);
             rest = after;
             let flow = if carried.is_empty() && !too_long {
                 emit(&mut number, &line[..end.min(bytes_max)], end > bytes_max)
@@ -66,7 +71,7 @@ pub(crate) fn for_each(
 
 /// Keeps what fits of the beginning of a line; whether something did not.
 fn carry(carried: &mut Vec<u8>, more: &[u8], bytes_max: usize) -> bool {
-    let room = bytes_max - carried.len();
+    let room = bytes_max.saturating_sub(carried.len());
     carried.extend_from_slice(&more[..more.len().min(room)]);
     more.len() > room
 }

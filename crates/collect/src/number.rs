@@ -1,5 +1,10 @@
 //! Decimal text to doubles, scaled by a unit before it is rounded.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::io::Write as _;
 
 /// Whole numbers up to here, and powers of ten up to 10^22, are doubles: one operation on the two
@@ -48,16 +53,18 @@ fn decimal(text: &[u8]) -> Option<Decimal> {
         match byte {
             b'0'..=b'9' => {
                 seen = true;
-                after_point += i32::from(point);
+                after_point = after_point.saturating_add(i32::from(point));
                 if significant < DIGITS_MAX {
-                    mantissa = mantissa * 10 + u64::from(byte - b'0');
+                    let digit = u64::from(byte & 0xf);
+                    mantissa = mantissa.saturating_mul(10).saturating_add(digit);
                 }
-                significant += usize::from(significant > 0 || byte != b'0');
+                significant =
+                    significant.saturating_add(usize::from(significant > 0 || byte != b'0'));
             }
             b'.' if !point => point = true,
             _ => break,
         }
-        at += 1;
+        at = at.saturating_add(1);
     }
     let mut exponent = 0i32;
     if let [b'e' | b'E', rest @ ..] = &text[at..] {
@@ -70,21 +77,22 @@ fn decimal(text: &[u8]) -> Option<Decimal> {
             return None;
         }
         // Past this no digits can bring the number back among the doubles.
-        let magnitude =
-            digits.iter().fold(0i32, |n, &digit| (n * 10 + i32::from(digit - b'0')).min(1_000_000));
-        exponent = if negative { -magnitude } else { magnitude };
+        let magnitude = digits.iter().fold(0i32, |n, &digit| {
+            n.saturating_mul(10).saturating_add(i32::from(digit & 0xf)).min(1_000_000)
+        });
+        exponent = if negative { magnitude.saturating_neg() } else { magnitude };
         at = text.len();
     }
     (seen && at == text.len()).then_some(Decimal {
         mantissa,
-        exponent: exponent - after_point,
+        exponent: exponent.saturating_sub(after_point),
         cut: significant > DIGITS_MAX,
     })
 }
 
 impl Decimal {
     fn scaled(&self, (times, power): (u64, i32)) -> Option<f64> {
-        let exponent = self.exponent + power;
+        let exponent = self.exponent.saturating_add(power);
         if self.cut {
             return None;
         }
@@ -98,7 +106,7 @@ impl Decimal {
         let mut rest = &mut text[..];
         write!(rest, "{mantissa}e{exponent}").ok()?;
         let unused = rest.len();
-        std::str::from_utf8(&text[..text.len() - unused]).ok()?.parse().ok()
+        std::str::from_utf8(&text[..text.len().saturating_sub(unused)]).ok()?.parse().ok()
     }
 }
 

@@ -4,6 +4,11 @@
 //! last bit. `nan` and `inf` are numbers. A line may have [`LINE_BYTES_MAX`] bytes. Memory does not grow
 //! with the input.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 

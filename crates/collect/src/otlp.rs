@@ -10,6 +10,11 @@
 //! Source: opentelemetry-proto, `collector/metrics/v1/metrics_service.proto` and `metrics/v1/metrics.proto`;
 //! <https://opentelemetry.io/docs/specs/otlp/>.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 mod attributes;
 mod json;
 mod owner;
@@ -52,10 +57,10 @@ enum Outcome {
 impl Taken {
     fn count(&mut self, metric: &str, outcome: Outcome) {
         match outcome {
-            Outcome::Taken => self.points += 1,
-            Outcome::Skipped => self.skipped += 1,
+            Outcome::Taken => self.points = self.points.saturating_add(1),
+            Outcome::Skipped => self.skipped = self.skipped.saturating_add(1),
             Outcome::Refused(why) => {
-                self.refused += 1;
+                self.refused = self.refused.saturating_add(1);
                 if self.troubles.len() < TROUBLES_MAX {
                     let why = why.chars().map(|c| if c.is_control() { ' ' } else { c });
                     let why: String = why.take(MESSAGE_CHARS_MAX).collect();

@@ -1,5 +1,10 @@
 //! Which series a reading belongs to, and when it was: readings into rows.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::ops::ControlFlow;
 
 use hist::codec::header::Temporality;
@@ -146,7 +151,7 @@ impl<'a, R: Rows + ?Sized> Placing<'a, R> {
     }
 
     fn refuse(&mut self, why: String) {
-        self.refused += 1;
+        self.refused = self.refused.saturating_add(1);
         if self.troubles.len() < TROUBLES_MAX {
             self.troubles.push(why);
         }
@@ -187,13 +192,13 @@ impl<R: Rows + ?Sized> Sink for Placing<'_, R> {
 
     fn reading(&mut self, reading: Reading) {
         match self.hand_on(reading) {
-            Ok(()) => self.placed += 1,
+            Ok(()) => self.placed = self.placed.saturating_add(1),
             Err((name, why)) => self.refuse(format!("{name}: {why}")),
         }
     }
 
     fn skipped(&mut self, _: &'static str) {
-        self.skipped += 1;
+        self.skipped = self.skipped.saturating_add(1);
     }
 
     fn trouble(&mut self, trouble: Trouble) -> ControlFlow<()> {

@@ -15,6 +15,11 @@
 //!
 //! Source: prometheus/client_model v0.6.3, `io/prometheus/client/metrics.proto`.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::ops::ControlFlow;
 
 use hist::codec::prometheus::{ClientHistogram, Sample};
@@ -266,7 +271,7 @@ impl<'a> Family<'a> {
             }
         };
         let of_buckets = message.bucket.iter().filter(|bucket| bucket.exemplar.is_some()).count();
-        for _ in 0..message.exemplars.len() + of_buckets {
+        for _ in 0..message.exemplars.len().saturating_add(of_buckets) {
             sink.skipped(EXEMPLAR);
         }
         let is_gauge = self.kind == Type::GaugeHistogram;

@@ -10,6 +10,11 @@
 //! a colon. Container and environment are passed over. What a line weighs and which interval it belongs to is up to
 //! the caller: there is no clock here.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use crate::number;
 use crate::trouble::{Place, Trouble, quote};
 
@@ -71,10 +76,10 @@ pub enum Found<'a> {
 
 /// Calls `f` with each line of a packet that is not empty.
 pub fn packet<'a>(bytes: &'a [u8], mut f: impl FnMut(Result<Found<'a>, Trouble>)) {
-    for (at, bytes) in bytes.split(|&byte| byte == b'\n').enumerate() {
+    for (number, bytes) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         if !bytes.is_empty() {
-            f(line(at as u64 + 1, bytes));
+            f(line(number, bytes));
         }
     }
 }
@@ -131,7 +136,7 @@ pub fn line(number: u64, bytes: &[u8]) -> Result<Found<'_>, Trouble> {
 
 fn cut(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().position(|&byte| byte == at)?;
-    Some((&bytes[..at], &bytes[at + 1..]))
+    Some((&bytes[..at], bytes.get(at.saturating_add(1)..)?))
 }
 
 fn text(bytes: &[u8]) -> Option<&str> {

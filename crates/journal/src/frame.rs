@@ -4,6 +4,11 @@
 //! Both checksums of a frame are salted with the journal's id and the segment's first position, so that
 //! bytes of another journal, or a record that contains a frame, are never taken for a frame of this segment.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::ops::Range;
 
 use crate::codec;
@@ -58,17 +63,20 @@ impl Head {
 
     /// The positions of the records.
     pub(crate) fn positions(&self) -> Range<u64> {
-        self.first..self.first + u64::from(self.records)
+        // Where it was read, it was seen that they fit.
+        self.first..self.first.saturating_add(self.records.into())
     }
 
     /// The length of head, body and padding.
     pub(crate) fn frame_bytes(&self) -> u64 {
-        (FRAME_BYTES as u64 + u64::from(self.stored_bytes)).next_multiple_of(FRAME_ALIGN)
+        // Both are below 2^32.
+        let bytes = u64::from(self.stored_bytes).saturating_add(FRAME_BYTES as u64);
+        bytes.checked_next_multiple_of(FRAME_ALIGN).unwrap_or(u64::MAX)
     }
 
     /// Whether these are the bytes behind the head: the body and its padding, so that no byte is unchecked.
     pub(crate) fn body_is(&self, padded: &[u8], salt: u32) -> bool {
-        (FRAME_BYTES + padded.len()) as u64 == self.frame_bytes()
+        FRAME_BYTES.saturating_add(padded.len()) as u64 == self.frame_bytes()
             && crc32c::crc32c_append(salt, padded) == self.body_crc
     }
 }
@@ -96,15 +104,18 @@ pub(crate) fn put(
 ) {
     let (codec, stored) = compressor.compress(raw);
     let at = out.len();
-    out.resize(at + FRAME_BYTES, 0);
+    out.resize(at.saturating_add(FRAME_BYTES), 0);
     out.extend_from_slice(stored);
     out.resize(out.len().next_multiple_of(FRAME_ALIGN as usize), 0);
     let (head, padded) = out[at..].split_at_mut(FRAME_BYTES);
     let mut fields = Fields::into(&FRAME, head);
     fields.put("magic", &FRAME_MAGIC);
     fields.put("body_crc", &crc32c::crc32c_append(salt, padded).to_le_bytes());
-    let size =
-        |bytes: &[u8]| u32::try_from(bytes.len()).expect("BUG: a frame beyond 4 GiB").to_le_bytes();
+    let size = |bytes: &[u8]| {
+        let size = u32::try_from(bytes.len());
+        assert!(size.is_ok(), "BUG: a frame of {} bytes, beyond 4 GiB", bytes.len());
+        size.unwrap_or(u32::MAX).to_le_bytes()
+    };
     fields.put("stored_bytes", &size(stored));
     fields.put("raw_bytes", &size(raw));
     fields.put("records", &content.records.to_le_bytes());
@@ -219,7 +230,7 @@ impl<'a> Records<'a> {
         let (bytes, rest) = self.rest.split_at_checked(len)?;
         let record = Record { position: self.position, identity: self.identity, bytes };
         self.rest = rest;
-        self.group -= 1;
+        self.group = self.group.saturating_sub(1);
         self.position = self.position.checked_add(1)?;
         Some(Some(record))
     }

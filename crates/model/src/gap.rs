@@ -1,5 +1,10 @@
 //! What is known to be missing.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::fmt;
 
 use crate::error::Result;

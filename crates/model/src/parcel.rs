@@ -16,6 +16,11 @@
 //! known by journal and sequence whatever was restarted in between. `docs/formats/forward.md` says the same to a
 //! stranger, and how a parcel travels.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use crate::error::{Error, Result};
 use crate::series::SeriesId;
 use crate::wire::Reader;
@@ -23,7 +28,7 @@ use crate::wire::Reader;
 const MAGIC: [u8; 8] = *b"tdparcel";
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
-const VERSION_BYTES: usize = 4;
+const JOURNAL_AT: usize = 12;
 const COUNT_AT: usize = 28;
 const HEAD_BYTES: usize = 32;
 const ENTRY_BYTES: usize = 16;
@@ -58,19 +63,21 @@ impl ParcelWriter {
     /// If its sequence is not above that of the batch before, or a batch has more than 4 GiB.
     pub fn push(&mut self, sequence: u64, batch: &[u8]) {
         assert!(self.last < Some(sequence), "BUG: {sequence} after {:?}", self.last);
-        let length = u32::try_from(batch.len()).expect("BUG: a batch of more than 4 GiB");
+        let length = u32::try_from(batch.len());
+        assert!(length.is_ok(), "BUG: a batch of {} bytes, more than 4 GiB", batch.len());
+        let length = length.unwrap_or(u32::MAX);
         let (sequence_bytes, length_bytes) = (sequence.to_le_bytes(), length.to_le_bytes());
         self.out.extend_from_slice(&sequence_bytes);
         self.out.extend_from_slice(&length_bytes);
         self.out.extend_from_slice(&entry_crc(&sequence_bytes, &length_bytes, batch).to_le_bytes());
         self.out.extend_from_slice(batch);
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         self.last = Some(sequence);
     }
 
     /// The size it has when it is finished now.
     pub fn bytes(&self) -> usize {
-        self.out.len() + CRC_BYTES
+        self.out.len().saturating_add(CRC_BYTES)
     }
 
     /// The size it has when it is finished after one more batch of so many bytes.
@@ -141,7 +148,7 @@ impl<'a> Parcel<'a> {
             return invalid(body.len(), "crc", found, "the checksum of all bytes before");
         }
         let mut reader = Reader::new(body);
-        reader.take(MAGIC.len() + VERSION_BYTES, "magic and version")?;
+        reader.take(JOURNAL_AT, "magic and version")?;
         let journal = u128::from_le_bytes(reader.array("journal")?);
         let mut parcel = Parcel { journal, entries: Vec::new() };
         let count = reader.u32("count")?;
@@ -170,7 +177,12 @@ impl<'a> Parcel<'a> {
         let counted = entry_crc(&sequence_bytes, &length_bytes, batch);
         if crc != counted {
             let found = format!("{crc:#010x} where the bytes have {counted:#010x}");
-            return invalid(offset + 12, "entry's crc", found, "the checksum of the entry");
+            return invalid(
+                offset.saturating_add(12),
+                "entry's crc",
+                found,
+                "the checksum of the entry",
+            );
         }
         let sequence = u64::from_le_bytes(sequence_bytes);
         if self.entries.last().is_some_and(|&(last, _)| last >= sequence) {

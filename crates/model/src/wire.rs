@@ -1,6 +1,11 @@
 //! The numbers and texts that the formats of layers 1 and 2 are made of: little-endian, LEB128 varints,
 //! zigzag for signed ones, texts as length and UTF-8.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::fmt::Write as _;
 
 use crate::error::{Error, Result};
@@ -28,14 +33,14 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Takes them out again.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
-    bytes: &'a [u8],
+    rest: &'a [u8],
     offset: usize,
 }
 
 impl<'a> Reader<'a> {
     /// From the beginning of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, offset: 0 }
+        Reader { rest: bytes, offset: 0 }
     }
 
     /// Bytes read so far.
@@ -45,25 +50,34 @@ impl<'a> Reader<'a> {
 
     /// Bytes left.
     pub fn remaining(&self) -> usize {
-        self.bytes.len() - self.offset
+        self.rest.len()
     }
 
     /// Whether none are left.
     pub fn is_empty(&self) -> bool {
-        self.remaining() == 0
+        self.rest.is_empty()
     }
 
     /// The next `len` bytes.
     pub fn take(&mut self, len: usize, field: &'static str) -> Result<&'a [u8]> {
-        let rest = &self.bytes[self.offset..];
-        let taken = rest.get(..len).ok_or(Error::Truncated { offset: self.offset, field })?;
-        self.offset += len;
+        let parted = self.rest.split_at_checked(len);
+        let (taken, rest) = parted.ok_or(Error::Truncated { offset: self.offset, field })?;
+        self.advance(len, rest);
         Ok(taken)
     }
 
     /// The next bytes as an array.
     pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N]> {
-        Ok(self.take(N, field)?.try_into().expect("BUG: take gives what was asked for"))
+        let parted = self.rest.split_first_chunk::<N>();
+        let (taken, rest) = parted.ok_or(Error::Truncated { offset: self.offset, field })?;
+        self.advance(N, rest);
+        Ok(*taken)
+    }
+
+    fn advance(&mut self, len: usize, rest: &'a [u8]) {
+        // Never above the length of the input.
+        self.offset = self.offset.saturating_add(len);
+        self.rest = rest;
     }
 
     /// One byte.
@@ -102,7 +116,7 @@ impl<'a> Reader<'a> {
             if shift == 63 && part > 1 {
                 break;
             }
-            value |= part << shift;
+            value |= part.unbounded_shl(shift);
             if byte < 0x80 {
                 return Ok(value);
             }
@@ -118,7 +132,7 @@ impl<'a> Reader<'a> {
     /// A signed number, unfolded.
     #[inline]
     pub fn zigzag(&mut self, field: &'static str) -> Result<i64> {
-        self.varint(field).map(|value| (value >> 1) as i64 ^ -((value & 1) as i64))
+        self.varint(field).map(|value| (value >> 1) as i64 ^ ((value & 1) as i64).wrapping_neg())
     }
 
     /// How many of something follow, each of `bytes_min` bytes at the least: never more than there is room
@@ -126,7 +140,7 @@ impl<'a> Reader<'a> {
     pub fn count(&mut self, bytes_min: usize, field: &'static str) -> Result<usize> {
         let offset = self.offset;
         let count = self.varint(field)?;
-        let max = self.remaining() / bytes_min.max(1);
+        let max = self.remaining().checked_div(bytes_min).unwrap_or(self.remaining());
         let fits = usize::try_from(count).ok().filter(|&count| count <= max);
         fits.ok_or_else(|| Error::Invalid {
             offset,
@@ -174,7 +188,8 @@ pub fn escaped(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b'!'..=b'~' if byte != b'%' => out.push(byte.into()),
-            _ => write!(out, "%{byte:02X}").expect("BUG: a string takes everything"),
+            // A string takes everything.
+            _ => _ = write!(out, "%{byte:02X}"),
         }
     }
     out
@@ -188,7 +203,7 @@ pub fn unescaped(word: &str) -> Option<String> {
         if byte == b'%' {
             let hex = std::str::from_utf8(after.get(..2)?).ok()?;
             bytes.push(u8::from_str_radix(hex, 16).ok()?);
-            rest = &after[2..];
+            rest = after.get(2..)?;
         } else {
             bytes.push(byte);
             rest = after;

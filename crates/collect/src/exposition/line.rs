@@ -1,5 +1,10 @@
 //! One line of the text format: name, labels, value, time stamp.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use crate::exposition::{Labels, Wrong};
 use crate::number;
 use crate::trouble::quote;
@@ -106,7 +111,7 @@ fn unquote(text: &str) -> Option<(String, &str)> {
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {
         match c {
-            '"' => return Some((plain, &text[at + 1..])),
+            '"' => return Some((plain, text.get(at.saturating_add(1)..)?)),
             '\\' => match chars.next()?.1 {
                 'n' => plain.push('\n'),
                 c @ ('\\' | '"') => plain.push(c),

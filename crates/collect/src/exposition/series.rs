@@ -1,5 +1,10 @@
 //! Lines of one classic histogram, put together.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use hist::Histogram;
 use hist::codec::prometheus::Classic;
 
@@ -45,7 +50,7 @@ impl Series {
             let found = format!("{} at le=\"{}\" after {}", pair[1].1, pair[1].0, pair[0].1);
             return Err(("cumulative counts that never fall", found));
         }
-        let total = buckets[buckets.len() - 1].1;
+        let total = buckets.last().map_or(0, |bucket| bucket.1);
         if let Some(count) = self.count.filter(|&count| count != total) {
             let found = format!("_count {count} and le=\"+Inf\" {total}");
             return Err(("_count equal to the bucket le=\"+Inf\"", found));

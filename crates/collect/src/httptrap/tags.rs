@@ -4,6 +4,11 @@
 //! without value has "true", as StatsD's tags are read elsewhere. A category may be given several times, a label may
 //! not: values are joined by commas, ascending, each once. What is no such list stays in the name.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};

@@ -1,5 +1,10 @@
 //! Values with a type: what `_type`, `_value`, `_ts`, `_fl` and `_tags` of one object make.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use hist::Histogram;
 
 use crate::circllhist;
@@ -169,7 +174,7 @@ impl Reader<'_> {
         match tokens.value()? {
             Token::Array => {
                 while tokens.element()? {
-                    let at = start + tokens.offset();
+                    let at = start.saturating_add(tokens.offset());
                     scalars.push(scalar(at, tokens.value()?)?);
                 }
             }
@@ -224,7 +229,7 @@ impl Reader<'_> {
         match tokens.value()? {
             Token::Array => {
                 while tokens.element()? {
-                    let at = start + tokens.offset();
+                    let at = start.saturating_add(tokens.offset());
                     take(at, tokens.value()?)?;
                 }
             }

@@ -3,6 +3,11 @@
 //! A text is itself, numbers and truth values are spelled as JSON spells them, bytes are base64, lists and maps are
 //! JSON, maps by ascending name: senders do not keep an order, and one map is one label.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use model::{Error, LABELS_MAX, Labels};
@@ -39,7 +44,7 @@ pub(super) fn kept(mut bytes: &[u8], labels: &mut Labels) -> model::Result<()> {
     while let Some((length, rest)) = bytes.split_first_chunk() {
         let (attribute, rest) = rest.split_at(u64::from_le_bytes(*length) as usize);
         let pair = label(Message::new(attribute))?;
-        if labels.len() - above == LABELS_MAX {
+        if labels.len().saturating_sub(above) == LABELS_MAX {
             let (what, found, unit) = ("a point", LABELS_MAX + 1, "attributes");
             return Err(Error::Size { what, found, min: 0, max: LABELS_MAX, unit });
         }
@@ -101,7 +106,7 @@ fn list(field: Field<'_>, depth: u32) -> Result<Vec<Value>, Trouble> {
     let (mut fields, mut values) = (field.message()?, Vec::new());
     while let Some((number, field)) = fields.field()? {
         if number == 1 {
-            values.push(read(field.message()?, depth + 1)?);
+            values.push(read(field.message()?, depth.saturating_add(1))?);
         }
     }
     Ok(values)
@@ -112,7 +117,8 @@ fn map(field: Field<'_>, depth: u32) -> Result<serde_json::Map<String, Value>, T
     while let Some((number, field)) = fields.field()? {
         if number == 1 {
             let (key, value) = key_value(field.message()?)?;
-            let value = value.map_or(Ok(Value::Null), |value| read(value, depth + 1))?;
+            let value =
+                value.map_or(Ok(Value::Null), |value| read(value, depth.saturating_add(1)))?;
             values.insert(key.to_owned(), value);
         }
     }

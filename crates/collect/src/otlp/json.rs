@@ -142,6 +142,8 @@ static QUANTILE: [Field; 2] = [one("quantile", 1, Double), one("value", 2, Doubl
 
 /// Bytes that the length of a message takes.
 const LENGTH_BYTES: usize = 5;
+/// The last of them.
+const LAST: usize = LENGTH_BYTES - 1;
 
 /// The request as protocol buffers. Takes at most some bytes for each of the input's.
 pub(super) fn to_protobuf(body: &[u8]) -> Result<Vec<u8>> {
@@ -199,10 +201,12 @@ impl Writer<'_> {
                 let start = self.out.len();
                 self.out.extend_from_slice(&[0; LENGTH_BYTES]);
                 self.message(fields)?;
-                let length = self.out.len() - start - LENGTH_BYTES;
-                for (byte, place) in self.out[start..].iter_mut().zip(0..LENGTH_BYTES) {
-                    let more = if place + 1 < LENGTH_BYTES { 0x80 } else { 0 };
-                    *byte = (length >> (7 * place)) as u8 & 0x7f | more;
+                let written = self.out.len().saturating_sub(start);
+                let mut left = written.saturating_sub(LENGTH_BYTES);
+                for (byte, place) in self.out[start..].iter_mut().zip(0..=LAST) {
+                    let more = if place < LAST { 0x80 } else { 0 };
+                    *byte = left as u8 & 0x7f | more;
+                    left >>= 7;
                 }
                 Some(())
             }

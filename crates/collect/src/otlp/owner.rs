@@ -4,6 +4,11 @@
 //! resource of a megabyte is not copied for every point, and two that share a hash cannot be made on purpose. Labels
 //! are read when a series is met for the first time, those of a resource and a scope once in a request.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::cell::OnceCell;
 
 use model::{Error, Kind, LABELS_MAX, Labels, Series, SeriesId};
@@ -98,7 +103,8 @@ fn push(labels: &mut Labels, pair: (String, String)) -> model::Result<()> {
         return Ok(());
     }
     if labels.len() == LABELS_MAX {
-        let (what, found, unit) = ("a resource or scope", labels.len() + 1, "attributes");
+        let (what, found, unit) =
+            ("a resource or scope", labels.len().saturating_add(1), "attributes");
         return Err(Error::Size { what, found, min: 0, max: LABELS_MAX, unit });
     }
     labels.push(pair);

@@ -1,5 +1,10 @@
 //! Points: times, values, and the rows they become.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use hist::codec::otlp::{Buckets, ExponentialHistogramDataPoint, HistogramDataPoint};
 use hist::codec::prometheus::STALE_MARKER;
 use hist::protobuf::{Field, Message};
@@ -142,7 +147,8 @@ impl<'r> Points<'r> {
         let mut make = || {
             let series = metric.series(part, &head.attributes)?;
             let labels = series.labels().iter();
-            let bytes = labels.map(|(name, value)| name.len() + value.len()).sum();
+            let lengths = labels.flat_map(|(name, value)| [name.len(), value.len()]);
+            let bytes = lengths.fold(0, usize::saturating_add);
             let Some(left) = room.checked_sub(bytes) else {
                 let (what, unit) = ("what new series of a request add", "bytes or more");
                 return Err(Error::Size { what, found: bytes, min: 0, max: *room, unit });

@@ -7,6 +7,11 @@
 //! ```
 //! A series is known again by the bytes of its labels.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use hist::protobuf::Message;
 
 use super::told::{Told, Type};

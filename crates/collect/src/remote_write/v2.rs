@@ -8,6 +8,11 @@
 //! ```
 //! A series is known again by its type, its unit, and the texts of its labels.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use hist::protobuf::{Field, Message};
 
 use super::told::{self, Told, Type};
@@ -131,14 +136,15 @@ impl<'a> Series<'a> {
         writing: &mut Writing<'_>,
         why: impl FnOnce() -> String,
     ) -> Result<(), Trouble> {
-        let mut samples = 0;
+        let mut samples = 0_u64;
         if let Some(mut fields) = fields {
             while let Some((number, _)) = fields.field()? {
-                samples += u64::from(number == 2 || number == 3);
+                samples = samples.saturating_add((number == 2 || number == 3).into());
             }
         }
         writing.refuse(why);
-        writing.written.refused += samples.max(1) - 1;
+        let refused = &mut writing.written.refused;
+        *refused = refused.saturating_add(samples.saturating_sub(1));
         Ok(())
     }
 
@@ -154,7 +160,7 @@ impl<'a> Series<'a> {
             return None;
         }
         let lengths = self.refs.iter().map(|&at| self.symbol(at).map(<[u8]>::len));
-        lengths.sum::<Option<usize>>().map(|length| length + self.unit.len())
+        lengths.sum::<Option<usize>>().and_then(|length| length.checked_add(self.unit.len()))
     }
 
     fn put_key(&self, key: &mut Vec<u8>) {

@@ -1,5 +1,10 @@
 //! Samples of a request on their way into rows.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use hist::codec::prometheus::{RemoteHistogram, ResetHint, STALE_MARKER, Sample as Native};
 use hist::protobuf::{Field, Message};
 use model::{Sample, Value};
@@ -42,7 +47,7 @@ impl<'a> Writing<'a> {
     }
 
     pub(super) fn refuse(&mut self, why: impl FnOnce() -> String) {
-        self.written.refused += 1;
+        self.written.refused = self.written.refused.saturating_add(1);
         if self.written.troubles.len() < TROUBLES_MAX {
             self.written.troubles.push(why());
         }
@@ -72,7 +77,7 @@ impl<'a> Writing<'a> {
         match at {
             At::Values(held) if *held == what => return true,
             At::Refused => {
-                self.written.refused += 1;
+                self.written.refused = self.written.refused.saturating_add(1);
                 return false;
             }
             At::Nothing | At::Values(_) => {}
@@ -121,7 +126,7 @@ impl<'a> Writing<'a> {
         };
         let start = if counts { start } else { 0 };
         if self.sample(series, (start, time), Value::Number(value)) {
-            self.written.samples += 1;
+            self.written.samples = self.written.samples.saturating_add(1);
         }
         Ok(())
     }
@@ -159,7 +164,7 @@ impl<'a> Writing<'a> {
             Some(histogram) => (What::Histograms, boxed(histogram)),
         };
         if self.go(what, series, at) && self.sample(series, (start, message.timestamp), value) {
-            self.written.histograms += 1;
+            self.written.histograms = self.written.histograms.saturating_add(1);
         }
         Ok(())
     }
