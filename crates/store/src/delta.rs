@@ -1,5 +1,10 @@
 //! From readings of what grows to what happened between them.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use hist::Histogram;
 
 use crate::row::Row;

@@ -1,5 +1,10 @@
 //! Histograms put together in columns, straight from the bytes of chunks.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -37,7 +42,7 @@ impl Merge {
             let accumulators =
                 (0..self.columns).map(|_| Accumulator::new(scheme.clone())).collect();
             self.sets.push((scheme.clone(), accumulators));
-            self.sets.len() - 1
+            self.sets.len().saturating_sub(1)
         });
         &mut self.sets[at].1
     }
@@ -85,12 +90,13 @@ pub(crate) fn rows_of(times: &[(i64, i64)], runs: &[Run]) -> Vec<(Range<usize>, 
     let mut rows: Vec<(Range<usize>, usize)> = Vec::new();
     let Some(&(_, begin)) = times.first() else { return rows };
     // Pieces before the first row are many; from there on rows and pieces go along with each other.
-    let mut first = 0;
+    let mut first = 0_usize;
     for (range, column) in &runs[runs.partition_point(|(range, _)| range.end < begin)..] {
         let count =
             |rest: &[(i64, i64)], end: i64| rest.iter().take_while(|time| time.1 <= end).count();
-        first += count(&times[first..], range.start);
-        let end = first + count(&times[first..], range.end);
+        // Never more than there are rows.
+        first = first.saturating_add(count(&times[first..], range.start));
+        let end = first.saturating_add(count(&times[first..], range.end));
         match rows.last_mut() {
             _ if first == end => {}
             Some((held, at)) if *at == *column && held.end == first => held.end = end,

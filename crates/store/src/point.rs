@@ -5,6 +5,11 @@
 //! again because the sender saw no answer, or contradicts the first. So it is looked for before a row is added,
 //! in memory and in the parts of the base. Once its rows are dropped, a histogram that is sent again is a new one.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::sync::{Arc, PoisonError, RwLock};
 
 use hist::Histogram;

@@ -151,7 +151,7 @@ impl Inner {
                 .iter()
                 .filter(|(_, numbers)| !numbers.is_subset(&live) || numbers.is_empty())
                 .map(|(&day, _)| day)
-                .filter(|&day| day < range.end && range.start < day + DAY)
+                .filter(|&day| day < range.end && range.start < day.saturating_add(DAY))
                 .collect();
             if !gone.is_empty() {
                 self.delete_rollups(info, &gone, &ids, &range, &mut deleted)?;

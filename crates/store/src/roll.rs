@@ -197,13 +197,15 @@ impl Inner {
         ids: &BTreeSet<SeriesId>,
     ) -> Result<BTreeSet<i64>> {
         let later: Vec<&PartInfo> =
-            manifest.base_parts().filter(|part| part.end > day + DAY).collect();
+            manifest.base_parts().filter(|part| part.end > day.saturating_add(DAY)).collect();
         let mut days = BTreeSet::new();
         if later.is_empty() {
             return Ok(days);
         }
         for id in ids.iter().filter(|id| self.kind(id).is_some_and(Kind::is_cumulative)) {
-            days.extend(self.next_reading(&later, id, day + DAY)?.map(|time| slot(time, DAY)));
+            days.extend(
+                self.next_reading(&later, id, day.saturating_add(DAY))?.map(|time| slot(time, DAY)),
+            );
         }
         Ok(days)
     }
@@ -221,7 +223,7 @@ impl Inner {
             let starts = places
                 .iter()
                 .filter(|place| place.end > time)
-                .map(|place| place.start.max(time + 1));
+                .map(|place| place.start.max(time.saturating_add(1)));
             next = next.into_iter().chain(starts).min();
         }
         Ok(next)
@@ -346,7 +348,7 @@ impl Inner {
                 put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
                 continue;
             }
-            let gathered = gather::rows(&parts, &id, &(day..day + DAY), gaps)?;
+            let gathered = gather::rows(&parts, &id, &(day..day.saturating_add(DAY)), gaps)?;
             let Some(gathered) = gathered else { continue };
             let told = gathered.predecessors.clone();
             let (mut rows, predecessor) =
@@ -385,7 +387,8 @@ impl Inner {
     fn do_minutes_pay(&self, parts: &[Arc<dyn Part>]) -> Result<bool> {
         for part in parts {
             let pays = |place: &crate::backend::Place| {
-                place.rows > 1 && (place.end - place.start) / i64::from(place.rows) < MINUTE_PAYS
+                let span = place.end.saturating_sub(place.start);
+                place.rows > 1 && span / i64::from(place.rows) < MINUTE_PAYS
             };
             if part.places()?.iter().any(pays) {
                 return Ok(true);
@@ -555,7 +558,7 @@ impl<'a> Rebuilt<'a> {
         predecessor: &Predecessor,
     ) -> Result<()> {
         for (&start, writing) in &mut self.writings {
-            let range = start..start + Resolution::Base.partition();
+            let range = start..start.saturating_add(Resolution::Base.partition());
             let predecessor = match kind.is_cumulative() {
                 true => before_partition(rows, start, predecessor),
                 false => Predecessor::Unknown,
@@ -572,7 +575,7 @@ impl<'a> Rebuilt<'a> {
     /// is dropped, nobody would know what happened in between.
     fn renew_outdated(&mut self, rows: &Rows, predecessor: &Predecessor, told: &Predecessors) {
         for (&start, &number) in &self.kept_at {
-            let partition = start..start + Resolution::Base.partition();
+            let partition = start..start.saturating_add(Resolution::Base.partition());
             let is_of = |end: i64| partition.contains(&end.saturating_sub(1));
             let first = rows.times().into_iter().find(|&(_, end)| is_of(end));
             let Some((began, end)) = first else { continue };
@@ -671,7 +674,7 @@ fn merged(
     gaps: &mut Vec<Gap>,
 ) -> Result<Rows> {
     let period = resolution.period().expect("BUG: a rollup has a period");
-    let slot = |at: usize| day + at as i64 * period;
+    let slot = |at: usize| day.saturating_add((at as i64).saturating_mul(period));
     let slots = (DAY / period) as usize;
     let runs: Vec<Run> = (0..slots).map(|at| (slot(at)..slot(at + 1), at)).collect();
     let mut merge = Merge::new(slots);

@@ -182,11 +182,12 @@ impl Rows {
     /// Values in histograms, or numbers in summaries.
     pub(crate) fn amount(&self) -> u128 {
         match self {
-            Rows::Histograms(rows) => {
-                rows.iter().map(|row| u128::from(row.value.count() + row.value.nan_count())).sum()
-            }
+            Rows::Histograms(rows) => rows
+                .iter()
+                .map(|row| u128::from(row.value.count()) + u128::from(row.value.nan_count()))
+                .sum(),
             Rows::Summaries(rows) => {
-                rows.iter().map(|row| u128::from(row.value.count + row.value.nan)).sum()
+                rows.iter().map(|row| u128::from(row.value.count) + u128::from(row.value.nan)).sum()
             }
             other => panic!("BUG: {other:?} are neither what happened nor rollups"),
         }

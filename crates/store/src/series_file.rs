@@ -11,6 +11,11 @@
 //! ```
 //! Numbers are little-endian. At the beginning, and behind damage, the producer is not known.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use model::SeriesId;
 
 use crate::backend::SeriesRecord;

@@ -85,3 +85,30 @@ fn series_that_are_deleted_are_gone_with_the_values_of_their_labels() {
 fn soak_very_many_series_are_deleted() {
     check(143_000);
 }
+
+/// Times of 64 bits are taken: what is reckoned with them must fit too.
+#[test]
+fn rows_at_the_ends_of_time_are_rolled_up_and_deleted() {
+    let world = crate::world::World::new();
+    let store = world.open().unwrap();
+    let day = 20_000 * DAY;
+    let mut batch = BatchWriter::default();
+    let series = crate::world::latency("a");
+    batch.series(&series);
+    let value = || Value::Histogram(Box::new(histogram(&[5.0])));
+    // Two of one day, the first as long as a row may be; and the last moment that there is.
+    for (start, end) in [
+        (day + HOUR - i64::MAX, day + HOUR),
+        (day + HOUR, day + 2 * HOUR),
+        (i64::MAX - 1, i64::MAX),
+    ] {
+        batch.sample(&Sample { start, end, value: value() }).unwrap();
+    }
+    let _ack = store.ingest(None, &batch.finish(), Level::Disk).unwrap();
+    store.seal().unwrap();
+    world.set_now(day + 3 * DAY);
+    while store.maintain().unwrap() {}
+    assert_eq!(store.stat().unwrap().notes, [""; 0]);
+    let deleted = store.delete(&Selector::All, i64::MIN..i64::MAX).unwrap();
+    assert_eq!((deleted.rows, deleted.series), (3, 1));
+}
