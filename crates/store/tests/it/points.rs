@@ -167,3 +167,24 @@ fn a_distribution_on_the_hour_is_in_the_hour_that_begins_with_it() {
     assert!(parts.iter().all(|part| part.resolution != Resolution::Base));
     check("base rows dropped");
 }
+
+/// Its row in rollups is as short as a moment: who asks for rows has to be told that they were dropped.
+#[test]
+fn a_lone_distribution_on_the_minute_is_known_although_its_row_was_dropped() {
+    let world = World::new();
+    world.set_now(BEGIN + HOUR);
+    let store = world.open().unwrap();
+    let (resolution, selector) = (Resolution::Base, Selector::All);
+    store.set_keep(vec![Keep { resolution, duration: Some(HOUR), selector }]).unwrap();
+    send(&store, 1, &[point(3, &[1.0])]);
+    world.set_now(BEGIN + 6 * DAY);
+    settle(&store);
+    let parts = store.stat().unwrap().parts;
+    assert!(parts.iter().all(|part| part.resolution != Resolution::Base));
+    let view = store.view().unwrap();
+    let found = view.select(&Selector::All);
+    let stretch = view.stretch(&found).unwrap().expect("there is something");
+    assert!(stretch.contains(&(BEGIN + 3 * MINUTE - 1)), "{stretch:?}");
+    let gaps = view.samples(&found[0], stretch, &mut |_| panic!("a row is left")).unwrap();
+    assert_eq!(gaps.len(), 1, "{gaps:?}");
+}
