@@ -66,10 +66,12 @@ impl UnreadAnswers {
     /// Whether an answer fits beside what is unread. Where much is, a large one gets half of what
     /// is free at most, so that those who do not read leave room for who asks for less.
     fn fits(&self, used: usize, bytes: usize) -> bool {
-        let max = match bytes {
-            0..=TINY_BYTES => return true,
-            ..=SMALL_BYTES => self.bytes_max,
-            _ => large_bytes_max(self.bytes_max),
+        if bytes <= TINY_BYTES {
+            return true;
+        }
+        let max = match bytes > SMALL_BYTES {
+            true => large_bytes_max(self.bytes_max),
+            false => self.bytes_max,
         };
         let free = max.saturating_sub(used);
         let charged = bytes.saturating_add(ANSWER_OVERHEAD_BYTES);

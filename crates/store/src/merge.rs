@@ -96,9 +96,10 @@ pub(crate) fn assign_columns(
     for (range, column) in rows {
         for row in range {
             let Some(column) = column_of(times[row], column) else { continue };
+            let next = row.saturating_add(1);
             match placed.last_mut() {
-                Some((held, at)) if *at == column && held.end == row => held.end = row + 1,
-                _ => placed.push((row..row + 1, column)),
+                Some((held, at)) if *at == column && held.end == row => held.end = next,
+                _ => placed.push((row..next, column)),
             }
         }
     }

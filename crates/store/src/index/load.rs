@@ -66,9 +66,6 @@ impl Index {
     }
 }
 
-/// The id of a deleted series, and its form.
-pub(crate) type DeletedForm = (SeriesId, Vec<u8>);
-
 /// Series that were deleted, taken out of the index many at a time: each time it looks at all of it.
 #[derive(Default)]
 struct Deleted {
