@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use axum::body::Body;
 use http::{Request, Response, header};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -19,8 +21,10 @@ use crate::access::Peer;
 use crate::body::Answer;
 use crate::connection::{Life, Phase, Watched};
 use crate::gate::Gate;
+use crate::grpc;
 use crate::limits::{Limits, Why};
 use crate::server::Secured;
+use crate::unread::{ConnectionAnswers, SharedBody, UnreadAnswer};
 
 /// How long nothing is accepted after the system had nothing to give: open files, memory.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -125,14 +129,24 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let life = Life::new();
     let service = {
         let (gate, life, phase) = (Arc::clone(&gate), Arc::clone(&life), phase.clone());
+        let unread = ConnectionAnswers::new(&gate.unread);
         service_fn(move |request: Request<Incoming>| {
             let in_flight = life.request();
-            let answer = Arc::clone(&gate).answer(peer.clone(), request);
-            let phase = phase.clone();
+            let (gate, peer, phase) = (Arc::clone(&gate), peer.clone(), phase.clone());
+            let unread = Arc::clone(&unread);
             async move {
-                let response = answer.await;
+                let is_grpc = grpc::is_grpc(request.headers());
+                // HTTP/2 could have many answers made that nobody reads.
+                in_flight.waits(true);
+                unread.ready().await;
+                in_flight.waits(false);
+                let response = match gate.unread.is_full() {
+                    true => gate.no_room_for_answer(is_grpc),
+                    false => Arc::clone(&gate).answer(peer, request).await,
+                };
                 let phase = is_endless(&response).then_some(phase);
-                Ok::<_, Infallible>(response.map(|body| Answer::new(body, in_flight, phase)))
+                let (response, held) = counted(&gate, &unread, response, is_grpc);
+                Ok::<_, Infallible>(response.map(|body| Answer::new(body, in_flight, phase, held)))
             }
         })
     };
@@ -157,8 +171,27 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
+/// An answer that has room among those that are not taken yet, or the refusal in its place; and
+/// whether its bytes count.
+fn counted(
+    gate: &Gate,
+    unread: &Arc<ConnectionAnswers>,
+    response: Response<Body>,
+    is_grpc: bool,
+) -> (Response<Body>, (UnreadAnswer, bool)) {
+    let is_own = response.extensions().get::<SharedBody>().is_none();
+    // What comes in pieces without end has bounds of its own.
+    let bytes = if is_own { response.body().size_hint().exact().unwrap_or(0) } else { 0 };
+    if let Some(held) = unread.hold(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+        return (response, (held, is_own));
+    }
+    let refusal = gate.no_room_for_answer(is_grpc);
+    let held = unread.hold(0).expect("BUG: a tiny answer is always given");
+    (refusal, (held, true))
+}
+
 /// Whether an answer goes on until somebody ends it.
-fn is_endless(response: &Response<axum::body::Body>) -> bool {
+fn is_endless(response: &Response<Body>) -> bool {
     let kind = response.headers().get(header::CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }

@@ -14,9 +14,10 @@ use tokio::time::{Instant, Sleep};
 use crate::connection::{InFlight, Phase};
 use crate::limits::{Held, Refused, Why};
 use crate::problem::Problem;
+use crate::unread::UnreadAnswer;
 
-/// After how long to try again when there is no room for a body.
-const AFTER_NO_ROOM: Duration = Duration::from_secs(1);
+/// After how long to try again when there is no room for a body, or an answer.
+pub(crate) const AFTER_NO_ROOM: Duration = Duration::from_secs(1);
 
 /// What a body may be, and what it came to.
 #[derive(Debug)]
@@ -174,6 +175,10 @@ pub(crate) struct Answer {
     /// Ends a stream of events when the server stops, which would never end by itself.
     stopping: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     request: InFlight,
+    /// Its place among answers that are not taken yet.
+    unread: Arc<UnreadAnswer>,
+    /// Whether its bytes are held for it alone, and count until they are gone.
+    is_own: bool,
 }
 
 /// Bytes of a body that are handed on at once; what comes after them in an answer waits until they
@@ -185,6 +190,7 @@ impl Answer {
         inner: axum::body::Body,
         request: InFlight,
         phase: Option<watch::Receiver<Phase>>,
+        (unread, is_own): (UnreadAnswer, bool),
     ) -> Answer {
         let stopping = phase.map(|mut phase| {
             let stopping = async move { drop(phase.wait_for(|&phase| phase != Phase::Open).await) };
@@ -192,7 +198,8 @@ impl Answer {
         });
         // Until it is asked for the first piece, the other end takes nothing.
         request.waits(true);
-        Answer { inner, rest: Bytes::new(), stopping, request }
+        let unread = Arc::new(unread);
+        Answer { inner, rest: Bytes::new(), stopping, request, unread, is_own }
     }
 }
 
@@ -215,6 +222,7 @@ impl Body for Answer {
         if self.rest.is_empty() {
             match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) if self.is_own => self.rest = self.unread.count(data),
                     Ok(data) => self.rest = data,
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 },

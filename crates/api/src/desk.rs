@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 use crate::admission::{Admission, ClientId, Lane, Place, QueueFull};
 use crate::health;
 use crate::json::Json;
+use crate::limits::Limits;
 use crate::memory::{self, Denial, MemoryBudget, Reservation};
 use crate::processes::Published;
 use crate::recent::Recent;
@@ -56,7 +57,8 @@ pub struct DeskSettings {
     pub timeout: Duration,
     /// What one question may cost.
     pub limits: query::Limits,
-    /// Bytes of an answer at the most, as it is put together and as it is written: 256 MiB by default.
+    /// Bytes of an answer at the most, as it is put together and as it is written: 112 MiB by
+    /// default, which is what `answers_bytes` in `[http.limits]` allows.
     pub answer_bytes_max: usize,
     /// Threads that one question reads series on: 2 by default.
     pub threads: usize,
@@ -85,7 +87,7 @@ impl Default for DeskSettings {
             memory_wait: Duration::from_secs(10),
             timeout: Duration::from_secs(120),
             limits: query::Limits::default(),
-            answer_bytes_max: 256 << 20,
+            answer_bytes_max: Limits::default().answer_bytes_max(),
             threads: 2,
             stream_clients_max: 64,
             snapshots: None,
@@ -641,8 +643,9 @@ impl Page {
     pub(crate) fn refusal(self) -> Refusal {
         self.denied.unwrap_or_else(|| {
             Refusal::Execution(format!(
-                "the answer has more than {} bytes, which is as many as it may; ask for longer \
-                 steps, a shorter time or fewer series",
+                "the answer has more than {} bytes, which is as many as it may (answers_bytes in \
+                 [http.limits] of the settings); ask for longer steps, a shorter time or fewer \
+                 series",
                 self.max
             ))
         })

@@ -18,11 +18,12 @@ use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
 use crate::access::{Access, Peer};
-use crate::body::{Bound, Limited};
+use crate::body::{AFTER_NO_ROOM, Bound, Limited};
 use crate::grpc;
 use crate::limits::{Held, Limits, Refused, Room, Why};
 use crate::problem::Problem;
 use crate::snapshots;
+use crate::unread::UnreadAnswers;
 
 /// What all requests share.
 pub(crate) struct Gate {
@@ -30,6 +31,7 @@ pub(crate) struct Gate {
     pub(crate) limits: Limits,
     pub(crate) refused: Arc<Refused>,
     pub(crate) room: Arc<Room>,
+    pub(crate) unread: Arc<UnreadAnswers>,
     /// How often the file of tokens could not be read, so that those before it went on counting.
     pub(crate) unread_tokens: Counter,
     /// Who may decode a body now.
@@ -44,6 +46,7 @@ impl Gate {
             access,
             refused: Arc::new(Refused::new(meter)),
             room: Room::new(limits.bodies_bytes),
+            unread: UnreadAnswers::new(limits.answers_bytes),
             unread_tokens: meter.counter(
                 "topdeck_http_tokens_unread_total",
                 "times that the file of tokens could not be read; those before go on counting",
@@ -85,6 +88,25 @@ impl Gate {
             return grpc::refusal(&problem);
         }
         response
+    }
+
+    /// The refusal of a request whose answer there is no room for until others are taken.
+    pub(crate) fn no_room_for_answer(&self, is_grpc: bool) -> Response {
+        self.refused.count(Why::AnswersBytes);
+        let (bytes, max) = (self.unread.bytes(), self.unread.bytes_max());
+        let problem = Problem {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            what: format!(
+                "cannot hold the answer: {bytes} bytes of answers wait for clients that do not \
+                 read them, of {max} (answers_bytes in [http.limits] of the settings); try again \
+                 in 1 s, or ask for less"
+            ),
+            after: Some(AFTER_NO_ROOM),
+        };
+        match is_grpc {
+            true => grpc::refusal(&problem),
+            false => problem.into_response(),
+        }
     }
 
     async fn pass<B>(self: &Arc<Gate>, peer: Peer, request: Request<B>) -> Response

@@ -45,6 +45,7 @@ mod texts;
 mod token;
 #[cfg(test)]
 mod trial;
+mod unread;
 
 pub use context::Context;
 pub use desk::{Desk, DeskSettings};

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use intake::{Counter, Meter};
 
+use crate::unread;
+
 /// How much one may ask of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -13,6 +15,9 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Bytes of all bodies that are being read or worked on, as they come and unpacked: 256 MiB. Beyond, 429.
     pub bodies_bytes: usize,
+    /// Bytes of all answers that clients have not taken yet: 128 MiB. Beyond, 429. One answer may
+    /// have seven eighths of it.
+    pub answers_bytes: usize,
     /// How long a body may take to come: 60 s. Beyond, 408.
     pub body_time: Duration,
     /// Bytes of a request's line and headers: 64 KiB. Beyond, 431. The least is 8 KiB.
@@ -32,11 +37,19 @@ pub struct Limits {
     pub decoding: usize,
 }
 
+impl Limits {
+    /// As many bytes as one answer may have.
+    pub fn answer_bytes_max(&self) -> usize {
+        unread::answer_bytes_max(self.answers_bytes)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             body_bytes: 16 << 20,
             bodies_bytes: 256 << 20,
+            answers_bytes: 128 << 20,
             body_time: Duration::from_secs(60),
             head_bytes: 64 << 10,
             head_time: Duration::from_secs(10),
@@ -54,6 +67,7 @@ impl Default for Limits {
 pub(crate) enum Why {
     BodyBytes,
     BodiesBytes,
+    AnswersBytes,
     BodyTime,
     HeadTime,
     RequestTime,
@@ -70,9 +84,10 @@ pub(crate) enum Why {
 }
 
 impl Why {
-    const ALL: [(Why, &'static str); 11] = [
+    const ALL: [(Why, &'static str); 12] = [
         (Why::BodyBytes, "body_bytes"),
         (Why::BodiesBytes, "bodies_bytes"),
+        (Why::AnswersBytes, "answers_bytes"),
         (Why::BodyTime, "body_time"),
         (Why::HeadTime, "head_time"),
         (Why::RequestTime, "request_time"),

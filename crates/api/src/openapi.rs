@@ -11,12 +11,14 @@ mod tests;
 use std::sync::LazyLock;
 
 use axum::Router;
+use axum::response::IntoResponse as _;
 use axum::routing::{self, MethodRouter};
 use bytes::Bytes;
 use http::{HeaderValue, header};
 
 use crate::context::Context;
 use crate::token::Scope;
+use crate::unread::SharedBody;
 use crate::{
     annotations, audit, batches, boards, health, ingest, metrics, processes, prometheus, query,
     snapshots, status, stream, texts,
@@ -193,7 +195,9 @@ pub(crate) const ROUTES: &[Route] =
     &[Route::get("/v1/openapi.json", "This document.", &[], || {
         routing::get(async |_: Context| {
             let kind = HeaderValue::from_static("application/json");
-            ([(header::CONTENT_TYPE, kind)], DOCUMENT.clone())
+            let mut response = ([(header::CONTENT_TYPE, kind)], DOCUMENT.clone()).into_response();
+            response.extensions_mut().insert(SharedBody);
+            response
         })
     })
     .with_scope(None)];

@@ -14,6 +14,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::tag;
+use crate::unread::SharedBody;
 
 /// Nothing but what this server has: no script or style in the text, no other host, no frame around it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -51,6 +52,8 @@ fn of(file: &File, headers: &HeaderMap) -> Response {
     told.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     told.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
     told.insert(ETAG, tag);
+    response.extensions_mut().insert(SharedBody);
+    let told = response.headers_mut();
     if is_packed && !is_known {
         told.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }

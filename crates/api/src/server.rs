@@ -196,6 +196,9 @@ impl Server {
         let room = Arc::clone(&self.gate.room);
         let about = "bytes of bodies that are being read or worked on";
         meter.gauge("topdeck_http_bodies_bytes", about, &[], move || room.used() as f64);
+        let unread = Arc::clone(&self.gate.unread);
+        let about = "bytes of answers that clients have not read yet";
+        meter.gauge("topdeck_http_answers_bytes", about, &[], move || unread.bytes() as f64);
     }
 
     /// Where it listens, in the order of the settings.

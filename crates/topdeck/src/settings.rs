@@ -75,6 +75,8 @@ pub(crate) struct Limits {
     pub(crate) body_bytes: Option<Size>,
     /// Of all bodies that are being read or worked on: `256MiB`.
     pub(crate) bodies_bytes: Option<Size>,
+    /// Of all answers that clients have not taken yet: `128MiB`.
+    pub(crate) answers_bytes: Option<Size>,
     /// For a whole body to come: `60s`.
     pub(crate) body_time: Option<Length>,
     /// Of a request's line and headers: `64KiB`.

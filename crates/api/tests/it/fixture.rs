@@ -100,6 +100,16 @@ impl Fixture {
         self.rows(selector).iter().map(|row| count(&row.1.value)).sum()
     }
 
+    /// Bytes of answers that are not read yet.
+    pub(crate) fn answers_bytes(&self) -> usize {
+        let all = self.intake.meter().now();
+        let found = all.iter().find(|measured| measured.name == "topdeck_http_answers_bytes");
+        match found.map(|measured| &measured.value) {
+            Some(intake::Now::Gauge(bytes)) => *bytes as usize,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// What was refused at a bound.
     pub(crate) fn refused(&self, why: &str) -> u64 {
         self.intake.meter().counter("topdeck_http_refused_total", "", &[("why", why)]).get()

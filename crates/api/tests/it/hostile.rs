@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::client::{answer, ask, connect, request};
 use crate::fixture::{Fixture, local};
+use crate::http2::ClosedWindow;
 
 /// A short limit of a test's server. A client that sends all at once keeps it, busy machine or not.
 const SOON: Duration = Duration::from_millis(200);
@@ -206,4 +207,42 @@ fn two_headers_host_are_refused_and_nothing_is_guessed_from_bytes() {
     let refused = it.ask("GET", "/v1/status", "Host: evil.example\r\n", b"");
     refused.is(400, "two headers Host");
     assert_eq!(refused.header("x-content-type-options"), Some("nosniff"));
+}
+
+#[test]
+fn answers_that_nobody_reads_do_not_pile_up() {
+    // 7,201 values.
+    let query = "/v1/query?query=1&from=2020-01-01T00:00:00Z&to=2020-01-01T02:00:00Z&step=1s";
+    let bytes = Fixture::new().ask("GET", query, "", b"").body.len();
+    let mut settings = local(None);
+    // There is room for one, and no other.
+    settings.limits.answers_bytes = bytes * 2;
+    let it = Fixture::with(settings);
+    let unread = ClosedWindow::connect(&it);
+    assert_eq!(unread.ask(query), 200);
+    assert!(it.answers_bytes() >= bytes, "{}", it.answers_bytes());
+    let refused = it.ask("GET", query, "", b"");
+    refused.is(429, "(answers_bytes in [http.limits]");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(it.refused("answers_bytes"), 1);
+    // Who asks for little is answered, and who sends is told.
+    it.ask("GET", "/health", "", b"").is(200, "well");
+    still_answers(&it);
+    drop(unread);
+    while it.answers_bytes() > 0 {
+        std::thread::yield_now();
+    }
+    it.ask("GET", query, "", b"").is(200, "\"schema\":");
+}
+
+#[test]
+fn what_is_the_same_for_all_is_held_once() {
+    let it = Fixture::new();
+    let document = it.ask("GET", "/v1/openapi.json", "", b"").body.len();
+    let unread = ClosedWindow::connect(&it);
+    for _ in 0..100 {
+        assert_eq!(unread.ask("/v1/openapi.json"), 200);
+    }
+    let held = it.answers_bytes();
+    assert!(held > 0 && held < 10 * document, "{held} bytes, and a document has {document}");
 }

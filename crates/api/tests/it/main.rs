@@ -5,5 +5,6 @@ mod endpoints;
 mod fixture;
 mod grpc;
 mod hostile;
+mod http2;
 mod secured;
 mod stopping;

@@ -9,6 +9,8 @@ use crate::settings::{Check, Host, Length, Problem, Problems, Scrape, Settings, 
 
 /// A parcel has to find room, or the agent that sends it never gets on.
 const BODIES_BYTES_MIN: u64 = 32 << 20;
+/// The page and its files have to be given to several clients at a time.
+const ANSWERS_BYTES_MIN: u64 = 8 << 20;
 const INTERVAL: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(60);
 
@@ -30,6 +32,12 @@ pub(crate) fn check(settings: &Settings, text: &str) -> Problems {
             "bodies_bytes is {bytes} bytes, must be at least 32MiB: a parcel of an agent has that"
         );
         checked.wrong("http.limits", "bodies_bytes", what);
+    }
+    if let Some(Size(bytes)) = settings.http.limits.answers_bytes
+        && bytes < ANSWERS_BYTES_MIN
+    {
+        let what = format!("answers_bytes is {bytes} bytes, must be at least 8MiB");
+        checked.wrong("http.limits", "answers_bytes", what);
     }
     if let Some(Size(bytes)) = settings.http.limits.query_bytes
         && bytes < api::DeskSettings::QUERY_BYTES_MIN

@@ -48,6 +48,7 @@ impl Settings {
             limits: api::Limits {
                 body_bytes: bytes(limits.body_bytes, default.body_bytes),
                 bodies_bytes: bytes(limits.bodies_bytes, default.bodies_bytes),
+                answers_bytes: bytes(limits.answers_bytes, default.answers_bytes),
                 body_time: length(limits.body_time, default.body_time),
                 head_bytes: bytes(limits.head_bytes, default.head_bytes),
                 head_time: length(limits.head_time, default.head_time),
@@ -67,6 +68,7 @@ impl Settings {
             query_bytes: self.http.limits.query_bytes.map_or(default.query_bytes, |size| size.0),
             snapshots: Some(data.join("snapshots")),
             boards: Some(data.join("boards")),
+            answer_bytes_max: self.server(data).limits.answer_bytes_max(),
             ..default
         }
     }

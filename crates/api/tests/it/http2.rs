@@ -1,0 +1,52 @@
+//! A client of HTTP/2 that asks and lets nothing of an answer come.
+
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::task::JoinHandle;
+
+use crate::fixture::Fixture;
+
+/// A connection on which the window of every answer is closed.
+pub(crate) struct ClosedWindow<'a> {
+    it: &'a Fixture,
+    sender: SendRequest<Empty<Bytes>>,
+    connection: JoinHandle<()>,
+    /// They are held, and not read.
+    answers: Mutex<Vec<Response<Incoming>>>,
+}
+
+impl ClosedWindow<'_> {
+    pub(crate) fn connect(it: &Fixture) -> ClosedWindow<'_> {
+        let (sender, connection) = it.runtime.block_on(async {
+            let stream = tokio::net::TcpStream::connect(it.address).await.unwrap();
+            let mut builder = Builder::new(TokioExecutor::new());
+            builder.initial_stream_window_size(0);
+            let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+            (sender, tokio::spawn(async { drop(connection.await) }))
+        });
+        ClosedWindow { it, sender, connection, answers: Mutex::default() }
+    }
+
+    /// Asks; the status of the answer.
+    pub(crate) fn ask(&self, path: &str) -> u16 {
+        let uri = format!("http://localhost:{}{path}", self.it.address.port());
+        let request = Request::get(uri).body(Empty::new()).unwrap();
+        let mut sender = self.sender.clone();
+        let answer = self.it.runtime.block_on(sender.send_request(request)).unwrap();
+        let status = answer.status().as_u16();
+        self.answers.lock().unwrap().push(answer);
+        status
+    }
+}
+
+impl Drop for ClosedWindow<'_> {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
