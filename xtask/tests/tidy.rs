@@ -26,6 +26,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/disk/src/region.rs",
     "crates/ffi/src/abi.rs",
     "crates/ffi/src/pointer.rs",
+    "crates/heap/src/trim.rs",
     "crates/host/src/bpf/syscall.rs",
     "crates/shm/src/here.rs",
     "crates/shm/src/map.rs",

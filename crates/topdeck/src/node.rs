@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use forward::Forward;
+use heap::HeapTrimmer;
 use host::Host;
 use intake::{Home, Intake};
 use journal::Journal;
@@ -53,6 +54,7 @@ pub(crate) struct Node {
     listeners: Vec<(&'static str, listen::Settings, Listener)>,
     pull: Pull,
     host: Option<(host::Settings, Host)>,
+    _trimmer: Option<HeapTrimmer>,
 }
 
 impl Node {
@@ -82,11 +84,23 @@ impl Node {
             Some(wanted) => Some((wanted.clone(), Host::start(wanted, Arc::clone(&intake))?)),
             None => None,
         };
+        let trimmer = trimmer(&intake);
         // Last: who is told that it is well may send to all of it.
         let server = api::Server::start(settings.server(data), context.clone()).await?;
         let data = data.to_owned();
-        let node =
-            Node { role, settings, data, intake, context, server, forward, listeners, pull, host };
+        let node = Node {
+            role,
+            settings,
+            data,
+            intake,
+            context,
+            server,
+            forward,
+            listeners,
+            pull,
+            host,
+            _trimmer: trimmer,
+        };
         node.tell_status();
         Ok(node)
     }
@@ -268,6 +282,28 @@ impl Node {
         self.forward.stop().await;
         self.intake.stop();
         Ok(())
+    }
+}
+
+/// Gives memory back that was freed after heavy queries and the like, and counts it.
+fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
+    let meter = intake.meter();
+    let counter = |name, about| meter.counter(name, about, &[]);
+    let bytes = counter(
+        "topdeck_heap_returned_bytes_total",
+        "resident bytes given back to the system by malloc_trim",
+    );
+    let times = meter.timer("topdeck_heap_trim", "how long malloc_trim took", &[]);
+    let trimmed = move |result: heap::TrimResult| {
+        bytes.add(result.returned_bytes);
+        times.record(result.took);
+    };
+    match HeapTrimmer::start(trimmed) {
+        Ok(trimmer) => trimmer,
+        Err(error) => {
+            say(format_args!("free memory is not given back to the system: {error}"));
+            None
+        }
     }
 }
 

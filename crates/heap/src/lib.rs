@@ -1,0 +1,166 @@
+//! Free memory of the allocator, given back to the system while a server is idle.
+//!
+//! glibc keeps what was freed: pages between blocks that are still in use, in an arena for each
+//! few threads. After a heavy query 1.65 GB stayed resident that nobody used. `malloc_trim` gives
+//! such pages back. mimalloc, which static binaries have, does so by itself.
+#![deny(unsafe_code)]
+
+mod trim;
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How often the resident memory is looked at.
+const PERIOD: Duration = Duration::from_secs(2);
+/// After so many looks free memory is given back again, if there may be some: after 20 s.
+const LOOKS_MAX: u32 = 10;
+/// At once where so much more is resident than after the last time. Eight heavy queries in a row
+/// leave behind several times what they hold at a time.
+const GROWTH_BYTES: u64 = 64 << 20;
+/// Resident memory beyond the least that was ever seen at which it is worth it.
+const SLACK_BYTES: u64 = 32 << 20;
+
+/// What giving memory back came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrimResult {
+    /// Resident bytes before, less those after.
+    pub returned_bytes: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// A thread that gives free memory back, until it is dropped.
+#[derive(Debug)]
+pub struct HeapTrimmer {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HeapTrimmer {
+    /// Starts it, and tells of each time. `None` where the allocator does it by itself, and where
+    /// the system does not say how much memory is resident.
+    pub fn start(
+        trimmed: impl Fn(TrimResult) + Send + 'static,
+    ) -> std::io::Result<Option<HeapTrimmer>> {
+        let Some(floor_bytes) = resident_bytes().filter(|_| trim::IS_NEEDED) else {
+            return Ok(None);
+        };
+        let (stop, stopped) = mpsc::channel::<()>();
+        let work = move || {
+            let mut policy = TrimPolicy { floor_bytes, last_bytes: floor_bytes, looks: 0 };
+            while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+                let Some(before) = resident_bytes() else { continue };
+                if policy.is_due(before) {
+                    let began = Instant::now();
+                    trim::trim();
+                    let took = began.elapsed();
+                    let after = resident_bytes().unwrap_or(before);
+                    policy.trimmed(after);
+                    trimmed(TrimResult { returned_bytes: before.saturating_sub(after), took });
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("heap trimmer".to_owned()).spawn(work)?;
+        Ok(Some(HeapTrimmer { stop: Some(stop), thread: Some(thread) }))
+    }
+}
+
+impl Drop for HeapTrimmer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of it has been told already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// When to give memory back.
+struct TrimPolicy {
+    /// The least resident memory that was seen: about what an idle process needs.
+    floor_bytes: u64,
+    /// What was resident after memory was given back.
+    last_bytes: u64,
+    /// Looks since then.
+    looks: u32,
+}
+
+impl TrimPolicy {
+    fn is_due(&mut self, resident_bytes: u64) -> bool {
+        self.floor_bytes = self.floor_bytes.min(resident_bytes);
+        self.looks = self.looks.saturating_add(1);
+        let is_grown = resident_bytes >= self.last_bytes.saturating_add(GROWTH_BYTES);
+        let is_worth_it = resident_bytes > self.floor_bytes.saturating_add(SLACK_BYTES);
+        is_worth_it && (is_grown || self.looks >= LOOKS_MAX)
+    }
+
+    fn trimmed(&mut self, resident_bytes: u64) {
+        (self.last_bytes, self.looks) = (resident_bytes, 0);
+    }
+}
+
+/// `VmRSS` of `/proc/self/status` (proc_pid_status(5)), which is in units of 1024 bytes.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether it is due at each of these looks, in MiB; each time it gives nothing back.
+    #[track_caller]
+    fn check(floor: u64, looks: &[u64], expected: &[bool]) {
+        let mib = |mib: u64| mib << 20;
+        let mut policy = TrimPolicy { floor_bytes: mib(floor), last_bytes: mib(floor), looks: 0 };
+        let due = looks.iter().map(|resident| {
+            let is_due = policy.is_due(mib(*resident));
+            if is_due {
+                policy.trimmed(mib(*resident));
+            }
+            is_due
+        });
+        assert_eq!(due.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn it_is_due_when_much_was_taken_and_else_now_and_then() {
+        check(100, &[163, 164, 165, 228], &[false, true, false, true]);
+        check(100, &[50, 113, 164], &[false, false, true]);
+        let [mut often, mut due] = [[133; 20], [0; 20]].map(|looks| looks.to_vec());
+        due[9] = 1;
+        due[19] = 1;
+        check(100, &often, &due.iter().map(|due| *due == 1).collect::<Vec<_>>());
+        often.fill(132);
+        check(100, &often, &[false; 20]);
+    }
+
+    #[test]
+    fn memory_that_was_freed_between_used_blocks_is_given_back() {
+        const BLOCKS: usize = 100_000;
+        if !trim::IS_NEEDED || resident_bytes().is_none() {
+            println!("skipped: the allocator is not glibc's, or there is no /proc");
+            return;
+        }
+        let mut blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; 1000]).collect();
+        let used = resident_bytes().unwrap();
+        // One in a thousand stays.
+        for (at, block) in blocks.iter_mut().enumerate() {
+            if at % 1000 != 0 {
+                *block = Vec::new();
+            }
+        }
+        trim::trim();
+        let left = resident_bytes().unwrap();
+        assert!(left + (BLOCKS as u64 * 1000) / 2 < used, "{used} bytes, and {left} afterwards");
+        assert!(blocks.iter().step_by(1000).all(|block| block.len() == 1000));
+    }
+
+    #[test]
+    fn the_thread_ends_when_it_is_dropped() {
+        drop(HeapTrimmer::start(|_| {}).unwrap());
+    }
+}
