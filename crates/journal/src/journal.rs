@@ -725,15 +725,15 @@ impl Inner {
                 return Ok(Level::Process);
             }
             // Whoever comes first synchronises for all; there is no need to wake a thread for it.
-            match self.syncing.try_lock().map(|group| self.sync(group)) {
-                Ok(Ok(Flushed::All)) => continue,
+            match self.try_group().map(|group| self.sync(group)) {
+                Some(Ok(Flushed::All)) => continue,
                 // The process that has the role is told what is wanted.
-                Ok(Ok(Flushed::Elsewhere)) => buffer.want_durable(position),
-                Err(_) if self.elsewhere.load(Ordering::Relaxed) => buffer.want_durable(position),
-                Err(_) => {}
+                Some(Ok(Flushed::Elsewhere)) => buffer.want_durable(position),
+                None if self.elsewhere.load(Ordering::Relaxed) => buffer.want_durable(position),
+                None => {}
                 // There may be room, or others get on, before the time is over.
-                Ok(Err(Error::Full(_) | Error::Stalled { .. })) => {}
-                Ok(Err(error)) => return Err(error),
+                Some(Err(Error::Full(_) | Error::Stalled { .. })) => {}
+                Some(Err(error)) => return Err(error),
             }
             buffer.wait_durable(
                 seen,
@@ -772,13 +772,26 @@ impl Inner {
     }
 
     fn group(&self) -> MutexGuard<'_, Group> {
-        self.syncing.lock().unwrap_or_else(|poisoned| {
-            // What whoever panicked was about to synchronise only they knew. The flusher finds it
-            // again.
-            self.syncing.clear_poison();
-            self.flusher().forget(&self.store);
-            poisoned.into_inner()
-        })
+        self.syncing.lock().unwrap_or_else(|poisoned| self.regroup(poisoned))
+    }
+
+    /// The same, if nobody has it.
+    fn try_group(&self) -> Option<MutexGuard<'_, Group>> {
+        match self.syncing.try_lock() {
+            Ok(group) => Some(group),
+            Err(TryLockError::Poisoned(poisoned)) => Some(self.regroup(poisoned)),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// What whoever panicked was about to synchronise only they knew. The flusher finds it again.
+    fn regroup<'a>(
+        &'a self,
+        poisoned: PoisonError<MutexGuard<'a, Group>>,
+    ) -> MutexGuard<'a, Group> {
+        self.syncing.clear_poison();
+        self.flusher().forget(&self.store);
+        poisoned.into_inner()
     }
 
     /// Drains the buffer and makes everything durable, for all who wait. They are woken after the group is

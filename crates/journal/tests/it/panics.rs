@@ -1,5 +1,6 @@
 //! A panic in the journal's thread: it is run again, and every record is there once.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -90,4 +91,48 @@ fn a_panic_between_a_frame_and_its_publication_loses_and_repeats_nothing() {
 #[test]
 fn a_panic_before_a_sync_loses_and_repeats_nothing() {
     check("journal sync");
+}
+
+/// What was about to be synchronised only whoever panicked knew: it must not count as durable with
+/// what comes next.
+#[test]
+fn what_was_not_synchronised_because_of_a_panic_is_durable_once_that_is_said() {
+    for seed in 0..20 {
+        let sim = SimDisk::new(seed);
+        let disk: Arc<dyn Disk> = Arc::new(sim.process());
+        let settings = Settings {
+            segment_bytes: SEGMENT_BYTES_MIN,
+            codec: Codec::None,
+            ..Settings::default()
+        };
+        Journal::create(&*disk, Path::new(DIR), 7, 0, &settings).unwrap();
+        let options = Options {
+            background: false,
+            sync_every: None,
+            supervisor: Supervisor::throwing(&[("journal sync", 1)]),
+            ..Options::default()
+        };
+        let journal = Journal::open(disk, Path::new(DIR), &options).unwrap();
+        // Several segments.
+        let record = |number: u64| [&number.to_le_bytes()[..], &[7; 3000]].concat();
+        for number in 0..20 {
+            let _ack = journal.append(&record(number), Level::Process).unwrap();
+        }
+        let synced = catch_unwind(AssertUnwindSafe(|| journal.flush(Level::Disk)));
+        assert!(synced.is_err(), "a panic is thrown");
+        let ack = journal.append(&record(20), Level::Disk).unwrap();
+        assert_eq!((ack.positions, ack.level), (20..21, Level::Disk));
+        sim.power_cut();
+        std::mem::forget(journal);
+        let journal = Journal::open(Arc::new(sim.process()), Path::new(DIR), &options).unwrap();
+        let mut reader = journal.reader(Start::Begin).unwrap();
+        let mut expected = 0..21;
+        while let Some(item) = reader.next().unwrap() {
+            let Item::Batch(batch) = item else { panic!("seed {seed}: {item:?} is missing") };
+            for found in batch.records() {
+                assert_eq!(Some(found.bytes), expected.next().map(record).as_deref());
+            }
+        }
+        assert_eq!(expected.next(), None, "seed {seed}");
+    }
 }
