@@ -49,6 +49,12 @@ pub trait Source: Sync {
     /// and its end included. Of cumulative series it is what was added.
     fn histograms(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>>;
 
+    /// The same, but distributions of a moment belong to the column that begins by then. A source that has none
+    /// need not tell them apart.
+    fn histograms_by_start(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
+        self.histograms(series, grid)
+    }
+
     /// Numbers of series of counts or gauges, put together likewise; `None` where there are none.
     fn numbers(&self, series: &[&Handle], grid: Grid) -> Result<Read<Option<Summary>>>;
 }

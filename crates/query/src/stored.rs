@@ -116,6 +116,10 @@ impl Source for Stored<'_> {
         self.columns(self.view.histograms(&self.found(series), grid)?)
     }
 
+    fn histograms_by_start(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
+        self.columns(self.view.histograms_by_start(&self.found(series), grid)?)
+    }
+
     fn numbers(&self, series: &[&Handle], grid: Grid) -> Result<Read<Option<Summary>>> {
         self.columns(self.view.numbers(&self.found(series), grid)?)
     }

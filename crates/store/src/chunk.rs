@@ -233,11 +233,11 @@ pub(crate) fn encode(
             series,
             start: times
                 .iter()
-                .map(
-                    |&time| {
-                        if resolution == Resolution::Base { begins(kind, time) } else { time.0 }
-                    },
-                )
+                .map(|&time| match resolution {
+                    Resolution::Base => begins(kind, time),
+                    // One between two slots is of the slot before.
+                    _ => time.0.min(time.1.saturating_sub(1)),
+                })
                 .min()
                 .unwrap_or(0),
             end: times.iter().map(|time| time.1).max().unwrap_or(0),

@@ -80,6 +80,25 @@ impl Merge {
     }
 }
 
+/// Gives each row its column anew, by its time and the column that it had; rows without one are left out.
+pub(crate) fn assign_columns(
+    rows: Vec<(Range<usize>, usize)>,
+    times: &[(i64, i64)],
+    column_of: impl Fn((i64, i64), usize) -> Option<usize>,
+) -> Vec<(Range<usize>, usize)> {
+    let mut placed: Vec<(Range<usize>, usize)> = Vec::with_capacity(rows.len());
+    for (range, column) in rows {
+        for row in range {
+            let Some(column) = column_of(times[row], column) else { continue };
+            match placed.last_mut() {
+                Some((held, at)) if *at == column && held.end == row => held.end = row + 1,
+                _ => placed.push((row..row + 1, column)),
+            }
+        }
+    }
+    placed
+}
+
 /// Which rows, by their times in order, belong to which column.
 pub(crate) fn rows_of(times: &[(i64, i64)], runs: &[Run]) -> Vec<(Range<usize>, usize)> {
     let mut rows: Vec<(Range<usize>, usize)> = Vec::new();

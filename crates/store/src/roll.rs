@@ -23,9 +23,9 @@ use crate::error::Result;
 use crate::gather::{self, Gathered, Predecessors};
 use crate::grid::Run;
 use crate::manifest::{Covers, Keep, Manifest, PartInfo};
-use crate::merge::{FULL, Merge, rows_of};
+use crate::merge::{FULL, Merge, assign_columns, rows_of};
 use crate::resolution::{DAY, Resolution, SECOND, slot};
-use crate::row::{Predecessor, Row, Rows, Summary, add_to};
+use crate::row::{Predecessor, Row, Rows, Summary, add_to, is_between_slots};
 use crate::store::Inner;
 
 /// Whether a row of a series that ended at a time stays.
@@ -667,31 +667,45 @@ fn merged(
     let slots = (DAY / period) as usize;
     let runs: Vec<Run> = (0..slots).map(|at| (slot(at)..slot(at + 1), at)).collect();
     let mut merge = Merge::new(slots);
+    // Of most series there are none.
+    let mut between: Option<Merge> = None;
     let mut bytes = Vec::new();
     for part in parts {
         for place in part.find(id)? {
             let read = gather::read(&**part, &place, &mut bytes)?;
             let added = read.and_then(|header| {
-                let (times, block) = chunk::times(&header, &bytes)
-                    .map_err(|why| gather::gap(&**part, &place, &why))?;
-                merge
-                    .add_block(block, &rows_of(&times, &runs))
-                    .map_err(|why| gather::gap(&**part, &place, &why))
+                let gap = |why: String| gather::gap(&**part, &place, &why);
+                let (times, block) = chunk::times(&header, &bytes).map_err(gap)?;
+                let rows = rows_of(&times, &runs);
+                if !times.iter().any(|&time| is_between_slots(time, period)) {
+                    return merge.add_block(block, &rows).map_err(gap);
+                }
+                let only = |are_between: bool| {
+                    assign_columns(rows.clone(), &times, |time, at| {
+                        (is_between_slots(time, period) == are_between).then_some(at)
+                    })
+                };
+                merge.add_block(block, &only(false)).map_err(gap)?;
+                let between = between.get_or_insert_with(|| Merge::new(slots));
+                between.add_block(block, &only(true)).map_err(gap)
             });
             gaps.extend(added.err());
         }
     }
     let mut rows = Vec::new();
-    let merged = merge.finish();
-    gaps.extend(merged.full.into_iter().map(|at| {
-        let (start, end) = (slot(at), slot(at + 1));
-        let reason = format!("series {id}: {FULL}");
-        Gap { start, end, producer: None, lost: None, reason }
-    }));
-    for (at, mixture) in merged.columns.into_iter().enumerate() {
-        let (start, end) = (slot(at), slot(at + 1));
-        rows.extend(mixture.into_parts().into_iter().map(|value| Row { start, end, value }));
+    for (merge, are_between) in [(Some(merge), false), (between, true)] {
+        let Some(merged) = merge.map(Merge::finish) else { continue };
+        gaps.extend(merged.full.into_iter().map(|at| {
+            let (start, end) = (slot(at), slot(at + 1));
+            let reason = format!("series {id}: {FULL}");
+            Gap { start, end, producer: None, lost: None, reason }
+        }));
+        for (at, mixture) in merged.columns.into_iter().enumerate() {
+            let (start, end) = (slot(if are_between { at + 1 } else { at }), slot(at + 1));
+            rows.extend(mixture.into_parts().into_iter().map(|value| Row { start, end, value }));
+        }
     }
+    rows.sort_by_key(Row::time);
     Ok(Rows::Histograms(rows))
 }
 
@@ -712,15 +726,19 @@ fn rolled_histograms(rows: &[Row<Histogram>], period: i64) -> Vec<Row<Histogram>
     let mut rolled: Vec<Row<Histogram>> = Vec::new();
     let mut first_of_slot = 0;
     for row in rows {
-        let start = slot(row.end, period);
-        if rolled.last().is_none_or(|last| last.start != start) {
+        let first = slot(row.end, period);
+        let end = first.saturating_add(period);
+        let is_between = is_between_slots((row.start, row.end), period);
+        let start = if is_between { end } else { first };
+        if rolled.last().is_none_or(|last| last.end != end) {
             first_of_slot = rolled.len();
         }
         // Histograms of several families do not go into one.
-        let merged =
-            rolled[first_of_slot..].iter_mut().any(|held| add_to(&mut held.value, &row.value));
+        let merged = rolled[first_of_slot..]
+            .iter_mut()
+            .any(|held| held.start == start && add_to(&mut held.value, &row.value));
         if !merged {
-            rolled.push(Row { start, end: start.saturating_add(period), value: row.value.clone() });
+            rolled.push(Row { start, end, value: row.value.clone() });
         }
     }
     rolled

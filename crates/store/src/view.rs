@@ -18,7 +18,7 @@ use crate::gather::{self, Gathered, Predecessors};
 use crate::grid::{Grid, Run, plan};
 use crate::head::Head;
 use crate::manifest::{Manifest, PartInfo};
-use crate::merge::{FULL, Merge, rows_of};
+use crate::merge::{FULL, Merge, assign_columns, rows_of};
 use crate::resolution::{DAY, Resolution, slot};
 use crate::roll::{happened, too_late};
 use crate::row::{Predecessor, Row, Rows, Summary};
@@ -197,7 +197,21 @@ impl View {
     pub fn histograms<'a>(&'a self, series: &[Found], grid: Grid) -> Result<Columns<'a, Mixture>> {
         let kinds = |kind| matches!(kind, Kind::Histogram(_));
         self.columns(series, grid, kinds, "histograms", |view, asked, columns, gaps| {
-            view.merged(asked, columns, gaps)
+            view.merged(asked, columns, false, gaps)
+        })
+    }
+
+    /// The same, but a distribution of a moment belongs to the column that begins by then, and not to the one that
+    /// ends by then. Of days that were rolled up by a topdeck that did not keep them apart, rollups have it in the
+    /// column before.
+    pub fn histograms_by_start<'a>(
+        &'a self,
+        series: &[Found],
+        grid: Grid,
+    ) -> Result<Columns<'a, Mixture>> {
+        let kinds = |kind| matches!(kind, Kind::Histogram(_));
+        self.columns(series, grid, kinds, "histograms", |view, asked, columns, gaps| {
+            view.merged(asked, columns, true, gaps)
         })
     }
 
@@ -533,17 +547,20 @@ impl View {
         &self,
         series: &[Asked],
         columns: &[Range<i64>],
+        points_by_start: bool,
         gaps: &mut Vec<Gap>,
     ) -> Result<Vec<Mixture>> {
         let plan = plan(columns);
+        let placement = Placement { columns, points_by_start };
         let mut merge = Merge::new(columns.len());
         let covered = self.covered();
         gaps.extend(self.dropped(series, &plan, &covered)?);
         let (adding, readings): (Vec<&Asked>, Vec<&Asked>) =
             series.iter().partition(|series| !series.found.series.kind().is_cumulative());
         if !adding.is_empty() {
-            self.add_rollups(&adding, &plan, gaps, &mut merge)?;
-            self.add_base(&adding, &plan, &covered, gaps, &mut merge)?;
+            let plan = placement.with_points_before(plan.clone());
+            self.add_rollups(&adding, &plan, placement, gaps, &mut merge)?;
+            self.add_base(&adding, &plan, &covered, placement, gaps, &mut merge)?;
         }
         for series in readings {
             let Rows::Histograms(rows) = self.happened(series, &plan, &covered, gaps)? else {
@@ -568,6 +585,7 @@ impl View {
         &self,
         series: &[&Asked],
         plan: &[Vec<Run>; 5],
+        placement: Placement<'_>,
         gaps: &mut Vec<Gap>,
         merge: &mut Merge,
     ) -> Result<()> {
@@ -578,7 +596,7 @@ impl View {
             {
                 continue;
             }
-            self.add_part(info, series, runs, gaps, merge)?;
+            self.add_part(info, series, runs, placement, gaps, merge)?;
         }
         Ok(())
     }
@@ -589,6 +607,7 @@ impl View {
         series: &[&Asked],
         plan: &[Vec<Run>; 5],
         covered: &Covered,
+        placement: Placement<'_>,
         gaps: &mut Vec<Gap>,
         merge: &mut Merge,
     ) -> Result<()> {
@@ -606,7 +625,7 @@ impl View {
             }
             if !runs.is_empty() {
                 runs.sort_by_key(|(range, _)| range.start);
-                self.add_part(info, series, &runs, gaps, merge)?;
+                self.add_part(info, series, &runs, placement, gaps, merge)?;
             }
         }
         let mut runs: Vec<&Run> = plan.iter().flatten().collect();
@@ -620,8 +639,10 @@ impl View {
                 for row in rows {
                     let at = runs.partition_point(|(range, _)| range.end < row.end);
                     let run = runs.get(at).filter(|run| run.0.contains(&row.end.saturating_sub(1)));
-                    if let Some((_, column)) = run {
-                        merge.add(*column, &row.value);
+                    let column =
+                        run.and_then(|run| placement.column_of((row.start, row.end), run.1));
+                    if let Some(column) = column {
+                        merge.add(column, &row.value);
                     }
                 }
             }
@@ -634,6 +655,7 @@ impl View {
         info: &PartInfo,
         series: &[&Asked],
         runs: &[Run],
+        placement: Placement<'_>,
         gaps: &mut Vec<Gap>,
         merge: &mut Merge,
     ) -> Result<()> {
@@ -645,7 +667,14 @@ impl View {
                     return Ok(());
                 }
                 let (times, block) = chunk::times(header, bytes)?;
-                merge.add_block(block, &rows_of(&times, runs))
+                let rows = rows_of(&times, runs);
+                let rows = match placement.points_by_start {
+                    true => assign_columns(rows, &times, |time, column| {
+                        placement.column_of(time, column)
+                    }),
+                    false => rows,
+                };
+                merge.add_block(block, &rows)
             })?;
         }
         Ok(())
@@ -896,6 +925,41 @@ impl View {
             }
         }
         Ok(None)
+    }
+}
+
+/// To which columns rows belong that add up.
+#[derive(Clone, Copy)]
+struct Placement<'a> {
+    columns: &'a [Range<i64>],
+    /// A value of a moment belongs to the column that begins by then.
+    points_by_start: bool,
+}
+
+/// Stands for the time before the first column, of which only values of its last moment are wanted.
+const BEFORE: usize = usize::MAX;
+
+impl Placement<'_> {
+    /// A plan that also has what may lie between the time before and the first column.
+    fn with_points_before(self, mut plan: [Vec<Run>; 5]) -> [Vec<Run>; 5] {
+        let first = self.columns.first().filter(|_| self.points_by_start);
+        if let Some(&Range { start, .. }) = first {
+            // The coarsest that keeps such a value apart is what retention leaves.
+            let periods = Resolution::ROLLUPS.map(|rollup| (rollup, rollup.period().unwrap_or(1)));
+            let coarsest = periods.iter().rev().find(|(_, period)| start.rem_euclid(*period) == 0);
+            let (resolution, period) = coarsest.copied().unwrap_or((Resolution::Base, 1));
+            plan[resolution as usize].insert(0, (start.saturating_sub(period)..start, BEFORE));
+        }
+        plan
+    }
+
+    /// The column of a row, by its start and end, that ended in `column`.
+    fn column_of(self, (start, end): (i64, i64), column: usize) -> Option<usize> {
+        if !self.points_by_start || start < end {
+            return (column != BEFORE).then_some(column);
+        }
+        let at = self.columns.partition_point(|column| column.end <= end);
+        self.columns.get(at).filter(|column| column.contains(&end)).map(|_| at)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sources that read what is stored: `find`, `metric` and `graphite:find`.
 //!
 //! A slot holds what happened within it: what counts in a window belongs to the slot that the window ends in, its
-//! end included; what was read at a moment, to the slot that begins by then. A metric of numbers asked for
+//! end included; what was read at a moment, be it a number or a distribution, to the slot that begins by then. A metric of numbers asked for
 //! histograms, and one of histograms asked for numbers, is a stream without values.
 
 use std::collections::BTreeMap;
@@ -246,7 +246,7 @@ impl Find {
         match self.what {
             What::Histogram => {
                 let all: Vec<&Handle> = handles.iter().collect();
-                let read = evaluation.source.histograms(&all, grid)?;
+                let read = evaluation.source.histograms_by_start(&all, grid)?;
                 evaluation.gaps.extend(read.gaps);
                 Ok(read.values.into_iter().map(|mixture| Some(distribution(mixture))).collect())
             }
@@ -313,7 +313,8 @@ impl Find {
                 true => vec![Mixture::default(); steps.count],
                 false => {
                     evaluation.budget.check()?;
-                    let read = evaluation.source.histograms(&series, self.grid(steps))?;
+                    let grid = self.grid(steps);
+                    let read = evaluation.source.histograms_by_start(&series, grid)?;
                     evaluation.gaps.extend(read.gaps);
                     read.values
                 }

@@ -1,8 +1,8 @@
 //! A point-in-time histogram is one sample of its series, however often it is sent.
 
 use hist::codec::header::Temporality;
-use model::{Kind, Sample, Series};
-use store::{DAY, Grid, HOUR, MINUTE, SECOND, Store};
+use model::{Kind, Sample, Selector, Series};
+use store::{DAY, Grid, HOUR, Keep, MINUTE, Resolution, SECOND, Store};
 
 use crate::world::{World, histogram, ingest, sample};
 
@@ -101,4 +101,89 @@ fn windows_of_several_senders_add_up() {
     send(&store, 1, std::slice::from_ref(&window));
     send(&store, 2, &[window]);
     assert_eq!(count(&store), (4, vec![]));
+}
+
+/// Values in columns of a day: as PromQL asks, whose windows have their ends in them, and as CAQL does, whose slots
+/// have their first moments.
+#[track_caller]
+fn check_columns(store: &Store, step: i64, by_end: &[u64], by_start: &[u64], when: &str) {
+    let view = store.view().unwrap();
+    let found = view.select(&Selector::All);
+    let grid = Grid { start: BEGIN, step, columns: (DAY / step) as u64 };
+    let count = |column: store::Result<store::Column<hist::Mixture>>| column.unwrap().value.count();
+    let ends: Vec<u64> = view.histograms(&found, grid).unwrap().map(count).collect();
+    assert_eq!(ends, by_end, "{when}, by end, {step} ns");
+    let starts: Vec<u64> = view.histograms_by_start(&found, grid).unwrap().map(count).collect();
+    assert_eq!(starts, by_start, "{when}, by start, {step} ns");
+}
+
+#[test]
+fn a_distribution_on_the_hour_is_in_the_hour_that_begins_with_it() {
+    let world = World::new();
+    world.set_now(BEGIN + 2 * DAY);
+    let store = world.open().unwrap();
+    // One a minute from the first moment of the day to that of the next, with more values on the hour.
+    let points: Vec<Sample> = (0..=24 * 60)
+        .map(|minute| point(minute, &vec![1.0; if minute % 60 == 0 { 10 } else { 1 }]))
+        .collect();
+    send(&store, 1, &points);
+    // What happened until the hour is in the hour before, whoever asks.
+    let window = sample(BEGIN + 59 * MINUTE, BEGIN + HOUR, histogram(&[2.0; 5]));
+    send(&store, 2, &[window]);
+    let check = |when: &str| {
+        let per_hour = |first: u64| [vec![first], vec![69; 23]].concat();
+        check_columns(&store, DAY, &[24 * 69 + 5], &[24 * 69 + 5], when);
+        check_columns(&store, HOUR, &per_hour(74), &per_hour(74), when);
+        // What is on the hour is in the last minute of an hour, or in its first.
+        let minutes = |on_the_hour: usize| {
+            let mut minutes = vec![1; 24 * 60];
+            (0..24).for_each(|hour| minutes[hour * 60 + on_the_hour] = 10);
+            minutes[59] += 5;
+            minutes
+        };
+        if when != "base rows dropped" {
+            check_columns(&store, MINUTE, &minutes(59), &minutes(0), when);
+        }
+        let halves = |first: u64, second: u64| {
+            let mut halves = [first, second].repeat(24);
+            halves[1] += 5;
+            halves
+        };
+        check_columns(&store, 30 * MINUTE, &halves(30, 39), &halves(39, 30), when);
+    };
+    check("in memory");
+    store.seal().unwrap();
+    check("in a part");
+    settle(&store);
+    check("rolled up");
+    let rule = |resolution| Keep { resolution, duration: Some(HOUR), selector: Selector::All };
+    store.set_keep(vec![rule(Resolution::Base)]).unwrap();
+    settle(&store);
+    check("rolled up anew");
+    world.set_now(BEGIN + 6 * DAY);
+    settle(&store);
+    let parts = store.stat().unwrap().parts;
+    assert!(parts.iter().all(|part| part.resolution != Resolution::Base));
+    check("base rows dropped");
+}
+
+/// Its row in rollups is as short as a moment: who asks for rows has to be told that they were dropped.
+#[test]
+fn a_lone_distribution_on_the_minute_is_known_although_its_row_was_dropped() {
+    let world = World::new();
+    world.set_now(BEGIN + HOUR);
+    let store = world.open().unwrap();
+    let (resolution, selector) = (Resolution::Base, Selector::All);
+    store.set_keep(vec![Keep { resolution, duration: Some(HOUR), selector }]).unwrap();
+    send(&store, 1, &[point(3, &[1.0])]);
+    world.set_now(BEGIN + 6 * DAY);
+    settle(&store);
+    let parts = store.stat().unwrap().parts;
+    assert!(parts.iter().all(|part| part.resolution != Resolution::Base));
+    let view = store.view().unwrap();
+    let found = view.select(&Selector::All);
+    let stretch = view.stretch(&found).unwrap().expect("there is something");
+    assert!(stretch.contains(&(BEGIN + 3 * MINUTE - 1)), "{stretch:?}");
+    let gaps = view.samples(&found[0], stretch, &mut |_| panic!("a row is left")).unwrap();
+    assert_eq!(gaps.len(), 1, "{gaps:?}");
 }

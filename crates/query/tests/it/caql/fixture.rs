@@ -77,6 +77,13 @@ impl Fixture {
                 batch.sample(&Sample { start, end: start + MINUTE, value }).unwrap();
             }
         }
+        // Distributions of moments, on whole minutes: of the first, of which there is one value, of the second two.
+        series(&mut batch, "sizes", &[], LATENCY, "B");
+        for at in 0..10 {
+            let (time, counts) = (START + at * MINUTE, [(10.0, at as u64 + 1)]);
+            let value = Value::Histogram(Box::new(histogram(&counts)));
+            batch.sample(&Sample { start: time, end: time, value }).unwrap();
+        }
         // Requests since a start, of which there are ten more in each minute.
         let total = Kind::Counter(Temporality::Cumulative);
         series(&mut batch, "served", &[("host", "a")], total, "requests");

@@ -37,6 +37,11 @@ impl Source for Counted<'_> {
         self.source.histograms(series, grid)
     }
 
+    fn histograms_by_start(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
+        self.count();
+        self.source.histograms_by_start(series, grid)
+    }
+
     fn numbers(&self, series: &[&Handle], grid: Grid) -> Result<Read<Option<Summary>>> {
         self.count();
         self.source.numbers(series, grid)

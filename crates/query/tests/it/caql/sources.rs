@@ -22,6 +22,15 @@ fn kinds_of_numbers() {
 }
 
 #[test]
+fn a_distribution_of_a_moment_is_in_the_slot_that_begins_with_it() {
+    check(r#"find:histogram("sizes") | histogram:count()"#, "1 2 3 4 5 6 7 8 9 10");
+    check(
+        r#"find:histogram("sizes") | histogram:merge() | histogram:count()"#,
+        "1 2 3 4 5 6 7 8 9 10",
+    );
+}
+
+#[test]
 fn another_kind_is_missing() {
     check(r#"find("lat", "and(host:a)")"#, "·*");
     check(r#"find:histogram("req", "and(host:a)")"#, "·*");
