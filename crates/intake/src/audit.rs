@@ -205,11 +205,43 @@ impl Facts {
         let mut stored = received;
         stored.samples = stored.samples.saturating_sub(samples);
         stored.values = stored.values.saturating_sub(samples);
+        // Records that the journal had when its book was led, and had lost when the store read them.
+        let all = |counted: u64, of: &dyn Fn(&&Gap) -> bool| {
+            let gaps = fed.missing.iter().filter(|gap| of(gap));
+            gaps.fold(0u64, |sum, gap| sum.saturating_add(gap.lost.unwrap_or(1)))
+                .saturating_sub(counted)
+        };
+        let gone = all(received.missing, &is_own);
+        for gap in fed.missing.iter().filter(is_own).filter(|_| gone > 0) {
+            let (_, why) = gap.reason.split_once(": ").unwrap_or(("", &gap.reason));
+            let (why, _) = why.split_once(", from position").unwrap_or((why, ""));
+            let reason = format!("missing in the journal: {why}");
+            lose(&mut lost, &Gap { reason, ..gap.clone() });
+        }
+        stored.missing = stored.missing.saturating_add(gone);
+        stored.batches = stored.batches.saturating_sub(if id.is_some() { gone } else { 0 });
+        let nobodys = all(self.book.others().counts.missing, &|gap| gap.producer.is_none());
         let behind = self.book.position().saturating_sub(fed.position);
+        let lost_in_journal = |n: u64| {
+            let whose = if id.is_some() { "" } else { "; whose they were is not known" };
+            format!(
+                "{} were damaged or dropped in the journal before the store had them, after they were \
+                 counted: their values are not in the store{whose}",
+                batches(n)
+            )
+        };
         let (is_explained, why) = match (behind, refused.len() as u64) {
             (1.., _) => (
                 false,
                 format!("the store has not read {} of the journal", plural(behind, "record")),
+            ),
+            _ if gone > 0 => (true, lost_in_journal(gone)),
+            (0, 0) if nobodys > 0 => (
+                true,
+                format!(
+                    "all that is not among {} that were lost in the journal, whose is not known: see others",
+                    batches(nobodys)
+                ),
             ),
             (0, 0) => (true, "all of the journal is in the store".to_owned()),
             (0, n) => (

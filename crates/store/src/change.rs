@@ -64,13 +64,7 @@ impl<'a> Change<'a> {
 
     /// Makes the forms of new series durable.
     pub(crate) fn add_series(&mut self) -> Result<()> {
-        let forms: Vec<Vec<u8>> = {
-            let index = self.inner.index();
-            let new = self.series..index.len() as u64;
-            new.map(|number| index.form(Number(number as u32)).to_owned()).collect()
-        };
-        self.inner.backend.add_series(&forms)?;
-        self.series += forms.len() as u64;
+        self.series = self.inner.keep_forms(true)?;
         Ok(())
     }
 

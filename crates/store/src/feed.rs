@@ -22,10 +22,14 @@ pub struct Fed {
     pub sealed: u64,
     /// What could not be taken in.
     pub refused: Vec<Gap>,
+    /// Records that the journal had lost before they were read; how many is what is lost.
+    pub missing: Vec<Gap>,
 }
 
 /// What the reason begins with of a gap that is a record which could not be taken in.
 const REFUSED: &str = "a record that came from the journal was not taken in";
+/// What the reason says of a gap that is records which the journal lost.
+const MISSING: &str = " batches missing in the journal: ";
 
 impl Store {
     /// How far the journal was read, after reading all of it that there is, and what of it could not be taken in:
@@ -35,13 +39,17 @@ impl Store {
         inner.catch_up()?;
         let feed = locked(&inner.feed);
         let state = inner.state();
-        let mut refused = state.manifest.gaps.clone();
+        let mut gaps = state.manifest.gaps.clone();
         for head in state.heads() {
             let head = head.read().unwrap_or_else(PoisonError::into_inner);
-            refused.extend(head.gaps.iter().cloned());
+            gaps.extend(head.gaps.iter().cloned());
         }
-        refused.retain(|gap| gap.reason.starts_with(REFUSED));
-        Ok(Fed { position: feed.position(), sealed: state.manifest.position, refused })
+        let of = |is: &dyn Fn(&str) -> bool| -> Vec<Gap> {
+            gaps.iter().filter(|gap| is(&gap.reason)).cloned().collect()
+        };
+        let refused = of(&|reason| reason.starts_with(REFUSED));
+        let missing = of(&|reason| reason.contains(MISSING) && !reason.starts_with(REFUSED));
+        Ok(Fed { position: feed.position(), sealed: state.manifest.position, refused, missing })
     }
 }
 
@@ -74,9 +82,15 @@ impl Inner {
                 (Arc::clone(&state.active), StoredPoints::of(self, &state))
             };
             let mut head = active.write().unwrap_or_else(PoisonError::into_inner);
-            self.take_in(&mut head, &mut stored, item, &mut |identity, position| {
+            let missing = self.take_in(&mut head, &mut stored, item, &mut |identity, position| {
                 hear(&mut locked(&self.producers), identity, position)
             });
+            drop(head);
+            if let Some(missing) = missing {
+                self.note(format!(
+                    "{missing}; what was in them is lost, see the gaps and the audit"
+                ));
+            }
         }
         Ok(true)
     }
@@ -123,14 +137,14 @@ impl Inner {
         bytes
     }
 
-    /// Takes an item in; `hear` says of a batch whether it is new.
+    /// Takes an item in; `hear` says of a batch whether it is new. Of what the journal has lost, what it is.
     fn take_in(
         &self,
         head: &mut Head,
         stored: &mut StoredPoints<'_>,
         item: Item<'_>,
         hear: &mut dyn FnMut(Identity, u64) -> bool,
-    ) {
+    ) -> Option<String> {
         match item {
             Item::Batch(batch) => {
                 self.seen.store(batch.times().1, Ordering::Relaxed);
@@ -148,6 +162,7 @@ impl Inner {
                         });
                     }
                 }
+                None
             }
             Item::Gap(gap) => {
                 // If it is not known when that was, it was since the batch before it.
@@ -158,9 +173,24 @@ impl Inner {
                         (if seen == i64::MIN { now } else { seen.min(now) }, now)
                     }
                 };
-                let reason =
-                    format!("{} batches missing in the journal: {}", gap.records(), gap.reason);
-                head.gaps.push(Gap { start, end, producer: None, lost: None, reason });
+                let reason = |records: u64| {
+                    let first = gap.positions.start;
+                    format!("{records}{MISSING}{}, from position {first} on", gap.reason)
+                };
+                let mut lose = |producer: Option<u64>, records: u64| {
+                    let (lost, reason) = (Some(records), reason(records));
+                    head.gaps.push(Gap { start, end, producer, lost, reason });
+                };
+                let mut left = gap.records();
+                // Whose they were is known of all of a gap, or of none.
+                for part in gap.producers.iter().filter(|_| gap.complete) {
+                    lose(Some(part.producer), part.records.min(left));
+                    left -= part.records.min(left);
+                }
+                if left > 0 {
+                    lose(None, left);
+                }
+                Some(reason(gap.records()))
             }
         }
     }

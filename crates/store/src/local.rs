@@ -23,14 +23,24 @@ use crate::part::{FilePart, FileWriter};
 /// Forms at the most; longer lengths are damage.
 const FORM_BYTES_MAX: u32 = model::FORM_BYTES_MAX as u32;
 
+/// What is known of the file of series.
+#[derive(Debug, Default)]
+struct SeriesFile {
+    /// The end of what is sound in it.
+    end: u64,
+    /// Something was appended that a power cut may take back.
+    is_unsynced: bool,
+    /// Its name is durable.
+    is_named: bool,
+}
+
 /// A store's folder.
 pub(crate) struct Local {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     /// Held for its lock.
     _lock: Box<dyn File>,
-    /// The end of what is sound in the file of series.
-    series_end: Mutex<u64>,
+    series: Mutex<SeriesFile>,
 }
 
 impl fmt::Debug for Local {
@@ -59,7 +69,7 @@ impl Local {
         if !lock.try_lock().doing("lock", &path)? {
             return Err(Error::Busy { dir: dir.to_owned() });
         }
-        Ok(Local { disk, dir: dir.to_owned(), _lock: lock, series_end: Mutex::new(0) })
+        Ok(Local { disk, dir: dir.to_owned(), _lock: lock, series: Mutex::default() })
     }
 
     /// Whether there is a store in the folder.
@@ -190,8 +200,9 @@ impl Backend for Local {
         Ok(())
     }
 
-    fn add_series(&self, forms: &[Vec<u8>]) -> Result<()> {
-        if forms.is_empty() {
+    fn add_series(&self, forms: &[Vec<u8>], durably: bool) -> Result<()> {
+        let mut series = self.series.lock().expect("BUG: nobody panics with the series");
+        if forms.is_empty() && !(durably && series.is_unsynced) {
             return Ok(());
         }
         let path = self.series_path();
@@ -202,13 +213,16 @@ impl Backend for Local {
             bytes.extend(crc32c::crc32c(form).to_le_bytes());
             bytes.extend_from_slice(form);
         }
-        let mut end = self.series_end.lock().expect("BUG: nobody panics with the series");
-        file.write_all_at(&bytes, *end).doing("write", &path)?;
-        file.sync().doing("synchronise", &path)?;
-        if *end == 0 {
-            self.disk.sync_dir(&self.dir).doing("synchronise", &self.dir)?;
+        file.write_all_at(&bytes, series.end).doing("write", &path)?;
+        series.end += bytes.len() as u64;
+        series.is_unsynced = true;
+        if durably {
+            file.sync().doing("synchronise", &path)?;
+            if !series.is_named {
+                self.disk.sync_dir(&self.dir).doing("synchronise", &self.dir)?;
+            }
+            (series.is_named, series.is_unsynced) = (true, false);
         }
-        *end += bytes.len() as u64;
         Ok(())
     }
 
@@ -230,7 +244,9 @@ impl Backend for Local {
         }
         // What is torn off at the end was not acknowledged by a manifest; it is written over.
         damaged -= u64::from(!was_sound);
-        *self.series_end.lock().expect("BUG: nobody panics with the series") = end as u64;
+        let mut series = self.series.lock().expect("BUG: nobody panics with the series");
+        // The process before may have left it to the system.
+        (series.end, series.is_unsynced) = (end as u64, end > 0);
         Ok(damaged)
     }
 }

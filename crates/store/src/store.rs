@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use crate::change::Change;
 use crate::check::Round;
 use crate::error::{Error, Result};
 use crate::head::Head;
-use crate::index::{Cardinality, Index, Limits};
+use crate::index::{Cardinality, Index, Limits, Number};
 use crate::local::Local;
 use crate::manifest::{Keep, Manifest, PartInfo, Producers};
 use crate::resolution::MINUTE;
@@ -120,6 +120,10 @@ pub(crate) struct Inner {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) journal: Journal,
     pub(crate) index: Arc<RwLock<Index>>,
+    /// Forms that the file of series has.
+    forms: AtomicU64,
+    /// Held while more are appended.
+    forms_turn: Mutex<()>,
     pub(crate) feed: Mutex<Subscriber>,
     /// Which batches were read of the journal.
     pub(crate) producers: Mutex<Producers>,
@@ -251,6 +255,7 @@ impl Store {
             subscriber.seek(manifest.position)?;
         }
         let producers = manifest.producers.clone();
+        let forms = index.len() as u64;
         let state = State {
             manifest: Arc::new(manifest),
             past: Vec::new(),
@@ -266,6 +271,8 @@ impl Store {
             backend,
             journal,
             index: Arc::new(RwLock::new(index)),
+            forms: AtomicU64::new(forms),
+            forms_turn: Mutex::default(),
             feed: Mutex::new(subscriber),
             producers: Mutex::new(producers),
             head_bytes: AtomicUsize::new(0),
@@ -479,6 +486,7 @@ impl Inner {
     fn admit(&self, batch: &Batch) -> Result<()> {
         let mut tried = false;
         let mut new: HashSet<&[u8]> = HashSet::new();
+        let mut named: Option<Number> = None;
         let mut index = self.index();
         for entry in batch.read() {
             let entry = entry.expect("BUG: the batch was checked");
@@ -504,6 +512,7 @@ impl Inner {
                 }
                 SeriesRef::Id(id) => {
                     let number = number.ok_or(Error::UnknownSeries { id })?;
+                    named = named.max(Some(number));
                     let kind = index.kind(number);
                     if !entry.is_of(kind) {
                         let (series, kind) = (index.series(number).to_string(), kind.name());
@@ -513,7 +522,31 @@ impl Inner {
                 }
             }
         }
+        drop(index);
+        // From here on the form is in one record of the journal only, until rows are sealed: if that is damaged,
+        // nobody would know whose all the others are. Where there is no room for it, that risk is taken.
+        // Relaxed: of a number that is stored here its form was appended before, by whoever stored it.
+        let kept = self.forms.load(Ordering::Relaxed);
+        if named.is_some_and(|number| u64::from(number.0) >= kept) {
+            let _ = self.keep_forms(false);
+        }
         Ok(())
+    }
+
+    /// Appends forms of series to their file that are not there yet; how many there are then. They survive the
+    /// process, and a power cut too if that is asked for.
+    pub(crate) fn keep_forms(&self, durably: bool) -> Result<u64> {
+        let _turn = locked(&self.forms_turn);
+        let kept = self.forms.load(Ordering::Relaxed);
+        let forms: Vec<Vec<u8>> = {
+            let index = self.index();
+            let new = kept..index.len() as u64;
+            new.map(|number| index.form(Number(number as u32)).to_owned()).collect()
+        };
+        self.backend.add_series(&forms, durably)?;
+        let kept = kept + forms.len() as u64;
+        self.forms.store(kept, Ordering::Relaxed);
+        Ok(kept)
     }
 
     /// An open part.

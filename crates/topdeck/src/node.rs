@@ -110,6 +110,10 @@ impl Node {
             ));
         }
         lines.extend(self.host.iter().flat_map(|(_, host)| host.notes()));
+        // What was found damaged, or lost, when the store was opened.
+        let store = self.intake.home().store();
+        let stat = store.and_then(|store| store.stat().ok());
+        lines.extend(stat.into_iter().flat_map(|stat| stat.notes));
         for orphan in self.forward.orphans().unwrap_or_default() {
             lines.push(format!(
                 "site {:?} is in the settings no more, and the journal keeps {} records for it: to give them \

@@ -2,6 +2,7 @@
 
 mod basics;
 mod books;
+mod damage;
 #[path = "../../../journal/tests/it/dying.rs"]
 mod dying;
 mod layout;

@@ -84,8 +84,19 @@ pub(crate) fn into_store(
     now: &Arc<AtomicI64>,
     change: impl FnOnce(&mut store::Options),
 ) -> (Intake, Arc<Store>) {
+    let process: Arc<dyn Disk> = Arc::new(disk.process());
+    Store::create(&process, Path::new(DIR), &journal_settings()).unwrap();
+    drop(process);
+    into_store_again(disk, now, change)
+}
+
+/// The way into that store by another process.
+pub(crate) fn into_store_again(
+    disk: &SimDisk,
+    now: &Arc<AtomicI64>,
+    change: impl FnOnce(&mut store::Options),
+) -> (Intake, Arc<Store>) {
     let disk: Arc<dyn Disk> = Arc::new(disk.process());
-    Store::create(&disk, Path::new(DIR), &journal_settings()).unwrap();
     let mut options = store::Options {
         background: false,
         journal: journal_options(clock(now)),

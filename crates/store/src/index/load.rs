@@ -44,7 +44,7 @@ impl Index {
             }
             let found: Vec<Vec<u8>> =
                 (known..index.len()).map(|at| index.form(Number(at as u32)).to_owned()).collect();
-            backend.add_series(&found)?;
+            backend.add_series(&found, true)?;
         }
         notes.extend(refused);
         Ok(index)

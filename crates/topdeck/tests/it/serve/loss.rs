@@ -145,7 +145,11 @@ fn a_byte_of_a_servers_journal_costs_a_gap() {
         let left = stored(&deck).expect("it answers");
         check_left(left, how);
         assert!(left + told(&deck) >= SENT + MORE, "{left} and {}", told(&deck));
-        deck.audit();
+        let said = "batches missing in the journal: damaged";
+        let is_damaged = matches!(how, Damage::Flipped);
+        assert_eq!(deck.log().contains(said), is_damaged, "{}", deck.log());
+        let audit = deck.audit().to_string();
+        assert_eq!(audit.contains("missing in the journal: damaged"), is_damaged, "{audit}");
         deck.stop();
         deck.start();
         await_stored(&deck, left);
