@@ -100,20 +100,8 @@ fn settings(disk: &dyn Disk, places: &Places) -> Result<(Born, SettingsState)> {
         Ok((born, false)) => Ok((born, SettingsState::Sound)),
         Ok((born, true)) => Ok((born, SettingsState::OneCopy)),
         Err(error @ Error::Settings { .. }) => {
-            for first in segment::list(disk, places)? {
-                let path = places.segment(first);
-                let file = disk.open(&path, Mode::Read).doing("open it", &path)?;
-                if let Some(head) = SegmentHead::read_any(&*file, &path)? {
-                    let born = Born {
-                        id: head.journal_id,
-                        created: head.created,
-                        settings: Settings::default(),
-                    };
-                    return Ok((born, SettingsState::Lost));
-                }
-            }
-            // Without a segment that says whose it is, nothing in the journal can be read.
-            Err(error)
+            let born = Born::of_segments(disk, places, Settings::default())?;
+            born.map(|born| (born, SettingsState::Lost)).ok_or(error)
         }
         Err(error) => Err(error),
     }
@@ -188,7 +176,10 @@ impl<'a> Check<'a> {
                 damage(self.places.settings(), "one of the two copies of the settings is damaged");
             }
             SettingsState::Lost => {
-                damage(self.places.settings(), "both copies of the settings are damaged");
+                damage(
+                    self.places.settings(),
+                    "both copies of the settings are missing or damaged",
+                );
             }
         }
         for name in &self.lost_checkpoints {

@@ -38,8 +38,8 @@ pub enum Error {
         dir: PathBuf,
     },
 
-    /// Both copies of the settings are damaged.
-    #[error("{}: both copies of the settings are damaged; `topdeck journal repair` restores them from the segments", path.display())]
+    /// Both copies of the settings are damaged, or their file is missing, and segments are there.
+    #[error("{}: both copies of the settings are missing or damaged; `topdeck journal repair` restores them from the segments", path.display())]
     Settings {
         /// The settings file.
         path: PathBuf,

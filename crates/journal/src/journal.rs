@@ -47,6 +47,9 @@ pub struct Options {
     pub recheck_every: Duration,
     /// Where times come from: [`wall_clock`] by default.
     pub clock: Clock,
+    /// Settings for a journal whose file of settings is lost: opening makes it anew from the segments. `None` by
+    /// default, as who does not know them leaves it to [`crate::repair`].
+    pub settings: Option<Settings>,
 }
 
 impl Default for Options {
@@ -59,6 +62,7 @@ impl Default for Options {
             wait_max: Duration::from_secs(10),
             recheck_every: Duration::from_millis(500),
             clock: wall_clock(),
+            settings: None,
         }
     }
 }
@@ -181,7 +185,15 @@ impl Journal {
     /// Opens a journal. That succeeds after any crash; [`Journal::opened`] says what was found.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<Journal> {
         let places = Places::new(dir);
-        let (born, wounded) = Born::read(&*disk, &places)?;
+        let (born, wounded, is_lost) = match (Born::read(&*disk, &places), options.settings) {
+            (Ok((born, wounded)), _) => (born, wounded, false),
+            (Err(error @ Error::Settings { .. }), Some(settings)) => {
+                settings.check()?;
+                let born = Born::of_segments(&*disk, &places, settings)?;
+                (born.ok_or(error)?, false, true)
+            }
+            (Err(error), _) => return Err(error),
+        };
         for folder in [places.segments(), places.checkpoints(), places.locks()] {
             disk.create_dir(&folder).doing("create it", &folder)?;
         }
@@ -194,12 +206,16 @@ impl Journal {
         } else if !buffer.is_ours(born.id) {
             return Err(Error::Busy { dir: dir.to_owned(), alone: false });
         }
-        if wounded {
-            // The copy that is sound is written twice again.
+        if wounded || is_lost {
+            // What is sound of it is written twice again.
             if presence.first {
                 born.create(&*disk, &places)?;
             }
-            opened.damaged_files.push("journal: one copy of the settings was damaged".to_owned());
+            opened.damaged_files.push(match is_lost {
+                false => "journal: one copy of the settings was damaged".to_owned(),
+                true => "journal: the settings were lost, and are made anew from the segments"
+                    .to_owned(),
+            });
         }
         buffer.begin_slot(presence.slot);
         let store = Store {

@@ -4,16 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use disk::Disk;
+use disk::{Disk, Mode};
 
 use crate::buffer::{Buffer, Turn};
 use crate::checkpoint::Claims;
 use crate::codec;
-use crate::error::{Error, Full, Result};
+use crate::error::{Doing, Error, Full, Result};
 use crate::layout::{Fields, SETTINGS, SETTINGS_MAGIC};
 use crate::places::Places;
 use crate::presence::{Presence, Present};
-use crate::segment;
+use crate::segment::{self, SegmentHead};
 use crate::settings::{AtLimit, Codec, Limits, Settings};
 use crate::twice::{PAYLOAD_BYTES, Twice};
 
@@ -103,9 +103,30 @@ impl Born {
                 Ok((born, wounded))
             }
             Ok(None) => Err(Error::Settings { path }),
-            Err(error) if error.is_not_found() => Err(Error::Missing { dir: places.dir.clone() }),
+            Err(error) if error.is_not_found() => Err(match segment::list(disk, places) {
+                // They say which journal it is: a new one in its place could read none of them.
+                Ok(firsts) if !firsts.is_empty() => Error::Settings { path },
+                _ => Error::Missing { dir: places.dir.clone() },
+            }),
             Err(error) => Err(error),
         }
+    }
+
+    /// What the first segment whose head is sound says of the journal, with settings in the place of those that
+    /// were lost. Without such a segment nothing in the journal can be read.
+    pub(crate) fn of_segments(
+        disk: &dyn Disk,
+        places: &Places,
+        settings: Settings,
+    ) -> Result<Option<Born>> {
+        for first in segment::list(disk, places)? {
+            let path = places.segment(first);
+            let file = disk.open(&path, Mode::Read).doing("open it", &path)?;
+            if let Some(head) = SegmentHead::read_any(&*file, &path)? {
+                return Ok(Some(Born { id: head.journal_id, created: head.created, settings }));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -228,6 +228,9 @@ impl Store {
         let path = dir.join("journal");
         let journal = Journal::open(disk, &path, &options.journal)?;
         let found = journal.stat()?.id;
+        // Of its own checkpoint the store says itself what became of it.
+        let of_journal = journal.opened().damaged_files.iter();
+        notes.extend(of_journal.filter(|note| !note.starts_with("checkpoint ")).cloned());
         if let Some(expected) = manifest.journal.filter(|&expected| expected != found) {
             return Err(Error::OtherJournal { dir: path, found, expected });
         }
@@ -317,6 +320,11 @@ impl Store {
     /// Reads what the journal has that is not in the head yet.
     pub fn catch_up(&self) -> Result<()> {
         self.inner.catch_up()
+    }
+
+    /// Whether there is a store in a folder, though parts of it may be damaged or missing.
+    pub fn exists(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
+        Local::is_store(&**disk, dir)
     }
 
     /// What can be read now: all that was acknowledged before.

@@ -25,7 +25,7 @@ use crate::import::source::Source;
 use crate::journal::progress::Progress;
 use crate::journal::show;
 use crate::store::seal::settle;
-use crate::store::{create, open, plural, told};
+use crate::store::{create, disk, open, plural, told};
 use crate::time::{self, Moment};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::integer;
@@ -115,7 +115,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
         bail!("standard input (-) can be read once");
     }
-    if options.create && !options.dir.join("manifest").exists() {
+    if options.create && !store::Store::exists(&disk(), &options.dir)? {
         create(&options.dir, Codec::Lz4)?;
     }
     let store = open(&options.dir)?;

@@ -323,10 +323,11 @@ fn home(role: Role, settings: &Settings, data: &Path) -> Result<Home> {
 
 fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> Result<Home> {
     let told = told(dir);
-    if !dir.join("manifest").exists() {
+    if !Store::exists(&disk(), dir).map_err(&told)? {
         Store::create(&disk(), dir, journal).map_err(&told)?;
     }
     let default = store::Options::default();
+    let journal_options = journal::Options { settings: Some(*journal), ..default.journal.clone() };
     let series = settings.store.series;
     let options = store::Options {
         head_bytes_max: settings
@@ -338,6 +339,7 @@ fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> R
             series_max: series.unwrap_or(default.limits.series_max),
             ..default.limits
         },
+        journal: journal_options,
         ..default
     };
     let mut store = Store::open(disk(), dir, &options).map_err(&told)?;
@@ -364,10 +366,15 @@ fn keep(store: &Store, rules: Vec<Keep>, dir: &Path) -> Result<()> {
 fn journal_home(dir: &Path, settings: &journal::Settings) -> Result<Home> {
     let disk = disk();
     let now = journal::wall_clock()();
+    let lost = Some(*settings);
+    let options = journal::Options { alone: true, settings: lost, ..journal::Options::default() };
     if !dir.join("journal").exists() {
-        Journal::create(&*disk, dir, journal::random_id(), now, settings)?;
+        match Journal::create(&*disk, dir, journal::random_id(), now, settings) {
+            // Its settings are missing, and opening it makes them anew.
+            Ok(()) | Err(journal::Error::Exists { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
-    let options = journal::Options { alone: true, ..journal::Options::default() };
     let mut journal = Journal::open(Arc::clone(&disk), dir, &options)?;
     if journal.stat()?.settings.limits != settings.limits {
         // They count for those who open it from now on.

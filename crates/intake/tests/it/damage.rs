@@ -1,11 +1,13 @@
 //! Records that the journal loses between their acknowledgement and the store: no more than was damaged, and it is said.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use disk::SimDisk;
+use disk::{Disk, SimDisk};
+use journal::Journal;
 use model::Selector;
-use store::Grid;
+use store::{Grid, Store};
 
 use crate::world::*;
 
@@ -69,4 +71,54 @@ fn stored(disk: &SimDisk, now: &Arc<AtomicI64>, batches: u64) {
     intake.keep_books().unwrap();
     let audit = intake.audit().unwrap();
     assert_eq!(audit.producers[0].lines[1].why, "all of the journal is in the store");
+}
+
+#[test]
+fn a_store_whose_journal_file_is_lost_starts_as_segments_say_what_it_was() {
+    let (disk, now) = (SimDisk::new(1), Arc::default());
+    stored(&disk, &now, 3);
+    let lost = Path::new(DIR).join("journal/journal");
+    disk.process().remove(&lost).unwrap();
+    // Who does not know its settings says which command does it.
+    let process: Arc<dyn Disk> = Arc::new(disk.process());
+    let options = store::Options { background: false, ..store::Options::default() };
+    let error = Store::open(Arc::clone(&process), Path::new(DIR), &options).unwrap_err();
+    assert!(error.to_string().contains("`topdeck journal repair`"), "{error}");
+    drop(process);
+    for settings in [Some(journal_settings()), None] {
+        let set = |options: &mut store::Options| options.journal.settings = settings;
+        let (intake, store) = into_store_again(&disk, &now, set);
+        assert_eq!(store.journal().stat().unwrap().settings, journal_settings());
+        let is_told = store.stat().unwrap().notes.iter().any(|note| note.contains("made anew"));
+        assert_eq!(is_told, settings.is_some());
+        let audit = intake.audit().unwrap();
+        assert_eq!(audit.producers[0].lines[1].stored.values, 3 * VALUES);
+        assert!(audit.producers[0].is_explained());
+    }
+}
+
+#[test]
+fn no_journal_is_made_in_the_place_of_one_whose_file_is_lost() {
+    let (disk, now) = (SimDisk::new(1), Arc::default());
+    stored(&disk, &now, 1);
+    let dir = Path::new(DIR).join("journal");
+    let process = disk.process();
+    process.remove(&dir.join("journal")).unwrap();
+    let made = Journal::create(&process, &dir, 8, 0, &journal_settings());
+    assert!(matches!(made, Err(journal::Error::Exists { .. })), "{made:?}");
+}
+
+#[test]
+fn a_store_without_its_manifest_is_there_while_the_copy_is() {
+    let (disk, now) = (SimDisk::new(1), Arc::default());
+    stored(&disk, &now, 3);
+    let process: Arc<dyn Disk> = Arc::new(disk.process());
+    for name in ["manifest", "manifest.copy"] {
+        process.remove(&Path::new(DIR).join(name)).unwrap();
+        assert!(Store::exists(&process, Path::new(DIR)).unwrap(), "{name}");
+        let (intake, store) = into_store_again(&disk, &now, |_| {});
+        let notes = store.stat().unwrap().notes;
+        assert!(notes.iter().any(|note| note.contains("manifest")), "{notes:?}");
+        assert_eq!(intake.audit().unwrap().producers[0].lines[1].stored.values, 3 * VALUES);
+    }
 }

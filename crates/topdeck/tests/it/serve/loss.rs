@@ -158,6 +158,23 @@ fn a_byte_of_a_servers_journal_costs_a_gap() {
     }
 }
 
+/// Each is kept twice, or follows from what is beside it.
+#[test]
+fn a_server_starts_without_a_manifest_or_the_file_of_its_journal() {
+    let mut deck = Deck::new("serve", "");
+    quiet(&deck);
+    deck.start();
+    send(deck.port, 1..SENT + 1);
+    for lost in ["manifest", "manifest.copy", "journal/journal"] {
+        deck.kill();
+        let path = deck.folder.path("data/store").join(lost);
+        std::fs::remove_file(path).expect("it is there");
+        deck.start();
+        await_stored(&deck, SENT);
+        deck.audit();
+    }
+}
+
 /// A server that hears StatsD.
 fn hearing() -> Deck {
     Deck::new("serve", "[statsd]\nudp = [\"127.0.0.1:0\"]\n")
