@@ -41,14 +41,16 @@ impl Cell {
         }
     }
 
-    /// The cell's values as if they were spread evenly between `ends`: the `k`-th lies `k / (count + 1)` of the way.
+    /// The cell's values as if they were spread evenly between `ends`: the `k`-th lies `k / (count
+    /// + 1)` of the way.
     fn spread(&self, (first, last): (f64, f64)) -> Spread {
         // Halves: the width of a cell may exceed the doubles.
         let step = (last * 0.5 - first * 0.5) / (self.count as f64 + 1.0) * 2.0;
         Spread { lower: self.lower, first, step, upper: self.upper }
     }
 
-    /// Which share of the cell's values lies at or below `x` if they are spread evenly between `ends`.
+    /// Which share of the cell's values lies at or below `x` if they are spread evenly between
+    /// `ends`.
     pub(crate) fn share_below(&self, x: f64, (lower, upper): (f64, f64)) -> f64 {
         if x >= self.upper {
             1.0
@@ -109,8 +111,9 @@ impl Histogram {
         })
     }
 
-    /// Between which ends the values of a cell are taken to lie, for estimates. Of values of one sign zero is the
-    /// natural end of the cell around it, as in Prometheus; its bounds stay those of the bucket.
+    /// Between which ends the values of a cell are taken to lie, for estimates. Of values of one
+    /// sign zero is the natural end of the cell around it, as in Prometheus; its bounds stay those
+    /// of the bucket.
     pub(crate) fn likely_ends(&self, cell: &Cell) -> (f64, f64) {
         let (lower, upper) = cell.finite();
         if !(self.scheme().is_mirrored() && cell.is_around_zero()) {

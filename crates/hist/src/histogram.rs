@@ -757,9 +757,9 @@ fn defined(sum: Side<Sum>) -> Side<Sum> {
     if sum.value().is_some_and(|sum| sum.value().is_nan()) { Side::Absent } else { sum }
 }
 
-/// What is left of a sum: exact while whole numbers are, or while both are one double each, as senders report
-/// them; else while it is large enough that the last bits of the whole (2^-103 of it, for each addition) do not
-/// reach its own.
+/// What is left of a sum: exact while whole numbers are, or while both are one double each, as
+/// senders report them; else while it is large enough that the last bits of the whole (2^-103 of
+/// it, for each addition) do not reach its own.
 fn remaining(
     whole: Side<Sum>,
     taken: Side<Sum>,

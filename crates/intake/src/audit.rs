@@ -205,7 +205,8 @@ impl Facts {
         let mut stored = received;
         stored.samples = stored.samples.saturating_sub(samples);
         stored.values = stored.values.saturating_sub(samples);
-        // Records that the journal had when its book was led, and had lost when the store read them.
+        // Records that the journal had when its book was led, and had lost when the store read
+        // them.
         let all = |counted: u64, of: &dyn Fn(&&Gap) -> bool| {
             let gaps = fed.missing.iter().filter(|gap| of(gap));
             gaps.fold(0u64, |sum, gap| sum.saturating_add(gap.lost.unwrap_or(1)))
@@ -239,7 +240,8 @@ impl Facts {
             (0, 0) if nobodys > 0 => (
                 true,
                 format!(
-                    "all that is not among {} that were lost in the journal, whose is not known: see others",
+                    "all that is not among {} that were lost in the journal, whose is not known: \
+                     see others",
                     batches(nobodys)
                 ),
             ),

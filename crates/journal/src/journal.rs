@@ -47,8 +47,8 @@ pub struct Options {
     pub recheck_every: Duration,
     /// Where times come from: [`wall_clock`] by default.
     pub clock: Clock,
-    /// Settings for a journal whose file of settings is lost: opening makes it anew from the segments. `None` by
-    /// default, as who does not know them leaves it to [`crate::repair`].
+    /// Settings for a journal whose file of settings is lost: opening makes it anew from the
+    /// segments. `None` by default, as who does not know them leaves it to [`crate::repair`].
     pub settings: Option<Settings>,
 }
 

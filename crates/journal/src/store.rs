@@ -112,8 +112,8 @@ impl Born {
         }
     }
 
-    /// What the first segment whose head is sound says of the journal, with settings in the place of those that
-    /// were lost. Without such a segment nothing in the journal can be read.
+    /// What the first segment whose head is sound says of the journal, with settings in the place
+    /// of those that were lost. Without such a segment nothing in the journal can be read.
     pub(crate) fn of_segments(
         disk: &dyn Disk,
         places: &Places,

@@ -49,8 +49,8 @@ pub trait Source: Sync {
     /// and its end included. Of cumulative series it is what was added.
     fn histograms(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>>;
 
-    /// The same, but distributions of a moment belong to the column that begins by then. A source that has none
-    /// need not tell them apart.
+    /// The same, but distributions of a moment belong to the column that begins by then. A source
+    /// that has none need not tell them apart.
     fn histograms_by_start(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
         self.histograms(series, grid)
     }

@@ -33,8 +33,8 @@ pub(crate) trait Backend: Send + Sync + Debug {
     /// Replaces the manifest, durably and at once.
     fn set_manifest(&self, bytes: &[u8]) -> Result<()>;
 
-    /// Appends forms of series. They survive the process; durable, with all that were appended before, only if that
-    /// is asked for.
+    /// Appends forms of series. They survive the process; durable, with all that were appended
+    /// before, only if that is asked for.
     fn add_series(&self, forms: &[Vec<u8>], durably: bool) -> Result<()>;
 
     /// Gives every form that was added. Says how many places were damaged, whose forms are then missing:

@@ -137,7 +137,8 @@ impl Inner {
         bytes
     }
 
-    /// Takes an item in; `hear` says of a batch whether it is new. Of what the journal has lost, what it is.
+    /// Takes an item in; `hear` says of a batch whether it is new. Of what the journal has lost,
+    /// what it is.
     fn take_in(
         &self,
         head: &mut Head,

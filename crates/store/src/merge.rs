@@ -80,7 +80,8 @@ impl Merge {
     }
 }
 
-/// Gives each row its column anew, by its time and the column that it had; rows without one are left out.
+/// Gives each row its column anew, by its time and the column that it had; rows without one are
+/// left out.
 pub(crate) fn assign_columns(
     rows: Vec<(Range<usize>, usize)>,
     times: &[(i64, i64)],

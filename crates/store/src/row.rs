@@ -109,8 +109,9 @@ impl Predecessor {
     }
 }
 
-/// Whether a row, by its start and end, is a value of a moment that lies between two slots of `period`. It is in the
-/// slot before; whoever counts it in the slot that begins by then has to find it, so rollups keep it apart.
+/// Whether a row, by its start and end, is a value of a moment that lies between two slots of
+/// `period`. It is in the slot before; whoever counts it in the slot that begins by then has to
+/// find it, so rollups keep it apart.
 pub(crate) fn is_between_slots((start, end): (i64, i64), period: i64) -> bool {
     start == end && end.rem_euclid(period) == 0
 }

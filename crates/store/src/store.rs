@@ -531,9 +531,10 @@ impl Inner {
             }
         }
         drop(index);
-        // From here on the form is in one record of the journal only, until rows are sealed: if that is damaged,
-        // nobody would know whose all the others are. Where there is no room for it, that risk is taken.
-        // Relaxed: of a number that is stored here its form was appended before, by whoever stored it.
+        // From here on the form is in one record of the journal only, until rows are sealed: if
+        // that is damaged, nobody would know whose all the others are. Where there is no room for
+        // it, that risk is taken. Relaxed: of a number that is stored here its form was appended
+        // before, by whoever stored it.
         let kept = self.forms.load(Ordering::Relaxed);
         if named.is_some_and(|number| u64::from(number.0) >= kept) {
             let _ = self.keep_forms(false);
@@ -541,8 +542,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Appends forms of series to their file that are not there yet; how many there are then. They survive the
-    /// process, and a power cut too if that is asked for.
+    /// Appends forms of series to their file that are not there yet; how many there are then. They
+    /// survive the process, and a power cut too if that is asked for.
     pub(crate) fn keep_forms(&self, durably: bool) -> Result<u64> {
         let _turn = locked(&self.forms_turn);
         let kept = self.forms.load(Ordering::Relaxed);

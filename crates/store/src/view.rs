@@ -201,9 +201,9 @@ impl View {
         })
     }
 
-    /// The same, but a distribution of a moment belongs to the column that begins by then, and not to the one that
-    /// ends by then. Of days that were rolled up by a topdeck that did not keep them apart, rollups have it in the
-    /// column before.
+    /// The same, but a distribution of a moment belongs to the column that begins by then, and not
+    /// to the one that ends by then. Of days that were rolled up by a topdeck that did not keep
+    /// them apart, rollups have it in the column before.
     pub fn histograms_by_start<'a>(
         &'a self,
         series: &[Found],

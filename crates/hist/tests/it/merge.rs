@@ -284,7 +284,8 @@ fn a_sum_lost_in_a_larger_one_is_not_called_exact() {
     assert_eq!(rest.sum_side().exact().map(hist::Sum::value), Some(1234.0));
 }
 
-/// A sender reports its total as one double; a step of little, or of nothing, has a sum all the same.
+/// A sender reports its total as one double; a step of little, or of nothing, has a sum all the
+/// same.
 #[test]
 fn the_sum_of_a_small_step_of_a_long_running_counter_is_exact() {
     let grid = Scheme::explicit(&[0.005, 1.0]).unwrap();

@@ -1,4 +1,5 @@
-//! Records that the journal loses between their acknowledgement and the store: no more than was damaged, and it is said.
+//! Records that the journal loses between their acknowledgement and the store: no more than was
+//! damaged, and it is said.
 
 use std::path::Path;
 use std::sync::Arc;

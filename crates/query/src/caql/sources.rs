@@ -1,7 +1,8 @@
 //! Sources that read what is stored: `find`, `metric` and `graphite:find`.
 //!
 //! A slot holds what happened within it: what counts in a window belongs to the slot that the window ends in, its
-//! end included; what was read at a moment, be it a number or a distribution, to the slot that begins by then. A metric of numbers asked for
+//! end included; what was read at a moment, be it a number or a distribution, to the slot that
+//! begins by then. A metric of numbers asked for
 //! histograms, and one of histograms asked for numbers, is a stream without values.
 
 use std::collections::BTreeMap;

@@ -146,8 +146,9 @@ impl Evaluation<'_> {
         })
     }
 
-    /// The series that are meant, by labels: numbers and distributions of the same labels are one. So are series of
-    /// several kinds, where a sender has changed what it says of a metric: a warning says so.
+    /// The series that are meant, by labels: numbers and distributions of the same labels are one.
+    /// So are series of several kinds, where a sender has changed what it says of a metric: a
+    /// warning says so.
     pub(crate) fn series(&mut self, fetch: &Fetch) -> Result<BTreeMap<Labels, Vec<Handle>>> {
         let handles = self.source.select(&fetch.selector)?;
         self.budget.series(handles.len())?;
@@ -175,7 +176,8 @@ impl Evaluation<'_> {
         Ok(series)
     }
 
-    /// Whether series of the same labels can be read as one: a sender may change the kind, not the unit.
+    /// Whether series of the same labels can be read as one: a sender may change the kind, not the
+    /// unit.
     fn check_same(&mut self, labels: &Labels, handles: &[&Handle], place: Place) -> Result<()> {
         let [first, second, ..] = handles else { return Ok(()) };
         let mut units = handles.iter().map(|handle| &*handle.unit).filter(|unit| !unit.is_empty());
@@ -334,7 +336,8 @@ pub(crate) fn is_mark(value: &Value) -> bool {
     }
 }
 
-/// In which order readings of one moment are taken: what a sender has learnt to say of a metric is more than a gauge.
+/// In which order readings of one moment are taken: what a sender has learnt to say of a metric is
+/// more than a gauge.
 fn rank(kind: Kind) -> u8 {
     match kind {
         Kind::Text => 0,

@@ -1,5 +1,6 @@
 //! Series that end: Prometheus' mark, as remote write brings it. That of a histogram is a number of the same name and
-//! labels, in a series of counts. And series that go on as another kind, because their sender has changed its protocol.
+//! labels, in a series of counts. And series that go on as another kind, because their sender has
+//! changed its protocol.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -80,7 +81,8 @@ fn a_counter_goes_on_after_its_mark() {
     check(&store, "exact_increase(requests[1m])", 40, Some(30.0));
 }
 
-/// Remote write 1 has no types: a counter without `_total` comes as a gauge until its sender speaks version 2.
+/// Remote write 1 has no types: a counter without `_total` comes as a gauge until its sender speaks
+/// version 2.
 #[test]
 fn a_sender_that_changes_its_type_is_answered_both() {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());

@@ -103,8 +103,8 @@ fn windows_of_several_senders_add_up() {
     assert_eq!(count(&store), (4, vec![]));
 }
 
-/// Values in columns of a day: as PromQL asks, whose windows have their ends in them, and as CAQL does, whose slots
-/// have their first moments.
+/// Values in columns of a day: as PromQL asks, whose windows have their ends in them, and as CAQL
+/// does, whose slots have their first moments.
 #[track_caller]
 fn check_columns(store: &Store, step: i64, by_end: &[u64], by_start: &[u64], when: &str) {
     let view = store.view().unwrap();
@@ -122,7 +122,8 @@ fn a_distribution_on_the_hour_is_in_the_hour_that_begins_with_it() {
     let world = World::new();
     world.set_now(BEGIN + 2 * DAY);
     let store = world.open().unwrap();
-    // One a minute from the first moment of the day to that of the next, with more values on the hour.
+    // One a minute from the first moment of the day to that of the next, with more values on the
+    // hour.
     let points: Vec<Sample> = (0..=24 * 60)
         .map(|minute| point(minute, &vec![1.0; if minute % 60 == 0 { 10 } else { 1 }]))
         .collect();

@@ -96,8 +96,8 @@ impl Native<'_> {
 
     fn integer(&self, grid: &Grid, count: u64, zero: u64) -> Result<Histogram, DecodeError> {
         if count == 0 && self.sum.is_nan() {
-            // No value could make it so, and no histogram of ours says so: it would come back as 0. Double counts
-            // may be NaN's of a rule, whose count is near enough to none.
+            // No value could make it so, and no histogram of ours says so: it would come back as 0.
+            // Double counts may be NaN's of a rule, whose count is near enough to none.
             return Err(wrong("sum", self.sum, "0, as there are no values"));
         }
         let read = |buckets: &Buckets| {

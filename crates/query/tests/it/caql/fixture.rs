@@ -77,7 +77,8 @@ impl Fixture {
                 batch.sample(&Sample { start, end: start + MINUTE, value }).unwrap();
             }
         }
-        // Distributions of moments, on whole minutes: of the first, of which there is one value, of the second two.
+        // Distributions of moments, on whole minutes: of the first, of which there is one value, of
+        // the second two.
         series(&mut batch, "sizes", &[], LATENCY, "B");
         for at in 0..10 {
             let (time, counts) = (START + at * MINUTE, [(10.0, at as u64 + 1)]);
