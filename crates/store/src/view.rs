@@ -11,7 +11,7 @@ use hist::Mixture;
 use hist::codec::header::Temporality;
 use model::{Gap, Kind, Sample, Selector, Series, SeriesId, Value};
 
-use crate::backend::Place;
+use crate::backend::{Part, Place};
 use crate::chunk;
 use crate::error::{Error, Result};
 use crate::gather::{self, Gathered, Predecessors};
@@ -194,12 +194,18 @@ impl View {
                 for some in asked.chunks(SERIES_AT_ONCE) {
                     self.check()?;
                     for series in some {
-                        let before = match resolution {
-                            Resolution::Base => before(series.found.series.kind()),
-                            _ => 0,
-                        };
+                        let kind = series.found.series.kind();
                         for place in part.find(&series.id)? {
-                            add(place.start.saturating_sub(before), place.end);
+                            let start = match resolution.period() {
+                                None => place.start.saturating_sub(before(kind)),
+                                // A row of a moment begins where its slot ends: a range that cuts
+                                // the slot would not have it.
+                                Some(period) if begins_with_moment(&*part, &place, kind) => {
+                                    slot(place.start, period)
+                                }
+                                Some(_) => place.start,
+                            };
+                            add(start, place.end);
                         }
                     }
                 }
@@ -950,6 +956,21 @@ impl View {
         }
         Ok(None)
     }
+}
+
+/// Whether the first row of a chunk of a rollup is a value of a moment. Of a chunk that cannot be read
+/// nobody knows; whoever reads its rows says so.
+fn begins_with_moment(part: &dyn Part, place: &Place, kind: Kind) -> bool {
+    if place.start == place.end {
+        return true;
+    }
+    if kind != Kind::Histogram(Temporality::Delta) {
+        return false;
+    }
+    let mut bytes = Vec::new();
+    let Ok(Ok(header)) = gather::read(part, place, &mut bytes) else { return false };
+    let times = chunk::times(&header, &bytes);
+    times.is_ok_and(|(times, _)| times.first().is_some_and(|(start, end)| start == end))
 }
 
 /// To which columns rows belong that add up.

@@ -188,3 +188,25 @@ fn a_lone_distribution_on_the_minute_is_known_although_its_row_was_dropped() {
     let gaps = view.samples(&found[0], stretch, &mut |_| panic!("a row is left")).unwrap();
     assert_eq!(gaps.len(), 1, "{gaps:?}");
 }
+
+#[test]
+fn the_first_histogram_of_a_moment_is_not_lost_with_its_base_rows() {
+    let world = World::new();
+    world.set_now(BEGIN + HOUR);
+    let store = world.open().unwrap();
+    send(&store, 1, &[point(20, &[1.0]), point(30, &[2.0, 3.0])]);
+    world.set_now(BEGIN + 3 * DAY);
+    settle(&store);
+    let base = Keep { resolution: Resolution::Base, duration: Some(HOUR), selector: Selector::All };
+    store.set_keep(vec![base]).unwrap();
+    settle(&store);
+    let parts = store.stat().unwrap().parts;
+    assert!(parts.iter().all(|part| part.resolution != Resolution::Base), "{parts:?}");
+
+    let view = store.view().unwrap();
+    let found = view.select(&Selector::All);
+    let stretch = view.stretch(&found).unwrap().expect("there are rows");
+    let grid = Grid { start: stretch.start, step: stretch.end - stretch.start, columns: 1 };
+    let mut columns = view.histograms(&found, grid).unwrap();
+    assert_eq!(columns.next().unwrap().unwrap().value.count(), 3);
+}

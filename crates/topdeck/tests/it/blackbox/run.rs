@@ -82,7 +82,7 @@ pub(super) fn run(seed: u64) {
     let statsd = free_port();
     let mut settings = format!("[statsd]\ntcp = [\"127.0.0.1:{statsd}\"]\n");
     // Every other program has a site.
-    let site = (seed % 2 == 0).then(|| {
+    let site = seed.is_multiple_of(2).then(|| {
         let mut site = Deck::new("serve", "");
         site.start();
         let url = format!("http://127.0.0.1:{}", site.port);
