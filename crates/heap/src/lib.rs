@@ -38,7 +38,7 @@ pub struct HeapTrimmer {
 }
 
 impl HeapTrimmer {
-    /// Starts it, and tells of each time. `None` where the allocator does it by itself, and where
+    /// Starts it, has the allocator keep less from now on, and tells of each time. `None` where the allocator does it by itself, and where
     /// the system does not say how much memory is resident.
     pub fn start(
         trimmed: impl Fn(TrimResult) + Send + 'static,
@@ -46,6 +46,7 @@ impl HeapTrimmer {
         let Some(floor_bytes) = resident_bytes().filter(|_| trim::IS_NEEDED) else {
             return Ok(None);
         };
+        trim::tune();
         let (stop, stopped) = mpsc::channel::<()>();
         let work = move || {
             let mut policy = TrimPolicy { floor_bytes, last_bytes: floor_bytes, looks: 0 };

@@ -54,6 +54,13 @@ impl Evaluation<'_> {
             );
             return Err(Error::Execution { place: exact.fetch.place, message });
         }
+        if handles.is_empty() {
+            // A series all of whose rows were lost is no series any more: the gaps say so.
+            let source = self.source;
+            let (_, held) = self.columns(exact, steps, |grid| source.numbers(&[], grid))?;
+            self.budget.release(held);
+            return Ok(Vec::new());
+        }
         // Distributions and numbers of the same name are two groups.
         let mut groups: BTreeMap<(Labels, bool), Vec<&Handle>> = BTreeMap::new();
         for handle in &handles {

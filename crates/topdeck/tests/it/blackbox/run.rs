@@ -420,7 +420,9 @@ impl Run {
                 let arguments =
                     ["heatmap", store, kind.name(), "--from", &from, "--to", &to, "--json"];
                 let run = topdeck(&arguments, b"");
-                if run.stderr.contains("no rows of") && self.may_miss(sent, false) {
+                let is_gone =
+                    ["no rows of", "picks no series"].iter().any(|text| run.stderr.contains(text));
+                if is_gone && self.may_miss(sent, false) {
                     // All of them came after those of their days had been dropped.
                     continue;
                 }
@@ -460,6 +462,9 @@ impl Run {
             time(to),
             step / SECOND
         );
+        if self.is_gone(sent, &path) {
+            return;
+        }
         let answer = self.ask(&path);
         let found = answer["columns"].as_array().expect("there are columns");
         let expected = sent.model.columns(&columns);
@@ -483,9 +488,7 @@ impl Run {
     #[track_caller]
     fn compare_whole(&self, sent: &Sent) {
         let path = format!("/v1/histogram?selector={}", sent.model.kind.name());
-        let answer = self.deck.get(&path);
-        if answer.status == 404 && self.may_miss(sent, false) {
-            // All of it came after the rows of its days had been dropped.
+        if self.is_gone(sent, &path) {
             return;
         }
         let answer = self.ask(&path);
@@ -555,6 +558,12 @@ impl Run {
     }
 
     #[track_caller]
+    /// Whether there is no such series any more: all of it came after the rows of its days had been
+    /// dropped.
+    fn is_gone(&self, sent: &Sent, path: &str) -> bool {
+        self.may_miss(sent, false) && self.deck.get(path).status == 404
+    }
+
     fn ask(&self, path: &str) -> Value {
         let answer = self.deck.get(path);
         assert_eq!(answer.status, 200, "{path}: {}: {}", answer.text(), self.told());
