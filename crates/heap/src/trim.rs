@@ -7,8 +7,8 @@ pub(crate) const IS_NEEDED: bool = cfg!(target_env = "gnu");
 /// Blocks from this size on are mapped by themselves, and unmapped when they are freed. By itself
 /// glibc raises the size to that of the largest block freed so far, up to 32 MiB, and then keeps
 /// such blocks in its arenas: 150 answers of 9 MiB that nobody read left 115 MiB more resident a
-/// minute later, with a peak of 739 MiB above the idle process. With both settings it was 26 to
-/// 62 MiB, and 490 to 630 MiB.
+/// minute later, with a peak of 739 MiB above the idle process. With both settings it was 26 and
+/// 62 MiB, and 490 and 630 MiB, in two runs.
 const MAPPED_BYTES: libc::c_int = 256 << 10;
 /// Arenas, which threads share: by itself glibc makes eight for each processor.
 const ARENAS_MAX: libc::c_int = 4;
