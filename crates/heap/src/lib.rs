@@ -37,8 +37,14 @@ pub struct HeapTrimmer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Makes the allocator keep less: large blocks are mapped by themselves, and there are few arenas.
+/// To be called before the first thread starts, as a thread keeps the arena that it has.
+pub fn configure_allocator() {
+    trim::tune();
+}
+
 impl HeapTrimmer {
-    /// Starts it, has the allocator keep less from now on, and tells of each time. `None` where the allocator does it by itself, and where
+    /// Starts it, and tells of each time. `None` where the allocator does it by itself, and where
     /// the system does not say how much memory is resident.
     pub fn start(
         trimmed: impl Fn(TrimResult) + Send + 'static,
@@ -46,7 +52,6 @@ impl HeapTrimmer {
         let Some(floor_bytes) = resident_bytes().filter(|_| trim::IS_NEEDED) else {
             return Ok(None);
         };
-        trim::tune();
         let (stop, stopped) = mpsc::channel::<()>();
         let work = move || {
             let mut policy = TrimPolicy { floor_bytes, last_bytes: floor_bytes, looks: 0 };

@@ -87,6 +87,7 @@ fn run(role: Role, options: &Start) -> Result<ExitCode> {
         None => without_taken(Settings::of_this_host()),
     };
     let data = data(options, &settings)?;
+    heap::configure_allocator();
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

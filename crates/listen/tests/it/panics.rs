@@ -49,8 +49,10 @@ fn a_line_that_panics_is_refused_and_named_and_the_next_is_read() {
     world.wait("topdeck_listen_lines_total", "refused", 1);
     socket.send_to(b"a:2|c", ip(&listener.addresses()[0])).unwrap();
     world.wait(VALUES, "received", 2);
+    // Beside it there may be one about the receive buffer, which needs root to be this large.
     let messages = listener.troubles();
-    assert!(messages[0].contains("reading \"a:1|c\" panicked"), "{messages:?}");
+    let is_named = |message: &String| message.contains("reading \"a:1|c\" panicked");
+    assert!(messages.iter().any(is_named), "{messages:?}");
     assert_eq!(world.intake.supervisor().restarts("statsd lines"), 1);
     listener.stop();
     // The first line was read before work on it panicked.
