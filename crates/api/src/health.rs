@@ -33,7 +33,7 @@ pub(crate) const AGE_MAX: Duration = Duration::from_secs(1);
 async fn health(context: Context) -> Result<String, Problem> {
     let intake = context.intake.clone();
     let found = context.desk.health.get(move || find(&intake));
-    let outcome = found.await.unwrap_or_else(|error| Err(format!("BUG: {error}")));
+    let outcome = found.await.unwrap_or_else(Err);
     outcome.map_err(|what| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what))
 }
 

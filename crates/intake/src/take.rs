@@ -22,6 +22,7 @@ use crate::meter::{Counter, Meter, Timer};
 use crate::own;
 use crate::producer::Producer;
 use crate::rejections::{Rejection, Rejections};
+use crate::restart::ClockThread;
 use crate::series::Cache;
 use crate::upkeep;
 use crate::way::Way;
@@ -225,6 +226,8 @@ impl Intake {
         shared.tell_killed();
         let thread = match shared.settings.background {
             true => {
+                let clock = ClockThread(shared.home.supervisor().thread("clock"));
+                clock::observe_keeper(Arc::new(clock));
                 let shared = Arc::clone(&shared);
                 let supervised = shared.home.supervisor().thread("books");
                 let work = move || {

@@ -9,9 +9,9 @@ use collect::Unit;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use intake::{Producer, Receipt, Way, Writer};
 use journal::Identity;
-use tokio::task::JoinError;
 
 use crate::access::Client;
+use crate::blocking::blocking;
 use crate::body::Bound;
 use crate::context::Context;
 use crate::gate::Gate;
@@ -171,7 +171,7 @@ impl Posted {
         let slot = slots.acquire_owned().await.expect("BUG: the semaphore is never closed");
         let supervisor = self.context.intake.supervisor().clone();
         // Decoding takes a while, and appending may wait for room: not among those who serve connections.
-        let work = tokio::task::spawn_blocking(move || {
+        let work = blocking(&supervisor, move || {
             let _slot = slot;
             let intake = &self.context.intake;
             intake.supervisor().fault_point("decode");
@@ -182,12 +182,7 @@ impl Posted {
             let values = writer.values();
             Ok::<_, Problem>((found, values, self.append(&source, writer)?))
         });
-        let bug = |error: JoinError| {
-            if let Ok(panic) = error.try_into_panic() {
-                supervisor.thread("request").caught(&*panic);
-            }
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "BUG: decoding this panicked")
-        };
+        let bug = |what| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what);
         let (found, values, receipt) = work.await.map_err(bug)??;
         let is_repeated = receipt.as_ref().is_some_and(Receipt::is_repeated);
         if let Some(receipt) = receipt {
