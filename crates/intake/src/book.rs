@@ -11,6 +11,7 @@ use journal::Identity;
 use model::Gap;
 
 use crate::counts::{Counts, Loss, count, lose};
+use crate::recent_batches::{BatchCounts, BatchSums};
 
 /// Producers that have a line of their own; all others have one together.
 pub const PRODUCERS_MAX: usize = 4096;
@@ -196,9 +197,14 @@ impl Book {
 
     /// The same of a record that was counted before.
     pub fn add_counted(&mut self, counted: &Counted) {
+        let _batch = self.add_batch(counted);
+    }
+
+    /// The same; what the batch had, if it was not passed over and that is known.
+    pub(crate) fn add_batch(&mut self, counted: &Counted) -> Option<BatchCounts> {
         let &Counted { position, identity, ref counts, ref gaps } = counted;
         if position < self.position {
-            return;
+            return None;
         }
         self.others.add_missing(position - self.position);
         self.position = position + 1;
@@ -208,7 +214,8 @@ impl Book {
         // Of those who share a line, nobody knows the sequences.
         if is_listed && identity.is_some_and(|identity| entry.is_repeat(identity)) {
             entry.counts.repeated = entry.counts.repeated.saturating_add(1);
-            return;
+            let counts = BatchSums::default();
+            return producer.map(|producer| BatchCounts { position, producer, counts });
         }
         match counts {
             Some(counts) => {
@@ -219,6 +226,9 @@ impl Book {
             }
             None => entry.counts.unreadable = entry.counts.unreadable.saturating_add(1),
         }
+        let &Counts { batches, samples, values, .. } = counts.as_ref()?;
+        let counts = BatchSums { batches, samples, values };
+        producer.map(|producer| BatchCounts { position, producer, counts })
     }
 
     /// Counts a loss that is told by a gap.

@@ -21,6 +21,7 @@ pub(crate) fn add(meter: &Meter, home: Home) {
         of_process(&mut gauge);
         of_clock(&mut gauge);
         of_threads(&home, all);
+        of_damage(&home, all);
     });
 }
 
@@ -42,6 +43,14 @@ fn of_journal(home: &Home, gauge: Gauge<'_>) {
         let labels = [("subscriber", checkpoint.name.as_str())];
         gauge("topdeck_journal_lag", "records that a subscriber has not passed", &labels, lag);
     }
+}
+
+/// Records of the journal that were found damaged.
+fn of_damage(home: &Home, all: &mut Vec<Measured>) {
+    let name = "topdeck_journal_damaged_records_total";
+    let about = "records of the journal found damaged by its readers";
+    let value = Now::Count(home.supervisor().damaged_records_total());
+    all.push(Measured { name, about, labels: Vec::new(), value });
 }
 
 fn of_store(home: &Home, gauge: Gauge<'_>) {

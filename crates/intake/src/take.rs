@@ -690,8 +690,20 @@ impl Shared {
         }
     }
 
+    /// What the journal lost before the store had it. The books keep what was in it.
+    fn keep_damaged(&self, fed: &store::Fed) {
+        let damaged = fed.missing.iter().filter_map(store::Fed::positions).collect();
+        self.books.keep_damaged(damaged);
+    }
+
     pub(crate) fn keep_books(&self, is_closed: bool) -> Result<()> {
         self.books.read_on()?;
+        if let Some(store) = self.home.store() {
+            match store.fed() {
+                Ok(fed) => self.keep_damaged(&fed),
+                Err(error) => self.note(format!("what the store lacks is not known now: {error}")),
+            }
+        }
         self.tell_killed();
         self.tell_rejected(is_closed);
         self.books.save(is_closed && !self.is_left_open.load(Ordering::Relaxed))
@@ -728,9 +740,14 @@ impl Shared {
         };
         let sources = locked(&self.producers).values().map(source).collect();
         let hops = locked(&self.hops).clone();
+        let fed = self.home.store().map(|store| store.fed()).transpose()?;
+        fed.iter().for_each(|fed| self.keep_damaged(fed));
+        let sums = |gap: &model::Gap| self.books.sums(&store::Fed::positions(gap)?);
+        let lost = fed.iter().flat_map(|fed| &fed.missing).map(sums).collect();
         let facts = Facts {
             before: self.books.before().clone(),
-            store: self.home.store().map(|store| store.fed()).transpose()?,
+            store: fed,
+            lost,
             hops: hops.into_iter().map(|(name, hop)| (name, hop.book())).collect(),
             notes: self.books.notes().iter().chain(locked(&self.notes).iter()).cloned().collect(),
             booted: self.booted,

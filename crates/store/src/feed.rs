@@ -1,5 +1,6 @@
 //! From the journal to the head: what is read, what of it is known, and what could not be taken in.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -28,10 +29,25 @@ pub struct Fed {
     pub missing: Vec<Gap>,
 }
 
+impl Fed {
+    /// The positions of records that the journal had lost, of a gap of [`Fed::missing`] that is
+    /// about all of them: `None` where gaps were joined, and of a producer's part.
+    pub fn positions(gap: &Gap) -> Option<Range<u64>> {
+        let records = gap.lost.filter(|_| gap.producer.is_none())?;
+        let (count, _) = gap.reason.split_once(MISSING)?;
+        let (_, first) = gap.reason.rsplit_once(FROM)?;
+        let first: u64 = first.strip_suffix(ON)?.parse().ok()?;
+        (count.parse() == Ok(records)).then_some(first..first.checked_add(records)?)
+    }
+}
+
 /// What the reason begins with of a gap that is a record which could not be taken in.
 const REFUSED: &str = "a record that came from the journal was not taken in";
 /// What the reason says of a gap that is records which the journal lost.
 const MISSING: &str = " batches missing in the journal: ";
+/// What stands around the first position in such a reason.
+const FROM: &str = ", from position ";
+const ON: &str = " on";
 
 impl Store {
     /// How far the journal was read, after reading all of it that there is, and what of it could not be taken in:
@@ -257,7 +273,7 @@ impl Inner {
                 };
                 let reason = |records: u64| {
                     let first = gap.positions.start;
-                    format!("{records}{MISSING}{}, from position {first} on", gap.reason)
+                    format!("{records}{MISSING}{}{FROM}{first}{ON}", gap.reason)
                 };
                 let mut lose = |producer: Option<u64>, records: u64| {
                     let (lost, reason) = (Some(records), reason(records));
