@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 
-use journal::Identity;
+use journal::{Identity, producer_origin, with_origin};
 use model::Gap;
 
 use crate::counts::{Counts, Loss, count, lose};
@@ -15,6 +15,9 @@ use crate::recent_batches::{BatchCounts, BatchSums};
 
 /// Producers that have a line of their own; all others have one together.
 pub const PRODUCERS_MAX: usize = 4096;
+/// An origin may have so many times as many lines as are free, so that there are always some for
+/// others: 3,641 if it is alone, then 404 of the next (dynamic threshold; Choudhury, Hahne 1998).
+const FREE_TIMES_MAX: usize = 8;
 /// Bytes of a producer's name that are kept.
 const NAME_BYTES_MAX: usize = 128;
 /// Boots of a producer of which repeats are recognised: the latest that came.
@@ -184,7 +187,14 @@ impl Book {
 
     /// Whether a producer has a line of its own, or can get one.
     fn is_listed(&self, producer: u64) -> bool {
-        self.entries.len() < PRODUCERS_MAX || self.entries.contains_key(&producer)
+        if self.entries.contains_key(&producer) {
+            return true;
+        }
+        let free = PRODUCERS_MAX.saturating_sub(self.entries.len());
+        let origin = producer_origin(producer);
+        let of_origin = with_origin(origin, 0)..=with_origin(origin, u64::MAX);
+        // A flood ends here at the first that has no line.
+        free > 0 && self.entries.range(of_origin).count() < FREE_TIMES_MAX * free
     }
 
     /// Counts a record. One that is counted already is passed over; those that were passed over on the way to it are

@@ -44,6 +44,6 @@ pub use known_keys::ProducerKey;
 pub use meter::{Counter, Measured, Meter, Now, Timer};
 pub use producer::Producer;
 pub use restart::{Restartable, caught, keep_running};
-pub use take::{Intake, Log, PARCEL_JUMP_MAX, SEQUENCE_JUMP_MAX, Settings};
+pub use take::{Intake, Log, OPEN_SEQUENCE_JUMP_MAX, PARCEL_JUMP_MAX, SEQUENCE_JUMP_MAX, Settings};
 pub use way::Way;
 pub use writer::Writer;

@@ -10,7 +10,7 @@ use journal::{Ack, Clock, Identity, Level, Supervisor};
 use model::{Batch, SeriesId, SeriesRef};
 
 use crate::audit::{Audit, Facts, Hop, Source};
-use crate::book::PRODUCERS_MAX;
+use crate::book::{Book, PRODUCERS_MAX};
 use crate::book_file::BookFile;
 use crate::books::{self, Books};
 use crate::commit::{Commit, Receipt};
@@ -41,10 +41,17 @@ const TELLING_MAX: Duration = Duration::from_secs(1);
 /// beyond, the number is a mistake or a forgery, and would make all that the sender sends next a
 /// repeat.
 pub const SEQUENCE_JUMP_MAX: u64 = 1 << 20;
+/// The same of a sender without a secret, in whose name others can send: one forged request makes
+/// repeats of no more. Who has to leave out more takes a new boot number.
+pub const OPEN_SEQUENCE_JUMP_MAX: u64 = 1 << 12;
 /// The same of a journal, whose sequences are positions: as many records as it may drop at once.
 pub const PARCEL_JUMP_MAX: u64 = 1 << 32;
 /// Producers' boots whose last sequence is remembered beside the books, which lag a little.
 const SEQUENCES_MAX: usize = 1 << 16;
+
+/// Producers of which it is counted one by one what this process has taken; beyond, those that have
+/// no line in the book are put together.
+const TAKEN_MAX: usize = 4 * PRODUCERS_MAX;
 
 /// How batches are taken.
 #[derive(Clone)]
@@ -121,7 +128,7 @@ pub(crate) struct Shared {
     /// What was taken since the process began, by producer.
     taken: Mutex<BTreeMap<Option<u64>, Counts>>,
     /// The last sequence that was taken of each producer's boot.
-    sequences: Mutex<HashMap<(u64, u64), u64>>,
+    sequences: Mutex<(BTreeMap<(u64, u64), (u64, u64)>, u64)>,
     known_keys: KnownKeys,
     impostors: Impostors,
     cache: Arc<Cache>,
@@ -294,13 +301,28 @@ impl Intake {
         self.shared.take(producer, writer)
     }
 
-    /// Takes what was written, as a batch of the identity that its sender gave; `name` is what its producer is called.
-    pub fn take_as(&self, identity: Identity, name: &str, writer: Writer) -> Result<Receipt> {
-        self.shared.check_sequence(identity, SEQUENCE_JUMP_MAX)?;
+    /// Takes what was written, as a batch of the identity that its sender gave; `name` is what its
+    /// producer is called, and `jump_max` how many sequences it may leave out.
+    pub fn take_as(
+        &self,
+        identity: Identity,
+        jump_max: u64,
+        name: &str,
+        writer: Writer,
+    ) -> Result<Receipt> {
+        self.shared.check_sequence(identity, jump_max)?;
         let receipt = self.shared.take_written(identity, writer)?;
         self.shared.remember_sequence(identity);
         self.shared.books.name(identity.producer, name);
         Ok(receipt)
+    }
+
+    /// A receipt, if a batch was taken under an identity that its sender had in an earlier version.
+    pub fn repeat_of(&self, earlier: Identity) -> Result<Option<Receipt>> {
+        match self.shared.home.has_taken(earlier)? {
+            true => Ok(Some(self.shared.repeated())),
+            false => Ok(None),
+        }
     }
 
     /// Takes a batch that has an identity of its own; `name` is what its producer calls itself, empty if it does not.
@@ -504,10 +526,15 @@ impl Shared {
         Ok(receipt)
     }
 
+    fn repeated(&self) -> Receipt {
+        self.outcomes.repeated.add(1);
+        self.commit.receipt(self.home.journal().marks().end, 0, self.settings.level, true)
+    }
+
     /// An error if a sequence is too far ahead of the last one of its producer's boot.
     fn check_sequence(&self, identity: Identity, max: u64) -> Result<()> {
         let Identity { producer, boot, sequence: found } = identity;
-        let taken = locked(&self.sequences).get(&(producer, boot)).copied();
+        let taken = locked(&self.sequences).0.get(&(producer, boot)).map(|(last, _)| *last);
         let Some(last) = taken.max(self.books.last_sequence(producer, boot)) else { return Ok(()) };
         if found.saturating_sub(last) <= max {
             return Ok(());
@@ -520,13 +547,11 @@ impl Shared {
 
     fn remember_sequence(&self, identity: Identity) {
         let mut sequences = locked(&self.sequences);
-        let key = (identity.producer, identity.boot);
-        if sequences.len() >= SEQUENCES_MAX && !sequences.contains_key(&key) {
-            // The books have them, a second later.
-            sequences.clear();
-        }
-        let last = sequences.entry(key).or_default();
-        *last = identity.sequence.max(*last);
+        let (table, batches) = &mut *sequences;
+        *batches = batches.saturating_add(1);
+        let (last, heard) = table.entry((identity.producer, identity.boot)).or_default();
+        (*last, *heard) = (identity.sequence.max(*last), *batches);
+        journal::evict(table, SEQUENCES_MAX, |(_, heard)| *heard);
     }
 
     fn check_key(&self, producer: u64, name: &str, key: Option<&ProducerKey>) -> Result<()> {
@@ -649,11 +674,13 @@ impl Shared {
         self.commit.reserve(bytes, self.settings.in_flight_bytes_max)
     }
 
-    /// Those beyond the first so many are counted together.
+    /// Those that have no line in the book are counted together, once there are many.
     fn count_taken(&self, producer: u64, counts: &Counts) {
         let mut taken = locked(&self.taken);
-        let is_listed = taken.len() < PRODUCERS_MAX || taken.contains_key(&Some(producer));
-        taken.entry(is_listed.then_some(producer)).or_default().add(counts);
+        if taken.len() > TAKEN_MAX && !taken.contains_key(&Some(producer)) {
+            *taken = as_listed(std::mem::take(&mut *taken), &self.books.book());
+        }
+        taken.entry(Some(producer)).or_default().add(counts);
     }
 
     /// Writes what topdeck measures of itself, as of `end`.
@@ -728,7 +755,7 @@ impl Shared {
         }
         self.books.read_on()?;
         let book = self.books.book();
-        let taken = locked(&self.taken).clone();
+        let taken = as_listed(locked(&self.taken).clone(), &book);
         let end = journal.marks().end;
         let source = |producer: &Producer| {
             let (received, dropped) = producer.tally();
@@ -758,6 +785,16 @@ impl Shared {
         };
         Ok(facts.audit())
     }
+}
+
+/// Counts by producer, with one line for all that have none in the book.
+fn as_listed(taken: BTreeMap<Option<u64>, Counts>, book: &Book) -> BTreeMap<Option<u64>, Counts> {
+    let mut listed: BTreeMap<Option<u64>, Counts> = BTreeMap::new();
+    for (producer, counts) in taken {
+        let producer = producer.filter(|producer| book.entries().contains_key(producer));
+        listed.entry(producer).or_default().add(&counts);
+    }
+    listed
 }
 
 /// The first series that a batch names by its number only.

@@ -88,13 +88,12 @@ fn count(bytes: &[u8]) -> Option<u64> {
     catch_panic(entries).ok().flatten()
 }
 
-/// Notes a batch; whether it is new.
-fn hear(producers: &mut Producers, identity: Identity, position: u64) -> bool {
-    let is_new = !producers.have_heard(identity);
-    if is_new {
-        producers.hear(identity, position);
+/// Notes a batch; whether it is new, and how many sequences were forgotten for it.
+fn hear(producers: &mut Producers, identity: Identity, position: u64) -> (bool, u64) {
+    match producers.have_heard(identity) {
+        true => (false, 0),
+        false => (true, producers.hear(identity, position)),
     }
-    is_new
 }
 
 impl Inner {
@@ -133,7 +132,9 @@ impl Inner {
             };
             let mut head = active.write().unwrap_or_else(PoisonError::into_inner);
             let taken = self.take_in(&mut head, &mut stored, item, &mut |identity, position| {
-                hear(&mut locked(&self.producers), identity, position)
+                let (is_new, evicted) = hear(&mut locked(&self.producers), identity, position);
+                self.evicted_sequences.fetch_add(evicted, Ordering::Relaxed);
+                is_new
             });
             drop(head);
             match taken {
@@ -166,7 +167,7 @@ impl Inner {
             feed.seek(position)?;
             while is_whole && feed.position() < read_to {
                 let Some(item) = feed.next()? else { break };
-                let mut hear = |identity, position| hear(&mut producers, identity, position);
+                let mut hear = |identity, position| hear(&mut producers, identity, position).0;
                 is_whole = self.take_in(&mut head, &mut stored, item, &mut hear).is_ok();
             }
             if is_whole {
@@ -190,7 +191,7 @@ impl Inner {
         let read = loop {
             match feed.next() {
                 Ok(Some(item)) => {
-                    let mut hear = |identity, position| hear(&mut producers, identity, position);
+                    let mut hear = |identity, position| hear(&mut producers, identity, position).0;
                     let taken = self.take_in(&mut head, &mut stored, item, &mut hear);
                     if let Err(Panicked { position, message }) = taken {
                         let doing = format!("reading {}", record(position));

@@ -230,6 +230,25 @@ fn at_the_limit_it_refuses_or_drops_and_says_what() {
 }
 
 #[test]
+fn after_a_flood_of_one_clients_producers_a_retry_of_another_is_a_repeat() {
+    let dir = Dir::new();
+    dir.create(&Settings { producers_max: 64, ..small(Codec::Lz4) });
+    let append = |journal: &Journal, origin, producer| {
+        let identity = Identity { producer: with_origin(origin, producer), boot: 1, sequence: 1 };
+        journal.append_batch(Some(identity), &[b"x"], Level::Process).unwrap().repeated
+    };
+    let journal = dir.open();
+    assert!((0..8).all(|producer| !append(&journal, 1, producer)));
+    // As many as fit, many times over, into several segments.
+    assert!((0..5_000).all(|producer| !append(&journal, 2, producer)));
+    assert!((0..8).all(|producer| append(&journal, 1, producer)), "they would count twice");
+    drop(journal);
+    let journal = dir.open();
+    assert!((0..8).all(|producer| append(&journal, 1, producer)), "also after a restart");
+    assert!(append(&journal, 2, 4_999), "and so are the latest of the flood");
+}
+
+#[test]
 fn a_damaged_frame_whose_head_is_sound_says_when_it_was_appended() {
     let disk = SimDisk::new(1);
     let process: Arc<dyn Disk> = Arc::new(disk.process());
