@@ -128,7 +128,7 @@ pub(crate) struct Shared {
     /// What was taken since the process began, by producer.
     taken: Mutex<BTreeMap<Option<u64>, Counts>>,
     /// The last sequence that was taken of each producer's boot.
-    sequences: Mutex<(BTreeMap<(u64, u64), (u64, u64)>, u64)>,
+    sequences: Mutex<LastSequences>,
     known_keys: KnownKeys,
     impostors: Impostors,
     cache: Arc<Cache>,
@@ -148,6 +148,27 @@ pub(crate) struct Shared {
     batch_bytes_max: usize,
     /// Whether to stop, for the thread.
     pub(crate) stop: (Mutex<bool>, Condvar),
+}
+
+/// The last sequences that were taken, bounded.
+#[derive(Debug, Default)]
+struct LastSequences {
+    /// By producer and boot: the sequence, and after how many batches it came.
+    table: BTreeMap<(u64, u64), (u64, u64)>,
+    batches: u64,
+}
+
+impl LastSequences {
+    fn remember(&mut self, identity: Identity) {
+        self.batches = self.batches.saturating_add(1);
+        let (last, heard) = self.table.entry((identity.producer, identity.boot)).or_default();
+        (*last, *heard) = (identity.sequence.max(*last), self.batches);
+        journal::evict(&mut self.table, SEQUENCES_MAX, |(_, heard)| *heard);
+    }
+
+    fn of(&self, producer: u64, boot: u64) -> Option<u64> {
+        self.table.get(&(producer, boot)).map(|(last, _)| *last)
+    }
 }
 
 /// What was refused because its sender is not who it says.
@@ -534,7 +555,7 @@ impl Shared {
     /// An error if a sequence is too far ahead of the last one of its producer's boot.
     fn check_sequence(&self, identity: Identity, max: u64) -> Result<()> {
         let Identity { producer, boot, sequence: found } = identity;
-        let taken = locked(&self.sequences).0.get(&(producer, boot)).map(|(last, _)| *last);
+        let taken = locked(&self.sequences).of(producer, boot);
         let Some(last) = taken.max(self.books.last_sequence(producer, boot)) else { return Ok(()) };
         if found.saturating_sub(last) <= max {
             return Ok(());
@@ -546,12 +567,7 @@ impl Shared {
     }
 
     fn remember_sequence(&self, identity: Identity) {
-        let mut sequences = locked(&self.sequences);
-        let (table, batches) = &mut *sequences;
-        *batches = batches.saturating_add(1);
-        let (last, heard) = table.entry((identity.producer, identity.boot)).or_default();
-        (*last, *heard) = (identity.sequence.max(*last), *batches);
-        journal::evict(table, SEQUENCES_MAX, |(_, heard)| *heard);
+        locked(&self.sequences).remember(identity);
     }
 
     fn check_key(&self, producer: u64, name: &str, key: Option<&ProducerKey>) -> Result<()> {
