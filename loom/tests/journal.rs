@@ -7,5 +7,7 @@ mod buffer;
 mod layout;
 #[path = "../../crates/journal/src/level.rs"]
 mod level;
+#[path = "../../crates/journal/src/origin.rs"]
+mod origin;
 #[path = "../../crates/journal/src/sync.rs"]
 mod sync;

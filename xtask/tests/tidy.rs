@@ -34,6 +34,52 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/shm/tests/it/processes.rs",
 ];
 
+/// The only places in product code that start threads or tasks: file, how many, and how a panic
+/// becomes known. *Supervised*: it runs again, and `/health`, the status, the log and a counter
+/// report it. *Counted*: work for one request or attempt fails and is reported like that.
+/// *Joined*: who waits for it panics too, or returns it as an error. *Fatal*: the command ends.
+const THREADS: &[(&str, usize, &str)] = &[
+    ("crates/api/src/accept.rs", 2, "connections and requests of HTTP/2: counted"),
+    ("crates/api/src/batches.rs", 1, "joined by the request, which is counted"),
+    ("crates/api/src/blocking.rs", 1, "counted"),
+    ("crates/api/src/desk.rs", 3, "its function `spawn`, which is `blocking`: counted"),
+    ("crates/api/src/server.rs", 2, "supervised"),
+    ("crates/api/src/stream/hub.rs", 1, "counted; clients are told, and listen again"),
+    ("crates/clock/src/global.rs", 1, "supervised through `clock::observe_keeper`"),
+    ("crates/forward/src/forward.rs", 1, "supervised"),
+    ("crates/forward/src/site.rs", 1, "joined by the site's task, which is supervised"),
+    ("crates/heap/src/lib.rs", 1, "supervised through an argument of `HeapTrimmer::start`"),
+    ("crates/host/src/hiccup.rs", 1, "supervised"),
+    ("crates/host/src/thread.rs", 1, "supervised"),
+    ("crates/intake/src/commit.rs", 1, "supervised"),
+    ("crates/intake/src/take.rs", 1, "supervised"),
+    ("crates/journal/src/journal.rs", 1, "supervised"),
+    ("crates/journal/src/readiness.rs", 1, "supervised"),
+    ("crates/listen/src/listener.rs", 4, "supervised: three callers of its method `spawn`"),
+    ("crates/load/src/run.rs", 1, "joined"),
+    ("crates/load/src/stub_server.rs", 1, "joined"),
+    ("crates/net/src/dial.rs", 2, "a connection's driver: the request in flight fails"),
+    ("crates/net/src/lookup.rs", 1, "joined: an error of the lookup"),
+    ("crates/pull/src/pull.rs", 4, "two supervised, an attempt counted, one joined by its task"),
+    ("crates/query/src/eval/series.rs", 1, "joined"),
+    ("crates/store/src/store.rs", 1, "supervised"),
+    ("crates/topdeck/src/background.rs", 1, "fatal"),
+    ("crates/topdeck/src/doctor/interference/beside.rs", 1, "fatal, by `background::spawn`"),
+    ("crates/topdeck/src/doctor/interference/section.rs", 1, "joined"),
+    ("crates/topdeck/src/hiccup.rs", 2, "fatal, by `background::spawn`"),
+    ("crates/topdeck/src/journal/bench.rs", 1, "joined"),
+    ("crates/topdeck/src/load.rs", 1, "fatal, by `background::spawn`"),
+    ("crates/topdeck/src/load/push_sink.rs", 1, "joined: the report says so"),
+    ("crates/topdeck/src/node.rs", 1, "joined: the stop fails"),
+    ("crates/topdeck/src/processes/alarm.rs", 1, "fatal, by `background::spawn`"),
+    ("crates/topdeck/src/top/screen.rs", 1, "fatal, by `background::spawn`"),
+];
+
+#[test]
+fn no_thread_can_end_unnoticed() {
+    check(|repo| rust::threads_only_in(repo, THREADS));
+}
+
 #[test]
 fn architecture_lists_the_crates() {
     check(crates::table_is_true);

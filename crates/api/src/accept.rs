@@ -10,8 +10,9 @@ use axum::body::Body;
 use http::{Request, Response, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use hyper::rt::Executor;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use intake::{Restartable, Supervisor, caught};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -55,7 +56,8 @@ pub(crate) struct Acceptor {
 impl Restartable for Acceptor {
     async fn run(&mut self) {
         let Acceptor { listener, accepting } = self;
-        let builder = Arc::new(builder(&accepting.gate.limits));
+        let executor = RequestExecutor(accepting.supervisor.clone());
+        let builder = Arc::new(builder(&accepting.gate.limits, executor));
         let mut phase = accepting.phase.clone();
         loop {
             let accepted = tokio::select! {
@@ -102,8 +104,24 @@ fn is_of_one(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-fn builder(limits: &Limits) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+/// Runs the requests of HTTP/2 connections as tasks. A panic of one resets its stream, and is
+/// counted as one of its connection, as a panic in a request of HTTP/1 is.
+#[derive(Clone)]
+struct RequestExecutor(Supervisor);
+
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for RequestExecutor {
+    fn execute(&self, request: F) {
+        let supervisor = self.0.clone();
+        tokio::spawn(async move {
+            if let Err(panic) = caught(request).await {
+                supervisor.thread("connection").caught(&*panic);
+            }
+        });
+    }
+}
+
+fn builder(limits: &Limits, executor: RequestExecutor) -> Builder<RequestExecutor> {
+    let mut builder = Builder::new(executor);
     let head = limits.head_bytes.max(HEAD_BYTES_MIN);
     // How long a head may take is looked at in `connection`, which knows an idle connection from a slow one.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(head);
@@ -120,7 +138,7 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
 async fn connection(
     (stream, remote): (TcpStream, SocketAddr),
     mut accepting: Accepting,
-    builder: Arc<Builder<TokioExecutor>>,
+    builder: Arc<Builder<RequestExecutor>>,
     _permit: OwnedSemaphorePermit,
 ) {
     let Ok(local) = stream.local_addr() else { return };
@@ -146,7 +164,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     peer: Peer,
     accepting: Accepting,
-    builder: &Builder<TokioExecutor>,
+    builder: &Builder<RequestExecutor>,
 ) {
     let Accepting { gate, mut phase, supervisor, .. } = accepting;
     let life = Life::new();
@@ -158,7 +176,9 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             let in_flight = life.request();
             let (gate, peer, phase) = (Arc::clone(&gate), peer.clone(), phase.clone());
             let unread = Arc::clone(&unread);
+            let supervisor = supervisor.clone();
             async move {
+                supervisor.fault_point(format_args!("answer {}", request.uri().path()));
                 let is_grpc = grpc::is_grpc(request.headers());
                 // HTTP/2 could have many answers made that nobody reads.
                 in_flight.waits(true);

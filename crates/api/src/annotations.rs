@@ -14,6 +14,7 @@ use model::{Kind, Sample, Selector, Series, Value, selector};
 use serde_json::Value as Read;
 use store::View;
 
+use crate::blocking::blocking;
 use crate::context::Context;
 use crate::desk::{Asking, Written};
 use crate::document;
@@ -172,16 +173,16 @@ async fn add(context: Context, body: axum::body::Body) -> Result<(StatusCode, Wr
     let sample = Sample { start: annotation.start, end: annotation.end, value };
     let intake = context.intake.clone();
     // Appending may wait for the disk.
-    let appended = tokio::task::spawn_blocking(move || {
+    let supervisor = context.intake.supervisor().clone();
+    let appended = blocking(&supervisor, move || {
         let producer = intake.producer("annotations");
         let mut writer = intake.writer_of(producer.id(), Way::Form);
         writer.series(&series.form(), &mut || Ok(series.clone()))?;
         writer.sample(&sample)?;
         intake.take(&producer, writer)
     });
-    let receipt = appended.await.map_err(|error| {
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("BUG: {error}"))
-    })??;
+    let bug = |what| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what);
+    let receipt = appended.await.map_err(bug)??;
     receipt.settled().await?;
     let json = Object(vec![("schema", integer(1)), ("annotation", annotation.document())]);
     Ok((StatusCode::CREATED, context.desk.answer(&json)?))

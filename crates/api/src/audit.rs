@@ -81,6 +81,7 @@ fn line(line: &Line) -> Json {
         ("stored", counts(&line.stored)),
         ("lost", List(line.lost.iter().map(loss).collect())),
         ("difference", Integer(line.difference)),
+        ("unknown_batches", integer(line.unknown_batches)),
         ("explained", Bool(line.is_explained)),
         ("why", Text(line.why.clone())),
     ])

@@ -23,10 +23,12 @@ use tokio::sync::Semaphore;
 
 use crate::access::Client;
 use crate::context::Context;
-use crate::ingest::own_producer;
+use crate::ingest::{earlier_producer, own_producer};
 use crate::openapi::{JSON, Route};
 use crate::problem::Problem;
 
+/// Tells numbers of agents' journals from others.
+const PRODUCERS: &str = "topdeck 2026 producers of parcels";
 /// Parcels that are unpacked at the same time.
 const UNPACKED_MAX: usize = 4;
 /// How far back a packed parcel may refer, as a power of two: what it is unpacked with takes as much memory.
@@ -176,18 +178,21 @@ fn append(
 ) -> Result<Answer, Problem> {
     let parcel = Parcel::read(bytes).map_err(|error| Problem::bad(format!("parcel: {error}")))?;
     let (producer, boot) = parcel.source();
-    let of = |client| own_producer("topdeck 2026 producers of parcels", client, producer);
-    let producer = client.map_or(producer, of);
+    // Keys are kept by the numbers of version 0.1.0, and what was taken under them is not taken
+    // again.
+    let earlier = client.map_or(producer, |client| earlier_producer(PRODUCERS, client, producer));
+    let producer = own_producer(PRODUCERS, client.unwrap_or_default(), producer, None);
     if seal.is_some_and(|seal| !is_signed(bytes, &seal.key, &seal.signature)) {
         let what =
             "cannot take the parcel: its signature is not of its bytes and its key; send it again";
         return Err(Problem::new(StatusCode::FORBIDDEN, what));
     }
-    intake.check_key(producer, agent, seal.map(|seal| &seal.key))?;
+    intake.check_key(earlier, agent, seal.map(|seal| &seal.key))?;
     let mut answer = Answer::default();
     for &(sequence, batch) in &parcel.entries {
         let identity = Identity { producer, boot, sequence };
-        match append_one(intake, agent, identity, batch) {
+        let earlier = Identity { producer: earlier, ..identity };
+        match append_one(intake, agent, (identity, earlier), batch) {
             Ok(receipt) => {
                 match receipt.is_repeated() {
                     true => answer.repeated += 1,
@@ -208,11 +213,14 @@ fn append(
 fn append_one(
     intake: &Intake,
     agent: &str,
-    identity: Identity,
+    (identity, earlier): (Identity, Identity),
     batch: &[u8],
 ) -> Result<Receipt, Problem> {
     let refuse = |error: model::Error| Problem::bad(error.to_string());
     let batch = Batch::check(batch.to_owned()).map_err(refuse)?;
+    if let Some(receipt) = intake.repeat_of(earlier)? {
+        return Ok(receipt);
+    }
     Ok(intake.take_batch(identity, agent, &batch)?)
 }
 

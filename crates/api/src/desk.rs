@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
-use intake::{Counter, Intake, Meter, Timer};
+use intake::{Counter, Intake, Meter, Supervisor, Timer};
 use query::QueryContext;
 use store::{Store, View};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::admission::{Admission, ClientId, Lane, Place, QueueFull};
+use crate::blocking::blocking;
 use crate::health;
 use crate::json::Json;
 use crate::limits::Limits;
@@ -154,13 +155,14 @@ impl Desk {
                 "questions that were given up because their time was up or the client was gone",
                 &[],
             ),
+            supervisor: intake.supervisor().clone(),
         });
         shared.measure(intake.meter());
         Desk {
             since: intake.now(),
             hub: Arc::new(Hub::new(Arc::clone(&intake), settings.stream_clients_max)),
-            health: Recent::new(health::AGE_MAX),
-            metrics: Recent::new(Duration::ZERO),
+            health: Recent::new(health::AGE_MAX, intake.supervisor().clone()),
+            metrics: Recent::new(Duration::ZERO, intake.supervisor().clone()),
             snapshots: Mutex::default(),
             boards: Mutex::default(),
             shared,
@@ -332,7 +334,9 @@ async fn spawn<T: Send + 'static>(
     asking: Asking,
     work: impl FnOnce(&Asking) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let done = tokio::task::spawn_blocking(move || {
+    let supervisor = asking.desk.supervisor.clone();
+    let done = blocking(&supervisor, move || {
+        asking.desk.supervisor.fault_point("work on a query");
         let outcome = work(&asking);
         asking.leave();
         // It says more than what the work made of it.
@@ -341,7 +345,7 @@ async fn spawn<T: Send + 'static>(
             None => outcome,
         }
     });
-    done.await.unwrap_or_else(|error| Err(Refusal::Internal(format!("BUG: {error}"))))
+    done.await.unwrap_or_else(|what| Err(Refusal::Internal(what)))
 }
 
 /// What questions share that are worked on.
@@ -355,6 +359,7 @@ struct Shared {
     answer_bytes_max: usize,
     refused: Refused,
     abandoned: Counter,
+    supervisor: Supervisor,
 }
 
 impl Shared {

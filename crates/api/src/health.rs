@@ -1,5 +1,5 @@
 //! Whether topdeck is well, for those who start and watch it. No token is asked for, so nothing is
-//! told but what failed: threads that are down, and inputs that are quarantined.
+//! told but what failed: threads that are down, inputs that are quarantined, and damage.
 
 use std::time::Duration;
 
@@ -18,7 +18,11 @@ pub(crate) const ROUTES: &[Route] = &[
         routing::get(health)
     })
     .with_scope(None)
-    .answers(200, KIND, "it is, and which inputs are quarantined; 503 if not, and why"),
+    .answers(
+        200,
+        KIND,
+        "it is, or is degraded: damage of the journal, quarantined inputs; 503 if not, and why",
+    ),
     Route::get("/-/healthy", "As Prometheus: whether it is well.", &[], || routing::get(health))
         .with_scope(None)
         .answers(200, KIND, "it is"),
@@ -33,12 +37,12 @@ pub(crate) const AGE_MAX: Duration = Duration::from_secs(1);
 async fn health(context: Context) -> Result<String, Problem> {
     let intake = context.intake.clone();
     let found = context.desk.health.get(move || find(&intake));
-    let outcome = found.await.unwrap_or_else(|error| Err(format!("BUG: {error}")));
+    let outcome = found.await.unwrap_or_else(Err);
     outcome.map_err(|what| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what))
 }
 
-/// What is told: a line, and one for each quarantined input. Those are no reason to start topdeck
-/// anew: it would meet them again.
+/// What is told: a line, and one for each place with damage and each quarantined input. Those are
+/// no reason to start topdeck anew: it would meet them again.
 fn find(intake: &Intake) -> Result<String, String> {
     let stat = intake.home().journal().stat().map_err(|error| error.to_string())?;
     if stat.poisoned {
@@ -50,7 +54,14 @@ fn find(intake: &Intake) -> Result<String, String> {
     if !failures.is_empty() {
         return Err(format!("{}; see threads in /v1/status", failures.join("; ")));
     }
-    let mut told = "topdeck is well\n".to_owned();
+    let damage = supervisor.damage();
+    let state = if damage.is_empty() { "well" } else { "degraded" };
+    let mut told = format!("topdeck is {state}\n");
+    for report in damage {
+        let (place, records) = (report.place, report.records);
+        told +=
+            &format!("cannot read {place}: damaged ({records} lost); see damage in /v1/status\n");
+    }
     for input in supervisor.quarantined() {
         told += &format!("{} is quarantined; see /v1/status\n", input.name);
     }

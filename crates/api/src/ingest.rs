@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::openapi::{Parameter, Route};
 use crate::token::Scope;
 
-pub(crate) use posted::own_producer;
+pub(crate) use posted::{earlier_producer, own_producer};
 
 /// What can be sent, for the table of routes.
 pub(crate) const ROUTES: [&[Route]; 7] = [

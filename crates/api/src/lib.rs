@@ -9,6 +9,7 @@ mod admission;
 mod annotations;
 mod audit;
 mod batches;
+mod blocking;
 mod boards;
 mod body;
 mod connection;

@@ -144,6 +144,12 @@ impl Route {
         }
     }
 
+    /// Whether its request may be a batch with an identity of its sender.
+    fn takes_batches(&self) -> bool {
+        let is_ingest = self.scope.is_some_and(|scope| scope.name() == Scope::Ingest.name());
+        is_ingest && self.handler.is_none() && self.path != net::parcels::PATH
+    }
+
     pub(crate) const fn with_scope(self, scope: Option<Scope>) -> Route {
         Route { scope, ..self }
     }

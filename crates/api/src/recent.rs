@@ -4,7 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use intake::Supervisor;
 use tokio::sync::Mutex;
+
+use crate::blocking::blocking;
 
 /// Something that takes a while to find out.
 pub(crate) struct Recent<T> {
@@ -12,19 +15,17 @@ pub(crate) struct Recent<T> {
     known: Arc<Mutex<Option<(Instant, T)>>>,
     /// So long it is told.
     age_max: Duration,
+    supervisor: Supervisor,
 }
 
 impl<T: Clone + Send + 'static> Recent<T> {
     /// With an age of zero everybody is told anew, one after the other.
-    pub(crate) fn new(age_max: Duration) -> Recent<T> {
-        Recent { known: Arc::default(), age_max }
+    pub(crate) fn new(age_max: Duration, supervisor: Supervisor) -> Recent<T> {
+        Recent { known: Arc::default(), age_max, supervisor }
     }
 
     /// What `find` finds, on a thread of its own, or has found.
-    pub(crate) async fn get(
-        &self,
-        find: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, tokio::task::JoinError> {
+    pub(crate) async fn get(&self, find: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
         let mut known = Arc::clone(&self.known).lock_owned().await;
         if let Some((at, found)) = &*known
             && at.elapsed() < self.age_max
@@ -32,12 +33,12 @@ impl<T: Clone + Send + 'static> Recent<T> {
             return Ok(found.clone());
         }
         // The lock goes along: when the client is gone, the work is not.
-        let found = tokio::task::spawn_blocking(move || {
+        let find = move || {
             let found = find();
             *known = Some((Instant::now(), found.clone()));
             found
-        });
-        found.await
+        };
+        blocking(&self.supervisor, find).await
     }
 }
 
@@ -55,7 +56,7 @@ mod tests {
 
     /// How often it is found out when many ask at once, and how many did so at the same time.
     async fn check(age_max: Duration, expected: (usize, usize)) {
-        let recent = Arc::new(Recent::new(age_max));
+        let recent = Arc::new(Recent::new(age_max, Supervisor::default()));
         let (all, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let now = Arc::new(AtomicUsize::new(0));
         let ask = || {

@@ -46,6 +46,7 @@ async fn status(context: Context) -> Result<Written, Refusal> {
         let supervisor = shared.intake.supervisor();
         fields.push(("threads", threads(supervisor)));
         fields.push(("quarantined", quarantined(supervisor)));
+        fields.push(("damage", damage(supervisor)));
         fields.extend(shared.desk.parts());
         shared.desk.answer(&Object(fields))
     };
@@ -81,6 +82,19 @@ fn quarantined(supervisor: &intake::Supervisor) -> Json {
         ])
     };
     List(supervisor.quarantined().into_iter().map(input).collect())
+}
+
+/// Stored bytes that were found damaged within a day.
+fn damage(supervisor: &intake::Supervisor) -> Json {
+    let report = |report: intake::DamageReport| {
+        Object(vec![
+            ("place", Text(report.place)),
+            ("records", integer(report.records)),
+            ("remedy", Text(report.remedy)),
+            ("since_ns", Integer(report.time.into())),
+        ])
+    };
+    List(supervisor.damage().into_iter().map(report).collect())
 }
 
 fn store(stat: &store::Stat) -> Json {

@@ -1,9 +1,12 @@
 //! The clock of this process: its lines, its offset, and the thread that keeps them.
 
+use std::any::Any;
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +17,7 @@ use rustix::time::{
 
 use crate::counter;
 use crate::keeper::Keeper;
-use crate::line::Lines;
+use crate::line::{Found, Lines};
 use crate::machine::{Machine, Real, system_ns};
 use crate::reading::{self, Bounded};
 use crate::status::Status;
@@ -170,7 +173,38 @@ extern "C" fn forget_keeper() {
     IS_KEPT.store(false, Ordering::Relaxed);
 }
 
-/// A keeper that ends, for a bug, makes room for another.
+/// Receives panics of the keeper's thread. A server's supervisor reports them with those of its
+/// other threads; this crate stands below it.
+pub trait KeeperObserver: Send + Sync {
+    /// The keeper panicked. Returns how long it waits before it runs again.
+    fn panicked(&self, panic: &(dyn Any + Send)) -> Duration;
+
+    /// The keeper runs again.
+    fn restarted(&self);
+}
+
+static OBSERVER: Mutex<Option<Arc<dyn KeeperObserver>>> = Mutex::new(None);
+/// How long a keeper that panicked waits when nobody observes it.
+const RESTART_WAIT: Duration = Duration::from_secs(1);
+/// How often a keeper that waits checks whether the last line has ended.
+const LINE_END_CHECK: Duration = Duration::from_millis(20);
+
+/// For tests: makes the keeper panic once.
+#[doc(hidden)]
+pub static KEEPER_FAULT: AtomicBool = AtomicBool::new(false);
+
+/// Reports panics of the keeper to `observer` from now on, instead of the observer before.
+pub fn observe_keeper(observer: Arc<dyn KeeperObserver>) {
+    let before = observer_slot().replace(observer);
+    // Outside the lock: it is foreign code.
+    drop(before);
+}
+
+fn observer_slot() -> std::sync::MutexGuard<'static, Option<Arc<dyn KeeperObserver>>> {
+    OBSERVER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A keeper whose thread ends makes room for another.
 struct Kept;
 
 impl Drop for Kept {
@@ -179,9 +213,30 @@ impl Drop for Kept {
     }
 }
 
-/// What the keeper's thread does.
+/// What the keeper's thread does. It is run again after a panic, with a new keeper.
 fn keep() {
     let _kept = Kept;
+    let Err(mut panic) = catch_unwind(AssertUnwindSafe(keep_lines));
+    loop {
+        // Nobody updates it meanwhile.
+        RECENT.store(0, Ordering::Relaxed);
+        let observer = observer_slot().clone();
+        thread::sleep(
+            observer.as_ref().map_or(RESTART_WAIT, |observer| observer.panicked(&*panic)),
+        );
+        // A new keeper does not know the last line, and its own would not join it.
+        while matches!(LINES.find(counter::ordered), Found::Line(..)) {
+            thread::sleep(LINE_END_CHECK);
+        }
+        if let Some(observer) = observer {
+            observer.restarted();
+        }
+        let Err(next) = catch_unwind(AssertUnwindSafe(keep_lines));
+        panic = next;
+    }
+}
+
+fn keep_lines() -> Infallible {
     let mut keeper = Keeper::new();
     let steps = steps();
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
@@ -190,6 +245,7 @@ fn keep() {
     let (mut due_ns, mut asked_ns) = (0, 0);
     loop {
         let now_ns = system_ns();
+        assert!(!KEEPER_FAULT.swap(false, Ordering::Relaxed), "thrown at clock");
         if now_ns >= due_ns {
             due_ns = system_ns() + keeper.turn(&mut Real, &LINES).as_nanos() as u64;
             keeper.look_at_wall(&mut Real, &OFFSET);

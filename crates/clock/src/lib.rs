@@ -38,7 +38,12 @@ mod sync;
 mod wall;
 
 pub use clock::{Clock, Simulated};
-pub use global::{error_bound_ns, now, now_bounded, now_relaxed, recent, status, wall};
+#[doc(hidden)]
+pub use global::KEEPER_FAULT;
+pub use global::{
+    KeeperObserver, error_bound_ns, now, now_bounded, now_relaxed, observe_keeper, recent, status,
+    wall,
+};
 pub use reading::Bounded;
 pub use status::{Mode, Status};
 pub use stopwatch::Stopwatch;

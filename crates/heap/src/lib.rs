@@ -7,6 +7,8 @@
 
 mod trim;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -33,6 +35,7 @@ pub struct TrimResult {
 /// A thread that gives free memory back, until it is dropped.
 #[derive(Debug)]
 pub struct HeapTrimmer {
+    is_stopping: Arc<AtomicBool>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -44,16 +47,21 @@ pub fn configure_allocator() {
 }
 
 impl HeapTrimmer {
-    /// Starts it, and tells of each time. `None` where the allocator does it by itself, and where
-    /// the system does not say how much memory is resident.
+    /// Starts it, and tells of each time. `supervise` runs the thread's loop, again after a panic
+    /// unless its first argument says that the thread stops.
+    /// `None` where the allocator does it by itself, and where the system does not say how much
+    /// memory is resident.
     pub fn start(
+        supervise: impl FnOnce(&dyn Fn() -> bool, &mut dyn FnMut()) + Send + 'static,
         trimmed: impl Fn(TrimResult) + Send + 'static,
     ) -> std::io::Result<Option<HeapTrimmer>> {
         let Some(floor_bytes) = resident_bytes().filter(|_| trim::IS_NEEDED) else {
             return Ok(None);
         };
         let (stop, stopped) = mpsc::channel::<()>();
-        let work = move || {
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let stops = Arc::clone(&is_stopping);
+        let mut work = move || {
             let mut policy = TrimPolicy { floor_bytes, last_bytes: floor_bytes, looks: 0 };
             while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 let Some(before) = resident_bytes() else { continue };
@@ -67,16 +75,18 @@ impl HeapTrimmer {
                 }
             }
         };
-        let thread = thread::Builder::new().name("heap trimmer".to_owned()).spawn(work)?;
-        Ok(Some(HeapTrimmer { stop: Some(stop), thread: Some(thread) }))
+        let run = move || supervise(&|| stops.load(Ordering::Relaxed), &mut work);
+        let thread = thread::Builder::new().name("heap trimmer".to_owned()).spawn(run)?;
+        Ok(Some(HeapTrimmer { is_stopping, stop: Some(stop), thread: Some(thread) }))
     }
 }
 
 impl Drop for HeapTrimmer {
     fn drop(&mut self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of it has been told already.
+            // `supervise` has reported its panics.
             let _ = thread.join();
         }
     }
@@ -167,6 +177,6 @@ mod tests {
 
     #[test]
     fn the_thread_ends_when_it_is_dropped() {
-        drop(HeapTrimmer::start(|_| {}).unwrap());
+        drop(HeapTrimmer::start(|_, work| work(), |_| {}).unwrap());
     }
 }

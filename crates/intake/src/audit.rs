@@ -11,6 +11,7 @@ use store::Fed;
 
 use crate::book::{Book, Entry};
 use crate::counts::{Counts, Loss, lose};
+use crate::recent_batches::BatchSums;
 
 /// Something behind the journal that keeps a book of what it has.
 pub trait Hop: Send + Sync + Debug {
@@ -80,8 +81,10 @@ pub struct Line {
     pub stored: Counts,
     /// What is known to be lost at it.
     pub lost: Vec<Loss>,
-    /// Values that were received and are not stored.
+    /// Values that were received and are not stored, as far as that is known.
     pub difference: i128,
+    /// Batches that were received and lost, and whose values nobody knows.
+    pub unknown_batches: u64,
     /// The difference is none, or it is known why.
     pub is_explained: bool,
     /// In a sentence, for people.
@@ -99,6 +102,9 @@ pub(crate) struct Facts {
     pub(crate) end: u64,
     pub(crate) sources: BTreeMap<u64, (String, Source)>,
     pub(crate) store: Option<Fed>,
+    /// Of each gap that the store misses, what the batches in it had, by producer; `None` if that
+    /// is not known.
+    pub(crate) lost: Vec<Option<BTreeMap<u64, BatchSums>>>,
     pub(crate) hops: Vec<(String, Book)>,
     pub(crate) booted: i64,
     pub(crate) notes: Vec<String>,
@@ -183,9 +189,26 @@ impl Facts {
             stored,
             lost: Vec::new(),
             difference,
+            unknown_batches: 0,
             is_explained,
             why,
         }
+    }
+
+    /// What the store misses of a producer where the books know it: the gap, and what was in it.
+    fn lost_batches(&self, id: Option<u64>, fed: &Fed) -> Vec<(Gap, BatchSums)> {
+        let is_listed = |producer: &u64| self.book.entries().contains_key(producer);
+        let is_own = |producer: &u64| match is_listed(producer) {
+            true => id == Some(*producer),
+            false => id.is_none(),
+        };
+        let of_gap = |(gap, sums): (&Gap, &Option<BTreeMap<u64, BatchSums>>)| {
+            let mut own = BatchSums::default();
+            let sums = sums.iter().flatten().filter(|(producer, _)| is_own(producer));
+            sums.for_each(|(_, sum)| own.add(sum));
+            (own.batches > 0).then(|| (gap.clone(), own))
+        };
+        fed.missing.iter().zip(&self.lost).filter_map(of_gap).collect()
     }
 
     fn store_line(&self, id: Option<u64>, entry: &Entry, fed: &Fed) -> Line {
@@ -207,28 +230,54 @@ impl Facts {
         stored.values = stored.values.saturating_sub(samples);
         // Records that the journal had when its book was led, and had lost when the store read
         // them.
+        let known = self.lost_batches(id, fed);
+        let unknown: Vec<&Gap> = fed
+            .missing
+            .iter()
+            .zip(&self.lost)
+            .filter_map(|(gap, sums)| sums.is_none().then_some(gap))
+            .collect();
+        let mut in_known = BatchSums::default();
+        known.iter().for_each(|(_, sums)| in_known.add(sums));
         let all = |counted: u64, of: &dyn Fn(&&Gap) -> bool| {
-            let gaps = fed.missing.iter().filter(|gap| of(gap));
+            let gaps = unknown.iter().copied().filter(|gap| of(gap));
             gaps.fold(0u64, |sum, gap| sum.saturating_add(gap.lost.unwrap_or(1)))
                 .saturating_sub(counted)
         };
         let gone = all(received.missing, &is_own);
-        for gap in fed.missing.iter().filter(is_own).filter(|_| gone > 0) {
+        let of_known =
+            known.iter().map(|(gap, sums)| Gap { lost: Some(sums.batches), ..gap.clone() });
+        let of_unknown = unknown.iter().copied().filter(is_own).filter(|_| gone > 0).cloned();
+        for gap in of_known.chain(of_unknown) {
             let (_, why) = gap.reason.split_once(": ").unwrap_or(("", &gap.reason));
             let (why, _) = why.split_once(", from position").unwrap_or((why, ""));
             let reason = format!("missing in the journal: {why}");
-            lose(&mut lost, &Gap { reason, ..gap.clone() });
+            lose(&mut lost, &Gap { reason, ..gap });
         }
-        stored.missing = stored.missing.saturating_add(gone);
+        stored.missing = stored.missing.saturating_add(gone).saturating_add(in_known.batches);
         stored.batches = stored.batches.saturating_sub(if id.is_some() { gone } else { 0 });
+        stored.batches = stored.batches.saturating_sub(in_known.batches);
+        stored.samples = stored.samples.saturating_sub(in_known.samples);
+        stored.values = stored.values.saturating_sub(in_known.values);
         let nobodys = all(self.book.others().counts.missing, &|gap| gap.producer.is_none());
         let behind = self.book.position().saturating_sub(fed.position);
-        let lost_in_journal = |n: u64| {
-            let whose = if id.is_some() { "" } else { "; whose they were is not known" };
+        let lost_in_journal = || {
+            let whose = match (gone, id) {
+                (0, _) => String::new(),
+                (n, Some(_)) => format!("; how many values {} had is not known", batches(n)),
+                (n, None) => {
+                    format!("; whose {} were, and how many values, is not known", batches(n))
+                }
+            };
             format!(
-                "{} were damaged or dropped in the journal before the store had them, after they were \
-                 counted: their values are not in the store{whose}",
-                batches(n)
+                "{} with {} were damaged or dropped in the journal before the store had them, \
+                 after they were counted: their values are not in the store{whose}",
+                batches(in_known.batches.saturating_add(gone)),
+                match (in_known.batches, gone) {
+                    (0, _) => "an unknown number of values".to_owned(),
+                    (_, 0) => plural(in_known.values, "value"),
+                    _ => format!("at least {}", plural(in_known.values, "value")),
+                }
             )
         };
         let (is_explained, why) = match (behind, refused.len() as u64) {
@@ -236,7 +285,7 @@ impl Facts {
                 false,
                 format!("the store has not read {} of the journal", plural(behind, "record")),
             ),
-            _ if gone > 0 => (true, lost_in_journal(gone)),
+            _ if gone > 0 || in_known.batches > 0 => (true, lost_in_journal()),
             (0, 0) if nobodys > 0 => (
                 true,
                 format!(
@@ -252,8 +301,19 @@ impl Facts {
             ),
         };
         let difference = i128::from(received.values) - i128::from(stored.values);
-        let hop = "store".to_owned();
-        Line { hop, received, acknowledged: stored, stored, lost, difference, is_explained, why }
+        let (hop, unknown_batches) = ("store".to_owned(), gone);
+        let acknowledged = stored;
+        Line {
+            hop,
+            received,
+            acknowledged,
+            stored,
+            lost,
+            difference,
+            unknown_batches,
+            is_explained,
+            why,
+        }
     }
 
     fn site_line(&self, id: Option<u64>, entry: &Entry, hop: &str, book: &Book) -> Line {
@@ -300,7 +360,19 @@ impl Facts {
         };
         let difference = i128::from(received.values) - i128::from(stored.values);
         let (hop, lost) = (hop.to_owned(), theirs.losses);
-        Line { hop, received, acknowledged: stored, stored, lost, difference, is_explained, why }
+        // Its own book has its values, so that the difference is known whatever was lost.
+        let (acknowledged, unknown_batches) = (stored, 0);
+        Line {
+            hop,
+            received,
+            acknowledged,
+            stored,
+            lost,
+            difference,
+            unknown_batches,
+            is_explained,
+            why,
+        }
     }
 }
 

@@ -7,13 +7,17 @@
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 
-use journal::Identity;
+use journal::{Identity, producer_origin, with_origin};
 use model::Gap;
 
 use crate::counts::{Counts, Loss, count, lose};
+use crate::recent_batches::{BatchCounts, BatchSums};
 
 /// Producers that have a line of their own; all others have one together.
 pub const PRODUCERS_MAX: usize = 4096;
+/// An origin may have so many times as many lines as are free, so that there are always some for
+/// others: 3,641 if it is alone, then 404 of the next (dynamic threshold; Choudhury, Hahne 1998).
+const FREE_TIMES_MAX: usize = 8;
 /// Bytes of a producer's name that are kept.
 const NAME_BYTES_MAX: usize = 128;
 /// Boots of a producer of which repeats are recognised: the latest that came.
@@ -183,7 +187,14 @@ impl Book {
 
     /// Whether a producer has a line of its own, or can get one.
     fn is_listed(&self, producer: u64) -> bool {
-        self.entries.len() < PRODUCERS_MAX || self.entries.contains_key(&producer)
+        if self.entries.contains_key(&producer) {
+            return true;
+        }
+        let free = PRODUCERS_MAX.saturating_sub(self.entries.len());
+        let origin = producer_origin(producer);
+        let of_origin = with_origin(origin, 0)..=with_origin(origin, u64::MAX);
+        // A flood ends here at the first that has no line.
+        free > 0 && self.entries.range(of_origin).count() < FREE_TIMES_MAX * free
     }
 
     /// Counts a record. One that is counted already is passed over; those that were passed over on the way to it are
@@ -196,9 +207,14 @@ impl Book {
 
     /// The same of a record that was counted before.
     pub fn add_counted(&mut self, counted: &Counted) {
+        let _batch = self.add_batch(counted);
+    }
+
+    /// The same; what the batch had, if it was not passed over and that is known.
+    pub(crate) fn add_batch(&mut self, counted: &Counted) -> Option<BatchCounts> {
         let &Counted { position, identity, ref counts, ref gaps } = counted;
         if position < self.position {
-            return;
+            return None;
         }
         self.others.add_missing(position - self.position);
         self.position = position + 1;
@@ -208,7 +224,8 @@ impl Book {
         // Of those who share a line, nobody knows the sequences.
         if is_listed && identity.is_some_and(|identity| entry.is_repeat(identity)) {
             entry.counts.repeated = entry.counts.repeated.saturating_add(1);
-            return;
+            let counts = BatchSums::default();
+            return producer.map(|producer| BatchCounts { position, producer, counts });
         }
         match counts {
             Some(counts) => {
@@ -219,6 +236,9 @@ impl Book {
             }
             None => entry.counts.unreadable = entry.counts.unreadable.saturating_add(1),
         }
+        let &Counts { batches, samples, values, .. } = counts.as_ref()?;
+        let counts = BatchSums { batches, samples, values };
+        producer.map(|producer| BatchCounts { position, producer, counts })
     }
 
     /// Counts a loss that is told by a gap.

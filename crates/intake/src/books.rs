@@ -2,8 +2,11 @@
 //!
 //! The book is written with the position it has come to, and only then is the subscriber moved there. So whatever
 //! happens, the journal still has what the book on disk does not; and as only durable records are counted, the
-//! book never has what the journal has not. Locks, in the order in which they are taken: `reading`, `book`.
+//! book never has what the journal has not. Locks, in the order in which they are taken: `reading`,
+//! `book`, `recent`.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,10 +14,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use journal::{Clock, Item, Level, Start, Subscriber, Supervisor};
 use model::Gap;
 
-use crate::book::Book;
+use crate::book::{Book, Counted};
 use crate::book_file::{BookFile, Found};
 use crate::error::{Error, Result};
 use crate::home::Home;
+use crate::recent_batches::{BatchSums, RecentBatches};
 
 /// The subscriber, and the name of the book.
 const NAME: &str = "books";
@@ -32,6 +36,8 @@ pub(crate) struct Books {
     clock: Times,
     reading: Mutex<Subscriber>,
     book: Mutex<Book>,
+    /// What the latest batches in it had, where a store may come to miss one.
+    recent: Option<Mutex<RecentBatches>>,
     /// As it was when this process began, with all that earlier ones had appended.
     before: Book,
     /// What the process before this one may have lost, until that is in the journal.
@@ -99,7 +105,15 @@ impl Books {
             lost: None,
             reason: KILLED.to_owned(),
         });
+        let recent = home.store().map(|_| {
+            let disk = journal.disk().clone();
+            let mut recent = RecentBatches::open(disk, folder(home), journal.id());
+            // It is written before the book, which may count other records there after a power cut.
+            recent.keep_counted(book.first()..book.position());
+            Mutex::new(recent)
+        });
         let mut books = Books {
+            recent,
             file,
             clock: Times(clock),
             reading: Mutex::new(subscriber),
@@ -150,7 +164,14 @@ impl Books {
                     for record in batch.records() {
                         self.supervisor
                             .fault_point(format_args!("books record {}", record.position));
-                        book.add(record.position, record.identity, record.bytes);
+                        let (position, identity) = (record.position, record.identity);
+                        if position >= book.position() {
+                            let counted = Counted::of(position, identity, record.bytes);
+                            let batch = book.add_batch(&counted);
+                            if let (Some(batch), Some(recent)) = (batch, &self.recent) {
+                                locked(recent).add(batch);
+                            }
+                        }
                         self.unsaved_bytes.fetch_add(record.bytes.len() as u64, Ordering::Relaxed);
                     }
                 }
@@ -172,6 +193,11 @@ impl Books {
             book.saved = killed.as_ref().map_or_else(|| (self.clock.0)(), |gap| gap.start);
             book.clone()
         };
+        if let Some(recent) = &self.recent {
+            locked(recent).save().map_err(|error| {
+                Error::Broken(format!("cannot write what the latest batches had: {error}"))
+            })?;
+        }
         self.file.save(&book)?;
         // If the power takes this back, reading begins earlier, and what is counted already is passed over.
         let position = book.position().min(reading.position());
@@ -228,6 +254,18 @@ impl Books {
     /// The last sequence of a producer's boot that is counted.
     pub(crate) fn last_sequence(&self, producer: u64, boot: u64) -> Option<u64> {
         locked(&self.book).last_sequence(producer, boot)
+    }
+
+    /// What the batches at these positions had, by producer; `None` if one of them is not known.
+    pub(crate) fn sums(&self, positions: &Range<u64>) -> Option<BTreeMap<u64, BatchSums>> {
+        locked(self.recent.as_ref()?).sums(positions)
+    }
+
+    /// Keeps what is known of batches that were found damaged.
+    pub(crate) fn keep_damaged(&self, damaged: Vec<Range<u64>>) {
+        if let Some(recent) = &self.recent {
+            locked(recent).keep(damaged);
+        }
     }
 
     pub(crate) fn book(&self) -> Book {

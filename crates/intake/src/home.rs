@@ -50,6 +50,14 @@ impl Home {
         (held > max).then_some((held, max))
     }
 
+    /// Whether a batch would be a repeat.
+    pub(crate) fn has_taken(&self, identity: Identity) -> Result<bool, store::Error> {
+        match self {
+            Home::Store(store) => store.has_taken(identity),
+            Home::Journal(journal) => Ok(journal.has_accepted(identity)?),
+        }
+    }
+
     /// Appends a batch whose new series were admitted.
     pub(crate) fn append(&self, identity: Identity, batch: &Batch) -> Result<Ack, store::Error> {
         match self {

@@ -19,6 +19,7 @@ mod known_keys;
 mod meter;
 mod own;
 mod producer;
+mod recent_batches;
 mod rejections;
 mod restart;
 mod series;
@@ -37,12 +38,12 @@ pub use counts::{Counts, Loss};
 pub use error::{Error, Result};
 pub use home::Home;
 pub use journal::supervisor::{
-    QuarantinedInput, SupervisedThread, Supervisor, ThreadStatus, panic_message,
+    DamageReport, QuarantinedInput, SupervisedThread, Supervisor, ThreadStatus, panic_message,
 };
 pub use known_keys::ProducerKey;
 pub use meter::{Counter, Measured, Meter, Now, Timer};
 pub use producer::Producer;
 pub use restart::{Restartable, caught, keep_running};
-pub use take::{Intake, Log, PARCEL_JUMP_MAX, SEQUENCE_JUMP_MAX, Settings};
+pub use take::{Intake, Log, OPEN_SEQUENCE_JUMP_MAX, PARCEL_JUMP_MAX, SEQUENCE_JUMP_MAX, Settings};
 pub use way::Way;
 pub use writer::Writer;

@@ -20,7 +20,9 @@ pub(crate) fn add(meter: &Meter, home: Home) {
         of_store(&home, &mut gauge);
         of_process(&mut gauge);
         of_clock(&mut gauge);
+        of_sequences(&home, all);
         of_threads(&home, all);
+        of_damage(&home, all);
     });
 }
 
@@ -42,6 +44,23 @@ fn of_journal(home: &Home, gauge: Gauge<'_>) {
         let labels = [("subscriber", checkpoint.name.as_str())];
         gauge("topdeck_journal_lag", "records that a subscriber has not passed", &labels, lag);
     }
+}
+
+/// Records of the journal that were found damaged.
+fn of_damage(home: &Home, all: &mut Vec<Measured>) {
+    let name = "topdeck_journal_damaged_records_total";
+    let about = "records of the journal found damaged by its readers";
+    let value = Now::Count(home.supervisor().damaged_records_total());
+    all.push(Measured { name, about, labels: Vec::new(), value });
+}
+
+/// Retries that the store does not know any more.
+fn of_sequences(home: &Home, all: &mut Vec<Measured>) {
+    let Some(stat) = home.store().and_then(|store| store.stat().ok()) else { return };
+    let name = "topdeck_store_sequences_evicted_total";
+    let about = "last sequences of producers evicted from the store's table of repeats";
+    let value = Now::Count(stat.evicted_sequences);
+    all.push(Measured { name, about, labels: Vec::new(), value });
 }
 
 fn of_store(home: &Home, gauge: Gauge<'_>) {

@@ -6,6 +6,7 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use journal::supervisor::SupervisedThread;
 
@@ -45,6 +46,19 @@ pub async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any
         }
     })
     .await
+}
+
+/// Reports panics of the clock's keeper like those of all other threads.
+pub(crate) struct ClockThread(pub(crate) SupervisedThread);
+
+impl clock::KeeperObserver for ClockThread {
+    fn panicked(&self, panic: &(dyn Any + Send)) -> Duration {
+        self.0.panicked(panic)
+    }
+
+    fn restarted(&self) {
+        self.0.restarted();
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use journal::{Ack, Clock, Identity, Level, Supervisor};
 use model::{Batch, SeriesId, SeriesRef};
 
 use crate::audit::{Audit, Facts, Hop, Source};
-use crate::book::PRODUCERS_MAX;
+use crate::book::{Book, PRODUCERS_MAX};
 use crate::book_file::BookFile;
 use crate::books::{self, Books};
 use crate::commit::{Commit, Receipt};
@@ -22,6 +22,7 @@ use crate::meter::{Counter, Meter, Timer};
 use crate::own;
 use crate::producer::Producer;
 use crate::rejections::{Rejection, Rejections};
+use crate::restart::ClockThread;
 use crate::series::Cache;
 use crate::upkeep;
 use crate::way::Way;
@@ -40,10 +41,17 @@ const TELLING_MAX: Duration = Duration::from_secs(1);
 /// beyond, the number is a mistake or a forgery, and would make all that the sender sends next a
 /// repeat.
 pub const SEQUENCE_JUMP_MAX: u64 = 1 << 20;
+/// The same of a sender without a secret, in whose name others can send: one forged request makes
+/// repeats of no more. Who has to leave out more takes a new boot number.
+pub const OPEN_SEQUENCE_JUMP_MAX: u64 = 1 << 12;
 /// The same of a journal, whose sequences are positions: as many records as it may drop at once.
 pub const PARCEL_JUMP_MAX: u64 = 1 << 32;
 /// Producers' boots whose last sequence is remembered beside the books, which lag a little.
 const SEQUENCES_MAX: usize = 1 << 16;
+
+/// Producers of which it is counted one by one what this process has taken; beyond, those that have
+/// no line in the book are put together.
+const TAKEN_MAX: usize = 4 * PRODUCERS_MAX;
 
 /// How batches are taken.
 #[derive(Clone)]
@@ -120,7 +128,7 @@ pub(crate) struct Shared {
     /// What was taken since the process began, by producer.
     taken: Mutex<BTreeMap<Option<u64>, Counts>>,
     /// The last sequence that was taken of each producer's boot.
-    sequences: Mutex<HashMap<(u64, u64), u64>>,
+    sequences: Mutex<LastSequences>,
     known_keys: KnownKeys,
     impostors: Impostors,
     cache: Arc<Cache>,
@@ -140,6 +148,27 @@ pub(crate) struct Shared {
     batch_bytes_max: usize,
     /// Whether to stop, for the thread.
     pub(crate) stop: (Mutex<bool>, Condvar),
+}
+
+/// The last sequences that were taken, bounded.
+#[derive(Debug, Default)]
+struct LastSequences {
+    /// By producer and boot: the sequence, and after how many batches it came.
+    table: BTreeMap<(u64, u64), (u64, u64)>,
+    batches: u64,
+}
+
+impl LastSequences {
+    fn remember(&mut self, identity: Identity) {
+        self.batches = self.batches.saturating_add(1);
+        let (last, heard) = self.table.entry((identity.producer, identity.boot)).or_default();
+        (*last, *heard) = (identity.sequence.max(*last), self.batches);
+        journal::evict(&mut self.table, SEQUENCES_MAX, |(_, heard)| *heard);
+    }
+
+    fn of(&self, producer: u64, boot: u64) -> Option<u64> {
+        self.table.get(&(producer, boot)).map(|(last, _)| *last)
+    }
 }
 
 /// What was refused because its sender is not who it says.
@@ -225,6 +254,8 @@ impl Intake {
         shared.tell_killed();
         let thread = match shared.settings.background {
             true => {
+                let clock = ClockThread(shared.home.supervisor().thread("clock"));
+                clock::observe_keeper(Arc::new(clock));
                 let shared = Arc::clone(&shared);
                 let supervised = shared.home.supervisor().thread("books");
                 let work = move || {
@@ -291,13 +322,28 @@ impl Intake {
         self.shared.take(producer, writer)
     }
 
-    /// Takes what was written, as a batch of the identity that its sender gave; `name` is what its producer is called.
-    pub fn take_as(&self, identity: Identity, name: &str, writer: Writer) -> Result<Receipt> {
-        self.shared.check_sequence(identity, SEQUENCE_JUMP_MAX)?;
+    /// Takes what was written, as a batch of the identity that its sender gave; `name` is what its
+    /// producer is called, and `jump_max` how many sequences it may leave out.
+    pub fn take_as(
+        &self,
+        identity: Identity,
+        jump_max: u64,
+        name: &str,
+        writer: Writer,
+    ) -> Result<Receipt> {
+        self.shared.check_sequence(identity, jump_max)?;
         let receipt = self.shared.take_written(identity, writer)?;
         self.shared.remember_sequence(identity);
         self.shared.books.name(identity.producer, name);
         Ok(receipt)
+    }
+
+    /// A receipt, if a batch was taken under an identity that its sender had in an earlier version.
+    pub fn repeat_of(&self, earlier: Identity) -> Result<Option<Receipt>> {
+        match self.shared.home.has_taken(earlier)? {
+            true => Ok(Some(self.shared.repeated())),
+            false => Ok(None),
+        }
     }
 
     /// Takes a batch that has an identity of its own; `name` is what its producer calls itself, empty if it does not.
@@ -501,10 +547,15 @@ impl Shared {
         Ok(receipt)
     }
 
+    fn repeated(&self) -> Receipt {
+        self.outcomes.repeated.add(1);
+        self.commit.receipt(self.home.journal().marks().end, 0, self.settings.level, true)
+    }
+
     /// An error if a sequence is too far ahead of the last one of its producer's boot.
     fn check_sequence(&self, identity: Identity, max: u64) -> Result<()> {
         let Identity { producer, boot, sequence: found } = identity;
-        let taken = locked(&self.sequences).get(&(producer, boot)).copied();
+        let taken = locked(&self.sequences).of(producer, boot);
         let Some(last) = taken.max(self.books.last_sequence(producer, boot)) else { return Ok(()) };
         if found.saturating_sub(last) <= max {
             return Ok(());
@@ -516,14 +567,7 @@ impl Shared {
     }
 
     fn remember_sequence(&self, identity: Identity) {
-        let mut sequences = locked(&self.sequences);
-        let key = (identity.producer, identity.boot);
-        if sequences.len() >= SEQUENCES_MAX && !sequences.contains_key(&key) {
-            // The books have them, a second later.
-            sequences.clear();
-        }
-        let last = sequences.entry(key).or_default();
-        *last = identity.sequence.max(*last);
+        locked(&self.sequences).remember(identity);
     }
 
     fn check_key(&self, producer: u64, name: &str, key: Option<&ProducerKey>) -> Result<()> {
@@ -646,11 +690,13 @@ impl Shared {
         self.commit.reserve(bytes, self.settings.in_flight_bytes_max)
     }
 
-    /// Those beyond the first so many are counted together.
+    /// Those that have no line in the book are counted together, once there are many.
     fn count_taken(&self, producer: u64, counts: &Counts) {
         let mut taken = locked(&self.taken);
-        let is_listed = taken.len() < PRODUCERS_MAX || taken.contains_key(&Some(producer));
-        taken.entry(is_listed.then_some(producer)).or_default().add(counts);
+        if taken.len() > TAKEN_MAX && !taken.contains_key(&Some(producer)) {
+            *taken = as_listed(std::mem::take(&mut *taken), &self.books.book());
+        }
+        taken.entry(Some(producer)).or_default().add(counts);
     }
 
     /// Writes what topdeck measures of itself, as of `end`.
@@ -687,8 +733,20 @@ impl Shared {
         }
     }
 
+    /// What the journal lost before the store had it. The books keep what was in it.
+    fn keep_damaged(&self, fed: &store::Fed) {
+        let damaged = fed.missing.iter().filter_map(store::Fed::positions).collect();
+        self.books.keep_damaged(damaged);
+    }
+
     pub(crate) fn keep_books(&self, is_closed: bool) -> Result<()> {
         self.books.read_on()?;
+        if let Some(store) = self.home.store() {
+            match store.fed() {
+                Ok(fed) => self.keep_damaged(&fed),
+                Err(error) => self.note(format!("what the store lacks is not known now: {error}")),
+            }
+        }
         self.tell_killed();
         self.tell_rejected(is_closed);
         self.books.save(is_closed && !self.is_left_open.load(Ordering::Relaxed))
@@ -713,7 +771,7 @@ impl Shared {
         }
         self.books.read_on()?;
         let book = self.books.book();
-        let taken = locked(&self.taken).clone();
+        let taken = as_listed(locked(&self.taken).clone(), &book);
         let end = journal.marks().end;
         let source = |producer: &Producer| {
             let (received, dropped) = producer.tally();
@@ -725,9 +783,14 @@ impl Shared {
         };
         let sources = locked(&self.producers).values().map(source).collect();
         let hops = locked(&self.hops).clone();
+        let fed = self.home.store().map(|store| store.fed()).transpose()?;
+        fed.iter().for_each(|fed| self.keep_damaged(fed));
+        let sums = |gap: &model::Gap| self.books.sums(&store::Fed::positions(gap)?);
+        let lost = fed.iter().flat_map(|fed| &fed.missing).map(sums).collect();
         let facts = Facts {
             before: self.books.before().clone(),
-            store: self.home.store().map(|store| store.fed()).transpose()?,
+            store: fed,
+            lost,
             hops: hops.into_iter().map(|(name, hop)| (name, hop.book())).collect(),
             notes: self.books.notes().iter().chain(locked(&self.notes).iter()).cloned().collect(),
             booted: self.booted,
@@ -738,6 +801,16 @@ impl Shared {
         };
         Ok(facts.audit())
     }
+}
+
+/// Counts by producer, with one line for all that have none in the book.
+fn as_listed(taken: BTreeMap<Option<u64>, Counts>, book: &Book) -> BTreeMap<Option<u64>, Counts> {
+    let mut listed: BTreeMap<Option<u64>, Counts> = BTreeMap::new();
+    for (producer, counts) in taken {
+        let producer = producer.filter(|producer| book.entries().contains_key(producer));
+        listed.entry(producer).or_default().add(&counts);
+    }
+    listed
 }
 
 /// The first series that a batch names by its number only.

@@ -25,6 +25,7 @@
 use std::time::Duration;
 
 use crate::level::Identity;
+use crate::origin::producer_origin;
 use crate::sync::{AtomicU64, Memory, Ordering, fence};
 
 use Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -55,7 +56,8 @@ mod word {
 
 /// Words of the header: a page; loom keeps a history of each.
 const HEADER_WORDS: usize = if cfg!(loom) { 72 } else { 512 };
-/// Producers that share a set of the table: one more evicts the one that was silent longest.
+/// Producers that share a set of the table: one more evicts, of the origin that has most of them,
+/// the one that was silent longest.
 const WAYS: usize = 8;
 /// Words of an entry of the table: producer, boot, sequence, end position plus one (0: free).
 const WAY_WORDS: usize = 4;
@@ -810,8 +812,9 @@ impl Buffer {
     /// Notes what was accepted. Never goes back. The caller has the lock.
     pub(crate) fn remember(&self, identity: Identity, end: u64) {
         let set = self.set_of(identity.producer, identity.boot);
-        let mut place = (u64::MAX, set);
-        for at in (set..set + WAYS * WAY_WORDS).step_by(WAY_WORDS) {
+        // Of each place its origin and when it was used; 0 if it is free.
+        let mut ways = [(0, 0); WAYS];
+        for (way, at) in (set..set + WAYS * WAY_WORDS).step_by(WAY_WORDS).enumerate() {
             let [producer, boot, sequence, used] =
                 std::array::from_fn(|i| self.memory[at + i].load(Relaxed));
             if used != 0 && producer == identity.producer && boot == identity.boot {
@@ -821,15 +824,11 @@ impl Buffer {
                 }
                 return;
             }
-            place = place.min((used, at));
+            ways[way] = (producer_origin(producer), used);
         }
-        // Noted late, at opening: all others are newer.
-        if place.0 > end + 1 {
-            return;
-        }
-        // A free place, or that of the one silent longest. Free while it is being written, so that a crash
-        // leaves no mixture.
-        let at = place.1;
+        let Some(way) = victim(&ways, identity.origin(), end + 1) else { return };
+        // Free while it is being written, so that a crash leaves no mixture.
+        let at = set + way * WAY_WORDS;
         self.memory[at + 3].store(0, Relaxed);
         for (i, value) in
             [identity.producer, identity.boot, identity.sequence, end + 1].into_iter().enumerate()
@@ -1053,6 +1052,24 @@ impl Drop for Turn<'_> {
             self.buffer.memory.wake(LOCK, 1);
         }
     }
+}
+
+/// The place in a set that an entry of an origin gets: a free one or, of the origin that has most
+/// with the new entry, the one that was silent longest. `None` if all that it could have are newer,
+/// which happens only to what is noted late, at opening.
+fn victim(ways: &[(u64, u64); WAYS], origin: u64, used: u64) -> Option<usize> {
+    if let Some(free) = ways.iter().position(|way| way.1 == 0) {
+        return Some(free);
+    }
+    let count = |of: u64| ways.iter().filter(|way| way.0 == of).count() + usize::from(of == origin);
+    // Of two that have as many, the new entry's own loses, then the one silent longest.
+    let rank = |&way: &usize| {
+        let (of, last) = ways[way];
+        (std::cmp::Reverse(count(of)), of != origin, last)
+    };
+    let way = (0..WAYS).min_by_key(rank)?;
+    let (of, last) = ways[way];
+    (last <= used || count(of) > count(origin)).then_some(way)
 }
 
 #[cfg(test)]
@@ -1300,6 +1317,23 @@ mod tests {
             assert_eq!(take(&buffer), Some((0, 0)));
             assert_eq!(try_put(9), Appended::At(4));
             assert_eq!(rest(&buffer), [(1, 1), (2, 2), (3, 3), (4, 9)]);
+        }
+
+        #[test]
+        fn a_flood_of_one_origin_leaves_the_producers_of_others() {
+            let (flood, other) = (7, 8);
+            let mut ways = [(0, 0); WAYS];
+            // The other was silent for longer than all of the flood.
+            for (used, of) in [other, other].into_iter().chain([flood; 100]).enumerate() {
+                let used = used as u64 + 1;
+                ways[victim(&ways, of, used).unwrap()] = (of, used);
+            }
+            let count = |of| ways.iter().filter(|way| way.0 == of).count();
+            assert_eq!((count(other), count(flood)), (2, WAYS - 2));
+            assert!(ways.contains(&(flood, 102)), "the latest of the flood");
+            assert_eq!(victim(&ways, flood, 50), None, "noted late, all of it are newer");
+            let late = victim(&ways, other, 50).expect("the flood has more");
+            assert_eq!(ways[late].0, flood);
         }
 
         #[test]

@@ -17,6 +17,7 @@ use crate::frame::{self, Content, Head, Records};
 use crate::gap::{Gaps, Reason, Tally};
 use crate::layout::{FRAME_ALIGN, FRAME_BYTES, PRODUCER_BYTES};
 use crate::level::Identity;
+use crate::origin::fair_order;
 use crate::presence;
 use crate::segment::{self, Found, LastOf, Scan, SegmentHead};
 use crate::settings::AtLimit;
@@ -711,10 +712,10 @@ pub(crate) fn each_record(
     }
 }
 
-/// The entries accepted last, at most so many, in a fixed order.
+/// The entries accepted last, at most so many and of each origin about as many, in a fixed order.
 fn newest(lasts: impl Iterator<Item = LastOf>, most: usize) -> Vec<LastOf> {
-    let mut lasts: Vec<LastOf> = lasts.collect();
-    lasts.sort_unstable_by_key(|last| (std::cmp::Reverse(last.end), last.identity));
+    let entry = |last: LastOf| (last.identity.origin(), last.end, last);
+    let mut lasts = fair_order(lasts.map(entry).collect());
     lasts.truncate(most);
     lasts.sort_unstable_by_key(|last| last.identity);
     lasts

@@ -285,6 +285,11 @@ impl Journal {
         self.inner.append(identity, records, level)
     }
 
+    /// Whether a batch would be a repeat.
+    pub fn has_accepted(&self, identity: Identity) -> Result<bool> {
+        Ok(self.inner.store.turn()?.repeated(Some(identity)).is_some())
+    }
+
     /// Brings all that is appended to a level; `process` means into segments here.
     pub fn flush(&self, level: Level) -> Result<Marks> {
         self.inner.flush(level)?;

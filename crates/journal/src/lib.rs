@@ -46,6 +46,7 @@ mod journal;
 pub mod layout;
 mod level;
 mod opening;
+mod origin;
 mod places;
 mod presence;
 mod reader;
@@ -67,6 +68,7 @@ pub use self::{
     journal::{Journal, Options, Stat},
     level::{Ack, Identity, Level, Marks},
     opening::Opened,
+    origin::{ORIGIN_BITS, evict, producer_origin, with_origin},
     places::NAME_BYTES_MAX,
     reader::{Batch, Item, Reader, Start},
     settings::{

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use crate::buffer::Mark;
 use crate::error::{Error, Result};
 use crate::frame::{self, Records};
-use crate::gap::{Gap, Gaps};
+use crate::gap::{Gap, Gaps, Reason};
 use crate::journal::Inner;
 use crate::level::Level;
 use crate::readiness::Readiness;
-use crate::segment::{self, Found, Scan};
+use crate::segment::{self, BrokenFrames, Found, Scan};
 
 /// Where reading starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,11 +210,12 @@ impl Reader {
         match scan.next(bytes)? {
             Found::Frame { head, body, .. } => {
                 let end = head.positions().end;
+                let broken = scan.take_broken();
                 if end <= self.position {
                     return Ok(None);
                 }
                 if head.first > self.position {
-                    self.miss(self.position..head.first)?;
+                    self.miss(self.position..head.first, broken)?;
                     // Read again after the gap.
                     self.scan = None;
                     return Ok(None);
@@ -222,7 +223,7 @@ impl Reader {
                 let sound = scan.body(&head, body, &mut self.raw);
                 if !sound {
                     // Its checksum is right: it was written so.
-                    self.miss(self.position..end)?;
+                    self.miss(self.position..end, None)?;
                     return Ok(None);
                 }
                 let positions = self.position..end.min(limit.max(self.position));
@@ -238,13 +239,14 @@ impl Reader {
                 let next = segment::list(&*self.inner.store.disk, &self.inner.store.places)?
                     .into_iter()
                     .find(|next| next > first);
+                let broken = scan.take_broken();
                 self.scan = None;
                 let upto = match next {
                     Some(next) if !writing => next,
                     _ => mark.position,
                 };
                 if upto > self.position {
-                    self.miss(self.position..upto)?;
+                    self.miss(self.position..upto, broken)?;
                 }
                 Ok(None)
             }
@@ -257,7 +259,7 @@ impl Reader {
         let firsts = segment::list(&*store.disk, &store.places)?;
         let Some(&first) = firsts.iter().rev().find(|&&first| first <= self.position) else {
             let next = firsts.first().copied().unwrap_or_else(|| store.buffer.mark().position);
-            self.miss(self.position..next)?;
+            self.miss(self.position..next, None)?;
             return Ok(false);
         };
         match Scan::open(&*store.disk, &store.places, store.born.id, first) {
@@ -271,12 +273,40 @@ impl Reader {
         }
     }
 
-    /// Notes what is missing, to be told next.
-    fn miss(&mut self, positions: Range<u64>) -> Result<()> {
+    /// Notes what is missing, to be told next. Heads of damaged frames that are sound themselves say
+    /// when that was appended.
+    fn miss(&mut self, positions: Range<u64>, broken: Option<BrokenFrames>) -> Result<()> {
         let (gaps, _) = Gaps::load(&*self.inner.store.disk, &self.inner.store.places)?;
         self.gaps = gaps.explain(positions);
+        if let Some(broken) = broken {
+            let is_within = |gap: &&mut Gap| {
+                broken.positions.start <= gap.positions.start
+                    && gap.positions.end <= broken.positions.end
+            };
+            let unknown = self.gaps.iter_mut().filter(|gap| gap.time.is_none());
+            unknown.filter(is_within).for_each(|gap| gap.time = Some(broken.time.clone()));
+        }
+        self.report_damage();
         self.gaps.reverse();
         Ok(())
+    }
+
+    /// Reports damage to the supervisor. Segments that all subscribers have passed are freed and
+    /// not damaged, though a reader without a place of its own misses them too.
+    fn report_damage(&self) {
+        let store = &self.inner.store;
+        let first_kept = store.buffer.first();
+        let is_damage =
+            |gap: &&Gap| gap.reason == Reason::Damaged && gap.positions.end > first_kept;
+        for gap in self.gaps.iter().filter(is_damage) {
+            let place = format!("records {:?} of the journal", gap.positions);
+            let dir = store.places.dir.display();
+            let remedy = format!(
+                "`topdeck audit` says what is lost; check the disk, stop topdeck and run \
+                 `topdeck journal repair {dir}`"
+            );
+            self.inner.options.supervisor.report_damage(place, gap.records(), remedy);
+        }
     }
 
     /// Reads entries of the buffer from the position on. `None`: there are none, or they have moved on.
@@ -321,7 +351,7 @@ impl Reader {
         let lost = if at >= tail && next > self.position { Some(next) } else { None };
         let Some(first) = first.or(lost) else { return Ok(None) };
         if first > self.position {
-            self.miss(self.position..first)?;
+            self.miss(self.position..first, None)?;
             return Ok(self.gaps.pop().map(Step::Gap));
         }
         Ok(Some(Step::Batch { first, positions: self.position..end, time }))

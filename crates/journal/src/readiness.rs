@@ -33,7 +33,14 @@ impl Readiness {
         let shared =
             Arc::new(Shared { fd, position: AtomicU64::new(IDLE), stop: AtomicBool::new(false) });
         let (of_thread, journal) = (Arc::clone(&shared), Arc::clone(&inner));
-        let thread = thread::Builder::new().name("journal-ready".to_owned()).spawn(move || {
+        let supervised = inner.options.supervisor.thread("journal-ready");
+        let is_stopping = {
+            let shared = Arc::clone(&shared);
+            move || shared.stop.load(Ordering::SeqCst)
+        };
+        let supervisor = inner.options.supervisor.clone();
+        let run = move || {
+            supervisor.fault_point("journal-ready");
             let buffer = &journal.store.buffer;
             let readable = || match (level, buffered) {
                 (Level::Disk, _) => buffer.durable(),
@@ -55,6 +62,10 @@ impl Readiness {
                     });
                 }
             }
+        };
+        let thread = thread::Builder::new().name("journal-ready".to_owned());
+        let thread = thread.spawn(move || {
+            let _ = supervised.run(is_stopping, run);
         })?;
         Ok(Readiness { shared, inner, thread: Some(thread) })
     }

@@ -1,7 +1,7 @@
 //! Segments: files of frames with rising positions. [`Scan`] is the one way in which frames are read, by
 //! readers, at opening, and by `verify` and `repair`.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::places::{self, Places};
 use crate::settings::PRODUCERS_MAX_MAX;
 
 /// The last sequence of a producer's boot, and the position after its records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LastOf {
     pub(crate) identity: Identity,
     pub(crate) end: u64,
@@ -177,6 +177,16 @@ pub(crate) struct Scan {
     window_at: u64,
     decompressor: Decompressor,
     has_head: bool,
+    broken: Option<BrokenFrames>,
+}
+
+/// Frames in a row whose heads are sound and whose bodies are damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BrokenFrames {
+    /// The positions of their records.
+    pub(crate) positions: Range<u64>,
+    /// When those were appended.
+    pub(crate) time: RangeInclusive<i64>,
 }
 
 /// How much is read at once: large enough for a disk to be at its full speed.
@@ -216,6 +226,7 @@ impl Scan {
             window_at: 0,
             decompressor: Decompressor::default(),
             has_head: true,
+            broken: None,
         }
     }
 
@@ -264,8 +275,27 @@ impl Scan {
                     return Ok(Found::Frame { head, offset, body });
                 }
             }
+            self.add_broken(&head);
         }
         self.search(limit)
+    }
+
+    /// The frames with sound heads among the damage since the last call.
+    pub(crate) fn take_broken(&mut self) -> Option<BrokenFrames> {
+        self.broken.take()
+    }
+
+    fn add_broken(&mut self, head: &Head) {
+        let (positions, time) = (head.positions(), head.time_min..=head.time_max);
+        let joined = self.broken.take().filter(|known| known.positions.end == positions.start);
+        self.broken = Some(match joined {
+            Some(known) => BrokenFrames {
+                positions: known.positions.start..positions.end,
+                time: (*known.time.start()).min(*time.start())
+                    ..=(*known.time.end()).max(*time.end()),
+            },
+            None => BrokenFrames { positions, time },
+        });
     }
 
     /// The head of a frame that can come next, at an offset.

@@ -7,6 +7,8 @@
 //! [`Settings::wait_max`]. Whoever runs a loop again makes sure that its state is whole: the state
 //! is built anew, or is changed in single steps.
 //!
+//! Damage that a disk did to what is stored is reported here too ([`Supervisor::report_damage`]).
+//!
 //! An input on which the same work panics again and again is quarantined by its owner, which tells
 //! so here ([`Supervisor::quarantine`]).
 //!
@@ -29,6 +31,10 @@ pub const PANICS_OFTEN: u32 = 3;
 const SETTLED_AFTER_NS: i64 = 600_000_000_000;
 /// How many quarantined inputs are remembered; beyond, the oldest is forgotten, and its gap stays.
 const QUARANTINED_MAX: usize = 256;
+/// So long damage is reported: a day, in which somebody looks.
+pub const DAMAGE_REPORTED_FOR_NS: i64 = 86_400_000_000_000;
+/// How many places with damage are remembered; beyond, the oldest is forgotten, and its gap stays.
+const DAMAGE_MAX: usize = 256;
 /// How often a thread that waits looks whether it is to stop.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -78,6 +84,8 @@ struct State {
     threads: BTreeMap<String, Entry>,
     quarantined: Vec<QuarantinedInput>,
     quarantined_total: u64,
+    damage: Vec<DamageReport>,
+    damaged_records_total: u64,
 }
 
 #[derive(Default)]
@@ -123,6 +131,19 @@ pub struct QuarantinedInput {
     /// What the work on it said.
     pub reason: String,
     /// Since when, in nanoseconds since the Unix epoch.
+    pub time: i64,
+}
+
+/// Stored bytes that are not what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamageReport {
+    /// Where: "records 3..4 of the journal".
+    pub place: String,
+    /// How many records are lost.
+    pub records: u64,
+    /// What an operator does about it.
+    pub remedy: String,
+    /// When it was met, in nanoseconds since the Unix epoch.
     pub time: i64,
 }
 
@@ -251,6 +272,42 @@ impl Supervisor {
         self.state().quarantined_total
     }
 
+    /// Reports damage from now on, for [`DAMAGE_REPORTED_FOR_NS`]. Damage that is met again within
+    /// that time is not reported again.
+    pub fn report_damage(&self, place: String, records: u64, remedy: String) {
+        let now = self.now();
+        let report = DamageReport { place, records, remedy, time: now };
+        let is_new = {
+            let mut state = self.state();
+            let known = state.damage.iter().position(|known| known.place == report.place);
+            let before = known.map(|at| state.damage.remove(at));
+            if before.is_none() {
+                state.damaged_records_total = state.damaged_records_total.saturating_add(records);
+            }
+            let is_reported = before.as_ref().is_some_and(|before| before.is_reported(now));
+            if state.damage.len() >= DAMAGE_MAX {
+                state.damage.remove(0);
+            }
+            state.damage.push(before.filter(|_| is_reported).unwrap_or_else(|| report.clone()));
+            !is_reported
+        };
+        if is_new {
+            self.log(&format!("cannot read {}: damaged; {}", report.place, report.remedy));
+        }
+    }
+
+    /// Damage that is reported now.
+    pub fn damage(&self) -> Vec<DamageReport> {
+        let now = self.now();
+        let state = self.state();
+        state.damage.iter().filter(|report| report.is_reported(now)).cloned().collect()
+    }
+
+    /// How many records were found damaged, since the process began.
+    pub fn damaged_records_total(&self) -> u64 {
+        self.state().damaged_records_total
+    }
+
     /// The time now, in nanoseconds since the Unix epoch.
     pub fn now(&self) -> i64 {
         (self.0.settings.clock)()
@@ -264,6 +321,12 @@ impl Supervisor {
         if let Some(log) = &self.0.settings.log {
             log(message);
         }
+    }
+}
+
+impl DamageReport {
+    fn is_reported(&self, now: i64) -> bool {
+        now.saturating_sub(self.time) < DAMAGE_REPORTED_FOR_NS
     }
 }
 
@@ -480,6 +543,35 @@ mod tests {
         let settings = Settings::default();
         let waits = [1, 2, 3, 9, 10, 33, u32::MAX].map(|panics| settings.wait(panics).as_millis());
         assert_eq!(waits, [100, 200, 400, 25_600, 30_000, 30_000, 30_000]);
+    }
+
+    #[test]
+    fn damage_is_reported_for_a_day_and_logged_once() {
+        let (supervisor, now) = impatient();
+        let lines = Arc::new(Mutex::new(0));
+        let log = Arc::clone(&lines);
+        let log: Log = Arc::new(move |_: &str| *log.lock().unwrap() += 1);
+        let settings = Settings { log: Some(log), ..supervisor.0.settings.clone() };
+        let supervisor = Supervisor::new(settings);
+        let report = || supervisor.report_damage("record 7".to_owned(), 2, "look".to_owned());
+        report();
+        now.store(2, Ordering::Relaxed);
+        report();
+        let expected = DamageReport {
+            place: "record 7".to_owned(),
+            records: 2,
+            remedy: "look".to_owned(),
+            time: 1,
+        };
+        assert_eq!(supervisor.damage(), [expected]);
+        assert_eq!((supervisor.damaged_records_total(), *lines.lock().unwrap()), (2, 1));
+        now.store(1 + DAMAGE_REPORTED_FOR_NS, Ordering::Relaxed);
+        assert_eq!(supervisor.damage(), []);
+        report();
+        assert_eq!((supervisor.damage().len(), *lines.lock().unwrap()), (1, 2));
+        assert_eq!(supervisor.damaged_records_total(), 2, "it is counted once");
+        (0..DAMAGE_MAX).for_each(|n| supervisor.report_damage(format!("{n}"), 1, String::new()));
+        assert_eq!(supervisor.damage()[0].place, "0", "the oldest is forgotten");
     }
 
     #[test]

@@ -138,8 +138,11 @@ impl Observer for StallOnRunStart<'_> {
 impl Drop for StubServer {
     fn drop(&mut self) {
         self.control.is_stopped.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        // A stub that panicked did not answer: what was measured with it is wrong.
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join)
+            && !thread::panicking()
+        {
+            std::panic::resume_unwind(panic);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! From the journal to the head: what is read, what of it is known, and what could not be taken in.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -28,10 +29,25 @@ pub struct Fed {
     pub missing: Vec<Gap>,
 }
 
+impl Fed {
+    /// The positions of records that the journal had lost, of a gap of [`Fed::missing`] that is
+    /// about all of them: `None` where gaps were joined, and of a producer's part.
+    pub fn positions(gap: &Gap) -> Option<Range<u64>> {
+        let records = gap.lost.filter(|_| gap.producer.is_none())?;
+        let (count, _) = gap.reason.split_once(MISSING)?;
+        let (_, first) = gap.reason.rsplit_once(FROM)?;
+        let first: u64 = first.strip_suffix(ON)?.parse().ok()?;
+        (count.parse() == Ok(records)).then_some(first..first.checked_add(records)?)
+    }
+}
+
 /// What the reason begins with of a gap that is a record which could not be taken in.
 const REFUSED: &str = "a record that came from the journal was not taken in";
 /// What the reason says of a gap that is records which the journal lost.
 const MISSING: &str = " batches missing in the journal: ";
+/// What stands around the first position in such a reason.
+const FROM: &str = ", from position ";
+const ON: &str = " on";
 
 impl Store {
     /// How far the journal was read, after reading all of it that there is, and what of it could not be taken in:
@@ -72,13 +88,12 @@ fn count(bytes: &[u8]) -> Option<u64> {
     catch_panic(entries).ok().flatten()
 }
 
-/// Notes a batch; whether it is new.
-fn hear(producers: &mut Producers, identity: Identity, position: u64) -> bool {
-    let is_new = !producers.have_heard(identity);
-    if is_new {
-        producers.hear(identity, position);
+/// Notes a batch; whether it is new, and how many sequences were forgotten for it.
+fn hear(producers: &mut Producers, identity: Identity, position: u64) -> (bool, u64) {
+    match producers.have_heard(identity) {
+        true => (false, 0),
+        false => (true, producers.hear(identity, position)),
     }
-    is_new
 }
 
 impl Inner {
@@ -117,7 +132,9 @@ impl Inner {
             };
             let mut head = active.write().unwrap_or_else(PoisonError::into_inner);
             let taken = self.take_in(&mut head, &mut stored, item, &mut |identity, position| {
-                hear(&mut locked(&self.producers), identity, position)
+                let (is_new, evicted) = hear(&mut locked(&self.producers), identity, position);
+                self.evicted_sequences.fetch_add(evicted, Ordering::Relaxed);
+                is_new
             });
             drop(head);
             match taken {
@@ -150,7 +167,7 @@ impl Inner {
             feed.seek(position)?;
             while is_whole && feed.position() < read_to {
                 let Some(item) = feed.next()? else { break };
-                let mut hear = |identity, position| hear(&mut producers, identity, position);
+                let mut hear = |identity, position| hear(&mut producers, identity, position).0;
                 is_whole = self.take_in(&mut head, &mut stored, item, &mut hear).is_ok();
             }
             if is_whole {
@@ -174,7 +191,7 @@ impl Inner {
         let read = loop {
             match feed.next() {
                 Ok(Some(item)) => {
-                    let mut hear = |identity, position| hear(&mut producers, identity, position);
+                    let mut hear = |identity, position| hear(&mut producers, identity, position).0;
                     let taken = self.take_in(&mut head, &mut stored, item, &mut hear);
                     if let Err(Panicked { position, message }) = taken {
                         let doing = format!("reading {}", record(position));
@@ -257,7 +274,7 @@ impl Inner {
                 };
                 let reason = |records: u64| {
                     let first = gap.positions.start;
-                    format!("{records}{MISSING}{}, from position {first} on", gap.reason)
+                    format!("{records}{MISSING}{}{FROM}{first}{ON}", gap.reason)
                 };
                 let mut lose = |producer: Option<u64>, records: u64| {
                     let (lost, reason) = (Some(records), reason(records));

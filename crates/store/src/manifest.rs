@@ -41,7 +41,8 @@ const GAPS_MAX: usize = 4096;
 const REASON_KIND: usize = 16;
 /// What the reason of joined gaps ends with that were not quite alike.
 const AND_OTHERS: &str = "; and others like it";
-/// Producers whose sequences are remembered at the most; then those who were silent longest are forgotten.
+/// Producers' boots whose sequences are remembered at the most; then the origin that has most of
+/// them loses those that were silent longest.
 pub(crate) const PRODUCERS_MAX: usize = 1 << 16;
 
 /// One state of a store.
@@ -64,15 +65,11 @@ pub(crate) struct Manifest {
 pub(crate) struct Producers(BTreeMap<(u64, u64), Heard>);
 
 impl Producers {
-    /// Remembers that a batch is contained.
-    pub(crate) fn hear(&mut self, identity: journal::Identity, position: u64) {
+    /// Remembers that a batch is contained; how many sequences are forgotten for it.
+    pub(crate) fn hear(&mut self, identity: journal::Identity, position: u64) -> u64 {
         let heard = Heard { sequence: identity.sequence, position };
         self.0.insert((identity.producer, identity.boot), heard);
-        if self.0.len() > PRODUCERS_MAX {
-            let silent = self.0.iter().min_by_key(|(_, heard)| heard.position);
-            let key = *silent.expect("BUG: there are many").0;
-            self.0.remove(&key);
-        }
+        journal::evict(&mut self.0, PRODUCERS_MAX, |heard| heard.position)
     }
 
     /// Whether a batch is contained already.
@@ -418,6 +415,23 @@ fn read_ranges(text: &str) -> Option<BTreeSet<u64>> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_flood_of_invented_producers_does_not_make_a_batch_of_another_sender_new() {
+        let identity = |origin, producer| journal::Identity {
+            producer: journal::with_origin(origin, producer),
+            boot: 1,
+            sequence: 1,
+        };
+        let mut producers = Producers::default();
+        producers.hear(identity(1, 1), 0);
+        let flood = PRODUCERS_MAX as u64 + 5_000;
+        let forgotten: u64 = (1..=flood).map(|n| producers.hear(identity(2, n), n)).sum();
+        assert!(producers.have_heard(identity(1, 1)), "its retry would count twice");
+        assert!(producers.have_heard(identity(2, flood)) && !producers.have_heard(identity(2, 1)));
+        assert_eq!(producers.0.len() as u64 + forgotten, flood + 1);
+        assert!(producers.0.len() <= PRODUCERS_MAX);
+    }
+
     fn example() -> Manifest {
         let mut manifest = Manifest {
             generation: 7,
@@ -433,7 +447,7 @@ mod tests {
             ..Manifest::default()
         };
         let identity = journal::Identity { producer: 1, boot: u64::MAX, sequence: 5 };
-        manifest.producers.hear(identity, 98);
+        assert_eq!(manifest.producers.hear(identity, 98), 0);
         for number in [3, 11] {
             manifest.parts.insert(
                 number,

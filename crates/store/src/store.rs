@@ -114,6 +114,9 @@ pub struct Stat {
     pub keep: Vec<Keep>,
     /// What opening found damaged, and what the last maintenance met.
     pub notes: Vec<String>,
+    /// Last sequences of producers that were forgotten because there were too many, since it was
+    /// opened. A retry of those counts again.
+    pub evicted_sequences: u64,
     /// The journal.
     pub journal: journal::Stat,
 }
@@ -138,6 +141,8 @@ pub(crate) struct Inner {
     pub(crate) quarantine: Mutex<Quarantine>,
     /// Which batches were read of the journal.
     pub(crate) producers: Mutex<Producers>,
+    /// Sequences that were forgotten because there were too many.
+    pub(crate) evicted_sequences: AtomicU64,
     /// Bytes of memory that rows in heads take, as of the last record read.
     pub(crate) head_bytes: AtomicUsize,
     /// When the batch that was read last was appended; the smallest number before there is one.
@@ -306,6 +311,7 @@ impl Store {
             is_feed_broken: AtomicBool::new(false),
             quarantine: Mutex::new(quarantine),
             producers: Mutex::new(producers),
+            evicted_sequences: AtomicU64::new(0),
             head_bytes: AtomicUsize::new(0),
             seen: AtomicI64::new(i64::MIN),
             unread_bytes: AtomicUsize::new(0),
@@ -370,6 +376,11 @@ impl Store {
         level: Level,
     ) -> Result<Ack> {
         self.inner.ingest(identity, batch, level)
+    }
+
+    /// Whether a batch of that identity would be a repeat.
+    pub fn has_taken(&self, identity: Identity) -> Result<bool> {
+        self.inner.has_taken(identity)
     }
 
     /// Whether a series of that form is known, or may be taken in as one of `producer`. `batch` has the new series that
@@ -544,6 +555,11 @@ impl Inner {
 
     pub(crate) fn stop_for(&self, why: &str) {
         self.state().stopped.get_or_insert_with(|| why.to_owned());
+    }
+
+    /// Whether a batch is contained already, or will be when the journal was read.
+    fn has_taken(&self, identity: Identity) -> Result<bool> {
+        Ok(locked(&self.producers).have_heard(identity) || self.journal.has_accepted(identity)?)
     }
 
     fn ingest(&self, identity: Option<Identity>, batch: &Batch, level: Level) -> Result<Ack> {
@@ -735,6 +751,7 @@ impl Inner {
             gaps,
             keep: state.manifest.keep.clone(),
             notes: state.notes.clone(),
+            evicted_sequences: self.evicted_sequences.load(Ordering::Relaxed),
             journal,
         })
     }

@@ -10,13 +10,13 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use anyhow::{Context as _, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::background;
 use crate::command::{print, print_aside};
 use crate::processes::moment;
 use join::Joined;
@@ -73,10 +73,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let process = pidfd_open(pid, PidfdFlags::empty())
             .with_context(|| format!("process {pid} cannot be looked at"))?;
         let stop = Arc::clone(&stop);
-        thread::spawn(move || {
+        let wait = move || {
             let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], None);
             stop.store(true, Ordering::Relaxed);
-        });
+        };
+        background::spawn("end of process", wait).context("cannot wait for the process")?;
     }
     // Before anything is joined, so that the command is where it would be without this.
     let command = Running::start(&options.command)?;
@@ -91,14 +92,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 .context("cannot wait for ctrl-C")?;
         }
     }
-    let waited = command.map(|mut command| {
+    let wait = |mut command: Running| {
         let stop = Arc::clone(&stop);
-        thread::spawn(move || {
+        background::spawn("end of command", move || {
             let status = command.wait();
             stop.store(true, Ordering::Relaxed);
             status
         })
-    });
+    };
+    let waited = command.map(wait).transpose().context("cannot wait for the command")?;
     let seen = measure(options.duration, &stop);
     let text = match options.json {
         true => report::json(&seen, &joined)?,

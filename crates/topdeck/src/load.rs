@@ -35,6 +35,7 @@ use load::Calibration;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::background;
 use crate::command::{print, print_aside, say};
 use crate::hist::terminal::Terminal;
 pub(crate) use crate::load::options::Options;
@@ -178,14 +179,14 @@ fn abort_on_second_signal(abort: Arc<AtomicBool>) -> std::io::Result<()> {
     // If the parent ignored SIGCHLD, the kernel would not report exit statuses.
     signal_hook::flag::register(SIGCHLD, Arc::default())?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    std::thread::spawn(move || {
+    let wait = move || {
         if let Some(signal) = signals.forever().nth(1) {
             abort.store(true, Ordering::Relaxed);
             std::thread::sleep(ABORT_TIMEOUT);
             std::process::exit(128 + signal);
         }
-    });
-    Ok(())
+    };
+    background::spawn("signals", wait).map(drop)
 }
 
 /// Writes all outputs; some need the report of a single run. An unwritable file does not prevent

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod background;
 mod cardinality;
 mod cat;
 mod check_config;

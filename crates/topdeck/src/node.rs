@@ -306,7 +306,15 @@ fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
         bytes.add(result.returned_bytes);
         times.record(result.took);
     };
-    match HeapTrimmer::start(trimmed) {
+    let supervised = intake.supervisor().thread("heap trimmer");
+    let supervise = move |is_stopping: &dyn Fn() -> bool, work: &mut dyn FnMut()| {
+        let work = || {
+            supervised.fault_point();
+            work();
+        };
+        let _ = supervised.run(is_stopping, work);
+    };
+    match HeapTrimmer::start(supervise, trimmed) {
         Ok(trimmer) => trimmer,
         Err(error) => {
             say(format_args!("free memory is not given back to the system: {error}"));

@@ -63,6 +63,50 @@ pub(crate) fn unsafe_only_in(repo: &Repo, allowed: &[&str]) -> Findings {
     findings
 }
 
+/// Product code starts threads and tasks only in the listed files, so often as is listed. Each
+/// entry says how its panics become known.
+pub(crate) fn threads_only_in(repo: &Repo, allowed: &[(&str, usize, &str)]) -> Findings {
+    let mut findings = Findings::default();
+    for (path, text) in sources(repo) {
+        let is_product = path.starts_with("crates/") && path.contains("/src/");
+        if !is_product || path.contains("/tests") {
+            continue;
+        }
+        findings.seen += 1;
+        let lines = spawn_lines(text);
+        let listed = allowed.iter().find(|entry| entry.0 == path).map_or(0, |entry| entry.1);
+        if lines.len() != listed {
+            let found = format!("starts threads or tasks at lines {lines:?}, listed are {listed}");
+            let remedy = "supervise or join each, and say how in THREADS of xtask/tests/tidy.rs";
+            findings.add(path, lines.first().copied().unwrap_or(1), &found, remedy);
+        }
+    }
+    for (path, ..) in allowed.iter().filter(|(path, ..)| repo.file(path).is_none()) {
+        findings.add(path, 1, "is listed and is not there", "remove it from THREADS");
+    }
+    findings
+}
+
+/// Lines on which a thread or a task is started, before the tests at a file's end. A process is
+/// started by `spawn()`, without an argument.
+fn spawn_lines(text: &str) -> Vec<usize> {
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let text = text.split("#[cfg(all(test, not(loom)))]\nmod tests {").next().unwrap_or_default();
+    let text = text.split("#[cfg(all(test, loom))]\nmod loom_tests {").next().unwrap_or_default();
+    let code = code_only(text);
+    let is_start = |(offset, word): &(usize, &str)| {
+        let rest = &code[offset + word.len()..];
+        let is_declared = code[..*offset].ends_with("fn ");
+        let is_glued = code[..*offset].chars().next_back().is_some_and(is_word);
+        !rest.starts_with(')') && !is_declared && !is_glued
+    };
+    let words = ["spawn(", "spawn_blocking("];
+    let starts = words.iter().flat_map(|word| code.match_indices(word).filter(is_start));
+    let mut lines: Vec<usize> = starts.map(|(offset, _)| line_of(&code, offset)).collect();
+    lines.sort_unstable();
+    lines
+}
+
 /// Every root of a crate forbids unsafe code, unless a file of that crate is allowed it.
 pub(crate) fn crates_forbid_unsafe(repo: &Repo, allowed: &[&str]) -> Findings {
     let mut findings = Findings::default();
@@ -253,6 +297,28 @@ mod tests {
         check_unsafe("let s = \"unsafe\"; let t = r#\"\" unsafe\"#; let u = b\"unsafe\";", &[]);
         check_unsafe("let s = \"two\nunsafe\nlines\";", &[]);
         check_unsafe("let not_unsafe = 1; let unsafe2 = 2;", &[]);
+    }
+
+    #[track_caller]
+    fn check_spawns(text: &str, expected: &[usize]) {
+        assert_eq!(spawn_lines(text), expected);
+    }
+
+    #[test]
+    fn a_thread_is_seen_and_a_process_is_not() {
+        check_spawns("let a = thread::spawn(move || 1);\nscope.spawn(work);", &[1, 2]);
+        check_spawns("spawn_blocking(f);\nlet _ = tokio::task::spawn_blocking(f);", &[1, 2]);
+        check_spawns("fn spawn(work: W) {}\nCommand::new(\"ps\").spawn()?;\nrespawn(1);", &[]);
+        check_spawns("// thread::spawn(f)\n#[cfg(test)]\nmod tests {\n    thread::spawn(f);", &[]);
+    }
+
+    #[test]
+    fn a_thread_that_nobody_watches_is_found() {
+        let files = [("crates/a/src/a.rs", "//! R.\nthread::spawn(f);\n")];
+        let problem = "crates/a/src/a.rs:2: starts threads or tasks at lines [2], listed are 0: \
+                       supervise or join each, and say how in THREADS of xtask/tests/tidy.rs";
+        check(|repo| threads_only_in(repo, &[]), &files, &[problem]);
+        check(|repo| threads_only_in(repo, &[("crates/a/src/a.rs", 1, "joined")]), &files, &[]);
     }
 
     #[test]

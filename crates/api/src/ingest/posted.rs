@@ -7,11 +7,11 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use collect::Unit;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use intake::{Producer, Receipt, Way, Writer};
+use intake::{OPEN_SEQUENCE_JUMP_MAX, Producer, Receipt, SEQUENCE_JUMP_MAX, Way, Writer};
 use journal::Identity;
-use tokio::task::JoinError;
 
 use crate::access::Client;
+use crate::blocking::blocking;
 use crate::body::Bound;
 use crate::context::Context;
 use crate::gate::Gate;
@@ -22,6 +22,12 @@ use crate::problem::Problem;
 
 /// The header by which a sender makes a batch of its request: `PRODUCER/BOOT/SEQUENCE`, the producer in hex.
 const BATCH: &str = "topdeck-batch";
+/// The header with a sender's secret.
+const BATCH_SECRET: &str = "topdeck-batch-secret";
+/// Bytes of a secret: as many as nobody guesses, and no more than a header should have.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
+/// Tells numbers of these producers from others.
+const PRODUCERS: &str = "topdeck 2026 producers of HTTP batches";
 /// Parameters with labels begin so: `label.host=web-1`.
 const LABEL: &str = "label.";
 
@@ -31,7 +37,7 @@ pub(crate) struct Posted {
     pub(crate) body: Bytes,
     pub(crate) packing: Packing,
     parameters: Vec<(String, String)>,
-    identity: Option<Identity>,
+    identity: Option<BatchIdentity>,
     context: Context,
     gate: Arc<Gate>,
     bound: Arc<Bound>,
@@ -58,8 +64,9 @@ impl FromRequest<Context> for Posted {
         let client = parts.extensions.get::<Client>().expect("BUG: nobody was let in");
         let encoding = text(&parts.headers, header::CONTENT_ENCODING.as_str())?;
         let packing = Packing::parse(encoding.unwrap_or_default())?;
-        let identity =
-            text(&parts.headers, BATCH)?.map(|text| identity(text, client)).transpose()?;
+        let secret = secret(&parts.headers)?;
+        let identity = text(&parts.headers, BATCH)?;
+        let identity = identity.map(|text| self::identity(text, secret, client)).transpose()?;
         let Query(parameters) = Query::try_from_uri(&parts.uri)
             .map_err(|error| Problem::bad(format!("the query of the address: {error}")))?;
         let body = axum::body::to_bytes(body, bound.bytes_max()).await;
@@ -85,8 +92,33 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Probl
     headers.get(name).map(text).transpose().map_err(wrong)
 }
 
-/// The identity that a sender gives a batch. Producers of different tokens are different, whatever they call themselves.
-fn identity(text: &str, client: &Client) -> Result<Identity, Problem> {
+/// The identity that a sender gives a batch.
+#[derive(Clone, Copy, Debug)]
+struct BatchIdentity {
+    identity: Identity,
+    /// How many sequences may be left out before it.
+    jump_max: u64,
+    /// What it was up to version 0.1.0.
+    earlier: Option<Identity>,
+}
+
+/// The secret of a sender, which only it knows: nobody else can send in the name of its producers.
+fn secret(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let secret = text(headers, BATCH_SECRET)?;
+    match secret.map(str::len) {
+        Some(length) if !SECRET_BYTES.contains(&length) => Err(Problem::bad(format!(
+            "cannot use the header {BATCH_SECRET}: it has {length} characters; send {} to {}, \
+             chosen at random",
+            SECRET_BYTES.start(),
+            SECRET_BYTES.end()
+        ))),
+        _ => Ok(secret),
+    }
+}
+
+/// The identity that a sender gives a batch. Producers of different tokens and secrets are
+/// different, whatever they call themselves.
+fn identity(text: &str, secret: Option<&str>, client: &Client) -> Result<BatchIdentity, Problem> {
     let read = || {
         let mut parts = text.split('/');
         let producer = u64::from_str_radix(parts.next()?, 16).ok()?;
@@ -99,16 +131,42 @@ fn identity(text: &str, client: &Client) -> Result<Identity, Problem> {
         ))
     })?;
     let client = client.name.as_deref().unwrap_or_default();
-    let producer = own_producer("topdeck 2026 producers of HTTP batches", client, producer);
-    Ok(Identity { producer, boot, sequence })
+    let of = |producer| Identity { producer, boot, sequence };
+    Ok(BatchIdentity {
+        identity: of(own_producer(PRODUCERS, client, producer, secret)),
+        jump_max: if secret.is_some() { SEQUENCE_JUMP_MAX } else { OPEN_SEQUENCE_JUMP_MAX },
+        earlier: secret.is_none().then(|| of(earlier_producer(PRODUCERS, client, producer))),
+    })
 }
 
-/// The number of what a client calls a producer: those of different clients are different. The context tells kinds of
-/// numbers apart.
-pub(crate) fn own_producer(context: &'static str, client: &str, producer: u64) -> u64 {
+/// The number of what a client calls a producer: those of different clients are different, and so
+/// are those with different secrets. The context tells kinds of numbers apart. All numbers of a
+/// client have one origin, so that it cannot push others out of tables of producers.
+pub(crate) fn own_producer(
+    context: &'static str,
+    client: &str,
+    producer: u64,
+    secret: Option<&str>,
+) -> u64 {
+    let origin = number(blake3::Hasher::new_derive_key(context).update(client.as_bytes()));
     let mut hash = blake3::Hasher::new_derive_key(context);
     hash.update(client.as_bytes());
     hash.update(&producer.to_le_bytes());
+    if let Some(secret) = secret {
+        hash.update(secret.as_bytes());
+    }
+    journal::with_origin(origin, number(&hash))
+}
+
+/// The number that the same producer had up to version 0.1.0: what was taken under it is not taken
+/// again.
+pub(crate) fn earlier_producer(context: &'static str, client: &str, producer: u64) -> u64 {
+    let mut hash = blake3::Hasher::new_derive_key(context);
+    hash.update(client.as_bytes());
+    number(hash.update(&producer.to_le_bytes()))
+}
+
+fn number(hash: &blake3::Hasher) -> u64 {
     let hash = hash.finalize();
     u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"))
 }
@@ -171,7 +229,7 @@ impl Posted {
         let slot = slots.acquire_owned().await.expect("BUG: the semaphore is never closed");
         let supervisor = self.context.intake.supervisor().clone();
         // Decoding takes a while, and appending may wait for room: not among those who serve connections.
-        let work = tokio::task::spawn_blocking(move || {
+        let work = blocking(&supervisor, move || {
             let _slot = slot;
             let intake = &self.context.intake;
             intake.supervisor().fault_point("decode");
@@ -182,12 +240,7 @@ impl Posted {
             let values = writer.values();
             Ok::<_, Problem>((found, values, self.append(&source, writer)?))
         });
-        let bug = |error: JoinError| {
-            if let Ok(panic) = error.try_into_panic() {
-                supervisor.thread("request").caught(&*panic);
-            }
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "BUG: decoding this panicked")
-        };
+        let bug = |what| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what);
         let (found, values, receipt) = work.await.map_err(bug)??;
         let is_repeated = receipt.as_ref().is_some_and(Receipt::is_repeated);
         if let Some(receipt) = receipt {
@@ -202,7 +255,7 @@ impl Posted {
             None => source.to_owned(),
         };
         match self.identity {
-            Some(identity) => Source::Named(identity, format!("{name} {:016x}", identity.producer)),
+            Some(batch) => Source::Named(batch, format!("{name} {:016x}", batch.identity.producer)),
             None => Source::Own(self.context.intake.producer(&name)),
         }
     }
@@ -213,7 +266,13 @@ impl Posted {
             return Ok(None);
         }
         match source {
-            Source::Named(identity, name) => intake.take_as(*identity, name, writer).map(Some),
+            Source::Named(BatchIdentity { identity, jump_max, earlier }, name) => {
+                let repeat = earlier.map(|earlier| intake.repeat_of(earlier)).transpose()?;
+                match repeat.flatten() {
+                    Some(receipt) => Ok(Some(receipt)),
+                    None => intake.take_as(*identity, *jump_max, name, writer).map(Some),
+                }
+            }
             Source::Own(producer) => intake.take(producer, writer).map(Some),
         }
     }
@@ -222,7 +281,7 @@ impl Posted {
 /// Whose batch a request is.
 enum Source {
     /// The sender's, which gave it an identity.
-    Named(Identity, String),
+    Named(BatchIdentity, String),
     /// That of all clients of a protocol and a token.
     Own(Producer),
 }
@@ -230,7 +289,7 @@ enum Source {
 impl Source {
     fn number(&self) -> u64 {
         match self {
-            Source::Named(identity, _) => identity.producer,
+            Source::Named(batch, _) => batch.identity.producer,
             Source::Own(producer) => producer.id(),
         }
     }
@@ -250,8 +309,8 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<(u64, u64)>) {
-        let found = identity(text, &Client::default());
-        assert_eq!(found.ok().map(|found| (found.boot, found.sequence)), expected);
+        let found = identity(text, None, &Client::default()).ok().map(|found| found.identity);
+        assert_eq!(found.map(|found| (found.boot, found.sequence)), expected);
     }
 
     #[test]
@@ -264,12 +323,26 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_makes_a_producer_its_senders_own() {
+        let producer =
+            |secret| identity("1/1/1", secret, &Client::default()).unwrap().identity.producer;
+        let all = [None, Some("0123456789abcdef"), Some("0123456789abcdeg")].map(producer);
+        let different: std::collections::HashSet<u64> = all.into_iter().collect();
+        assert_eq!(different.len(), 3);
+        let origins = all.map(journal::producer_origin);
+        assert_eq!(origins, [origins[0]; 3], "secrets are no way to have more origins");
+    }
+
+    #[test]
     fn producers_of_different_tokens_are_different() {
         let producer = |text: &str, name: Option<&str>| {
             let client = Client { name: name.map(str::to_owned) };
-            identity(text, &client).unwrap().producer
+            identity(text, None, &client).unwrap().identity.producer
         };
         assert_eq!(producer("1/1/1", Some("a")), producer("1/9/9", Some("a")));
+        let origin = |text, name| journal::producer_origin(producer(text, name));
+        assert_eq!(origin("1/1/1", Some("a")), origin("2/1/1", Some("a")));
+        assert_ne!(origin("1/1/1", Some("a")), origin("1/1/1", Some("b")));
         let all =
             [("1/1/1", None), ("1/1/1", Some("a")), ("1/1/1", Some("b")), ("2/1/1", Some("a"))];
         let all: std::collections::HashSet<u64> =

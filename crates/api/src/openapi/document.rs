@@ -5,6 +5,21 @@ use std::collections::BTreeMap;
 use super::{Parameter, Route, all};
 use crate::json::Json::{self, Bool, List, Map, Object, Text};
 
+/// Headers of requests that bring measurements: the component's name, the header and what it is.
+const HEADERS: [(&str, &str, &str); 2] = [
+    (
+        "Batch",
+        "Topdeck-Batch",
+        "PRODUCER/BOOT/SEQUENCE: the same again is a repeat, and not counted twice (docs/serve.md)",
+    ),
+    (
+        "BatchSecret",
+        "Topdeck-Batch-Secret",
+        "16 to 256 characters chosen at random, the same with each batch: only who knows it sends \
+         in the name of the producer",
+    ),
+];
+
 /// The document.
 pub(crate) fn text() -> String {
     let mut paths: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
@@ -40,9 +55,16 @@ fn info() -> Json {
 fn operation(route: &Route) -> Json {
     let variable = |name: &str| route.path.contains(&format!("{{{name}}}"));
     let mut fields = vec![("summary", string(route.about))];
-    if !route.parameters.is_empty() {
-        let parameters = route.parameters.iter().map(|of| parameter(of, variable(of.name)));
-        fields.push(("parameters", List(parameters.collect())));
+    let mut parameters: Vec<Json> =
+        route.parameters.iter().map(|of| parameter(of, variable(of.name))).collect();
+    if route.takes_batches() {
+        let header = |(name, ..): &(&str, &str, &str)| {
+            Object(vec![("$ref", Text(format!("#/components/parameters/{name}")))])
+        };
+        parameters.extend(HEADERS.iter().map(header));
+    }
+    if !parameters.is_empty() {
+        fields.push(("parameters", List(parameters)));
     }
     if let Some((kind, about)) = route.body {
         let body = vec![("description", string(about)), ("content", content(kind))];
@@ -102,7 +124,19 @@ fn components() -> Json {
     let about = "What went wrong, where, why, and what to do.";
     let problem = Object(vec![("description", string(about)), ("content", json)]);
     let scheme = Object(vec![("type", string("http")), ("scheme", string("bearer"))]);
+    let header = |&(name, header, about): &(&str, &str, &str)| {
+        let schema = Object(vec![("type", string("string"))]);
+        let fields = vec![
+            ("name", string(header)),
+            ("in", string("header")),
+            ("required", Bool(false)),
+            ("description", string(about)),
+            ("schema", schema),
+        ];
+        (name.to_owned(), Object(fields))
+    };
     Object(vec![
+        ("parameters", Map(HEADERS.iter().map(header).collect())),
         ("responses", Map(vec![("Problem".to_owned(), problem)])),
         ("securitySchemes", Map(vec![("token".to_owned(), scheme)])),
     ])

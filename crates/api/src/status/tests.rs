@@ -89,6 +89,27 @@ async fn health_is_503_while_a_thread_is_down_and_says_which() {
 }
 
 #[tokio::test]
+async fn health_says_for_a_day_that_the_journal_is_damaged_and_status_what_to_do() {
+    let trial = Trial::over(crate::trial::store(), crate::desk::DeskSettings::default());
+    let supervisor = trial.context.intake.supervisor();
+    let place = "records 3..4 of the journal".to_owned();
+    supervisor.report_damage(place, 1, "run `topdeck journal repair /data`".to_owned());
+    let told = "topdeck is degraded\n\
+                cannot read records 3..4 of the journal: damaged (1 lost); \
+                see damage in /v1/status\n";
+    assert_eq!(trial.get("/health").await, (StatusCode::OK, told.to_owned()));
+    let status = trial.json("/v1/status").await;
+    let damage = &status["damage"][0];
+    assert_eq!(
+        (&damage["place"], &damage["records"]),
+        (&"records 3..4 of the journal".into(), &1.into())
+    );
+    assert_eq!(damage["remedy"], "run `topdeck journal repair /data`");
+    let (_, text) = trial.get("/metrics").await;
+    assert!(text.contains("topdeck_journal_damaged_records_total 1\n"), "{text}");
+}
+
+#[tokio::test]
 async fn health_names_what_is_quarantined() {
     let trial = Trial::over(crate::trial::store(), crate::desk::DeskSettings::default());
     trial.context.intake.supervisor().quarantine("rolling up day 7", "a count overflows");

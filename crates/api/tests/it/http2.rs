@@ -35,13 +35,19 @@ impl ClosedWindow<'_> {
 
     /// Asks; the status of the answer.
     pub(crate) fn ask(&self, path: &str) -> u16 {
+        self.try_ask(path).unwrap()
+    }
+
+    /// The same, or why there is no answer.
+    pub(crate) fn try_ask(&self, path: &str) -> Result<u16, String> {
         let uri = format!("http://localhost:{}{path}", self.it.address.port());
         let request = Request::get(uri).body(Empty::new()).unwrap();
         let mut sender = self.sender.clone();
-        let answer = self.it.runtime.block_on(sender.send_request(request)).unwrap();
+        let answer = self.it.runtime.block_on(sender.send_request(request));
+        let answer = answer.map_err(|error| format!("{error:?}"))?;
         let status = answer.status().as_u16();
         self.answers.lock().unwrap().push(answer);
-        status
+        Ok(status)
     }
 }
 

@@ -6,6 +6,7 @@ use intake::Supervisor;
 
 use crate::client::{ask, connect, request};
 use crate::fixture::{Dir, Fixture, local};
+use crate::http2::ClosedWindow;
 
 /// Waits until a thread was run again.
 fn restarted(supervisor: &Supervisor, thread: &str) {
@@ -37,6 +38,28 @@ fn a_panic_in_a_request_closes_its_connection_and_is_told() {
         std::thread::yield_now();
     }
     assert_eq!(supervisor.restarts("connection"), 1);
+}
+
+#[test]
+fn a_panic_in_a_request_over_http_2_resets_its_stream_and_is_told() {
+    let supervisor = Supervisor::throwing(&[("answer /v1/status", 1)]);
+    let fixture = Fixture::supervised(local(None), supervisor.clone());
+    let connection = ClosedWindow::connect(&fixture);
+    let error = connection.try_ask("/v1/status").expect_err("its stream is reset");
+    assert!(error.contains("Reset"), "{error}");
+    restarted(&supervisor, "connection");
+    assert_eq!(connection.ask("/v1/status"), 200, "the connection goes on");
+    assert_eq!(supervisor.restarts("connection"), 1);
+}
+
+#[test]
+fn a_panic_in_a_query_is_answered_and_told() {
+    let supervisor = Supervisor::throwing(&[("work on a query", 1)]);
+    let fixture = Fixture::supervised(local(None), supervisor.clone());
+    let query = || fixture.ask("GET", "/v1/series", "", b"");
+    query().is(500, "panicked");
+    assert_eq!(supervisor.restarts("request"), 1);
+    assert_eq!(query().status, 200);
 }
 
 #[test]

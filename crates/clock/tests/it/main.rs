@@ -3,4 +3,5 @@
 mod bounds;
 mod fork;
 mod order;
+mod panics;
 mod wall;

@@ -325,8 +325,35 @@ fn producers_beyond_the_most_share_a_line() {
         book.name(producer, "p");
         book.add(producer, Some(identity), bytes.bytes());
     }
-    assert_eq!(book.entries().len(), intake::PRODUCERS_MAX);
-    assert_eq!((book.others().counts.batches, book.others().counts.values), (10, 20));
+    // All are of one origin: an eighth of what it has is left for others.
+    let (lines, others) = (3_641, producers - 3_641);
+    assert_eq!(book.entries().len() as u64, lines);
+    let counts = book.others().counts;
+    assert_eq!((counts.batches, counts.values), (others, 2 * others));
     assert_eq!(book.total().values, producers * 2);
     assert_eq!(intake::Book::read(&book.write()), Ok(book));
+}
+
+#[test]
+fn after_a_flood_of_one_client_anothers_retry_counts_once_in_the_books() {
+    let mut book = intake::Book::new(7, 0, 0);
+    let bytes = batch("a", 2);
+    let mut position = 0;
+    let mut add = |book: &mut intake::Book, origin, producer| {
+        let producer = journal::with_origin(origin, producer);
+        let identity = Identity { producer, boot: 1, sequence: 1 };
+        book.add(position, Some(identity), bytes.bytes());
+        position += 1;
+        producer
+    };
+    for producer in 0..2 * intake::PRODUCERS_MAX as u64 {
+        add(&mut book, 1, producer);
+    }
+    // Neither this one's line nor that of a third is taken.
+    for origin in [2, 3] {
+        let producer = add(&mut book, origin, 7);
+        add(&mut book, origin, 7);
+        let counts = book.entries()[&producer].counts;
+        assert_eq!((counts.batches, counts.values, counts.repeated), (1, 2, 1));
+    }
 }

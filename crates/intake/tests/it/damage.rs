@@ -2,10 +2,12 @@
 //! damaged, and it is said.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex};
 
+use collect::Rows as _;
 use disk::{Disk, SimDisk};
+use intake::{Intake, Supervisor};
 use journal::Journal;
 use model::Selector;
 use store::{Grid, Store};
@@ -47,6 +49,52 @@ fn a_flipped_bit_in_a_series_first_record_loses_one_batch_and_is_told() {
     assert!(stat.notes.iter().any(|note| note.starts_with(damaged)), "{:?}", stat.notes);
     assert!(stat.gaps.iter().any(|gap| gap.reason.starts_with(damaged)), "{:?}", stat.gaps);
 
+    // It says whose the batch was, and how many values are lost.
+    let check = |intake: &Intake| {
+        let audit = intake.audit().unwrap();
+        let [of_p] = &audit.producers[..] else { panic!("{audit:?}") };
+        let line = &of_p.lines[1];
+        assert_eq!((line.received.values, line.stored.values), (1_800, 1_794));
+        assert_eq!((line.difference, line.unknown_batches), (6, 0));
+        assert_eq!((line.stored.batches, line.stored.missing), (BATCHES - 1, 1));
+        let expected = "1 batch with 6 values were damaged or dropped in the journal before the \
+                        store had them, after they were counted: their values are not in the store";
+        assert_eq!((&*line.hop, &*line.why), ("store", expected));
+        let [loss] = &line.lost[..] else { panic!("{line:?}") };
+        assert_eq!((&*loss.reason, loss.lost), ("missing in the journal: damaged", 1));
+        assert!(of_p.is_explained());
+    };
+    check(&intake);
+    // Long afterwards, and after a restart, too.
+    let producer = intake.producer("p");
+    for _ in 0..10 {
+        let mut writer = intake.writer(WAY);
+        writer.gap(model::Gap {
+            start: 0,
+            end: 1,
+            producer: None,
+            lost: None,
+            reason: "other batches".to_owned(),
+        });
+        intake.take(&producer, writer).unwrap().wait().unwrap();
+    }
+    intake.keep_books().unwrap();
+    store.seal().unwrap();
+    let audit = intake.audit().unwrap();
+    assert_eq!(audit.producers[0].lines[1].difference, 6);
+    drop((intake, view, store));
+    let (intake, _store) = into_store_again(&disk, &now, |_| {});
+    let line = &intake.audit().unwrap().producers[0].lines[1];
+    assert_eq!((line.difference, line.unknown_batches), (6, 0), "{line:?}");
+}
+
+#[test]
+fn of_a_damaged_batch_that_no_ledger_has_the_audit_says_that_its_values_are_unknown() {
+    let (disk, now) = (SimDisk::new(1), Arc::default());
+    stored(&disk, &now, BATCHES);
+    flip(&disk, b"latency");
+    disk.process().remove(&Path::new(DIR).join("journal/books/recent.batches")).unwrap();
+    let (intake, _store) = into_store_again(&disk, &now, |_| {});
     let audit = intake.audit().unwrap();
     let [of_p, others] = &audit.producers[..] else { panic!("{audit:?}") };
     let (line, rest) = (&of_p.lines[1], &others.lines[1]);
@@ -55,9 +103,34 @@ fn a_flipped_bit_in_a_series_first_record_loses_one_batch_and_is_told() {
         line.why,
         "all that is not among 1 batch that were lost in the journal, whose is not known: see others"
     );
-    assert_eq!((rest.stored.missing, rest.lost.len()), (1, 1));
+    assert_eq!((rest.stored.missing, rest.unknown_batches, rest.lost.len()), (1, 1, 1));
     assert_eq!((&*rest.lost[0].reason, rest.lost[0].lost), ("missing in the journal: damaged", 1));
+    let unknown = "; whose 1 batch were, and how many values, is not known";
+    assert!(rest.why.contains("unknown number of values") && rest.why.ends_with(unknown));
     assert!(others.is_explained() && of_p.is_explained());
+}
+
+#[test]
+fn damage_that_a_reader_meets_is_reported_once_with_what_to_do() {
+    let (disk, now) = (SimDisk::new(1), Arc::default());
+    stored(&disk, &now, 3);
+    flip(&disk, b"latency");
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&log);
+    let supervisor = Supervisor::new(journal::supervisor::Settings {
+        log: Some(Arc::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()))),
+        ..Default::default()
+    });
+    let set = |options: &mut store::Options| options.journal.supervisor = supervisor.clone();
+    let (intake, _store) = into_store_again(&disk, &now, set);
+    intake.audit().unwrap();
+    let [report] = &supervisor.damage()[..] else { panic!("{:?}", supervisor.damage()) };
+    assert_eq!((&*report.place, report.records), ("records 0..1 of the journal", 1));
+    let expected = "cannot read records 0..1 of the journal: damaged; `topdeck audit` says what is \
+                    lost; check the disk, stop topdeck and run \
+                    `topdeck journal repair /data/store/journal`";
+    assert_eq!(*log.lock().unwrap(), [expected]);
+    assert_eq!(supervisor.damaged_records_total(), 1);
 }
 
 /// Taken in, and gone with its process.

@@ -1,11 +1,11 @@
 //! What a journal does when nothing goes wrong.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use disk::OsDisk;
+use disk::{Disk, OsDisk, SimDisk};
 use journal::*;
 
 /// A folder of its own that is removed in the end.
@@ -230,6 +230,67 @@ fn at_the_limit_it_refuses_or_drops_and_says_what() {
 }
 
 #[test]
+fn after_a_flood_of_one_clients_producers_a_retry_of_another_is_a_repeat() {
+    let dir = Dir::new();
+    dir.create(&Settings { producers_max: 64, ..small(Codec::Lz4) });
+    let append = |journal: &Journal, origin, producer| {
+        let identity = Identity { producer: with_origin(origin, producer), boot: 1, sequence: 1 };
+        journal.append_batch(Some(identity), &[b"x"], Level::Process).unwrap().repeated
+    };
+    let journal = dir.open();
+    assert!((0..8).all(|producer| !append(&journal, 1, producer)));
+    // As many as fit, many times over, into several segments.
+    assert!((0..5_000).all(|producer| !append(&journal, 2, producer)));
+    assert!((0..8).all(|producer| append(&journal, 1, producer)), "they would count twice");
+    drop(journal);
+    let journal = dir.open();
+    assert!((0..8).all(|producer| append(&journal, 1, producer)), "also after a restart");
+    assert!(append(&journal, 2, 4_999), "and so are the latest of the flood");
+}
+
+#[test]
+fn a_damaged_frame_whose_head_is_sound_says_when_it_was_appended() {
+    let disk = SimDisk::new(1);
+    let process: Arc<dyn Disk> = Arc::new(disk.process());
+    let dir = Path::new("/journal");
+    Journal::create(&*process, dir, 7, 0, &small(Codec::None)).unwrap();
+    let now = Arc::new(AtomicI64::new(0));
+    let clock = Arc::clone(&now);
+    let supervisor = Supervisor::default();
+    let options = Options {
+        alone: true,
+        background: false,
+        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
+        supervisor: supervisor.clone(),
+        ..Options::default()
+    };
+    let open = || Journal::open(Arc::clone(&process), dir, &options).unwrap();
+    let journal = open();
+    for (second, text) in [b"one..", b"two..", b"three", b"four."].into_iter().enumerate() {
+        now.store(second as i64, Ordering::SeqCst);
+        let _ack = journal.append(text, Level::Disk).unwrap();
+    }
+    drop(journal);
+    for text in [b"two..", b"three"] {
+        let files = disk.files().into_iter().map(|(path, _)| path);
+        let of_text = files.filter_map(|path| {
+            let bytes = disk.contents(&path)?;
+            let at = bytes.windows(text.len()).position(|found| found == text)?;
+            path.to_string_lossy().contains("/segments/").then_some((path, at as u64))
+        });
+        of_text.for_each(|(path, at)| disk.flip_bit(&path, at, 0));
+    }
+    let journal = open();
+    let (records, gaps) = drain(&mut journal.reader(Start::Begin).unwrap());
+    assert_eq!(records.len(), 2);
+    let [gap] = &gaps[..] else { panic!("{gaps:?}") };
+    assert_eq!((gap.positions.clone(), gap.reason), (1..3, Reason::Damaged));
+    assert_eq!(gap.time, Some(1..=2));
+    let [report] = &supervisor.damage()[..] else { panic!("{:?}", supervisor.damage()) };
+    assert_eq!((&*report.place, report.records), ("records 1..3 of the journal", 2));
+}
+
+#[test]
 fn a_reader_waits_and_is_told() {
     let dir = Dir::new();
     dir.create(&small(Codec::None));
@@ -311,12 +372,14 @@ fn damage_is_named_counted_and_repaired() {
     assert_eq!(report.records + lost, 5000);
     let expect = |journal: &Journal| {
         let (records, gaps) = drain(&mut journal.reader(Start::Begin).unwrap());
+        // Where the frame's head is sound, it says when that was; a repaired journal has forgotten.
+        let time = gaps[0].time.clone();
         assert_eq!(
             gaps,
             [Gap {
                 positions: damage.positions.clone(),
                 reason: Reason::Damaged,
-                time: None,
+                time,
                 producers: vec![],
                 complete: false
             }]

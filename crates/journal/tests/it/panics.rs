@@ -30,6 +30,23 @@ fn thrown_at(point: &'static str) -> Supervisor {
     Supervisor::new(supervisor::Settings { wait_first, fault, ..Default::default() })
 }
 
+#[test]
+fn a_reader_in_an_event_loop_is_woken_after_a_panic_of_the_thread_that_waits_for_it() {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+    Journal::create(&*disk, Path::new(DIR), 7, 0, &Settings::default()).unwrap();
+    let supervisor = Supervisor::throwing(&[("journal-ready", 2)]);
+    let options = Options { alone: true, supervisor: supervisor.clone(), ..Options::default() };
+    let journal = Journal::open(disk, Path::new(DIR), &options).unwrap();
+    let mut reader = journal.reader(Start::End).unwrap();
+    let fd = reader.readiness().unwrap().try_clone_to_owned().unwrap();
+    let _ = journal.append(b"x", Level::Process).unwrap();
+    let mut event = [0; 8];
+    while rustix::io::read(&fd, &mut event).is_err() {
+        thread::yield_now();
+    }
+    assert_eq!(supervisor.restarts("journal-ready"), 2);
+}
+
 /// The records, each of which is its number.
 fn read(journal: &Journal) -> Vec<u64> {
     let mut reader = journal.reader(Start::Begin).unwrap();

@@ -27,6 +27,8 @@ use crate::load::run_plan::RunPlan;
 const PATH: &str = "/v1/import?format=frames";
 /// Header with the identity of a batch, for deduplication.
 const BATCH: &str = "topdeck-batch";
+/// The header with the secret of this run, so that nobody else sends in its name.
+const BATCH_SECRET: &str = "topdeck-batch-secret";
 /// Capacity of the queue to the thread, in seconds.
 const QUEUE: usize = 64;
 /// Undelivered seconds retained: an hour.
@@ -132,7 +134,8 @@ impl PushSink {
         let runtime = runtime.context("cannot start a runtime")?;
         let (sender, receiver) = sync_channel(QUEUE);
         let target = to.join(PATH);
-        let mut push_sender = PushSender { target, dialer, token, connection: None };
+        let secret = format!("{:032x}", journal::random_id());
+        let mut push_sender = PushSender { target, dialer, token, secret, connection: None };
         let thread = thread::Builder::new()
             .name("push".to_owned())
             .spawn(move || deliver_all(&receiver, |batch| push_sender.deliver(batch, &runtime)))
@@ -243,6 +246,8 @@ struct PushSender {
     target: Target,
     dialer: Dialer,
     token: Option<http::HeaderValue>,
+    /// Without it, whoever shares the token could send in the name of this run.
+    secret: String,
     connection: Option<Connection>,
 }
 
@@ -306,7 +311,8 @@ impl PushSender {
             .method(Method::POST)
             .uri(&self.target.path)
             .header(header::CONTENT_TYPE, "application/octet-stream")
-            .header(BATCH, &batch.identity);
+            .header(BATCH, &batch.identity)
+            .header(BATCH_SECRET, &self.secret);
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, token);
         }
@@ -397,8 +403,9 @@ mod tests {
         let to = Target::parse(&format!("http://{address}")).unwrap();
         let limits = Limits { resolve: STEP_TIMEOUT, connect: STEP_TIMEOUT, tls: STEP_TIMEOUT };
         let dialer = Dialer::to(&to, &ClientTls::default(), &[], limits).unwrap();
+        let secret = "0123456789abcdef".to_owned();
         let mut push_sender =
-            PushSender { target: to.join(PATH), dialer, token: None, connection: None };
+            PushSender { target: to.join(PATH), dialer, token: None, secret, connection: None };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (sender, receiver) = sync_channel(QUEUE);
         for number in 0..QUEUE {

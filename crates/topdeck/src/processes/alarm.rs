@@ -2,7 +2,6 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -11,6 +10,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use shm::Fate;
 use tokio::runtime;
 
+use crate::background;
 use crate::processes::find::Process;
 
 /// Why it woke.
@@ -53,11 +53,12 @@ impl Alarm {
         let told = Arc::clone(&interrupt);
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot wait for ctrl-C")?;
-        thread::spawn(move || {
+        let wait = move || {
             if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
                 let _ = rustix::io::write(&*told, &1u64.to_ne_bytes());
             }
-        });
+        };
+        background::spawn("signals", wait).context("cannot wait for ctrl-C")?;
         Ok(Alarm { process: pidfd, interrupt })
     }
 

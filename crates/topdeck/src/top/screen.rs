@@ -17,6 +17,7 @@ use ratatui_crossterm::crossterm::terminal::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::background;
 use crate::hist::terminal::Terminal;
 use crate::top::board::Board;
 use crate::top::close::Close;
@@ -66,6 +67,7 @@ fn restore() -> std::io::Result<()> {
 fn hear(is_told: Arc<AtomicBool>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let wait = move || {
+        let _restored = RestoreOnPanic;
         if signals.forever().next().is_some() {
             is_told.store(true, Ordering::Relaxed);
             // Of a terminal that was hung up crossterm 0.29 reads nothing for ever, and does not return.
@@ -74,7 +76,18 @@ fn hear(is_told: Arc<AtomicBool>) -> std::io::Result<()> {
             process::exit(1);
         }
     };
-    thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
+    background::spawn("signals", wait).map(drop)
+}
+
+/// Gives the terminal back while a panic unwinds.
+struct RestoreOnPanic;
+
+impl Drop for RestoreOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = restore();
+        }
+    }
 }
 
 fn show(

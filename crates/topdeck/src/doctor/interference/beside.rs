@@ -16,6 +16,7 @@ use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::reader::{self, Reader};
+use crate::background;
 use crate::command::plain;
 
 /// How long a reader may take for its first round.
@@ -90,7 +91,7 @@ impl Drop for Beside {
 /// Is a reader, until standard input ends.
 pub(crate) fn be(name: &str, pid: u32) -> Result<ExitCode> {
     let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    watch(Arc::clone(&stop), Arc::clone(&rounds));
+    watch(Arc::clone(&stop), Arc::clone(&rounds))?;
     let told = match read(name, pid, &stop, &rounds) {
         Ok(()) => format!("rounds {}", rounds.load(Ordering::Relaxed)),
         Err(error) => format!("failed {}", plain(&error.to_string())),
@@ -112,15 +113,16 @@ fn read(name: &str, pid: u32, stop: &AtomicBool, rounds: &AtomicU64) -> io::Resu
 }
 
 /// Waits for the end of standard input on a thread, and ends this process if it does not do so itself.
-fn watch(stop: Arc<AtomicBool>, rounds: Arc<AtomicU64>) {
-    thread::spawn(move || {
+fn watch(stop: Arc<AtomicBool>, rounds: Arc<AtomicU64>) -> io::Result<()> {
+    let wait = move || {
         let mut bytes = [0; 64];
         while io::stdin().read(&mut bytes).is_ok_and(|read| read > 0) {}
         stop.store(true, Ordering::Relaxed);
         thread::sleep(LAST_MAX);
         let _ = say(&format!("rounds {}", rounds.load(Ordering::Relaxed)));
         std::process::exit(0);
-    });
+    };
+    background::spawn("end of input", wait).map(drop)
 }
 
 fn say(line: &str) -> io::Result<()> {

@@ -1,0 +1,24 @@
+//! Work that may wait, on a thread of its own. A panic of it is counted and reported.
+
+use intake::{SupervisedThread, Supervisor};
+
+/// The thread's name in `/v1/status` and in `topdeck_thread_restarts_total`.
+const THREAD: &str = "request";
+
+/// Runs `work` on a thread that may wait. The error is what a client is told after a panic.
+pub(crate) async fn blocking<T: Send + 'static>(
+    supervisor: &Supervisor,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let supervised: SupervisedThread = supervisor.thread(THREAD);
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => Ok(done),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => {
+                supervised.caught(&*panic);
+                Err("BUG: the work on this request panicked; see the log".to_owned())
+            }
+            Err(error) => Err(format!("cannot work on this request: {error}")),
+        },
+    }
+}

@@ -1,0 +1,44 @@
+//! A panic of the thread that keeps the clock is reported, and the thread runs again.
+
+use std::any::Any;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+/// Sends what it receives.
+struct Events(Mutex<mpsc::Sender<String>>);
+
+impl Events {
+    fn send(&self, event: &str) {
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = sender.send(event.to_owned());
+    }
+}
+
+impl clock::KeeperObserver for Events {
+    fn panicked(&self, panic: &(dyn Any + Send)) -> Duration {
+        self.send(panic.downcast_ref::<&str>().copied().unwrap_or("another message"));
+        Duration::ZERO
+    }
+
+    fn restarted(&self) {
+        self.send("restarted");
+    }
+}
+
+#[test]
+fn a_clock_whose_keeper_panicked_is_kept_again_and_never_goes_back() {
+    let before = clock::now();
+    let (sender, events) = mpsc::channel();
+    clock::observe_keeper(Arc::new(Events(Mutex::new(sender))));
+    for _ in 0..2 {
+        clock::KEEPER_FAULT.store(true, Ordering::Relaxed);
+        // Whoever asks wakes the keeper.
+        clock::recent();
+        // The deadline only ends a test that hangs.
+        let event = || events.recv_timeout(Duration::from_secs(60));
+        assert_eq!(event().as_deref(), Ok("thrown at clock"));
+        assert_eq!(event().as_deref(), Ok("restarted"));
+        assert!(clock::now() > before);
+    }
+}
