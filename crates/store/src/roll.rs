@@ -287,6 +287,7 @@ impl Inner {
             return Ok(());
         }
         let mut writing = change.write(part.resolution);
+        writing.replaces(part);
         let days = covers.keys().next().zip(covers.keys().next_back());
         let (&first, &last) = days.expect("BUG: it covers a day");
         writing.spans(first..last.saturating_add(DAY))?;
