@@ -477,13 +477,13 @@ impl View {
                                 && self.has_rows(series, day, coarser)
                                 && self.lacks_rows(series, first, covered)?
                         }
-                        _ => match self.best_resolution(series, day, resolution, covered)? {
-                            Some(best) if best > resolution => true,
-                            Some(best) if best < resolution => {
-                                dropped.read_instead(series, plan, (day, resolution), best);
+                        _ => match self.rows_of_day(series, day, resolution, covered)? {
+                            RowsOfDay::Complete => false,
+                            RowsOfDay::Finer(finer) => {
+                                dropped.read_instead(series, plan, (day, resolution), finer);
                                 false
                             }
-                            _ => false,
+                            RowsOfDay::Missing => true,
                         },
                     };
                     if !lacks || is_told {
@@ -508,15 +508,14 @@ impl View {
         self.manifest.parts.values().filter(is_meant).flat_map(|part| part.covers.keys().copied())
     }
 
-    /// The resolution whose rows have most of a series and a day: the wanted one, if none has more; else one that
-    /// is finer and can stand for it, if there is one; else one that is coarser. `None` where nothing has rows.
-    fn best_resolution(
+    /// Whether the rollups of a resolution have as much of a series and a day as any other resolution has.
+    fn rows_of_day(
         &self,
         series: &Asked,
         day: i64,
         wanted: Resolution,
         covered: &Covered,
-    ) -> Result<Option<Resolution>> {
+    ) -> Result<RowsOfDay> {
         let kind = series.found.series.kind();
         let range = day..day.saturating_add(DAY);
         // Whoever reads them for an answer says what is damaged.
@@ -543,21 +542,25 @@ impl View {
             };
             amounts.push((resolution, rows.amount().saturating_add(beside.unwrap_or(0))));
         }
-        // Between which of those that are gone readings lie is not known: where rollups have any, they count.
-        let counts_in_base = !kind.is_cumulative()
-            || self.manifest.is_whole(day)
-            || amounts.iter().all(|(_, amount)| *amount == 0);
-        if counts_in_base {
+        // Readings of a day of which some are gone are no measure: between which of those they lie is not known.
+        if !kind.is_cumulative() || self.manifest.is_whole(day) {
             let amount = self.amount_in_base(series, &range, &mut |_| true)?;
             amounts.extend(amount.map(|amount| (Resolution::Base, amount)));
         }
-        let Some(most) = amounts.iter().map(|(_, amount)| *amount).max().filter(|most| *most > 0)
-        else {
-            return Ok(None);
-        };
+        let most = amounts.iter().map(|(_, amount)| *amount).max().unwrap_or(0);
+        if most == 0 {
+            let is_base = |part: &PartInfo| part.resolution == Resolution::Base;
+            let is_known = !kind.is_cumulative() || self.manifest.is_whole(day);
+            let are_gone = !is_known && self.has_rows(series, day, is_base);
+            return Ok(if are_gone { RowsOfDay::Missing } else { RowsOfDay::Complete });
+        }
         let is_best = |resolution: &Resolution| amounts.contains(&(*resolution, most));
-        let finer = Resolution::ALL.into_iter().rev().filter(|resolution| *resolution <= wanted);
-        Ok(finer.chain(Resolution::ROLLUPS).find(is_best))
+        let mut finer = Resolution::ALL.into_iter().rev().filter(|&finer| finer <= wanted);
+        Ok(match finer.find(is_best) {
+            Some(best) if best == wanted => RowsOfDay::Complete,
+            Some(finer) => RowsOfDay::Finer(finer),
+            None => RowsOfDay::Missing,
+        })
     }
 
     /// How much happened in a stretch of time according to the parts of the base that are wanted; `None` if one
@@ -881,7 +884,7 @@ impl View {
             let found = self.base_rows(series, &range, is_loose, gaps)?;
             // Between which of those that are gone a reading lies is not known any more.
             match kind.is_cumulative() {
-                true => gaps.extend(too_late(&series.id, &found.rows)),
+                true => gaps.extend(too_late(&series.found.series, &found.rows)),
                 false => rows.append(self.as_happened(series, found, range.start, gaps)?),
             }
         }
@@ -1082,6 +1085,16 @@ struct Placement<'a> {
 
 /// For each resolution the pieces of columns that are read of it.
 type Plan = [Vec<Run>; 5];
+
+/// What rollups have of a series and a day.
+enum RowsOfDay {
+    /// As much as there is.
+    Complete,
+    /// Less than these, which are finer.
+    Finer(Resolution),
+    /// Less than coarser ones, or than nobody knows.
+    Missing,
+}
 
 /// What rows that were dropped mean for an answer.
 #[derive(Default)]
