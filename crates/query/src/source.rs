@@ -42,8 +42,8 @@ pub trait Source: Sync {
         Ok((range.start < range.end).then_some(range))
     }
 
-    /// What is known to be missing in a range, its start excluded and its end included, of whatever series: a series
-    /// all of whose rows are missing is none that a selector picks.
+    /// What is known to be missing in a range, its start excluded and its end included, of whatever
+    /// series: a series all of whose rows are missing is none that a selector picks.
     fn gaps(&self, _range: &Range<i64>) -> Vec<Gap> {
         Vec::new()
     }

@@ -17,8 +17,8 @@
 //! ```
 //! Numbers are decimal, ids hexadecimal, times and durations ns; `-` stands for what is not known, not
 //! limited or empty. `COVERS` is what a rollup was made of: for each day its number since the epoch, a colon, and
-//! numbers of base parts and ranges of them with commas between; days have semicolons between. `DROPPED` is
-//! `dropped` where a rule by selector took rows of some series out of the part's days.
+//! numbers of base parts and ranges of them with commas between; days have semicolons between.
+//! `DROPPED` is `dropped` where a rule by selector took rows of some series out of the part's days.
 //! Version 1 has no `DROPPED`: there, a rollup counts as such if a rule limits its resolution.
 //! `docs/formats/manifest.md` says the same to a stranger.
 
@@ -120,8 +120,8 @@ pub struct PartInfo {
     pub rows: u64,
     /// Of a rollup: numbers of the base parts it was made of, by the start of their day.
     pub covers: Covers,
-    /// A rule by selector dropped rows of some series: that it has none of a series and a day does not say that
-    /// there were none.
+    /// A rule by selector dropped rows of some series: that it has none of a series and a day does
+    /// not say that there were none.
     pub has_dropped_series: bool,
 }
 

@@ -436,8 +436,8 @@ impl View {
         Ok(Gathered { rows, predecessors })
     }
 
-    /// Days of which rows are kept, but not those that some piece needs: they are not empty. Where finer rows have
-    /// all that is known of a series, they are read instead.
+    /// Days of which rows are kept, but not those that some piece needs: they are not empty. Where
+    /// finer rows have all that is known of a series, they are read instead.
     fn dropped(&self, series: &[&Asked], plan: &Plan, covered: &Covered) -> Result<Dropped> {
         let live: BTreeSet<(i64, u64)> =
             self.manifest.base_parts().map(|part| (part.day(), part.number)).collect();
@@ -508,7 +508,8 @@ impl View {
         self.manifest.parts.values().filter(is_meant).flat_map(|part| part.covers.keys().copied())
     }
 
-    /// Whether the rollups of a resolution have as much of a series and a day as any other resolution has.
+    /// Whether the rollups of a resolution have as much of a series and a day as any other
+    /// resolution has.
     fn rows_of_day(
         &self,
         series: &Asked,
@@ -542,7 +543,8 @@ impl View {
             };
             amounts.push((resolution, rows.amount().saturating_add(beside.unwrap_or(0))));
         }
-        // Readings of a day of which some are gone are no measure: between which of those they lie is not known.
+        // Readings of a day of which some are gone are no measure: between which of those they lie
+        // is not known.
         if !kind.is_cumulative() || self.manifest.is_whole(day) {
             let amount = self.amount_in_base(series, &range, &mut |_| true)?;
             amounts.extend(amount.map(|amount| (Resolution::Base, amount)));
@@ -563,8 +565,8 @@ impl View {
         })
     }
 
-    /// How much happened in a stretch of time according to the parts of the base that are wanted; `None` if one
-    /// cannot be read.
+    /// How much happened in a stretch of time according to the parts of the base that are wanted;
+    /// `None` if one cannot be read.
     fn amount_in_base(
         &self,
         series: &Asked,
@@ -1137,8 +1139,8 @@ impl Dropped {
 const BEFORE: usize = usize::MAX;
 
 impl Placement<'_> {
-    /// A gap where an answer shows it: what is missing of the time before could only be of the first column's
-    /// first moment.
+    /// A gap where an answer shows it: what is missing of the time before could only be of the
+    /// first column's first moment.
     fn shown(self, gap: Gap) -> Gap {
         match self.columns.first() {
             Some(&Range { start, .. }) if gap.end <= start => {

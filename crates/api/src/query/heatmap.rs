@@ -40,7 +40,8 @@ pub(super) async fn heatmap(context: Context, parameters: Parameters) -> Result<
     let work = move |view: &View, asking: &Asking| {
         let picked = Picked::read(&parameters, view, now, desk.settings.limits.series)?;
         let (mut columns, mut total, mut bytes) = (Vec::new(), Mixture::default(), 0);
-        // Where nobody says from or until when, what is missing before or after the rows is missing, too.
+        // Where nobody says from or until when, what is missing before or after the rows is
+        // missing, too.
         let mut gaps: BTreeSet<Gap> = view.gaps(&picked.asked).into_iter().collect();
         let grids = lengths.grids(&picked.range)?;
         for grid in &grids {

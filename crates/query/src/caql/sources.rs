@@ -159,7 +159,8 @@ impl Find {
         Ok(found.into_iter().map(|(_, metric)| metric).collect())
     }
 
-    /// Tells what is missing in the slots, of whatever metric: one all of whose rows are missing is not found.
+    /// Tells what is missing in the slots, of whatever metric: one all of whose rows are missing is
+    /// not found.
     fn tell_gaps(&self, evaluation: &mut Evaluation<'_>, steps: Steps) {
         let range = self.grid(steps).range();
         // A reading of a slot's first moment belongs to it.

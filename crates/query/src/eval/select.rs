@@ -148,8 +148,8 @@ impl Evaluation<'_> {
         })
     }
 
-    /// Tells what is missing of a range, of whatever series: what is read of those that are there says it of the
-    /// time that they have rows of alone.
+    /// Tells what is missing of a range, of whatever series: what is read of those that are there
+    /// says it of the time that they have rows of alone.
     pub(crate) fn tell_gaps(&mut self, range: &Range<i64>) {
         self.gaps.extend(self.source.gaps(range));
     }

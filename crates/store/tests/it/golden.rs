@@ -21,7 +21,8 @@ const QUICK_STEP: i64 = 30 * SECOND;
 /// Samples of the day, and one of the next.
 const HOURS: i64 = 25;
 
-/// Of version 1 as it was first, and since chunks of readings say which reading the first followed; of version 2.
+/// Of version 1 as it was first, and since chunks of readings say which reading the first followed;
+/// of version 2.
 const FOLDERS: [&str; 3] = ["v1", "v1-predecessors", "v2"];
 
 fn folder(name: &str) -> PathBuf {

@@ -215,8 +215,9 @@ fn the_first_histogram_of_a_moment_is_not_lost_with_its_base_rows() {
 const MEASURED_SERIES: u64 = 8;
 const MEASURED_STEP_S: i64 = 15;
 
-/// Bytes and rows of a day of latency histograms by resolution: readings of a moment, or of what grows, every 15 s,
-/// `early` nanoseconds before the whole second. Each has 40 new values; a gauge histogram has 40.
+/// Bytes and rows of a day of latency histograms by resolution: readings of a moment, or of what
+/// grows, every 15 s, `early` nanoseconds before the whole second. Each has 40 new values; a gauge
+/// histogram has 40.
 fn bytes_of_rollups(temporality: Temporality, early: i64) -> Vec<(Resolution, u64, u64)> {
     let world = World::new();
     world.set_now(BEGIN);
@@ -269,8 +270,8 @@ fn bytes_of_rollups(temporality: Temporality, early: i64) -> Vec<(Resolution, u6
         .collect()
 }
 
-/// Readings on the whole second are the worst case: one of four lies between two minutes. Just before it, all are in
-/// one row, as they were until rollups kept readings between slots apart.
+/// Readings on the whole second are the worst case: one of four lies between two minutes. Just
+/// before it, all are in one row, as they were until rollups kept readings between slots apart.
 #[test]
 #[ignore = "measurement: bytes of rollups with and without rows of their own, about a minute"]
 fn rows_of_their_own_cost_at_most_half_of_a_store_more() {

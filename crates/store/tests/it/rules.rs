@@ -34,7 +34,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// Days of rows of each kind for hosts `a` and `b`, rolled up as they pass; then the rules, and some time.
+    /// Days of rows of each kind for hosts `a` and `b`, rolled up as they pass; then the rules, and
+    /// some time.
     fn with_rules(rules: &[(Resolution, &str)]) -> Kept {
         let world = World::new();
         world.set_now(BEGIN);

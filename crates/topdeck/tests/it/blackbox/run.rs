@@ -319,7 +319,8 @@ impl Run {
         until("all values of StatsD are taken", || taken() >= before + values);
     }
 
-    /// Other rules: for rows as they came, or for rollups of a series, or for both. Rollups of days stay.
+    /// Other rules: for rows as they came, or for rollups of a series, or for both. Rollups of days
+    /// stay.
     fn keep(&mut self, now: i64) {
         let hours = 12 + self.chance.below(72).cast_signed();
         let mut rules = vec![format!("base {hours}h")];
