@@ -3,8 +3,10 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use axum::routing;
-use model::{Sample, Selector, Value, selector};
+use model::{Gap, Sample, Selector, Value, selector};
 use store::View;
 
 use crate::context::Context;
@@ -48,18 +50,19 @@ async fn texts(context: Context, parameters: Parameters) -> Result<Written, Refu
         let own = parameters.selector("selector")?.unwrap_or(Selector::All);
         let wanted = Selector::and(vec![Selector::equal(selector::KIND, "text"), own]);
         let (mut told, mut found, mut bytes) = (Vec::new(), 0u64, 0);
+        // A row lies before its end.
+        let range = from.saturating_sub(1)..to.saturating_add(1);
+        let mut gaps: BTreeSet<Gap> = view.gaps(&range).into_iter().collect();
         for series in view.select(&wanted) {
             asking.check()?;
             let mut last = None;
-            // A row lies before its end.
-            let range = from.saturating_sub(1)..to.saturating_add(1);
-            let gaps = view.samples(&series, range, &mut |sample| {
+            let missing = view.samples(&series, range.clone(), &mut |sample| {
                 let Sample { end, value: Value::Text(text), .. } = sample else { return };
                 if (from..=to).contains(&end) {
                     last = Some((end, text));
                 }
             })?;
-            drop(gaps);
+            gaps.extend(missing);
             let Some((end, text)) = last else { continue };
             found += 1;
             bytes += text.len() + series.series.form().len();
@@ -80,6 +83,7 @@ async fn texts(context: Context, parameters: Parameters) -> Result<Written, Refu
             ("found", integer(found)),
             ("cut", Bool((told.len() as u64) < found)),
             ("texts", List(told)),
+            ("gaps", List(gaps.iter().map(document::gap).collect())),
         ]))
     };
     context.light_view("texts", timeout, work).await

@@ -42,6 +42,12 @@ pub trait Source: Sync {
         Ok((range.start < range.end).then_some(range))
     }
 
+    /// What is known to be missing in a range, its start excluded and its end included, of whatever
+    /// series: a series all of whose rows are missing is none that a selector picks.
+    fn gaps(&self, _range: &Range<i64>) -> Vec<Gap> {
+        Vec::new()
+    }
+
     /// How many series a selector picks.
     fn select_count(&self, selector: &Selector) -> Result<u64> {
         self.select(selector).map(|series| series.len() as u64)

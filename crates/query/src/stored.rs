@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hist::Mixture;
-use model::{Kind, Selector};
+use model::{Gap, Kind, Selector};
 use store::{Column, Columns, Found, Grid, Summary, View};
 
 use crate::context::QueryContext;
@@ -86,6 +86,10 @@ impl Source for Stored<'_> {
         let start = range.start.max(extent.start);
         let end = range.end.min(extent.end);
         Ok((start < end).then_some(start..end))
+    }
+
+    fn gaps(&self, range: &Range<i64>) -> Vec<Gap> {
+        self.view.gaps(range)
     }
 
     fn select_count(&self, selector: &Selector) -> Result<u64> {

@@ -90,6 +90,7 @@ impl<'a> Change<'a> {
             chunks: 0,
             rows: 0,
             covers: Covers::new(),
+            has_dropped_series: false,
         };
         Writing { inner: self.inner, info, writer: None }
     }
@@ -240,6 +241,16 @@ impl Writing<'_> {
             self.writer = Some(self.inner.backend.create(self.info.number)?);
         }
         Ok(())
+    }
+
+    /// Takes over from a part whose rows are put what they do not say.
+    pub(crate) fn replaces(&mut self, part: &PartInfo) {
+        self.info.has_dropped_series |= part.has_dropped_series;
+    }
+
+    /// Says that rows of some series are left out because of a rule.
+    pub(crate) fn drops_series(&mut self) {
+        self.info.has_dropped_series = true;
     }
 
     /// Makes it a part even if no rows are put, about `range`.

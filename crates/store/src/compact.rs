@@ -76,6 +76,7 @@ impl Inner {
         let parts = self.parts(infos, &mut gaps)?;
         for info in infos {
             change.remove(info.number);
+            writing.replaces(info);
             for (&day, numbers) in &info.covers {
                 covers.entry(day).or_default().extend(numbers);
             }

@@ -4,20 +4,22 @@
 //! It is text, a fact a line, so that a person can read it:
 //!
 //! ```text
-//! topdeck store 1
+//! topdeck store 2
 //! generation N                      rises with each commit
 //! journal ID POSITION               fed from this journal up to this position, excluded
 //! series N                          forms that the file of series has at least
 //! next N                            the next part's number
 //! producer ID BOOT SEQUENCE POSITION the last batch of a boot that is contained, and where it was
 //! keep RESOLUTION DURATION SELECTOR how long rows of matching series stay; the first that matches counts
-//! part N RESOLUTION START END BYTES CHUNKS ROWS COVERS
+//! part N RESOLUTION START END BYTES CHUNKS ROWS COVERS DROPPED
 //! gap START END PRODUCER LOST REASON
 //! checksum CRC                      CRC-32C of all lines before, 8 hexadecimal digits
 //! ```
 //! Numbers are decimal, ids hexadecimal, times and durations ns; `-` stands for what is not known, not
 //! limited or empty. `COVERS` is what a rollup was made of: for each day its number since the epoch, a colon, and
 //! numbers of base parts and ranges of them with commas between; days have semicolons between.
+//! `DROPPED` is `dropped` where a rule by selector took rows of some series out of the part's days.
+//! Version 1 has no `DROPPED`: there, a rollup counts as such if a rule limits its resolution.
 //! `docs/formats/manifest.md` says the same to a stranger.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,8 +34,17 @@ use crate::error::Error;
 use crate::resolution::{DAY, Resolution};
 
 const TITLE: &str = "topdeck store ";
-/// The version that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+/// The version that is written.
+pub const VERSION: u32 = 2;
+/// The oldest version that is read.
+const VERSION_OLDEST: u32 = 1;
+/// What the line of a part says.
+pub const PART_FIELDS: [&str; 9] =
+    ["N", "RESOLUTION", "START", "END", "BYTES", "CHUNKS", "ROWS", "COVERS", "DROPPED"];
+/// Since this version parts say whether rules dropped rows of some of their series.
+const VERSION_OF_DROPPED: u32 = 2;
+/// How they say it.
+const DROPPED: &str = "dropped";
 
 /// Gaps that are remembered at the most; then neighbours are joined.
 const GAPS_MAX: usize = 4096;
@@ -106,6 +117,9 @@ pub struct PartInfo {
     pub rows: u64,
     /// Of a rollup: numbers of the base parts it was made of, by the start of their day.
     pub covers: Covers,
+    /// A rule by selector dropped rows of some series: that it has none of a series and a day does
+    /// not say that there were none.
+    pub has_dropped_series: bool,
 }
 
 /// What a rollup was made of: numbers of base parts, by the start of their day. They stay after the parts
@@ -139,9 +153,13 @@ pub(crate) fn generation(bytes: &[u8]) -> Option<u64> {
 /// the version may be.
 pub(crate) fn other_version(bytes: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let version = version(text).filter(|&version| version != VERSION)?;
+    let version = version(text).filter(|&version| !is_read(version))?;
     let (body, last) = split_last_line(text);
     (last == checksum_line(body)).then_some(version)
+}
+
+fn is_read(version: u32) -> bool {
+    (VERSION_OLDEST..=VERSION).contains(&version)
 }
 
 fn version(text: &str) -> Option<u32> {
@@ -189,7 +207,7 @@ impl Manifest {
         }
         for part in self.parts.values() {
             line(format_args!(
-                "part {} {} {} {} {} {} {} {}",
+                "part {} {} {} {} {} {} {} {} {}",
                 part.number,
                 part.resolution,
                 part.start,
@@ -197,7 +215,8 @@ impl Manifest {
                 part.bytes,
                 part.chunks,
                 part.rows,
-                covers(&part.covers)
+                covers(&part.covers),
+                if part.has_dropped_series { DROPPED } else { "-" }
             ));
         }
         for gap in &self.gaps {
@@ -220,7 +239,7 @@ impl Manifest {
         let Some(version) = version(text) else {
             return Err("does not begin with the manifest's title".to_owned());
         };
-        if version != VERSION {
+        if !is_read(version) {
             return Err(format!("has version {version}, this topdeck reads version {VERSION}"));
         }
         let (body, last) = split_last_line(text);
@@ -231,13 +250,29 @@ impl Manifest {
         let mut manifest = Manifest::default();
         for (number, line) in body.lines().enumerate().skip(1) {
             manifest
-                .take(line)
+                .take(line, version)
                 .ok_or_else(|| format!("line {} is not understood: {line}", number + 1))?;
+        }
+        if version < VERSION_OF_DROPPED {
+            manifest.expect_dropped_series();
         }
         Ok(manifest)
     }
 
-    fn take(&mut self, line: &str) -> Option<()> {
+    /// Nobody noted what rules dropped: whatever they may have is looked for.
+    fn expect_dropped_series(&mut self) {
+        let limited: BTreeSet<Resolution> = self
+            .keep
+            .iter()
+            .filter(|rule| rule.duration.is_some() && rule.resolution != Resolution::Base)
+            .map(|rule| rule.resolution)
+            .collect();
+        for part in self.parts.values_mut() {
+            part.has_dropped_series = limited.contains(&part.resolution);
+        }
+    }
+
+    fn take(&mut self, line: &str, version: u32) -> Option<()> {
         let (word, rest) = line.split_once(' ')?;
         match word {
             "generation" => self.generation = rest.parse().ok()?,
@@ -264,6 +299,10 @@ impl Manifest {
                 });
             }
             "part" => {
+                let (rest, dropped) = match version < VERSION_OF_DROPPED {
+                    true => (rest, "-"),
+                    false => rest.rsplit_once(' ')?,
+                };
                 let [number, resolution, start, end, bytes, chunks, rows, covers] = words(rest)?;
                 let part = PartInfo {
                     number: number.parse().ok()?,
@@ -274,6 +313,11 @@ impl Manifest {
                     chunks: chunks.parse().ok()?,
                     rows: rows.parse().ok()?,
                     covers: read_covers(covers)?,
+                    has_dropped_series: match dropped {
+                        DROPPED => true,
+                        "-" => false,
+                        _ => return None,
+                    },
                 };
                 self.parts.insert(part.number, part);
             }
@@ -460,6 +504,7 @@ mod tests {
                     chunks: 2,
                     rows: 40,
                     covers: [(-DAY, [1, 2, 5].into()), (3 * DAY, [7].into())].into(),
+                    has_dropped_series: number == 11,
                 },
             );
         }
@@ -477,6 +522,48 @@ mod tests {
     fn manifests_come_back() {
         for manifest in [Manifest::default(), example()] {
             assert_eq!(Manifest::read(&manifest.write()), Ok(manifest));
+        }
+    }
+
+    /// As version 1 had it.
+    fn first_version(manifest: &Manifest) -> Vec<u8> {
+        let text = String::from_utf8(manifest.write()).unwrap();
+        let (body, _) = split_last_line(&text);
+        let line = |line: &str| match line.split_once(' ') {
+            Some(("part", rest)) => format!("part {}\n", rest.rsplit_once(' ').unwrap().0),
+            _ => format!("{line}\n"),
+        };
+        let body: String = body.lines().map(line).collect();
+        let body = body.replace(&format!("{TITLE}{VERSION}\n"), &format!("{TITLE}1\n"));
+        format!("{body}{}", checksum_line(&body)).into_bytes()
+    }
+
+    #[test]
+    fn version_1_is_read_and_what_its_rules_may_have_dropped_is_looked_for() {
+        let mut manifest = example();
+        let mut check = |resolution, duration, expected: bool| {
+            manifest.keep[0].resolution = resolution;
+            manifest.keep[0].duration = duration;
+            let read = Manifest::read(&first_version(&manifest)).unwrap();
+            for part in manifest.parts.values_mut() {
+                part.has_dropped_series = expected;
+            }
+            assert_eq!(read, manifest, "{resolution} {duration:?}");
+            assert_eq!(Manifest::read(&read.write()), Ok(read));
+        };
+        check(Resolution::Hour, Some(5), true);
+        check(Resolution::Hour, None, false);
+        check(Resolution::Minute, Some(5), false);
+    }
+
+    #[test]
+    fn a_part_of_version_2_says_whether_rows_were_dropped() {
+        for word in ["", " droppe", " - -"] {
+            let text = String::from_utf8(example().write()).unwrap();
+            let (body, _) = split_last_line(&text);
+            let body = body.replace(" dropped\n", &format!("{word}\n"));
+            let changed = format!("{body}{}", checksum_line(&body));
+            assert!(Manifest::read(changed.as_bytes()).is_err(), "{word:?}");
         }
     }
 

@@ -101,6 +101,10 @@ impl Inner {
             return Ok(true);
         }
         let mut writing = change.write(info.resolution);
+        // What went of the base is told by the rollups that cover it.
+        if info.resolution != Resolution::Base {
+            writing.drops_series();
+        }
         for (id, kind) in series.into_iter().filter(|(id, _)| !expires.contains(id)) {
             self.check_open()?;
             if let Some(gathered) = gather::rows(&parts, &id, &ALL_TIME, &mut gaps)? {
@@ -108,7 +112,9 @@ impl Inner {
                 writing.put(id, kind, rows, predecessor)?;
             }
         }
-        let new = change.add(writing, info.covers.clone())?;
+        // Since the parts were listed, one of the base may have got another number.
+        let covers = change.before.parts[&info.number].covers.clone();
+        let new = change.add(writing, covers)?;
         let day = info.day();
         change.commit(|manifest| {
             gaps.into_iter().for_each(|gap| manifest.add_gap(gap));
@@ -225,6 +231,7 @@ impl Inner {
         let mut gaps = Vec::new();
         let parts = self.parts([info], &mut gaps)?;
         let mut writing = change.write(info.resolution);
+        writing.replaces(info);
         writing.spans(info.start..info.end)?;
         let (mut gone, mut kept) = (0, 0);
         for (id, kind) in self.series_in(&parts, &mut gaps)? {

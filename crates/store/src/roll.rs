@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use model::{Gap, Kind, SeriesId};
+use model::{Gap, Kind, Series, SeriesId};
 
 use crate::backend::Part;
 use crate::change::{Change, Writing};
@@ -287,6 +287,7 @@ impl Inner {
             return Ok(());
         }
         let mut writing = change.write(part.resolution);
+        writing.replaces(part);
         let days = covers.keys().next().zip(covers.keys().next_back());
         let (&first, &last) = days.expect("BUG: it covers a day");
         writing.spans(first..last.saturating_add(DAY))?;
@@ -355,7 +356,12 @@ impl Inner {
                 self.after(&base_parts, &id, kind, gathered, filter, gaps)?;
             rebuilt.put(id, kind, &rows, &predecessor)?;
             if kind.is_cumulative() && !is_whole {
-                gaps.extend(too_late(&id, &rows));
+                // By its name: it may be no series any more when somebody reads this.
+                let series = {
+                    let index = self.index();
+                    index.number(&id).map(|number| index.series(number))
+                };
+                gaps.extend(series.and_then(|series| too_late(&series, &rows)));
                 continue;
             }
             if kind.is_cumulative() {
@@ -606,14 +612,14 @@ impl<'a> Rebuilt<'a> {
 }
 
 /// Readings of a day whose other readings are gone: between which of them they lie is not known any more.
-pub(crate) fn too_late(id: &SeriesId, rows: &Rows) -> Option<Gap> {
+pub(crate) fn too_late(series: &Series, rows: &Rows) -> Option<Gap> {
     let times = rows.times();
     let (start, end) =
         (times.iter().map(|time| time.1).min()?, times.iter().map(|time| time.1).max()?);
     // A reading belongs to the nanosecond before it.
     let (start, lost) = (start.saturating_sub(1), Some(times.len() as u64));
     let reason = format!(
-        "readings of series {id} came after those of their day were dropped, and are in no rollup"
+        "readings of series {series} came after those of their day were dropped, and are in no rollup"
     );
     Some(Gap { start, end, producer: None, lost, reason })
 }

@@ -210,6 +210,14 @@ impl Rows {
         }
     }
 
+    /// No rows, as rollups have them for a series of that kind.
+    pub(crate) fn none_of_rollup(kind: Kind) -> Rows {
+        match kind {
+            Kind::Histogram(_) => Rows::Histograms(Vec::new()),
+            _ => Rows::Summaries(Vec::new()),
+        }
+    }
+
     /// Keeps rows for which `keep` says so, by start and end.
     pub(crate) fn retain(&mut self, keep: impl Fn(i64, i64) -> bool) {
         match self {

@@ -210,7 +210,9 @@ impl View {
                     }
                 }
             }
-            told.extend(own().flat_map(made_of).collect::<Vec<_>>());
+            // Of a series that a rule took out of a part, coarser rows say it.
+            let says_all = |info: &&PartInfo| !info.has_dropped_series;
+            told.extend(own().filter(says_all).flat_map(made_of).collect::<Vec<_>>());
         }
         self.check()?;
         for head in self.heads() {
@@ -434,23 +436,22 @@ impl View {
         Ok(Gathered { rows, predecessors })
     }
 
-    /// Days of which coarser rows are kept than some piece needs: they are not empty.
-    fn dropped(
-        &self,
-        series: &[Asked],
-        plan: &[Vec<Run>; 5],
-        covered: &Covered,
-    ) -> Result<Vec<Gap>> {
+    /// Days of which rows are kept, but not those that some piece needs: they are not empty. Where
+    /// finer rows have all that is known of a series, they are read instead.
+    fn dropped(&self, series: &[&Asked], plan: &Plan, covered: &Covered) -> Result<Dropped> {
         let live: BTreeSet<(i64, u64)> =
             self.manifest.base_parts().map(|part| (part.day(), part.number)).collect();
         let known: BTreeSet<(i64, u64)> = covered.iter().flatten().copied().collect();
-        let mut gaps = Vec::new();
+        let mut dropped = Dropped::default();
         for resolution in Resolution::ALL {
             let is_there = |part: &(i64, u64)| {
                 live.contains(part) || covered[resolution as usize].contains(part)
             };
-            let lacking: BTreeSet<i64> =
+            let mut lacking: BTreeSet<i64> =
                 known.iter().filter(|part| !is_there(part)).map(|part| part.0).collect();
+            if resolution != Resolution::Base {
+                lacking.extend(self.days_with_dropped_series(resolution));
+            }
             // Rows as they came go by partitions, of which a day has several.
             let period = DAY.min(resolution.partition());
             let mut pieces = BTreeMap::new();
@@ -462,35 +463,128 @@ impl View {
             }
             for (first, Range { start, end }) in pieces {
                 let day = first.saturating_sub(first.rem_euclid(DAY));
-                let finer = |part: &PartInfo| {
-                    part.resolution == resolution && part.covers.contains_key(&day)
-                };
                 let coarser = |part: &PartInfo| {
                     part.resolution > resolution && part.covers.contains_key(&day)
                 };
-                for series in series {
+                let mut is_told = false;
+                for &series in series {
                     self.check()?;
-                    if !self.has_rows(series, day, coarser) {
-                        continue;
-                    }
-                    let is_base = resolution == Resolution::Base;
-                    let lacks = match is_base {
-                        true => self.lacks_rows(series, first, covered)?,
-                        false => !self.has_rows(series, day, finer),
+                    let lacks = match resolution {
+                        // Texts have no rollups.
+                        _ if series.found.series.kind() == Kind::Text => false,
+                        Resolution::Base => {
+                            !is_told
+                                && self.has_rows(series, day, coarser)
+                                && self.lacks_rows(series, first, covered)?
+                        }
+                        _ => match self.rows_of_day(series, day, resolution, covered)? {
+                            RowsOfDay::Complete => false,
+                            RowsOfDay::Finer(finer) => {
+                                dropped.read_instead(series, plan, (day, resolution), finer);
+                                false
+                            }
+                            RowsOfDay::Missing => true,
+                        },
                     };
-                    if !lacks {
+                    if !lacks || is_told {
                         continue;
                     }
+                    is_told = true;
                     let series = &series.found.series;
                     let reason = format!(
                         "rows of {series} finer than rollups were dropped; rollups answer for longer columns"
                     );
-                    gaps.push(Gap { start, end, producer: None, lost: None, reason });
-                    break;
+                    dropped.gaps.push(Gap { start, end, producer: None, lost: None, reason });
                 }
             }
         }
-        Ok(gaps)
+        Ok(dropped)
+    }
+
+    /// Days of whose rollups a rule took rows of some series.
+    fn days_with_dropped_series(&self, resolution: Resolution) -> impl Iterator<Item = i64> + '_ {
+        let is_meant =
+            move |part: &&PartInfo| part.resolution == resolution && part.has_dropped_series;
+        self.manifest.parts.values().filter(is_meant).flat_map(|part| part.covers.keys().copied())
+    }
+
+    /// Whether the rollups of a resolution have as much of a series and a day as any other
+    /// resolution has.
+    fn rows_of_day(
+        &self,
+        series: &Asked,
+        day: i64,
+        wanted: Resolution,
+        covered: &Covered,
+    ) -> Result<RowsOfDay> {
+        let kind = series.found.series.kind();
+        let range = day..day.saturating_add(DAY);
+        // Whoever reads them for an answer says what is damaged.
+        let mut gaps = Vec::new();
+        let mut amounts: Vec<(Resolution, u128)> = Vec::new();
+        for resolution in Resolution::ROLLUPS {
+            let mut rows = Rows::none_of_rollup(kind);
+            self.rolled_rows(
+                series,
+                resolution,
+                std::slice::from_ref(&range),
+                &mut gaps,
+                &mut rows,
+            )?;
+            // What is in no rollup of the resolution is read beside it.
+            let beside = match kind {
+                _ if kind.is_cumulative() => None,
+                Kind::Histogram(_) => self.amount_in_base(series, &range, &mut |info| {
+                    self.is_loose(info, resolution, covered)
+                })?,
+                _ => self.amount_in_base(series, &range, &mut |info| {
+                    self.is_loose(info, Resolution::Day, covered)
+                })?,
+            };
+            amounts.push((resolution, rows.amount().saturating_add(beside.unwrap_or(0))));
+        }
+        // Readings of a day of which some are gone are no measure: between which of those they lie
+        // is not known.
+        if !kind.is_cumulative() || self.manifest.is_whole(day) {
+            let amount = self.amount_in_base(series, &range, &mut |_| true)?;
+            amounts.extend(amount.map(|amount| (Resolution::Base, amount)));
+        }
+        let most = amounts.iter().map(|(_, amount)| *amount).max().unwrap_or(0);
+        if most == 0 {
+            let is_base = |part: &PartInfo| part.resolution == Resolution::Base;
+            let is_known = !kind.is_cumulative() || self.manifest.is_whole(day);
+            let are_gone = !is_known && self.has_rows(series, day, is_base);
+            return Ok(if are_gone { RowsOfDay::Missing } else { RowsOfDay::Complete });
+        }
+        let is_best = |resolution: &Resolution| amounts.contains(&(*resolution, most));
+        let mut finer = Resolution::ALL.into_iter().rev().filter(|&finer| finer <= wanted);
+        Ok(match finer.find(is_best) {
+            Some(best) if best == wanted => RowsOfDay::Complete,
+            Some(finer) => RowsOfDay::Finer(finer),
+            None => RowsOfDay::Missing,
+        })
+    }
+
+    /// How much happened in a stretch of time according to the parts of the base that are wanted;
+    /// `None` if one cannot be read.
+    fn amount_in_base(
+        &self,
+        series: &Asked,
+        range: &Range<i64>,
+        wanted: &mut dyn FnMut(&PartInfo) -> bool,
+    ) -> Result<Option<u128>> {
+        // Whoever reads them for an answer says what is damaged.
+        let mut gaps = Vec::new();
+        let infos = self.manifest.base_parts().filter(|info| meets(info, range) && wanted(info));
+        let found = self.inner.parts(infos, &mut gaps);
+        let found = found.and_then(|parts| gather::rows(&parts, &series.id, range, &mut gaps));
+        Ok(match found {
+            Ok(Some(rows)) => {
+                Some(self.as_happened(series, rows, range.start, &mut gaps)?.amount())
+            }
+            Ok(None) => Some(0),
+            Err(_) => None,
+        })
     }
 
     /// Whether rollups of a partition hold more of a series than the rows that are left of those
@@ -501,33 +595,34 @@ impl View {
         // Whoever reads them for an answer says what is damaged.
         let mut gaps = Vec::new();
         let day = slot(range.end, DAY);
-        let day = day..day.saturating_add(DAY);
-        let mut rolled = match kind {
-            Kind::Histogram(_) => Rows::Histograms(Vec::new()),
-            _ => Rows::Summaries(Vec::new()),
+        let of_day = |resolution, gaps: &mut Vec<Gap>| {
+            let mut rows = Rows::none_of_rollup(kind);
+            let day = day..day.saturating_add(DAY);
+            self.rolled_rows(series, resolution, std::slice::from_ref(&day), gaps, &mut rows)?;
+            Ok::<Rows, Error>(rows)
         };
+        let mut rolled = Rows::none_of_rollup(kind);
+        let mut is_thinned = false;
         for resolution in [Resolution::Hour, Resolution::FiveMinutes, Resolution::Minute] {
-            if rolled.len() == 0 {
-                let day = std::slice::from_ref(&day);
-                self.rolled_rows(series, resolution, day, &mut gaps, &mut rolled)?;
+            // Of one that a rule took rows out of, another one may have more.
+            is_thinned |= self.days_with_dropped_series(resolution).any(|held| held == day);
+            if rolled.len() == 0 || is_thinned {
+                let rows = of_day(resolution, &mut gaps)?;
+                if rolled.len() == 0 || rows.amount() > rolled.amount() {
+                    rolled = rows;
+                }
             }
         }
-        if rolled.len() == 0 {
+        let is_short = is_thinned && of_day(Resolution::Day, &mut gaps)?.amount() > rolled.amount();
+        if rolled.len() == 0 || is_short {
             // A rollup of the whole day does not say which part of it rows were in.
             return Ok(true);
         }
         rolled.retain(|_, end| range.contains(&end.saturating_sub(1)));
-        let infos = self.manifest.base_parts().filter(|info| {
+        let left = self.amount_in_base(series, &range, &mut |info| {
             info.partition().start == start && !self.is_loose(info, Resolution::Day, covered)
-        });
-        let found = self.inner.parts(infos, &mut gaps);
-        let found = found.and_then(|parts| gather::rows(&parts, &series.id, &range, &mut gaps));
-        let Ok(found) = found else { return Ok(false) };
-        let left = match found {
-            Some(gathered) => self.as_happened(series, gathered, range.start, &mut gaps)?.amount(),
-            None => 0,
-        };
-        Ok(rolled.amount() > left)
+        })?;
+        Ok(left.is_some_and(|left| rolled.amount() > left))
     }
 
     /// Where rows of a series as they came were dropped and rollups have them: it is not empty
@@ -541,9 +636,9 @@ impl View {
         if within_days(range, days).next().is_none() {
             return Ok(Vec::new());
         }
-        let mut plan: [Vec<Run>; 5] = Default::default();
+        let mut plan = Plan::default();
         plan[Resolution::Base as usize].push((range.clone(), 0));
-        self.dropped(std::slice::from_ref(series), &plan, &self.covered())
+        Ok(self.dropped(&[series], &plan, &self.covered())?.gaps)
     }
 
     /// Whether a series has rows of a day in parts that are wanted. A part that cannot be read has none: who
@@ -584,16 +679,25 @@ impl View {
         let placement = Placement { columns, points_by_start };
         let mut merge = Merge::new(columns.len());
         let covered = self.covered();
-        gaps.extend(self.dropped(series, &plan, &covered)?);
         let (adding, readings): (Vec<&Asked>, Vec<&Asked>) =
             series.iter().partition(|series| !series.found.series.kind().is_cumulative());
         if !adding.is_empty() {
             let plan = placement.with_points_before(plan.clone());
-            self.add_rollups(&adding, &plan, placement, gaps, &mut merge)?;
-            self.add_base(&adding, &plan, &covered, placement, gaps, &mut merge)?;
+            let dropped = self.dropped(&adding, &plan, &covered)?;
+            gaps.extend(dropped.gaps.iter().map(|gap| placement.shown(gap.clone())));
+            let (own, others): (Vec<&Asked>, Vec<&Asked>) =
+                adding.iter().partition(|series| dropped.plans.contains_key(&series.id));
+            let own =
+                own.iter().map(|series| (std::slice::from_ref(series), &dropped.plans[&series.id]));
+            for (series, plan) in own.chain([(&others[..], &plan)]) {
+                self.add_rollups(series, plan, placement, gaps, &mut merge)?;
+                self.add_base(series, plan, &covered, placement, gaps, &mut merge)?;
+            }
         }
+        let dropped = self.dropped(&readings, &plan, &covered)?;
         for series in readings {
-            let Rows::Histograms(rows) = self.happened(series, &plan, &covered, gaps)? else {
+            let plan = dropped.plan_of(series, &plan);
+            let Rows::Histograms(rows) = self.happened(series, plan, &covered, gaps)? else {
                 panic!("BUG: steps of histograms are histograms")
             };
             for row in rows {
@@ -602,6 +706,7 @@ impl View {
                 }
             }
         }
+        gaps.extend(dropped.gaps);
         let merged = merge.finish();
         gaps.extend(merged.full.into_iter().map(|at| {
             let Range { start, end } = columns[at].clone();
@@ -614,7 +719,7 @@ impl View {
     fn add_rollups(
         &self,
         series: &[&Asked],
-        plan: &[Vec<Run>; 5],
+        plan: &Plan,
         placement: Placement<'_>,
         gaps: &mut Vec<Gap>,
         merge: &mut Merge,
@@ -635,7 +740,7 @@ impl View {
     fn add_base(
         &self,
         series: &[&Asked],
-        plan: &[Vec<Run>; 5],
+        plan: &Plan,
         covered: &Covered,
         placement: Placement<'_>,
         gaps: &mut Vec<Gap>,
@@ -718,10 +823,11 @@ impl View {
     ) -> Result<Vec<Option<Summary>>> {
         let plan = plan(columns);
         let covered = self.covered();
-        gaps.extend(self.dropped(series, &plan, &covered)?);
+        let dropped = self.dropped(&series.iter().collect::<Vec<_>>(), &plan, &covered)?;
         let mut sums: Vec<Option<Summary>> = vec![None; columns.len()];
         for series in series {
-            let Rows::Summaries(rows) = self.happened(series, &plan, &covered, gaps)? else {
+            let plan = dropped.plan_of(series, &plan);
+            let Rows::Summaries(rows) = self.happened(series, plan, &covered, gaps)? else {
                 panic!("BUG: numbers put together are summaries")
             };
             for row in rows {
@@ -733,6 +839,7 @@ impl View {
                 }
             }
         }
+        gaps.extend(dropped.gaps);
         Ok(sums)
     }
 
@@ -741,15 +848,12 @@ impl View {
     fn happened(
         &self,
         series: &Asked,
-        plan: &[Vec<Run>; 5],
+        plan: &Plan,
         covered: &Covered,
         gaps: &mut Vec<Gap>,
     ) -> Result<Rows> {
         let kind = series.found.series.kind();
-        let mut rows = match kind {
-            Kind::Histogram(_) => Rows::Histograms(Vec::new()),
-            _ => Rows::Summaries(Vec::new()),
-        };
+        let mut rows = Rows::none_of_rollup(kind);
         let days = self.days(series, covered, gaps)?;
         // Pieces that rows are read of as they came: all of them, or only those that no rollup has.
         let (mut base, mut beside): (Vec<Range<i64>>, Vec<Range<i64>>) = Default::default();
@@ -782,7 +886,7 @@ impl View {
             let found = self.base_rows(series, &range, is_loose, gaps)?;
             // Between which of those that are gone a reading lies is not known any more.
             match kind.is_cumulative() {
-                true => gaps.extend(too_late(&series.id, &found.rows)),
+                true => gaps.extend(too_late(&series.found.series, &found.rows)),
                 false => rows.append(self.as_happened(series, found, range.start, gaps)?),
             }
         }
@@ -981,12 +1085,73 @@ struct Placement<'a> {
     points_by_start: bool,
 }
 
+/// For each resolution the pieces of columns that are read of it.
+type Plan = [Vec<Run>; 5];
+
+/// What rollups have of a series and a day.
+enum RowsOfDay {
+    /// As much as there is.
+    Complete,
+    /// Less than these, which are finer.
+    Finer(Resolution),
+    /// Less than coarser ones, or than nobody knows.
+    Missing,
+}
+
+/// What rows that were dropped mean for an answer.
+#[derive(Default)]
+struct Dropped {
+    gaps: Vec<Gap>,
+    /// Of series that are read otherwise than others.
+    plans: BTreeMap<SeriesId, Plan>,
+}
+
+impl Dropped {
+    fn plan_of<'p>(&'p self, series: &Asked, plan: &'p Plan) -> &'p Plan {
+        self.plans.get(&series.id).unwrap_or(plan)
+    }
+
+    /// The pieces of a day are read of a finer resolution.
+    fn read_instead(
+        &mut self,
+        series: &Asked,
+        plan: &Plan,
+        (day, resolution): (i64, Resolution),
+        finer: Resolution,
+    ) {
+        let own = self.plans.entry(series.id).or_insert_with(|| Plan::clone(plan));
+        let mut stays = Vec::new();
+        for (range, column) in std::mem::take(&mut own[resolution as usize]) {
+            for piece in by_days(&range) {
+                let is_meant = slot(piece.end, DAY) == day;
+                match is_meant {
+                    true => own[finer as usize].push((piece, column)),
+                    false => stays.push((piece, column)),
+                }
+            }
+        }
+        own[resolution as usize] = stays;
+        own[finer as usize].sort_by_key(|(range, _)| range.start);
+    }
+}
+
 /// Stands for the time before the first column, of which only values of its last moment are wanted.
 const BEFORE: usize = usize::MAX;
 
 impl Placement<'_> {
+    /// A gap where an answer shows it: what is missing of the time before could only be of the
+    /// first column's first moment.
+    fn shown(self, gap: Gap) -> Gap {
+        match self.columns.first() {
+            Some(&Range { start, .. }) if gap.end <= start => {
+                Gap { start, end: start.saturating_add(1), ..gap }
+            }
+            _ => gap,
+        }
+    }
+
     /// A plan that also has what may lie between the time before and the first column.
-    fn with_points_before(self, mut plan: [Vec<Run>; 5]) -> [Vec<Run>; 5] {
+    fn with_points_before(self, mut plan: Plan) -> Plan {
         let first = self.columns.first().filter(|_| self.points_by_start);
         if let Some(&Range { start, .. }) = first {
             // The coarsest that keeps such a value apart is what retention leaves.

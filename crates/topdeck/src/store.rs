@@ -171,9 +171,15 @@ pub(crate) fn pick(view: &View, dir: &Path, selector: &Selector) -> Result<Vec<F
     names.sort_unstable();
     names.dedup();
     let dir = dir.display();
+    let missing = match view.gaps(&(i64::MIN..i64::MAX)).is_empty() {
+        true => "",
+        false => "; it may be of what is known to be missing",
+    };
     Err(match names.len() {
-        0 => anyhow!("{dir}: the store has no series yet; `topdeck import` brings some"),
-        n => anyhow!("{dir}: {selector} picks no series; there are: {}", listed(&names, n)),
+        0 => anyhow!("{dir}: the store has no series yet; `topdeck import` brings some{missing}"),
+        n => {
+            anyhow!("{dir}: {selector} picks no series; there are: {}{missing}", listed(&names, n))
+        }
     })
 }
 

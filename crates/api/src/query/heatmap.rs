@@ -1,9 +1,11 @@
 //! Columns of a heatmap. Each is a whole distribution, merged by the store; nothing is ever averaged, and the total
 //! is the sum of the columns.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use hist::Mixture;
+use model::Gap;
 use store::{Column, Grid, View};
 
 use super::HEATMAP;
@@ -38,11 +40,15 @@ pub(super) async fn heatmap(context: Context, parameters: Parameters) -> Result<
     let work = move |view: &View, asking: &Asking| {
         let picked = Picked::read(&parameters, view, now, desk.settings.limits.series)?;
         let (mut columns, mut total, mut bytes) = (Vec::new(), Mixture::default(), 0);
+        // Where nobody says from or until when, what is missing before or after the rows is
+        // missing, too.
+        let mut gaps: BTreeSet<Gap> = view.gaps(&picked.asked).into_iter().collect();
         let grids = lengths.grids(&picked.range)?;
         for grid in &grids {
             for column in view.histograms(&picked.found, *grid)? {
                 asking.check()?;
                 let column = column?;
+                gaps.extend(column.gaps.iter().cloned());
                 for part in column.value.parts() {
                     total.add(part).map_err(|error| Refusal::Execution(error.to_string()))?;
                 }
@@ -65,6 +71,7 @@ pub(super) async fn heatmap(context: Context, parameters: Parameters) -> Result<
         ]);
         let mut sum = distribution(&total);
         sum.push(("above", above(&picked.above, &total)));
+        sum.push(("gaps", List(gaps.iter().map(gap).collect())));
         fields.push(("total", Object(sum)));
         fields.extend(edges.as_ref().map(|edges| ("edges", edges.list())));
         fields.push(("columns", List(columns)));

@@ -1,5 +1,7 @@
 //! One distribution: all that series have in a time, put together exactly.
 
+use std::ops::ControlFlow;
+
 use hist::{Bound, Mixture};
 use store::{Grid, View};
 
@@ -90,7 +92,7 @@ pub(super) struct Picked {
     pub(super) unit: Option<collect::Unit>,
     pub(super) range: std::ops::Range<i64>,
     /// The time that is asked about: without end where nobody says one.
-    asked: std::ops::Range<i64>,
+    pub(super) asked: std::ops::Range<i64>,
     pub(super) above: Vec<(String, f64)>,
 }
 
@@ -106,11 +108,23 @@ impl Picked {
         let series_max = parameters.count("max_series", series_max, u64::MAX)?.min(series_max);
         let ends =
             (("from", parameters.moment("from", now)?), ("to", parameters.moment("to", now)?));
-        let found = selection::histograms(view, &selector, series_max)?;
-        let unit = selection::unit(&selector, &found)?;
-        let above = selection::limits(parameters, "above", unit.as_ref())?;
         let asked = ends.0.1.unwrap_or(i64::MIN)..ends.1.1.unwrap_or(i64::MAX);
-        let range = selection::range(view, &found, ends)?;
+        let picks_nothing = view.each_series(&selector, &mut |_| ControlFlow::Break(())) == 0;
+        // A series all of whose rows are missing is none that a selector picks: the gaps say so.
+        let missing = selection::range_of_gaps(view, &asked);
+        let found = match picks_nothing && missing.is_some() {
+            true => Vec::new(),
+            false => selection::histograms(view, &selector, series_max)?,
+        };
+        let unit = selection::unit(&selector, &found)?;
+        let above = match found.is_empty() {
+            true => selection::limits_of_nothing(parameters, "above")?,
+            false => selection::limits(parameters, "above", unit.as_ref())?,
+        };
+        let range = match (selection::range(view, &found, ends), missing) {
+            (Err(Refusal::Missing(_)), Some(missing)) => missing,
+            (range, _) => range?,
+        };
         Ok(Picked { selector: written, found, unit, range, asked, above })
     }
 

@@ -52,6 +52,14 @@ pub(crate) fn histograms(
     }
 }
 
+/// From when to when something is known to be missing, within a time.
+pub(crate) fn range_of_gaps(view: &View, asked: &Range<i64>) -> Option<Range<i64>> {
+    let gaps = view.gaps(asked);
+    let start = gaps.iter().map(|gap| gap.start).min()?.max(asked.start);
+    let end = gaps.iter().map(|gap| gap.end).max()?.min(asked.end);
+    Some(start..end.max(start.saturating_add(1)))
+}
+
 /// What there is instead: names that somebody sent come before those that topdeck makes itself.
 fn nothing(view: &View, selector: &Selector) -> String {
     let own = |name: &str| name.starts_with("topdeck_") || name.starts_with("host_");
@@ -64,12 +72,16 @@ fn nothing(view: &View, selector: &Selector) -> String {
         }
         ControlFlow::Continue(())
     });
+    let missing = match view.gaps(&(i64::MIN..i64::MAX)).is_empty() {
+        true => "",
+        false => "; it may be of what is known to be missing",
+    };
     if n == 0 {
-        return format!("{selector} picks no series: there is nothing in the store yet");
+        return format!("{selector} picks no series: there is nothing in the store yet{missing}");
     }
     let more = if names.len() > NAMES_LISTED { "; /v1/names lists all" } else { "" };
     let names: Vec<String> = names.into_iter().take(NAMES_LISTED).map(|(_, name)| name).collect();
-    format!("{selector} picks no series; there are: {}{more}", names.join(", "))
+    format!("{selector} picks no series; there are: {}{more}{missing}", names.join(", "))
 }
 
 /// The unit of all of them.
@@ -118,10 +130,27 @@ pub(crate) fn limits(
     name: &str,
     unit: Option<&Unit>,
 ) -> Result<Vec<(String, f64)>, Refusal> {
+    limits_in(parameters, name, unit, |quantity| quantity.value_in(unit))
+}
+
+/// The same where there are no values: each limit in the unit that it was written with.
+pub(crate) fn limits_of_nothing(
+    parameters: &Parameters,
+    name: &str,
+) -> Result<Vec<(String, f64)>, Refusal> {
+    limits_in(parameters, name, None, |quantity| quantity.value_in(quantity.unit()))
+}
+
+fn limits_in(
+    parameters: &Parameters,
+    name: &str,
+    unit: Option<&Unit>,
+    in_unit: impl Fn(&Quantity) -> Option<f64>,
+) -> Result<Vec<(String, f64)>, Refusal> {
     several(parameters, name, |text| {
         let quantity = Quantity::parse(text)
             .ok_or_else(|| Refusal::parameter(name, text, "a quantity such as 100ms"))?;
-        let value = quantity.value_in(unit).ok_or_else(|| {
+        let value = in_unit(&quantity).ok_or_else(|| {
             let expected = match unit {
                 Some(unit) => format!("a quantity in the unit of the values, {unit}"),
                 None => "a plain number: the values have no unit".to_owned(),

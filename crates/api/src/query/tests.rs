@@ -103,6 +103,66 @@ async fn what_is_missing_after_the_last_row_is_told_to_who_does_not_say_until_wh
     assert_eq!(gaps(format!("/v1/histogram?selector=latency&to={NOW}ns")).await, 0);
 }
 
+/// A series all of whose rows came too late, or were lost, is in no index any more.
+#[tokio::test]
+async fn a_series_all_of_whose_rows_are_missing_is_a_gap_and_not_unknown() {
+    let trial = Trial::new();
+    let unknown = "/v1/histogram?selector=waited";
+    assert_eq!(trial.get(unknown).await.0, StatusCode::NOT_FOUND);
+    let (start, end) = (START, START + store::MINUTE);
+    let reason = "readings came after those of their day were dropped".to_owned();
+    trial.lose(model::Gap { start, end, producer: None, lost: Some(3), reason });
+    for path in [
+        "/v1/histogram?selector=waited&above=5ms",
+        "/v1/histogram?selector=waited&from=-2h",
+        "/v1/query?query=waited&from=-1h&step=5m",
+        "/v1/query?query=rate(waited[2h])",
+        "/v1/query?query=waited[2h]",
+        "/v1/query?query=exact_increase(waited[2h])",
+        "/v1/query?language=caql&from=-1h&step=5m&query=find(\"waited\")",
+        "/v1/query?language=caql&from=-1h&step=5m&query=find:histogram(\"waited\")",
+        "/v1/query?language=caql&from=-1h&step=5m&query=find:histogram(\"waited\") | histogram:merge()",
+        "/v1/texts?selector=waited&from=-2h",
+    ] {
+        let answer = trial.json(path).await;
+        assert_eq!(answer["gaps"][0]["lost"], 3, "{path}: {answer}");
+    }
+    for path in ["", "&step=10m&from=-2h&to=now", "&columns=3&above=5ms"] {
+        let map = trial.json(&format!("/v1/heatmap?selector=waited{path}")).await;
+        assert_eq!((&map["series"], &map["total"]["count"]), (&0.into(), &0.into()), "{map}");
+        assert_eq!(map["total"]["gaps"][0]["lost"], 3, "{path}: {map}");
+        let columns = map["columns"].as_array().unwrap();
+        assert!(columns.iter().any(|column| column["gaps"][0]["lost"] == 3), "{path}: {map}");
+    }
+    let asked = "/api/v1/query?query=waited[2h]";
+    assert!(trial.json(asked).await["warnings"][0].as_str().unwrap().contains("came after"));
+    // Of another time nothing is known to be missing.
+    let status = trial.get("/v1/histogram?selector=waited&from=-10m").await.0;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn what_is_missing_beyond_the_rows_of_a_series_is_told_by_every_way_out() {
+    let trial = Trial::new();
+    let (start, end) = (NOW + store::DAY, NOW + store::DAY + store::MINUTE);
+    let reason = "readings came after those of their day were dropped".to_owned();
+    trial.lose(model::Gap { start, end, producer: None, lost: Some(3), reason });
+    let to = NOW + 2 * store::DAY;
+    for query in ["depth", "rate(requests_total[3d])", "latency[3d]"] {
+        let path = format!("/v1/query?query={query}&from={START}ns&to={to}ns&step=1d");
+        let path = match query.ends_with("]") {
+            true => format!("/v1/query?query={query}&to={to}ns"),
+            false => path,
+        };
+        let answer = trial.json(&path).await;
+        assert_eq!(answer["gaps"][0]["lost"], 3, "{path}: {answer}");
+    }
+    let map = trial.json("/v1/heatmap?selector=latency&columns=2").await;
+    assert_eq!(map["total"]["gaps"][0]["lost"], 3, "{map}");
+    let map = trial.json(&format!("/v1/heatmap?selector=latency&columns=2&to={NOW}ns")).await;
+    assert_eq!(map["total"]["gaps"].as_array().unwrap().len(), 0, "{map}");
+}
+
 #[tokio::test]
 async fn what_is_known() {
     check("/v1/series?selector={host=\"a\"}", expect![[r#"

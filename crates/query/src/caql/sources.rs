@@ -159,6 +159,14 @@ impl Find {
         Ok(found.into_iter().map(|(_, metric)| metric).collect())
     }
 
+    /// Tells what is missing in the slots, of whatever metric: one all of whose rows are missing is
+    /// not found.
+    fn tell_gaps(&self, evaluation: &mut Evaluation<'_>, steps: Steps) {
+        let range = self.grid(steps).range();
+        // A reading of a slot's first moment belongs to it.
+        evaluation.tell_gaps(&(range.start.saturating_sub(1)..range.end));
+    }
+
     /// Slots as columns, to which belongs what ends with them.
     fn grid(&self, steps: Steps) -> Grid {
         let start = steps.start.saturating_sub(self.back);
@@ -205,6 +213,7 @@ impl Find {
         evaluation: &mut Evaluation<'_>,
         steps: Steps,
     ) -> Result<Vec<Stream>> {
+        self.tell_gaps(evaluation, steps);
         let mut metrics = self.metrics(evaluation)?;
         if metrics.is_empty() && self.only.is_some() {
             metrics.push((Labels::default(), Vec::new()));
@@ -296,6 +305,7 @@ impl Find {
         by: Option<&[String]>,
         steps: Steps,
     ) -> Result<Vec<Stream>> {
+        self.tell_gaps(evaluation, steps);
         let metrics = self.metrics(evaluation)?;
         let mut groups: BTreeMap<Vec<String>, (Vec<Labels>, Vec<&Handle>)> = BTreeMap::new();
         if by.is_none() {

@@ -56,9 +56,9 @@ impl Evaluation<'_> {
         }
         if handles.is_empty() {
             // A series all of whose rows were lost is no series any more: the gaps say so.
-            let source = self.source;
-            let (_, held) = self.columns(exact, steps, |grid| source.numbers(&[], grid))?;
-            self.budget.release(held);
+            let shift = exact.fetch.shift;
+            let start = shift.apply(steps.start).saturating_sub(exact.range);
+            self.tell_gaps(&(start..shift.apply(steps.end())));
             return Ok(Vec::new());
         }
         // Distributions and numbers of the same name are two groups.

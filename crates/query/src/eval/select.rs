@@ -40,6 +40,9 @@ impl Evaluation<'_> {
         of: impl Fn(i64, &Reading) -> Option<Value> + Sync,
     ) -> Result<Vec<Stream>> {
         let lookback = self.settings.lookback;
+        let range =
+            fetch.shift.apply(steps.start).saturating_sub(lookback)..fetch.shift.apply(steps.end());
+        self.tell_gaps(&range);
         let series = self.series(fetch)?;
         let kept = AtomicUsize::new(0);
         self.map_series(series, &|evaluation, labels, handles| {
@@ -59,10 +62,8 @@ impl Evaluation<'_> {
                     points.push(fresh.and_then(|reading| of(step, reading)));
                 }
             };
-            let range = fetch.shift.apply(steps.start).saturating_sub(lookback)
-                ..fetch.shift.apply(steps.end());
             let mut resets = Resets::default();
-            evaluation.slices(handles, range, &mut |mut readings| {
+            evaluation.slices(handles, range.clone(), &mut |mut readings| {
                 if fetch.looks_for_resets {
                     resets.look(&mut readings);
                 }
@@ -106,6 +107,7 @@ impl Evaluation<'_> {
         let first = fetch.shift.apply(steps.start).saturating_sub(ranged.range);
         let range =
             first.saturating_sub(before)..fetch.shift.apply(steps.end()).saturating_add(after);
+        self.tell_gaps(&range);
         let series = self.series(fetch)?;
         self.map_series(series, &|evaluation, labels, handles| {
             let mut readings = evaluation.readings(handles, range.clone())?;
@@ -144,6 +146,12 @@ impl Evaluation<'_> {
             evaluation.budget.release(held);
             Ok(mapped)
         })
+    }
+
+    /// Tells what is missing of a range, of whatever series: what is read of those that are there
+    /// says it of the time that they have rows of alone.
+    pub(crate) fn tell_gaps(&mut self, range: &Range<i64>) {
+        self.gaps.extend(self.source.gaps(range));
     }
 
     /// The series that are meant, by labels: numbers and distributions of the same labels are one.

@@ -29,10 +29,13 @@ fn what_once_broke_something_no_longer_does() {
 fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let golden = root().join("testdata/store/v1");
     let mut seeds = Vec::new();
-    let manifest = fs::read_to_string(golden.join("manifest")).unwrap();
-    let (body, _) = manifest.split_once("checksum ").unwrap();
-    assert!(store::fuzzing::manifest(body.as_bytes()));
-    seeds.push(("store_chunk", "manifest".to_owned(), [&[1], body.as_bytes()].concat()));
+    for (folder, name) in [("v1", "manifest"), ("v2", "manifest-2")] {
+        let path = root().join("testdata/store").join(folder).join("manifest");
+        let manifest = fs::read_to_string(path).unwrap();
+        let (body, _) = manifest.split_once("checksum ").unwrap();
+        assert!(store::fuzzing::manifest(body.as_bytes()));
+        seeds.push(("store_chunk", name.to_owned(), [&[1], body.as_bytes()].concat()));
+    }
     // A chunk of each content, out of the golden parts.
     let mut contents = std::collections::BTreeSet::new();
     let mut parts: Vec<_> =

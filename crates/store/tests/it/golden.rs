@@ -9,7 +9,7 @@ use disk::{Disk, Mode, SimDisk};
 use hist::codec::header::Temporality;
 use model::{BatchWriter, Gap, Kind, Sample, Selector, Series, Value};
 use store::layout::{CHUNK_MAGIC, PART_HEADER_BYTES};
-use store::{DAY, Error, Grid, HOUR, MINUTE, Resolution, SECOND, Store, Summary};
+use store::{DAY, Error, Grid, HOUR, Keep, MINUTE, Resolution, SECOND, Store, Summary};
 
 use crate::world::{World, columns, histogram, identity, ingest, latency, sample, settings};
 
@@ -21,8 +21,9 @@ const QUICK_STEP: i64 = 30 * SECOND;
 /// Samples of the day, and one of the next.
 const HOURS: i64 = 25;
 
-/// Of version 1 as it was first, and since chunks of readings say which reading the first followed.
-const FOLDERS: [&str; 2] = ["v1", "v1-predecessors"];
+/// Of version 1 as it was first, and since chunks of readings say which reading the first followed;
+/// of version 2.
+const FOLDERS: [&str; 3] = ["v1", "v1-predecessors", "v2"];
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/store").join(name)
@@ -112,7 +113,13 @@ fn filled(world: &World) -> Store {
 fn write_golden() {
     let disk = SimDisk::new(1);
     let world = World::on(Arc::new(disk.process()));
-    filled(&world).snapshot(&world.disk, Path::new("/snapshot")).unwrap();
+    let store = filled(&world);
+    // Minutes of one series go, and those of others stay.
+    let selector = Selector::parse(r#"latency{host="b"}"#).unwrap();
+    let rule = Keep { resolution: Resolution::Minute, duration: Some(HOUR), selector };
+    store.set_keep(vec![rule]).unwrap();
+    while store.maintain().unwrap() {}
+    store.snapshot(&world.disk, Path::new("/snapshot")).unwrap();
     let folder = folder(FOLDERS[FOLDERS.len() - 1]);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(folder.join("parts")).unwrap();
@@ -187,7 +194,7 @@ fn ends(samples: Vec<Sample>) -> Vec<(i64, Value)> {
 }
 
 #[test]
-fn samples_of_version_1_are_read() {
+fn samples_of_every_version_are_read() {
     FOLDERS.iter().for_each(|name| check_samples(name));
 }
 
@@ -232,8 +239,12 @@ fn hours(grid: Grid, column: u64) -> impl Iterator<Item = i64> + Clone {
 
 /// Each step is read from another resolution, the last from the base.
 #[test]
-fn rollups_of_version_1_are_read() {
-    let (_world, store) = restored(&golden()).unwrap();
+fn rollups_of_every_version_are_read() {
+    FOLDERS.iter().for_each(|name| check_rollups(name));
+}
+
+fn check_rollups(folder: &str) {
+    let (_world, store) = restored(&golden_of(folder)).unwrap();
     for step in [DAY, HOUR, 5 * MINUTE, MINUTE, 30 * SECOND] {
         let grid =
             Grid { start: START, step, columns: ((DAY + HOUR) as u64).div_ceil(step as u64) };
@@ -249,7 +260,7 @@ fn rollups_of_version_1_are_read() {
                 .map(|at| at as f64 + 1.0);
             let expected: Vec<f64> = quick.chain(hours.clone().flat_map(latencies)).collect();
             let found = &latencies_found[at];
-            let context = format!("columns of {step} ns, the one of {}", range.start);
+            let context = format!("{folder}: columns of {step} ns, the one of {}", range.start);
             assert_eq!(found.value.count(), expected.len() as u64, "{context}");
             assert_eq!(found.value.sum().estimate, expected.iter().sum::<f64>(), "{context}");
             let is_in_gap = gap().start < range.end && range.start < gap().end;
@@ -273,6 +284,16 @@ fn rollups_of_version_1_are_read() {
             assert_eq!(found, expected, "{context}");
         }
     }
+}
+
+/// In the newest golden store minutes of one series are left out.
+#[test]
+fn a_manifest_of_version_2_says_of_which_parts_a_rule_dropped_rows() {
+    let (_world, store) = restored(&golden_of("v2")).unwrap();
+    let parts = store.stat().unwrap().parts;
+    let dropped = parts.iter().filter(|part| part.has_dropped_series);
+    let dropped: Vec<Resolution> = dropped.map(|part| part.resolution).collect();
+    assert_eq!(dropped, [Resolution::Minute]);
 }
 
 /// Changes the bytes of the first part of the base.
@@ -328,7 +349,7 @@ fn a_manifest_of_another_version_is_refused_by_name() {
     let (_, bytes) = files.iter_mut().find(|(name, _)| name == Path::new("manifest")).unwrap();
     let sound = bytes.clone();
     let text =
-        String::from_utf8(bytes.clone()).unwrap().replace("topdeck store 1", "topdeck store 2");
+        String::from_utf8(bytes.clone()).unwrap().replace("topdeck store 1", "topdeck store 3");
     let body = &text[..text.trim_end().rfind('\n').unwrap() + 1];
     *bytes = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes();
     // An older copy beside it does not count: what it says may not be so any more.
@@ -336,8 +357,8 @@ fn a_manifest_of_another_version_is_refused_by_name() {
         files.retain(|(name, _)| name != Path::new("manifest.copy"));
         files.extend(copy.map(|bytes| ("manifest.copy".into(), bytes)));
         let error = restored(&files).map(|_| ()).unwrap_err();
-        assert!(matches!(error, Error::Version { found: 2, known: 1, .. }), "{error}");
-        let expected = "/golden/manifest: has format version 2, this topdeck reads version 1";
+        assert!(matches!(error, Error::Version { found: 3, known: 2, .. }), "{error}");
+        let expected = "/golden/manifest: has format version 3, this topdeck reads version 2";
         assert_eq!(error.to_string(), expected);
     }
 }

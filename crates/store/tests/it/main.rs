@@ -25,6 +25,7 @@ mod power;
 #[path = "../../../journal/tests/it/processes.rs"]
 #[allow(dead_code, reason = "the journal's tests use more of it")]
 mod processes;
+mod rules;
 mod world;
 
 type Play = fn(processes::Part);

@@ -210,3 +210,95 @@ fn the_first_histogram_of_a_moment_is_not_lost_with_its_base_rows() {
     let mut columns = view.histograms(&found, grid).unwrap();
     assert_eq!(columns.next().unwrap().unwrap().value.count(), 3);
 }
+
+/// Series, and seconds between their readings, of [`bytes_of_rollups`].
+const MEASURED_SERIES: u64 = 8;
+const MEASURED_STEP_S: i64 = 15;
+
+/// Bytes and rows of a day of latency histograms by resolution: readings of a moment, or of what
+/// grows, every 15 s, `early` nanoseconds before the whole second. Each has 40 new values; a gauge
+/// histogram has 40.
+fn bytes_of_rollups(temporality: Temporality, early: i64) -> Vec<(Resolution, u64, u64)> {
+    let world = World::new();
+    world.set_now(BEGIN);
+    let store = world.open().unwrap();
+    let kind = Kind::Histogram(temporality);
+    let series: Vec<Series> = (0..MEASURED_SERIES)
+        .map(|at| Series::new("latency", kind).with_label("host", format!("web-{at}")))
+        .map(|series| series.checked().unwrap())
+        .collect();
+    let mut grown = vec![hist::Histogram::default(); series.len()];
+    let mut state = 1u64;
+    // About log-normal around 12 ms: the sum of four uniform numbers is nearly normal.
+    let mut value = || {
+        let mut sum = 0.0;
+        for _ in 0..4 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            sum += (state >> 40) as f64 / f64::from(1 << 24) - 0.5;
+        }
+        (12.0 * (1.2 * sum).exp() * 1e6).round()
+    };
+    for at in 1..=DAY / (MEASURED_STEP_S * SECOND) {
+        let end = BEGIN + at * MEASURED_STEP_S * SECOND - early;
+        let mut rows = Vec::new();
+        for (series, grown) in series.iter().zip(&mut grown) {
+            let values: Vec<f64> = (0..40).map(|_| value()).collect();
+            let reading = match temporality {
+                Temporality::Delta => histogram(&values),
+                Temporality::Cumulative => {
+                    values.iter().for_each(|&value| grown.record(value));
+                    grown.clone()
+                }
+            };
+            rows.push((series, sample(end, end, reading)));
+        }
+        ingest(&store, at as u64, &rows);
+        if at % 1_440 == 0 {
+            store.seal().unwrap();
+        }
+    }
+    world.set_now(BEGIN + 2 * DAY);
+    settle(&store);
+    let parts = store.stat().unwrap().parts;
+    Resolution::ALL
+        .into_iter()
+        .map(|resolution| {
+            let own = || parts.iter().filter(|part| part.resolution == resolution);
+            let (bytes, rows) = (own().map(|part| part.bytes), own().map(|part| part.rows));
+            (resolution, bytes.sum(), rows.sum())
+        })
+        .collect()
+}
+
+/// Readings on the whole second are the worst case: one of four lies between two minutes. Just
+/// before it, all are in one row, as they were until rollups kept readings between slots apart.
+#[test]
+#[ignore = "measurement: bytes of rollups with and without rows of their own, about a minute"]
+fn rows_of_their_own_cost_at_most_half_of_a_store_more() {
+    println!(
+        "| dataset | rows of | rows before | rows after | bytes before | bytes after | ratio |"
+    );
+    println!("|---|---|--:|--:|--:|--:|--:|");
+    for temporality in [Temporality::Delta, Temporality::Cumulative] {
+        let before = bytes_of_rollups(temporality, 1);
+        let after = bytes_of_rollups(temporality, 0);
+        let mut totals = (0, 0);
+        for ((resolution, bytes_before, rows_before), (_, bytes, rows)) in
+            before.into_iter().zip(after)
+        {
+            let ratio = bytes as f64 / bytes_before as f64;
+            println!(
+                "| {temporality:?} | {resolution} | {rows_before} | {rows} | {bytes_before} | {bytes} | {ratio:.2} |"
+            );
+            totals = (totals.0 + bytes_before, totals.1 + bytes);
+            let most = match temporality {
+                Temporality::Delta if resolution != Resolution::Base => 3.0,
+                _ => 1.05,
+            };
+            assert!(ratio <= most, "{temporality:?} {resolution}: {ratio}");
+        }
+        let ratio = totals.1 as f64 / totals.0 as f64;
+        println!("| {temporality:?} | all | | | {} | {} | {ratio:.2} |", totals.0, totals.1);
+        assert!(ratio <= 1.5, "{temporality:?}: {ratio}");
+    }
+}

@@ -139,11 +139,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 impl Drawn<'_> {
     fn new<'a>(options: &'a Options, view: View, parts: &[PartInfo]) -> Result<Drawn<'a>> {
-        let picked = pick(&view, &options.dir, &options.selector.selector)?;
+        let asked = asked(options);
+        // A series all of whose rows are missing is none that a selector picks: the gaps say so.
+        let missing = range_of_gaps(&view, &asked);
+        let picked = match pick(&view, &options.dir, &options.selector.selector) {
+            Err(_) if missing.is_some() => Vec::new(),
+            picked => picked?,
+        };
         let of = picked.len();
         let is_histograms = |found: &Found| matches!(found.series.kind(), Kind::Histogram(_));
         let (found, others): (Vec<Found>, Vec<Found>) = picked.into_iter().partition(is_histograms);
-        if found.is_empty() {
+        if found.is_empty() && !others.is_empty() {
             let (series, kind) = (&others[0].series, others[0].series.kind().name());
             let of = plural(of as u64, "series", "series");
             bail!("{of}, but none of histograms: {series} holds {kind}");
@@ -154,9 +160,12 @@ impl Drawn<'_> {
             notes.push(format!("{n} of other kinds left out, such as {}.", others[0].series));
         }
         let unit = one_unit(options, &found)?;
-        let limits = options.above.iter().map(|written| limit(written, unit.as_ref()));
+        let limits = options.above.iter().map(|written| match found.is_empty() {
+            true => Ok(written.value_in(written.unit()).unwrap_or(f64::NAN)),
+            false => limit(written, unit.as_ref()),
+        });
         let limits = limits.collect::<Result<_>>()?;
-        let (range, extent) = range(options, &view, &found)?;
+        let (range, extent) = range(options, &view, &found, missing)?;
         let rhythm = rhythm(&view, &found, &range).map_err(told(&options.dir))?;
         let rhythm = slower(rhythm, kept(parts, range.start.max(extent.start)));
         Ok(Drawn { options, view, found, unit, range, rhythm, limits, notes })
@@ -229,6 +238,9 @@ impl Drawn<'_> {
 
 /// The unit of all of them.
 fn one_unit(options: &Options, found: &[Found]) -> Result<Option<Unit>> {
+    if found.is_empty() {
+        return Ok(None);
+    }
     let units = units(found);
     if let [(name, _, _)] = units[..] {
         return Ok(unit(name));
@@ -254,10 +266,31 @@ fn limit(written: &Quantity, unit: Option<&Unit>) -> Result<f64> {
     })
 }
 
-/// What is asked for, or else all there is; and what there is.
-fn range(options: &Options, view: &View, found: &[Found]) -> Result<(Range<i64>, Range<i64>)> {
+/// What is asked for.
+fn asked(options: &Options) -> Range<i64> {
+    let now = journal::wall_clock()();
+    let from = options.from.map_or(i64::MIN, |from| from.ns(now));
+    let to = options.to.map_or(i64::MAX, |to| to.ns(now));
+    from..to
+}
+
+/// From when to when something is known to be missing, within a time.
+fn range_of_gaps(view: &View, asked: &Range<i64>) -> Option<Range<i64>> {
+    let gaps = view.gaps(asked);
+    let start = gaps.iter().map(|gap| gap.start).min()?.max(asked.start);
+    let end = gaps.iter().map(|gap| gap.end).max()?.min(asked.end);
+    Some(start..end.max(start.saturating_add(1)))
+}
+
+/// What is asked for, or else all there is; and what there is, or is missing.
+fn range(
+    options: &Options,
+    view: &View,
+    found: &[Found],
+    missing: Option<Range<i64>>,
+) -> Result<(Range<i64>, Range<i64>)> {
     let extent = view.extent(found).map_err(told(&options.dir))?;
-    let Some(extent) = extent else {
+    let Some(extent) = extent.or_else(|| missing.clone()) else {
         bail!("{}: no rows of {}", options.dir.display(), options.selector.text);
     };
     let now = journal::wall_clock()();
@@ -268,10 +301,10 @@ fn range(options: &Options, view: &View, found: &[Found]) -> Result<(Range<i64>,
         bail!("--from {} is not before --to {}", time::text(from), time::text(to));
     }
     // A row belongs to the nanosecond before its end.
-    if options.from.is_some() && extent.end <= from {
+    if options.from.is_some() && extent.end <= from && missing.is_none() {
         bail!("no rows after {}; there are rows from {}", time::text(from), there());
     }
-    if options.to.is_some() && to <= extent.start {
+    if options.to.is_some() && to <= extent.start && missing.is_none() {
         bail!("no rows before {}; there are rows from {}", time::text(to), there());
     }
     Ok((from..to.max(from.saturating_add(1)), extent))

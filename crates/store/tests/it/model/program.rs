@@ -282,6 +282,11 @@ impl Run {
                     self.compare_answers(grid, &[1]);
                     self.compare_sums(grid, &[5]);
                 }
+                for step in [MINUTE, 5 * MINUTE] {
+                    let columns = DAY / step * (length / DAY + 1).min(step / MINUTE);
+                    let grid = Grid { start, step, columns: columns as u64 };
+                    [0, 1].iter().for_each(|&series| self.compare_told(grid, series));
+                }
             }
         }
     }
@@ -408,6 +413,19 @@ impl Run {
         for (column, expected) in answer.zip(expected) {
             let column = column.unwrap();
             assert_eq!(sum(column.value), sum(expected), "{} of {grid:?}", at(column.start));
+        }
+    }
+
+    /// Columns of a series have what they must have, or tell that something is missing.
+    fn compare_told(&self, grid: Grid, series: usize) {
+        let view = self.store().view().unwrap();
+        let found = self.found(&[series], &view);
+        let values = self.evaluator.values(&[series], &ranges(grid));
+        for (column, values) in view.histograms(&found, grid).unwrap().zip(&values) {
+            let column = column.unwrap();
+            let is_right = column.value.count() == values.len() as u64;
+            let place = at(column.start);
+            assert!(is_right || !column.gaps.is_empty(), "{place} of {grid:?}, series {series}");
         }
     }
 
