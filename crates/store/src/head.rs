@@ -168,6 +168,14 @@ impl Head {
         Some(rows)
     }
 
+    /// How many rows of a series ended within `range` (as slots count it), without a look at
+    /// their values.
+    pub(crate) fn count_rows(&self, number: Number, kind: Kind, range: &Range<i64>) -> u64 {
+        let Some(pending) = self.series.get(&number) else { return 0 };
+        let ends = pending.rows(kind).map(|(_, end, _)| end.saturating_sub(1));
+        ends.filter(|end| range.contains(end)).count() as u64
+    }
+
     /// The frame of a series' point-in-time histogram at a moment, if one is here.
     pub(crate) fn point(&self, number: Number, kind: Kind, time: i64) -> Option<&[u8]> {
         let pending = self.series.get(&number).filter(|pending| time <= pending.covers.1)?;
