@@ -20,6 +20,11 @@
 //! numbers of base parts and ranges of them with commas between; days have semicolons between.
 //! `docs/formats/manifest.md` says the same to a stranger.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -70,8 +75,9 @@ impl Producers {
         self.0.insert((identity.producer, identity.boot), heard);
         if self.0.len() > PRODUCERS_MAX {
             let silent = self.0.iter().min_by_key(|(_, heard)| heard.position);
-            let key = *silent.expect("BUG: there are many").0;
-            self.0.remove(&key);
+            if let Some(key) = silent.map(|(key, _)| *key) {
+                self.0.remove(&key);
+            }
         }
     }
 
@@ -152,7 +158,7 @@ fn version(text: &str) -> Option<u32> {
 }
 
 fn split_last_line(text: &str) -> (&str, &str) {
-    text.split_at(text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1))
+    text.split_at(text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at.saturating_add(1)))
 }
 
 impl Manifest {
@@ -165,6 +171,7 @@ impl Manifest {
         Manifest::read(bytes).map_err(|why| Error::Manifest { path, why })
     }
 
+    #[expect(clippy::expect_used, reason = "a string takes everything")]
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut out = format!("{TITLE}{VERSION}\ngeneration {}\n", self.generation);
         let mut line = |text: std::fmt::Arguments<'_>| {
@@ -233,9 +240,9 @@ impl Manifest {
         }
         let mut manifest = Manifest::default();
         for (number, line) in body.lines().enumerate().skip(1) {
-            manifest
-                .take(line)
-                .ok_or_else(|| format!("line {} is not understood: {line}", number + 1))?;
+            manifest.take(line).ok_or_else(|| {
+                format!("line {} is not understood: {line}", number.saturating_add(1))
+            })?;
         }
         Ok(manifest)
     }
@@ -361,7 +368,7 @@ fn ranges(numbers: &BTreeSet<u64>) -> String {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for &number in numbers {
         match runs.last_mut() {
-            Some(run) if run.1 + 1 == number => run.1 = number,
+            Some(run) if run.1.checked_add(1) == Some(number) => run.1 = number,
             _ => runs.push((number, number)),
         }
     }
