@@ -4,6 +4,11 @@
 //! straight from their bytes. A window that would span more than [`WINDOW_MAX`] buckets is not made: what
 //! lies outside goes to an ordinary histogram, slower but bounded.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use crate::codec::bytes::Reader;
 use crate::codec::frame::{self, BucketSink, Eight, Fields, Meaning, Unit, each_bucket};
 use crate::codec::header::{CUMULATIVE, FRAME_MAGIC, put_header};
@@ -112,7 +117,7 @@ impl Accumulator {
 
     /// How many values were added, NaN left out.
     pub fn count(&self) -> u64 {
-        self.rest.count() + self.dense + self.zero
+        self.rest.count().wrapping_add(self.dense).wrapping_add(self.zero)
     }
 
     /// The grid that histograms are added on.
@@ -130,6 +135,8 @@ impl Accumulator {
     pub(crate) fn makes_room(&mut self, coming: &Coming<'_>) -> bool {
         self.rest.scheme() == coming.scheme
             && self.rest.zero_threshold() == coming.zero_threshold
+            // The greatest number stands for all that are too large.
+            && coming.values < u64::MAX
             && self.has_room_for(coming.values)
             && self.sides.extremes != Some(false)
             && self.sides.has_sum != Some(false)
@@ -140,6 +147,10 @@ impl Accumulator {
 
     /// Adds a run of rows that room was made for. `add` adds its counts from the first of the outermost buckets
     /// on, and says how many values they are.
+    #[expect(
+        clippy::expect_used,
+        reason = "makes_room saw that there is a sum, extremes, and room for them"
+    )]
     pub(crate) fn add_run(
         &mut self,
         ends: Option<(i32, i32)>,
@@ -147,15 +158,16 @@ impl Accumulator {
         zero: u64,
         (sum, min, max): (Side<Sum>, Side<f64>, Side<f64>),
     ) {
-        let at = ends.map_or(0, |(first, _)| (i64::from(first) - self.base) as usize);
-        self.dense += add(&mut self.counts[at..]);
-        self.zero += zero;
+        let at = ends.map_or(0, |(first, _)| i64::from(first).wrapping_sub(self.base) as usize);
+        self.dense = self.dense.wrapping_add(add(&mut self.counts[at..]));
+        self.zero = self.zero.wrapping_add(zero);
         self.sides = self.sides.with(sum, min, max).expect("BUG: room was made");
     }
 
     /// Adds all values of `histogram`. Refused, and nothing changed, where [`Histogram::merge`] refuses.
     pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
-        let plain = histogram.count() == histogram.positive().total() + histogram.zero_count()
+        let plain = histogram.count()
+            == histogram.positive().total().wrapping_add(histogram.zero_count())
             && histogram.nan_count() == 0
             && histogram.thresholds().is_empty()
             && histogram.zero_threshold() == self.rest.zero_threshold()
@@ -177,11 +189,13 @@ impl Accumulator {
                 return self.add_slowly(histogram);
             }
             for (&index, &count) in indexes.iter().zip(histogram.positive().counts()) {
-                self.counts[(i64::from(index) - self.base) as usize] += count;
+                let at = i64::from(index).wrapping_sub(self.base) as usize;
+                self.counts[at] = self.counts[at].wrapping_add(count);
             }
         }
-        self.dense += histogram.count() - histogram.zero_count();
-        self.zero += histogram.zero_count();
+        self.dense =
+            self.dense.wrapping_add(histogram.count().wrapping_sub(histogram.zero_count()));
+        self.zero = self.zero.wrapping_add(histogram.zero_count());
         self.sides = sides;
         Ok(())
     }
@@ -238,8 +252,8 @@ impl Accumulator {
         if !added || !self.has_room_for(total) {
             return self.take_back(buckets, body);
         }
-        self.dense += total - fields.zero;
-        self.zero += fields.zero;
+        self.dense = self.dense.wrapping_add(total.wrapping_sub(fields.zero));
+        self.zero = self.zero.wrapping_add(fields.zero);
         self.sides = sides;
         Some(())
     }
@@ -295,16 +309,20 @@ impl Accumulator {
     }
 
     /// The sum of all that was added.
+    #[expect(
+        clippy::expect_used,
+        reason = "the window lies in the grid (grow), and no more was added than there is room for"
+    )]
     pub fn to_histogram(&self) -> Histogram {
         let mut parts = Parts::new(self.rest.scheme().clone());
         parts.zero_threshold = self.rest.zero_threshold();
         parts.zero = self.zero;
         // Whether a bucket is in use is a matter of chance: to write it anyway costs less than a branch.
-        let mut used = 0;
+        let mut used = 0usize;
         parts.positive = vec![(0, 0); self.counts.len()];
         for (at, &count) in self.counts.iter().enumerate() {
-            parts.positive[used] = ((self.base + at as i64) as i32, count);
-            used += usize::from(count > 0);
+            parts.positive[used] = (self.base.wrapping_add(at as i64) as i32, count);
+            used = used.wrapping_add(usize::from(count > 0));
         }
         parts.positive.truncate(used);
         if self.sides.has_sum != Some(false) {
@@ -314,7 +332,7 @@ impl Accumulator {
             (parts.min, parts.max) = (Side::Exact(self.sides.min), Side::Exact(self.sides.max));
         }
         let dense = Histogram::from_own_parts(parts).expect("BUG: the window lies in the grid");
-        if self.rest.count() + self.rest.nan_count() == 0 && !dense.is_empty() {
+        if self.rest.count().wrapping_add(self.rest.nan_count()) == 0 && !dense.is_empty() {
             return dense;
         }
         let mut total = self.rest.clone();
@@ -323,7 +341,7 @@ impl Accumulator {
     }
 
     fn reaches(&self, index: i32) -> bool {
-        (0..self.counts.len() as i64).contains(&(i64::from(index) - self.base))
+        (0..self.counts.len() as i64).contains(&i64::from(index).wrapping_sub(self.base))
     }
 
     /// Makes the window reach two indexes, if the grid does and the window stays within its limit.
@@ -333,25 +351,26 @@ impl Accumulator {
         }
         let in_grid =
             |at: i64| i32::try_from(at).is_ok_and(|at| self.rest.scheme().edges(at).is_some());
-        let (mut first, mut end) = (i64::from(first), i64::from(last) + 1);
-        if !(in_grid(first) && in_grid(end - 1)) {
+        let (mut first, mut end) = (i64::from(first), i64::from(last).wrapping_add(1));
+        if !(in_grid(first) && in_grid(end.wrapping_sub(1))) {
             return false;
         }
         if !self.counts.is_empty() {
-            (first, end) = (first.min(self.base), end.max(self.base + self.counts.len() as i64));
+            (first, end) =
+                (first.min(self.base), end.max(self.base.wrapping_add(self.counts.len() as i64)));
         }
-        if end - first > WINDOW_MAX {
+        if end.wrapping_sub(first) > WINDOW_MAX {
             return false;
         }
-        if in_grid(first - WINDOW_MARGIN) {
-            first -= WINDOW_MARGIN;
+        if in_grid(first.wrapping_sub(WINDOW_MARGIN)) {
+            first = first.wrapping_sub(WINDOW_MARGIN);
         }
-        if in_grid(end + WINDOW_MARGIN) {
-            end += WINDOW_MARGIN;
+        if in_grid(end.wrapping_add(WINDOW_MARGIN)) {
+            end = end.wrapping_add(WINDOW_MARGIN);
         }
-        let mut counts = vec![0; (end - first) as usize];
-        let at = if self.counts.is_empty() { 0 } else { (self.base - first) as usize };
-        counts[at..at + self.counts.len()].copy_from_slice(&self.counts);
+        let mut counts = vec![0; end.wrapping_sub(first) as usize];
+        let at = if self.counts.is_empty() { 0 } else { self.base.wrapping_sub(first) as usize };
+        counts[at..at.wrapping_add(self.counts.len())].copy_from_slice(&self.counts);
         (self.base, self.counts) = (first, counts);
         true
     }

@@ -1,5 +1,10 @@
 //! Bucket counts of one sign: ascending indexes, each with a count above zero.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 /// Ascending `i32` indexes beside their counts. No count is zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buckets {
@@ -56,7 +61,7 @@ impl Buckets {
     /// Counts `count` more in bucket `index`. The caller knows that the sum of all counts fits.
     pub(crate) fn add(&mut self, index: i32, count: u64) {
         match self.indexes.binary_search(&index) {
-            Ok(at) => self.counts[at] += count,
+            Ok(at) => self.counts[at] = self.counts[at].wrapping_add(count),
             Err(_) if count == 0 => {}
             Err(at) => {
                 self.indexes.insert(at, index);
@@ -68,24 +73,27 @@ impl Buckets {
     /// Adds every count of `other`. The caller knows that the sum of all counts fits.
     pub(crate) fn merge(&mut self, other: &Buckets) {
         if other.indexes == self.indexes {
-            self.counts.iter_mut().zip(&other.counts).for_each(|(ours, theirs)| *ours += theirs);
+            self.counts
+                .iter_mut()
+                .zip(&other.counts)
+                .for_each(|(ours, theirs)| *ours = ours.wrapping_add(*theirs));
             return;
         }
-        let mut merged = Buckets::with_capacity(self.len() + other.len());
+        let mut merged = Buckets::with_capacity(self.len().wrapping_add(other.len()));
         let before = std::mem::take(self);
         let (mut ours, mut theirs) = (before.iter().peekable(), other.iter().peekable());
         loop {
-            let (index, count) = match (ours.peek(), theirs.peek()) {
+            let next = match (ours.peek(), theirs.peek()) {
                 (Some(&(a, n)), Some(&(b, m))) if a == b => {
                     theirs.next();
                     ours.next();
-                    (a, n + m)
+                    Some((a, n.wrapping_add(m)))
                 }
-                (Some(&(a, _)), Some(&(b, _))) if a > b => theirs.next().expect("peeked"),
-                (Some(_), _) => ours.next().expect("peeked"),
-                (None, Some(_)) => theirs.next().expect("peeked"),
-                (None, None) => break,
+                (Some(&(a, _)), Some(&(b, _))) if a > b => theirs.next(),
+                (Some(_), _) => ours.next(),
+                (None, _) => theirs.next(),
             };
+            let Some((index, count)) = next else { break };
             merged.push(index, count);
         }
         *self = merged;
@@ -96,10 +104,8 @@ impl Buckets {
         let mut mapped = Buckets::with_capacity(self.len());
         for (index, count) in self.iter() {
             let index = f(index);
-            match mapped.indexes.last() {
-                Some(&last) if last == index => {
-                    *mapped.counts.last_mut().expect("as long") += count
-                }
+            match (mapped.indexes.last(), mapped.counts.last_mut()) {
+                (Some(&last), Some(held)) if last == index => *held = held.wrapping_add(count),
                 _ => mapped.push(index, count),
             }
         }
@@ -125,7 +131,7 @@ impl Buckets {
         let mut theirs = other.iter().peekable();
         for (index, count) in self.iter() {
             let taken = theirs.next_if(|&(i, _)| i == index).map_or(0, |(_, n)| n);
-            rest.push(index, count - taken);
+            rest.push(index, count.wrapping_sub(taken));
         }
         *self = rest;
         Ok(())

@@ -3,6 +3,11 @@
 //! Histograms whose grids nest are merged; one of another family is kept beside them. Shares and counts
 //! of the parts add up, so every statistic of the whole is bracketed as tightly as the parts allow.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use crate::bracket::Bracket;
 use crate::cells::{Cell, tally};
 use crate::convert::Converted;
@@ -30,7 +35,7 @@ impl Mixture {
     /// Adds all values of `histogram`.
     pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
         // Ranks of the whole are 64-bit numbers too.
-        let count = |h: &Histogram| h.count() + h.nan_count();
+        let count = |h: &Histogram| h.count().wrapping_add(h.nan_count());
         self.parts
             .iter()
             .try_fold(count(histogram), |total, part| total.checked_add(count(part)))
@@ -122,7 +127,7 @@ impl Mixture {
     /// Population variance.
     pub fn variance(&self) -> Option<Bracket> {
         let (variance, exponent) = moments::variance(self.cells(), self.count(), self.mean()?);
-        Some(variance.scaled(2 * exponent))
+        Some(variance.scaled(exponent.wrapping_mul(2)))
     }
 
     /// Square root of [`Self::variance`].
@@ -150,6 +155,7 @@ impl Mixture {
 
     /// The value of rank ⌈qn⌉: not below the cell whose lower end has that rank among all lower ends, nor
     /// above the one whose upper end has it among all upper ends. Of one part it is that part's own.
+    #[expect(clippy::expect_used, reason = "the rank is among the values")]
     pub fn quantile(&self, q: f64) -> Option<Bracket> {
         if let [part] = self.parts.as_slice() {
             return part.quantile(q);
@@ -168,11 +174,11 @@ impl Mixture {
         let of_rank = |end: fn(&Cell) -> f64| {
             let mut cells: Vec<Cell> = self.cells().collect();
             cells.sort_by(|a, b| end(a).total_cmp(&end(b)));
-            let mut before = 0;
+            let mut before = 0u64;
             cells
                 .into_iter()
                 .find(|cell| {
-                    before += cell.count;
+                    before = before.wrapping_add(cell.count);
                     before >= rank
                 })
                 .map(|cell| end(&cell))

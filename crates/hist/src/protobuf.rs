@@ -6,6 +6,11 @@
 //! Decoders of whole messages read fields with [`Message`] and keep what they need: nothing is allocated here. The messages
 //! of the codecs, which are written too, are structs with [`Fields`].
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::fmt;
 
 use crate::codec::bytes::{put_varint, unzigzag, zigzag};
@@ -95,14 +100,14 @@ impl<'a> Message<'a> {
     fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(n)?;
         self.rest = rest;
-        self.offset += n as u64;
+        self.offset = self.offset.wrapping_add(n as u64);
         Some(taken)
     }
 
     #[inline]
     fn varint(&mut self) -> Result<u64, Error> {
         let mut value = 0;
-        for at in 0..10 {
+        for at in 0..10usize {
             let Some(&byte) = self.rest.get(at) else {
                 return Err(self.wrong("the rest of a number", "the end of the message"));
             };
@@ -110,10 +115,10 @@ impl<'a> Message<'a> {
             if at == 9 && bits > 1 {
                 break;
             }
-            value |= bits << (7 * at);
+            value |= bits << at.wrapping_mul(7);
             if byte < 0x80 {
-                self.rest = &self.rest[at + 1..];
-                self.offset += at as u64 + 1;
+                self.rest = &self.rest[at.wrapping_add(1)..];
+                self.offset = self.offset.wrapping_add((at as u64).wrapping_add(1));
                 return Ok(value);
             }
         }
@@ -186,7 +191,7 @@ impl<'a> Field<'a> {
     pub fn text(self) -> Result<&'a str, Error> {
         match self {
             Field::Bytes(bytes, offset) => std::str::from_utf8(bytes).map_err(|error| {
-                let place = offset + error.valid_up_to() as u64;
+                let place = offset.wrapping_add(error.valid_up_to() as u64);
                 Error::new(place, "text in UTF-8", "other bytes")
             }),
             _ => Err(self.wrong("text")),
@@ -239,7 +244,7 @@ impl<'a> Field<'a> {
                 while let Some((&byte, rest)) = message.rest.split_first() {
                     if byte < 0x80 {
                         message.rest = rest;
-                        message.offset += 1;
+                        message.offset = message.offset.wrapping_add(1);
                         each(byte.into());
                     } else {
                         each(message.varint()?);

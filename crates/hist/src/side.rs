@@ -1,5 +1,10 @@
 //! Values kept beside the buckets, and how far each is to be trusted.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::fmt;
 
 /// A side value with its standing.
@@ -91,7 +96,11 @@ impl Sum {
         let high = value as f64;
         // `high` may round up to 2^128; the cast back then saturates and the difference stays right.
         let back = high as u128;
-        let low = if back >= value { -((back - value) as f64) } else { (value - back) as f64 };
+        let low = if back >= value {
+            -(back.wrapping_sub(value) as f64)
+        } else {
+            value.wrapping_sub(back) as f64
+        };
         Sum::from_parts(high, low)
     }
 
@@ -107,7 +116,7 @@ impl Sum {
         if !quotient.is_finite() {
             return quotient;
         }
-        let lacking = (i128::from(n) - divisor as i128) as f64;
+        let lacking = i128::from(n).wrapping_sub(divisor as i128) as f64;
         let rest = (-quotient).mul_add(divisor, self.high) + (self.low - quotient * lacking);
         let corrected = quotient + rest / divisor;
         if corrected.is_finite() { corrected } else { quotient }
@@ -151,7 +160,7 @@ impl Sum {
             return Sum::new(high);
         }
         let error = value.mul_add(times_high, -high);
-        let times_low = (i128::from(times) - times_high as i128) as f64;
+        let times_low = i128::from(times).wrapping_sub(times_high as i128) as f64;
         Sum::from_parts(high, error + value * times_low)
     }
 }

@@ -1,6 +1,11 @@
 //! Gaps: what a reader does not get, and why. Gaps that are made on purpose, or found, are kept in the file
 //! `gaps` for as long as somebody who missed something may ask.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -76,7 +81,7 @@ impl Gap {
 
     /// How many records.
     pub fn records(&self) -> u64 {
-        self.positions.end - self.positions.start
+        self.positions.end.saturating_sub(self.positions.start)
     }
 
     /// The part of the gap in a range.
@@ -112,16 +117,17 @@ impl Tally {
     }
 
     pub(crate) fn record(&mut self, identity: Option<Identity>) {
-        self.records += 1;
+        self.records = self.records.saturating_add(1);
         if let Some(Identity { producer, boot, sequence }) = identity {
             let part = self.producers.entry((producer, boot)).or_insert((sequence, sequence, 0));
-            *part = (part.0.min(sequence), part.1.max(sequence), part.2 + 1);
+            *part = (part.0.min(sequence), part.1.max(sequence), part.2.saturating_add(1));
         }
     }
 
     /// The gap; complete if all of it was there to be added up.
     pub(crate) fn gap(self, positions: Range<u64>, reason: Reason) -> Gap {
-        let complete = self.records == positions.end - positions.start && !self.straddles;
+        let complete =
+            self.records == positions.end.saturating_sub(positions.start) && !self.straddles;
         let producers =
             self.producers.into_iter().map(|((producer, boot), (first, last, records))| {
                 ProducerGap { producer, boot, sequences: first..=last, records }
@@ -167,7 +173,7 @@ impl Gaps {
                     if last.positions.end == gap.positions.start
                         && last.reason == gap.reason
                         && !checkpoints.iter().any(|at| {
-                            (last.positions.start + 1..gap.positions.end).contains(at)
+                            (last.positions.start.saturating_add(1)..gap.positions.end).contains(at)
                         }) =>
                 {
                     join(last, gap);
@@ -181,7 +187,8 @@ impl Gaps {
     /// Whether all of a range is in gaps that are known.
     pub(crate) fn knows(&self, range: &Range<u64>) -> bool {
         let known = self.gaps.iter().filter_map(|gap| gap.within(range));
-        known.map(|gap| gap.records()).sum::<u64>() == range.end - range.start
+        let records = known.fold(0u64, |sum, gap| sum.saturating_add(gap.records()));
+        records == range.end.saturating_sub(range.start)
     }
 
     /// Forgets what every checkpoint has passed. With none, nobody can ask.
@@ -296,7 +303,7 @@ fn join(last: &mut Gap, gap: Gap) {
             Some(have) => {
                 let first = *have.sequences.start().min(part.sequences.start());
                 have.sequences = first..=*have.sequences.end().max(part.sequences.end());
-                have.records += part.records;
+                have.records = have.records.saturating_add(part.records);
             }
             None => last.producers.push(part),
         }

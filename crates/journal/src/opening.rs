@@ -2,6 +2,11 @@
 //! damaged is counted, entries left in the buffer are found, and positions go on behind everything that
 //! anybody may have seen.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -87,13 +92,14 @@ pub(crate) fn recover(
         while at < end {
             scratch.clear();
             let Some(entry) = buffer.entry(at, end, &mut scratch) else {
-                at += 1;
+                at = at.saturating_add(1);
                 continue;
             };
             missing.push(next..entry.first);
-            next = entry.first + u64::from(entry.records);
-            opened.from_buffer += u64::from(entry.records);
-            at += entry.words;
+            let records = u64::from(entry.records);
+            next = entry.first.saturating_add(records);
+            opened.from_buffer = opened.from_buffer.saturating_add(records);
+            at = at.saturating_add(entry.words);
         }
     }
     missing.push(next..seen.max(next));
@@ -115,7 +121,7 @@ pub(crate) fn recover(
     // What lies in the last segment, and in others that the power may have caught before they were durable.
     let mut torn = Vec::new();
     for (i, &first) in firsts.iter().enumerate() {
-        match firsts.get(i + 1) {
+        match firsts.get(i.saturating_add(1)) {
             Some(&next) if next > durable => {
                 torn.extend(missing_in(disk, places, born, first, next)?);
             }
@@ -148,14 +154,14 @@ pub(crate) fn recover(
         file.sync().doing("make it durable", &path)?;
     }
     for (i, &first) in firsts.iter().enumerate() {
-        let end = firsts.get(i + 1).copied().unwrap_or(position);
-        if end > durable || i + 1 == firsts.len() {
+        let end = firsts.get(i.saturating_add(1)).copied().unwrap_or(position);
+        if end > durable || i.saturating_add(1) == firsts.len() {
             let path = places.segment(first);
             let file = disk.open(&path, Mode::Write).doing("open it", &path)?;
             if unsure && end > durable {
                 rewrite(&*file, u64::MAX).doing("write it again", &path)?;
             }
-            if i + 1 == firsts.len() && opened.torn_bytes > 0 {
+            if i.saturating_add(1) == firsts.len() && opened.torn_bytes > 0 {
                 let offset = last.as_ref().map_or(0, |end| end.offset);
                 file.set_len(offset).doing("cut off its torn end", &path)?;
             }
@@ -258,7 +264,7 @@ fn end_of(
     let head = SegmentHead::read(&*file, &path, born.id, first)?;
     let mut scan = Scan::open(disk, places, born.id, first)?;
     let limit = scan.file_bytes()?;
-    let mut frames = 0;
+    let mut frames = 0u64;
     let mut damaged = Vec::new();
     // Behind the last frame that is whole: what follows it may still look like the head of one.
     let mut end = head.as_ref().map_or(0, SegmentHead::frames_offset);
@@ -266,8 +272,8 @@ fn end_of(
         let before = scan.position();
         match scan.next(limit)? {
             Found::Frame { head, offset, .. } => {
-                frames += 1;
-                end = offset + head.frame_bytes();
+                frames = frames.saturating_add(1);
+                end = offset.saturating_add(head.frame_bytes());
                 if head.first > before {
                     damaged.push(before..head.first);
                 }
@@ -277,7 +283,7 @@ fn end_of(
                 if head.is_none() && frames == 0 {
                     return Ok(None);
                 }
-                opened.torn_bytes = (offset + torn_bytes).saturating_sub(end);
+                opened.torn_bytes = offset.saturating_add(torn_bytes).saturating_sub(end);
                 return Ok(Some(EndOf { position: scan.position(), offset: end, damaged }));
             }
         }
@@ -350,15 +356,14 @@ pub(crate) fn producers(
     let mut lasts = Vec::new();
     for (i, &first) in firsts.iter().enumerate().rev() {
         let mut scan = Scan::open(disk, places, born.id, first)?;
-        let limit = if i + 1 == firsts.len() { end } else { scan.file_bytes()? };
+        let limit = if i.saturating_add(1) == firsts.len() { end } else { scan.file_bytes()? };
         each_record(&mut scan, limit, &mut |_| {}, &mut |record| {
             if let Some(identity) = record.identity {
+                let after = record.position.saturating_add(1);
                 // Batches are contiguous: only the last record of each matters, and it comes last.
                 match lasts.last_mut() {
-                    Some(LastOf { identity: last, end }) if *last == identity => {
-                        *end = record.position + 1
-                    }
-                    _ => lasts.push(LastOf { identity, end: record.position + 1 }),
+                    Some(LastOf { identity: last, end }) if *last == identity => *end = after,
+                    _ => lasts.push(LastOf { identity, end: after }),
                 }
             }
         })?;

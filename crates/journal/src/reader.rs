@@ -1,6 +1,11 @@
 //! Reading: batches of records in the order of their positions, from segments and, behind them, from the
 //! buffer, with gaps where something is missing.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -58,8 +63,8 @@ impl<'a> Batch<'a> {
 
     /// The records.
     pub fn records(&self) -> impl Iterator<Item = frame::Record<'a>> + use<'a> {
-        let skip = (self.positions.start - self.first) as usize;
-        let take = (self.positions.end - self.positions.start) as usize;
+        let skip = self.positions.start.saturating_sub(self.first) as usize;
+        let take = self.positions.end.saturating_sub(self.positions.start) as usize;
         Records::new(self.raw, self.first).skip(skip).take(take)
     }
 }
@@ -322,11 +327,11 @@ impl Reader {
             self.entry.clear();
             let Some(entry) = buffer.entry(at, tail, &mut self.entry) else {
                 // Damaged: the next sound one is looked for. Or moved on, which is seen below.
-                at += 1;
+                at = at.saturating_add(1);
                 continue;
             };
-            at += entry.words;
-            let entry_end = entry.first + u64::from(entry.records);
+            at = at.saturating_add(entry.words);
+            let entry_end = entry.first.saturating_add(entry.records.into());
             if entry_end <= self.position {
                 continue;
             }
@@ -384,6 +389,7 @@ impl Reader {
 
     /// A file descriptor (an eventfd) that becomes readable when [`Reader::next`], having said `None`, has
     /// something again: for an event loop. It is cleared by reading its 8 bytes. A thread of its own waits.
+    #[expect(clippy::expect_used, reason = "it was made above")]
     pub fn readiness(&mut self) -> std::io::Result<std::os::fd::BorrowedFd<'_>> {
         if self.readiness.is_none() {
             let readiness = Readiness::start(Arc::clone(&self.inner), self.level, self.buffered)?;

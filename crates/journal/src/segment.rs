@@ -1,6 +1,11 @@
 //! Segments: files of frames with rising positions. [`Scan`] is the one way in which frames are read, by
 //! readers, at opening, and by `verify` and `repair`.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,8 +42,8 @@ pub(crate) struct SegmentHead {
 impl SegmentHead {
     /// The bytes, up to the first frame.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let frames_offset = SEGMENT_BYTES + self.producers.len() * PRODUCER_BYTES;
-        let mut bytes = vec![0; frames_offset];
+        let frames_offset = self.frames_offset();
+        let mut bytes = vec![0; frames_offset as usize];
         let mut fields = Fields::into(&SEGMENT, &mut bytes[..SEGMENT_BYTES]);
         fields.put("magic", &SEGMENT_MAGIC);
         fields.put("version", &VERSION.to_le_bytes());
@@ -46,7 +51,7 @@ impl SegmentHead {
         fields.put("first_position", &self.first.to_le_bytes());
         fields.put("created", &self.created.to_le_bytes());
         fields.put("producers", &(self.producers.len() as u32).to_le_bytes());
-        fields.put("frames_offset", &(frames_offset as u64).to_le_bytes());
+        fields.put("frames_offset", &frames_offset.to_le_bytes());
         for (last, entry) in
             self.producers.iter().zip(bytes[SEGMENT_BYTES..].chunks_exact_mut(PRODUCER_BYTES))
         {
@@ -83,8 +88,9 @@ impl SegmentHead {
         if producers > PRODUCERS_MAX_MAX {
             return Ok(None);
         }
-        let table_bytes = producers as usize * PRODUCER_BYTES;
-        let frames_offset = (SEGMENT_BYTES + table_bytes) as u64;
+        let table_bytes = (producers as usize).saturating_mul(PRODUCER_BYTES);
+        let head_bytes = table_bytes.saturating_add(SEGMENT_BYTES);
+        let frames_offset = head_bytes as u64;
         let len = file.len().doing("ask for its length", path)?;
         if fields.bytes("magic") != SEGMENT_MAGIC
             || fields.u64("frames_offset") != frames_offset
@@ -92,7 +98,7 @@ impl SegmentHead {
         {
             return Ok(None);
         }
-        bytes.resize(SEGMENT_BYTES + table_bytes, 0);
+        bytes.resize(head_bytes, 0);
         let have = file
             .read_full_at(&mut bytes[SEGMENT_BYTES..], SEGMENT_BYTES as u64)
             .doing("read its producers", path)?;
@@ -126,7 +132,8 @@ impl SegmentHead {
 
     /// Where the first frame begins.
     pub(crate) fn frames_offset(&self) -> u64 {
-        (SEGMENT_BYTES + self.producers.len() * PRODUCER_BYTES) as u64
+        let table_bytes = self.producers.len().saturating_mul(PRODUCER_BYTES);
+        table_bytes.saturating_add(SEGMENT_BYTES) as u64
     }
 }
 
@@ -141,11 +148,13 @@ pub(crate) fn list(disk: &dyn Disk, places: &Places) -> Result<Vec<u64>> {
 
 /// The bytes that all segments take.
 pub(crate) fn total_bytes(disk: &dyn Disk, places: &Places) -> Result<u64> {
-    let mut sum = 0;
+    let mut sum = 0u64;
     for first in list(disk, places)? {
         let path = places.segment(first);
         match disk.open(&path, Mode::Read) {
-            Ok(file) => sum += file.len().doing("ask for its length", &path)?,
+            Ok(file) => {
+                sum = sum.saturating_add(file.len().doing("ask for its length", &path)?);
+            }
             // Freed since it was listed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).doing("open it", &path),
@@ -264,14 +273,16 @@ impl Scan {
     pub(crate) fn next(&mut self, limit: u64) -> Result<Found> {
         let offset = self.offset;
         if let Some(head) = self.head_at(offset, limit)? {
-            let end = offset + head.frame_bytes();
+            let end = offset.saturating_add(head.frame_bytes());
             if end <= limit && self.fill(offset, head.frame_bytes(), limit)? >= head.frame_bytes() {
-                let start = (offset - self.window_at) as usize;
-                let padded = start + FRAME_BYTES..start + head.frame_bytes() as usize;
-                if head.body_is(&self.window[padded.clone()], self.salt) {
+                let start = self.place(offset);
+                let padded_start = start.saturating_add(FRAME_BYTES);
+                let padded = padded_start..start.saturating_add(head.frame_bytes() as usize);
+                if head.body_is(&self.window[padded], self.salt) {
                     self.offset = end;
                     self.position = head.positions().end;
-                    let body = padded.start..padded.start + head.stored_bytes as usize;
+                    let body =
+                        padded_start..padded_start.saturating_add(head.stored_bytes as usize);
                     return Ok(Found::Frame { head, offset, body });
                 }
             }
@@ -303,16 +314,16 @@ impl Scan {
         if self.fill(offset, FRAME_BYTES as u64, limit)? < FRAME_BYTES as u64 {
             return Ok(None);
         }
-        let start = (offset - self.window_at) as usize;
+        let start = self.place(offset);
         Ok(Head::parse(&self.window[start..], self.salt).filter(|head| head.first >= self.position))
     }
 
     /// Looks for the next sound head behind bytes that are no frame.
     fn search(&mut self, limit: u64) -> Result<Found> {
         let from = self.offset;
-        let mut at = (from + 1).next_multiple_of(FRAME_ALIGN);
+        let mut at = from.saturating_add(1).checked_next_multiple_of(FRAME_ALIGN).unwrap_or(limit);
         let mut torn_end = self.last_written(from, at.min(limit), limit)?;
-        while at + FRAME_BYTES as u64 <= limit {
+        while at.saturating_add(FRAME_BYTES as u64) <= limit {
             if self.head_at(at, limit)?.is_some() {
                 self.offset = at;
                 return Ok(Found::Damage { offset: from, end: at });
@@ -320,8 +331,9 @@ impl Scan {
             if self.fill(at, FRAME_ALIGN, limit)? == 0 {
                 break;
             }
-            torn_end = torn_end.max(self.last_written(at, at + FRAME_ALIGN, limit)?);
-            at += FRAME_ALIGN;
+            let next = at.saturating_add(FRAME_ALIGN);
+            torn_end = torn_end.max(self.last_written(at, next, limit)?);
+            at = next;
         }
         torn_end = torn_end.max(self.last_written(at, limit, limit)?);
         Ok(Found::End { offset: from, torn_bytes: torn_end.saturating_sub(from) })
@@ -329,42 +341,51 @@ impl Scan {
 
     /// The end of the bytes in a short range that are not zero; 0 when all are.
     fn last_written(&mut self, from: u64, to: u64, limit: u64) -> Result<u64> {
-        if to <= from {
-            return Ok(0);
-        }
-        let have = self.fill(from, to - from, limit)?.min(to - from);
-        let start = (from - self.window_at) as usize;
-        let bytes = &self.window[start..start + have as usize];
-        Ok(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| from + last as u64 + 1))
+        let Some(want @ 1..) = to.checked_sub(from) else { return Ok(0) };
+        let have = self.fill(from, want, limit)?.min(want);
+        let bytes = &self.window[self.place(from)..][..have as usize];
+        let last = bytes.iter().rposition(|&byte| byte != 0);
+        Ok(last.map_or(0, |last| from.saturating_add(last as u64).saturating_add(1)))
     }
 
     /// Has the window hold `want` bytes from `offset` on, or as many as there are; how many it holds.
     fn fill(&mut self, offset: u64, want: u64, limit: u64) -> Result<u64> {
-        let window_end = self.window_at + self.window.len() as u64;
+        let window_end = self.window_end();
         if offset < self.window_at
             || offset > window_end
-            || offset + want.min(limit.saturating_sub(offset)) > window_end
+            || offset.saturating_add(want.min(limit.saturating_sub(offset))) > window_end
         {
             let room = limit.saturating_sub(offset);
             let size = want.max(WINDOW_BYTES).min(room) as usize;
             // What is there of it is kept: a disk is read once.
             let keep = if (self.window_at..=window_end).contains(&offset) {
-                let start = (offset - self.window_at) as usize;
+                let start = self.place(offset);
                 self.window.drain(..start);
                 self.window.len()
             } else {
                 0
             };
             self.window.resize(size.max(keep), 0);
-            let read = self.file.read_full_at(&mut self.window[keep..], offset + keep as u64);
+            let at = offset.saturating_add(keep as u64);
+            let read = self.file.read_full_at(&mut self.window[keep..], at);
             if read.is_err() {
                 // What is in it now is nothing: it is read again when somebody tries again.
                 self.window.clear();
             }
             let have = read.doing("read it", &self.path)?;
-            self.window.truncate(keep + have);
+            self.window.truncate(keep.saturating_add(have));
             self.window_at = offset;
         }
-        Ok((self.window_at + self.window.len() as u64).saturating_sub(offset))
+        Ok(self.window_end().saturating_sub(offset))
+    }
+
+    /// Where the window ends in the file.
+    fn window_end(&self) -> u64 {
+        self.window_at.saturating_add(self.window.len() as u64)
+    }
+
+    /// Where in the window an offset is that it holds.
+    fn place(&self, offset: u64) -> usize {
+        offset.saturating_sub(self.window_at) as usize
     }
 }

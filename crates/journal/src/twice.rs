@@ -2,6 +2,11 @@
 //! generation and a checksum. The newest copy that is whole counts, so a write that was cut short, or a
 //! damaged sector, leaves the one before.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +32,7 @@ pub(crate) struct Twice {
 
 impl Twice {
     /// Makes the file, durable under its name. One that is there is replaced.
+    #[expect(clippy::expect_used, reason = "a file of the journal lies in its folder")]
     pub(crate) fn create(
         disk: &dyn Disk,
         path: &Path,
@@ -97,7 +103,7 @@ impl Twice {
 
     /// Writes the older copy. A damaged one is the older.
     pub(crate) fn write(&mut self, payload: &Payload) -> Result<()> {
-        let generation = self.generation + 1;
+        let generation = self.generation.wrapping_add(1);
         let mut copy = [0; COPY_BYTES];
         let mut fields = Fields::into(&COPY, &mut copy);
         fields.put("magic", &self.magic);
@@ -127,7 +133,7 @@ impl fmt::Debug for Twice {
 }
 
 fn place(generation: u64) -> u64 {
-    (generation % 2) * COPY_SECOND
+    if generation.is_multiple_of(2) { 0 } else { COPY_SECOND }
 }
 
 /// Generation and payload of the newest copy that is whole, and whether the other one is damaged.
@@ -148,13 +154,14 @@ fn read(file: &dyn File, path: &Path, magic: [u8; 8]) -> Result<Option<(u64, Pay
 }
 
 /// The same of two copies; what is missing of one is zeros.
+#[expect(clippy::expect_used, reason = "the layout says how long a payload is")]
 fn newest(
     copies: &[[u8; COPY_BYTES]; 2],
     path: &Path,
     magic: [u8; 8],
 ) -> Result<Option<(u64, Payload, bool)>> {
     let mut best: Option<(u64, Payload)> = None;
-    let mut whole = 0;
+    let mut whole = 0u32;
     for (parity, copy) in (0..).zip(copies) {
         let fields = Fields::of(&COPY, copy);
         let generation = fields.u64("generation");
@@ -171,7 +178,7 @@ fn newest(
                 known: VERSION,
             });
         }
-        whole += 1;
+        whole = whole.saturating_add(1);
         if best.is_none_or(|(newest, _)| generation > newest) {
             best = Some((
                 generation,

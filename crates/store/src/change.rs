@@ -118,7 +118,7 @@ impl<'a> Change<'a> {
         let mut gaps = Vec::new();
         for (id, number, kind) in series {
             if locked(&self.inner.quarantine).has_series(&id) {
-                gaps.extend(self.gap_for(head, number, range));
+                gaps.extend(self.gap_for(head, (number, kind), range));
                 continue;
             }
             let put = || {
@@ -148,16 +148,35 @@ impl<'a> Change<'a> {
     }
 
     /// The gap in the place of the rows of a series that cannot be sealed.
-    fn gap_for(&self, head: &Head, number: Number, range: &Range<i64>) -> Option<Gap> {
+    fn gap_for(
+        &self,
+        head: &Head,
+        (number, kind): (Number, Kind),
+        range: &Range<i64>,
+    ) -> Option<Gap> {
         let (start, end) = head.covers(number)?;
         let (start, end) = (start.max(range.start), end.min(range.end));
         // A series with rows in another partition only has none here.
         if start > end {
             return None;
         }
+        // The defect may lie in what is counted here: then it stays unknown how much it was.
+        let lost = catch_panic(|| head.count_rows(number, kind, range)).ok();
+        if lost == Some(0) {
+            return None;
+        }
+        let values = catch_panic(|| match head.rows_of(number, kind, range) {
+            Some(rows @ Rows::Histograms(_)) => Some(rows.amount()),
+            // Readings of what grows count the same values again and again.
+            _ => None,
+        });
         let series = self.inner.index().series(number).to_string();
-        let reason = format!("rows of series {series} could not be sealed: work on them panicked");
-        Some(Gap { start, end, producer: None, lost: None, reason })
+        let mut reason =
+            format!("rows of series {series} could not be sealed: work on them panicked");
+        if let Ok(Some(values)) = values {
+            reason.push_str(&format!("; their histograms have {values} values"));
+        }
+        Some(Gap { start, end, producer: None, lost, reason })
     }
 
     /// What the first of some readings of a head followed: an earlier one of the head, or one that

@@ -1,5 +1,10 @@
 //! Looks whether everything that is stored is still what was written.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::time::{Duration, Instant};
 
 use journal::supervisor::catch_panic;
@@ -68,7 +73,7 @@ impl Store {
         }));
         for part in &parts {
             self.inner().look_at(part, &mut report);
-            bytes += part.bytes;
+            bytes = part.bytes.saturating_add(bytes);
             each(Progress { bytes, bytes_total });
             if let Some(rate) = bytes_per_second.filter(|&rate| rate > 0) {
                 let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
@@ -108,7 +113,7 @@ impl Inner {
             let name = format!("checking part {:016x}", round.at.0);
             self.note(format!("{name} met a defect of topdeck; please report it: {message}"));
             self.supervisor().quarantine(name, message);
-            *round = Round { at: (round.at.0 + 1, 0), ..Round::default() };
+            *round = Round { at: (round.at.0.saturating_add(1), 0), ..Round::default() };
         }
     }
 
@@ -137,14 +142,14 @@ impl Inner {
                 // One that cannot be read must not keep the others from being looked at.
                 Err(error) => {
                     self.note(error.to_string());
-                    round.at = (info.number + 1, 0);
+                    round.at = (info.number.saturating_add(1), 0);
                     continue;
                 }
             };
             let Some(&place) = places.get(round.at.1) else {
                 let damage = part.damage().unwrap_or_else(|error| vec![error.to_string()]);
                 damage.iter().for_each(|what| self.note(format!("{}: {what}", part.name())));
-                round.at = (info.number + 1, 0);
+                round.at = (info.number.saturating_add(1), 0);
                 continue;
             };
             match gather::read(&*part, &place, &mut bytes) {
@@ -152,7 +157,7 @@ impl Inner {
                 Ok(Err(gap)) => self.note(gap.reason),
                 Err(error) => self.note(error.to_string()),
             }
-            round.at.1 += 1;
+            round.at.1 = round.at.1.saturating_add(1);
             round.bytes -= f64::from(place.length);
         }
     }
@@ -175,7 +180,7 @@ impl Inner {
                 return report.damage.push(damage(&name, error.to_string(), Some(info.rows)));
             }
         };
-        report.parts += 1;
+        report.parts = report.parts.saturating_add(1);
         let damaged = part.damage().unwrap_or_else(|error| vec![error.to_string()]);
         report.damage.extend(damaged.into_iter().map(|what| Damage {
             file: name.clone(),
@@ -183,25 +188,25 @@ impl Inner {
             rows: None,
             is_mendable: true,
         }));
-        let mut rows = 0;
+        let mut rows = 0u64;
         let mut bytes = Vec::new();
         for place in &places {
-            report.chunks += 1;
-            report.bytes += u64::from(place.length);
+            report.chunks = report.chunks.saturating_add(1);
+            report.bytes = report.bytes.saturating_add(place.length.into());
             let read = gather::read(&*part, place, &mut bytes).map_err(|error| error.to_string());
             let read = read.and_then(|read| read.map_err(|gap| gap.reason));
             let read = read.and_then(|header| chunk::decode(&header, &bytes));
             match read {
-                Ok((found, _)) => rows += found.len() as u64,
+                Ok((found, _)) => rows = rows.saturating_add(found.len() as u64),
                 Err(what) => {
                     report.damage.push(damage(&name, what, Some(place.rows.into())));
-                    rows += u64::from(place.rows);
+                    rows = rows.saturating_add(place.rows.into());
                 }
             }
         }
-        if rows < info.rows {
-            let what = format!("{} rows are in no chunk that can be found", info.rows - rows);
-            report.damage.push(damage(&name, what, Some(info.rows - rows)));
+        if let Some(missing @ 1..) = info.rows.checked_sub(rows) {
+            let what = format!("{missing} rows are in no chunk that can be found");
+            report.damage.push(damage(&name, what, Some(missing)));
         }
     }
 

@@ -39,6 +39,11 @@
 //! ```
 //! A column is a length and a pco stream. `docs/formats/chunk.md` says the same to a stranger.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use hist::codec::block;
 use hist::codec::header::{Meaning, Temporality};
 use hist::{Accumulator, Buckets, Histogram, Side, Sum};
@@ -184,12 +189,13 @@ impl Header {
 /// Whether the bytes, header included, are what was written.
 pub(crate) fn check(bytes: &[u8]) -> Result<Header, Fault> {
     let header = Header::read(bytes)?;
-    if bytes.len() != HEADER_BYTES + header.length {
-        return Err(format!("{} bytes, {} are needed", bytes.len(), HEADER_BYTES + header.length));
+    let needed = HEADER_BYTES.saturating_add(header.length);
+    if bytes.len() != needed {
+        return Err(format!("{} bytes, {needed} are needed", bytes.len()));
     }
     let found = checksum(bytes);
-    let written = &bytes[CHECKSUM_AT..HEADER_BYTES];
-    let expected = u32::from_le_bytes(written.try_into().expect("BUG: four bytes"));
+    let written = bytes[CHECKSUM_AT..HEADER_BYTES].first_chunk().copied();
+    let expected = u32::from_le_bytes(written.unwrap_or_default());
     if found != expected {
         return Err(format!("checksum is {found:08x}, {expected:08x} was written"));
     }
@@ -242,7 +248,7 @@ pub(crate) fn encode(
                 .unwrap_or(0),
             end: times.iter().map(|time| time.1).max().unwrap_or(0),
             rows: count,
-            length: bytes.len() - HEADER_BYTES,
+            length: bytes.len().saturating_sub(HEADER_BYTES),
         };
         put_header(&mut bytes, &header);
         each(header, &bytes)?;
@@ -275,7 +281,7 @@ fn put_header(bytes: &mut [u8], header: &Header) {
 
 /// Makes a chunk of bytes that would be one but for magic, version, length and checksum.
 pub(crate) fn put_right(bytes: &mut [u8]) {
-    let length = (bytes.len() - HEADER_BYTES) as u32;
+    let length = bytes.len().saturating_sub(HEADER_BYTES) as u32;
     bytes[..4].copy_from_slice(&MAGIC);
     bytes[4] = VERSION;
     bytes[44..48].copy_from_slice(&length.to_le_bytes());
@@ -324,7 +330,7 @@ fn divided(rows: Rows) -> Vec<Rows> {
             let mut chunks: Vec<Vec<Row<String>>> = Vec::new();
             let mut bytes = 0;
             for row in rows {
-                bytes += row.value.len();
+                bytes = row.value.len().saturating_add(bytes);
                 match chunks.last_mut() {
                     Some(chunk) if chunk.len() < ROWS_MAX && bytes <= TEXT_BYTES_MAX => {
                         chunk.push(row)
@@ -370,7 +376,7 @@ fn within_cells(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Rows> 
             Some((i64::from(*indexes.first()?), i64::from(*indexes.last()?)))
         });
         let ends = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        ends.map_or(0, |(first, last)| (last - first + 1) as u64)
+        ends.map_or(0, |(first, last)| last.abs_diff(first).saturating_add(1))
     };
     let columns = span(Histogram::positive).max(span(Histogram::negative));
     // A block pads its rows to eights.
@@ -387,7 +393,7 @@ fn within_cells(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Rows> 
         indexes.sort_unstable();
         indexes.dedup();
     }
-    if union.len().max(negative.len()) as u64 * rows <= block::CELLS_MAX {
+    if (union.len().max(negative.len()) as u64).saturating_mul(rows) <= block::CELLS_MAX {
         return vec![wrap(held)];
     }
     let rest = held.split_off(held.len() / 2);
@@ -396,7 +402,7 @@ fn within_cells(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Rows> 
 
 /// Whether a reading can be told as what it adds to the last of `chunk`.
 fn follows(chunk: &[Row<Histogram>], row: &Row<Histogram>) -> bool {
-    let before = &chunk[chunk.len() - 1].value;
+    let Some(Row { value: before, .. }) = chunk.last() else { return false };
     let Some(added) = added(before, &row.value) else { return false };
     let first_added = chunk.get(1).and_then(|second| self::added(&chunk[0].value, &second.value));
     first_added.is_none_or(|first| are_alike(&first, &added))
@@ -475,6 +481,10 @@ const ADDED: u8 = 1;
 /// The first row stands for itself.
 const APART: u8 = 2;
 
+#[expect(
+    clippy::expect_used,
+    reason = "divided parts readings that do not follow; zstd packs what fits memory"
+)]
 fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
     match rows {
         Rows::Histograms(rows) => put_block(out, rows.into_iter().map(|row| row.value).collect()),
@@ -569,6 +579,10 @@ fn put_time<T>(out: &mut Vec<u8>, row: &Row<T>) {
 const SUMMARY_NUMBERS: [fn(&Summary) -> f64; 6] =
     [|s| s.sum.parts().0, |s| s.sum.parts().1, |s| s.min, |s| s.max, |s| s.first, |s| s.last];
 
+#[expect(
+    clippy::expect_used,
+    reason = "divided and within_cells give rows that are alike and not too many"
+)]
 fn put_block(out: &mut Vec<u8>, histograms: Vec<Histogram>) {
     block::encode(&histograms, PLAIN, out).expect("BUG: rows are alike and not too many");
 }
@@ -580,7 +594,7 @@ pub(crate) type Times = Vec<(i64, i64)>;
 pub(crate) fn times<'a>(header: &Header, bytes: &'a [u8]) -> Result<(Times, &'a [u8]), Fault> {
     let mut reader = Reader::new(&bytes[HEADER_BYTES..]);
     let times = times::read(&mut reader, header.rows).map_err(|error| error.to_string())?;
-    let rest = reader.take(reader.remaining(), "values").expect("BUG: what remains is there");
+    let rest = reader.take(reader.remaining(), "values").map_err(|error| error.to_string())?;
     Ok((times, rest))
 }
 
@@ -693,7 +707,7 @@ impl Readings {
     fn values(&self) -> Result<Vec<Histogram>, Fault> {
         let (steps, _) = block::decode(&self.steps).map_err(|error| error.to_string())?;
         let told = usize::from(!self.is_first_added);
-        if steps.len() + told != self.rows {
+        if steps.len().saturating_add(told) != self.rows {
             return Err(format!("{} steps for {} rows", steps.len(), self.rows));
         }
         let mut values = Vec::with_capacity(self.rows);
@@ -721,7 +735,8 @@ impl Readings {
         let mut parts = added.to_histogram().into_parts();
         (parts.sum, parts.min, parts.max) = (Side::Absent, Side::Absent, Side::Absent);
         let added = Histogram::from_parts(parts).map_err(|error| error.to_string())?;
-        let last = rebuilt(&self.base, &added, &self.sides(self.rows - 1));
+        let last = self.rows.checked_sub(1).ok_or("a chunk of no rows")?;
+        let last = rebuilt(&self.base, &added, &self.sides(last));
         last.ok_or_else(|| "a step that does not fit".to_owned())
     }
 }

@@ -3,10 +3,16 @@
 //! Bytes that claim a dictionary make pco reserve up to 256 MiB (2^25 numbers) before it looks whether it is there. Only
 //! bytes with a matching checksum come here.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use pco::data_types::Number;
 use pco::{ChunkConfig, standalone};
 
 /// The column as bytes.
+#[expect(clippy::expect_used, reason = "this level is one of pco's")]
 pub(crate) fn put<T: Number>(numbers: &[T]) -> Vec<u8> {
     standalone::simple_compress(numbers, &ChunkConfig::default().with_compression_level(LEVEL))
         .expect("BUG: this level is one of pco's")

@@ -1,5 +1,10 @@
 //! From the journal to the head: what is read, what of it is known, and what could not be taken in.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -284,7 +289,7 @@ impl Inner {
                 // Whose they were is known of all of a gap, or of none.
                 for part in gap.producers.iter().filter(|_| gap.complete) {
                     lose(Some(part.producer), part.records.min(left));
-                    left -= part.records.min(left);
+                    left = left.saturating_sub(part.records);
                 }
                 if left > 0 {
                     lose(None, left);
@@ -317,7 +322,7 @@ impl Inner {
     ) -> Result<(), (Option<u64>, String)> {
         let unreadable = |error: model::Error| (None, error.to_string());
         let mut reader = BatchReader::new(bytes).map_err(unreadable)?;
-        let (mut group, mut lost, mut why) = (None, 0, None);
+        let (mut group, mut lost, mut why) = (None, 0u64, None);
         for entry in reader.by_ref() {
             let entry = entry.map_err(unreadable)?;
             if entry.begins {
@@ -335,14 +340,14 @@ impl Inner {
                         Point::New => head.add(number, &entry, kind),
                         Point::Same => {}
                         Point::Other => {
-                            lost += 1;
+                            lost = lost.saturating_add(1);
                             let (series, time) = (self.index().id(number), entry.end);
                             why.get_or_insert(Error::OtherPoint { series, time });
                         }
                     }
                 }
                 Some((number, kind)) => head.add(number, &entry, kind),
-                None => lost += 1,
+                None => lost = lost.saturating_add(1),
             }
         }
         head.gaps.extend(reader.gaps().iter().cloned());

@@ -1,5 +1,10 @@
 //! Columns of time, and which resolution each piece of one is read from.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::ops::Range;
 
 use crate::resolution::Resolution;
@@ -20,15 +25,16 @@ impl Grid {
     /// (or seconds, of short stretches) and needs no more, beginning at or before the start.
     pub fn over(range: Range<i64>, columns: u64) -> Grid {
         // The ends of time are farther apart than a number of nanoseconds can say.
-        let until_end = |start: i64| (i128::from(range.end) - i128::from(start)).max(1) as u64;
+        let until_end =
+            |start: i64| i128::from(range.end).saturating_sub(start.into()).max(1) as u64;
         let least = until_end(range.start).div_ceil(columns.max(1)).min(1 << 62) as i64;
-        let unit = match least {
+        let unit: i64 = match least {
+            60_000_000_000.. => 60_000_000_000,
             1_000_000_000.. => 1_000_000_000,
             1_000_000.. => 1_000_000,
             _ => 1,
         };
-        let unit = if least >= 60 * unit && unit == 1_000_000_000 { 60 * unit } else { unit };
-        let step = (least as u64).div_ceil(unit as u64) as i64 * unit;
+        let step = ((least as u64).div_ceil(unit as u64) as i64).saturating_mul(unit);
         let start = range.start.saturating_sub(range.start.rem_euclid(unit));
         Grid { start, step, columns: until_end(start).div_ceil(step as u64) }
     }
@@ -37,10 +43,10 @@ impl Grid {
     pub fn column(&self, at: u64) -> Range<i64> {
         // From one end of time to the other it is farther than an `i64` can say.
         let moment = |at: i128| {
-            let moment = i128::from(self.start) + i128::from(self.step) * at;
+            let moment = i128::from(self.step).saturating_mul(at).saturating_add(self.start.into());
             moment.clamp(i64::MIN.into(), i64::MAX.into()) as i64
         };
-        moment(at.into())..moment(i128::from(at) + 1)
+        moment(at.into())..moment(i128::from(at).saturating_add(1))
     }
 
     /// All of it.
@@ -81,11 +87,12 @@ fn divide(range: Range<i64>, column: usize, resolution: Resolution, plan: &mut [
         plan[Resolution::Base as usize].push((range, column));
         return;
     };
-    let finer = resolution.finer().expect("BUG: below a rollup there is the base");
+    // Below a rollup there is the base at least.
+    let finer = resolution.finer().unwrap_or(Resolution::Base);
     let beyond = range.start.rem_euclid(period);
     let first = match beyond {
         0 => Some(range.start),
-        _ => range.start.checked_add(period - beyond),
+        _ => range.start.checked_add(period.saturating_sub(beyond)),
     };
     let last = range.end.saturating_sub(range.end.rem_euclid(period));
     match first.filter(|&first| first < last) {

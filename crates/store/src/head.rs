@@ -3,6 +3,11 @@
 //!
 //! A row of a histogram is its frame, some hundred bytes; a series without rows is not here at all.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
@@ -77,12 +82,12 @@ impl Head {
             .or_insert_with(|| Pending { covers: (i64::MAX, i64::MIN), ..Pending::default() });
         let before = pending.bytes.capacity();
         // Twice the room would be wasted on each of very many series.
-        let need = entry.value.len() + 24;
-        if pending.bytes.capacity() - pending.bytes.len() < need {
+        let need = entry.value.len().saturating_add(24);
+        if pending.bytes.capacity().saturating_sub(pending.bytes.len()) < need {
             pending.bytes.reserve_exact(need.max(pending.bytes.len() / 4));
         }
         put_zigzag(&mut pending.bytes, entry.start.wrapping_sub(pending.end));
-        put_varint(&mut pending.bytes, (entry.end - entry.start) as u64);
+        put_varint(&mut pending.bytes, entry.end.wrapping_sub(entry.start) as u64);
         match kind {
             Kind::Counter(_) | Kind::Gauge => pending.bytes.extend_from_slice(entry.value),
             Kind::Histogram(_) | Kind::Text => put_bytes(&mut pending.bytes, entry.value),
@@ -90,18 +95,20 @@ impl Head {
         pending.end = entry.end;
         let start = begins(kind, (entry.start, entry.end));
         pending.covers = (pending.covers.0.min(start), pending.covers.1.max(entry.end));
-        self.bytes += pending.bytes.capacity() - before;
-        self.rows += 1;
+        let grown = pending.bytes.capacity().saturating_sub(before);
+        self.bytes = self.bytes.saturating_add(grown);
+        self.rows = self.rows.saturating_add(1);
         let partition = slot(entry.end, Resolution::Base.partition());
         let empty = || PartitionRows { rows: 0, start: i64::MAX, end: i64::MIN };
         let held = self.partitions.entry(partition).or_insert_with(empty);
-        held.rows += 1;
+        held.rows = held.rows.saturating_add(1);
         (held.start, held.end) = (held.start.min(start), held.end.max(entry.end));
     }
 
     /// About how much memory rows take.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes + self.series.len() * (size_of::<Pending>() + size_of::<Number>() + 8)
+        const SERIES_BYTES: usize = size_of::<Pending>() + size_of::<Number>() + 8;
+        self.series.len().saturating_mul(SERIES_BYTES).saturating_add(self.bytes)
     }
 
     pub(crate) fn rows(&self) -> u64 {
@@ -142,6 +149,7 @@ impl Head {
     }
 
     /// The rows of a series that ended within `range` (as slots count it), in the order they came.
+    #[expect(clippy::expect_used, reason = "add takes values that a batch was read with")]
     pub(crate) fn rows_of(&self, number: Number, kind: Kind, range: &Range<i64>) -> Option<Rows> {
         let pending = self.series.get(&number)?;
         let mut rows = Rows::none_of(kind);
@@ -168,6 +176,14 @@ impl Head {
         Some(rows)
     }
 
+    /// How many rows of a series ended within `range` (as slots count it), without a look at
+    /// their values.
+    pub(crate) fn count_rows(&self, number: Number, kind: Kind, range: &Range<i64>) -> u64 {
+        let Some(pending) = self.series.get(&number) else { return 0 };
+        let ends = pending.rows(kind).map(|(_, end, _)| end.saturating_sub(1));
+        ends.filter(|end| range.contains(end)).count() as u64
+    }
+
     /// The frame of a series' point-in-time histogram at a moment, if one is here.
     pub(crate) fn point(&self, number: Number, kind: Kind, time: i64) -> Option<&[u8]> {
         let pending = self.series.get(&number).filter(|pending| time <= pending.covers.1)?;
@@ -180,6 +196,7 @@ const READ: &str = "BUG: the head holds what was checked";
 
 impl Pending {
     /// Start, end and value of each row, in the order they came.
+    #[expect(clippy::expect_used, reason = "add wrote these bytes")]
     fn rows(&self, kind: Kind) -> impl Iterator<Item = (i64, i64, &[u8])> {
         let mut reader = Reader::new(&self.bytes);
         let mut before = 0i64;
@@ -188,7 +205,7 @@ impl Pending {
                 return None;
             }
             let start = before.wrapping_add(reader.zigzag("start").expect(READ));
-            let end = start + reader.varint("span").expect(READ) as i64;
+            let end = start.wrapping_add(reader.varint("span").expect(READ) as i64);
             before = end;
             let value = match kind {
                 Kind::Counter(_) | Kind::Gauge => reader.take(8, "number"),

@@ -22,6 +22,11 @@
 //! Version 1 has no `DROPPED`: there, a rollup counts as such if a rule limits its resolution.
 //! `docs/formats/manifest.md` says the same to a stranger.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -167,7 +172,7 @@ fn version(text: &str) -> Option<u32> {
 }
 
 fn split_last_line(text: &str) -> (&str, &str) {
-    text.split_at(text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1))
+    text.split_at(text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at.saturating_add(1)))
 }
 
 impl Manifest {
@@ -180,6 +185,7 @@ impl Manifest {
         Manifest::read(bytes).map_err(|why| Error::Manifest { path, why })
     }
 
+    #[expect(clippy::expect_used, reason = "a string takes everything")]
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut out = format!("{TITLE}{VERSION}\ngeneration {}\n", self.generation);
         let mut line = |text: std::fmt::Arguments<'_>| {
@@ -249,9 +255,9 @@ impl Manifest {
         }
         let mut manifest = Manifest::default();
         for (number, line) in body.lines().enumerate().skip(1) {
-            manifest
-                .take(line, version)
-                .ok_or_else(|| format!("line {} is not understood: {line}", number + 1))?;
+            manifest.take(line, version).ok_or_else(|| {
+                format!("line {} is not understood: {line}", number.saturating_add(1))
+            })?;
         }
         if version < VERSION_OF_DROPPED {
             manifest.expect_dropped_series();
@@ -402,7 +408,7 @@ fn ranges(numbers: &BTreeSet<u64>) -> String {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for &number in numbers {
         match runs.last_mut() {
-            Some(run) if run.1 + 1 == number => run.1 = number,
+            Some(run) if run.1.checked_add(1) == Some(number) => run.1 = number,
             _ => runs.push((number, number)),
         }
     }

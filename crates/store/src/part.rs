@@ -18,6 +18,11 @@
 //! A part whose footer or index is damaged is read by looking for chunks: each says whose it is.
 //! `docs/formats/part.md` says the same to a stranger.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -102,13 +107,13 @@ impl FileWriter {
 
     fn write(&mut self) -> Result<()> {
         self.file.write_all_at(&self.pending, self.written).doing("write", &self.path)?;
-        self.written += self.pending.len() as u64;
+        self.written = self.written.saturating_add(self.pending.len() as u64);
         self.pending.clear();
         Ok(())
     }
 
     fn at(&self) -> u64 {
-        self.written + self.pending.len() as u64
+        self.written.saturating_add(self.pending.len() as u64)
     }
 }
 
@@ -125,6 +130,10 @@ impl PartWriter for FileWriter {
         self.add(bytes)
     }
 
+    #[expect(
+        clippy::expect_used,
+        reason = "zstd packs whatever fits memory; a part lies in a folder"
+    )]
     fn finish(mut self: Box<Self>, form: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64> {
         self.places.sort_by_key(|place| (place.series, place.start, place.offset));
         let ids: BTreeSet<SeriesId> = self.places.iter().map(|place| place.series).collect();
@@ -165,6 +174,7 @@ fn entry(place: &Place) -> [u8; ENTRY_BYTES] {
     bytes
 }
 
+#[expect(clippy::expect_used, reason = "an entry has as many bytes as are read here")]
 fn place(bytes: &[u8; ENTRY_BYTES]) -> Place {
     let mut reader = Reader::new(bytes);
     let mut read = || -> model::Result<Place> {
@@ -250,7 +260,7 @@ impl FilePart {
                 Vec::new()
             }
         };
-        let index = self.read_at(footer.index_at, footer.chunks * ENTRY_BYTES)?;
+        let index = self.read_at(footer.index_at, footer.chunks.saturating_mul(ENTRY_BYTES))?;
         let (entries, rest) = index.as_chunks::<ENTRY_BYTES>();
         if entries.len() != footer.chunks
             || !rest.is_empty()
@@ -273,7 +283,8 @@ impl FilePart {
     }
 
     fn forms_of(&self, footer: &Footer) -> Result<Result<Vec<u8>, String>> {
-        let packed = self.read_at(footer.forms_at, (footer.index_at - footer.forms_at) as usize)?;
+        let packed = self
+            .read_at(footer.forms_at, footer.index_at.saturating_sub(footer.forms_at) as usize)?;
         if crc32c::crc32c(&packed) != footer.forms_checksum {
             return Ok(Err("the forms of its series are damaged".to_owned()));
         }
@@ -287,9 +298,9 @@ impl FilePart {
         let mut places = Vec::new();
         let mut at = HEADER_BYTES as u64;
         let mut bytes = Vec::new();
-        while at + (chunk::HEADER_BYTES as u64) <= self.bytes {
+        while at.saturating_add(chunk::HEADER_BYTES as u64) <= self.bytes {
             if let Ok(header) = Header::read(&self.read_at(at, chunk::HEADER_BYTES)?) {
-                let length = (chunk::HEADER_BYTES + header.length) as u32;
+                let length = chunk::HEADER_BYTES.saturating_add(header.length) as u32;
                 let place = Place {
                     series: header.series,
                     offset: at,
@@ -301,16 +312,17 @@ impl FilePart {
                 self.read(&place, &mut bytes)?;
                 if chunk::check(&bytes).is_ok() {
                     places.push(place);
-                    at += u64::from(length);
+                    at = at.saturating_add(length.into());
                     continue;
                 }
             }
-            let window = self.read_at(at + 1, WINDOW)?;
+            let window = self.read_at(at.saturating_add(1), WINDOW)?;
             let next = window.windows(4).position(|four| four == chunk::MAGIC);
-            at += match next {
-                Some(next) => 1 + next as u64,
-                None => (window.len().max(4) - 3) as u64,
+            let passed = match next {
+                Some(next) => next.saturating_add(1),
+                None => window.len().saturating_sub(3).max(1),
             };
+            at = at.saturating_add(passed as u64);
         }
         places.sort_by_key(|place| (place.series, place.start, place.offset));
         Ok(places)

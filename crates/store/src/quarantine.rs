@@ -4,8 +4,9 @@
 //! A record of the journal is tried three times, each time from a whole head. Then its bytes are
 //! kept as `quarantine/<position>.batch` in the store's folder, and a gap says whose it was and how
 //! many samples it had. The file says after a restart that the record is left out. A series that
-//! cannot be sealed is left out of the part, and a gap says so. Maintenance that panics, such as
-//! the rollup of a day, is tried again later and later (`Inner::guarded`).
+//! cannot be sealed is left out of the part, and a gap of each day says how many rows it had.
+//! Maintenance that panics, such as the rollup of a day, is tried again later and later
+//! (`Inner::guarded`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};

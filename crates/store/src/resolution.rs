@@ -54,7 +54,7 @@ impl Resolution {
 
     /// The one before it.
     pub(crate) fn finer(self) -> Option<Resolution> {
-        let at = Resolution::ALL.iter().position(|&r| r == self).expect("BUG: ALL has all");
+        let at = Resolution::ALL.iter().position(|&r| r == self)?;
         at.checked_sub(1).map(|at| Resolution::ALL[at])
     }
 

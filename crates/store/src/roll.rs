@@ -3,6 +3,11 @@
 //! A day (UTC) is rolled up when it is over, out of all its parts of the base, in one commit. A part of the
 //! base that comes later is read beside the rollup until the day is rolled up anew; both ways count the same.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 #[cfg(test)]
 mod tests;
 
@@ -235,6 +240,7 @@ impl Inner {
     }
 
     /// The form of a series that is stored here.
+    #[expect(clippy::expect_used, reason = "rows are only written of series that are known")]
     pub(crate) fn form(&self, id: &SeriesId) -> Vec<u8> {
         let index = self.index();
         let number = index.number(id).expect("BUG: rows are only written of series that are known");
@@ -283,13 +289,11 @@ impl Inner {
         gaps: &mut Vec<Gap>,
     ) -> Result<()> {
         change.remove(part.number);
-        if covers.is_empty() {
+        let Some((&first, &last)) = covers.keys().next().zip(covers.keys().next_back()) else {
             return Ok(());
-        }
+        };
         let mut writing = change.write(part.resolution);
         writing.replaces(part);
-        let days = covers.keys().next().zip(covers.keys().next_back());
-        let (&first, &last) = days.expect("BUG: it covers a day");
         writing.spans(first..last.saturating_add(DAY))?;
         let parts = self.parts([part], gaps)?;
         for (id, kind) in self.series_in(&parts, gaps)? {
@@ -394,7 +398,8 @@ impl Inner {
         for part in parts {
             let pays = |place: &crate::backend::Place| {
                 let span = place.end.saturating_sub(place.start);
-                place.rows > 1 && span / i64::from(place.rows) < MINUTE_PAYS
+                place.rows > 1
+                    && span.checked_div(place.rows.into()).is_some_and(|step| step < MINUTE_PAYS)
             };
             if part.places()?.iter().any(pays) {
                 return Ok(true);
@@ -663,8 +668,8 @@ fn put_rollups(
     kind: Kind,
 ) -> Result<()> {
     for (writing, resolution) in rollups.iter_mut().zip(Resolution::ROLLUPS) {
-        if resolution >= finest {
-            *finer = rolled_up(finer, resolution.period().expect("BUG: a rollup has a period"));
+        if let Some(period) = resolution.period().filter(|_| resolution >= finest) {
+            *finer = rolled_up(finer, period);
             writing.put(id, kind, finer.clone(), Predecessor::Unknown)?;
         }
     }
@@ -679,10 +684,11 @@ fn merged(
     resolution: Resolution,
     gaps: &mut Vec<Gap>,
 ) -> Result<Rows> {
-    let period = resolution.period().expect("BUG: a rollup has a period");
+    // The base has none.
+    let period = resolution.period().unwrap_or(DAY);
     let slot = |at: usize| day.saturating_add((at as i64).saturating_mul(period));
-    let slots = (DAY / period) as usize;
-    let runs: Vec<Run> = (0..slots).map(|at| (slot(at)..slot(at + 1), at)).collect();
+    let slots = DAY.checked_div(period).unwrap_or(0) as usize;
+    let runs: Vec<Run> = (0..slots).map(|at| (slot(at)..slot(at.saturating_add(1)), at)).collect();
     let mut merge = Merge::new(slots);
     // Of most series there are none.
     let mut between: Option<Merge> = None;
@@ -713,12 +719,13 @@ fn merged(
     for (merge, are_between) in [(Some(merge), false), (between, true)] {
         let Some(merged) = merge.map(Merge::finish) else { continue };
         gaps.extend(merged.full.into_iter().map(|at| {
-            let (start, end) = (slot(at), slot(at + 1));
+            let (start, end) = (slot(at), slot(at.saturating_add(1)));
             let reason = format!("series {id}: {FULL}");
             Gap { start, end, producer: None, lost: None, reason }
         }));
         for (at, mixture) in merged.columns.into_iter().enumerate() {
-            let (start, end) = (slot(if are_between { at + 1 } else { at }), slot(at + 1));
+            let end = slot(at.saturating_add(1));
+            let start = if are_between { end } else { slot(at) };
             rows.extend(mixture.into_parts().into_iter().map(|value| Row { start, end, value }));
         }
     }

@@ -1,5 +1,10 @@
 //! Rows: what a series holds, one value for one stretch of time.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use hist::codec::header::Temporality;
 use hist::{Histogram, Sum};
 use model::Kind;
@@ -191,11 +196,14 @@ impl Rows {
         match self {
             Rows::Histograms(rows) => rows
                 .iter()
-                .map(|row| u128::from(row.value.count()) + u128::from(row.value.nan_count()))
+                .map(|row| {
+                    u128::from(row.value.count()).saturating_add(row.value.nan_count().into())
+                })
                 .sum(),
-            Rows::Summaries(rows) => {
-                rows.iter().map(|row| u128::from(row.value.count) + u128::from(row.value.nan)).sum()
-            }
+            Rows::Summaries(rows) => rows
+                .iter()
+                .map(|row| u128::from(row.value.count).saturating_add(row.value.nan.into()))
+                .sum(),
             other => panic!("BUG: {other:?} are neither what happened nor rollups"),
         }
     }

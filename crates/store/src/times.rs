@@ -10,6 +10,11 @@
 //! ```
 //! Rows are in the order of their ends. Differences wrap around.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use model::wire::{Reader, put_bytes, put_varint, put_zigzag};
 
 use crate::column;
@@ -23,35 +28,38 @@ pub(crate) fn put(out: &mut Vec<u8>, times: &[(i64, i64)]) {
     let start = out.len();
     out.push(RUNS);
     let runs = put_runs(out, times);
-    if runs * RUN_ROWS_FEW <= times.len() {
+    if runs.saturating_mul(RUN_ROWS_FEW) <= times.len() {
         return;
     }
     let mut columns = vec![COLUMNS];
     put_bytes(&mut columns, &column::put(&times.iter().map(|time| time.0).collect::<Vec<_>>()));
     let spans: Vec<i64> = times.iter().map(|&(start, end)| end.wrapping_sub(start)).collect();
     put_bytes(&mut columns, &column::put(&spans));
-    if columns.len() < out.len() - start {
+    if columns.len() < out.len().saturating_sub(start) {
         out.truncate(start);
         out.extend(columns);
     }
 }
 
 fn put_runs(out: &mut Vec<u8>, times: &[(i64, i64)]) -> usize {
-    let (mut before, mut at, mut runs) = (0i64, 0, 0);
+    let (mut before, mut rest, mut runs) = (0i64, times, 0usize);
     let step = |before: i64, (start, end): (i64, i64)| {
         (start.wrapping_sub(before), end.wrapping_sub(start))
     };
-    while at < times.len() {
-        let (gap, span) = step(before, times[at]);
-        let first = at;
-        while at < times.len() && step(before, times[at]) == (gap, span) {
-            before = times[at].1;
-            at += 1;
+    while let Some((&first, others)) = rest.split_first() {
+        let (gap, span) = step(before, first);
+        before = first.1;
+        rest = others;
+        while let Some((&next, others)) = rest.split_first()
+            && step(before, next) == (gap, span)
+        {
+            before = next.1;
+            rest = others;
         }
-        put_varint(out, (at - first - 1) as u64);
+        put_varint(out, others.len().saturating_sub(rest.len()) as u64);
         put_zigzag(out, gap);
         put_varint(out, span as u64);
-        runs += 1;
+        runs = runs.saturating_add(1);
     }
     runs
 }
@@ -67,7 +75,7 @@ pub(crate) fn read(reader: &mut Reader<'_>, rows: usize) -> model::Result<Vec<(i
             while times.len() < rows {
                 let more = reader.varint("rows of a run")?;
                 let (gap, span) = (reader.zigzag("gap")?, reader.varint("span")? as i64);
-                if more >= (rows - times.len()) as u64 {
+                if more >= rows.saturating_sub(times.len()) as u64 {
                     return Err(invalid(
                         format!("a run of {more} more rows"),
                         "as many rows as the chunk has",

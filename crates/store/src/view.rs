@@ -3,6 +3,11 @@
 //! Every answer is made of rows as they came, or of exact rollups of them; which of the two does not show.
 //! What is known to be missing comes with the answer.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -1224,7 +1229,8 @@ fn by_slots(range: &Range<i64>, period: i64) -> Vec<Range<i64>> {
     let mut pieces = Vec::new();
     let mut start = range.start;
     while start < range.end {
-        let next = start.saturating_add(period - start.rem_euclid(period)).min(range.end);
+        let next =
+            start.saturating_add(period.saturating_sub(start.rem_euclid(period))).min(range.end);
         pieces.push(start..next);
         start = next;
     }
@@ -1261,7 +1267,7 @@ pub struct Columns<'a, T> {
 
 impl<T> Columns<'_, T> {
     fn work(&mut self) -> Result<()> {
-        let end = self.grid.columns.min(self.next + COLUMNS_AT_ONCE);
+        let end = self.grid.columns.min(self.next.saturating_add(COLUMNS_AT_ONCE));
         let ranges: Vec<Range<i64>> = (self.next..end).map(|at| self.grid.column(at)).collect();
         self.next = end;
         let Some(all) = hull(ranges.iter()) else { return Ok(()) };

@@ -16,14 +16,14 @@ impl BitWriter {
     pub(crate) fn put(&mut self, value: u64, bits: u32) {
         debug_assert!(bits == 64 || value >> bits == 0);
         self.pending |= value << self.pending_bits;
-        let held = self.pending_bits + bits;
+        let held = self.pending_bits.wrapping_add(bits);
         if held < u64::BITS {
             self.pending_bits = held;
             return;
         }
         self.bytes.extend(self.pending.to_le_bytes());
-        self.pending_bits = held - u64::BITS;
-        self.pending = value.checked_shr(bits - self.pending_bits).unwrap_or(0);
+        self.pending_bits = held.wrapping_sub(u64::BITS);
+        self.pending = value.checked_shr(bits.wrapping_sub(self.pending_bits)).unwrap_or(0);
     }
 
     /// Appends a number in Rice's code: the part above `low_bits` in unary, the rest as it is. A part too
@@ -31,7 +31,7 @@ impl BitWriter {
     pub(crate) fn put_rice(&mut self, value: u64, low_bits: u32) {
         let high = value >> low_bits;
         if high < UNARY_MAX {
-            self.put((1 << high) - 1, high as u32 + 1);
+            self.put((1u64 << high).wrapping_sub(1), (high as u32).wrapping_add(1));
             self.put(value & low_mask(low_bits), low_bits);
         } else {
             self.put(low_mask(UNARY_MAX as u32), UNARY_MAX as u32);
@@ -41,7 +41,7 @@ impl BitWriter {
 
     /// How many bits were put.
     pub(crate) fn bits(&self) -> u64 {
-        8 * self.bytes.len() as u64 + u64::from(self.pending_bits)
+        (self.bytes.len() as u64).wrapping_mul(8).wrapping_add(u64::from(self.pending_bits))
     }
 
     /// Appends all bits of another.
@@ -63,18 +63,18 @@ impl BitWriter {
 const UNARY_MAX: u64 = 24;
 
 fn low_mask(bits: u32) -> u64 {
-    (1u64 << bits) - 1
+    (1u64 << bits).wrapping_sub(1)
 }
 
 /// How many low bits make Rice's code shortest for these numbers, nearly.
 pub(crate) fn rice_low_bits(values: impl Iterator<Item = u64>) -> u32 {
     let (mut total, mut count) = (0u128, 0u128);
     for value in values {
-        total += u128::from(value);
-        count += 1;
+        total = total.wrapping_add(u128::from(value));
+        count = count.wrapping_add(1);
     }
     // The best divisor of a geometric distribution is about its mean times ln 2.
-    let divisor = total * 11 / (count.max(1) * 16);
+    let divisor = total.wrapping_mul(11).checked_div(count.wrapping_mul(16)).unwrap_or(0);
     divisor.checked_ilog2().unwrap_or(0).min(62)
 }
 
@@ -95,9 +95,9 @@ impl<'a> BitReader<'a> {
     #[inline]
     pub(crate) fn get(&mut self, bits: u32, field: &'static str) -> Result<u64, DecodeError> {
         let (first, shift) = (self.at_bit / 8, self.at_bit % 8);
-        let end = self.at_bit + bits as usize;
-        if end > self.bytes.len() * 8 {
-            return Err(DecodeError::Truncated { offset: self.offset + first, field });
+        let end = self.at_bit.wrapping_add(bits as usize);
+        if end > self.bytes.len().wrapping_mul(8) {
+            return Err(DecodeError::Truncated { offset: self.offset.wrapping_add(first), field });
         }
         if bits <= 56
             && let Some(word) = self.bytes.get(first..).and_then(|rest| rest.first_chunk::<8>())
@@ -136,8 +136,11 @@ impl<'a> BitReader<'a> {
             let word = u64::from_le_bytes(*word) >> (self.at_bit % 8);
             let high = word.trailing_ones();
             if u64::from(high) < UNARY_MAX {
-                self.at_bit += (high + 1 + low_bits) as usize;
-                return Ok(u64::from(high) << low_bits | word >> (high + 1) & low_mask(low_bits));
+                self.at_bit =
+                    self.at_bit.wrapping_add(high.wrapping_add(1).wrapping_add(low_bits) as usize);
+                return Ok(
+                    u64::from(high) << low_bits | word >> high.wrapping_add(1) & low_mask(low_bits)
+                );
             }
         }
         self.get_rice_slowly(low_bits, field)
@@ -146,7 +149,7 @@ impl<'a> BitReader<'a> {
     #[inline(never)]
     fn get_rice_slowly(&mut self, low_bits: u32, field: &'static str) -> Result<u64, DecodeError> {
         let high = u64::from(self.peek().trailing_ones()).min(UNARY_MAX);
-        self.get((high + 1).min(UNARY_MAX) as u32, field)?;
+        self.get(high.wrapping_add(1).min(UNARY_MAX) as u32, field)?;
         if high == UNARY_MAX {
             return self.get(64, field);
         }
@@ -160,9 +163,9 @@ impl<'a> BitReader<'a> {
             return Ok(());
         }
         Err(DecodeError::Invalid {
-            offset: self.offset + at,
+            offset: self.offset.wrapping_add(at),
             field: "end of bits",
-            found: format!("{} more bytes", self.bytes.len() - at),
+            found: format!("{} more bytes", self.bytes.len().wrapping_sub(at)),
             expected: "nothing after the last field",
         })
     }

@@ -274,7 +274,7 @@ impl Block {
         reader.finish()?;
 
         let mut bits = BitReader::new(bits, offset);
-        let side_counts = (0..4 + head.limits.len())
+        let side_counts = (0..head.limits.len().wrapping_add(4))
             .map(|_| block1::get_side_count(&mut bits, rows))
             .collect::<Result<Vec<_>, _>>()?;
         let exponent = columns::get_exponent(&mut bits)?;
@@ -381,6 +381,7 @@ impl Block {
 
     /// Adds runs of rows straight to accumulators. `false`, and nothing is added, where there is more to rows
     /// than positive buckets, zeros and exact side values, or where an accumulator is not ready for all.
+    #[expect(clippy::expect_used, reason = "coming gives nothing where a row is not exact")]
     fn add_plainly(
         &self,
         [positive, negative]: &[Table; 2],
@@ -409,8 +410,9 @@ impl Block {
         let [zero, beside @ ..] = &self.side_counts[..] else { return None };
         let ends = positive.ends();
         // Every accumulator gets room for all columns: that is too much where few of them lie far apart.
-        let span = ends.map_or(0, |(first, last)| i64::from(last) - i64::from(first));
-        let is_narrow = span <= SPAN_FREE + SPAN_PER_COLUMN * positive.columns() as i64;
+        let span = ends.map_or(0, |(first, last)| i64::from(last).wrapping_sub(i64::from(first)));
+        let is_narrow =
+            span <= SPAN_FREE.wrapping_add(SPAN_PER_COLUMN.wrapping_mul(positive.columns() as i64));
         let is_plain = is_narrow
             && self.head.limits.is_empty()
             && beside.iter().flatten().all(|&count| count == 0);

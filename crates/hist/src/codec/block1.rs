@@ -74,7 +74,7 @@ impl Block {
         reader.finish()?;
 
         let mut bits = BitReader::new(bits, offset);
-        let side_counts = (0..4 + head.limits.len())
+        let side_counts = (0..head.limits.len().wrapping_add(4))
             .map(|_| get_side_count(&mut bits, rows))
             .collect::<Result<Vec<_>, _>>()?;
         let (min, max, sum) = (Vec::new(), Vec::new(), Vec::new());
@@ -120,7 +120,10 @@ impl Block {
                 .limits
                 .iter()
                 .enumerate()
-                .map(|(limit, &value)| Threshold { value, above: side_count(4 + limit) })
+                .map(|(limit, &value)| Threshold {
+                    value,
+                    above: side_count(limit.wrapping_add(4)),
+                })
                 .collect(),
         }
     }
@@ -251,7 +254,7 @@ impl Whole {
     }
 
     fn bits(self) -> u32 {
-        u64::BITS - ((self.last - self.first) as u64).leading_zeros()
+        u64::BITS.wrapping_sub((self.last.wrapping_sub(self.first) as u64).leading_zeros())
     }
 }
 
@@ -322,7 +325,7 @@ fn get_extremes(
             let whole = whole_of(row);
             let value = if all_whole {
                 let place = bits.get(whole.bits().min(63), "place of an extreme")? as i64;
-                (whole.first + place) as f64
+                whole.first.wrapping_add(place) as f64
             } else {
                 f64::from_bits(bits.get(64, "extreme")?)
             };

@@ -19,7 +19,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn remaining(&self) -> usize {
-        self.bytes.len() - self.offset
+        self.bytes.len().wrapping_sub(self.offset)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
     /// Passes over bytes that were peeked at.
     pub(crate) fn skip(&mut self, len: usize) {
         debug_assert!(len <= self.remaining());
-        self.offset += len;
+        self.offset = self.offset.wrapping_add(len);
     }
 
     /// The next `len` bytes.
@@ -46,12 +46,13 @@ impl<'a> Reader<'a> {
         let taken = self.bytes[self.offset..]
             .get(..len)
             .ok_or(DecodeError::Truncated { offset: self.offset, field })?;
-        self.offset += len;
+        self.offset = self.offset.wrapping_add(len);
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
-        Ok(self.take(N, field)?.try_into().expect("BUG: take gives what was asked for"))
+        let offset = self.offset;
+        self.take(N, field)?.first_chunk().copied().ok_or(DecodeError::Truncated { offset, field })
     }
 
     #[inline]
@@ -60,7 +61,7 @@ impl<'a> Reader<'a> {
             .bytes
             .get(self.offset)
             .ok_or(DecodeError::Truncated { offset: self.offset, field })?;
-        self.offset += 1;
+        self.offset = self.offset.wrapping_add(1);
         Ok(byte)
     }
 
@@ -97,8 +98,9 @@ impl<'a> Reader<'a> {
         if ends == 0 {
             return self.varint_by_bytes(field);
         }
-        self.offset += ends.trailing_zeros() as usize / 8 + 1;
-        let held = word & (ends ^ (ends - 1)) & 0x7f7f_7f7f_7f7f_7f7f;
+        self.offset =
+            self.offset.wrapping_add((ends.trailing_zeros() as usize / 8).wrapping_add(1));
+        let held = word & (ends ^ ends.wrapping_sub(1)) & 0x7f7f_7f7f_7f7f_7f7f;
         // Sevens become fourteens, twenty-eights, and one number.
         let pairs = (held & 0x007f_007f_007f_007f) | (held & 0x7f00_7f00_7f00_7f00) >> 1;
         let fours = (pairs & 0x0000_3fff_0000_3fff) | (pairs & 0x3fff_0000_3fff_0000) >> 2;
@@ -181,7 +183,7 @@ pub(crate) fn zigzag(value: i64) -> u64 {
 /// The number that [`zigzag`] folded.
 #[inline]
 pub(crate) fn unzigzag(value: u64) -> i64 {
-    (value >> 1) as i64 ^ -((value & 1) as i64)
+    (value >> 1) as i64 ^ ((value & 1) as i64).wrapping_neg()
 }
 
 /// A LEB128-64b9B number, as HdrHistogram and DDSketch have it: eight bytes of seven bits and a ninth of

@@ -71,7 +71,7 @@ pub fn encode(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
 /// not-a-number bin, where libcircllhist counts them. Second is how many they were.
 pub fn encode_folded(histogram: &Histogram) -> Result<(Vec<u8>, u64), EncodeError> {
     let bytes = write_bins(&bins_of(histogram)?);
-    Ok((bytes, histogram.overflow() + histogram.underflow()))
+    Ok((bytes, histogram.overflow().wrapping_add(histogram.underflow())))
 }
 
 /// Reads base64 of the binary form, padded or not: libcircllhist and circonusllhist pad, openhistogram-rs does
@@ -96,7 +96,7 @@ pub fn decode_text(text: &str) -> Result<Histogram, DecodeError> {
             let (bin, count) = read_entry(entry, offset)?;
             bins.add(bin, count)?;
         }
-        offset += entry.len() + 1;
+        offset = offset.wrapping_add(entry.len().wrapping_add(1));
     }
     bins.into_histogram()
 }
@@ -192,7 +192,9 @@ fn bin_of(val: i8, exp: i8) -> Option<Bin> {
         (DIGITS_MIN..=DIGITS_MAX, _) => {
             Some(Bin::Positive(index_of_digits(val.into(), exp.into())))
         }
-        (-99..=-10, _) => Some(Bin::Negative(index_of_digits(-i32::from(val), exp.into()))),
+        (-99..=-10, _) => {
+            Some(Bin::Negative(index_of_digits(i32::from(val).wrapping_neg(), exp.into())))
+        }
         _ => None,
     }
 }
@@ -207,7 +209,10 @@ fn bins_of(histogram: &Histogram) -> Result<Vec<(Bin, u64)>, EncodeError> {
         let what = format!("a zero threshold of {:e}", histogram.zero_threshold());
         return Err(EncodeError::NoPlace { format: FORMAT, what });
     }
-    let nan = histogram.nan_count() + histogram.overflow() + histogram.underflow();
+    let nan = histogram
+        .nan_count()
+        .wrapping_add(histogram.overflow())
+        .wrapping_add(histogram.underflow());
     let negative = histogram.negative().iter().rev().map(|(i, count)| (Bin::Negative(i), count));
     let positive = histogram.positive().iter().map(|(i, count)| (Bin::Positive(i), count));
     Ok([(Bin::Nan, nan)]
@@ -220,7 +225,7 @@ fn bins_of(histogram: &Histogram) -> Result<Vec<(Bin, u64)>, EncodeError> {
 }
 
 fn no_overflow(histogram: &Histogram) -> Result<(), EncodeError> {
-    match histogram.overflow() + histogram.underflow() {
+    match histogram.overflow().wrapping_add(histogram.underflow()) {
         0 => Ok(()),
         n => Err(EncodeError::NoPlace {
             format: FORMAT,
@@ -229,13 +234,14 @@ fn no_overflow(histogram: &Histogram) -> Result<(), EncodeError> {
     }
 }
 
+#[expect(clippy::expect_used, reason = "the grid has fewer than 2^16 bins")]
 fn write_bins(bins: &[(Bin, u64)]) -> Vec<u8> {
     // There are 2 + 2 * 90 * 256 = 46,082 bins in all.
     let bin_count = u16::try_from(bins.len()).expect("BUG: more bins than the grid has");
     let mut out = bin_count.to_be_bytes().to_vec();
     for &(bin, count) in bins {
         let (val, exp) = bin.val_and_exp();
-        let len = (7 - (count.leading_zeros() / 8)) as u8;
+        let len = 7u32.wrapping_sub(count.leading_zeros() / 8) as u8;
         out.extend([val as u8, exp as u8, len]);
         out.extend(&count.to_le_bytes()[..=usize::from(len)]);
     }
@@ -254,7 +260,7 @@ impl Bin {
             Bin::Positive(index) => digits(index),
             Bin::Negative(index) => {
                 let (val, exp) = digits(index);
-                (-val, exp)
+                (val.wrapping_neg(), exp)
             }
         }
     }

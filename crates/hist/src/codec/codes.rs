@@ -78,7 +78,7 @@ impl Code {
             let length = lengths[symbol];
             let word = (place as u16).reverse_bits() >> (16 - LOOKUP_BITS);
             words[symbol] = (word, length);
-            let entry = if symbol + 1 == lengths.len() {
+            let entry = if symbol.wrapping_add(1) == lengths.len() {
                 ESCAPE | u16::from(length) << 8
             } else {
                 symbol as u16 | u16::from(length) << 8
@@ -86,10 +86,10 @@ impl Code {
             for at in (usize::from(word)..LOOKUP).step_by(1 << length) {
                 lookup[at] = entry;
             }
-            place += 1 << (LOOKUP_BITS - u32::from(length));
+            place = place.wrapping_add(1 << (LOOKUP_BITS.wrapping_sub(u32::from(length))));
         }
         debug_assert_eq!(place, LOOKUP as u32, "lengths make no code");
-        let escape = words.pop().expect("BUG: a code has an escape");
+        let escape = words.pop().unwrap_or_default();
         Code { lookup, words, escape }
     }
 }
@@ -117,17 +117,28 @@ impl Codes {
     }
 }
 
+/// Bits of each count in a symbol of so many counts: eight in all, or four of one.
+#[inline(always)]
+pub(crate) const fn symbol_bits(cells: usize) -> usize {
+    match cells {
+        8 => 1,
+        4 => 2,
+        _ => 4,
+    }
+}
+
 /// Lengths of a low code's words: of the 256, or 16, symbols and of the escape.
 fn low_lengths(code: usize, cells: usize) -> Vec<u8> {
     // Bits of each count in a symbol.
-    let bits = if cells == 1 { 4 } else { 8 / cells };
+    let bits = symbol_bits(cells);
     let counts = 1usize << bits;
     let single = single_weights(code, counts);
-    let symbols = 1usize << (bits * cells);
+    let symbols = 1usize << bits.wrapping_mul(cells);
     let weight = |symbol: usize| {
-        let places = (0..cells).map(|cell| single[symbol >> (cell * bits) & (counts - 1)]);
+        let places = (0..cells)
+            .map(|cell| single[symbol >> cell.wrapping_mul(bits) & counts.wrapping_sub(1)]);
         // Of a share of 2^16 each, the product is kept at 2^32.
-        places.fold(1u64 << 32, |product, share| (product * share) >> 16)
+        places.fold(1u64 << 32, |product, share| product.wrapping_mul(share) >> 16)
     };
     let mut weights: Vec<u64> = (0..symbols)
         .map(|symbol| Some(weight(symbol)).filter(|&weight| weight >= 1 << 22).unwrap_or(0))
@@ -146,9 +157,10 @@ fn single_weights(code: usize, counts: usize) -> Vec<u64> {
     // Further than a symbol goes, for the total.
     for count in 0..63u64 {
         let last = weights[count as usize];
-        let numerator = (count << 16) + LEARNT * rate;
-        let denominator = ((count + 1) * (LEARNT + 1)) << 16;
-        weights.push((u128::from(last) * u128::from(numerator) / u128::from(denominator)) as u64);
+        let numerator = (count << 16).wrapping_add(LEARNT.wrapping_mul(rate));
+        let denominator = count.wrapping_add(1).wrapping_mul(LEARNT + 1) << 16;
+        let next = u128::from(last).wrapping_mul(numerator.into()).checked_div(denominator.into());
+        weights.push(next.unwrap_or(0) as u64);
     }
     let total: u64 = weights.iter().sum();
     weights[..counts]
@@ -173,14 +185,14 @@ fn huffman(weights: &[u64]) -> Vec<u8> {
         let (std::cmp::Reverse(least), std::cmp::Reverse(next)) = (least, next);
         parents[least.1] = parents.len();
         parents[next.1] = parents.len();
-        nodes.push(std::cmp::Reverse((least.0 + next.0, parents.len())));
+        nodes.push(std::cmp::Reverse((least.0.wrapping_add(next.0), parents.len())));
         parents.push(0);
     }
-    let root = parents.len() - 1;
+    let root = parents.len().wrapping_sub(1);
     let mut depths = vec![0u8; parents.len()];
     for node in (0..root).rev() {
         if parents[node] > 0 {
-            depths[node] = depths[parents[node]] + 1;
+            depths[node] = depths[parents[node]].wrapping_add(1);
         }
     }
     depths.truncate(weights.len());

@@ -57,7 +57,7 @@ impl Places {
     }
 
     fn bits(self) -> u32 {
-        u64::BITS - ((self.last - self.first) as u64).leading_zeros()
+        u64::BITS.wrapping_sub((self.last.wrapping_sub(self.first) as u64).leading_zeros())
     }
 
     /// The place of a value, if it has one.
@@ -67,7 +67,7 @@ impl Places {
         let is_one = self.first <= whole
             && whole <= self.last
             && (whole as f64 / power).to_bits() == value.to_bits();
-        is_one.then(|| (whole - self.first) as u64)
+        is_one.then(|| whole.wrapping_sub(self.first) as u64)
     }
 }
 
@@ -187,16 +187,16 @@ impl Columns {
     /// Adds the cells of a frame to what is known of its rows.
     pub(crate) fn learn<T: Cell>(&self, rows: &mut [Extent], frame: &Frame<'_, T>) {
         let &Frame { height, cells, .. } = frame;
-        let rows = &mut rows[frame.first..frame.first + frame.rows];
+        let rows = &mut rows[frame.first..frame.first.wrapping_add(frame.rows)];
         let mut sums = [0.0; FRAME];
         sums.iter_mut().zip(rows.iter()).for_each(|(sum, row)| *sum = row.sum);
         let (sixteens, rest) = sums[..height].as_chunks_mut::<16>();
         let eights = rest.as_chunks_mut::<8>().0;
         for (part, sums) in sixteens.iter_mut().enumerate() {
-            self.add_middles(cells, height, 16 * part, sums);
+            self.add_middles(cells, height, part.wrapping_mul(16), sums);
         }
         for sums in eights {
-            self.add_middles(cells, height, height - 8, sums);
+            self.add_middles(cells, height, height.wrapping_sub(8), sums);
         }
         rows.iter_mut().zip(sums).for_each(|(row, sum)| row.sum = sum);
         let columns = || (0..self.columns.len() as u32).zip(cells.chunks_exact(height));
@@ -257,7 +257,7 @@ fn ends<'a, T: Cell + 'a>(
     columns: impl Iterator<Item = (u32, &'a [T])>,
 ) -> [u32; FRAME] {
     let mut found = [NO_COLUMN; FRAME];
-    let mut missing = u64::MAX >> (u64::BITS - rows as u32);
+    let mut missing = u64::MAX >> u64::BITS.wrapping_sub(rows as u32);
     for (number, column) in columns {
         if column.iter().fold(T::default(), |all, &count| all.or(count)) == T::default() {
             continue;
@@ -270,7 +270,7 @@ fn ends<'a, T: Cell + 'a>(
         missing &= !held;
         while new > 0 {
             found[new.trailing_zeros() as usize] = number;
-            new &= new - 1;
+            new &= new.wrapping_sub(1);
         }
         if missing == 0 {
             break;
@@ -282,6 +282,7 @@ fn ends<'a, T: Cell + 'a>(
 // ---------------------------------------------------------------- writing
 
 /// Appends the columns of side values.
+#[expect(clippy::expect_used, reason = "a histogram holds no bucket outside of its grid")]
 pub(crate) fn put(
     bits: &mut BitWriter,
     histograms: &[Histogram],
@@ -315,7 +316,7 @@ pub(crate) fn put(
         predictor.close(extent, &columns, beside);
     }
     let mut empty = histograms.iter().map(Histogram::is_empty);
-    extents.retain(|_| !empty.next().expect("BUG: as many"));
+    extents.retain(|_| empty.next() == Some(false));
     let power = predictor.power;
     for (side, places) in [
         (
@@ -352,7 +353,7 @@ fn exponent(histograms: &[&Histogram]) -> u32 {
             let scaled = (value * power).round();
             scaled.abs() < WHOLE_MAX && scaled / power == value
         };
-        10 * values.iter().filter(is_multiple).count() >= 9 * values.len()
+        values.iter().filter(is_multiple).count().wrapping_mul(10) >= values.len().wrapping_mul(9)
     };
     (0..=EXPONENT_MAX).find(fits).unwrap_or(0)
 }
@@ -426,8 +427,8 @@ fn put_sums(bits: &mut BitWriter, column: &[(Sum, i64)], exponent: u32) {
     let mut units = vec![0];
     if needs.iter().any(|&unit| unit > 0) {
         needs.sort_unstable();
-        let last = needs.len() - 1;
-        units = vec![needs[last], needs[(needs.len() * 90 / 100).min(last)], 0];
+        let last = needs.len().wrapping_sub(1);
+        units = vec![needs[last], needs[(needs.len().wrapping_mul(90) / 100).min(last)], 0];
     }
     let mut best = raw_sums(column);
     for unit in units {
@@ -496,7 +497,7 @@ fn coded_sums(column: &[(Sum, i64)], exponent: u32, unit: u32) -> BitWriter {
 fn whole_of(sum: Sum, exponent: u32) -> i64 {
     let (high, low) = sum.parts();
     if exponent == 0 && high.abs() < SUM_MAX && high.fract() == 0.0 && low.fract() == 0.0 {
-        return high as i64 + low as i64;
+        return (high as i64).wrapping_add(low as i64);
     }
     (high * POWERS[exponent as usize]).round() as i64
 }
@@ -519,7 +520,8 @@ fn last_bit(value: f64) -> u32 {
     }
     let exponent = (value.to_bits() >> 52 & 0x7ff) as i32;
     let significand = value.to_bits() & ((1 << 52) - 1) | 1 << 52;
-    (1075 - exponent - significand.trailing_zeros() as i32).clamp(0, 127) as u32
+    1075i32.wrapping_sub(exponent).wrapping_sub(significand.trailing_zeros() as i32).clamp(0, 127)
+        as u32
 }
 
 /// A sum as a multiple of 10^-exponent and the rest as a multiple of 2^-unit, if these give it back to the bit.
@@ -548,7 +550,7 @@ fn joined(whole: i64, rest: i64, unit: u32, exponent: u32) -> Sum {
         return Sum::from_parts(whole as f64 / POWERS[exponent as usize], rest);
     }
     let high = whole as f64;
-    let low = (i128::from(whole) - high as i128) as f64;
+    let low = i128::from(whole).wrapping_sub(high as i128) as f64;
     if rest == 0.0 { Sum::from_parts(high, low) } else { Sum::from_parts(high, low + rest) }
 }
 
@@ -609,7 +611,7 @@ fn get_extremes(
         let value = if coded {
             let places = places(row);
             let place = bits.get(places.bits().min(63), "place of an extreme")? as i64;
-            (places.first + place) as f64 / power
+            places.first.wrapping_add(place) as f64 / power
         } else {
             f64::from_bits(bits.get(64, "extreme")?)
         };

@@ -50,7 +50,7 @@ impl Matrix {
     pub(crate) fn read(reader: &mut Reader<'_>, rows: usize) -> Result<Matrix, DecodeError> {
         let mut decoder = CountsDecoder::new(reader, rows)?;
         let indexes = std::mem::take(&mut decoder.indexes);
-        let mut counts = vec![0; rows * indexes.len()];
+        let mut counts = vec![0; rows.wrapping_mul(indexes.len())];
         if !indexes.is_empty() {
             counts.chunks_exact_mut(indexes.len()).try_for_each(|row| decoder.row(row))?;
         }
@@ -60,7 +60,7 @@ impl Matrix {
 
     /// The counts of a row, one for each column.
     pub(crate) fn row(&self, row: usize) -> &[u64] {
-        &self.counts[row * self.indexes.len()..][..self.indexes.len()]
+        &self.counts[row.wrapping_mul(self.indexes.len())..][..self.indexes.len()]
     }
 }
 
@@ -72,26 +72,26 @@ struct Rates {
 
 impl Rates {
     fn new(columns: usize) -> Rates {
-        Rates { rates: vec![0; columns + 2], rows: 0 }
+        Rates { rates: vec![0; columns.wrapping_add(2)], rows: 0 }
     }
 
     /// The level of each column's predicted rate.
     #[inline]
     fn levels(&self, levels: &mut [u8]) {
         for (near, level) in self.rates.windows(3).zip(levels) {
-            *level = level_of(near[0] + 2 * near[1] + near[2]);
+            *level = level_of(near[0].wrapping_add(near[1].wrapping_mul(2)).wrapping_add(near[2]));
         }
     }
 
     /// Moves the averages towards a row of counts; fast at first.
     #[inline]
     fn learn(&mut self, counts: &[u64]) {
-        let shift = SPEED.min((self.rows + 1).ilog2());
+        let shift = SPEED.min(self.rows.wrapping_add(1).ilog2());
         for (rate, &count) in self.rates[1..].iter_mut().zip(counts) {
             let target = (count.min(COUNT_PREDICTED_MAX) << RATE_BITS) as i32;
-            *rate = (*rate as i32 + ((target - *rate as i32) >> shift)) as u32;
+            *rate = (*rate as i32).wrapping_add(target.wrapping_sub(*rate as i32) >> shift) as u32;
         }
-        self.rows += 1;
+        self.rows = self.rows.wrapping_add(1);
     }
 }
 
@@ -115,13 +115,17 @@ fn level_of(rate: u32) -> u8 {
     };
     let octave = (rate | 1).ilog2();
     let eighth = ((u64::from(rate) << 3) >> octave) as u8 & MASKS[octave as usize];
-    octave as u8 * 8 + eighth
+    (octave as u8).wrapping_mul(8).wrapping_add(eighth)
 }
 
 /// Bits of a count that its token does not tell.
 #[inline]
 fn rest_bits(token: usize) -> u32 {
-    if token < LITERALS as usize { 0 } else { (token as u32 - LITERALS as u32) / 4 + 2 }
+    if token < LITERALS as usize {
+        0
+    } else {
+        (((token as u32).wrapping_sub(LITERALS as u32)) / 4).wrapping_add(2)
+    }
 }
 
 /// The least count of a token.
@@ -130,7 +134,7 @@ fn count_of(token: usize) -> u64 {
     if token < LITERALS as usize {
         return token as u64;
     }
-    (4 + (token as u64 & 3)) << rest_bits(token)
+    (token as u64 & 3).wrapping_add(4) << rest_bits(token)
 }
 
 /// Takes a matrix out again, row by row.
@@ -153,7 +157,7 @@ struct Slot(u32);
 
 impl Slot {
     fn new(token: usize, frequency: u32, place: u32) -> Slot {
-        Slot((token as u32) << (2 * SLOT_BITS) | (frequency - 1) << SLOT_BITS | place)
+        Slot((token as u32) << (2 * SLOT_BITS) | frequency.wrapping_sub(1) << SLOT_BITS | place)
     }
 
     #[inline]
@@ -163,8 +167,8 @@ impl Slot {
 
     #[inline]
     fn next_state(self, state: u32) -> u32 {
-        let frequency = ((self.0 >> SLOT_BITS) & (SLOTS - 1)) + 1;
-        frequency * (state >> SLOT_BITS) + (self.0 & (SLOTS - 1))
+        let frequency = ((self.0 >> SLOT_BITS) & (SLOTS - 1)).wrapping_add(1);
+        frequency.wrapping_mul(state >> SLOT_BITS).wrapping_add(self.0 & (SLOTS - 1))
     }
 }
 
@@ -205,7 +209,7 @@ impl<'a> CountsDecoder<'a> {
                 return Err(Reader::invalid(at, "levels of a table", span, "256 levels in all"));
             };
             self.table_of[level as usize..=last as usize].fill(self.slots.len() as u32);
-            level = last + 1;
+            level = last.wrapping_add(1);
             self.table(reader)?;
         }
         if level != LEVELS as u64 {
@@ -221,10 +225,10 @@ impl<'a> CountsDecoder<'a> {
         if last >= TOKENS as u64 {
             return Err(Reader::invalid(at, "last token", last, "at most 255"));
         }
-        let end = self.slots.len() + SLOTS as usize;
+        let end = self.slots.len().wrapping_add(SLOTS as usize);
         for token in first..=last {
             let frequency = reader.varint("frequency")?;
-            if frequency > (end - self.slots.len()) as u64 {
+            if frequency > end.wrapping_sub(self.slots.len()) as u64 {
                 return Err(Reader::invalid(at, "frequency", frequency, "1024 in all"));
             }
             let places = 0..frequency as u32;
@@ -261,9 +265,9 @@ impl<'a> CountsDecoder<'a> {
         self.rates.levels(&mut self.levels);
         // The states take turns over the whole matrix, so a row of odd length swaps them for the next.
         let [mut state, mut other] = self.states;
-        let mut at = 0;
+        let mut at = 0usize;
         for (count, &level) in counts.iter_mut().zip(&self.levels) {
-            let place = self.table_of[usize::from(level)] + (state & (SLOTS - 1));
+            let place = self.table_of[usize::from(level)].wrapping_add(state & (SLOTS - 1));
             let slot = self.slots[place as usize];
             state = slot.next_state(state);
             // Whether a state wants a word is a matter of chance: a choice costs less than a branch. Past
@@ -271,12 +275,13 @@ impl<'a> CountsDecoder<'a> {
             let word = self.words.get(at).map_or(0, |&word| u32::from(u16::from_le_bytes(word)));
             let wants = state < STATE_MIN;
             state = if wants { state << 16 | word } else { state };
-            at += usize::from(wants);
+            at = at.wrapping_add(usize::from(wants));
             (state, other) = (other, state);
             let token = slot.token();
             *count = token as u64;
             if token >= LITERALS as usize {
-                *count = count_of(token) + self.rest.get(rest_bits(token), "bits of a count")?;
+                *count = count_of(token)
+                    .wrapping_add(self.rest.get(rest_bits(token), "bits of a count")?);
             }
         }
         self.words = self
@@ -301,7 +306,8 @@ fn indexes(reader: &mut Reader<'_>, rows: usize) -> Result<Vec<i32>, DecodeError
     let at = reader.offset();
     let columns = reader.varint("column count")?;
     // A column takes a byte at least.
-    let limit = (CELLS_MAX / rows.max(1) as u64).min(reader.remaining() as u64);
+    let limit =
+        CELLS_MAX.checked_div(rows as u64).unwrap_or(CELLS_MAX).min(reader.remaining() as u64);
     if columns > limit {
         return Err(DecodeError::Limit {
             offset: at,

@@ -303,7 +303,7 @@ pub(crate) fn number(reader: &mut Reader<'_>, field: &'static str) -> Result<f64
         }
         _ => {
             let folded = coded >> 1;
-            Ok(((folded >> 1) as i64 ^ -((folded & 1) as i64)) as f64)
+            Ok(((folded >> 1) as i64 ^ ((folded & 1) as i64).wrapping_neg()) as f64)
         }
     }
 }
@@ -318,16 +318,16 @@ pub(crate) fn put_buckets(out: &mut Vec<u8>, buckets: impl ExactSizeIterator<Ite
                 put_zigzag(out, index.into());
                 0
             }
-            Some(previous) => (i64::from(index) - previous - 1) as u64,
+            Some(previous) => i64::from(index).wrapping_sub(previous).wrapping_sub(1) as u64,
         };
         previous = Some(i64::from(index));
-        let less_one = count - 1;
+        let less_one = count.wrapping_sub(1);
         out.push((gap.min(ESCAPE) << 4 | less_one.min(ESCAPE)) as u8);
         if gap >= ESCAPE {
-            put_varint(out, gap - ESCAPE);
+            put_varint(out, gap.wrapping_sub(ESCAPE));
         }
         if less_one >= ESCAPE {
-            put_varint(out, less_one - ESCAPE);
+            put_varint(out, less_one.wrapping_sub(ESCAPE));
         }
     }
 }
@@ -390,8 +390,8 @@ impl Eight {
                 (u64::from_le_bytes(word), bytes.len() as u32)
             }
         };
-        let gaps = ((word >> 4) & Self::LOW_HALVES) + Self::ONES;
-        let counts = (word & Self::LOW_HALVES) + Self::ONES;
+        let gaps = ((word >> 4) & Self::LOW_HALVES).wrapping_add(Self::ONES);
+        let counts = (word & Self::LOW_HALVES).wrapping_add(Self::ONES);
         let long = (gaps | counts) & (Self::ONES << 4);
         // Times 1, 2^8, 2^16, … and added up: each byte becomes the sum of those up to it, 8 · 15 at most
         // while none is long.
@@ -408,13 +408,13 @@ impl Eight {
     /// How far the `i`-th index lies above `before`.
     #[inline]
     pub(crate) fn offset(self, i: u32) -> u8 {
-        (self.offsets >> (8 * i)) as u8
+        (self.offsets >> i.wrapping_mul(8)) as u8
     }
 
     /// The `i`-th count.
     #[inline]
     pub(crate) fn count(self, i: u32) -> u64 {
-        (self.counts >> (8 * i)) & 0xff
+        (self.counts >> i.wrapping_mul(8)) & 0xff
     }
 
     /// All counts together.
@@ -450,7 +450,7 @@ pub(crate) fn each_bucket(
     if i32::try_from(first).is_err() {
         return Err(Reader::invalid(at, "first index", first, "a 32-bit number"));
     }
-    let mut index = first - 1;
+    let mut index = first.wrapping_sub(1);
     let mut left = buckets;
     while left > 0 {
         let eight = Eight::new(index, reader.peek());
@@ -461,9 +461,9 @@ pub(crate) fn each_bucket(
             (0..short).for_each(|i| sink.one(eight.index(i), eight.count(i)));
         }
         if short > 0 {
-            index = eight.index(short - 1);
+            index = eight.index(short.wrapping_sub(1));
             reader.skip(short as usize);
-            left -= u64::from(short);
+            left = left.wrapping_sub(u64::from(short));
         }
         if short == 8 || left == 0 {
             continue;
@@ -477,8 +477,8 @@ pub(crate) fn each_bucket(
             count = long_count(reader)?;
         }
         index = index.saturating_add_unsigned(gap).saturating_add(1);
-        sink.one(index, count + 1);
-        left -= 1;
+        sink.one(index, count.wrapping_add(1));
+        left = left.wrapping_sub(1);
     }
     Ok(Some((first, index)))
 }

@@ -84,6 +84,7 @@ impl Recording {
     }
 
     /// The bytes with zlib compression.
+    #[expect(clippy::expect_used, reason = "writing to memory does not fail")]
     pub fn encode_compressed(&self, version: Version) -> Result<Vec<u8>, EncodeError> {
         let mut plain = Vec::new();
         self.put_integers(version, &mut plain)?;
@@ -97,7 +98,7 @@ impl Recording {
             Version::V1 => layout::V1_COMPRESSED | WORD_COOKIE,
             Version::V2 => layout::V2_COMPRESSED | layout::LEB_WORDS,
         };
-        let mut out = Vec::with_capacity(compressed.len() + 24);
+        let mut out = Vec::with_capacity(compressed.len().wrapping_add(24));
         self.put_double_fields(layout::DOUBLE_COMPRESSED, &mut out);
         out.extend(cookie.to_be_bytes());
         out.extend((compressed.len() as u32).to_be_bytes());
@@ -146,8 +147,8 @@ impl Recording {
             _ => self.put_words(out),
         }
         if version != Version::V0 {
-            let len = (out.len() - payload) as u32;
-            out[start + 4..start + 8].copy_from_slice(&len.to_be_bytes());
+            let len = out.len().wrapping_sub(payload) as u32;
+            out[start.wrapping_add(4)..start.wrapping_add(8)].copy_from_slice(&len.to_be_bytes());
         }
         Ok(())
     }
@@ -156,13 +157,13 @@ impl Recording {
     fn put_numbers(&self, out: &mut Vec<u8>) {
         let mut next = 0;
         for (index, count) in self.histogram.positive().iter() {
-            match i64::from(index - next) {
+            match i64::from(index.wrapping_sub(next)) {
                 0 => {}
                 1 => put_leb(out, 0),
-                zeros => put_leb(out, -zeros),
+                zeros => put_leb(out, zeros.wrapping_neg()),
             }
             put_leb(out, count as i64);
-            next = index + 1;
+            next = index.wrapping_add(1);
         }
         if next == 0 {
             put_leb(out, 0);
@@ -171,11 +172,16 @@ impl Recording {
 
     fn put_words(&self, out: &mut Vec<u8>) {
         let payload = out.len();
-        let len = self.histogram.positive().indexes().last().map_or(1, |&last| last as usize + 1);
-        out.resize(payload + len * WORD_BYTES, 0);
+        let len = self
+            .histogram
+            .positive()
+            .indexes()
+            .last()
+            .map_or(1, |&last| (last as usize).wrapping_add(1));
+        out.resize(payload.wrapping_add(len.wrapping_mul(WORD_BYTES)), 0);
         for (index, count) in self.histogram.positive().iter() {
-            let at = payload + index as usize * WORD_BYTES;
-            out[at..at + WORD_BYTES].copy_from_slice(&count.to_be_bytes());
+            let at = payload.wrapping_add((index as usize).wrapping_mul(WORD_BYTES));
+            out[at..at.wrapping_add(WORD_BYTES)].copy_from_slice(&count.to_be_bytes());
         }
     }
 
@@ -261,7 +267,7 @@ fn moved(mut error: DecodeError, start: usize) -> DecodeError {
     | DecodeError::Invalid { offset, .. }
     | DecodeError::Limit { offset, .. } = &mut error
     {
-        *offset += start;
+        *offset = offset.wrapping_add(start);
     }
     error
 }
@@ -401,7 +407,7 @@ impl Counts {
             return Err(DecodeError::Limit {
                 offset,
                 field: "buckets in use",
-                found: BUCKETS_MAX as u64 + 1,
+                found: (BUCKETS_MAX as u64).wrapping_add(1),
                 limit: BUCKETS_MAX as u64,
             });
         }
@@ -409,13 +415,13 @@ impl Counts {
             self.total.checked_add(count).filter(|&total| total <= COUNT_MAX).ok_or(
                 Reader::invalid(offset, "count", count, "a total of at most 2^63 - 1 values"),
             )?;
-        self.buckets.push((self.next as i32 - 1, count));
+        self.buckets.push(((self.next as i32).wrapping_sub(1), count));
         Ok(())
     }
 
     /// Passes over `zeros` buckets, at least one.
     fn skip(&mut self, zeros: u64, offset: usize) -> Result<(), DecodeError> {
-        if zeros > u64::from(self.len - self.next) {
+        if zeros > u64::from(self.len.wrapping_sub(self.next)) {
             return Err(DecodeError::Limit {
                 offset,
                 field: "end of the counts",
@@ -423,7 +429,7 @@ impl Counts {
                 limit: self.len.into(),
             });
         }
-        self.next += zeros as u32;
+        self.next = self.next.wrapping_add(zeros as u32);
         Ok(())
     }
 }
@@ -460,7 +466,7 @@ fn read_words(
         return Err(payload_length(len, "a multiple of the word size"));
     }
     let mut counts = Counts::new(header);
-    for _ in 0..len / size {
+    for _ in 0..len.checked_div(size).unwrap_or(0) {
         let offset = stream.offset();
         let truncated = DecodeError::Truncated { offset, field: "count" };
         counts.push(stream.word(size, "count")?.ok_or(truncated)?, offset)?;
@@ -474,7 +480,7 @@ fn read_numbers(
     len: usize,
 ) -> Result<Vec<(i32, u64)>, DecodeError> {
     let mut counts = Counts::new(header);
-    let end = stream.offset() + len;
+    let end = stream.offset().wrapping_add(len);
     while stream.offset() < end {
         let offset = stream.offset();
         match stream.leb("count")? {

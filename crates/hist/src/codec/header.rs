@@ -85,8 +85,8 @@ pub struct Meaning {
 /// Appends the header.
 pub(crate) fn put_header(out: &mut Vec<u8>, magic: u8, meaning: Meaning, scheme: &Scheme) {
     let cumulative = if meaning.temporality == Temporality::Cumulative { CUMULATIVE } else { 0 };
-    let unit =
-        Unit::ALL.iter().position(|&unit| unit == meaning.unit).expect("BUG: ALL has all") as u8;
+    // Their places in `Unit::ALL`, which has them in this order.
+    let unit = meaning.unit as u8;
     let version = if magic == FRAME_MAGIC { FRAME_VERSION } else { BLOCK_VERSION };
     out.extend([magic, version, tag(scheme) | cumulative, unit]);
     match scheme {
@@ -186,7 +186,7 @@ fn explicit(reader: &mut Reader<'_>) -> Result<Explicit, DecodeError> {
         let limit = Explicit::BOUNDS_MAX as u64;
         return Err(DecodeError::Limit { offset: at, field: "bound count", found: count, limit });
     }
-    let bytes = reader.take(count as usize * 8, "bounds")?;
+    let bytes = reader.take((count as usize).wrapping_mul(8), "bounds")?;
     let (bounds, _) = bytes.as_chunks::<8>();
     let bound = |&bytes| not_negative_zero(f64::from_le_bytes(bytes), at, "bound");
     let bounds = bounds.iter().map(bound).collect::<Result<Vec<f64>, DecodeError>>()?;

@@ -133,17 +133,17 @@ impl<R: BufRead> Reader<R> {
     /// The next line and where it begins; `None` after the last.
     fn next_line(&mut self) -> Result<Option<(Vec<u8>, u64)>, LogError> {
         let start = self.offset;
-        self.line += 1;
+        self.line = self.line.wrapping_add(1);
         let line = self.line;
         let located = |fault| LogError { line, offset: start, fault };
         let mut bytes = Vec::new();
-        let limit = LINE_BYTES_MAX as u64 + 1;
+        let limit = (LINE_BYTES_MAX as u64).wrapping_add(1);
         let read = (&mut self.source).take(limit).read_until(b'\n', &mut bytes);
         if let Err(error) = read {
             self.failed = true;
             return Err(located(error.into()));
         }
-        self.offset += bytes.len() as u64;
+        self.offset = self.offset.wrapping_add(bytes.len() as u64);
         if bytes.is_empty() {
             return Ok(None);
         }
@@ -152,10 +152,13 @@ impl<R: BufRead> Reader<R> {
                 self.failed = true;
                 located(error.into())
             })?;
-            self.offset += skipped as u64;
+            self.offset = self.offset.wrapping_add(skipped as u64);
             return Err(located(Fault::LineTooLong));
         }
-        let end = bytes.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |at| at + 1);
+        let end = bytes
+            .iter()
+            .rposition(|byte| !b"\r\n".contains(byte))
+            .map_or(0, |at| at.wrapping_add(1));
         bytes.truncate(end);
         Ok(Some((bytes, start)))
     }
@@ -176,7 +179,11 @@ impl<R: BufRead> Reader<R> {
     fn read_interval(&mut self, line: &Line<'_>) -> Result<Interval, LogError> {
         let mut fields = line.fields();
         let mut field = |name| {
-            let end = Line { bytes: &[], offset: line.offset + line.bytes.len() as u64, ..*line };
+            let end = Line {
+                bytes: &[],
+                offset: line.offset.wrapping_add(line.bytes.len() as u64),
+                ..*line
+            };
             fields.next().ok_or_else(|| end.expected(name, "one more field: the line ends here"))
         };
         let mut first = field("start timestamp")?;
@@ -257,7 +264,11 @@ impl<'a> Line<'a> {
     }
 
     fn part(&self, from: usize, to: usize) -> Line<'a> {
-        Line { bytes: &self.bytes[from..to], line: self.line, offset: self.offset + from as u64 }
+        Line {
+            bytes: &self.bytes[from..to],
+            line: self.line,
+            offset: self.offset.wrapping_add(from as u64),
+        }
     }
 
     fn after(&self, prefix: &str) -> Option<Line<'a>> {
@@ -267,13 +278,13 @@ impl<'a> Line<'a> {
 
     /// What stands between commas or spaces.
     fn fields(self) -> impl Iterator<Item = Line<'a>> {
-        let mut at = 0;
+        let mut at = 0usize;
         std::iter::from_fn(move || {
             let is_separator = |byte: &u8| b", ".contains(byte);
             let rest = &self.bytes[at..];
-            let from = at + rest.iter().position(|byte| !is_separator(byte))?;
+            let from = at.wrapping_add(rest.iter().position(|byte| !is_separator(byte))?);
             let len = self.bytes[from..].iter().position(is_separator);
-            at = len.map_or(self.bytes.len(), |len| from + len);
+            at = len.map_or(self.bytes.len(), |len| from.wrapping_add(len));
             Some(self.part(from, at))
         })
     }

@@ -12,7 +12,7 @@
 use crate::buckets::Buckets;
 use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
 use crate::codec::bytes::{Reader, put_varint, put_zigzag, unzigzag, zigzag};
-use crate::codec::codes::{Code, Codes, ESCAPE, LOOKUP, LOW_CODES, STEPS, low_cells};
+use crate::codec::codes::{Code, Codes, ESCAPE, LOOKUP, LOW_CODES, STEPS, low_cells, symbol_bits};
 use crate::codec::columns::{Columns, Extent};
 use crate::error::DecodeError;
 
@@ -99,7 +99,7 @@ impl Cell for u32 {
     }
     #[inline(always)]
     fn scaled(rate: u32, scale: u32, shift: u32) -> u32 {
-        ((u64::from(rate) * u64::from(scale)) >> shift) as u32
+        (u64::from(rate).wrapping_mul(u64::from(scale)) >> shift) as u32
     }
 }
 
@@ -135,7 +135,7 @@ impl Cell for u64 {
     }
     #[inline(always)]
     fn scaled(rate: u32, scale: u32, shift: u32) -> u64 {
-        (u64::from(rate) * u64::from(scale)) >> shift
+        u64::from(rate).wrapping_mul(u64::from(scale)) >> shift
     }
 }
 
@@ -190,22 +190,22 @@ impl Model {
     fn frame(&mut self, first: usize, rows: usize) {
         self.is_first = first == 0;
         self.rows = rows as u64;
-        let one = 1u64 << (32 + RATE_BITS + self.scale_bits);
+        let one = 1u64 << (32 + RATE_BITS).wrapping_add(self.scale_bits);
         let group = 1 << self.group_bits;
         if self.scale_bits == 0 {
             self.scale_sum = self.rows;
             self.inverses = [one >> self.group_bits; FRAME];
         } else {
-            let scales = &self.scales[first..first + rows];
+            let scales = &self.scales[first..first.wrapping_add(rows)];
             self.scale_sum = 0;
             for (inverse, scales) in self.inverses.iter_mut().zip(scales.chunks(group)) {
                 let sum: u64 = scales.iter().map(|&s| u64::from(s)).sum();
-                self.scale_sum += sum;
-                *inverse = one / sum;
+                self.scale_sum = self.scale_sum.wrapping_add(sum);
+                *inverse = one.checked_div(sum).unwrap_or(one);
             }
         }
-        self.inverse = one / self.scale_sum;
-        self.scale_mean = self.scale_sum / self.rows;
+        self.inverse = one.checked_div(self.scale_sum).unwrap_or(one);
+        self.scale_mean = self.scale_sum.checked_div(self.rows).unwrap_or(0);
     }
 
     /// A column's rate in this frame, with the load of its rows.
@@ -216,33 +216,35 @@ impl Model {
         }
         // A scale has 15 bits.
         if rate >> 48 == 0 {
-            return (rate * self.scale_mean) >> self.scale_bits;
+            return rate.wrapping_mul(self.scale_mean) >> self.scale_bits;
         }
-        ((u128::from(rate) * u128::from(self.scale_mean)) >> self.scale_bits) as u64
+        (u128::from(rate).wrapping_mul(u128::from(self.scale_mean)) >> self.scale_bits) as u64
     }
 
     /// How a column of a rate is coded.
     #[inline]
     fn kind(&self, rate: u64) -> Kind {
         let rate = self.here(rate);
-        if rate < HIGH && rate * self.rows < RARE {
+        if rate < HIGH && rate.wrapping_mul(self.rows) < RARE {
             return Kind::Rare;
         }
         if rate < HIGH {
             // Half octaves.
-            let code = (rate * rate).ilog2() - 2 * LOW.ilog2();
+            let code = rate.wrapping_mul(rate).ilog2().wrapping_sub(LOW.ilog2().wrapping_mul(2));
             return Kind::Low((code as usize).min(LOW_CODES - 1));
         }
-        let shift = RATE_BITS + self.spread;
+        let shift = RATE_BITS.wrapping_add(self.spread);
         let variance = if rate >> 32 == 0 {
-            (rate + ((rate * rate) >> shift)) >> RATE_BITS
+            rate.wrapping_add(rate.wrapping_mul(rate) >> shift) >> RATE_BITS
         } else {
-            let variance = u128::from(rate) + ((u128::from(rate) * u128::from(rate)) >> shift);
+            let variance = u128::from(rate)
+                .wrapping_add(u128::from(rate).wrapping_mul(u128::from(rate)) >> shift);
             (variance >> RATE_BITS).min(1 << 62) as u64
         };
         // The spread is 2.4 to 4.8 steps: the variance 2^2.5 to 2^4.5. In half octaves:
         let is_upper_half = variance << variance.leading_zeros() >= UPPER_HALF;
-        let halves = 2 * variance.ilog2() + u32::from(is_upper_half) - 5;
+        let halves =
+            variance.ilog2().wrapping_mul(2).wrapping_add(u32::from(is_upper_half)).wrapping_sub(5);
         Kind::High(halves as usize % 4, (halves / 4).min(STEP_BITS_MAX))
     }
 
@@ -254,9 +256,9 @@ impl Model {
         *rate = if self.is_first || jumps(*rate, mean, FRAME.ilog2()) {
             mean
         } else if *rate < 1 << RATE_BITS {
-            (3 * *rate + mean) >> 2
+            (*rate).wrapping_mul(3).wrapping_add(mean) >> 2
         } else {
-            (*rate + mean) >> 1
+            (*rate).wrapping_add(mean) >> 1
         };
     }
 
@@ -264,11 +266,16 @@ impl Model {
     #[inline(always)]
     fn moved<T: Cell>(&self, rate: u64, group: usize, bits: u32, cells: &[T]) -> u64 {
         let mean = mean::<T>(T::sum(cells), self.inverses[group % FRAME]);
-        let near = if bits < 2 { (3 * rate + mean) >> 2 } else { (rate + mean) >> 1 };
+        let near = if bits < 2 {
+            rate.wrapping_mul(3).wrapping_add(mean) >> 2
+        } else {
+            rate.wrapping_add(mean) >> 1
+        };
         let jumps = if (rate | mean) >> 31 == 0 {
             // The same, where nothing can be too large on the way.
             let off = rate.wrapping_sub(mean);
-            off.wrapping_mul(off) > (rate + (1 << RATE_BITS)) << (RATE_BITS + 4 - bits)
+            off.wrapping_mul(off)
+                > rate.wrapping_add(1 << RATE_BITS) << (RATE_BITS + 4).wrapping_sub(bits)
         } else {
             jumps(rate, mean, bits)
         };
@@ -289,7 +296,7 @@ fn sixty_fourths(rate: u64) -> u32 {
 /// The mean of cells that add up to `sum`.
 #[inline(always)]
 fn mean<T: Cell>(sum: u64, inverse: u64) -> u64 {
-    let mean = (u128::from(sum) * u128::from(inverse)) >> 32;
+    let mean = u128::from(sum).wrapping_mul(u128::from(inverse)) >> 32;
     // Narrow counts come to 2^48 at the most.
     if T::BITS < 64 { mean as u64 } else { mean.min(RATE_MAX.into()) as u64 }
 }
@@ -298,19 +305,20 @@ fn mean<T: Cell>(sum: u64, inverse: u64) -> u64 {
 #[inline(always)]
 fn jumps(rate: u64, mean: u64, bits: u32) -> bool {
     let off = rate.abs_diff(mean).min(1 << 31);
-    off * off > (rate + (1 << RATE_BITS)).min(1 << 47) << (RATE_BITS + 4 - bits)
+    off.wrapping_mul(off)
+        > rate.wrapping_add(1 << RATE_BITS).min(1 << 47) << (RATE_BITS + 4).wrapping_sub(bits)
 }
 
 /// First rates are told by their roots, for a rate learnt from so many rows spreads as its root does.
 fn rate_of_level(level: u64, coarse: u32) -> u64 {
     let root = level << coarse;
-    root * root
+    root.wrapping_mul(root)
 }
 
 /// The level next to a rate.
 fn level_of_rate(rate: u64, coarse: u32) -> u64 {
     let root = rate.isqrt();
-    (root + (1 << coarse >> 1)) >> coarse
+    root.wrapping_add(1 << coarse >> 1) >> coarse
 }
 
 /// The root of the greatest rate.
@@ -335,10 +343,10 @@ impl Union {
         let (mut first, mut last, mut counts) = (i32::MAX, i32::MIN, 0);
         for row in rows.clone().filter(|row| !row.is_empty()) {
             first = first.min(row.indexes()[0]);
-            last = last.max(row.indexes()[row.len() - 1]);
+            last = last.max(row.indexes()[row.len().wrapping_sub(1)]);
             counts |= row.counts().iter().fold(0, |all, count| all | count);
         }
-        let span = i64::from(last) - i64::from(first) + 1;
+        let span = i64::from(last).wrapping_sub(i64::from(first)).wrapping_add(1);
         if span > SPAN_MAX {
             let mut indexes: Vec<i32> = rows.flat_map(Buckets::indexes).copied().collect();
             indexes.sort_unstable();
@@ -416,9 +424,9 @@ impl Table {
             return;
         }
         let height = height(self.rows);
-        let frames = cells.chunks_exact(height * self.indexes.len());
+        let frames = cells.chunks_exact(height.wrapping_mul(self.indexes.len()));
         for (first, cells) in (0..self.rows).step_by(FRAME).zip(frames) {
-            let rows = FRAME.min(self.rows - first);
+            let rows = FRAME.min(self.rows.wrapping_sub(first));
             columns.learn(extents, &Frame { first, rows, height, cells });
         }
     }
@@ -439,27 +447,28 @@ fn column_sums<T: Cell>(cells: &[T], rows: usize) -> Vec<u64> {
     cells.chunks_exact(height(rows).max(1)).map(T::sum).collect()
 }
 
+#[expect(clippy::expect_used, reason = "the union has a column for each index of its rows")]
 fn spread_out<'a, T: Cell>(
     union: &Union,
     rows: impl ExactSizeIterator<Item = &'a Buckets>,
 ) -> Vec<T> {
     let height = height(rows.len());
-    let frame = height * union.indexes.len();
-    let mut cells = vec![T::default(); frame * rows.len().div_ceil(FRAME)];
+    let frame = height.wrapping_mul(union.indexes.len());
+    let mut cells = vec![T::default(); frame.wrapping_mul(rows.len().div_ceil(FRAME))];
     for (number, row) in rows.enumerate() {
-        let cells = &mut cells[number / FRAME * frame..][..frame];
+        let cells = &mut cells[(number / FRAME).wrapping_mul(frame)..][..frame];
         let row_of = number % FRAME;
         if union.columns.is_empty() {
             let mut columns = union.indexes.iter().enumerate();
             for (index, count) in row.iter() {
                 let (column, _) = columns.find(|c| *c.1 == index).expect("BUG: it has them all");
-                cells[column * height + row_of] = T::low(count);
+                cells[column.wrapping_mul(height).wrapping_add(row_of)] = T::low(count);
             }
         } else {
             let first = union.indexes[0];
             for (&index, &count) in row.indexes().iter().zip(row.counts()) {
                 let column = union.columns[index.wrapping_sub(first) as usize] as usize;
-                cells[column * height + row_of] = T::low(count);
+                cells[column.wrapping_mul(height).wrapping_add(row_of)] = T::low(count);
             }
         }
     }
@@ -500,8 +509,11 @@ impl<'a, T: Cell> Encoder<'a, T> {
 
     /// The rows of a frame in a column.
     fn cells(&self, first: usize, column: usize) -> &'a [T] {
-        let at = (first / FRAME * self.indexes.len() + column) * self.height;
-        &self.cells[at..at + FRAME.min(self.rows - first)]
+        let at = (first / FRAME)
+            .wrapping_mul(self.indexes.len())
+            .wrapping_add(column)
+            .wrapping_mul(self.height);
+        &self.cells[at..at.wrapping_add(FRAME.min(self.rows.wrapping_sub(first)))]
     }
 
     fn encode(mut self, out: &mut Vec<u8>) {
@@ -510,8 +522,9 @@ impl<'a, T: Cell> Encoder<'a, T> {
         self.set_spread();
         // A level that is told more finely than chance has it for the rows that it is for is told in vain.
         let held = self.totals.iter().fold(0u64, |all, &total| all.saturating_add(total));
-        let is_dense = self.rows < LANE && held / 32 >= (self.rows * columns) as u64;
-        let coarse = COARSE[self.rows.min(FRAME).ilog2() as usize] + u32::from(is_dense);
+        let is_dense = self.rows < LANE && held / 32 >= self.rows.wrapping_mul(columns) as u64;
+        let coarse =
+            COARSE[self.rows.min(FRAME).ilog2() as usize].wrapping_add(u32::from(is_dense));
         let mut head = BitWriter::default();
         let first_rows = self.rows.min(FRAME);
         self.model.frame(0, first_rows);
@@ -530,7 +543,9 @@ impl<'a, T: Cell> Encoder<'a, T> {
         head.put(self.model.scale_bits.into(), 4);
         head.put(self.model.group_bits.into(), 2);
         head.put(coarse.into(), 3);
-        let gap = |pair: &[i32]| (i64::from(pair[1]) - i64::from(pair[0]) - 1) as u64;
+        let gap = |pair: &[i32]| {
+            i64::from(pair[1]).wrapping_sub(i64::from(pair[0])).wrapping_sub(1) as u64
+        };
         put_column(&mut head, self.indexes.windows(2).map(gap));
         if self.model.scale_bits > 0 {
             put_differences(
@@ -542,7 +557,7 @@ impl<'a, T: Cell> Encoder<'a, T> {
         put_differences(&mut head, 0, levels.into_iter());
 
         for first in (0..self.rows).step_by(FRAME) {
-            let rows = FRAME.min(self.rows - first);
+            let rows = FRAME.min(self.rows.wrapping_sub(first));
             self.model.frame(first, rows);
             for column in 0..columns {
                 self.put_cells(column, first, self.cells(first, column));
@@ -562,14 +577,14 @@ impl<'a, T: Cell> Encoder<'a, T> {
         match self.model.kind(rate) {
             Kind::Rare => {
                 let stream = &mut self.streams[0];
-                let mut held = 0;
+                let mut held = 0usize;
                 if cells.iter().fold(T::default(), |all, &n| all.or(n)) != T::default() {
                     for (row, &count) in cells.iter().enumerate() {
                         if count != T::default() {
-                            held += 1;
+                            held = held.wrapping_add(1);
                             stream.put(1, 1);
                             stream.put(row as u64, row_bits(cells.len()));
-                            put_long(stream, count.wide() - 1, 0);
+                            put_long(stream, count.wide().wrapping_sub(1), 0);
                         }
                     }
                 }
@@ -603,12 +618,15 @@ impl<'a, T: Cell> Encoder<'a, T> {
                         let step = from_least >> bits;
                         if step < STEPS {
                             let (word, length) = code.words[step as usize];
-                            let low = from_least & ((1 << bits) - 1);
-                            stream.put(u64::from(word) | low << length, u32::from(length) + bits);
+                            let low = from_least & (1u64 << bits).wrapping_sub(1);
+                            stream.put(
+                                u64::from(word) | low << length,
+                                u32::from(length).wrapping_add(bits),
+                            );
                         } else {
                             stream.put(code.escape.0.into(), code.escape.1.into());
                             let off = from_least.wrapping_sub(reach(bits));
-                            put_long(stream, zigzag(off as i64), bits + 3);
+                            put_long(stream, zigzag(off as i64), bits.wrapping_add(3));
                         }
                     },
                 );
@@ -633,9 +651,10 @@ impl<'a, T: Cell> Encoder<'a, T> {
             if bands.last().is_none_or(|(held, _)| *held * BANDS > mean) {
                 bands.push((0.0, column..column));
             }
-            let (held, columns) = bands.last_mut().expect("BUG: pushed above");
-            *held += total as f64 / rows;
-            columns.end = column + 1;
+            if let Some((held, columns)) = bands.last_mut() {
+                *held += total as f64 / rows;
+                columns.end = column.wrapping_add(1);
+            }
         }
         let bits = (bits as u32).min(SCALE_BITS_MAX);
         let one = f64::from(1u32 << bits);
@@ -651,7 +670,7 @@ impl<'a, T: Cell> Encoder<'a, T> {
                     }
                 }
             }
-            for row in 0..FRAME.min(self.rows - first) {
+            for row in 0..FRAME.min(self.rows.wrapping_sub(first)) {
                 ratios.clear();
                 let band =
                     |((held, _), totals): (&(f64, _), &[f64; FRAME])| (totals[row] / held, *held);
@@ -670,7 +689,7 @@ impl<'a, T: Cell> Encoder<'a, T> {
 
     /// Some columns of high rates.
     fn sample(&self, most: usize) -> impl Iterator<Item = usize> + '_ {
-        let is_high = |&column: &usize| self.totals[column] >= 8 * self.rows as u64;
+        let is_high = |&column: &usize| self.totals[column] >= (self.rows as u64).wrapping_mul(8);
         let high = (0..self.totals.len()).filter(is_high).count();
         let step = high.div_ceil(most).max(1);
         (0..self.totals.len()).filter(is_high).skip(step / 2).step_by(step)
@@ -679,17 +698,19 @@ impl<'a, T: Cell> Encoder<'a, T> {
     /// How far counts vary beyond chance: of neighbouring rows, for these are what is predicted from.
     fn set_spread(&mut self) {
         let (mut beyond, mut squares) = (0.0, 0.0);
-        for column in self.sample(1 + 8192 / self.rows) {
+        for column in self.sample(8192usize.checked_div(self.rows).unwrap_or(0).wrapping_add(1)) {
             let mean = self.totals[column] as f64 / self.rows as f64;
             for first in (0..self.rows).step_by(FRAME) {
                 let cells = self.cells(first, column);
                 for row in 1..cells.len() {
-                    let (a, b) = (cells[row - 1].double(), cells[row].double());
+                    let (a, b) = (cells[row.wrapping_sub(1)].double(), cells[row].double());
                     let ratio = match self.model.scale_bits {
                         0 => 1.0,
                         _ => {
-                            f64::from(self.model.scales[first + row])
-                                / f64::from(self.model.scales[first + row - 1])
+                            f64::from(self.model.scales[first.wrapping_add(row)])
+                                / f64::from(
+                                    self.model.scales[first.wrapping_add(row).wrapping_sub(1)],
+                                )
                         }
                     };
                     let off = b - a * ratio;
@@ -723,7 +744,7 @@ impl<'a, T: Cell> Encoder<'a, T> {
             rates.extend(columns.iter().map(|&column| self.model.rates[column]));
             let mut cost = 0u64;
             for first in (0..self.rows).step_by(FRAME) {
-                self.model.frame(first, FRAME.min(self.rows - first));
+                self.model.frame(first, FRAME.min(self.rows.wrapping_sub(first)));
                 for (&column, rate) in columns.iter().zip(&mut rates) {
                     let cells = self.cells(first, column);
                     let Kind::High(code, bits) = self.model.kind((*rate).max(HIGH << 2)) else {
@@ -732,14 +753,18 @@ impl<'a, T: Cell> Encoder<'a, T> {
                     let code = &codes.high[code];
                     let price = |_, from_least: u64| {
                         let step = from_least >> bits;
-                        cost += u64::from(match step {
-                            0..STEPS => u32::from(code.words[step as usize].1) + bits,
+                        cost = cost.wrapping_add(u64::from(match step {
+                            0..STEPS => u32::from(code.words[step as usize].1).wrapping_add(bits),
                             _ => {
                                 let off = from_least.wrapping_sub(reach(bits)) as i64;
-                                let long = off.unsigned_abs() >> (bits + 2);
-                                u32::from(code.escape.1) + bits + 4 + 2 * (long + 1).ilog2()
+                                let long = off.unsigned_abs() >> (bits.wrapping_add(2));
+                                let long = long.wrapping_add(1).ilog2().wrapping_mul(2);
+                                u32::from(code.escape.1)
+                                    .wrapping_add(bits)
+                                    .wrapping_add(long)
+                                    .wrapping_add(4)
                             }
-                        });
+                        }));
                     };
                     *rate = self.model.each_high(*rate, bits, first, cells, price);
                 }
@@ -770,13 +795,13 @@ impl Model {
         cells: &[T],
         mut each: impl FnMut(usize, u64),
     ) -> u64 {
-        let shift = 6 + self.scale_bits;
+        let shift = self.scale_bits.wrapping_add(6);
         let group = 1 << self.group_bits;
         for (number, cells) in cells.chunks(group).enumerate() {
             let expected = sixty_fourths(rate);
             for (at, &count) in cells.iter().enumerate() {
-                let row = number * group + at;
-                let expected = u64::scaled(expected, self.scale(first + row), shift);
+                let row = number.wrapping_mul(group).wrapping_add(at);
+                let expected = u64::scaled(expected, self.scale(first.wrapping_add(row)), shift);
                 each(row, count.wide().wrapping_sub(expected).wrapping_add(reach(bits)));
             }
             if cells.len() == group {
@@ -790,12 +815,12 @@ impl Model {
 /// The rows of a lane in a low code.
 #[inline(always)]
 fn put_low<T: Cell, const WIDTH: usize>(stream: &mut BitWriter, code: &Code, lane: &[T]) {
-    let bits = if WIDTH == 1 { 4 } else { 8 / WIDTH };
+    let bits = symbol_bits(WIDTH);
     for cells in lane.chunks(WIDTH) {
         let (mut symbol, mut all) = (0u64, 0u64);
         for (at, &count) in cells.iter().enumerate() {
             all |= count.wide();
-            symbol |= count.wide() << (at * bits);
+            symbol |= count.wide() << at.wrapping_mul(bits);
         }
         if all < 1 << bits && code.words[symbol as usize].1 > 0 {
             let (word, length) = code.words[symbol as usize];
@@ -811,8 +836,9 @@ fn put_low<T: Cell, const WIDTH: usize>(stream: &mut BitWriter, code: &Code, lan
 
 /// Differences, each to the one before, folded, in a Rice column.
 fn put_differences(bits: &mut BitWriter, mut last: i64, values: impl Iterator<Item = i64>) {
-    let folded: Vec<u64> =
-        values.map(|value| zigzag(value - std::mem::replace(&mut last, value))).collect();
+    let folded: Vec<u64> = values
+        .map(|value| zigzag(value.wrapping_sub(std::mem::replace(&mut last, value))))
+        .collect();
     put_column(bits, folded.into_iter());
 }
 
@@ -823,7 +849,7 @@ const BANDS: f64 = 16.0;
 /// Bits of a row's place in a frame.
 #[inline]
 fn row_bits(rows: usize) -> u32 {
-    (rows - 1).checked_ilog2().map_or(0, |bits| bits + 1)
+    rows.wrapping_sub(1).checked_ilog2().map_or(0, |bits| bits.wrapping_add(1))
 }
 
 /// From the least count of the first step to the expected one.
@@ -852,8 +878,8 @@ fn put_long(stream: &mut BitWriter, value: u64, low_bits: u32) {
         stream.put(1, 1);
     }
     stream.put(0, 1);
-    stream.put((high - (1 << bits)) as u64, bits);
-    stream.put(value & ((1 << low_bits) - 1), low_bits);
+    stream.put(high.wrapping_sub(1 << bits) as u64, bits);
+    stream.put(value & (1u64 << low_bits).wrapping_sub(1), low_bits);
 }
 
 // ---------------------------------------------------------------- reading
@@ -887,32 +913,35 @@ impl Stream<'_> {
 
     fn get(&mut self, bits: u32) -> u64 {
         if bits > 32 {
-            return self.get(32) | self.get(bits - 32) << 32;
+            return self.get(32) | self.get(bits.wrapping_sub(32)) << 32;
         }
         let word = self.load();
-        self.at_bit += bits as usize;
-        word & ((1 << bits) - 1)
+        self.at_bit = self.at_bit.wrapping_add(bits as usize);
+        word & (1u64 << bits).wrapping_sub(1)
     }
 
     /// What [`put_long`] wrote. Past the end there are zeros, so it ends.
     fn get_long(&mut self, low_bits: u32) -> u64 {
         let word = self.load();
         let bits = word.trailing_ones();
-        let length = 2 * bits + 1 + low_bits;
+        let length = bits.wrapping_mul(2).wrapping_add(1).wrapping_add(low_bits);
         // Nearly always all of it is in one load.
         if length < 57 {
-            self.at_bit += length as usize;
-            let high = (1 << bits) - 1 + (word >> (bits + 1) & ((1 << bits) - 1));
-            let low = word >> (2 * bits + 1) & ((1 << low_bits) - 1);
+            self.at_bit = self.at_bit.wrapping_add(length as usize);
+            let high = (1u64 << bits)
+                .wrapping_sub(1)
+                .wrapping_add(word >> (bits.wrapping_add(1)) & (1u64 << bits).wrapping_sub(1));
+            let low =
+                word >> bits.wrapping_mul(2).wrapping_add(1) & (1u64 << low_bits).wrapping_sub(1);
             return high << low_bits | low;
         }
         let mut bits = bits.min(48);
-        self.at_bit += bits as usize;
+        self.at_bit = self.at_bit.wrapping_add(bits as usize);
         while bits < 64 && self.get(1) == 1 {
-            bits += 1;
+            bits = bits.wrapping_add(1);
         }
         // The zero after 64 ones.
-        self.at_bit += usize::from(bits == 64);
+        self.at_bit = self.at_bit.wrapping_add(usize::from(bits == 64));
         let high = (1u64.checked_shl(bits).unwrap_or(0) | self.get(bits)).wrapping_sub(1);
         high.checked_shl(low_bits).unwrap_or(0) | self.get(low_bits)
     }
@@ -935,13 +964,13 @@ impl Stream<'_> {
     #[cold]
     #[inline(never)]
     fn low_slowly<T: Cell>(&mut self, code: &[u16; LOOKUP], cells: usize, out: &mut [T]) {
-        let bits = if cells == 1 { 4 } else { 8 / cells };
+        let bits = symbol_bits(cells);
         for out in out.chunks_mut(cells) {
             let entry = code[self.load() as usize % LOOKUP];
-            self.at_bit += usize::from(entry >> 8 & 15);
+            self.at_bit = self.at_bit.wrapping_add(usize::from(entry >> 8 & 15));
             for at in 0..cells {
                 let count = match entry & ESCAPE {
-                    0 => u64::from(entry >> (at * bits)) & ((1 << bits) - 1),
+                    0 => u64::from(entry >> at.wrapping_mul(bits)) & (1u64 << bits).wrapping_sub(1),
                     _ => self.checked_long::<T>(),
                 };
                 if let Some(cell) = out.get_mut(at) {
@@ -964,12 +993,12 @@ impl Stream<'_> {
             let word = self.load();
             let entry = code[word as usize % LOOKUP];
             let length = u32::from(entry >> 8 & 15);
-            self.at_bit += length as usize;
+            self.at_bit = self.at_bit.wrapping_add(length as usize);
             let from_least = if entry & ESCAPE == 0 {
-                self.at_bit += bits as usize;
-                u64::from(entry & 255) << bits | word >> length & ((1 << bits) - 1)
+                self.at_bit = self.at_bit.wrapping_add(bits as usize);
+                u64::from(entry & 255) << bits | word >> length & (1u64 << bits).wrapping_sub(1)
             } else {
-                (unzigzag(self.get_long(bits + 3)) as u64).wrapping_add(reach(bits))
+                (unzigzag(self.get_long(bits.wrapping_add(3))) as u64).wrapping_add(reach(bits))
             };
             *cell = T::low(from_least);
         }
@@ -1025,8 +1054,8 @@ impl<'a> Matrix<'a> {
         let at = reader.offset();
         let columns = reader.varint("column count")?;
         // A column takes a bit at least.
-        let most = CELLS_MAX / rows.next_multiple_of(LANE).max(LANE) as u64;
-        let limit = most.min(8 * reader.remaining() as u64);
+        let most = CELLS_MAX.checked_div(rows.next_multiple_of(LANE).max(LANE) as u64).unwrap_or(0);
+        let limit = most.min((reader.remaining() as u64).wrapping_mul(8));
         if columns > limit {
             let field = "column count";
             return Err(DecodeError::Limit { offset: at, field, found: columns, limit });
@@ -1051,7 +1080,7 @@ impl<'a> Matrix<'a> {
                 // What follows the stream may be loaded, but counts as its end.
                 let bytes = reader.peek();
                 reader.take(length, "stream")?;
-                *stream = Stream { bytes, at_bit: 0, end_bit: length * 8 };
+                *stream = Stream { bytes, at_bit: 0, end_bit: length.wrapping_mul(8) };
             }
         }
         Ok(matrix)
@@ -1106,7 +1135,7 @@ impl<'a> Matrix<'a> {
 
     /// Decodes all frames. What `witness` saw of them counts only if all goes well.
     pub(crate) fn table(mut self, witness: &mut impl Witness) -> Result<Table, DecodeError> {
-        let mut sums = vec![0; self.rows.div_ceil(FRAME) * self.indexes.len()];
+        let mut sums = vec![0; self.rows.div_ceil(FRAME).wrapping_mul(self.indexes.len())];
         let cells = match self.wide {
             true => Cells::Wide(self.cells(&mut sums, witness)?),
             false => Cells::Narrow(self.cells(&mut sums, witness)?),
@@ -1120,14 +1149,15 @@ impl<'a> Matrix<'a> {
         witness: &mut impl Witness,
     ) -> Result<Vec<T>, DecodeError> {
         let (height, columns) = (height(self.rows), self.indexes.len());
-        let mut all_cells = vec![T::default(); sums.len() * height];
+        let mut all_cells = vec![T::default(); sums.len().wrapping_mul(height)];
         let mut high = Vec::with_capacity(columns);
         let mut union = T::default();
         if !all_cells.is_empty() {
-            let frames =
-                all_cells.chunks_exact_mut(columns * height).zip(sums.chunks_exact_mut(columns));
+            let frames = all_cells
+                .chunks_exact_mut(columns.wrapping_mul(height))
+                .zip(sums.chunks_exact_mut(columns));
             for (first, (cells, sums)) in (0..self.rows).step_by(FRAME).zip(frames) {
-                let rows = FRAME.min(self.rows - first);
+                let rows = FRAME.min(self.rows.wrapping_sub(first));
                 self.model.frame(first, rows);
                 high.clear();
                 for (column, out) in cells.chunks_exact_mut(height).enumerate() {
@@ -1146,7 +1176,7 @@ impl<'a> Matrix<'a> {
                 }
                 self.model.expect_all(&high, first, rows, cells);
                 for &(column, _) in &high {
-                    let (sum, all) = total(&cells[column * height..][..height]);
+                    let (sum, all) = total(&cells[column.wrapping_mul(height)..][..height]);
                     (sums[column], union) = (sum, union.or(all));
                 }
                 witness.frame(&Frame { first, rows, height, cells });
@@ -1159,7 +1189,7 @@ impl<'a> Matrix<'a> {
             if stream.at_bit > stream.end_bit {
                 return Err(DecodeError::Truncated { offset: self.offset, field: "counts" });
             }
-            if stream.at_bit.div_ceil(8) * 8 != stream.end_bit {
+            if stream.at_bit.div_ceil(8).wrapping_mul(8) != stream.end_bit {
                 return Err(Reader::invalid(
                     self.offset,
                     "counts",
@@ -1243,38 +1273,42 @@ fn low_turn<T: Cell, const CELLS: usize>(
     code: &[u16; LOOKUP],
     out: &mut [[T; LANE]; STREAMS],
 ) {
-    let bits = if CELLS == 1 { 4 } else { 8 / CELLS };
-    let words = (LANE / CELLS).min(4);
-    for first in (0..LANE).step_by(words * CELLS) {
+    let bits = symbol_bits(CELLS);
+    let words = LANE.checked_div(CELLS).unwrap_or(LANE).min(4);
+    for first in (0..LANE).step_by(words.wrapping_mul(CELLS)) {
         let [a, b, c, d] = &*streams;
         let mut loaded = [a.load(), b.load(), c.load(), d.load()];
-        let (mut used, mut marks) = ([0; STREAMS], [0; STREAMS]);
+        let (mut used, mut marks) = ([0u32; STREAMS], [0; STREAMS]);
         for at in 0..words {
             for stream in 0..STREAMS {
                 let entry = code[loaded[stream] as usize % LOOKUP];
                 let length = u32::from(entry >> 8);
                 loaded[stream] = loaded[stream].wrapping_shr(length);
-                used[stream] += length;
+                used[stream] = used[stream].wrapping_add(length);
                 marks[stream] |= entry;
                 for cell in 0..CELLS {
-                    let count = u64::from(entry >> (cell * bits)) & ((1 << bits) - 1);
-                    out[stream][first + at * CELLS + cell] = T::low(count);
+                    let count = u64::from(entry >> cell.wrapping_mul(bits))
+                        & (1u64 << bits).wrapping_sub(1);
+                    out[stream][first.wrapping_add(at.wrapping_mul(CELLS)).wrapping_add(cell)] =
+                        T::low(count);
                 }
             }
         }
         let escaped = marks.iter().fold(0, |all, mark| all | mark) & ESCAPE != 0;
         if !escaped {
-            streams.iter_mut().zip(used).for_each(|(stream, used)| stream.at_bit += used as usize);
+            streams.iter_mut().zip(used).for_each(|(stream, used)| {
+                stream.at_bit = stream.at_bit.wrapping_add(used as usize)
+            });
             continue;
         }
         for stream in 0..STREAMS {
             if marks[stream] & ESCAPE == 0 {
-                streams[stream].at_bit += used[stream] as usize;
+                streams[stream].at_bit = streams[stream].at_bit.wrapping_add(used[stream] as usize);
             } else {
                 streams[stream].low_slowly(
                     code,
                     CELLS,
-                    &mut out[stream][first..first + words * CELLS],
+                    &mut out[stream][first..first.wrapping_add(words.wrapping_mul(CELLS))],
                 );
             }
         }
@@ -1308,10 +1342,10 @@ fn high_turn<T: Cell, const WORDS: usize>(
     bits: u32,
     out: &mut [[T; LANE]; STREAMS],
 ) {
-    let mask = (1u64 << bits) - 1;
+    let mask = (1u64 << bits).wrapping_sub(1);
     let mut first = 0;
     while first < LANE {
-        let words = WORDS.min(LANE - first);
+        let words = WORDS.min(LANE.wrapping_sub(first));
         let [a, b, c, d] = &*streams;
         let mut loaded = [a.load(), b.load(), c.load(), d.load()];
         // What entries add up to: symbols of five bits in the low byte, lengths, escapes.
@@ -1320,23 +1354,30 @@ fn high_turn<T: Cell, const WORDS: usize>(
             for stream in 0..STREAMS {
                 let entry = code[loaded[stream] as usize % LOOKUP];
                 let word = loaded[stream].wrapping_shr(u32::from(entry >> 8));
-                out[stream][first + at] = T::low(u64::from(entry & 255) << bits | word & mask);
+                out[stream][first.wrapping_add(at)] =
+                    T::low(u64::from(entry & 255) << bits | word & mask);
                 loaded[stream] = word >> bits;
-                used[stream] += u32::from(entry);
+                used[stream] = used[stream].wrapping_add(u32::from(entry));
             }
         }
         let escaped = used.iter().fold(0, |all, used| all | used) >= ESCAPE.into();
         for (stream, used) in streams.iter_mut().zip(used) {
             if !escaped || used < ESCAPE.into() {
-                stream.at_bit += (used >> 8) as usize + words * bits as usize;
+                stream.at_bit = stream.at_bit.wrapping_add(
+                    ((used >> 8) as usize).wrapping_add(words.wrapping_mul(bits as usize)),
+                );
             }
         }
         if escaped {
             for stream in (0..STREAMS).filter(|&stream| used[stream] >= ESCAPE.into()) {
-                streams[stream].high_slowly(code, bits, &mut out[stream][first..first + words]);
+                streams[stream].high_slowly(
+                    code,
+                    bits,
+                    &mut out[stream][first..first.wrapping_add(words)],
+                );
             }
         }
-        first += words;
+        first = first.wrapping_add(words);
     }
 }
 
@@ -1354,7 +1395,10 @@ fn each_lane<'a, T: Cell>(
     let (turns, rest_of) = out.as_chunks_mut::<{ LANE * STREAMS }>();
     for lanes in turns {
         let (lanes, _) = lanes.as_chunks_mut::<LANE>();
-        turn(streams, lanes.try_into().expect("BUG: a turn has a lane for each stream"));
+        // A turn has a lane for each stream.
+        if let Ok(lanes) = lanes.try_into() {
+            turn(streams, lanes);
+        }
     }
     for (stream, lane) in streams.iter_mut().zip(rest_of.chunks_mut(LANE)) {
         rest(stream, lane);
@@ -1372,7 +1416,7 @@ impl Model {
     ) {
         let mut scales = [1u32; FRAME];
         if self.scale_bits > 0 {
-            scales[..rows].copy_from_slice(&self.scales[first..first + rows]);
+            scales[..rows].copy_from_slice(&self.scales[first..first.wrapping_add(rows)]);
         }
         let scales = &scales[..rows];
         match self.group_bits {
@@ -1402,15 +1446,18 @@ impl Model {
     }
 
     #[inline(always)]
+    #[expect(clippy::expect_used, reason = "columns are of one frame, and no two of them the same")]
     fn expect<T: Cell, const GROUP: usize, const COLUMNS: usize, const IS_SCALED: bool>(
         &mut self,
         columns: &[(usize, u32); COLUMNS],
         scales: &[u32],
         cells: &mut [T],
     ) {
-        let height = cells.len() / self.rates.len();
-        let shift = 6 + self.scale_bits;
-        let ranges = columns.map(|(column, _)| column * height..column * height + scales.len());
+        let height = cells.len().checked_div(self.rates.len()).unwrap_or(0);
+        let shift = self.scale_bits.wrapping_add(6);
+        let ranges = columns.map(|(column, _)| {
+            column.wrapping_mul(height)..column.wrapping_mul(height).wrapping_add(scales.len())
+        });
         let held = cells.get_disjoint_mut(ranges).expect("BUG: columns lie apart");
         let (group_scales, rest_scales) = scales.as_chunks::<GROUP>();
         let held = held.map(|cells| {

@@ -253,7 +253,8 @@ impl ExponentialHistogramDataPoint {
 impl Buckets {
     /// Index and count of each bucket that holds anything.
     fn indexed(&self) -> Result<Vec<(i32, u64)>, DecodeError> {
-        let last = i64::from(self.offset) + self.bucket_counts.len() as i64 - 1;
+        let last =
+            i64::from(self.offset).wrapping_add(self.bucket_counts.len() as i64).wrapping_sub(1);
         if last > i64::from(i32::MAX) {
             let found = format_args!("{} with {} counts", self.offset, self.bucket_counts.len());
             return Err(wrong("offset", found, "a last index below 2^31"));
@@ -267,9 +268,9 @@ impl Buckets {
     /// All buckets from the first to the last that hold anything. At most 537 088, scale 8 over all doubles.
     fn dense(buckets: &crate::buckets::Buckets) -> Option<Buckets> {
         let (&first, &last) = buckets.indexes().first().zip(buckets.indexes().last())?;
-        let mut bucket_counts = vec![0; (last - first) as usize + 1];
+        let mut bucket_counts = vec![0; (last.wrapping_sub(first) as usize).wrapping_add(1)];
         for (index, count) in buckets.iter() {
-            bucket_counts[(index - first) as usize] = count;
+            bucket_counts[index.wrapping_sub(first) as usize] = count;
         }
         Some(Buckets { offset: first, bucket_counts })
     }
@@ -294,9 +295,11 @@ impl HistogramDataPoint {
         }
         let bare = self.bucket_counts.is_empty() && self.explicit_bounds.is_empty();
         let counts = if bare { std::slice::from_ref(&self.count) } else { &self.bucket_counts[..] };
-        if counts.len() != self.explicit_bounds.len() + 1 {
-            let expected =
-                format_args!("{}, one more than the bounds", self.explicit_bounds.len() + 1);
+        if counts.len() != self.explicit_bounds.len().wrapping_add(1) {
+            let expected = format_args!(
+                "{}, one more than the bounds",
+                self.explicit_bounds.len().wrapping_add(1)
+            );
             return Err(wrong("number of bucket_counts", counts.len(), expected));
         }
         check_count(self.count, protobuf::total(counts.iter().copied()))?;
@@ -315,7 +318,7 @@ impl HistogramDataPoint {
     pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {
         let bounds = explicit_bounds(histogram)?;
         let (sum, min, max) = written_sides(histogram);
-        let mut bucket_counts = vec![0; bounds.len() + 1];
+        let mut bucket_counts = vec![0; bounds.len().wrapping_add(1)];
         for (index, count) in histogram.positive().iter() {
             bucket_counts[index as usize] = count;
         }

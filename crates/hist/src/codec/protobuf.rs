@@ -30,7 +30,7 @@ pub(crate) fn decode<M: Fields>(bytes: &[u8], message: &'static str) -> Result<M
         skip_field(&mut reader, message)?;
         let field = Message::new(&bytes[start..reader.offset()]);
         fields.merge(field).map_err(|error| {
-            let offset = start + error.offset as usize;
+            let offset = start.wrapping_add(error.offset as usize);
             Reader::invalid(offset, message, error.found, error.expected)
         })?;
     }
@@ -80,7 +80,7 @@ pub(crate) fn exponential_scheme(
         return Err(wrong(field, scale, expected));
     }
     let grid = Exp2::new(scale.min(finest))?;
-    Ok((grid, u32::try_from(scale - finest).unwrap_or(0)))
+    Ok((grid, u32::try_from(scale.wrapping_sub(finest)).unwrap_or(0)))
 }
 
 /// What a fold by `shift` bits to `grid` adds to the relative error.
@@ -120,7 +120,7 @@ pub(crate) fn total(counts: impl Iterator<Item = u64>) -> u128 {
 pub(crate) fn end_index(grid: Exp2) -> i32 {
     match grid.scale() {
         scale @ 0.. => 1024 << scale,
-        scale => 1024 >> -scale,
+        scale => 1024 >> scale.wrapping_neg(),
     }
 }
 

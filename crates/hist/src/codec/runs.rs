@@ -41,7 +41,7 @@ impl Table {
     }
 
     fn frames<'a, T>(&self, cells: &'a [T]) -> std::slice::ChunksExact<'a, T> {
-        cells.chunks_exact((height(self.rows) * self.indexes.len()).max(1))
+        cells.chunks_exact(height(self.rows).wrapping_mul(self.indexes.len()).max(1))
     }
 
     /// What all rows hold; if that is too much, the greatest number.
@@ -56,10 +56,13 @@ impl Table {
         for (column, &index) in self.indexes.iter().enumerate() {
             let place = index.wrapping_sub(self.indexes[0]) as u32 as usize;
             match stretches.last_mut() {
-                Some(last) if place - last.place == column - last.columns.start => {
-                    last.columns.end = column + 1;
+                Some(last)
+                    if place.wrapping_sub(last.place)
+                        == column.wrapping_sub(last.columns.start) =>
+                {
+                    last.columns.end = column.wrapping_add(1);
                 }
-                _ => stretches.push(Stretch { columns: column..column + 1, place }),
+                _ => stretches.push(Stretch { columns: column..column.wrapping_add(1), place }),
             }
         }
         stretches
@@ -104,11 +107,13 @@ impl Table {
         let frames = (0..self.rows).step_by(FRAME).zip(frames);
         let of_run = rows.start / FRAME..rows.end.div_ceil(FRAME);
         for (first, (cells, sums)) in frames.skip(of_run.start).take(of_run.len()) {
-            let within = rows.start.max(first) - first..rows.end.min(first + FRAME) - first;
+            let within = rows.start.max(first).wrapping_sub(first)
+                ..rows.end.min(first.wrapping_add(FRAME)).wrapping_sub(first);
             for Stretch { columns, place } in stretches {
                 let window = &mut window[*place..][..columns.len()];
-                let cells = &cells[columns.start * height..columns.end * height];
-                if within.len() == FRAME.min(self.rows - first) {
+                let cells =
+                    &cells[columns.start.wrapping_mul(height)..columns.end.wrapping_mul(height)];
+                if within.len() == FRAME.min(self.rows.wrapping_sub(first)) {
                     for (held, &sum) in window.iter_mut().zip(&sums[columns.clone()]) {
                         *held = held.wrapping_add(sum);
                         values = sum.with(values);

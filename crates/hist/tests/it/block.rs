@@ -141,6 +141,23 @@ fn a_row_that_makes_no_histogram_is_refused_by_runs() {
     assert!(refused > 0);
 }
 
+/// In a block each row fits 64 bits, while one bucket of all rows does not.
+#[test]
+fn rows_with_more_values_than_can_be_counted_are_refused_by_an_empty_accumulator_too() {
+    for (rows, values) in [(2, 1 << 63), (300, 1 << 56), (4096, 1 << 56)] {
+        let mut histogram = Histogram::default();
+        histogram.record_n(5.0, values);
+        let bytes = block_of(&vec![histogram; rows], Meaning::default());
+        let mut sum = Accumulator::new(Scheme::default());
+        assert!(block::merge_into(&bytes, 0..rows, &mut sum).is_err(), "{rows} rows");
+        assert_eq!(sum.count(), 0, "{rows} rows");
+        // Fewer of them fit.
+        block::merge_into(&bytes, 0..1, &mut sum).unwrap();
+        assert_eq!(sum.to_histogram().count(), values, "{rows} rows");
+        assert_eq!(sum.to_histogram().positive().counts(), [values], "{rows} rows");
+    }
+}
+
 /// Accumulators that hold what rows of a block do not simply add up with, and rows that are not plain themselves.
 #[test]
 fn runs_are_added_to_whatever_accumulators_hold() {

@@ -120,11 +120,36 @@ fn a_series_that_cannot_be_sealed_is_left_out_and_the_others_are_sealed() {
     assert_eq!((counts(&store, "a"), counts(&store, "b")), (vec![], vec![40]));
     let stat = store.stat().unwrap();
     assert_eq!(stat.head_rows, 0, "the journal is free");
-    assert!(stat.gaps[0].reason.contains("latency"), "{:?}", stat.gaps);
+    let [gap] = &stat.gaps[..] else { panic!("{:?}", stat.gaps) };
+    assert!(gap.reason.contains("latency"), "{gap:?}");
+    assert_eq!(gap.lost, Some(3), "rows");
+    assert!(gap.reason.contains("60 values"), "{gap:?}");
     assert_eq!(supervisor.quarantined()[0].name, format!("series {id} of the head"));
     // What comes later is tried again.
     ingest(&store, 5, &[(&latency("a"), sample(50, 51, histogram(&[5.0; 50])))]);
     assert_eq!(counts(&store, "a"), [50]);
+}
+
+#[test]
+fn gaps_of_a_series_that_cannot_be_sealed_count_the_rows_of_each_day() {
+    let world = World::new();
+    let id = latency("a").id();
+    let supervisor = Supervisor::throwing(&[(&format!("store seal {id}"), u32::MAX)]);
+    let store = open(&world, &supervisor);
+    ingest_three(&store);
+    let late = sample(2 * DAY + 10, 2 * DAY + 11, histogram(&[5.0; 7]));
+    ingest(&store, 4, &[(&latency("a"), late)]);
+    let other = sample(DAY + 10, DAY + 11, histogram(&[5.0; 40]));
+    ingest(&store, 5, &[(&latency("b"), other)]);
+    for _ in 0..3 {
+        store.seal().unwrap_err();
+    }
+    store.seal().unwrap();
+    let mut gaps = store.stat().unwrap().gaps;
+    gaps.sort();
+    // On the day between, only another series has rows.
+    assert_eq!(gaps.iter().map(|gap| gap.lost).collect::<Vec<_>>(), [Some(3), Some(1)], "{gaps:?}");
+    assert_eq!(counts(&store, "b"), [40]);
 }
 
 #[test]

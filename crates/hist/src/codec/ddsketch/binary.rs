@@ -247,16 +247,22 @@ fn put_store(out: &mut Vec<u8>, kind: u8, buckets: &Buckets) {
     let (Some(&first), Some(&last)) = (buckets.indexes().first(), buckets.indexes().last()) else {
         return;
     };
-    let span = (i64::from(last) - i64::from(first)) as u64 + 1;
+    let span = ((i64::from(last).wrapping_sub(i64::from(first))) as u64).wrapping_add(1);
     let counts_len: u64 = buckets.counts().iter().map(|&count| var_double_len(count as f64)).sum();
-    let gaps = buckets.indexes().windows(2).map(|two| i64::from(two[1]) - i64::from(two[0]));
+    let gaps =
+        buckets.indexes().windows(2).map(|two| i64::from(two[1]).wrapping_sub(i64::from(two[0])));
     // The libraries take one byte for the first index here, whatever it needs.
-    let deltas_len =
-        varint_len(buckets.len() as u64) + 1 + gaps.map(zigzag_len).sum::<u64>() + counts_len;
+    let deltas_len = varint_len(buckets.len() as u64)
+        .wrapping_add(1)
+        .wrapping_add(gaps.map(zigzag_len).sum::<u64>())
+        .wrapping_add(counts_len);
     // An empty bin takes one byte.
-    let empty_len = span - buckets.len() as u64;
-    let contiguous_len =
-        varint_len(span) + zigzag_len(first.into()) + zigzag_len(1) + empty_len + counts_len;
+    let empty_len = span.wrapping_sub(buckets.len() as u64);
+    let contiguous_len = varint_len(span)
+        .wrapping_add(zigzag_len(first.into()))
+        .wrapping_add(zigzag_len(1))
+        .wrapping_add(empty_len)
+        .wrapping_add(counts_len);
     if contiguous_len <= deltas_len {
         put_contiguous(out, kind, buckets, span);
     } else {
@@ -271,7 +277,7 @@ fn put_contiguous(out: &mut Vec<u8>, kind: u8, buckets: &Buckets, span: u64) {
     put_zigzag(out, next.into());
     put_zigzag(out, 1);
     for (index, count) in buckets.iter() {
-        out.resize(out.len() + (index - next) as usize, 0);
+        out.resize(out.len().wrapping_add(index.wrapping_sub(next) as usize), 0);
         put_var_double(out, count as f64);
         next = index.saturating_add(1);
     }
@@ -282,14 +288,16 @@ fn put_deltas(out: &mut Vec<u8>, kind: u8, buckets: &Buckets) {
     put_leb9(out, buckets.len() as u64);
     let mut previous = 0;
     for (index, count) in buckets.iter() {
-        put_zigzag(out, i64::from(index) - previous);
+        put_zigzag(out, i64::from(index).wrapping_sub(previous));
         put_var_double(out, count as f64);
         previous = index.into();
     }
 }
 
 fn varint_len(value: u64) -> u64 {
-    u64::from((64 - (value | 1).leading_zeros()).div_ceil(7).min(LEB9_BYTES_MAX as u32))
+    u64::from(
+        u64::BITS.wrapping_sub((value | 1).leading_zeros()).div_ceil(7).min(LEB9_BYTES_MAX as u32),
+    )
 }
 
 fn put_zigzag(out: &mut Vec<u8>, value: i64) {
@@ -316,7 +324,7 @@ fn put_var_double(out: &mut Vec<u8>, value: f64) {
 }
 
 fn var_double_len(value: f64) -> u64 {
-    let used = 64 - var_bits(value).trailing_zeros();
+    let used = u64::BITS.wrapping_sub(var_bits(value).trailing_zeros());
     u64::from(used.div_ceil(7).clamp(1, 9))
 }
 

@@ -189,15 +189,15 @@ fn store_message(buckets: &Buckets) -> StoreMessage {
     let (Some(&first), Some(&last)) = (buckets.indexes().first(), buckets.indexes().last()) else {
         return message;
     };
-    let span = (i64::from(last) - i64::from(first)) as u64 + 1;
-    if span * LIST_ENTRY_LEN > buckets.len() as u64 * MAP_ENTRY_LEN {
+    let span = ((i64::from(last).wrapping_sub(i64::from(first))) as u64).wrapping_add(1);
+    if span.wrapping_mul(LIST_ENTRY_LEN) > (buckets.len() as u64).wrapping_mul(MAP_ENTRY_LEN) {
         message.bin_counts = buckets.iter().map(|(index, count)| (index, count as f64)).collect();
         return message;
     }
     message.contiguous_bin_index_offset = first;
     message.contiguous_bin_counts = vec![0.0; span as usize];
     for (index, count) in buckets.iter() {
-        message.contiguous_bin_counts[(index - first) as usize] = count as f64;
+        message.contiguous_bin_counts[index.wrapping_sub(first) as usize] = count as f64;
     }
     message
 }

@@ -65,8 +65,8 @@ impl Header {
     pub fn double(digits: u32, range: i64, ratio: f64) -> Result<Header, HeaderError> {
         let bits = BITS[usize::from(digits_of(digits)?)];
         // The octaves that hold the range wherever it begins, and one more, above the linear part.
-        let octaves = 64 - range.leading_zeros() + 1;
-        let shift = u32::from(bits) + octaves;
+        let octaves = u64::BITS.wrapping_sub(range.leading_zeros()).wrapping_add(1);
+        let shift = u32::from(bits).wrapping_add(octaves);
         if range < 2 || shift > 62 {
             return Err(HeaderError::new(
                 "highest to lowest value ratio",
@@ -74,7 +74,7 @@ impl Header {
                 "at least 2, and below 2^62 when multiplied by twice the buckets of an octave",
             ));
         }
-        let highest = (1i64 << shift) - 1;
+        let highest = (1i64 << shift).wrapping_sub(1);
         Header {
             digits: digits as u8,
             lowest: 1,
@@ -92,14 +92,17 @@ impl Header {
         let scheme = || EncodeError::scheme(FORMAT, histogram.scheme());
         let Scheme::LogLinear2(grid) = histogram.scheme() else { return Err(scheme()) };
         let digits = BITS.iter().position(|&bits| bits == grid.bits()).ok_or_else(scheme)? as u8;
-        let unit = i32::from(grid.floor()) - i32::from(grid.bits());
+        let unit = i32::from(grid.floor()).wrapping_sub(i32::from(grid.bits()));
         let last = histogram.positive().indexes().last().map_or(0, |&index| i64::from(index));
         // The last octave in use ends at 2^(octaves + bits) widths of the lowest bucket.
         let octaves = (last >> grid.bits()).max(1) as u32;
         let header = if unit >= 0 {
-            let end = 1i128 << (octaves + u32::from(grid.bits()) + unit as u32).min(100);
+            let end = 1i128
+                << octaves.wrapping_add(u32::from(grid.bits())).wrapping_add(unit as u32).min(100);
             let lowest = 1i64.checked_shl(unit as u32).filter(|&lowest| lowest > 0).unwrap_or(-1);
-            let highest = (end - 1).min(i64::MAX.into()).max(2 * i128::from(lowest)) as i64;
+            let highest =
+                end.wrapping_sub(1).min(i64::MAX.into()).max(i128::from(lowest).wrapping_mul(2))
+                    as i64;
             Header { digits, lowest, highest, ratio: 1.0, index_offset: 0, range: None }.checked()
         } else {
             let range = 1i64.checked_shl(octaves.saturating_sub(2).max(1)).unwrap_or(0);
@@ -124,7 +127,9 @@ impl Header {
     }
 
     fn checked(self) -> Result<Header, HeaderError> {
-        if self.lowest < 1 || self.unit_magnitude() + u32::from(self.bits()) + 1 > 62 {
+        if self.lowest < 1
+            || self.unit_magnitude().wrapping_add(u32::from(self.bits())).wrapping_add(1) > 62
+        {
             return Err(HeaderError::new(
                 "lowest discernible value",
                 self.lowest,
@@ -198,6 +203,7 @@ impl Header {
     }
 
     /// The grid of the counts array.
+    #[expect(clippy::expect_used, reason = "checked saw that there is such a grid")]
     pub fn scheme(&self) -> Scheme {
         LogLinear2::with_floor(self.bits().into(), self.floor())
             .map(Scheme::LogLinear2)
@@ -207,9 +213,9 @@ impl Header {
     /// How many counts there can be: one row of `2^bits` for each octave up to the highest trackable value
     /// and one below. At most 47 · 2^17.
     pub fn counts_len(&self) -> u32 {
-        let highest = self.highest.ilog2() + 1;
-        let first = u32::from(self.bits()) + 1 + self.unit_magnitude();
-        (highest.saturating_sub(first) + 2) << self.bits()
+        let highest = self.highest.ilog2().wrapping_add(1);
+        let first = u32::from(self.bits()).wrapping_add(1).wrapping_add(self.unit_magnitude());
+        highest.saturating_sub(first).wrapping_add(2) << self.bits()
     }
 
     fn bits(&self) -> u8 {
@@ -222,7 +228,7 @@ impl Header {
 
     fn floor(&self) -> i32 {
         let shift = if self.range.is_some() { exponent(self.ratio) } else { 0 };
-        self.unit_magnitude() as i32 + i32::from(self.bits()) + shift
+        (self.unit_magnitude() as i32).wrapping_add(i32::from(self.bits())).wrapping_add(shift)
     }
 }
 
@@ -235,12 +241,12 @@ fn digits_of(digits: u32) -> Result<u8, HeaderError> {
 
 /// ⌊log2 x⌋ of a normal double.
 fn exponent(x: f64) -> i32 {
-    ((x.to_bits() >> 52) & 0x7ff) as i32 - 1023
+    (((x.to_bits() >> 52) & 0x7ff) as i32).wrapping_sub(1023)
 }
 
 /// 2^`exponent`, for exponents of normal doubles.
 fn power_of_two(exponent: i32) -> f64 {
-    f64::from_bits(((exponent + 1023) as u64) << 52)
+    f64::from_bits((exponent.wrapping_add(1023) as u64) << 52)
 }
 
 #[cfg(test)]

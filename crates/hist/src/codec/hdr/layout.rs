@@ -55,6 +55,7 @@ pub const COMPRESSED_FIELDS: [Field; 2] = [("cookie", 0, 4), ("compressed length
 pub const DOUBLE_FIELDS: [Field; 3] =
     [("cookie", 0, 4), ("digits", 4, 4), ("highest to lowest value ratio", 8, 8)];
 
+#[expect(clippy::arithmetic_side_effects, reason = "worked out when it is compiled")]
 const fn contiguous(fields: &[Field]) -> bool {
     let (mut at, mut end) = (0, 0);
     while at < fields.len() {

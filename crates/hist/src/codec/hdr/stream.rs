@@ -59,7 +59,7 @@ impl<'a> Stream<'a> {
             Source::Plain(bytes) => bytes.next().copied(),
             Source::Deflated(inflate) => inflate.next(self.offset)?,
         };
-        self.offset += usize::from(byte.is_some());
+        self.offset = self.offset.wrapping_add(usize::from(byte.is_some()));
         Ok(byte)
     }
 
@@ -151,7 +151,7 @@ impl Inflate<'_> {
             self.fill(offset)?;
         }
         let byte = self.window.get(self.read).copied();
-        self.read += usize::from(byte.is_some());
+        self.read = self.read.wrapping_add(usize::from(byte.is_some()));
         Ok(byte)
     }
 
@@ -167,7 +167,7 @@ impl Inflate<'_> {
                 .map_err(|_| {
                     Reader::invalid(offset, "zlib stream", "damaged", "a whole zlib stream")
                 })?;
-            let consumed = (self.state.total_in() - before) as usize;
+            let consumed = self.state.total_in().wrapping_sub(before) as usize;
             self.compressed = &self.compressed[consumed..];
             self.ended = status == Status::StreamEnd;
             if !self.ended && consumed == 0 && self.window.is_empty() {

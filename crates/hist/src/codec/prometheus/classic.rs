@@ -54,9 +54,9 @@ impl Classic {
                 return Err(no_place(format!("{count} {what}, being classic")));
             }
         }
-        let mut cumulative = 0;
+        let mut cumulative = 0u64;
         let mut up_to = |(index, bound)| {
-            cumulative += histogram.positive().get(index);
+            cumulative = cumulative.wrapping_add(histogram.positive().get(index));
             (bound, cumulative)
         };
         Ok(Classic {
@@ -115,6 +115,7 @@ impl Classic<f64> {
 
 impl<N: Copy + Default + PartialOrd + Sub<Output = N> + Display> Classic<N> {
     /// Finite bounds, and the counts between them: one more.
+    #[expect(clippy::arithmetic_side_effects, reason = "no count is below the one before it")]
     fn differences(&self) -> Result<(Vec<f64>, Vec<N>), DecodeError> {
         let finite = match self.buckets.split_last() {
             Some((&(f64::INFINITY, all), finite)) => {

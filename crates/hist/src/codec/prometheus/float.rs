@@ -136,7 +136,7 @@ impl FloatHistogram {
         {
             for (position, &(index, count)) in buckets.iter().enumerate() {
                 check_count(field, count)?;
-                if position > 0 && buckets[position - 1].0 >= index {
+                if position > 0 && buckets[position.wrapping_sub(1)].0 >= index {
                     return Err(wrong(field, format_args!("bucket {index}"), "ascending indexes"));
                 }
                 if self.scheme.edges(index).is_none() && Some(index) != grid_end {

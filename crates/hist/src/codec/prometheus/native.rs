@@ -164,7 +164,8 @@ impl Grid {
         field: &'static str,
         buckets: Vec<(i64, N)>,
     ) -> Result<Vec<(i32, N)>, DecodeError> {
-        let place = |(index, count)| match i32::try_from(index + self.offset) {
+        let place = |(index, count): (i64, N)| match i32::try_from(index.wrapping_add(self.offset))
+        {
             Ok(index) => Ok((index, count)),
             Err(_) => Err(wrong(field, format_args!("bucket {index}"), "indexes of 32 bits")),
         };
@@ -229,14 +230,15 @@ pub(super) fn write(histogram: &Histogram) -> Result<Written<u64, i64>, EncodeEr
     let side = |buckets: &crate::buckets::Buckets, infinite: u64| {
         let end = (infinite > 0).then_some((target.end.unwrap_or(i32::MAX), infinite));
         let all = buckets.iter().chain(end);
-        let (spans, counts) = spanned(all.map(|(index, count)| (index + target.offset, count)));
+        let (spans, counts) =
+            spanned(all.map(|(index, count)| (index.wrapping_add(target.offset), count)));
         match counts.iter().find(|&&count| count > i64::MAX as u64) {
             Some(count) => Err(no_place(format!("a bucket count of {count}, above 2^63 - 1"))),
             None => Ok((spans, to_deltas(&counts))),
         }
     };
-    if target.end.is_none() && histogram.overflow() + histogram.underflow() > 0 {
-        let what = histogram.overflow() + histogram.underflow();
+    if target.end.is_none() && histogram.overflow().wrapping_add(histogram.underflow()) > 0 {
+        let what = histogram.overflow().wrapping_add(histogram.underflow());
         return Err(no_place(format!("{what} values outside of custom buckets")));
     }
     let (positive_spans, positive) = side(histogram.positive(), histogram.overflow())?;
@@ -245,7 +247,7 @@ pub(super) fn write(histogram: &Histogram) -> Result<Written<u64, i64>, EncodeEr
         schema: target.schema,
         zero_threshold: if target.end.is_some() { histogram.zero_threshold() } else { 0.0 },
         zero_count: histogram.zero_count(),
-        count: histogram.count() + histogram.nan_count(),
+        count: histogram.count().wrapping_add(histogram.nan_count()),
         sum: sum_of(histogram),
         positive_spans,
         positive,
@@ -261,7 +263,7 @@ pub(super) fn write_float(float: &FloatHistogram) -> Result<Written<f64, f64>, E
     target.refuse_beside_custom(float.zero_count + float.zero_threshold)?;
     float.check().map_err(|error| no_place(error.to_string()))?;
     let side = |buckets: &[(i32, f64)]| {
-        spanned(buckets.iter().map(|&(index, count)| (index + target.offset, count)))
+        spanned(buckets.iter().map(|&(index, count)| (index.wrapping_add(target.offset), count)))
     };
     let (positive_spans, positive) = side(&float.positive);
     let (negative_spans, negative) = side(&float.negative);

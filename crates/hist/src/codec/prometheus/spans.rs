@@ -51,12 +51,12 @@ pub(super) fn indexed<N: Copy + Default + PartialEq>(
             let found = format_args!("offset {} in span {position}", span.offset);
             return Err(wrong(field, found, "no offset below 0 after span 0"));
         }
-        index += i64::from(span.offset);
+        index = index.wrapping_add(i64::from(span.offset));
         for &count in counts.by_ref().take(span.length as usize) {
             if count != N::default() {
                 buckets.push((index, count));
             }
-            index += 1;
+            index = index.wrapping_add(1);
         }
     }
     Ok(buckets)
@@ -82,7 +82,7 @@ pub(super) fn from_deltas(field: &'static str, deltas: &[i64]) -> Result<Vec<u64
 pub(super) fn to_deltas(counts: &[u64]) -> Vec<i64> {
     let mut previous = 0;
     let delta = |&count: &u64| {
-        let delta = count as i64 - previous;
+        let delta = (count as i64).wrapping_sub(previous);
         previous = count as i64;
         delta
     };
@@ -95,10 +95,10 @@ pub(super) fn spanned<N>(buckets: impl Iterator<Item = (i32, N)>) -> (Vec<Bucket
     let mut next = 0;
     for (index, count) in buckets {
         match spans.last_mut() {
-            Some(span) if index == next => span.length += 1,
-            _ => spans.push(BucketSpan { offset: index - next, length: 1 }),
+            Some(span) if index == next => span.length = span.length.wrapping_add(1),
+            _ => spans.push(BucketSpan { offset: index.wrapping_sub(next), length: 1 }),
         }
-        next = index + 1;
+        next = index.wrapping_add(1);
         counts.push(count);
     }
     (spans, counts)
