@@ -22,8 +22,9 @@ use net::signature::{PublicKey, SIGNATURE_BYTES, is_signed, unhex};
 use tokio::sync::Semaphore;
 
 use crate::access::Client;
+use crate::body::Bound;
 use crate::context::Context;
-use crate::ingest::{earlier_producer, own_producer};
+use crate::ingest::{earlier_producer, own_producer, unpack_zstd};
 use crate::openapi::{JSON, Route};
 use crate::problem::Problem;
 
@@ -72,9 +73,10 @@ async fn take(context: &Context, turns: &Semaphore, request: Request) -> Result<
     let agent = headers.get(AGENT).and_then(|name| name.to_str().ok()).unwrap_or_default();
     // Beside names of other producers it is an agent's.
     let agent = if agent.is_empty() { String::new() } else { format!("agent {agent}") };
+    let bound = parts.extensions.get::<Arc<Bound>>().expect("BUG: a body without bounds").clone();
     // Unpacking takes the processor, and appending may wait for the disk.
     let work = move || {
-        let parcel = if packed { unpack(&body)?.into() } else { body };
+        let parcel = if packed { unpack(&body, &bound)?.into() } else { body };
         append(&intake, client.as_deref(), &agent, seal.as_ref(), &parcel)
     };
     let mut answer = match tokio::task::spawn_blocking(work).await {
@@ -138,15 +140,8 @@ async fn receive(body: Body) -> Result<Bytes, Problem> {
     body.map_err(|error| Problem::bad(format!("the parcel did not come whole: {error}")))
 }
 
-fn unpack(body: &[u8]) -> Result<Vec<u8>, Problem> {
-    use std::io::Read;
-    let fail =
-        |error: std::io::Error| Problem::bad(format!("the parcel cannot be unpacked: {error}"));
-    // Grows with what comes out, not with what a header promises.
-    let mut parcel = Vec::new();
-    let mut decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(fail)?;
-    decoder.window_log_max(WINDOW_LOG_MAX).map_err(fail)?;
-    decoder.take(PARCEL_BYTES_MAX as u64 + 1).read_to_end(&mut parcel).map_err(fail)?;
+fn unpack(body: &[u8], bound: &Bound) -> Result<Vec<u8>, Problem> {
+    let parcel = unpack_zstd(body, WINDOW_LOG_MAX, bound)?;
     if parcel.len() > PARCEL_BYTES_MAX { Err(too_large()) } else { Ok(parcel) }
 }
 

@@ -21,6 +21,7 @@ use crate::openapi::{Parameter, Route};
 use crate::token::Scope;
 
 pub(crate) use posted::{earlier_producer, own_producer};
+pub(crate) use unpack::unpack_zstd;
 
 /// What can be sent, for the table of routes.
 pub(crate) const ROUTES: [&[Route]; 7] = [

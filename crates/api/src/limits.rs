@@ -13,7 +13,8 @@ use crate::unread;
 pub struct Limits {
     /// Bytes of a body, as it comes and as it is unpacked: 16 MiB. Beyond, the answer is 413.
     pub body_bytes: usize,
-    /// Bytes of all bodies that are being read or worked on, as they come and unpacked: 256 MiB. Beyond, 429.
+    /// Bytes that all bodies take which are being read or worked on, as they come and unpacked, and
+    /// what they are unpacked with: 256 MiB. Beyond, 429.
     pub bodies_bytes: usize,
     /// Bytes of all answers that clients have not taken yet: 128 MiB. Beyond, 429. One answer may
     /// have seven eighths of it.
@@ -158,6 +159,12 @@ impl Held {
         }
         taken.is_ok()
     }
+
+    /// Gives some of it back.
+    pub(crate) fn less(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.room.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Held {
@@ -178,6 +185,8 @@ mod tests {
         assert_eq!(room.used(), 10);
         drop(a);
         assert!(b.more(6) && !b.more(1));
+        b.less(2);
+        assert!(b.more(2) && !b.more(1));
         drop(b);
         assert_eq!(room.used(), 0);
     }

@@ -261,7 +261,7 @@ impl Drop for Server {
     }
 }
 
-fn router(body_bytes: usize) -> Router<Context> {
+pub(crate) fn router(body_bytes: usize) -> Router<Context> {
     let asked = Scope::ALL.map(|scope| scoped(openapi::routes(Some(scope)), scope));
     let batches = scoped(batches::routes(), Scope::Ingest);
     let router = ingest::routes().merge(batches).merge(openapi::routes(None));

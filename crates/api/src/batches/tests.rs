@@ -16,6 +16,7 @@ use net::signature::{Signer, hex};
 use tower::ServiceExt;
 
 use super::*;
+use crate::limits::{Held, Refused, Room};
 
 /// An agent's journal or a store in a folder that goes when it is dropped.
 struct Here {
@@ -95,8 +96,16 @@ fn packed(entries: &[(u64, Vec<u8>)]) -> Request<Body> {
 /// Status, accepted, refused, and what is said.
 type Said = (u16, Option<u64>, Option<u64>, String);
 
+/// The route as the gate has it, with bounds of bodies.
+fn service(here: &Here) -> Router {
+    let room = Room::new(3 * PARCEL_BYTES_MAX);
+    let refused = Arc::new(Refused::new(here.context.intake.meter()));
+    let bound = Bound::new(Held::new(&room), &refused, PARCEL_BYTES_MAX, Duration::from_secs(60));
+    routes().with_state(here.context.clone()).layer(axum::Extension(Arc::new(bound)))
+}
+
 async fn ask(here: &Here, request: Request<Body>) -> Said {
-    let response = routes().with_state(here.context.clone()).oneshot(request).await.unwrap();
+    let response = service(here).oneshot(request).await.unwrap();
     let number =
         |name| response.headers().get(name).map(|it| it.to_str().unwrap().parse().unwrap());
     let (accepted, refused) = (number(ACCEPTED), number(REFUSED));
@@ -208,8 +217,7 @@ async fn a_full_journal_says_when_to_come_again_and_how_far_it_came() {
     let here = agent(&small);
     here.context.intake.home().journal().add_subscriber("slow", Start::Begin, true).unwrap();
     let entries: Vec<_> = (1..=40).map(text).collect();
-    let response =
-        routes().with_state(here.context.clone()).oneshot(packed(&entries)).await.unwrap();
+    let response = service(&here).oneshot(packed(&entries)).await.unwrap();
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(response.headers().contains_key(header::RETRY_AFTER));
     assert!(!response.headers().contains_key(REFUSED));
@@ -226,8 +234,7 @@ async fn a_parcel_comes_over_a_connection() {
     let here = agent(&journal::Settings::default());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let service =
-        hyper_util::service::TowerToHyperService::new(routes().with_state(here.context.clone()));
+    let service = hyper_util::service::TowerToHyperService::new(service(&here));
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
         let stream = hyper_util::rt::TokioIo::new(stream);

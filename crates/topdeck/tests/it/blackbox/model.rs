@@ -33,10 +33,12 @@ pub(super) enum Kind {
     Delta,
     /// OTLP, cumulative, with a start.
     Cumulative,
+    /// A counter whose name does not say so: remote write 1 has it as a gauge, version 2 says what it is.
+    Retyped,
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 9] = [
+    pub(super) const ALL: [Kind; 10] = [
         Kind::Gauge,
         Kind::Lines,
         Kind::Trap,
@@ -46,6 +48,7 @@ impl Kind {
         Kind::Points,
         Kind::Delta,
         Kind::Cumulative,
+        Kind::Retyped,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -59,6 +62,7 @@ impl Kind {
             Kind::Points => "queue_age",
             Kind::Delta => "delta_duration",
             Kind::Cumulative => "cumulative_duration",
+            Kind::Retyped => "served",
         }
     }
 
@@ -67,7 +71,7 @@ impl Kind {
     }
 
     pub(super) fn is_cumulative(self) -> bool {
-        matches!(self, Kind::Counter | Kind::Native | Kind::Cumulative)
+        matches!(self, Kind::Counter | Kind::Native | Kind::Cumulative | Kind::Retyped)
     }
 
     /// What happened between two sends, which adds up however often it is sent.
@@ -76,12 +80,17 @@ impl Kind {
     }
 
     pub(super) fn is_histogram(self) -> bool {
-        !self.is_gauge() && !matches!(self, Kind::Counter | Kind::Statsd)
+        !self.is_gauge() && !matches!(self, Kind::Counter | Kind::Statsd | Kind::Retyped)
     }
 
     /// Prometheus' native histograms: of several schemas, with zero and negative buckets.
     pub(super) fn is_native(self) -> bool {
         matches!(self, Kind::Native | Kind::Points)
+    }
+
+    /// OTLP's histograms, whose sender chooses the buckets anew now and then.
+    pub(super) fn is_otlp(self) -> bool {
+        matches!(self, Kind::Delta | Kind::Cumulative)
     }
 
     /// Whether its sender says when a series ends.
@@ -96,11 +105,22 @@ pub(super) struct Row {
     pub(super) end: i64,
     pub(super) start: i64,
     pub(super) counts: Counts,
-    /// Of a native histogram: there are 2^schema buckets for each power of two.
+    /// Of a native histogram: there are 2^schema buckets for each power of two. Of another one its
+    /// buckets: [`FINE`], [`COARSE`] or [`EXPONENTIAL`]. Of a number: [`COUNTER`] if its sender calls
+    /// it that.
     pub(super) schema: u32,
     /// It says that the series ended, and nothing else.
     pub(super) is_stale_mark: bool,
 }
+
+/// A classic histogram with a bound at each power of two.
+pub(super) const FINE: u32 = 0;
+/// A classic one with bounds at 2, 8 and 32: each of its buckets is two of the fine ones.
+pub(super) const COARSE: u32 = 1;
+/// A native histogram in OTLP's words, with a bucket for each power of two.
+pub(super) const EXPONENTIAL: u32 = 2;
+
+pub(super) const COUNTER: u32 = 1;
 
 /// All rows of one series.
 #[derive(Clone, Debug)]
@@ -116,15 +136,27 @@ pub(super) fn sum(counts: &Counts) -> u64 {
     counts.iter().sum()
 }
 
-/// What was added; nothing if it began anew: it has less, or finer buckets than what was before it,
-/// which Prometheus takes for a reset too.
-fn minus(after: &Row, before: &Row) -> Option<Counts> {
-    if after.schema > before.schema {
-        return None;
+/// Counts of fine buckets as the coarse ones have them; those at zero and below stay.
+pub(super) fn coarse(counts: &Counts) -> Counts {
+    let mut coarse = *counts;
+    for pair in coarse[..POSITIVE].chunks_exact_mut(2) {
+        pair[1] += std::mem::take(&mut pair[0]);
     }
+    coarse
+}
+
+/// What was added; nothing if it began anew: it has less, or buckets into which those before it do
+/// not fold, which Prometheus takes for a reset too.
+fn minus(kind: Kind, after: &Row, before: &Row) -> Option<Counts> {
+    let before_counts = match (kind.is_otlp(), after.schema, before.schema) {
+        (_, schema, other) if schema == other => before.counts,
+        (false, schema, finer) if schema < finer => before.counts,
+        (true, COARSE, FINE) => coarse(&before.counts),
+        _ => return None,
+    };
     let mut difference = Counts::default();
     for (at, difference) in difference.iter_mut().enumerate() {
-        *difference = after.counts[at].checked_sub(before.counts[at])?;
+        *difference = after.counts[at].checked_sub(before_counts[at])?;
     }
     Some(difference)
 }
@@ -165,8 +197,17 @@ impl Model {
         rows
     }
 
+    /// Whether its classic histograms did not always have the same buckets.
+    pub(super) fn has_coarse(&self) -> bool {
+        self.kind.is_otlp() && self.rows.iter().any(|row| row.schema == COARSE)
+    }
+
     fn happened(&self) -> Vec<Happened> {
-        let rows = self.settled();
+        let mut rows = self.settled();
+        if self.kind == Kind::Retyped {
+            // What was called a gauge tells no increase.
+            rows.retain(|row| row.schema == COUNTER);
+        }
         if !self.kind.is_cumulative() {
             return rows.iter().map(|row| (row.end, row.counts)).collect();
         }
@@ -177,7 +218,7 @@ impl Model {
                 None if has_start => row.counts,
                 None => continue,
                 Some(before) if has_start && row.start >= before.end => row.counts,
-                Some(before) => minus(row, before).unwrap_or(row.counts),
+                Some(before) => minus(self.kind, row, before).unwrap_or(row.counts),
             };
             happened.push((row.end, counts));
         }

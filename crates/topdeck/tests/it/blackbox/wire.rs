@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::model::{Kind, POSITIVE, Row, ZERO, sum};
+use super::model::{COARSE, COUNTER, EXPONENTIAL, Kind, POSITIVE, Row, ZERO, sum};
 
 /// A request: path, headers, body.
 #[derive(Clone, Debug)]
@@ -28,7 +28,16 @@ pub(super) fn request(kind: Kind, rows: &[Row]) -> Request {
             headers: vec![("Content-Type", "application/json")],
             body: otlp(kind, rows),
         },
-        Kind::Gauge | Kind::Counter | Kind::Native | Kind::Points => Request {
+        Kind::Retyped if rows.iter().all(|row| row.schema == COUNTER) => Request {
+            path: "/api/v1/write",
+            headers: vec![
+                ("Content-Encoding", "snappy"),
+                ("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request"),
+                ("X-Prometheus-Remote-Write-Version", "2.0.0"),
+            ],
+            body: snappy(&remote_write_2(kind, rows)),
+        },
+        Kind::Gauge | Kind::Counter | Kind::Native | Kind::Points | Kind::Retyped => Request {
             path: "/api/v1/write",
             headers: vec![
                 ("Content-Encoding", "snappy"),
@@ -69,27 +78,38 @@ fn trap(kind: Kind, rows: &[Row]) -> Vec<u8> {
 }
 
 fn otlp(kind: Kind, rows: &[Row]) -> Vec<u8> {
-    let bounds: Vec<u64> = (0..POSITIVE).map(|at| 1 << at).collect();
-    let points: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            let mut counts: Vec<String> =
-                row.counts[..POSITIVE].iter().map(u64::to_string).collect();
+    let point = |row: &Row| {
+        let mut point = json!({
+            "startTimeUnixNano": row.start.to_string(),
+            "timeUnixNano": row.end.to_string(),
+            "count": sum(&row.counts).to_string(),
+            "attributes": [{"key": "host", "value": {"stringValue": "a"}}],
+        });
+        // A coarse one has counts in every other fine bucket alone.
+        let (first, every) = if row.schema == COARSE { (1, 2) } else { (0, 1) };
+        let edges = || (0..POSITIVE).skip(first).step_by(every);
+        let mut counts: Vec<String> = edges().map(|at| row.counts[at].to_string()).collect();
+        if row.schema == EXPONENTIAL {
+            // Bucket -1 of scale 0 ends at 1.
+            point["scale"] = json!(0);
+            point["zeroCount"] = json!("0");
+            point["positive"] = json!({"offset": -1, "bucketCounts": counts});
+        } else {
             counts.push("0".to_owned());
-            json!({
-                "startTimeUnixNano": row.start.to_string(),
-                "timeUnixNano": row.end.to_string(),
-                "count": sum(&row.counts).to_string(),
-                "bucketCounts": counts,
-                "explicitBounds": bounds,
-                "attributes": [{"key": "host", "value": {"stringValue": "a"}}],
-            })
-        })
-        .collect();
+            point["bucketCounts"] = json!(counts);
+            point["explicitBounds"] = edges().map(|at| json!(1 << at)).collect();
+        }
+        point
+    };
     let temporality = if kind == Kind::Delta { 1 } else { 2 };
-    let histogram = json!({"aggregationTemporality": temporality, "dataPoints": points});
-    let metric = json!({"name": kind.name(), "histogram": histogram});
-    let scopes = json!([{"metrics": [metric]}]);
+    let metric = |what: &str, is_exponential: bool| {
+        let of_kind = rows.iter().filter(|row| (row.schema == EXPONENTIAL) == is_exponential);
+        let points: Vec<_> = of_kind.map(point).collect();
+        let data = json!({"aggregationTemporality": temporality, "dataPoints": points});
+        json!({"name": kind.name(), what: data})
+    };
+    let metrics = [metric("histogram", false), metric("exponentialHistogram", true)];
+    let scopes = json!([{"metrics": metrics}]);
     json!({"resourceMetrics": [{"scopeMetrics": scopes}]}).to_string().into_bytes()
 }
 
@@ -123,10 +143,27 @@ fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// `prometheus.WriteRequest`, the fields as docs/formats/prometheus.md has them.
 fn remote_write(kind: Kind, rows: &[Row]) -> Vec<u8> {
+    let labels = vec![("__name__", kind.name().to_owned()), ("host", "a".to_owned())];
+    let mut request = Vec::new();
+    put_bytes(&mut request, 1, &series(&labels, kind, rows));
+    request
+}
+
+/// Labels of a series, sorted by their names.
+pub(super) type Labels = Vec<(&'static str, String)>;
+
+/// A body of remote write 1 with some series.
+pub(super) fn write_request(all: &[Vec<u8>]) -> Vec<u8> {
+    let mut request = Vec::new();
+    all.iter().for_each(|series| put_bytes(&mut request, 1, series));
+    snappy(&request)
+}
+
+/// `prometheus.TimeSeries`, the fields as docs/formats/prometheus.md has them.
+pub(super) fn series(labels: &Labels, kind: Kind, rows: &[Row]) -> Vec<u8> {
     let mut series = Vec::new();
-    for (name, value) in [("__name__", kind.name()), ("host", "a")] {
+    for (name, value) in labels {
         let mut label = Vec::new();
         put_bytes(&mut label, 1, name.as_bytes());
         put_bytes(&mut label, 2, value.as_bytes());
@@ -145,8 +182,29 @@ fn remote_write(kind: Kind, rows: &[Row]) -> Vec<u8> {
             put_bytes(&mut series, 2, &sample);
         }
     }
+    series
+}
+
+/// `io.prometheus.write.v2.Request`, whose metadata say that it is a counter.
+fn remote_write_2(kind: Kind, rows: &[Row]) -> Vec<u8> {
+    const COUNTER_TYPE: u64 = 1;
+    let mut series = Vec::new();
+    // Labels name their texts by their place, from the empty one on.
+    put_bytes(&mut series, 1, &[1, 2, 3, 4]);
+    for row in rows {
+        let mut sample = Vec::new();
+        put_double(&mut sample, 1, row.counts[0] as f64);
+        put_integer(&mut sample, 2, (row.end / 1_000_000).cast_unsigned());
+        put_bytes(&mut series, 2, &sample);
+    }
+    let mut metadata = Vec::new();
+    put_integer(&mut metadata, 1, COUNTER_TYPE);
+    put_bytes(&mut series, 5, &metadata);
     let mut request = Vec::new();
-    put_bytes(&mut request, 1, &series);
+    for text in ["", "__name__", kind.name(), "host", "a"] {
+        put_bytes(&mut request, 4, text.as_bytes());
+    }
+    put_bytes(&mut request, 5, &series);
     request
 }
 

@@ -1,0 +1,155 @@
+//! What bodies take, counted by the allocator, beside what is counted for them.
+//!
+//! The allocator counts a block twice while it grows, which the one of `topdeck` does not for large
+//! ones (it maps them anew): compared is what is held between two steps.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::RwLock;
+use std::task::Waker;
+
+use allocation_counter::measure;
+use axum::body::to_bytes;
+use axum::response::Response;
+use http::Request;
+
+use super::*;
+use crate::access::{Access, Peer};
+use crate::desk::DeskSettings;
+use crate::gate::Gate;
+use crate::limits::{Held, Limits, Room};
+use crate::token::Tokens;
+use crate::trial::{Trial, store};
+
+const BODY_BYTES_MAX: usize = 16 << 20;
+
+/// A body in pieces of one size, of which so many may be read; then it waits, or is over.
+struct Pieces {
+    bytes: usize,
+    readable: Arc<std::sync::atomic::AtomicUsize>,
+    piece: usize,
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if self.bytes == 0 {
+            return Poll::Ready(None);
+        }
+        let piece = self.piece.min(self.bytes);
+        let readable = self.readable.load(std::sync::atomic::Ordering::Relaxed);
+        if readable < piece {
+            return Poll::Pending;
+        }
+        self.readable.fetch_sub(piece, std::sync::atomic::Ordering::Relaxed);
+        self.bytes -= piece;
+        Poll::Ready(Some(Ok(Frame::data(vec![b'x'; piece].into()))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes == 0
+    }
+}
+
+/// What is allocated by this thread.
+#[derive(Default)]
+struct Allocated(i64);
+
+impl Allocated {
+    fn run<T>(&mut self, action: impl FnOnce() -> T) -> T {
+        let mut result = None;
+        self.0 += measure(|| result = Some(action())).bytes_current;
+        result.expect("BUG: it ran")
+    }
+
+    #[track_caller]
+    fn check(&self, counted: usize, about: &str) {
+        let is_enough = counted as f64 * 1.2 >= self.0 as f64;
+        assert!(is_enough, "{about}: {} bytes are allocated, {counted} are counted", self.0);
+    }
+}
+
+/// One body, looked at ten times while it comes, and when it is whole.
+fn check_one(piece: usize, bytes: usize) {
+    let room = Room::new(1 << 30);
+    let refused = Arc::new(Refused::new(&intake::Meter::default()));
+    let readable = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let mut allocated = Allocated::default();
+    let mut reading = allocated.run(|| {
+        let bound = Bound::new(Held::new(&room), &refused, 1 << 30, Duration::from_secs(60));
+        let pieces = Pieces { bytes, readable: Arc::clone(&readable), piece };
+        let bound = Arc::new(bound);
+        let body = axum::body::Body::new(Limited::new(pieces, Arc::clone(&bound)));
+        Box::pin(async move { (to_bytes(body, usize::MAX).await, bound) })
+    });
+    let mut context = Context::from_waker(Waker::noop());
+    for tenth in 1..=10 {
+        readable.fetch_add(bytes.div_ceil(10), std::sync::atomic::Ordering::Relaxed);
+        let about = || format!("{bytes} bytes in pieces of {piece}, after {tenth} tenths");
+        match allocated.run(|| reading.as_mut().poll(&mut context)) {
+            Poll::Pending => allocated.check(room.used(), &about()),
+            Poll::Ready((body, _bound)) => {
+                let body = body.expect("it can be read");
+                allocated.check(room.used(), &about());
+                assert_eq!(body.len(), bytes);
+                return;
+            }
+        }
+    }
+    panic!("{bytes} bytes in pieces of {piece}: the body does not end");
+}
+
+#[tokio::test]
+async fn a_body_takes_no_more_than_is_counted_however_it_comes() {
+    for piece in [1, 2, 7, 333, 4_097, 65_536, 1_000_003] {
+        for bytes in [1, 100, 5_000, 65_537, 300_000] {
+            check_one(piece, bytes);
+        }
+    }
+    check_one(1, 3_000_001);
+    check_one(65_536, BODY_BYTES_MAX);
+}
+
+#[tokio::test]
+async fn many_small_bodies_take_no_more_than_is_counted() {
+    const REQUESTS: usize = 300;
+    let meter = Arc::new(intake::Meter::default());
+    let access = Access {
+        tokens: RwLock::new(Arc::new(Tokens::none())),
+        is_required: false,
+        hosts: Vec::new(),
+    };
+    let context = Trial::over(store(), DeskSettings::default()).context;
+    let router = crate::server::router(BODY_BYTES_MAX).with_state(context);
+    let gate = Arc::new(Gate::new(access, Limits::default(), router, &meter));
+    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 7717));
+    let peer = Peer { local, remote: local, certificate: Arc::default() };
+    for path in ["/v1/record?metric=a", "/v1/metrics", "/api/v1/write", "/v1/batches"] {
+        let readable = Arc::new(std::sync::atomic::AtomicUsize::new(usize::MAX / 2));
+        let mut allocated = Allocated::default();
+        let mut answers: Vec<Pin<Box<dyn Future<Output = Response>>>> = Vec::new();
+        let mut context = Context::from_waker(Waker::noop());
+        for at in 0..REQUESTS {
+            // Each waits for its last byte.
+            let bytes = 1 + at % 50;
+            readable.store(bytes - 1, std::sync::atomic::Ordering::Relaxed);
+            allocated.run(|| {
+                let pieces = Pieces { bytes, readable: Arc::clone(&readable), piece: 1 };
+                let request = Request::post(path).header("host", "localhost:7717");
+                let request = request.body(pieces).expect("it is a request");
+                let mut answer: Pin<Box<dyn Future<Output = Response>>> =
+                    Box::pin(Arc::clone(&gate).answer(peer.clone(), request));
+                let is_waiting = answer.as_mut().poll(&mut context).is_pending();
+                assert!(is_waiting, "{path} answers a body that is not whole");
+                answers.push(answer);
+            });
+        }
+        allocated.check(gate.room.used(), path);
+        drop(answers);
+        assert_eq!(gate.room.used(), 0, "{path}");
+    }
+}
