@@ -156,7 +156,7 @@ impl Server {
         };
         let desk = Arc::clone(&context.desk);
         let supervisor = context.intake.supervisor().clone();
-        let router = router(limits.body_bytes).with_state(context);
+        let router = router(&context, limits.body_bytes).with_state(context);
         let gate = Arc::new(Gate::new(access, limits, router, &meter));
         let connections_max = gate.limits.connections.min(files).min(Semaphore::MAX_PERMITS);
         let mut server = Server {
@@ -261,10 +261,11 @@ impl Drop for Server {
     }
 }
 
-fn router(body_bytes: usize) -> Router<Context> {
+fn router(context: &Context, body_bytes: usize) -> Router<Context> {
+    let offered = scoped(context.offered.router(), Scope::Read);
     let asked = Scope::ALL.map(|scope| scoped(openapi::routes(Some(scope)), scope));
     let batches = scoped(batches::routes(), Scope::Ingest);
-    let router = ingest::routes().merge(batches).merge(openapi::routes(None));
+    let router = ingest::routes().merge(batches).merge(openapi::routes(None)).merge(offered);
     let router = asked.into_iter().fold(router, Router::merge);
     router
         .fallback(elsewhere)

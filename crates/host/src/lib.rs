@@ -20,15 +20,18 @@ mod hiccup;
 mod host;
 mod metric;
 mod own;
+mod process_list;
 mod processes;
 mod procfs;
 mod programs;
+mod role;
 mod run_queue;
 mod settings;
 mod sources;
 mod table;
 mod thread;
 
+pub use crate::role::{HostRole, HostTable, HostTables};
 pub use error::{Error, Result};
 pub use hiccup::{Woken, watch};
 pub use host::Host;

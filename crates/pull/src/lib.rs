@@ -9,11 +9,13 @@ mod check;
 mod error;
 mod ledger;
 mod pull;
+mod role;
 mod schedule;
 mod scrape;
 mod settings;
 mod stale;
 
+pub use crate::role::{CheckTable, PullRole, PullTables, ScrapeTable};
 pub use error::{Error, Result};
 pub use pull::Pull;
 pub use settings::{Check, Scrape, Settings, Statuses, Try};

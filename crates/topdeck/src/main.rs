@@ -31,7 +31,6 @@ mod serve;
 mod server;
 mod settings;
 mod snapshot;
-mod status;
 mod store;
 mod svg;
 mod time;
