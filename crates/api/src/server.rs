@@ -262,10 +262,14 @@ impl Drop for Server {
 }
 
 fn router(context: &Context, body_bytes: usize) -> Router<Context> {
-    let offered = scoped(context.offered.router(), Scope::Read);
-    let asked = Scope::ALL.map(|scope| scoped(openapi::routes(Some(scope)), scope));
+    let asked = Scope::ALL.map(|scope| {
+        let own = openapi::routes(Some(scope));
+        // There may be none: a layer over no routes is refused.
+        let offered = (scope == Scope::Read).then(|| context.offered.router());
+        scoped(offered.into_iter().fold(own, Router::merge), scope)
+    });
     let batches = scoped(batches::routes(), Scope::Ingest);
-    let router = ingest::routes().merge(batches).merge(openapi::routes(None)).merge(offered);
+    let router = ingest::routes().merge(batches).merge(openapi::routes(None));
     let router = asked.into_iter().fold(router, Router::merge);
     router
         .fallback(elsewhere)
