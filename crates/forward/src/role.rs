@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::integer;
-use role::settings::{FilePath, SettingsCheck, SettingsCount, TableRef, client_tls, read_token};
+use role::settings::{
+    Document, FilePath, Problems, SettingsCheck, SettingsCount, TableRef, client_tls, read_token,
+};
 use role::{BoxError, NodeMode, Role, RoleContext, StatusSection};
 use serde::Deserialize;
 
@@ -78,6 +80,10 @@ impl Role for ForwardRole {
     const KEYS: &'static [&'static str] = &["site"];
 
     type Settings = ForwardTables;
+
+    fn read(document: &Document<'_>) -> Result<ForwardTables, Problems> {
+        document.read(Self::KEYS)
+    }
 
     fn check(settings: &ForwardTables, check: &mut SettingsCheck<'_>) {
         check.names("site", settings.sites.iter().map(|site| &*site.name));

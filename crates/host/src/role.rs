@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use role::json::Json::{List, Text};
-use role::settings::{Length, SettingsCheck, TableRef, length_or};
+use role::settings::{Document, Length, Problems, SettingsCheck, TableRef, length_or};
 use role::{BoxError, Role, RoleContext, Route, RouteSpec, StatusSection, run_blocking};
 use serde::Deserialize;
 
@@ -95,6 +95,10 @@ impl Role for HostRole {
     const ROUTES: &'static [&'static RouteSpec] = &[&process_list::ROUTE];
 
     type Settings = HostTables;
+
+    fn read(document: &Document<'_>) -> Result<HostTables, Problems> {
+        document.read(Self::KEYS)
+    }
 
     fn check(settings: &HostTables, check: &mut SettingsCheck<'_>) {
         let HostTable { name, hiccup_period, programs_period, .. } = &settings.host;

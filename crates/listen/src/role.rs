@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use intake::Log;
-use role::settings::{FilePath, SettingsCheck, Size, TableRef, Transport};
+use role::settings::{Document, FilePath, Problems, SettingsCheck, Size, TableRef, Transport};
 use role::{BoxError, Role, RoleContext, run_blocking};
 use serde::Deserialize;
 
@@ -83,6 +83,10 @@ impl Role for ListenRole {
     const KEYS: &'static [&'static str] = &["statsd", "graphite"];
 
     type Settings = ListenTables;
+
+    fn read(document: &Document<'_>) -> Result<ListenTables, Problems> {
+        document.read(Self::KEYS)
+    }
 
     /// StatsD on its own port of this host. Nobody asked for it: where another program has the
     /// port, there is no StatsD.

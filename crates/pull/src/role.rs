@@ -3,23 +3,23 @@
 use std::collections::BTreeMap;
 
 use role::settings::{
-    FilePath, Length, SettingsCheck, SettingsCount, TableRef, client_tls, length_or, read_token,
+    Document, FilePath, Length, Problems, SettingsCheck, SettingsCount, TableRef, client_tls,
+    length_or, read_token,
 };
 use role::{BoxError, NodeMode, Role, RoleContext};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
+use crate::probe::{AnyProbe, PROBES};
 use crate::pull::Pull;
-use crate::settings::{Check, Scrape, Settings, Statuses, Try};
+use crate::settings::{Check, Scrape, Settings};
 
 /// The keys of the settings file.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PullTables {
     /// `[[scrape]]`.
-    #[serde(rename = "scrape")]
     pub scrapes: Vec<ScrapeTable>,
     /// `[[check]]`.
-    #[serde(rename = "check")]
     pub checks: Vec<CheckTable>,
 }
 
@@ -57,21 +57,33 @@ pub struct ScrapeTable {
 pub struct CheckTable {
     /// The label `check`.
     name: String,
-    /// A page: `http://` or `https://`.
-    http: Option<String>,
-    /// An address to connect to: `host:port`.
-    tcp: Option<String>,
     /// `10s`.
     interval: Option<Length>,
     /// `10s`.
     timeout: Option<Length>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// Statuses that are well, as 200 or 200-299: `200-299`.
-    status: Option<String>,
-    /// What has to stand in the answer.
-    body: Option<String>,
     ca: Option<FilePath>,
+    /// What is tried, if that is said once: other keys, which belong to the probe.
+    #[serde(skip)]
+    probe: Option<AnyProbe>,
+}
+
+/// The keys of `[[check]]` that are no probe's.
+const CHECK_KEYS: [&str; 5] = ["name", "interval", "timeout", "labels", "ca"];
+
+/// `[[check]]` as it stands in the file: its keys.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CheckKeys {
+    check: Vec<BTreeMap<String, IgnoredAny>>,
+}
+
+/// `[[scrape]]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ScrapeTables {
+    scrape: Vec<ScrapeTable>,
 }
 
 fn yes() -> bool {
@@ -121,24 +133,33 @@ impl ScrapeTable {
 }
 
 impl CheckTable {
+    /// Reads the keys of all checks, and those of its probe.
+    fn of_file(
+        document: &Document<'_>,
+        table: TableRef<'_>,
+        keys: &BTreeMap<String, IgnoredAny>,
+    ) -> Result<CheckTable, Problems> {
+        let of_probes = PROBES.iter().flat_map(|row| row.keys);
+        let known: Vec<&str> = CHECK_KEYS.iter().chain(of_probes).copied().collect();
+        let unknown = document.unknown_keys(table, &known);
+        if !unknown.is_empty() {
+            return Err(unknown);
+        }
+        let check: CheckTable = document.read_table(table, &CHECK_KEYS)?;
+        let mut probes = PROBES.iter().filter(|row| keys.contains_key(row.key));
+        let probe = match (probes.next(), probes.next()) {
+            (Some(row), None) => Some((row.read)(document, table)?),
+            _ => None,
+        };
+        Ok(CheckTable { probe, ..check })
+    }
+
     fn read(&self) -> Result<Check, BoxError> {
         let default = Check::default();
-        let what = match (&self.http, &self.tcp) {
-            (Some(url), _) => Try::Http {
-                url: url.clone(),
-                statuses: match &self.status {
-                    Some(text) => Statuses::parse(text)
-                        .map_err(|why| format!("check {:?}: status: {why}", self.name))?,
-                    None => Statuses::default(),
-                },
-                body: self.body.clone(),
-            },
-            (None, address) => Try::Tcp { address: address.clone().unwrap_or_default() },
-        };
         let interval = length_or(self.interval, default.interval);
         Ok(Check {
             name: self.name.clone(),
-            what,
+            what: self.probe.clone().unwrap_or(default.what),
             interval,
             // No more attempts than so are on their way at a time.
             timeout: length_or(self.timeout, default.timeout.min(interval * 60)),
@@ -148,10 +169,12 @@ impl CheckTable {
     }
 
     fn check(&self, table: TableRef<'_>, check: &mut SettingsCheck<'_>) {
-        match (&self.http, &self.tcp) {
-            (Some(url), None) => check.url(table, "http", url),
-            (None, Some(address)) => check.host_and_port(table, "tcp", address),
-            _ => check.problem(table, "name", "a check has either http or tcp"),
+        match &self.probe {
+            Some(probe) => probe.check(table, check),
+            None => {
+                let keys: Vec<&str> = PROBES.iter().map(|row| row.key).collect();
+                check.problem(table, "name", format!("a check has either {}", keys.join(" or ")));
+            }
         }
         check.file(table, "ca", self.ca.as_ref());
     }
@@ -169,6 +192,25 @@ impl Role for PullRole {
     const KEYS: &'static [&'static str] = &["scrape", "check"];
 
     type Settings = PullTables;
+
+    fn read(document: &Document<'_>) -> Result<PullTables, Problems> {
+        let scrapes = document.read::<ScrapeTables>(&["scrape"]).map(|read| read.scrape);
+        let keys = document.read::<CheckKeys>(&["check"]).map(|read| read.check);
+        let (mut problems, mut checks) = (Problems::default(), Vec::new());
+        for (at, keys) in keys.iter().flatten().enumerate() {
+            match CheckTable::of_file(document, TableRef::nth("check", at), keys) {
+                Ok(check) => checks.push(check),
+                Err(found) => problems.extend(found),
+            }
+        }
+        match (scrapes, keys) {
+            (Ok(scrapes), Ok(_)) if problems.is_empty() => Ok(PullTables { scrapes, checks }),
+            (scrapes, keys) => {
+                scrapes.err().into_iter().chain(keys.err()).for_each(|own| problems.extend(own));
+                Err(problems)
+            }
+        }
+    }
 
     fn check(settings: &PullTables, check: &mut SettingsCheck<'_>) {
         let PullTables { scrapes, checks } = settings;

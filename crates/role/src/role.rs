@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use intake::{Intake, Log};
-use serde::de::DeserializeOwned;
 
 use crate::json::Json;
 use crate::route::{Route, RouteSpec};
-use crate::settings::{SettingsCheck, SettingsCount};
+use crate::settings::{Document, Problems, SettingsCheck, SettingsCount};
 
 /// Any error of a role. Its text is for people.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -60,7 +59,10 @@ pub trait Role: Sized + Send + 'static {
 
     /// Its part of the settings file: a field for each of [`Role::KEYS`]. Attributes
     /// `#[serde(default, deny_unknown_fields)]` make keys optional and refuse misspelled ones.
-    type Settings: DeserializeOwned + Default + fmt::Debug + Send + Sync + 'static;
+    type Settings: Default + fmt::Debug + Send + Sync + 'static;
+
+    /// Reads its part of a settings file; most often [`Document::read`] of [`Role::KEYS`].
+    fn read(document: &Document<'_>) -> Result<Self::Settings, Problems>;
 
     /// The settings of a node without a settings file: the defaults.
     fn settings_without_file(_log: &Log) -> Self::Settings {

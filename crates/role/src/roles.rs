@@ -83,8 +83,7 @@ impl<R: Role> RoleFactory for RoleEntry<R> {
     }
 
     fn read(&self, document: &Document<'_>) -> Result<Arc<AnySettings>, Problems> {
-        let settings: R::Settings = document.read(R::KEYS)?;
-        Ok(Arc::new(settings))
+        Ok(Arc::new(R::read(document)?))
     }
 
     fn settings_without_file(&self, log: &Log) -> Arc<AnySettings> {

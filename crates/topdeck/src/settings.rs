@@ -157,7 +157,7 @@ impl Settings {
         let document = Document::parse(text, folder)?;
         let of_roles = roles.iter().flat_map(|role| role.keys().iter().copied());
         let known: Vec<&str> = NODE_KEYS.into_iter().chain(of_roles).collect();
-        let mut problems = document.unknown_keys(&known);
+        let mut problems = document.unknown_keys(TableRef::ROOT, &known);
         let node = document.read::<NodeSettings>(&NODE_KEYS).map_err(|own| problems.extend(own));
         let roles = RoleSettings::read(roles, &document).map_err(|own| problems.extend(own));
         let (Ok(node), Ok(roles), true) = (node, roles, problems.is_empty()) else {

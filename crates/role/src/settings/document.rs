@@ -48,17 +48,30 @@ impl<'a> Document<'a> {
 
     /// Reads some top-level keys: a field of `T` for each.
     pub fn read<T: DeserializeOwned>(&self, keys: &[&str]) -> Result<T, Problems> {
-        let own = self.root.iter().filter(|(key, _)| keys.contains(&&**key.get_ref()));
+        self.read_table(TableRef::ROOT, keys)
+    }
+
+    /// Reads some keys of a table: a field of `T` for each. A table that is not there has none.
+    pub fn read_table<T: DeserializeOwned>(
+        &self,
+        table: TableRef<'_>,
+        keys: &[&str],
+    ) -> Result<T, Problems> {
+        let (start, table) = self.table(table).unzip();
+        let own = table.into_iter().flatten();
+        let own = own.filter(|(key, _)| keys.contains(&&**key.get_ref()));
         let own: DeTable<'a> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
-        let deserializer = Deserializer::from(Spanned::new(0..0, own));
+        let start = start.flatten().unwrap_or(0);
+        let deserializer = Deserializer::from(Spanned::new(start..start, own));
         let read = with_folder(self.folder, || T::deserialize(deserializer));
         read.map_err(|error| Problems::of_toml(self.text, &error))
     }
 
-    /// A problem for each top-level key that nobody owns.
-    pub fn unknown_keys(&self, known: &[&str]) -> Problems {
+    /// A problem for each key of a table that nobody owns.
+    pub fn unknown_keys(&self, table: TableRef<'_>, known: &[&str]) -> Problems {
         let mut problems = Problems::default();
-        for key in self.root.keys().filter(|key| !known.contains(&&**key.get_ref())) {
+        let keys = self.table(table).into_iter().flat_map(|(_, table)| table.keys());
+        for key in keys.filter(|key| !known.contains(&&**key.get_ref())) {
             let what = unknown_key(key.get_ref(), known);
             problems.push(Problem::at(self.text, key.span().start, what));
         }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 use intake::{Counter, Restartable, keep_running};
 use role::json::integer;
-use role::settings::{Length, SettingsCheck, SettingsCount, TableRef, length_or};
+use role::settings::{
+    Document, Length, Problems, SettingsCheck, SettingsCount, TableRef, length_or,
+};
 use role::{
     BoxError, NodeMode, Role, RoleContext, Route, RouteQuery, RouteSpec, RunningRoles,
     StatusSection,
@@ -72,6 +74,10 @@ impl Role for HeartbeatRole {
     const ROUTES: &'static [&'static RouteSpec] = &[&ROUTE];
 
     type Settings = HeartbeatTables;
+
+    fn read(document: &Document<'_>) -> Result<HeartbeatTables, Problems> {
+        document.read(Self::KEYS)
+    }
 
     fn check(settings: &HeartbeatTables, check: &mut SettingsCheck<'_>) {
         let table = TableRef::named("heartbeat");

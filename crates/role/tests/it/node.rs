@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use intake::{Home, Intake};
-use role::settings::{Document, Problems, SettingsCheck};
+use role::settings::{Document, Problems, SettingsCheck, TableRef};
 use role::{RoleContext, RoleSettings, RoleTable};
 
 /// Reads and checks a settings file.
 pub(crate) fn read(table: RoleTable, text: &str) -> Result<RoleSettings, Problems> {
     let document = Document::parse(text, Path::new("/etc/topdeck"))?;
     let keys: Vec<&str> = table.iter().flat_map(|role| role.keys().iter().copied()).collect();
-    let problems = document.unknown_keys(&keys);
+    let problems = document.unknown_keys(TableRef::ROOT, &keys);
     if !problems.is_empty() {
         return Err(problems);
     }

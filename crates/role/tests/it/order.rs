@@ -1,7 +1,7 @@
 //! Several roles: those at the end of the table start first and stop last, and an error says whose
 //! it is.
 
-use role::settings::SettingsCheck;
+use role::settings::{Document, Problems, SettingsCheck};
 use role::{BoxError, Role, RoleContext, RoleEntry, RoleTable, RunningRoles};
 use serde::Deserialize;
 
@@ -53,6 +53,10 @@ macro_rules! role {
             const KEYS: &'static [&'static str] = &[stringify!($name)];
 
             type Settings = Tables;
+
+            fn read(document: &Document<'_>) -> Result<Tables, Problems> {
+                document.read(Self::KEYS)
+            }
 
             fn check(settings: &Tables, check: &mut SettingsCheck<'_>) {
                 let table = role::settings::TableRef::named(Self::NAME);

@@ -199,6 +199,38 @@ fn tables_in_other_forms_have_their_lines_too() {
 }
 
 #[test]
+fn keys_of_checks_are_those_of_their_kinds() {
+    check(
+        "[[check]]\nname = \"a\"\nhtpp = \"http://b\"\n",
+        expect![[r#"
+            line 3: there is no key "htpp" here; did you mean "http"?
+              | htpp = "http://b"
+              | ^"#]],
+    );
+    check(
+        "[[check]]\nname = \"a\"\nhttp = \"http://b\"\nstatus = \"ok\"\n",
+        expect![[r#"
+            line 4: "ok": expected statuses such as 200, 200-299 or 200,301-302
+              | status = "ok"
+              |          ^"#]],
+    );
+    check(
+        "[[check]]\nhttp = \"http://b\"\n[[check]]\nname = \"b\"\ntcp = \"a:1\"\nhttp = \"http://b\"\n",
+        expect![[r#"
+            line 1: missing field `name`
+              | [[check]]
+              | ^"#]],
+    );
+    check(
+        "[[check]]\nname = \"b\"\ntcp = \"a:1\"\nhttp = \"http://b\"\n",
+        expect![[r#"
+            line 2: a check has either http or tcp
+              | name = "b"
+              | ^"#]],
+    );
+}
+
+#[test]
 fn the_name_of_the_host_is_for_all() {
     assert_eq!(parse("[host]\nname = \"web-1\"").host_name(), "web-1");
     let system = rustix::system::uname();
