@@ -27,6 +27,7 @@ mod programs;
 mod role;
 mod run_queue;
 mod settings;
+mod source;
 mod sources;
 mod table;
 mod thread;
