@@ -12,6 +12,7 @@ use store::View;
 use crate::access::{Client, Peer};
 use crate::admission::{ClientId, Lane};
 use crate::desk::{Asking, Desk, DeskSettings};
+use crate::openapi::Offered;
 use crate::refusal::Refusal;
 
 /// What all handlers share; cheap to clone. As handlers take it, it knows who asks.
@@ -21,6 +22,7 @@ pub struct Context {
     pub intake: Arc<Intake>,
     /// Where questions are taken.
     pub desk: Arc<Desk>,
+    pub(crate) offered: Arc<Offered>,
     client: ClientId,
 }
 
@@ -28,7 +30,12 @@ impl Context {
     /// Of a way in.
     pub fn new(intake: Arc<Intake>, desk: DeskSettings) -> Context {
         let desk = Arc::new(Desk::new(desk, Arc::clone(&intake)));
-        Context { intake, desk, client: ClientId::default() }
+        Context { intake, desk, offered: Arc::default(), client: ClientId::default() }
+    }
+
+    /// The same with routes that roles offer.
+    pub fn with_routes(self, routes: Vec<role::Route>) -> Context {
+        Context { offered: Arc::new(Offered::new(routes)), ..self }
     }
 
     /// The same for another client.

@@ -17,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use intake::{Counter, Intake, Meter, Supervisor, Timer};
 use query::QueryContext;
+use role::StatusSection;
 use store::{Store, View};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -27,7 +28,6 @@ use crate::health;
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::memory::{self, Denial, MemoryBudget, Reservation};
-use crate::processes::Published;
 use crate::recent::Recent;
 use crate::refusal::{AFTER_BUSY, Refusal};
 use crate::stream::Hub;
@@ -114,11 +114,11 @@ pub struct Desk {
     intake: Arc<Intake>,
     shared: Arc<Shared>,
     parts: Parts,
-    /// Where the process table of this host is published, if it is.
-    processes: Mutex<Option<Published>>,
+    /// What it says of roles.
+    sections: Mutex<Vec<StatusSection>>,
 }
 
-/// What the status says of parts of topdeck that are not known here, by name.
+/// What the status says of parts of the server, by name.
 #[derive(Default)]
 struct Parts(Mutex<Vec<(&'static str, Read)>>);
 
@@ -167,14 +167,14 @@ impl Desk {
             boards: Mutex::default(),
             shared,
             parts: Parts::default(),
-            processes: Mutex::default(),
+            sections: Mutex::default(),
             intake,
             settings,
         }
     }
 
     /// From now on the status has a part of this name, in the place of one of the same name.
-    pub fn tell(&self, name: &'static str, read: impl Fn() -> Json + Send + Sync + 'static) {
+    pub(crate) fn tell(&self, name: &'static str, read: impl Fn() -> Json + Send + Sync + 'static) {
         let mut parts = self.parts.0.lock().unwrap_or_else(PoisonError::into_inner);
         let read: Read = Arc::new(read);
         match parts.iter_mut().find(|(known, _)| *known == name) {
@@ -183,20 +183,17 @@ impl Desk {
         }
     }
 
-    /// From now on the process table of this host is found there; or nowhere.
-    pub fn publish(&self, processes: Option<Published>) {
-        *self.processes.lock().unwrap_or_else(PoisonError::into_inner) = processes;
+    /// From now on the status has these sections of roles.
+    pub fn set_sections(&self, sections: Vec<StatusSection>) {
+        *self.sections.lock().unwrap_or_else(PoisonError::into_inner) = sections;
     }
 
-    /// Where the process table of this host is.
-    pub(crate) fn processes(&self) -> Option<Published> {
-        self.processes.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// How the parts are that told of themselves.
+    /// How the parts are that told of themselves, and the roles.
     pub(crate) fn parts(&self) -> Vec<(&'static str, Json)> {
         let parts = self.parts.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        parts.iter().map(|(name, read)| (*name, read())).collect()
+        let sections = self.sections.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let own = parts.iter().map(|(name, read)| (*name, read()));
+        own.chain(sections.iter().map(|section| (section.name, section.read()))).collect()
     }
 
     /// A point at which a test may have a panic thrown.

@@ -8,7 +8,7 @@
 //! Parameters of requests may be plain numbers too, which are seconds, as Prometheus takes them. On a command line
 //! they may not: a year would become a second of 1970.
 
-use collect::{Quantity, Unit};
+pub use collect::parse_length as length;
 use jiff::civil::DateTime;
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -18,7 +18,6 @@ pub(crate) const MOMENT: &str = "a time such as 2026-11-09T12:30:00Z, Unix secon
 pub(crate) const LENGTH: &str = "a length of time such as 30s, 5m, 1h30m or 250ms, or seconds";
 
 const SECOND: f64 = 1e9;
-const DAY: f64 = 86_400.0 * SECOND;
 
 /// A moment, perhaps one that depends on when it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,28 +95,6 @@ fn seconds(text: &str) -> Option<i64> {
     ns.checked_add(fraction.parse().ok()?).map(|ns| sign * ns)
 }
 
-/// Units that are not among those of values; a year has 365 days, and a minute is also `m`, as in Prometheus.
-const UNITS: [(&str, f64); 3] = [("w", 7.0 * DAY), ("y", 365.0 * DAY), ("m", 60.0 * SECOND)];
-
-/// Reads a length with its unit, more than nothing, in nanoseconds.
-pub fn length(text: &str) -> Option<i64> {
-    let text = text.trim();
-    if let Ok(ns) = query::promql::parse_duration(text) {
-        return (ns > 0).then_some(ns);
-    }
-    let long = || {
-        UNITS.iter().find_map(|(unit, ns)| {
-            let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
-            Some(number * ns)
-        })
-    };
-    let in_unit = || {
-        let written = Quantity::parse(text).filter(|written| written.unit().is_some())?;
-        written.value_in(Some(&Unit::Nanoseconds))
-    };
-    in_unit().or_else(long).and_then(whole)
-}
-
 /// Reads a length of a request.
 pub(crate) fn parameter_length(text: &str) -> Option<i64> {
     let plain = || text.trim().parse::<f64>().ok().and_then(|seconds| whole(seconds * SECOND));
@@ -141,6 +118,15 @@ mod tests {
         if expected.is_some() {
             assert_eq!(parameter(text, NOON), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn lengths_are_those_of_promql_and_more() {
+        for text in ["1h30m", "1y2w3d4h5m6s7ms", "5m", "250ms", "0", "1m1h", "1s1s", "1x", "400y"] {
+            let promql = query::promql::parse_duration(text).ok().filter(|ns| *ns > 0);
+            assert_eq!(length(text), promql, "{text}");
+        }
+        assert_eq!(length("90min"), length("1h30m"));
     }
 
     #[test]

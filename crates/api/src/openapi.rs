@@ -8,20 +8,25 @@ mod document;
 #[cfg(test)]
 mod tests;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::response::IntoResponse as _;
 use axum::routing::{self, MethodRouter};
 use bytes::Bytes;
 use http::{HeaderValue, header};
+pub(crate) use role::Parameter;
+use role::{RouteError, RouteQuery, RouteSpec};
 
 use crate::context::Context;
+use crate::desk::Written;
+use crate::parameters::Parameters;
+use crate::refusal::Refusal;
 use crate::token::Scope;
 use crate::unread::SharedBody;
 use crate::{
-    annotations, audit, batches, boards, health, ingest, metrics, processes, prometheus, query,
-    snapshots, status, stream, texts,
+    annotations, audit, batches, boards, health, ingest, metrics, prometheus, query, snapshots,
+    status, stream, texts,
 };
 
 /// Something that can be asked for.
@@ -38,41 +43,8 @@ pub(crate) struct Route {
     pub(crate) body: Option<(&'static str, &'static str)>,
     /// The status of success, the media type of the answer and a sentence.
     pub(crate) answer: (u16, &'static str, &'static str),
-    /// Who answers; `None` where the route is registered elsewhere.
+    /// Who answers; `None` where the route is registered elsewhere, as those of roles are.
     pub(crate) handler: Option<fn() -> MethodRouter<Context>>,
-}
-
-/// A parameter of a route.
-pub(crate) struct Parameter {
-    pub(crate) name: &'static str,
-    pub(crate) about: &'static str,
-    /// As OpenAPI names types.
-    pub(crate) kind: &'static str,
-    pub(crate) is_required: bool,
-    /// It may be given several times.
-    pub(crate) is_many: bool,
-}
-
-impl Parameter {
-    pub(crate) const fn text(name: &'static str, about: &'static str) -> Parameter {
-        Parameter { name, about, kind: "string", is_required: false, is_many: false }
-    }
-
-    pub(crate) const fn integer(name: &'static str, about: &'static str) -> Parameter {
-        Parameter { kind: "integer", ..Parameter::text(name, about) }
-    }
-
-    pub(crate) const fn flag(name: &'static str, about: &'static str) -> Parameter {
-        Parameter { kind: "boolean", ..Parameter::text(name, about) }
-    }
-
-    pub(crate) const fn required(self) -> Parameter {
-        Parameter { is_required: true, ..self }
-    }
-
-    pub(crate) const fn many(self) -> Parameter {
-        Parameter { is_many: true, ..self }
-    }
 }
 
 pub(crate) const FROM: Parameter =
@@ -150,6 +122,12 @@ impl Route {
         is_ingest && self.handler.is_none() && self.path != net::parcels::PATH
     }
 
+    /// As a role offers it.
+    fn of_role(spec: &RouteSpec) -> Route {
+        let RouteSpec { path, about, parameters, .. } = *spec;
+        Route { handler: None, ..Route::get(path, about, parameters, MethodRouter::new) }
+    }
+
     pub(crate) const fn with_scope(self, scope: Option<Scope>) -> Route {
         Route { scope, ..self }
     }
@@ -171,7 +149,6 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
         stream::ROUTES,
         annotations::ROUTES,
         texts::ROUTES,
-        processes::ROUTES,
         status::ROUTES,
         audit::ROUTES,
         metrics::ROUTES,
@@ -194,14 +171,66 @@ pub(crate) fn routes(scope: Option<Scope>) -> Router<Context> {
         .fold(Router::new(), |router, (path, handler)| router.route(path, handler()))
 }
 
-/// Written once: whoever asks needs no token, and may ask as often as they like.
-static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document::text().into());
+/// Routes that roles offer, and the document of all routes.
+#[derive(Debug, Default)]
+pub(crate) struct Offered {
+    routes: Vec<role::Route>,
+    /// Written once: clients need no token, and may ask as often as they like.
+    document: OnceLock<Bytes>,
+}
+
+impl Offered {
+    pub(crate) fn new(routes: Vec<role::Route>) -> Offered {
+        Offered { routes, document: OnceLock::new() }
+    }
+
+    /// Their handlers, for tokens that may read.
+    pub(crate) fn router(&self) -> Router<Context> {
+        self.routes.iter().fold(Router::new(), |router, route| {
+            let own = Arc::new(route.clone());
+            let handler = move |context: Context, parameters: Parameters| {
+                answer(Arc::clone(&own), context, parameters)
+            };
+            router.route(route.spec.path, routing::get(handler))
+        })
+    }
+
+    fn document(&self) -> Bytes {
+        let specs = || self.routes.iter().map(|route| route.spec);
+        self.document.get_or_init(|| document(specs()).into()).clone()
+    }
+}
+
+async fn answer(
+    route: Arc<role::Route>,
+    context: Context,
+    parameters: Parameters,
+) -> Result<Written, Refusal> {
+    let query = RouteQuery::new(parameters.only(route.spec.parameters)?.into_pairs());
+    let (name, desk) = (route.spec.name, Arc::clone(&context.desk));
+    let work = move |_: &_| {
+        let json = (route.handler)(&query).map_err(|error| match error {
+            RouteError::Parameter { name, found, expected } => {
+                Refusal::parameter(&name, &found, &expected)
+            }
+        })?;
+        desk.answer(&json)
+    };
+    context.light(name, None, work).await
+}
+
+/// The OpenAPI document: the server's own routes, and those that roles offer.
+pub fn document<'a>(offered: impl IntoIterator<Item = &'a RouteSpec>) -> String {
+    let offered: Vec<Route> = offered.into_iter().map(Route::of_role).collect();
+    document::text(&offered)
+}
 
 pub(crate) const ROUTES: &[Route] =
     &[Route::get("/v1/openapi.json", "This document.", &[], || {
-        routing::get(async |_: Context| {
+        routing::get(async |context: Context| {
             let kind = HeaderValue::from_static("application/json");
-            let mut response = ([(header::CONTENT_TYPE, kind)], DOCUMENT.clone()).into_response();
+            let document = context.offered.document();
+            let mut response = ([(header::CONTENT_TYPE, kind)], document).into_response();
             response.extensions_mut().insert(SharedBody);
             response
         })

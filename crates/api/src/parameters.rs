@@ -79,6 +79,11 @@ impl Parameters {
         }
     }
 
+    /// Names and values.
+    pub(crate) fn into_pairs(self) -> Vec<(String, String)> {
+        self.0
+    }
+
     /// The first value of a name; an empty one is none.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.all(name).find(|value| !value.is_empty())

@@ -156,7 +156,7 @@ impl Server {
         };
         let desk = Arc::clone(&context.desk);
         let supervisor = context.intake.supervisor().clone();
-        let router = router(limits.body_bytes).with_state(context);
+        let router = router(&context, limits.body_bytes).with_state(context);
         let gate = Arc::new(Gate::new(access, limits, router, &meter));
         let connections_max = gate.limits.connections.min(files).min(Semaphore::MAX_PERMITS);
         let mut server = Server {
@@ -261,8 +261,13 @@ impl Drop for Server {
     }
 }
 
-pub(crate) fn router(body_bytes: usize) -> Router<Context> {
-    let asked = Scope::ALL.map(|scope| scoped(openapi::routes(Some(scope)), scope));
+pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
+    let asked = Scope::ALL.map(|scope| {
+        let own = openapi::routes(Some(scope));
+        // There may be none: a layer over no routes is refused.
+        let offered = (scope == Scope::Read).then(|| context.offered.router());
+        scoped(offered.into_iter().fold(own, Router::merge), scope)
+    });
     let batches = scoped(batches::routes(), Scope::Ingest);
     let router = ingest::routes().merge(batches).merge(openapi::routes(None));
     let router = asked.into_iter().fold(router, Router::merge);

@@ -59,12 +59,18 @@ impl Trial {
     }
 
     pub(crate) fn at(home: Home, desk: DeskSettings) -> Trial {
+        Trial::offering(home, desk, Vec::new())
+    }
+
+    /// With routes of roles.
+    pub(crate) fn offering(home: Home, desk: DeskSettings, routes: Vec<role::Route>) -> Trial {
         let clock: journal::Clock = Arc::new(|| NOW);
         let settings = intake::Settings { background: false, clock, ..Default::default() };
         let intake = Arc::new(Intake::new(home, settings).unwrap());
-        let context = Context::new(intake, desk);
+        let context = Context::new(intake, desk).with_routes(routes);
         let scopes = [None, Some(Scope::Ingest), Some(Scope::Read), Some(Scope::Admin)];
         let router = scopes.map(openapi::routes).into_iter().fold(Router::new(), Router::merge);
+        let router = router.merge(context.offered.router());
         Trial { router: router.with_state(context.clone()), context }
     }
 

@@ -15,6 +15,7 @@ pub mod hlog;
 pub mod httptrap;
 pub mod influx;
 mod json;
+mod length;
 mod lines;
 mod number;
 pub mod numbers;
@@ -30,6 +31,7 @@ mod trouble;
 mod unit;
 
 pub use format::{Format, detect, fuzz, read};
+pub use length::{LENGTH_EXPECTED, parse_length};
 pub use reading::{Over, Reading, Sink, Value};
 pub use rows::{Rows, RowsKept};
 pub use trouble::{Place, Trouble};

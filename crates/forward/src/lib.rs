@@ -23,11 +23,13 @@ mod ledger;
 mod load;
 mod measure;
 mod retry;
+mod role;
 mod settings;
 mod site;
 mod status;
 mod supply;
 
+pub use crate::role::{ForwardRole, ForwardTables};
 pub use error::{Error, Result};
 pub use forward::{Forward, Watch};
 pub use settings::{Settings, Site};

@@ -26,10 +26,15 @@ use crate::bpf::btf::Btf;
 use crate::bpf::grid::{self, Adding, BUCKETS, Counts};
 use crate::bpf::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
 use crate::bpf::instruction::{Arithmetic, Assembler, Function, Instruction, Label, When, Width};
-use crate::bpf::{Cells, Cost, Program};
+use crate::bpf::{Cells, Program};
+use crate::metric::Report;
+use crate::own;
+use crate::source::{HostSource, Opening, report_cost};
 
 /// What requests do, by the number of their cells.
 pub(crate) const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "other"];
+/// The program, as labels have it.
+pub(crate) const PROGRAM: &str = "block_io";
 const TRACEPOINT: &str = "block_rq_complete";
 /// Words before the keys.
 const HEAD: usize = 8;
@@ -368,8 +373,8 @@ impl BlockIo {
         Ok(BlockIo { program, head, slots: HashMap::new(), ledger: Ledger::default() })
     }
 
-    /// What was counted since [`Self::keep`].
-    pub(crate) fn read(&mut self) -> Result<Vec<Found>, String> {
+    /// What was counted since [`HostSource::keep`].
+    fn counted(&mut self) -> Result<Vec<Found>, String> {
         let mut found = Vec::new();
         let keys = &self.head[HEAD..];
         for (slot, key) in keys.iter().enumerate() {
@@ -389,19 +394,49 @@ impl BlockIo {
         Ok(found)
     }
 
-    /// What was read last is safe.
-    pub(crate) fn keep(&mut self) {
-        self.ledger.keep();
-    }
-
     /// Requests of devices for which there was no slot.
-    pub(crate) fn without_slot(&self) -> u64 {
+    fn without_slot(&self) -> u64 {
         self.head[0].load(Ordering::Relaxed)
     }
+}
 
-    /// What the program cost.
-    pub(crate) fn cost(&self) -> Cost {
-        self.program.cost()
+/// Starts the program, if it is wanted and can be.
+pub(crate) fn open(opening: &mut Opening<'_>) -> Option<Box<dyn HostSource>> {
+    if !opening.settings.block_io {
+        return None;
+    }
+    let otherwise = "block I/O has sums and means only, no distributions";
+    Some(Box::new(opening.start(PROGRAM, otherwise, BlockIo::start)?))
+}
+
+impl HostSource for BlockIo {
+    fn read(&mut self, report: &mut Report<'_>, began: i64) -> u64 {
+        let Ok(all) = self.counted() else {
+            // No memory for a window into the kernel's: it comes with the next reading.
+            return 1;
+        };
+        let mut untimed = 0;
+        for found in all {
+            let labels = [("device", found.device.as_str()), ("operation", found.operation)];
+            for (part, times) in found.times {
+                let metric = match part {
+                    Part::Total => &own::BLOCK_IO,
+                    Part::Device => &own::BLOCK_IO_DEVICE,
+                };
+                report.distribution(metric, &labels, times);
+            }
+            report.count(&own::BLOCK_IO_ERRORS, &labels, began, found.errors);
+            untimed += found.without_start;
+        }
+        for (cause, count) in [("no start", untimed), ("no slot", self.without_slot())] {
+            report.count(&own::BLOCK_IO_UNTIMED, &[("cause", cause)], began, count);
+        }
+        report_cost(report, PROGRAM, began, self.program.cost());
+        0
+    }
+
+    fn keep(&mut self) {
+        self.ledger.keep();
     }
 }
 

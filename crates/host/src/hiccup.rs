@@ -19,6 +19,9 @@ use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::error::{Error, Result};
+use crate::metric::Report;
+use crate::own;
+use crate::source::{HostSource, Opening};
 
 /// Missed moments that are recorded of one stall, at 10 ms those of 46 hours; the others are counted.
 const MISSED_MAX: u64 = 1 << 24;
@@ -46,6 +49,33 @@ impl Waits {
 impl std::fmt::Debug for Waits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Waits")
+    }
+}
+
+/// Hiccups as a source: those of readings that were not taken come again.
+#[derive(Debug)]
+struct Hiccups {
+    waits: Waits,
+    late: Histogram,
+}
+
+/// Reports what the thread records, if there is one.
+pub(crate) fn open(opening: &mut Opening<'_>) -> Option<Box<dyn HostSource>> {
+    let waits = opening.waits.take()?;
+    Some(Box::new(Hiccups { waits, late: Histogram::default() }))
+}
+
+impl HostSource for Hiccups {
+    fn read(&mut self, report: &mut Report<'_>, _began: i64) -> u64 {
+        self.late.merge(&self.waits.interval()).expect("BUG: one scheme, fewer than 2^64 values");
+        if !self.late.is_empty() {
+            report.distribution(&own::HICCUP, &[], self.late.clone());
+        }
+        0
+    }
+
+    fn keep(&mut self) {
+        self.late = Histogram::default();
     }
 }
 

@@ -12,7 +12,8 @@ use crate::hiccup::Hiccup;
 use crate::metric::Report;
 use crate::programs;
 use crate::settings::Settings;
-use crate::sources::{Note, Sources};
+use crate::source::Note;
+use crate::sources::Sources;
 use crate::table;
 use crate::thread::{Stop, Thread, next_boundary, patiently};
 

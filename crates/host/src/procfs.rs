@@ -13,9 +13,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::block_io;
 #[cfg(test)]
 use crate::metric::Metric;
-use crate::metric::Take;
+use crate::metric::{Report, Take};
+use crate::source::{HostSource, Opening};
 
 /// Bytes of a file at the most: `/proc/stat` of a large machine has some hundred thousand.
 const FILE_BYTES_MAX: usize = 8 << 20;
@@ -68,14 +70,32 @@ pub(crate) struct Procfs {
     disks: HashSet<String>,
 }
 
+/// Opens what is wanted, and the sums of block I/O where its distributions are wanted and not to be
+/// had.
+pub(crate) fn open(opening: &mut Opening<'_>) -> Option<Box<dyn HostSource>> {
+    let sums_only = opening.settings.block_io && !opening.is_running(block_io::PROGRAM);
+    let procfs = match opening.settings.procfs {
+        true => Procfs::open(),
+        false if sums_only => Procfs::open_disks(),
+        false => return None,
+    };
+    Some(Box::new(procfs))
+}
+
+impl HostSource for Procfs {
+    fn read(&mut self, report: &mut Report<'_>, _began: i64) -> u64 {
+        self.take(report)
+    }
+}
+
 impl Procfs {
     /// Opens all that are there.
-    pub(crate) fn open() -> Procfs {
+    fn open() -> Procfs {
         Procfs::open_some(|_| true)
     }
 
     /// Opens what is known of disks only: where there are no distributions, and nothing else is wanted.
-    pub(crate) fn open_disks() -> Procfs {
+    fn open_disks() -> Procfs {
         Procfs::open_some(|what| what == What::Diskstats)
     }
 
@@ -87,7 +107,7 @@ impl Procfs {
     }
 
     /// Reads all. How many could not be read.
-    pub(crate) fn read(&mut self, take: &mut dyn Take) -> u64 {
+    fn take(&mut self, take: &mut dyn Take) -> u64 {
         let mut failed = 0;
         for (file, what) in &self.files {
             let Ok(length) = read(file, &mut self.buffer) else {
@@ -150,12 +170,12 @@ mod tests {
     fn this_host_is_read() {
         let mut procfs = Procfs::open();
         let mut taken = Taken::default();
-        procfs.read(&mut taken);
+        procfs.take(&mut taken);
         assert!(taken.value("host_cpu_seconds_total{cpu=0,mode=user}").is_some(), "{taken:?}");
         assert!(taken.value("host_memory_total_bytes{}").is_some_and(|bytes| bytes > 0.0));
         // A second reading is a reading too: the files are not at their end.
         let before = taken.len();
-        procfs.read(&mut taken);
+        procfs.take(&mut taken);
         assert!(taken.len() >= before + 20);
     }
 

@@ -15,8 +15,13 @@ use crate::bpf::btf::Btf;
 use crate::bpf::grid::{self, Adding, BUCKETS, Counts};
 use crate::bpf::instruction::Register::{R0, R1, R2, R3, R6, R7, R8};
 use crate::bpf::instruction::{Arithmetic, Assembler, Function, Instruction, When, Width};
-use crate::bpf::{Cells, Cost, Program};
+use crate::bpf::{Cells, Program};
+use crate::metric::Report;
+use crate::own;
+use crate::source::{HostSource, Opening, report_cost};
 
+/// The program, as labels have it.
+const PROGRAM: &str = "run_queue";
 const TRACEPOINT: &str = "sched_switch";
 const HEAD: usize = 8;
 /// Words of a processor.
@@ -133,8 +138,8 @@ impl RunQueue {
         Ok(RunQueue { program, cells, processors, kept, read })
     }
 
-    /// What was counted since [`Self::keep`], of all processors.
-    pub(crate) fn read(&mut self) -> Option<hist::Histogram> {
+    /// What was counted since [`HostSource::keep`], of all processors.
+    fn counted(&mut self) -> Option<hist::Histogram> {
         let mut now = Counts::default();
         for processor in 0..self.processors {
             let lane = &self.cells[HEAD + processor * LANE..][..LANE];
@@ -146,19 +151,34 @@ impl RunQueue {
         self.read.since(&self.kept)
     }
 
-    /// What was read last is safe: what comes next is counted from there.
-    pub(crate) fn keep(&mut self) {
-        self.kept.clone_from(&self.read);
-    }
-
     /// Switches on processors without cells.
-    pub(crate) fn without_cells(&self) -> u64 {
+    fn without_cells(&self) -> u64 {
         self.cells[0].load(Ordering::Relaxed)
     }
+}
 
-    /// What the program cost.
-    pub(crate) fn cost(&self) -> Cost {
-        self.program.cost()
+/// Starts the program, if it is wanted and can be.
+pub(crate) fn open(opening: &mut Opening<'_>) -> Option<Box<dyn HostSource>> {
+    if !opening.settings.run_queue {
+        return None;
+    }
+    let otherwise = "there are no times of tasks waiting for a processor";
+    Some(Box::new(opening.start(PROGRAM, otherwise, RunQueue::start)?))
+}
+
+impl HostSource for RunQueue {
+    fn read(&mut self, report: &mut Report<'_>, began: i64) -> u64 {
+        if let Some(times) = self.counted() {
+            report.distribution(&own::RUN_QUEUE, &[], times);
+        }
+        report.count(&own::RUN_QUEUE_UNTIMED, &[], began, self.without_cells());
+        report_cost(report, PROGRAM, began, self.program.cost());
+        0
+    }
+
+    /// What comes next is counted from there.
+    fn keep(&mut self) {
+        self.kept.clone_from(&self.read);
     }
 }
 

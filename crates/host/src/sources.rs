@@ -5,48 +5,30 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hist::Histogram;
 use intake::{Counter, Meter};
 
-use crate::block_io::{BlockIo, Part};
 use crate::bpf;
-use crate::bpf::Cost;
 use crate::hiccup::Waits;
 use crate::metric::{Report, Take};
 use crate::own;
 use crate::processes::Processes;
-use crate::procfs::Procfs;
-use crate::run_queue::RunQueue;
 use crate::settings::Settings;
+use crate::source::{HostSource, Note, Opening, SOURCES};
 
-/// The programs' names, as labels have them.
-const BLOCK_IO: &str = "block_io";
-const RUN_QUEUE: &str = "run_queue";
+/// The program that reads processes, as labels have it.
 const PROCESSES: &str = "processes";
 const OUT_OF_PROC: &str = "processes are read out of /proc, at more cost";
-
-/// What is not told, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
-    pub(crate) about: &'static str,
-    pub(crate) text: String,
-}
 
 /// All that is read.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    procfs: Option<Procfs>,
-    block_io: Option<BlockIo>,
-    run_queue: Option<RunQueue>,
+    all: Vec<Box<dyn HostSource>>,
     /// Until somebody takes them who publishes them.
     processes: Option<Processes>,
     /// Why they are read out of `/proc`, if they are: that may begin at any time.
     out_of_proc: Option<Arc<OnceLock<String>>>,
-    waits: Option<Waits>,
-    /// Waits of readings that were not taken.
-    late: Histogram,
-    /// Programs that are wanted, and whether they are at work.
-    wanted: Vec<(&'static str, bool)>,
+    /// Programs in the kernel that are wanted, and whether they are at work.
+    programs: Vec<(&'static str, bool)>,
     notes: Vec<Note>,
     /// So many of them were told.
     noted: usize,
@@ -63,58 +45,26 @@ impl Sources {
         began: i64,
         meter: &Meter,
     ) -> Sources {
-        let mut notes = Vec::new();
-        let mut wanted = Vec::new();
         let types = (settings.block_io || settings.run_queue || settings.processes)
             .then(bpf::types)
             .unwrap_or(Err(String::new()));
         let types = types.as_ref().map_err(String::clone);
-        let mut note = |about, text: &str, found: Result<(), String>| {
-            wanted.push((about, found.is_ok()));
-            notes.extend(found.err().map(|why| Note { about, text: format!("{text}: {why}") }));
-        };
-        let mut block_io = None;
-        if settings.block_io {
-            let started = types.clone().and_then(BlockIo::start).map(|it| block_io = Some(it));
-            let text = "block I/O has sums and means only, no distributions";
-            note(BLOCK_IO, text, started);
-        }
-        let mut run_queue = None;
-        if settings.run_queue {
-            let started = types.clone().and_then(RunQueue::start).map(|it| run_queue = Some(it));
-            note(RUN_QUEUE, "there are no times of tasks waiting for a processor", started);
-        }
-        let processes = settings.processes.then(|| Processes::with(types));
+        let (programs, notes) = (Vec::new(), Vec::new());
+        let mut opening = Opening { settings, types, waits, programs, notes };
+        let all = SOURCES.iter().filter_map(|open| open(&mut opening)).collect();
+        let processes = settings.processes.then(|| Processes::with(opening.types.clone()));
         let out_of_proc = processes.as_ref().map(Processes::shared_note);
         if let Some(why) = &out_of_proc {
             let started = why.get().map_or(Ok(()), |why| Err(why.clone()));
-            note(PROCESSES, OUT_OF_PROC, started);
+            opening.note(PROCESSES, OUT_OF_PROC, started);
         }
-        let sums_only = settings.block_io && block_io.is_none();
-        let procfs = match settings.procfs {
-            true => Some(Procfs::open()),
-            false => sums_only.then(Procfs::open_disks),
-        };
         let unread = meter.counter(
             "topdeck_host_unread_files_total",
             "files of the kernel that could not be read",
             &[],
         );
-        let late = Histogram::default();
-        Sources {
-            procfs,
-            block_io,
-            run_queue,
-            processes,
-            out_of_proc,
-            waits,
-            late,
-            wanted,
-            notes,
-            noted: 0,
-            began,
-            unread,
-        }
+        let Opening { programs, notes, .. } = opening;
+        Sources { all, processes, out_of_proc, programs, notes, noted: 0, began, unread }
     }
 
     /// Why what is wanted is not told.
@@ -135,7 +85,8 @@ impl Sources {
     /// Takes note of it when the program that reads processes has failed since.
     fn look_at_processes(&mut self) {
         let Some(why) = self.out_of_proc.as_ref().and_then(|why| why.get()) else { return };
-        let works = self.wanted.iter_mut().find(|(program, works)| *program == PROCESSES && *works);
+        let works =
+            self.programs.iter_mut().find(|(program, works)| *program == PROCESSES && *works);
         if let Some((_, works)) = works {
             *works = false;
             self.notes.push(Note { about: PROCESSES, text: format!("{OUT_OF_PROC}: {why}") });
@@ -144,79 +95,22 @@ impl Sources {
 
     /// Reads all.
     pub(crate) fn read(&mut self, report: &mut Report<'_>) {
-        if let Some(procfs) = &mut self.procfs {
-            self.unread.add(procfs.read(report));
-        }
         self.look_at_processes();
-        for (program, works) in &self.wanted {
+        for (program, works) in &self.programs {
             report.take(&own::BPF_AVAILABLE, &[("program", program)], f64::from(u8::from(*works)));
         }
         for note in &self.notes[self.noted..] {
             report.text(&own::NOTE, &[("about", note.about)], &note.text);
         }
-        self.read_block_io(report);
-        self.read_run_queue(report);
-        if let Some(waits) = &self.waits {
-            self.late.merge(&waits.interval()).expect("BUG: one scheme, fewer than 2^64 values");
-            if !self.late.is_empty() {
-                report.distribution(&own::HICCUP, &[], self.late.clone());
-            }
+        for source in &mut self.all {
+            self.unread.add(source.read(report, self.began));
         }
-    }
-
-    fn read_block_io(&mut self, report: &mut Report<'_>) {
-        let Some(block_io) = &mut self.block_io else { return };
-        let Ok(all) = block_io.read() else {
-            // No memory for a window into the kernel's: it comes with the next reading.
-            return self.unread.add(1);
-        };
-        let mut untimed = 0;
-        for found in all {
-            let labels = [("device", found.device.as_str()), ("operation", found.operation)];
-            for (part, times) in found.times {
-                let metric = match part {
-                    Part::Total => &own::BLOCK_IO,
-                    Part::Device => &own::BLOCK_IO_DEVICE,
-                };
-                report.distribution(metric, &labels, times);
-            }
-            report.count(&own::BLOCK_IO_ERRORS, &labels, self.began, found.errors);
-            untimed += found.without_start;
-        }
-        for (cause, count) in [("no start", untimed), ("no slot", block_io.without_slot())] {
-            report.count(&own::BLOCK_IO_UNTIMED, &[("cause", cause)], self.began, count);
-        }
-        cost(report, BLOCK_IO, self.began, block_io.cost());
-    }
-
-    fn read_run_queue(&mut self, report: &mut Report<'_>) {
-        let Some(run_queue) = &mut self.run_queue else { return };
-        if let Some(times) = run_queue.read() {
-            report.distribution(&own::RUN_QUEUE, &[], times);
-        }
-        report.count(&own::RUN_QUEUE_UNTIMED, &[], self.began, run_queue.without_cells());
-        cost(report, RUN_QUEUE, self.began, run_queue.cost());
     }
 
     /// The last reading is safe.
     pub(crate) fn keep(&mut self) {
-        if let Some(block_io) = &mut self.block_io {
-            block_io.keep();
-        }
-        if let Some(run_queue) = &mut self.run_queue {
-            run_queue.keep();
-        }
-        self.late = Histogram::default();
+        self.all.iter_mut().for_each(|source| source.keep());
         self.noted = self.notes.len();
-    }
-}
-
-fn cost(report: &mut Report<'_>, program: &str, began: i64, cost: Cost) {
-    let labels = [("program", program)];
-    report.count(&own::BPF_MISSED, &labels, began, cost.missed);
-    if cost.runs > 0 {
-        report.count(&own::BPF_RUNS, &labels, began, cost.runs);
-        report.sum(&own::BPF_TIME, &labels, began, cost.time_ns as f64 / 1e9);
     }
 }
 
@@ -239,7 +133,7 @@ mod tests {
         };
         let mut sources = Sources::open(&settings, None, 0, &Meter::default());
         let why = Arc::new(OnceLock::new());
-        (sources.wanted, sources.out_of_proc) = (vec![(PROCESSES, true)], Some(Arc::clone(&why)));
+        (sources.programs, sources.out_of_proc) = (vec![(PROCESSES, true)], Some(Arc::clone(&why)));
         let read = |sources: &mut Sources| {
             let mut rows = RowsKept::default();
             sources.read(&mut Report::new(&mut rows, "h", 10, 20));

@@ -26,12 +26,14 @@ mod interval;
 mod kernel;
 mod listener;
 mod random;
+mod role;
 mod settings;
 mod streams;
 mod troubles;
 mod unix;
 mod write;
 
+pub use crate::role::{GraphiteTable, ListenRole, ListenTables, StatsdTable};
 pub use address::Address;
 pub use error::{Error, Result};
 pub use listener::Listener;

@@ -1,4 +1,4 @@
-//! Something that is tried: a page or a connection, with the time of each phase.
+//! Something that is tried, with the time of each phase; what is tried is its probe.
 //!
 //! Each attempt is a value in distributions, `check_duration` in nanoseconds with the label `phase`: `resolve`,
 //! `connect`, `tls`, `wait` (until the answer begins), `read`, and `total`, which counts from the intended beginning.
@@ -8,26 +8,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use collect::Rows;
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use http::{Request, header};
 use intake::Intake;
 use model::{Kind, Sample, Series, Value};
 use net::Target;
-use net::dial::{Allowance, Dialer};
+use net::dial::Dialer;
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::ledger::Ledger;
+use crate::probe::{Attempt, Found};
 use crate::pull::{Job, aside};
 use crate::schedule::counts_from;
-use crate::settings::{BEYOND, Check, Common, Try, way};
+use crate::settings::{Check, Common, way};
 use crate::stale;
 
-/// Of an answer's body that is read.
-const BODY_BYTES_MAX: usize = 1 << 20;
 /// Labels that a check has of itself.
 const OWN_LABELS: [&str; 3] = ["check", "phase", "outcome"];
 
@@ -51,10 +48,7 @@ impl Plan {
                 "it has the label {name:?} of itself; name yours otherwise"
             )));
         }
-        let url = match &check.what {
-            Try::Http { url, .. } => url.clone(),
-            Try::Tcp { address } => format!("http://{address}"),
-        };
+        let url = check.what.url();
         let alpn: [&[u8]; 2] = [b"h2", b"http/1.1"];
         let (target, dialer) = way(&Common {
             kind: "check",
@@ -96,33 +90,10 @@ impl Plan {
             found.phases.push(("tls", phases.tls));
         }
         found.expires = connection.expires();
-        let Try::Http { statuses, body, .. } = &self.check.what else { return Ok(()) };
-        let request = Request::get(&self.target.path)
-            .header(header::USER_AGENT, concat!("topdeck/", env!("CARGO_PKG_VERSION")))
-            .header(header::ACCEPT, "*/*")
-            .body(Bytes::new())
-            .map_err(|error| error.to_string())?;
-        let allowed = Allowance { time: self.check.timeout * BEYOND, bytes: BODY_BYTES_MAX };
-        let answer = connection.send_for_beginning(request, allowed).await;
-        let answer = answer.map_err(|error| error.to_string())?;
-        found.phases.extend([("wait", answer.waited), ("read", answer.reading)]);
-        let status = answer.response.status();
-        found.status = Some(status.as_u16());
-        if !statuses.holds(status.as_u16()) {
-            return Err(format!("it answers {status}"));
-        }
-        let bytes = answer.response.body();
-        match body {
-            Some(text) if !contains(bytes, text.as_bytes()) => {
-                Err(format!("{text:?} does not stand in the answer"))
-            }
-            _ => Ok(()),
-        }
+        let (target, timeout) = (&self.target, self.check.timeout);
+        let mut attempt = Attempt { connection: &mut connection, target, timeout, found };
+        self.check.what.run(&mut attempt).await
     }
-}
-
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
 }
 
 /// How long phases took.
@@ -145,15 +116,6 @@ fn series(check: &Check, name: &str, kind: Kind, own: &[(&str, &str)]) -> model:
 pub(crate) struct Checking {
     plan: Plan,
     ledger: Ledger,
-}
-
-/// What an attempt found.
-#[derive(Debug, Default)]
-struct Found {
-    phases: Vec<(&'static str, Duration)>,
-    status: Option<u16>,
-    expires: Option<i64>,
-    failed: Option<String>,
 }
 
 impl Checking {

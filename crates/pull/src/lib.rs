@@ -8,12 +8,16 @@
 mod check;
 mod error;
 mod ledger;
+mod probe;
 mod pull;
+mod role;
 mod schedule;
 mod scrape;
 mod settings;
 mod stale;
 
+pub use crate::role::{CheckTable, PullRole, PullTables, ScrapeTable};
 pub use error::{Error, Result};
+pub use probe::{AnyProbe, Attempt, HttpProbe, Probe, Statuses, TcpProbe};
 pub use pull::Pull;
-pub use settings::{Check, Scrape, Settings, Statuses, Try};
+pub use settings::{Check, Scrape, Settings};

@@ -8,6 +8,7 @@ use net::dial::{Dialer, Limits};
 use net::tls::ClientTls;
 
 use crate::error::{Error, Result};
+use crate::probe::{AnyProbe, TcpProbe};
 
 /// Jobs begin so often.
 const INTERVALS: RangeInclusive<Duration> =
@@ -84,7 +85,7 @@ pub struct Check {
     /// The label `check`.
     pub name: String,
     /// What is tried.
-    pub what: Try,
+    pub what: AnyProbe,
     /// From one intended beginning to the next: 10 s by default.
     pub interval: Duration,
     /// How long it may take, from the intended beginning, at most 60 intervals: 10 s by default.
@@ -99,62 +100,12 @@ impl Default for Check {
     fn default() -> Check {
         Check {
             name: String::new(),
-            what: Try::Tcp { address: String::new() },
+            what: AnyProbe::new(TcpProbe::default()),
             interval: Duration::from_secs(10),
             timeout: Duration::from_secs(10),
             labels: Vec::new(),
             tls: ClientTls::default(),
         }
-    }
-}
-
-/// What is tried.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Try {
-    /// A page is fetched, over a connection of its own.
-    Http {
-        /// Where.
-        url: String,
-        /// Statuses that are well.
-        statuses: Statuses,
-        /// What has to stand in the first MiB of the answer.
-        body: Option<String>,
-    },
-    /// A connection is made and closed.
-    Tcp {
-        /// `host:port`.
-        address: String,
-    },
-}
-
-/// Statuses of HTTP, from one to another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Statuses(Vec<(u16, u16)>);
-
-impl Default for Statuses {
-    fn default() -> Statuses {
-        Statuses(vec![(200, 299)])
-    }
-}
-
-impl Statuses {
-    /// `200`, `200-299`, `200,301-302`.
-    pub fn parse(text: &str) -> std::result::Result<Statuses, String> {
-        let expected =
-            || format!("{text:?}: expected statuses such as 200, 200-299 or 200,301-302");
-        let status = |text: &str| {
-            text.trim().parse::<u16>().ok().filter(|status| (100..=599).contains(status))
-        };
-        let range = |part: &str| {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let range = status(first).zip(status(last)).filter(|(first, last)| first <= last);
-            range.ok_or_else(expected)
-        };
-        text.split(',').map(range).collect::<std::result::Result<_, _>>().map(Statuses)
-    }
-
-    pub(crate) fn holds(&self, status: u16) -> bool {
-        self.0.iter().any(|&(first, last)| (first..=last).contains(&status))
     }
 }
 
@@ -195,19 +146,4 @@ pub(crate) struct Common<'a> {
     pub(crate) tls: &'a ClientTls,
     /// Protocols over TLS, the better first.
     pub(crate) alpn: &'a [&'a [u8]],
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn statuses_are_read() {
-        let holds = |text: &str, status| Statuses::parse(text).unwrap().holds(status);
-        assert!(holds("200", 200) && !holds("200", 201) && holds("200-299", 299));
-        assert!(holds("200, 301-302", 302) && !holds("200,301-302", 300));
-        for wrong in ["", "20", "600", "300-200", "200,,201", "ok"] {
-            assert!(Statuses::parse(wrong).is_err(), "{wrong}");
-        }
-    }
 }

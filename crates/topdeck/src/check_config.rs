@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::command::{plain, print, say};
+use crate::node::ROLES;
 use crate::settings::Settings;
 use crate::store::plural;
 
@@ -32,17 +33,19 @@ Exit status:
   2  the command line makes no sense";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    match Settings::read(&options.file) {
+    match Settings::read(&options.file, ROLES) {
         Ok(settings) => {
-            settings.pull()?.check()?;
-            let n = |n: usize, one: &str, many: &str| plural(n as u64, one, many);
-            let text = format!(
-                "{}: sound, with {}, {} and {}\n",
-                plain(&options.file.display().to_string()),
-                n(settings.scrapes.len(), "scrape", "scrapes"),
-                n(settings.checks.len(), "check", "checks"),
-                n(settings.sites.len(), "site", "sites"),
-            );
+            settings.roles.verify(None).map_err(anyhow::Error::from_boxed)?;
+            let counts = settings.roles.summary().into_iter();
+            let counts: Vec<String> =
+                counts.map(|n| plural(n.count as u64, n.one, n.many)).collect();
+            let file = plain(&options.file.display().to_string());
+            let text = match counts.split_last() {
+                Some((last, first)) => {
+                    format!("{file}: sound, with {} and {last}\n", first.join(", "))
+                }
+                None => format!("{file}: sound\n"),
+            };
             print(text.as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }

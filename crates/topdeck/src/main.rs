@@ -32,7 +32,6 @@ mod serve;
 mod server;
 mod settings;
 mod snapshot;
-mod status;
 mod store;
 mod svg;
 mod time;

@@ -1,29 +1,37 @@
-//! A running topdeck: its folder, the way in, and the roles around it, started in one order and stopped in the other.
+//! A running topdeck: its folder, the intake, and the roles around it, started in one order and stopped in the other.
 //!
 //! ```text
-//! host, listen, pull, api ─ intake ─ store      (serve)
+//! listen, pull, host, api ─ intake ─ store      (serve)
 //!                                  └ journal ─ forward ─ sites
 //! ```
+//!
+//! The node knows no role by name: [`ROLES`] is the table of them, and a role is added by a row.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use forward::Forward;
+use anyhow::{Error, Result};
 use heap::HeapTrimmer;
-use host::Host;
 use intake::{Home, Intake};
 use journal::{Journal, Supervisor, supervisor};
-use listen::Listener;
-use pull::Pull;
+use role::{NodeMode, RoleContext, RoleEntry, RoleTable, RunningRoles};
 use rustix::process::{Resource, getrlimit};
 use store::{Keep, Store};
 
 use crate::command::say;
-use crate::settings::Settings;
-use crate::status;
+use crate::settings::{NodeSettings, Settings};
 use crate::store::{disk, private_dir, told};
+
+/// All roles, in the order in which data flows: the last one starts first and stops last, so that
+/// each can hand its last measurements on. `api` is none of them: it answers for all, starts last
+/// and stops first.
+pub(crate) const ROLES: RoleTable = &[
+    &RoleEntry::<listen::ListenRole>::ROW,
+    &RoleEntry::<pull::PullRole>::ROW,
+    &RoleEntry::<host::HostRole>::ROW,
+    &RoleEntry::<forward::ForwardRole>::ROW,
+];
 
 /// How long requests that are being answered are waited for at a stop.
 const STOP_MAX: Duration = Duration::from_secs(20);
@@ -34,90 +42,46 @@ const SEGMENT_BYTES_AGENT: u64 = 32 << 20;
 /// Batches of how many producers are known again: agents, clients with numbers of their own, sources.
 const PRODUCERS_MAX: u32 = 4096;
 
-/// Which half of topdeck runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// All of it, with a store.
-    Serve,
-    /// Sources and a journal, forwarded to sites.
-    Agent,
-}
-
 /// A running topdeck.
 pub(crate) struct Node {
-    role: Role,
+    mode: NodeMode,
     settings: Settings,
     data: PathBuf,
     intake: Arc<Intake>,
     context: api::Context,
     server: api::Server,
-    forward: Forward,
-    listeners: Vec<(&'static str, listen::Settings, Listener)>,
-    pull: Pull,
-    host: Option<(host::Settings, Host)>,
+    roles: RunningRoles,
     _trimmer: Option<HeapTrimmer>,
 }
 
 impl Node {
     /// Opens the folder and starts everything. What cannot be is an error, before anything was acknowledged.
-    pub(crate) async fn start(role: Role, settings: Settings, data: &Path) -> Result<Node> {
-        if role == Role::Agent && settings.sites.is_empty() {
-            bail!(
-                "an agent hands all it takes to sites, and there is none: add a [[site]] to the settings"
-            );
-        }
-        let pull = settings.pull()?;
-        pull.check()?;
-        let home = home(role, &settings, data)?;
-        let log: intake::Log = Arc::new(|line| say(line));
-        let intake = Arc::new(Intake::new(home, intake::Settings { log, ..settings.intake() })?);
-        let context = api::Context::new(Arc::clone(&intake), settings.desk(data));
-        let forward = Forward::start(settings.forward(data, &host_name())?, Arc::clone(&intake))?;
+    pub(crate) async fn start(mode: NodeMode, settings: Settings, data: &Path) -> Result<Node> {
+        settings.roles.verify(Some(mode)).map_err(Error::from_boxed)?;
+        let home = home(mode, &settings.node, data)?;
+        let intake_settings = intake::Settings { log: log(), ..settings.node.intake() };
+        let intake = Arc::new(Intake::new(home, intake_settings)?);
         // Before the first of them takes anything.
         mark_lossy(&settings, &intake);
-        let mut listeners = Vec::new();
-        for (name, wanted) in settings.listeners() {
-            let listener = Listener::start(wanted.clone(), Arc::clone(&intake))
-                .with_context(|| format!("{name} cannot be listened to"))?;
-            listeners.push((name, wanted, listener));
-        }
-        let pull = Pull::start(&pull, &intake)?;
-        let host = match settings.host(&host_name()) {
-            Some(wanted) => Some((wanted.clone(), Host::start(wanted, Arc::clone(&intake))?)),
-            None => None,
-        };
+        let role_context = role_context(&intake, &settings, data);
+        let roles =
+            RunningRoles::start(&settings.roles, &role_context).map_err(Error::from_boxed)?;
+        let context = api::Context::new(Arc::clone(&intake), settings.node.desk(data))
+            .with_routes(roles.routes());
+        context.desk.set_sections(roles.status());
         let trimmer = trimmer(&intake);
         // Last: who is told that it is well may send to all of it.
-        let server = api::Server::start(settings.server(data), context.clone()).await?;
+        let server = api::Server::start(settings.node.server(data), context.clone()).await?;
         let data = data.to_owned();
-        let node = Node {
-            role,
-            settings,
-            data,
-            intake,
-            context,
-            server,
-            forward,
-            listeners,
-            pull,
-            host,
-            _trimmer: trimmer,
-        };
-        node.tell_status();
-        Ok(node)
+        Ok(Node { mode, settings, data, intake, context, server, roles, _trimmer: trimmer })
     }
 
     /// Where it is reached, and what is not measured here, in lines.
     pub(crate) fn about(&self) -> Vec<String> {
-        let scheme = if self.settings.http.tls.is_some() { "https" } else { "http" };
+        let scheme = if self.settings.node.http.tls.is_some() { "https" } else { "http" };
         let addresses: Vec<String> =
             self.server.addresses().iter().map(|it| format!("{scheme}://{it}")).collect();
         let mut lines = vec![format!("HTTP and OTLP at {}", addresses.join(", "))];
-        for (name, _, listener) in &self.listeners {
-            let addresses: Vec<String> =
-                listener.addresses().iter().map(ToString::to_string).collect();
-            lines.push(format!("{name} at {}", addresses.join(", ")));
-        }
         lines.push(format!("all is kept in {}", self.data.display()));
         if let Some((connections, wanted)) = self.server.connections_cut() {
             lines.push(format!(
@@ -127,29 +91,12 @@ impl Node {
         }
         let limit = getrlimit(Resource::As);
         lines.extend(address_space(limit.current));
-        lines.extend(self.host.iter().flat_map(|(_, host)| host.notes()));
         // What was found damaged, or lost, when the store was opened.
         let store = self.intake.home().store();
         let stat = store.and_then(|store| store.stat().ok());
         lines.extend(stat.into_iter().flat_map(|stat| stat.notes));
-        for orphan in self.forward.orphans().unwrap_or_default() {
-            lines.push(format!(
-                "site {:?} is in the settings no more, and the journal keeps {} records for it: to give them \
-                 up, stop topdeck and run `topdeck journal subscribers {} remove \"site {}\"`",
-                orphan.name,
-                orphan.lag,
-                self.journal_dir().display(),
-                orphan.name
-            ));
-        }
+        lines.extend(self.roles.log_lines());
         lines
-    }
-
-    fn journal_dir(&self) -> PathBuf {
-        match self.role {
-            Role::Serve => self.data.join("store/journal"),
-            Role::Agent => self.data.join("journal"),
-        }
     }
 
     /// What counts now.
@@ -159,137 +106,50 @@ impl Node {
 
     /// Goes over to other settings, as far as that goes without a restart; says what does not.
     pub(crate) async fn reload(&mut self, settings: Settings) -> Result<Vec<String>> {
-        let mut notes = fixed(&self.settings, &settings);
+        let mut notes = fixed(&self.settings.node, &settings.node);
         // Looked at as a whole before anything changes.
-        let pull = settings.pull()?;
-        pull.check()?;
-        let forward = settings.forward(&self.data, &host_name())?;
+        settings.roles.verify(Some(self.mode)).map_err(Error::from_boxed)?;
         self.server.reload()?;
-        if self.forward.is_changed_by(&forward) {
-            if self.role == Role::Agent && settings.sites.is_empty() {
-                bail!("an agent needs a [[site]]");
-            }
-            let started = self.replace_forward(forward).await;
-            started.context("sites: as they were before, as far as they could be")?;
-            notes.push(format!("forwards to {} sites", settings.sites.len()));
-        }
-        // Tokens and certificates may be other ones in files of the same names.
-        self.pull.reload(&pull).await?;
-        if settings.scrapes != self.settings.scrapes || settings.checks != self.settings.checks {
-            notes.push("scrapes and checks are the new ones".to_owned());
-        }
+        // Before the first of them takes anything.
         mark_lossy(&settings, &self.intake);
-        self.replace_listeners(&settings, &mut notes);
-        self.replace_host(&settings, &mut notes);
-        self.tell_status();
-        self.keep(&settings)?;
+        let context = role_context(&self.intake, &settings, &self.data);
+        let reloaded = self.roles.reload(&settings.roles, &context).await;
+        self.context.desk.set_sections(self.roles.status());
+        notes.extend(reloaded.map_err(Error::from_boxed)?);
+        self.keep(&settings.node)?;
         self.settings = settings;
         Ok(notes)
     }
 
-    /// What the API cannot know of itself.
-    fn tell_status(&self) {
-        let watch = self.forward.watch();
-        self.context.desk.tell("sites", move || status::sites(&watch));
-        let watch = self.forward.watch();
-        self.context.desk.tell("former_sites", move || status::former_sites(&watch));
-        let notes = self.host.as_ref().map(|(_, host)| host.notes()).unwrap_or_default();
-        self.context.desk.tell("host_notes", move || status::notes(&notes));
-        let published =
-            self.host.as_ref().filter(|(wanted, _)| wanted.processes).map(|(wanted, _)| {
-                api::Published { host: wanted.host.clone(), folder: wanted.folder.clone() }
-            });
-        self.context.desk.publish(published);
-    }
-
-    async fn replace_forward(&mut self, wanted: forward::Settings) -> Result<()> {
-        let none = forward::Settings { sites: Vec::new(), ..wanted.clone() };
-        let empty = Forward::start(none, Arc::clone(&self.intake))?;
-        std::mem::replace(&mut self.forward, empty).stop().await;
-        let started = Forward::start(wanted, Arc::clone(&self.intake));
-        match started {
-            Ok(started) => {
-                self.forward = started;
-                Ok(())
-            }
-            Err(error) => {
-                let before = self.settings.forward(&self.data, &host_name())?;
-                self.forward = Forward::start(before, Arc::clone(&self.intake))?;
-                Err(error.into())
-            }
-        }
-    }
-
-    /// A listener that stays the same goes on; one that cannot be started is told, and the others are.
-    fn replace_listeners(&mut self, settings: &Settings, notes: &mut Vec<String>) {
-        let wanted = settings.listeners();
-        let before = std::mem::take(&mut self.listeners);
-        for (name, was, listener) in before {
-            match wanted.iter().any(|(_, wanted)| *wanted == was) {
-                true => self.listeners.push((name, was, listener)),
-                false => listener.stop(),
-            }
-        }
-        for (name, wanted) in wanted {
-            if self.listeners.iter().any(|(_, is, _)| *is == wanted) {
-                continue;
-            }
-            match Listener::start(wanted.clone(), Arc::clone(&self.intake)) {
-                Ok(listener) => {
-                    notes.push(format!("{name} is listened to as the settings say"));
-                    self.listeners.push((name, wanted, listener));
-                }
-                Err(error) => notes.push(format!("{name} cannot be listened to: {error}")),
-            }
-        }
-    }
-
-    /// Goes on if it stays the same. Compared with what runs, so that one that could not be started is tried again.
-    fn replace_host(&mut self, settings: &Settings, notes: &mut Vec<String>) {
-        let wanted = settings.host(&host_name());
-        if wanted.as_ref() == self.host.as_ref().map(|(is, _)| is) {
-            return;
-        }
-        if let Some((_, host)) = self.host.take()
-            && let Err(error) = host.stop()
-        {
-            notes.push(format!("host: {error}"));
-        }
-        if let Some(wanted) = wanted {
-            match Host::start(wanted.clone(), Arc::clone(&self.intake)) {
-                Ok(host) => self.host = Some((wanted, host)),
-                Err(error) => return notes.push(format!("this host tells nothing: {error}")),
-            }
-        }
-        notes.push("what this host tells is as the settings say".to_owned());
-    }
-
-    fn keep(&self, settings: &Settings) -> Result<()> {
+    fn keep(&self, settings: &NodeSettings) -> Result<()> {
         let (Some(store), Some(rules)) = (self.intake.home().store(), &settings.store.keep) else {
             return Ok(());
         };
         keep(store, rules.iter().map(|rule| rule.0.clone()).collect(), &self.data)
     }
 
-    /// Stops what brings something in, answers what was asked, hands on what there is, and closes the folder.
+    /// Answers what was asked, stops what brings something in, hands on what there is, and closes the folder.
     pub(crate) async fn stop(self) -> Result<()> {
-        let stopped = tokio::task::spawn_blocking(move || {
-            for (_, _, listener) in self.listeners {
-                listener.stop();
-            }
-            self.host.map(|(_, host)| host.stop())
-        });
-        self.pull.stop().await;
-        if let Some(Err(error)) = stopped.await.context("a thread ended before its time")? {
-            say(format_args!("host: {error}"));
-        }
         self.context.desk.stop();
         if !self.server.stop(STOP_MAX).await {
             say(format_args!("some requests were not answered within {STOP_MAX:?}"));
         }
-        self.forward.stop().await;
+        self.roles.stop().await.iter().for_each(say);
         self.intake.stop();
         Ok(())
+    }
+}
+
+pub(crate) fn log() -> intake::Log {
+    Arc::new(|line| say(line))
+}
+
+fn role_context(intake: &Arc<Intake>, settings: &Settings, data: &Path) -> RoleContext {
+    RoleContext {
+        intake: Arc::clone(intake),
+        data: data.to_owned(),
+        host: settings.host_name(),
+        log: log(),
     }
 }
 
@@ -323,9 +183,9 @@ fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
     }
 }
 
-/// What listeners and this host's own sources put together is lost when the process is killed: the next start says so.
+/// What roles hold in memory is lost when the process is killed: the next start says so.
 fn mark_lossy(settings: &Settings, intake: &Intake) {
-    let is_lossy = !settings.listeners().is_empty() || settings.host("").is_some();
+    let is_lossy = settings.roles.is_lossy();
     // Without room on the disk it is written with the books, when there is.
     if is_lossy && let Err(error) = intake.mark_lossy() {
         say(format_args!("whether topdeck was killed may not be known at the next start: {error}"));
@@ -333,7 +193,7 @@ fn mark_lossy(settings: &Settings, intake: &Intake) {
 }
 
 /// What needs a restart, if it is another one now.
-fn fixed(is: &Settings, wanted: &Settings) -> Vec<String> {
+fn fixed(is: &NodeSettings, wanted: &NodeSettings) -> Vec<String> {
     let changed = [
         ("data", is.data != wanted.data),
         ("acknowledge", is.acknowledge != wanted.acknowledge),
@@ -348,10 +208,10 @@ fn fixed(is: &Settings, wanted: &Settings) -> Vec<String> {
     changed.map(|(what, _)| format!("{what}: the change counts after a restart")).collect()
 }
 
-fn home(role: Role, settings: &Settings, data: &Path) -> Result<Home> {
-    let dir = data.join(if role == Role::Serve { "store" } else { "journal" });
+fn home(mode: NodeMode, settings: &NodeSettings, data: &Path) -> Result<Home> {
+    let dir = data.join(if mode == NodeMode::Serve { "store" } else { "journal" });
     private_dir(&dir)?;
-    let segment_bytes = if role == Role::Serve { SEGMENT_BYTES } else { SEGMENT_BYTES_AGENT };
+    let segment_bytes = if mode == NodeMode::Serve { SEGMENT_BYTES } else { SEGMENT_BYTES_AGENT };
     let limits = journal::Limits {
         bytes_max: Some(settings.journal_bytes().max(2 * segment_bytes)),
         ..journal::Settings::default().limits
@@ -363,13 +223,13 @@ fn home(role: Role, settings: &Settings, data: &Path) -> Result<Home> {
         limits,
         ..journal::Settings::default()
     };
-    match role {
-        Role::Serve => store_home(settings, &dir, &journal),
-        Role::Agent => journal_home(&dir, &journal),
+    match mode {
+        NodeMode::Serve => store_home(settings, &dir, &journal),
+        NodeMode::Agent => journal_home(&dir, &journal),
     }
 }
 
-fn store_home(settings: &Settings, dir: &Path, journal: &journal::Settings) -> Result<Home> {
+fn store_home(settings: &NodeSettings, dir: &Path, journal: &journal::Settings) -> Result<Home> {
     let told = told(dir);
     if !Store::exists(&disk(), dir).map_err(&told)? {
         Store::create(&disk(), dir, journal).map_err(&told)?;
@@ -454,14 +314,27 @@ fn journal_home(dir: &Path, settings: &journal::Settings) -> Result<Home> {
     Ok(Home::Journal(Arc::new(journal)))
 }
 
-/// This host's name, as the system has it.
-fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use expect_test::expect_file;
+
     use super::*;
+
+    #[test]
+    fn the_openapi_document_has_the_routes_of_all_roles() {
+        let offered = ROLES.iter().flat_map(|role| role.routes().iter().copied());
+        expect_file!["../../../docs/openapi.json"].assert_eq(&api::openapi_document(offered));
+    }
+
+    #[test]
+    fn roles_share_neither_names_nor_keys() {
+        let names = ROLES.iter().map(|role| role.name());
+        let keys = ROLES.iter().flat_map(|role| role.keys());
+        assert_eq!(names.collect::<BTreeSet<_>>().len(), ROLES.len());
+        assert_eq!(keys.clone().collect::<BTreeSet<_>>().len(), keys.count());
+    }
 
     #[test]
     fn a_limit_of_address_space_is_said_with_what_to_do() {

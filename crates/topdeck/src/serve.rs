@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use role::NodeMode;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::command::say;
-use crate::node::{Node, Role};
-use crate::settings::Settings;
-use crate::settings::roles::OTLP_PORTS;
+use crate::node::{self, Node, ROLES};
+use crate::settings::{OTLP_PORTS, Settings};
 
 /// Take latencies in, keep them safe, and answer questions about them
 ///
@@ -74,17 +74,17 @@ struct Start {
 }
 
 pub(crate) fn serve(options: &ServeOptions) -> Result<ExitCode> {
-    run(Role::Serve, &options.options)
+    run(NodeMode::Serve, &options.options)
 }
 
 pub(crate) fn agent(options: &AgentOptions) -> Result<ExitCode> {
-    run(Role::Agent, &options.options)
+    run(NodeMode::Agent, &options.options)
 }
 
-fn run(role: Role, options: &Start) -> Result<ExitCode> {
+fn run(mode: NodeMode, options: &Start) -> Result<ExitCode> {
     let settings = match &options.config {
         Some(path) => read(path)?,
-        None => without_taken(Settings::of_this_host()),
+        None => without_taken(Settings::without_file(ROLES, &node::log())),
     };
     let data = data(options, &settings)?;
     heap::configure_allocator();
@@ -92,14 +92,14 @@ fn run(role: Role, options: &Start) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(live(role, options, settings, &data))?;
+    runtime.block_on(live(mode, options, settings, &data))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn live(role: Role, options: &Start, settings: Settings, data: &Path) -> Result<()> {
+async fn live(mode: NodeMode, options: &Start, settings: Settings, data: &Path) -> Result<()> {
     // Before anything is taken: who stops us early is heard too.
     let mut signals = Signals::new()?;
-    let mut node = Node::start(role, settings, data).await?;
+    let mut node = Node::start(mode, settings, data).await?;
     node.about().iter().for_each(say);
     tell_system("READY=1");
     loop {
@@ -131,16 +131,16 @@ async fn live(role: Role, options: &Start, settings: Settings, data: &Path) -> R
 
 /// What the settings say.
 fn read(path: &Path) -> Result<Settings> {
-    match Settings::read(path) {
+    match Settings::read(path, ROLES) {
         Ok(settings) => Ok(settings),
         Err(problems) => bail!("{problems}"),
     }
 }
 
-/// Nobody asked for OTLP's or StatsD's own ports: where others have them, the rest is done without. To be asked before
-/// this process has them itself.
+/// Nobody asked for OTLP's own ports: where others have them, the rest is done without. To be asked before this process
+/// has them itself.
 fn without_taken(mut settings: Settings) -> Settings {
-    let mut addresses = settings.http_addresses();
+    let mut addresses = settings.node.http_addresses();
     addresses.retain(|address| {
         let is_free =
             !OTLP_PORTS.contains(&address.port()) || std::net::TcpListener::bind(address).is_ok();
@@ -149,14 +149,7 @@ fn without_taken(mut settings: Settings) -> Settings {
         }
         is_free
     });
-    settings.http.listen = Some(addresses);
-    settings.statsd.udp.retain(|address| {
-        let is_free = std::net::UdpSocket::bind(address).is_ok();
-        if !is_free {
-            say(format_args!("{address} is in use: StatsD is not listened to"));
-        }
-        is_free
-    });
+    settings.node.http.listen = Some(addresses);
     settings
 }
 
@@ -164,7 +157,8 @@ fn without_taken(mut settings: Settings) -> Settings {
 fn data(options: &Start, settings: &Settings) -> Result<PathBuf> {
     let of =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let own = options.data.clone().or_else(|| settings.data.clone());
+    let own =
+        options.data.clone().or_else(|| settings.node.data.as_ref().map(|path| path.to_path_buf()));
     own.or_else(|| of("STATE_DIRECTORY"))
         .or_else(|| of("XDG_DATA_HOME").map(|home| home.join("topdeck")))
         .or_else(|| of("HOME").map(|home| home.join(".local/share/topdeck")))

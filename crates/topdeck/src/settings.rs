@@ -1,42 +1,47 @@
-//! The settings of `topdeck serve` and `topdeck agent`: one TOML file, each key with its default and unit here.
+//! The settings of `topdeck serve` and `topdeck agent`: one TOML file. The node's own keys are here,
+//! each with its default and unit; those of roles are in the roles' crates.
 //!
-//! What is read is checked as a whole before anything starts: [`Settings::read`] gives settings that make sense, or
-//! every reason why they do not, each with its line.
+//! A file is checked as a whole before anything starts: [`Settings::read`] gives settings that make
+//! sense, or every reason why they do not, each with its line.
 
 mod check;
-mod problem;
-pub(crate) mod roles;
+mod node;
 mod value;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use intake::Log;
+use role::settings::{Document, FilePath, Length, Problems, SettingsCheck, Size, TableRef};
+use role::{RoleSettings, RoleTable};
 use serde::Deserialize;
 
-pub(crate) use crate::settings::problem::{Problem, Problems};
-pub(crate) use crate::settings::value::{Acked, Length, Rule, Size};
+pub(crate) use crate::settings::node::OTLP_PORTS;
+pub(crate) use crate::settings::value::{Acked, Rule};
 
-/// All of it. A table or key that is not here is an error that names the nearest one.
+/// All of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) node: NodeSettings,
+    pub(crate) roles: RoleSettings,
+    /// `name` of `[host]`: the table is the role's, and the name is for all.
+    host: Option<String>,
+}
+
+/// Top-level keys of the node itself.
+const NODE_KEYS: [&str; 6] = ["data", "acknowledge", "interval", "http", "journal", "store"];
+
+/// What belongs to no role.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Settings {
-    /// The folder of everything that topdeck keeps. Relative folders and files are seen from the settings' folder.
-    pub(crate) data: Option<PathBuf>,
+pub(crate) struct NodeSettings {
+    /// The folder of everything that topdeck keeps.
+    pub(crate) data: Option<FilePath>,
     /// What a batch has survived when its sender is told: `disk` (default), `process` or `memory`.
     pub(crate) acknowledge: Acked,
     /// How often sources write what they have put together: `10s`, from 1 s to 60 s.
     pub(crate) interval: Option<Length>,
     pub(crate) http: Http,
-    pub(crate) statsd: Statsd,
-    pub(crate) graphite: Graphite,
-    pub(crate) host: Host,
-    #[serde(rename = "scrape")]
-    pub(crate) scrapes: Vec<Scrape>,
-    #[serde(rename = "check")]
-    pub(crate) checks: Vec<Check>,
-    #[serde(rename = "site")]
-    pub(crate) sites: Vec<Site>,
     pub(crate) journal: Journal,
     pub(crate) store: Store,
 }
@@ -60,11 +65,11 @@ pub(crate) struct Http {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerTls {
     /// PEM, the server's first.
-    pub(crate) certificate: PathBuf,
+    pub(crate) certificate: FilePath,
     /// PEM.
-    pub(crate) key: PathBuf,
+    pub(crate) key: FilePath,
     /// PEM: certificates of clients that these have signed stand for tokens.
-    pub(crate) client_ca: Option<PathBuf>,
+    pub(crate) client_ca: Option<FilePath>,
 }
 
 /// `[http.limits]`: what one may ask of the server; docs/serve.md says what happens beyond.
@@ -95,136 +100,6 @@ pub(crate) struct Limits {
     pub(crate) queries: Option<usize>,
     /// Memory of all queries together: `1GiB`.
     pub(crate) query_bytes: Option<Size>,
-}
-
-/// `[statsd]`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Statsd {
-    /// `["127.0.0.1:8125"]` without a file.
-    pub(crate) udp: Vec<SocketAddr>,
-    pub(crate) tcp: Vec<SocketAddr>,
-    /// A socket of datagrams.
-    pub(crate) unix: Option<PathBuf>,
-    /// What the kernel is asked to hold of datagrams that were not read yet: `8MiB`.
-    pub(crate) receive_buffer: Option<Size>,
-    /// Series in an interval: 100,000.
-    pub(crate) series: Option<usize>,
-}
-
-/// `[graphite]`: plain lines.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Graphite {
-    pub(crate) tcp: Vec<SocketAddr>,
-    pub(crate) udp: Vec<SocketAddr>,
-}
-
-/// `[host]`: what this host tells by itself.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Host {
-    /// The label `host`: the host's name.
-    pub(crate) name: Option<String>,
-    /// Processors, memory, disks and network, from /proc: true.
-    pub(crate) procfs: bool,
-    /// Block I/O latency per device and operation, by BPF: true.
-    pub(crate) block_io: bool,
-    /// How long tasks wait for a processor, by BPF: true.
-    pub(crate) run_queue: bool,
-    /// The process table in shared memory, each second: true.
-    pub(crate) processes: bool,
-    /// How late a thread is woken: true.
-    pub(crate) hiccup: bool,
-    /// How often it asks to be woken: `10ms`.
-    pub(crate) hiccup_period: Option<Length>,
-    /// What programs record into shared memory: true.
-    pub(crate) programs: bool,
-    /// How often it is read: `1s`.
-    pub(crate) programs_period: Option<Length>,
-}
-
-impl Default for Host {
-    fn default() -> Host {
-        Host {
-            name: None,
-            procfs: true,
-            block_io: true,
-            run_queue: true,
-            processes: true,
-            hiccup: true,
-            hiccup_period: None,
-            programs: true,
-            programs_period: None,
-        }
-    }
-}
-
-/// `[[scrape]]`: a page of metrics, fetched again and again.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Scrape {
-    /// The label `job`.
-    pub(crate) name: String,
-    /// `http://` or `https://`.
-    pub(crate) url: String,
-    /// `15s`.
-    pub(crate) interval: Option<Length>,
-    /// `10s`, at most the interval.
-    pub(crate) timeout: Option<Length>,
-    #[serde(default)]
-    pub(crate) labels: BTreeMap<String, String>,
-    /// Whether labels of the page count more than `job`, `instance` and those here.
-    #[serde(default)]
-    pub(crate) honor_labels: bool,
-    /// Whether times on the page count.
-    #[serde(default = "yes")]
-    pub(crate) honor_timestamps: bool,
-    /// A file that holds what stands behind `Authorization: Bearer`.
-    pub(crate) token_file: Option<PathBuf>,
-    /// PEM: who signs the page's certificate, if not one that the system trusts.
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) certificate: Option<PathBuf>,
-    pub(crate) key: Option<PathBuf>,
-}
-
-/// `[[check]]`: something that is tried again and again, on an open schedule.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Check {
-    /// The label `check`.
-    pub(crate) name: String,
-    /// A page: `http://` or `https://`.
-    pub(crate) http: Option<String>,
-    /// An address to connect to: `host:port`.
-    pub(crate) tcp: Option<String>,
-    /// `10s`.
-    pub(crate) interval: Option<Length>,
-    /// `10s`.
-    pub(crate) timeout: Option<Length>,
-    #[serde(default)]
-    pub(crate) labels: BTreeMap<String, String>,
-    /// Statuses that are well, as 200 or 200-299: `200-299`.
-    pub(crate) status: Option<String>,
-    /// What has to stand in the answer.
-    pub(crate) body: Option<String>,
-    pub(crate) ca: Option<PathBuf>,
-}
-
-/// `[[site]]`: another topdeck, which gets all that is taken here.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Site {
-    pub(crate) name: String,
-    /// `http://` or `https://`.
-    pub(crate) url: String,
-    /// A file that holds the token.
-    pub(crate) token_file: Option<PathBuf>,
-    /// PEM: who signs the site's certificate, if not one that the system trusts.
-    pub(crate) ca: Option<PathBuf>,
-    /// PEM: who we are.
-    pub(crate) certificate: Option<PathBuf>,
-    pub(crate) key: Option<PathBuf>,
 }
 
 /// `[journal]`: what waits for the store, and for sites.
@@ -268,58 +143,47 @@ impl Store {
     }
 }
 
-fn yes() -> bool {
-    true
-}
-
 impl Settings {
-    /// Reads and checks a file.
-    pub(crate) fn read(path: &Path) -> Result<Settings, Problems> {
+    /// Reads and checks a file, with the keys of some roles.
+    pub(crate) fn read(path: &Path, roles: RoleTable) -> Result<Settings, Problems> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Problems::of_file(path, format!("cannot read it: {error}")))?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        Settings::parse(&text, folder).map_err(|problems| problems.in_file(path))
+        Settings::parse(&text, folder, roles).map_err(|problems| problems.in_file(path))
     }
 
     /// Reads and checks text; files are seen from `folder`.
-    pub(crate) fn parse(text: &str, folder: &Path) -> Result<Settings, Problems> {
-        let mut settings: Settings =
-            toml::from_str(text).map_err(|error| Problems::of_toml(text, &error))?;
-        settings.see_from(folder);
-        let problems = check::check(&settings, text);
-        if problems.is_empty() { Ok(settings) } else { Err(problems) }
+    pub(crate) fn parse(text: &str, folder: &Path, roles: RoleTable) -> Result<Settings, Problems> {
+        let document = Document::parse(text, folder)?;
+        let of_roles = roles.iter().flat_map(|role| role.keys().iter().copied());
+        let known: Vec<&str> = NODE_KEYS.into_iter().chain(of_roles).collect();
+        let mut problems = document.unknown_keys(TableRef::ROOT, &known);
+        let node = document.read::<NodeSettings>(&NODE_KEYS).map_err(|own| problems.extend(own));
+        let roles = RoleSettings::read(roles, &document).map_err(|own| problems.extend(own));
+        let (Ok(node), Ok(roles), true) = (node, roles, problems.is_empty()) else {
+            return Err(problems.sorted());
+        };
+        let mut check = SettingsCheck::new(&document);
+        node.check(&mut check);
+        roles.check(&mut check);
+        let problems = check.finish();
+        let host = document.text_of(TableRef::named("host"), "name").map(str::to_owned);
+        if problems.is_empty() { Ok(Settings { node, roles, host }) } else { Err(problems) }
     }
 
-    /// What `topdeck serve` does on a host that says nothing else.
-    pub(crate) fn of_this_host() -> Settings {
-        let statsd = SocketAddr::from(([127, 0, 0, 1], 8125));
+    /// Of a node without a file.
+    pub(crate) fn without_file(roles: RoleTable, log: &Log) -> Settings {
         Settings {
-            statsd: Statsd { udp: vec![statsd], ..Statsd::default() },
-            ..Settings::default()
+            node: NodeSettings::default(),
+            roles: RoleSettings::without_file(roles, log),
+            host: None,
         }
     }
 
-    fn see_from(&mut self, folder: &Path) {
-        let tls = self.http.tls.iter_mut().flat_map(|tls| {
-            [Some(&mut tls.certificate), Some(&mut tls.key), tls.client_ca.as_mut()]
-        });
-        let scrapes = self.scrapes.iter_mut().flat_map(|scrape| {
-            let Scrape { token_file, ca, certificate, key, .. } = scrape;
-            [token_file.as_mut(), ca.as_mut(), certificate.as_mut(), key.as_mut()]
-        });
-        let checks = self.checks.iter_mut().map(|check| check.ca.as_mut());
-        let sites = self.sites.iter_mut().flat_map(|site| {
-            let Site { token_file, ca, certificate, key, .. } = site;
-            [token_file.as_mut(), ca.as_mut(), certificate.as_mut(), key.as_mut()]
-        });
-        let own = [self.data.as_mut(), self.statsd.unix.as_mut()];
-        own.into_iter()
-            .chain(tls)
-            .chain(scrapes)
-            .chain(checks)
-            .chain(sites)
-            .flatten()
-            .for_each(|path| *path = folder.join(&*path));
+    /// This host's name: as it is set, or else as the system has it.
+    pub(crate) fn host_name(&self) -> String {
+        let system = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        self.host.clone().unwrap_or_else(system)
     }
 }
 

@@ -15,9 +15,7 @@ pub(crate) fn moment(text: &str) -> Result<Moment, String> {
 
 /// `90s`, `30d`, `1h30m`; in nanoseconds, more than nothing.
 pub(crate) fn length(text: &str) -> Result<i64, String> {
-    moment::length(text).ok_or_else(|| {
-        "expected a length of time in ns, us, ms, s, min, h, d, w or y, such as 30d".to_owned()
-    })
+    moment::length(text).ok_or_else(|| collect::LENGTH_EXPECTED.to_owned())
 }
 
 /// A length in the largest unit that it is a whole number of: `30d`.

@@ -10,7 +10,7 @@ use crate::repo::{File, Findings, Repo};
 
 const MAP: &str = "ARCHITECTURE.md";
 /// Crates of this layer play the roles; the binary above joins them.
-const ROLES: i64 = 4;
+const ROLES: i64 = 5;
 
 /// The crate table of ARCHITECTURE.md lists the folders of crates/ with their layers, and nothing
 /// else.
@@ -263,9 +263,9 @@ mod tests {
         hist = { path = 'crates/hist' }\ncollect = { path = 'crates/collect' }\nanyhow = '1'\n";
     const HIST: &str = "[package.metadata.topdeck]\nlayer = 0\n[dependencies]\nanyhow = '1'\n";
     const COLLECT: &str =
-        "[package.metadata.topdeck]\nlayer = 4\n[dependencies]\nhist.workspace = true\n";
+        "[package.metadata.topdeck]\nlayer = 5\n[dependencies]\nhist.workspace = true\n";
     const TABLE: &str =
-        "| layer | crate | job |\n|---|---|---|\n| 0 | `hist` | x |\n| 4 | `collect` | y |\n";
+        "| layer | crate | job |\n|---|---|---|\n| 0 | `hist` | x |\n| 5 | `collect` | y |\n";
 
     #[track_caller]
     fn check_table(table: &str, expected: &[&str]) {
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn a_crate_without_row_is_found() {
         let problem = "crates/collect/Cargo.toml:1: crate `collect` has no row in the table of \
-                       ARCHITECTURE.md: add `| 4 | `collect` | its job |`";
+                       ARCHITECTURE.md: add `| 5 | `collect` | its job |`";
         check_table("| 0 | `hist` | x |\n", &[problem]);
     }
 
@@ -303,8 +303,8 @@ mod tests {
     #[test]
     fn a_row_with_another_layer_is_found() {
         let problem = "ARCHITECTURE.md:4: `collect` is in layer 2: crates/collect/Cargo.toml says \
-                       4; make them agree";
-        check_table(&TABLE.replace("| 4", "| 2"), &[problem]);
+                       5; make them agree";
+        check_table(&TABLE.replace("| 5", "| 2"), &[problem]);
     }
 
     #[test]
@@ -335,15 +335,15 @@ mod tests {
     #[test]
     fn an_arrow_up_is_found() {
         let hist = HIST.replace("anyhow = '1'", "collect = { workspace = true }");
-        let problem = "crates/hist/Cargo.toml:4: `hist` (layer 0) → `collect` (layer 4): depend \
+        let problem = "crates/hist/Cargo.toml:4: `hist` (layer 0) → `collect` (layer 5): depend \
                        on lower layers only; move what is shared down";
         check_edges(&hist, COLLECT, &[problem]);
     }
 
     #[test]
     fn an_arrow_between_roles_is_found() {
-        let hist = HIST.replace("layer = 0", "layer = 4");
-        let problem = "crates/collect/Cargo.toml:4: `collect` (layer 4) → `hist` (layer 4): roles \
+        let hist = HIST.replace("layer = 0", "layer = 5");
+        let problem = "crates/collect/Cargo.toml:4: `collect` (layer 5) → `hist` (layer 5): roles \
                        do not know each other; join them in `topdeck`";
         check_edges(&hist, COLLECT, &[problem]);
     }
@@ -354,7 +354,7 @@ mod tests {
             "[dependencies]\nanyhow = '1'",
             "[target.'cfg(unix)'.dependencies]\ncollect = {}",
         );
-        let problem = "crates/hist/Cargo.toml:4: `hist` (layer 0) → `collect` (layer 4): depend \
+        let problem = "crates/hist/Cargo.toml:4: `hist` (layer 0) → `collect` (layer 5): depend \
                        on lower layers only; move what is shared down";
         check_edges(&hist, COLLECT, &[problem]);
     }

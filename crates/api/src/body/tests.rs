@@ -124,7 +124,7 @@ async fn many_small_bodies_take_no_more_than_is_counted() {
         hosts: Vec::new(),
     };
     let context = Trial::over(store(), DeskSettings::default()).context;
-    let router = crate::server::router(BODY_BYTES_MAX).with_state(context);
+    let router = crate::server::router(&context, BODY_BYTES_MAX).with_state(context);
     let gate = Arc::new(Gate::new(access, Limits::default(), router, &meter));
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 7717));
     let peer = Peer { local, remote: local, certificate: Arc::default() };

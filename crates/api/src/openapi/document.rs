@@ -20,10 +20,15 @@ const HEADERS: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The document.
-pub(crate) fn text() -> String {
+/// The document, with routes of roles.
+pub(super) fn text(offered: &[Route]) -> String {
     let mut paths: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
-    all().for_each(|route| paths.entry(route.path).or_default().push(route));
+    for route in all() {
+        paths.entry(route.path).or_default().push(route);
+    }
+    for route in offered {
+        paths.entry(route.path).or_default().push(route);
+    }
     let path = |(path, routes): (&str, Vec<&Route>)| {
         let operations =
             routes.into_iter().map(|route| (route.method.to_owned(), operation(route)));

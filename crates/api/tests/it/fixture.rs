@@ -22,6 +22,10 @@ pub(crate) struct Fixture {
     pub(crate) address: SocketAddr,
 }
 
+/// A route that a role offers.
+static OFFERED: role::RouteSpec =
+    role::RouteSpec { name: "offered", path: "/v1/offered", about: "Seven.", parameters: &[] };
+
 /// Any port of this host.
 pub(crate) fn local(tls: Option<ServerTls>) -> Settings {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -82,7 +86,8 @@ impl Fixture {
         // Nothing is made there but on request.
         let snapshots = std::env::temp_dir().join(format!("topdeck-{:x}", journal::random_id()));
         let desk = api::DeskSettings { snapshots: Some(snapshots), ..Default::default() };
-        let context = Context::new(Arc::clone(&intake), desk);
+        let offered = role::Route::new(&OFFERED, |_| Ok(api::json::integer(7)));
+        let context = Context::new(Arc::clone(&intake), desk).with_routes(vec![offered]);
         let server = runtime.block_on(Server::start(settings, context))?;
         let address = server.addresses()[0];
         Ok(Fixture { runtime, server: Some(server), intake, store, address })

@@ -37,6 +37,10 @@ fn tokens_are_needed_where_they_are_required() {
     it.post(&format!("/module/httptrap/c/{web}"), "", "{\"a\":1}").is(200, "\"stats\":1");
     it.post("/module/httptrap/c/x", "", "{\"a\":1}").is(401, "");
     assert_eq!((it.refused("token"), it.refused("forbidden")), (3, 1));
+    // Routes of roles are for those who may read.
+    it.ask("GET", "/v1/offered", "", b"").is(401, "a token with the scope read is needed");
+    it.ask("GET", "/v1/offered", &bearer(&web), b"").is(403, "does not have the scope read");
+    it.ask("GET", "/v1/offered", &bearer(&reader), b"").is(200, "7");
     // What changes in the file counts after a reload.
     let new = tokens.add("new", &[Scope::Ingest], 1).unwrap();
     assert!(tokens.remove("web").unwrap());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use model::{Series, Value};
 use net::tls::{ClientTls, ServerTls};
-use pull::{Check, Settings, Statuses, Try};
+use pull::{AnyProbe, Check, HttpProbe, Probe, Settings, TcpProbe};
 
 use crate::world::{Gate, Server, World, answer, head, text};
 
@@ -19,10 +19,10 @@ fn only(check: Check) -> Settings {
     Settings { checks: vec![check], ..Settings::default() }
 }
 
-pub(crate) fn check(what: Try) -> Check {
+pub(crate) fn check(probe: impl Probe) -> Check {
     Check {
         name: "j".to_owned(),
-        what,
+        what: AnyProbe::new(probe),
         // There is no second attempt, and none fails on a loaded machine.
         interval: LONG,
         timeout: LONG,
@@ -30,9 +30,9 @@ pub(crate) fn check(what: Try) -> Check {
     }
 }
 
-pub(crate) fn page(address: SocketAddr, body: Option<&str>) -> Try {
-    let url = format!("http://{address}/page?x");
-    Try::Http { url, statuses: Statuses::default(), body: body.map(str::to_owned) }
+pub(crate) fn page(address: SocketAddr, body: Option<&str>) -> HttpProbe {
+    let http = format!("http://{address}/page?x");
+    HttpProbe { http, body: body.map(str::to_owned), ..HttpProbe::default() }
 }
 
 /// Milliseconds of each attempt, by phase.
@@ -88,7 +88,7 @@ fn phases_are_what_they_were() {
 fn a_connection_is_a_check() {
     let server = Server::new(|_| Vec::new());
     let mut world = World::new();
-    world.start(&only(check(Try::Tcp { address: server.address.to_string() })));
+    world.start(&only(check(TcpProbe { tcp: server.address.to_string() })));
     world.wait("check", "well", 1);
     world.stop();
     assert_eq!(
@@ -99,7 +99,7 @@ fn a_connection_is_a_check() {
 }
 
 #[track_caller]
-fn check_failure(what: Try, timeout: Duration, came: &[&str], why: &str) {
+fn check_failure(what: HttpProbe, timeout: Duration, came: &[&str], why: &str) {
     let mut world = World::new();
     world.start(&only(Check { timeout, ..check(what) }));
     world.wait("check", "failed", 1);
@@ -206,10 +206,10 @@ fn a_certificate_says_until_when_it_counts() {
             }
         }
     });
-    let url = format!("https://127.0.0.1:{port}/");
+    let http = format!("https://127.0.0.1:{port}/");
     let mut world = World::new();
     let tls = ClientTls { ca: Some(certificate), ..ClientTls::default() };
-    let what = Try::Http { url, statuses: Statuses::default(), body: None };
+    let what = HttpProbe { http, ..HttpProbe::default() };
     world.start(&only(Check { tls, ..check(what) }));
     world.wait("check", "well", 1);
     world.stop();

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use journal::{AtLimit, Codec, Limits, Start};
-use pull::{Check, Scrape, Settings, Try};
+use pull::{Check, Scrape, Settings, TcpProbe};
 
 use crate::checks::{check, page};
 use crate::scrapes::{only, slowly};
@@ -21,7 +21,7 @@ fn check_settings(settings: Settings, why: &str) {
 #[test]
 fn what_makes_no_sense_is_refused_at_the_start() {
     let sound = || slowly("http://127.0.0.1:1/".to_owned());
-    let tcp = || check(Try::Tcp { address: "127.0.0.1:1".to_owned() });
+    let tcp = || check(TcpProbe { tcp: "127.0.0.1:1".to_owned() });
     let with = |name: &str| vec![(name.to_owned(), "x".to_owned())];
     let checks = |check| Settings { checks: vec![check], ..Settings::default() };
     let both = Settings { scrapes: vec![sound()], checks: vec![tcp()], ..Settings::default() };
@@ -38,7 +38,7 @@ fn what_makes_no_sense_is_refused_at_the_start() {
     check_settings(only(Scrape { timeout: Duration::ZERO, ..sound() }), "timeout");
     let (interval, timeout) = (Duration::from_secs(2), Duration::from_secs(121));
     check_settings(checks(Check { interval, timeout, ..tcp() }), "60 intervals");
-    check_settings(checks(check(Try::Tcp { address: "x".to_owned() + ":y" })), "cannot be dialled");
+    check_settings(checks(check(TcpProbe { tcp: "x".to_owned() + ":y" })), "cannot be dialled");
     check_settings(only(Scrape { url: "ftp://x".to_owned(), ..sound() }), "cannot be dialled");
     check_settings(only(Scrape { token: Some("a\nb".to_owned()), ..sound() }), "token");
     let tls = net::tls::ClientTls { ca: Some("/nowhere.pem".into()), ..Default::default() };

@@ -5,35 +5,11 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use collect::{Quantity, Unit};
 use journal::{AtLimit, Codec, Level, Start};
+pub(crate) use role::settings::parse_size as size;
 
 /// A limit that may be `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtMost<T>(pub(crate) Option<T>);
-
-/// `16MiB`, `1.5 GiB`, `4096`: a whole number of bytes.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    const UNITS: [(&str, u64); 5] =
-        [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40), ("B", 1)];
-    let expected = || "expected a size in B, KiB, MiB, GiB or TiB, as in 16MiB".to_owned();
-    let text = text.trim();
-    let (number, unit_bytes) = UNITS
-        .iter()
-        .find_map(|(unit, bytes)| text.strip_suffix(unit).map(|number| (number, *bytes)))
-        .unwrap_or((text, 1));
-    let (whole, fraction) = number.trim().split_once('.').unwrap_or((number.trim(), "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    // Nine decimals are more than anybody writes, and keep the product within 128 bits.
-    if !digits(whole) || !digits(fraction) || fraction.len() > 9 {
-        return Err(expected());
-    }
-    let scale = 10u128.pow(fraction.len() as u32);
-    let number: u128 = format!("{whole}{fraction}").parse().map_err(|_| expected())?;
-    let bytes = number.checked_mul(u128::from(unit_bytes)).ok_or_else(expected)?;
-    if bytes % scale != 0 {
-        return Err("is no whole number of bytes".to_owned());
-    }
-    u64::try_from(bytes / scale).map_err(|_| "is more bytes than there can be".to_owned())
-}
 
 /// A size, or `none`.
 pub(crate) fn size_limit(text: &str) -> Result<AtMost<u64>, String> {
@@ -105,24 +81,6 @@ pub(crate) fn at_limit() -> impl TypedValueParser<Value = AtLimit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn check(text: &str, bytes: u64) {
-        assert_eq!(size(text), Ok(bytes), "{text}");
-    }
-
-    #[test]
-    fn sizes_have_binary_units() {
-        check("4096", 4096);
-        check("512B", 512);
-        check("64KiB", 64 << 10);
-        check("16 MiB", 16 << 20);
-        check("1.5GiB", 3 << 29);
-        check("2TiB", 2 << 40);
-        for text in ["", "B", "1MB", "16M", "-1", "1e6", "0.3B", "1..2", "99999999TiB", "1.MiB"] {
-            assert!(size(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn limits_may_be_none() {

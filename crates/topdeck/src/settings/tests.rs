@@ -4,42 +4,60 @@ use std::path::Path;
 
 use expect_test::{Expect, expect};
 
-use crate::settings::Settings;
+use crate::node::ROLES;
+use crate::settings::{NodeSettings, Settings};
 
 fn parse(text: &str) -> Settings {
-    Settings::parse(text, Path::new("/etc/topdeck")).unwrap_or_else(|why| panic!("{why}"))
+    Settings::parse(text, Path::new("/etc/topdeck"), ROLES).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// How many scrapes, checks and sites there are.
+fn counts(settings: &Settings) -> Vec<usize> {
+    settings.roles.summary().iter().map(|of| of.count).collect()
 }
 
 #[track_caller]
 fn check(text: &str, expected: Expect) {
-    let problems = Settings::parse(text, Path::new("/etc/topdeck")).unwrap_err();
+    let problems = Settings::parse(text, Path::new("/etc/topdeck"), ROLES).unwrap_err();
     expected.assert_eq(&problems.to_string());
 }
 
 #[test]
 fn an_empty_file_is_the_defaults() {
-    assert_eq!(parse(""), Settings::default());
+    let settings = parse("");
+    assert_eq!(settings.node, NodeSettings::default());
+    assert_eq!(settings.roles.get::<listen::ListenRole>(), Some(&listen::ListenTables::default()));
+    assert_eq!(settings.roles.get::<pull::PullRole>(), Some(&pull::PullTables::default()));
+    assert_eq!(settings.roles.get::<host::HostRole>(), Some(&host::HostTables::default()));
+    assert_eq!(settings.roles.get::<forward::ForwardRole>(), Some(&Default::default()));
 }
 
 #[test]
 fn the_example_is_read() {
     let text = include_str!("../../../../docs/topdeck.toml");
     let settings = parse(text);
-    assert_eq!(settings.scrapes.len() + settings.checks.len() + settings.sites.len(), 0);
+    assert_eq!(counts(&settings), [0, 0, 0]);
     // What it says is the default is what is done without it.
-    let (data, nothing) = (Path::new("/data"), Settings::default());
-    assert_eq!(settings.server(data), nothing.server(data));
-    assert_eq!(settings.host("box"), nothing.host("box"));
-    assert_eq!(settings.listeners(), nothing.listeners());
-    assert_eq!(settings.journal_bytes(), nothing.journal_bytes());
-    assert_eq!(settings.intake().interval, nothing.intake().interval);
-    assert_eq!(settings.intake().level, nothing.intake().level);
-    assert_eq!(settings.desk(data), nothing.desk(data));
+    let (data, without) = (Path::new("/data"), parse(""));
+    let (node, nothing) = (&settings.node, &without.node);
+    assert_eq!(node.server(data), nothing.server(data));
+    assert_eq!(node.journal_bytes(), nothing.journal_bytes());
+    assert_eq!(node.intake().interval, nothing.intake().interval);
+    assert_eq!(node.intake().level, nothing.intake().level);
+    assert_eq!(node.desk(data), nothing.desk(data));
+    let host = |settings: &Settings| {
+        settings.roles.get::<host::HostRole>().map(|host| host.settings("box"))
+    };
+    assert_eq!(host(&settings), host(&without));
+    let listeners = |settings: &Settings| {
+        settings.roles.get::<listen::ListenRole>().map(listen::ListenTables::listeners)
+    };
+    assert_eq!(listeners(&settings), listeners(&without));
     let options = store::Options::default();
-    assert_eq!(settings.store.head.map(|head| head.0), Some(options.head_bytes_max as u64));
-    assert_eq!(settings.store.limits(), options.limits);
-    assert!(settings.store.series.is_some() && settings.store.producer_series.is_some());
-    assert!(settings.store.metric_series.is_some() && settings.store.label_values.is_some());
+    assert_eq!(node.store.head.map(|head| head.0), Some(options.head_bytes_max as u64));
+    assert_eq!(node.store.limits(), options.limits);
+    assert!(node.store.series.is_some() && node.store.producer_series.is_some());
+    assert!(node.store.metric_series.is_some() && node.store.label_values.is_some());
     // What is commented out is right too.
     let all: String = text
         .lines()
@@ -50,8 +68,8 @@ fn the_example_is_read() {
     for file in ["server.pem", "server.key", "clients.pem", "token", "site.pem"] {
         std::fs::write(folder.join(file), "x").unwrap();
     }
-    let settings = Settings::parse(&all, &folder).unwrap_or_else(|why| panic!("{why}"));
-    assert_eq!((settings.scrapes.len(), settings.checks.len(), settings.sites.len()), (1, 2, 2));
+    let settings = Settings::parse(&all, &folder, ROLES).unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(counts(&settings), [1, 2, 2]);
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -140,6 +158,83 @@ fn what_is_wrong_has_its_line_and_the_nearest_key() {
           | [[site]]
           | ^"#]],
     );
+}
+
+#[test]
+fn what_cannot_be_read_is_told_for_all_tables_at_once() {
+    check(
+        "[host]\nprocfs = 1\n[statsd]\nudb = []\n[jurnal]\n[[site]]\nname = 7\n",
+        expect![[r#"
+            line 2: invalid type: integer `1`, expected a boolean
+              | procfs = 1
+              |          ^
+            line 4: there is no key "udb" here; did you mean "udp"?
+              | udb = []
+              | ^
+            line 5: there is no key "jurnal" here; did you mean "journal"?
+              | [jurnal]
+              |  ^
+            line 7: invalid type: integer `7`, expected a string
+              | name = 7
+              |        ^"#]],
+    );
+}
+
+#[test]
+fn tables_in_other_forms_have_their_lines_too() {
+    check(
+        "interval = \"10s\"\nhost.programs_period = \"60s\"\nstatsd = { udp = [] }\n\
+         check = [{ name = \"a\", tcp = \"x\" },\n  { name = \"a\", http = \"http://b\" }]\n",
+        expect![[r#"
+            line 2: programs_period is 60s, must be 100ms to 30s
+              | host.programs_period = "60s"
+              |      ^
+            line 4: tcp is "x", must be host:port
+              | check = [{ name = "a", tcp = "x" },
+              |                        ^
+            line 5: there is another [[check]] named "a"
+              |   { name = "a", http = "http://b" }]
+              |     ^"#]],
+    );
+}
+
+#[test]
+fn keys_of_checks_are_those_of_their_kinds() {
+    check(
+        "[[check]]\nname = \"a\"\nhtpp = \"http://b\"\n",
+        expect![[r#"
+            line 3: there is no key "htpp" here; did you mean "http"?
+              | htpp = "http://b"
+              | ^"#]],
+    );
+    check(
+        "[[check]]\nname = \"a\"\nhttp = \"http://b\"\nstatus = \"ok\"\n",
+        expect![[r#"
+            line 4: "ok": expected statuses such as 200, 200-299 or 200,301-302
+              | status = "ok"
+              |          ^"#]],
+    );
+    check(
+        "[[check]]\nhttp = \"http://b\"\n[[check]]\nname = \"b\"\ntcp = \"a:1\"\nhttp = \"http://b\"\n",
+        expect![[r#"
+            line 1: missing field `name`
+              | [[check]]
+              | ^"#]],
+    );
+    check(
+        "[[check]]\nname = \"b\"\ntcp = \"a:1\"\nhttp = \"http://b\"\n",
+        expect![[r#"
+            line 2: a check has either http or tcp
+              | name = "b"
+              | ^"#]],
+    );
+}
+
+#[test]
+fn the_name_of_the_host_is_for_all() {
+    assert_eq!(parse("[host]\nname = \"web-1\"").host_name(), "web-1");
+    let system = rustix::system::uname();
+    assert_eq!(parse("").host_name(), system.nodename().to_string_lossy());
 }
 
 #[test]

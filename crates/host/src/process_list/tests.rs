@@ -2,18 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use http::StatusCode;
 use shm::table::{How, Process, Taken, Writer};
 
-use super::Published;
-use crate::trial::Trial;
+use super::ProcessList;
+use role::{RouteError, RouteQuery};
+use serde_json::Value;
 
 /// A folder in memory, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Option<Folder> {
-        let path = Path::new("/dev/shm").join(format!("api-{name}-{}", std::process::id()));
+        let path = Path::new("/dev/shm").join(format!("host-{name}-{}", std::process::id()));
         std::fs::create_dir(&path).ok().map(|()| Folder(path))
     }
 }
@@ -47,33 +47,35 @@ fn taken(at_s: u64) -> Taken {
     Taken { at_ns, unix_ns, how: How::Procfs, ticks_per_second: 100 }
 }
 
-#[tokio::test]
-async fn processes_have_the_part_of_a_processor_that_they_had_since_the_table_before() {
+#[test]
+fn processes_have_the_part_of_a_processor_that_they_had_since_the_table_before() {
     let Some(folder) = Folder::new("processes") else { return };
-    let trial = Trial::new();
-    let why = async || {
-        let told = trial.json("/v1/processes").await;
-        assert_eq!((&told["host"], &told["found"]), (&serde_json::Value::Null, &0.into()));
+    let list = ProcessList::default();
+    let ask = |parameters: &[(&str, &str)]| -> Result<Value, RouteError> {
+        let owned = parameters.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let json = list.answer(&RouteQuery::new(owned.collect()))?;
+        Ok(serde_json::from_str(&json.to_string()).unwrap())
+    };
+    let why = || {
+        let told = ask(&[]).unwrap();
+        assert_eq!((&told["host"], &told["found"]), (&Value::Null, &0.into()));
         told["why"].as_str().unwrap().to_owned()
     };
-    let off = why().await;
+    let off = why();
     assert!(off.contains("set processes = true in [host]"), "{off}");
-    trial
-        .context
-        .desk
-        .publish(Some(Published { host: "box".to_owned(), folder: Some(folder.0.clone()) }));
-    let missing = why().await;
+    list.publish(Some(("box".to_owned(), Some(folder.0.clone()))));
+    let missing = why();
     assert!(missing.starts_with("the process table of this host cannot be read: "), "{missing}");
 
     let mut writer = Writer::new(&folder.0).unwrap();
     writer.publish(&taken(10), &[process(2, 0, 100), process(3, 1_000, 50)]).unwrap();
-    let first = trial.json("/v1/processes").await;
-    assert_eq!(first["over_seconds"], serde_json::Value::Null);
-    assert_eq!(first["processes"][0]["processors"], serde_json::Value::Null);
+    let first = ask(&[]).unwrap();
+    assert_eq!(first["over_seconds"], Value::Null);
+    assert_eq!(first["processes"][0]["processors"], Value::Null);
     // Two seconds later one had all of a processor, another one is new, and the third did nothing.
     let rows = [process(2, 0, 100), process(3, 3_000, 50), process(4, 100, 70)];
     writer.publish(&taken(12), &rows).unwrap();
-    let told = trial.json("/v1/processes").await;
+    let told = ask(&[]).unwrap();
     assert_eq!((&told["host"], &told["how"]), (&"box".into(), &"procfs".into()));
     assert_eq!((&told["over_seconds"], &told["found"]), (&2.0.into(), &3.into()));
     let busy: Vec<_> = (0..3)
@@ -88,8 +90,8 @@ async fn processes_have_the_part_of_a_processor_that_they_had_since_the_table_be
         "processors": 1.0, "processor_seconds": 3.5, "resident_bytes": 50
     });
     assert_eq!(told["processes"][0], expected);
-    let one = trial.json("/v1/processes?limit=1").await;
+    let one = ask(&[("limit", "1")]).unwrap();
     assert_eq!((&one["found"], one["processes"].as_array().unwrap().len()), (&3.into(), 1));
-    let (status, _) = trial.get("/v1/processes?sort=cpu").await;
-    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let error = ask(&[("limit", "many")]).unwrap_err();
+    assert!(matches!(error, RouteError::Parameter { name, .. } if name == "limit"));
 }

@@ -1,4 +1,5 @@
-//! The processes of this host, as it publishes them each second in shared memory: `docs/formats/process-table.md`.
+//! The processes of this host, as it publishes them each second in shared memory:
+//! `docs/formats/process-table.md`.
 //!
 //! They are no series: nothing of them is stored, and only the host that is asked knows them.
 
@@ -7,60 +8,59 @@ mod tests;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::routing;
+use role::json::Json::{self, Integer, List, Null, Object, Text};
+use role::json::{integer, number};
+use role::{Parameter, Route, RouteError, RouteQuery, RouteSpec};
 use shm::table::{self, How, Process, Table};
-
-use crate::context::Context;
-use crate::desk::Written;
-use crate::json::Json::{self, Integer, List, Null, Object, Text};
-use crate::json::{integer, number};
-use crate::openapi::{Parameter, Route};
-use crate::parameters::Parameters;
-use crate::refusal::Refusal;
 
 /// As many as are told where nobody says, and at the most.
 const LIMIT: usize = 2_000;
 const LIMIT_MAX: usize = table::PROCESSES_MAX;
 
-const PROCESSES: &[Parameter] =
-    &[Parameter::integer("limit", "as many are told, the busiest; 2,000 if not said")];
+pub(crate) static ROUTE: RouteSpec = RouteSpec {
+    name: "processes",
+    path: "/v1/processes",
+    about: "Processes of the host that is asked, now: processor time of the last second, memory, \
+            threads.",
+    parameters: &[Parameter::integer("limit", "as many are told, the busiest; 2,000 if not said")],
+};
 
-pub(crate) const ROUTES: &[Route] = &[Route::get(
-    "/v1/processes",
-    "Processes of the host that is asked, now: processor time of the last second, memory, threads.",
-    PROCESSES,
-    || routing::get(processes),
-)];
+/// A host's name, and the folder of its process table; `None` for [`shm::folder`].
+type Published = (String, Option<PathBuf>);
 
-/// Where the process table of this host is published.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Published {
-    /// The label `host` of its series.
-    pub host: String,
-    /// The folder; `None` for [`shm::folder`].
-    pub folder: Option<PathBuf>,
-}
+/// Where the process table of this host is published, if it is. Clones are one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProcessList(Arc<Mutex<Option<Published>>>);
 
-async fn processes(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
-    let parameters = parameters.only(PROCESSES)?;
-    let limit = parameters.count("limit", LIMIT, LIMIT_MAX)?;
-    let desk = context.desk.clone();
-    let work = move |_: &_| {
-        // That there is none is an answer: whoever asks again and again is not to be told of an error each time.
-        let told = match read(desk.processes()) {
+impl ProcessList {
+    /// From now on the table is found there; or nowhere.
+    pub(crate) fn publish(&self, published: Option<Published>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = published;
+    }
+
+    /// The route that answers with it.
+    pub(crate) fn route(&self) -> Route {
+        let own = self.clone();
+        Route::new(&ROUTE, move |query| own.answer(query))
+    }
+
+    fn answer(&self, query: &RouteQuery) -> Result<Json, RouteError> {
+        let limit = query.count("limit", LIMIT, LIMIT_MAX)?;
+        let published = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // That there is none is an answer: clients that ask again and again get no error each time.
+        Ok(match read(published) {
             Ok((host, now, before)) => document(&host, &now, before.as_ref(), limit),
             Err(why) => none(why),
-        };
-        desk.answer(&told)
-    };
-    context.light("processes", None, work).await
+        })
+    }
 }
 
 /// The host, its table, and the one before; or why there is none.
 fn read(published: Option<Published>) -> Result<(String, Table, Option<Table>), String> {
     let off = "this topdeck publishes no processes: set processes = true in [host] of its settings";
-    let Published { host, folder } = published.ok_or(off)?;
+    let (host, folder) = published.ok_or(off)?;
     let failed = |error: &dyn std::fmt::Display| {
         format!("the process table of this host cannot be read: {error}")
     };
@@ -83,7 +83,8 @@ fn none(why: String) -> Json {
     ])
 }
 
-/// A process, and the part of a processor that it had since the table before; `None` where that is not known.
+/// A process, and the part of a processor that it had since the table before; `None` where that is
+/// not known.
 struct Row<'a> {
     process: &'a Process,
     busy: Option<f64>,

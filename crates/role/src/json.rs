@@ -99,7 +99,7 @@ impl Json {
 
 impl Json {
     /// Bytes that it holds in memory, beside its own.
-    pub(crate) fn held_bytes(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         match self {
             Null | Json::Bool(_) | Json::Integer(_) | Json::Number(_) => 0,
             Text(text) => text.capacity(),
@@ -189,7 +189,7 @@ fn write_block(
 }
 
 /// A text in quotes.
-pub(crate) fn write_text(f: &mut dyn fmt::Write, text: &str) -> fmt::Result {
+pub fn write_text(f: &mut dyn fmt::Write, text: &str) -> fmt::Result {
     f.write_char('"')?;
     for c in text.chars() {
         match c {

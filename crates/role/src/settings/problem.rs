@@ -7,36 +7,53 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// Counted from 1, where it is known.
-    pub(crate) line: Option<usize>,
+    line: Option<usize>,
     /// Column from 1 in characters, and the line as it stands.
-    pub(crate) shown: Option<(usize, String)>,
-    pub(crate) what: String,
+    shown: Option<(usize, String)>,
+    what: String,
 }
 
-/// Everything that is wrong.
+/// All problems of a settings file. The text of it has a line for each, and the line of the file
+/// below.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Problems {
+pub struct Problems {
     file: Option<PathBuf>,
-    pub(crate) all: Vec<Problem>,
+    all: Vec<Problem>,
 }
 
 impl Problems {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// About the file itself.
-    pub(crate) fn of_file(path: &Path, what: String) -> Problems {
-        let problem = Problem { line: None, shown: None, what };
+    pub(crate) fn push(&mut self, problem: Problem) {
+        self.all.push(problem);
+    }
+
+    /// Adds the problems of another part of the file.
+    pub fn extend(&mut self, other: Problems) {
+        self.all.extend(other.all);
+    }
+
+    /// In the order of their lines.
+    pub fn sorted(mut self) -> Problems {
+        self.all.sort_by_key(|problem| problem.line);
+        self
+    }
+
+    /// A problem of the file as a whole.
+    pub fn of_file(path: &Path, what: String) -> Problems {
+        let problem = Problem::of_nothing(what);
         Problems { file: Some(path.to_owned()), all: vec![problem] }
     }
 
-    pub(crate) fn in_file(mut self, path: &Path) -> Problems {
+    /// The same, with the file's name before each line.
+    pub fn in_file(mut self, path: &Path) -> Problems {
         self.file = Some(path.to_owned());
         self
     }
 
-    /// What the reader of TOML found.
     pub(crate) fn of_toml(text: &str, error: &toml::de::Error) -> Problems {
         let what = match error.message() {
             "invalid socket address syntax" => {
@@ -46,13 +63,18 @@ impl Problems {
         };
         let problem = match error.span() {
             Some(span) => Problem::at(text, span.start, what),
-            None => Problem { line: None, shown: None, what },
+            None => Problem::of_nothing(what),
         };
         Problems { file: None, all: vec![problem] }
     }
 }
 
 impl Problem {
+    /// Without a line.
+    pub(crate) fn of_nothing(what: String) -> Problem {
+        Problem { line: None, shown: None, what }
+    }
+
     /// At a byte of the text.
     pub(crate) fn at(text: &str, byte: usize, what: String) -> Problem {
         let before = text.get(..byte).unwrap_or(text);
@@ -101,7 +123,11 @@ fn with_nearest(message: &str) -> String {
     let Some(found) = quoted.next().filter(|_| message.starts_with("unknown field")) else {
         return message.to_owned();
     };
-    let known: Vec<&str> = quoted.collect();
+    unknown_key(found, &quoted.collect::<Vec<_>>())
+}
+
+/// Names the nearest key to one that does not exist.
+pub(crate) fn unknown_key(found: &str, known: &[&str]) -> String {
     let nearest = known.iter().min_by_key(|known| distance(found, known));
     let near = nearest.filter(|known| distance(found, known) <= 1 + found.chars().count() / 3);
     match near {

@@ -1,0 +1,207 @@
+//! The role `forward`: `[[site]]` of the settings file, and what the status says of each site.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use role::json::Json::{self, Integer, List, Null, Object, Text};
+use role::json::integer;
+use role::settings::{
+    Document, FilePath, Problems, SettingsCheck, SettingsCount, TableRef, client_tls, read_token,
+};
+use role::{BoxError, NodeMode, Role, RoleContext, StatusSection};
+use serde::Deserialize;
+
+use crate::forward::{Forward, Watch};
+use crate::settings::{Settings, Site};
+use crate::status::{Orphan, Status};
+
+/// The keys of the settings file.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct ForwardTables {
+    /// `[[site]]`.
+    #[serde(rename = "site")]
+    pub sites: Vec<SiteTable>,
+}
+
+/// `[[site]]`: another topdeck, which gets all that is taken here.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SiteTable {
+    name: String,
+    /// `http://` or `https://`.
+    url: String,
+    /// A file that holds the token.
+    token_file: Option<FilePath>,
+    /// PEM: who signs the site's certificate, if not one that the system trusts.
+    ca: Option<FilePath>,
+    /// PEM: who we are.
+    certificate: Option<FilePath>,
+    key: Option<FilePath>,
+}
+
+impl ForwardTables {
+    fn read_sites(&self) -> Result<Vec<Site>, BoxError> {
+        self.sites.iter().map(SiteTable::read).collect()
+    }
+
+    fn settings(&self, context: &RoleContext) -> Result<Settings, BoxError> {
+        Ok(Settings {
+            sites: self.read_sites()?,
+            agent: context.host.clone(),
+            aside: context.data.join("refused"),
+            ..Settings::default()
+        })
+    }
+}
+
+impl SiteTable {
+    fn read(&self) -> Result<Site, BoxError> {
+        let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
+        Ok(Site {
+            name: self.name.clone(),
+            url: self.url.clone(),
+            token: read_token(&format!("site {:?}", self.name), self.token_file.as_ref())?,
+            tls: client_tls(ca.as_ref(), certificate.as_ref(), key.as_ref()),
+        })
+    }
+}
+
+/// Batches to the sites of the settings.
+#[derive(Debug)]
+pub struct ForwardRole {
+    settings: Settings,
+    forward: Forward,
+    journal_dir: PathBuf,
+}
+
+impl Role for ForwardRole {
+    const NAME: &'static str = "forward";
+    const KEYS: &'static [&'static str] = &["site"];
+
+    type Settings = ForwardTables;
+
+    fn read(document: &Document<'_>) -> Result<ForwardTables, Problems> {
+        document.read(Self::KEYS)
+    }
+
+    fn check(settings: &ForwardTables, check: &mut SettingsCheck<'_>) {
+        check.names("site", settings.sites.iter().map(|site| &*site.name));
+        for (at, site) in settings.sites.iter().enumerate() {
+            let table = TableRef::nth("site", at);
+            check.url(table, "url", &site.url);
+            check.file(table, "token_file", site.token_file.as_ref());
+            let (ca, certificate, key) = (&site.ca, &site.certificate, &site.key);
+            check.client_tls(table, ca.as_ref(), certificate.as_ref(), key.as_ref());
+        }
+    }
+
+    fn verify(settings: &ForwardTables, mode: Option<NodeMode>) -> Result<(), BoxError> {
+        if mode == Some(NodeMode::Agent) && settings.sites.is_empty() {
+            let what = "an agent hands all it takes to sites, and there is none: \
+                        add a [[site]] to the settings";
+            return Err(what.into());
+        }
+        Ok(Settings { sites: settings.read_sites()?, ..Settings::default() }.check()?)
+    }
+
+    fn summary(settings: &ForwardTables) -> Vec<SettingsCount> {
+        vec![SettingsCount { count: settings.sites.len(), one: "site", many: "sites" }]
+    }
+
+    fn start(settings: &ForwardTables, context: &RoleContext) -> Result<ForwardRole, BoxError> {
+        let settings = settings.settings(context)?;
+        let forward = Forward::start(settings.clone(), Arc::clone(&context.intake))?;
+        let journal_dir = context.intake.home().journal().dir().to_owned();
+        Ok(ForwardRole { settings, forward, journal_dir })
+    }
+
+    async fn reload(
+        &mut self,
+        settings: &ForwardTables,
+        context: &RoleContext,
+    ) -> Result<Vec<String>, BoxError> {
+        let wanted = settings.settings(context)?;
+        if !self.forward.is_changed_by(&wanted) {
+            return Ok(Vec::new());
+        }
+        let intake = &context.intake;
+        let none = Settings { sites: Vec::new(), ..wanted.clone() };
+        let empty = Forward::start(none, Arc::clone(intake))?;
+        std::mem::replace(&mut self.forward, empty).stop().await;
+        match Forward::start(wanted.clone(), Arc::clone(intake)) {
+            Ok(started) => (self.forward, self.settings) = (started, wanted),
+            Err(error) => {
+                self.forward = Forward::start(self.settings.clone(), Arc::clone(intake))?;
+                let what = "sites: as they were before, as far as they could be";
+                return Err(format!("{what}: {error}").into());
+            }
+        }
+        Ok(vec![format!("forwards to {} sites", settings.sites.len())])
+    }
+
+    async fn stop(self) -> Result<(), BoxError> {
+        self.forward.stop().await;
+        Ok(())
+    }
+
+    fn log_lines(&self) -> Vec<String> {
+        let orphans = self.forward.orphans().unwrap_or_default();
+        let line = |orphan: Orphan| {
+            format!(
+                "site {:?} is in the settings no more, and the journal keeps {} records for it: \
+                 to give them up, stop topdeck and run `topdeck journal subscribers {} remove \"site {}\"`",
+                orphan.name,
+                orphan.lag,
+                self.journal_dir.display(),
+                orphan.name
+            )
+        };
+        orphans.into_iter().map(line).collect()
+    }
+
+    fn status(&self) -> Vec<StatusSection> {
+        let (sites, former) = (self.forward.watch(), self.forward.watch());
+        vec![
+            StatusSection::new("sites", move || List(sites.status().iter().map(site).collect())),
+            StatusSection::new("former_sites", move || former_sites(&former)),
+        ]
+    }
+}
+
+fn site(status: &Status) -> Json {
+    let time = |time: Option<i64>| time.map_or(Null, |time| Integer(time.into()));
+    let trouble = |(at, why): &(i64, String)| {
+        Object(vec![("at_ns", Integer((*at).into())), ("why", Text(why.clone()))])
+    };
+    Object(vec![
+        ("name", Text(status.name.clone())),
+        ("url", Text(status.url.clone())),
+        ("connected_ns", time(status.connected)),
+        ("position", integer(status.position)),
+        ("lag", integer(status.lag)),
+        ("oldest_ns", time(status.oldest)),
+        ("acknowledged_ns", time(status.acknowledged)),
+        ("trouble", status.trouble.as_ref().map_or(Null, trouble)),
+        ("sent_bytes", integer(status.sent_bytes)),
+        ("records", integer(status.records)),
+        ("missing", integer(status.missing)),
+        ("set_aside", integer(status.set_aside)),
+        ("note", status.note.clone().map_or(Null, Text)),
+    ])
+}
+
+/// Sites that are in the settings no more, and for which the journal keeps records.
+fn former_sites(watch: &Watch) -> Json {
+    // What cannot be read now is in the journal's own part, which says why.
+    List(watch.orphans().unwrap_or_default().iter().map(former_site).collect())
+}
+
+fn former_site(orphan: &Orphan) -> Json {
+    Object(vec![
+        ("name", Text(orphan.name.clone())),
+        ("position", integer(orphan.position)),
+        ("moved_ns", Integer(orphan.moved.into())),
+        ("lag", integer(orphan.lag)),
+    ])
+}

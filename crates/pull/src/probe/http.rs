@@ -1,0 +1,119 @@
+//! A page that is fetched, over a connection of its own.
+
+use bytes::Bytes;
+use http::{Request, header};
+use net::dial::Allowance;
+use role::settings::{SettingsCheck, TableRef};
+use serde::de::{Deserialize, Deserializer, Error as _};
+
+use crate::probe::{Attempt, Probe};
+use crate::settings::BEYOND;
+
+/// Of an answer's body that is read.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// `http = "https://…"`.
+#[derive(Clone, Debug, Default, serde::Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct HttpProbe {
+    /// `http://` or `https://`.
+    pub http: String,
+    /// Statuses that are well, as 200 or 200-299: `200-299`.
+    #[serde(default)]
+    pub status: Statuses,
+    /// What has to stand in the first MiB of the answer.
+    pub body: Option<String>,
+}
+
+impl Probe for HttpProbe {
+    const KEY: &'static str = "http";
+    const KEYS: &'static [&'static str] = &["http", "status", "body"];
+
+    fn check(&self, table: TableRef<'_>, check: &mut SettingsCheck<'_>) {
+        check.url(table, "http", &self.http);
+    }
+
+    fn url(&self) -> String {
+        self.http.clone()
+    }
+
+    async fn run(&self, attempt: &mut Attempt<'_>) -> Result<(), String> {
+        let request = Request::get(&attempt.target.path)
+            .header(header::USER_AGENT, concat!("topdeck/", env!("CARGO_PKG_VERSION")))
+            .header(header::ACCEPT, "*/*")
+            .body(Bytes::new())
+            .map_err(|error| error.to_string())?;
+        let allowed = Allowance { time: attempt.timeout * BEYOND, bytes: BODY_BYTES_MAX };
+        let answer = attempt.connection.send_for_beginning(request, allowed).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        attempt.found.phases.extend([("wait", answer.waited), ("read", answer.reading)]);
+        let status = answer.response.status();
+        attempt.found.status = Some(status.as_u16());
+        if !self.status.holds(status.as_u16()) {
+            return Err(format!("it answers {status}"));
+        }
+        let bytes = answer.response.body();
+        match &self.body {
+            Some(text) if !contains(bytes, text.as_bytes()) => {
+                Err(format!("{text:?} does not stand in the answer"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// Statuses of HTTP, from one to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statuses(Vec<(u16, u16)>);
+
+impl Default for Statuses {
+    fn default() -> Statuses {
+        Statuses(vec![(200, 299)])
+    }
+}
+
+impl Statuses {
+    /// `200`, `200-299`, `200,301-302`.
+    pub fn parse(text: &str) -> std::result::Result<Statuses, String> {
+        let expected =
+            || format!("{text:?}: expected statuses such as 200, 200-299 or 200,301-302");
+        let status = |text: &str| {
+            text.trim().parse::<u16>().ok().filter(|status| (100..=599).contains(status))
+        };
+        let range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let range = status(first).zip(status(last)).filter(|(first, last)| first <= last);
+            range.ok_or_else(expected)
+        };
+        text.split(',').map(range).collect::<std::result::Result<_, _>>().map(Statuses)
+    }
+
+    fn holds(&self, status: u16) -> bool {
+        self.0.iter().any(|&(first, last)| (first..=last).contains(&status))
+    }
+}
+
+impl<'de> Deserialize<'de> for Statuses {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Statuses, D::Error> {
+        Statuses::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_read() {
+        let holds = |text: &str, status| Statuses::parse(text).unwrap().holds(status);
+        assert!(holds("200", 200) && !holds("200", 201) && holds("200-299", 299));
+        assert!(holds("200, 301-302", 302) && !holds("200,301-302", 300));
+        for wrong in ["", "20", "600", "300-200", "200,,201", "ok"] {
+            assert!(Statuses::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

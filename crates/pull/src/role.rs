@@ -1,0 +1,263 @@
+//! The role `pull`: `[[scrape]]` and `[[check]]` of the settings file.
+
+use std::collections::BTreeMap;
+
+use role::settings::{
+    Document, FilePath, Length, Problems, SettingsCheck, SettingsCount, TableRef, client_tls,
+    length_or, read_token,
+};
+use role::{BoxError, NodeMode, Role, RoleContext};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::probe::{AnyProbe, PROBES};
+use crate::pull::Pull;
+use crate::settings::{Check, Scrape, Settings};
+
+/// The keys of the settings file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PullTables {
+    /// `[[scrape]]`.
+    pub scrapes: Vec<ScrapeTable>,
+    /// `[[check]]`.
+    pub checks: Vec<CheckTable>,
+}
+
+/// `[[scrape]]`: a page of metrics, fetched again and again.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct ScrapeTable {
+    /// The label `job`.
+    name: String,
+    /// `http://` or `https://`.
+    url: String,
+    /// `15s`.
+    interval: Option<Length>,
+    /// `10s`, at most the interval.
+    timeout: Option<Length>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    /// Whether labels of the page count more than `job`, `instance` and those here.
+    #[serde(default)]
+    honor_labels: bool,
+    /// Whether times on the page count.
+    #[serde(default = "yes")]
+    honor_timestamps: bool,
+    /// A file that holds what stands behind `Authorization: Bearer`.
+    token_file: Option<FilePath>,
+    /// PEM: who signs the page's certificate, if not one that the system trusts.
+    ca: Option<FilePath>,
+    certificate: Option<FilePath>,
+    key: Option<FilePath>,
+}
+
+/// `[[check]]`: something that is tried again and again, on an open schedule.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct CheckTable {
+    /// The label `check`.
+    name: String,
+    /// `10s`.
+    interval: Option<Length>,
+    /// `10s`.
+    timeout: Option<Length>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    ca: Option<FilePath>,
+    /// What is tried, if that is said once: other keys, which belong to the probe.
+    #[serde(skip)]
+    probe: Option<AnyProbe>,
+}
+
+/// The keys of `[[check]]` that are no probe's.
+const CHECK_KEYS: [&str; 5] = ["name", "interval", "timeout", "labels", "ca"];
+
+/// `[[check]]` as it stands in the file: its keys.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CheckKeys {
+    check: Vec<BTreeMap<String, IgnoredAny>>,
+}
+
+/// `[[scrape]]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ScrapeTables {
+    scrape: Vec<ScrapeTable>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl PullTables {
+    fn settings(&self) -> Result<Settings, BoxError> {
+        Ok(Settings {
+            scrapes: self.scrapes.iter().map(ScrapeTable::read).collect::<Result<_, _>>()?,
+            checks: self.checks.iter().map(CheckTable::read).collect::<Result<_, _>>()?,
+            ..Settings::default()
+        })
+    }
+}
+
+impl ScrapeTable {
+    fn read(&self) -> Result<Scrape, BoxError> {
+        let default = Scrape::default();
+        let interval = length_or(self.interval, default.interval);
+        let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
+        Ok(Scrape {
+            name: self.name.clone(),
+            url: self.url.clone(),
+            interval,
+            timeout: length_or(self.timeout, default.timeout).min(interval),
+            labels: self.labels.clone().into_iter().collect(),
+            honor_labels: self.honor_labels,
+            honor_timestamps: self.honor_timestamps,
+            token: read_token(&format!("scrape {:?}", self.name), self.token_file.as_ref())?,
+            tls: client_tls(ca.as_ref(), certificate.as_ref(), key.as_ref()),
+            ..default
+        })
+    }
+
+    fn check(&self, table: TableRef<'_>, check: &mut SettingsCheck<'_>) {
+        check.url(table, "url", &self.url);
+        check.file(table, "token_file", self.token_file.as_ref());
+        let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
+        check.client_tls(table, ca.as_ref(), certificate.as_ref(), key.as_ref());
+        if let (Some(timeout), Some(interval)) = (self.timeout, self.interval)
+            && timeout > interval
+        {
+            check.problem(table, "timeout", "timeout is longer than interval");
+        }
+    }
+}
+
+impl CheckTable {
+    /// Reads the keys of all checks, and those of its probe.
+    fn of_file(
+        document: &Document<'_>,
+        table: TableRef<'_>,
+        keys: &BTreeMap<String, IgnoredAny>,
+    ) -> Result<CheckTable, Problems> {
+        let of_probes = PROBES.iter().flat_map(|row| row.keys);
+        let known: Vec<&str> = CHECK_KEYS.iter().chain(of_probes).copied().collect();
+        let unknown = document.unknown_keys(table, &known);
+        if !unknown.is_empty() {
+            return Err(unknown);
+        }
+        let check: CheckTable = document.read_table(table, &CHECK_KEYS)?;
+        let mut probes = PROBES.iter().filter(|row| keys.contains_key(row.key));
+        let probe = match (probes.next(), probes.next()) {
+            (Some(row), None) => Some((row.read)(document, table)?),
+            _ => None,
+        };
+        Ok(CheckTable { probe, ..check })
+    }
+
+    fn read(&self) -> Result<Check, BoxError> {
+        let default = Check::default();
+        let interval = length_or(self.interval, default.interval);
+        Ok(Check {
+            name: self.name.clone(),
+            what: self.probe.clone().unwrap_or(default.what),
+            interval,
+            // No more attempts than so are on their way at a time.
+            timeout: length_or(self.timeout, default.timeout.min(interval * 60)),
+            labels: self.labels.clone().into_iter().collect(),
+            tls: client_tls(self.ca.as_ref(), None, None),
+        })
+    }
+
+    fn check(&self, table: TableRef<'_>, check: &mut SettingsCheck<'_>) {
+        match &self.probe {
+            Some(probe) => probe.check(table, check),
+            None => {
+                let keys: Vec<&str> = PROBES.iter().map(|row| row.key).collect();
+                check.problem(table, "name", format!("a check has either {}", keys.join(" or ")));
+            }
+        }
+        check.file(table, "ca", self.ca.as_ref());
+    }
+}
+
+/// The jobs of the settings.
+#[derive(Debug)]
+pub struct PullRole {
+    settings: PullTables,
+    pull: Pull,
+}
+
+impl Role for PullRole {
+    const NAME: &'static str = "pull";
+    const KEYS: &'static [&'static str] = &["scrape", "check"];
+
+    type Settings = PullTables;
+
+    fn read(document: &Document<'_>) -> Result<PullTables, Problems> {
+        let scrapes = document.read::<ScrapeTables>(&["scrape"]).map(|read| read.scrape);
+        let keys = document.read::<CheckKeys>(&["check"]).map(|read| read.check);
+        let (mut problems, mut checks) = (Problems::default(), Vec::new());
+        for (at, keys) in keys.iter().flatten().enumerate() {
+            match CheckTable::of_file(document, TableRef::nth("check", at), keys) {
+                Ok(check) => checks.push(check),
+                Err(found) => problems.extend(found),
+            }
+        }
+        match (scrapes, keys) {
+            (Ok(scrapes), Ok(_)) if problems.is_empty() => Ok(PullTables { scrapes, checks }),
+            (scrapes, keys) => {
+                scrapes.err().into_iter().chain(keys.err()).for_each(|own| problems.extend(own));
+                Err(problems)
+            }
+        }
+    }
+
+    fn check(settings: &PullTables, check: &mut SettingsCheck<'_>) {
+        let PullTables { scrapes, checks } = settings;
+        check.names("scrape", scrapes.iter().map(|scrape| &*scrape.name));
+        check.names("check", checks.iter().map(|check| &*check.name));
+        for (at, scrape) in scrapes.iter().enumerate() {
+            scrape.check(TableRef::nth("scrape", at), check);
+        }
+        for (at, one) in checks.iter().enumerate() {
+            one.check(TableRef::nth("check", at), check);
+        }
+    }
+
+    fn verify(settings: &PullTables, _mode: Option<NodeMode>) -> Result<(), BoxError> {
+        Ok(settings.settings()?.check()?)
+    }
+
+    fn summary(settings: &PullTables) -> Vec<SettingsCount> {
+        let (scrapes, checks) = (settings.scrapes.len(), settings.checks.len());
+        vec![
+            SettingsCount { count: scrapes, one: "scrape", many: "scrapes" },
+            SettingsCount { count: checks, one: "check", many: "checks" },
+        ]
+    }
+
+    fn start(settings: &PullTables, context: &RoleContext) -> Result<PullRole, BoxError> {
+        let pull = Pull::start(&settings.settings()?, &context.intake)?;
+        Ok(PullRole { settings: settings.clone(), pull })
+    }
+
+    async fn reload(
+        &mut self,
+        settings: &PullTables,
+        _context: &RoleContext,
+    ) -> Result<Vec<String>, BoxError> {
+        // Tokens and certificates may be other ones in files of the same names.
+        self.pull.reload(&settings.settings()?).await?;
+        let mut lines = Vec::new();
+        if self.settings != *settings {
+            lines.push("scrapes and checks are the new ones".to_owned());
+            self.settings = settings.clone();
+        }
+        Ok(lines)
+    }
+
+    async fn stop(self) -> Result<(), BoxError> {
+        self.pull.stop().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,18 @@
+//! Roles: the parts of a node that run side by side around the intake, behind one trait.
+//!
+//! A role is a type with [`Role`] in a crate of its own and a row in the binary's table of roles.
+//! Everything about it is in its crate: its keys of the settings file and their checks, start,
+//! reload and stop, lines for the log, sections of `/v1/status`, routes of the HTTP API. The node
+//! and the API see the roles of the table only as [`RoleSettings`] and [`RunningRoles`].
+//! `tests/it/heartbeat.rs` is a whole role in one file.
+#![forbid(unsafe_code)]
+
+pub mod json;
+mod role;
+mod roles;
+mod route;
+pub mod settings;
+
+pub use role::{BoxError, NodeMode, Role, RoleContext, StatusSection, run_blocking};
+pub use roles::{RoleEntry, RoleFactory, RoleSettings, RoleTable, RunningRoles};
+pub use route::{Parameter, Route, RouteError, RouteHandler, RouteQuery, RouteSpec};

@@ -1,0 +1,288 @@
+//! All roles of a node: read, checked, started and stopped together, whatever types they have.
+//!
+//! The table is in the order in which data flows: roles that bring measurements in come first,
+//! those that hand them on last. Roles start from the back and stop from the front, so that each one can
+//! hand its last measurements on.
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use intake::Log;
+
+use crate::role::{BoxError, NodeMode, Role, RoleContext, StatusSection};
+use crate::route::{Route, RouteSpec};
+use crate::settings::{Document, Problems, SettingsCheck, SettingsCount};
+
+/// Settings of one role; its [`Role::Settings`].
+type AnySettings = dyn Any + Send + Sync;
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The roles that a node can have.
+pub type RoleTable = &'static [&'static dyn RoleFactory];
+
+/// A row of the table: [`Role`] without its types. Implemented by [`RoleEntry`] alone.
+pub trait RoleFactory: Sync + fmt::Debug {
+    /// [`Role::NAME`].
+    fn name(&self) -> &'static str;
+    /// [`Role::KEYS`].
+    fn keys(&self) -> &'static [&'static str];
+    /// [`Role::ROUTES`].
+    fn routes(&self) -> &'static [&'static RouteSpec];
+    #[doc(hidden)]
+    fn read(&self, document: &Document<'_>) -> Result<Arc<AnySettings>, Problems>;
+    #[doc(hidden)]
+    fn settings_without_file(&self, log: &Log) -> Arc<AnySettings>;
+    #[doc(hidden)]
+    fn check(&self, settings: &AnySettings, check: &mut SettingsCheck<'_>);
+    #[doc(hidden)]
+    fn verify(&self, settings: &AnySettings, mode: Option<NodeMode>) -> Result<(), BoxError>;
+    #[doc(hidden)]
+    fn summary(&self, settings: &AnySettings) -> Vec<SettingsCount>;
+    #[doc(hidden)]
+    fn is_lossy(&self, settings: &AnySettings) -> bool;
+    #[doc(hidden)]
+    fn start(
+        &self,
+        settings: &AnySettings,
+        context: &RoleContext,
+    ) -> Result<Box<dyn RunningRole>, BoxError>;
+}
+
+/// The row of a role.
+pub struct RoleEntry<R>(PhantomData<fn() -> R>);
+
+impl<R> RoleEntry<R> {
+    /// The row.
+    pub const ROW: RoleEntry<R> = RoleEntry(PhantomData);
+}
+
+impl<R: Role> fmt::Debug for RoleEntry<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RoleEntry").field(&R::NAME).finish()
+    }
+}
+
+fn typed<R: Role>(settings: &AnySettings) -> &R::Settings {
+    settings.downcast_ref().expect("BUG: settings of another role")
+}
+
+impl<R: Role> RoleFactory for RoleEntry<R> {
+    fn name(&self) -> &'static str {
+        R::NAME
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        R::KEYS
+    }
+
+    fn routes(&self) -> &'static [&'static RouteSpec] {
+        R::ROUTES
+    }
+
+    fn read(&self, document: &Document<'_>) -> Result<Arc<AnySettings>, Problems> {
+        Ok(Arc::new(R::read(document)?))
+    }
+
+    fn settings_without_file(&self, log: &Log) -> Arc<AnySettings> {
+        Arc::new(R::settings_without_file(log))
+    }
+
+    fn check(&self, settings: &AnySettings, check: &mut SettingsCheck<'_>) {
+        R::check(typed::<R>(settings), check);
+    }
+
+    fn verify(&self, settings: &AnySettings, mode: Option<NodeMode>) -> Result<(), BoxError> {
+        R::verify(typed::<R>(settings), mode)
+    }
+
+    fn summary(&self, settings: &AnySettings) -> Vec<SettingsCount> {
+        R::summary(typed::<R>(settings))
+    }
+
+    fn is_lossy(&self, settings: &AnySettings) -> bool {
+        R::is_lossy(typed::<R>(settings))
+    }
+
+    fn start(
+        &self,
+        settings: &AnySettings,
+        context: &RoleContext,
+    ) -> Result<Box<dyn RunningRole>, BoxError> {
+        Ok(Box::new(R::start(typed::<R>(settings), context)?))
+    }
+}
+
+/// A role that runs, without its type.
+#[doc(hidden)]
+pub trait RunningRole: Send {
+    fn reload<'a>(
+        &'a mut self,
+        settings: &'a AnySettings,
+        context: &'a RoleContext,
+    ) -> BoxFuture<'a, Result<Vec<String>, BoxError>>;
+    fn stop(self: Box<Self>) -> BoxFuture<'static, Result<(), BoxError>>;
+    fn log_lines(&self) -> Vec<String>;
+    fn status(&self) -> Vec<StatusSection>;
+    fn routes(&self) -> Vec<Route>;
+}
+
+impl<R: Role> RunningRole for R {
+    fn reload<'a>(
+        &'a mut self,
+        settings: &'a AnySettings,
+        context: &'a RoleContext,
+    ) -> BoxFuture<'a, Result<Vec<String>, BoxError>> {
+        Box::pin(Role::reload(self, typed::<R>(settings), context))
+    }
+
+    fn stop(self: Box<Self>) -> BoxFuture<'static, Result<(), BoxError>> {
+        Box::pin(Role::stop(*self))
+    }
+
+    fn log_lines(&self) -> Vec<String> {
+        Role::log_lines(self)
+    }
+
+    fn status(&self) -> Vec<StatusSection> {
+        Role::status(self)
+    }
+
+    fn routes(&self) -> Vec<Route> {
+        Role::routes(self)
+    }
+}
+
+/// The settings of all roles of a table. Cheap to clone.
+#[derive(Clone)]
+pub struct RoleSettings(Vec<(&'static dyn RoleFactory, Arc<AnySettings>)>);
+
+impl fmt::Debug for RoleSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(row, _)| row)).finish()
+    }
+}
+
+impl RoleSettings {
+    /// Reads the keys of all roles.
+    pub fn read(table: RoleTable, document: &Document<'_>) -> Result<RoleSettings, Problems> {
+        let (mut settings, mut problems) = (Vec::new(), Problems::default());
+        for row in table {
+            match row.read(document) {
+                Ok(read) => settings.push((*row, read)),
+                Err(found) => problems.extend(found),
+            }
+        }
+        if problems.is_empty() { Ok(RoleSettings(settings)) } else { Err(problems) }
+    }
+
+    /// Of a node without a settings file: [`Role::settings_without_file`].
+    pub fn without_file(table: RoleTable, log: &Log) -> RoleSettings {
+        RoleSettings(table.iter().map(|row| (*row, row.settings_without_file(log))).collect())
+    }
+
+    /// Reports the problems of all.
+    pub fn check(&self, check: &mut SettingsCheck<'_>) {
+        self.0.iter().for_each(|(row, settings)| row.check(&**settings, check));
+    }
+
+    /// [`Role::verify`] of all, until one fails.
+    pub fn verify(&self, mode: Option<NodeMode>) -> Result<(), BoxError> {
+        self.0.iter().try_for_each(|(row, settings)| row.verify(&**settings, mode))
+    }
+
+    /// [`Role::summary`] of all.
+    pub fn summary(&self) -> Vec<SettingsCount> {
+        self.0.iter().flat_map(|(row, settings)| row.summary(&**settings)).collect()
+    }
+
+    /// Whether one of them is [`Role::is_lossy`].
+    pub fn is_lossy(&self) -> bool {
+        self.0.iter().any(|(row, settings)| row.is_lossy(&**settings))
+    }
+
+    /// The settings of one role, if it is in the table.
+    pub fn get<R: Role>(&self) -> Option<&R::Settings> {
+        self.0.iter().find_map(|(_, settings)| settings.downcast_ref())
+    }
+}
+
+/// All roles of a table, started.
+pub struct RunningRoles(Vec<(&'static dyn RoleFactory, Box<dyn RunningRole>)>);
+
+impl fmt::Debug for RunningRoles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(row, _)| row)).finish()
+    }
+}
+
+impl RunningRoles {
+    /// Starts all roles, the last of the table first, in a runtime of tokio.
+    pub fn start(settings: &RoleSettings, context: &RoleContext) -> Result<RunningRoles, BoxError> {
+        let mut running = Vec::new();
+        for (row, settings) in settings.0.iter().rev() {
+            running.push((*row, row.start(&**settings, context)?));
+        }
+        running.reverse();
+        Ok(RunningRoles(running))
+    }
+
+    /// Goes over to other settings of the same table, the last role first, and returns lines for
+    /// the log. At the first error the other roles stay as they are.
+    pub async fn reload(
+        &mut self,
+        settings: &RoleSettings,
+        context: &RoleContext,
+    ) -> Result<Vec<String>, BoxError> {
+        assert_eq!(self.0.len(), settings.0.len(), "settings of another table");
+        let mut lines = Vec::new();
+        for ((_, role), (_, settings)) in self.0.iter_mut().zip(&settings.0).rev() {
+            lines.extend(role.reload(&**settings, context).await?);
+        }
+        Ok(lines)
+    }
+
+    /// Stops all roles, the first one first; returns a line for each that could not write all.
+    pub async fn stop(self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (row, role) in self.0 {
+            if let Err(error) = role.stop().await {
+                lines.push(format!("{}: {error}", row.name()));
+            }
+        }
+        lines
+    }
+
+    /// [`Role::log_lines`] of all.
+    pub fn log_lines(&self) -> Vec<String> {
+        self.0.iter().flat_map(|(_, role)| role.log_lines()).collect()
+    }
+
+    /// [`Role::status`] of all, in the order in which they started.
+    pub fn status(&self) -> Vec<StatusSection> {
+        self.0.iter().rev().flat_map(|(_, role)| role.status()).collect()
+    }
+
+    /// [`Role::routes`] of all. Each is described in [`Role::ROUTES`], and each description has a
+    /// handler.
+    pub fn routes(&self) -> Vec<Route> {
+        let mut routes = Vec::new();
+        for (row, role) in &self.0 {
+            let own = role.routes();
+            let paths = |specs: &mut dyn Iterator<Item = &'static RouteSpec>| {
+                let mut paths: Vec<&str> = specs.map(|spec| spec.path).collect();
+                paths.sort_unstable();
+                paths
+            };
+            let (described, answered) = (
+                paths(&mut row.routes().iter().copied()),
+                paths(&mut own.iter().map(|route| route.spec)),
+            );
+            assert_eq!(described, answered, "BUG: routes of the role {}", row.name());
+            routes.extend(own);
+        }
+        routes
+    }
+}

@@ -1,0 +1,118 @@
+//! A settings file, parsed, with the place of each key.
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Deserializer};
+
+use crate::settings::problem::{Problem, Problems, unknown_key};
+use crate::settings::value::with_folder;
+
+/// A settings file.
+#[derive(Debug)]
+pub struct Document<'a> {
+    text: &'a str,
+    folder: &'a Path,
+    root: DeTable<'a>,
+}
+
+/// A table of the file: `[http.limits]`, the second `[[check]]`, or the file itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableRef<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) index: Option<usize>,
+}
+
+impl<'a> TableRef<'a> {
+    /// Keys above the first table.
+    pub const ROOT: TableRef<'static> = TableRef { name: "", index: None };
+
+    /// `[name]`, with dots between the names of nested tables.
+    pub const fn named(name: &'a str) -> TableRef<'a> {
+        TableRef { name, index: None }
+    }
+
+    /// One of several `[[name]]`, counted from 0.
+    pub const fn nth(name: &'a str, index: usize) -> TableRef<'a> {
+        TableRef { name, index: Some(index) }
+    }
+}
+
+impl<'a> Document<'a> {
+    /// Parses a file; relative paths in it are seen from `folder`.
+    pub fn parse(text: &'a str, folder: &'a Path) -> Result<Document<'a>, Problems> {
+        let root = DeTable::parse(text).map_err(|error| Problems::of_toml(text, &error))?;
+        Ok(Document { text, folder, root: root.into_inner() })
+    }
+
+    /// Reads some top-level keys: a field of `T` for each.
+    pub fn read<T: DeserializeOwned>(&self, keys: &[&str]) -> Result<T, Problems> {
+        self.read_table(TableRef::ROOT, keys)
+    }
+
+    /// Reads some keys of a table: a field of `T` for each. A table that is not there has none.
+    pub fn read_table<T: DeserializeOwned>(
+        &self,
+        table: TableRef<'_>,
+        keys: &[&str],
+    ) -> Result<T, Problems> {
+        let (start, table) = self.table(table).unzip();
+        let own = table.into_iter().flatten();
+        let own = own.filter(|(key, _)| keys.contains(&&**key.get_ref()));
+        let own: DeTable<'a> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let start = start.flatten().unwrap_or(0);
+        let deserializer = Deserializer::from(Spanned::new(start..start, own));
+        let read = with_folder(self.folder, || T::deserialize(deserializer));
+        read.map_err(|error| Problems::of_toml(self.text, &error))
+    }
+
+    /// A problem for each key of a table that nobody owns.
+    pub fn unknown_keys(&self, table: TableRef<'_>, known: &[&str]) -> Problems {
+        let mut problems = Problems::default();
+        let keys = self.table(table).into_iter().flat_map(|(_, table)| table.keys());
+        for key in keys.filter(|key| !known.contains(&&**key.get_ref())) {
+            let what = unknown_key(key.get_ref(), known);
+            problems.push(Problem::at(self.text, key.span().start, what));
+        }
+        problems
+    }
+
+    /// A text of the file.
+    pub fn text_of(&self, table: TableRef<'_>, key: &str) -> Option<&str> {
+        let (_, table) = self.table(table)?;
+        entry(table, key)?.1.get_ref().as_str()
+    }
+
+    /// A problem of a key; where the key is not given, of its table.
+    pub(crate) fn problem(&self, table: TableRef<'_>, key: &str, what: String) -> Problem {
+        let place = self.table(table).and_then(|(start, table)| match entry(table, key) {
+            Some((key, _)) => Some(key.span().start),
+            None => start,
+        });
+        match place {
+            Some(byte) => Problem::at(self.text, byte, what),
+            None => Problem::of_nothing(what),
+        }
+    }
+
+    /// A table, and where it begins; the file itself begins nowhere.
+    fn table(&self, table: TableRef<'_>) -> Option<(Option<usize>, &DeTable<'a>)> {
+        let (mut start, mut found) = (None, &self.root);
+        for name in table.name.split('.').filter(|name| !name.is_empty()) {
+            let mut value = entry(found, name)?.1;
+            if let (DeValue::Array(all), Some(index)) = (value.get_ref(), table.index) {
+                value = all.get(index)?;
+            }
+            start = Some(value.span().start);
+            found = value.get_ref().as_table()?;
+        }
+        Some((start, found))
+    }
+}
+
+type Entry<'t, 'a> = (&'t Spanned<std::borrow::Cow<'a, str>>, &'t Spanned<DeValue<'a>>);
+
+fn entry<'t, 'a>(table: &'t DeTable<'a>, key: &str) -> Option<Entry<'t, 'a>> {
+    table.iter().find(|(found, _)| &**found.get_ref() == key)
+}

@@ -1,0 +1,42 @@
+//! What a node does with its roles: settings that are read and checked, an intake in memory.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use intake::{Home, Intake};
+use role::settings::{Document, Problems, SettingsCheck, TableRef};
+use role::{RoleContext, RoleSettings, RoleTable};
+
+/// Reads and checks a settings file.
+pub(crate) fn read(table: RoleTable, text: &str) -> Result<RoleSettings, Problems> {
+    let document = Document::parse(text, Path::new("/etc/topdeck"))?;
+    let keys: Vec<&str> = table.iter().flat_map(|role| role.keys().iter().copied()).collect();
+    let problems = document.unknown_keys(TableRef::ROOT, &keys);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let settings = RoleSettings::read(table, &document)?;
+    let mut check = SettingsCheck::new(&document);
+    settings.check(&mut check);
+    let problems = check.finish();
+    if problems.is_empty() { Ok(settings) } else { Err(problems) }
+}
+
+/// A context over an empty store in memory, and the lines that are logged.
+pub(crate) fn context() -> (RoleContext, Arc<Mutex<Vec<String>>>) {
+    let disk: Arc<dyn disk::Disk> = Arc::new(disk::SimDisk::new(1).process());
+    let settings =
+        journal::Settings { buffer_bytes: 1 << 20, segment_bytes: 4 << 20, ..Default::default() };
+    let journal = journal::Options { alone: true, background: false, ..Default::default() };
+    let options = store::Options { background: false, journal, ..Default::default() };
+    let path = Path::new("/store");
+    store::Store::create(&disk, path, &settings).unwrap();
+    let home = Home::Store(Arc::new(store::Store::open(disk, path, &options).unwrap()));
+    let settings = intake::Settings { background: false, ..Default::default() };
+    let intake = Arc::new(Intake::new(home, settings).unwrap());
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&lines);
+    let log: intake::Log = Arc::new(move |line: &str| own.lock().unwrap().push(line.to_owned()));
+    let data = Path::new("/data").to_owned();
+    (RoleContext { intake, data, host: "box".to_owned(), log }, lines)
+}

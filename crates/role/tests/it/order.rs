@@ -1,0 +1,118 @@
+//! Several roles: those at the end of the table start first and stop last, and an error says whose
+//! it is.
+
+use role::settings::{Document, Problems, SettingsCheck};
+use role::{BoxError, Role, RoleContext, RoleEntry, RoleTable, RunningRoles};
+use serde::Deserialize;
+
+use crate::node;
+
+const ROLES: RoleTable = &[&RoleEntry::<Source>::ROW, &RoleEntry::<Sink>::ROW];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Tables {
+    /// The key of one.
+    source: Table,
+    /// The key of the other.
+    sink: Table,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Table {
+    fails: bool,
+}
+
+/// Logs what is done with it.
+struct Logged(RoleContext);
+
+impl Logged {
+    fn start(name: &str, table: &Table, context: &RoleContext) -> Result<Logged, BoxError> {
+        (context.log)(&format!("{name} starts"));
+        if table.fails { Err(format!("{name} fails").into()) } else { Ok(Logged(context.clone())) }
+    }
+
+    fn reload(&self, name: &str, table: &Table) -> Result<Vec<String>, BoxError> {
+        (self.0.log)(&format!("{name} reloads"));
+        if table.fails { Err(format!("{name} fails").into()) } else { Ok(vec![name.to_owned()]) }
+    }
+
+    fn stop(self, name: &str) -> Result<(), BoxError> {
+        (self.0.log)(&format!("{name} stops"));
+        Err("the last batch was lost".into())
+    }
+}
+
+macro_rules! role {
+    ($role:ident, $name:ident) => {
+        struct $role(Logged);
+
+        impl Role for $role {
+            const NAME: &'static str = stringify!($name);
+            const KEYS: &'static [&'static str] = &[stringify!($name)];
+
+            type Settings = Tables;
+
+            fn read(document: &Document<'_>) -> Result<Tables, Problems> {
+                document.read(Self::KEYS)
+            }
+
+            fn check(settings: &Tables, check: &mut SettingsCheck<'_>) {
+                let table = role::settings::TableRef::named(Self::NAME);
+                if settings.$name.fails {
+                    check.problem(table, "fails", "may not be asked for in a file");
+                }
+            }
+
+            fn start(settings: &Tables, context: &RoleContext) -> Result<$role, BoxError> {
+                Logged::start(Self::NAME, &settings.$name, context).map($role)
+            }
+
+            async fn reload(
+                &mut self,
+                settings: &Tables,
+                _: &RoleContext,
+            ) -> Result<Vec<String>, BoxError> {
+                self.0.reload(Self::NAME, &settings.$name)
+            }
+
+            async fn stop(self) -> Result<(), BoxError> {
+                self.0.stop(Self::NAME)
+            }
+        }
+    };
+}
+
+role!(Source, source);
+role!(Sink, sink);
+
+#[tokio::test]
+async fn what_takes_measurements_runs_before_what_brings_them_and_longer() {
+    let (context, lines) = node::context();
+    let settings = node::read(ROLES, "").unwrap();
+    let mut roles = RunningRoles::start(&settings, &context).unwrap();
+    assert_eq!(roles.reload(&settings, &context).await.unwrap(), ["sink", "source"]);
+    let told = roles.stop().await;
+    assert_eq!(told, ["source: the last batch was lost", "sink: the last batch was lost"]);
+    let expected = [
+        "sink starts",
+        "source starts",
+        "sink reloads",
+        "source reloads",
+        "source stops",
+        "sink stops",
+    ];
+    assert_eq!(*lines.lock().unwrap(), expected);
+}
+
+#[test]
+fn problems_of_all_roles_are_told_in_the_order_of_their_lines() {
+    let text = "[sink]\nfails = true\n[source]\nfails = true\n";
+    let told = node::read(ROLES, text).unwrap_err().to_string();
+    let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("line")).collect();
+    let (two, four) = ("line 2: may not", "line 4: may not");
+    assert!(lines[0].starts_with(two) && lines[1].starts_with(four), "{told}");
+    let wrong = node::read(ROLES, "[sink]\nfails = 1\n[source]\nfails = 2\n").unwrap_err();
+    assert_eq!(wrong.to_string().matches("expected a boolean").count(), 2, "{wrong}");
+}
