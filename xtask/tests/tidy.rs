@@ -62,6 +62,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/net/src/lookup.rs", 1, "joined: an error of the lookup"),
     ("crates/pull/src/pull.rs", 4, "two supervised, an attempt counted, one joined by its task"),
     ("crates/query/src/eval/series.rs", 1, "joined"),
+    ("crates/role/src/role.rs", 1, "joined by the caller, who gets the panic"),
     ("crates/store/src/store.rs", 1, "supervised"),
     ("crates/topdeck/src/background.rs", 1, "fatal"),
     ("crates/topdeck/src/doctor/interference/beside.rs", 1, "fatal, by `background::spawn`"),
@@ -70,7 +71,6 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/topdeck/src/journal/bench.rs", 1, "joined"),
     ("crates/topdeck/src/load.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/load/push_sink.rs", 1, "joined: the report says so"),
-    ("crates/topdeck/src/node.rs", 1, "joined: the stop fails"),
     ("crates/topdeck/src/processes/alarm.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/top/screen.rs", 1, "fatal, by `background::spawn`"),
 ];
