@@ -6,9 +6,9 @@ use openhistogram::Histogram as OpenHistogram;
 use sketches_ddsketch::DDSketch;
 
 use crate::Effort;
-use crate::data::Distribution;
+use crate::data::ValueDistribution;
 use crate::record;
-use crate::report::{Samples, Section, Table, Target};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
 use crate::topdeck;
 
 const VALUES: usize = 10_000_000;
@@ -23,22 +23,22 @@ answers with a bucket, of which users take the end or the middle. “Bracket con
 topdeck's answers to 10 001 quantiles, evenly spaced and from 0 to 1, to the six above, and to count, sum, \
 min, max and mean, that contain the truth.";
 
-pub(crate) fn run(effort: &Effort) -> Section {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
     let count = if effort.quick { VALUES_QUICK } else { VALUES };
-    let mut errors = Errors::default();
+    let mut errors = WorstErrors::default();
     let (mut held, mut asked) = (Vec::new(), 0);
-    for distribution in Distribution::ALL {
+    for distribution in ValueDistribution::ALL {
         let mut values = distribution.values(count, 7);
-        let mut answers = vec![topdeck::accuracy(&values)];
+        let mut answers = vec![topdeck::quantile_answers(&values)];
         answers.extend(peers(&values));
         values.sort_unstable();
         let truths = QUANTILES.map(|q| nearest_rank(&values, q) as f64);
         for one in &answers {
-            errors.note(distribution, one, &truths);
+            errors.add(distribution, one, &truths);
         }
-        let brackets = topdeck::brackets(&values);
-        let contained = brackets.iter().filter(|one| one.contains_truth).count();
-        brackets.iter().filter(|one| !one.contains_truth).for_each(|one| {
+        let brackets = topdeck::bracket_checks(&values);
+        let contained = brackets.iter().filter(|one| one.contains_expected).count();
+        brackets.iter().filter(|one| !one.contains_expected).for_each(|one| {
             eprintln!("{}: not in its bracket: {}", distribution.name(), one.question);
         });
         held.push(contained);
@@ -48,7 +48,7 @@ pub(crate) fn run(effort: &Effort) -> Section {
     let mut last = vec!["topdeck: bracket contains the truth".to_owned()];
     last.extend(held.iter().map(|held| format!("{held} of {asked}")));
     table.rows.push(last);
-    Section {
+    ReportSection {
         name: "accuracy",
         title: "Error",
         method: format!("{METHOD}\n\n{}", data_sets()),
@@ -58,18 +58,18 @@ pub(crate) fn run(effort: &Effort) -> Section {
     }
 }
 
-fn target(held: usize, asked: usize) -> Target {
-    Target {
-        what: "error: the bracket contains the truth".to_owned(),
+fn target(held: usize, asked: usize) -> ReportTarget {
+    ReportTarget {
+        description: "error: the bracket contains the truth".to_owned(),
         promised: "always".to_owned(),
         measured: format!("{held} of {asked}"),
-        met: Some(held == asked),
+        is_met: Some(held == asked),
     }
 }
 
 fn data_sets() -> String {
-    let about = |one: &Distribution| format!("- {}: {}", one.name(), one.about());
-    Distribution::ALL.iter().map(about).collect::<Vec<_>>().join("\n")
+    let about = |one: &ValueDistribution| format!("- {}: {}", one.name(), one.description());
+    ValueDistribution::ALL.iter().map(about).collect::<Vec<_>>().join("\n")
 }
 
 /// The value that q · n values do not exceed.
@@ -81,31 +81,31 @@ pub(crate) fn nearest_rank(sorted: &[u64], q: f64) -> u64 {
 }
 
 /// What one library says to [`QUANTILES`].
-pub(crate) struct Answers {
+pub(crate) struct QuantileAnswers {
     name: String,
     values: [f64; QUANTILES.len()],
 }
 
-impl Answers {
-    pub(crate) fn new(name: impl Into<String>, answer: impl Fn(f64) -> f64) -> Answers {
-        Answers { name: name.into(), values: QUANTILES.map(answer) }
+impl QuantileAnswers {
+    pub(crate) fn new(name: impl Into<String>, answer: impl Fn(f64) -> f64) -> QuantileAnswers {
+        QuantileAnswers { name: name.into(), values: QUANTILES.map(answer) }
     }
 }
 
 /// A question to topdeck and how it went.
-pub(crate) struct Checked {
+pub(crate) struct BracketCheck {
     pub(crate) question: String,
-    pub(crate) contains_truth: bool,
+    pub(crate) contains_expected: bool,
 }
 
 /// Worst errors by contender and distribution.
 #[derive(Default)]
-struct Errors {
+struct WorstErrors {
     samples: Vec<(String, Vec<Samples>)>,
 }
 
-impl Errors {
-    fn note(&mut self, distribution: Distribution, answers: &Answers, truths: &[f64]) {
+impl WorstErrors {
+    fn add(&mut self, distribution: ValueDistribution, answers: &QuantileAnswers, truths: &[f64]) {
         let set = format!("{}, relative error p50 … max in %", distribution.name());
         if self.samples.last().is_none_or(|(last, _)| *last != set) {
             self.samples.push((set, Vec::new()));
@@ -116,13 +116,13 @@ impl Errors {
         self.samples.last_mut().expect("one was pushed").1.push(samples);
     }
 
-    fn table(&self, count: usize) -> Table {
+    fn table(&self, count: usize) -> ReportTable {
         let caption = format!(
             "Worst relative error in per cent, p50 … p99.99 and maximum, of {count} values."
         );
         let mut header = vec![""];
-        header.extend(Distribution::ALL.map(Distribution::name));
-        let mut table = Table::new(&caption, 1, &header);
+        header.extend(ValueDistribution::ALL.map(ValueDistribution::name));
+        let mut table = ReportTable::new(&caption, 1, &header);
         for (at, row) in self.samples[0].1.iter().enumerate() {
             let mut cells = vec![row.name.clone()];
             cells.extend(self.samples.iter().map(|(_, rows)| {
@@ -134,32 +134,34 @@ impl Errors {
     }
 }
 
-fn peers(values: &[u64]) -> Vec<Answers> {
+fn peers(values: &[u64]) -> Vec<QuantileAnswers> {
     let mut all = Vec::new();
     for digits in [2, 3] {
         let mut peer: Hdr<u64> = record::hdr(digits);
         values.iter().for_each(|&value| peer.record(value).expect("within bounds"));
         let name = format!("hdrhistogram, {digits} digits");
-        all.push(Answers::new(name, |q| peer.value_at_quantile(q) as f64));
+        all.push(QuantileAnswers::new(name, |q| peer.value_at_quantile(q) as f64));
     }
     for power in [5, 7] {
         let mut peer = H2::new(power, 64).expect("valid powers");
         values.iter().for_each(|&value| peer.increment(value).expect("within bounds"));
         let bucket = |q| peer.quantile_bucket(q).expect("a share").expect("not empty");
-        all.push(Answers::new(format!("histogram, p = {power}, end"), |q| bucket(q).end() as f64));
+        all.push(QuantileAnswers::new(format!("histogram, p = {power}, end"), |q| {
+            bucket(q).end() as f64
+        }));
         let middle = |q| {
             let bucket = bucket(q);
             (bucket.start() as f64 + bucket.end() as f64) / 2.0
         };
-        all.push(Answers::new(format!("histogram, p = {power}, middle"), middle));
+        all.push(QuantileAnswers::new(format!("histogram, p = {power}, middle"), middle));
     }
     let mut peer: DDSketch = record::ddsketch();
     values.iter().for_each(|&value| peer.add(value as f64));
     let quantile = |q| peer.quantile(q).expect("a share").expect("not empty");
-    all.push(Answers::new("sketches-ddsketch, 1 %", quantile));
+    all.push(QuantileAnswers::new("sketches-ddsketch, 1 %", quantile));
     let mut peer = OpenHistogram::new();
     values.iter().for_each(|&value| peer.insert(record::open_bin(value), 1));
     let quantile = |q| peer.quantile1(&[q]).expect("a share")[0] * 1e9;
-    all.push(Answers::new("openhistogram", quantile));
+    all.push(QuantileAnswers::new("openhistogram", quantile));
     all
 }

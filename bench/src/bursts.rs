@@ -17,7 +17,7 @@ use crate::data::Values;
 /// Values per burst: 0.1 ms at the speed of the fastest, 15 ms at that of the slowest.
 pub(crate) const BURST: usize = 32_768;
 /// Undisturbed bursts that make one sample, and how many are tried for at most that long.
-const BURSTS_KEPT: usize = 8;
+const BURSTS_MIN: usize = 8;
 /// Share of a burst that a thread may wait for its processor. Not none: a thread that was asleep on a mutex
 /// always waits a little, and bursts with much contention must not be the ones that are left out.
 const WAITED_MAX: f64 = 0.05;
@@ -25,63 +25,68 @@ const ROUND_MAX: Duration = Duration::from_millis(250);
 
 /// What a contender does on each thread: it makes the thread's own writer, if it has such a thing, and calls
 /// the function it is given with a closure that records a slice through it.
-pub(crate) type OnThread = dyn Fn(&mut dyn FnMut(&mut dyn FnMut(&Values))) + Sync;
+pub(crate) type ThreadFn = dyn Fn(&mut dyn FnMut(&mut dyn FnMut(&Values))) + Sync;
 
 /// Of one value on one thread.
 #[derive(Clone, Copy)]
-pub(crate) struct Cost {
+pub(crate) struct BurstCost {
     pub(crate) cpu_ns: f64,
-    pub(crate) passed_ns: f64,
+    pub(crate) wall_ns: f64,
 }
 
 /// One thread's part of a burst; no cost if it had to wait for its processor.
-type Part = Option<Cost>;
+type ThreadBurst = Option<BurstCost>;
 
 /// Each the mean of the threads.
 #[derive(Default)]
-pub(crate) struct Bursts {
-    pub(crate) kept: Vec<Cost>,
+pub(crate) struct BurstResults {
+    pub(crate) valid: Vec<BurstCost>,
     pub(crate) discarded: usize,
 }
 
-impl Bursts {
-    pub(crate) fn median(&self) -> Option<Cost> {
-        let median = |of: fn(&Cost) -> f64| {
-            let mut all: Vec<f64> = self.kept.iter().map(of).collect();
+impl BurstResults {
+    pub(crate) fn median(&self) -> Option<BurstCost> {
+        let median = |of: fn(&BurstCost) -> f64| {
+            let mut all: Vec<f64> = self.valid.iter().map(of).collect();
             all.sort_by(f64::total_cmp);
             all.get(all.len() / 2).copied()
         };
-        let (cpu_ns, passed_ns) = (median(|one| one.cpu_ns)?, median(|one| one.passed_ns)?);
-        Some(Cost { cpu_ns, passed_ns })
+        let (cpu_ns, passed_ns) = (median(|one| one.cpu_ns)?, median(|one| one.wall_ns)?);
+        Some(BurstCost { cpu_ns, wall_ns: passed_ns })
     }
 }
 
 /// Lets one thread per element of `values` record in bursts until enough were undisturbed.
-pub(crate) fn bursts(on_thread: &OnThread, values: &[Values], processors: &[usize]) -> Bursts {
-    let meeting = Meeting::new(values.len());
-    let latest: Vec<Mutex<Part>> = values.iter().map(|_| Mutex::new(None)).collect();
-    let outcome = Mutex::new(Bursts::default());
+pub(crate) fn run_bursts(
+    on_thread: &ThreadFn,
+    values: &[Values],
+    processors: &[usize],
+) -> BurstResults {
+    let meeting = SpinBarrier::new(values.len());
+    let latest: Vec<Mutex<ThreadBurst>> = values.iter().map(|_| Mutex::new(None)).collect();
+    let outcome = Mutex::new(BurstResults::default());
     let began = wall_time();
-    let enough =
-        |outcome: &Bursts| outcome.kept.len() >= BURSTS_KEPT || wall_time() - began > ROUND_MAX;
+    let enough = |outcome: &BurstResults| {
+        outcome.valid.len() >= BURSTS_MIN || wall_time() - began > ROUND_MAX
+    };
     let worker = |which: usize| {
         pin(processors[which]);
         on_thread(&mut |record| {
             record(&values[which]);
             loop {
-                let part = burst(&meeting, record, &values[which]);
+                let part = run_burst(&meeting, record, &values[which]);
                 *latest[which].lock().expect("no panic") = part;
-                meeting.meet();
+                meeting.wait();
                 if which == 0 {
                     let parts = latest.iter().map(|one| one.lock().expect("no panic").take());
-                    outcome.lock().expect("no panic").note(parts);
+                    outcome.lock().expect("no panic").add(parts);
                 }
-                meeting.meet();
+                meeting.wait();
                 // All threads must see the same answer, so the first one gives it.
                 if which == 0 && enough(&outcome.lock().expect("no panic")) {
                     meeting.finish();
                 }
-                meeting.meet();
+                meeting.wait();
                 if meeting.is_finished() {
                     return;
                 }
@@ -97,22 +102,27 @@ pub(crate) fn bursts(on_thread: &OnThread, values: &[Values], processors: &[usiz
     outcome.into_inner().expect("no panic")
 }
 
-impl Bursts {
-    fn note(&mut self, parts: impl Iterator<Item = Part>) {
-        let Some(costs) = parts.collect::<Option<Vec<Cost>>>() else {
+impl BurstResults {
+    fn add(&mut self, parts: impl Iterator<Item = ThreadBurst>) {
+        let Some(costs) = parts.collect::<Option<Vec<BurstCost>>>() else {
             self.discarded += 1;
             return;
         };
-        let mean = |of: fn(&Cost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
-        self.kept
-            .push(Cost { cpu_ns: mean(|one| one.cpu_ns), passed_ns: mean(|one| one.passed_ns) });
+        let mean =
+            |of: fn(&BurstCost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
+        self.valid
+            .push(BurstCost { cpu_ns: mean(|one| one.cpu_ns), wall_ns: mean(|one| one.wall_ns) });
     }
 }
 
 /// Meets the other threads and records all values.
-fn burst(meeting: &Meeting, record: &mut dyn FnMut(&Values), values: &Values) -> Part {
+fn run_burst(
+    meeting: &SpinBarrier,
+    record: &mut dyn FnMut(&Values),
+    values: &Values,
+) -> ThreadBurst {
     let waited_before = waited_for_processor();
-    meeting.meet();
+    meeting.wait();
     let (cpu, passed) = (cpu_time(), wall_time());
     record(values);
     let (cpu, passed) = (cpu_time() - cpu, wall_time() - passed);
@@ -121,23 +131,23 @@ fn burst(meeting: &Meeting, record: &mut dyn FnMut(&Values), values: &Values) ->
         return None;
     }
     let per_value = |time: Duration| time.as_secs_f64() * 1e9 / values.len() as f64;
-    Some(Cost { cpu_ns: per_value(cpu), passed_ns: per_value(passed) })
+    Some(BurstCost { cpu_ns: per_value(cpu), wall_ns: per_value(passed) })
 }
 
 /// A barrier that spins: threads leave it within a cache line's hand-off of each other.
-struct Meeting {
+struct SpinBarrier {
     threads: usize,
     arrived: AtomicUsize,
     finished: AtomicUsize,
 }
 
-impl Meeting {
-    fn new(threads: usize) -> Meeting {
-        Meeting { threads, arrived: AtomicUsize::new(0), finished: AtomicUsize::new(0) }
+impl SpinBarrier {
+    fn new(threads: usize) -> SpinBarrier {
+        SpinBarrier { threads, arrived: AtomicUsize::new(0), finished: AtomicUsize::new(0) }
     }
 
     /// The count only grows: the `k`-th meeting is over when it reaches `k * threads`.
-    fn meet(&self) {
+    fn wait(&self) {
         let ticket = self.arrived.fetch_add(1, Ordering::AcqRel);
         let full = (ticket / self.threads + 1) * self.threads;
         while self.arrived.load(Ordering::Acquire) < full {

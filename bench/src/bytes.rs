@@ -11,12 +11,12 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use sketches_ddsketch::DDSketch;
 
 use crate::Effort;
-use crate::data::Series;
+use crate::data::LatencySeries;
 use crate::floor::floors;
 use crate::merge;
-use crate::record::{NOTHING, SUM_MIN_MAX};
-use crate::report::{Samples, Section, Table, Target, number};
-use crate::rounds::{Contender, Passes, measure};
+use crate::record::{NO_STATISTICS, SUM_MIN_MAX};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
+use crate::rounds::{BenchContender, Passes, measure};
 use crate::topdeck;
 
 /// Values per frame, and how many hosts make the mean: the larger the frames, the less hosts differ.
@@ -40,29 +40,29 @@ no coder knows; “pooled rate” takes the mean of the rates over the 360 frame
 store once. Neither holds sum, min and max: “exact sum, min, max” is what these add, given the buckets (min \
 and max evenly spread in their buckets, the sum normal).";
 
-pub(crate) fn run(effort: &Effort) -> Section {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
     let sizes = if effort.quick { &SIZES[..3] } else { &SIZES[..] };
-    let columns: Vec<Vec<Row>> = sizes
+    let columns: Vec<Vec<FormatSize>> = sizes
         .iter()
         .map(|&(size, hosts)| mean_over_hosts(size, if effort.quick { 1 } else { hosts }))
         .collect();
     let mut header = vec!["".to_owned(), "keeps".to_owned(), "error".to_owned()];
     header.extend(sizes.iter().map(|(size, _)| format!("n = {size}")));
     let caption = "Bytes per frame by values per frame.".to_owned();
-    let mut table = Table { caption, header, text_columns: 3, rows: Vec::new(), plot: None };
+    let mut table = ReportTable { caption, header, text_columns: 3, rows: Vec::new(), plot: None };
     for (at, row) in columns[0].iter().enumerate() {
-        let mut cells = vec![row.name.clone(), row.keeps.to_owned(), row.error.to_owned()];
+        let mut cells = vec![row.name.clone(), row.extras.to_owned(), row.error.to_owned()];
         cells.extend(columns.iter().map(|column| number(column[at].bytes)));
         table.rows.push(cells);
     }
     let at_size = sizes.iter().position(|&(size, _)| size == SIZE).expect("SIZE is one of SIZES");
     let speed = coding_speed(effort);
-    let sizes_as_samples = |(column, &(size, _)): (&Vec<Row>, &(usize, u64))| {
-        (format!("n = {size}, bytes"), column.iter().map(Row::as_samples).collect())
+    let sizes_as_samples = |(column, &(size, _)): (&Vec<FormatSize>, &(usize, u64))| {
+        (format!("n = {size}, bytes"), column.iter().map(FormatSize::as_samples).collect())
     };
     let mut samples: Vec<_> = columns.iter().zip(sizes).map(sizes_as_samples).collect();
     samples.push((format!("n = {SIZE}, ns per frame"), speed.clone()));
-    Section {
+    ReportSection {
         name: "bytes",
         title: "Stored bytes",
         method: METHOD.to_owned(),
@@ -73,87 +73,87 @@ pub(crate) fn run(effort: &Effort) -> Section {
 }
 
 /// One format's mean size.
-pub(crate) struct Row {
+pub(crate) struct FormatSize {
     pub(crate) name: String,
-    pub(crate) keeps: &'static str,
+    pub(crate) extras: &'static str,
     pub(crate) error: &'static str,
     /// Per frame.
     pub(crate) bytes: f64,
 }
 
-impl Row {
+impl FormatSize {
     /// A row from the bytes of all frames of a series.
     pub(crate) fn new(
         name: &str,
         keeps: &'static str,
         error: &'static str,
         total_bytes: usize,
-    ) -> Row {
-        let bytes = total_bytes as f64 / Series::FRAMES as f64;
-        Row { name: name.to_owned(), keeps, error, bytes }
+    ) -> FormatSize {
+        let bytes = total_bytes as f64 / LatencySeries::FRAMES as f64;
+        FormatSize { name: name.to_owned(), extras: keeps, error, bytes }
     }
 
     fn as_samples(&self) -> Samples {
-        Samples { name: self.name.clone(), about: self.keeps, values: vec![self.bytes] }
+        Samples { name: self.name.clone(), remark: self.extras, values: vec![self.bytes] }
     }
 }
 
-fn targets(rows: &[Row]) -> Vec<Target> {
+fn targets(rows: &[FormatSize]) -> Vec<ReportTarget> {
     let block = rows.iter().find(|row| row.name == topdeck::BLOCK).map(|row| row.bytes);
     let size = format!("stored bytes per frame, block of 360, n = {SIZE}");
     // The bound is 1.0830 %, which everybody, the target too, calls 1.08.
     let error = (1e4 * topdeck::relative_error()).round() / 100.0;
     vec![
-        Target::at_most(&size, LIMIT_BYTES, "B", block),
-        Target::at_most("error of a stored value, worst", LIMIT_PER_CENT, "%", Some(error)),
+        ReportTarget::at_most(&size, LIMIT_BYTES, "B", block),
+        ReportTarget::at_most("error of a stored value, worst", LIMIT_PER_CENT, "%", Some(error)),
     ]
 }
 
-fn speed_table(rows: &[Samples]) -> Table {
+fn speed_table(rows: &[Samples]) -> ReportTable {
     let caption = format!(
         "Processor time of coding, nanoseconds per frame of n = {SIZE}: median (least–greatest)."
     );
-    Table::of_samples(&caption, "unit of work", &[("ns per frame", rows)])
+    ReportTable::of_samples(&caption, "unit of work", &[("ns per frame", rows)])
 }
 
 fn coding_speed(effort: &Effort) -> Vec<Samples> {
-    let series = Series::new(1, SIZE);
+    let series = LatencySeries::new(1, SIZE);
     let passes = Passes::Milliseconds(if effort.quick { 5 } else { 30 });
-    let mut contenders = topdeck::coding(&series.frames);
-    contenders.extend(coding_of_peers(&series.frames));
+    let mut contenders = topdeck::coding_contenders(&series.frames);
+    contenders.extend(peer_coding(&series.frames));
     measure(&mut contenders, effort.rounds, passes)
 }
 
 /// The same work on each of `stored`.
-pub(crate) fn each_stored<S>(stored: &[S], mut work: impl FnMut(&S)) -> u64 {
+pub(crate) fn for_each_stored<S>(stored: &[S], mut work: impl FnMut(&S)) -> u64 {
     stored.iter().for_each(|one| work(black_box(one)));
     stored.len() as u64
 }
 
-fn coding_of_peers(frames: &[Vec<u64>]) -> Vec<Contender<'static>> {
+fn peer_coding(frames: &[Vec<u64>]) -> Vec<BenchContender<'static>> {
     let sketches: Vec<DDSketch> = frames.iter().map(|frame| merge::ddsketch(frame)).collect();
     let sketch_bytes: Vec<Vec<u8>> = sketches.iter().map(DDSketch::to_java_bytes).collect();
     let hdrs: Vec<Hdr<u64>> = frames.iter().map(|frame| merge::hdr(frame)).collect();
     let hdr_bytes: Vec<Vec<u8>> = hdrs.iter().map(deflated).collect();
     let mut deserializer = Deserializer::new();
     vec![
-        Contender::new("sketches-ddsketch, encode", "frame", move || {
-            each_stored(&sketches, |one| {
+        BenchContender::new("sketches-ddsketch, encode", "frame", move || {
+            for_each_stored(&sketches, |one| {
                 black_box(one.to_java_bytes());
             })
         }),
-        Contender::new("sketches-ddsketch, decode", "frame", move || {
-            each_stored(&sketch_bytes, |bytes| {
+        BenchContender::new("sketches-ddsketch, decode", "frame", move || {
+            for_each_stored(&sketch_bytes, |bytes| {
                 black_box(DDSketch::from_java_bytes(bytes).expect("own bytes"));
             })
         }),
-        Contender::new("hdrhistogram, 2 digits, V2 + deflate, encode", "frame", move || {
-            each_stored(&hdrs, |one| {
+        BenchContender::new("hdrhistogram, 2 digits, V2 + deflate, encode", "frame", move || {
+            for_each_stored(&hdrs, |one| {
                 black_box(deflated(one));
             })
         }),
-        Contender::new("hdrhistogram, 2 digits, V2 + deflate, decode", "frame", move || {
-            each_stored(&hdr_bytes, |bytes| {
+        BenchContender::new("hdrhistogram, 2 digits, V2 + deflate, decode", "frame", move || {
+            for_each_stored(&hdr_bytes, |bytes| {
                 let one: Hdr<u64> = deserializer.deserialize(&mut &bytes[..]).expect("own bytes");
                 black_box(one);
             })
@@ -167,10 +167,10 @@ fn deflated(histogram: &Hdr<u64>) -> Vec<u8> {
     bytes
 }
 
-fn mean_over_hosts(size: usize, hosts: u64) -> Vec<Row> {
-    let mut sum: Vec<Row> = Vec::new();
+fn mean_over_hosts(size: usize, hosts: u64) -> Vec<FormatSize> {
+    let mut sum: Vec<FormatSize> = Vec::new();
     for host in 1..=hosts {
-        let rows = of_series(&Series::new(host, size));
+        let rows = series_sizes(&LatencySeries::new(host, size));
         match sum.is_empty() {
             true => sum = rows,
             false => sum.iter_mut().zip(rows).for_each(|(sum, row)| sum.bytes += row.bytes),
@@ -180,18 +180,18 @@ fn mean_over_hosts(size: usize, hosts: u64) -> Vec<Row> {
     sum
 }
 
-fn of_series(series: &Series) -> Vec<Row> {
-    let mut rows = topdeck::bytes(&series.frames);
-    rows.extend(floors(series).map(|(name, bytes)| Row {
+fn series_sizes(series: &LatencySeries) -> Vec<FormatSize> {
+    let mut rows = topdeck::format_sizes(&series.frames);
+    rows.extend(floors(series).map(|(name, bytes)| FormatSize {
         name: format!("floor, exponential scale 5: {name}"),
-        keeps: NOTHING,
+        extras: NO_STATISTICS,
         error: topdeck::ERROR,
         bytes,
     }));
     rows.extend(hdr(&series.frames));
     let circllhist: Vec<Vec<u8>> =
         series.frames.iter().map(|frame| circllhist_bytes(frame)).collect();
-    rows.extend(raw_and_zstd("circllhist", NOTHING, "4.76 %", &circllhist));
+    rows.extend(raw_and_zstd("circllhist", NO_STATISTICS, "4.76 %", &circllhist));
     let ddsketch: Vec<Vec<u8>> =
         series.frames.iter().map(|frame| merge::ddsketch(frame).to_java_bytes()).collect();
     rows.extend(raw_and_zstd("DDSketch, Java format", SUM_MIN_MAX, "1 %", &ddsketch));
@@ -204,23 +204,27 @@ pub(crate) fn raw_and_zstd(
     keeps: &'static str,
     error: &'static str,
     frames: &[Vec<u8>],
-) -> [Row; 2] {
+) -> [FormatSize; 2] {
     let block = frames.concat();
     let zstd = zstd::bulk::compress(&block, ZSTD_LEVEL).expect("memory takes all bytes");
     [
-        Row::new(&format!("{name}, frame by frame"), keeps, error, block.len()),
-        Row::new(&format!("{name}, 360 frames through zstd 3"), keeps, error, zstd.len()),
+        FormatSize::new(&format!("{name}, frame by frame"), keeps, error, block.len()),
+        FormatSize::new(&format!("{name}, 360 frames through zstd 3"), keeps, error, zstd.len()),
     ]
 }
 
-fn hdr(frames: &[Vec<u64>]) -> Vec<Row> {
+fn hdr(frames: &[Vec<u64>]) -> Vec<FormatSize> {
     const ERROR: &str = "0.39 %";
     let histograms: Vec<_> = frames.iter().map(|frame| merge::hdr(frame)).collect();
     let plain: Vec<Vec<u8>> = histograms.iter().map(merge::hdr_bytes).collect();
     let total = histograms.iter().map(|one| deflated(one).len()).sum();
-    let mut rows =
-        vec![Row::new("HDR V2 + deflate, 2 digits, frame by frame", NOTHING, ERROR, total)];
-    rows.extend(raw_and_zstd("HDR V2, 2 digits", NOTHING, ERROR, &plain));
+    let mut rows = vec![FormatSize::new(
+        "HDR V2 + deflate, 2 digits, frame by frame",
+        NO_STATISTICS,
+        ERROR,
+        total,
+    )];
+    rows.extend(raw_and_zstd("HDR V2, 2 digits", NO_STATISTICS, ERROR, &plain));
     rows
 }
 

@@ -11,18 +11,18 @@ const SECOND: f64 = 1e9;
 const HOUR: f64 = 3600.0 * SECOND;
 
 /// SplitMix64 with what the distributions need.
-pub(crate) struct Random {
+pub(crate) struct BenchRng {
     state: u64,
     /// Box–Muller gives two deviates at a time: the one not yet used.
     spare: Option<f64>,
 }
 
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random { state: seed, spare: None }
+impl BenchRng {
+    pub(crate) fn new(seed: u64) -> BenchRng {
+        BenchRng { state: seed, spare: None }
     }
 
-    pub(crate) fn bits(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -31,16 +31,16 @@ impl Random {
     }
 
     /// Evenly between 0 and 1: never 0, so that its logarithm is finite.
-    pub(crate) fn share(&mut self) -> f64 {
-        ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    pub(crate) fn unit_interval(&mut self) -> f64 {
+        ((self.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
     pub(crate) fn normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
         }
-        let radius = (-2.0 * self.share().ln()).sqrt();
-        let (sin, cos) = (TAU * self.share()).sin_cos();
+        let radius = (-2.0 * self.unit_interval().ln()).sqrt();
+        let (sin, cos) = (TAU * self.unit_interval()).sin_cos();
         self.spare = Some(radius * sin);
         radius * cos
     }
@@ -52,7 +52,7 @@ impl Random {
 
 /// The distributions that values are drawn from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Distribution {
+pub(crate) enum ValueDistribution {
     Lognormal,
     Bimodal,
     Pareto,
@@ -61,65 +61,67 @@ pub(crate) enum Distribution {
     Outliers,
 }
 
-impl Distribution {
+impl ValueDistribution {
     /// Those that costs are measured on.
-    pub(crate) const TIMED: [Distribution; 3] =
-        [Distribution::Lognormal, Distribution::Bimodal, Distribution::Pareto];
-    pub(crate) const ALL: [Distribution; 6] = [
-        Distribution::Lognormal,
-        Distribution::Bimodal,
-        Distribution::Pareto,
-        Distribution::Uniform,
-        Distribution::Exponential,
-        Distribution::Outliers,
+    pub(crate) const TIMED: [ValueDistribution; 3] =
+        [ValueDistribution::Lognormal, ValueDistribution::Bimodal, ValueDistribution::Pareto];
+    pub(crate) const ALL: [ValueDistribution; 6] = [
+        ValueDistribution::Lognormal,
+        ValueDistribution::Bimodal,
+        ValueDistribution::Pareto,
+        ValueDistribution::Uniform,
+        ValueDistribution::Exponential,
+        ValueDistribution::Outliers,
     ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Distribution::Lognormal => "lognormal",
-            Distribution::Bimodal => "bimodal",
-            Distribution::Pareto => "pareto",
-            Distribution::Uniform => "uniform",
-            Distribution::Exponential => "exponential",
-            Distribution::Outliers => "constant + outliers",
+            ValueDistribution::Lognormal => "lognormal",
+            ValueDistribution::Bimodal => "bimodal",
+            ValueDistribution::Pareto => "pareto",
+            ValueDistribution::Uniform => "uniform",
+            ValueDistribution::Exponential => "exponential",
+            ValueDistribution::Outliers => "constant + outliers",
         }
     }
 
     /// What a reader needs to draw the same values.
-    pub(crate) fn about(self) -> &'static str {
+    pub(crate) fn description(self) -> &'static str {
         match self {
-            Distribution::Lognormal => "median 10 ms, σ = 1.5, clamped to 10 µs … 10 s",
-            Distribution::Bimodal => {
+            ValueDistribution::Lognormal => "median 10 ms, σ = 1.5, clamped to 10 µs … 10 s",
+            ValueDistribution::Bimodal => {
                 "90 % lognormal (200 µs, σ = 0.3), 10 % lognormal (50 ms, σ = 0.5)"
             }
-            Distribution::Pareto => "scale 100 µs, α = 1.1, capped at 1 h",
-            Distribution::Uniform => "1 ms … 100 ms",
-            Distribution::Exponential => "mean 20 ms",
-            Distribution::Outliers => "999 of 1000 values are 1 ms, the rest uniform in 1 s … 10 s",
+            ValueDistribution::Pareto => "scale 100 µs, α = 1.1, capped at 1 h",
+            ValueDistribution::Uniform => "1 ms … 100 ms",
+            ValueDistribution::Exponential => "mean 20 ms",
+            ValueDistribution::Outliers => {
+                "999 of 1000 values are 1 ms, the rest uniform in 1 s … 10 s"
+            }
         }
     }
 
     pub(crate) fn values(self, count: usize, seed: u64) -> Vec<u64> {
-        let mut random = Random::new(seed);
+        let mut random = BenchRng::new(seed);
         (0..count).map(|_| self.draw(&mut random).round().max(1.0) as u64).collect()
     }
 
-    fn draw(self, random: &mut Random) -> f64 {
+    fn draw(self, random: &mut BenchRng) -> f64 {
         match self {
-            Distribution::Lognormal => {
+            ValueDistribution::Lognormal => {
                 random.lognormal(10.0 * MILLISECOND, 1.5).clamp(10.0 * MICROSECOND, 10.0 * SECOND)
             }
-            Distribution::Bimodal if random.share() <= 0.9 => {
+            ValueDistribution::Bimodal if random.unit_interval() <= 0.9 => {
                 random.lognormal(200.0 * MICROSECOND, 0.3)
             }
-            Distribution::Bimodal => random.lognormal(50.0 * MILLISECOND, 0.5),
-            Distribution::Pareto => {
-                (100.0 * MICROSECOND * random.share().powf(-1.0 / 1.1)).min(HOUR)
+            ValueDistribution::Bimodal => random.lognormal(50.0 * MILLISECOND, 0.5),
+            ValueDistribution::Pareto => {
+                (100.0 * MICROSECOND * random.unit_interval().powf(-1.0 / 1.1)).min(HOUR)
             }
-            Distribution::Uniform => MILLISECOND * (1.0 + 99.0 * random.share()),
-            Distribution::Exponential => -20.0 * MILLISECOND * random.share().ln(),
-            Distribution::Outliers if random.share() > 0.001 => MILLISECOND,
-            Distribution::Outliers => SECOND * (1.0 + 9.0 * random.share()),
+            ValueDistribution::Uniform => MILLISECOND * (1.0 + 99.0 * random.unit_interval()),
+            ValueDistribution::Exponential => -20.0 * MILLISECOND * random.unit_interval().ln(),
+            ValueDistribution::Outliers if random.unit_interval() > 0.001 => MILLISECOND,
+            ValueDistribution::Outliers => SECOND * (1.0 + 9.0 * random.unit_interval()),
         }
     }
 }
@@ -150,26 +152,26 @@ impl Values {
 ///
 /// The logarithm of a frame's median is that of the host (5 ms · e^N(0, 0.5)) plus a random walk of steps
 /// N(0, 0.01) plus one slow wave of amplitude 0.1; values are lognormal around it with σ = 0.85.
-pub(crate) struct Series {
+pub(crate) struct LatencySeries {
     pub(crate) medians: Vec<f64>,
     pub(crate) frames: Vec<Vec<u64>>,
 }
 
-impl Series {
+impl LatencySeries {
     pub(crate) const FRAMES: usize = 360;
     pub(crate) const SIGMA: f64 = 0.85;
 
-    pub(crate) fn new(host: u64, values_per_frame: usize) -> Series {
+    pub(crate) fn new(host: u64, values_per_frame: usize) -> LatencySeries {
         // Streams of different sizes must not repeat each other.
-        let mut random = Random::new(0x5eed_0000 + host * 1_000_003 + values_per_frame as u64);
+        let mut random = BenchRng::new(0x5eed_0000 + host * 1_000_003 + values_per_frame as u64);
         let of_host = (5.0 * MILLISECOND).ln() + 0.5 * random.normal();
         let mut walk = 0.0;
-        let mut series = Series { medians: Vec::new(), frames: Vec::new() };
-        for frame in 0..Series::FRAMES {
+        let mut series = LatencySeries { medians: Vec::new(), frames: Vec::new() };
+        for frame in 0..LatencySeries::FRAMES {
             walk += 0.01 * random.normal();
-            let wave = 0.1 * (TAU * frame as f64 / Series::FRAMES as f64).sin();
+            let wave = 0.1 * (TAU * frame as f64 / LatencySeries::FRAMES as f64).sin();
             let median = (of_host + walk + wave).exp();
-            let draw = |_| random.lognormal(median, Series::SIGMA).round().max(1.0) as u64;
+            let draw = |_| random.lognormal(median, LatencySeries::SIGMA).round().max(1.0) as u64;
             series.frames.push((0..values_per_frame).map(draw).collect());
             series.medians.push(median);
         }

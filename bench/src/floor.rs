@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::f64::consts::{E, LN_2, LOG2_E, TAU};
 
-use crate::data::Series;
+use crate::data::LatencySeries;
 
 /// The least that any coder needs in bytes per frame, by what it knows.
-pub(crate) fn floors(series: &Series) -> [(&'static str, f64); 3] {
+pub(crate) fn floors(series: &LatencySeries) -> [(&'static str, f64); 3] {
     let n = series.frames[0].len() as f64;
-    let frames = Series::FRAMES as f64;
+    let frames = LatencySeries::FRAMES as f64;
     let (mut own, mut pooled) = (0.0, BTreeMap::<i32, f64>::new());
     for &median in &series.medians {
         for (bucket, share) in bucket_shares(median) {
@@ -21,7 +21,7 @@ pub(crate) fn floors(series: &Series) -> [(&'static str, f64); 3] {
         }
     }
     let pooled: f64 = pooled.into_values().map(poisson_entropy).sum();
-    let sides: f64 = series.frames.iter().map(|frame| sides_entropy(frame)).sum();
+    let sides: f64 = series.frames.iter().map(|frame| summary_entropy(frame)).sum();
     [
         ("frame's own rate", own / frames / 8.0),
         ("pooled rate", pooled / 8.0),
@@ -35,17 +35,17 @@ const BUCKETS_PER_OCTAVE: f64 = 32.0;
 /// Each bucket that matters with its probability under the lognormal distribution of a frame.
 fn bucket_shares(median: f64) -> impl Iterator<Item = (i32, f64)> {
     let bucket =
-        |z: f64| (BUCKETS_PER_OCTAVE * (median.log2() + z * Series::SIGMA * LOG2_E)) as i32;
+        |z: f64| (BUCKETS_PER_OCTAVE * (median.log2() + z * LatencySeries::SIGMA * LOG2_E)) as i32;
     let below = move |index: i32| {
         let edge = (f64::from(index) / BUCKETS_PER_OCTAVE - median.log2()) / LOG2_E;
-        normal_cdf(edge / Series::SIGMA)
+        normal_cdf(edge / LatencySeries::SIGMA)
     };
     // Beyond eight standard deviations lies 10^-15 of all values.
     (bucket(-8.0)..=bucket(8.0)).map(move |index| (index, below(index + 1) - below(index)))
 }
 
 /// Bits that the exact values beside the buckets add, for a reader who knows the buckets.
-fn sides_entropy(frame: &[u64]) -> f64 {
+fn summary_entropy(frame: &[u64]) -> f64 {
     let width = |value: u64| {
         let octaves = (BUCKETS_PER_OCTAVE * (value as f64).log2()).floor() / BUCKETS_PER_OCTAVE;
         octaves.exp2() * ((1.0 / BUCKETS_PER_OCTAVE).exp2() - 1.0)
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn normal_shares_are_those_of_the_tables() {
+    fn normal_cdf_matches_the_tables() {
         check(normal_cdf(0.0), 0.5);
         check(normal_cdf(1.0), 0.841_344_746_068_542_9);
         check(normal_cdf(-2.9), 1.865_813_300_384_04e-3);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn entropy_of_large_counts_is_that_of_a_normal_distribution() {
+    fn entropy_of_large_counts_is_normal() {
         let normal = 0.5 * (TAU * E * 1000.0).log2();
         assert!((poisson_entropy(1000.0) - normal).abs() < 1e-3);
     }

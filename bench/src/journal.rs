@@ -23,16 +23,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use self::cost::Cost;
-use self::durable::Acknowledged;
+use self::cost::JournalCost;
+use self::durable::AckStats;
 use self::messages::Messages;
-use self::turns::{Turns, turns};
+use self::turns::{ContenderTurns, run_turns};
 pub(crate) use self::{append::run as append, durable::run as durable, read::run as read};
 use crate::Effort;
 
 /// A way of appending: a row of the first comparison.
-pub(crate) trait Append {
-    fn label(&self) -> Label;
+pub(crate) trait AppendContender {
+    fn label(&self) -> ContenderLabel;
 
     /// How many of a million messages a round is to append: fewer if that took too long.
     fn messages(&self) -> usize {
@@ -41,12 +41,12 @@ pub(crate) trait Append {
 
     /// Appends the messages, of `messages::SIZE` bytes each, to a new journal in an empty folder. The clock
     /// stops when all of them are with the operating system, so that no process needs to live any longer.
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<Cost>;
+    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost>;
 }
 
 /// A journal whose acknowledgement means that a message survives a power cut.
-pub(crate) trait Acknowledge {
-    fn label(&self) -> Label;
+pub(crate) trait AckContender {
+    fn label(&self) -> ContenderLabel;
 
     /// Runs so many producers on a new journal in an empty folder for so long. Each appends a message and
     /// waits until it is durable before it appends the next.
@@ -56,12 +56,12 @@ pub(crate) trait Acknowledge {
         producers: usize,
         time: Duration,
         messages: &Messages,
-    ) -> Result<Acknowledged>;
+    ) -> Result<AckStats>;
 }
 
 /// A way of reading a journal from its first message to its last.
-pub(crate) trait Read {
-    fn label(&self) -> Label;
+pub(crate) trait ReadContender {
+    fn label(&self) -> ContenderLabel;
 
     /// How many messages it is to read.
     fn messages(&self) -> usize {
@@ -72,20 +72,20 @@ pub(crate) trait Read {
     fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()>;
 
     /// Reads all that `prepare` wrote, touches each byte, and checks that it was all.
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost>;
+    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost>;
 }
 
 /// What a row is called and what a reader must know to compare it with another.
 #[derive(Clone)]
-pub(crate) struct Label {
+pub(crate) struct ContenderLabel {
     pub(crate) name: String,
     /// Whether the stored bytes are checked, and what an acknowledged message survives.
     pub(crate) promises: &'static str,
 }
 
-impl Label {
-    pub(crate) fn new(name: impl Into<String>, promises: &'static str) -> Label {
-        Label { name: name.into(), promises }
+impl ContenderLabel {
+    pub(crate) fn new(name: impl Into<String>, promises: &'static str) -> ContenderLabel {
+        ContenderLabel { name: name.into(), promises }
     }
 }
 
@@ -93,7 +93,7 @@ const MILLION: usize = 1_000_000;
 /// Rounds take long here; five tell a median from its neighbours.
 const ROUNDS: usize = 5;
 /// A quick run handles this part of the messages.
-const QUICK_PART: usize = 20;
+const QUICK_DIVISOR: usize = 20;
 
 const PROMISES: &str = "\
 Promises: *checksum*, stored bytes are checked when they are read; *visible*, another process can read a message \
@@ -106,7 +106,7 @@ fn rounds(effort: &Effort) -> usize {
 
 /// Of so many messages, those that this run handles.
 fn count(effort: &Effort, messages: usize) -> usize {
-    if effort.quick { messages / QUICK_PART } else { messages }
+    if effort.quick { messages / QUICK_DIVISOR } else { messages }
 }
 
 /// What the journals are written to, for the report.
@@ -117,26 +117,30 @@ fn file_system() -> String {
     }
 }
 
-fn appending() -> Vec<Box<dyn Append>> {
-    let mut all: Vec<Box<dyn Append>> = topdeck::appending();
-    all.extend(jlog::appending());
-    all.extend(raft_engine::appending());
-    all.extend(fjall::appending());
-    all.extend(chronicle::appending());
+fn append_contenders() -> Vec<Box<dyn AppendContender>> {
+    let mut all: Vec<Box<dyn AppendContender>> = topdeck::append_contenders();
+    all.extend(jlog::append_contenders());
+    all.extend(raft_engine::append_contenders());
+    all.extend(fjall::append_contenders());
+    all.extend(chronicle::append_contenders());
     all
 }
 
-fn acknowledging() -> Vec<Box<dyn Acknowledge>> {
-    vec![Box::new(topdeck::Durable), Box::new(raft_engine::Durable), Box::new(fjall::Durable)]
+fn ack_contenders() -> Vec<Box<dyn AckContender>> {
+    vec![
+        Box::new(topdeck::TopdeckDurable),
+        Box::new(raft_engine::RaftEngineDurable),
+        Box::new(fjall::FjallDurable),
+    ]
 }
 
-fn reading() -> Vec<Box<dyn Read>> {
-    let mut all: Vec<Box<dyn Read>> = topdeck::reading();
-    all.extend(jlog::reading());
+fn read_contenders() -> Vec<Box<dyn ReadContender>> {
+    let mut all: Vec<Box<dyn ReadContender>> = topdeck::read_contenders();
+    all.extend(jlog::read_contenders());
     all.extend([
-        Box::new(raft_engine::Reader) as Box<dyn Read>,
-        Box::new(fjall::Reader),
-        Box::new(chronicle::Reader),
+        Box::new(raft_engine::RaftEngineReader) as Box<dyn ReadContender>,
+        Box::new(fjall::FjallReader),
+        Box::new(chronicle::ChronicleReader),
     ]);
     all
 }
@@ -149,7 +153,7 @@ mod tests {
 
     /// Reads twice what it wrote, and sees that other messages are others.
     #[track_caller]
-    fn check(journal: &dyn Read) {
+    fn check(journal: &dyn ReadContender) {
         let messages = Messages::new(2 * COUNT);
         let folder = tempfile::tempdir().unwrap();
         let (all, others) = messages.first(2 * COUNT).split_at(messages.first(COUNT).len());
@@ -161,22 +165,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_was_appended() {
+    fn read_messages_equal_appended_ones() {
         topdeck::READERS.iter().for_each(|reader| check(reader));
-        check(&raft_engine::Reader);
-        check(&fjall::Reader);
+        check(&raft_engine::RaftEngineReader);
+        check(&fjall::FjallReader);
     }
 
     #[test]
-    fn every_way_of_appending_appends() {
+    fn every_append_contender_appends() {
         let messages = Messages::new(COUNT);
-        let all = [topdeck::appending(), raft_engine::appending(), fjall::appending()];
+        let all = [
+            topdeck::append_contenders(),
+            raft_engine::append_contenders(),
+            fjall::append_contenders(),
+        ];
         for way in all.into_iter().flatten() {
             let folder = tempfile::tempdir().unwrap();
             let cost = way.append(folder.path(), messages.first(COUNT)).unwrap();
             assert_eq!(cost.messages, COUNT);
             // LZ4 makes it less than what was appended, but not less than a fifth.
-            assert!(cost.left_bytes > 20 * COUNT as u64, "{}: {cost:?}", way.label().name);
+            assert!(cost.stored_bytes > 20 * COUNT as u64, "{}: {cost:?}", way.label().name);
         }
     }
 
@@ -185,8 +193,9 @@ mod tests {
         let messages = Messages::new(100);
         let folder = tempfile::tempdir().unwrap();
         let time = Duration::from_millis(30);
-        let result = raft_engine::Durable.acknowledge(folder.path(), 3, time, &messages).unwrap();
-        assert!(result.count >= 3 && result.passed >= time);
+        let result =
+            raft_engine::RaftEngineDurable.acknowledge(folder.path(), 3, time, &messages).unwrap();
+        assert!(result.count >= 3 && result.wall >= time);
         assert!(result.median_us <= result.p99_us && result.p99_us <= result.max_us);
     }
 }

@@ -1,15 +1,15 @@
 //! Load generators: accuracy against a stopped server, highest rate, and resource use.
 
 pub(crate) mod child;
-mod freeze;
-mod held;
 mod packets;
+mod stall;
+mod sustained;
 mod tools;
 
-use self::freeze::{SCENARIOS, Scenario};
-use self::tools::{FIGURES, Plan, Said, Tool};
+use self::stall::{SCENARIOS, Scenario};
+use self::tools::{FIGURES, Tool, ToolResult, ToolRun};
 use crate::Effort;
-use crate::report::{Samples, Section, Table, Target, number};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
 
 const METHOD: &str = "\
 Method:
@@ -39,8 +39,8 @@ const RATE: f64 = 10_000.0;
 /// One bucket of the scheme that all are compared in.
 const BUCKET: f64 = 0.0219;
 
-pub(crate) fn run(effort: &Effort) -> Section {
-    let mut section = Section {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
+    let mut section = ReportSection {
         name: "load",
         title: "Load generators",
         method: METHOD.to_owned(),
@@ -50,12 +50,12 @@ pub(crate) fn run(effort: &Effort) -> Section {
     };
     let seconds = if effort.quick { 6.0 } else { 30.0 };
     for scenario in &SCENARIOS {
-        match freeze::at_rest(scenario.rate) {
-            Ok(service_ns) => frozen(scenario, seconds, service_ns, &mut section),
+        match stall::idle_response_ns(scenario.rate) {
+            Ok(service_ns) => stall_section(scenario, seconds, service_ns, &mut section),
             Err(error) => section.method += &format!("\n\n{}: {error:#}.", scenario.name),
         }
     }
-    match held::Nginx::start() {
+    match sustained::Nginx::start() {
         Err(error) => {
             section.method += &format!("\n\nNothing was measured against nginx: {error:#}.")
         }
@@ -67,27 +67,27 @@ pub(crate) fn run(effort: &Effort) -> Section {
     section
 }
 
-fn frozen(scenario: &Scenario, seconds: f64, service_ns: u64, section: &mut Section) {
-    let truth = freeze::truth(scenario, seconds, service_ns);
+fn stall_section(scenario: &Scenario, seconds: f64, service_ns: u64, section: &mut ReportSection) {
+    let truth = stall::expected_histogram(scenario, seconds, service_ns);
     let ms = |found: Option<hist::Bracket>| found.map(|found| found.estimate * 1e-6);
-    let truth = Said {
+    let truth = ToolResult {
         mean: ms(truth.mean()),
         p50: ms(truth.quantile(0.5)),
         p99: ms(truth.quantile(0.99)),
         p99_9: ms(truth.quantile(0.999)),
         p99_99: ms(truth.quantile(0.9999)),
         max: ms(truth.max()),
-        ..Said::default()
+        ..ToolResult::default()
     };
     let caption = format!("Of {seconds} s, {}: milliseconds.", scenario.name);
     let mut header = vec![""];
     header.extend(FIGURES);
     header.push("reports an invalid result");
-    let mut table = Table::new(&caption, 1, &header);
+    let mut table = ReportTable::new(&caption, 1, &header);
     table.rows.push(row("expected", &truth));
     for tool in Tool::ALL {
         eprintln!("        {}: {} …", scenario.name, tool.name());
-        match freeze::run(tool, scenario, seconds, true) {
+        match stall::run(tool, scenario, seconds, true) {
             Err(error) => {
                 section.method += &format!("\n\n{}, {}: {error:#}.", tool.name(), scenario.name)
             }
@@ -101,7 +101,7 @@ fn frozen(scenario: &Scenario, seconds: f64, service_ns: u64, section: &mut Sect
     }
     // What the machine adds by itself: the truth knows nothing of it.
     if scenario.is_tool_stopped() {
-        match freeze::run(Tool::Topdeck, scenario, seconds, false) {
+        match stall::run(Tool::Topdeck, scenario, seconds, false) {
             Err(error) => section.method += &format!("\n\nWith nothing stopped: {error:#}."),
             Ok(said) => table.rows.push(row("topdeck load, nothing stopped", &said)),
         }
@@ -109,19 +109,24 @@ fn frozen(scenario: &Scenario, seconds: f64, service_ns: u64, section: &mut Sect
     section.tables.push(table);
 }
 
-fn targets(scenario: &Scenario, truth: &Said, said: &Said, section: &mut Section) {
+fn targets(
+    scenario: &Scenario,
+    truth: &ToolResult,
+    said: &ToolResult,
+    section: &mut ReportSection,
+) {
     let name = scenario.name;
-    let (figure, worst) = farthest(truth, said);
+    let (figure, worst) = largest_deviation(truth, said);
     let what = format!("{name}: largest relative error, {figure}");
-    section.targets.push(Target::at_most(&what, BUCKET * 100.0, "%", Some(worst * 100.0)));
+    section.targets.push(ReportTarget::at_most(&what, BUCKET * 100.0, "%", Some(worst * 100.0)));
     if scenario.is_tool_stopped() {
         let what = format!("{name}: it reports the stall");
         let said = said.warnings.map(f64::from);
-        section.targets.push(Target::at_least(&what, 1.0, "times", said));
+        section.targets.push(ReportTarget::at_least(&what, 1.0, "times", said));
     }
 }
 
-fn row(name: &str, said: &Said) -> Vec<String> {
+fn row(name: &str, said: &ToolResult) -> Vec<String> {
     let cell = |value: Option<f64>| value.map_or("–".to_owned(), number);
     let mut row = vec![name.to_owned()];
     row.extend(said.figures().map(cell));
@@ -134,18 +139,18 @@ fn row(name: &str, said: &Said) -> Vec<String> {
 }
 
 /// Which figure is farthest off, and how far, as a share of the truth.
-fn farthest(truth: &Said, said: &Said) -> (&'static str, f64) {
+fn largest_deviation(truth: &ToolResult, said: &ToolResult) -> (&'static str, f64) {
     let pairs = truth.figures().into_iter().zip(said.figures()).zip(FIGURES);
     let off =
         pairs.filter_map(|((truth, said), name)| Some((name, (said? - truth?).abs() / truth?)));
     off.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("none", f64::NAN))
 }
 
-fn rates(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
+fn rates(effort: &Effort, nginx: &sustained::Nginx, section: &mut ReportSection) {
     let seconds = if effort.quick { 1.0 } else { 3.0 };
     let rounds = if effort.quick { 1 } else { 3 };
     let header = ["", "requests per second: median (least–greatest)"];
-    let mut table = Table::new("Highest rate on one processor.", 1, &header);
+    let mut table = ReportTable::new("Highest rate on one processor.", 1, &header);
     let mut medians = Vec::new();
     let few = (CONNECTIONS, CONNECTIONS);
     let contenders = [
@@ -165,9 +170,9 @@ fn rates(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
         for _ in 0..rounds {
             eprintln!("        the highest rate: {name} …");
             let found = match tool {
-                Tool::Wrk => held::against(tool, nginx, None, seconds, connections)
+                Tool::Wrk => sustained::run_against_nginx(tool, nginx, None, seconds, connections)
                     .map(|said| said.rate.unwrap_or(0.0)),
-                _ => held::highest(tool, nginx, seconds, connections),
+                _ => sustained::find_sustained_rate(tool, nginx, seconds, connections),
             };
             match found {
                 Ok(rate) => samples.values.push(rate),
@@ -190,25 +195,30 @@ fn rates(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
     {
         let ratio = ours.zip(theirs).map(|(ours, theirs)| ours / theirs);
         let what = format!("highest rate on one processor, against {peer}");
-        section.targets.push(Target::at_least(&what, limit, "× its rate", ratio));
+        section.targets.push(ReportTarget::at_least(&what, limit, "× its rate", ratio));
     }
-    let many = held::against(
+    let many = sustained::run_against_nginx(
         Tool::Topdeck,
         nginx,
         Some(RATE),
         seconds,
         (CONNECTIONS_MAX, CONNECTIONS_MAX),
     );
-    let opened = many.as_ref().ok().and_then(|said| tools::own(said, "opened"));
-    let memory = many.as_ref().ok().and_then(|said| tools::own(said, "memory_kb"));
+    let opened = many.as_ref().ok().and_then(|said| tools::topdeck_figure(said, "opened"));
+    let memory = many.as_ref().ok().and_then(|said| tools::topdeck_figure(said, "memory_kb"));
     let memory = memory.filter(|_| opened >= Some(10_000.0)).map(|kb| kb / 1024.0);
-    section.targets.push(Target::at_most("memory with 10,000 connections", 200.0, "MiB", memory));
+    section.targets.push(ReportTarget::at_most(
+        "memory with 10,000 connections",
+        200.0,
+        "MiB",
+        memory,
+    ));
     if let Err(error) = many {
         section.method += &format!("\n\n10,000 connections: {error:#}.");
     }
 }
 
-fn errors(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
+fn errors(effort: &Effort, nginx: &sustained::Nginx, section: &mut ReportSection) {
     let seconds = if effort.quick { 2.0 } else { 10.0 };
     let header = [
         "",
@@ -219,27 +229,27 @@ fn errors(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
         "p99, reported",
         "p99, added",
     ];
-    let mut table = Table::new("Error added at 10,000/s, microseconds.", 1, &header);
+    let mut table = ReportTable::new("Error added at 10,000/s, microseconds.", 1, &header);
     let mut added = Vec::new();
     for tool in [Tool::Topdeck, Tool::Vegeta, Tool::Oha, Tool::K6, Tool::Hey] {
         eprintln!("        error added: {} …", tool.name());
-        let plan = Plan {
+        let plan = ToolRun {
             url: &nginx.url,
             rate: Some(RATE),
             seconds,
-            drain: 1.0,
+            grace_period: 1.0,
             connections: CONNECTIONS,
-            connections_max: CONNECTIONS_MAX,
+            max_connections: CONNECTIONS_MAX,
             processor: None,
         };
-        match packets::beside(tool, &plan) {
+        match packets::run_with_capture(tool, &plan) {
             Err(error) => section.method += &format!("\n\n{}: {error:#}.", tool.name()),
             Ok((said, packets)) => {
                 let of =
                     |q: f64| packets.quantile(q).map_or(f64::NAN, |found| found.estimate * 1e-3);
                 let us = |ms: Option<f64>| ms.map_or(f64::NAN, |ms| ms * 1e3);
                 let own = |name: &str, else_ms: Option<f64>| match tool {
-                    Tool::Topdeck => us(tools::own(&said, name)),
+                    Tool::Topdeck => us(tools::topdeck_figure(&said, name)),
                     _ => us(else_ms),
                 };
                 let pairs = [
@@ -260,6 +270,6 @@ fn errors(effort: &Effort, nginx: &held::Nginx, section: &mut Section) {
         let best = peers.reduce(f64::min);
         let ratio = ours.zip(best).map(|(ours, best)| ours[at] / best);
         let what = format!("error added at 10,000/s, {name}, against the best peer");
-        section.targets.push(Target::at_most(&what, 1.0, "× its error", ratio));
+        section.targets.push(ReportTarget::at_most(&what, 1.0, "× its error", ratio));
     }
 }

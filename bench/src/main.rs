@@ -37,7 +37,7 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
 use crate::clock::wall_time;
-use crate::report::{Section, summary};
+use crate::report::{ReportSection, summary};
 
 /// Compare topdeck with other libraries and write docs/benchmarks.md
 #[derive(Parser)]
@@ -84,8 +84,8 @@ struct Effort {
 
 /// How a comparison is made.
 #[derive(Clone, Copy)]
-enum Run {
-    Alone(fn(&Effort) -> Section),
+enum ComparisonKind {
+    Alone(fn(&Effort) -> ReportSection),
     /// With all others of stores, so that they are loaded once.
     OnStores,
 }
@@ -94,22 +94,22 @@ const STORE: &str = "store";
 const QUERY: &str = "query";
 const SERVE: &str = "serve";
 /// Those on stores come last.
-const COMPARISONS: [(&str, Run); 15] = [
-    ("record", Run::Alone(record::run)),
-    ("threads", Run::Alone(threads::run)),
-    ("merge", Run::Alone(merge::run)),
-    ("quantile", Run::Alone(quantile::run)),
-    ("bytes", Run::Alone(bytes::run)),
-    ("accuracy", Run::Alone(accuracy::run)),
-    ("clock", Run::Alone(time::run)),
-    ("shm", Run::Alone(shared::run)),
-    ("journal-append", Run::Alone(journal::append)),
-    ("journal-durable", Run::Alone(journal::durable)),
-    ("journal-read", Run::Alone(journal::read)),
-    (SERVE, Run::Alone(serve::run)),
-    ("load", Run::Alone(load::run)),
-    (STORE, Run::OnStores),
-    (QUERY, Run::OnStores),
+const COMPARISONS: [(&str, ComparisonKind); 15] = [
+    ("record", ComparisonKind::Alone(record::run)),
+    ("threads", ComparisonKind::Alone(threads::run)),
+    ("merge", ComparisonKind::Alone(merge::run)),
+    ("quantile", ComparisonKind::Alone(quantile::run)),
+    ("bytes", ComparisonKind::Alone(bytes::run)),
+    ("accuracy", ComparisonKind::Alone(accuracy::run)),
+    ("clock", ComparisonKind::Alone(time::run)),
+    ("shm", ComparisonKind::Alone(shared::run)),
+    ("journal-append", ComparisonKind::Alone(journal::append)),
+    ("journal-durable", ComparisonKind::Alone(journal::durable)),
+    ("journal-read", ComparisonKind::Alone(journal::read)),
+    (SERVE, ComparisonKind::Alone(serve::run)),
+    ("load", ComparisonKind::Alone(load::run)),
+    (STORE, ComparisonKind::OnStores),
+    (QUERY, ComparisonKind::OnStores),
 ];
 
 /// Nine rounds are the least of which a median and a spread say something; a few more cost little.
@@ -119,23 +119,23 @@ const ROUNDS_QUICK: usize = 3;
 fn main() -> Result<()> {
     let options = Options::parse();
     if let Some(folder) = &options.memory_of {
-        println!("{}", query::topdeck::memory_of(folder, options.caql)?);
+        println!("{}", query::topdeck::query_memory(folder, options.caql)?);
         return Ok(());
     }
     if let Some(count) = options.record_shm {
-        return shared::child::record(count);
+        return shared::child::record_values(count);
     }
     if let Some(count) = options.hold_shm {
-        return shared::child::hold(count);
+        return shared::child::hold_counters(count);
     }
     if let Some(count) = options.read_shm {
-        return shared::child::read(count);
+        return shared::child::read_counters(count);
     }
     if let Some(how) = &options.load_stub {
-        return load::child::stub(how);
+        return load::child::run_stub(how);
     }
     if let Some(what) = &options.load_run {
-        return load::child::run(what);
+        return load::child::run_load(what);
     }
     let effort = match options.quick {
         true => Effort { rounds: ROUNDS_QUICK, quick: true },
@@ -148,7 +148,7 @@ fn main() -> Result<()> {
     let says = |what: &str| eprintln!("{:5.0} s  {what}", (wall_time() - began).as_secs_f64());
     let mut sections = Vec::new();
     for (name, run) in COMPARISONS.into_iter().filter(|(name, _)| wanted(name)) {
-        if let Run::Alone(run) = run {
+        if let ComparisonKind::Alone(run) = run {
             says(&format!("{name} …"));
             sections.push(run(&effort));
         }
@@ -171,7 +171,7 @@ fn main() -> Result<()> {
     write(&report, &sections, &bench.join("../docs"), &bench.join("results"))
 }
 
-fn markdown(machine: &str, effort: &Effort, sections: &[Section]) -> String {
+fn markdown(machine: &str, effort: &Effort, sections: &[ReportSection]) -> String {
     let mut report = format!(
         "# Benchmarks\n\n\
          Written by `make bench`, which runs all of it side by side in one run; the samples are in \
@@ -188,7 +188,7 @@ fn markdown(machine: &str, effort: &Effort, sections: &[Section]) -> String {
     report.trim_end().to_owned() + "\n"
 }
 
-fn write(report: &str, sections: &[Section], docs: &Path, results: &Path) -> Result<()> {
+fn write(report: &str, sections: &[ReportSection], docs: &Path, results: &Path) -> Result<()> {
     for folder in [docs, results] {
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     }

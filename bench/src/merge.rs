@@ -9,10 +9,10 @@ use openhistogram::Histogram as OpenHistogram;
 use sketches_ddsketch::DDSketch;
 
 use crate::Effort;
-use crate::data::Random;
-use crate::record::{self, MIN_MAX, NOTHING, SUM_MIN_MAX, median_of};
-use crate::report::{Samples, Section, Table, Target, number};
-use crate::rounds::{Contender, Passes, measure};
+use crate::data::BenchRng;
+use crate::record::{self, MIN_MAX, NO_STATISTICS, SUM_MIN_MAX, named_median};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
+use crate::rounds::{BenchContender, Passes, measure};
 use crate::topdeck;
 
 /// Different frames, so that branch predictors do not learn one of them by heart; still in cache.
@@ -31,16 +31,16 @@ Processor time to add one histogram to an accumulator that lives on and holds al
 different histograms of 300 values each take turns; every contender gets the same values. “From bytes” begins with what is stored, the other rows with a histogram in memory, which \
 is less work. `histogram` has no byte format of its own.";
 
-pub(crate) fn run(effort: &Effort) -> Section {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
     let passes = Passes::Milliseconds(if effort.quick { 2 } else { 20 });
     let sets = SETS.map(|(name, median, sigma)| {
         let frames: Vec<Vec<u64>> = (0..FRAMES).map(|seed| frame(seed, median, sigma)).collect();
-        let mut contenders = topdeck::merge(&frames);
+        let mut contenders = topdeck::merge_contenders(&frames);
         contenders.extend(peers(&frames));
         let bins = frames.iter().map(|frame| bin_count(frame)).sum::<usize>() / frames.len();
         (name, bins, measure(&mut contenders, effort.rounds, passes))
     });
-    let mut section = Section {
+    let mut section = ReportSection {
         name: "merge",
         title: "Merge of a stored histogram",
         method: METHOD.to_owned(),
@@ -56,35 +56,35 @@ pub(crate) fn run(effort: &Effort) -> Section {
 }
 
 fn frame(seed: u64, median: f64, sigma: f64) -> Vec<u64> {
-    let mut random = Random::new(100 + seed);
+    let mut random = BenchRng::new(100 + seed);
     (0..VALUES_PER_FRAME).map(|_| random.lognormal(median, sigma).round() as u64).collect()
 }
 
-fn table(set: &str, bins: usize, rows: &[Samples]) -> Table {
+fn table(set: &str, bins: usize, rows: &[Samples]) -> ReportTable {
     let caption = format!(
         "Nanoseconds per histogram, {set} ({bins} bins of circllhist on average): median \
          (least–greatest); the ratio is to topdeck from bytes."
     );
-    let mut table = Table::new(&caption, 2, &["", "keeps", "ns", "ratio"]);
-    let ours = median_of(rows, topdeck::MERGE_STORED);
+    let mut table = ReportTable::new(&caption, 2, &["", "keeps", "ns", "ratio"]);
+    let ours = named_median(rows, topdeck::MERGE_STORED);
     for row in rows {
         let ratio = ours.map_or("–".to_owned(), |ours| number(row.median() / ours));
-        table.rows.push(vec![row.name.clone(), row.about.to_owned(), row.cell(), ratio]);
+        table.rows.push(vec![row.name.clone(), row.remark.to_owned(), row.cell(), ratio]);
     }
     table
 }
 
 /// What is stored has to be read before it can be added: by everyone, if the comparison is to be of like
 /// with like. The harder comparison is with peers that already hold a histogram in memory.
-fn targets(sets: &[&[Samples]]) -> Vec<Target> {
+fn targets(sets: &[&[Samples]]) -> Vec<ReportTarget> {
     let ratio = |rows: &&[Samples], peer| {
-        Some(median_of(rows, peer)? / median_of(rows, topdeck::MERGE_STORED)?)
+        Some(named_median(rows, peer)? / named_median(rows, topdeck::MERGE_STORED)?)
     };
     let target = |(peer, how, times)| {
         let ratios: Option<Vec<f64>> = sets.iter().map(|rows| ratio(rows, peer)).collect();
         let worst = ratios.map(|all| all.into_iter().fold(f64::INFINITY, f64::min));
         let what = format!("merge of a stored frame, against {peer}{how}, worst data set");
-        Target::at_least(&what, times, "× as fast", worst)
+        ReportTarget::at_least(&what, times, "× as fast", worst)
     };
     [
         (DDSKETCH, " in memory", 1.8),
@@ -105,17 +105,17 @@ pub(crate) fn merge_all<A, S>(accumulator: &mut A, stored: &[S], add: impl Fn(&m
     stored.len() as u64
 }
 
-fn peers(frames: &[Vec<u64>]) -> Vec<Contender<'static>> {
+fn peers(frames: &[Vec<u64>]) -> Vec<BenchContender<'static>> {
     let mut all = Vec::new();
     let dd: Vec<DDSketch> = frames.iter().map(|frame| ddsketch(frame)).collect();
     let dd_bytes: Vec<Vec<u8>> = dd.iter().map(DDSketch::to_java_bytes).collect();
     let mut sum = record::ddsketch();
-    all.push(Contender::new(DDSKETCH, SUM_MIN_MAX, move || {
+    all.push(BenchContender::new(DDSKETCH, SUM_MIN_MAX, move || {
         merge_all(&mut sum, &dd, |sum, one| sum.merge(one).expect("equal configurations"))
     }));
     // Decoding rounds the configuration, and only equal ones merge: the accumulator is decoded too.
     let mut sum = DDSketch::from_java_bytes(&dd_bytes[0]).expect("own bytes");
-    all.push(Contender::new(DDSKETCH_STORED, SUM_MIN_MAX, move || {
+    all.push(BenchContender::new(DDSKETCH_STORED, SUM_MIN_MAX, move || {
         merge_all(&mut sum, &dd_bytes, |sum, bytes| {
             let one = DDSketch::from_java_bytes(bytes).expect("own bytes");
             sum.merge(&one).expect("equal configurations");
@@ -125,11 +125,11 @@ fn peers(frames: &[Vec<u64>]) -> Vec<Contender<'static>> {
     let open: Vec<OpenHistogram> = frames.iter().map(|frame| openhistogram(frame)).collect();
     let open_bytes: Vec<Vec<u8>> = open.iter().map(open_bytes).collect();
     let mut sum = OpenHistogram::new();
-    all.push(Contender::new(OPENHISTOGRAM, NOTHING, move || {
+    all.push(BenchContender::new(OPENHISTOGRAM, NO_STATISTICS, move || {
         merge_all(&mut sum, &open, |sum, one| sum.accumulate(one))
     }));
     let mut sum = OpenHistogram::new();
-    all.push(Contender::new(OPENHISTOGRAM_STORED, NOTHING, move || {
+    all.push(BenchContender::new(OPENHISTOGRAM_STORED, NO_STATISTICS, move || {
         merge_all(&mut sum, &open_bytes, |sum, bytes| {
             sum.accumulate(&OpenHistogram::oh_deserialize(&mut &bytes[..]).expect("own bytes"));
         })
@@ -138,11 +138,11 @@ fn peers(frames: &[Vec<u64>]) -> Vec<Contender<'static>> {
     let hdrs: Vec<Hdr<u64>> = frames.iter().map(|frame| hdr(frame)).collect();
     let hdr_bytes: Vec<Vec<u8>> = hdrs.iter().map(hdr_bytes).collect();
     let mut sum = record::hdr(2);
-    all.push(Contender::new("hdrhistogram, 2 digits", MIN_MAX, move || {
+    all.push(BenchContender::new("hdrhistogram, 2 digits", MIN_MAX, move || {
         merge_all(&mut sum, &hdrs, |sum, one| sum.add(one).expect("equal bounds"))
     }));
     let (mut sum, mut deserializer) = (record::hdr(2), Deserializer::new());
-    all.push(Contender::new("hdrhistogram, 2 digits, from V2 bytes", MIN_MAX, move || {
+    all.push(BenchContender::new("hdrhistogram, 2 digits, from V2 bytes", MIN_MAX, move || {
         let sum = black_box(&mut sum);
         for bytes in &hdr_bytes {
             let mut bytes: &[u8] = black_box(bytes);
@@ -156,17 +156,25 @@ fn peers(frames: &[Vec<u64>]) -> Vec<Contender<'static>> {
         let dense: Vec<H2> = frames.iter().map(|frame| h2(frame, power)).collect();
         let sparse: Vec<SparseHistogram> = dense.iter().map(SparseHistogram::from).collect();
         let mut sum = H2::new(power, 64).expect("valid powers");
-        all.push(Contender::new(format!("histogram, p = {power}, dense"), NOTHING, move || {
-            merge_all(&mut sum, &dense, |sum, one| {
-                sum.checked_add_assign(one).expect("equal powers")
-            })
-        }));
+        all.push(BenchContender::new(
+            format!("histogram, p = {power}, dense"),
+            NO_STATISTICS,
+            move || {
+                merge_all(&mut sum, &dense, |sum, one| {
+                    sum.checked_add_assign(one).expect("equal powers")
+                })
+            },
+        ));
         let mut sum = SparseHistogram::new(power, 64).expect("valid powers");
-        all.push(Contender::new(format!("histogram, p = {power}, sparse"), NOTHING, move || {
-            merge_all(&mut sum, &sparse, |sum, one| {
-                *sum = sum.checked_add(one).expect("equal powers")
-            })
-        }));
+        all.push(BenchContender::new(
+            format!("histogram, p = {power}, sparse"),
+            NO_STATISTICS,
+            move || {
+                merge_all(&mut sum, &sparse, |sum, one| {
+                    *sum = sum.checked_add(one).expect("equal powers")
+                })
+            },
+        ));
     }
     all
 }

@@ -7,11 +7,11 @@ use histogram::{CumulativeROHistogram, Histogram as H2, SparseHistogram};
 use openhistogram::Histogram as OpenHistogram;
 
 use crate::Effort;
-use crate::data::Distribution;
+use crate::data::ValueDistribution;
 use crate::merge;
-use crate::record::{self, VALUES, data_sets, median_of};
-use crate::report::{Samples, Section, Table, Target};
-use crate::rounds::{Contender, Passes, measure};
+use crate::record::{self, VALUES, data_sets, named_median};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
+use crate::rounds::{BenchContender, Passes, measure};
 use crate::topdeck;
 
 const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
@@ -21,39 +21,39 @@ Processor time per question, the mean of p50, p99 and p99.9, of a histogram of 1
 ask a form that was prepared beforehand; preparing it is not counted. topdeck answers with a bracket, the \
 others with a value or a bucket.";
 
-pub(crate) fn run(effort: &Effort) -> Section {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
     let passes = Passes::Milliseconds(if effort.quick { 1 } else { 10 });
-    let sets = Distribution::TIMED.map(|distribution| {
+    let sets = ValueDistribution::TIMED.map(|distribution| {
         let values = distribution.values(VALUES, 1);
-        let mut contenders = topdeck::quantile(&values);
+        let mut contenders = topdeck::quantile_contenders(&values);
         contenders.extend(peers(&values));
         (distribution, measure(&mut contenders, effort.rounds, passes))
     });
     let columns: Vec<(&str, &[Samples])> =
         sets.iter().map(|(distribution, rows)| (distribution.name(), &rows[..])).collect();
     let caption = "Nanoseconds per quantile: median (least–greatest).";
-    Section {
+    ReportSection {
         name: "quantile",
         title: "Quantile",
         method: format!("{METHOD}\n\n{}", data_sets()),
-        tables: vec![Table::of_samples(caption, "answer", &columns)],
+        tables: vec![ReportTable::of_samples(caption, "answer", &columns)],
         targets: targets(&columns),
         samples: columns.iter().map(|(set, rows)| (format!("{set}, ns"), rows.to_vec())).collect(),
     }
 }
 
-fn targets(columns: &[(&str, &[Samples])]) -> Vec<Target> {
+fn targets(columns: &[(&str, &[Samples])]) -> Vec<ReportTarget> {
     let target = |(name, limit)| {
         let medians: Option<Vec<f64>> =
-            columns.iter().map(|(_, rows)| median_of(rows, name)).collect();
+            columns.iter().map(|(_, rows)| named_median(rows, name)).collect();
         let worst = medians.map(|all| all.into_iter().fold(0.0, f64::max));
-        Target::at_most(&format!("quantile, {name}, worst data set"), limit, "ns", worst)
+        ReportTarget::at_most(&format!("quantile, {name}, worst data set"), limit, "ns", worst)
     };
     [(topdeck::QUANTILE, 300.0), (topdeck::QUANTILE_CACHED, 25.0)].map(target).into()
 }
 
 /// Asks `subject` for each quantile.
-pub(crate) fn ask<H, T>(subject: &mut H, answer: impl Fn(&mut H, f64) -> T) -> u64 {
+pub(crate) fn query_quantiles<H, T>(subject: &mut H, answer: impl Fn(&mut H, f64) -> T) -> u64 {
     let subject = black_box(subject);
     for q in QUANTILES {
         black_box(answer(subject, black_box(q)));
@@ -61,40 +61,44 @@ pub(crate) fn ask<H, T>(subject: &mut H, answer: impl Fn(&mut H, f64) -> T) -> u
     QUANTILES.len() as u64
 }
 
-fn peers(values: &[u64]) -> Vec<Contender<'static>> {
+fn peers(values: &[u64]) -> Vec<BenchContender<'static>> {
     let mut all = Vec::new();
     for digits in [2, 3] {
         let mut peer: Hdr<u64> = record::hdr(digits);
         values.iter().for_each(|&value| peer.record(value).expect("within bounds"));
-        all.push(Contender::new(
+        all.push(BenchContender::new(
             format!("hdrhistogram, {digits} digits"),
             "upper edge",
-            move || ask(&mut peer, |h, q| h.value_at_quantile(q)),
+            move || query_quantiles(&mut peer, |h, q| h.value_at_quantile(q)),
         ));
     }
     for power in [5, 7] {
         let mut dense: H2 = merge::h2(values, power);
         let mut sparse = SparseHistogram::from(&dense);
         let mut cumulative = CumulativeROHistogram::from(&dense);
-        all.push(Contender::new(format!("histogram, p = {power}, dense"), "bucket", move || {
-            ask(&mut dense, |h, q| h.quantile_bucket(q))
-        }));
-        all.push(Contender::new(format!("histogram, p = {power}, sparse"), "bucket", move || {
-            ask(&mut sparse, |h, q| h.quantile(q))
-        }));
+        all.push(BenchContender::new(
+            format!("histogram, p = {power}, dense"),
+            "bucket",
+            move || query_quantiles(&mut dense, |h, q| h.quantile_bucket(q)),
+        ));
+        all.push(BenchContender::new(
+            format!("histogram, p = {power}, sparse"),
+            "bucket",
+            move || query_quantiles(&mut sparse, |h, q| h.quantile(q)),
+        ));
         let name = format!("histogram, p = {power}, CumulativeROHistogram (cached)");
-        all.push(Contender::new(name, "bucket", move || {
-            ask(&mut cumulative, |h, q| h.quantile_bucket(q))
+        all.push(BenchContender::new(name, "bucket", move || {
+            query_quantiles(&mut cumulative, |h, q| h.quantile_bucket(q))
         }));
     }
     let mut peer = merge::ddsketch(values);
-    all.push(Contender::new("sketches-ddsketch", "value", move || {
-        ask(&mut peer, |h, q| h.quantile(q).expect("a share"))
+    all.push(BenchContender::new("sketches-ddsketch", "value", move || {
+        query_quantiles(&mut peer, |h, q| h.quantile(q).expect("a share"))
     }));
     let mut peer = OpenHistogram::new();
     values.iter().for_each(|&value| peer.insert(record::open_bin(value), 1));
-    all.push(Contender::new("openhistogram", "value", move || {
-        ask(&mut peer, |h, q| h.quantile1(&[q]).expect("a share"))
+    all.push(BenchContender::new("openhistogram", "value", move || {
+        query_quantiles(&mut peer, |h, q| h.quantile1(&[q]).expect("a share"))
     }));
     all
 }

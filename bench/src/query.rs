@@ -4,19 +4,19 @@
 //! `contender.rs` puts the same ones to everybody, `accuracy.rs` knows what would have been right.
 
 mod accuracy;
-mod asked;
 mod contender;
 mod plot;
 pub(crate) mod prometheus;
-mod question;
+mod query_results;
+mod range_query;
 pub(crate) mod topdeck;
 
 use self::accuracy::{ACCURACIES, Accuracy};
-pub(crate) use self::asked::Asked;
-use self::asked::samples;
-use self::question::{QUESTIONS, Sweep};
-use crate::report::{Plot, Samples, Section, Table, Target, number};
-use crate::store::Work;
+pub(crate) use self::query_results::QueryResults;
+use self::query_results::samples;
+use self::range_query::{QUERIES, Sweep};
+use crate::report::{ReportPlot, ReportSection, ReportTable, ReportTarget, Samples, number};
+use crate::store::StoreWork;
 
 const METHOD: &str = "\
 The data sets A and B of the section on stores, as loaded there, in the same run. Everybody is asked by the text of an \
@@ -35,7 +35,7 @@ it holds all of that bucket between the least and the greatest value. Errors of 
 window, those of shares are differences. 12.3 ms lies inside a bucket of the data, 12 ms is the nearest edge of one.";
 
 /// The section, of all that was asked.
-pub(crate) fn section(work: &Work, asked: &[Asked]) -> Section {
+pub(crate) fn section(work: &StoreWork, asked: &[QueryResults]) -> ReportSection {
     let mut method = METHOD.to_owned();
     if work.quick {
         let (a, b) = (work.a.scale(), work.b.scale());
@@ -49,7 +49,7 @@ pub(crate) fn section(work: &Work, asked: &[Asked]) -> Section {
             method += &format!("\n\n{} was not asked everything: {why}.", one.name);
         }
     }
-    Section {
+    ReportSection {
         name: crate::QUERY,
         title: "Questions, in PromQL and CAQL",
         method,
@@ -59,12 +59,12 @@ pub(crate) fn section(work: &Work, asked: &[Asked]) -> Section {
     }
 }
 
-fn targets(asked: &[Asked]) -> Vec<Target> {
+fn targets(asked: &[QueryResults]) -> Vec<ReportTarget> {
     let mut targets = Vec::new();
-    for own in asked.iter().filter(|one| topdeck::is_own(one)) {
+    for own in asked.iter().filter(|one| topdeck::is_topdeck(one)) {
         let name = |what: &str| format!("{what}, {}", own.name);
         let mut cpu = |what: &str, key: &str, limit: f64| {
-            targets.push(Target::at_most(&name(what), limit, "ms of CPU", own.cpu_ms(key)));
+            targets.push(ReportTarget::at_most(&name(what), limit, "ms of CPU", own.cpu_ms(key)));
         };
         cpu("A: the week as 112 columns, from the base", "heat-base", 15.0);
         cpu("A: the same from rollups", "heat", 3.0);
@@ -72,28 +72,28 @@ fn targets(asked: &[Asked]) -> Vec<Target> {
         cpu("B: p99.9 of all series every 5 min", "b-p99.9", 300.0);
         let memory = own.timed("b-p99.9").map(|timed| timed.query.memory_bytes as f64 / 1e6);
         let what = name("B: memory of that");
-        targets.push(Target::at_most(&what, 256.0, "MB", memory));
+        targets.push(ReportTarget::at_most(&what, 256.0, "MB", memory));
         let total = own.total.map(|(found, truth)| (found - truth as f64).abs());
-        targets.push(Target::at_most(&name("A: total of the heatmap"), 0.0, "off", total));
+        targets.push(ReportTarget::at_most(&name("A: total of the heatmap"), 0.0, "off", total));
         let worst = |key: &str| own.accuracy(key).map(|accuracy| accuracy.worst * 100.0);
         let what = name("A: count above an edge of a bucket every 4 min, worst error");
-        targets.push(Target::at_most(&what, 0.0, "%", worst("above-edge")));
+        targets.push(ReportTarget::at_most(&what, 0.0, "%", worst("above-edge")));
         for key in ["p99", "p99.9", "above"] {
             let what = name(&format!("A: brackets that hold the truth, {key}"));
             let held = own.accuracy(key).map(|accuracy| {
-                accuracy.held.unwrap_or_default() as f64 / accuracy.windows as f64 * 100.0
+                accuracy.bracketed.unwrap_or_default() as f64 / accuracy.windows as f64 * 100.0
             });
-            targets.push(Target::at_least(&what, 100.0, "%", held));
+            targets.push(ReportTarget::at_least(&what, 100.0, "%", held));
         }
     }
     targets
 }
 
-fn costs(asked: &[Asked]) -> Table {
+fn costs(asked: &[QueryResults]) -> ReportTable {
     let header = ["question", "asked of", "CPU ms", "wall ms", "memory MB"];
-    let mut table = Table::new("What an answer costs: median (least–greatest).", 2, &header);
-    for (key, about) in QUESTIONS {
-        for (one, query) in of_key(asked, key) {
+    let mut table = ReportTable::new("What an answer costs: median (least–greatest).", 2, &header);
+    for (key, about) in QUERIES {
+        for (one, query) in costs_of_key(asked, key) {
             table.rows.push(vec![
                 about.to_owned(),
                 one.name.clone(),
@@ -106,14 +106,14 @@ fn costs(asked: &[Asked]) -> Table {
     table
 }
 
-fn of_key<'a>(
-    asked: &'a [Asked],
+fn costs_of_key<'a>(
+    asked: &'a [QueryResults],
     key: &str,
-) -> impl Iterator<Item = (&'a Asked, &'a crate::store::Query)> {
+) -> impl Iterator<Item = (&'a QueryResults, &'a crate::store::QueryCost)> {
     asked.iter().filter_map(move |one| Some((one, &one.timed(key)?.query)))
 }
 
-fn accuracies(asked: &[Asked]) -> Table {
+fn accuracies(asked: &[QueryResults]) -> ReportTable {
     let header = [
         "A, every 4 min",
         "asked of",
@@ -123,11 +123,11 @@ fn accuracies(asked: &[Asked]) -> Table {
         "bracket holds the truth",
         "no number",
     ];
-    let mut table = Table::new("How near answers are to the truth.", 2, &header);
+    let mut table = ReportTable::new("How near answers are to the truth.", 2, &header);
     for (key, about) in ACCURACIES {
         for one in asked {
             let Some(accuracy) = one.accuracy(key) else { continue };
-            let Accuracy { windows, missing, possible, held, .. } = *accuracy;
+            let Accuracy { windows, missing, possible, bracketed: held, .. } = *accuracy;
             let of_all = |count: usize| format!("{count} of {windows}");
             table.rows.push(vec![
                 about.to_owned(),
@@ -148,9 +148,9 @@ fn percent(part: f64) -> String {
     format!("{:.4} %", part * 100.0)
 }
 
-fn totals(asked: &[Asked]) -> Table {
+fn totals(asked: &[QueryResults]) -> ReportTable {
     let header = ["asked of", "measurements", "truth", "off"];
-    let mut table = Table::new("All columns of A's heatmap together.", 1, &header);
+    let mut table = ReportTable::new("All columns of A's heatmap together.", 1, &header);
     for one in asked {
         let Some((found, truth)) = one.total else { continue };
         let off = found - truth as f64;
@@ -160,25 +160,32 @@ fn totals(asked: &[Asked]) -> Table {
     table
 }
 
-fn sweeps(asked: &[Asked]) -> Table {
-    let lanes: Vec<&Asked> = asked.iter().filter(|one| !one.swept.is_empty()).collect();
+fn sweeps(asked: &[QueryResults]) -> ReportTable {
+    let lanes: Vec<&QueryResults> =
+        asked.iter().filter(|one| !one.sweep_points.is_empty()).collect();
     let mut header = vec!["what is varied".to_owned(), "size".to_owned()];
     header.extend(lanes.iter().map(|one| format!("{}, CPU ms", one.name)));
     header.extend(lanes.iter().map(|one| format!("{}, wall ms", one.name)));
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     let caption = "How cost grows with span, series and step: medians.";
-    let mut table = Table::new(caption, 1, &header);
+    let mut table = ReportTable::new(caption, 1, &header);
     for sweep in Sweep::ALL {
-        let sizes = |one: &Asked| -> Vec<f64> {
-            one.swept.iter().filter(|swept| swept.sweep == sweep).map(|one| one.size).collect()
+        let sizes = |one: &QueryResults| -> Vec<f64> {
+            one.sweep_points
+                .iter()
+                .filter(|swept| swept.sweep == sweep)
+                .map(|one| one.size)
+                .collect()
         };
         for size in lanes.first().map(|one| sizes(one)).unwrap_or_default() {
-            let cell = |one: &Asked, take: fn(&crate::store::Query) -> &Vec<f64>| {
-                let found =
-                    one.swept.iter().find(|swept| swept.sweep == sweep && swept.size == size);
+            let cell = |one: &QueryResults, take: fn(&crate::store::QueryCost) -> &Vec<f64>| {
+                let found = one
+                    .sweep_points
+                    .iter()
+                    .find(|swept| swept.sweep == sweep && swept.size == size);
                 found.map_or("–".to_owned(), |found| number(samples(take(&found.query)).median()))
             };
-            let mut row = vec![sweep.about().to_owned(), sweep.size(size)];
+            let mut row = vec![sweep.description().to_owned(), sweep.size(size)];
             row.extend(lanes.iter().map(|one| cell(one, |query| &query.cpu_ms)));
             row.extend(lanes.iter().map(|one| cell(one, |query| &query.wall_ms)));
             table.rows.push(row);
@@ -187,15 +194,15 @@ fn sweeps(asked: &[Asked]) -> Table {
     if !lanes.is_empty() {
         let alt = "Processor time of a question against span, number of series and step, as in the table above";
         let svg = plot::svg(&lanes);
-        table.plot = Some(Plot { file: "query-time.svg", alt: alt.to_owned(), svg });
+        table.plot = Some(ReportPlot { file: "query-time.svg", alt: alt.to_owned(), svg });
     }
     table
 }
 
-fn texts(asked: &[Asked]) -> Table {
+fn texts(asked: &[QueryResults]) -> ReportTable {
     let mut table =
-        Table::new("What was asked, word for word.", 3, &["question", "asked of", "text"]);
-    for (key, about) in QUESTIONS {
+        ReportTable::new("What was asked, word for word.", 3, &["question", "asked of", "text"]);
+    for (key, about) in QUERIES {
         for one in asked {
             let Some(timed) = one.timed(key) else { continue };
             let text = format!("`{}`", timed.text.replace('|', "\\|"));
@@ -205,18 +212,19 @@ fn texts(asked: &[Asked]) -> Table {
     table
 }
 
-fn all_samples(asked: &[Asked]) -> Vec<(String, Vec<Samples>)> {
-    let row = |one: &Asked, values: &[f64]| Samples { name: one.name.clone(), ..samples(values) };
+fn all_samples(asked: &[QueryResults]) -> Vec<(String, Vec<Samples>)> {
+    let row =
+        |one: &QueryResults, values: &[f64]| Samples { name: one.name.clone(), ..samples(values) };
     let mut sets = Vec::new();
-    for (key, _) in QUESTIONS {
-        let cpu = of_key(asked, key).map(|(one, query)| row(one, &query.cpu_ms)).collect();
-        let wall = of_key(asked, key).map(|(one, query)| row(one, &query.wall_ms)).collect();
+    for (key, _) in QUERIES {
+        let cpu = costs_of_key(asked, key).map(|(one, query)| row(one, &query.cpu_ms)).collect();
+        let wall = costs_of_key(asked, key).map(|(one, query)| row(one, &query.wall_ms)).collect();
         sets.push((format!("{key}, CPU ms"), cpu));
         sets.push((format!("{key}, wall ms"), wall));
     }
     for one in asked {
-        for swept in &one.swept {
-            let what = format!("{}, {}", swept.sweep.about(), swept.sweep.size(swept.size));
+        for swept in &one.sweep_points {
+            let what = format!("{}, {}", swept.sweep.description(), swept.sweep.size(swept.size));
             sets.push((format!("{what}, CPU ms"), vec![row(one, &swept.query.cpu_ms)]));
             sets.push((format!("{what}, wall ms"), vec![row(one, &swept.query.wall_ms)]));
         }

@@ -13,16 +13,16 @@ use prometheus_client::metrics::histogram::{
 use sketches_ddsketch::{Config, DDSketch};
 
 use crate::Effort;
-use crate::data::{Distribution, Values};
-use crate::report::{Samples, Section, Table, Target};
-use crate::rounds::{Contender, Passes, each, measure};
+use crate::data::{ValueDistribution, Values};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
+use crate::rounds::{BenchContender, Passes, for_each_value, measure};
 use crate::topdeck;
 
 /// What a row says in its second column.
 pub(crate) const SUM_MIN_MAX: &str = "sum, min, max";
 pub(crate) const MIN_MAX: &str = "min, max";
 pub(crate) const SUM: &str = "sum";
-pub(crate) const NOTHING: &str = "–";
+pub(crate) const NO_STATISTICS: &str = "–";
 
 /// Values per pass: 1 MiB, which stays in the second-level cache, and more than branch predictors learn.
 pub(crate) const VALUES: usize = 131_072;
@@ -38,8 +38,8 @@ library gets the values in the form it takes (whole nanoseconds, doubles, or sec
 “Keeps” names the exact values kept beside the buckets: only rows that keep all three do the same work. The \
 floor is the loop, the read and the barriers with nothing recorded; it is part of every row.";
 
-pub(crate) fn run(effort: &Effort) -> Section {
-    let sets = Distribution::TIMED.map(|distribution| {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
+    let sets = ValueDistribution::TIMED.map(|distribution| {
         let values = Values::new(distribution.values(VALUES, 1));
         let mut contenders = contenders(&values);
         let passes = if effort.quick { 2 } else { PASSES };
@@ -47,9 +47,12 @@ pub(crate) fn run(effort: &Effort) -> Section {
     });
     let columns: Vec<(&str, &[Samples])> =
         sets.iter().map(|(distribution, rows)| (distribution.name(), &rows[..])).collect();
-    let table =
-        Table::of_samples("Nanoseconds per value: median (least–greatest).", "keeps", &columns);
-    Section {
+    let table = ReportTable::of_samples(
+        "Nanoseconds per value: median (least–greatest).",
+        "keeps",
+        &columns,
+    );
+    ReportSection {
         name: "record",
         title: "Record, one thread",
         method: format!("{METHOD}\n\n{}", data_sets()),
@@ -61,18 +64,18 @@ pub(crate) fn run(effort: &Effort) -> Section {
 
 /// What the columns of the timed tables are.
 pub(crate) fn data_sets() -> String {
-    let about = |one: &Distribution| format!("- {}: {}", one.name(), one.about());
-    Distribution::TIMED.iter().map(about).collect::<Vec<_>>().join("\n")
+    let about = |one: &ValueDistribution| format!("- {}: {}", one.name(), one.description());
+    ValueDistribution::TIMED.iter().map(about).collect::<Vec<_>>().join("\n")
 }
 
-fn targets(columns: &[(&str, &[Samples])]) -> Vec<Target> {
+fn targets(columns: &[(&str, &[Samples])]) -> Vec<ReportTarget> {
     let mut targets = Vec::new();
     for name in topdeck::RECORDERS {
         let medians: Option<Vec<f64>> =
-            columns.iter().map(|(_, rows)| median_of(rows, name)).collect();
+            columns.iter().map(|(_, rows)| named_median(rows, name)).collect();
         let worst = medians.as_ref().map(|all| all.iter().copied().fold(0.0, f64::max));
         let what = format!("record, 1 thread, {name}, worst data set");
-        targets.push(Target::at_most(&what, LIMIT_NS, "ns", worst));
+        targets.push(ReportTarget::at_most(&what, LIMIT_NS, "ns", worst));
         let ratio = medians.map(|all| {
             let ratios = columns.iter().zip(all).map(|((_, rows), ours)| ours / best_peer(rows));
             ratios.fold(0.0, f64::max)
@@ -80,73 +83,83 @@ fn targets(columns: &[(&str, &[Samples])]) -> Vec<Target> {
         let what = format!(
             "record, 1 thread, {name}, against the best peer that keeps sum, min and max, worst data set"
         );
-        targets.push(Target::at_most(&what, 1.0, "× its cost", ratio));
+        targets.push(ReportTarget::at_most(&what, 1.0, "× its cost", ratio));
     }
     targets
 }
 
 /// `None` where there is no such row, or no sample of it that counts.
-pub(crate) fn median_of(rows: &[Samples], name: &str) -> Option<f64> {
+pub(crate) fn named_median(rows: &[Samples], name: &str) -> Option<f64> {
     let row = rows.iter().find(|row| row.name == name)?;
     (!row.values.is_empty()).then(|| row.median())
 }
 
 /// The least cost among the others that keep the same values.
 fn best_peer(rows: &[Samples]) -> f64 {
-    let peers = rows.iter().filter(|row| row.about == SUM_MIN_MAX);
+    let peers = rows.iter().filter(|row| row.remark == SUM_MIN_MAX);
     peers
         .filter(|row| !row.name.starts_with("topdeck"))
         .map(Samples::median)
         .fold(f64::MAX, f64::min)
 }
 
-fn contenders(values: &Values) -> Vec<Contender<'_>> {
+fn contenders(values: &Values) -> Vec<BenchContender<'_>> {
     let whole = &values.nanoseconds;
-    let mut all = vec![Contender::new("floor: loop and read", "nothing", || {
-        each(&mut (), whole, |_, value| {
+    let mut all = vec![BenchContender::new("floor: loop and read", "nothing", || {
+        for_each_value(&mut (), whole, |_, value| {
             black_box(value);
         })
     })];
-    all.extend(topdeck::record(values));
+    all.extend(topdeck::record_contenders(values));
     for digits in [2, 3] {
         let mut peer = hdr(digits);
-        all.push(Contender::new(format!("hdrhistogram, {digits} digits"), MIN_MAX, move || {
-            each(&mut peer, whole, |h, value| h.record(value).expect("within bounds"))
-        }));
+        all.push(BenchContender::new(
+            format!("hdrhistogram, {digits} digits"),
+            MIN_MAX,
+            move || {
+                for_each_value(&mut peer, whole, |h, value| h.record(value).expect("within bounds"))
+            },
+        ));
     }
     for power in [5, 7] {
         let mut peer = H2::new(power, 64).expect("valid powers");
-        all.push(Contender::new(format!("histogram, p = {power}"), NOTHING, move || {
-            each(&mut peer, whole, |h, value| h.increment(value).expect("within bounds"))
-        }));
+        all.push(BenchContender::new(
+            format!("histogram, p = {power}"),
+            NO_STATISTICS,
+            move || {
+                for_each_value(&mut peer, whole, |h, value| {
+                    h.increment(value).expect("within bounds")
+                })
+            },
+        ));
     }
     let mut peer = ddsketch();
-    all.push(Contender::new("sketches-ddsketch, 1 %", SUM_MIN_MAX, move || {
-        each(&mut peer, &values.reals, |h, value| h.add(value))
+    all.push(BenchContender::new("sketches-ddsketch, 1 %", SUM_MIN_MAX, move || {
+        for_each_value(&mut peer, &values.reals, |h, value| h.add(value))
     }));
     let mut peer = OpenHistogram::new();
-    all.push(Contender::new("openhistogram, from integer", NOTHING, move || {
-        each(&mut peer, whole, |h, value| h.insert(open_bin(value), 1))
+    all.push(BenchContender::new("openhistogram, from integer", NO_STATISTICS, move || {
+        for_each_value(&mut peer, whole, |h, value| h.insert(open_bin(value), 1))
     }));
     let mut peer = OpenHistogram::new();
-    all.push(Contender::new("openhistogram, from double", NOTHING, move || {
-        each(&mut peer, &values.seconds, |h, value| h.insert(value.into(), 1))
+    all.push(BenchContender::new("openhistogram, from double", NO_STATISTICS, move || {
+        for_each_value(&mut peer, &values.seconds, |h, value| h.insert(value.into(), 1))
     }));
     let mut peer = prometheus_classic();
-    all.push(Contender::new("prometheus-client, classic, 20 bounds", SUM, move || {
-        each(&mut peer, &values.seconds, |h, value| h.observe(value))
+    all.push(BenchContender::new("prometheus-client, classic, 20 bounds", SUM, move || {
+        for_each_value(&mut peer, &values.seconds, |h, value| h.observe(value))
     }));
     let mut peer = prometheus_native();
-    all.push(Contender::new("prometheus-client, native, schema 5", SUM, move || {
-        each(&mut peer, &values.seconds, |h, value| h.observe(value))
+    all.push(BenchContender::new("prometheus-client, native, schema 5", SUM, move || {
+        for_each_value(&mut peer, &values.seconds, |h, value| h.observe(value))
     }));
     let (_provider, mut peer) = opentelemetry();
-    all.push(Contender::new(
+    all.push(BenchContender::new(
         "opentelemetry_sdk, exponential, no attributes",
         SUM_MIN_MAX,
         move || {
             let _ = &_provider;
-            each(&mut peer, whole, |h, value| h.record(value, &[]))
+            for_each_value(&mut peer, whole, |h, value| h.record(value, &[]))
         },
     ));
     all

@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 #[derive(Clone)]
 pub(crate) struct Samples {
     pub(crate) name: String,
-    pub(crate) about: &'static str,
+    pub(crate) remark: &'static str,
     pub(crate) values: Vec<f64>,
 }
 
 impl Samples {
     pub(crate) fn new(name: &str, about: &'static str) -> Samples {
-        Samples { name: name.to_owned(), about, values: Vec::new() }
+        Samples { name: name.to_owned(), remark: about, values: Vec::new() }
     }
 
     pub(crate) fn median(&self) -> f64 {
@@ -52,23 +52,33 @@ pub(crate) fn number(x: f64) -> String {
 }
 
 /// A promise and what became of it.
-pub(crate) struct Target {
-    pub(crate) what: String,
+pub(crate) struct ReportTarget {
+    pub(crate) description: String,
     pub(crate) promised: String,
     pub(crate) measured: String,
     /// `None`: it was not measured in this run.
-    pub(crate) met: Option<bool>,
+    pub(crate) is_met: Option<bool>,
 }
 
-impl Target {
-    pub(crate) fn at_most(what: &str, limit: f64, unit: &str, measured: Option<f64>) -> Target {
+impl ReportTarget {
+    pub(crate) fn at_most(
+        what: &str,
+        limit: f64,
+        unit: &str,
+        measured: Option<f64>,
+    ) -> ReportTarget {
         let promised = format!("≤ {limit} {unit}");
-        Target::compared(what, promised, unit, measured, |found| found <= limit)
+        ReportTarget::compared(what, promised, unit, measured, |found| found <= limit)
     }
 
-    pub(crate) fn at_least(what: &str, limit: f64, unit: &str, measured: Option<f64>) -> Target {
+    pub(crate) fn at_least(
+        what: &str,
+        limit: f64,
+        unit: &str,
+        measured: Option<f64>,
+    ) -> ReportTarget {
         let promised = format!("≥ {limit} {unit}");
-        Target::compared(what, promised, unit, measured, |found| found >= limit)
+        ReportTarget::compared(what, promised, unit, measured, |found| found >= limit)
     }
 
     fn compared(
@@ -77,18 +87,18 @@ impl Target {
         unit: &str,
         measured: Option<f64>,
         holds: impl Fn(f64) -> bool,
-    ) -> Target {
-        Target {
-            what: what.to_owned(),
+    ) -> ReportTarget {
+        ReportTarget {
+            description: what.to_owned(),
             promised,
             measured: measured
                 .map_or("–".to_owned(), |found| format!("{} {unit}", number(found))),
-            met: measured.map(holds),
+            is_met: measured.map(holds),
         }
     }
 
     fn verdict(&self) -> &'static str {
-        match self.met {
+        match self.is_met {
             Some(true) => "met",
             Some(false) => "**NOT MET**",
             None => "**NOT MEASURED**",
@@ -97,17 +107,17 @@ impl Target {
 }
 
 /// A table: the first columns are text, the others numbers.
-pub(crate) struct Table {
+pub(crate) struct ReportTable {
     pub(crate) caption: String,
     pub(crate) header: Vec<String>,
     pub(crate) text_columns: usize,
     pub(crate) rows: Vec<Vec<String>>,
     /// The same to look at.
-    pub(crate) plot: Option<Plot>,
+    pub(crate) plot: Option<ReportPlot>,
 }
 
 /// A picture that a table comes with.
-pub(crate) struct Plot {
+pub(crate) struct ReportPlot {
     /// Its name in the folder of the report.
     pub(crate) file: &'static str,
     /// What it shows, for who does not see it.
@@ -115,9 +125,9 @@ pub(crate) struct Plot {
     pub(crate) svg: String,
 }
 
-impl Table {
-    pub(crate) fn new(caption: &str, text_columns: usize, header: &[&str]) -> Table {
-        Table {
+impl ReportTable {
+    pub(crate) fn new(caption: &str, text_columns: usize, header: &[&str]) -> ReportTable {
+        ReportTable {
             caption: caption.to_owned(),
             header: header.iter().map(|&name| name.to_owned()).collect(),
             text_columns,
@@ -127,12 +137,16 @@ impl Table {
     }
 
     /// A table of the same contenders over several data sets: name, about, then a column each.
-    pub(crate) fn of_samples(caption: &str, about: &str, columns: &[(&str, &[Samples])]) -> Table {
-        let mut table = Table::new(caption, 2, &["", about]);
+    pub(crate) fn of_samples(
+        caption: &str,
+        about: &str,
+        columns: &[(&str, &[Samples])],
+    ) -> ReportTable {
+        let mut table = ReportTable::new(caption, 2, &["", about]);
         table.header.extend(columns.iter().map(|(name, _)| (*name).to_owned()));
         let first = columns.first().map_or(&[][..], |(_, samples)| *samples);
         for (at, row) in first.iter().enumerate() {
-            let mut cells = vec![row.name.clone(), row.about.to_owned()];
+            let mut cells = vec![row.name.clone(), row.remark.to_owned()];
             cells.extend(columns.iter().map(|(_, samples)| samples[at].cell()));
             table.rows.push(cells);
         }
@@ -152,25 +166,25 @@ impl Table {
             let _ = writeln!(out, "{}", line(row));
         }
         out.push('\n');
-        if let Some(Plot { file, alt, .. }) = &self.plot {
+        if let Some(ReportPlot { file, alt, .. }) = &self.plot {
             let _ = writeln!(out, "![{alt}]({file})\n");
         }
     }
 }
 
 /// One comparison: a heading of the report and a file of samples.
-pub(crate) struct Section {
+pub(crate) struct ReportSection {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     /// What was done and what to bear in mind, in Markdown.
     pub(crate) method: String,
-    pub(crate) tables: Vec<Table>,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) tables: Vec<ReportTable>,
+    pub(crate) targets: Vec<ReportTarget>,
     /// Data set and unit, with the samples taken on it.
     pub(crate) samples: Vec<(String, Vec<Samples>)>,
 }
 
-impl Section {
+impl ReportSection {
     pub(crate) fn markdown(&self) -> String {
         let mut out = format!("## {}\n\n{}\n\n", self.title, self.method.trim());
         for table in &self.tables {
@@ -194,9 +208,10 @@ impl Section {
 }
 
 /// All promises first: who reads no further has read what matters.
-pub(crate) fn summary(sections: &[Section]) -> String {
+pub(crate) fn summary(sections: &[ReportSection]) -> String {
     let mut out = "## Targets\n\n".to_owned();
-    let missed = |section: &&Section| section.targets.iter().any(|one| one.met != Some(true));
+    let missed =
+        |section: &&ReportSection| section.targets.iter().any(|one| one.is_met != Some(true));
     let missing: Vec<&str> = sections.iter().filter(missed).map(|one| one.title).collect();
     let _ = match missing.is_empty() {
         true => writeln!(out, "All targets are met in this run.\n"),
@@ -206,12 +221,12 @@ pub(crate) fn summary(sections: &[Section]) -> String {
     out
 }
 
-fn targets_table<'a>(targets: impl IntoIterator<Item = &'a Target>, out: &mut String) {
-    let mut table = Table::new("", 1, &["target", "promised", "measured", ""]);
+fn targets_table<'a>(targets: impl IntoIterator<Item = &'a ReportTarget>, out: &mut String) {
+    let mut table = ReportTable::new("", 1, &["target", "promised", "measured", ""]);
     for one in targets {
         let verdict = one.verdict().to_owned();
         table.rows.push(vec![
-            one.what.clone(),
+            one.description.clone(),
             one.promised.clone(),
             one.measured.clone(),
             verdict,

@@ -9,21 +9,21 @@ use crate::clock::cpu_time;
 use crate::report::Samples;
 
 /// One library doing one thing.
-pub(crate) struct Contender<'a> {
+pub(crate) struct BenchContender<'a> {
     pub(crate) name: String,
     /// Which exact values it keeps beside its buckets, or what else tells it from the others.
-    pub(crate) about: &'static str,
+    pub(crate) remark: &'static str,
     /// Does some work; returns how many operations that was.
     pass: Box<dyn FnMut() -> u64 + 'a>,
 }
 
-impl<'a> Contender<'a> {
+impl<'a> BenchContender<'a> {
     pub(crate) fn new(
         name: impl Into<String>,
         about: &'static str,
         pass: impl FnMut() -> u64 + 'a,
-    ) -> Contender<'a> {
-        Contender { name: name.into(), about, pass: Box::new(pass) }
+    ) -> BenchContender<'a> {
+        BenchContender { name: name.into(), remark: about, pass: Box::new(pass) }
     }
 }
 
@@ -36,9 +36,13 @@ pub(crate) enum Passes {
 }
 
 /// Nanoseconds per operation of each contender, in the order given.
-pub(crate) fn measure(contenders: &mut [Contender], rounds: usize, passes: Passes) -> Vec<Samples> {
+pub(crate) fn measure(
+    contenders: &mut [BenchContender],
+    rounds: usize,
+    passes: Passes,
+) -> Vec<Samples> {
     let mut samples: Vec<Samples> =
-        contenders.iter().map(|one| Samples::new(&one.name, one.about)).collect();
+        contenders.iter().map(|one| Samples::new(&one.name, one.remark)).collect();
     let passes: Vec<u32> =
         contenders.iter_mut().map(|one| warm_up(&mut *one.pass, passes)).collect();
     for round in 0..rounds {
@@ -74,7 +78,7 @@ fn sample(pass: &mut dyn FnMut() -> u64, passes: u32) -> f64 {
 /// keep the counts of a histogram in registers from one value to the next nor compute ahead: exactly the
 /// same barriers for every contender.
 #[inline(always)]
-pub(crate) fn each<H, T: Copy>(
+pub(crate) fn for_each_value<H, T: Copy>(
     target: &mut H,
     values: &[T],
     mut record: impl FnMut(&mut H, T),

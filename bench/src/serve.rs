@@ -7,21 +7,21 @@
 mod bodies;
 mod grpc;
 mod idle;
-mod lanes;
-mod node;
+mod ingest_run;
+mod server_node;
 mod statsd;
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-use self::bodies::{BUCKETS, Bodies, Format, LABELS, LANES};
-use self::idle::Idle;
-use self::lanes::{Pace, Taken};
-use self::node::{Node, Role, Who};
-use self::statsd::{Offered, Way};
+use self::bodies::{BUCKETS, Bodies, LABELS, LANES, RequestFormat};
+use self::idle::IdleUsage;
+use self::ingest_run::{IngestRun, RequestPace};
+use self::server_node::{ServerKind, ServerNode, ServerRole};
+use self::statsd::{DatagramTransport, OfferedLoad};
 use crate::Effort;
-use crate::report::{Samples, Section, Table, Target, number};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
 
 /// Readings of a request: when all is sent as fast as it goes, and on a schedule.
 const NUMBERS: usize = 2_000;
@@ -33,28 +33,34 @@ const NUMBERS_RATE: f64 = 500_000.0;
 const HISTOGRAMS_RATE: f64 = 150_000.0;
 const TIMINGS_RATE: f64 = 1e6;
 
-const FORMATS: [Format; 4] =
-    [Format::RemoteWrite1, Format::RemoteWrite2, Format::OtlpHttp, Format::OtlpGrpc];
-const SERVERS: [Who; 3] = [Who::Topdeck, Who::Prometheus, Who::VictoriaMetrics];
-const ROLES: [Role; 4] = [Role::ServeWithHost, Role::Serve, Role::AgentWithHost, Role::Agent];
+const FORMATS: [RequestFormat; 4] = [
+    RequestFormat::RemoteWrite1,
+    RequestFormat::RemoteWrite2,
+    RequestFormat::OtlpHttp,
+    RequestFormat::OtlpGrpc,
+];
+const SERVERS: [ServerKind; 3] =
+    [ServerKind::Topdeck, ServerKind::Prometheus, ServerKind::VictoriaMetrics];
+const ROLES: [ServerRole; 4] =
+    [ServerRole::ServeWithHost, ServerRole::Serve, ServerRole::AgentWithHost, ServerRole::Agent];
 
 /// What was measured of one server in one format.
-struct Loaded {
-    who: Who,
-    format: Format,
-    fast: Vec<Taken>,
-    scheduled: Option<Taken>,
+struct ServerResult {
+    server: ServerKind,
+    format: RequestFormat,
+    fast: Vec<IngestRun>,
+    scheduled: Option<IngestRun>,
     failed: Option<String>,
 }
 
-struct Stream {
-    way: Way,
+struct DatagramRun {
+    transport: DatagramTransport,
     per_datagram: usize,
-    rounds: Vec<Offered>,
+    rounds: Vec<OfferedLoad>,
 }
 
 /// How much work there is.
-struct Work {
+struct ServeWork {
     rounds: usize,
     /// How long a load goes on, at the rate that is aimed at.
     fast: f64,
@@ -63,38 +69,45 @@ struct Work {
 }
 
 /// All of it.
-pub(crate) fn run(effort: &Effort) -> Section {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
     let work = match effort.quick {
-        true => Work { rounds: 1, fast: 2.0, scheduled: 4.0, idle: Duration::from_secs(5) },
-        false => Work { rounds: 3, fast: 10.0, scheduled: 20.0, idle: Duration::from_secs(60) },
+        true => ServeWork { rounds: 1, fast: 2.0, scheduled: 4.0, idle: Duration::from_secs(5) },
+        false => {
+            ServeWork { rounds: 3, fast: 10.0, scheduled: 20.0, idle: Duration::from_secs(60) }
+        }
     };
     let mut method = method(effort);
     let mut loads = Vec::new();
-    if let Err(error) = node::topdeck() {
+    if let Err(error) = server_node::build_topdeck() {
         method += &format!("\n\ntopdeck could not be built: {error:#}.");
     }
-    for format in FORMATS.into_iter().filter(|format| is_wanted(format.name())) {
-        loads.extend(load(format, &work));
+    for format in FORMATS.into_iter().filter(|format| is_selected(format.name())) {
+        loads.extend(run_format(format, &work));
     }
     let mut streams = Vec::new();
-    for (way, per_datagram) in [(Way::Udp, 10), (Way::Udp, 1), (Way::Unix, 10), (Way::Unix, 1)] {
-        if !is_wanted("StatsD") {
+    for (way, per_datagram) in [
+        (DatagramTransport::Udp, 10),
+        (DatagramTransport::Udp, 1),
+        (DatagramTransport::Unix, 10),
+        (DatagramTransport::Unix, 1),
+    ] {
+        if !is_selected("StatsD") {
             continue;
         }
-        says(&format!("StatsD, {way:?}, {per_datagram} in a datagram …"));
+        print_progress(&format!("StatsD, {way:?}, {per_datagram} in a datagram …"));
         let mut rounds = Vec::new();
         for _ in 0..work.rounds {
             let during = Duration::from_secs_f64(work.fast / 2.0);
-            match statsd::offer(way, per_datagram, TIMINGS_RATE, during) {
+            match statsd::run_offer(way, per_datagram, TIMINGS_RATE, during) {
                 Ok(offered) => rounds.push(offered),
                 Err(error) => method += &format!("\n\nStatsD, {way:?}: {error:#}."),
             }
         }
-        streams.push(Stream { way, per_datagram, rounds });
+        streams.push(DatagramRun { transport: way, per_datagram, rounds });
     }
     let mut idles = Vec::new();
-    for role in ROLES.into_iter().filter(|_| is_wanted("idle")) {
-        says(&format!("idle: {} …", role.name()));
+    for role in ROLES.into_iter().filter(|_| is_selected("idle")) {
+        print_progress(&format!("idle: {} …", role.name()));
         match idle::watch(role, work.idle) {
             Ok(idle) => idles.push(idle),
             Err(error) => method += &format!("\n\n{}: {error:#}.", role.name()),
@@ -103,14 +116,19 @@ pub(crate) fn run(effort: &Effort) -> Section {
     for one in &loads {
         if let Some(why) = &one.failed {
             let why = why.replace(['|', '\n'], " ");
-            method += &format!("\n\n{}, {}: {why}.", one.who.name(), one.format.name());
+            method += &format!("\n\n{}, {}: {why}.", one.server.name(), one.format.name());
         }
     }
-    Section {
+    ReportSection {
         name: crate::SERVE,
         title: "Servers under load",
         method,
-        tables: vec![taken(&loads), answered(&loads), datagrams(&streams), idling(&idles)],
+        tables: vec![
+            throughput_table(&loads),
+            latency_table(&loads),
+            datagram_table(&streams),
+            idle_table(&idles),
+        ],
         targets: targets(&loads, &streams, &idles),
         samples: samples(&loads, &streams),
     }
@@ -121,38 +139,45 @@ fn parts() -> Option<String> {
     std::env::var("TOPDECK_BENCH_SERVE").ok()
 }
 
-fn is_wanted(name: &str) -> bool {
+fn is_selected(name: &str) -> bool {
     parts().is_none_or(|parts| parts.split(',').any(|part| name.contains(part)))
 }
 
-fn is_server_wanted(who: Who) -> bool {
-    let named = |who: Who| who.name().to_lowercase();
+fn is_server_selected(who: ServerKind) -> bool {
+    let named = |who: ServerKind| who.name().to_lowercase();
     let Some(parts) = parts() else { return true };
-    let of = |who: Who| parts.split(',').any(|part| named(who).contains(&part.to_lowercase()));
+    let of =
+        |who: ServerKind| parts.split(',').any(|part| named(who).contains(&part.to_lowercase()));
     of(who) || !SERVERS.into_iter().any(of)
 }
 
-fn says(what: &str) {
+fn print_progress(what: &str) {
     eprintln!("        {what}");
 }
 
 /// All servers in turn, in each round.
-fn load(format: Format, work: &Work) -> Vec<Loaded> {
+fn run_format(format: RequestFormat, work: &ServeWork) -> Vec<ServerResult> {
     let (points, scheduled, rate) = match format.is_otlp() {
         true => (HISTOGRAMS, HISTOGRAMS_SCHEDULED, HISTOGRAMS_RATE),
         false => (NUMBERS, NUMBERS_SCHEDULED, NUMBERS_RATE),
     };
-    let takes = |who: &Who| who.path(format).is_some() && is_server_wanted(*who);
+    let takes = |who: &ServerKind| who.path(format).is_some() && is_server_selected(*who);
     let servers = SERVERS.into_iter().filter(takes);
-    let mut loads: Vec<Loaded> = servers
-        .map(|who| Loaded { who, format, fast: Vec::new(), scheduled: None, failed: None })
+    let mut loads: Vec<ServerResult> = servers
+        .map(|who| ServerResult {
+            server: who,
+            format,
+            fast: Vec::new(),
+            scheduled: None,
+            failed: None,
+        })
         .collect();
     let requests = |seconds: f64, points: usize| (rate * seconds / points as f64) as usize;
     let bodies = Bodies::new(format, points, requests(work.fast, points));
     for round in 0..work.rounds {
         for one in loads.iter_mut().filter(|one| one.failed.is_none()) {
-            says(&format!("{}, {}, round {round} …", one.who.name(), format.name()));
-            match once(one.who, &bodies, Pace::Closed) {
+            print_progress(&format!("{}, {}, round {round} …", one.server.name(), format.name()));
+            match run_once(one.server, &bodies, RequestPace::Closed) {
                 Ok(taken) => one.fast.push(taken),
                 Err(error) => one.failed = Some(format!("{error:#}")),
             }
@@ -162,8 +187,8 @@ fn load(format: Format, work: &Work) -> Vec<Loaded> {
     let half = rate / 2.0;
     let bodies = Bodies::new(format, scheduled, requests(work.scheduled, scheduled) / 2);
     for one in loads.iter_mut().filter(|one| one.failed.is_none()) {
-        says(&format!("{}, {}, on a schedule …", one.who.name(), format.name()));
-        match once(one.who, &bodies, Pace::Open(half)) {
+        print_progress(&format!("{}, {}, on a schedule …", one.server.name(), format.name()));
+        match run_once(one.server, &bodies, RequestPace::Open(half)) {
             Ok(taken) => one.scheduled = Some(taken),
             Err(error) => one.failed = Some(format!("{error:#}")),
         }
@@ -171,20 +196,20 @@ fn load(format: Format, work: &Work) -> Vec<Loaded> {
     loads
 }
 
-fn once(who: Who, bodies: &Bodies, pace: Pace) -> Result<Taken> {
-    let mut node = Node::start(who, Role::Serve)?;
-    let taken = lanes::send(&mut node, who, bodies, pace)?;
+fn run_once(who: ServerKind, bodies: &Bodies, pace: RequestPace) -> Result<IngestRun> {
+    let mut node = ServerNode::start(who, ServerRole::Serve)?;
+    let taken = ingest_run::send(&mut node, who, bodies, pace)?;
     node.stop()?;
     if parts().is_some() {
-        says(&format!(
+        print_progress(&format!(
             "{:.0} points/s, server {:.2} s ({:.2} s until idle) of {:.2} s, sender {:.2} s, put off {}, {} MB, {:.0} B a request, \
              p50 {:.2} p99 {:.2} p99.9 {:.2} max {:.2} ms",
             taken.per_second(),
             taken.cpu.as_secs_f64(),
             taken.cpu_until_idle.as_secs_f64(),
-            taken.passed.as_secs_f64(),
+            taken.wall.as_secs_f64(),
             taken.sender_cpu.as_secs_f64(),
-            taken.put_off,
+            taken.deferred,
             taken.memory_bytes / 1_000_000,
             bodies.bytes(),
             taken.latency_ms(0.5),
@@ -226,11 +251,11 @@ Dropped is what the kernel had no room for, as topdeck counts and tells it. Neit
     text
 }
 
-fn of(what: &str, values: impl IntoIterator<Item = f64>) -> Samples {
+fn to_samples(what: &str, values: impl IntoIterator<Item = f64>) -> Samples {
     Samples { values: values.into_iter().collect(), ..Samples::new(what, "") }
 }
 
-fn taken(loads: &[Loaded]) -> Table {
+fn throughput_table(loads: &[ServerResult]) -> ReportTable {
     let header = [
         "as fast as it goes",
         "server",
@@ -242,28 +267,31 @@ fn taken(loads: &[Loaded]) -> Table {
         "put off",
         "memory MB",
     ];
-    let mut table = Table::new("Acknowledged points: median (least–greatest).", 3, &header);
+    let mut table = ReportTable::new("Acknowledged points: median (least–greatest).", 3, &header);
     for one in loads {
-        let per_point = |time: fn(&Taken) -> Duration| {
-            let us = |taken: &Taken| time(taken).as_secs_f64() * 1e6 / taken.points as f64;
-            of("", one.fast.iter().map(us)).cell()
+        let per_point = |time: fn(&IngestRun) -> Duration| {
+            let us = |taken: &IngestRun| time(taken).as_secs_f64() * 1e6 / taken.points as f64;
+            to_samples("", one.fast.iter().map(us)).cell()
         };
         table.rows.push(vec![
             one.format.name().to_owned(),
-            one.who.name(),
-            one.who.promise().to_owned(),
-            of("", one.fast.iter().map(Taken::per_second)).cell(),
+            one.server.name(),
+            one.server.promise().to_owned(),
+            to_samples("", one.fast.iter().map(IngestRun::per_second)).cell(),
             per_point(|taken| taken.cpu),
             per_point(|taken| taken.cpu_until_idle),
             per_point(|taken| taken.sender_cpu),
-            number(of("", one.fast.iter().map(|taken| taken.put_off as f64)).median()),
-            number(of("", one.fast.iter().map(|taken| taken.memory_bytes as f64 / 1e6)).median()),
+            number(to_samples("", one.fast.iter().map(|taken| taken.deferred as f64)).median()),
+            number(
+                to_samples("", one.fast.iter().map(|taken| taken.memory_bytes as f64 / 1e6))
+                    .median(),
+            ),
         ]);
     }
     table
 }
 
-fn answered(loads: &[Loaded]) -> Table {
+fn latency_table(loads: &[ServerResult]) -> ReportTable {
     let header = [
         "on a schedule",
         "server",
@@ -278,15 +306,15 @@ fn answered(loads: &[Loaded]) -> Table {
         "senders, CPU %",
         "requests",
     ];
-    let mut table = Table::new("How soon requests are answered.", 3, &header);
+    let mut table = ReportTable::new("How soon requests are answered.", 3, &header);
     for one in loads {
         let Some(taken) = &one.scheduled else { continue };
         let percent =
-            |time: Duration| number(time.as_secs_f64() / taken.passed.as_secs_f64() * 100.0);
+            |time: Duration| number(time.as_secs_f64() / taken.wall.as_secs_f64() * 100.0);
         let mut row = vec![
             one.format.name().to_owned(),
-            one.who.name(),
-            one.who.promise().to_owned(),
+            one.server.name(),
+            one.server.promise().to_owned(),
             number(rate(one.format) / 2.0),
             number(taken.per_second()),
         ];
@@ -298,11 +326,11 @@ fn answered(loads: &[Loaded]) -> Table {
     table
 }
 
-fn rate(format: Format) -> f64 {
+fn rate(format: RequestFormat) -> f64 {
     if format.is_otlp() { HISTOGRAMS_RATE } else { NUMBERS_RATE }
 }
 
-fn datagrams(streams: &[Stream]) -> Table {
+fn datagram_table(streams: &[DatagramRun]) -> ReportTable {
     let header = [
         "StatsD timings",
         "in a datagram",
@@ -314,20 +342,22 @@ fn datagrams(streams: &[Stream]) -> Table {
         "server, CPU µs/timing",
         "senders, CPU µs/timing",
     ];
-    let mut table = Table::new("Datagrams: median (least–greatest).", 1, &header);
+    let mut table = ReportTable::new("Datagrams: median (least–greatest).", 1, &header);
     for stream in streams {
-        let cell = |of_one: fn(&Offered) -> f64| of("", stream.rounds.iter().map(of_one)).cell();
+        let cell = |of_one: fn(&OfferedLoad) -> f64| {
+            to_samples("", stream.rounds.iter().map(of_one)).cell()
+        };
         table.rows.push(vec![
-            match stream.way {
-                Way::Udp => "UDP".to_owned(),
-                Way::Unix => "Unix socket".to_owned(),
+            match stream.transport {
+                DatagramTransport::Udp => "UDP".to_owned(),
+                DatagramTransport::Unix => "Unix socket".to_owned(),
             },
             stream.per_datagram.to_string(),
             cell(offered_per_second),
-            cell(|one| one.taken as f64 / one.passed.as_secs_f64()),
+            cell(|one| one.accepted as f64 / one.wall.as_secs_f64()),
             cell(|one| one.dropped as f64),
-            cell(|one| one.refused as f64),
-            cell(|one| missing(one) as f64),
+            cell(|one| one.rejected as f64),
+            cell(|one| unaccounted(one) as f64),
             cell(|one| one.cpu.as_secs_f64() * 1e6 / one.offered as f64),
             cell(|one| one.sender_cpu.as_secs_f64() * 1e6 / one.offered as f64),
         ]);
@@ -335,16 +365,16 @@ fn datagrams(streams: &[Stream]) -> Table {
     table
 }
 
-fn offered_per_second(one: &Offered) -> f64 {
-    one.offered as f64 / one.passed.as_secs_f64()
+fn offered_per_second(one: &OfferedLoad) -> f64 {
+    one.offered as f64 / one.wall.as_secs_f64()
 }
 
 /// Neither taken nor told as dropped.
-fn missing(one: &Offered) -> i64 {
-    one.offered as i64 - (one.taken + one.dropped + one.refused) as i64
+fn unaccounted(one: &OfferedLoad) -> i64 {
+    one.offered as i64 - (one.accepted + one.dropped + one.rejected) as i64
 }
 
-fn idling(idles: &[Idle]) -> Table {
+fn idle_table(idles: &[IdleUsage]) -> ReportTable {
     let header = [
         "nobody sends",
         "CPU % of one processor",
@@ -352,63 +382,72 @@ fn idling(idles: &[Idle]) -> Table {
         "of it pages of files",
         "greatest since the start",
     ];
-    let mut table = Table::new("At rest.", 1, &header);
+    let mut table = ReportTable::new("At rest.", 1, &header);
     for one in idles {
         table.rows.push(vec![
             one.role.name().to_owned(),
             number(one.cpu_percent),
             number(one.resident_bytes as f64 / 1e6),
             number(one.file_bytes as f64 / 1e6),
-            number(one.greatest_bytes as f64 / 1e6),
+            number(one.peak_bytes as f64 / 1e6),
         ]);
     }
     table
 }
 
-fn targets(loads: &[Loaded], streams: &[Stream], idles: &[Idle]) -> Vec<Target> {
+fn targets(
+    loads: &[ServerResult],
+    streams: &[DatagramRun],
+    idles: &[IdleUsage],
+) -> Vec<ReportTarget> {
     let mut targets = Vec::new();
     for stream in streams {
-        let median = |of_one: fn(&Offered) -> f64| {
-            let values = of("", stream.rounds.iter().map(of_one));
+        let median = |of_one: fn(&OfferedLoad) -> f64| {
+            let values = to_samples("", stream.rounds.iter().map(of_one));
             (!values.values.is_empty()).then(|| values.median())
         };
-        let name = match stream.way {
-            Way::Udp => "UDP",
-            Way::Unix => "Unix socket",
+        let name = match stream.transport {
+            DatagramTransport::Udp => "UDP",
+            DatagramTransport::Unix => "Unix socket",
         };
         let what = format!("StatsD, {name}, {} in a datagram", stream.per_datagram);
         let offered = median(offered_per_second);
-        targets.push(Target::at_least(
+        targets.push(ReportTarget::at_least(
             &format!("{what}, offered"),
             TIMINGS_RATE * 0.999,
             "timings/s",
             offered,
         ));
-        let lost = median(|one| missing(one).unsigned_abs() as f64);
-        targets.push(Target::at_most(&format!("{what}, not accounted for"), 0.0, "timings", lost));
+        let lost = median(|one| unaccounted(one).unsigned_abs() as f64);
+        targets.push(ReportTarget::at_most(
+            &format!("{what}, not accounted for"),
+            0.0,
+            "timings",
+            lost,
+        ));
     }
-    for one in loads.iter().filter(|one| one.who == Who::Topdeck) {
+    for one in loads.iter().filter(|one| one.server == ServerKind::Topdeck) {
         let name = one.format.name();
-        let fast = of("", one.fast.iter().map(Taken::per_second));
+        let fast = to_samples("", one.fast.iter().map(IngestRun::per_second));
         let fast = (!fast.values.is_empty()).then(|| fast.median());
         let what = match one.format.is_otlp() {
             true => format!("{name}, exponential histograms acknowledged"),
             false => format!("{name}, samples acknowledged"),
         };
-        targets.push(Target::at_least(&what, rate(one.format), "points/s", fast));
+        targets.push(ReportTarget::at_least(&what, rate(one.format), "points/s", fast));
         let late = one.scheduled.as_ref().map(|taken| taken.latency_ms(0.999));
         let what = format!("{name}, p99.9 of an acknowledgement on disk at half that rate");
-        targets.push(Target::at_most(&what, 50.0, "ms", late));
+        targets.push(ReportTarget::at_most(&what, 50.0, "ms", late));
     }
     for one in idles {
         let (cpu, memory) = match one.role {
-            Role::Serve | Role::ServeWithHost => (1.0, 64.0),
-            Role::Agent | Role::AgentWithHost => (1.0, 16.0),
+            ServerRole::Serve | ServerRole::ServeWithHost => (1.0, 64.0),
+            ServerRole::Agent | ServerRole::AgentWithHost => (1.0, 16.0),
         };
         let what = format!("at rest, {}", one.role.name());
-        targets.push(Target::at_most(&what, cpu, "% of a processor", Some(one.cpu_percent)));
+        targets.push(ReportTarget::at_most(&what, cpu, "% of a processor", Some(one.cpu_percent)));
         let megabytes = one.resident_bytes as f64 / 1e6;
-        targets.push(Target::at_most(
+        targets.push(ReportTarget::at_most(
             &format!("{what}, resident memory"),
             memory,
             "MB",
@@ -418,31 +457,31 @@ fn targets(loads: &[Loaded], streams: &[Stream], idles: &[Idle]) -> Vec<Target> 
     targets
 }
 
-fn samples(loads: &[Loaded], streams: &[Stream]) -> Vec<(String, Vec<Samples>)> {
+fn samples(loads: &[ServerResult], streams: &[DatagramRun]) -> Vec<(String, Vec<Samples>)> {
     let mut sets = Vec::new();
     for format in FORMATS {
-        let rows = |value: fn(&Taken) -> f64| -> Vec<Samples> {
+        let rows = |value: fn(&IngestRun) -> f64| -> Vec<Samples> {
             let loads = loads.iter().filter(|one| one.format == format);
-            loads.map(|one| of(&one.who.name(), one.fast.iter().map(value))).collect()
+            loads.map(|one| to_samples(&one.server.name(), one.fast.iter().map(value))).collect()
         };
         let name = format.name();
-        sets.push((format!("{name}, points/s"), rows(Taken::per_second)));
+        sets.push((format!("{name}, points/s"), rows(IngestRun::per_second)));
         sets.push((format!("{name}, server CPU s"), rows(|taken| taken.cpu.as_secs_f64())));
         let of_format = loads.iter().filter(|one| one.format == format);
         let latencies = of_format.filter_map(|one| {
             let ms = one.scheduled.as_ref()?.latencies.iter().map(|it| it.as_secs_f64() * 1e3);
-            Some(of(&one.who.name(), ms))
+            Some(to_samples(&one.server.name(), ms))
         });
         sets.push((format!("{name}, latency on a schedule, ms, sorted"), latencies.collect()));
     }
     for one in streams {
-        let set = format!("StatsD, {:?}, {} in a datagram", one.way, one.per_datagram);
+        let set = format!("StatsD, {:?}, {} in a datagram", one.transport, one.per_datagram);
         sets.push((
             set,
             vec![
-                of("offered", one.rounds.iter().map(|round| round.offered as f64)),
-                of("taken", one.rounds.iter().map(|round| round.taken as f64)),
-                of("dropped", one.rounds.iter().map(|round| round.dropped as f64)),
+                to_samples("offered", one.rounds.iter().map(|round| round.offered as f64)),
+                to_samples("taken", one.rounds.iter().map(|round| round.accepted as f64)),
+                to_samples("dropped", one.rounds.iter().map(|round| round.dropped as f64)),
             ],
         ));
     }

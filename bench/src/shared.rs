@@ -9,9 +9,9 @@ mod reading;
 
 use crate::Effort;
 use crate::bursts::{BURST, two_processors};
-use crate::data::{Distribution, Values};
-use crate::record::median_of;
-use crate::report::{Section, Target};
+use crate::data::{ValueDistribution, Values};
+use crate::record::named_median;
+use crate::report::{ReportSection, ReportTarget};
 use crate::threads::measure_set;
 
 const METHOD: &str = "\
@@ -28,13 +28,13 @@ const HISTOGRAM: &str = "topdeck shm histogram";
 const TIMED: &str = "topdeck shm timer";
 
 shm::metrics! {
-    static COUNTED: shm::Counter = "bench_counted_total";
+    static COUNTED_TOTAL: shm::Counter = "bench_counted_total";
     static TOOK: shm::Histogram = "bench_took", unit "ns";
     static TIMED_OPERATION: shm::Histogram = "bench_timed", unit "ns";
 }
 
-pub(crate) fn run(effort: &Effort) -> Section {
-    let mut section = Section {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
+    let mut section = ReportSection {
         name: "shm",
         title: "Metrics in shared memory",
         method: METHOD.to_owned(),
@@ -47,7 +47,7 @@ pub(crate) fn run(effort: &Effort) -> Section {
             "\n\n**Not measured: this machine gives the program one processor only.**";
         return section;
     };
-    let values = [1, 2].map(|seed| Values::new(Distribution::Lognormal.values(BURST, seed)));
+    let values = [1, 2].map(|seed| Values::new(ValueDistribution::Lognormal.values(BURST, seed)));
     let sets = [
         ("counter", contenders::counters()),
         ("histogram, lognormal", contenders::histograms()),
@@ -58,23 +58,23 @@ pub(crate) fn run(effort: &Effort) -> Section {
         let rows = measure_set(effort, &values, processors, &contenders);
         section.tables.push(rows.table(what));
         for name in [COUNTER, HISTOGRAM, TIMED] {
-            let found = median_of(&rows.alone, name).zip(median_of(&rows.together, name));
+            let found = named_median(&rows.alone, name).zip(named_median(&rows.concurrent, name));
             medians.extend(found.map(|found| (name, found)));
         }
         section.samples.push((format!("{what}, alone, ns"), rows.alone));
-        section.samples.push((format!("{what}, two threads, ns"), rows.together));
+        section.samples.push((format!("{what}, two threads, ns"), rows.concurrent));
     }
     for (name, limit) in [(COUNTER, 1.0), (HISTOGRAM, 3.0), (TIMED, 25.0)] {
         let of = |pick: fn((f64, f64)) -> f64| {
             medians.iter().find(|one| one.0 == name).map(|one| pick(one.1))
         };
-        section.targets.push(Target::at_most(
+        section.targets.push(ReportTarget::at_most(
             &format!("{name}, 1 thread"),
             limit,
             "ns",
             of(|m| m.0),
         ));
-        section.targets.push(Target::at_most(
+        section.targets.push(ReportTarget::at_most(
             &format!("{name}, 2 threads"),
             limit,
             "ns",
@@ -89,6 +89,6 @@ pub(crate) fn run(effort: &Effort) -> Section {
     section
 }
 
-fn table_note(section: &mut Section, note: &str) {
+fn add_note(section: &mut ReportSection, note: &str) {
     section.method += &format!("\n\n{note}");
 }

@@ -10,13 +10,13 @@ mod remote_write;
 pub(crate) mod server;
 pub(crate) mod topdeck;
 
-use collect::synthetic::{Dataset, Scale, Which};
+use collect::synthetic::{Dataset, DatasetKind, DatasetScale};
 
-use self::figures::{Answer, Load, QUERIES, SETS};
-pub(crate) use self::figures::{Figures, Query};
+use self::figures::{CheckedAnswer, IngestCost, QUERIES, SETS};
+pub(crate) use self::figures::{QueryCost, StoreFigures};
 use crate::Effort;
-use crate::query::Asked;
-use crate::report::{Samples, Section, Table, Target, number};
+use crate::query::QueryResults;
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
 
 const METHOD: &str = "\
 Data set A is one disk over a week, 10,080 one-minute histograms of 373 used buckets and 1,226,742,335 measurements in all; \
@@ -41,7 +41,7 @@ its usual settings but for a long retention and experimental functions, which `q
 histogram per minute and sums them up over time: not what its clients do, but counts are then exact.";
 
 /// How much of the data sets a run handles, and how often it asks.
-pub(crate) struct Work {
+pub(crate) struct StoreWork {
     pub(crate) a: Dataset,
     pub(crate) b: Dataset,
     pub(crate) gauges: usize,
@@ -57,20 +57,23 @@ pub(crate) struct Work {
 const QUERY_ROUNDS: usize = 5;
 const QUERY_ROUNDS_QUICK: usize = 2;
 
-impl Work {
-    fn new(effort: &Effort, store: bool, query: bool) -> Work {
-        let (a, b) = (Scale::full(Which::A), Scale::full(Which::B));
+impl StoreWork {
+    fn new(effort: &Effort, store: bool, query: bool) -> StoreWork {
+        let (a, b) = (DatasetScale::full(DatasetKind::A), DatasetScale::full(DatasetKind::B));
         let (a, b) = match (effort.quick, store) {
-            (true, true) => {
-                (Scale { minutes: 1_440, ..a }, Scale { series: 100, minutes: 360, ..b })
-            }
+            (true, true) => (
+                DatasetScale { minutes: 1_440, ..a },
+                DatasetScale { series: 100, minutes: 360, ..b },
+            ),
             // As much as Prometheus keeps without compaction, which is not waited for then.
-            (true, false) => (Scale { minutes: 180, ..a }, Scale { series: 80, minutes: 60, ..b }),
+            (true, false) => {
+                (DatasetScale { minutes: 180, ..a }, DatasetScale { series: 80, minutes: 60, ..b })
+            }
             (false, _) => (a, b),
         };
-        Work {
-            a: Dataset::new(Which::A, a),
-            b: Dataset::new(Which::B, b),
+        StoreWork {
+            a: Dataset::new(DatasetKind::A, a),
+            b: Dataset::new(DatasetKind::B, b),
             gauges: if effort.quick { 100 } else { 1_000 },
             gauge_minutes: 1_440,
             query_rounds: if effort.quick { QUERY_ROUNDS_QUICK } else { QUERY_ROUNDS },
@@ -82,15 +85,15 @@ impl Work {
 }
 
 /// Numbers that walk at random: what plain gauges look like.
-pub(crate) struct Walk {
+pub(crate) struct RandomWalk {
     pub(crate) gauges: usize,
     pub(crate) minutes: usize,
     values: Vec<f64>,
     start_ms: i64,
 }
 
-impl Walk {
-    pub(crate) fn new(work: &Work) -> Walk {
+impl RandomWalk {
+    pub(crate) fn new(work: &StoreWork) -> RandomWalk {
         let (gauges, minutes) = (work.gauges, work.gauge_minutes);
         // Splitmix64, as in `collect::synthetic`; a step is at most 0.05 up or down.
         let mut state = 2026u64;
@@ -108,7 +111,7 @@ impl Walk {
                 values.push(value);
             }
         }
-        Walk { gauges, minutes, values, start_ms: work.b.start_ns(0) / 1_000_000 }
+        RandomWalk { gauges, minutes, values, start_ms: work.b.start_ns(0) / 1_000_000 }
     }
 
     pub(crate) fn value(&self, gauge: usize, minute: usize) -> f64 {
@@ -121,19 +124,19 @@ impl Walk {
 }
 
 /// The sections that are wanted: of stores, of questions to them, or both.
-pub(crate) fn run(effort: &Effort, store: bool, query: bool) -> Vec<Section> {
-    let work = Work::new(effort, store, query);
+pub(crate) fn run(effort: &Effort, store: bool, query: bool) -> Vec<ReportSection> {
+    let work = StoreWork::new(effort, store, query);
     let own = topdeck::run(&work);
     let mut asked = Vec::new();
     let mut all = Vec::new();
     let own = match own {
         Ok(mut own) => {
-            asked.append(&mut own.asked);
+            asked.append(&mut own.query_results);
             Some(own)
         }
         Err(error) => {
             eprintln!("        {}: {error:#}", topdeck::NAME);
-            all.push(Figures::skipped(topdeck::NAME, &format!("failed: {error:#}")));
+            all.push(StoreFigures::skipped(topdeck::NAME, &format!("failed: {error:#}")));
             None
         }
     };
@@ -150,8 +153,8 @@ pub(crate) fn run(effort: &Effort, store: bool, query: bool) -> Vec<Section> {
             Err(error) => {
                 let why = format!("{error:#}").replace(['|', '\n'], " ");
                 eprintln!("        {name}: {why}");
-                all.push(Figures::skipped(&name, &format!("skipped: {why}")));
-                asked.push(Asked::skipped(&name, &why));
+                all.push(StoreFigures::skipped(&name, &format!("skipped: {why}")));
+                asked.push(QueryResults::skipped(&name, &why));
             }
         }
     }
@@ -165,8 +168,12 @@ pub(crate) fn run(effort: &Effort, store: bool, query: bool) -> Vec<Section> {
     sections
 }
 
-fn section(work: &Work, own: Option<topdeck::Own>, mut all: Vec<Figures>) -> Section {
-    let mut section = Section {
+fn section(
+    work: &StoreWork,
+    own: Option<topdeck::TopdeckFigures>,
+    mut all: Vec<StoreFigures>,
+) -> ReportSection {
+    let mut section = ReportSection {
         name: crate::STORE,
         title: "Store, taking in and answering",
         method: METHOD.to_owned(),
@@ -185,20 +192,20 @@ fn section(work: &Work, own: Option<topdeck::Own>, mut all: Vec<Figures>) -> Sec
     }
     section.tables.push(loads_table(&all));
     section.tables.push(queries_table(&all));
-    section.tables.push(answers_table(&all));
+    section.tables.push(checked_answers_table(&all));
     section.samples = samples(&all);
     section
 }
 
 /// What was promised, of topdeck; of numbers, that they cost no more than with Prometheus.
-fn targets(own: &topdeck::Own, peers: &[Figures]) -> Vec<Target> {
+fn targets(own: &topdeck::TopdeckFigures, peers: &[StoreFigures]) -> Vec<ReportTarget> {
     let figures = &own.figures;
-    let cpu_ms = |figures: &Figures, key: &str| {
+    let cpu_ms = |figures: &StoreFigures, key: &str| {
         let mut samples = Samples::new("", "");
         samples.values = figures.queries.iter().find(|query| query.key == key)?.cpu_ms.clone();
         Some(samples.median())
     };
-    let load = |figures: &Figures, set: &str| {
+    let load = |figures: &StoreFigures, set: &str| {
         let load = figures.loads.iter().find(|load| load.set == set)?;
         Some((load.points, load.cpu, load.cpu_until_idle))
     };
@@ -207,41 +214,56 @@ fn targets(own: &topdeck::Own, peers: &[Figures]) -> Vec<Target> {
         Some(topdeck::per_cpu_second(points, if idle { until_idle } else { cpu }))
     };
     let prometheus = peers.iter().find(|peer| peer.loads.len() > 1);
-    let ratio = |of: &dyn Fn(&Figures) -> Option<f64>| Some(of(figures)? / of(prometheus?)?);
-    let each = |figures: &Figures| {
+    let ratio = |of: &dyn Fn(&StoreFigures) -> Option<f64>| Some(of(figures)? / of(prometheus?)?);
+    let each = |figures: &StoreFigures| {
         load(figures, SETS[2]).map(|(points, cpu, _)| cpu.as_secs_f64() / points as f64)
     };
     let equal = |what: &str, pair: (u64, u64)| {
-        Target::at_most(what, 0.0, "off", Some(pair.0.abs_diff(pair.1) as f64))
+        ReportTarget::at_most(what, 0.0, "off", Some(pair.0.abs_diff(pair.1) as f64))
     };
     vec![
-        Target::at_most(
+        ReportTarget::at_most(
             "A: the week as 112 columns, from the base",
             15.0,
             "ms of CPU",
             cpu_ms(figures, "a-heatmap-base"),
         ),
-        Target::at_most("A: the same from rollups", 3.0, "ms of CPU", cpu_ms(figures, "a-heatmap")),
-        Target::at_most("A: stored, base", 300.0, "B/histogram", Some(own.base_bytes[0])),
-        Target::at_most("B: the day as one histogram", 30.0, "ms of CPU", cpu_ms(figures, "b-day")),
-        Target::at_most("B: stored, base", 72.0, "B/histogram", Some(own.base_bytes[1])),
-        Target::at_least(
+        ReportTarget::at_most(
+            "A: the same from rollups",
+            3.0,
+            "ms of CPU",
+            cpu_ms(figures, "a-heatmap"),
+        ),
+        ReportTarget::at_most("A: stored, base", 300.0, "B/histogram", Some(own.base_bytes[0])),
+        ReportTarget::at_most(
+            "B: the day as one histogram",
+            30.0,
+            "ms of CPU",
+            cpu_ms(figures, "b-day"),
+        ),
+        ReportTarget::at_most("B: stored, base", 72.0, "B/histogram", Some(own.base_bytes[1])),
+        ReportTarget::at_least(
             "B: taken in, to the last acknowledgement",
             80_000.0,
             "histograms per CPU s",
             rate(false),
         ),
-        Target::at_least(
+        ReportTarget::at_least(
             "B: the same until all is rolled up",
             80_000.0,
             "histograms per CPU s",
             rate(true),
         ),
-        Target::at_most("B: written per byte kept", 2.5, "B/B", Some(own.written_per_kept)),
+        ReportTarget::at_most(
+            "B: written per byte kept",
+            2.5,
+            "B/B",
+            Some(own.write_amplification),
+        ),
         equal("A: total of the heatmap", own.heatmap_total),
-        equal("A: everything sent twice", own.twice),
-        Target::at_most("gauges: taking in, of Prometheus' CPU", 1.0, "×", ratio(&each)),
-        Target::at_most(
+        equal("A: everything sent twice", own.resent),
+        ReportTarget::at_most("gauges: taking in, of Prometheus' CPU", 1.0, "×", ratio(&each)),
+        ReportTarget::at_most(
             "gauges: a range read, of Prometheus' CPU",
             1.0,
             "×",
@@ -250,9 +272,9 @@ fn targets(own: &topdeck::Own, peers: &[Figures]) -> Vec<Target> {
     ]
 }
 
-fn reads_table(own: &topdeck::Own) -> Table {
+fn reads_table(own: &topdeck::TopdeckFigures) -> ReportTable {
     let header = ["what", "rows merged", "CPU ms", "ns a row"];
-    let mut table = Table::new("Reading from the base against what is merged.", 1, &header);
+    let mut table = ReportTable::new("Reading from the base against what is merged.", 1, &header);
     for (what, rows, cpu_ms) in &own.reads {
         let each = number(cpu_ms * 1e6 / *rows as f64);
         table.rows.push(vec![what.clone(), rows.to_string(), number(*cpu_ms), each]);
@@ -260,7 +282,7 @@ fn reads_table(own: &topdeck::Own) -> Table {
     table
 }
 
-fn loads_table(all: &[Figures]) -> Table {
+fn loads_table(all: &[StoreFigures]) -> ReportTable {
     let header = [
         "store",
         "data",
@@ -273,7 +295,7 @@ fn loads_table(all: &[Figures]) -> Table {
         "stored B/point",
         "memory MB",
     ];
-    let mut table = Table::new("Taking in; a point is a histogram or a number.", 2, &header);
+    let mut table = ReportTable::new("Taking in; a point is a histogram or a number.", 2, &header);
     for figures in all {
         if let Some(why) = &figures.skipped {
             table.rows.push(padded(vec![figures.name.clone(), why.clone()], header.len()));
@@ -297,9 +319,9 @@ fn loads_table(all: &[Figures]) -> Table {
     table
 }
 
-fn queries_table(all: &[Figures]) -> Table {
+fn queries_table(all: &[StoreFigures]) -> ReportTable {
     let header = ["query", "store", "CPU ms", "wall ms", "answer kB", "memory MB"];
-    let mut table = Table::new("Answering: median (least–greatest).", 2, &header);
+    let mut table = ReportTable::new("Answering: median (least–greatest).", 2, &header);
     for (key, about) in QUERIES {
         for figures in all {
             let Some(query) = figures.queries.iter().find(|query| query.key == key) else {
@@ -323,11 +345,14 @@ fn queries_table(all: &[Figures]) -> Table {
     table
 }
 
-fn answers_table(all: &[Figures]) -> Table {
-    let mut table =
-        Table::new("Whether the answers are true.", 3, &["question", "store", "answer", "truth"]);
+fn checked_answers_table(all: &[StoreFigures]) -> ReportTable {
+    let mut table = ReportTable::new(
+        "Whether the answers are true.",
+        3,
+        &["question", "store", "answer", "truth"],
+    );
     for figures in all {
-        for Answer { question, answer, truth } in &figures.answers {
+        for CheckedAnswer { question, answer, expected: truth } in &figures.answers {
             let row = [question, &figures.name, answer, truth];
             table.rows.push(row.map(Clone::clone).to_vec());
         }
@@ -340,14 +365,14 @@ fn padded(mut row: Vec<String>, width: usize) -> Vec<String> {
     row
 }
 
-fn samples(all: &[Figures]) -> Vec<(String, Vec<Samples>)> {
+fn samples(all: &[StoreFigures]) -> Vec<(String, Vec<Samples>)> {
     let row = |name: &str, values: Vec<f64>| {
         let mut samples = Samples::new(name, "");
         samples.values = values;
         samples
     };
     let mut sets = Vec::new();
-    type Figure = (&'static str, fn(&Load) -> f64);
+    type Figure = (&'static str, fn(&IngestCost) -> f64);
     const FIGURES: [Figure; 4] = [
         ("CPU until idle, µs per point", |load| load.cpu_until_idle.as_secs_f64() * 1e6),
         ("CPU to the last ack, µs per point", |load| load.cpu.as_secs_f64() * 1e6),
@@ -355,9 +380,9 @@ fn samples(all: &[Figures]) -> Vec<(String, Vec<Samples>)> {
         ("written, bytes per point", |load| load.written_bytes.map_or(f64::NAN, |b| b as f64)),
     ];
     for (what, figure) in FIGURES {
-        let each = |load: &Load| figure(load) / load.points as f64;
+        let each = |load: &IngestCost| figure(load) / load.points as f64;
         for set in all.iter().flat_map(|one| &one.loads).map(|load| load.set) {
-            let of = |one: &Figures| {
+            let of = |one: &StoreFigures| {
                 let load = one.loads.iter().find(|load| load.set == set)?;
                 Some(row(&one.name, vec![each(load)]))
             };
@@ -365,7 +390,7 @@ fn samples(all: &[Figures]) -> Vec<(String, Vec<Samples>)> {
         }
     }
     for (key, _) in QUERIES {
-        let of = |one: &Figures, take: fn(&Query) -> &Vec<f64>| {
+        let of = |one: &StoreFigures, take: fn(&QueryCost) -> &Vec<f64>| {
             let query = one.queries.iter().find(|query| query.key == key)?;
             Some(row(&one.name, take(query).clone()))
         };

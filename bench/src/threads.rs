@@ -8,15 +8,15 @@ use histogram::AtomicHistogram;
 use openhistogram::Histogram as OpenHistogram;
 
 use crate::Effort;
-use crate::bursts::{BURST, OnThread, bursts, two_processors};
+use crate::bursts::{BURST, ThreadFn, run_bursts, two_processors};
 use crate::clock::waited_for_processor;
-use crate::data::{Distribution, Values};
-use crate::record::{self, MIN_MAX, NOTHING, SUM, SUM_MIN_MAX, median_of};
-use crate::report::{Samples, Section, Table, Target};
-use crate::rounds::each;
+use crate::data::{ValueDistribution, Values};
+use crate::record::{self, MIN_MAX, NO_STATISTICS, SUM, SUM_MIN_MAX, named_median};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
+use crate::rounds::for_each_value;
 use crate::topdeck;
 
-const SETS: [Distribution; 2] = [Distribution::Lognormal, Distribution::Bimodal];
+const SETS: [ValueDistribution; 2] = [ValueDistribution::Lognormal, ValueDistribution::Bimodal];
 const LIMIT_RATIO: f64 = 1.1;
 
 const METHOD: &str = "\
@@ -28,24 +28,24 @@ processor for more than 5 % of the time are discarded. A thread that sleeps on a
 Nobody reads the histograms meanwhile.";
 
 /// One logical histogram that several threads write to.
-pub(crate) struct Shared {
+pub(crate) struct SharedContender {
     name: String,
-    keeps: &'static str,
-    on_thread: Box<OnThread>,
+    extras: &'static str,
+    on_thread: Box<ThreadFn>,
 }
 
-impl Shared {
+impl SharedContender {
     pub(crate) fn new(
         name: impl Into<String>,
         keeps: &'static str,
         on_thread: impl Fn(&mut dyn FnMut(&mut dyn FnMut(&Values))) + Sync + 'static,
-    ) -> Shared {
-        Shared { name: name.into(), keeps, on_thread: Box::new(on_thread) }
+    ) -> SharedContender {
+        SharedContender { name: name.into(), extras: keeps, on_thread: Box::new(on_thread) }
     }
 }
 
-pub(crate) fn run(effort: &Effort) -> Section {
-    let mut section = Section {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
+    let mut section = ReportSection {
         name: "threads",
         title: "Record, two threads on one logical histogram",
         method: METHOD.to_owned(),
@@ -65,10 +65,10 @@ pub(crate) fn run(effort: &Effort) -> Section {
         let rows = measure_set(effort, &values, processors, &contenders());
         section.tables.push(rows.table(set.name()));
         section.samples.push((format!("{}, alone, ns", set.name()), rows.alone.clone()));
-        section.samples.push((format!("{}, two threads, ns", set.name()), rows.together.clone()));
+        section.samples.push((format!("{}, two threads, ns", set.name()), rows.concurrent.clone()));
         section
             .samples
-            .push((format!("{}, two threads, passed ns", set.name()), rows.passed.clone()));
+            .push((format!("{}, two threads, passed ns", set.name()), rows.wall.clone()));
         results.push(rows);
     }
     if waited_for_processor().is_none() {
@@ -79,30 +79,30 @@ pub(crate) fn run(effort: &Effort) -> Section {
 }
 
 /// Samples of all contenders on one data set.
-pub(crate) struct Rows {
+pub(crate) struct ThreadFigures {
     pub(crate) alone: Vec<Samples>,
-    pub(crate) together: Vec<Samples>,
-    pub(crate) passed: Vec<Samples>,
+    pub(crate) concurrent: Vec<Samples>,
+    pub(crate) wall: Vec<Samples>,
     ratios: Vec<Samples>,
     discarded: Vec<usize>,
     tried: Vec<usize>,
 }
 
-impl Rows {
-    pub(crate) fn table(&self, what: &str) -> Table {
+impl ThreadFigures {
+    pub(crate) fn table(&self, what: &str) -> ReportTable {
         let caption = format!("Nanoseconds per value, {what}: median (least–greatest).");
         let header =
             ["", "keeps", "1 thread", "2 threads", "× alone", "passed, 2 threads", "discarded"];
-        let mut table = Table::new(&caption, 2, &header);
+        let mut table = ReportTable::new(&caption, 2, &header);
         for at in 0..self.alone.len() {
             let share = 100.0 * self.discarded[at] as f64 / self.tried[at].max(1) as f64;
             table.rows.push(vec![
                 self.alone[at].name.clone(),
-                self.alone[at].about.to_owned(),
+                self.alone[at].remark.to_owned(),
                 self.alone[at].cell(),
-                self.together[at].cell(),
+                self.concurrent[at].cell(),
                 self.ratios[at].cell(),
-                self.passed[at].cell(),
+                self.wall[at].cell(),
                 format!("{share:.0} %"),
             ]);
         }
@@ -110,14 +110,14 @@ impl Rows {
     }
 }
 
-fn targets(results: &[Rows]) -> Vec<Target> {
+fn targets(results: &[ThreadFigures]) -> Vec<ReportTarget> {
     let target = |name: &&str| {
         let ratios: Option<Vec<f64>> =
-            results.iter().map(|rows| median_of(&rows.ratios, name)).collect();
+            results.iter().map(|rows| named_median(&rows.ratios, name)).collect();
         let worst = ratios.filter(|all| !all.is_empty());
         let worst = worst.map(|all| all.into_iter().fold(0.0, f64::max));
         let what = format!("record, 2 threads, {name}, worst data set");
-        Target::at_most(&what, LIMIT_RATIO, "× its cost on one thread", worst)
+        ReportTarget::at_most(&what, LIMIT_RATIO, "× its cost on one thread", worst)
     };
     topdeck::SHARED.iter().map(target).collect()
 }
@@ -126,15 +126,15 @@ pub(crate) fn measure_set(
     effort: &Effort,
     values: &[Values; 2],
     processors: [usize; 2],
-    contenders: &[Shared],
-) -> Rows {
+    contenders: &[SharedContender],
+) -> ThreadFigures {
     let empty =
-        || contenders.iter().map(|one| Samples::new(&one.name, one.keeps)).collect::<Vec<_>>();
+        || contenders.iter().map(|one| Samples::new(&one.name, one.extras)).collect::<Vec<_>>();
     let none = || vec![0; contenders.len()];
-    let mut rows = Rows {
+    let mut rows = ThreadFigures {
         alone: empty(),
-        together: empty(),
-        passed: empty(),
+        concurrent: empty(),
+        wall: empty(),
         ratios: empty(),
         discarded: none(),
         tried: none(),
@@ -144,32 +144,32 @@ pub(crate) fn measure_set(
         for turn in 0..contenders.len() {
             let at = (turn + round) % contenders.len();
             let on_thread = &*contenders[at].on_thread;
-            let alone = bursts(on_thread, &values[..1], &processors[..1]);
-            let together = bursts(on_thread, values, &processors);
+            let alone = run_bursts(on_thread, &values[..1], &processors[..1]);
+            let together = run_bursts(on_thread, values, &processors);
             let (Some(one), Some(two), true) = (alone.median(), together.median(), round > 0)
             else {
                 continue;
             };
             rows.alone[at].values.push(one.cpu_ns);
-            rows.together[at].values.push(two.cpu_ns);
-            rows.passed[at].values.push(two.passed_ns);
+            rows.concurrent[at].values.push(two.cpu_ns);
+            rows.wall[at].values.push(two.wall_ns);
             rows.ratios[at].values.push(two.cpu_ns / one.cpu_ns);
             rows.discarded[at] += together.discarded;
-            rows.tried[at] += together.discarded + together.kept.len();
+            rows.tried[at] += together.discarded + together.valid.len();
         }
     }
     rows
 }
 
-fn contenders() -> Vec<Shared> {
-    let mut all = vec![Shared::new("floor: loop and read", "nothing", |session| {
+fn contenders() -> Vec<SharedContender> {
+    let mut all = vec![SharedContender::new("floor: loop and read", "nothing", |session| {
         session(&mut |values| {
-            each(&mut (), &values.nanoseconds, |_, value| {
+            for_each_value(&mut (), &values.nanoseconds, |_, value| {
                 black_box(value);
             });
         })
     })];
-    all.extend(topdeck::shared());
+    all.extend(topdeck::shared_contenders());
     all.extend([hdr_recorder(2), hdr_recorder(3), atomic_histogram(5), atomic_histogram(7)]);
     all.push(locked(
         "Mutex around hdrhistogram, 2 digits",
@@ -191,7 +191,7 @@ fn contenders() -> Vec<Shared> {
     ));
     all.push(locked(
         "Mutex around openhistogram",
-        NOTHING,
+        NO_STATISTICS,
         OpenHistogram::new(),
         |values| &values.nanoseconds,
         |h, value| {
@@ -199,49 +199,57 @@ fn contenders() -> Vec<Shared> {
         },
     ));
     let classic = record::prometheus_classic();
-    all.push(Shared::new("prometheus-client, classic, 20 bounds", SUM, move |session| {
+    all.push(SharedContender::new("prometheus-client, classic, 20 bounds", SUM, move |session| {
         let mut own = classic.clone();
         session(&mut |values| {
-            each(&mut own, &values.seconds, |h, value| h.observe(value));
+            for_each_value(&mut own, &values.seconds, |h, value| h.observe(value));
         })
     }));
     let (provider, instrument) = record::opentelemetry();
-    all.push(Shared::new(
+    all.push(SharedContender::new(
         "opentelemetry_sdk, exponential, no attributes",
         SUM_MIN_MAX,
         move |session| {
             let _ = &provider;
             let mut own = instrument.clone();
             session(&mut |values| {
-                each(&mut own, &values.nanoseconds, |h, value| h.record(value, &[]));
+                for_each_value(&mut own, &values.nanoseconds, |h, value| h.record(value, &[]));
             })
         },
     ));
     all
 }
 
-pub(crate) fn hdr_recorder(digits: u8) -> Shared {
+pub(crate) fn hdr_recorder(digits: u8) -> SharedContender {
     let shared: SyncHistogram<u64> = record::hdr(digits).into_sync();
-    Shared::new(format!("hdrhistogram Recorder, {digits} digits"), MIN_MAX, move |session| {
-        let mut own = shared.recorder();
-        session(&mut |values| {
-            each(&mut own, &values.nanoseconds, |h, value| {
-                h.record(value).expect("within bounds");
-            });
-        })
-    })
+    SharedContender::new(
+        format!("hdrhistogram Recorder, {digits} digits"),
+        MIN_MAX,
+        move |session| {
+            let mut own = shared.recorder();
+            session(&mut |values| {
+                for_each_value(&mut own, &values.nanoseconds, |h, value| {
+                    h.record(value).expect("within bounds");
+                });
+            })
+        },
+    )
 }
 
-fn atomic_histogram(power: u8) -> Shared {
+fn atomic_histogram(power: u8) -> SharedContender {
     let shared = AtomicHistogram::new(power, 64).expect("valid powers");
-    Shared::new(format!("histogram AtomicHistogram, p = {power}"), NOTHING, move |session| {
-        let mut own = &shared;
-        session(&mut |values| {
-            each(&mut own, &values.nanoseconds, |h, value| {
-                h.increment(value).expect("within bounds");
-            });
-        })
-    })
+    SharedContender::new(
+        format!("histogram AtomicHistogram, p = {power}"),
+        NO_STATISTICS,
+        move |session| {
+            let mut own = &shared;
+            session(&mut |values| {
+                for_each_value(&mut own, &values.nanoseconds, |h, value| {
+                    h.increment(value).expect("within bounds");
+                });
+            })
+        },
+    )
 }
 
 /// A histogram for one thread behind the standard library's mutex.
@@ -251,12 +259,12 @@ fn locked<H: Send + 'static, T: Copy + 'static>(
     histogram: H,
     values_of: fn(&Values) -> &Vec<T>,
     record: impl Fn(&mut H, T) + Sync + 'static,
-) -> Shared {
+) -> SharedContender {
     let shared = Mutex::new(histogram);
-    Shared::new(name, keeps, move |session| {
+    SharedContender::new(name, keeps, move |session| {
         let mut own = &shared;
         session(&mut |values| {
-            each(&mut own, values_of(values), |h, value| {
+            for_each_value(&mut own, values_of(values), |h, value| {
                 record(&mut h.lock().expect("no panic"), value);
             });
         })

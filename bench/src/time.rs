@@ -9,8 +9,8 @@ use ::clock as topdeck_clock;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Effort;
-use crate::report::{Samples, Section, Table, Target, number};
-use crate::rounds::{Contender, Passes, measure};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
+use crate::rounds::{BenchContender, Passes, measure};
 
 const READINGS: u64 = 20_000;
 /// Attempts of a comparison with the system's clock, of which the one that took least time counts.
@@ -32,7 +32,7 @@ share the greatest time that they have read; a step back is a reading below what
 Contenders that calibrate once did so once, when this run began: another start is off by another amount. Bounds: \
 `now_bounded` between two readings of the system's clock, which must not lie outside of what it says.";
 
-pub(crate) fn run(effort: &Effort) -> Section {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
     // The first call starts its thread, and after two seconds the rate is known well.
     topdeck_clock::now();
     minstant::Instant::now();
@@ -42,8 +42,8 @@ pub(crate) fn run(effort: &Effort) -> Section {
     let passes = Passes::Exactly(if effort.quick { 2 } else { 20 });
     let reads = measure(&mut reads(&quanta), effort.rounds, passes);
     let pairs = measure(&mut pairs(&quanta), effort.rounds, passes);
-    let truths = truth(if effort.quick { 3 } else { 180 });
-    let orders = order(&quanta, if effort.quick { 1_000_000 } else { 100_000_000 });
+    let truths = measure_clock_errors(if effort.quick { 3 } else { 180 });
+    let orders = check_order(&quanta, if effort.quick { 1_000_000 } else { 100_000_000 });
     let checks = if effort.quick { 100_000 } else { 10_000_000 };
     let (violations, widest_ns) = bounds(checks);
 
@@ -53,25 +53,25 @@ pub(crate) fn run(effort: &Effort) -> Section {
     let worst = truths.iter().find(|one| one.name.starts_with("topdeck")).map(|one| one.worst_ns);
     let back = orders.iter().find(|one| one.0 == ORDERED).map(|one| one.1 as f64);
     let targets = vec![
-        Target::at_most("stopwatch, a pair of readings", 22.0, "ns", of(&pairs, STOPWATCH)),
-        Target::at_most("now_relaxed", 12.0, "ns", of(&reads, RELAXED)),
-        Target::at_most(
+        ReportTarget::at_most("stopwatch, a pair of readings", 22.0, "ns", of(&pairs, STOPWATCH)),
+        ReportTarget::at_most("now_relaxed", 12.0, "ns", of(&reads, RELAXED)),
+        ReportTarget::at_most(
             "now, ordered between threads, against the vDSO",
             1.0,
             "× its cost",
             of(&reads, ORDERED).zip(of(&reads, SYSTEM)).map(|(ours, system)| ours / system),
         ),
-        Target::at_most("now_bounded", 30.0, "ns", of(&reads, BOUNDED)),
-        Target::at_most("greatest error after 10 s", 50.0, "ns", worst),
-        Target::at_most(
+        ReportTarget::at_most("now_bounded", 30.0, "ns", of(&reads, BOUNDED)),
+        ReportTarget::at_most("greatest error after 10 s", 50.0, "ns", worst),
+        ReportTarget::at_most(
             &format!("bounds violated in {checks} checks"),
             0.0,
             "violations",
             Some(violations as f64),
         ),
-        Target::at_most("steps back between two threads, now", 0.0, "steps", back),
+        ReportTarget::at_most("steps back between two threads, now", 0.0, "steps", back),
     ];
-    let mut truth_table = Table::new(
+    let mut truth_table = ReportTable::new(
         "How far off after the first 10 s (of a quick run: 1 s), in nanoseconds against `CLOCK_MONOTONIC`.",
         1,
         &["", "greatest", "at the end", "comparisons"],
@@ -84,7 +84,7 @@ pub(crate) fn run(effort: &Effort) -> Section {
             one.comparisons.to_string(),
         ]);
     }
-    let mut order_table = Table::new(
+    let mut order_table = ReportTable::new(
         "Steps back between two threads.",
         1,
         &["", "steps", "greatest, ns", "readings"],
@@ -93,7 +93,8 @@ pub(crate) fn run(effort: &Effort) -> Section {
         let cells = [steps, greatest, readings].map(u64::to_string);
         order_table.rows.push([(*name).to_owned()].into_iter().chain(cells).collect());
     }
-    let mut bound_table = Table::new("", 1, &["", "checks", "violations", "widest bound, ns"]);
+    let mut bound_table =
+        ReportTable::new("", 1, &["", "checks", "violations", "widest bound, ns"]);
     let cells = [checks, violations, widest_ns].map(|one| one.to_string());
     bound_table.rows.push([BOUNDED.to_owned()].into_iter().chain(cells).collect());
     let status = topdeck_clock::status();
@@ -103,8 +104,8 @@ pub(crate) fn run(effort: &Effort) -> Section {
         status.reason.map(|reason| format!(" ({reason})")).unwrap_or_default(),
         status.ticks_per_second / 1e9
     );
-    let costs = |caption, rows| Table::of_samples(caption, "order", &[("ns", rows)]);
-    Section {
+    let costs = |caption, rows| ReportTable::of_samples(caption, "order", &[("ns", rows)]);
+    ReportSection {
         name: "clock",
         title: "Clock",
         method,
@@ -120,15 +121,15 @@ pub(crate) fn run(effort: &Effort) -> Section {
     }
 }
 
-const KEPT: &str = "kept between threads";
+const ORDERED_BETWEEN_THREADS: &str = "kept between threads";
 const NONE: &str = "none";
 
 fn contender<'a, T>(
     name: &'static str,
     about: &'static str,
     read: impl Fn() -> T + 'a,
-) -> Contender<'a> {
-    Contender::new(name, about, move || {
+) -> BenchContender<'a> {
+    BenchContender::new(name, about, move || {
         for _ in 0..READINGS {
             black_box(read());
         }
@@ -136,23 +137,23 @@ fn contender<'a, T>(
     })
 }
 
-fn reads(quanta: &quanta::Clock) -> Vec<Contender<'_>> {
+fn reads(quanta: &quanta::Clock) -> Vec<BenchContender<'_>> {
     vec![
-        contender(SYSTEM, KEPT, || clock_gettime(ClockId::Monotonic)),
-        contender("system, CLOCK_MONOTONIC_COARSE", KEPT, || {
+        contender(SYSTEM, ORDERED_BETWEEN_THREADS, || clock_gettime(ClockId::Monotonic)),
+        contender("system, CLOCK_MONOTONIC_COARSE", ORDERED_BETWEEN_THREADS, || {
             clock_gettime(ClockId::MonotonicCoarse)
         }),
-        contender(STD, KEPT, Instant::now),
+        contender(STD, ORDERED_BETWEEN_THREADS, Instant::now),
         contender("quanta raw (the counter alone)", NONE, || quanta.raw()),
         contender("quanta now", NONE, || quanta.now()),
         contender("minstant now (ticks)", NONE, minstant::Instant::now),
         contender("minstant now and to Unix time", NONE, unix_of_minstant()),
         contender("fastant now (ticks)", NONE, fastant::Instant::now),
-        contender(RELAXED, NONE, topdeck_clock::now_relaxed),
-        contender(ORDERED, KEPT, topdeck_clock::now),
-        contender(BOUNDED, KEPT, topdeck_clock::now_bounded),
-        contender("topdeck wall", KEPT, topdeck_clock::wall),
-        contender("topdeck recent", NONE, topdeck_clock::recent),
+        contender(RELAXED, NONE, topdeck_clock::now_unordered),
+        contender(ORDERED, ORDERED_BETWEEN_THREADS, topdeck_clock::now),
+        contender(BOUNDED, ORDERED_BETWEEN_THREADS, topdeck_clock::now_bounded),
+        contender("topdeck wall", ORDERED_BETWEEN_THREADS, topdeck_clock::wall),
+        contender("topdeck recent", NONE, topdeck_clock::now_coarse),
     ]
 }
 
@@ -161,23 +162,23 @@ fn unix_of_minstant() -> impl Fn() -> u64 {
     move || minstant::Instant::now().as_unix_nanos(&anchor)
 }
 
-fn pairs(quanta: &quanta::Clock) -> Vec<Contender<'_>> {
+fn pairs(quanta: &quanta::Clock) -> Vec<BenchContender<'_>> {
     vec![
-        contender(STD, KEPT, || Instant::now().elapsed()),
+        contender(STD, ORDERED_BETWEEN_THREADS, || Instant::now().elapsed()),
         contender("quanta raw and delta", NONE, || {
             quanta.delta_as_nanos(quanta.raw(), quanta.raw())
         }),
         contender("minstant", NONE, || minstant::Instant::now().elapsed()),
         contender("fastant", NONE, || fastant::Instant::now().elapsed()),
         contender(STOPWATCH, NONE, || topdeck_clock::Stopwatch::start().elapsed_ns()),
-        contender(ORDERED, KEPT, || {
+        contender(ORDERED, ORDERED_BETWEEN_THREADS, || {
             let start = topdeck_clock::now();
             topdeck_clock::now() - start
         }),
     ]
 }
 
-struct Truth {
+struct ClockError {
     name: &'static str,
     worst_ns: f64,
     last_ns: f64,
@@ -191,14 +192,14 @@ fn system_ns() -> f64 {
 }
 
 /// How far clocks are off from the system's, which all of them follow from now on.
-fn truth(seconds: u64) -> Vec<Truth> {
+fn measure_clock_errors(seconds: u64) -> Vec<ClockError> {
     let quanta = quanta::Clock::new();
     let since_quanta = quanta.now();
     let since_minstant = minstant::Instant::now();
     let since_fastant = fastant::Instant::now();
     let since = topdeck_clock::now();
-    type Clock<'a> = (&'static str, Box<dyn Fn() -> f64 + 'a>);
-    let clocks: Vec<Clock<'_>> = vec![
+    type NamedClock<'a> = (&'static str, Box<dyn Fn() -> f64 + 'a>);
+    let clocks: Vec<NamedClock<'_>> = vec![
         ("quanta", Box::new(|| (quanta.now() - since_quanta).as_nanos() as f64)),
         ("minstant", Box::new(|| since_minstant.elapsed().as_nanos() as f64)),
         ("fastant", Box::new(|| since_fastant.elapsed().as_nanos() as f64)),
@@ -215,9 +216,9 @@ fn truth(seconds: u64) -> Vec<Truth> {
     };
     let begins: Vec<f64> = clocks.iter().map(|(_, read)| off(read).unwrap_or(f64::NAN)).collect();
     let (begin, settled) = (Instant::now(), Duration::from_secs(if seconds > 10 { 10 } else { 1 }));
-    let mut truths: Vec<Truth> = clocks
+    let mut truths: Vec<ClockError> = clocks
         .iter()
-        .map(|&(name, _)| Truth { name, worst_ns: 0.0, last_ns: 0.0, comparisons: 0 })
+        .map(|&(name, _)| ClockError { name, worst_ns: 0.0, last_ns: 0.0, comparisons: 0 })
         .collect();
     while begin.elapsed() < Duration::from_secs(seconds) {
         thread::sleep(Duration::from_millis(2));
@@ -235,15 +236,15 @@ fn truth(seconds: u64) -> Vec<Truth> {
 }
 
 /// Name, steps back, the greatest one in nanoseconds, and readings of each clock.
-fn order(quanta: &quanta::Clock, readings: u64) -> Vec<(&'static str, u64, u64, u64)> {
+fn check_order(quanta: &quanta::Clock, readings: u64) -> Vec<(&'static str, u64, u64, u64)> {
     let zero = quanta.raw();
     let unix = unix_of_minstant();
     let rows: Vec<(&'static str, u64, u64)> = vec![
-        row(SYSTEM, readings / 4, || system_ns() as u64),
-        row("quanta now", readings / 4, || quanta.delta_as_nanos(zero, quanta.raw())),
-        row("minstant, as Unix time", readings / 4, unix),
-        row(RELAXED, readings / 4, topdeck_clock::now_relaxed),
-        row(ORDERED, readings, topdeck_clock::now),
+        order_row(SYSTEM, readings / 4, || system_ns() as u64),
+        order_row("quanta now", readings / 4, || quanta.delta_as_nanos(zero, quanta.raw())),
+        order_row("minstant, as Unix time", readings / 4, unix),
+        order_row(RELAXED, readings / 4, topdeck_clock::now_unordered),
+        order_row(ORDERED, readings, topdeck_clock::now),
     ];
     rows.into_iter()
         .map(|(name, steps, greatest)| {
@@ -252,7 +253,7 @@ fn order(quanta: &quanta::Clock, readings: u64) -> Vec<(&'static str, u64, u64, 
         .collect()
 }
 
-fn row(
+fn order_row(
     name: &'static str,
     readings: u64,
     read: impl Fn() -> u64 + Sync,

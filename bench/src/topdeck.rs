@@ -3,17 +3,19 @@
 use std::hint::black_box;
 
 use hist::codec::block;
-use hist::codec::frame::{self, Meaning, Temporality, Unit};
-use hist::{Accumulator, Bracket, Cumulative, Histogram, Recorder, Scheme, SharedRecorder};
+use hist::codec::frame::{self, SeriesMeta, Temporality, Unit};
+use hist::{
+    Accumulator, Bracket, CumulativeHistogram, Histogram, Recorder, Scheme, SharedRecorder,
+};
 
-use crate::accuracy::{Answers, Checked, nearest_rank};
-use crate::bytes::{Row, each_stored, raw_and_zstd};
+use crate::accuracy::{BracketCheck, QuantileAnswers, nearest_rank};
+use crate::bytes::{FormatSize, for_each_stored, raw_and_zstd};
 use crate::data::Values;
 use crate::merge::merge_all;
-use crate::quantile::ask;
+use crate::quantile::query_quantiles;
 use crate::record::SUM_MIN_MAX;
-use crate::rounds::{Contender, each};
-use crate::threads::Shared;
+use crate::rounds::{BenchContender, for_each_value};
+use crate::threads::SharedContender;
 
 const RECORDER: &str = "topdeck, Recorder";
 const HANDLE: &str = "topdeck, SharedRecorder, handle";
@@ -27,54 +29,56 @@ pub(crate) const MERGE_STORED: &str = "topdeck, Accumulator, from bytes";
 pub(crate) const BLOCK: &str = "topdeck block of 360 frames";
 /// Worst error of a value read back from its bucket.
 pub(crate) const ERROR: &str = "1.08 %";
-const MEANING: Meaning = Meaning { unit: Unit::Nanoseconds, temporality: Temporality::Delta };
+const MEANING: SeriesMeta = SeriesMeta { unit: Unit::Nanoseconds, temporality: Temporality::Delta };
 pub(crate) const QUANTILE: &str = "topdeck, Histogram";
 pub(crate) const QUANTILE_CACHED: &str = "topdeck, Cumulative (cached)";
 
 /// Counting one value.
-pub(crate) fn record(values: &Values) -> Vec<Contender<'_>> {
+pub(crate) fn record_contenders(values: &Values) -> Vec<BenchContender<'_>> {
     let whole = &values.nanoseconds;
     let mut recorder = Recorder::new();
-    let mut handle = SharedRecorder::new().handle();
+    let mut handle = SharedRecorder::new().thread_recorder();
     let mut shared = SharedRecorder::new();
     let mut histogram = Histogram::default();
     vec![
-        Contender::new(RECORDER, SUM_MIN_MAX, move || {
-            each(&mut recorder, whole, |h, value| h.record(value))
+        BenchContender::new(RECORDER, SUM_MIN_MAX, move || {
+            for_each_value(&mut recorder, whole, |h, value| h.record(value))
         }),
-        Contender::new(HANDLE, SUM_MIN_MAX, move || {
-            each(&mut handle, whole, |h, value| h.record(value))
+        BenchContender::new(HANDLE, SUM_MIN_MAX, move || {
+            for_each_value(&mut handle, whole, |h, value| h.record(value))
         }),
-        Contender::new(THREAD_LOCAL, SUM_MIN_MAX, move || {
-            each(&mut shared, whole, |h, value| h.record(value))
+        BenchContender::new(THREAD_LOCAL, SUM_MIN_MAX, move || {
+            for_each_value(&mut shared, whole, |h, value| h.record(value))
         }),
-        Contender::new("topdeck, Histogram (any scheme, any double)", SUM_MIN_MAX, move || {
-            each(&mut histogram, &values.reals, |h, value| h.record(value))
-        }),
+        BenchContender::new(
+            "topdeck, Histogram (any scheme, any double)",
+            SUM_MIN_MAX,
+            move || for_each_value(&mut histogram, &values.reals, |h, value| h.record(value)),
+        ),
     ]
 }
 
 /// Counting one value, on a thread among others.
-pub(crate) fn shared() -> Vec<Shared> {
+pub(crate) fn shared_contenders() -> Vec<SharedContender> {
     let (by_handle, by_thread) = (SharedRecorder::new(), SharedRecorder::new());
     vec![
-        Shared::new(HANDLE, SUM_MIN_MAX, move |session| {
-            let mut own = by_handle.handle();
+        SharedContender::new(HANDLE, SUM_MIN_MAX, move |session| {
+            let mut own = by_handle.thread_recorder();
             session(&mut |values| {
-                each(&mut own, &values.nanoseconds, |h, value| h.record(value));
+                for_each_value(&mut own, &values.nanoseconds, |h, value| h.record(value));
             })
         }),
-        Shared::new(THREAD_LOCAL, SUM_MIN_MAX, move |session| {
+        SharedContender::new(THREAD_LOCAL, SUM_MIN_MAX, move |session| {
             let mut own = &by_thread;
             session(&mut |values| {
-                each(&mut own, &values.nanoseconds, |h, value| h.record(value));
+                for_each_value(&mut own, &values.nanoseconds, |h, value| h.record(value));
             })
         }),
     ]
 }
 
 /// Adding a histogram to an accumulator.
-pub(crate) fn merge(frames: &[Vec<u64>]) -> Vec<Contender<'static>> {
+pub(crate) fn merge_contenders(frames: &[Vec<u64>]) -> Vec<BenchContender<'static>> {
     let histograms: Vec<Histogram> = frames.iter().map(|frame| histogram(frame)).collect();
     let stored: Vec<Vec<u8>> = histograms.iter().map(encode).collect();
     let (also, too) = (stored.clone(), histograms.clone());
@@ -83,36 +87,38 @@ pub(crate) fn merge(frames: &[Vec<u64>]) -> Vec<Contender<'static>> {
         (accumulator(), accumulator(), accumulator());
     let mut plain = Histogram::default();
     vec![
-        Contender::new(MERGE_STORED, SUM_MIN_MAX, move || {
+        BenchContender::new(MERGE_STORED, SUM_MIN_MAX, move || {
             merge_all(&mut from_bytes, &stored, |sum, bytes| {
                 sum.add_frame(bytes).expect("own bytes")
             })
         }),
-        Contender::new("topdeck, Accumulator", SUM_MIN_MAX, move || {
+        BenchContender::new("topdeck, Accumulator", SUM_MIN_MAX, move || {
             merge_all(&mut from_memory, &histograms, |sum, one| {
                 sum.add(one).expect("equal schemes")
             })
         }),
-        Contender::new("topdeck, Accumulator, decode then add", SUM_MIN_MAX, move || {
+        BenchContender::new("topdeck, Accumulator, decode then add", SUM_MIN_MAX, move || {
             merge_all(&mut decoded, &also, |sum, bytes| {
                 let (one, _) = frame::decode(bytes).expect("own bytes");
                 sum.add(&one).expect("equal schemes");
             })
         }),
-        Contender::new("topdeck, Histogram into Histogram", SUM_MIN_MAX, move || {
+        BenchContender::new("topdeck, Histogram into Histogram", SUM_MIN_MAX, move || {
             merge_all(&mut plain, &too, |sum, one| sum.merge(one).expect("equal schemes"))
         }),
     ]
 }
 
 /// Asking for a quantile.
-pub(crate) fn quantile(values: &[u64]) -> Vec<Contender<'static>> {
+pub(crate) fn quantile_contenders(values: &[u64]) -> Vec<BenchContender<'static>> {
     let mut histogram = histogram(values);
-    let mut cumulative = Cumulative::new(&histogram);
+    let mut cumulative = CumulativeHistogram::new(&histogram);
     vec![
-        Contender::new(QUANTILE, "bracket", move || ask(&mut histogram, |h, q| h.quantile(q))),
-        Contender::new(QUANTILE_CACHED, "bracket", move || {
-            ask(&mut cumulative, |h, q| h.quantile(q))
+        BenchContender::new(QUANTILE, "bracket", move || {
+            query_quantiles(&mut histogram, |h, q| h.quantile(q))
+        }),
+        BenchContender::new(QUANTILE_CACHED, "bracket", move || {
+            query_quantiles(&mut cumulative, |h, q| h.quantile(q))
         }),
     ]
 }
@@ -130,44 +136,44 @@ fn encode(histogram: &Histogram) -> Vec<u8> {
 }
 
 /// Encoded sizes of a series.
-pub(crate) fn bytes(frames: &[Vec<u64>]) -> Vec<Row> {
+pub(crate) fn format_sizes(frames: &[Vec<u64>]) -> Vec<FormatSize> {
     let histograms: Vec<Histogram> = frames.iter().map(|frame| histogram(frame)).collect();
     let stored: Vec<Vec<u8>> = histograms.iter().map(encode).collect();
     let block = encode_block(&histograms);
     let (decoded, _) = block::decode(&block).expect("own bytes");
     assert!(decoded == histograms, "BUG: a block does not give back what went in");
-    let mut rows = vec![Row::new(BLOCK, SUM_MIN_MAX, ERROR, block.len())];
+    let mut rows = vec![FormatSize::new(BLOCK, SUM_MIN_MAX, ERROR, block.len())];
     rows.extend(raw_and_zstd("topdeck frame", SUM_MIN_MAX, ERROR, &stored));
     rows
 }
 
 /// Encoding and decoding the frames of a series.
-pub(crate) fn coding(frames: &[Vec<u64>]) -> Vec<Contender<'static>> {
+pub(crate) fn coding_contenders(frames: &[Vec<u64>]) -> Vec<BenchContender<'static>> {
     let histograms: Vec<Histogram> = frames.iter().map(|frame| histogram(frame)).collect();
     let stored: Vec<Vec<u8>> = histograms.iter().map(encode).collect();
     let (stored_block, also) = (encode_block(&histograms), encode_block(&histograms));
     let (count, one_by_one) = (frames.len(), histograms.clone());
     let mut sum = Accumulator::new(Scheme::default());
     vec![
-        Contender::new("topdeck, encode", "frame", move || {
-            each_stored(&one_by_one, |one| {
+        BenchContender::new("topdeck, encode", "frame", move || {
+            for_each_stored(&one_by_one, |one| {
                 black_box(encode(one));
             })
         }),
-        Contender::new("topdeck, decode", "frame", move || {
-            each_stored(&stored, |bytes| {
+        BenchContender::new("topdeck, decode", "frame", move || {
+            for_each_stored(&stored, |bytes| {
                 black_box(frame::decode(bytes).expect("own bytes"));
             })
         }),
-        Contender::new("topdeck, encode", "block of 360", move || {
+        BenchContender::new("topdeck, encode", "block of 360", move || {
             black_box(encode_block(black_box(&histograms)));
             count as u64
         }),
-        Contender::new("topdeck, decode", "block of 360", move || {
+        BenchContender::new("topdeck, decode", "block of 360", move || {
             black_box(block::decode(black_box(&stored_block)).expect("own bytes"));
             count as u64
         }),
-        Contender::new("topdeck, add to an Accumulator", "block of 360", move || {
+        BenchContender::new("topdeck, add to an Accumulator", "block of 360", move || {
             block::merge_into(black_box(&also), 0..count, &mut sum).expect("own bytes");
             count as u64
         }),
@@ -186,18 +192,18 @@ pub(crate) fn relative_error() -> f64 {
 }
 
 /// Answers to be compared with the truth.
-pub(crate) fn accuracy(values: &[u64]) -> Answers {
+pub(crate) fn quantile_answers(values: &[u64]) -> QuantileAnswers {
     let histogram = histogram(values);
-    Answers::new("topdeck", |q| histogram.quantile(q).expect("not empty").estimate)
+    QuantileAnswers::new("topdeck", |q| histogram.quantile(q).expect("not empty").estimate)
 }
 
 /// Answers whose brackets are to contain the truth, which the sorted values tell.
-pub(crate) fn brackets(sorted: &[u64]) -> Vec<Checked> {
+pub(crate) fn bracket_checks(sorted: &[u64]) -> Vec<BracketCheck> {
     let histogram = histogram(sorted);
-    let cumulative = Cumulative::new(&histogram);
+    let cumulative = CumulativeHistogram::new(&histogram);
     let mut all = Vec::new();
     let mut check = |question: String, contains_truth| {
-        all.push(Checked { question, contains_truth });
+        all.push(BracketCheck { question, contains_expected: contains_truth });
     };
     let evenly = (0..=10_000).map(|i| f64::from(i) / 1e4);
     for q in evenly.chain([0.5, 0.9, 0.99, 0.999, 0.9999, 1.0]) {

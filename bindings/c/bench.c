@@ -55,7 +55,7 @@ static void record_library(void)
 static void time_and_record(void)
 {
     for (int i = 0; i < BATCH; i++) {
-        td_stopwatch since = td_start();
+        td_stopwatch since = td_stopwatch_start();
         td_hist_record_since(histogram, since);
     }
 }
@@ -69,7 +69,7 @@ static const struct {
     {"td_counter_add", count_library},
     {"td_hist_record", record_inline},
     {"td_histogram_record", record_library},
-    {"td_start, td_hist_record_since", time_and_record},
+    {"td_stopwatch_start, td_hist_record_since", time_and_record},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 

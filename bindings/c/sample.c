@@ -40,7 +40,7 @@ static void register_metrics(void)
     if (td_register_heartbeat(&(td_description){.name = "alive"}, 1000000000, &alive)) {
         failed("heartbeat");
     }
-    if (td_make_tag("/search", &routes[0]) || td_make_tag("/cart", &routes[1])) {
+    if (td_tag_intern("/search", &routes[0]) || td_tag_intern("/cart", &routes[1])) {
         failed("tag");
     }
 }
@@ -53,13 +53,13 @@ static void work(long ns)
 
 static void answer(uint64_t number, unsigned *seed)
 {
-    td_operation operation = td_begin(requests, number, &routes[number % 2], 1);
-    td_stopwatch since = td_start();
+    td_operation operation = td_operation_begin(requests, number, &routes[number % 2], 1);
+    td_stopwatch since = td_stopwatch_start();
     /* One in a hundred is slow. */
     work(rand_r(seed) % 100 ? 200000 : 20000000);
     td_hist_record_since(took, since);
     td_count(answered, 1);
-    td_end(&operation);
+    td_operation_end(&operation);
 }
 
 static int requests_each = 2000;
@@ -70,7 +70,7 @@ static void *serve(void *first)
     unsigned seed = (unsigned)number;
     for (int i = 0; i < requests_each; i++) {
         answer(number++, &seed);
-        td_beat(alive);
+        td_heartbeat_beat(alive);
     }
     return NULL;
 }
@@ -88,7 +88,7 @@ int main(int count, char **arguments)
         printf("look at it with `topdeck top`; the file is %s\n", path);
         fflush(stdout);
     }
-    td_operation stuck = td_begin(requests, 42, &routes[1], 1);
+    td_operation stuck = td_operation_begin(requests, 42, &routes[1], 1);
     for (int i = 0; i < 4; i++) {
         if (pthread_create(&threads[i], NULL, serve, (void *)(uintptr_t)(i + 1))) {
             return 1;
@@ -97,6 +97,6 @@ int main(int count, char **arguments)
     for (int i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);
     }
-    td_end(&stuck);
+    td_operation_end(&stuck);
     return 0;
 }

@@ -20,7 +20,7 @@
     } while (0)
 
 static td_counter inline_total, library_total, never;
-static td_up_down balance;
+static td_up_down_counter balance;
 static td_histogram inline_took, library_took;
 static td_in_flight work;
 static td_tag sda, sdb;
@@ -42,7 +42,7 @@ static void register_all(void)
     what = described("library_total", NULL);
     CHECK(td_register_counter(&what, &library_total) == 0);
     what = described("balance", "By");
-    CHECK(td_register_up_down(&what, &balance) == 0);
+    CHECK(td_register_up_down_counter(&what, &balance) == 0);
     what = described("inline_took", "ns");
     what.role = TD_ROLE_TIMING;
     CHECK(td_register_histogram(&what, &inline_took) == 0);
@@ -50,8 +50,8 @@ static void register_all(void)
     CHECK(td_register_histogram(&what, &library_took) == 0);
     what = described("work", NULL);
     CHECK(td_register_in_flight(&what, tags, 2, &work) == 0);
-    CHECK(td_make_tag("sda", &sda) == 0);
-    CHECK(td_make_tag("sdb", &sdb) == 0);
+    CHECK(td_tag_intern("sda", &sda) == 0);
+    CHECK(td_tag_intern("sdb", &sdb) == 0);
 }
 
 enum { ROUNDS = 4, THREADS = 6, RECORDS = 20000 };
@@ -63,7 +63,7 @@ static void record(void)
         td_count(inline_total, 1);
         td_counter_add(library_total, 2);
         td_adjust(balance, i % 2 ? 3 : -2);
-        td_up_down_add(balance, -1);
+        td_up_down_counter_add(balance, -1);
         td_hist_record(inline_took, i);
         td_histogram_record(library_took, i);
         td_count(never, 1);
@@ -84,10 +84,10 @@ static void *thread(void *nothing)
 {
     td_operation operation;
     CHECK(pthread_setspecific(at_end, &at_end) == 0);
-    operation = td_begin(work, 1, &sda, 1);
+    operation = td_operation_begin(work, 1, &sda, 1);
     record();
-    td_end(&operation);
-    td_end(&operation);
+    td_operation_end(&operation);
+    td_operation_end(&operation);
     return nothing;
 }
 
@@ -107,10 +107,10 @@ static void threads(void)
         }
     }
     /* Three are left: 0 and 2 with both tags, 1 with one. */
-    CHECK(td_make_tag("read", &tags[1]) == 0);
+    CHECK(td_tag_intern("read", &tags[1]) == 0);
     for (i = 0; i < 3; i++) {
         tags[0] = i == 1 ? sda : sdb;
-        left = td_begin(work, (uint64_t)i, tags, i == 1 ? 1 : 2);
+        left = td_operation_begin(work, (uint64_t)i, tags, i == 1 ? 1 : 2);
         (void)left;
     }
 }
@@ -128,7 +128,7 @@ static void forks(void)
 {
     int stop = 0, status = -1;
     pthread_t other;
-    td_operation inherited = td_begin(work, 5, NULL, 0);
+    td_operation inherited = td_operation_begin(work, 5, NULL, 0);
     pid_t child;
     CHECK(pthread_create(&other, NULL, steadily, &stop) == 0);
     record();
@@ -140,14 +140,14 @@ static void forks(void)
             td_count(inline_total, 1);
             td_hist_record(inline_took, 1000 + i);
         }
-        td_end(&inherited);
+        td_operation_end(&inherited);
         exit(0);
     }
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     record();
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     CHECK(pthread_join(other, NULL) == 0);
-    td_end(&inherited);
+    td_operation_end(&inherited);
 }
 
 /* Each number of the standard input is recorded both ways; its bucket, as the header has it, comes out. */
@@ -176,7 +176,7 @@ static void all_kinds(void)
     td_float_gauge ratio;
     td_text text;
     td_heartbeat heartbeat;
-    td_stopwatch since = td_start();
+    td_stopwatch since = td_stopwatch_start();
     uint64_t before = td_now();
     uint32_t role;
 
@@ -187,7 +187,7 @@ static void all_kinds(void)
     what.help = "How many there are.";
     what.labels = labels;
     what.label_count = 2;
-    what.role = TD_ROLE_USED;
+    what.role = TD_ROLE_USAGE;
     what.link = capacity.word;
     CHECK(td_register_gauge(&what, &gauge) == 0);
     td_gauge_set(gauge, -7);
@@ -199,9 +199,9 @@ static void all_kinds(void)
     CHECK(td_text_set(text, "leader") == 0);
     what = described("alive", NULL);
     CHECK(td_register_heartbeat(&what, 1000000000, &heartbeat) == 0);
-    td_beat(heartbeat);
-    td_beat(heartbeat);
-    for (role = TD_ROLE_OTHER; role <= TD_ROLE_CALLS; role++) {
+    td_heartbeat_beat(heartbeat);
+    td_heartbeat_beat(heartbeat);
+    for (role = TD_ROLE_OTHER; role <= TD_ROLE_SUBCALLS; role++) {
         td_counter counter;
         snprintf(name, sizeof name, "role_%u", (unsigned)role);
         what = described(name, NULL);
@@ -263,20 +263,20 @@ static void errors(void)
     CHECK(td_register_counter(&what, &same) == 0 && same.word == counter.word);
     REFUSED(td_register_histogram(&what, &histogram), "registered already");
     CHECK(histogram.word == 0);
-    REFUSED(td_make_tag(NULL, &tag), "text is NULL");
-    REFUSED(td_make_tag("x", NULL), "tag is NULL");
+    REFUSED(td_tag_intern(NULL, &tag), "text is NULL");
+    REFUSED(td_tag_intern("x", NULL), "tag is NULL");
 
     /* What is zero, and NULL, do nothing. */
     td_hist_record(histogram, 1);
     td_histogram_record(histogram, 1);
     td_counter_add(never, 1);
     memset(&in_flight, 0, sizeof in_flight);
-    td_end(NULL);
+    td_operation_end(NULL);
     {
-        td_operation operation = td_begin(in_flight, 1, NULL, 3);
-        td_end(&operation);
+        td_operation operation = td_operation_begin(in_flight, 1, NULL, 3);
+        td_operation_end(&operation);
         memset(&operation, 0, sizeof operation);
-        td_end(&operation);
+        td_operation_end(&operation);
     }
     what = described("text", NULL);
     CHECK(td_register_text(&what, &text) == 0);

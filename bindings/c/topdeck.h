@@ -9,7 +9,7 @@
  *     td_register_counter(&(td_description){.name = "answered_total"}, &answered);
  *     td_register_histogram(&(td_description){.name = "answer_duration", .unit = "ns"}, &took);
  *     ...
- *     td_stopwatch since = td_start();
+ *     td_stopwatch since = td_stopwatch_start();
  *     answer(request);
  *     td_hist_record_since(took, since);
  *     td_count(answered, 1);
@@ -47,13 +47,13 @@ extern "C" {
 #define TD_ROLE_OTHER 0
 #define TD_ROLE_TIMING 1
 #define TD_ROLE_CAPACITY 2
-#define TD_ROLE_USED 3
+#define TD_ROLE_USAGE 3
 #define TD_ROLE_HIT 4
 #define TD_ROLE_MISS 5
 #define TD_ROLE_SIZE 6
 #define TD_ROLE_QUEUE 7
 #define TD_ROLE_ERROR 8
-#define TD_ROLE_CALLS 9
+#define TD_ROLE_SUBCALLS 9
 
 /* A label: name and value. */
 typedef struct td_label {
@@ -90,10 +90,10 @@ typedef struct td_counter {
 } td_counter;
 
 /* How much there is of what comes and goes: all that was added and taken away, on all threads. */
-typedef struct td_up_down {
+typedef struct td_up_down_counter {
     /* 0 until it is registered. */
     uint64_t word;
-} td_up_down;
+} td_up_down_counter;
 
 /* How much there is, a whole number: who sets it last counts. */
 typedef struct td_gauge {
@@ -179,7 +179,7 @@ const char *td_version(void);
 int td_register_counter(const td_description *what, td_counter *metric);
 
 /* Registers an up-down gauge, or finds it. */
-int td_register_up_down(const td_description *what, td_up_down *metric);
+int td_register_up_down_counter(const td_description *what, td_up_down_counter *metric);
 
 /* Registers a gauge of whole numbers, or finds it. */
 int td_register_gauge(const td_description *what, td_gauge *metric);
@@ -200,13 +200,13 @@ int td_register_in_flight(const td_description *what, const char *const *tags, s
 int td_register_heartbeat(const td_description *what, uint64_t every_ns, td_heartbeat *metric);
 
 /* Makes the value of a tag. Each different text takes room in the file, for ever: a device, a route, not a request's number. */
-int td_make_tag(const char *text, td_tag *tag);
+int td_tag_intern(const char *text, td_tag *tag);
 
 /* Counts `n` more: `td_count`, for languages that cannot use the header. */
 void td_counter_add(td_counter counter, uint64_t n);
 
 /* So much more, or less: `td_adjust`, for languages that cannot use the header. */
-void td_up_down_add(td_up_down up_down, int64_t n);
+void td_up_down_counter_add(td_up_down_counter up_down, int64_t n);
 
 /* Counts a value: `td_hist_record`, for languages that cannot use the header. */
 void td_histogram_record(td_histogram histogram, uint64_t value);
@@ -221,31 +221,31 @@ void td_float_gauge_set(td_float_gauge gauge, double value);
 int td_text_set(td_text metric, const char *text);
 
 /* Still here. */
-void td_beat(td_heartbeat heartbeat);
+void td_heartbeat_beat(td_heartbeat heartbeat);
 
 /*
  * An operation begins, now; `number` is the program's own (a request's, a block's), and `tags` are values in the order of the names that
  * were registered; those that are missing, or that cannot be read, are not shown. It must be ended, on any thread.
  */
-td_operation td_begin(td_in_flight in_flight, uint64_t number, const td_tag *tags, size_t tag_count);
+td_operation td_operation_begin(td_in_flight in_flight, uint64_t number, const td_tag *tags, size_t tag_count);
 
 /* The operation ends, and `*operation` becomes zeros, which end nothing. NULL ends nothing either. */
-void td_end(td_operation *operation);
+void td_operation_end(td_operation *operation);
 
 /* Now: nanoseconds of CLOCK_MONOTONIC. Who sees what a thread did after a reading reads no lesser time. */
 uint64_t td_now(void);
 
-/* A moment, for `td_elapsed_ns` on the same thread. */
-td_stopwatch td_start(void);
+/* A moment, for `td_stopwatch_elapsed_ns` on the same thread. */
+td_stopwatch td_stopwatch_start(void);
 
 /* Nanoseconds since then, never less than 0. */
-uint64_t td_elapsed_ns(td_stopwatch since);
+uint64_t td_stopwatch_elapsed_ns(td_stopwatch since);
 
 /* Of `td_count` and `td_adjust`: counts where the lane has no room yet, and has `*here` point at it from now on. */
-void td_count_slowly(const td_lane **here, uint32_t layout, td_counter counter, uint64_t n);
+void td_counter_add_slow_(const td_lane **here, uint32_t layout, td_counter counter, uint64_t n);
 
 /* Of `td_hist_record`: the same. */
-void td_hist_record_slowly(const td_lane **here, uint32_t layout, td_histogram histogram, uint64_t value);
+void td_histogram_record_slow_(const td_lane **here, uint32_t layout, td_histogram histogram, uint64_t value);
 
 /*
  * The fast way: what stands here is compiled into the program. It writes as crates/shm/src/cells.rs does, at the same places; a library
@@ -320,12 +320,12 @@ static inline void td_count(td_counter counter, uint64_t n)
     if (__builtin_expect(small < lane->end, 1)) {
         td_add_(lane->base + small, n);
     } else {
-        td_count_slowly(&td_here_, TD_LAYOUT, counter, n);
+        td_counter_add_slow_(&td_here_, TD_LAYOUT, counter, n);
     }
 }
 
 /* So much more, or less. */
-static inline void td_adjust(td_up_down up_down, int64_t n)
+static inline void td_adjust(td_up_down_counter up_down, int64_t n)
 {
     td_counter same;
     same.word = up_down.word;
@@ -365,7 +365,7 @@ static inline void td_hist_record(td_histogram histogram, uint64_t value)
             return;
         }
     }
-    td_hist_record_slowly(&td_here_, TD_LAYOUT, histogram, value);
+    td_histogram_record_slow_(&td_here_, TD_LAYOUT, histogram, value);
 }
 
 #else
@@ -377,9 +377,9 @@ static inline void td_count(td_counter counter, uint64_t n)
 }
 
 /* So much more, or less. */
-static inline void td_adjust(td_up_down up_down, int64_t n)
+static inline void td_adjust(td_up_down_counter up_down, int64_t n)
 {
-    td_up_down_add(up_down, n);
+    td_up_down_counter_add(up_down, n);
 }
 
 /* Counts a value. */
@@ -393,7 +393,7 @@ static inline void td_hist_record(td_histogram histogram, uint64_t value)
 /* Counts the nanoseconds since then. */
 static inline void td_hist_record_since(td_histogram histogram, td_stopwatch since)
 {
-    td_hist_record(histogram, td_elapsed_ns(since));
+    td_hist_record(histogram, td_stopwatch_elapsed_ns(since));
 }
 
 #ifdef __cplusplus

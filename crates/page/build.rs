@@ -19,7 +19,7 @@ fn main() {
     println!("cargo::rerun-if-changed={}", watched.display());
     let mut files = Vec::new();
     if built.join("index.html").exists() {
-        gather(&built, &built, &mut files);
+        collect_files(&built, &built, &mut files);
     }
     files.sort();
     let mut list = String::from("&[\n");
@@ -35,7 +35,7 @@ fn main() {
         writeln!(
             list,
             "    File {{ path: {name:?}, kind: {:?}, tag: {tag:?}, packed: include_bytes!({packed:?}) }},",
-            kind(name)
+            content_type(name)
         )
         .expect("a text takes what is written");
     }
@@ -43,11 +43,11 @@ fn main() {
     fs::write(out.join("files.rs"), list).expect("the build's own folder can be written");
 }
 
-fn gather(root: &Path, folder: &Path, files: &mut Vec<(String, PathBuf)>) {
+fn collect_files(root: &Path, folder: &Path, files: &mut Vec<(String, PathBuf)>) {
     for entry in fs::read_dir(folder).expect("a folder that was just found") {
         let path = entry.expect("a folder that can be read").path();
         if path.is_dir() {
-            gather(root, &path, files);
+            collect_files(root, &path, files);
             continue;
         }
         let name = path.strip_prefix(root).expect("below the root").to_str();
@@ -55,7 +55,7 @@ fn gather(root: &Path, folder: &Path, files: &mut Vec<(String, PathBuf)>) {
     }
 }
 
-fn kind(name: &str) -> &'static str {
+fn content_type(name: &str) -> &'static str {
     match name.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",

@@ -18,26 +18,26 @@ mod load_checks;
 #[path = "../../crates/hist/tests/it/model.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use more of it")]
 mod model;
+#[path = "../../crates/hist/tests/it/oracle.rs"]
+mod oracle;
 #[path = "../../crates/query/tests/it/checks.rs"]
 mod query_checks;
 #[path = "../../crates/shm/tests/it/checks.rs"]
 mod shm_checks;
 #[path = "../../crates/store/tests/it/checks.rs"]
 mod store_checks;
-#[path = "../../crates/hist/tests/it/truth.rs"]
-mod truth;
 
 /// Takes one input. Panics where something broke.
 pub type Check = fn(&[u8]);
 
 /// The check that `TOPDECK_FUZZ_TARGET` names. Where that is `list`, all are printed, each
 /// with its crate, and the program ends.
-pub fn chosen() -> Check {
-    static CHOSEN: LazyLock<Check> = LazyLock::new(choose);
-    *CHOSEN
+pub fn selected_check() -> Check {
+    static SELECTED: LazyLock<Check> = LazyLock::new(select_check);
+    *SELECTED
 }
 
-fn choose() -> Check {
+fn select_check() -> Check {
     let target = std::env::var("TOPDECK_FUZZ_TARGET").unwrap_or_default();
     if target == "list" {
         all().for_each(|(of, (name, _))| println!("{of} {name}"));

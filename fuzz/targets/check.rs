@@ -2,6 +2,6 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(
-    init: { topdeck_fuzz::chosen(); },
-    |bytes: &[u8]| topdeck_fuzz::chosen()(bytes)
+    init: { topdeck_fuzz::selected_check(); },
+    |bytes: &[u8]| topdeck_fuzz::selected_check()(bytes)
 );

@@ -13,11 +13,11 @@ mod error {
     pub(crate) use hist::MergeError;
 }
 mod histogram {
-    pub(crate) use hist::{Histogram, Parts, Threshold};
+    pub(crate) use hist::{Histogram, HistogramParts, Threshold};
 }
 mod scheme {
     pub(crate) use hist::{Integers, Scheme};
 }
-mod side {
-    pub(crate) use hist::{Side, Sum};
+mod tracked_value {
+    pub(crate) use hist::{CompensatedSum, TrackedValue};
 }

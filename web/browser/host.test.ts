@@ -72,7 +72,7 @@ test(
     const range = { from: from.toISOString(), to: to.toISOString() };
     // Samples are stored in order: once there is a later one, nothing is added to this range.
     const later = {
-      selector: "host_hiccup",
+      selector: "host_hiccup_delay",
       from: new Date(to.getTime() + 1).toISOString(),
       to: "now",
     };
@@ -81,14 +81,14 @@ test(
       (await server.ask<HistogramJson>("/v1/histogram", later)).count > 0;
     await expect.poll(isOver, { timeout: 60_000, interval: 500 }).toBe(true);
     const of = (device: string, operation: string) =>
-      `host_block_io{device="${device}",operation="${operation}"}`;
+      `host_block_io_latency{device="${device}",operation="${operation}"}`;
     const fetchHistogram = (selector: string, more = {}) =>
       server.ask<HistogramJson>("/v1/histogram", { selector, ...range, ...more });
 
     // Where fio's requests went; others may have made some as well.
     const devices = (
       await server.ask<{ values: { value: string }[] }>("/v1/label/device/values", {
-        selector: "host_block_io",
+        selector: "host_block_io_latency",
       })
     ).values;
     const counts = await Promise.all(
@@ -254,7 +254,7 @@ test(
       const note = (await notes()).find((one) => one.includes("shared memory"));
       if (!isSeen && note) return skip(note);
       expect(isSeen).toBe(true);
-      const metric = "topdeck_journal_append";
+      const metric = "topdeck_journal_append_duration";
       const of = `${metric}{process="topdeck",pid="${other.pid}"}`;
       const to = new Date(Math.ceil((Date.now() + SECOND) / SECOND) * SECOND);
       // Sixty windows of a second; rates of programs cover the last five.
@@ -331,7 +331,7 @@ test(
         async () =>
           (
             await server.ask<{ found: number }>("/v1/texts", {
-              selector: `process_end{pid="${ended}"}`,
+              selector: `process_exit_info{pid="${ended}"}`,
             })
           ).found,
         { timeout: 30_000 },

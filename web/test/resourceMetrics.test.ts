@@ -134,7 +134,7 @@ test("a figure of all disks is shown with each", () => {
   ]);
 });
 
-const nothing = new Set(["host_load"]);
+const nothing = new Set(["host_load_average"]);
 test.each<[string, HostData, string, string, RegExp]>([
   [
     "no series",

@@ -15,12 +15,12 @@
 
 use anyhow::Result;
 
-use crate::dist::{Program, Starter, Target, check};
+use crate::ci_part::PartOutcome;
+use crate::command_line::{CommandLine, target as builds};
+use crate::dist::{DistProgram, DistTarget, ProgramStarter, check};
 use crate::libtest::run_cargo_test;
-use crate::line::{Line, target as builds};
-use crate::log::Log;
-use crate::part::Outcome;
-use crate::report::TestReport;
+use crate::part_log::PartLog;
+use crate::test_report::TestReport;
 
 const TRIPLE: &str = "aarch64-unknown-linux-musl";
 
@@ -32,64 +32,64 @@ const CORE: &str = "-p topdeck-hist -p topdeck-model -p topdeck-clock \
 /// the code: see above.
 const NOT_UNDER_QEMU: [&str; 23] = [
     "backlog::a_backlog_needs_no_memory",
-    "jlog::a_kill_at_any_operation_loses_nothing_of_another_process",
-    "jlog::jlog_4_a_kill_between_write_and_publication_doubles_nothing",
-    "kill::nothing_acknowledged_is_lost_or_doubled_when_it_is_killed",
-    "kill::nothing_acknowledged_is_lost_or_doubled_when_the_writer_is_killed",
-    "kill::the_others_go_on_when_one_of_many_is_killed",
-    "kill::who_is_killed_while_opening_or_closing_harms_nobody",
+    "jlog::kill_at_any_operation_keeps_other_processes_data",
+    "jlog::jlog_4_kill_before_publication_duplicates_nothing",
+    "kill::kill_loses_and_duplicates_nothing",
+    "kill::killed_writer_loses_and_duplicates_nothing",
+    "kill::other_processes_continue_after_a_kill",
+    "kill::kill_during_open_or_close_affects_no_other",
     "power_loop::a_journal_on_a_full_disk_can_be_opened_and_read",
-    "power_loop::what_is_acknowledged_as_on_disk_survives_a_power_cut",
-    "races::a_checkpoint_that_is_being_moved_is_sound_to_all_who_look",
-    "races::a_process_stopped_anywhere_hangs_nobody",
-    "races::a_reader_without_a_thread_that_opened_it_first_stalls_no_writer",
+    "power_loop::disk_level_records_survive_a_power_cut",
+    "races::checkpoint_is_consistent_while_committed",
+    "races::process_stopped_anywhere_blocks_no_other",
+    "races::first_opener_without_thread_blocks_no_writer",
     "races::a_subscriber_is_one_readers_at_a_time",
     "races::a_writer_without_a_thread_that_is_idle_stalls_no_other",
     "races::after_a_full_journal_has_room_again_every_process_can_append",
-    "races::many_who_open_a_new_journal_at_once_all_have_it",
-    "races::of_many_who_create_the_same_journal_one_does",
-    "races::one_too_many_is_told_so_and_has_it_when_another_closes",
+    "races::concurrent_open_of_a_new_journal_succeeds",
+    "races::concurrent_create_succeeds_once",
+    "races::handle_limit_is_reported_and_released",
     "races::opening_while_others_close_loses_nothing",
-    "races::what_another_process_appended_is_read_at_once",
-    "races::while_the_writing_process_is_stopped_appends_end_in_a_clear_error",
-    "races::who_waits_is_woken_by_another_process",
-    "races::who_wants_it_alone_has_it_alone_or_not_at_all",
+    "races::records_of_another_process_are_read_at_once",
+    "races::append_times_out_while_the_writer_is_stopped",
+    "races::waiter_is_woken_by_another_process",
+    "races::exclusive_open_is_exclusive",
 ];
 
-pub(crate) fn run(log: &Log) -> Result<Outcome> {
-    let target = Target::named(TRIPLE).expect("BUG: it is built by dist");
+pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
+    let target = DistTarget::find(TRIPLE).expect("BUG: it is built by dist");
     let starter = match target.starter() {
         Ok(starter) => starter,
-        Err(reason) => return Ok(Outcome::Skipped(reason)),
+        Err(reason) => return Ok(PartOutcome::Skipped(reason)),
     };
     // No network is no fault of ours.
-    let tools = match target.provide(log) {
+    let tools = match target.provide_tools(log) {
         Ok(tools) => tools,
-        Err(error) => return Ok(Outcome::Skipped(format!("{error:#}"))),
+        Err(error) => return Ok(PartOutcome::Skipped(format!("{error:#}"))),
     };
     let tests =
         format!("cargo test --locked --no-fail-fast --target {TRIPLE} --lib --tests {CORE} --");
-    let mut tests = tools.on(Line::new(&tests), target)?;
-    if let Starter::By(emulator) = starter {
+    let mut tests = tools.apply(CommandLine::new(&tests), target)?;
+    if let ProgramStarter::Emulator(emulator) = starter {
         tests = tests.env(target.runner, emulator);
         for name in NOT_UNDER_QEMU {
-            tests = tests.word("--skip").word(name);
+            tests = tests.arg("--skip").arg(name);
         }
     }
     let repeat = "make system PART=aarch64";
     let mut report = run_cargo_test(log, &tests, repeat)
-        .unwrap_or_else(|error| TestReport::of_failure("tests", repeat, format!("{error:#}")));
+        .unwrap_or_else(|error| TestReport::from_failure("tests", repeat, format!("{error:#}")));
     let program = || {
         let build = format!("cargo build --locked --target {TRIPLE} -p topdeck");
-        tools.on(Line::new(&build), target)?.run(log)?;
+        tools.apply(CommandLine::new(&build), target)?.run(log)?;
         let path = builds().join(TRIPLE).join("debug/topdeck");
-        check(&Program { path: &path, starter }, &builds().join("aarch64-check"), false)
+        check(&DistProgram { path: &path, starter }, &builds().join("aarch64-check"), false)
     };
     match program() {
         Ok(()) => report.passed += 1,
         Err(error) => {
-            report.add(TestReport::of_failure("the program", repeat, format!("{error:#}")));
+            report.add(TestReport::from_failure("the program", repeat, format!("{error:#}")));
         }
     }
-    Ok(Outcome::Tests(report))
+    Ok(PartOutcome::Tests(report))
 }

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use crate::line::{Line, root};
-use crate::log::Log;
-use crate::part::{Outcome, Part, Show, run_all};
+use crate::ci_part::{CiPart, OutputMode, PartOutcome, run_all};
+use crate::command_line::{CommandLine, root};
+use crate::part_log::PartLog;
 use crate::{clients, conformance, fuzz, loom, miri, page, suite};
 
 /// Check everything, or the parts named. Ends with a table and non-zero status if any part failed.
@@ -21,135 +21,146 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> ExitCode {
     let command = "cargo xtask ci";
     if options.parts.is_empty() {
-        return run_all(command, &PARTS, Show::Progress);
+        return run_all(command, &PARTS, OutputMode::Progress);
     }
     let named = |name: &String| PARTS.iter().find(|part| part.name == name);
     let parts = options.parts.iter().map(|name| named(name).expect("BUG: clap let a name pass"));
-    run_all(command, parts, Show::Progress)
+    run_all(command, parts, OutputMode::Progress)
 }
 
 /// In the order in which they start. Fast ones first: who broke the format should not wait for the
 /// fuzzers to hear it. Then those that others wait for.
-const PARTS: [Part; 15] = [
-    Part { name: "fmt", about: "rustfmt finds nothing to change", run: fmt, ..PART },
-    Part { name: "page", about: "the page is built", run: page::run, ..PART },
-    Part {
+const PARTS: [CiPart; 15] = [
+    CiPart { name: "fmt", description: "rustfmt finds nothing to change", run: fmt, ..NO_PART },
+    CiPart { name: "page", description: "the page is built", run: page::build_page, ..NO_PART },
+    CiPart {
         name: "build",
-        about: "everything compiles without a warning of clippy",
+        description: "everything compiles without a warning of clippy",
         // The program packs the page.
-        after: &["page"],
+        dependencies: &["page"],
         run: suite::build,
-        ..PART
+        ..NO_PART
     },
-    Part {
+    CiPart {
         name: "web",
-        about: "checks and tests of the page, without a browser",
-        after: &["page"],
-        run: page::check,
-        ..PART
+        description: "checks and tests of the page, without a browser",
+        dependencies: &["page"],
+        run: page::check_and_test,
+        ..NO_PART
     },
-    Part {
+    CiPart {
         name: "loom",
-        about: "interleavings of threads, up to a bound",
+        description: "interleavings of threads, up to a bound",
         run: loom_bounded,
-        ..PART
+        ..NO_PART
     },
-    Part { name: "miri", about: "undefined behaviour (nightly)", run: miri::run, ..PART },
-    Part {
+    CiPart {
+        name: "miri",
+        description: "undefined behaviour (nightly)",
+        run: miri::run,
+        ..NO_PART
+    },
+    CiPart {
         name: "test",
-        about: "unit, property, golden tests; facts about the tree",
-        after: &["build"],
-        run: suite::shared,
-        ..PART
+        description: "unit, property, golden tests; facts about the tree",
+        dependencies: &["build"],
+        run: suite::run_shared,
+        ..NO_PART
     },
-    Part {
+    CiPart {
         name: "fuzz",
-        about: "each target for TOPDECK_FUZZ_SECONDS (nightly)",
-        after: &["build"],
+        description: "each target for TOPDECK_FUZZ_SECONDS (nightly)",
+        dependencies: &["build"],
         run: fuzz_short,
-        ..PART
+        ..NO_PART
     },
-    Part {
+    CiPart {
         name: "clients",
-        about: "libraries of others send to topdeck",
-        after: &["build"],
+        description: "libraries of others send to topdeck",
+        dependencies: &["build"],
         run: |log| clients::run(log, &suite::topdeck(log)?),
-        ..PART
+        ..NO_PART
     },
-    Part {
+    CiPart {
         name: "browser",
-        about: "a browser looks at the page",
-        after: &["build"],
-        run: |log| page::browser(log, &suite::topdeck(log)?),
-        ..PART
+        description: "a browser looks at the page",
+        dependencies: &["build"],
+        run: |log| page::test_in_browser(log, &suite::topdeck(log)?),
+        ..NO_PART
     },
-    Part {
+    CiPart {
         name: "doc",
-        about: "examples in the documentation",
-        after: &["build"],
-        run: suite::documentation,
-        ..PART
+        description: "examples in the documentation",
+        dependencies: &["build"],
+        run: suite::run_doc_tests,
+        ..NO_PART
     },
-    Part {
+    CiPart {
         name: "scripts",
-        about: "Prometheus' own scripts of questions",
-        after: &["build"],
-        run: conformance::scripts,
-        ..PART
+        description: "Prometheus' own scripts of questions",
+        dependencies: &["build"],
+        run: conformance::run_scripts,
+        ..NO_PART
     },
-    Part {
+    CiPart {
         name: "compared",
-        about: "answers of a Prometheus, if built",
-        after: &["build"],
-        run: conformance::compared,
-        ..PART
+        description: "answers of a Prometheus, if built",
+        dependencies: &["build"],
+        run: conformance::compare_with_prometheus,
+        ..NO_PART
     },
-    Part { name: "bench", about: "the benches compile", run: bench, ..PART },
-    Part {
+    CiPart { name: "bench", description: "the benches compile", run: bench, ..NO_PART },
+    CiPart {
         name: "timing",
-        about: "tests that measure time, with nothing beside them",
-        after: &["build"],
+        description: "tests that measure time, with nothing beside them",
+        dependencies: &["build"],
         is_alone: true,
-        run: suite::alone,
+        run: suite::run_alone,
     },
 ];
 
 /// What most parts have in common.
-const PART: Part =
-    Part { name: "", about: "", after: &[], is_alone: false, run: |_| Ok(Outcome::Passed) };
+const NO_PART: CiPart = CiPart {
+    name: "",
+    description: "",
+    dependencies: &[],
+    is_alone: false,
+    run: |_| Ok(PartOutcome::Passed),
+};
 
 /// Loom's own advice is 2 or 3: most of what more would find, in a fraction of the time.
 /// `cargo xtask soak` has no bound.
 const LOOM_PREEMPTIONS: u32 = 3;
 const FUZZ_SECONDS: u32 = 5;
 
-fn fmt(log: &Log) -> Result<Outcome> {
-    Line::new("cargo fmt --all --check").run(log)?;
+fn fmt(log: &PartLog) -> Result<PartOutcome> {
+    CommandLine::new("cargo fmt --all --check").run(log)?;
     // These are workspaces of their own, which `--all` does not see.
     for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml", "loom/Cargo.toml"] {
-        Line::new(&format!("cargo fmt --manifest-path {manifest} --check")).run(log)?;
+        CommandLine::new(&format!("cargo fmt --manifest-path {manifest} --check")).run(log)?;
     }
-    Ok(Outcome::Passed)
+    Ok(PartOutcome::Passed)
 }
 
-fn loom_bounded(log: &Log) -> Result<Outcome> {
+fn loom_bounded(log: &PartLog) -> Result<PartOutcome> {
     loom::run(log, Some(LOOM_PREEMPTIONS))
 }
 
-fn fuzz_short(log: &Log) -> Result<Outcome> {
+fn fuzz_short(log: &PartLog) -> Result<PartOutcome> {
     fuzz::run(log, FUZZ_SECONDS)
 }
 
-fn bench(log: &Log) -> Result<Outcome> {
+fn bench(log: &PartLog) -> Result<PartOutcome> {
     let target = root().join("bench/target");
     let target = target.to_str().expect("BUG: the repository's path is not UTF-8");
-    let check = Line::new("cargo check --manifest-path bench/Cargo.toml --locked --target-dir");
-    check.word(target).run(log)?;
-    Ok(Outcome::Passed)
+    let check =
+        CommandLine::new("cargo check --manifest-path bench/Cargo.toml --locked --target-dir");
+    check.arg(target).run(log)?;
+    Ok(PartOutcome::Passed)
 }
 
 fn part_names() -> PossibleValuesParser {
-    PARTS.iter().map(|part| PossibleValue::new(part.name).help(part.about)).into()
+    PARTS.iter().map(|part| PossibleValue::new(part.name).help(part.description)).into()
 }
 
 #[cfg(test)]
@@ -160,7 +171,12 @@ mod tests {
     fn parts_wait_only_for_parts_that_are_there() {
         for part in &PARTS {
             let is_known = |name: &&&str| PARTS.iter().any(|other| other.name == **name);
-            assert_eq!(part.after.iter().find(|name| !is_known(name)), None, "{}", part.name);
+            assert_eq!(
+                part.dependencies.iter().find(|name| !is_known(name)),
+                None,
+                "{}",
+                part.name
+            );
         }
     }
 }

@@ -6,9 +6,9 @@
 //! print is what topdeck has to answer (testdata/clients/go/main.go says how). A client for which there is no language,
 //! no network or no Prometheus is skipped by itself, with the reason.
 
-pub(crate) mod deck;
-mod sent;
-mod tools;
+mod client_tools;
+mod series_expectation;
+pub(crate) mod topdeck_server;
 
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
@@ -18,35 +18,36 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-use self::deck::Deck;
-use self::sent::{Ask, Sent, table};
-use self::tools::Tools;
-use crate::line::Line;
-use crate::log::Log;
-use crate::part::Outcome;
-use crate::report::{SkippedTest, TestReport};
+use self::client_tools::ClientTools;
+use self::series_expectation::{QueryMethod, SeriesExpectation, table};
+use self::topdeck_server::TopdeckServer;
+use crate::ci_part::PartOutcome;
+use crate::command_line::CommandLine;
+use crate::part_log::PartLog;
+use crate::test_report::{SkippedTest, TestReport};
 
 /// How many numbers curl sends.
 const NUMBERS: u64 = 5_000;
 /// How long Prometheus may take to have sent everything, on a machine that is busy.
 const SHARDS_WAIT: &str = "100ms";
 
-pub(crate) fn run(log: &Log, topdeck: &Path) -> Result<Outcome> {
-    if !Line::new("curl --version").succeeds() {
+pub(crate) fn run(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
+    if !CommandLine::new("curl --version").succeeds() {
         let reason = "curl is not installed (Debian package curl)";
-        return Ok(Outcome::Skipped(reason.to_owned()));
+        return Ok(PartOutcome::Skipped(reason.to_owned()));
     }
-    let tools = Tools::provide(log)?;
-    let folder = Folder::new("clients")?;
+    let tools = ClientTools::provide(log)?;
+    let folder = TempFolder::new("clients")?;
     let skipped = tools.missing.clone();
     let mut sent = Vec::new();
 
-    let mut exporter = tools.go.as_deref().map(Exporter::start).transpose()?;
-    let scrapes = exporter.as_ref().map_or_else(String::new, |exporter| scrapes(&exporter.address));
-    let mut deck = Deck::start(topdeck, &folder.0, &scrapes)?;
+    let mut exporter = tools.go.as_deref().map(ClientExporter::start).transpose()?;
+    let scrapes =
+        exporter.as_ref().map_or_else(String::new, |exporter| scrape_settings(&exporter.address));
+    let mut deck = TopdeckServer::start(topdeck, &folder.0, &scrapes)?;
     let prometheus = match (&exporter, &tools.prometheus) {
         (Some(exporter), Some(program)) => {
-            Some(prometheus(program, &folder.0, &exporter.address, &deck)?)
+            Some(start_prometheus(program, &folder.0, &exporter.address, &deck)?)
         }
         _ => None,
     };
@@ -63,17 +64,17 @@ pub(crate) fn run(log: &Log, topdeck: &Path) -> Result<Outcome> {
     if prometheus.is_none() {
         sent.retain(|sent| sent.client != "Prometheus");
     }
-    sent.extend(as_grafana(&sent));
+    sent.extend(grafana_queries(&sent));
 
-    let first = deck.wait_for(&sent)?;
+    let first = deck.await_series(&sent)?;
     log.write(&table(&sent, &first));
-    deck.grafana_starts()?;
+    deck.check_grafana_requests()?;
     drop(prometheus);
     // What was only in memory is gone now, and what is read twice from the journal would count twice.
     deck.restart()?;
-    let again = deck.wait_for(&sent)?;
+    let again = deck.await_series(&sent)?;
     let wrong: Vec<String> =
-        first.iter().chain(&again).filter_map(|answer| answer.wrong.clone()).collect();
+        first.iter().chain(&again).filter_map(|answer| answer.mismatch.clone()).collect();
     ensure!(
         wrong.is_empty(),
         "{} answers are wrong:\n  {}\n{}",
@@ -81,41 +82,41 @@ pub(crate) fn run(log: &Log, topdeck: &Path) -> Result<Outcome> {
         wrong.join("\n  "),
         deck.log()
     );
-    let (series, names) = (sent.len(), clients(&sent));
+    let (series, names) = (sent.len(), client_count(&sent));
     log.note(&format!("{series} series of {names} clients, before and after a restart"));
     deck.stop()?;
     let skipped = skipped.into_iter().map(|reason| {
         let (name, reason) = reason.split_once(": ").unwrap_or((&reason, "it is not here"));
         SkippedTest { name: name.to_owned(), reason: reason.to_owned() }
     });
-    let (passed, skipped) = (clients(&sent) as u64, skipped.collect());
-    Ok(Outcome::Tests(TestReport { passed, skipped, ..TestReport::default() }))
+    let (passed, skipped) = (client_count(&sent) as u64, skipped.collect());
+    Ok(PartOutcome::Tests(TestReport { passed, skipped, ..TestReport::default() }))
 }
 
-fn clients(sent: &[Sent]) -> usize {
+fn client_count(sent: &[SeriesExpectation]) -> usize {
     let mut names: Vec<&str> = sent.iter().map(|sent| sent.client.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     names.len()
 }
 
-fn go_clients(go: &Path, deck: &Deck, folder: &Path) -> Result<Vec<Sent>> {
+fn go_clients(go: &Path, deck: &TopdeckServer, folder: &Path) -> Result<Vec<SeriesExpectation>> {
     let http = deck.http();
-    let mut sent = lines(Command::new(go).args(["otlp", &http]))?;
+    let mut sent = read_sent(Command::new(go).args(["otlp", &http]))?;
     let socket = folder.join("statsd.sock");
-    sent.extend(lines(Command::new(go).args(["statsd", &deck.udp()]).arg(socket))?);
+    sent.extend(read_sent(Command::new(go).args(["statsd", &deck.udp()]).arg(socket))?);
     let trap = format!("http://{http}/module/httptrap/c640d8cb-7b9a-4f36-8b0e-6a2f0ad1e7a1/secret");
-    sent.extend(lines(Command::new(go).args(["trap", &trap]))?);
+    sent.extend(read_sent(Command::new(go).args(["trap", &trap]))?);
     let log = folder.join("pauses.hlog");
-    sent.extend(lines(Command::new(go).arg("hlog").arg(&log))?);
+    sent.extend(read_sent(Command::new(go).arg("hlog").arg(&log))?);
     let log = log.to_str().context("the folder's name is not UTF-8")?;
     deck.curl(&["--data-binary", &format!("@{log}")], "/v1/hlog?metric=hdr_pause")?;
     Ok(sent)
 }
 
-fn python_clients(python: &Path, deck: &Deck) -> Result<Vec<Sent>> {
-    let script = crate::line::root().join("testdata/clients/python/send.py");
-    let to = |arguments: &[&str]| lines(Command::new(python).arg(&script).args(arguments));
+fn python_clients(python: &Path, deck: &TopdeckServer) -> Result<Vec<SeriesExpectation>> {
+    let script = crate::command_line::root().join("testdata/clients/python/send.py");
+    let to = |arguments: &[&str]| read_sent(Command::new(python).arg(&script).args(arguments));
     let mut sent = to(&["otlp", &format!("http://{}/v1/metrics", deck.http())])?;
     sent.extend(to(&["statsd", "127.0.0.1", port(&deck.udp()), port(&deck.tcp())])?);
     Ok(sent)
@@ -126,7 +127,7 @@ fn port(address: &str) -> &str {
 }
 
 /// The line of `topdeck serve --help`, and many numbers at once.
-fn curl_clients(deck: &Deck) -> Result<Vec<Sent>> {
+fn curl_clients(deck: &TopdeckServer) -> Result<Vec<SeriesExpectation>> {
     deck.curl(&["-d", "1730"], "/v1/record?metric=took&unit=ms")?;
     // Each from 1 to 5,000 once, in an order that looks like none: 3,001 has no divisor with 5,000.
     let numbers = (0..NUMBERS).map(|i| format!("{}\n", i * 3_001 % NUMBERS + 1));
@@ -136,16 +137,16 @@ fn curl_clients(deck: &Deck) -> Result<Vec<Sent>> {
         let ns = |ms: u64| Some((ms * 1_000_000) as f64);
         let (sum, min, max) = (ns(sum), ns(min), ns(max));
         let (what, of) = (what.to_owned(), of.to_owned());
-        Sent {
+        SeriesExpectation {
             client: "curl".to_owned(),
-            what,
-            ask: Ask::Distribution,
-            of,
+            label: what,
+            method: QueryMethod::Distribution,
+            selector: of,
             count,
             sum,
             min,
             max,
-            within: Vec::new(),
+            unbounded_fields: Vec::new(),
         }
     };
     Ok(vec![
@@ -155,20 +156,20 @@ fn curl_clients(deck: &Deck) -> Result<Vec<Sent>> {
 }
 
 /// The same histograms, asked for as a panel of Grafana does.
-fn as_grafana(sent: &[Sent]) -> Vec<Sent> {
-    let native = sent.iter().filter(|sent| sent.ask == Ask::Native);
-    let range = native.map(|sent| Sent {
+fn grafana_queries(sent: &[SeriesExpectation]) -> Vec<SeriesExpectation> {
+    let native = sent.iter().filter(|sent| sent.method == QueryMethod::Native);
+    let range = native.map(|sent| SeriesExpectation {
         client: "Grafana's query_range".to_owned(),
-        what: sent.what.clone(),
-        ask: Ask::Range,
-        of: format!("histogram_count({})", sent.of),
+        label: sent.label.clone(),
+        method: QueryMethod::Range,
+        selector: format!("histogram_count({})", sent.selector),
         sum: Some(sent.count as f64),
         ..sent.clone()
     });
     range.collect()
 }
 
-fn scrapes(address: &str) -> String {
+fn scrape_settings(address: &str) -> String {
     let of = |form: &str, path: &str| {
         format!(
             "[[scrape]]\nname = \"{form}\"\nurl = \"http://{address}{path}\"\ninterval = \"1s\"\n\
@@ -179,7 +180,12 @@ fn scrapes(address: &str) -> String {
 }
 
 /// A Prometheus that scrapes the exporter and writes what it finds to topdeck, in both versions.
-fn prometheus(program: &Path, folder: &Path, exporter: &str, deck: &Deck) -> Result<Running> {
+fn start_prometheus(
+    program: &Path,
+    folder: &Path,
+    exporter: &str,
+    deck: &TopdeckServer,
+) -> Result<KillOnDropProcess> {
     let write = |version: &str, message: &str| {
         format!(
             "- url: http://{}/api/v1/write\n  protobuf_message: {message}\n  send_native_histograms: true\n  \
@@ -206,18 +212,18 @@ fn prometheus(program: &Path, folder: &Path, exporter: &str, deck: &Deck) -> Res
         .stderr(log)
         .spawn()
         .context("cannot start Prometheus")?;
-    Ok(Running(child))
+    Ok(KillOnDropProcess(child))
 }
 
 /// The exporter, until it is dropped, and what it says that it measures.
-struct Exporter {
+struct ClientExporter {
     address: String,
-    sent: Vec<Sent>,
-    _process: Running,
+    sent: Vec<SeriesExpectation>,
+    _process: KillOnDropProcess,
 }
 
-impl Exporter {
-    fn start(go: &Path) -> Result<Exporter> {
+impl ClientExporter {
+    fn start(go: &Path) -> Result<ClientExporter> {
         let mut child = Command::new(go)
             .arg("exporter")
             .stdin(Stdio::piped())
@@ -225,24 +231,24 @@ impl Exporter {
             .spawn()
             .context("cannot start the exporter")?;
         let stdout = child.stdout.take().context("BUG: stdout was asked for")?;
-        let process = Running(child);
+        let process = KillOnDropProcess(child);
         let mut texts = BufReader::new(stdout).lines();
         let address = texts.next().context("the exporter ended at once")??;
         let mut sent = Vec::new();
         for text in texts {
             match text? {
                 text if text.is_empty() => break,
-                text => sent.push(Sent::read(&text)?),
+                text => sent.push(SeriesExpectation::read(&text)?),
             }
         }
-        Ok(Exporter { address, sent, _process: process })
+        Ok(ClientExporter { address, sent, _process: process })
     }
 }
 
 /// A process that ends with us.
-struct Running(Child);
+struct KillOnDropProcess(Child);
 
-impl Drop for Running {
+impl Drop for KillOnDropProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -250,32 +256,33 @@ impl Drop for Running {
 }
 
 /// What a client says that it sent.
-fn lines(command: &mut Command) -> Result<Vec<Sent>> {
+fn read_sent(command: &mut Command) -> Result<Vec<SeriesExpectation>> {
     let named = format!("{command:?}");
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("cannot start {named}"))?;
     ensure!(output.status.success(), "{named} ended with {}", output.status);
     let text = String::from_utf8(output.stdout).context("a client prints what is no UTF-8")?;
-    let sent: Vec<Sent> = text.lines().map(Sent::read).collect::<Result<_>>()?;
+    let sent: Vec<SeriesExpectation> =
+        text.lines().map(SeriesExpectation::read).collect::<Result<_>>()?;
     ensure!(!sent.is_empty(), "{named} sent nothing");
     Ok(sent)
 }
 
 /// A folder that goes when the part ends.
-pub(crate) struct Folder(pub(crate) PathBuf);
+pub(crate) struct TempFolder(pub(crate) PathBuf);
 
-impl Folder {
+impl TempFolder {
     /// `of` whom it is stands in its name.
-    pub(crate) fn new(of: &str) -> Result<Folder> {
+    pub(crate) fn new(of: &str) -> Result<TempFolder> {
         // Numbers of processes come again, and what one left that was killed would be in the way.
         let number = RandomState::new().hash_one(std::process::id());
         let path = std::env::temp_dir().join(format!("topdeck-{of}-{number:x}"));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Folder(path))
+        Ok(TempFolder(path))
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

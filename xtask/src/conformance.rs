@@ -8,76 +8,80 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::line::{Line, root};
-use crate::log::Log;
-use crate::part::Outcome;
+use crate::ci_part::PartOutcome;
+use crate::command_line::{CommandLine, root};
+use crate::part_log::PartLog;
 use crate::suite;
 
 const MODULE: &str = "github.com/prometheus/prometheus";
 /// The folder of a Go module that requires the version we hold ourselves to.
 const PEER: &str = "bench/peers/prometheus";
-const BUILT: &str = "bench/target/journal-peers/prometheus";
+const BUILD_DIR: &str = "bench/target/journal-peers/prometheus";
 /// Names a program to ask instead of the one that is built.
 const PROGRAM_VARIABLE: &str = "TOPDECK_PROMETHEUS";
 const SCRIPTS_VARIABLE: &str = "TOPDECK_PROMQLTEST";
 
 /// The questions of Prometheus' own tests.
-pub(crate) fn scripts(log: &Log) -> Result<Outcome> {
-    let module = match module(log) {
+pub(crate) fn run_scripts(log: &PartLog) -> Result<PartOutcome> {
+    let module = match fetch_module(log) {
         Ok(module) => module,
-        Err(reason) => return Ok(Outcome::Skipped(format!("{reason:#}"))),
+        Err(reason) => return Ok(PartOutcome::Skipped(format!("{reason:#}"))),
     };
     let folder = module.join("promql/promqltest/testdata");
     test(log, "prometheus_scripts", SCRIPTS_VARIABLE, &folder)
 }
 
 /// Answers beside those of a Prometheus, if there is one.
-pub(crate) fn compared(log: &Log) -> Result<Outcome> {
-    let program = program()?;
+pub(crate) fn compare_with_prometheus(log: &PartLog) -> Result<PartOutcome> {
+    let program = program_path()?;
     if !program.exists() {
         let reason = "Prometheus is not built; `make system PART=prometheus` does that";
-        return Ok(Outcome::Skipped(reason.to_owned()));
+        return Ok(PartOutcome::Skipped(reason.to_owned()));
     }
-    test(log, "prometheus_answers_alike", PROGRAM_VARIABLE, &program)
+    test(log, "prometheus_gives_equal_results", PROGRAM_VARIABLE, &program)
 }
 
 /// Answers beside those of a Prometheus, which is built if need be.
-pub(crate) fn built_and_compared(log: &Log) -> Result<Outcome> {
-    let program = program()?;
+pub(crate) fn build_and_compare(log: &PartLog) -> Result<PartOutcome> {
+    let program = program_path()?;
     if !program.exists() {
-        if let Err(reason) = module(log) {
-            return Ok(Outcome::Skipped(format!("{reason:#}")));
+        if let Err(reason) = fetch_module(log) {
+            return Ok(PartOutcome::Skipped(format!("{reason:#}")));
         }
         log.note("building Prometheus takes minutes, once");
-        fs::create_dir_all(root().join(BUILT))?;
+        fs::create_dir_all(root().join(BUILD_DIR))?;
         let made = program.with_extension("made");
         let made_text = made.to_str().context("the repository's path is not UTF-8")?;
         let build = format!("go -C {PEER} build -mod=readonly -o");
-        Line::new(&build).word(made_text).word(&format!("{MODULE}/cmd/prometheus")).run(log)?;
+        CommandLine::new(&build)
+            .arg(made_text)
+            .arg(&format!("{MODULE}/cmd/prometheus"))
+            .run(log)?;
         fs::rename(&made, &program)?;
     }
-    compared(log)
+    compare_with_prometheus(log)
 }
 
-fn test(log: &Log, name: &str, variable: &'static str, path: &Path) -> Result<Outcome> {
+fn test(log: &PartLog, name: &str, variable: &'static str, path: &Path) -> Result<PartOutcome> {
     let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
-    Ok(Outcome::Tests(suite::ignored(log, name, &[(variable, path)])?))
+    Ok(PartOutcome::Tests(suite::run_ignored(log, name, &[(variable, path)])?))
 }
 
 /// The folder with the sources of Prometheus, fetched if need be. An error is a reason to skip.
-fn module(log: &Log) -> Result<PathBuf> {
+fn fetch_module(log: &PartLog) -> Result<PathBuf> {
     ensure!(
-        Line::new("go version").succeeds(),
+        CommandLine::new("go version").succeeds(),
         "Prometheus' module is fetched by Go, which is not installed"
     );
-    let fetch = Line::new(&format!("go -C {PEER} mod download {MODULE}"));
+    let fetch = CommandLine::new(&format!("go -C {PEER} mod download {MODULE}"));
     fetch.run(log).context("Prometheus' module cannot be fetched")?;
-    let folder = Line::new(&format!("go -C {PEER} list -m -f {{{{.Dir}}}} {MODULE}")).stdout()?;
+    let folder =
+        CommandLine::new(&format!("go -C {PEER} list -m -f {{{{.Dir}}}} {MODULE}")).stdout()?;
     Ok(PathBuf::from(String::from_utf8(folder)?.trim()))
 }
 
 /// Where the program is, or will be.
-pub(crate) fn program() -> Result<PathBuf> {
+pub(crate) fn program_path() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
         let program = PathBuf::from(program);
         ensure!(program.exists(), "{PROGRAM_VARIABLE} names no program: {}", program.display());
@@ -85,7 +89,7 @@ pub(crate) fn program() -> Result<PathBuf> {
     }
     let manifest = fs::read_to_string(root().join(PEER).join("go.mod"))?;
     let version = version(&manifest).with_context(|| format!("{PEER}/go.mod names no {MODULE}"))?;
-    Ok(root().join(BUILT).join(format!("prometheus-{version}")))
+    Ok(root().join(BUILD_DIR).join(format!("prometheus-{version}")))
 }
 
 /// The version of Prometheus' module that a go.mod requires.

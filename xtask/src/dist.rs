@@ -16,14 +16,14 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 
-use self::elf::Elf;
+use self::elf::ElfHeaders;
 use self::target::TARGETS;
-use crate::line::{Line, root, target as builds};
-use crate::log::Log;
+use crate::command_line::{CommandLine, root, target as builds};
 use crate::page;
+use crate::part_log::PartLog;
 
-pub(crate) use self::check::{Program, check};
-pub(crate) use self::target::{Starter, Target};
+pub(crate) use self::check::{DistProgram, check};
+pub(crate) use self::target::{DistTarget, ProgramStarter};
 
 /// Build a static binary per target, with debug information, completions and man pages, into
 /// target/dist
@@ -46,9 +46,9 @@ const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "topdeck.bash"), ("zsh", "_topdeck"), ("fish", "topdeck.fish")];
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let targets: Vec<&Target> = match options.targets.is_empty() {
+    let targets: Vec<&DistTarget> = match options.targets.is_empty() {
         true => TARGETS.iter().collect(),
-        false => options.targets.iter().filter_map(|triple| Target::named(triple)).collect(),
+        false => options.targets.iter().filter_map(|triple| DistTarget::find(triple)).collect(),
     };
     if !options.check {
         build_page()?;
@@ -59,17 +59,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut writer = None;
     for target in &targets {
         let path = folder(target).join("topdeck");
-        inspect(target, &path)?;
+        check_binary(target, &path)?;
         match target.starter() {
             Ok(starter) => {
-                let program = Program { path: &path, starter };
+                let program = DistProgram { path: &path, starter };
                 let began = Instant::now();
                 check(&program, &builds().join("dist-check"), true)
                     .with_context(|| format!("the binary for {} is not sound", target.triple))?;
-                says(&format!("{}: checked, {}", target.triple, seconds(began)));
+                print_progress(&format!("{}: checked, {}", target.triple, seconds(began)));
                 writer.get_or_insert((path, *target));
             }
-            Err(reason) => says(&format!("{}: NOT STARTED: {reason}", target.triple)),
+            Err(reason) => print_progress(&format!("{}: NOT STARTED: {reason}", target.triple)),
         }
     }
     if options.check {
@@ -83,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         ));
     };
     let starter = target.starter().map_err(|reason| anyhow!(reason))?;
-    let writer = Program { path: &path, starter };
+    let writer = DistProgram { path: &path, starter };
     write_completions(&writer, &dist().join("completions"))?;
     write_man_pages(&writer, &dist().join("man"))?;
     Ok(ExitCode::SUCCESS)
@@ -91,7 +91,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// A published binary never lacks its page.
 fn build_page() -> Result<()> {
-    let node = Line::new("node --version").succeeds() && Line::new("npm --version").succeeds();
+    let node = CommandLine::new("node --version").succeeds()
+        && CommandLine::new("npm --version").succeeds();
     ensure!(
         node,
         "the page cannot be built, and a binary without it is not published: \
@@ -106,18 +107,18 @@ fn build_page() -> Result<()> {
     Ok(())
 }
 
-fn build(target: &Target) -> Result<()> {
-    let tools = target.provide(&log())?;
+fn build(target: &DistTarget) -> Result<()> {
+    let tools = target.provide_tools(&log())?;
     let began = Instant::now();
     let line = format!("cargo build --release --locked -p topdeck --target {}", target.triple);
-    tools.on(Line::new(&line), target)?.run(&log())?;
-    says(&format!("{}: built, {}", target.triple, seconds(began)));
-    split(target)
+    tools.apply(CommandLine::new(&line), target)?.run(&log())?;
+    print_progress(&format!("{}: built, {}", target.triple, seconds(began)));
+    split_debug_info(target)
 }
 
 /// The binary without debug information, and that beside it, under the name by which gdb looks for
 /// it.
-fn split(target: &Target) -> Result<()> {
+fn split_debug_info(target: &DistTarget) -> Result<()> {
     let built = builds().join(target.triple).join("release").join("topdeck");
     let folder = folder(target);
     // What an older build wrote and this one does not would stay for ever.
@@ -127,15 +128,20 @@ fn split(target: &Target) -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let objcopy = objcopy()?;
     let (program, debug) = (folder.join("topdeck"), folder.join("topdeck.debug"));
-    let line = || Line::program(&objcopy);
-    line().word("--only-keep-debug").word(text(&built)?).word(text(&debug)?).run(&log())?;
-    let link = format!("--add-gnu-debuglink={}", text(&debug)?);
-    line().word("--strip-all").word(&link).word(text(&built)?).word(text(&program)?).run(&log())
+    let line = || CommandLine::from_path(&objcopy);
+    line().arg("--only-keep-debug").arg(path_text(&built)?).arg(path_text(&debug)?).run(&log())?;
+    let link = format!("--add-gnu-debuglink={}", path_text(&debug)?);
+    line()
+        .arg("--strip-all")
+        .arg(&link)
+        .arg(path_text(&built)?)
+        .arg(path_text(&program)?)
+        .run(&log())
 }
 
 /// Of LLVM, for the files of any processor: it comes with Rust.
 fn objcopy() -> Result<PathBuf> {
-    let folder = Line::new("rustc --print target-libdir").stdout()?;
+    let folder = CommandLine::new("rustc --print target-libdir").stdout()?;
     let folder = PathBuf::from(String::from_utf8(folder)?.trim());
     let beside = folder.parent().context("the folder of libraries has no parent")?;
     let objcopy = beside.join("bin/rust-objcopy");
@@ -148,7 +154,7 @@ fn objcopy() -> Result<PathBuf> {
     Ok(objcopy)
 }
 
-fn inspect(target: &Target, program: &Path) -> Result<()> {
+fn check_binary(target: &DistTarget, program: &Path) -> Result<()> {
     let (size_bytes, elf) = read(program)?;
     let name = program.display();
     elf.check_static(target.machine).with_context(|| format!("{name} is not static"))?;
@@ -165,7 +171,7 @@ fn inspect(target: &Target, program: &Path) -> Result<()> {
     );
     let (debug_bytes, debug) = read(&program.with_extension("debug"))?;
     ensure!(debug.has_section(".debug_info"), "{name}.debug has no debug information");
-    says(&format!(
+    print_progress(&format!(
         "{}: static, {:.1} MB, debug information {:.1} MB",
         target.triple,
         size_bytes as f64 / 1e6,
@@ -174,35 +180,36 @@ fn inspect(target: &Target, program: &Path) -> Result<()> {
     Ok(())
 }
 
-fn read(path: &Path) -> Result<(u64, Elf)> {
+fn read(path: &Path) -> Result<(u64, ElfHeaders)> {
     let bytes = fs::read(path)
         .with_context(|| format!("cannot read {}; `cargo xtask dist` builds it", path.display()))?;
-    let elf = Elf::read(&bytes).with_context(|| format!("the headers of {}", path.display()))?;
+    let elf =
+        ElfHeaders::read(&bytes).with_context(|| format!("the headers of {}", path.display()))?;
     Ok((bytes.len() as u64, elf))
 }
 
-fn write_completions(program: &Program, folder: &Path) -> Result<()> {
-    make_anew(folder)?;
+fn write_completions(program: &DistProgram, folder: &Path) -> Result<()> {
+    recreate_folder(folder)?;
     for (shell, file) in COMPLETIONS {
         let text = program.stdout(&["completions", shell])?;
         ensure!(!text.is_empty(), "`topdeck completions {shell}` wrote nothing");
         fs::write(folder.join(file), text)?;
     }
-    says(&format!("{} completions in {}", COMPLETIONS.len(), folder.display()));
+    print_progress(&format!("{} completions in {}", COMPLETIONS.len(), folder.display()));
     Ok(())
 }
 
-fn write_man_pages(program: &Program, folder: &Path) -> Result<()> {
-    make_anew(folder)?;
-    program.stdout(&["man", text(folder)?])?;
+fn write_man_pages(program: &DistProgram, folder: &Path) -> Result<()> {
+    recreate_folder(folder)?;
+    program.stdout(&["man", path_text(folder)?])?;
     let page_count = fs::read_dir(folder)?.count();
     ensure!(page_count > 0, "`topdeck man` wrote no page");
-    says(&format!("{page_count} man pages in {}", folder.display()));
+    print_progress(&format!("{page_count} man pages in {}", folder.display()));
     Ok(())
 }
 
 /// What an older binary wrote and this one does not would stay for ever.
-fn make_anew(folder: &Path) -> Result<()> {
+fn recreate_folder(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
     }
@@ -218,19 +225,19 @@ fn dist() -> PathBuf {
     root().join("target/dist")
 }
 
-fn folder(target: &Target) -> PathBuf {
+fn folder(target: &DistTarget) -> PathBuf {
     dist().join(target.triple)
 }
 
-fn text(path: &Path) -> Result<&str> {
+fn path_text(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
-fn log() -> Log {
-    Log::console("dist")
+fn log() -> PartLog {
+    PartLog::console("dist")
 }
 
-fn says(what: &str) {
+fn print_progress(what: &str) {
     log().note(what);
 }
 

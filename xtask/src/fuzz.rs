@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::line::{Line, cores, root};
-use crate::log::Log;
-use crate::part::Outcome;
-use crate::passed::PassedTests;
-use crate::report::{TestEnd, TestReport};
+use crate::ci_part::PartOutcome;
+use crate::command_line::{CommandLine, cores, root};
+use crate::part_log::PartLog;
+use crate::passed_tests::PassedTests;
 use crate::suite;
+use crate::test_report::{TestEnd, TestReport};
 use crate::workspace::Workspace;
 
 /// Fuzz one target until something breaks, or for some seconds.
@@ -61,14 +61,14 @@ const LIMITS: &str = "-malloc_limit_mb=64 -rss_limit_mb=512 -timeout=10";
 const LIMITS_WITH_PCO: &str = "-malloc_limit_mb=257 -rss_limit_mb=1024 -timeout=10";
 
 /// A target, and the crate whose decoder it is for.
-struct Target {
+struct FuzzTarget {
     name: String,
-    of: String,
+    crate_name: String,
 }
 
 /// `cargo xtask fuzz`.
 pub(crate) fn run_target(options: &Options) -> Result<ExitCode> {
-    let log = Log::console("fuzz");
+    let log = PartLog::console("fuzz");
     let fuzzer = Fuzzer::build(&log)?;
     let targets = fuzzer.targets()?;
     let Some(name) = &options.target else {
@@ -80,9 +80,7 @@ pub(crate) fn run_target(options: &Options) -> Result<ExitCode> {
         format!("there is no target {name:?}; `cargo xtask fuzz` prints the names of all")
     })?;
     let line = match &options.input {
-        Some(input) => {
-            fuzzer.bounded(target).word(input.to_str().context("its path is not UTF-8")?)
-        }
+        Some(input) => fuzzer.bounded(target).arg(input.to_str().context("its path is not UTF-8")?),
         // 0 is libFuzzer's word for no end.
         None => fuzzer.line(target, options.seconds.unwrap_or(0))?,
     };
@@ -91,16 +89,16 @@ pub(crate) fn run_target(options: &Options) -> Result<ExitCode> {
 }
 
 /// Every target is run even if one before it fails.
-pub(crate) fn run(log: &Log, seconds_default: u32) -> Result<Outcome> {
+pub(crate) fn run(log: &PartLog, seconds_default: u32) -> Result<PartOutcome> {
     let seconds = seconds(seconds_default)?;
     if let Err(reason) = prepare(log) {
-        return Ok(Outcome::Skipped(format!("{reason:#}")));
+        return Ok(PartOutcome::Skipped(format!("{reason:#}")));
     }
     let sources = sources_key()?;
     let fuzzer = Fuzzer::build(log)?;
     // Writes fuzz/corpus/ from the golden files: a fuzzer that begins with nothing spends its seconds
     // on magic numbers.
-    let seeds = suite::ignored(log, "write_seeds", &[])?;
+    let seeds = suite::run_ignored(log, "write_seeds", &[])?;
     let targets = fuzzer.targets()?;
     let workspace = Workspace::read()?;
     let queue = Mutex::new(targets.iter());
@@ -114,14 +112,14 @@ pub(crate) fn run(log: &Log, seconds_default: u32) -> Result<Outcome> {
                     fuzzer.fuzz_unless_unchanged(log, target, seconds, &workspace, &sources);
                 let report = report.unwrap_or_else(|error| {
                     let repeat = format!("cargo xtask fuzz {}", target.name);
-                    TestReport::of_failure(&target.name, &repeat, format!("{error:#}"))
+                    TestReport::from_failure(&target.name, &repeat, format!("{error:#}"))
                 });
                 sum.lock().expect("BUG: a worker panicked").add(report);
             }
         };
         (0..cores()).for_each(|_| drop(scope.spawn(worker)));
     });
-    Ok(Outcome::Tests(sum.into_inner().expect("BUG: a worker panicked")))
+    Ok(PartOutcome::Tests(sum.into_inner().expect("BUG: a worker panicked")))
 }
 
 /// Of all sources. A pass is kept only if they are still those that the fuzzer was built of: somebody
@@ -134,12 +132,12 @@ fn sources_key() -> Result<String> {
 struct Fuzzer(PathBuf);
 
 impl Fuzzer {
-    fn build(log: &Log) -> Result<Fuzzer> {
+    fn build(log: &PartLog) -> Result<Fuzzer> {
         let host = host()?;
         // With --target, build scripts and macros are compiled without the sanitizer.
         let build = "cargo +nightly build --release --locked --manifest-path fuzz/Cargo.toml";
         let line = format!("{build} --target-dir fuzz/target --target {host} --bin check");
-        let mut line = Line::new(&line).env("RUSTFLAGS", &FLAGS.join(" "));
+        let mut line = CommandLine::new(&line).env("RUSTFLAGS", &FLAGS.join(" "));
         if std::env::var_os("CI").is_none() {
             // The next build on this machine compiles a changed function, not its crate.
             line = line.env("CARGO_INCREMENTAL", "1");
@@ -148,27 +146,27 @@ impl Fuzzer {
         Ok(Fuzzer(root().join(format!("fuzz/target/{host}/release/check"))))
     }
 
-    fn targets(&self) -> Result<Vec<Target>> {
+    fn targets(&self) -> Result<Vec<FuzzTarget>> {
         let list = self.program().env(TARGET_VARIABLE, "list").stdout()?;
         let list = String::from_utf8(list).context("the names of targets")?;
         let target = |line: &str| {
             let (of, name) = line.split_once(' ').context("a target is a crate and a name")?;
-            Ok(Target { name: name.to_owned(), of: of.to_owned() })
+            Ok(FuzzTarget { name: name.to_owned(), crate_name: of.to_owned() })
         };
-        let targets: Vec<Target> = list.lines().map(target).collect::<Result<_>>()?;
+        let targets: Vec<FuzzTarget> = list.lines().map(target).collect::<Result<_>>()?;
         ensure!(!targets.is_empty(), "the fuzzer names no targets");
         Ok(targets)
     }
 
     fn fuzz_unless_unchanged(
         &self,
-        log: &Log,
-        target: &Target,
+        log: &PartLog,
+        target: &FuzzTarget,
         seconds: u32,
         workspace: &Workspace,
         sources: &str,
     ) -> Result<TestReport> {
-        let mut prefixes = workspace.closure(&target.of)?;
+        let mut prefixes = workspace.closure(&target.crate_name)?;
         prefixes.push("fuzz/".to_owned());
         let mut key = PassedTests::key_of_sources(&prefixes, &[])?;
         key += &format!(" {seconds} s");
@@ -183,7 +181,7 @@ impl Fuzzer {
         Ok(report)
     }
 
-    fn fuzz(&self, log: &Log, target: &Target, seconds: u32) -> Result<TestReport> {
+    fn fuzz(&self, log: &PartLog, target: &FuzzTarget, seconds: u32) -> Result<TestReport> {
         let start = Instant::now();
         let line = self.line(target, seconds)?;
         log.note(&format!("$ cargo xtask fuzz {} {seconds}", target.name));
@@ -193,7 +191,7 @@ impl Fuzzer {
         log.write(&format!("{line}\n{text}"));
         let end = match output.status.success() {
             true => TestEnd::Passed,
-            false => TestEnd::Failed { repeat: repeat(target, &text) },
+            false => TestEnd::Failed { repeat: repeat_command(target, &text) },
         };
         let mut report = TestReport::default();
         let name = format!("fuzz {}", target.name);
@@ -202,7 +200,7 @@ impl Fuzzer {
     }
 
     /// `seconds` 0: without end.
-    fn line(&self, target: &Target, seconds: u32) -> Result<Line> {
+    fn line(&self, target: &FuzzTarget, seconds: u32) -> Result<CommandLine> {
         // What it finds is kept beside the others of its target.
         let name = &target.name;
         let [corpus, artifacts] = ["corpus", "artifacts"].map(|of| format!("fuzz/{of}/{name}"));
@@ -210,31 +208,31 @@ impl Fuzzer {
             let made = fs::create_dir_all(root().join(folder));
             made.with_context(|| format!("cannot make {folder}"))?;
         }
-        let line = self.bounded(target).word(&corpus);
+        let line = self.bounded(target).arg(&corpus);
         Ok(line
-            .word(&format!("-max_total_time={seconds}"))
-            .word("-verbosity=0")
-            .word("-print_final_stats=1")
-            .word(&format!("-artifact_prefix={artifacts}/")))
+            .arg(&format!("-max_total_time={seconds}"))
+            .arg("-verbosity=0")
+            .arg("-print_final_stats=1")
+            .arg(&format!("-artifact_prefix={artifacts}/")))
     }
 
     /// The fuzzer for a target, with what no input may exceed.
-    fn bounded(&self, target: &Target) -> Line {
+    fn bounded(&self, target: &FuzzTarget) -> CommandLine {
         let limits = if target.name == "store_chunk" { LIMITS_WITH_PCO } else { LIMITS };
-        let line = limits.split(' ').fold(self.program(), Line::word);
+        let line = limits.split(' ').fold(self.program(), CommandLine::arg);
         // Freed memory that the sanitizer holds back (256 MiB by default) counts as ours. Symbols of
         // the same name in several libraries are no error of ours.
         let sanitizer = "quarantine_size_mb=64:detect_odr_violation=0";
         line.env(TARGET_VARIABLE, &target.name).env("ASAN_OPTIONS", sanitizer)
     }
 
-    fn program(&self) -> Line {
-        Line::program(&self.0)
+    fn program(&self) -> CommandLine {
+        CommandLine::from_path(&self.0)
     }
 }
 
 /// The command that runs the input again that broke the target, which libFuzzer names in `output`.
-fn repeat(target: &Target, output: &str) -> String {
+fn repeat_command(target: &FuzzTarget, output: &str) -> String {
     let written = output.lines().find_map(|line| line.split_once("Test unit written to "));
     match written {
         Some((_, input)) => format!("cargo xtask fuzz {} --input {input}", target.name),
@@ -243,18 +241,18 @@ fn repeat(target: &Target, output: &str) -> String {
 }
 
 /// What fuzzing needs beyond stable Rust: nightly, and a C++ compiler for libFuzzer.
-fn prepare(log: &Log) -> Result<()> {
-    let compiler = Line::new("c++ --version").succeeds();
+fn prepare(log: &PartLog) -> Result<()> {
+    let compiler = CommandLine::new("c++ --version").succeeds();
     ensure!(compiler, "libFuzzer needs a C++ compiler (Debian: apt-get install g++)");
-    if !Line::new("rustup which --toolchain nightly cargo").succeeds() {
-        Line::new("rustup toolchain install nightly --profile minimal").run(log)?;
+    if !CommandLine::new("rustup which --toolchain nightly cargo").succeeds() {
+        CommandLine::new("rustup toolchain install nightly --profile minimal").run(log)?;
     }
     Ok(())
 }
 
 /// The target triple of this machine.
 fn host() -> Result<String> {
-    let text = String::from_utf8(Line::new("rustc -vV").stdout()?)?;
+    let text = String::from_utf8(CommandLine::new("rustc -vV").stdout()?)?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned).context("rustc -vV names no host")
 }

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::line::Line;
-use crate::log::Log;
+use crate::command_line::CommandLine;
+use crate::part_log::PartLog;
 use crate::suite;
 
 /// Run the tests and write what they print as what they expect.
@@ -13,9 +13,9 @@ use crate::suite;
 pub(crate) struct Options {}
 
 pub(crate) fn run(_: &Options) -> Result<ExitCode> {
-    let log = Log::console("golden");
+    let log = PartLog::console("golden");
     suite::write_golden(&log)?;
     log.note("now read the diff");
-    Line::new("git status --short").run(&log)?;
+    CommandLine::new("git status --short").run(&log)?;
     Ok(ExitCode::SUCCESS)
 }

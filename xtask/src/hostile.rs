@@ -9,12 +9,12 @@
 //! `TOPDECK_HOSTILE=NAME` makes one attack alone, `TOPDECK_BIN=PATH` attacks another program than
 //! the one that `make run` builds.
 
+mod attack_target;
 mod attacks;
 mod bytes;
 mod client;
-mod innocent;
+mod innocent_client;
 mod memory;
-mod scene;
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -22,21 +22,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use self::innocent::{Experience, InnocentClient, METRIC};
-use self::scene::Scene;
-use crate::clients::Folder;
-use crate::line::Line;
-use crate::log::Log;
-use crate::part::Outcome;
-use crate::report::{TestEnd, TestReport};
+use self::attack_target::AttackTarget;
+use self::innocent_client::{ClientLatencies, InnocentClient, METRIC};
+use crate::ci_part::PartOutcome;
+use crate::clients::TempFolder;
+use crate::command_line::CommandLine;
+use crate::part_log::PartLog;
 use crate::suite;
+use crate::test_report::{TestEnd, TestReport};
 
 /// Resident bytes during an attack, more than before it.
-const PEAK_MAX: u64 = 500 << 20;
+const PEAK_BYTES_MAX: u64 = 500 << 20;
 /// Resident bytes after it, more than before it.
-const AFTER_MAX: u64 = 100 << 20;
+const AFTER_BYTES_MAX: u64 = 100 << 20;
 /// So long memory may take to be given back.
-const SETTLED_MAX: Duration = Duration::from_secs(60);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// So long the innocent client is measured before the attack.
 const IDLE: Duration = Duration::from_secs(2);
 const VARIABLE: &str = "TOPDECK_HOSTILE";
@@ -49,7 +49,7 @@ struct Attack {
     /// Settings of `[http.limits]`.
     limits: &'static str,
     /// What is to be said of it, or what the server did wrong.
-    run: fn(&Scene) -> Result<String>,
+    run: fn(&AttackTarget) -> Result<String>,
 }
 
 /// How an attack went.
@@ -60,36 +60,36 @@ struct AttackReport {
     after: u64,
     /// Until the memory was given back.
     settled: Duration,
-    idle: Experience,
-    during: Experience,
+    idle: ClientLatencies,
+    during: ClientLatencies,
     acknowledged: u64,
-    note: String,
-    wrong: Vec<String>,
+    remark: String,
+    failures: Vec<String>,
 }
 
-pub(crate) fn run(log: &Log) -> Result<Outcome> {
-    if !Line::new("curl --version").succeeds() {
+pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
+    if !CommandLine::new("curl --version").succeeds() {
         let reason = "curl is not installed (Debian package curl)";
-        return Ok(Outcome::Skipped(reason.to_owned()));
+        return Ok(PartOutcome::Skipped(reason.to_owned()));
     }
-    if memory::resident(std::process::id()) == 0 {
-        return Ok(Outcome::Skipped("there is no /proc, which tells the memory".to_owned()));
+    if memory::resident_bytes(std::process::id()) == 0 {
+        return Ok(PartOutcome::Skipped("there is no /proc, which tells the memory".to_owned()));
     }
     let topdeck = match std::env::var_os("TOPDECK_BIN") {
         Some(path) => PathBuf::from(path),
         None => suite::build_topdeck(log)?,
     };
-    let folder = Folder::new("hostile")?;
+    let folder = TempFolder::new("hostile")?;
     let named = std::env::var(VARIABLE).ok();
     let is_named = |attack: &&Attack| named.as_ref().is_none_or(|name| name == attack.name);
     let mut report = TestReport::default();
-    let mut table = vec![HEAD.to_owned()];
+    let mut table = vec![TABLE_HEADER.to_owned()];
     for attack in attacks::ALL.iter().filter(is_named) {
         let began = Instant::now();
         let name = attack.name.replace(|c: char| !c.is_alphanumeric(), "-");
-        let made = attack.make(&topdeck, &folder.0.join(name));
+        let made = attack.run_against(&topdeck, &folder.0.join(name));
         let (row, wrong) = match made {
-            Ok(made) => (made.row(), made.wrong),
+            Ok(made) => (made.row(), made.failures),
             Err(error) => (format!("{:22} {error:#}", attack.name), vec![format!("{error:#}")]),
         };
         log.note(&row);
@@ -105,28 +105,28 @@ pub(crate) fn run(log: &Log) -> Result<Outcome> {
     }
     ensure!(report.count() > 0, "no attack is named {named:?}");
     log.write(&table.join("\n"));
-    Ok(Outcome::Tests(report))
+    Ok(PartOutcome::Tests(report))
 }
 
 impl Attack {
-    fn make(&self, program: &Path, folder: &Path) -> Result<AttackReport> {
-        let scene = Scene::new(program, folder, self.store, self.limits)?;
-        let innocent = InnocentClient::new(&scene.innocent);
+    fn run_against(&self, program: &Path, folder: &Path) -> Result<AttackReport> {
+        let scene = AttackTarget::new(program, folder, self.store, self.limits)?;
+        let innocent = InnocentClient::new(&scene.innocent_token);
         let address = || scene.address();
-        let ((), idle) = innocent.live_through(&address, || sleep(IDLE));
-        let before = memory::resident(scene.pid());
+        let ((), idle) = innocent.run_during(&address, || sleep(IDLE));
+        let before = memory::resident_bytes(scene.pid());
         let pid = || scene.pid();
         let ((outcome, during), peak) =
-            memory::peak(&pid, || innocent.live_through(&address, || (self.run)(&scene)));
+            memory::measure_peak(&pid, || innocent.run_during(&address, || (self.run)(&scene)));
         let began = Instant::now();
-        let mut after = memory::resident(scene.pid());
-        while after > before + AFTER_MAX && began.elapsed() < SETTLED_MAX {
+        let mut after = memory::resident_bytes(scene.pid());
+        while after > before + AFTER_BYTES_MAX && began.elapsed() < SETTLE_TIMEOUT {
             sleep(Duration::from_millis(100));
-            after = memory::resident(scene.pid());
+            after = memory::resident_bytes(scene.pid());
         }
         let settled = began.elapsed();
 
-        let mut wrong = [&idle, &during].map(|met| met.wrong.clone()).concat();
+        let mut wrong = [&idle, &during].map(|met| met.errors.clone()).concat();
         let (note, outcome) = match outcome {
             Ok(note) => (note, Ok(())),
             Err(error) => (String::new(), Err(error)),
@@ -134,19 +134,23 @@ impl Attack {
         let mib = |bytes: u64| bytes >> 20;
         let memory = || {
             let (peak, after) = (peak.saturating_sub(before), after.saturating_sub(before));
-            ensure!(peak <= PEAK_MAX, "{} MiB more in memory during the attack", mib(peak));
-            ensure!(after <= AFTER_MAX, "{} MiB more in memory a minute after it", mib(after));
+            ensure!(peak <= PEAK_BYTES_MAX, "{} MiB more in memory during the attack", mib(peak));
+            ensure!(
+                after <= AFTER_BYTES_MAX,
+                "{} MiB more in memory a minute after it",
+                mib(after)
+            );
             Ok(())
         };
         let acknowledged = innocent.acknowledged();
-        let stored = || scene.until_stored(METRIC, acknowledged);
+        let stored = || scene.wait_until_stored(METRIC, acknowledged);
         let checks = [
             outcome,
             memory(),
-            is_alive(&scene),
+            check_alive(&scene),
             stored(),
             scene.restart_with(|_| Ok(())).map(drop),
-            is_alive(&scene),
+            check_alive(&scene),
             stored(),
         ];
         wrong.extend(checks.into_iter().filter_map(|check| Some(format!("{:#}", check.err()?))));
@@ -163,22 +167,23 @@ impl Attack {
             idle,
             during,
             acknowledged,
-            note,
-            wrong,
+            remark: note,
+            failures: wrong,
         })
     }
 }
 
 /// It answers, and says that it is well.
-fn is_alive(scene: &Scene) -> Result<()> {
+fn check_alive(scene: &AttackTarget) -> Result<()> {
     for path in ["/health", "/v1/status"] {
-        scene
-            .until(path, &200, || Ok(scene.ask_as(&scene.other, "GET", path, &[], b"")?.status))?;
+        scene.wait_until(path, &200, || {
+            Ok(scene.request_as(&scene.other_token, "GET", path, &[], b"")?.status)
+        })?;
     }
     Ok(())
 }
 
-const HEAD: &str = "attack                 RSS in MiB: before, peak, after | innocent client: \
+const TABLE_HEADER: &str = "attack                 RSS in MiB: before, peak, after | innocent client: \
      values, postponed; p50/p99 of ingest, query, status as multiples of idle";
 
 impl AttackReport {
@@ -198,10 +203,10 @@ impl AttackReport {
             mib(self.after),
             self.settled.as_secs_f64(),
             self.acknowledged,
-            self.during.postponed,
+            self.during.deferred,
             ratios.join(" "),
-            if self.wrong.is_empty() { "ok" } else { "WRONG" },
-            match (self.note.as_str(), self.wrong.first()) {
+            if self.failures.is_empty() { "ok" } else { "WRONG" },
+            match (self.remark.as_str(), self.failures.first()) {
                 (_, Some(wrong)) => format!("; {wrong}"),
                 ("", None) => String::new(),
                 (note, None) => format!("; {note}"),
@@ -230,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_is_that_of_percentiles() {
+    fn ratios_are_of_percentiles() {
         let ms = |range: std::ops::RangeInclusive<u64>| range.map(Duration::from_millis).collect();
         let (idle, during): (Vec<_>, Vec<_>) = (ms(1..=100), ms(101..=200));
         assert_eq!(ratios(&idle, &during), "3.0/2.0");

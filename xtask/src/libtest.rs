@@ -13,9 +13,9 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::line::Line;
-use crate::log::Log;
-use crate::report::{Failure, TestEnd, TestReport};
+use crate::command_line::CommandLine;
+use crate::part_log::PartLog;
+use crate::test_report::{TestEnd, TestFailure, TestReport};
 
 /// How a test program ended.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ pub(crate) const JSON_ARGUMENTS: &str =
     "-Z unstable-options --format json --report-time --show-output";
 
 /// The events of one test program, added up.
-pub(crate) struct Events {
+pub(crate) struct TestEvents {
     program: String,
     /// `cargo test …` up to where the name of a test goes.
     repeat: String,
@@ -62,14 +62,14 @@ pub(crate) struct Events {
     is_ended: bool,
 }
 
-impl Events {
+impl TestEvents {
     /// `program`: its name, before the names of its tests. `repeat`: a command to which the name of a
     /// test is added.
-    pub(crate) fn new(program: &str, repeat: &str) -> Events {
+    pub(crate) fn new(program: &str, repeat: &str) -> TestEvents {
         let (program, repeat) = (program.to_owned(), repeat.to_owned());
         let report = TestReport::default();
         let running = BTreeSet::new();
-        Events { program, repeat, report, running, expected: None, ignored: 0, is_ended: false }
+        TestEvents { program, repeat, report, running, expected: None, ignored: 0, is_ended: false }
     }
 
     /// Reads one line. False if it is no event, but something that a test wrote by itself.
@@ -116,7 +116,7 @@ impl Events {
             let running: Vec<&str> = self.running.iter().map(String::as_str).collect();
             let running = if running.is_empty() { "none".to_owned() } else { running.join(", ") };
             let expected = self.expected.map_or_else(|| "?".to_owned(), |count| count.to_string());
-            self.report.failed.push(Failure {
+            self.report.failed.push(TestFailure {
                 name: format!("{} (the whole program)", self.program),
                 repeat: self.repeat.trim_end_matches("--exact").trim_end().to_owned(),
                 output: format!(
@@ -132,8 +132,12 @@ impl Events {
 
 /// Runs a `cargo test` whose programs are not ours to start, and adds up what it prints. `repeat`: the
 /// command that runs all of it again.
-pub(crate) fn run_cargo_test(log: &Log, line: &Line, repeat: &str) -> Result<TestReport> {
-    let mut lines = Lines::new(repeat);
+pub(crate) fn run_cargo_test(
+    log: &PartLog,
+    line: &CommandLine,
+    repeat: &str,
+) -> Result<TestReport> {
+    let mut lines = CargoTestOutput::new(repeat);
     let status = line.run_reading(log, |text| {
         lines.read(text);
         true
@@ -146,14 +150,14 @@ pub(crate) fn run_cargo_test(log: &Log, line: &Line, repeat: &str) -> Result<Tes
 }
 
 /// The lines of `cargo test`, added up.
-struct Lines {
+struct CargoTestOutput {
     repeat: String,
     report: TestReport,
 }
 
-impl Lines {
-    fn new(repeat: &str) -> Lines {
-        Lines { repeat: repeat.to_owned(), report: TestReport::default() }
+impl CargoTestOutput {
+    fn new(repeat: &str) -> CargoTestOutput {
+        CargoTestOutput { repeat: repeat.to_owned(), report: TestReport::default() }
     }
 
     fn read(&mut self, line: &str) {
@@ -162,14 +166,14 @@ impl Lines {
         {
             let (name, repeat) = (name.to_owned(), self.repeat.clone());
             let output = "its output is in the log of the part".to_owned();
-            self.report.failed.push(Failure { name, repeat, output });
+            self.report.failed.push(TestFailure { name, repeat, output });
         }
-        self.report.passed += passed(line);
+        self.report.passed += passed_count(line);
     }
 }
 
 /// N of `test result: ok. N passed; …`, 0 for any other text.
-fn passed(text: &str) -> u64 {
+fn passed_count(text: &str) -> u64 {
     let summary = text.strip_prefix("test result: ");
     let count = summary.and_then(|rest| rest.split_once(". ")?.1.split_once(" passed"));
     count.and_then(|(count, _)| count.parse().ok()).unwrap_or(0)
@@ -194,7 +198,7 @@ mod tests {
 
     #[test]
     fn events_add_up() {
-        let mut events = Events::new("hist it", "cargo test -p hist --test it -- --exact");
+        let mut events = TestEvents::new("hist it", "cargo test -p hist --test it -- --exact");
         assert!(EVENTS.iter().all(|line| events.read(line)));
         assert!(!events.read("a test printed this"));
         let report = events.finish(ProgramEnd::Exited(ExitStatus::from_raw(101 << 8)));
@@ -206,8 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_dies_is_a_failure_and_names_what_ran() {
-        let mut events = Events::new("hist it", "cargo test -p hist --test it -- --exact");
+    fn crashed_program_fails_and_names_running_tests() {
+        let mut events = TestEvents::new("hist it", "cargo test -p hist --test it -- --exact");
         EVENTS[..4].iter().for_each(|line| assert!(events.read(line)));
         let report = events.finish(ProgramEnd::Exited(ExitStatus::from_raw(9)));
         let failure = &report.failed[0];
@@ -220,8 +224,8 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_crashes_after_its_last_test_is_a_failure() {
-        let mut events = Events::new("hist it", "cargo test -p hist --test it -- --exact");
+    fn crash_after_the_last_test_is_a_failure() {
+        let mut events = TestEvents::new("hist it", "cargo test -p hist --test it -- --exact");
         for line in [
             r#"{ "type": "suite", "event": "started", "test_count": 1 }"#,
             r#"{ "type": "test", "event": "started", "name": "a" }"#,
@@ -237,7 +241,7 @@ mod tests {
 
     #[test]
     fn lines_add_up_over_all_programs() {
-        let mut lines = Lines::new("cargo test --doc");
+        let mut lines = CargoTestOutput::new("cargo test --doc");
         for line in [
             "test loom_two_writers ... ok",
             "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out",

@@ -2,12 +2,12 @@
 
 use anyhow::{Context as _, Result};
 
+use crate::ci_part::PartOutcome;
+use crate::command_line::CommandLine;
 use crate::libtest::run_cargo_test;
-use crate::line::Line;
-use crate::log::Log;
-use crate::named::check_all_ran;
-use crate::part::Outcome;
-use crate::passed::unless_unchanged;
+use crate::part_log::PartLog;
+use crate::passed_tests::run_unless_unchanged;
+use crate::prefix_check::check_all_ran_with_prefix;
 
 /// The workspace that has the lock-free files of all crates in it; release would only compile longer.
 const MODELS: &str = "cargo test --manifest-path loom/Cargo.toml --locked --no-fail-fast --target-dir loom/target loom_";
@@ -17,21 +17,22 @@ const SOURCES: [&str; 5] =
     ["loom/", "crates/hist/", "crates/clock/", "crates/shm/", "crates/journal/"];
 
 /// `preemptions`: how often threads may be stopped mid-way in one execution; `None` is no bound.
-pub(crate) fn run(log: &Log, preemptions: Option<u32>) -> Result<Outcome> {
-    let line = Line::new(MODELS);
+pub(crate) fn run(log: &PartLog, preemptions: Option<u32>) -> Result<PartOutcome> {
+    let line = CommandLine::new(MODELS);
     let outcome = match preemptions {
         Some(count) => {
             let line = line.env("LOOM_MAX_PREEMPTIONS", &count.to_string());
-            let explore = || run_cargo_test(log, &line, "cargo xtask ci loom").map(Outcome::Tests);
-            unless_unchanged(log, &SOURCES, &[], explore)?
+            let explore =
+                || run_cargo_test(log, &line, "cargo xtask ci loom").map(PartOutcome::Tests);
+            run_unless_unchanged(log, &SOURCES, &[], explore)?
         }
         None => {
             let line = line.unset("LOOM_MAX_PREEMPTIONS");
-            Outcome::Tests(run_cargo_test(log, &line, "cargo xtask soak loom")?)
+            PartOutcome::Tests(run_cargo_test(log, &line, "cargo xtask soak loom")?)
         }
     };
     // A file that loom/ does not take in has its models compiled by nobody, and nothing else would tell.
-    check_all_ran(&outcome, "loom_")
+    check_all_ran_with_prefix(&outcome, "loom_")
         .context("is the file of each model taken in by loom/tests/?")?;
     Ok(outcome)
 }

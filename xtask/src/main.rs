@@ -6,27 +6,27 @@
 
 mod aarch64;
 mod ci;
+mod ci_part;
 mod clients;
+mod command_line;
 mod conformance;
 mod dist;
 mod fuzz;
 mod golden;
 mod hostile;
 mod libtest;
-mod line;
-mod log;
 mod loom;
 mod miri;
 mod mutations;
-mod named;
 mod page;
-mod part;
-mod passed;
-mod report;
+mod part_log;
+mod passed_tests;
+mod prefix_check;
+mod run_summary;
 mod soak;
 mod suite;
-mod summary;
 mod system;
+mod test_report;
 mod workspace;
 
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ enum Xtask {
 fn main() -> Result<ExitCode> {
     let xtask = Xtask::parse();
     let _lock = match &xtask {
-        Xtask::Ci(_) | Xtask::System(_) | Xtask::Soak(_) => Some(part::lock_runs()?),
+        Xtask::Ci(_) | Xtask::System(_) | Xtask::Soak(_) => Some(ci_part::lock_runs()?),
         _ => None,
     };
     match xtask {

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::line::{Line, root, target};
-use crate::log::Log;
-use crate::part::Outcome;
-use crate::report::{TestEnd, TestReport};
+use crate::ci_part::PartOutcome;
+use crate::command_line::{CommandLine, root, target};
+use crate::part_log::PartLog;
+use crate::test_report::{TestEnd, TestReport};
 
 /// Passes without a defect.
 const TEST: &str = "blackbox::answers_from_outside_are_those_of_the_model";
@@ -19,14 +19,17 @@ const TEST: &str = "blackbox::answers_from_outside_are_those_of_the_model";
 const SEARCH: &str = "blackbox::soak_answers_from_outside_are_those_of_the_model";
 const SEARCH_SECONDS_MAX: u32 = 600;
 
-pub(crate) fn run(log: &Log) -> Result<Outcome> {
+pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
     let folder = target().join("mutations");
     let clone = folder.join("clone");
     if clone.exists() {
         fs::remove_dir_all(&clone).context("removing the clone of an earlier run")?;
     }
     let text = |path: &Path| path.display().to_string();
-    Line::new("git clone --quiet --shared").word(&text(root())).word(&text(&clone)).run(log)?;
+    CommandLine::new("git clone --quiet --shared")
+        .arg(&text(root()))
+        .arg(&text(&clone))
+        .run(log)?;
     let patches = root().join("testdata/mutations");
     let mut patches: Vec<_> = fs::read_dir(&patches)
         .with_context(|| format!("reading {}", patches.display()))?
@@ -37,19 +40,19 @@ pub(crate) fn run(log: &Log) -> Result<Outcome> {
     ensure!(!patches.is_empty(), "there is no patch in testdata/mutations");
     let manifest = text(&clone.join("Cargo.toml"));
     let build = text(&folder.join("target"));
-    let git = || Line::new("git -C").word(&text(&clone));
+    let git = || CommandLine::new("git -C").arg(&text(&clone));
     let cargo = |before: &str| {
-        let line = Line::new(&format!("{before} cargo test --locked -p topdeck --test it"));
-        line.word("--manifest-path").word(&manifest).env("CARGO_TARGET_DIR", &build)
+        let line = CommandLine::new(&format!("{before} cargo test --locked -p topdeck --test it"));
+        line.arg("--manifest-path").arg(&manifest).env("CARGO_TARGET_DIR", &build)
     };
-    cargo("").word(TEST).run(log).context("the random programs fail without a defect put back")?;
+    cargo("").arg(TEST).run(log).context("the random programs fail without a defect put back")?;
     // Whether a program failed, and what all wrote. Other ends than that of a failed test say nothing
     // of a defect, or that time was over.
     let search = || -> Result<(bool, String)> {
-        cargo("").word("--no-run").run(log)?;
+        cargo("").arg("--no-run").run(log)?;
         let mut output = String::new();
-        let search = cargo(&format!("timeout {SEARCH_SECONDS_MAX}")).word(SEARCH);
-        let status = search.word("--").word("--ignored").run_reading(log, |line| {
+        let search = cargo(&format!("timeout {SEARCH_SECONDS_MAX}")).arg(SEARCH);
+        let status = search.arg("--").arg("--ignored").run_reading(log, |line| {
             output.push_str(line);
             output.push('\n');
             true
@@ -59,10 +62,10 @@ pub(crate) fn run(log: &Log) -> Result<Outcome> {
     // What they find anyway would be taken for each of the defects.
     ensure!(!search()?.0, "a random program of the search fails without a defect put back");
     let find = |patch: &Path| -> Result<String> {
-        git().word("checkout").word("--quiet").word(".").run(log)?;
+        git().arg("checkout").arg("--quiet").arg(".").run(log)?;
         git()
-            .word("apply")
-            .word(&text(patch))
+            .arg("apply")
+            .arg(&text(patch))
             .run(log)
             .context("the patch does not apply any more; make it anew for the code as it is")?;
         let (is_found, output) = search()?;
@@ -82,5 +85,5 @@ pub(crate) fn run(log: &Log) -> Result<Outcome> {
         };
         report.add_test(&name, end, start.elapsed().as_secs_f64(), &output);
     }
-    Ok(Outcome::Tests(report))
+    Ok(PartOutcome::Tests(report))
 }

@@ -9,19 +9,19 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::line::{Line, root, target};
-use crate::log::Log;
-use crate::part::Outcome;
-use crate::passed::unless_unchanged;
-use crate::report::{Failure, TestEnd, TestReport, Timing};
+use crate::ci_part::PartOutcome;
+use crate::command_line::{CommandLine, root, target};
+use crate::part_log::PartLog;
+use crate::passed_tests::run_unless_unchanged;
+use crate::test_report::{TestEnd, TestFailure, TestReport, Timing};
 
 /// Build the page, so that the program built next has it; does nothing where Node.js is missing.
 #[derive(clap::Args)]
 pub(crate) struct Options {}
 
 pub(crate) fn build(_: &Options) -> Result<ExitCode> {
-    let log = Log::console("page");
-    match provide(&log)? {
+    let log = PartLog::console("page");
+    match install_packages(&log)? {
         Some(reason) => eprintln!("the page is left out: {reason}"),
         None => bundle(&log)?,
     }
@@ -29,46 +29,46 @@ pub(crate) fn build(_: &Options) -> Result<ExitCode> {
 }
 
 /// Builds it.
-pub(crate) fn run(log: &Log) -> Result<Outcome> {
-    if let Some(reason) = provide(log)? {
-        return Ok(Outcome::Skipped(reason));
+pub(crate) fn build_page(log: &PartLog) -> Result<PartOutcome> {
+    if let Some(reason) = install_packages(log)? {
+        return Ok(PartOutcome::Skipped(reason));
     }
     bundle(log)?;
-    Ok(Outcome::Passed)
+    Ok(PartOutcome::Passed)
 }
 
 /// Checks it, and tests what needs no browser.
-pub(crate) fn check(log: &Log) -> Result<Outcome> {
-    if let Some(reason) = provide(log)? {
-        return Ok(Outcome::Skipped(reason));
+pub(crate) fn check_and_test(log: &PartLog) -> Result<PartOutcome> {
+    if let Some(reason) = install_packages(log)? {
+        return Ok(PartOutcome::Skipped(reason));
     }
-    unless_unchanged(log, &["web/"], &[], || {
+    run_unless_unchanged(log, &["web/"], &[], || {
         npm("run check").run(log)?;
         vitest(log, "test", None)
     })
 }
 
 /// A browser looks at the page of a real server, which is the program `topdeck`.
-pub(crate) fn browser(log: &Log, topdeck: &Path) -> Result<Outcome> {
-    if !Line::new("chromium --version").succeeds() {
+pub(crate) fn test_in_browser(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
+    if !CommandLine::new("chromium --version").succeeds() {
         let reason = "chromium is not installed (Debian package chromium)";
-        return Ok(Outcome::Skipped(reason.to_owned()));
+        return Ok(PartOutcome::Skipped(reason.to_owned()));
     }
-    if let Some(reason) = provide(log)? {
-        return Ok(Outcome::Skipped(reason));
+    if let Some(reason) = install_packages(log)? {
+        return Ok(PartOutcome::Skipped(reason));
     }
-    unless_unchanged(log, &["web/"], &[topdeck], || vitest(log, "browser", Some(topdeck)))
+    run_unless_unchanged(log, &["web/"], &[topdeck], || vitest(log, "browser", Some(topdeck)))
 }
 
 /// Runs the script `name` of web/package.json, which is a run of Vitest, and reads its report. `topdeck`:
 /// the program whose page a browser looks at.
-fn vitest(log: &Log, name: &str, topdeck: Option<&Path>) -> Result<Outcome> {
+fn vitest(log: &PartLog, name: &str, topdeck: Option<&Path>) -> Result<PartOutcome> {
     let path = target().join(format!("ci/vitest-{name}.json"));
     // What an earlier run wrote says nothing of this one.
     drop(fs::remove_file(&path));
     let report = format!("--outputFile={}", path.display());
-    let line = npm("run").word(name).word("--").word("--reporter=default");
-    let mut line = line.word("--reporter=json").word(&report);
+    let line = npm("run").arg(name).arg("--").arg("--reporter=default");
+    let mut line = line.arg("--reporter=json").arg(&report);
     if let Some(topdeck) = topdeck {
         line = line.env("TOPDECK_BIN", topdeck.to_str().context("its path is not UTF-8")?);
     }
@@ -77,7 +77,7 @@ fn vitest(log: &Log, name: &str, topdeck: Option<&Path>) -> Result<Outcome> {
     let report = report.map(|report| read_vitest(&report, &line.to_string()));
     match report {
         Some(report) if report.count() > 0 && !(ended.is_err() && report.failed.is_empty()) => {
-            Ok(Outcome::Tests(report))
+            Ok(PartOutcome::Tests(report))
         }
         // It did not get as far as a report, or failed for another reason than a test.
         _ => {
@@ -115,7 +115,7 @@ fn read_vitest(report: &Value, repeat: &str) -> TestReport {
         let name = name.rsplit_once("/web/").map_or(name, |(_, name)| name).to_owned();
         if file["status"] == "failed" && file["assertionResults"] == Value::Array(Vec::new()) {
             let (repeat, output) = (repeat.to_owned(), file["message"].to_string());
-            sum.failed.push(Failure { name: name.clone(), repeat, output });
+            sum.failed.push(TestFailure { name: name.clone(), repeat, output });
         }
         sum.programs.push(Timing { name, seconds });
     }
@@ -133,13 +133,13 @@ fn shell_pattern(name: &str) -> String {
 }
 
 /// Why there can be no page.
-fn missing() -> Option<String> {
+fn missing_tool() -> Option<String> {
     // As vite wants it.
     let is_new_enough = "const [a, b] = process.versions.node.split('.').map(Number); \
          process.exit(a > 20 || a === 20 && b >= 19 ? 0 : 1)";
     match (
-        Line::new("node -e").word(is_new_enough).succeeds(),
-        Line::new("npm --version").succeeds(),
+        CommandLine::new("node -e").arg(is_new_enough).succeeds(),
+        CommandLine::new("npm --version").succeeds(),
     ) {
         (true, true) => None,
         (false, _) => {
@@ -149,16 +149,16 @@ fn missing() -> Option<String> {
     }
 }
 
-fn npm(what: &str) -> Line {
-    Line::new(&format!("npm --prefix web --no-update-notifier {what}"))
+fn npm(what: &str) -> CommandLine {
+    CommandLine::new(&format!("npm --prefix web --no-update-notifier {what}"))
 }
 
 /// Builds web/dist. Files that stay the same are not touched: cargo would compile the program anew.
-fn bundle(log: &Log) -> Result<()> {
+fn bundle(log: &PartLog) -> Result<()> {
     let made = target().join("ci/page");
     let folder = made.to_str().context("the path of the build folder is not UTF-8")?;
-    let line = npm("run").word("build").word("--").word("--emptyOutDir").word("--outDir");
-    line.word(folder).run(log)?;
+    let line = npm("run").arg("build").arg("--").arg("--emptyOutDir").arg("--outDir");
+    line.arg(folder).run(log)?;
     mirror(&made, &root().join("web/dist"))
 }
 
@@ -195,8 +195,8 @@ fn mirror(from: &Path, to: &Path) -> Result<()> {
 
 /// The packages as the lock file has them, fetched unless they are there; why there can be none,
 /// otherwise.
-fn provide(log: &Log) -> Result<Option<String>> {
-    if let Some(reason) = missing() {
+fn install_packages(log: &PartLog) -> Result<Option<String>> {
+    if let Some(reason) = missing_tool() {
         return Ok(Some(reason));
     }
     let web = root().join("web");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_word_of_a_shell_and_matches_itself() {
+    fn shell_pattern_is_one_word_and_matches_the_name() {
         assert_eq!(shell_pattern("a host's board (2)"), r"'a host'\''s board \(2\)'");
     }
 

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::ci_part::{CiPart, OutputMode, PartOutcome, run_all};
+use crate::command_line::CommandLine;
 use crate::libtest::run_cargo_test;
-use crate::line::Line;
-use crate::log::Log;
-use crate::part::{Outcome, Part, Show, run_all};
+use crate::part_log::PartLog;
 use crate::{fuzz, loom, mutations};
 
 /// Run the tests named `soak_`, loom without a bound, each fuzz target for minutes, and put old
@@ -20,42 +20,45 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> ExitCode {
-    let is_named = |part: &&Part| {
+    let is_named = |part: &&CiPart| {
         options.parts.is_empty() || options.parts.iter().any(|name| name == part.name)
     };
-    run_all("cargo xtask soak", PARTS.iter().filter(is_named), Show::Everything)
+    run_all("cargo xtask soak", PARTS.iter().filter(is_named), OutputMode::Everything)
 }
 
 fn names() -> Vec<clap::builder::PossibleValue> {
-    PARTS.iter().map(|part| clap::builder::PossibleValue::new(part.name).help(part.about)).collect()
+    PARTS
+        .iter()
+        .map(|part| clap::builder::PossibleValue::new(part.name).help(part.description))
+        .collect()
 }
 
-const PARTS: [Part; 4] = [
-    Part {
+const PARTS: [CiPart; 4] = [
+    CiPart {
         name: "test",
-        about: "tests named soak_, optimised",
-        after: &[],
+        description: "tests named soak_, optimised",
+        dependencies: &[],
         is_alone: true,
         run: test,
     },
-    Part {
+    CiPart {
         name: "loom",
-        about: "interleavings of threads, all",
-        after: &[],
+        description: "interleavings of threads, all",
+        dependencies: &[],
         is_alone: true,
         run: loom_unbounded,
     },
-    Part {
+    CiPart {
         name: "fuzz",
-        about: "each target for TOPDECK_FUZZ_SECONDS",
-        after: &[],
+        description: "each target for TOPDECK_FUZZ_SECONDS",
+        dependencies: &[],
         is_alone: true,
         run: fuzz_long,
     },
-    Part {
+    CiPart {
         name: "mutations",
-        about: "defects that are put back, which random programs from outside must find",
-        after: &[],
+        description: "defects that are put back, which random programs from outside must find",
+        dependencies: &[],
         is_alone: true,
         run: mutations::run,
     },
@@ -63,20 +66,20 @@ const PARTS: [Part; 4] = [
 
 const FUZZ_SECONDS: u32 = 600;
 
-fn test(log: &Log) -> Result<Outcome> {
+fn test(log: &PartLog) -> Result<PartOutcome> {
     let command =
         "cargo test --workspace --profile quick --locked --no-fail-fast -- --include-ignored soak_";
-    let report = run_cargo_test(log, &Line::new(command), command)?;
+    let report = run_cargo_test(log, &CommandLine::new(command), command)?;
     match report.count() {
-        0 => Ok(Outcome::Skipped("no test is named soak_".to_owned())),
-        _ => Ok(Outcome::Tests(report)),
+        0 => Ok(PartOutcome::Skipped("no test is named soak_".to_owned())),
+        _ => Ok(PartOutcome::Tests(report)),
     }
 }
 
-fn loom_unbounded(log: &Log) -> Result<Outcome> {
+fn loom_unbounded(log: &PartLog) -> Result<PartOutcome> {
     loom::run(log, None)
 }
 
-fn fuzz_long(log: &Log) -> Result<Outcome> {
+fn fuzz_long(log: &PartLog) -> Result<PartOutcome> {
     fuzz::run(log, FUZZ_SECONDS)
 }

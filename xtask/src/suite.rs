@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::libtest::{Events, JSON_ARGUMENTS, ProgramEnd, run_cargo_test};
-use crate::line::{Line, cores, target};
-use crate::log::Log;
-use crate::part::Outcome;
-use crate::passed::PassedTests;
-use crate::report::{TestReport, Timing};
+use crate::ci_part::PartOutcome;
+use crate::command_line::{CommandLine, cores, target};
+use crate::libtest::{JSON_ARGUMENTS, ProgramEnd, TestEvents, run_cargo_test};
+use crate::part_log::PartLog;
+use crate::passed_tests::PassedTests;
+use crate::test_report::{TestReport, Timing};
 use crate::workspace::Workspace;
 
 /// The selection of packages of every build of tests. Another selection has other features of shared
@@ -28,16 +28,16 @@ use crate::workspace::Workspace;
 const SELECTION: &str = "--workspace --locked";
 
 /// A program that reports nothing for this long is stuck. The slowest test takes a tenth of it.
-const SILENCE_MAX: Duration = Duration::from_secs(300);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Threads of a program whose tests measure time: each waits far longer than it computes.
 const THREADS_ALONE: usize = 2;
 
 /// How often the console hears how far the tests are.
-const PROGRESS_EVERY: Duration = Duration::from_secs(15);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
 
 /// What this process built.
-static BUILT: Mutex<Option<Arc<Build>>> = Mutex::new(None);
+static BUILD: Mutex<Option<Arc<Build>>> = Mutex::new(None);
 
 /// What one build of the workspace made.
 struct Build {
@@ -66,7 +66,7 @@ struct TestProgram {
 
 /// Which tests a part runs.
 #[derive(Clone, Copy, PartialEq)]
-enum Choice {
+enum TestSelection {
     /// Those that may run side by side.
     Shared,
     /// Those that measure time.
@@ -74,33 +74,37 @@ enum Choice {
 }
 
 /// Compiles and lints everything: libraries, programs, tests, examples.
-pub(crate) fn build(log: &Log) -> Result<Outcome> {
+pub(crate) fn build(log: &PartLog) -> Result<PartOutcome> {
     let (_, status) = compile(log)?;
     status?;
-    Ok(Outcome::Passed)
+    Ok(PartOutcome::Passed)
 }
 
 /// Runs the tests that may run side by side.
-pub(crate) fn shared(log: &Log) -> Result<Outcome> {
-    run(log, Choice::Shared)
+pub(crate) fn run_shared(log: &PartLog) -> Result<PartOutcome> {
+    run(log, TestSelection::Shared)
 }
 
 /// Runs the tests that measure time, one after the other.
-pub(crate) fn alone(log: &Log) -> Result<Outcome> {
-    run(log, Choice::Alone)
+pub(crate) fn run_alone(log: &PartLog) -> Result<PartOutcome> {
+    run(log, TestSelection::Alone)
 }
 
 /// Runs the examples in the documentation.
-pub(crate) fn documentation(log: &Log) -> Result<Outcome> {
-    let line = Line::new(&format!("cargo test {SELECTION} --no-fail-fast --doc"));
-    let report = run_cargo_test(log, &linted(line), "cargo test --workspace --doc")?;
+pub(crate) fn run_doc_tests(log: &PartLog) -> Result<PartOutcome> {
+    let line = CommandLine::new(&format!("cargo test {SELECTION} --no-fail-fast --doc"));
+    let report = run_cargo_test(log, &with_clippy(line), "cargo test --workspace --doc")?;
     ensure!(report.count() > 0, "no example was run");
-    Ok(Outcome::Tests(report))
+    Ok(PartOutcome::Tests(report))
 }
 
 /// Runs the ignored tests named `name` of all crates that have some, with `env`; at least one has to
 /// run.
-pub(crate) fn ignored(log: &Log, name: &str, env: &[(&'static str, &str)]) -> Result<TestReport> {
+pub(crate) fn run_ignored(
+    log: &PartLog,
+    name: &str,
+    env: &[(&'static str, &str)],
+) -> Result<TestReport> {
     let mut report = TestReport::default();
     let variables: String = env.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
     for program in build_once(log)?.tests.iter().filter(|program| program.name.ends_with(" it")) {
@@ -115,35 +119,36 @@ pub(crate) fn ignored(log: &Log, name: &str, env: &[(&'static str, &str)]) -> Re
 }
 
 /// Runs all tests with `UPDATE_EXPECT`, which makes them write what they expect.
-pub(crate) fn write_golden(log: &Log) -> Result<()> {
-    let line = linted(Line::new(&format!("cargo test {SELECTION} --no-fail-fast")));
+pub(crate) fn write_golden(log: &PartLog) -> Result<()> {
+    let line = with_clippy(CommandLine::new(&format!("cargo test {SELECTION} --no-fail-fast")));
     line.env("UPDATE_EXPECT", "1").run(log)
 }
 
-fn run(log: &Log, choice: Choice) -> Result<Outcome> {
+fn run(log: &PartLog, choice: TestSelection) -> Result<PartOutcome> {
     let build = build_once(log)?;
-    let is_chosen = |program: &&TestProgram| choice == Choice::Shared || !program.alone.is_empty();
+    let is_chosen =
+        |program: &&TestProgram| choice == TestSelection::Shared || !program.alone.is_empty();
     let mut chosen: Vec<&TestProgram> = build.tests.iter().filter(is_chosen).collect();
     if chosen.is_empty() {
-        return Ok(Outcome::Skipped("no crate has tests of this kind".to_owned()));
+        return Ok(PartOutcome::Skipped("no crate has tests of this kind".to_owned()));
     }
     let passed = PassedTests::open()?;
     // The last one to end should be a short one.
     chosen.sort_by(|a, b| passed.seconds(&b.name).total_cmp(&passed.seconds(&a.name)));
-    let at_once = if choice == Choice::Alone { 1 } else { cores().max(2) };
-    Ok(Outcome::Tests(run_all(log, &chosen, choice, at_once, &passed)))
+    let at_once = if choice == TestSelection::Alone { 1 } else { cores().max(2) };
+    Ok(PartOutcome::Tests(run_all(log, &chosen, choice, at_once, &passed)))
 }
 
 fn run_all(
-    log: &Log,
+    log: &PartLog,
     programs: &[&TestProgram],
-    choice: Choice,
+    choice: TestSelection,
     at_once: usize,
     passed: &PassedTests,
 ) -> TestReport {
     let queue = Mutex::new(programs.iter());
     let sum = Mutex::new(TestReport::default());
-    let progress = Progress::new(programs.len());
+    let progress = TestProgress::new(programs.len());
     std::thread::scope(|scope| {
         let worker = || {
             loop {
@@ -152,7 +157,7 @@ fn run_all(
                 let report = run_unless_unchanged(log, program, choice, passed, &progress);
                 // A program that cannot run hides no failure of another one.
                 let report = report.unwrap_or_else(|error| {
-                    TestReport::of_failure(&program.name, &program.command, format!("{error:#}"))
+                    TestReport::from_failure(&program.name, &program.command, format!("{error:#}"))
                 });
                 progress.end_program();
                 sum.lock().expect("BUG: a worker panicked").add(report);
@@ -164,11 +169,11 @@ fn run_all(
 }
 
 fn run_unless_unchanged(
-    log: &Log,
+    log: &PartLog,
     program: &TestProgram,
-    choice: Choice,
+    choice: TestSelection,
     passed: &PassedTests,
-    progress: &Progress,
+    progress: &TestProgress,
 ) -> Result<TestReport> {
     let files: Vec<&Path> =
         std::iter::once(&program.path).chain(&program.started).map(PathBuf::as_path).collect();
@@ -177,16 +182,16 @@ fn run_unless_unchanged(
         true => PassedTests::key_of_sources(&[String::new()], &files)?,
         false => PassedTests::key(&files)?,
     };
-    let threads = if choice == Choice::Alone { THREADS_ALONE } else { program.threads };
+    let threads = if choice == TestSelection::Alone { THREADS_ALONE } else { program.threads };
     let mut command = program.command(threads);
     let name = match choice {
-        Choice::Shared => {
+        TestSelection::Shared => {
             for name in &program.alone {
                 command.args(["--skip", name]);
             }
             program.name.clone()
         }
-        Choice::Alone => {
+        TestSelection::Alone => {
             command.args(&program.alone);
             format!("{} (alone)", program.name)
         }
@@ -207,7 +212,7 @@ fn run_unless_unchanged(
 /// Runs one program to its end. `repeat` and a test's name are the command that repeats that test;
 /// `progress` is called with the number of tests that have ended.
 fn run_program(
-    log: &Log,
+    log: &PartLog,
     program: &TestProgram,
     mut command: Command,
     repeat: &str,
@@ -228,7 +233,7 @@ fn run_program(
             }
         }
     });
-    let mut events = Events::new(&program.name, repeat);
+    let mut events = TestEvents::new(&program.name, repeat);
     let mut last_line = Instant::now();
     let ended = loop {
         match lines.recv_timeout(Duration::from_millis(200)) {
@@ -253,10 +258,10 @@ fn run_program(
             }
             break ProgramEnd::Exited(status);
         }
-        if last_line.elapsed() > SILENCE_MAX {
+        if last_line.elapsed() > SILENCE_TIMEOUT {
             child.kill()?;
             child.wait()?;
-            break ProgramEnd::Killed { silence: SILENCE_MAX };
+            break ProgramEnd::Killed { silence: SILENCE_TIMEOUT };
         }
     };
     let mut report = events.finish(ended);
@@ -267,8 +272,8 @@ fn run_program(
 
 /// What this run has built; builds it if it has not. Where the part `build` ran and something did not
 /// compile, that is its failure, and what compiled is used all the same.
-fn build_once(log: &Log) -> Result<Arc<Build>> {
-    let built = BUILT.lock().expect("BUG: a part panicked").clone();
+fn build_once(log: &PartLog) -> Result<Arc<Build>> {
+    let built = BUILD.lock().expect("BUG: a part panicked").clone();
     if let Some(build) = built {
         return Ok(build);
     }
@@ -278,7 +283,7 @@ fn build_once(log: &Log) -> Result<Arc<Build>> {
 }
 
 /// Builds everything. The second value is an error if something did not compile.
-fn compile(log: &Log) -> Result<(Arc<Build>, Result<()>)> {
+fn compile(log: &PartLog) -> Result<(Arc<Build>, Result<()>)> {
     let mut messages: Vec<Value> = Vec::new();
     let line = build_line();
     let status = line.run_reading(log, |text| {
@@ -299,7 +304,7 @@ fn compile(log: &Log) -> Result<(Arc<Build>, Result<()>)> {
     let topdeck = executables().find(is_topdeck);
     let topdeck = topdeck.and_then(|message| message["executable"].as_str()).map(PathBuf::from);
     let build = Arc::new(Build { tests: tests?, topdeck });
-    *BUILT.lock().expect("BUG: a part panicked") = Some(Arc::clone(&build));
+    *BUILD.lock().expect("BUG: a part panicked") = Some(Arc::clone(&build));
     Ok((build, line.check(status)))
 }
 
@@ -322,7 +327,7 @@ impl TestProgram {
             command: format!("cargo test -p {} {option}", package.name),
             threads: package.tests.threads,
             alone: if kind == "test" { package.tests.alone.clone() } else { Vec::new() },
-            started: started(messages, &manifest),
+            started: started_programs(messages, &manifest),
         })
     }
 
@@ -341,7 +346,7 @@ impl TestProgram {
 }
 
 /// Programs and examples of a package, which its tests may start.
-fn started(messages: &[Value], manifest: &str) -> Vec<PathBuf> {
+fn started_programs(messages: &[Value], manifest: &str) -> Vec<PathBuf> {
     let of_package = messages.iter().filter(|message| message["manifest_path"] == manifest);
     let programs = of_package.filter(|message| message["profile"]["test"] == false);
     programs.filter_map(|message| message["executable"].as_str()).map(PathBuf::from).collect()
@@ -358,14 +363,14 @@ fn target_option(kind: &str, target: &str) -> Result<String> {
 }
 
 /// Builds all targets of all packages, with clippy's lints.
-fn build_line() -> Line {
+fn build_line() -> CommandLine {
     // Not `cargo test --no-run`, which starts nothing more once something does not compile.
     let build = format!("cargo build {SELECTION} --keep-going --all-targets");
-    linted(Line::new(&build)).word("--message-format=json-render-diagnostics")
+    with_clippy(CommandLine::new(&build)).arg("--message-format=json-render-diagnostics")
 }
 
 /// With clippy as the compiler of our own packages; dependencies are compiled as always.
-fn linted(line: Line) -> Line {
+fn with_clippy(line: CommandLine) -> CommandLine {
     // As `cargo clippy -- -D warnings` tells it to its driver.
     let arguments = "-Dwarnings__CLIPPY_HACKERY__";
     line.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", arguments)
@@ -373,18 +378,18 @@ fn linted(line: Line) -> Line {
 
 /// The program `topdeck` as the tests have it, which checks its own arithmetic. A build of the one that users
 /// have takes as long as half of the tests.
-pub(crate) fn topdeck(log: &Log) -> Result<PathBuf> {
+pub(crate) fn topdeck(log: &PartLog) -> Result<PathBuf> {
     build_once(log)?.topdeck.clone().context("the program `topdeck` does not compile")
 }
 
 /// Builds the program `topdeck` as `make run` does.
-pub(crate) fn build_topdeck(log: &Log) -> Result<PathBuf> {
-    Line::new("cargo build --profile quick --locked -p topdeck").run(log)?;
+pub(crate) fn build_topdeck(log: &PartLog) -> Result<PathBuf> {
+    CommandLine::new("cargo build --profile quick --locked -p topdeck").run(log)?;
     Ok(target().join("quick/topdeck"))
 }
 
 /// How far the tests are, on the console now and then.
-struct Progress {
+struct TestProgress {
     programs: usize,
     state: Mutex<ProgressState>,
 }
@@ -392,20 +397,20 @@ struct Progress {
 struct ProgressState {
     tests: u64,
     programs: usize,
-    shown: Instant,
+    last_shown: Instant,
 }
 
-impl Progress {
-    fn new(programs: usize) -> Progress {
-        let state = ProgressState { tests: 0, programs: 0, shown: Instant::now() };
-        Progress { programs, state: Mutex::new(state) }
+impl TestProgress {
+    fn new(programs: usize) -> TestProgress {
+        let state = ProgressState { tests: 0, programs: 0, last_shown: Instant::now() };
+        TestProgress { programs, state: Mutex::new(state) }
     }
 
-    fn add(&self, log: &Log, tests: u64) {
+    fn add(&self, log: &PartLog, tests: u64) {
         let mut state = self.state.lock().expect("BUG: a worker panicked");
         state.tests += tests;
-        if state.shown.elapsed() >= PROGRESS_EVERY {
-            state.shown = Instant::now();
+        if state.last_shown.elapsed() >= PROGRESS_INTERVAL {
+            state.last_shown = Instant::now();
             let (tests, ended, all) = (state.tests, state.programs, self.programs);
             log.note(&format!("{tests} tests ran, {ended} of {all} programs ended"));
         }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use crate::part::{Part, Show, run_all};
+use crate::ci_part::{CiPart, OutputMode, run_all};
 use crate::{aarch64, clients, conformance, hostile, page, suite};
 
 /// Hold topdeck against real peers: all parts, or those named.
@@ -17,57 +17,57 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> ExitCode {
-    let is_named = |part: &&Part| {
+    let is_named = |part: &&CiPart| {
         options.parts.is_empty() || options.parts.iter().any(|name| name == part.name)
     };
-    run_all("cargo xtask system", PARTS.iter().filter(is_named), Show::Everything)
+    run_all("cargo xtask system", PARTS.iter().filter(is_named), OutputMode::Everything)
 }
 
-const PARTS: [Part; 6] = [
-    Part {
+const PARTS: [CiPart; 6] = [
+    CiPart {
         name: "scripts",
-        about: "Prometheus' own scripts of questions",
-        after: &[],
+        description: "Prometheus' own scripts of questions",
+        dependencies: &[],
         is_alone: true,
-        run: conformance::scripts,
+        run: conformance::run_scripts,
     },
-    Part {
+    CiPart {
         name: "prometheus",
-        about: "answers of a Prometheus, which is built first",
-        after: &[],
+        description: "answers of a Prometheus, which is built first",
+        dependencies: &[],
         is_alone: true,
-        run: conformance::built_and_compared,
+        run: conformance::build_and_compare,
     },
-    Part {
+    CiPart {
         name: "clients",
-        about: "libraries of others, and a Prometheus if built, send to topdeck",
-        after: &[],
+        description: "libraries of others, and a Prometheus if built, send to topdeck",
+        dependencies: &[],
         is_alone: true,
         run: |log| clients::run(log, &suite::build_topdeck(log)?),
     },
-    Part {
+    CiPart {
         name: "browser",
-        about: "a browser looks at the page of the program that `make run` builds",
-        after: &[],
+        description: "a browser looks at the page of the program that `make run` builds",
+        dependencies: &[],
         is_alone: true,
-        run: |log| page::browser(log, &suite::build_topdeck(log)?),
+        run: |log| page::test_in_browser(log, &suite::build_topdeck(log)?),
     },
-    Part {
+    CiPart {
         name: "hostile",
-        about: "hostile clients beside an innocent one: memory, counts and liveness",
-        after: &[],
+        description: "hostile clients beside an innocent one: memory, counts and liveness",
+        dependencies: &[],
         is_alone: true,
         run: hostile::run,
     },
-    Part {
+    CiPart {
         name: "aarch64",
-        about: "the core's tests and the static binary on 64-bit ARM",
-        after: &[],
+        description: "the core's tests and the static binary on 64-bit ARM",
+        dependencies: &[],
         is_alone: true,
         run: aarch64::run,
     },
 ];
 
 fn part_names() -> PossibleValuesParser {
-    PARTS.iter().map(|part| PossibleValue::new(part.name).help(part.about)).into()
+    PARTS.iter().map(|part| PossibleValue::new(part.name).help(part.description)).into()
 }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::line::{Line, cores, root};
+use crate::command_line::{CommandLine, cores, root};
 
 /// All packages, by the path of their manifest.
-pub(crate) struct Workspace(BTreeMap<PathBuf, Package>);
+pub(crate) struct Workspace(BTreeMap<PathBuf, WorkspacePackage>);
 
 /// A package of the workspace.
-pub(crate) struct Package {
+pub(crate) struct WorkspacePackage {
     pub(crate) name: String,
     pub(crate) tests: TestSettings,
     /// Folders of packages that it depends on, also for its tests.
@@ -31,7 +31,7 @@ pub(crate) struct TestSettings {
 impl Workspace {
     /// Asks cargo.
     pub(crate) fn read() -> Result<Workspace> {
-        let line = Line::new("cargo metadata --no-deps --format-version 1 --locked");
+        let line = CommandLine::new("cargo metadata --no-deps --format-version 1 --locked");
         let metadata: Value =
             serde_json::from_slice(&line.stdout()?).context("what cargo metadata prints")?;
         let packages = metadata["packages"].as_array().context("cargo names no packages")?;
@@ -41,13 +41,13 @@ impl Workspace {
                 .with_context(|| format!("[package.metadata.topdeck.tests] of {name}"))?;
             let uses = package["dependencies"].as_array().into_iter().flatten();
             let uses = uses.filter_map(|used| used["path"].as_str()).map(PathBuf::from).collect();
-            Ok((text(&package["manifest_path"]).into(), Package { name, tests, uses }))
+            Ok((text(&package["manifest_path"]).into(), WorkspacePackage { name, tests, uses }))
         });
         packages.collect::<Result<_>>().map(Workspace)
     }
 
     /// The package of a manifest.
-    pub(crate) fn package(&self, manifest: &Path) -> Result<&Package> {
+    pub(crate) fn package(&self, manifest: &Path) -> Result<&WorkspacePackage> {
         self.0.get(manifest).with_context(|| format!("cargo does not know {}", manifest.display()))
     }
 
@@ -93,7 +93,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_crate_may_say_how_its_tests_run() {
+    fn test_settings_are_read_from_the_manifest() {
         let default = TestSettings { threads: cores(), alone: Vec::new() };
         assert_eq!(TestSettings::read(&Value::Null).unwrap(), default);
         let both = TestSettings::read(&json!({"threads": 6, "alone": ["load::"]})).unwrap();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_comes_with_all_that_it_depends_on() {
+    fn closure_includes_all_dependencies() {
         let workspace = Workspace::read().unwrap();
         let shm = workspace.closure("shm").unwrap();
         assert!(

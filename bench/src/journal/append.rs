@@ -1,11 +1,11 @@
 //! Appending to a journal, until the operating system has the data: no fsync is asked for.
 
 use crate::Effort;
-use crate::report::{Samples, Section, Table, Target, number};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples, number};
 
-use super::cost::Cost;
+use super::cost::JournalCost;
 use super::messages::{Messages, ratios};
-use super::{MILLION, PROMISES, Turns, jlog, rounds, scratch, topdeck, turns};
+use super::{ContenderTurns, MILLION, PROMISES, jlog, rounds, run_turns, scratch, topdeck};
 
 const METHOD: &str = "\
 Processor time of all threads, user and system, and messages per second by the clock, from the first append \
@@ -24,8 +24,8 @@ journals, and are here because people use them as such. Chronicle Queue's virtua
 machine has run a fifth as many messages through another queue before the clock starts. JLog, where it is \
 measured, is a program that writes its own lines of 100 bytes.";
 
-pub(crate) fn run(effort: &Effort) -> Section {
-    let mut section = Section {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
+    let mut section = ReportSection {
         name: "journal-append",
         title: "Journal, appending",
         method: METHOD.to_owned(),
@@ -34,11 +34,11 @@ pub(crate) fn run(effort: &Effort) -> Section {
         samples: Vec::new(),
     };
     let messages = Messages::new(super::count(effort, MILLION));
-    let contenders = super::appending();
-    let result = turns(
+    let contenders = super::append_contenders();
+    let result = run_turns(
         contenders.iter().map(|one| one.label()).collect(),
         rounds(effort),
-        |at| -> anyhow::Result<Cost> {
+        |at| -> anyhow::Result<JournalCost> {
             let one = &contenders[at];
             let folder = scratch::folder()?;
             let count = super::count(effort, one.messages());
@@ -54,7 +54,7 @@ pub(crate) fn run(effort: &Effort) -> Section {
         rounds(effort),
         super::file_system()
     );
-    let rows = Rows::new(&result);
+    let rows = AppendFigures::new(&result);
     section.tables.push(rows.table(&result, &counts));
     section.tables.extend(jlog::quoted_appending());
     section.targets = targets(&rows);
@@ -68,28 +68,28 @@ pub(crate) fn run(effort: &Effort) -> Section {
 }
 
 /// The figures of all contenders, in their order.
-pub(crate) struct Rows {
+pub(crate) struct AppendFigures {
     pub(crate) cpu_ns: Vec<Samples>,
     pub(crate) thousands: Vec<Samples>,
     pub(crate) stored: Vec<Samples>,
     written: Vec<Samples>,
 }
 
-impl Rows {
-    fn new(turns: &[Turns<Cost>]) -> Rows {
-        let of = |figure: &dyn Fn(&Cost) -> Option<f64>| {
+impl AppendFigures {
+    fn new(turns: &[ContenderTurns<JournalCost>]) -> AppendFigures {
+        let of = |figure: &dyn Fn(&JournalCost) -> Option<f64>| {
             turns.iter().map(|one| one.samples(figure)).collect::<Vec<_>>()
         };
-        let payload = |cost: &Cost| (cost.messages * super::messages::SIZE) as f64;
-        Rows {
+        let payload = |cost: &JournalCost| (cost.messages * super::messages::SIZE) as f64;
+        AppendFigures {
             cpu_ns: of(&|cost| Some(cost.cpu_ns())),
             thousands: of(&|cost| Some(cost.per_second() / 1e3)),
-            stored: of(&|cost| Some(cost.left_bytes as f64 / payload(cost))),
+            stored: of(&|cost| Some(cost.stored_bytes as f64 / payload(cost))),
             written: of(&|cost| Some(cost.written_bytes? as f64 / payload(cost))),
         }
     }
 
-    fn table(&self, turns: &[Turns<Cost>], counts: &[usize]) -> Table {
+    fn table(&self, turns: &[ContenderTurns<JournalCost>], counts: &[usize]) -> ReportTable {
         let caption = "Median (least–greatest).";
         let header = [
             "",
@@ -100,7 +100,7 @@ impl Rows {
             "stored B/B",
             "written B/B",
         ];
-        let mut table = Table::new(caption, 2, &header);
+        let mut table = ReportTable::new(caption, 2, &header);
         for (at, turns) in turns.iter().enumerate() {
             table.rows.push(turns.row(header.len(), || {
                 vec![
@@ -120,26 +120,26 @@ impl Rows {
 }
 
 /// Beside JLog as measured in this run or, without it, as quoted from another machine, which the names say.
-fn targets(rows: &Rows) -> Vec<Target> {
-    let median = |samples: &[Samples], name: &str| median_of(samples, name);
+fn targets(rows: &AppendFigures) -> Vec<ReportTarget> {
+    let median = |samples: &[Samples], name: &str| named_median(samples, name);
     let mut targets = Vec::new();
-    for ((name, times), mode) in topdeck::BESIDE_JLOG.into_iter().zip(&jlog::MODES) {
+    for ((name, times), mode) in topdeck::JLOG_CPU_NS.into_iter().zip(&jlog::MODES) {
         let measured = median(&rows.thousands, mode.name);
         let from = if measured.is_some() { "" } else { " (quoted)" };
         let ratio =
             median(&rows.thousands, name).map(|ours| ours / measured.unwrap_or(mode.thousands));
         let what = format!("journal, messages/s, {name}, against {}{from}", mode.name);
-        targets.push(Target::at_least(&what, times, "× as many", ratio));
+        targets.push(ReportTarget::at_least(&what, times, "× as many", ratio));
     }
-    for (name, most) in topdeck::STORED {
+    for (name, most) in topdeck::JLOG_STORED {
         let what = format!("journal, stored bytes per byte of message, {name}");
-        targets.push(Target::at_most(&what, most, "B", median(&rows.stored, name)));
+        targets.push(ReportTarget::at_most(&what, most, "B", median(&rows.stored, name)));
     }
     targets
 }
 
 /// The median of the row with a name, if it was measured.
-pub(crate) fn median_of(samples: &[Samples], name: &str) -> Option<f64> {
+pub(crate) fn named_median(samples: &[Samples], name: &str) -> Option<f64> {
     let row = samples.iter().find(|row| row.name == name)?;
     Some(row.median()).filter(|median| median.is_finite())
 }

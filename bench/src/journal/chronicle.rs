@@ -6,14 +6,14 @@ use std::sync::OnceLock;
 
 use anyhow::{Result, anyhow};
 
-use super::cost::Cost;
+use super::cost::JournalCost;
 use super::messages::SIZE;
-use super::program::{self, Places};
-use super::{Append, Label, Read};
+use super::program::{self, ProgramPaths};
+use super::{AppendContender, ContenderLabel, ReadContender};
 
 const PROMISES: &str = "visible, kill";
 /// What the libraries use of the virtual machine beyond what it offers, as their documentation lists it.
-const OPENED: [&str; 11] = [
+const ADD_OPENS: [&str; 11] = [
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-exports=jdk.unsupported/sun.misc=ALL-UNNAMED",
@@ -29,22 +29,22 @@ const OPENED: [&str; 11] = [
 /// The library would report its use to its makers.
 const QUIET: &str = "-Dchronicle.analytics.disable=true";
 
-pub(crate) fn appending() -> Vec<Box<dyn Append>> {
-    vec![Box::new(Appender)]
+pub(crate) fn append_contenders() -> Vec<Box<dyn AppendContender>> {
+    vec![Box::new(ChronicleAppender)]
 }
 
 fn name() -> String {
     const MANIFEST: &str = include_str!("../../peers/chronicle/pom.xml");
-    const BEFORE: &str = "<artifactId>chronicle-queue</artifactId>\n      <version>";
-    format!("Chronicle Queue {}", program::version(MANIFEST, BEFORE, "<"))
+    const VERSION_PREFIX: &str = "<artifactId>chronicle-queue</artifactId>\n      <version>";
+    format!("Chronicle Queue {}", program::version(MANIFEST, VERSION_PREFIX, "<"))
 }
 
-fn command(mode: &str, places: &Places) -> Result<Command> {
-    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+fn command(mode: &str, places: &ProgramPaths) -> Result<Command> {
+    static BUILD: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILD.get_or_init(|| build().map_err(|error| format!("{error:#}")));
     let built = built.as_ref().map_err(|error| anyhow!("{error}"))?;
     let mut command = Command::new("java");
-    command.args(OPENED).arg(QUIET).arg("-cp");
+    command.args(ADD_OPENS).arg(QUIET).arg("-cp");
     command.arg(format!("{0}/classes:{0}/lib/*", built.display()));
     command.arg("topdeck.Chronicle").arg(mode).arg(&places.journal).arg(&places.messages);
     command.arg(SIZE.to_string());
@@ -62,34 +62,34 @@ fn build() -> Result<PathBuf> {
     Ok(folder)
 }
 
-struct Appender;
+struct ChronicleAppender;
 
-impl Append for Appender {
-    fn label(&self) -> Label {
-        Label::new(name(), PROMISES)
+impl AppendContender for ChronicleAppender {
+    fn label(&self) -> ContenderLabel {
+        ContenderLabel::new(name(), PROMISES)
     }
 
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
-        let places = Places::new(folder, messages)?;
+    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
+        let places = ProgramPaths::new(folder, messages)?;
         let mut command = command("append", &places)?;
-        program::cost(&mut command, &places, program::count(messages))
+        program::run_program(&mut command, &places, program::message_count(messages))
     }
 }
 
-pub(crate) struct Reader;
+pub(crate) struct ChronicleReader;
 
-impl Read for Reader {
-    fn label(&self) -> Label {
-        Label::new(format!("{}, tailer", name()), PROMISES)
+impl ReadContender for ChronicleReader {
+    fn label(&self) -> ContenderLabel {
+        ContenderLabel::new(format!("{}, tailer", name()), PROMISES)
     }
 
     fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
-        Appender.append(folder, messages).map(|_| ())
+        ChronicleAppender.append(folder, messages).map(|_| ())
     }
 
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
-        let places = Places::new(folder, messages)?;
+    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
+        let places = ProgramPaths::new(folder, messages)?;
         let mut command = command("read", &places)?;
-        program::cost(&mut command, &places, program::count(messages))
+        program::run_program(&mut command, &places, program::message_count(messages))
     }
 }

@@ -17,28 +17,34 @@ const SECTOR_BYTES: u64 = 512;
 
 /// What it took to handle some messages.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cost {
+pub(crate) struct JournalCost {
     pub(crate) messages: usize,
-    pub(crate) passed: Duration,
+    pub(crate) wall: Duration,
     pub(crate) cpu: Duration,
     /// Given to `write` and its kin; what goes through mapped memory is not in it.
     pub(crate) written_bytes: Option<u64>,
     /// Storage that the files took when all was done.
-    pub(crate) left_bytes: u64,
+    pub(crate) stored_bytes: u64,
 }
 
-impl Cost {
+impl JournalCost {
     /// Of `work`, which handles `messages` in this program and leaves its files in `folder`.
-    pub(crate) fn of(
+    pub(crate) fn measure(
         folder: &Path,
         messages: usize,
         work: impl FnOnce() -> Result<()>,
-    ) -> Result<Cost> {
+    ) -> Result<JournalCost> {
         let (wall, cpu, written) = (wall_time(), cpu_time_of_program(), written_bytes());
         work()?;
         let (passed, cpu) = (wall_time() - wall, cpu_time_of_program() - cpu);
         let written_bytes = written_bytes().zip(written).map(|(after, before)| after - before);
-        Ok(Cost { messages, passed, cpu, written_bytes, left_bytes: stored_bytes(folder)? })
+        Ok(JournalCost {
+            messages,
+            wall: passed,
+            cpu,
+            written_bytes,
+            stored_bytes: stored_bytes(folder)?,
+        })
     }
 
     pub(crate) fn cpu_ns(&self) -> f64 {
@@ -46,7 +52,7 @@ impl Cost {
     }
 
     pub(crate) fn per_second(&self) -> f64 {
-        self.messages as f64 / self.passed.as_secs_f64()
+        self.messages as f64 / self.wall.as_secs_f64()
     }
 }
 
@@ -70,16 +76,16 @@ pub(super) fn stored_bytes(folder: &Path) -> io::Result<u64> {
 }
 
 /// The device under a folder.
-pub(crate) struct Device {
+pub(crate) struct DiskDevice {
     statistics: String,
 }
 
-impl Device {
+impl DiskDevice {
     /// `None`: the folder is on no device that this system keeps statistics of.
-    pub(crate) fn of(folder: &Path) -> Option<Device> {
+    pub(crate) fn for_folder(folder: &Path) -> Option<DiskDevice> {
         let device = fs::metadata(folder).ok()?.dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let found = Device { statistics: format!("/sys/dev/block/{major}:{minor}/stat") };
+        let found = DiskDevice { statistics: format!("/sys/dev/block/{major}:{minor}/stat") };
         found.written_bytes().is_some().then_some(found)
     }
 
@@ -93,7 +99,7 @@ impl Device {
 }
 
 /// Brings to the device what waits in the page cache, so that it is not counted as somebody else's.
-pub(crate) fn write_back(folder: &Path) -> io::Result<()> {
+pub(crate) fn flush_page_cache(folder: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(fs::File::open(folder)?)?)
 }
 
@@ -128,7 +134,7 @@ mod tests {
             let until = cpu_time_of_program() + Duration::from_millis(20);
             while cpu_time_of_program() < until {}
         };
-        let cost = Cost::of(folder.path(), 1, || {
+        let cost = JournalCost::measure(folder.path(), 1, || {
             std::thread::spawn(spin).join().expect("no panic");
             Ok(())
         });

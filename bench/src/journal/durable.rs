@@ -8,12 +8,12 @@ use anyhow::Result;
 
 use crate::Effort;
 use crate::clock::wall_time;
-use crate::report::{Samples, Section, Table, Target};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
 
-use super::append::median_of;
-use super::cost::{Device, write_back};
+use super::append::named_median;
+use super::cost::{DiskDevice, flush_page_cache};
 use super::messages::{Messages, SIZE};
-use super::{PROMISES, Turns, rounds, scratch, topdeck, turns};
+use super::{ContenderTurns, PROMISES, rounds, run_turns, scratch, topdeck};
 
 const PRODUCERS: [usize; 3] = [1, 64, 256];
 const TIME: Duration = Duration::from_secs(1);
@@ -33,9 +33,9 @@ In raft-engine those who wait share one fdatasync, and each producer writes to a
 per commit, one after another. **Chronicle Queue is not here**: its appender has a `sync`, which nobody has measured here yet.";
 
 /// What became of the appends of all producers.
-pub(crate) struct Acknowledged {
+pub(crate) struct AckStats {
     pub(crate) count: usize,
-    pub(crate) passed: Duration,
+    pub(crate) wall: Duration,
     pub(crate) median_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) max_us: f64,
@@ -43,8 +43,8 @@ pub(crate) struct Acknowledged {
     pub(crate) device_bytes: Option<u64>,
 }
 
-pub(crate) fn run(effort: &Effort) -> Section {
-    let mut section = Section {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
+    let mut section = ReportSection {
         name: "journal-durable",
         title: "Journal, durable acknowledgements",
         method: METHOD.to_owned(),
@@ -53,19 +53,19 @@ pub(crate) fn run(effort: &Effort) -> Section {
         samples: Vec::new(),
     };
     let messages = Messages::new(MESSAGES);
-    let contenders = super::acknowledging();
+    let contenders = super::ack_contenders();
     let time = if effort.quick { TIME_QUICK } else { TIME };
     let mut cells = Vec::new();
     for producers in PRODUCERS {
-        let result = turns(
+        let result = run_turns(
             contenders.iter().map(|one| one.label()).collect(),
             rounds(effort),
-            |at| -> Result<Acknowledged> {
+            |at| -> Result<AckStats> {
                 let folder = scratch::folder()?;
                 contenders[at].acknowledge(folder.path(), producers, time, &messages)
             },
         );
-        let rows = Rows::new(producers, &result);
+        let rows = DurableFigures::new(producers, &result);
         section.tables.push(rows.table(&result));
         section.samples.extend(rows.named_samples());
         cells.push(rows);
@@ -80,7 +80,7 @@ pub(crate) fn run(effort: &Effort) -> Section {
 }
 
 /// The figures of all contenders at one number of producers.
-pub(crate) struct Rows {
+pub(crate) struct DurableFigures {
     pub(crate) producers: usize,
     pub(crate) per_second: Vec<Samples>,
     median_us: Vec<Samples>,
@@ -89,14 +89,14 @@ pub(crate) struct Rows {
     pub(crate) device: Vec<Samples>,
 }
 
-impl Rows {
-    fn new(producers: usize, turns: &[Turns<Acknowledged>]) -> Rows {
-        let of = |figure: &dyn Fn(&Acknowledged) -> Option<f64>| {
+impl DurableFigures {
+    fn new(producers: usize, turns: &[ContenderTurns<AckStats>]) -> DurableFigures {
+        let of = |figure: &dyn Fn(&AckStats) -> Option<f64>| {
             turns.iter().map(|one| one.samples(figure)).collect::<Vec<_>>()
         };
-        Rows {
+        DurableFigures {
             producers,
-            per_second: of(&|one| Some(one.count as f64 / one.passed.as_secs_f64())),
+            per_second: of(&|one| Some(one.count as f64 / one.wall.as_secs_f64())),
             median_us: of(&|one| Some(one.median_us)),
             p99_us: of(&|one| Some(one.p99_us)),
             max_us: of(&|one| Some(one.max_us)),
@@ -104,13 +104,13 @@ impl Rows {
         }
     }
 
-    fn table(&self, turns: &[Turns<Acknowledged>]) -> Table {
+    fn table(&self, turns: &[ContenderTurns<AckStats>]) -> ReportTable {
         let caption = match self.producers {
             1 => "One producer: median (least–greatest).".to_owned(),
             many => format!("{many} producers: median (least–greatest)."),
         };
         let header = ["", "promises", "acks/s", "median µs", "p99 µs", "max µs", "device B/B"];
-        let mut table = Table::new(&caption, 2, &header);
+        let mut table = ReportTable::new(&caption, 2, &header);
         for (at, turns) in turns.iter().enumerate() {
             table.rows.push(turns.row(header.len(), || {
                 vec![
@@ -140,19 +140,19 @@ impl Rows {
     }
 }
 
-fn targets(cells: &[Rows]) -> Vec<Target> {
+fn targets(cells: &[DurableFigures]) -> Vec<ReportTarget> {
     let mut targets = Vec::new();
     for rows in cells {
         let producers = rows.producers;
-        let ours = median_of(&rows.per_second, topdeck::DURABLE);
-        let peers = rows.per_second.iter().filter(|row| row.name != topdeck::DURABLE);
+        let ours = named_median(&rows.per_second, topdeck::DURABLE_NAME);
+        let peers = rows.per_second.iter().filter(|row| row.name != topdeck::DURABLE_NAME);
         let best = peers.max_by(|a, b| a.median().total_cmp(&b.median()));
         if let Some(best) = best {
             let what = format!(
                 "journal, durable acks/s, {producers} producers, against the best peer ({})",
                 best.name
             );
-            targets.push(Target::at_least(
+            targets.push(ReportTarget::at_least(
                 &what,
                 1.0,
                 "× as many",
@@ -161,15 +161,15 @@ fn targets(cells: &[Rows]) -> Vec<Target> {
         }
         if producers == 256 {
             let what = "journal, durable acks/s, 256 producers";
-            targets.push(Target::at_least(what, 100_000.0, "acks/s", ours));
+            targets.push(ReportTarget::at_least(what, 100_000.0, "acks/s", ours));
         }
         if producers == 64 {
             let what = "journal, bytes the device wrote per byte of message, 64 producers";
-            targets.push(Target::at_most(
+            targets.push(ReportTarget::at_most(
                 what,
                 2.5,
                 "B",
-                median_of(&rows.device, topdeck::DURABLE),
+                named_median(&rows.device, topdeck::DURABLE_NAME),
             ));
         }
     }
@@ -177,7 +177,7 @@ fn targets(cells: &[Rows]) -> Vec<Target> {
 }
 
 /// Appends a message and returns when it is durable.
-pub(crate) type Producer<'a> = Box<dyn FnMut(&[u8]) -> Result<()> + Send + 'a>;
+pub(crate) type ProducerFn<'a> = Box<dyn FnMut(&[u8]) -> Result<()> + Send + 'a>;
 
 /// Runs the producers of a journal in this program; `connect` makes each of them ready before the clock starts.
 pub(crate) fn run_producers<'a>(
@@ -185,14 +185,14 @@ pub(crate) fn run_producers<'a>(
     producers: usize,
     time: Duration,
     messages: &Messages,
-    connect: impl Fn(usize) -> Result<Producer<'a>>,
-) -> Result<Acknowledged> {
-    let ready: Vec<Producer> = (0..producers).map(connect).collect::<Result<_>>()?;
+    connect: impl Fn(usize) -> Result<ProducerFn<'a>>,
+) -> Result<AckStats> {
+    let ready: Vec<ProducerFn> = (0..producers).map(connect).collect::<Result<_>>()?;
     let start = Barrier::new(producers + 1);
-    write_back(folder)?;
-    let device = Device::of(folder);
-    let before = device.as_ref().and_then(Device::written_bytes);
-    let worked: Vec<Worked> = std::thread::scope(|scope| {
+    flush_page_cache(folder)?;
+    let device = DiskDevice::for_folder(folder);
+    let before = device.as_ref().and_then(DiskDevice::written_bytes);
+    let worked: Vec<ProducerRun> = std::thread::scope(|scope| {
         let start = &start;
         let threads: Vec<_> = ready
             .into_iter()
@@ -209,8 +209,8 @@ pub(crate) fn run_producers<'a>(
         start.wait();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Result<_>>()
     })?;
-    let after = device.as_ref().and_then(Device::written_bytes);
-    let began = worked.iter().map(|one| one.began).min().unwrap_or_default();
+    let after = device.as_ref().and_then(DiskDevice::written_bytes);
+    let began = worked.iter().map(|one| one.started).min().unwrap_or_default();
     let ended = worked.iter().map(|one| one.ended).max().unwrap_or_default();
     let mut latencies_ns: Vec<u64> = worked.into_iter().flat_map(|one| one.latencies_ns).collect();
     latencies_ns.sort_unstable();
@@ -220,9 +220,9 @@ pub(crate) fn run_producers<'a>(
             .get((share * last as f64).round() as usize)
             .map_or(f64::NAN, |&ns| ns as f64 / 1e3)
     };
-    Ok(Acknowledged {
+    Ok(AckStats {
         count: latencies_ns.len(),
-        passed: ended - began,
+        wall: ended - began,
         median_us: at(0.5),
         p99_us: at(0.99),
         max_us: at(1.0),
@@ -231,19 +231,19 @@ pub(crate) fn run_producers<'a>(
 }
 
 /// What one producer did, and when by the clock.
-struct Worked {
-    began: Duration,
+struct ProducerRun {
+    started: Duration,
     ended: Duration,
     latencies_ns: Vec<u64>,
 }
 
 /// Appends one message after another in the time given.
 fn produce(
-    mut append: Producer,
+    mut append: ProducerFn,
     time: Duration,
     messages: &Messages,
     first: usize,
-) -> Result<Worked> {
+) -> Result<ProducerRun> {
     let mut latencies_ns = Vec::new();
     let began = wall_time();
     let mut before = began;
@@ -253,5 +253,5 @@ fn produce(
         latencies_ns.push((now - before).as_nanos() as u64);
         before = now;
     }
-    Ok(Worked { began, ended: before, latencies_ns })
+    Ok(ProducerRun { started: began, ended: before, latencies_ns })
 }

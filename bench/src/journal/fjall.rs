@@ -10,18 +10,18 @@ use std::time::Duration;
 use anyhow::Result;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::cost::Cost;
-use super::durable::{Acknowledged, run_producers};
+use super::cost::JournalCost;
+use super::durable::{AckStats, run_producers};
 use super::messages::{Messages, SIZE};
-use super::read::Touched;
-use super::{Acknowledge, Append, Label, Read};
+use super::read::ReadChecksum;
+use super::{AckContender, AppendContender, ContenderLabel, ReadContender};
 
 const PROMISES: &str = "checksum, kill";
 const PROMISES_SYNC: &str = "checksum, kill, power";
 const BATCH: usize = 1000;
 
-pub(crate) fn appending() -> Vec<Box<dyn Append>> {
-    vec![Box::new(Appender { batch: BATCH }), Box::new(Appender { batch: 1 })]
+pub(crate) fn append_contenders() -> Vec<Box<dyn AppendContender>> {
+    vec![Box::new(FjallAppender { batch: BATCH }), Box::new(FjallAppender { batch: 1 })]
 }
 
 fn open(folder: &Path) -> Result<(Database, Keyspace)> {
@@ -48,33 +48,33 @@ fn append(database: &Database, keyspace: &Keyspace, batch: usize, messages: &[u8
     Ok(())
 }
 
-struct Appender {
+struct FjallAppender {
     batch: usize,
 }
 
-impl Append for Appender {
-    fn label(&self) -> Label {
+impl AppendContender for FjallAppender {
+    fn label(&self) -> ContenderLabel {
         let batch = if self.batch == 1 { String::new() } else { format!(", {} each", self.batch) };
-        Label::new(format!("fjall{batch}"), PROMISES)
+        ContenderLabel::new(format!("fjall{batch}"), PROMISES)
     }
 
     fn messages(&self) -> usize {
         if self.batch == 1 { 500_000 } else { super::MILLION }
     }
 
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
         let (database, keyspace) = open(folder)?;
-        Cost::of(folder, messages.len() / SIZE, || {
+        JournalCost::measure(folder, messages.len() / SIZE, || {
             append(&database, &keyspace, self.batch, messages)
         })
     }
 }
 
-pub(crate) struct Durable;
+pub(crate) struct FjallDurable;
 
-impl Acknowledge for Durable {
-    fn label(&self) -> Label {
-        Label::new("fjall, SyncData", PROMISES_SYNC)
+impl AckContender for FjallDurable {
+    fn label(&self) -> ContenderLabel {
+        ContenderLabel::new("fjall, SyncData", PROMISES_SYNC)
     }
 
     fn acknowledge(
@@ -83,7 +83,7 @@ impl Acknowledge for Durable {
         producers: usize,
         time: Duration,
         messages: &Messages,
-    ) -> Result<Acknowledged> {
+    ) -> Result<AckStats> {
         let (database, keyspace) = open(folder)?;
         let number = AtomicU64::new(0);
         run_producers(folder, producers, time, messages, |_| {
@@ -98,11 +98,11 @@ impl Acknowledge for Durable {
     }
 }
 
-pub(crate) struct Reader;
+pub(crate) struct FjallReader;
 
-impl Read for Reader {
-    fn label(&self) -> Label {
-        Label::new("fjall", PROMISES)
+impl ReadContender for FjallReader {
+    fn label(&self) -> ContenderLabel {
+        ContenderLabel::new("fjall", PROMISES)
     }
 
     fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
@@ -113,12 +113,12 @@ impl Read for Reader {
         Ok(())
     }
 
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
         let (_database, keyspace) = open(folder)?;
-        let mut touched = Touched::default();
-        let cost = Cost::of(folder, messages.len() / SIZE, || {
+        let mut touched = ReadChecksum::default();
+        let cost = JournalCost::measure(folder, messages.len() / SIZE, || {
             for item in keyspace.iter() {
-                touched.take(&item.value()?);
+                touched.add(&item.value()?);
             }
             Ok(())
         })?;

@@ -11,11 +11,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::report::{Table, number};
+use crate::report::{ReportTable, number};
 
-use super::cost::Cost;
-use super::program::{self, Places};
-use super::{Append, Label, Read};
+use super::cost::JournalCost;
+use super::program::{self, ProgramPaths};
+use super::{AppendContender, ContenderLabel, ReadContender};
 
 const PROGRAM: &str = "TOPDECK_BENCH_JLOG";
 const MESSAGES: &str = "TOPDECK_BENCH_MESSAGES";
@@ -25,7 +25,7 @@ const PROMISES: &str = "visible, kill";
 const PROMISES_BUFFER: &str = "kill, may repeat";
 
 /// A way of appending, with what was measured on the machine that `QUOTED` names.
-pub(crate) struct Mode {
+pub(crate) struct JlogMode {
     pub(crate) name: &'static str,
     argument: &'static str,
     promises: &'static str,
@@ -36,7 +36,7 @@ pub(crate) struct Mode {
     pub(crate) stored: f64,
 }
 
-pub(crate) const MODES: [Mode; 6] = [
+pub(crate) const MODES: [JlogMode; 6] = [
     mode("JLog, multi-process (default)", "mp", PROMISES, 1810.0, 334.0, 1.16),
     mode("JLog, multi-process, LZ4", "mp-lz4", PROMISES, 2090.0, 279.0, 1.209),
     mode("JLog, one process", "sp", PROMISES, 1200.0, 445.0, 1.16),
@@ -60,32 +60,32 @@ const fn mode(
     cpu_ns: f64,
     thousands: f64,
     stored: f64,
-) -> Mode {
-    Mode { name, argument, promises, cpu_ns, thousands, stored }
+) -> JlogMode {
+    JlogMode { name, argument, promises, cpu_ns, thousands, stored }
 }
 
-fn given() -> bool {
+fn is_available() -> bool {
     env::var_os(PROGRAM).is_some()
 }
 
-pub(crate) fn appending() -> Vec<Box<dyn Append>> {
-    if !given() {
+pub(crate) fn append_contenders() -> Vec<Box<dyn AppendContender>> {
+    if !is_available() {
         return Vec::new();
     }
-    MODES.iter().map(|mode| Box::new(mode) as Box<dyn Append>).collect()
+    MODES.iter().map(|mode| Box::new(mode) as Box<dyn AppendContender>).collect()
 }
 
-pub(crate) fn reading() -> Vec<Box<dyn Read>> {
-    if given() { vec![Box::new(Reader)] } else { Vec::new() }
+pub(crate) fn read_contenders() -> Vec<Box<dyn ReadContender>> {
+    if is_available() { vec![Box::new(JlogReader)] } else { Vec::new() }
 }
 
 /// What stands in the report if nobody provides a program.
-pub(crate) fn quoted_appending() -> Option<Table> {
-    if given() {
+pub(crate) fn quoted_appending() -> Option<ReportTable> {
+    if is_available() {
         return None;
     }
     let header = ["", "promises", "CPU ns/message", "1000 messages/s", "stored B/B"];
-    let mut table = Table::new(QUOTED, 2, &header);
+    let mut table = ReportTable::new(QUOTED, 2, &header);
     for mode in MODES {
         let figures = [mode.cpu_ns, mode.thousands, mode.stored].map(number);
         let mut row = vec![mode.name.to_owned(), mode.promises.to_owned()];
@@ -96,12 +96,12 @@ pub(crate) fn quoted_appending() -> Option<Table> {
 }
 
 /// The same for reading.
-pub(crate) fn quoted_reading() -> Option<Table> {
-    if given() {
+pub(crate) fn quoted_reading() -> Option<ReportTable> {
+    if is_available() {
         return None;
     }
     let mut table =
-        Table::new(QUOTED, 1, &["", "CPU ns/message", "1000 messages/s, least–greatest"]);
+        ReportTable::new(QUOTED, 1, &["", "CPU ns/message", "1000 messages/s, least–greatest"]);
     for (name, cpu_ns, range) in READING {
         let range = range.map(number).join("–");
         table.rows.push(vec![name.to_owned(), number(cpu_ns), range]);
@@ -109,37 +109,37 @@ pub(crate) fn quoted_reading() -> Option<Table> {
     Some(table)
 }
 
-fn run(folder: &Path, mode: &str, messages: &[u8]) -> Result<Cost> {
-    let places = Places::new(folder, messages)?;
-    let count = program::count(messages);
+fn run(folder: &Path, mode: &str, messages: &[u8]) -> Result<JournalCost> {
+    let places = ProgramPaths::new(folder, messages)?;
+    let count = program::message_count(messages);
     let mut command = Command::new(env::var_os(PROGRAM).context("no program is named")?);
     command.arg(&places.journal).arg(count.to_string()).arg(mode);
     command.env(MESSAGES, &places.messages);
-    program::cost(&mut command, &places, count)
+    program::run_program(&mut command, &places, count)
 }
 
-impl Append for &Mode {
-    fn label(&self) -> Label {
-        Label::new(self.name, self.promises)
+impl AppendContender for &JlogMode {
+    fn label(&self) -> ContenderLabel {
+        ContenderLabel::new(self.name, self.promises)
     }
 
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
         run(folder, self.argument, messages)
     }
 }
 
-struct Reader;
+struct JlogReader;
 
-impl Read for Reader {
-    fn label(&self) -> Label {
-        Label::new("JLog", PROMISES)
+impl ReadContender for JlogReader {
+    fn label(&self) -> ContenderLabel {
+        ContenderLabel::new("JLog", PROMISES)
     }
 
     fn prepare(&self, _: &Path, _: &[u8]) -> Result<()> {
         Ok(())
     }
 
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
         run(folder, "read", messages)
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::data::Random;
+use crate::data::BenchRng;
 
 /// Bytes of a message.
 pub(crate) const SIZE: usize = 100;
@@ -34,7 +34,7 @@ pub(crate) struct Messages {
 
 impl Messages {
     pub(crate) fn new(count: usize) -> Messages {
-        let mut random = Random::new(SEED);
+        let mut random = BenchRng::new(SEED);
         let mut bytes = Vec::with_capacity(count * SIZE);
         let mut line = String::new();
         let mut time_ms = FIRST_TIME_MS;
@@ -64,8 +64,8 @@ impl Messages {
     }
 }
 
-fn write_line(line: &mut String, random: &mut Random, time_ms: &mut u64) {
-    let mut below = |count: usize| (random.bits() % count as u64) as usize;
+fn write_line(line: &mut String, random: &mut BenchRng, time_ms: &mut u64) {
+    let mut below = |count: usize| (random.next_u64() % count as u64) as usize;
     let (host, request, step) = (below(HOSTS), below(REQUESTS), below(2));
     let (metric, route) = (METRICS[below(METRICS.len())], ROUTES[below(ROUTES.len())]);
     let code = CODES[below(CODES.len())];

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::cost::{Cost, stored_bytes};
+use super::cost::{JournalCost, stored_bytes};
 use super::messages::SIZE;
 use super::scratch;
 
@@ -43,15 +43,16 @@ pub(crate) fn run_tool(command: &mut Command) -> Result<()> {
 }
 
 /// Where a program finds the messages and puts its journal.
-pub(crate) struct Places {
+pub(crate) struct ProgramPaths {
     pub(crate) journal: PathBuf,
     pub(crate) messages: PathBuf,
 }
 
-impl Places {
+impl ProgramPaths {
     /// The messages are written to a file; the journal's folder is there or will be made by the program.
-    pub(crate) fn new(folder: &Path, messages: &[u8]) -> Result<Places> {
-        let places = Places { journal: folder.join("journal"), messages: folder.join("messages") };
+    pub(crate) fn new(folder: &Path, messages: &[u8]) -> Result<ProgramPaths> {
+        let places =
+            ProgramPaths { journal: folder.join("journal"), messages: folder.join("messages") };
         fs::create_dir_all(&places.journal)?;
         fs::write(&places.messages, messages)?;
         Ok(places)
@@ -88,7 +89,11 @@ fn last_line(file: &mut File) -> Result<String> {
 
 /// The cost that a program measured: seconds passed, seconds of processor time, and bytes left and bytes written,
 /// which are negative or missing if it does not know them.
-pub(crate) fn cost(command: &mut Command, places: &Places, messages: usize) -> Result<Cost> {
+pub(crate) fn run_program(
+    command: &mut Command,
+    places: &ProgramPaths,
+    messages: usize,
+) -> Result<JournalCost> {
     let numbers = numbers(command)?;
     let [passed, cpu] = numbers.get(..2).context("two figures or more")? else { unreachable!() };
     let known =
@@ -97,12 +102,12 @@ pub(crate) fn cost(command: &mut Command, places: &Places, messages: usize) -> R
         Some(bytes) => bytes,
         None => stored_bytes(&places.journal)?,
     };
-    Ok(Cost {
+    Ok(JournalCost {
         messages,
-        passed: Duration::try_from_secs_f64(*passed)?,
+        wall: Duration::try_from_secs_f64(*passed)?,
         cpu: Duration::try_from_secs_f64(*cpu)?,
         written_bytes: known(3),
-        left_bytes,
+        stored_bytes: left_bytes,
     })
 }
 
@@ -113,6 +118,6 @@ pub(crate) fn version<'a>(manifest: &'a str, before: &str, after: &str) -> &'a s
 }
 
 /// How many messages a slice holds.
-pub(crate) fn count(messages: &[u8]) -> usize {
+pub(crate) fn message_count(messages: &[u8]) -> usize {
     messages.len() / SIZE
 }

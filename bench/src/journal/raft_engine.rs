@@ -15,11 +15,11 @@ use protobuf::{
 };
 use raft_engine::{Config, Engine, LogBatch, MessageExt};
 
-use super::cost::Cost;
-use super::durable::{Acknowledged, run_producers};
+use super::cost::JournalCost;
+use super::durable::{AckStats, run_producers};
 use super::messages::{Messages, SIZE};
-use super::read::Touched;
-use super::{Acknowledge, Append, Label, Read};
+use super::read::ReadChecksum;
+use super::{AckContender, AppendContender, ContenderLabel, ReadContender};
 
 const PROMISES: &str = "checksum, kill";
 const PROMISES_SYNC: &str = "checksum, kill, power";
@@ -27,8 +27,8 @@ const BATCH: usize = 1000;
 /// The one log of this engine; a Raft store has thousands.
 const REGION: u64 = 1;
 
-pub(crate) fn appending() -> Vec<Box<dyn Append>> {
-    vec![Box::new(Appender { batch: BATCH }), Box::new(Appender { batch: 1 })]
+pub(crate) fn append_contenders() -> Vec<Box<dyn AppendContender>> {
+    vec![Box::new(RaftEngineAppender { batch: BATCH }), Box::new(RaftEngineAppender { batch: 1 })]
 }
 
 fn open(folder: &Path) -> Result<Engine> {
@@ -52,34 +52,36 @@ fn append(engine: &Engine, batch: usize, messages: &[u8]) -> Result<()> {
     Ok(())
 }
 
-struct Appender {
+struct RaftEngineAppender {
     batch: usize,
 }
 
-impl Append for Appender {
-    fn label(&self) -> Label {
+impl AppendContender for RaftEngineAppender {
+    fn label(&self) -> ContenderLabel {
         let batch = match self.batch {
             1 => String::new(),
             batch => format!(", {batch} each (LZ4)"),
         };
-        Label::new(format!("raft-engine{batch}"), PROMISES)
+        ContenderLabel::new(format!("raft-engine{batch}"), PROMISES)
     }
 
     fn messages(&self) -> usize {
         if self.batch == 1 { 250_000 } else { super::MILLION }
     }
 
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
         let engine = open(folder)?;
-        Cost::of(folder, messages.len() / SIZE, || append(&engine, self.batch, messages))
+        JournalCost::measure(folder, messages.len() / SIZE, || {
+            append(&engine, self.batch, messages)
+        })
     }
 }
 
-pub(crate) struct Durable;
+pub(crate) struct RaftEngineDurable;
 
-impl Acknowledge for Durable {
-    fn label(&self) -> Label {
-        Label::new("raft-engine, sync", PROMISES_SYNC)
+impl AckContender for RaftEngineDurable {
+    fn label(&self) -> ContenderLabel {
+        ContenderLabel::new("raft-engine, sync", PROMISES_SYNC)
     }
 
     fn acknowledge(
@@ -88,7 +90,7 @@ impl Acknowledge for Durable {
         producers: usize,
         time: Duration,
         messages: &Messages,
-    ) -> Result<Acknowledged> {
+    ) -> Result<AckStats> {
         let engine = open(folder)?;
         run_producers(folder, producers, time, messages, |at| {
             // Entries of a region follow each other without a gap, so each producer has its own.
@@ -106,22 +108,22 @@ impl Acknowledge for Durable {
     }
 }
 
-pub(crate) struct Reader;
+pub(crate) struct RaftEngineReader;
 
-impl Read for Reader {
-    fn label(&self) -> Label {
-        Label::new("raft-engine (LZ4)", PROMISES)
+impl ReadContender for RaftEngineReader {
+    fn label(&self) -> ContenderLabel {
+        ContenderLabel::new("raft-engine (LZ4)", PROMISES)
     }
 
     fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
         append(&open(folder)?, BATCH, messages)
     }
 
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
-        let mut touched = Touched::default();
+    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
+        let mut touched = ReadChecksum::default();
         let count = messages.len() / SIZE;
         let engine = open(folder)?;
-        let cost = Cost::of(folder, count, || {
+        let cost = JournalCost::measure(folder, count, || {
             let mut entries = Vec::new();
             let (mut next, end) = (1, count as u64 + 1);
             while next < end {
@@ -129,7 +131,7 @@ impl Read for Reader {
                 let until = end.min(next + BATCH as u64);
                 engine.fetch_entries_to::<LogEntry>(REGION, next, until, None, &mut entries)?;
                 ensure!(!entries.is_empty(), "nothing to read at entry {next}");
-                entries.iter().for_each(|entry| touched.take(&entry.data));
+                entries.iter().for_each(|entry| touched.add(&entry.data));
                 next += entries.len() as u64;
             }
             Ok(())

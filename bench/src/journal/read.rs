@@ -6,12 +6,12 @@ use anyhow::{Result, ensure};
 use tempfile::TempDir;
 
 use crate::Effort;
-use crate::report::{Samples, Section, Table, Target};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
 
-use super::append::median_of;
-use super::cost::Cost;
+use super::append::named_median;
+use super::cost::JournalCost;
 use super::messages::{Messages, SIZE};
-use super::{MILLION, PROMISES, Turns, jlog, rounds, scratch, topdeck, turns};
+use super::{ContenderTurns, MILLION, PROMISES, jlog, rounds, run_turns, scratch, topdeck};
 
 const METHOD: &str = "\
 All messages of a journal that was written before, in their order and in the page cache of the operating \
@@ -24,8 +24,8 @@ whose messages are added up.
 raft-engine is read in calls of 1000 entries; fjall scans a range of keys. Chronicle Queue reads with one \
 tailer after as many messages from another queue have warmed its virtual machine.";
 
-pub(crate) fn run(effort: &Effort) -> Section {
-    let mut section = Section {
+pub(crate) fn run(effort: &Effort) -> ReportSection {
+    let mut section = ReportSection {
         name: "journal-read",
         title: "Journal, reading",
         method: METHOD.to_owned(),
@@ -34,7 +34,7 @@ pub(crate) fn run(effort: &Effort) -> Section {
         samples: Vec::new(),
     };
     let messages = Messages::new(super::count(effort, MILLION));
-    let contenders = super::reading();
+    let contenders = super::read_contenders();
     let counts: Vec<usize> =
         contenders.iter().map(|one| super::count(effort, one.messages())).collect();
     let prepared: Vec<Result<TempDir>> = contenders
@@ -46,10 +46,10 @@ pub(crate) fn run(effort: &Effort) -> Section {
             Ok(folder)
         })
         .collect();
-    let result = turns(
+    let result = run_turns(
         contenders.iter().map(|one| one.label()).collect(),
         rounds(effort),
-        |at| -> Result<Cost> {
+        |at| -> Result<JournalCost> {
             let folder = prepared[at].as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
             contenders[at].read(folder.path(), messages.first(counts[at]))
         },
@@ -59,7 +59,7 @@ pub(crate) fn run(effort: &Effort) -> Section {
         rounds(effort),
         super::file_system()
     );
-    let rows = Rows::new(&result);
+    let rows = ReadFigures::new(&result);
     section.tables.push(rows.table(&result, &counts));
     section.tables.extend(jlog::quoted_reading());
     section.targets = targets(&rows);
@@ -71,25 +71,25 @@ pub(crate) fn run(effort: &Effort) -> Section {
 }
 
 /// The figures of all contenders, in their order.
-pub(crate) struct Rows {
+pub(crate) struct ReadFigures {
     cpu_ns: Vec<Samples>,
     pub(crate) thousands: Vec<Samples>,
 }
 
-impl Rows {
-    fn new(turns: &[Turns<Cost>]) -> Rows {
-        let of = |figure: &dyn Fn(&Cost) -> Option<f64>| {
+impl ReadFigures {
+    fn new(turns: &[ContenderTurns<JournalCost>]) -> ReadFigures {
+        let of = |figure: &dyn Fn(&JournalCost) -> Option<f64>| {
             turns.iter().map(|one| one.samples(figure)).collect::<Vec<_>>()
         };
-        Rows {
+        ReadFigures {
             cpu_ns: of(&|cost| Some(cost.cpu_ns())),
             thousands: of(&|cost| Some(cost.per_second() / 1e3)),
         }
     }
 
-    fn table(&self, turns: &[Turns<Cost>], counts: &[usize]) -> Table {
+    fn table(&self, turns: &[ContenderTurns<JournalCost>], counts: &[usize]) -> ReportTable {
         let header = ["", "promises", "messages", "CPU ns/message", "1000 messages/s"];
-        let mut table = Table::new("Median (least–greatest).", 2, &header);
+        let mut table = ReportTable::new("Median (least–greatest).", 2, &header);
         for (at, turns) in turns.iter().enumerate() {
             table.rows.push(turns.row(header.len(), || {
                 vec![counts[at].to_string(), self.cpu_ns[at].cell(), self.thousands[at].cell()]
@@ -99,28 +99,28 @@ impl Rows {
     }
 }
 
-fn targets(rows: &Rows) -> Vec<Target> {
-    let target = |reader: &topdeck::Reader| {
+fn targets(rows: &ReadFigures) -> Vec<ReportTarget> {
+    let target = |reader: &topdeck::TopdeckReader| {
         let name = reader.name();
         let each =
-            median_of(&rows.thousands, &name).map(|all| all * 1e3 / reader.subscribers as f64);
+            named_median(&rows.thousands, &name).map(|all| all * 1e3 / reader.subscribers as f64);
         let what = format!("journal, messages/s read by each subscriber, {name}");
-        Target::at_least(&what, 4_000_000.0, "messages/s", each)
+        ReportTarget::at_least(&what, 4_000_000.0, "messages/s", each)
     };
     topdeck::READERS.iter().map(target).collect()
 }
 
 /// Takes messages as they are read, and knows whether they were all and the right ones.
 #[derive(Debug, Default)]
-pub(crate) struct Touched {
+pub(crate) struct ReadChecksum {
     messages: usize,
     bytes: usize,
     xor: u64,
 }
 
-impl Touched {
+impl ReadChecksum {
     #[inline]
-    pub(crate) fn take(&mut self, message: &[u8]) {
+    pub(crate) fn add(&mut self, message: &[u8]) {
         let (words, rest) = message.as_chunks::<8>();
         let words = words.iter().fold(0, |xor, word| xor ^ u64::from_le_bytes(*word));
         let rest = rest.iter().fold(0, |xor, &byte| xor ^ u64::from(byte));
@@ -131,8 +131,8 @@ impl Touched {
 
     /// Whether what was taken is what was written.
     pub(crate) fn check(&self, written: &[u8]) -> Result<()> {
-        let mut expected = Touched::default();
-        written.chunks_exact(SIZE).for_each(|message| expected.take(message));
+        let mut expected = ReadChecksum::default();
+        written.chunks_exact(SIZE).for_each(|message| expected.add(message));
         ensure!(
             (self.messages, self.bytes) == (expected.messages, expected.bytes),
             "read {} messages of {} bytes together, wrote {} of {}",

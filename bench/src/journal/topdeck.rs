@@ -7,74 +7,79 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use disk::OsDisk;
-use journal::{AtLimit, Codec, Item, Journal, Level, Limits, Options, Settings, Start};
+use journal::{
+    Compression, Journal, Level, LimitPolicy, Limits, Options, ReadItem, Settings, StartPosition,
+};
 
-use super::cost::{Cost, stored_bytes};
-use super::durable::{Acknowledged, run_producers};
+use super::cost::{JournalCost, stored_bytes};
+use super::durable::{AckStats, run_producers};
 use super::messages::{Messages, SIZE};
-use super::read::Touched;
-use super::{Acknowledge, Append, Label, Read};
+use super::read::ReadChecksum;
+use super::{AckContender, AppendContender, ContenderLabel, ReadContender};
 
 const PROMISES: &str = "checksum, visible, kill";
 const PROMISES_DISK: &str = "checksum, visible, kill, power";
 
 /// A way of appending and the row of JLog that it is compared with.
-struct Way {
+struct AppendConfig {
     name: &'static str,
-    codec: Codec,
+    codec: Compression,
     buffer_bytes: u64,
-    alone: bool,
+    exclusive: bool,
     /// Messages per call.
     batch: usize,
 }
 
 const MIB: u64 = 1 << 20;
 
-const WAYS: [Way; 8] = [
-    way("topdeck, any process (default buffer)", Codec::None, MIB, false, 1),
-    way("topdeck, any process, LZ4 (default)", Codec::Lz4, MIB, false, 1),
-    way("topdeck, one process", Codec::None, MIB, true, 1),
-    way("topdeck, one process, LZ4", Codec::Lz4, MIB, true, 1),
-    way("topdeck, one process, 128 KiB buffer", Codec::None, MIB / 8, true, 1),
-    way("topdeck, one process, 128 KiB buffer, LZ4", Codec::Lz4, MIB / 8, true, 1),
-    way("topdeck, any process, zstd", Codec::Zstd, MIB, false, 1),
-    way("topdeck, any process, 1000 each", Codec::None, MIB, false, 1000),
+const APPEND_CONFIGS: [AppendConfig; 8] = [
+    append_config("topdeck, any process (default buffer)", Compression::None, MIB, false, 1),
+    append_config("topdeck, any process, LZ4 (default)", Compression::Lz4, MIB, false, 1),
+    append_config("topdeck, one process", Compression::None, MIB, true, 1),
+    append_config("topdeck, one process, LZ4", Compression::Lz4, MIB, true, 1),
+    append_config("topdeck, one process, 128 KiB buffer", Compression::None, MIB / 8, true, 1),
+    append_config("topdeck, one process, 128 KiB buffer, LZ4", Compression::Lz4, MIB / 8, true, 1),
+    append_config("topdeck, any process, zstd", Compression::Zstd, MIB, false, 1),
+    append_config("topdeck, any process, 1000 each", Compression::None, MIB, false, 1000),
 ];
 
-const fn way(
+const fn append_config(
     name: &'static str,
-    codec: Codec,
+    codec: Compression,
     buffer_bytes: u64,
     alone: bool,
     batch: usize,
-) -> Way {
-    Way { name, codec, buffer_bytes, alone, batch }
+) -> AppendConfig {
+    AppendConfig { name, codec, buffer_bytes, exclusive: alone, batch }
 }
 
 /// Names of the rows that stand beside JLog's, in the order of its modes, and how many times as fast they are to
 /// be by the clock.
-pub(crate) const BESIDE_JLOG: [(&str, f64); 6] = [
-    (WAYS[0].name, 25.0),
-    (WAYS[1].name, 8.0),
-    (WAYS[2].name, 15.0),
-    (WAYS[3].name, 6.0),
-    (WAYS[4].name, 3.0),
-    (WAYS[5].name, 2.0),
+pub(crate) const JLOG_CPU_NS: [(&str, f64); 6] = [
+    (APPEND_CONFIGS[0].name, 25.0),
+    (APPEND_CONFIGS[1].name, 8.0),
+    (APPEND_CONFIGS[2].name, 15.0),
+    (APPEND_CONFIGS[3].name, 6.0),
+    (APPEND_CONFIGS[4].name, 3.0),
+    (APPEND_CONFIGS[5].name, 2.0),
 ];
 /// Rows whose stored bytes have a target.
-pub(crate) const STORED: [(&str, f64); 3] =
-    [(WAYS[0].name, 1.05), (WAYS[1].name, 0.34), (WAYS[6].name, 0.17)];
+pub(crate) const JLOG_STORED: [(&str, f64); 3] = [
+    (APPEND_CONFIGS[0].name, 1.05),
+    (APPEND_CONFIGS[1].name, 0.34),
+    (APPEND_CONFIGS[6].name, 0.17),
+];
 
-pub(crate) fn appending() -> Vec<Box<dyn Append>> {
-    WAYS.iter().map(|way| Box::new(way) as Box<dyn Append>).collect()
+pub(crate) fn append_contenders() -> Vec<Box<dyn AppendContender>> {
+    APPEND_CONFIGS.iter().map(|way| Box::new(way) as Box<dyn AppendContender>).collect()
 }
 
-fn open(folder: &Path, codec: Codec, buffer_bytes: u64, alone: bool) -> Result<Journal> {
-    let limits = Limits { bytes_max: None, age_max: None, at_limit: AtLimit::Refuse };
+fn open(folder: &Path, codec: Compression, buffer_bytes: u64, alone: bool) -> Result<Journal> {
+    let limits = Limits { bytes_max: None, age_max: None, on_full: LimitPolicy::Reject };
     let settings = Settings { codec, buffer_bytes, limits, ..Settings::default() };
     Journal::create(&OsDisk, folder, journal::random_id(), 0, &settings)?;
     // Nobody in this table is asked for fsync, so topdeck does not do its one per second either.
-    let options = Options { alone, sync_every: None, ..Options::default() };
+    let options = Options { is_exclusive: alone, sync_interval: None, ..Options::default() };
     Ok(Journal::open(Arc::new(OsDisk), folder, &options)?)
 }
 
@@ -95,31 +100,32 @@ fn append(journal: &Journal, messages: &[u8], batch: usize) -> Result<()> {
     Ok(())
 }
 
-impl Append for &Way {
-    fn label(&self) -> Label {
-        Label::new(self.name, PROMISES)
+impl AppendContender for &AppendConfig {
+    fn label(&self) -> ContenderLabel {
+        ContenderLabel::new(self.name, PROMISES)
     }
 
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
         let folder = folder.join("journal");
-        let journal = open(&folder, self.codec, self.buffer_bytes, self.alone)?;
-        let mut cost =
-            Cost::of(&folder, messages.len() / SIZE, || append(&journal, messages, self.batch))?;
+        let journal = open(&folder, self.codec, self.buffer_bytes, self.exclusive)?;
+        let mut cost = JournalCost::measure(&folder, messages.len() / SIZE, || {
+            append(&journal, messages, self.batch)
+        })?;
         // What is reserved and not used goes back.
         journal.close()?;
-        cost.left_bytes = stored_bytes(&folder)?;
+        cost.stored_bytes = stored_bytes(&folder)?;
         Ok(cost)
     }
 }
 
-pub(crate) struct Durable;
+pub(crate) struct TopdeckDurable;
 
 /// The row's name.
-pub(crate) const DURABLE: &str = "topdeck";
+pub(crate) const DURABLE_NAME: &str = "topdeck";
 
-impl Acknowledge for Durable {
-    fn label(&self) -> Label {
-        Label::new(DURABLE, PROMISES_DISK)
+impl AckContender for TopdeckDurable {
+    fn label(&self) -> ContenderLabel {
+        ContenderLabel::new(DURABLE_NAME, PROMISES_DISK)
     }
 
     fn acknowledge(
@@ -128,9 +134,9 @@ impl Acknowledge for Durable {
         producers: usize,
         time: Duration,
         messages: &Messages,
-    ) -> Result<Acknowledged> {
+    ) -> Result<AckStats> {
         let folder = folder.join("journal");
-        let journal = open(&folder, Codec::default(), MIB, false)?;
+        let journal = open(&folder, Compression::default(), MIB, false)?;
         let result = run_producers(&folder, producers, time, messages, |_| {
             let journal = &journal;
             Ok(Box::new(move |message| {
@@ -145,23 +151,29 @@ impl Acknowledge for Durable {
 }
 
 /// So many subscribers at the same time, each reading everything from the segments.
-pub(crate) struct Reader {
+pub(crate) struct TopdeckReader {
     pub(crate) subscribers: usize,
-    pub(crate) codec: Codec,
+    pub(crate) codec: Compression,
 }
 
 /// The readers whose rate has a target: messages per second and subscriber.
-pub(crate) const READERS: [Reader; 2] =
-    [Reader { subscribers: 1, codec: Codec::None }, Reader { subscribers: 4, codec: Codec::None }];
+pub(crate) const READERS: [TopdeckReader; 2] = [
+    TopdeckReader { subscribers: 1, codec: Compression::None },
+    TopdeckReader { subscribers: 4, codec: Compression::None },
+];
 
-pub(crate) fn reading() -> Vec<Box<dyn Read>> {
-    let lz4 = Reader { subscribers: 1, codec: Codec::Lz4 };
-    READERS.into_iter().chain([lz4]).map(|reader| Box::new(reader) as Box<dyn Read>).collect()
+pub(crate) fn read_contenders() -> Vec<Box<dyn ReadContender>> {
+    let lz4 = TopdeckReader { subscribers: 1, codec: Compression::Lz4 };
+    READERS
+        .into_iter()
+        .chain([lz4])
+        .map(|reader| Box::new(reader) as Box<dyn ReadContender>)
+        .collect()
 }
 
-impl Reader {
+impl TopdeckReader {
     pub(crate) fn name(&self) -> String {
-        let codec = if self.codec == Codec::Lz4 { ", LZ4" } else { "" };
+        let codec = if self.codec == Compression::Lz4 { ", LZ4" } else { "" };
         match self.subscribers {
             1 => format!("topdeck, one subscriber{codec}"),
             many => format!("topdeck, {many} subscribers at once{codec}"),
@@ -169,25 +181,25 @@ impl Reader {
     }
 }
 
-impl Read for Reader {
-    fn label(&self) -> Label {
-        Label::new(self.name(), PROMISES)
+impl ReadContender for TopdeckReader {
+    fn label(&self) -> ContenderLabel {
+        ContenderLabel::new(self.name(), PROMISES)
     }
 
     fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
         let journal = open(&folder.join("journal"), self.codec, MIB, false)?;
         for subscriber in 0..self.subscribers {
-            journal.add_subscriber(&subscriber.to_string(), Start::Begin, true)?;
+            journal.add_subscriber(&subscriber.to_string(), StartPosition::First, true)?;
         }
         append(&journal, messages, 1000)?;
         journal.close()?;
         Ok(())
     }
 
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<Cost> {
+    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
         let folder = folder.join("journal");
         let journal = Journal::open(Arc::new(OsDisk), &folder, &Options::default())?;
-        Cost::of(&folder, self.subscribers * messages.len() / SIZE, || {
+        JournalCost::measure(&folder, self.subscribers * messages.len() / SIZE, || {
             thread::scope(|scope| {
                 let readers: Vec<_> = (0..self.subscribers)
                     .map(|subscriber| {
@@ -204,12 +216,12 @@ impl Read for Reader {
 /// Reads all as a subscriber does that begins anew each round: it does not commit.
 fn read(journal: &Journal, name: &str, messages: &[u8]) -> Result<()> {
     let mut subscriber = journal.subscribe(name)?;
-    subscriber.set_buffered(false);
-    let mut touched = Touched::default();
+    subscriber.set_reads_buffer(false);
+    let mut touched = ReadChecksum::default();
     while let Some(item) = subscriber.next()? {
         match item {
-            Item::Batch(batch) => batch.records().for_each(|record| touched.take(record.bytes)),
-            Item::Gap(gap) => anyhow::bail!("{} messages are missing", gap.records()),
+            ReadItem::Batch(batch) => batch.records().for_each(|record| touched.add(record.bytes)),
+            ReadItem::Gap(gap) => anyhow::bail!("{} messages are missing", gap.records()),
         }
     }
     touched.check(messages)

@@ -6,24 +6,24 @@ use anyhow::Result;
 
 use crate::report::Samples;
 
-use super::Label;
+use super::ContenderLabel;
 
 /// What became of one contender.
-pub(crate) struct Turns<T> {
-    pub(crate) label: Label,
+pub(crate) struct ContenderTurns<T> {
+    pub(crate) label: ContenderLabel,
     /// Why it has no figures.
     pub(crate) failed: Option<String>,
     results: Vec<T>,
 }
 
 /// The results of all contenders, in the order given. The order of turns rotates from round to round.
-pub(crate) fn turns<T>(
-    labels: Vec<Label>,
+pub(crate) fn run_turns<T>(
+    labels: Vec<ContenderLabel>,
     rounds: usize,
     mut take: impl FnMut(usize) -> Result<T>,
-) -> Vec<Turns<T>> {
-    let new = |label| Turns { label, failed: None, results: Vec::new() };
-    let mut all: Vec<Turns<T>> = labels.into_iter().map(new).collect();
+) -> Vec<ContenderTurns<T>> {
+    let new = |label| ContenderTurns { label, failed: None, results: Vec::new() };
+    let mut all: Vec<ContenderTurns<T>> = labels.into_iter().map(new).collect();
     for round in 0..rounds {
         for turn in 0..all.len() {
             let at = (turn + round) % all.len();
@@ -42,7 +42,7 @@ pub(crate) fn turns<T>(
     all
 }
 
-impl<T> Turns<T> {
+impl<T> ContenderTurns<T> {
     /// One figure of each turn.
     pub(crate) fn samples(&self, figure: &dyn Fn(&T) -> Option<f64>) -> Samples {
         let mut samples = Samples::new(&self.label.name, self.label.promises);
@@ -69,10 +69,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_fails_once_is_out_and_says_why() {
-        let labels = vec![Label::new("sound", ""), Label::new("broken", "")];
+    fn contender_that_fails_once_is_excluded_with_its_reason() {
+        let labels = vec![ContenderLabel::new("sound", ""), ContenderLabel::new("broken", "")];
         let mut taken = Vec::new();
-        let all = turns(labels, 3, |at| {
+        let all = run_turns(labels, 3, |at| {
             taken.push(at);
             anyhow::ensure!(at == 0, "no go on this machine");
             Ok(1.0)

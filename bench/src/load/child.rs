@@ -16,7 +16,7 @@ pub(crate) const SERVICE_NS: u64 = 1_000_000;
 const SECOND_NS: f64 = 1e9;
 
 /// A server until the input ends. Its first line says where, the next comes with the first request.
-pub(crate) fn stub(how: &str) -> Result<()> {
+pub(crate) fn run_stub(how: &str) -> Result<()> {
     let service =
         ServiceModel { service_ns: SERVICE_NS, is_serial: how == "in-turn", is_spinning: true };
     let stub = Arc::new(StubServer::with_model(StubProtocol::Http1, service)?);
@@ -39,7 +39,7 @@ pub(crate) fn stub(how: &str) -> Result<()> {
 
 /// Makes load as `what` says: URL, rate, seconds, seconds waited for the rest, connections at
 /// the start and at the most. Prints figures by their names.
-pub(crate) fn run(what: &[String]) -> Result<()> {
+pub(crate) fn run_load(what: &[String]) -> Result<()> {
     let [url, rate, seconds, drain, connections, max_connections] = what else {
         anyhow::bail!("six arguments are needed");
     };

@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 use hist::{Histogram, Recorder};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::tools::{Plan, Said, Tool};
+use super::tools::{Tool, ToolResult, ToolRun};
 
 /// What the tool said, and what its packets say: nanoseconds from the packet of a request to that of its answer.
-pub(crate) fn beside(tool: Tool, plan: &Plan) -> Result<(Said, Histogram)> {
+pub(crate) fn run_with_capture(tool: Tool, plan: &ToolRun) -> Result<(ToolResult, Histogram)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("packets");
     let port = plan.url.trim_end_matches('/').rsplit(':').next();
@@ -74,7 +74,7 @@ fn exchanges(bytes: &[u8], port: u16) -> Result<Histogram> {
         let moment = u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds);
         let Some(packet) = bytes.get(at + 16..at + 16 + kept as usize) else { break };
         at += 16 + kept as usize;
-        let Some((from, to, length)) = tcp(packet) else { continue };
+        let Some((from, to, length)) = parse_tcp(packet) else { continue };
         if length == 0 {
             continue;
         }
@@ -88,7 +88,7 @@ fn exchanges(bytes: &[u8], port: u16) -> Result<Histogram> {
 }
 
 /// Ports, and how many bytes of data.
-fn tcp(packet: &[u8]) -> Option<(u16, u16, usize)> {
+fn parse_tcp(packet: &[u8]) -> Option<(u16, u16, usize)> {
     let two = |at: usize| Some(u16::from_be_bytes(packet.get(at..at + 2)?.try_into().ok()?));
     let header = usize::from(packet.get(14)? & 15) * 4;
     let tcp = 14 + header;

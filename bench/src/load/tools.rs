@@ -26,23 +26,23 @@ pub(crate) enum Tool {
 
 /// What a run is to be.
 #[derive(Clone, Copy)]
-pub(crate) struct Plan<'a> {
+pub(crate) struct ToolRun<'a> {
     pub(crate) url: &'a str,
     /// Requests per second; `None`: as fast as it goes.
     pub(crate) rate: Option<f64>,
     pub(crate) seconds: f64,
     /// How long topdeck waits for answers at the end; the others do as they do.
-    pub(crate) drain: f64,
+    pub(crate) grace_period: f64,
     pub(crate) connections: usize,
     /// Of topdeck; the others have limits of their own.
-    pub(crate) connections_max: usize,
+    pub(crate) max_connections: usize,
     /// Where it runs, if it is to be one processor.
     pub(crate) processor: Option<usize>,
 }
 
 /// What a tool said.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct ToolResult {
     pub(crate) mean: Option<f64>,
     pub(crate) p50: Option<f64>,
     pub(crate) p99: Option<f64>,
@@ -59,7 +59,7 @@ pub(crate) struct Said {
 /// What is told of a distribution, in order.
 pub(crate) const FIGURES: [&str; 6] = ["mean", "p50", "p99", "p99.9", "p99.99", "max"];
 
-impl Said {
+impl ToolResult {
     pub(crate) fn figures(&self) -> [Option<f64>; 6] {
         [self.mean, self.p50, self.p99, self.p99_9, self.p99_99, self.max]
     }
@@ -83,7 +83,7 @@ impl Tool {
     }
 
     /// How it is started; an error says what is missing.
-    pub(crate) fn command(self, plan: &Plan) -> Result<Command> {
+    pub(crate) fn command(self, plan: &ToolRun) -> Result<Command> {
         let seconds = plan.seconds.to_string();
         let connections = plan.connections.to_string();
         let program = match self {
@@ -91,8 +91,8 @@ impl Tool {
             Tool::Vegeta => vegeta()?,
             Tool::Oha => oha()?,
             Tool::K6 => k6()?,
-            Tool::Wrk => installed("wrk")?,
-            Tool::Hey => installed("hey")?,
+            Tool::Wrk => find_installed("wrk")?,
+            Tool::Hey => find_installed("hey")?,
         };
         let mut command = match plan.processor {
             None => Command::new(program),
@@ -108,9 +108,9 @@ impl Tool {
                 plan.url,
                 &rate.to_string(),
                 &seconds,
-                &plan.drain.to_string(),
+                &plan.grace_period.to_string(),
                 &connections,
-                &plan.connections_max.to_string(),
+                &plan.max_connections.to_string(),
             ]),
             Tool::Vegeta => {
                 let line = "echo \"GET $1\" | \"$0\" attack -rate=$2 -duration=$3 -max-workers=20000 | \"$0\" report -type=json";
@@ -176,14 +176,14 @@ impl Tool {
     }
 
     /// What it said on its output.
-    pub(crate) fn read(self, text: &str) -> Result<Said> {
+    pub(crate) fn read(self, text: &str) -> Result<ToolResult> {
         let after = |mark: &str| {
             text.lines().find_map(|line| line.trim().strip_prefix(mark)).map(|rest| rest.trim())
         };
         let number = |mark: &str| after(mark)?.split_whitespace().next()?.parse::<f64>().ok();
         let text_of = text.to_owned();
         let said = match self {
-            Tool::Topdeck => Said {
+            Tool::Topdeck => ToolResult {
                 mean: number("response mean"),
                 p50: number("response p50"),
                 p99: number("response p99 "),
@@ -197,46 +197,46 @@ impl Tool {
             Tool::Vegeta => {
                 let json: serde_json::Value = serde_json::from_str(text)?;
                 let ms = |name: &str| json["latencies"][name].as_f64().map(|ns| ns * 1e-6);
-                Said {
+                ToolResult {
                     mean: ms("mean"),
                     p50: ms("50th"),
                     p99: ms("99th"),
                     max: ms("max"),
                     rate: json["throughput"].as_f64(),
                     text: text_of,
-                    ..Said::default()
+                    ..ToolResult::default()
                 }
             }
             Tool::Wrk => {
                 // The first says mean, deviation and greatest.
                 let stats: Vec<&str> =
                     after("Latency ").unwrap_or_default().split_whitespace().collect();
-                Said {
+                ToolResult {
                     mean: stats.first().and_then(|one| time_ms(one)),
                     p50: after("50%").and_then(time_ms),
                     p99: after("99%").and_then(time_ms),
                     max: stats.get(2).and_then(|one| time_ms(one)),
                     rate: number("Requests/sec:"),
                     text: text_of,
-                    ..Said::default()
+                    ..ToolResult::default()
                 }
             }
             Tool::Hey => {
                 let ms = |mark: &str| number(mark).map(|seconds| seconds * 1e3);
-                Said {
+                ToolResult {
                     mean: ms("Average:"),
                     p50: ms("50% in"),
                     p99: ms("99% in"),
                     max: ms("Slowest:"),
                     rate: number("Requests/sec:"),
                     text: text_of,
-                    ..Said::default()
+                    ..ToolResult::default()
                 }
             }
             Tool::Oha => {
                 let json: serde_json::Value = serde_json::from_str(text)?;
                 let ms = |group: &str, name: &str| json[group][name].as_f64().map(|s| s * 1e3);
-                Said {
+                ToolResult {
                     mean: ms("summary", "average"),
                     p50: ms("latencyPercentiles", "p50"),
                     p99: ms("latencyPercentiles", "p99"),
@@ -245,14 +245,14 @@ impl Tool {
                     max: ms("summary", "slowest"),
                     rate: json["summary"]["requestsPerSec"].as_f64(),
                     text: text_of,
-                    ..Said::default()
+                    ..ToolResult::default()
                 }
             }
             Tool::K6 => {
                 let json: serde_json::Value = serde_json::from_str(text)?;
                 let of = |metric: &str, name: &str| json[metric]["values"][name].as_f64();
                 let ms = |name: &str| of("http_req_duration", name);
-                Said {
+                ToolResult {
                     mean: ms("avg"),
                     p50: ms("p(50)"),
                     p99: ms("p(99)"),
@@ -261,7 +261,7 @@ impl Tool {
                     max: ms("max"),
                     rate: of("http_reqs", "rate"),
                     text: text_of,
-                    ..Said::default()
+                    ..ToolResult::default()
                 }
             }
         };
@@ -271,11 +271,11 @@ impl Tool {
 }
 
 /// A figure of topdeck's own that is none of the others.
-pub(crate) fn own(said: &Said, name: &str) -> Option<f64> {
+pub(crate) fn topdeck_figure(said: &ToolResult, name: &str) -> Option<f64> {
     said.text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
-fn installed(name: &str) -> Result<PathBuf> {
+fn find_installed(name: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found =
         std::env::split_paths(&path).map(|folder| folder.join(name)).find(|one| one.is_file());
@@ -287,14 +287,14 @@ fn installed(name: &str) -> Result<PathBuf> {
 
 fn vegeta() -> Result<PathBuf> {
     let version = version(VEGETA, "github.com/tsenart/vegeta/v12 v", "\n");
-    of_go("vegeta", version, "github.com/tsenart/vegeta/v12")
+    build_go_tool("vegeta", version, "github.com/tsenart/vegeta/v12")
 }
 
 fn k6() -> Result<PathBuf> {
-    of_go("k6", version(K6, "go.k6.io/k6 v", "\n"), "go.k6.io/k6")
+    build_go_tool("k6", version(K6, "go.k6.io/k6 v", "\n"), "go.k6.io/k6")
 }
 
-fn of_go(name: &str, version: &str, package: &str) -> Result<PathBuf> {
+fn build_go_tool(name: &str, version: &str, package: &str) -> Result<PathBuf> {
     let program = build_folder(name)?.join(format!("{name}-{version}"));
     if !program.exists() {
         eprintln!("        building {name} …");

@@ -4,25 +4,25 @@
 //! narrowed by the least and the greatest value. An estimate is compared with the middle of that bucket; a bracket
 //! holds the truth if it holds the whole range.
 
-use collect::synthetic::{Dataset, Truth};
+use collect::synthetic::{Dataset, ExpectedStats};
 use hist::Scheme;
 
-/// A limit that is an edge of a bucket, the nearest to `LIMIT_NS`.
+/// A limit that is an edge of a bucket, the nearest to `THRESHOLD_NS`.
 pub(super) const EDGE_NS: u64 = 12_000_000;
 /// Shares are quotients, whose last bits differ with the way that they were worked out.
 const ROUNDING: f64 = 1e-12;
 
 /// A number of an answer, with its bounds if the contender gives some.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct NumberWithBounds {
     pub(crate) estimate: f64,
     pub(crate) bounds: Option<(f64, f64)>,
 }
 
-impl Found {
+impl NumberWithBounds {
     /// In another unit.
-    pub(super) fn times(self, factor: f64) -> Found {
-        Found {
+    pub(super) fn scaled(self, factor: f64) -> NumberWithBounds {
+        NumberWithBounds {
             estimate: self.estimate * factor,
             bounds: self.bounds.map(|(lower, upper)| (lower * factor, upper * factor)),
         }
@@ -30,16 +30,16 @@ impl Found {
 }
 
 /// What is known of the truth.
-pub(super) struct True {
+pub(super) struct ExpectedNumber {
     lower: f64,
     upper: f64,
     /// What an estimate is compared with.
     middle: f64,
 }
 
-impl True {
-    pub(super) fn exactly(value: f64) -> True {
-        True { lower: value, upper: value, middle: value }
+impl ExpectedNumber {
+    pub(super) fn exactly(value: f64) -> ExpectedNumber {
+        ExpectedNumber { lower: value, upper: value, middle: value }
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Accuracy {
     /// How many estimates lie where the truth may.
     pub(super) possible: usize,
     /// How many brackets hold the truth; `None` without brackets.
-    pub(super) held: Option<usize>,
+    pub(super) bracketed: Option<usize>,
 }
 
 /// Keys of what is compared, and what a reader sees.
@@ -70,10 +70,10 @@ pub(super) const ACCURACIES: [(&str, &str); 5] = [
 ];
 
 /// Compares a number for each window with what is true of it. Errors of shares are differences.
-pub(super) fn compare(
+pub(super) fn compare_windows(
     key: &'static str,
-    found: &[Option<Found>],
-    truths: &[True],
+    found: &[Option<NumberWithBounds>],
+    truths: &[ExpectedNumber],
     is_share: bool,
 ) -> Accuracy {
     let mut errors = Vec::with_capacity(truths.len());
@@ -104,39 +104,39 @@ pub(super) fn compare(
         windows: truths.len(),
         missing: truths.len() - errors.len(),
         possible,
-        held: has_bounds.then_some(held),
+        bracketed: has_bounds.then_some(held),
     }
 }
 
 /// Of each window, in nanoseconds.
-pub(super) fn quantiles(truth: &Truth, q: f64) -> Vec<True> {
-    let of = |window: &collect::synthetic::Window| {
+pub(super) fn quantiles(truth: &ExpectedStats, q: f64) -> Vec<ExpectedNumber> {
+    let of = |window: &collect::synthetic::ExpectedWindow| {
         let (lower, upper) = window.quantile_ns(q).unwrap_or_default();
         let (least, greatest) = (lower.max(window.min_ns), upper.min(window.max_ns));
         let middle = (lower as f64 + upper as f64) / 2.0;
-        True { lower: least as f64, upper: greatest as f64, middle }
+        ExpectedNumber { lower: least as f64, upper: greatest as f64, middle }
     };
     truth.windows().iter().map(of).collect()
 }
 
 /// Of each window, at or below the limit.
-pub(super) fn shares(truth: &Truth) -> Vec<True> {
-    let share = |window: &collect::synthetic::Window| {
-        True::exactly(window.at_or_below_limit as f64 / window.count as f64)
+pub(super) fn shares(truth: &ExpectedStats) -> Vec<ExpectedNumber> {
+    let share = |window: &collect::synthetic::ExpectedWindow| {
+        ExpectedNumber::exactly(window.at_or_below_threshold as f64 / window.count as f64)
     };
     truth.windows().iter().map(share).collect()
 }
 
 /// Of each window, above the limit.
-pub(super) fn counts_above(truth: &Truth) -> Vec<True> {
-    let count = |window: &collect::synthetic::Window| {
-        True::exactly((window.count - window.at_or_below_limit) as f64)
+pub(super) fn counts_above(truth: &ExpectedStats) -> Vec<ExpectedNumber> {
+    let count = |window: &collect::synthetic::ExpectedWindow| {
+        ExpectedNumber::exactly((window.count - window.at_or_below_threshold) as f64)
     };
     truth.windows().iter().map(count).collect()
 }
 
 /// Of each window, in buckets that begin at the edge or above.
-pub(super) fn counts_above_edge(dataset: &Dataset, truth: &Truth) -> Vec<True> {
+pub(super) fn counts_above_edge(dataset: &Dataset, truth: &ExpectedStats) -> Vec<ExpectedNumber> {
     let mut counts = vec![0u64; truth.windows().len()];
     let mut generator = dataset.generator();
     let is_above = |index: i32| {
@@ -147,34 +147,34 @@ pub(super) fn counts_above_edge(dataset: &Dataset, truth: &Truth) -> Vec<True> {
         for series in 0..dataset.scale().series {
             let buckets = generator.draw(series, minute).buckets.iter();
             let above = buckets.filter(|(index, _)| is_above(*index)).map(|(_, count)| count);
-            counts[minute / Truth::WINDOW_MINUTES] += above.sum::<u64>();
+            counts[minute / ExpectedStats::WINDOW_MINUTES] += above.sum::<u64>();
         }
     }
-    counts.into_iter().map(|count| True::exactly(count as f64)).collect()
+    counts.into_iter().map(|count| ExpectedNumber::exactly(count as f64)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(estimate: f64, bounds: Option<(f64, f64)>) -> Option<Found> {
-        Some(Found { estimate, bounds })
+    fn number_with_bounds(estimate: f64, bounds: Option<(f64, f64)>) -> Option<NumberWithBounds> {
+        Some(NumberWithBounds { estimate, bounds })
     }
 
     #[test]
     fn errors_and_brackets_are_counted() {
-        let truth = || True { lower: 10.0, upper: 12.0, middle: 11.0 };
+        let truth = || ExpectedNumber { lower: 10.0, upper: 12.0, middle: 11.0 };
         let truths = [truth(), truth(), truth(), truth()];
         let answers = [
-            found(11.0, Some((10.0, 12.0))),
-            found(22.0, Some((11.0, 30.0))),
+            number_with_bounds(11.0, Some((10.0, 12.0))),
+            number_with_bounds(22.0, Some((11.0, 30.0))),
             None,
-            found(f64::NAN, None),
+            number_with_bounds(f64::NAN, None),
         ];
-        let accuracy = compare("p99", &answers, &truths, false);
+        let accuracy = compare_windows("p99", &answers, &truths, false);
         assert_eq!((accuracy.median, accuracy.worst), (1.0, 1.0));
         assert_eq!((accuracy.windows, accuracy.missing), (4, 2));
-        assert_eq!((accuracy.possible, accuracy.held), (1, Some(1)));
+        assert_eq!((accuracy.possible, accuracy.bracketed), (1, Some(1)));
     }
 
     #[test]

@@ -1,81 +1,88 @@
 //! Who is asked, and the questions in their order: everybody gets the same.
 
 use anyhow::{Result, ensure};
-use collect::synthetic::Truth;
+use collect::synthetic::ExpectedStats;
 
-use super::accuracy::{self, Found, compare};
-use super::asked::{Asked, Swept, Timed};
-use super::question::{self, Dialect, Question, over};
-use crate::store::{Query, Work};
+use super::accuracy::{self, NumberWithBounds, compare_windows};
+use super::query_results::{QueryResults, SweepPoint, TimedQuery};
+use super::range_query::{self, Dialect, RangeQuery, over_dataset};
+use crate::store::{QueryCost, StoreWork};
 
 /// Answers questions.
-pub(crate) trait Contender {
+pub(crate) trait QueryContender {
     fn dialect(&self) -> Dialect;
 
     /// Asks once to warm up, then as often as is counted.
-    fn ask(&mut self, key: &'static str, question: &Question) -> Result<(Query, Answer)>;
+    fn measure(
+        &mut self,
+        key: &'static str,
+        question: &RangeQuery,
+    ) -> Result<(QueryCost, QueryAnswer)>;
 }
 
 /// What an answer holds.
-pub(crate) struct Answer {
+pub(crate) struct QueryAnswer {
     /// By stream, for each step a number if it has one.
-    pub(crate) numbers: Vec<Vec<Option<Found>>>,
+    pub(crate) numbers: Vec<Vec<Option<NumberWithBounds>>>,
     /// Measurements in all histograms.
     pub(crate) count: f64,
 }
 
-impl Answer {
+impl QueryAnswer {
     /// The numbers of the only stream, in other units.
-    fn only(&self, factor: f64) -> Result<Vec<Option<Found>>> {
+    fn only(&self, factor: f64) -> Result<Vec<Option<NumberWithBounds>>> {
         ensure!(self.numbers.len() == 1, "{} streams instead of one", self.numbers.len());
-        let scaled = |found: &Option<Found>| found.map(|found| found.times(factor));
+        let scaled = |found: &Option<NumberWithBounds>| found.map(|found| found.scaled(factor));
         Ok(self.numbers[0].iter().map(scaled).collect())
     }
 }
 
-fn timed(
-    contender: &mut dyn Contender,
+fn run_timed(
+    contender: &mut dyn QueryContender,
     key: &'static str,
-    question: Question,
-    asked: &mut Asked,
-) -> Result<Answer> {
-    let (query, answer) = contender.ask(key, &question)?;
-    asked.timed.push(Timed { text: question.text, query });
+    question: RangeQuery,
+    asked: &mut QueryResults,
+) -> Result<QueryAnswer> {
+    let (query, answer) = contender.measure(key, &question)?;
+    asked.timed.push(TimedQuery { text: question.text, query });
     Ok(answer)
 }
 
 /// The heatmap of A, from whatever the store has.
-pub(crate) fn heat(
-    contender: &mut dyn Contender,
+pub(crate) fn run_heatmap(
+    contender: &mut dyn QueryContender,
     key: &'static str,
-    work: &Work,
-    asked: &mut Asked,
+    work: &StoreWork,
+    asked: &mut QueryResults,
 ) -> Result<f64> {
-    let question = over(&work.a, 90, contender.dialect().heat());
-    Ok(timed(contender, key, question, asked)?.count)
+    let question = over_dataset(&work.a, 90, contender.dialect().heatmap());
+    Ok(run_timed(contender, key, question, asked)?.count)
 }
 
 /// All questions about A. Those whose size is varied are asked if `sweeps` says so.
-pub(crate) fn a(
-    contender: &mut dyn Contender,
-    work: &Work,
-    truth: &Truth,
+pub(crate) fn run_a(
+    contender: &mut dyn QueryContender,
+    work: &StoreWork,
+    truth: &ExpectedStats,
     sweeps: bool,
-    asked: &mut Asked,
+    asked: &mut QueryResults,
 ) -> Result<()> {
     let (dataset, dialect) = (&work.a, contender.dialect());
-    let count = heat(contender, "heat", work, asked)?;
+    let count = run_heatmap(contender, "heat", work, asked)?;
     asked.total = Some((count, truth.total().count));
     for (key, q) in [("p99", 0.99), ("p99.9", 0.999)] {
-        let answer = timed(contender, key, over(dataset, 4, dialect.quantile(q, 4)), asked)?;
+        let answer =
+            run_timed(contender, key, over_dataset(dataset, 4, dialect.quantile(q, 4)), asked)?;
         let truths = accuracy::quantiles(truth, q);
         let found = answer.only(dialect.nanoseconds())?;
-        asked.accuracies.push(compare(key, &found, &truths, false));
+        asked.accuracies.push(compare_windows(key, &found, &truths, false));
     }
-    let answer = timed(contender, "below", over(dataset, 4, dialect.below()), asked)?;
+    let answer =
+        run_timed(contender, "below", over_dataset(dataset, 4, dialect.count_below()), asked)?;
     let found = answer.only(dialect.parts())?;
-    asked.accuracies.push(compare("below", &found, &accuracy::shares(truth), true));
-    let answer = timed(contender, "three", over(dataset, 4, dialect.three()), asked)?;
+    asked.accuracies.push(compare_windows("below", &found, &accuracy::shares(truth), true));
+    let answer =
+        run_timed(contender, "three", over_dataset(dataset, 4, dialect.three_quantiles()), asked)?;
     ensure!(answer.numbers.len() == 3, "{} streams instead of three", answer.numbers.len());
 
     let limits = [
@@ -83,41 +90,46 @@ pub(crate) fn a(
         ("above-edge", accuracy::counts_above_edge(dataset, truth)),
     ];
     for (key, truths) in limits {
-        let text = dialect.above(key == "above-edge");
-        let found = contender.ask(key, &over(dataset, 4, text))?.1.only(1.0)?;
-        asked.accuracies.push(compare(key, &found, &truths, false));
+        let text = dialect.count_above(key == "above-edge");
+        let found = contender.measure(key, &over_dataset(dataset, 4, text))?.1.only(1.0)?;
+        asked.accuracies.push(compare_windows(key, &found, &truths, false));
     }
     if sweeps {
-        sweep(contender, question::sweeps_of_a(work, dialect), asked)?;
+        run_sweep(contender, range_query::sweeps_a(work, dialect), asked)?;
     }
     Ok(())
 }
 
 /// All questions about B.
-pub(crate) fn b(
-    contender: &mut dyn Contender,
-    work: &Work,
+pub(crate) fn run_b(
+    contender: &mut dyn QueryContender,
+    work: &StoreWork,
     sweeps: bool,
-    asked: &mut Asked,
+    asked: &mut QueryResults,
 ) -> Result<()> {
     let dialect = contender.dialect();
-    let answer = timed(contender, "b-p99.9", over(&work.b, 5, dialect.of_b(None)), asked)?;
+    let answer = run_timed(
+        contender,
+        "b-p99.9",
+        over_dataset(&work.b, 5, dialect.counts_of_b(None)),
+        asked,
+    )?;
     let found = answer.only(1.0)?.into_iter().flatten().count();
     ensure!(found == work.b.scale().minutes / 5, "{found} steps of B have a number");
     if sweeps {
-        sweep(contender, question::sweeps_of_b(work, dialect), asked)?;
+        run_sweep(contender, range_query::sweeps_b(work, dialect), asked)?;
     }
     Ok(())
 }
 
-fn sweep(
-    contender: &mut dyn Contender,
-    sweeps: Vec<(question::Sweep, f64, Question)>,
-    asked: &mut Asked,
+fn run_sweep(
+    contender: &mut dyn QueryContender,
+    sweeps: Vec<(range_query::Sweep, f64, RangeQuery)>,
+    asked: &mut QueryResults,
 ) -> Result<()> {
     for (sweep, size, question) in sweeps {
-        let (query, _) = contender.ask("sweep", &question)?;
-        asked.swept.push(Swept { sweep, size, query });
+        let (query, _) = contender.measure("sweep", &question)?;
+        asked.sweep_points.push(SweepPoint { sweep, size, query });
     }
     Ok(())
 }

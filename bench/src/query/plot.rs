@@ -4,8 +4,8 @@
 
 use std::fmt::Write as _;
 
-use super::asked::{Asked, samples};
-use super::question::Sweep;
+use super::query_results::{QueryResults, samples};
+use super::range_query::Sweep;
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 330.0;
@@ -13,7 +13,7 @@ const TOP: f64 = 62.0;
 const BOTTOM: f64 = 270.0;
 /// From the left edge of one panel to that of the next, and how wide a panel is.
 const LEFT: f64 = 70.0;
-const APART: f64 = 300.0;
+const PANEL_DISTANCE: f64 = 300.0;
 const PANEL: f64 = 250.0;
 
 const STYLE: &str = "text{font:13px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#24292f}\
@@ -25,7 +25,7 @@ text.c0,text.c1{font-weight:600}\
 path.c0{stroke:#79c0ff}.m0,text.c0{fill:#79c0ff}path.c1{stroke:#ffa657}.m1,text.c1{fill:#ffa657}}";
 
 /// The picture of two contenders at most: there are two colours.
-pub(super) fn svg(lanes: &[&Asked]) -> String {
+pub(super) fn svg(lanes: &[&QueryResults]) -> String {
     let lanes = &lanes[..lanes.len().min(2)];
     let decades = decades(lanes);
     let mut out = format!(
@@ -39,7 +39,7 @@ pub(super) fn svg(lanes: &[&Asked]) -> String {
         "<text x=\"{LEFT}\" y=\"24\" class=\"heading\">Processor time of a question</text>"
     );
     for (at, lane) in lanes.iter().enumerate() {
-        let x = LEFT + APART + 300.0 * at as f64;
+        let x = LEFT + PANEL_DISTANCE + 300.0 * at as f64;
         marker(&mut out, at, x - 12.0, 20.0);
         let _ = writeln!(
             out,
@@ -48,14 +48,14 @@ pub(super) fn svg(lanes: &[&Asked]) -> String {
         );
     }
     for (panel, sweep) in Sweep::ALL.into_iter().enumerate() {
-        draw(&mut out, LEFT + APART * panel as f64, sweep, lanes, decades);
+        draw(&mut out, LEFT + PANEL_DISTANCE * panel as f64, sweep, lanes, decades);
     }
     out + "</svg>\n"
 }
 
 /// The powers of ten of a millisecond between which all points lie.
-fn decades(lanes: &[&Asked]) -> (i32, i32) {
-    let all = || lanes.iter().flat_map(|one| &one.swept).map(|one| cost(&one.query.cpu_ms));
+fn decades(lanes: &[&QueryResults]) -> (i32, i32) {
+    let all = || lanes.iter().flat_map(|one| &one.sweep_points).map(|one| cost(&one.query.cpu_ms));
     let least = all().fold(f64::INFINITY, f64::min).min(1e6);
     let greatest = all().fold(0.0, f64::max).max(least);
     let (low, high) = (least.log10().floor() as i32, greatest.log10().ceil() as i32);
@@ -68,7 +68,13 @@ fn cost(cpu_ms: &[f64]) -> f64 {
     if median > 0.0 { median } else { 1.0 }
 }
 
-fn draw(out: &mut String, left: f64, sweep: Sweep, lanes: &[&Asked], (low, high): (i32, i32)) {
+fn draw(
+    out: &mut String,
+    left: f64,
+    sweep: Sweep,
+    lanes: &[&QueryResults],
+    (low, high): (i32, i32),
+) {
     let y_of = |ms: f64| {
         let part = (ms.log10() - f64::from(low)) / f64::from(high - low);
         BOTTOM - part * (BOTTOM - TOP)
@@ -87,8 +93,8 @@ fn draw(out: &mut String, left: f64, sweep: Sweep, lanes: &[&Asked], (low, high)
             );
         }
     }
-    let of = |lane: &Asked| -> Vec<(f64, f64)> {
-        let swept = lane.swept.iter().filter(|one| one.sweep == sweep);
+    let of = |lane: &QueryResults| -> Vec<(f64, f64)> {
+        let swept = lane.sweep_points.iter().filter(|one| one.sweep == sweep);
         swept.map(|one| (one.size, cost(&one.query.cpu_ms))).collect()
     };
     let sizes: Vec<f64> =
@@ -108,7 +114,7 @@ fn draw(out: &mut String, left: f64, sweep: Sweep, lanes: &[&Asked], (low, high)
         );
     }
     let (middle, y) = (left + PANEL / 2.0, BOTTOM + 42.0);
-    let about = sweep.about();
+    let about = sweep.description();
     let _ = writeln!(out, "<text x=\"{middle}\" y=\"{y}\" text-anchor=\"middle\">{about}</text>");
     for (at, lane) in lanes.iter().enumerate() {
         let points: Vec<(f64, f64)> =
@@ -148,18 +154,18 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::asked::Swept;
-    use crate::store::Query;
+    use crate::query::query_results::SweepPoint;
+    use crate::store::QueryCost;
 
-    fn lane(name: &str, ms: f64) -> Asked {
-        let mut asked = Asked::new(name);
+    fn lane(name: &str, ms: f64) -> QueryResults {
+        let mut asked = QueryResults::new(name);
         for sweep in Sweep::ALL {
             for size in [1.0, 2.0, 4.0] {
                 let cpu_ms = vec![ms * size];
                 let wall_ms = cpu_ms.clone();
                 let query =
-                    Query { key: "sweep", cpu_ms, wall_ms, answer_bytes: 0, memory_bytes: 0 };
-                asked.swept.push(Swept { sweep, size, query });
+                    QueryCost { key: "sweep", cpu_ms, wall_ms, answer_bytes: 0, memory_bytes: 0 };
+                asked.sweep_points.push(SweepPoint { sweep, size, query });
             }
         }
         asked

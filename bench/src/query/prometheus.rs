@@ -1,29 +1,33 @@
 //! Questions to Prometheus, over HTTP.
 
 use anyhow::{Context, Result};
-use collect::synthetic::Truth;
+use collect::synthetic::ExpectedStats;
 use serde_json::Value;
 
-use super::accuracy::Found;
-use super::asked::Asked;
-use super::contender::{self, Answer, Contender};
-use super::question::{Dialect, Question};
-use crate::store::prometheus::{Prometheus, range};
-use crate::store::{Query, Work};
+use super::accuracy::NumberWithBounds;
+use super::contender::{self, QueryAnswer, QueryContender};
+use super::query_results::QueryResults;
+use super::range_query::{Dialect, RangeQuery};
+use crate::store::prometheus::{PrometheusServer, range};
+use crate::store::{QueryCost, StoreWork};
 
-struct Peer<'a> {
-    server: &'a mut Prometheus,
-    work: &'a Work,
+struct PrometheusContender<'a> {
+    server: &'a mut PrometheusServer,
+    work: &'a StoreWork,
     over: &'static str,
 }
 
-impl Contender for Peer<'_> {
+impl QueryContender for PrometheusContender<'_> {
     fn dialect(&self) -> Dialect {
         Dialect::Prometheus { over: self.over }
     }
 
-    fn ask(&mut self, key: &'static str, question: &Question) -> Result<(Query, Answer)> {
-        let Question { text, start_ns, end_ns, step_ns } = question;
+    fn measure(
+        &mut self,
+        key: &'static str,
+        question: &RangeQuery,
+    ) -> Result<(QueryCost, QueryAnswer)> {
+        let RangeQuery { text, start_ns, end_ns, step_ns } = question;
         let [start, end, step] = [start_ns, end_ns, step_ns].map(|ns| ns / 1_000_000_000);
         let path = range(text, start, end, step);
         let (query, answer) = self.server.query(self.work, key, &path)?;
@@ -31,19 +35,24 @@ impl Contender for Peer<'_> {
         let steps = ((end - start) / step) as usize;
         let numbers = series.iter().map(|one| numbers(one, start, step, steps)).collect();
         let count = series.iter().flat_map(histograms).filter_map(count_of).sum();
-        Ok((query, Answer { numbers, count }))
+        Ok((query, QueryAnswer { numbers, count }))
     }
 }
 
 /// The numbers of a series at their steps, the first of which is one after the start.
-fn numbers(series: &Value, start_s: i64, step_s: i64, steps: usize) -> Vec<Option<Found>> {
+fn numbers(
+    series: &Value,
+    start_s: i64,
+    step_s: i64,
+    steps: usize,
+) -> Vec<Option<NumberWithBounds>> {
     let mut all = vec![None; steps];
     for pair in series["values"].as_array().into_iter().flatten() {
         let Some((time, text)) = pair[0].as_f64().zip(pair[1].as_str()) else { continue };
         let at = (time as i64 - start_s) / step_s - 1;
         let place = usize::try_from(at).ok().and_then(|at| all.get_mut(at));
         if let Some((place, estimate)) = place.zip(text.parse().ok()) {
-            *place = Some(Found { estimate, bounds: None });
+            *place = Some(NumberWithBounds { estimate, bounds: None });
         }
     }
     all
@@ -58,20 +67,24 @@ fn count_of(pair: &Value) -> Option<f64> {
 }
 
 /// About A; `over` gives what happened in a window.
-pub(crate) fn a(
-    server: &mut Prometheus,
-    work: &Work,
+pub(crate) fn run_a(
+    server: &mut PrometheusServer,
+    work: &StoreWork,
     over: &'static str,
-    truth: &Truth,
-    asked: &mut Asked,
+    truth: &ExpectedStats,
+    asked: &mut QueryResults,
 ) -> Result<()> {
     let sweeps = over == INCREASE;
-    contender::a(&mut Peer { server, work, over }, work, truth, sweeps, asked)
+    contender::run_a(&mut PrometheusContender { server, work, over }, work, truth, sweeps, asked)
 }
 
 /// About B.
-pub(crate) fn b(server: &mut Prometheus, work: &Work, asked: &mut Asked) -> Result<()> {
-    contender::b(&mut Peer { server, work, over: INCREASE }, work, true, asked)
+pub(crate) fn run_b(
+    server: &mut PrometheusServer,
+    work: &StoreWork,
+    asked: &mut QueryResults,
+) -> Result<()> {
+    contender::run_b(&mut PrometheusContender { server, work, over: INCREASE }, work, true, asked)
 }
 
 /// What gives that of the histograms that Prometheus' own clients send.

@@ -5,21 +5,21 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use collect::synthetic::{Dataset, Truth};
+use collect::synthetic::{Dataset, ExpectedStats};
 use disk::{Disk, OsDisk};
-use query::{Data, Language, Settings, Stored, Stream, Value};
+use query::{Language, ResultData, Settings, StepValue, StoreSource, Stream};
 use store::{Options, Store};
 
-use super::accuracy::Found;
-use super::asked::Asked;
-use super::contender::{self, Answer, Contender};
-use super::question::{Dialect, Question, over};
-use crate::store::topdeck::{ask, memory_bytes};
-use crate::store::{Query, Work};
+use super::accuracy::NumberWithBounds;
+use super::contender::{self, QueryAnswer, QueryContender};
+use super::query_results::QueryResults;
+use super::range_query::{Dialect, RangeQuery, over_dataset};
+use crate::store::topdeck::{measure_query, memory_bytes};
+use crate::store::{QueryCost, StoreWork};
 
-struct Own<'a> {
+struct TopdeckContender<'a> {
     store: &'a Store,
-    work: &'a Work,
+    work: &'a StoreWork,
     dialect: Dialect,
 }
 
@@ -28,40 +28,45 @@ const DIALECTS: [(Dialect, &str); 2] =
     [(Dialect::PromQl, "topdeck, PromQL"), (Dialect::Caql, "topdeck, CAQL")];
 
 /// Nothing asked yet.
-pub(crate) fn contenders() -> Vec<Asked> {
-    DIALECTS.map(|(_, name)| Asked::new(name)).into()
+pub(crate) fn contenders() -> Vec<QueryResults> {
+    DIALECTS.map(|(_, name)| QueryResults::new(name)).into()
 }
 
 /// Of what [`contenders`] gave, whether it is one.
-pub(super) fn is_own(asked: &Asked) -> bool {
+pub(super) fn is_topdeck(asked: &QueryResults) -> bool {
     DIALECTS.iter().any(|(_, name)| *name == asked.name)
 }
 
-impl Contender for Own<'_> {
+impl QueryContender for TopdeckContender<'_> {
     fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    fn ask(&mut self, key: &'static str, question: &Question) -> Result<(Query, Answer)> {
-        let (query, answer) = ask(self.work, key, || answer(self.store, self.dialect, question))?;
+    fn measure(
+        &mut self,
+        key: &'static str,
+        question: &RangeQuery,
+    ) -> Result<(QueryCost, QueryAnswer)> {
+        let (query, answer) =
+            measure_query(self.work, key, || execute(self.store, self.dialect, question))?;
         let streams = match &answer.data {
-            Data::Matrix(streams) | Data::Vector(streams) => &streams[..],
+            ResultData::Matrix(streams) | ResultData::Vector(streams) => &streams[..],
             _ => &[],
         };
-        let numbers = streams.iter().map(|stream| each(stream, found)).collect();
-        let counts = streams.iter().flat_map(|stream| each(stream, count));
-        Ok((query, Answer { numbers, count: counts.flatten().sum() }))
+        let numbers = streams.iter().map(|stream| map_points(stream, number_with_bounds)).collect();
+        let counts = streams.iter().flat_map(|stream| map_points(stream, count));
+        Ok((query, QueryAnswer { numbers, count: counts.flatten().sum() }))
     }
 }
 
-fn answer(store: &Store, dialect: Dialect, question: &Question) -> Result<query::Answer> {
-    let Question { text, start_ns, end_ns, step_ns } = question;
+fn execute(store: &Store, dialect: Dialect, question: &RangeQuery) -> Result<query::QueryResult> {
+    let RangeQuery { text, start_ns, end_ns, step_ns } = question;
     // A window of PromQL's ends at its step, one of CAQL's begins there.
     let (language, start) = match dialect {
         Dialect::Caql => (Language::Caql, *start_ns),
         _ => (Language::PromQl, start_ns + step_ns),
     };
-    let question = query::Question {
+    let question = query::QueryRequest {
         text,
         language,
         start,
@@ -70,39 +75,41 @@ fn answer(store: &Store, dialect: Dialect, question: &Question) -> Result<query:
         options: query::promql::Options::all(),
     };
     let view = store.view()?;
-    let answer = query::ask(&Stored::new(&view), &question, &Settings::default(), &|| false);
+    let answer =
+        query::execute(&StoreSource::new(&view), &question, &Settings::default(), &|| false);
     answer.with_context(|| format!("asking {text}"))
 }
 
-fn each<T>(stream: &Stream, of: fn(&Value) -> Option<T>) -> Vec<Option<T>> {
+fn map_points<T>(stream: &Stream, of: fn(&StepValue) -> Option<T>) -> Vec<Option<T>> {
     stream.points.iter().map(|point| point.as_ref().and_then(of)).collect()
 }
 
-fn found(value: &Value) -> Option<Found> {
+fn number_with_bounds(value: &StepValue) -> Option<NumberWithBounds> {
     let bracket = value.bracket()?;
     let bounds = Some((bracket.lower, bracket.upper));
-    Some(Found { estimate: bracket.estimate, bounds })
+    Some(NumberWithBounds { estimate: bracket.estimate, bounds })
 }
 
-fn count(value: &Value) -> Option<f64> {
+fn count(value: &StepValue) -> Option<f64> {
     match value {
-        Value::Distribution(mixture) => Some(mixture.count() as f64),
-        Value::Histogram(histogram) => Some(histogram.count),
-        Value::Number(_) | Value::Bracket(_) => None,
+        StepValue::Distribution(mixture) => Some(mixture.count() as f64),
+        StepValue::Histogram(histogram) => Some(histogram.count),
+        StepValue::Number(_) | StepValue::Bracket(_) => None,
     }
 }
 
 fn with_each(
-    work: &Work,
+    work: &StoreWork,
     store: &Store,
-    all: &mut [Asked],
-    mut questions: impl FnMut(&mut Own<'_>, bool, &mut Asked) -> Result<()>,
+    all: &mut [QueryResults],
+    mut questions: impl FnMut(&mut TopdeckContender<'_>, bool, &mut QueryResults) -> Result<()>,
 ) -> Result<()> {
     for ((dialect, _), asked) in DIALECTS.into_iter().zip(all) {
         // Both read alike; one tells how cost grows.
         let sweeps = dialect == Dialect::PromQl;
         // What one language cannot do yet is no reason to be silent about the other.
-        if let Err(error) = questions(&mut Own { store, work, dialect }, sweeps, asked) {
+        if let Err(error) = questions(&mut TopdeckContender { store, work, dialect }, sweeps, asked)
+        {
             eprintln!("        {}: {error:#}", asked.name);
             asked.skipped.get_or_insert(format!("{error:#}").replace(['|', '\n'], " "));
         }
@@ -111,25 +118,32 @@ fn with_each(
 }
 
 /// About A, rolled up.
-pub(crate) fn a(work: &Work, store: &Store, truth: &Truth, all: &mut [Asked]) -> Result<()> {
-    with_each(work, store, all, |own, sweeps, asked| contender::a(own, work, truth, sweeps, asked))
+pub(crate) fn run_a(
+    work: &StoreWork,
+    store: &Store,
+    truth: &ExpectedStats,
+    all: &mut [QueryResults],
+) -> Result<()> {
+    with_each(work, store, all, |own, sweeps, asked| {
+        contender::run_a(own, work, truth, sweeps, asked)
+    })
 }
 
 /// About A without rollups.
-pub(crate) fn a_base(work: &Work, store: &Store, all: &mut [Asked]) -> Result<()> {
+pub(crate) fn run_a_base(work: &StoreWork, store: &Store, all: &mut [QueryResults]) -> Result<()> {
     with_each(work, store, all, |own, _, asked| {
-        contender::heat(own, "heat-base", work, asked).map(|_| ())
+        contender::run_heatmap(own, "heat-base", work, asked).map(|_| ())
     })
 }
 
 /// About B.
-pub(crate) fn b(work: &Work, store: &Store, all: &mut [Asked]) -> Result<()> {
-    with_each(work, store, all, |own, sweeps, asked| contender::b(own, work, sweeps, asked))
+pub(crate) fn run_b(work: &StoreWork, store: &Store, all: &mut [QueryResults]) -> Result<()> {
+    with_each(work, store, all, |own, sweeps, asked| contender::run_b(own, work, sweeps, asked))
 }
 
 /// Memory of the question about B, by a process that opens the store and does nothing else: this one has held
 /// all requests.
-pub(crate) fn b_memory(folder: &Path, all: &mut [Asked]) -> Result<()> {
+pub(crate) fn run_b_memory(folder: &Path, all: &mut [QueryResults]) -> Result<()> {
     for ((dialect, name), asked) in DIALECTS.into_iter().zip(all) {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--memory-of").arg(folder);
@@ -149,15 +163,16 @@ pub(crate) fn b_memory(folder: &Path, all: &mut [Asked]) -> Result<()> {
 }
 
 /// The greatest resident size of this process when it has asked a store of B, or of a part of it.
-pub(crate) fn memory_of(folder: &Path, is_caql: bool) -> Result<u64> {
+pub(crate) fn query_memory(folder: &Path, is_caql: bool) -> Result<u64> {
     let dialect = if is_caql { Dialect::Caql } else { Dialect::PromQl };
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);
-    let options = Options { background: false, ..Options::default() };
+    let options = Options { has_background_thread: false, ..Options::default() };
     let store = Store::open(disk, folder, &options)?;
-    let question = over(&Dataset::b(), 5, dialect.of_b(None));
-    let answer = answer(&store, dialect, &question)?;
-    let Data::Matrix(streams) = &answer.data else { bail!("an answer that is no matrix") };
-    let found = streams.iter().flat_map(|stream| each(stream, found)).flatten().count();
+    let question = over_dataset(&Dataset::b(), 5, dialect.counts_of_b(None));
+    let answer = execute(&store, dialect, &question)?;
+    let ResultData::Matrix(streams) = &answer.data else { bail!("an answer that is no matrix") };
+    let found =
+        streams.iter().flat_map(|stream| map_points(stream, number_with_bounds)).flatten().count();
     ensure!(found > 0, "the store has no B to be asked about");
     memory_bytes().context("no VmHWM in /proc")
 }

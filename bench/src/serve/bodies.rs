@@ -24,46 +24,48 @@ const OFFSET: i64 = -122;
 
 /// What a request is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum RequestFormat {
     RemoteWrite1,
     RemoteWrite2,
     OtlpHttp,
     OtlpGrpc,
 }
 
-impl Format {
+impl RequestFormat {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Format::RemoteWrite1 => "remote write 1",
-            Format::RemoteWrite2 => "remote write 2",
-            Format::OtlpHttp => "OTLP over HTTP",
-            Format::OtlpGrpc => "OTLP over gRPC",
+            RequestFormat::RemoteWrite1 => "remote write 1",
+            RequestFormat::RemoteWrite2 => "remote write 2",
+            RequestFormat::OtlpHttp => "OTLP over HTTP",
+            RequestFormat::OtlpGrpc => "OTLP over gRPC",
         }
     }
 
     pub(crate) fn is_otlp(self) -> bool {
-        matches!(self, Format::OtlpHttp | Format::OtlpGrpc)
+        matches!(self, RequestFormat::OtlpHttp | RequestFormat::OtlpGrpc)
     }
 
     /// Lines of the request's head.
     pub(crate) fn headers(self) -> &'static str {
         match self {
-            Format::RemoteWrite1 => {
+            RequestFormat::RemoteWrite1 => {
                 "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n\
                  X-Prometheus-Remote-Write-Version: 0.1.0\r\n"
             }
-            Format::RemoteWrite2 => {
+            RequestFormat::RemoteWrite2 => {
                 "Content-Type: application/x-protobuf;proto=io.prometheus.write.v2.Request\r\n\
                  Content-Encoding: snappy\r\nX-Prometheus-Remote-Write-Version: 2.0.0\r\n"
             }
-            Format::OtlpHttp | Format::OtlpGrpc => "Content-Type: application/x-protobuf\r\n",
+            RequestFormat::OtlpHttp | RequestFormat::OtlpGrpc => {
+                "Content-Type: application/x-protobuf\r\n"
+            }
         }
     }
 }
 
 /// Requests by lane, all of the same number of points.
 pub(crate) struct Bodies {
-    pub(crate) format: Format,
+    pub(crate) format: RequestFormat,
     pub(crate) points: usize,
     /// The first of each lane tells the series, before the clock starts.
     pub(crate) lanes: Vec<Vec<Vec<u8>>>,
@@ -71,7 +73,7 @@ pub(crate) struct Bodies {
 
 impl Bodies {
     /// `requests` in all lanes together, of `points` each, not counting the first ones.
-    pub(crate) fn new(format: Format, points: usize, requests: usize) -> Bodies {
+    pub(crate) fn new(format: RequestFormat, points: usize, requests: usize) -> Bodies {
         let steps = requests.div_ceil(LANES) + 1;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis());
         let start_ms = now as u64 - STEP_MS * steps as u64;
@@ -120,9 +122,9 @@ fn labels(lane: usize, series: usize) -> Vec<(&'static str, String)> {
 }
 
 /// A small generator of pseudo-random numbers (Marsaglia, “Xorshift RNGs”, 2003).
-struct Random(u64);
+struct XorShiftRng(u64);
 
-impl Random {
+impl XorShiftRng {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -132,7 +134,7 @@ impl Random {
 }
 
 fn numbers(
-    format: Format,
+    format: RequestFormat,
     lane: usize,
     points: usize,
     steps: usize,
@@ -148,7 +150,7 @@ fn numbers(
         })
     };
     let told: Vec<Vec<u8>> = match format {
-        Format::RemoteWrite2 => {
+        RequestFormat::RemoteWrite2 => {
             let refs = |labels: &Vec<(&str, String)>| {
                 let mut refs = Vec::new();
                 for (name, value) in labels {
@@ -164,16 +166,16 @@ fn numbers(
             };
             all.iter().map(refs).collect()
         }
-        _ => all.iter().map(|labels| written_out(labels)).collect(),
+        _ => all.iter().map(|labels| labels_text(labels)).collect(),
     };
     let (series_field, mut head) = match format {
-        Format::RemoteWrite2 => (5, Vec::new()),
+        RequestFormat::RemoteWrite2 => (5, Vec::new()),
         _ => (1, Vec::new()),
     };
-    if format == Format::RemoteWrite2 {
+    if format == RequestFormat::RemoteWrite2 {
         symbols.iter().for_each(|text| put_bytes(&mut head, 4, text.as_bytes()));
     }
-    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ lane as u64);
+    let mut random = XorShiftRng(0x9e37_79b9_7f4a_7c15 ^ lane as u64);
     let mut values = vec![0.0; points];
     let (mut requests, mut series, mut sample) = (Vec::new(), Vec::new(), Vec::new());
     for step in 0..steps {
@@ -197,7 +199,7 @@ fn numbers(
     requests
 }
 
-fn written_out(labels: &[(&str, String)]) -> Vec<u8> {
+fn labels_text(labels: &[(&str, String)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in labels {
         let mut label = Vec::new();
@@ -209,13 +211,13 @@ fn written_out(labels: &[(&str, String)]) -> Vec<u8> {
 }
 
 /// Counts of one histogram so far.
-struct Counted {
+struct HistogramCounts {
     counts: [u64; BUCKETS],
     sum: f64,
     attributes: Vec<u8>,
 }
 
-impl Counted {
+impl HistogramCounts {
     /// A value in the middle of a bucket: sums that cannot be true are looked at more closely by some.
     fn record(&mut self, bucket: usize) {
         self.counts[bucket] += 1;
@@ -224,7 +226,7 @@ impl Counted {
     }
 
     /// The sum of four even numbers: a bell over all buckets.
-    fn add(&mut self, random: &mut Random, values: usize) {
+    fn add(&mut self, random: &mut XorShiftRng, values: usize) {
         for _ in 0..values {
             let bits = random.next();
             let sum: u64 = (0..4).map(|part| bits >> (16 * part) & 0xffff).sum();
@@ -258,7 +260,7 @@ fn attribute(field: u64, key: &str, value: &str, out: &mut Vec<u8>) {
 }
 
 fn otlp(lane: usize, points: usize, steps: usize, start_ms: u64) -> Vec<Vec<u8>> {
-    let mut random = Random(0xd1b5_4a32_d192_ed03 ^ lane as u64);
+    let mut random = XorShiftRng(0xd1b5_4a32_d192_ed03 ^ lane as u64);
     let series = |at: usize| {
         let mut attributes = Vec::new();
         for (key, value) in [
@@ -272,8 +274,8 @@ fn otlp(lane: usize, points: usize, steps: usize, start_ms: u64) -> Vec<Vec<u8>>
         attributes
     };
     // Attributes of an exponential data point are field 1.
-    let mut all: Vec<Counted> = (0..points)
-        .map(|at| Counted { counts: [0; BUCKETS], sum: 0.0, attributes: series(at) })
+    let mut all: Vec<HistogramCounts> = (0..points)
+        .map(|at| HistogramCounts { counts: [0; BUCKETS], sum: 0.0, attributes: series(at) })
         .collect();
     for one in &mut all {
         (0..BUCKETS).for_each(|bucket| one.record(bucket));

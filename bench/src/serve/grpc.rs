@@ -29,11 +29,11 @@ const HEADER_TABLE_SIZE: u8 = 1;
 /// `SETTINGS_INITIAL_WINDOW_SIZE`.
 const INITIAL_WINDOW: u16 = 4;
 /// What we let the other side send: more than all answers of a run.
-const OWN_WINDOW: u32 = 1 << 30;
+const LOCAL_WINDOW: u32 = 1 << 30;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A connection that calls one method.
-pub(crate) struct Caller {
+pub(crate) struct GrpcCaller {
     stream: BufReader<TcpStream>,
     head: Vec<u8>,
     next: u32,
@@ -44,8 +44,8 @@ pub(crate) struct Caller {
     out: Vec<u8>,
 }
 
-impl Caller {
-    pub(crate) fn open(port: u16, path: &str) -> Result<Caller> {
+impl GrpcCaller {
+    pub(crate) fn open(port: u16, path: &str) -> Result<GrpcCaller> {
         let stream = TcpStream::connect(("127.0.0.1", port)).context("connecting")?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -65,7 +65,7 @@ impl Caller {
             head.push(value.len() as u8);
             head.extend(value.as_bytes());
         }
-        let mut caller = Caller {
+        let mut caller = GrpcCaller {
             stream: BufReader::with_capacity(1 << 16, stream),
             head,
             next: 1,
@@ -75,9 +75,9 @@ impl Caller {
             out: PREFACE.to_vec(),
         };
         // Every answer's fields are written out, in no table that grows.
-        caller.put(SETTINGS, 0, 0, &[0, HEADER_TABLE_SIZE, 0, 0, 0, 0]);
-        let more = (OWN_WINDOW - WINDOW as u32).to_be_bytes();
-        caller.put(WINDOW_UPDATE, 0, 0, &more);
+        caller.queue_frame(SETTINGS, 0, 0, &[0, HEADER_TABLE_SIZE, 0, 0, 0, 0]);
+        let more = (LOCAL_WINDOW - WINDOW as u32).to_be_bytes();
+        caller.queue_frame(WINDOW_UPDATE, 0, 0, &more);
         caller.flush()?;
         Ok(caller)
     }
@@ -88,10 +88,10 @@ impl Caller {
         self.next += 2;
         self.stream_window = self.initial_window;
         let head = self.head.clone();
-        self.put(HEADERS, END_HEADERS, stream, &head);
+        self.queue_frame(HEADERS, END_HEADERS, stream, &head);
         let mut prefix = vec![0];
         prefix.extend((message.len() as u32).to_be_bytes());
-        self.put(DATA, 0, stream, &prefix);
+        self.queue_frame(DATA, 0, stream, &prefix);
         self.spend(prefix.len());
         let mut at = 0;
         while at < message.len() {
@@ -99,20 +99,20 @@ impl Caller {
             let length = room.min(FRAME_BYTES).min(message.len() - at);
             if length == 0 {
                 self.flush()?;
-                if let Some(status) = self.frame(stream)? {
-                    return taken(&status);
+                if let Some(status) = self.read_frame(stream)? {
+                    return is_accepted(&status);
                 }
                 continue;
             }
             let flags = if at + length == message.len() { END_STREAM } else { 0 };
-            self.put(DATA, flags, stream, &message[at..at + length]);
+            self.queue_frame(DATA, flags, stream, &message[at..at + length]);
             self.spend(length);
             at += length;
         }
         self.flush()?;
         loop {
-            if let Some(status) = self.frame(stream)? {
-                return taken(&status);
+            if let Some(status) = self.read_frame(stream)? {
+                return is_accepted(&status);
             }
         }
     }
@@ -122,7 +122,7 @@ impl Caller {
         self.stream_window -= bytes as i64;
     }
 
-    fn put(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    fn queue_frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         self.out.extend(&(payload.len() as u32).to_be_bytes()[1..]);
         self.out.extend([kind, flags]);
         self.out.extend(stream.to_be_bytes());
@@ -136,7 +136,7 @@ impl Caller {
     }
 
     /// Reads a frame; the last head of the stream, if it ends with this one.
-    fn frame(&mut self, stream: u32) -> Result<Option<Vec<u8>>> {
+    fn read_frame(&mut self, stream: u32) -> Result<Option<Vec<u8>>> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).context("the server closed the connection")?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
@@ -156,11 +156,11 @@ impl Caller {
                         self.initial_window = i64::from(window);
                     }
                 }
-                self.put(SETTINGS, ACK, 0, &[]);
+                self.queue_frame(SETTINGS, ACK, 0, &[]);
                 self.flush()?;
             }
             PING if flags & ACK == 0 => {
-                self.put(PING, ACK, 0, &payload);
+                self.queue_frame(PING, ACK, 0, &payload);
                 self.flush()?;
             }
             WINDOW_UPDATE if of == 0 => self.connection_window += i64::from(number(0)),
@@ -177,7 +177,7 @@ impl Caller {
 
 /// The status among the trailers. Their names may be packed by Huffman's code, so the two that occur are looked for
 /// as bytes: 0 is what an answer of success ends with, 8 asks to wait.
-fn taken(trailers: &[u8]) -> Result<bool> {
+fn is_accepted(trailers: &[u8]) -> Result<bool> {
     let value = |status: &str| {
         let plain = [&b"grpc-status"[..], &[1], status.as_bytes()].concat();
         trailers.windows(plain.len()).any(|part| part == plain)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::node::{Node, Role, Who};
+use super::server_node::{ServerKind, ServerNode, ServerRole};
 use crate::clock::wall_time;
 
 /// After its start, before the clock starts.
@@ -12,30 +12,30 @@ const SETTLE: Duration = Duration::from_secs(5);
 
 /// What one program takes of a machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Idle {
-    pub(crate) role: Role,
+pub(crate) struct IdleUsage {
+    pub(crate) role: ServerRole,
     /// Of one processor.
     pub(crate) cpu_percent: f64,
     /// Resident at the end, what of it are pages of files, and the greatest since the start.
     pub(crate) resident_bytes: u64,
     pub(crate) file_bytes: u64,
-    pub(crate) greatest_bytes: u64,
+    pub(crate) peak_bytes: u64,
 }
 
-impl Role {
+impl ServerRole {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Role::Serve => "topdeck serve, host off",
-            Role::ServeWithHost => "topdeck serve, default",
-            Role::Agent => "topdeck agent, host off",
-            Role::AgentWithHost => "topdeck agent, default",
+            ServerRole::Serve => "topdeck serve, host off",
+            ServerRole::ServeWithHost => "topdeck serve, default",
+            ServerRole::Agent => "topdeck agent, host off",
+            ServerRole::AgentWithHost => "topdeck agent, default",
         }
     }
 }
 
 /// Looks at a program for so long.
-pub(crate) fn watch(role: Role, during: Duration) -> Result<Idle> {
-    let mut node = Node::start(Who::Topdeck, role)?;
+pub(crate) fn watch(role: ServerRole, during: Duration) -> Result<IdleUsage> {
+    let mut node = ServerNode::start(ServerKind::Topdeck, role)?;
     std::thread::sleep(SETTLE);
     let (cpu, began) = (node.server.cpu()?, wall_time());
     std::thread::sleep(during);
@@ -46,5 +46,5 @@ pub(crate) fn watch(role: Role, during: Duration) -> Result<Idle> {
         (node.server.resident_bytes()?, node.server.resident_file_bytes()?);
     let greatest_bytes = node.server.memory_bytes()?;
     node.stop()?;
-    Ok(Idle { role, cpu_percent, resident_bytes, file_bytes, greatest_bytes })
+    Ok(IdleUsage { role, cpu_percent, resident_bytes, file_bytes, peak_bytes: greatest_bytes })
 }

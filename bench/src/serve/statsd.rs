@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::node::{Node, Role, Who};
+use super::server_node::{ServerKind, ServerNode, ServerRole};
 use crate::clock::{cpu_time_of_program, wall_time};
 
 /// Series that timings are of, all in turn.
@@ -20,39 +20,44 @@ const SEND_BYTES_MAX: usize = 65_000;
 /// Threads that send; each has a socket.
 const SENDERS: usize = 2;
 /// How far behind its schedule a sender may be before it drops what it is behind.
-const BEHIND_MAX: Duration = Duration::from_millis(100);
+const LAG_MAX: Duration = Duration::from_millis(100);
 const BURST: Duration = Duration::from_millis(1);
 
 /// Which way datagrams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum DatagramTransport {
     Udp,
     Unix,
 }
 
 /// What became of a stream of timings.
 #[derive(Clone, Debug)]
-pub(crate) struct Offered {
+pub(crate) struct OfferedLoad {
     pub(crate) offered: u64,
-    pub(crate) taken: u64,
+    pub(crate) accepted: u64,
     /// Datagrams that the kernel dropped, as topdeck counts them, in values.
     pub(crate) dropped: u64,
     /// Dropped by topdeck, each with its reason in a gap.
-    pub(crate) refused: u64,
-    pub(crate) passed: Duration,
+    pub(crate) rejected: u64,
+    pub(crate) wall: Duration,
     pub(crate) cpu: Duration,
     pub(crate) sender_cpu: Duration,
 }
 
-enum Socket {
+enum SenderSocket {
     Udp(UdpSocket),
     Unix(UnixDatagram),
 }
 
 /// Offers `rate` timings a second for so long.
-pub(crate) fn offer(way: Way, per_datagram: usize, rate: f64, during: Duration) -> Result<Offered> {
-    let mut node = Node::start(Who::Topdeck, Role::Serve)?;
-    let count = |node: &Node, what: &str| -> Result<u64> {
+pub(crate) fn run_offer(
+    way: DatagramTransport,
+    per_datagram: usize,
+    rate: f64,
+    during: Duration,
+) -> Result<OfferedLoad> {
+    let mut node = ServerNode::start(ServerKind::Topdeck, ServerRole::Serve)?;
+    let count = |node: &ServerNode, what: &str| -> Result<u64> {
         let parts = ["source=\"statsd\"", &format!("outcome=\"{what}\"")];
         Ok(node.metric("topdeck_listen_values_total", &parts)? as u64)
     };
@@ -62,8 +67,8 @@ pub(crate) fn offer(way: Way, per_datagram: usize, rate: f64, during: Duration) 
     ensure!(lines.iter().all(|line| line.len() == LINE.len()), "BUG: lines differ in length");
     let datagram = LINE.len() * per_datagram;
     let in_send = match way {
-        Way::Udp => SEGMENTS_MAX.min(SEND_BYTES_MAX / datagram),
-        Way::Unix => 1,
+        DatagramTransport::Udp => SEGMENTS_MAX.min(SEND_BYTES_MAX / datagram),
+        DatagramTransport::Unix => 1,
     };
     let (cpu, sender_cpu) = (node.server.cpu()?, cpu_time_of_program());
     let began = wall_time();
@@ -73,16 +78,16 @@ pub(crate) fn offer(way: Way, per_datagram: usize, rate: f64, during: Duration) 
                 let (lines, node) = (&lines, &node);
                 scope.spawn(move || {
                     let socket = match way {
-                        Way::Udp => {
+                        DatagramTransport::Udp => {
                             let socket = UdpSocket::bind(("127.0.0.1", 0))?;
                             socket.connect(("127.0.0.1", node.statsd))?;
                             setsockopt(&socket, sockopt::UdpGsoSegment, &(datagram as i32))?;
-                            Socket::Udp(socket)
+                            SenderSocket::Udp(socket)
                         }
-                        Way::Unix => {
+                        DatagramTransport::Unix => {
                             let socket = UnixDatagram::unbound()?;
                             socket.connect(node.socket())?;
-                            Socket::Unix(socket)
+                            SenderSocket::Unix(socket)
                         }
                     };
                     let all: Vec<u8> = (0..SERIES.max(per_datagram * in_send) * 2)
@@ -90,7 +95,15 @@ pub(crate) fn offer(way: Way, per_datagram: usize, rate: f64, during: Duration) 
                         .collect();
                     let values = per_datagram * in_send;
                     let share = rate / SENDERS as f64;
-                    Ok(stream(&socket, &all, datagram * in_send, values, share, began, during)?)
+                    Ok(send_scheduled(
+                        &socket,
+                        &all,
+                        datagram * in_send,
+                        values,
+                        share,
+                        began,
+                        during,
+                    )?)
                 })
             })
             .collect();
@@ -109,12 +122,20 @@ pub(crate) fn offer(way: Way, per_datagram: usize, rate: f64, during: Duration) 
     }
     node.stop()?;
     let dropped = kernel * per_datagram as u64;
-    Ok(Offered { offered, taken, dropped, refused, passed, cpu, sender_cpu })
+    Ok(OfferedLoad {
+        offered,
+        accepted: taken,
+        dropped,
+        rejected: refused,
+        wall: passed,
+        cpu,
+        sender_cpu,
+    })
 }
 
 /// Sends on a schedule; returns how many values went out.
-fn stream(
-    socket: &Socket,
+fn send_scheduled(
+    socket: &SenderSocket,
     all: &[u8],
     bytes: usize,
     values: usize,
@@ -130,7 +151,7 @@ fn stream(
         }
         let due = passed.as_secs_f64() * rate - skipped;
         let behind = due - sent as f64;
-        if behind > rate * BEHIND_MAX.as_secs_f64() {
+        if behind > rate * LAG_MAX.as_secs_f64() {
             // What cannot be sent in time is not offered.
             skipped += behind - rate * BURST.as_secs_f64();
         }
@@ -140,8 +161,8 @@ fn stream(
             }
             let part = &all[at..at + bytes];
             match socket {
-                Socket::Udp(socket) => socket.send(part)?,
-                Socket::Unix(socket) => socket.send(part)?,
+                SenderSocket::Udp(socket) => socket.send(part)?,
+                SenderSocket::Unix(socket) => socket.send(part)?,
             };
             at += bytes;
             sent += values as u64;

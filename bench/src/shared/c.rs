@@ -5,19 +5,19 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::table_note;
+use super::add_note;
 use crate::Effort;
 use crate::journal::program::{build_folder, run_tool, source_folder};
-use crate::report::{Samples, Section, Table, Target};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
 
 /// What `bindings/c/bench.c` measures, and what was promised of it, in nanoseconds.
-const WAYS: [(&str, Option<f64>); 6] = [
+const CALL_KINDS: [(&str, Option<f64>); 6] = [
     ("an empty loop", None),
     ("td_count", Some(1.0)),
     ("td_counter_add", None),
     ("td_hist_record", Some(3.5)),
     ("td_histogram_record", Some(3.5)),
-    ("td_start, td_hist_record_since", None),
+    ("td_stopwatch_start, td_hist_record_since", None),
 ];
 
 /// What `peers/pcp/pcp.c` measures.
@@ -29,22 +29,22 @@ const PCP: [(&str, &str); 4] = [
 ];
 
 /// What C pays: inline by the header, and by calls into the library.
-pub(crate) fn abi(effort: &Effort, section: &mut Section) {
+pub(crate) fn abi(effort: &Effort, section: &mut ReportSection) {
     match abi_samples(effort) {
-        Err(error) => table_note(section, &format!("The C ABI was not measured: {error:#}.")),
+        Err(error) => add_note(section, &format!("The C ABI was not measured: {error:#}.")),
         Ok(threads) => {
-            let mut table = Table::new(
+            let mut table = ReportTable::new(
                 "From C, nanoseconds of one: median of runs, in each the median of batches on the slower thread (least–greatest).",
                 1,
                 &["", "1 thread", "2 threads"],
             );
             let [one, two] = &threads;
-            for (at, (name, promised)) in WAYS.into_iter().enumerate() {
+            for (at, (name, promised)) in CALL_KINDS.into_iter().enumerate() {
                 table.rows.push(vec![name.to_owned(), one[at].cell(), two[at].cell()]);
                 for (samples, threads) in [(&one[at], "1 thread"), (&two[at], "2 threads")] {
                     let Some(limit) = promised else { continue };
                     let what = format!("C ABI, {name}, {threads}");
-                    section.targets.push(Target::at_most(
+                    section.targets.push(ReportTarget::at_most(
                         &what,
                         limit,
                         "ns",
@@ -68,7 +68,7 @@ fn abi_samples(effort: &Effort) -> Result<[Vec<Samples>; 2]> {
         build.arg("-C").arg(root.join("bindings/c")).arg("all").env_remove("CARGO_TARGET_DIR"),
     )?;
     let program = root.join("target/c/bench");
-    let mut all = [1, 2].map(|_| WAYS.map(|(name, _)| Samples::new(name, "")).to_vec());
+    let mut all = [1, 2].map(|_| CALL_KINDS.map(|(name, _)| Samples::new(name, "")).to_vec());
     for _ in 0..effort.rounds {
         for (samples, threads) in all.iter_mut().zip(["1", "2"]) {
             let said = output(Command::new(&program).args(["300", threads]))?;
@@ -84,11 +84,11 @@ fn abi_samples(effort: &Effort) -> Result<[Vec<Samples>; 2]> {
 }
 
 /// Performance Co-Pilot, whose values in mapped files are the nearest relatives.
-pub(crate) fn pcp(effort: &Effort, section: &mut Section) {
+pub(crate) fn pcp(effort: &Effort, section: &mut ReportSection) {
     match pcp_samples(effort) {
-        Err(error) => table_note(section, &format!("Performance Co-Pilot is missing: {error:#}.")),
+        Err(error) => add_note(section, &format!("Performance Co-Pilot is missing: {error:#}.")),
         Ok(samples) => {
-            let mut table = Table::new(
+            let mut table = ReportTable::new(
                 "Performance Co-Pilot: values in a mapped file, read in the same process by a local context, with no daemon between.",
                 1,
                 &["", "median (least–greatest)"],

@@ -7,13 +7,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use shm::show::{Number, Value};
+use shm::snapshot::{MetricValue, NumericValue};
 
 /// Records so often on each of two threads, or until killed.
-pub(crate) fn record(count: u64) -> Result<()> {
-    let begun = shm::Description::new("bench_begun_total").counter()?;
-    let done = shm::Description::new("bench_done_total").counter()?;
-    let took = shm::Description::new("bench_child").histogram()?;
+pub(crate) fn record_values(count: u64) -> Result<()> {
+    let begun = shm::MetricBuilder::new("bench_begun_total").counter()?;
+    let done = shm::MetricBuilder::new("bench_done_total").counter()?;
+    let took = shm::MetricBuilder::new("bench_child").histogram()?;
     let nowhere = File::create("/dev/null")?;
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -24,13 +24,13 @@ pub(crate) fn record(count: u64) -> Result<()> {
                     took.record(1 << shift);
                     done.add(1);
                 });
-                mark(&nowhere, BEGIN);
+                write_mark(&nowhere, BEGIN_MARK);
                 for value in 0..if count == 0 { u64::MAX } else { count } {
                     begun.add(1);
                     took.record(value % 1_000_000);
                     done.add(1);
                 }
-                mark(&nowhere, END);
+                write_mark(&nowhere, END_MARK);
             });
         }
     });
@@ -38,47 +38,48 @@ pub(crate) fn record(count: u64) -> Result<()> {
 }
 
 /// Reads a thousand counters of its own so often.
-pub(crate) fn read(count: u64) -> Result<()> {
+pub(crate) fn read_counters(count: u64) -> Result<()> {
     for n in 0..1_000 {
-        shm::Description::new(format!("bench_read_{n}")).counter()?.add(1);
+        shm::MetricBuilder::new(format!("bench_read_{n}")).counter()?.add(1);
     }
-    let mut reader = shm::Reader::attach(&shm::status()?)?;
+    let mut reader = shm::MetricsFileReader::attach(&shm::status()?)?;
     let mut counts = vec![0; reader.len()];
     let nowhere = File::create("/dev/null")?;
     reader.refresh()?;
-    mark(&nowhere, BEGIN);
+    write_mark(&nowhere, BEGIN_MARK);
     for _ in 0..count {
         reader.refresh()?;
         reader.counts(&mut counts)?;
     }
-    mark(&nowhere, END);
+    write_mark(&nowhere, END_MARK);
     Ok(())
 }
 
 /// What a counter and a histogram of a file have counted.
-pub(crate) fn seen(path: &Path, counter: &str, histogram: &str) -> Result<(u64, u64)> {
-    let metrics = shm::Reader::attach(path)?.metrics()?;
+pub(crate) fn read_counts(path: &Path, counter: &str, histogram: &str) -> Result<(u64, u64)> {
+    let metrics = shm::MetricsFileReader::attach(path)?.metrics()?;
     let value = |name: &str| metrics.iter().find(|one| one.name == name).map(|one| &one.value);
     match (value(counter), value(histogram)) {
-        (Some(Value::Counter(Number::Unsigned(count))), Some(Value::Histogram(seen))) => {
-            Ok((*count, seen.count()))
-        }
+        (
+            Some(MetricValue::Counter(NumericValue::Unsigned(count))),
+            Some(MetricValue::Histogram(seen)),
+        ) => Ok((*count, seen.count())),
         _ => bail!("no {counter} or {histogram} in {}", path.display()),
     }
 }
 
 /// What a thread says before and after what is looked at, by a system call that strace shows.
-const BEGIN: &str = "what is looked at begins";
-const END: &str = "what is looked at ends";
+const BEGIN_MARK: &str = "what is looked at begins";
+const END_MARK: &str = "what is looked at ends";
 
-fn mark(mut nowhere: &File, what: &str) {
+fn write_mark(mut nowhere: &File, what: &str) {
     // One plain system call: no buffer, no lock.
     let _ = nowhere.write_all(what.as_bytes());
 }
 
 /// How many system calls the threads of this program make between their marks when it is asked to do this; `None` where strace
 /// cannot tell.
-pub(crate) fn calls(arguments: &[&str]) -> Option<u64> {
+pub(crate) fn count_calls(arguments: &[&str]) -> Option<u64> {
     let file = tempfile::NamedTempFile::new().ok()?;
     // Written whole, however long the marks are.
     let status = Command::new("strace")
@@ -101,9 +102,9 @@ fn calls_between_marks(trace: &str) -> Option<u64> {
     let (mut calls, mut ended) = (0, 0);
     for line in trace.lines() {
         let (thread, call) = line.split_once(' ')?;
-        if call.contains(BEGIN) {
+        if call.contains(BEGIN_MARK) {
             at_work.insert(thread);
-        } else if call.contains(END) {
+        } else if call.contains(END_MARK) {
             ended += u64::from(at_work.remove(thread));
         // A call that another thread interrupts is shown by a second line when it returns; signals and exits are no calls.
         } else if at_work.contains(thread) && call.trim_start().starts_with(char::is_alphabetic) {
@@ -114,13 +115,13 @@ fn calls_between_marks(trace: &str) -> Option<u64> {
 }
 
 /// A process of one thread that has so many counters and waits.
-pub(crate) struct Counting {
+pub(crate) struct CounterProcess {
     process: Child,
     pub(crate) path: PathBuf,
 }
 
-impl Counting {
-    pub(crate) fn start(counters: usize) -> Option<Counting> {
+impl CounterProcess {
+    pub(crate) fn start(counters: usize) -> Option<CounterProcess> {
         let program = std::env::current_exe().ok()?;
         let mut process = Command::new(program)
             .args(["--hold-shm", &counters.to_string()])
@@ -130,13 +131,14 @@ impl Counting {
             .ok()?;
         for _ in 0..200 {
             std::thread::sleep(Duration::from_millis(20));
-            let (found, _) = shm::processes();
+            let (found, _) = shm::list_metrics_files();
             let found = found.into_iter().find(|one| one.identity.pid == process.id());
             let ready = found.filter(|one| {
-                shm::Reader::attach(&one.path).is_ok_and(|reader| reader.len() == counters)
+                shm::MetricsFileReader::attach(&one.path)
+                    .is_ok_and(|reader| reader.len() == counters)
             });
             if let Some(found) = ready {
-                return Some(Counting { process, path: found.path });
+                return Some(CounterProcess { process, path: found.path });
             }
         }
         let _ = process.kill();
@@ -146,15 +148,15 @@ impl Counting {
 }
 
 /// Holds so many counters until its input ends.
-pub(crate) fn hold(counters: usize) -> Result<()> {
+pub(crate) fn hold_counters(counters: usize) -> Result<()> {
     for n in 0..counters {
-        shm::Description::new(format!("bench_read_{n}")).counter()?.add(1);
+        shm::MetricBuilder::new(format!("bench_read_{n}")).counter()?.add(1);
     }
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
 }
 
-impl Drop for Counting {
+impl Drop for CounterProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

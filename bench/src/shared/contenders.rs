@@ -5,24 +5,24 @@ use std::time::Instant;
 
 use opentelemetry::metrics::MeterProvider as _;
 
-use super::{COUNTED, COUNTER, HISTOGRAM, TIMED, TIMED_OPERATION, TOOK};
-use crate::record::{self, NOTHING, SUM, SUM_MIN_MAX};
-use crate::rounds::each;
-use crate::threads::{Shared, hdr_recorder};
+use super::{COUNTED_TOTAL, COUNTER, HISTOGRAM, TIMED, TIMED_OPERATION, TOOK};
+use crate::record::{self, NO_STATISTICS, SUM, SUM_MIN_MAX};
+use crate::rounds::for_each_value;
+use crate::threads::{SharedContender, hdr_recorder};
 
-pub(super) fn counters() -> Vec<Shared> {
+pub(super) fn counters() -> Vec<SharedContender> {
     let mut all = vec![
-        Shared::new("floor: loop and read", "", |session| {
+        SharedContender::new("floor: loop and read", "", |session| {
             session(&mut |values| {
-                each(&mut (), &values.nanoseconds, |_, value| {
+                for_each_value(&mut (), &values.nanoseconds, |_, value| {
                     black_box(value);
                 });
             })
         }),
         // Named twice, as code names it: the static itself, and a handle that was registered while running.
-        counter(COUNTER, || (), |_| COUNTED.add(1)),
+        counter(COUNTER, || (), |_| COUNTED_TOTAL.add(1)),
     ];
-    let handle = shm::Description::new("bench_handle_total").counter().expect("room");
+    let handle = shm::MetricBuilder::new("bench_handle_total").counter().expect("room");
     all.push(counter(
         "topdeck shm counter, registered while running",
         move || handle.clone(),
@@ -78,11 +78,11 @@ fn counter<H: 'static>(
     name: &str,
     handle: impl Fn() -> H + Sync + 'static,
     add: impl Fn(&mut H) + Sync + 'static,
-) -> Shared {
-    Shared::new(name, "", move |session| {
+) -> SharedContender {
+    SharedContender::new(name, "", move |session| {
         let mut own = handle();
         session(&mut |values| {
-            each(&mut own, &values.nanoseconds, |own, value| {
+            for_each_value(&mut own, &values.nanoseconds, |own, value| {
                 black_box(value);
                 add(own);
             });
@@ -103,16 +103,16 @@ fn bounds() -> [f64; 20] {
     std::array::from_fn(|at| 1e-6 * 2f64.powi(at as i32))
 }
 
-pub(super) fn histograms() -> Vec<Shared> {
+pub(super) fn histograms() -> Vec<SharedContender> {
     let mut all = vec![
-        of_nanoseconds(HISTOGRAM, SUM_MIN_MAX, || (), |_, value| TOOK.record(value)),
+        nanosecond_histogram(HISTOGRAM, SUM_MIN_MAX, || (), |_, value| TOOK.record(value)),
         hdr_recorder(2),
     ];
     static METRIKEN: metriken::AtomicCounterHistogram =
         metriken::AtomicCounterHistogram::new(5, 64);
-    all.push(of_nanoseconds(
+    all.push(nanosecond_histogram(
         "metriken AtomicHistogram, p = 5",
-        NOTHING,
+        NO_STATISTICS,
         || (),
         |_, value| {
             let _ = METRIKEN.increment(value);
@@ -120,22 +120,22 @@ pub(super) fn histograms() -> Vec<Shared> {
     ));
     static SHARDED: metriken::ShardedCounterHistogram =
         metriken::ShardedCounterHistogram::new(5, 64);
-    all.push(of_nanoseconds(
+    all.push(nanosecond_histogram(
         "metriken ShardedCounterHistogram, p = 5",
-        NOTHING,
+        NO_STATISTICS,
         || (),
         |_, value| {
             let _ = SHARDED.increment(value);
         },
     ));
     let peer = prometheus_histogram();
-    all.push(of_seconds(
+    all.push(second_histogram(
         "prometheus, classic, 20 bounds",
         move || peer.clone(),
         |peer, value| peer.observe(value),
     ));
     let classic = record::prometheus_classic();
-    all.push(of_seconds(
+    all.push(second_histogram(
         "prometheus-client, classic, 20 bounds",
         move || classic.clone(),
         |peer, value| peer.observe(value),
@@ -143,20 +143,20 @@ pub(super) fn histograms() -> Vec<Shared> {
     let thresholds = measured::metric::histogram::Thresholds::with_buckets(bounds());
     let peer: &measured::Histogram<20> =
         Box::leak(Box::new(measured::Histogram::with_metadata(thresholds)));
-    all.push(of_seconds(
+    all.push(second_histogram(
         "measured, classic, 20 bounds",
         move || peer,
         |peer, value| peer.observe(value),
     ));
     let recorder = metrics_recorder();
     let peer = metrics::Recorder::register_histogram(recorder, &"a".into(), &METADATA);
-    all.push(of_seconds(
+    all.push(second_histogram(
         "metrics, exporter-prometheus, handle (never asked)",
         move || peer.clone(),
         |peer, value| peer.record(value),
     ));
     let (provider, instrument) = record::opentelemetry();
-    all.push(of_nanoseconds(
+    all.push(nanosecond_histogram(
         "opentelemetry_sdk, exponential, no attributes",
         SUM_MIN_MAX,
         move || (provider.clone(), instrument.clone()),
@@ -172,36 +172,36 @@ pub(super) fn prometheus_histogram() -> prometheus::Histogram {
     prometheus::Histogram::with_opts(options).expect("a name")
 }
 
-fn of_nanoseconds<H: 'static>(
+fn nanosecond_histogram<H: 'static>(
     name: &str,
     keeps: &'static str,
     handle: impl Fn() -> H + Sync + 'static,
     record: impl Fn(&mut H, u64) + Sync + 'static,
-) -> Shared {
-    Shared::new(name, keeps, move |session| {
+) -> SharedContender {
+    SharedContender::new(name, keeps, move |session| {
         let mut own = handle();
         session(&mut |values| {
-            each(&mut own, &values.nanoseconds, |own, value| record(own, value));
+            for_each_value(&mut own, &values.nanoseconds, |own, value| record(own, value));
         })
     })
 }
 
-fn of_seconds<H: 'static>(
+fn second_histogram<H: 'static>(
     name: &str,
     handle: impl Fn() -> H + Sync + 'static,
     record: impl Fn(&mut H, f64) + Sync + 'static,
-) -> Shared {
-    Shared::new(name, SUM, move |session| {
+) -> SharedContender {
+    SharedContender::new(name, SUM, move |session| {
         let mut own = handle();
         session(&mut |values| {
-            each(&mut own, &values.seconds, |own, value| record(own, value));
+            for_each_value(&mut own, &values.seconds, |own, value| record(own, value));
         })
     })
 }
 
-pub(super) fn timers() -> Vec<Shared> {
+pub(super) fn timers() -> Vec<SharedContender> {
     let mut all = vec![
-        of_nanoseconds(
+        nanosecond_histogram(
             TIMED,
             SUM_MIN_MAX,
             || (),
@@ -211,7 +211,7 @@ pub(super) fn timers() -> Vec<Shared> {
                 drop(timer);
             },
         ),
-        of_nanoseconds(
+        nanosecond_histogram(
             "std Instant + topdeck shm histogram",
             SUM_MIN_MAX,
             || (),
@@ -223,18 +223,22 @@ pub(super) fn timers() -> Vec<Shared> {
         ),
     ];
     let shared: hdrhistogram::sync::SyncHistogram<u64> = record::hdr(2).into_sync();
-    all.push(Shared::new("std Instant + hdrhistogram Recorder", SUM_MIN_MAX, move |session| {
-        let mut own = shared.recorder();
-        session(&mut |values| {
-            each(&mut own, &values.nanoseconds, |own, value| {
-                let began = Instant::now();
-                black_box(value);
-                let _ = own.record(began.elapsed().as_nanos() as u64);
-            });
-        })
-    }));
+    all.push(SharedContender::new(
+        "std Instant + hdrhistogram Recorder",
+        SUM_MIN_MAX,
+        move |session| {
+            let mut own = shared.recorder();
+            session(&mut |values| {
+                for_each_value(&mut own, &values.nanoseconds, |own, value| {
+                    let began = Instant::now();
+                    black_box(value);
+                    let _ = own.record(began.elapsed().as_nanos() as u64);
+                });
+            })
+        },
+    ));
     let peer = prometheus_histogram();
-    all.push(of_nanoseconds(
+    all.push(nanosecond_histogram(
         "prometheus start_timer",
         SUM,
         move || peer.clone(),
@@ -246,9 +250,9 @@ pub(super) fn timers() -> Vec<Shared> {
     ));
     static METRIKEN: metriken::AtomicCounterHistogram =
         metriken::AtomicCounterHistogram::new(5, 64);
-    all.push(of_nanoseconds(
+    all.push(nanosecond_histogram(
         "std Instant + metriken AtomicHistogram",
-        NOTHING,
+        NO_STATISTICS,
         || (),
         |_, value| {
             let began = Instant::now();

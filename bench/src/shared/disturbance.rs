@@ -11,32 +11,32 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::contenders::prometheus_histogram;
 use super::{HISTOGRAM, TOOK};
 use crate::Effort;
-use crate::data::{Distribution, Values};
+use crate::data::{ValueDistribution, Values};
 use crate::record;
-use crate::report::{Section, Table, Target, number};
+use crate::report::{ReportSection, ReportTable, ReportTarget, number};
 
 /// How somebody looks.
 #[derive(Clone, Copy, PartialEq)]
-enum Look {
+enum ReadPattern {
     Never,
     HundredTimes,
     Always,
 }
 
-const LOOKS: [(Look, &str); 3] = [
-    (Look::Never, "nobody"),
-    (Look::HundredTimes, "100 times a second"),
-    (Look::Always, "all the time"),
+const READ_PATTERNS: [(ReadPattern, &str); 3] = [
+    (ReadPattern::Never, "nobody"),
+    (ReadPattern::HundredTimes, "100 times a second"),
+    (ReadPattern::Always, "all the time"),
 ];
 
 /// What is measured of one contender and one way of looking.
-struct Outcome {
+struct DisturbanceResult {
     times: hist::Histogram,
-    looks: u64,
+    reads: u64,
 }
 
 /// Something that records, and is looked at.
-struct Contender {
+struct DisturbedRecorder {
     name: &'static str,
     #[expect(
         clippy::type_complexity,
@@ -45,36 +45,36 @@ struct Contender {
     parts: Box<dyn Fn() -> (Box<dyn FnMut(usize) + Send>, Box<dyn FnMut() + Send>)>,
 }
 
-pub(crate) fn run(effort: &Effort, section: &mut Section, processors: [usize; 2]) {
+pub(crate) fn run(effort: &Effort, section: &mut ReportSection, processors: [usize; 2]) {
     let seconds = if effort.quick { 0.3 } else { 5.0 };
-    let mut table = Table::new(
+    let mut table = ReportTable::new(
         "A record while somebody looks, in nanoseconds from one reading of the clock to the next, which are part of it. The greatest is what the machine does, too.",
         2,
         &["", "looks", "p50", "p99", "p99.9", "p99.99", "greatest", "records", "looks, total"],
     );
     for contender in contenders() {
-        for (look, name) in LOOKS {
+        for (look, name) in READ_PATTERNS {
             let outcome = measure(&contender, look, processors, Duration::from_secs_f64(seconds));
             let at = |q: f64| outcome.times.quantile(q).map_or(f64::NAN, |found| found.estimate);
-            let greatest = outcome.times.max_side().value().unwrap_or(f64::NAN);
+            let greatest = outcome.times.tracked_max().value().unwrap_or(f64::NAN);
             let mut row = vec![contender.name.to_owned(), name.to_owned()];
             row.extend([0.5, 0.99, 0.999, 0.9999].map(|q| number(at(q))));
             row.extend([
                 number(greatest),
                 outcome.times.count().to_string(),
-                outcome.looks.to_string(),
+                outcome.reads.to_string(),
             ]);
             table.rows.push(row);
             if contender.name == HISTOGRAM {
                 match look {
-                    Look::Never => {}
-                    Look::HundredTimes => section.targets.push(Target::at_most(
+                    ReadPattern::Never => {}
+                    ReadPattern::HundredTimes => section.targets.push(ReportTarget::at_most(
                         "record, p99.99, read 100 times a second (with telling)",
                         40.0,
                         "ns",
                         Some(at(0.9999)),
                     )),
-                    Look::Always => section.targets.push(Target::at_most(
+                    ReadPattern::Always => section.targets.push(ReportTarget::at_most(
                         "record, p99.9, read all the time (with telling)",
                         130.0,
                         "ns",
@@ -87,19 +87,19 @@ pub(crate) fn run(effort: &Effort, section: &mut Section, processors: [usize; 2]
     section.tables.push(table);
 }
 
-fn contenders() -> Vec<Contender> {
+fn contenders() -> Vec<DisturbedRecorder> {
     let values = || {
-        let values = Values::new(Distribution::Lognormal.values(4096, 7)).nanoseconds;
+        let values = Values::new(ValueDistribution::Lognormal.values(4096, 7)).nanoseconds;
         move |at: usize| values[at % values.len()]
     };
     vec![
-        Contender {
+        DisturbedRecorder {
             name: HISTOGRAM,
             parts: Box::new(move || {
                 let value = values();
                 TOOK.record(1);
                 let path = shm::status().expect("a file");
-                let mut reader = shm::Reader::attach(&path).expect("it can be read");
+                let mut reader = shm::MetricsFileReader::attach(&path).expect("it can be read");
                 let at = (0..reader.len())
                     .find(|&at| reader.name(at) == "bench_took")
                     .expect("it is there");
@@ -112,7 +112,7 @@ fn contenders() -> Vec<Contender> {
                 )
             }),
         },
-        Contender {
+        DisturbedRecorder {
             name: "hdrhistogram Recorder, 2 digits",
             parts: Box::new(move || {
                 let value = values();
@@ -126,7 +126,7 @@ fn contenders() -> Vec<Contender> {
                 )
             }),
         },
-        Contender {
+        DisturbedRecorder {
             name: "metriken AtomicHistogram, p = 5",
             parts: Box::new(move || {
                 static METRIKEN: metriken::AtomicCounterHistogram =
@@ -142,7 +142,7 @@ fn contenders() -> Vec<Contender> {
                 )
             }),
         },
-        Contender {
+        DisturbedRecorder {
             name: "prometheus, classic, 20 bounds",
             parts: Box::new(move || {
                 let value = values();
@@ -156,7 +156,7 @@ fn contenders() -> Vec<Contender> {
                 )
             }),
         },
-        Contender {
+        DisturbedRecorder {
             name: "Mutex around hdrhistogram, 2 digits",
             parts: Box::new(move || {
                 let value = values();
@@ -175,17 +175,22 @@ fn contenders() -> Vec<Contender> {
     ]
 }
 
-fn measure(of: &Contender, look: Look, processors: [usize; 2], time: Duration) -> Outcome {
+fn measure(
+    of: &DisturbedRecorder,
+    look: ReadPattern,
+    processors: [usize; 2],
+    time: Duration,
+) -> DisturbanceResult {
     let (mut record, mut read) = (of.parts)();
     let (is_over, looks) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut times = hist::Recorder::new();
     thread::scope(|scope| {
         scope.spawn(|| {
             pin(processors[1]);
-            while look != Look::Never && !is_over.load(Ordering::Relaxed) {
+            while look != ReadPattern::Never && !is_over.load(Ordering::Relaxed) {
                 read();
                 looks.fetch_add(1, Ordering::Relaxed);
-                if look == Look::HundredTimes {
+                if look == ReadPattern::HundredTimes {
                     thread::sleep(Duration::from_millis(10));
                 }
             }
@@ -210,7 +215,7 @@ fn measure(of: &Contender, look: Look, processors: [usize; 2], time: Duration) -
             .expect("no panic");
         is_over.store(true, Ordering::Relaxed);
     });
-    Outcome { times: times.snapshot(), looks: looks.load(Ordering::Relaxed) }
+    DisturbanceResult { times: times.snapshot(), reads: looks.load(Ordering::Relaxed) }
 }
 
 fn pin(processor: usize) {

@@ -4,18 +4,18 @@ use std::hint::black_box;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{child, table_note};
+use super::{add_note, child};
 use crate::Effort;
 use crate::clock::cpu_time;
-use crate::report::{Samples, Section, Table, Target};
+use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
 
 /// Attaches, reads, and counts system calls.
-pub(super) fn run(effort: &Effort, section: &mut Section) {
+pub(super) fn run(effort: &Effort, section: &mut ReportSection) {
     // A process of one thread with a thousand counters, as peers are usually measured: the program itself has had more threads.
-    let one = child::Counting::start(1_000).expect("this program starts once more");
+    let one = child::CounterProcess::start(1_000).expect("this program starts once more");
     let path = &one.path;
-    let mut table = Table::new("Reading.", 1, &["", "median (least–greatest)"]);
-    let mut note = |name: &str, unit: &str, samples: Samples, section: &mut Section| {
+    let mut table = ReportTable::new("Reading.", 1, &["", "median (least–greatest)"]);
+    let mut note = |name: &str, unit: &str, samples: Samples, section: &mut ReportSection| {
         table.rows.push(vec![format!("{name}, {unit}"), samples.cell()]);
         let median = samples.median();
         section.samples.push((format!("{name}, {unit}"), vec![samples]));
@@ -25,11 +25,11 @@ pub(super) fn run(effort: &Effort, section: &mut Section) {
     let mut attach = Samples::new("attach", "");
     for _ in 0..rounds {
         let began = Instant::now();
-        black_box(shm::Reader::attach(path).expect("it can be read"));
+        black_box(shm::MetricsFileReader::attach(path).expect("it can be read"));
         attach.values.push(began.elapsed().as_secs_f64() * 1e6);
     }
     let attached = note("attach to a process with 1,000 counters", "us", attach, section);
-    let mut reader = shm::Reader::attach(path).expect("it can be read");
+    let mut reader = shm::MetricsFileReader::attach(path).expect("it can be read");
     reader.refresh().expect("it can be read");
     let mut counts = vec![0; reader.len()];
     let mut per_value = Samples::new("per value", "");
@@ -42,26 +42,26 @@ pub(super) fn run(effort: &Effort, section: &mut Section) {
         per_value.values.push(took / 1_000.0 / counts.len() as f64);
     }
     let value = note("a counter, of 1,000 that are read together", "ns", per_value, section);
-    section.targets.push(Target::at_most("read a value", 0.5, "ns", Some(value)));
-    section.targets.push(Target::at_most("attach to a process", 100.0, "us", Some(attached)));
-    match jstat() {
+    section.targets.push(ReportTarget::at_most("read a value", 0.5, "ns", Some(value)));
+    section.targets.push(ReportTarget::at_most("attach to a process", 100.0, "us", Some(attached)));
+    match jstat_samples() {
         Ok(samples) => {
             note("jstat -gc of a running JVM, once", "ms", samples, section);
         }
-        Err(reason) => table_note(section, &format!("jstat is missing: {reason}.")),
+        Err(reason) => add_note(section, &format!("jstat is missing: {reason}.")),
     }
     section.tables.push(table);
     let calls = |what: &str, more: &str| {
-        let found = child::calls(&[what, more]);
+        let found = child::count_calls(&[what, more]);
         found.map(|calls| calls as f64)
     };
-    section.targets.push(Target::at_most(
+    section.targets.push(ReportTarget::at_most(
         "system calls of 2 × 100,000 records, each counted twice",
         0.0,
         "calls",
         calls("--record-shm", "100000"),
     ));
-    section.targets.push(Target::at_most(
+    section.targets.push(ReportTarget::at_most(
         "system calls of reading 1,000 counters 10,000 times",
         0.0,
         "calls",
@@ -70,7 +70,7 @@ pub(super) fn run(effort: &Effort, section: &mut Section) {
 }
 
 /// What it takes to see a JVM by its own tool, milliseconds that pass.
-fn jstat() -> Result<Samples, String> {
+fn jstat_samples() -> Result<Samples, String> {
     let mut program =
         tempfile::Builder::new().suffix(".java").tempfile().map_err(|e| e.to_string())?;
     let text =

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 /// All that was measured of one store.
-pub(crate) struct Figures {
+pub(crate) struct StoreFigures {
     pub(crate) name: String,
     /// Why there are none.
     pub(crate) skipped: Option<String>,
-    pub(crate) loads: Vec<Load>,
-    pub(crate) queries: Vec<Query>,
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) loads: Vec<IngestCost>,
+    pub(crate) queries: Vec<QueryCost>,
+    pub(crate) answers: Vec<CheckedAnswer>,
 }
 
-impl Figures {
-    pub(crate) fn new(name: &str) -> Figures {
-        Figures {
+impl StoreFigures {
+    pub(crate) fn new(name: &str) -> StoreFigures {
+        StoreFigures {
             name: name.to_owned(),
             skipped: None,
             loads: Vec::new(),
@@ -23,13 +23,13 @@ impl Figures {
         }
     }
 
-    pub(crate) fn skipped(name: &str, why: &str) -> Figures {
-        Figures { skipped: Some(why.to_owned()), ..Figures::new(name) }
+    pub(crate) fn skipped(name: &str, why: &str) -> StoreFigures {
+        StoreFigures { skipped: Some(why.to_owned()), ..StoreFigures::new(name) }
     }
 }
 
 /// One data set taken in.
-pub(crate) struct Load {
+pub(crate) struct IngestCost {
     /// One of [`SETS`].
     pub(crate) set: &'static str,
     /// Histograms, or numbers.
@@ -54,7 +54,7 @@ pub(crate) struct Load {
 pub(crate) const SETS: [&str; 3] = ["A", "B", "gauges"];
 
 /// One query, asked several times.
-pub(crate) struct Query {
+pub(crate) struct QueryCost {
     /// One of those in [`QUERIES`].
     pub(crate) key: &'static str,
     pub(crate) cpu_ms: Vec<f64>,
@@ -76,18 +76,22 @@ pub(crate) const QUERIES: [(&str, &str); 7] = [
 ];
 
 /// Something that was asked of which the truth is known.
-pub(crate) struct Answer {
+pub(crate) struct CheckedAnswer {
     pub(crate) question: String,
     pub(crate) answer: String,
-    pub(crate) truth: String,
+    pub(crate) expected: String,
 }
 
-impl Answer {
+impl CheckedAnswer {
     pub(crate) fn new(
         question: &str,
         answer: impl Into<String>,
         truth: impl Into<String>,
-    ) -> Answer {
-        Answer { question: question.to_owned(), answer: answer.into(), truth: truth.into() }
+    ) -> CheckedAnswer {
+        CheckedAnswer {
+            question: question.to_owned(),
+            answer: answer.into(),
+            expected: truth.into(),
+        }
     }
 }

@@ -10,20 +10,20 @@ use anyhow::{Context, Result, bail};
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A connection to a server on this machine.
-pub(crate) struct Connection {
+pub(crate) struct BenchConnection {
     stream: BufReader<TcpStream>,
     port: u16,
 }
 
 /// What came back.
-pub(crate) struct Response {
+pub(crate) struct BenchResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
-impl Response {
+impl BenchResponse {
     /// The body, if all went well.
-    pub(crate) fn good(self) -> Result<Vec<u8>> {
+    pub(crate) fn into_body(self) -> Result<Vec<u8>> {
         match self.status {
             200..=299 => Ok(self.body),
             status => bail!("status {status}: {}", self.text()),
@@ -36,24 +36,30 @@ impl Response {
     }
 }
 
-impl Connection {
-    pub(crate) fn open(port: u16) -> Result<Connection> {
+impl BenchConnection {
+    pub(crate) fn open(port: u16) -> Result<BenchConnection> {
         let stream = TcpStream::connect(("127.0.0.1", port)).context("connecting")?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
-        Ok(Connection { stream: BufReader::with_capacity(1 << 16, stream), port })
+        Ok(BenchConnection { stream: BufReader::with_capacity(1 << 16, stream), port })
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> Result<Response> {
-        self.ask("GET", path, "", &[])
+    pub(crate) fn get(&mut self, path: &str) -> Result<BenchResponse> {
+        self.request("GET", path, "", &[])
     }
 
     /// `headers` are whole lines.
-    pub(crate) fn post(&mut self, path: &str, headers: &str, body: &[u8]) -> Result<Response> {
-        self.ask("POST", path, headers, body)
+    pub(crate) fn post(&mut self, path: &str, headers: &str, body: &[u8]) -> Result<BenchResponse> {
+        self.request("POST", path, headers, body)
     }
 
-    fn ask(&mut self, method: &str, path: &str, headers: &str, body: &[u8]) -> Result<Response> {
+    fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> Result<BenchResponse> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n{headers}Content-Length: {}\r\n\r\n",
             self.port,
@@ -61,10 +67,10 @@ impl Connection {
         );
         self.stream.get_mut().write_all(head.as_bytes())?;
         self.stream.get_mut().write_all(body)?;
-        self.answer().with_context(|| format!("{method} {path}"))
+        self.read_response().with_context(|| format!("{method} {path}"))
     }
 
-    fn answer(&mut self) -> Result<Response> {
+    fn read_response(&mut self) -> Result<BenchResponse> {
         let first = self.line()?;
         let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.with_context(|| format!("no HTTP: {first:?}"))?;
@@ -83,7 +89,7 @@ impl Connection {
         if !chunked {
             body.resize(length, 0);
             self.stream.read_exact(&mut body)?;
-            return Ok(Response { status, body });
+            return Ok(BenchResponse { status, body });
         }
         loop {
             let line = self.line()?;
@@ -93,7 +99,7 @@ impl Connection {
             self.stream.read_exact(&mut body[start..])?;
             self.line()?;
             if size == 0 {
-                return Ok(Response { status, body });
+                return Ok(BenchResponse { status, body });
             }
         }
     }
@@ -109,7 +115,7 @@ impl Connection {
 }
 
 /// A query's text as part of an address.
-pub(crate) fn escaped(text: &str) -> String {
+pub(crate) fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let escape = |byte: u8| match plain(byte) {
         true => (byte as char).to_string(),
@@ -138,8 +144,8 @@ mod tests {
                 .write_all(b"HTTP/1.1 400 Bad\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nde\r\n1\r\nf\r\n0\r\n\r\n")
                 .unwrap();
         });
-        let mut connection = Connection::open(port).unwrap();
-        assert_eq!(connection.get("/").unwrap().good().unwrap(), b"abc");
+        let mut connection = BenchConnection::open(port).unwrap();
+        assert_eq!(connection.get("/").unwrap().into_body().unwrap(), b"abc");
         let bad = connection.get("/").unwrap();
         assert_eq!((bad.status, &bad.body[..]), (400, &b"def"[..]));
         server.join().unwrap();
@@ -147,6 +153,6 @@ mod tests {
 
     #[test]
     fn queries_are_escaped() {
-        assert_eq!(escaped("sum(a{b=\"c\"}[1m])"), "sum%28a%7Bb%3D%22c%22%7D%5B1m%5D%29");
+        assert_eq!(percent_encode("sum(a{b=\"c\"}[1m])"), "sum%28a%7Bb%3D%22c%22%7D%5B1m%5D%29");
     }
 }

@@ -9,18 +9,20 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use collect::synthetic::{Dataset, LIMIT_NS, MINUTE_NS, Sample, Series, Truth};
+use collect::synthetic::{
+    Dataset, ExpectedStats, MINUTE_NS, SyntheticSample, SyntheticSeries, THRESHOLD_NS,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::Work;
-use super::figures::{Answer, Figures, Load, Query, SETS};
-use super::http::{Connection, Response, escaped};
-use super::remote_write::{Counted, Kind, Moved, Request};
-use super::server::Server;
+use super::StoreWork;
+use super::figures::{CheckedAnswer, IngestCost, QueryCost, SETS, StoreFigures};
+use super::http::{BenchConnection, BenchResponse, percent_encode};
+use super::remote_write::{BucketMap, HistogramKind, SeriesCounts, WriteRequestBuilder};
+use super::server::PeerServer;
 use crate::clock::wall_time;
 use crate::journal::{program, scratch};
-use crate::query::Asked;
+use crate::query::QueryResults;
 use crate::report::number;
 
 const PACKAGE: &str = "github.com/prometheus/prometheus/cmd/prometheus";
@@ -28,8 +30,8 @@ const MANIFEST: &str = include_str!("../../peers/prometheus/go.mod");
 /// What is longer in memory goes into blocks: one and a half times two hours.
 const HEAD_SPAN_MS: f64 = 3.0 * 3_600_000.0;
 /// Prometheus looks whether there is something to compact at each append, and once a minute.
-const COMPACTION_AWAITED: Duration = Duration::from_secs(150);
-const START_AWAITED: Duration = Duration::from_secs(60);
+const COMPACTION_TIMEOUT: Duration = Duration::from_secs(150);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 const WRITE_HEADERS: &str = "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n\
      X-Prometheus-Remote-Write-Version: 0.1.0\r\n";
@@ -56,10 +58,10 @@ fn version() -> &'static str {
 }
 
 /// All figures. An error says why there are none.
-pub(crate) fn run(work: &Work) -> Result<(Figures, Asked)> {
+pub(crate) fn run(work: &StoreWork) -> Result<(StoreFigures, QueryResults)> {
     let program = build(work)?;
-    let (mut figures, mut asked) = (Figures::new(&name()), Asked::new(&name()));
-    run_a(&program, work, Kind::Cumulative, &mut figures, &mut asked)?;
+    let (mut figures, mut asked) = (StoreFigures::new(&name()), QueryResults::new(&name()));
+    run_a(&program, work, HistogramKind::Cumulative, &mut figures, &mut asked)?;
     run_b(&program, work, &mut figures, &mut asked)?;
     if work.store {
         run_gauges(&program, work, &mut figures)?;
@@ -73,28 +75,29 @@ pub(crate) fn name_gauge() -> String {
 }
 
 /// A alone, sent as gauge histograms: what Prometheus' own clients do not, but counts are then exact.
-pub(crate) fn run_a_as_gauges(work: &Work) -> Result<(Figures, Asked)> {
-    let (mut figures, mut asked) = (Figures::new(&name_gauge()), Asked::new(&name_gauge()));
-    run_a(&build(work)?, work, Kind::Gauge, &mut figures, &mut asked)?;
+pub(crate) fn run_a_as_gauges(work: &StoreWork) -> Result<(StoreFigures, QueryResults)> {
+    let (mut figures, mut asked) =
+        (StoreFigures::new(&name_gauge()), QueryResults::new(&name_gauge()));
+    run_a(&build(work)?, work, HistogramKind::Gauge, &mut figures, &mut asked)?;
     Ok((figures, asked))
 }
 
 /// The program, built unless that was done before: it takes minutes, which a quick run does not have.
-fn build(work: &Work) -> Result<PathBuf> {
-    let program = place()?;
+fn build(work: &StoreWork) -> Result<PathBuf> {
+    let program = build_dir()?;
     if !program.exists() {
         ensure!(!work.quick, "not built yet, which a run that is not quick does");
     }
     self::program()
 }
 
-fn place() -> Result<PathBuf> {
+fn build_dir() -> Result<PathBuf> {
     Ok(program::build_folder("prometheus")?.join(format!("prometheus-{}", version())))
 }
 
 /// The program, built if it is not there.
 pub(crate) fn program() -> Result<PathBuf> {
-    let program = place()?;
+    let program = build_dir()?;
     if !program.exists() {
         let folder = program::build_folder("prometheus")?;
         program::run_tool(Command::new("go").arg("version"))?;
@@ -110,14 +113,14 @@ pub(crate) fn program() -> Result<PathBuf> {
 }
 
 /// Prometheus with a folder of its own.
-pub(crate) struct Prometheus {
-    server: Server,
+pub(crate) struct PrometheusServer {
+    server: PeerServer,
     port: u16,
     folder: TempDir,
 }
 
-impl Prometheus {
-    fn start(program: &Path) -> Result<Prometheus> {
+impl PrometheusServer {
+    fn start(program: &Path) -> Result<PrometheusServer> {
         let folder = scratch::folder()?;
         let config = folder.path().join("prometheus.yml");
         fs::write(&config, "global: {}\n")?;
@@ -134,12 +137,12 @@ impl Prometheus {
             "--storage.tsdb.retention.time=10y",
             "--log.level=error",
         ]);
-        let server = Server::start(&mut command, &folder.path().join("log"))?;
-        let mut started = Prometheus { server, port, folder };
-        let until = wall_time() + START_AWAITED;
+        let server = PeerServer::start(&mut command, &folder.path().join("log"))?;
+        let mut started = PrometheusServer { server, port, folder };
+        let until = wall_time() + START_TIMEOUT;
         loop {
             started.server.check_alive()?;
-            let ready = Connection::open(port).and_then(|mut one| one.get("/-/ready"));
+            let ready = BenchConnection::open(port).and_then(|mut one| one.get("/-/ready"));
             if ready.is_ok_and(|ready| ready.status == 200) {
                 return Ok(started);
             }
@@ -148,24 +151,31 @@ impl Prometheus {
         }
     }
 
-    fn connect(&self) -> Result<Connection> {
-        Connection::open(self.port)
+    fn connect(&self) -> Result<BenchConnection> {
+        BenchConnection::open(self.port)
     }
 
     /// Sends the requests of each lane by a thread of its own. Nobody is more than a request ahead: what is
     /// an hour behind the others is refused.
-    fn load(&mut self, set: &'static str, points: u64, lanes: &[Vec<Vec<u8>>]) -> Result<Load> {
+    fn load(
+        &mut self,
+        set: &'static str,
+        points: u64,
+        lanes: &[Vec<Vec<u8>>],
+    ) -> Result<IngestCost> {
         self.server.wait_until_idle()?;
         let (cpu, written) = (self.server.cpu()?, self.server.written_bytes());
         let (wall, barrier) = (wall_time(), Barrier::new(lanes.len()));
         let failed: Mutex<Option<anyhow::Error>> = Mutex::new(None);
-        let connections: Result<Vec<Connection>> = lanes.iter().map(|_| self.connect()).collect();
+        let connections: Result<Vec<BenchConnection>> =
+            lanes.iter().map(|_| self.connect()).collect();
         std::thread::scope(|scope| {
             for (requests, mut connection) in lanes.iter().zip(connections?) {
                 let (barrier, failed) = (&barrier, &failed);
                 scope.spawn(move || {
                     for request in requests {
-                        let sent = write(&mut connection, request).and_then(Response::good);
+                        let sent =
+                            write(&mut connection, request).and_then(BenchResponse::into_body);
                         if let Err(error) = sent {
                             failed.lock().expect("no panic").get_or_insert(error);
                         }
@@ -188,7 +198,7 @@ impl Prometheus {
         let cpu_until_idle = self.server.cpu()? - cpu;
         let memory_bytes = self.server.memory_bytes()?;
         let written_after = self.server.written_bytes();
-        Ok(Load {
+        Ok(IngestCost {
             set,
             points,
             sent_bytes: lanes.iter().flatten().map(|request| request.len() as u64).sum(),
@@ -203,10 +213,10 @@ impl Prometheus {
 
     /// Waits until all that is old enough to be in blocks is, and nothing else is going on.
     fn wait_until_compacted(&mut self) -> Result<()> {
-        let until = wall_time() + COMPACTION_AWAITED;
+        let until = wall_time() + COMPACTION_TIMEOUT;
         loop {
             self.server.wait_until_idle()?;
-            let metrics = String::from_utf8(self.connect()?.get("/metrics")?.good()?)?;
+            let metrics = String::from_utf8(self.connect()?.get("/metrics")?.into_body()?)?;
             let value = |name: &str| -> Option<f64> {
                 metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
             };
@@ -224,11 +234,11 @@ impl Prometheus {
     /// What all data take in blocks: a snapshot writes those that are still in memory, and links the others.
     fn snapshot_bytes(&self) -> Result<u64> {
         let path = "/api/v1/admin/tsdb/snapshot";
-        let answer = self.connect()?.post(path, "", &[])?.good().context("a snapshot")?;
+        let answer = self.connect()?.post(path, "", &[])?.into_body().context("a snapshot")?;
         let answer: Value = serde_json::from_slice(&answer)?;
         let name = answer["data"]["name"].as_str().context("a snapshot without a name")?;
         let folder = self.folder.path().join("data/snapshots").join(name);
-        let bytes = lengths(&folder)?;
+        let bytes = folder_bytes(&folder)?;
         fs::remove_dir_all(folder)?;
         Ok(bytes)
     }
@@ -236,12 +246,12 @@ impl Prometheus {
     /// Asks once to warm up, then as often as is counted. Second is the last answer.
     pub(crate) fn query(
         &mut self,
-        work: &Work,
+        work: &StoreWork,
         key: &'static str,
         path: &str,
-    ) -> Result<(Query, Value)> {
+    ) -> Result<(QueryCost, Value)> {
         let mut connection = self.connect()?;
-        let mut query = Query {
+        let mut query = QueryCost {
             key,
             cpu_ms: Vec::new(),
             wall_ms: Vec::new(),
@@ -255,7 +265,7 @@ impl Prometheus {
         let mut answer = Vec::new();
         for round in 0..=work.query_rounds {
             let (cpu, threads, wall) = (self.server.cpu()?, self.server.threads(), wall_time());
-            answer = connection.get(path)?.good().with_context(|| format!("query {key}"))?;
+            answer = connection.get(path)?.into_body().with_context(|| format!("query {key}"))?;
             let wall = wall_time() - wall;
             let cpu = match self.server.threads().since(&threads) {
                 Some(used) => used,
@@ -272,23 +282,23 @@ impl Prometheus {
     }
 
     fn stop(self) -> Result<()> {
-        let Prometheus { server, folder, .. } = self;
+        let PrometheusServer { server, folder, .. } = self;
         server.stop()?;
         Ok(folder.close()?)
     }
 }
 
-fn write(connection: &mut Connection, request: &[u8]) -> Result<Response> {
+fn write(connection: &mut BenchConnection, request: &[u8]) -> Result<BenchResponse> {
     connection.post("/api/v1/write", WRITE_HEADERS, request)
 }
 
 /// Bytes of all files below a folder.
-fn lengths(folder: &Path) -> Result<u64> {
+fn folder_bytes(folder: &Path) -> Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let data = entry.metadata()?;
-        sum += if data.is_dir() { lengths(&entry.path())? } else { data.len() };
+        sum += if data.is_dir() { folder_bytes(&entry.path())? } else { data.len() };
     }
     Ok(sum)
 }
@@ -299,34 +309,39 @@ fn time_ms(dataset: &Dataset, minutes: usize) -> i64 {
 }
 
 /// Requests of each lane; cumulative histograms begin with one of no values yet.
-fn requests(dataset: &Dataset, lanes: usize, kind: Kind, truth: &mut Truth) -> Vec<Vec<Vec<u8>>> {
-    let (scale, moved) = (dataset.scale(), Moved::new());
-    let series: Vec<Series> = (0..scale.series).map(|at| dataset.series(at)).collect();
-    let mut counted = vec![Counted::new(); scale.series];
+fn requests(
+    dataset: &Dataset,
+    lanes: usize,
+    kind: HistogramKind,
+    truth: &mut ExpectedStats,
+) -> Vec<Vec<Vec<u8>>> {
+    let (scale, moved) = (dataset.scale(), BucketMap::new());
+    let series: Vec<SyntheticSeries> = (0..scale.series).map(|at| dataset.series(at)).collect();
+    let mut counted = vec![SeriesCounts::new(); scale.series];
     let mut generator = dataset.generator();
     let step = if scale.series == 1 { MINUTES_ALONE } else { MINUTES_MANY };
     let mut all = vec![Vec::new(); lanes];
-    let mut request = Request::default();
+    let mut request = WriteRequestBuilder::default();
     for first in (0..scale.minutes).step_by(step) {
         for (lane, requests) in all.iter_mut().enumerate() {
             let of_lane = scale.series * lane / lanes..scale.series * (lane + 1) / lanes;
             for at in of_lane {
                 request.begin(&series[at]);
-                if first == 0 && kind == Kind::Cumulative {
+                if first == 0 && kind == HistogramKind::Cumulative {
                     request.histogram(kind, &counted[at], time_ms(dataset, 0));
                 }
                 for minute in first..(first + step).min(scale.minutes) {
-                    let sample: &Sample = generator.draw(at, minute);
+                    let sample: &SyntheticSample = generator.draw(at, minute);
                     truth.add(sample);
-                    if kind == Kind::Gauge {
-                        counted[at].forget();
+                    if kind == HistogramKind::Gauge {
+                        counted[at].reset();
                     }
                     counted[at].add(sample, &moved);
                     request.histogram(kind, &counted[at], time_ms(dataset, minute + 1));
                 }
                 request.end();
             }
-            requests.push(request.packed());
+            requests.push(request.take_compressed());
         }
     }
     all
@@ -334,7 +349,7 @@ fn requests(dataset: &Dataset, lanes: usize, kind: Kind, truth: &mut Truth) -> V
 
 /// A range query over all of a data set, the first column ending a step after its beginning.
 pub(crate) fn range(query: &str, start_s: i64, end_s: i64, step_s: i64) -> String {
-    let (query, start_s) = (escaped(query), start_s + step_s);
+    let (query, start_s) = (percent_encode(query), start_s + step_s);
     format!("/api/v1/query_range?query={query}&start={start_s}&end={end_s}&step={step_s}")
 }
 
@@ -345,38 +360,38 @@ fn ends_s(dataset: &Dataset) -> (i64, i64) {
 
 fn run_a(
     program: &Path,
-    work: &Work,
-    kind: Kind,
-    figures: &mut Figures,
-    asked: &mut Asked,
+    work: &StoreWork,
+    kind: HistogramKind,
+    figures: &mut StoreFigures,
+    asked: &mut QueryResults,
 ) -> Result<()> {
     let dataset = &work.a;
-    let mut truth = Truth::new(dataset);
+    let mut truth = ExpectedStats::new(dataset);
     let lanes = requests(dataset, 1, kind, &mut truth);
     let points = dataset.scale().minutes as u64;
-    let mut server = Prometheus::start(program)?;
+    let mut server = PrometheusServer::start(program)?;
     figures.loads.push(server.load(SETS[0], points, &lanes)?);
     let over = match kind {
-        Kind::Cumulative => "increase",
-        Kind::Gauge => "sum_over_time",
+        HistogramKind::Cumulative => "increase",
+        HistogramKind::Gauge => "sum_over_time",
     };
     if work.query {
-        crate::query::prometheus::a(&mut server, work, over, &truth, asked)?;
+        crate::query::prometheus::run_a(&mut server, work, over, &truth, asked)?;
     }
     if work.store {
-        ask_a(&mut server, work, kind, over, &truth, &lanes[0], figures)?;
+        query_a(&mut server, work, kind, over, &truth, &lanes[0], figures)?;
     }
     server.stop()
 }
 
-fn ask_a(
-    server: &mut Prometheus,
-    work: &Work,
-    kind: Kind,
+fn query_a(
+    server: &mut PrometheusServer,
+    work: &StoreWork,
+    kind: HistogramKind,
     over: &str,
-    truth: &Truth,
+    truth: &ExpectedStats,
     requests: &[Vec<u8>],
-    figures: &mut Figures,
+    figures: &mut StoreFigures,
 ) -> Result<()> {
     let (start, end) = ends_s(&work.a);
     let path = range(&format!("{over}(disk_io_latency[90m])"), start, end, 90 * 60);
@@ -386,7 +401,7 @@ fn ask_a(
     let counts =
         columns.iter().filter_map(|(_, value)| value["count"].as_str()?.parse::<f64>().ok());
     let total: f64 = counts.sum();
-    figures.answers.push(Answer::new(
+    figures.answers.push(CheckedAnswer::new(
         "A: measurements in the heatmap",
         format!("{total:.1}"),
         truth.total().count.to_string(),
@@ -396,63 +411,63 @@ fn ask_a(
     let path = range(&format!("histogram_quantile(0.99, {window})"), start, end, 240);
     let (query, answer) = server.query(work, "a-p99", &path)?;
     figures.queries.push(query);
-    let errors = errors(&answer, start, truth, |window, found| {
+    let errors = window_errors(&answer, start, truth, |window, found| {
         let (lower, upper) = window.quantile_ns(0.99)?;
         let middle = (lower + upper) as f64 / 2e9;
         Some((found / middle - 1.0).abs())
     })?;
-    figures.answers.push(Answer::new(
+    figures.answers.push(CheckedAnswer::new(
         "A: relative error of p99 per 4 min against the middle of its true bucket, median and worst",
         format!("{} %, {} %", percent(errors.median()), percent(errors.worst())),
         "0; a bucket is up to 10 % wide",
     ));
 
-    let limit_s = LIMIT_NS as f64 / 1e9;
+    let limit_s = THRESHOLD_NS as f64 / 1e9;
     let path = range(&format!("histogram_fraction(0, {limit_s}, {window})"), start, end, 240);
     let (query, answer) = server.query(work, "a-below", &path)?;
     figures.queries.push(query);
-    let errors = self::errors(&answer, start, truth, |window, found| {
-        let share = window.at_or_below_limit as f64 / window.count as f64;
+    let errors = self::window_errors(&answer, start, truth, |window, found| {
+        let share = window.at_or_below_threshold as f64 / window.count as f64;
         Some((found - share).abs())
     })?;
-    figures.answers.push(Answer::new(
+    figures.answers.push(CheckedAnswer::new(
         "A: error of the share at or below 12.3 ms per 4 min, median and worst",
         format!("{} %, {} %", percent(errors.median()), percent(errors.worst())),
         "0",
     ));
     let path = range(&format!("histogram_count({window})"), start, end, 240);
     let (_, answer) = server.query(work, "a-count", &path)?;
-    let errors = self::errors(&answer, start, truth, |window, found| {
+    let errors = self::window_errors(&answer, start, truth, |window, found| {
         Some((found / window.count as f64 - 1.0).abs())
     })?;
-    figures.answers.push(Answer::new(
+    figures.answers.push(CheckedAnswer::new(
         "A: relative error of the count per 4 min, median and worst",
         format!("{} %, {} %", percent(errors.median()), percent(errors.worst())),
         "0",
     ));
 
-    figures.answers.push(twice(server, requests, kind, truth, end)?);
+    figures.answers.push(resend_all(server, requests, kind, truth, end)?);
     Ok(())
 }
 
 /// Everything once more, as a sender does that did not hear the acknowledgement.
-fn twice(
-    server: &mut Prometheus,
+fn resend_all(
+    server: &mut PrometheusServer,
     requests: &[Vec<u8>],
-    kind: Kind,
-    truth: &Truth,
+    kind: HistogramKind,
+    truth: &ExpectedStats,
     end_s: i64,
-) -> Result<Answer> {
-    let count = |server: &Prometheus| -> Result<String> {
+) -> Result<CheckedAnswer> {
+    let count = |server: &PrometheusServer| -> Result<String> {
         let all = match kind {
-            Kind::Cumulative => "disk_io_latency".to_owned(),
-            Kind::Gauge => {
+            HistogramKind::Cumulative => "disk_io_latency".to_owned(),
+            HistogramKind::Gauge => {
                 format!("sum_over_time(disk_io_latency[{}m])", 4 * truth.windows().len())
             }
         };
-        let query = escaped(&format!("histogram_count({all})"));
+        let query = percent_encode(&format!("histogram_count({all})"));
         let path = format!("/api/v1/query?query={query}&time={end_s}");
-        let answer: Value = serde_json::from_slice(&server.connect()?.get(&path)?.good()?)?;
+        let answer: Value = serde_json::from_slice(&server.connect()?.get(&path)?.into_body()?)?;
         Ok(answer["data"]["result"][0]["value"][1].as_str().unwrap_or("nothing").to_owned())
     };
     let before = count(server)?;
@@ -465,28 +480,42 @@ fn twice(
     let statuses: Vec<String> =
         statuses.iter().map(|(status, times)| format!("{times} × {status}")).collect();
     let question = format!("A: all requests sent again; measurements, {before} before");
-    Ok(Answer::new(&question, format!("{after} ({})", statuses.join(", ")), "no change, accepted"))
+    Ok(CheckedAnswer::new(
+        &question,
+        format!("{after} ({})", statuses.join(", ")),
+        "no change, accepted",
+    ))
 }
 
-fn run_b(program: &Path, work: &Work, figures: &mut Figures, asked: &mut Asked) -> Result<()> {
+fn run_b(
+    program: &Path,
+    work: &StoreWork,
+    figures: &mut StoreFigures,
+    asked: &mut QueryResults,
+) -> Result<()> {
     let dataset = &work.b;
     let scale = dataset.scale();
-    let mut truth = Truth::new(dataset);
-    let lanes = requests(dataset, 2, Kind::Cumulative, &mut truth);
-    let mut server = Prometheus::start(program)?;
+    let mut truth = ExpectedStats::new(dataset);
+    let lanes = requests(dataset, 2, HistogramKind::Cumulative, &mut truth);
+    let mut server = PrometheusServer::start(program)?;
     let points = (scale.series * scale.minutes) as u64;
     figures.loads.push(server.load(SETS[1], points, &lanes)?);
     drop(lanes);
     if work.query {
-        crate::query::prometheus::b(&mut server, work, asked)?;
+        crate::query::prometheus::run_b(&mut server, work, asked)?;
     }
     if work.store {
-        ask_b(&mut server, work, &truth, figures)?;
+        query_b(&mut server, work, &truth, figures)?;
     }
     server.stop()
 }
 
-fn ask_b(server: &mut Prometheus, work: &Work, truth: &Truth, figures: &mut Figures) -> Result<()> {
+fn query_b(
+    server: &mut PrometheusServer,
+    work: &StoreWork,
+    truth: &ExpectedStats,
+    figures: &mut StoreFigures,
+) -> Result<()> {
     let (dataset, scale) = (&work.b, work.b.scale());
     let (start, end) = ends_s(dataset);
     let sum = "sum(increase(http_request_duration[5m]))";
@@ -494,12 +523,12 @@ fn ask_b(server: &mut Prometheus, work: &Work, truth: &Truth, figures: &mut Figu
     figures.queries.push(server.query(work, "b-p99.9", &path)?.0);
 
     let minutes = scale.minutes;
-    let query = escaped(&format!("sum(increase(http_request_duration[{minutes}m]))"));
+    let query = percent_encode(&format!("sum(increase(http_request_duration[{minutes}m]))"));
     let path = format!("/api/v1/query?query={query}&time={end}");
     let (query, answer) = server.query(work, "b-day", &path)?;
     figures.queries.push(query);
     let count = answer["data"]["result"][0]["histogram"][1]["count"].as_str();
-    figures.answers.push(Answer::new(
+    figures.answers.push(CheckedAnswer::new(
         "B: measurements of the whole day",
         count.unwrap_or("nothing"),
         truth.total().count.to_string(),
@@ -507,10 +536,10 @@ fn ask_b(server: &mut Prometheus, work: &Work, truth: &Truth, figures: &mut Figu
     Ok(())
 }
 
-fn run_gauges(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> {
-    let walk = super::Walk::new(work);
+fn run_gauges(program: &Path, work: &StoreWork, figures: &mut StoreFigures) -> Result<()> {
+    let walk = super::RandomWalk::new(work);
     let mut all = vec![Vec::new(); 2];
-    let mut request = Request::default();
+    let mut request = WriteRequestBuilder::default();
     // As many points a request as of the histograms.
     for first in (0..walk.minutes).step_by(MINUTES_MANY) {
         for (lane, requests) in all.iter_mut().enumerate() {
@@ -522,10 +551,10 @@ fn run_gauges(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> 
                 }
                 request.end();
             }
-            requests.push(request.packed());
+            requests.push(request.take_compressed());
         }
     }
-    let mut server = Prometheus::start(program)?;
+    let mut server = PrometheusServer::start(program)?;
     figures.loads.push(server.load(SETS[2], (walk.gauges * walk.minutes) as u64, &all)?);
     let (start, end) = (walk.time_ms(0) / 1_000, walk.time_ms(walk.minutes - 1) / 1_000);
     let path = range("avg(load_average)", start - 60, end, 60);
@@ -536,7 +565,7 @@ fn run_gauges(program: &Path, work: &Work, figures: &mut Figures) -> Result<()> 
         .get(minute)
         .and_then(|(_, value)| value.as_str()?.parse::<f64>().ok());
     let truth = (0..walk.gauges).map(|gauge| walk.value(gauge, minute)).sum::<f64>();
-    figures.answers.push(Answer::new(
+    figures.answers.push(CheckedAnswer::new(
         "gauges: their mean in the middle",
         found.map_or("nothing".to_owned(), |found| format!("{found:.9}")),
         format!("{:.9}", truth / walk.gauges as f64),
@@ -553,9 +582,9 @@ pub(crate) fn series_of(answer: &Value, kind: &str) -> Result<Vec<(i64, Value)>>
 }
 
 /// Errors, one per window, ascending.
-struct Errors(Vec<f64>);
+struct QuantileErrors(Vec<f64>);
 
-impl Errors {
+impl QuantileErrors {
     fn median(&self) -> f64 {
         self.0.get(self.0.len() / 2).copied().unwrap_or(f64::NAN)
     }
@@ -566,20 +595,20 @@ impl Errors {
 }
 
 /// Compares the value at the end of each window with its truth.
-fn errors(
+fn window_errors(
     answer: &Value,
     start_s: i64,
-    truth: &Truth,
-    error: impl Fn(&collect::synthetic::Window, f64) -> Option<f64>,
-) -> Result<Errors> {
-    let window_s = Truth::WINDOW_MINUTES as i64 * MINUTE_NS / 1_000_000_000;
+    truth: &ExpectedStats,
+    error: impl Fn(&collect::synthetic::ExpectedWindow, f64) -> Option<f64>,
+) -> Result<QuantileErrors> {
+    let window_s = ExpectedStats::WINDOW_MINUTES as i64 * MINUTE_NS / 1_000_000_000;
     let of = |(time_s, value): &(i64, Value)| {
         let window = truth.windows().get(((time_s - start_s) / window_s - 1) as usize)?;
         error(window, value.as_str()?.parse().ok()?)
     };
     let mut all: Vec<f64> = series_of(answer, "values")?.iter().filter_map(of).collect();
     all.sort_by(f64::total_cmp);
-    Ok(Errors(all))
+    Ok(QuantileErrors(all))
 }
 
 fn percent(share: f64) -> String {

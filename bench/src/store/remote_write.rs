@@ -3,7 +3,7 @@
 //! A sender of native histograms at schema 5, in seconds: counts of all minutes so far, or of one minute. Fields
 //! are those of `prometheus/prompb/types.proto`.
 
-use collect::synthetic::{Sample, Series};
+use collect::synthetic::{SyntheticSample, SyntheticSeries};
 
 /// Buckets for each power of two: 2^5.
 const PER_DOUBLING: f64 = 32.0;
@@ -16,7 +16,7 @@ const BUCKETS: usize = 860;
 
 /// What a histogram says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum HistogramKind {
     /// All values so far, as Prometheus' own clients count.
     Cumulative,
     /// The values of its minute.
@@ -27,20 +27,20 @@ const RESET_HINT_GAUGE: u64 = 3;
 
 /// What one series has counted so far.
 #[derive(Clone)]
-pub(crate) struct Counted {
+pub(crate) struct SeriesCounts {
     counts: Vec<u64>,
     count: u64,
     sum_ns: u128,
 }
 
 /// Which native bucket the middle of each bucket of `LogLinear10` lies in.
-pub(crate) struct Moved {
+pub(crate) struct BucketMap {
     first: i32,
-    to: Vec<usize>,
+    targets: Vec<usize>,
 }
 
-impl Moved {
-    pub(crate) fn new() -> Moved {
+impl BucketMap {
+    pub(crate) fn new() -> BucketMap {
         let first = 3 * 90;
         let to = |index: i32| {
             let edges = hist::Scheme::LogLinear10.edges(index).expect("is on the grid");
@@ -48,31 +48,31 @@ impl Moved {
             let native = (middle_s.log2() * PER_DOUBLING).ceil() as i64;
             (native - FIRST) as usize
         };
-        Moved { first, to: (first..11 * 90).map(to).collect() }
+        BucketMap { first, targets: (first..11 * 90).map(to).collect() }
     }
 }
 
-impl Counted {
-    pub(crate) fn new() -> Counted {
-        Counted { counts: vec![0; BUCKETS], count: 0, sum_ns: 0 }
+impl SeriesCounts {
+    pub(crate) fn new() -> SeriesCounts {
+        SeriesCounts { counts: vec![0; BUCKETS], count: 0, sum_ns: 0 }
     }
 
     /// Nothing so far: what is added next stands alone, as a gauge does.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.counts.fill(0);
         (self.count, self.sum_ns) = (0, 0);
     }
 
-    pub(crate) fn add(&mut self, sample: &Sample, moved: &Moved) {
+    pub(crate) fn add(&mut self, sample: &SyntheticSample, moved: &BucketMap) {
         for &(index, count) in &sample.buckets {
-            self.counts[moved.to[(index - moved.first) as usize]] += count;
+            self.counts[moved.targets[(index - moved.first) as usize]] += count;
         }
         self.count += sample.count;
         self.sum_ns += u128::from(sample.sum_ns);
     }
 
     /// Appends `prometheus.Histogram`.
-    fn put(&self, kind: Kind, time_ms: i64, out: &mut Vec<u8>) {
+    fn put(&self, kind: HistogramKind, time_ms: i64, out: &mut Vec<u8>) {
         put_varint(out, 1 << 3, self.count);
         put_double(out, 3, self.sum_ns as f64 / 1e9);
         put_varint(out, 4 << 3, zigzag(SCHEMA));
@@ -102,7 +102,7 @@ impl Counted {
         if !deltas.is_empty() {
             put_bytes(out, 12, &deltas);
         }
-        if kind == Kind::Gauge {
+        if kind == HistogramKind::Gauge {
             put_varint(out, 14 << 3, RESET_HINT_GAUGE);
         }
         put_varint(out, 15 << 3, time_ms as u64);
@@ -111,15 +111,15 @@ impl Counted {
 
 /// One request as it grows.
 #[derive(Default)]
-pub(crate) struct Request {
+pub(crate) struct WriteRequestBuilder {
     bytes: Vec<u8>,
     series: Vec<u8>,
     part: Vec<u8>,
 }
 
-impl Request {
+impl WriteRequestBuilder {
     /// Begins a series; labels ascend by name.
-    pub(crate) fn begin(&mut self, series: &Series) {
+    pub(crate) fn begin(&mut self, series: &SyntheticSeries) {
         let mut labels = vec![("__name__", series.metric)];
         labels.extend(series.labels.iter().map(|(name, value)| (*name, value.as_str())));
         self.begin_labels(&labels);
@@ -143,7 +143,7 @@ impl Request {
     }
 
     /// A histogram of the series that was begun last.
-    pub(crate) fn histogram(&mut self, kind: Kind, counted: &Counted, time_ms: i64) {
+    pub(crate) fn histogram(&mut self, kind: HistogramKind, counted: &SeriesCounts, time_ms: i64) {
         self.part.clear();
         counted.put(kind, time_ms, &mut self.part);
         put_bytes(&mut self.series, 4, &self.part);
@@ -156,7 +156,7 @@ impl Request {
     }
 
     /// The body to send; what follows is another request.
-    pub(crate) fn packed(&mut self) -> Vec<u8> {
+    pub(crate) fn take_compressed(&mut self) -> Vec<u8> {
         let packed = snap::raw::Encoder::new().compress_vec(&self.bytes);
         self.bytes.clear();
         packed.expect("a request is smaller than 4 GiB")
@@ -193,7 +193,7 @@ fn zigzag(number: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use collect::synthetic::{Dataset, Scale, Which};
+    use collect::synthetic::{Dataset, DatasetKind, DatasetScale};
     use hist::codec::prometheus::RemoteHistogram;
 
     use super::*;
@@ -201,9 +201,12 @@ mod tests {
     /// Read back by the codec of `hist`, which knows nothing of this one.
     #[test]
     fn a_message_holds_the_counts_and_the_sum() {
-        let dataset = Dataset::new(Which::A, Scale { minutes: 3, ..Scale::full(Which::A) });
-        let (mut generator, moved) = (dataset.generator(), Moved::new());
-        let mut counted = Counted::new();
+        let dataset = Dataset::new(
+            DatasetKind::A,
+            DatasetScale { minutes: 3, ..DatasetScale::full(DatasetKind::A) },
+        );
+        let (mut generator, moved) = (dataset.generator(), BucketMap::new());
+        let mut counted = SeriesCounts::new();
         let mut whole = hist::Histogram::new(hist::Scheme::exp2(5).unwrap());
         for minute in 0..3 {
             let sample = generator.draw(0, minute);
@@ -214,12 +217,14 @@ mod tests {
             }
         }
         let mut bytes = Vec::new();
-        counted.put(Kind::Cumulative, 1234, &mut bytes);
+        counted.put(HistogramKind::Cumulative, 1234, &mut bytes);
         let message = RemoteHistogram::from_bytes(&bytes).unwrap();
         assert_eq!((message.timestamp, message.schema), (1234, 5));
         assert_eq!(message.sum, counted.sum_ns as f64 / 1e9);
         let read = message.to_sample().unwrap();
-        let hist::codec::prometheus::Sample::Integer(read) = read else { panic!("{read:?}") };
+        let hist::codec::prometheus::HistogramSample::Integer(read) = read else {
+            panic!("{read:?}")
+        };
         assert_eq!(read.count(), dataset.total());
         assert_eq!(read.positive(), whole.positive());
     }

@@ -15,23 +15,23 @@ use crate::clock::wall_time;
 const TICK: Duration = Duration::from_millis(10);
 /// Idle is: less than this part of one processor, over this long.
 const IDLE_SHARE: f64 = 0.05;
-const IDLE_OVER: Duration = Duration::from_secs(3);
+const IDLE_WINDOW: Duration = Duration::from_secs(3);
 /// Work that goes on for longer after the last request is not waited for.
-const IDLE_AWAITED: Duration = Duration::from_secs(60);
-const STOP_AWAITED: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running server; killed when dropped.
-pub(crate) struct Server {
+pub(crate) struct PeerServer {
     child: Child,
 }
 
-impl Server {
+impl PeerServer {
     /// Starts a program whose messages go to `log`.
-    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Server> {
+    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<PeerServer> {
         let file = fs::File::create(log).context("creating a log")?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let child = command.spawn().context("starting the server")?;
-        Ok(Server { child })
+        Ok(PeerServer { child })
     }
 
     /// Whether it has ended by itself.
@@ -55,14 +55,14 @@ impl Server {
 
     /// What each of its threads has used so far, in nanoseconds; nothing where the system does not say. Unlike
     /// [`Self::cpu`] it lacks threads that have ended.
-    pub(crate) fn threads(&self) -> Threads {
-        let Ok(entries) = fs::read_dir(self.path("task")) else { return Threads::default() };
+    pub(crate) fn threads(&self) -> ThreadTimes {
+        let Ok(entries) = fs::read_dir(self.path("task")) else { return ThreadTimes::default() };
         let used = |entry: fs::DirEntry| {
             let statistics = fs::read_to_string(entry.path().join("schedstat")).ok()?;
             let number = entry.file_name().to_str()?.parse().ok()?;
             Some((number, statistics.split_whitespace().next()?.parse().ok()?))
         };
-        Threads(entries.flatten().filter_map(used).collect())
+        ThreadTimes(entries.flatten().filter_map(used).collect())
     }
 
     /// Bytes that it made the system write to the device.
@@ -101,10 +101,10 @@ impl Server {
 
     /// Waits until it has nothing more to do.
     pub(crate) fn wait_until_idle(&mut self) -> Result<()> {
-        let until = wall_time() + IDLE_AWAITED;
+        let until = wall_time() + IDLE_TIMEOUT;
         loop {
             let (began, before) = (wall_time(), self.cpu()?);
-            std::thread::sleep(IDLE_OVER);
+            std::thread::sleep(IDLE_WINDOW);
             self.check_alive()?;
             let used = self.cpu()? - before;
             let passed = wall_time() - began;
@@ -118,7 +118,7 @@ impl Server {
     pub(crate) fn stop(mut self) -> Result<()> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM)?;
-        let until = wall_time() + STOP_AWAITED;
+        let until = wall_time() + STOP_TIMEOUT;
         while wall_time() < until {
             if self.child.try_wait()?.is_some() {
                 return Ok(());
@@ -140,11 +140,11 @@ impl Server {
 
 /// Processor time by thread.
 #[derive(Default)]
-pub(crate) struct Threads(BTreeMap<u32, u64>);
+pub(crate) struct ThreadTimes(BTreeMap<u32, u64>);
 
-impl Threads {
+impl ThreadTimes {
     /// What was used in between, but for the last of a thread that has ended; `None` if it is not known.
-    pub(crate) fn since(&self, earlier: &Threads) -> Option<Duration> {
+    pub(crate) fn since(&self, earlier: &ThreadTimes) -> Option<Duration> {
         let used = |(thread, ns): (&u32, &u64)| {
             // A number that was given anew begins at nought.
             let before = earlier.0.get(thread).filter(|before| *before <= ns);
@@ -154,7 +154,7 @@ impl Threads {
     }
 }
 
-impl Drop for Server {
+impl Drop for PeerServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -166,18 +166,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_begin_and_end_are_reckoned_with() {
-        let before = Threads([(1, 100), (2, 50), (3, 70)].into());
-        let after = Threads([(1, 130), (3, 20), (4, 5)].into());
+    fn started_and_ended_threads_are_accounted_for() {
+        let before = ThreadTimes([(1, 100), (2, 50), (3, 70)].into());
+        let after = ThreadTimes([(1, 130), (3, 20), (4, 5)].into());
         assert_eq!(after.since(&before), Some(Duration::from_nanos(30 + 20 + 5)));
-        assert_eq!(Threads::default().since(&before), None);
+        assert_eq!(ThreadTimes::default().since(&before), None);
     }
 
     #[test]
     fn a_program_is_watched_and_stopped() {
         let log = tempfile::NamedTempFile::new().unwrap();
         let mut server =
-            Server::start(Command::new("sleep").arg("100"), log.path()).expect("sleep starts");
+            PeerServer::start(Command::new("sleep").arg("100"), log.path()).expect("sleep starts");
         assert!(server.cpu().unwrap() < Duration::from_secs(1));
         assert!(server.memory_bytes().unwrap() > 0);
         let threads = server.threads();

@@ -1,4 +1,4 @@
-//! Who comes in: by token, by certificate, or because it is on this host.
+//! Authentication and authorization: token, client certificate, loopback.
 //!
 //! * On a loopback address nobody has to show anything, unless the settings say so. But a web page that somebody on this
 //!   host looks at must not come in: the name that was asked for has to be one of this host's own (a page can make its
@@ -18,17 +18,17 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 
-use crate::gate::Gate;
-use crate::problem::Problem;
-use crate::token::{Scope, Tokens};
+use crate::error_response::ErrorResponse;
+use crate::middleware::RequestMiddleware;
+use crate::token::{Scope, TokenFile};
 
 /// Names by which this host is asked for, beside its addresses.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// What decides who comes in; shared by all connections.
+/// Access policy: tokens, certificates, allowed hosts.
 #[derive(Debug)]
-pub(crate) struct Access {
-    pub(crate) tokens: RwLock<Arc<Tokens>>,
+pub(crate) struct AccessPolicy {
+    pub(crate) tokens: RwLock<Arc<TokenFile>>,
     /// Whether a token is needed on loopback too.
     pub(crate) is_required: bool,
     /// Names that may be asked for on loopback beside this host's own.
@@ -46,9 +46,9 @@ pub(crate) struct Peer {
     pub(crate) certificate: Arc<[String]>,
 }
 
-/// Who asks, as it was found out.
+/// Authenticated principal.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Client {
+pub(crate) struct Principal {
     /// The token's name, where there is one.
     pub(crate) name: Option<String>,
 }
@@ -59,7 +59,7 @@ pub(crate) fn is_loopback(address: IpAddr) -> bool {
 }
 
 /// Lets in who has the scope, for all routes of a router.
-pub(crate) fn scoped<S: Clone + Send + Sync + 'static>(
+pub(crate) fn require_scope<S: Clone + Send + Sync + 'static>(
     router: Router<S>,
     scope: Scope,
 ) -> Router<S> {
@@ -68,9 +68,9 @@ pub(crate) fn scoped<S: Clone + Send + Sync + 'static>(
 
 async fn admit(mut request: Request, next: Next, scope: Scope) -> Response {
     let extensions = request.extensions();
-    let found = extensions.get::<Arc<Gate>>().zip(extensions.get::<Peer>());
+    let found = extensions.get::<Arc<RequestMiddleware>>().zip(extensions.get::<Peer>());
     let (gate, peer) = found.expect("BUG: a request that came through no server");
-    match gate.access.client(peer, &request, scope) {
+    match gate.access.authenticate(peer, &request, scope) {
         Ok(client) => {
             request.extensions_mut().insert(client);
             next.run(request).await
@@ -79,28 +79,28 @@ async fn admit(mut request: Request, next: Next, scope: Scope) -> Response {
     }
 }
 
-impl Access {
-    fn client<B>(
+impl AccessPolicy {
+    fn authenticate<B>(
         &self,
         peer: &Peer,
         request: &http::Request<B>,
         scope: Scope,
-    ) -> Result<Client, Problem> {
+    ) -> Result<Principal, ErrorResponse> {
         let headers = request.headers();
-        let secret = secret(headers)?;
+        let secret = request_secret(headers)?;
         if !secret.is_bearer {
-            same_page(request.method(), headers)?;
-            same_origin(request.method(), request.uri(), headers)?;
+            check_same_site(request.method(), headers)?;
+            check_same_origin(request.method(), request.uri(), headers)?;
         }
         let tokens = Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner));
         let token = match &secret.bytes {
-            Some(bytes) => Some(tokens.of_secret(bytes).ok_or_else(|| {
+            Some(bytes) => Some(tokens.find_by_secret(bytes).ok_or_else(|| {
                 unauthorized(
                     "the token that was sent is not known; `topdeck token list` shows which are",
                 )
             })?),
-            None => (trap_secret(request.uri()).and_then(|secret| tokens.of_secret(secret)))
-                .or_else(|| tokens.of_certificate(&peer.certificate)),
+            None => (trap_secret(request.uri()).and_then(|secret| tokens.find_by_secret(secret)))
+                .or_else(|| tokens.find_by_certificate(&peer.certificate)),
         };
         let Some(token) = token else {
             if self.is_required || !is_loopback(peer.local.ip()) {
@@ -109,27 +109,27 @@ impl Access {
                      `topdeck token DIR add NAME {scope}` makes one"
                 )));
             }
-            self.host(request.uri(), headers)?;
-            return Ok(Client::default());
+            self.check_host(request.uri(), headers)?;
+            return Ok(Principal::default());
         };
         if !token.scopes.contains(&scope) {
             let name = &token.name;
             let what =
                 format!("the token {name} does not have the scope {scope}, which is needed here");
-            return Err(Problem::new(StatusCode::FORBIDDEN, what));
+            return Err(ErrorResponse::new(StatusCode::FORBIDDEN, what));
         }
-        Ok(Client { name: Some(token.name.clone()) })
+        Ok(Principal { name: Some(token.name.clone()) })
     }
 
     /// Refuses a name that is not this host's own.
-    fn host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ErrorResponse> {
         let Some(host) = host(uri, headers) else { return Ok(()) };
-        let name = name_of(host);
+        let name = host_name(host);
         let mut known = LOCAL_NAMES.into_iter().chain(self.hosts.iter().map(String::as_str));
         if known.any(|known| known.eq_ignore_ascii_case(name)) {
             return Ok(());
         }
-        Err(Problem::new(
+        Err(ErrorResponse::new(
             StatusCode::FORBIDDEN,
             format!(
                 "without a token only localhost, 127.0.0.1 and [::1] may be asked for, not {name:?}: \
@@ -139,32 +139,32 @@ impl Access {
     }
 }
 
-fn unauthorized(what: &str) -> Problem {
-    Problem::new(StatusCode::UNAUTHORIZED, what)
+fn unauthorized(what: &str) -> ErrorResponse {
+    ErrorResponse::new(StatusCode::UNAUTHORIZED, what)
 }
 
-struct Secret {
+struct RequestSecret {
     bytes: Option<Vec<u8>>,
     /// A browser does not send it by itself.
     is_bearer: bool,
 }
 
 /// The secret of a request: a bearer's, or the password of a user of any name.
-fn secret(headers: &HeaderMap) -> Result<Secret, Problem> {
+fn request_secret(headers: &HeaderMap) -> Result<RequestSecret, ErrorResponse> {
     let Some(value) = headers.get(header::AUTHORIZATION) else {
-        return Ok(Secret { bytes: None, is_bearer: false });
+        return Ok(RequestSecret { bytes: None, is_bearer: false });
     };
     let (kind, rest) =
         value.to_str().ok().and_then(|text| text.split_once(' ')).unwrap_or(("", ""));
     // "Token" is how clients of Influx say it.
     if kind.eq_ignore_ascii_case("bearer") || kind.eq_ignore_ascii_case("token") {
-        return Ok(Secret { bytes: Some(rest.trim().as_bytes().to_vec()), is_bearer: true });
+        return Ok(RequestSecret { bytes: Some(rest.trim().as_bytes().to_vec()), is_bearer: true });
     }
     if kind.eq_ignore_ascii_case("basic")
         && let Ok(text) = base64::engine::general_purpose::STANDARD.decode(rest.trim())
         && let Some(colon) = text.iter().position(|&byte| byte == b':')
     {
-        return Ok(Secret { bytes: Some(text[colon + 1..].to_vec()), is_bearer: false });
+        return Ok(RequestSecret { bytes: Some(text[colon + 1..].to_vec()), is_bearer: false });
     }
     Err(unauthorized(
         "the header Authorization is neither `Bearer TOKEN` nor `Basic` with the token as password",
@@ -185,7 +185,7 @@ fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
 
 /// Whether a header is a host, with or without a port (RFC 9110, 7.2; RFC 3986, 3.2.2).
 pub(crate) fn is_host(value: &HeaderValue) -> bool {
-    let name = value.to_str().map_or("", name_of);
+    let name = value.to_str().map_or("", host_name);
     let is_of_name =
         |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:".contains(&byte);
     !name.is_empty() && name.bytes().all(is_of_name)
@@ -193,7 +193,7 @@ pub(crate) fn is_host(value: &HeaderValue) -> bool {
 
 /// A host without its port and brackets; nothing of what is no host with or without a port (RFC
 /// 9110, 7.2).
-fn name_of(host: &str) -> &str {
+fn host_name(host: &str) -> &str {
     let (name, rest) = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').unwrap_or_default(),
         None => host.split_at(host.find(':').unwrap_or(host.len())),
@@ -207,7 +207,7 @@ fn name_of(host: &str) -> &str {
 
 /// Refuses what a page of another site or port has a browser ask for: it would not see the answer, but a question costs
 /// as much. Browsers send these headers themselves to addresses of this host, programs do not.
-fn same_page(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+fn check_same_site(method: &Method, headers: &HeaderMap) -> Result<(), ErrorResponse> {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
     let is_other = is("sec-fetch-site", "cross-site") || is("sec-fetch-site", "same-site");
     // Followed in a window of its own, where who does so sees it.
@@ -217,14 +217,14 @@ fn same_page(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
     if !is_other || is_link {
         return Ok(());
     }
-    Err(Problem::new(
+    Err(ErrorResponse::new(
         StatusCode::FORBIDDEN,
         "a page of another site may not ask here: ask from a program, or with a bearer token",
     ))
 }
 
 /// Refuses what a web page of another origin writes.
-fn same_origin(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+fn check_same_origin(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ErrorResponse> {
     let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     let Some(origin) = headers.get(header::ORIGIN).filter(|_| !is_safe) else { return Ok(()) };
     let origin = origin.to_str().unwrap_or("?");
@@ -234,7 +234,7 @@ fn same_origin(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Pr
     {
         return Ok(());
     }
-    Err(Problem::new(
+    Err(ErrorResponse::new(
         StatusCode::FORBIDDEN,
         format!(
             "a page of {origin:?} may not write here: send from a program, or with a bearer token"
@@ -249,15 +249,15 @@ mod tests {
     const HOST: (&str, &str) = ("host", "localhost:7717");
 
     /// A secret `s` of the token `t` with the scope ingest, and a certificate `c` of `k` with read.
-    fn access(is_required: bool) -> Access {
+    fn access(is_required: bool) -> AccessPolicy {
         let path = std::env::temp_dir().join(format!("topdeck-access-{:x}", journal::random_id()));
         let hash = blake3::hash(b"s").to_hex();
         std::fs::write(&path, format!("t ingest blake3:{hash} 1\nk read certificate:c 1\n"))
             .unwrap();
-        let tokens = Tokens::open(&path).unwrap();
+        let tokens = TokenFile::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let tokens = RwLock::new(Arc::new(tokens));
-        Access { tokens, is_required, hosts: vec!["proxy.example".to_owned()] }
+        AccessPolicy { tokens, is_required, hosts: vec!["proxy.example".to_owned()] }
     }
 
     #[track_caller]
@@ -274,12 +274,12 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let found = access(is_required).client(&peer, &request.body(()).unwrap(), scope);
+        let found = access(is_required).authenticate(&peer, &request.body(()).unwrap(), scope);
         match (found, expected) {
             (Ok(client), Ok(name)) => assert_eq!(client.name.as_deref(), name),
             (Err(problem), Err((status, part))) => {
                 assert_eq!(problem.status.as_u16(), status, "{problem:?}");
-                assert!(problem.what.contains(part), "{problem:?}");
+                assert!(problem.message.contains(part), "{problem:?}");
             }
             (found, expected) => panic!("{found:?}, expected {expected:?}"),
         }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_needs_nothing_but_its_own_name() {
+    fn loopback_is_allowed_with_its_own_name() {
         check(&[HOST], Ok(None));
         check(&[], Ok(None));
         check(&[("host", "LOCALHOST")], Ok(None));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_origins_do_not_write() {
+    fn cross_origin_writes_are_rejected() {
         check(&[HOST, ("origin", "http://localhost:7717")], Ok(None));
         check(&[HOST, ("origin", "http://localhost:3000")], Err((403, "may not write here")));
         check(&[HOST, ("origin", "null")], Err((403, "may not write here")));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_do_not_ask() {
+    fn cross_site_reads_are_rejected() {
         let get = |site: &str, more: &[(&str, &str)], expected| {
             let headers = [&[HOST, ("sec-fetch-site", site)][..], more].concat();
             check_at(("127.0.0.1:1", false, ""), ("GET", Scope::Read), &headers, expected);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_sent_is_looked_at() {
+    fn invalid_token_is_rejected_even_where_none_is_needed() {
         check(&[("authorization", "Bearer s")], Ok(Some("t")));
         check(&[("authorization", "Basic dTpz")], Ok(Some("t")));
         check(&[HOST, ("authorization", "Bearer x")], Err((401, "is not known")));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_a_token_or_a_certificate_is_needed() {
+    fn remote_requests_need_a_token_or_certificate() {
         let ingest = ("POST", Scope::Ingest);
         let read = ("GET", Scope::Read);
         let needed = Err((401, "a token with the scope ingest is needed"));

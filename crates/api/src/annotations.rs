@@ -1,4 +1,4 @@
-//! Annotations: deploys, incidents, whatever a person or a script wants to see beside distributions.
+//! Annotations: deploys, incidents and other events.
 //!
 //! They are texts of the series `annotation`, with tags as labels: stored, copied and forwarded like all others. One
 //! is told to be taken when it is durable.
@@ -7,37 +7,37 @@
 mod tests;
 
 use axum::routing;
-use collect::Rows as _;
+use collect::RowSink as _;
 use http::StatusCode;
-use intake::Way;
-use model::{Kind, Sample, Selector, Series, Value, selector};
+use intake::SeriesKeyEncoding;
+use model::{Sample, SampleValue, Selector, Series, SeriesKind, selector};
 use serde_json::Value as Read;
-use store::View;
+use store::ReadView;
 
+use crate::api_error::ApiError;
 use crate::blocking::blocking;
 use crate::context::Context;
-use crate::desk::{Asking, Written};
 use crate::document;
+use crate::error_response::ErrorResponse;
 use crate::json::Json::{self, Bool, Integer, List, Object, Text};
 use crate::json::integer;
-use crate::moment::{self, MOMENT};
 use crate::openapi::{JSON, Parameter, Route, SELECTOR, TIMEOUT};
 use crate::parameters::Parameters;
-use crate::problem::Problem;
-use crate::refusal::Refusal;
+use crate::query_service::{ActiveQuery, JsonBody};
+use crate::time_expr::{self, TIME_SYNTAX};
 use crate::token::Scope;
 
 /// The series that they are of.
-const NAME: &str = "annotation";
+const METRIC_NAME: &str = "annotation";
 /// Bytes of one, as it is sent.
 const BYTES_MAX: usize = 64 << 10;
 /// How long one may be: all that touch a time are found in so much more.
-const LENGTH_MAX: i64 = 31 * store::DAY;
+const DURATION_MAX: i64 = 31 * store::DAY;
 /// As many as are told where nobody says, and at the most.
 const LIMIT: usize = 1_000;
 const LIMIT_MAX: usize = 100_000;
 /// Bytes of all that are told, with their tags: more than anybody reads.
-const TOLD_BYTES_MAX: usize = 16 << 20;
+const RESPONSE_BYTES_MAX: usize = 16 << 20;
 
 const ANNOTATIONS: &[Parameter] = &[
     Parameter::text("from", "when it begins; a day before the end, if not said"),
@@ -56,7 +56,7 @@ const ADD: Route = Route {
     ..Route::get("/v1/annotations", "Adds an annotation.", &[], || routing::post(add))
 }
 .with_scope(Some(Scope::Ingest))
-.answers(201, JSON, "the annotation; it is durable");
+.with_response(201, JSON, "the annotation; it is durable");
 
 pub(crate) const ROUTES: &[Route] = &[
     Route::get("/v1/annotations", "Annotations that touch a time.", ANNOTATIONS, || {
@@ -75,8 +75,8 @@ struct Annotation {
 }
 
 impl Annotation {
-    fn read(body: &[u8], now: i64) -> Result<Annotation, Refusal> {
-        let bad = |what: String| Refusal::Bad(format!("the annotation: {what}"));
+    fn parse(body: &[u8], now: i64) -> Result<Annotation, ApiError> {
+        let bad = |what: String| ApiError::BadRequest(format!("the annotation: {what}"));
         let read: Read =
             serde_json::from_slice(body).map_err(|error| bad(format!("is no JSON: {error}")))?;
         let Read::Object(fields) = read else {
@@ -91,8 +91,9 @@ impl Annotation {
                     Read::String(text) => text.clone(),
                     other => other.to_string(),
                 };
-                let at = moment::parameter(&written, now);
-                at.map(Some).ok_or_else(|| Refusal::parameter(&name, &written, MOMENT))
+                let at = time_expr::parse_time_parameter(&written, now);
+                at.map(Some)
+                    .ok_or_else(|| ApiError::invalid_parameter(&name, &written, TIME_SYNTAX))
             };
             match (name.as_str(), &value) {
                 ("time", _) => time = moment()?,
@@ -103,17 +104,25 @@ impl Annotation {
                     for (tag, value) in tags {
                         let Read::String(value) = value else {
                             let expected = "tags: an object of texts";
-                            return Err(Refusal::parameter(tag, &value.to_string(), expected));
+                            return Err(ApiError::invalid_parameter(
+                                tag,
+                                &value.to_string(),
+                                expected,
+                            ));
                         };
                         annotation.tags.push((tag.clone(), value.clone()));
                     }
                 }
                 ("text", other) => {
-                    return Err(Refusal::parameter("text", &other.to_string(), "a text in quotes"));
+                    return Err(ApiError::invalid_parameter(
+                        "text",
+                        &other.to_string(),
+                        "a text in quotes",
+                    ));
                 }
                 ("tags", other) => {
                     let expected = "tags: an object of texts";
-                    return Err(Refusal::parameter("tags", &other.to_string(), expected));
+                    return Err(ApiError::invalid_parameter("tags", &other.to_string(), expected));
                 }
                 _ => {
                     let known = "time, from, to, text, tags";
@@ -131,13 +140,13 @@ impl Annotation {
             _ => return Err(bad("expected time, or from and to".to_owned())),
         };
         match annotation.end.checked_sub(annotation.start) {
-            Some(length) if (0..=LENGTH_MAX).contains(&length) => Ok(annotation),
+            Some(length) if (0..=DURATION_MAX).contains(&length) => Ok(annotation),
             _ => Err(bad("to is before from, or more than 31 days after it".to_owned())),
         }
     }
 
     /// What it takes in memory.
-    fn bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         let tag = |(name, value): &(String, String)| {
             size_of::<(String, String)>() + name.len() + value.len()
         };
@@ -145,13 +154,13 @@ impl Annotation {
     }
 
     fn series(&self) -> model::Result<Series> {
-        let series = Series::new(NAME, Kind::Text);
+        let series = Series::new(METRIC_NAME, SeriesKind::Text);
         let with =
             |series: Series, (name, value): &(String, String)| series.with_label(name, value);
-        self.tags.iter().fold(series, with).checked()
+        self.tags.iter().fold(series, with).validate()
     }
 
-    fn document(&self) -> Json {
+    fn to_json(&self) -> Json {
         let tags = self.tags.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         Object(vec![
             ("start_ns", Integer(self.start.into())),
@@ -162,59 +171,67 @@ impl Annotation {
     }
 }
 
-async fn add(context: Context, body: axum::body::Body) -> Result<(StatusCode, Written), Problem> {
+async fn add(
+    context: Context,
+    body: axum::body::Body,
+) -> Result<(StatusCode, JsonBody), ErrorResponse> {
     let body = axum::body::to_bytes(body, BYTES_MAX).await.map_err(|error| {
         let what = format!("the annotation cannot be read: {error}; it may have {BYTES_MAX} bytes");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)
+        ErrorResponse::new(StatusCode::PAYLOAD_TOO_LARGE, what)
     })?;
-    let annotation = Annotation::read(&body, context.intake.now())?;
-    let series = annotation.series().map_err(|error| Problem::bad(error.to_string()))?;
-    let value = Value::Text(annotation.text.clone());
+    let annotation = Annotation::parse(&body, context.intake.now())?;
+    let series =
+        annotation.series().map_err(|error| ErrorResponse::bad_request(error.to_string()))?;
+    let value = SampleValue::Text(annotation.text.clone());
     let sample = Sample { start: annotation.start, end: annotation.end, value };
     let intake = context.intake.clone();
     // Appending may wait for the disk.
     let supervisor = context.intake.supervisor().clone();
     let appended = blocking(&supervisor, move || {
         let producer = intake.producer("annotations");
-        let mut writer = intake.writer_of(producer.id(), Way::Form);
-        writer.series(&series.form(), &mut || Ok(series.clone()))?;
+        let mut writer = intake.writer_for(producer.id(), SeriesKeyEncoding::Canonical);
+        writer.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
         writer.sample(&sample)?;
-        intake.take(&producer, writer)
+        intake.append(&producer, writer)
     });
-    let bug = |what| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what);
+    let bug = |what| ErrorResponse::new(StatusCode::INTERNAL_SERVER_ERROR, what);
     let receipt = appended.await.map_err(bug)??;
-    receipt.settled().await?;
-    let json = Object(vec![("schema", integer(1)), ("annotation", annotation.document())]);
-    Ok((StatusCode::CREATED, context.desk.answer(&json)?))
+    receipt.until_durable().await?;
+    let json = Object(vec![("schema", integer(1)), ("annotation", annotation.to_json())]);
+    Ok((StatusCode::CREATED, context.queries.json_response(&json)?))
 }
 
-async fn list(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
-    let parameters = parameters.only(ANNOTATIONS)?;
+async fn list(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
+    let parameters = parameters.reject_unknown(ANNOTATIONS)?;
     let now = context.intake.now();
-    let to = parameters.moment("to", now)?.unwrap_or(now);
-    let from = parameters.moment("from", now)?.unwrap_or(to.saturating_sub(store::DAY));
+    let to = parameters.time("to", now)?.unwrap_or(now);
+    let from = parameters.time("from", now)?.unwrap_or(to.saturating_sub(store::DAY));
     let (timeout, limit) = (parameters.timeout()?, parameters.count("limit", LIMIT, LIMIT_MAX)?);
-    let named =
-        vec![Selector::equal(selector::NAME, NAME), Selector::equal(selector::KIND, "text")];
-    let desk = context.desk.clone();
-    let work = move |view: &View, asking: &Asking| {
+    let named = vec![
+        Selector::label_equals(selector::NAME, METRIC_NAME),
+        Selector::label_equals(selector::KIND, "text"),
+    ];
+    let desk = context.queries.clone();
+    let work = move |view: &ReadView, asking: &ActiveQuery| {
         let own = parameters.selector("selector")?.unwrap_or(Selector::All);
         let wanted = Selector::and(named.into_iter().chain([own]).collect());
-        let mut found = Latest::new(limit, TOLD_BYTES_MAX);
+        let mut found = LatestAnnotations::new(limit, RESPONSE_BYTES_MAX);
         // One that is longer than the time ends after it.
-        let until = to.saturating_add(LENGTH_MAX).saturating_add(1);
+        let until = to.saturating_add(DURATION_MAX).saturating_add(1);
         for series in view.select(&wanted) {
-            let Some(extent) = view.extent(std::slice::from_ref(&series))? else { continue };
+            let Some(extent) = view.time_range(std::slice::from_ref(&series))? else { continue };
             let tags = series.series.labels();
             let mut start = from.saturating_sub(1).max(extent.start.saturating_sub(1));
             let end = until.min(extent.end.saturating_add(1));
             // Piece by piece, so that it ends soon when nobody waits any more.
             while start < end {
-                asking.check()?;
-                let piece = start..end.min(start.saturating_add(LENGTH_MAX));
+                asking.check_cancelled()?;
+                let piece = start..end.min(start.saturating_add(DURATION_MAX));
                 start = piece.end;
                 let gaps = view.samples(&series, piece, &mut |sample| {
-                    let Sample { start, end, value: Value::Text(text) } = sample else { return };
+                    let Sample { start, end, value: SampleValue::Text(text) } = sample else {
+                        return;
+                    };
                     if start <= to && end >= from {
                         found.push(Annotation { start, end, text, tags: tags.to_vec() });
                     }
@@ -223,58 +240,58 @@ async fn list(context: Context, parameters: Parameters) -> Result<Written, Refus
             }
         }
         let (found, is_cut) = found.finish();
-        let annotations = found.iter().map(Annotation::document).collect();
-        desk.answer(&Object(vec![
+        let annotations = found.iter().map(Annotation::to_json).collect();
+        desk.json_response(&Object(vec![
             ("schema", integer(1)),
             ("cut", Bool(is_cut)),
             ("annotations", List(annotations)),
         ]))
     };
-    context.light_view("annotations", timeout, work).await
+    context.run_light_with_view("annotations", timeout, work).await
 }
 
-/// The latest of those that are found: so many, and of so many bytes. Twice as much is held at the most, and one more.
-struct Latest {
+/// The latest annotations up to a count and size; holds at most twice as many plus one.
+struct LatestAnnotations {
     found: Vec<Annotation>,
     bytes: usize,
     limit: usize,
     bytes_max: usize,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
-impl Latest {
-    fn new(limit: usize, bytes_max: usize) -> Latest {
-        Latest { found: Vec::new(), bytes: 0, limit, bytes_max, is_cut: false }
+impl LatestAnnotations {
+    fn new(limit: usize, bytes_max: usize) -> LatestAnnotations {
+        LatestAnnotations { found: Vec::new(), bytes: 0, limit, bytes_max, is_truncated: false }
     }
 
     fn push(&mut self, annotation: Annotation) {
-        self.bytes += annotation.bytes();
+        self.bytes += annotation.memory_bytes();
         self.found.push(annotation);
         if self.found.len() > 2 * self.limit || self.bytes > 2 * self.bytes_max {
-            self.cut();
+            self.truncate();
         }
     }
 
     /// Leaves the latest, in order of time.
-    fn cut(&mut self) {
+    fn truncate(&mut self) {
         self.found.sort_by(|a, b| (a.start, a.end, &a.text).cmp(&(b.start, b.end, &b.text)));
         let (mut kept, mut bytes) = (0, 0);
         for annotation in self.found.iter().rev().take(self.limit) {
-            if bytes + annotation.bytes() > self.bytes_max {
+            if bytes + annotation.memory_bytes() > self.bytes_max {
                 break;
             }
-            bytes += annotation.bytes();
+            bytes += annotation.memory_bytes();
             kept += 1;
         }
         let more = self.found.len() - kept;
-        self.is_cut |= more > 0;
+        self.is_truncated |= more > 0;
         self.found.drain(..more);
         self.bytes = bytes;
     }
 
     /// Them, in order of time, and whether there were more.
     fn finish(mut self) -> (Vec<Annotation>, bool) {
-        self.cut();
-        (self.found, self.is_cut)
+        self.truncate();
+        (self.found, self.is_truncated)
     }
 }

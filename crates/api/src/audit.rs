@@ -1,14 +1,14 @@
-//! The audit: for each producer, what every hop on its way has, and why not the rest.
+//! `/v1/audit`: reconciliation per producer and hop.
 
 use axum::routing;
-use intake::{Account, Audit, Counts, Line, Loss, Source};
+use intake::{Audit, HopAudit, Loss, ProducerAudit, ProducerCounts, SourceCounts};
 
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::Written;
 use crate::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use crate::json::integer;
 use crate::openapi::Route;
-use crate::refusal::Refusal;
+use crate::query_service::JsonBody;
 
 pub(crate) const ROUTES: &[Route] = &[Route::get(
     "/v1/audit",
@@ -17,83 +17,83 @@ pub(crate) const ROUTES: &[Route] = &[Route::get(
     || routing::get(audit),
 )];
 
-async fn audit(context: Context) -> Result<Written, Refusal> {
+async fn audit(context: Context) -> Result<JsonBody, ApiError> {
     let shared = context.clone();
     let work = move |_: &_| {
         let audit = shared.intake.audit();
-        let audit = audit.map_err(|error| Refusal::Internal(error.to_string()))?;
-        shared.desk.answer(&document(&audit))
+        let audit = audit.map_err(|error| ApiError::Internal(error.to_string()))?;
+        shared.queries.json_response(&audit_json(&audit))
     };
-    context.light("audit", None, work).await
+    context.run_light("audit", None, work).await
 }
 
 /// An audit as JSON.
-fn document(audit: &Audit) -> Json {
-    let lines = || audit.producers.iter().flat_map(|account| &account.lines);
+fn audit_json(audit: &Audit) -> Json {
+    let lines = || audit.producers.iter().flat_map(|account| &account.hops);
     Object(vec![
         ("schema", integer(1)),
-        ("since_ns", Integer(audit.since.into())),
-        ("booted_ns", Integer(audit.booted.into())),
+        ("since_ns", Integer(audit.started_at.into())),
+        ("booted_ns", Integer(audit.process_started_at.into())),
         ("position", integer(audit.position)),
-        ("explained", Bool(lines().all(|line| line.is_explained))),
-        ("producers", List(audit.producers.iter().map(account).collect())),
-        ("notes", List(audit.notes.iter().cloned().map(Text).collect())),
+        ("explained", Bool(lines().all(|line| line.is_reconciled))),
+        ("producers", List(audit.producers.iter().map(producer_json).collect())),
+        ("notes", List(audit.warnings.iter().cloned().map(Text).collect())),
     ])
 }
 
-fn account(account: &Account) -> Json {
+fn producer_json(account: &ProducerAudit) -> Json {
     Object(vec![
         ("id", account.id.map_or(Null, |id| Text(format!("{id:016x}")))),
         ("name", Text(account.name.clone())),
-        ("source", account.source.as_ref().map_or(Null, source)),
-        ("losses", List(account.losses.iter().map(loss).collect())),
-        ("hops", List(account.lines.iter().map(line).collect())),
+        ("source", account.source.as_ref().map_or(Null, source_json)),
+        ("losses", List(account.losses.iter().map(loss_json).collect())),
+        ("hops", List(account.hops.iter().map(hop_json).collect())),
     ])
 }
 
-fn source(source: &Source) -> Json {
+fn source_json(source: &SourceCounts) -> Json {
     let dropped = source
         .dropped
         .iter()
         .map(|(reason, n)| Object(vec![("reason", Text(reason.clone())), ("values", integer(*n))]));
     Object(vec![
         ("received", integer(source.received)),
-        ("taken", integer(source.taken)),
-        ("waiting", integer(source.waiting())),
+        ("taken", integer(source.accepted)),
+        ("waiting", integer(source.buffered())),
         ("dropped", List(dropped.collect())),
     ])
 }
 
-fn loss(loss: &Loss) -> Json {
+fn loss_json(loss: &Loss) -> Json {
     Object(vec![
         ("reason", Text(loss.reason.clone())),
         ("gaps", integer(loss.gaps)),
-        ("lost", integer(loss.lost)),
-        ("unknown", integer(loss.unknown)),
+        ("lost", integer(loss.samples_lost)),
+        ("unknown", integer(loss.gaps_of_unknown_size)),
     ])
 }
 
-fn line(line: &Line) -> Json {
+fn hop_json(line: &HopAudit) -> Json {
     Object(vec![
         ("hop", Text(line.hop.clone())),
-        ("received", counts(&line.received)),
-        ("acknowledged", counts(&line.acknowledged)),
-        ("stored", counts(&line.stored)),
-        ("lost", List(line.lost.iter().map(loss).collect())),
-        ("difference", Integer(line.difference)),
+        ("received", counts_json(&line.received)),
+        ("acknowledged", counts_json(&line.acknowledged)),
+        ("stored", counts_json(&line.stored)),
+        ("lost", List(line.losses.iter().map(loss_json).collect())),
+        ("difference", Integer(line.discrepancy)),
         ("unknown_batches", integer(line.unknown_batches)),
-        ("explained", Bool(line.is_explained)),
-        ("why", Text(line.why.clone())),
+        ("explained", Bool(line.is_reconciled)),
+        ("why", Text(line.reason.clone())),
     ])
 }
 
-fn counts(counts: &Counts) -> Json {
+fn counts_json(counts: &ProducerCounts) -> Json {
     Object(vec![
         ("batches", integer(counts.batches)),
         ("samples", integer(counts.samples)),
         ("values", integer(counts.values)),
-        ("repeated", integer(counts.repeated)),
-        ("unreadable", integer(counts.unreadable)),
+        ("repeated", integer(counts.duplicates)),
+        ("unreadable", integer(counts.undecodable)),
         ("missing", integer(counts.missing)),
     ])
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/batches`: parcels from the journals of agents, see `docs/formats/forward.md`.
+//! `POST /v1/batches`: forward requests from agents, see `docs/formats/forward.md`.
 //!
 //! Batches are taken one after the other, each checked whole before it is taken, and the sender is
 //! told how far everything is durable here. At the first that cannot be taken it ends: those before
@@ -15,23 +15,26 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use intake::{Intake, Receipt};
-use journal::Identity;
-use model::{Batch, PARCEL_BYTES_MAX, Parcel};
-use net::parcels::{ACCEPTED, AGENT, CONTENT_TYPE, KEY, PATH, REFUSED, SIGNATURE};
-use net::signature::{PublicKey, SIGNATURE_BYTES, is_signed, unhex};
+use journal::BatchIdentity;
+use model::{Batch, FORWARD_REQUEST_BYTES_MAX, ForwardRequest};
+use net::forward_protocol::{
+    ACKED_SEQUENCE_HEADER, AGENT_PRODUCER, CONTENT_TYPE, KEY_HEADER, PATH,
+    REJECTED_SEQUENCE_HEADER, SIGNATURE_HEADER,
+};
+use net::signature::{PublicKey, SIGNATURE_BYTES, from_hex, verify_signature};
 use tokio::sync::Semaphore;
 
-use crate::access::Client;
-use crate::body::Bound;
+use crate::access::Principal;
+use crate::body::BodyLimits;
 use crate::context::Context;
-use crate::ingest::{earlier_producer, own_producer, unpack_zstd};
+use crate::error_response::ErrorResponse;
+use crate::ingest::{earlier_producer, scoped_producer, unpack_zstd};
 use crate::openapi::{JSON, Route};
-use crate::problem::Problem;
 
 /// Tells numbers of agents' journals from others.
 const PRODUCERS: &str = "topdeck 2026 producers of parcels";
 /// Parcels that are unpacked at the same time.
-const UNPACKED_MAX: usize = 4;
+const DECOMPRESSIONS_MAX: usize = 4;
 /// How far back a packed parcel may refer, as a power of two: what it is unpacked with takes as much memory.
 const WINDOW_LOG_MAX: u32 = 23;
 
@@ -41,13 +44,13 @@ pub(crate) const ROUTES: &[Route] = &[Route::ingest(
     &[],
     (CONTENT_TYPE, "batches with their identities; packed with zstd, or not"),
 )
-.answers(200, JSON, "how far they are taken; that is durable")];
+.with_response(200, JSON, "how far they are taken; that is durable")];
 
 /// The routes.
 pub(crate) fn routes() -> Router<Context> {
-    let turns = Arc::new(Semaphore::new(UNPACKED_MAX));
+    let turns = Arc::new(Semaphore::new(DECOMPRESSIONS_MAX));
     let take = |context: Context, request: Request| async move {
-        match take(&context, &turns, request).await {
+        match handle_batches(&context, &turns, request).await {
             Ok(answer) => answer.into_response(),
             Err(problem) => problem.into_response(),
         }
@@ -55,29 +58,34 @@ pub(crate) fn routes() -> Router<Context> {
     Router::new().route(PATH, post(take)).layer(DefaultBodyLimit::disable())
 }
 
-async fn take(context: &Context, turns: &Semaphore, request: Request) -> Result<Answer, Problem> {
+async fn handle_batches(
+    context: &Context,
+    turns: &Semaphore,
+    request: Request,
+) -> Result<ForwardOutcome, ErrorResponse> {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    let packed = is_packed(headers)?;
-    let seal = Seal::of(headers)?;
+    let packed = is_compressed(headers)?;
+    let seal = RequestSignature::from_headers(headers)?;
     let length = headers.get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
-    if length.is_some_and(|bytes: u64| bytes > PARCEL_BYTES_MAX as u64) {
+    if length.is_some_and(|bytes: u64| bytes > FORWARD_REQUEST_BYTES_MAX as u64) {
         return Err(too_large());
     }
-    let body = receive(body).await?;
+    let body = read_body(body).await?;
     let turn = turns.acquire().await.expect("BUG: nobody closes it");
     // A parcel says itself whose it is: what comes with another token is somebody else's.
-    let client = parts.extensions.get::<Client>().and_then(|client| client.name.clone());
+    let client = parts.extensions.get::<Principal>().and_then(|client| client.name.clone());
     let intake = Arc::clone(&context.intake);
     // What is no text is nobody's name; the books keep as much of it as they want.
-    let agent = headers.get(AGENT).and_then(|name| name.to_str().ok()).unwrap_or_default();
+    let agent = headers.get(AGENT_PRODUCER).and_then(|name| name.to_str().ok()).unwrap_or_default();
     // Beside names of other producers it is an agent's.
     let agent = if agent.is_empty() { String::new() } else { format!("agent {agent}") };
-    let bound = parts.extensions.get::<Arc<Bound>>().expect("BUG: a body without bounds").clone();
+    let bound =
+        parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without bounds").clone();
     // Unpacking takes the processor, and appending may wait for the disk.
     let work = move || {
-        let parcel = if packed { unpack(&body, &bound)?.into() } else { body };
-        append(&intake, client.as_deref(), &agent, seal.as_ref(), &parcel)
+        let parcel = if packed { decompress(&body, &bound)?.into() } else { body };
+        append_batches(&intake, client.as_deref(), &agent, seal.as_ref(), &parcel)
     };
     let mut answer = match tokio::task::spawn_blocking(work).await {
         Ok(answer) => answer?,
@@ -87,117 +95,123 @@ async fn take(context: &Context, turns: &Semaphore, request: Request) -> Result<
     drop(turn);
     if let Some(receipt) = answer.receipt.take() {
         // One for all: what is before the last is durable with it.
-        receipt.settled().await?;
+        receipt.until_durable().await?;
     }
     Ok(answer)
 }
 
-/// What shows whose a parcel is.
-struct Seal {
+/// Signature of a forward request.
+struct RequestSignature {
     key: PublicKey,
     signature: [u8; SIGNATURE_BYTES],
 }
 
-impl Seal {
+impl RequestSignature {
     /// None of an earlier topdeck, which does not sign.
-    fn of(headers: &HeaderMap) -> Result<Option<Seal>, Problem> {
+    fn from_headers(headers: &HeaderMap) -> Result<Option<RequestSignature>, ErrorResponse> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-        let (key, signature) = match (text(KEY), text(SIGNATURE)) {
+        let (key, signature) = match (text(KEY_HEADER), text(SIGNATURE_HEADER)) {
             (None, None) => return Ok(None),
             (key, signature) => (key.unwrap_or_default(), signature.unwrap_or_default()),
         };
-        let seal = || Some(Seal { key: unhex(key)?, signature: unhex(signature)? });
+        let seal =
+            || Some(RequestSignature { key: from_hex(key)?, signature: from_hex(signature)? });
         seal().map(Some).ok_or_else(|| {
-            Problem::bad(format!(
-                "cannot read the headers {KEY} and {SIGNATURE}: expected 64 and 128 hexadecimal \
+            ErrorResponse::bad_request(format!(
+                "cannot read the headers {KEY_HEADER} and {SIGNATURE_HEADER}: expected 64 and 128 hexadecimal \
                  digits; send both, or neither"
             ))
         })
     }
 }
 
-fn is_packed(headers: &HeaderMap) -> Result<bool, Problem> {
+fn is_compressed(headers: &HeaderMap) -> Result<bool, ErrorResponse> {
     match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
         None | Some(b"identity") => Ok(false),
         Some(b"zstd") => Ok(true),
         Some(other) => {
             let other = String::from_utf8_lossy(other).into_owned();
             let what = format!("content-encoding {other:?} is not known here; send zstd or none");
-            Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what))
+            Err(ErrorResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what))
         }
     }
 }
 
-fn too_large() -> Problem {
-    let what = format!("a parcel may have {PARCEL_BYTES_MAX} bytes, this one has more; send less");
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)
+fn too_large() -> ErrorResponse {
+    let what = format!(
+        "a parcel may have {FORWARD_REQUEST_BYTES_MAX} bytes, this one has more; send less"
+    );
+    ErrorResponse::new(StatusCode::PAYLOAD_TOO_LARGE, what)
 }
 
 /// The body; how large all may be and how long one may take is the server's to say.
-async fn receive(body: Body) -> Result<Bytes, Problem> {
-    let body = axum::body::to_bytes(body, PARCEL_BYTES_MAX).await;
+async fn read_body(body: Body) -> Result<Bytes, ErrorResponse> {
+    let body = axum::body::to_bytes(body, FORWARD_REQUEST_BYTES_MAX).await;
     // Broken off, or longer than it said.
-    body.map_err(|error| Problem::bad(format!("the parcel did not come whole: {error}")))
+    body.map_err(|error| {
+        ErrorResponse::bad_request(format!("the parcel did not come whole: {error}"))
+    })
 }
 
-fn unpack(body: &[u8], bound: &Bound) -> Result<Vec<u8>, Problem> {
+fn decompress(body: &[u8], bound: &BodyLimits) -> Result<Vec<u8>, ErrorResponse> {
     let parcel = unpack_zstd(body, WINDOW_LOG_MAX, bound)?;
-    if parcel.len() > PARCEL_BYTES_MAX { Err(too_large()) } else { Ok(parcel) }
+    if parcel.len() > FORWARD_REQUEST_BYTES_MAX { Err(too_large()) } else { Ok(parcel) }
 }
 
-/// How far it came.
+/// Outcome of a forward request.
 #[derive(Debug, Default)]
-struct Answer {
+struct ForwardOutcome {
     /// The last batch that is in the journal, and what says when it is durable.
     receipt: Option<Receipt>,
     accepted: Option<u64>,
-    taken: u64,
-    repeated: u64,
+    appended: u64,
+    duplicates: u64,
     /// Where and why it ended early.
-    stopped: Option<Stopped>,
+    failure: Option<BatchFailure>,
 }
 
 #[derive(Debug)]
-struct Stopped {
+struct BatchFailure {
     sequence: u64,
-    problem: Problem,
+    response: ErrorResponse,
 }
 
 /// Takes batch after batch, until one cannot be taken.
-fn append(
+fn append_batches(
     intake: &Intake,
     client: Option<&str>,
     agent: &str,
-    seal: Option<&Seal>,
+    seal: Option<&RequestSignature>,
     bytes: &[u8],
-) -> Result<Answer, Problem> {
-    let parcel = Parcel::read(bytes).map_err(|error| Problem::bad(format!("parcel: {error}")))?;
-    let (producer, boot) = parcel.source();
+) -> Result<ForwardOutcome, ErrorResponse> {
+    let parcel = ForwardRequest::decode(bytes)
+        .map_err(|error| ErrorResponse::bad_request(format!("parcel: {error}")))?;
+    let (producer, boot) = parcel.producer_and_epoch();
     // Keys are kept by the numbers of version 0.1.0, and what was taken under them is not taken
     // again.
     let earlier = client.map_or(producer, |client| earlier_producer(PRODUCERS, client, producer));
-    let producer = own_producer(PRODUCERS, client.unwrap_or_default(), producer, None);
-    if seal.is_some_and(|seal| !is_signed(bytes, &seal.key, &seal.signature)) {
+    let producer = scoped_producer(PRODUCERS, client.unwrap_or_default(), producer, None);
+    if seal.is_some_and(|seal| !verify_signature(bytes, &seal.key, &seal.signature)) {
         let what =
             "cannot take the parcel: its signature is not of its bytes and its key; send it again";
-        return Err(Problem::new(StatusCode::FORBIDDEN, what));
+        return Err(ErrorResponse::new(StatusCode::FORBIDDEN, what));
     }
     intake.check_key(earlier, agent, seal.map(|seal| &seal.key))?;
-    let mut answer = Answer::default();
+    let mut answer = ForwardOutcome::default();
     for &(sequence, batch) in &parcel.entries {
-        let identity = Identity { producer, boot, sequence };
-        let earlier = Identity { producer: earlier, ..identity };
-        match append_one(intake, agent, (identity, earlier), batch) {
+        let identity = BatchIdentity { producer, epoch: boot, sequence };
+        let earlier = BatchIdentity { producer: earlier, ..identity };
+        match append_batch(intake, agent, (identity, earlier), batch) {
             Ok(receipt) => {
-                match receipt.is_repeated() {
-                    true => answer.repeated += 1,
-                    false => answer.taken += 1,
+                match receipt.is_duplicate() {
+                    true => answer.duplicates += 1,
+                    false => answer.appended += 1,
                 }
                 answer.accepted = Some(sequence);
                 answer.receipt = Some(receipt);
             }
             Err(problem) => {
-                answer.stopped = Some(Stopped { sequence, problem });
+                answer.failure = Some(BatchFailure { sequence, response: problem });
                 break;
             }
         }
@@ -205,45 +219,47 @@ fn append(
     Ok(answer)
 }
 
-fn append_one(
+fn append_batch(
     intake: &Intake,
     agent: &str,
-    (identity, earlier): (Identity, Identity),
+    (identity, earlier): (BatchIdentity, BatchIdentity),
     batch: &[u8],
-) -> Result<Receipt, Problem> {
-    let refuse = |error: model::Error| Problem::bad(error.to_string());
+) -> Result<Receipt, ErrorResponse> {
+    let refuse = |error: model::Error| ErrorResponse::bad_request(error.to_string());
     let batch = Batch::check(batch.to_owned()).map_err(refuse)?;
     if let Some(receipt) = intake.repeat_of(earlier)? {
         return Ok(receipt);
     }
-    Ok(intake.take_batch(identity, agent, &batch)?)
+    Ok(intake.append_encoded(identity, agent, &batch)?)
 }
 
-impl Stopped {
+impl BatchFailure {
     /// Whether it is about the batch, and not about now or here.
-    fn is_refusal(&self) -> bool {
-        matches!(self.problem.status, StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE)
+    fn is_permanent(&self) -> bool {
+        matches!(self.response.status, StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE)
     }
 }
 
-impl IntoResponse for Answer {
+impl IntoResponse for ForwardOutcome {
     fn into_response(self) -> Response {
         let refused =
-            self.stopped.as_ref().filter(|it| it.is_refusal()).map(|stopped| stopped.sequence);
-        let mut response = match self.stopped {
-            Some(Stopped { sequence, mut problem }) => {
-                problem.what = format!("batch {sequence}: {}", problem.what);
+            self.failure.as_ref().filter(|it| it.is_permanent()).map(|stopped| stopped.sequence);
+        let mut response = match self.failure {
+            Some(BatchFailure { sequence, response: mut problem }) => {
+                problem.message = format!("batch {sequence}: {}", problem.message);
                 problem.into_response()
             }
             None => {
                 let body = serde_json::json!({
-                    "accepted": self.accepted, "taken": self.taken, "repeated": self.repeated,
+                    "accepted": self.accepted, "taken": self.appended, "repeated": self.duplicates,
                 });
                 let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
                 (json, body.to_string() + "\n").into_response()
             }
         };
-        for (name, number) in [(ACCEPTED, self.accepted), (REFUSED, refused)] {
+        for (name, number) in
+            [(ACKED_SEQUENCE_HEADER, self.accepted), (REJECTED_SEQUENCE_HEADER, refused)]
+        {
             if let Some(number) = number {
                 let name = HeaderName::from_static(name);
                 response.headers_mut().insert(name, HeaderValue::from(number));

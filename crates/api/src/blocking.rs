@@ -15,7 +15,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
         Ok(done) => Ok(done),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => {
-                supervised.caught(&*panic);
+                supervised.record_caught_panic(&*panic);
                 Err("BUG: the work on this request panicked; see the log".to_owned())
             }
             Err(error) => Err(format!("cannot work on this request: {error}")),

@@ -1,4 +1,4 @@
-//! Bodies under limits: of requests, by size and time; of answers, so that a request is over when all of it was given.
+//! Body limits: size and read timeout of requests; tracking of responses until they are sent.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -11,68 +11,80 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
-use crate::connection::{InFlight, Phase};
-use crate::limits::{Held, Refused, Why};
-use crate::problem::Problem;
-use crate::unread::UnreadAnswer;
+use crate::connection::{ActiveRequest, ServerPhase};
+use crate::error_response::ErrorResponse;
+use crate::limits::{BodyReservation, RejectCounters, RejectReason};
+use crate::response_buffers::BufferedResponse;
 
 /// After how long to try again when there is no room for a body, or an answer.
-pub(crate) const AFTER_NO_ROOM: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_AFTER_FULL: Duration = Duration::from_secs(1);
 
-/// What a body may be, and what it came to.
+/// Body limits and the first violation.
 #[derive(Debug)]
-pub(crate) struct Bound {
-    pub(crate) held: Arc<Held>,
-    refused: Arc<Refused>,
+pub(crate) struct BodyLimits {
+    pub(crate) reservation: Arc<BodyReservation>,
+    reject_counters: Arc<RejectCounters>,
     bytes_max: usize,
-    time_max: Duration,
+    timeout: Duration,
     /// Why the body is no longer read.
-    pub(crate) broken: OnceLock<Problem>,
+    pub(crate) violation: OnceLock<ErrorResponse>,
 }
 
-impl Bound {
+impl BodyLimits {
     pub(crate) fn new(
-        held: Held,
-        refused: &Arc<Refused>,
+        held: BodyReservation,
+        refused: &Arc<RejectCounters>,
         bytes_max: usize,
         time_max: Duration,
-    ) -> Bound {
-        Bound {
-            held: Arc::new(held),
-            refused: Arc::clone(refused),
+    ) -> BodyLimits {
+        BodyLimits {
+            reservation: Arc::new(held),
+            reject_counters: Arc::clone(refused),
             bytes_max,
-            time_max,
-            broken: OnceLock::new(),
+            timeout: time_max,
+            violation: OnceLock::new(),
         }
     }
 
-    fn broken(&self, why: Why) -> Problem {
-        self.refused.count(why);
-        let problem = problem(why, self.bytes_max, self.time_max);
-        self.broken.get_or_init(|| problem).clone()
+    fn reject(&self, why: RejectReason) -> ErrorResponse {
+        self.reject_counters.count(why);
+        let problem = limit_error(why, self.bytes_max, self.timeout);
+        self.violation.get_or_init(|| problem).clone()
     }
 
     /// Refuses a body that is announced to be too large.
-    pub(crate) fn announced(&self, bytes: u64) -> Result<(), Problem> {
-        if bytes > self.bytes_max as u64 { Err(self.broken(Why::BodyBytes)) } else { Ok(()) }
+    pub(crate) fn check_content_length(&self, bytes: u64) -> Result<(), ErrorResponse> {
+        if bytes > self.bytes_max as u64 {
+            Err(self.reject(RejectReason::BodyBytes))
+        } else {
+            Ok(())
+        }
     }
 
     /// Takes room for more bytes of a body that is being unpacked, `so_far` together.
-    pub(crate) fn unpacked(&self, so_far: usize, more: usize) -> Result<(), Problem> {
+    pub(crate) fn reserve_decompressed(
+        &self,
+        so_far: usize,
+        more: usize,
+    ) -> Result<(), ErrorResponse> {
         if so_far > self.bytes_max {
-            return Err(self.broken(Why::BodyBytes));
+            return Err(self.reject(RejectReason::BodyBytes));
         }
         self.hold(more)
     }
 
     /// Takes room for what a body needs beside its bytes.
-    pub(crate) fn hold(&self, bytes: usize) -> Result<(), Problem> {
-        if self.held.more(bytes) { Ok(()) } else { Err(self.broken(Why::BodiesBytes)) }
+    pub(crate) fn hold(&self, bytes: usize) -> Result<(), ErrorResponse> {
+        if self.reservation.reserve(bytes) {
+            Ok(())
+        } else {
+            Err(self.reject(RejectReason::BufferedBodyBytes))
+        }
     }
 
     /// Gives back what [`Bound::hold`] took.
     pub(crate) fn release(&self, bytes: usize) {
-        self.held.less(bytes);
+        self.reservation.less(bytes);
     }
 
     /// Bytes of a body at the most.
@@ -81,20 +93,20 @@ impl Bound {
     }
 }
 
-fn problem(why: Why, bytes_max: usize, time_max: Duration) -> Problem {
+fn limit_error(why: RejectReason, bytes_max: usize, time_max: Duration) -> ErrorResponse {
     match why {
-        Why::BodyBytes => Problem::new(
+        RejectReason::BodyBytes => ErrorResponse::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!("a body may have {bytes_max} bytes, unpacked too: send less at once"),
         ),
-        Why::BodyTime => Problem::new(
+        RejectReason::BodyReadTimeout => ErrorResponse::new(
             StatusCode::REQUEST_TIMEOUT,
             format!("the body took more than {} s to come", time_max.as_secs_f64()),
         ),
-        _ => Problem {
+        _ => ErrorResponse {
             status: StatusCode::TOO_MANY_REQUESTS,
-            what: "there is no room for more bodies now; try again in 1 s".to_owned(),
-            after: Some(AFTER_NO_ROOM),
+            message: "there is no room for more bodies now; try again in 1 s".to_owned(),
+            retry_after: Some(RETRY_AFTER_FULL),
         },
     }
 }
@@ -116,9 +128,9 @@ pub(crate) fn append(buffer: &mut Vec<u8>, more: &[u8]) {
 /// The body of a request, given in one piece: whoever reads it wants all of it. What comes is copied
 /// at once, as the pieces of one that comes byte by byte would take dozens of times as much memory;
 /// and those who put pieces together would hold all of them twice.
-pub(crate) struct Limited<B> {
+pub(crate) struct LimitedBody<B> {
     inner: B,
-    bound: Arc<Bound>,
+    limits: Arc<BodyLimits>,
     /// What came and is not given yet.
     pending: Vec<u8>,
     trailers: Option<Frame<Bytes>>,
@@ -135,30 +147,30 @@ enum Reading {
     Over,
 }
 
-impl<B> Limited<B> {
-    pub(crate) fn new(inner: B, bound: Arc<Bound>) -> Limited<B> {
-        let deadline = Box::pin(tokio::time::sleep_until(Instant::now() + bound.time_max));
+impl<B> LimitedBody<B> {
+    pub(crate) fn new(inner: B, bound: Arc<BodyLimits>) -> LimitedBody<B> {
+        let deadline = Box::pin(tokio::time::sleep_until(Instant::now() + bound.timeout));
         let (pending, phase) = (Vec::new(), Reading::Unread);
-        Limited { inner, bound, pending, trailers: None, phase, deadline }
+        LimitedBody { inner, limits: bound, pending, trailers: None, phase, deadline }
     }
 }
 
-impl<B> Body for Limited<B>
+impl<B> Body for LimitedBody<B>
 where
     B: Body<Data = Bytes, Error = hyper::Error> + Unpin,
 {
     type Data = Bytes;
-    type Error = Problem;
+    type Error = ErrorResponse;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Problem>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ErrorResponse>>> {
         if self.deadline.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Some(Err(self.bound.broken(Why::BodyTime))));
+            return Poll::Ready(Some(Err(self.limits.reject(RejectReason::BodyReadTimeout))));
         }
         if self.phase == Reading::Unread && !self.inner.is_end_stream() {
-            if let Err(problem) = self.bound.hold(BODY_BYTES) {
+            if let Err(problem) = self.limits.hold(BODY_BYTES) {
                 return Poll::Ready(Some(Err(problem)));
             }
             self.phase = Reading::Begun;
@@ -168,15 +180,16 @@ where
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => {
                         let so_far = self.pending.len().saturating_add(data.len());
-                        if let Err(problem) = self.bound.unpacked(so_far, data.len()) {
+                        if let Err(problem) = self.limits.reserve_decompressed(so_far, data.len()) {
                             return Poll::Ready(Some(Err(problem)));
                         }
                         append(&mut self.pending, &data);
                     }
                     Err(trailers) => self.trailers = Some(trailers),
                 },
-                Some(Err(error)) => {
-                    let problem = Problem::bad(format!("the body broke off: {error}"));
+                Some(Err(problem)) => {
+                    let problem =
+                        ErrorResponse::bad_request(format!("the body broke off: {problem}"));
                     return Poll::Ready(Some(Err(problem)));
                 }
                 None => self.phase = Reading::Over,
@@ -204,42 +217,50 @@ where
     }
 }
 
-/// The body of an answer. When it is gone, the request is over.
-pub(crate) struct Answer {
+/// Response body; the request ends when it is dropped.
+pub(crate) struct TrackedResponseBody {
     inner: axum::body::Body,
     /// What was given by the body and is handed on in pieces.
-    rest: Bytes,
+    remaining: Bytes,
     /// Ends a stream of events when the server stops, which would never end by itself.
     stopping: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    request: InFlight,
+    request: ActiveRequest,
     /// Its place among answers that are not taken yet.
-    unread: Arc<UnreadAnswer>,
+    buffered: Arc<BufferedResponse>,
     /// Whether its bytes are held for it alone, and count until they are gone.
-    is_own: bool,
+    is_tracked: bool,
 }
 
 /// Bytes of an answer that are handed on at once; what comes after them waits until they were taken.
-const PIECE_BYTES: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
-impl Answer {
+impl TrackedResponseBody {
     pub(crate) fn new(
         inner: axum::body::Body,
-        request: InFlight,
-        phase: Option<watch::Receiver<Phase>>,
-        (unread, is_own): (UnreadAnswer, bool),
-    ) -> Answer {
+        request: ActiveRequest,
+        phase: Option<watch::Receiver<ServerPhase>>,
+        (unread, is_own): (BufferedResponse, bool),
+    ) -> TrackedResponseBody {
         let stopping = phase.map(|mut phase| {
-            let stopping = async move { drop(phase.wait_for(|&phase| phase != Phase::Open).await) };
+            let stopping =
+                async move { drop(phase.wait_for(|&phase| phase != ServerPhase::Open).await) };
             Box::pin(stopping) as Pin<Box<dyn Future<Output = ()> + Send>>
         });
         // Until it is asked for the first piece, the other end takes nothing.
-        request.waits(true);
+        request.set_write_pending(true);
         let unread = Arc::new(unread);
-        Answer { inner, rest: Bytes::new(), stopping, request, unread, is_own }
+        TrackedResponseBody {
+            inner,
+            remaining: Bytes::new(),
+            stopping,
+            request,
+            buffered: unread,
+            is_tracked: is_own,
+        }
     }
 }
 
-impl Body for Answer {
+impl Body for TrackedResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -254,29 +275,29 @@ impl Body for Answer {
             self.inner = axum::body::Body::empty();
         }
         // It is asked for more: what was given was taken.
-        self.request.waits(false);
-        if self.rest.is_empty() {
+        self.request.set_write_pending(false);
+        if self.remaining.is_empty() {
             match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) if self.is_own => self.rest = self.unread.count(data),
-                    Ok(data) => self.rest = data,
+                    Ok(data) if self.is_tracked => self.remaining = self.buffered.track(data),
+                    Ok(data) => self.remaining = data,
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 },
                 other => return Poll::Ready(other),
             }
         }
-        let piece = self.rest.len().min(PIECE_BYTES);
-        let piece = self.rest.split_to(piece);
-        self.request.waits(true);
+        let piece = self.remaining.len().min(CHUNK_BYTES);
+        let piece = self.remaining.split_to(piece);
+        self.request.set_write_pending(true);
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.inner.is_end_stream()
+        self.remaining.is_empty() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let rest = self.rest.len() as u64;
+        let rest = self.remaining.len() as u64;
         let inner = self.inner.size_hint();
         let mut hint = SizeHint::new();
         hint.set_lower(inner.lower() + rest);

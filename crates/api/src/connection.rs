@@ -1,4 +1,4 @@
-//! One connection: how long it may wait for what, and its end.
+//! Connection timeouts: what a connection waits for, and for how long.
 //!
 //! What is looked at is the same for HTTP/1 and HTTP/2, in the clear and in TLS: bytes that come, bytes that are not
 //! taken, and requests that are being answered.
@@ -13,11 +13,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::limits::{Limits, Why};
+use crate::limits::{Limits, RejectReason};
 
-/// How far a server is.
+/// Lifecycle phase of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ServerPhase {
     /// It takes connections.
     Open,
     /// It answers what has been asked.
@@ -26,25 +26,25 @@ pub(crate) enum Phase {
     Closed,
 }
 
-/// What a connection is waiting for.
+/// Timeout state of a connection.
 #[derive(Debug)]
-pub(crate) struct Life {
-    state: Mutex<State>,
+pub(crate) struct ConnectionMonitor {
+    state: Mutex<ConnectionState>,
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct State {
-    in_flight: u32,
+struct ConnectionState {
+    active_requests: u32,
     /// Since when nothing is asked.
-    idle: Instant,
+    idle_since: Instant,
     /// When the first byte of a request came that has not begun.
-    head: Option<Instant>,
+    head_started: Option<Instant>,
     /// Since when the other end takes nothing.
-    stuck: Option<Instant>,
+    write_blocked: Option<Instant>,
     /// Answers of which the other end has taken nothing since then, by the number of their request: HTTP/2 lets it do
     /// so while the connection itself is not stuck.
-    waiting: HashMap<u64, Instant>,
+    pending_writes: HashMap<u64, Instant>,
     /// The number of the next request.
     next: u64,
     is_new: bool,
@@ -52,15 +52,15 @@ struct State {
     is_http2: bool,
 }
 
-impl Life {
-    pub(crate) fn new() -> Arc<Life> {
-        Arc::new(Life {
-            state: Mutex::new(State {
-                in_flight: 0,
-                idle: Instant::now(),
-                head: None,
-                stuck: None,
-                waiting: HashMap::new(),
+impl ConnectionMonitor {
+    pub(crate) fn new() -> Arc<ConnectionMonitor> {
+        Arc::new(ConnectionMonitor {
+            state: Mutex::new(ConnectionState {
+                active_requests: 0,
+                idle_since: Instant::now(),
+                head_started: None,
+                write_blocked: None,
+                pending_writes: HashMap::new(),
                 next: 0,
                 is_new: true,
                 is_http2: false,
@@ -69,22 +69,22 @@ impl Life {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A request begins, until what is returned is dropped.
-    pub(crate) fn request(self: &Arc<Life>) -> InFlight {
+    pub(crate) fn begin_request(self: &Arc<ConnectionMonitor>) -> ActiveRequest {
         let mut state = self.state();
-        state.in_flight += 1;
-        state.head = None;
+        state.active_requests += 1;
+        state.head_started = None;
         let number = state.next;
         state.next += 1;
-        InFlight { life: Arc::clone(self), number }
+        ActiveRequest { monitor: Arc::clone(self), number }
     }
 
     /// Waits until the connection waits for too long, and says for what; for nothing if it is only idle.
-    pub(crate) async fn overdue(&self, limits: &Limits) -> Option<Why> {
+    pub(crate) async fn wait_for_timeout(&self, limits: &Limits) -> Option<RejectReason> {
         loop {
             let Some((at, why)) = self.deadline(limits) else {
                 self.changed.notified().await;
@@ -98,22 +98,24 @@ impl Life {
         }
     }
 
-    fn deadline(&self, limits: &Limits) -> Option<(Instant, Option<Why>)> {
+    fn deadline(&self, limits: &Limits) -> Option<(Instant, Option<RejectReason>)> {
         let state = self.state();
-        if let Some(stuck) = state.stuck {
-            return Some((stuck + limits.write_time, Some(Why::WriteTime)));
+        if let Some(stuck) = state.write_blocked {
+            return Some((stuck + limits.write_timeout, Some(RejectReason::WriteTimeout)));
         }
-        if state.in_flight > 0 {
-            let oldest = state.waiting.values().min()?;
-            return Some((*oldest + limits.write_time, Some(Why::WriteTime)));
+        if state.active_requests > 0 {
+            let oldest = state.pending_writes.values().min()?;
+            return Some((*oldest + limits.write_timeout, Some(RejectReason::WriteTimeout)));
         }
-        Some(match state.head {
-            Some(head) => (head + limits.head_time, Some(Why::HeadTime)),
-            None => (state.idle + limits.idle_time, None),
+        Some(match state.head_started {
+            Some(head) => {
+                (head + limits.header_read_timeout, Some(RejectReason::HeaderReadTimeout))
+            }
+            None => (state.idle_since + limits.idle_timeout, None),
         })
     }
 
-    fn came(&self, bytes: &[u8]) {
+    fn record_read(&self, bytes: &[u8]) {
         let mut state = self.state();
         if state.is_new && !bytes.is_empty() {
             state.is_new = false;
@@ -121,16 +123,16 @@ impl Life {
         } else if state.is_http2 {
             return;
         }
-        if state.in_flight == 0 && state.head.is_none() && !bytes.is_empty() {
-            state.head = Some(Instant::now());
+        if state.active_requests == 0 && state.head_started.is_none() && !bytes.is_empty() {
+            state.head_started = Some(Instant::now());
             self.changed.notify_one();
         }
     }
 
-    fn stuck(&self, is_stuck: bool) {
+    fn set_write_blocked(&self, is_stuck: bool) {
         let mut state = self.state();
-        if state.stuck.is_some() != is_stuck {
-            state.stuck = is_stuck.then(Instant::now);
+        if state.write_blocked.is_some() != is_stuck {
+            state.write_blocked = is_stuck.then(Instant::now);
             self.changed.notify_one();
         }
     }
@@ -138,41 +140,41 @@ impl Life {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(crate) struct InFlight {
-    life: Arc<Life>,
+pub(crate) struct ActiveRequest {
+    monitor: Arc<ConnectionMonitor>,
     number: u64,
 }
 
-impl InFlight {
+impl ActiveRequest {
     /// Whether a piece of its answer waits to be taken by the other end, from now on.
-    pub(crate) fn waits(&self, waits: bool) {
-        let mut state = self.life.state();
+    pub(crate) fn set_write_pending(&self, waits: bool) {
+        let mut state = self.monitor.state();
         match waits {
-            true => drop(state.waiting.insert(self.number, Instant::now())),
-            false => drop(state.waiting.remove(&self.number)),
+            true => drop(state.pending_writes.insert(self.number, Instant::now())),
+            false => drop(state.pending_writes.remove(&self.number)),
         }
-        self.life.changed.notify_one();
+        self.monitor.changed.notify_one();
     }
 }
 
-impl Drop for InFlight {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        let mut state = self.life.state();
-        state.in_flight -= 1;
-        state.waiting.remove(&self.number);
-        state.idle = Instant::now();
-        self.life.changed.notify_one();
+        let mut state = self.monitor.state();
+        state.active_requests -= 1;
+        state.pending_writes.remove(&self.number);
+        state.idle_since = Instant::now();
+        self.monitor.changed.notify_one();
     }
 }
 
-/// A connection's bytes, looked at as they pass.
+/// Stream wrapper that reports reads and blocked writes to the monitor.
 #[derive(Debug)]
-pub(crate) struct Watched<S> {
+pub(crate) struct MonitoredStream<S> {
     pub(crate) inner: S,
-    pub(crate) life: Arc<Life>,
+    pub(crate) monitor: Arc<ConnectionMonitor>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for MonitoredStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -180,26 +182,26 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
-        self.life.came(&buf.filled()[before..]);
+        self.monitor.record_read(&buf.filled()[before..]);
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> Watched<S> {
-    fn seen<T>(&self, poll: Poll<T>) -> Poll<T> {
-        self.life.stuck(poll.is_pending());
+impl<S: AsyncWrite + Unpin> MonitoredStream<S> {
+    fn update_write_state<T>(&self, poll: Poll<T>) -> Poll<T> {
+        self.monitor.set_write_blocked(poll.is_pending());
         poll
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for MonitoredStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.seen(poll)
+        self.update_write_state(poll)
     }
 
     fn poll_write_vectored(
@@ -208,7 +210,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
-        self.seen(poll)
+        self.update_write_state(poll)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -217,12 +219,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_flush(cx);
-        self.seen(poll)
+        self.update_write_state(poll)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.seen(poll)
+        self.update_write_state(poll)
     }
 }
 
@@ -232,65 +234,68 @@ mod tests {
 
     use super::*;
 
-    /// What happens to a connection.
-    enum Step {
-        Came(&'static [u8]),
+    /// Test event of a connection.
+    enum ConnectionEvent {
+        Read(&'static [u8]),
         /// A request begins.
         Begin,
         /// And ends.
         End,
-        Stuck(bool),
+        WriteBlocked(bool),
         /// The other end takes nothing of its answer.
-        Waits(bool),
+        WritePending(bool),
     }
-    use Step::{Begin, Came, End, Stuck, Waits};
+    use ConnectionEvent::{Begin, End, Read, WriteBlocked, WritePending};
 
     /// What the connection is waiting for after `steps`, as limits have it.
     #[track_caller]
-    fn check(steps: &[Step], expected: Option<Option<Why>>) {
-        let life = Life::new();
+    fn check(steps: &[ConnectionEvent], expected: Option<Option<RejectReason>>) {
+        let life = ConnectionMonitor::new();
         let mut held = None;
         let begun = "a request has begun";
         for step in steps {
             match step {
-                Came(bytes) => life.came(bytes),
-                Begin => held = Some(life.request()),
+                Read(bytes) => life.record_read(bytes),
+                Begin => held = Some(life.begin_request()),
                 End => drop(held.take().expect(begun)),
-                Stuck(is_stuck) => life.stuck(*is_stuck),
-                Waits(waits) => held.as_ref().expect(begun).waits(*waits),
+                WriteBlocked(is_stuck) => life.set_write_blocked(*is_stuck),
+                WritePending(waits) => held.as_ref().expect(begun).set_write_pending(*waits),
             }
         }
         assert_eq!(life.deadline(&Limits::default()).map(|deadline| deadline.1), expected);
     }
 
     #[test]
-    fn a_connection_waits_for_one_thing_at_a_time() {
-        let (idle, head, write) =
-            (Some(None), Some(Some(Why::HeadTime)), Some(Some(Why::WriteTime)));
+    fn connection_has_one_timeout_at_a_time() {
+        let (idle, head, write) = (
+            Some(None),
+            Some(Some(RejectReason::HeaderReadTimeout)),
+            Some(Some(RejectReason::WriteTimeout)),
+        );
         check(&[], idle);
-        check(&[Came(b"G")], head);
-        check(&[Came(b"")], idle);
-        check(&[Came(b"G"), Begin], None);
-        check(&[Came(b"G"), Begin, End], idle);
-        check(&[Came(b"PRI *")], head);
-        check(&[Came(b"PRI *"), Begin, End, Came(b"x")], idle);
-        check(&[Begin, End, Came(b"G")], head);
-        check(&[Begin, Stuck(true)], write);
-        check(&[Begin, Waits(true)], write);
-        check(&[Begin, Waits(true), Waits(false)], None);
-        check(&[Stuck(true), Stuck(false)], idle);
+        check(&[Read(b"G")], head);
+        check(&[Read(b"")], idle);
+        check(&[Read(b"G"), Begin], None);
+        check(&[Read(b"G"), Begin, End], idle);
+        check(&[Read(b"PRI *")], head);
+        check(&[Read(b"PRI *"), Begin, End, Read(b"x")], idle);
+        check(&[Begin, End, Read(b"G")], head);
+        check(&[Begin, WriteBlocked(true)], write);
+        check(&[Begin, WritePending(true)], write);
+        check(&[Begin, WritePending(true), WritePending(false)], None);
+        check(&[WriteBlocked(true), WriteBlocked(false)], idle);
     }
 
     #[tokio::test]
-    async fn time_that_is_over_is_told() {
+    async fn expired_timeout_is_reported() {
         let limits = Limits {
-            head_time: Duration::from_millis(1),
-            idle_time: Duration::from_millis(1),
+            header_read_timeout: Duration::from_millis(1),
+            idle_timeout: Duration::from_millis(1),
             ..Limits::default()
         };
-        let life = Life::new();
-        assert_eq!(life.overdue(&limits).await, None);
-        life.came(b"G");
-        assert_eq!(life.overdue(&limits).await, Some(Why::HeadTime));
+        let life = ConnectionMonitor::new();
+        assert_eq!(life.wait_for_timeout(&limits).await, None);
+        life.record_read(b"G");
+        assert_eq!(life.wait_for_timeout(&limits).await, Some(RejectReason::HeaderReadTimeout));
     }
 }

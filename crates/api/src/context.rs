@@ -1,4 +1,4 @@
-//! What all handlers share.
+//! Handler context.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use std::time::Duration;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use intake::Intake;
-use store::View;
+use store::ReadView;
 
-use crate::access::{Client, Peer};
-use crate::admission::{ClientId, Lane};
-use crate::desk::{Asking, Desk, DeskSettings};
+use crate::access::{Peer, Principal};
+use crate::api_error::ApiError;
 use crate::openapi::Offered;
-use crate::refusal::Refusal;
+use crate::query_admission::{ClientId, QueryLane};
+use crate::query_service::{ActiveQuery, QueryService, QueryServiceSettings};
 
-/// What all handlers share; cheap to clone. As handlers take it, it knows who asks.
+/// Handler context; cheap to clone; knows the client.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// The way in, and the store behind it.
     pub intake: Arc<Intake>,
     /// Where questions are taken.
-    pub desk: Arc<Desk>,
+    pub queries: Arc<QueryService>,
     pub(crate) offered: Arc<Offered>,
     client: ClientId,
 }
 
 impl Context {
     /// Of a way in.
-    pub fn new(intake: Arc<Intake>, desk: DeskSettings) -> Context {
-        let desk = Arc::new(Desk::new(desk, Arc::clone(&intake)));
-        Context { intake, desk, offered: Arc::default(), client: ClientId::default() }
+    pub fn new(intake: Arc<Intake>, desk: QueryServiceSettings) -> Context {
+        let desk = Arc::new(QueryService::new(desk, Arc::clone(&intake)));
+        Context { intake, queries: desk, offered: Arc::default(), client: ClientId::default() }
     }
 
     /// The same with routes that roles offer.
@@ -39,49 +39,49 @@ impl Context {
     }
 
     /// The same for another client.
-    pub(crate) fn of(&self, client: ClientId) -> Context {
+    pub(crate) fn for_client(&self, client: ClientId) -> Context {
         Context { client, ..self.clone() }
     }
 
     /// Works on something that reads little: [`Desk::run`].
-    pub(crate) async fn light<T: Send + 'static>(
+    pub(crate) async fn run_light<T: Send + 'static>(
         &self,
         what: &'static str,
         timeout: Option<Duration>,
-        work: impl FnOnce(&Asking) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        self.desk.run(Lane::Light, &self.client, what, timeout, work).await
+        work: impl FnOnce(&ActiveQuery) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.queries.run(QueryLane::Light, &self.client, what, timeout, work).await
     }
 
     /// Works on something that takes long.
-    pub(crate) async fn heavy<T: Send + 'static>(
+    pub(crate) async fn run_heavy<T: Send + 'static>(
         &self,
         what: &'static str,
         timeout: Option<Duration>,
-        work: impl FnOnce(&Asking) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        self.desk.run(Lane::Heavy, &self.client, what, timeout, work).await
+        work: impl FnOnce(&ActiveQuery) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.queries.run(QueryLane::Heavy, &self.client, what, timeout, work).await
     }
 
     /// Works on something that reads little of the store: [`Desk::light_view`].
-    pub(crate) async fn light_view<T: Send + 'static>(
+    pub(crate) async fn run_light_with_view<T: Send + 'static>(
         &self,
         what: &'static str,
         timeout: Option<Duration>,
-        work: impl FnOnce(&View, &Asking) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        self.desk.light_view(&self.client, what, timeout, work).await
+        work: impl FnOnce(&ReadView, &ActiveQuery) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.queries.run_light_with_view(&self.client, what, timeout, work).await
     }
 
     /// Works on a query: [`Desk::query`].
-    pub(crate) async fn query<T: Send + 'static>(
+    pub(crate) async fn run_query<T: Send + 'static>(
         &self,
         what: &'static str,
         timeout: Option<Duration>,
-        estimate: impl FnOnce(&View, &Asking) -> u64 + Send + 'static,
-        work: impl FnOnce(&View, &Asking) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        self.desk.query(&self.client, what, timeout, estimate, work).await
+        estimate: impl FnOnce(&ReadView, &ActiveQuery) -> u64 + Send + 'static,
+        work: impl FnOnce(&ReadView, &ActiveQuery) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.queries.run_query(&self.client, what, timeout, estimate, work).await
     }
 }
 
@@ -92,9 +92,9 @@ impl FromRequestParts<Context> for Context {
         parts: &mut Parts,
         shared: &Context,
     ) -> Result<Context, Infallible> {
-        let token = parts.extensions.get::<Client>().and_then(|client| client.name.clone());
+        let token = parts.extensions.get::<Principal>().and_then(|client| client.name.clone());
         let peer = parts.extensions.get::<Peer>().map(|peer| peer.remote);
         let client = token.map(ClientId::Token).or(peer.map(ClientId::Peer));
-        Ok(shared.of(client.unwrap_or_default()))
+        Ok(shared.for_client(client.unwrap_or_default()))
     }
 }

@@ -1,14 +1,14 @@
-//! Answers as JSON. The same documents are printed by the commands.
+//! JSON documents, shared by the HTTP API and the commands.
 //!
 //! Times are nanoseconds since the Unix epoch. A statistic is `{"lower", "estimate", "upper"}` in the unit named;
 //! numbers read back to the same bits; `null` stands for no bound, or for not known; in answers to
 //! questions in PromQL and CAQL infinities are texts. Fields are only ever added; a change of
 //! meaning is another `schema`.
 
-pub mod answer;
+pub mod breakdown;
 pub mod cardinality;
 pub mod compare;
-pub mod explain;
+pub mod result;
 
 use hist::{Bracket, Mixture};
 use model::Gap;

@@ -1,4 +1,4 @@
-//! gRPC of calls with one message each way, on the same addresses as everything else.
+//! Unary gRPC on the HTTP ports.
 //!
 //! A message is a flag (1 if it is packed), its length in 4 bytes, and its bytes; an answer ends with trailers that have
 //! the status. Source: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, `statuscodes.md`,
@@ -11,8 +11,8 @@ use bytes::{Buf as _, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 
-use crate::problem::Problem;
-use crate::proto;
+use crate::error_response::ErrorResponse;
+use crate::protobuf_writer;
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -31,23 +31,30 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
 }
 
 /// The message in a body, and whether it is packed.
-pub(crate) fn message(mut body: Bytes) -> Result<(Bytes, bool), Problem> {
+pub(crate) fn parse_message(mut body: Bytes) -> Result<(Bytes, bool), ErrorResponse> {
     if body.len() < PREFIX_BYTES {
-        return Err(Problem::bad(format!("a message has 5 bytes before it, found {}", body.len())));
+        return Err(ErrorResponse::bad_request(format!(
+            "a message has 5 bytes before it, found {}",
+            body.len()
+        )));
     }
     let (flag, length) = (body.get_u8(), body.get_u32());
     if flag > 1 {
-        return Err(Problem::bad(format!("expected 0 or 1 before a message, found {flag}")));
+        return Err(ErrorResponse::bad_request(format!(
+            "expected 0 or 1 before a message, found {flag}"
+        )));
     }
     if body.len() as u64 != u64::from(length) {
         let found = body.len();
-        return Err(Problem::bad(format!("expected one message of {length} bytes, found {found}")));
+        return Err(ErrorResponse::bad_request(format!(
+            "expected one message of {length} bytes, found {found}"
+        )));
     }
     Ok((body, flag == 1))
 }
 
 /// An answer with a message.
-pub(crate) fn answer(message: &[u8]) -> Response {
+pub(crate) fn message_response(message: &[u8]) -> Response {
     let mut framed = Vec::with_capacity(PREFIX_BYTES + message.len());
     framed.push(0);
     framed.extend_from_slice(
@@ -69,16 +76,16 @@ fn respond(body: Body) -> Response {
 }
 
 /// An answer that says what went wrong.
-pub(crate) fn refusal(problem: &Problem) -> Response {
-    let code = code(problem.status);
+pub(crate) fn error_response(problem: &ErrorResponse) -> Response {
+    let code = grpc_code(problem.status);
     let mut response = respond(Body::empty());
     let headers = response.headers_mut();
     headers.insert(STATUS, HeaderValue::from(code));
     let value =
         |text: String| HeaderValue::from_str(&text).expect("BUG: only printable ASCII is left");
-    headers.insert(MESSAGE, value(percent(&problem.what)));
-    if problem.after.is_some() {
-        let status = proto::status(code, &problem.what, problem.after);
+    headers.insert(MESSAGE, value(percent_encode(&problem.message)));
+    if problem.retry_after.is_some() {
+        let status = protobuf_writer::rpc_status(code, &problem.message, problem.retry_after);
         let details = base64::engine::general_purpose::STANDARD_NO_PAD.encode(status.0);
         headers.insert(DETAILS, value(details));
     }
@@ -86,7 +93,7 @@ pub(crate) fn refusal(problem: &Problem) -> Response {
 }
 
 /// gRPC's word for a status.
-pub(crate) fn code(status: StatusCode) -> u32 {
+pub(crate) fn grpc_code(status: StatusCode) -> u32 {
     match status {
         StatusCode::BAD_REQUEST | StatusCode::NOT_ACCEPTABLE => 3,
         StatusCode::REQUEST_TIMEOUT => 4,
@@ -102,7 +109,7 @@ pub(crate) fn code(status: StatusCode) -> u32 {
 }
 
 /// A text as `grpc-message` has it.
-fn percent(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
@@ -119,13 +126,13 @@ mod tests {
 
     #[track_caller]
     fn check(body: &'static [u8], expected: Result<(&[u8], bool), &str>) {
-        let found = message(Bytes::from_static(body));
+        let found = parse_message(Bytes::from_static(body));
         let found = found.as_ref().map(|(bytes, packed)| (bytes.as_ref(), *packed));
-        assert_eq!(found.map_err(|problem| problem.what.as_str()), expected);
+        assert_eq!(found.map_err(|problem| problem.message.as_str()), expected);
     }
 
     #[test]
-    fn a_body_has_one_message() {
+    fn body_must_hold_one_message() {
         check(b"\0\0\0\0\0", Ok((b"", false)));
         check(b"\x01\0\0\0\x02ab", Ok((b"ab", true)));
         check(b"\0\0\0\0", Err("a message has 5 bytes before it, found 4"));
@@ -136,6 +143,6 @@ mod tests {
 
     #[test]
     fn messages_are_percent_encoded() {
-        assert_eq!(percent("50 % µ\n"), "50 %25 %C2%B5%0A");
+        assert_eq!(percent_encode("50 % µ\n"), "50 %25 %C2%B5%0A");
     }
 }

@@ -8,8 +8,8 @@ use http::StatusCode;
 use intake::Intake;
 
 use crate::context::Context;
+use crate::error_response::ErrorResponse;
 use crate::openapi::Route;
-use crate::problem::Problem;
 
 const KIND: &str = "text/plain";
 
@@ -18,34 +18,34 @@ pub(crate) const ROUTES: &[Route] = &[
         routing::get(health)
     })
     .with_scope(None)
-    .answers(
+    .with_response(
         200,
         KIND,
         "it is, or is degraded: damage of the journal, quarantined inputs; 503 if not, and why",
     ),
     Route::get("/-/healthy", "As Prometheus: whether it is well.", &[], || routing::get(health))
         .with_scope(None)
-        .answers(200, KIND, "it is"),
+        .with_response(200, KIND, "it is"),
     Route::get("/-/ready", "As Prometheus: whether it may be asked.", &[], || routing::get(health))
         .with_scope(None)
-        .answers(200, KIND, "it may"),
+        .with_response(200, KIND, "it may"),
 ];
 
 /// So long the same is told: whoever asks needs no token, and may ask as often as they like.
-pub(crate) const AGE_MAX: Duration = Duration::from_secs(1);
+pub(crate) const CACHE_TTL: Duration = Duration::from_secs(1);
 
-async fn health(context: Context) -> Result<String, Problem> {
+async fn health(context: Context) -> Result<String, ErrorResponse> {
     let intake = context.intake.clone();
-    let found = context.desk.health.get(move || find(&intake));
+    let found = context.queries.health.get(move || check_health(&intake));
     let outcome = found.await.unwrap_or_else(Err);
-    outcome.map_err(|what| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what))
+    outcome.map_err(|what| ErrorResponse::new(StatusCode::SERVICE_UNAVAILABLE, what))
 }
 
 /// What is told: a line, and one for each place with damage and each quarantined input. Those are
 /// no reason to start topdeck anew: it would meet them again.
-fn find(intake: &Intake) -> Result<String, String> {
-    let stat = intake.home().journal().stat().map_err(|error| error.to_string())?;
-    if stat.poisoned {
+fn check_health(intake: &Intake) -> Result<String, String> {
+    let stat = intake.target().journal().stat().map_err(|error| error.to_string())?;
+    if stat.is_failed {
         let what = "writing to the journal failed; see /v1/status and start topdeck anew";
         return Err(what.to_owned());
     }

@@ -1,27 +1,27 @@
-//! Measurements come in: an endpoint for each format, one file each.
+//! Ingest endpoints, one file per format.
 //!
 //! What they share is in [`posted`]: the body is unpacked and decoded beside the runtime, what was decoded is one batch,
 //! and the sender is told when the batch is durable.
 
+mod decompress;
 mod hlog;
 mod httptrap;
 mod import;
 mod influx;
+mod ingest_request;
 mod otlp;
-mod posted;
 mod record;
 mod remote_write;
-mod unpack;
 
 use axum::Router;
 
-use crate::access::scoped;
+use crate::access::require_scope;
 use crate::context::Context;
 use crate::openapi::{Parameter, Route};
 use crate::token::Scope;
 
-pub(crate) use posted::{earlier_producer, own_producer};
-pub(crate) use unpack::unpack_zstd;
+pub(crate) use decompress::unpack_zstd;
+pub(crate) use ingest_request::{earlier_producer, scoped_producer};
 
 /// What can be sent, for the table of routes.
 pub(crate) const ROUTES: [&[Route]; 7] = [
@@ -52,5 +52,5 @@ pub(crate) fn routes() -> Router<Context> {
         .merge(influx::routes())
         .merge(otlp::routes())
         .merge(remote_write::routes());
-    scoped(router, Scope::Ingest)
+    require_scope(router, Scope::Ingest)
 }

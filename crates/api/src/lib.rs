@@ -1,55 +1,55 @@
-//! The HTTP face: ingest, query, the API of Prometheus, the live stream.
+//! HTTP server: ingest, query, Prometheus API, live stream.
 //!
 //! [`Server::start`] listens; what is asked goes through limits and tokens to a handler, one file for each noun.
 #![forbid(unsafe_code)]
 
-mod accept;
+mod acceptor;
 mod access;
-mod admission;
 mod annotations;
+mod api_error;
 mod audit;
 mod batches;
 mod blocking;
-mod boards;
 mod body;
 mod connection;
 mod context;
-mod desk;
+mod dashboards;
 pub mod document;
-mod folder;
-mod gate;
+mod error_response;
+mod etag;
 mod grpc;
 mod health;
+mod info_metrics;
 mod ingest;
 mod limits;
 pub mod maxima;
-mod memory;
+mod memory_budget;
 mod metrics;
-pub mod moment;
+mod middleware;
+mod named_dir;
 mod openapi;
-mod page;
 mod parameters;
-mod problem;
 mod prometheus;
-mod proto;
+mod protobuf_writer;
 mod query;
-mod recent;
-mod refusal;
+mod query_admission;
+mod query_service;
+mod response_buffers;
 mod server;
 mod snapshots;
 mod status;
 mod stream;
-mod tag;
-mod texts;
-mod token;
 #[cfg(test)]
-mod trial;
-mod unread;
+mod test_server;
+pub mod time_expr;
+mod token;
+mod ttl_cache;
+mod web_files;
 
 pub use context::Context;
-pub use desk::{Desk, DeskSettings};
 pub use limits::Limits;
 pub use openapi::document as openapi_document;
+pub use query_service::{QueryService, QueryServiceSettings};
 pub use role::json;
-pub use server::{Listen, PORT, Server, ServerError, Settings};
-pub use token::{Proof, Scope, Token, TokenError, Tokens};
+pub use server::{ListenSettings, PORT, Server, ServerError, Settings};
+pub use token::{Credential, Scope, Token, TokenError, TokenFile};

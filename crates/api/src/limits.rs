@@ -1,4 +1,4 @@
-//! How much one may ask of the server, and what is counted where it is more.
+//! HTTP limits, rejection counters, body budget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,73 +6,73 @@ use std::time::Duration;
 
 use intake::{Counter, Meter};
 
-use crate::unread;
+use crate::response_buffers;
 
-/// How much one may ask of the server.
+/// HTTP limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a body, as it comes and as it is unpacked: 16 MiB. Beyond, the answer is 413.
-    pub body_bytes: usize,
+    pub max_body_bytes: usize,
     /// Bytes that all bodies take which are being read or worked on, as they come and unpacked, and
     /// what they are unpacked with: 256 MiB. Beyond, 429.
-    pub bodies_bytes: usize,
+    pub max_buffered_body_bytes: usize,
     /// Bytes of all answers that clients have not taken yet: 128 MiB. Beyond, 429. One answer may
     /// have seven eighths of it.
-    pub answers_bytes: usize,
+    pub max_buffered_response_bytes: usize,
     /// How long a body may take to come: 60 s. Beyond, 408.
-    pub body_time: Duration,
+    pub body_read_timeout: Duration,
     /// Bytes of a request's line and headers: 64 KiB. Beyond, 431. The least is 8 KiB.
-    pub head_bytes: usize,
+    pub max_header_bytes: usize,
     /// How long a request's line and headers may take to come, and the beginning of TLS: 10 s. Then the connection ends.
-    pub head_time: Duration,
+    pub header_read_timeout: Duration,
     /// How long a request may take until its answer begins: 120 s. Beyond, 503. Snapshots take as long as they take.
-    pub request_time: Duration,
+    pub request_timeout: Duration,
     /// How long the other end may take nothing of an answer: 60 s. Then the connection ends.
-    pub write_time: Duration,
+    pub write_timeout: Duration,
     /// How long a connection is held on which nothing is asked: 5 minutes.
-    pub idle_time: Duration,
+    pub idle_timeout: Duration,
     /// Connections at a time: 16,384. One more is closed at once.
-    pub connections: usize,
+    pub max_connections: usize,
     /// Bodies that are decoded at a time: two for each processor, as one waits for the journal while
     /// another is decoded. One more waits.
-    pub decoding: usize,
+    pub max_concurrent_decodes: usize,
 }
 
 impl Limits {
     /// As many bytes as one answer may have.
-    pub fn answer_bytes_max(&self) -> usize {
-        unread::answer_bytes_max(self.answers_bytes)
+    pub fn max_response_bytes(&self) -> usize {
+        response_buffers::response_bytes_max(self.max_buffered_response_bytes)
     }
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            body_bytes: 16 << 20,
-            bodies_bytes: 256 << 20,
-            answers_bytes: 128 << 20,
-            body_time: Duration::from_secs(60),
-            head_bytes: 64 << 10,
-            head_time: Duration::from_secs(10),
-            request_time: Duration::from_secs(120),
-            write_time: Duration::from_secs(60),
-            idle_time: Duration::from_secs(300),
-            connections: 16_384,
-            decoding: 2 * std::thread::available_parallelism().map_or(1, usize::from),
+            max_body_bytes: 16 << 20,
+            max_buffered_body_bytes: 256 << 20,
+            max_buffered_response_bytes: 128 << 20,
+            body_read_timeout: Duration::from_secs(60),
+            max_header_bytes: 64 << 10,
+            header_read_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(120),
+            write_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(300),
+            max_connections: 16_384,
+            max_concurrent_decodes: 2 * std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
 }
 
-/// At which bound something was refused.
+/// Reason of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum RejectReason {
     BodyBytes,
-    BodiesBytes,
-    AnswersBytes,
-    BodyTime,
-    HeadTime,
-    RequestTime,
-    WriteTime,
+    BufferedBodyBytes,
+    BufferedResponseBytes,
+    BodyReadTimeout,
+    HeaderReadTimeout,
+    RequestTimeout,
+    WriteTimeout,
     Connections,
     /// The system gave no more: open files, memory.
     Accept,
@@ -84,51 +84,51 @@ pub(crate) enum Why {
     Forbidden,
 }
 
-impl Why {
-    const ALL: [(Why, &'static str); 12] = [
-        (Why::BodyBytes, "body_bytes"),
-        (Why::BodiesBytes, "bodies_bytes"),
-        (Why::AnswersBytes, "answers_bytes"),
-        (Why::BodyTime, "body_time"),
-        (Why::HeadTime, "head_time"),
-        (Why::RequestTime, "request_time"),
-        (Why::WriteTime, "write_time"),
-        (Why::Connections, "connections"),
-        (Why::Accept, "accept"),
-        (Why::Handshake, "handshake"),
-        (Why::Token, "token"),
-        (Why::Forbidden, "forbidden"),
+impl RejectReason {
+    const ALL: [(RejectReason, &'static str); 12] = [
+        (RejectReason::BodyBytes, "body_bytes"),
+        (RejectReason::BufferedBodyBytes, "bodies_bytes"),
+        (RejectReason::BufferedResponseBytes, "answers_bytes"),
+        (RejectReason::BodyReadTimeout, "body_time"),
+        (RejectReason::HeaderReadTimeout, "head_time"),
+        (RejectReason::RequestTimeout, "request_time"),
+        (RejectReason::WriteTimeout, "write_time"),
+        (RejectReason::Connections, "connections"),
+        (RejectReason::Accept, "accept"),
+        (RejectReason::Handshake, "handshake"),
+        (RejectReason::Token, "token"),
+        (RejectReason::Forbidden, "forbidden"),
     ];
 }
 
-/// Counts what was refused.
+/// Rejection counters.
 #[derive(Debug)]
-pub(crate) struct Refused([Counter; Why::ALL.len()]);
+pub(crate) struct RejectCounters([Counter; RejectReason::ALL.len()]);
 
-impl Refused {
-    pub(crate) fn new(meter: &Meter) -> Refused {
-        Refused(Why::ALL.map(|(_, why)| {
+impl RejectCounters {
+    pub(crate) fn new(meter: &Meter) -> RejectCounters {
+        RejectCounters(RejectReason::ALL.map(|(_, why)| {
             let about = "requests and connections that were refused, by the bound they came to";
-            meter.counter("topdeck_http_refused_total", about, &[("why", why)])
+            meter.counter("topdeck_http_rejected_total", about, &[("why", why)])
         }))
     }
 
-    pub(crate) fn count(&self, why: Why) {
-        let at = Why::ALL.iter().position(|known| known.0 == why);
+    pub(crate) fn count(&self, why: RejectReason) {
+        let at = RejectReason::ALL.iter().position(|known| known.0 == why);
         self.0[at.expect("BUG: all reasons are listed")].add(1);
     }
 }
 
-/// Room for bodies, of all requests together.
+/// Memory budget for request bodies.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct BodyBudget {
     used: AtomicUsize,
     max: usize,
 }
 
-impl Room {
-    pub(crate) fn new(max: usize) -> Arc<Room> {
-        Arc::new(Room { used: AtomicUsize::new(0), max })
+impl BodyBudget {
+    pub(crate) fn new(max: usize) -> Arc<BodyBudget> {
+        Arc::new(BodyBudget { used: AtomicUsize::new(0), max })
     }
 
     pub(crate) fn used(&self) -> usize {
@@ -136,23 +136,23 @@ impl Room {
     }
 }
 
-/// What one request takes of the room; it gives it back at its end.
+/// Share of one request in the body budget; released on drop.
 #[derive(Debug)]
-pub(crate) struct Held {
-    room: Arc<Room>,
+pub(crate) struct BodyReservation {
+    budget: Arc<BodyBudget>,
     bytes: AtomicUsize,
 }
 
-impl Held {
-    pub(crate) fn new(room: &Arc<Room>) -> Held {
-        Held { room: Arc::clone(room), bytes: AtomicUsize::new(0) }
+impl BodyReservation {
+    pub(crate) fn new(room: &Arc<BodyBudget>) -> BodyReservation {
+        BodyReservation { budget: Arc::clone(room), bytes: AtomicUsize::new(0) }
     }
 
     /// Takes more; whether there was as much.
     // Relaxed: the numbers guard no other memory.
-    pub(crate) fn more(&self, bytes: usize) -> bool {
-        let taken = self.room.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            used.checked_add(bytes).filter(|&used| used <= self.room.max)
+    pub(crate) fn reserve(&self, bytes: usize) -> bool {
+        let taken = self.budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|&used| used <= self.budget.max)
         });
         if taken.is_ok() {
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -163,13 +163,13 @@ impl Held {
     /// Gives some of it back.
     pub(crate) fn less(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.room.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
-impl Drop for Held {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
-        self.room.used.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+        self.budget.used.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
     }
 }
 
@@ -178,24 +178,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_given_back() {
-        let room = Room::new(10);
-        let (a, b) = (Held::new(&room), Held::new(&room));
-        assert!(a.more(6) && b.more(4) && !a.more(1) && !b.more(usize::MAX));
+    fn body_budget_is_released() {
+        let room = BodyBudget::new(10);
+        let (a, b) = (BodyReservation::new(&room), BodyReservation::new(&room));
+        assert!(a.reserve(6) && b.reserve(4) && !a.reserve(1) && !b.reserve(usize::MAX));
         assert_eq!(room.used(), 10);
         drop(a);
-        assert!(b.more(6) && !b.more(1));
+        assert!(b.reserve(6) && !b.reserve(1));
         b.less(2);
-        assert!(b.more(2) && !b.more(1));
+        assert!(b.reserve(2) && !b.reserve(1));
         drop(b);
         assert_eq!(room.used(), 0);
     }
 
     #[test]
-    fn each_reason_has_its_counter() {
+    fn every_reason_has_a_counter() {
         let meter = Meter::default();
-        let refused = Refused::new(&meter);
-        Why::ALL.iter().for_each(|&(why, _)| refused.count(why));
+        let refused = RejectCounters::new(&meter);
+        RejectReason::ALL.iter().for_each(|&(why, _)| refused.count(why));
         assert!(refused.0.iter().all(|counter| counter.get() == 1));
     }
 }

@@ -7,90 +7,91 @@
 
 use query::caql;
 use query::promql::{self, AggregateOp, BinaryOp, Expr, ExprKind};
-use query::{Labels, Stream};
+use query::{LabelSet, Stream};
 
-/// A maximum that is to be asked for.
+/// Maximum query of an expression with percentiles.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct MaxQuery {
     /// What to ask.
-    pub question: String,
+    pub expression: String,
     /// Each stream of the answer belongs beside one of these labels; else they are told together.
-    pub is_beside: bool,
+    pub is_per_stream: bool,
     /// The label that tells percentiles of the same distribution apart.
     pub by: Option<String>,
 }
 
 /// As many as a reader looks at where they are told together.
-const TOGETHER_MAX: usize = 3;
+const MERGED_QUERIES_MAX: usize = 3;
 
 /// The maxima that percentiles in an expression of PromQL want beside them; none if there is no percentile.
-pub fn wanted(text: &str, options: &promql::Options) -> Vec<Wanted> {
+pub fn max_queries(text: &str, options: &promql::Options) -> Vec<MaxQuery> {
     // What is wrong with the expression is told by whoever answers it.
     let Ok(expr) = promql::parse(text, options) else { return Vec::new() };
-    if let Some((question, by)) = beside(text, &expr) {
-        return vec![Wanted { question, is_beside: true, by }];
+    if let Some((question, by)) = max_expression(text, &expr) {
+        return vec![MaxQuery { expression: question, is_per_stream: true, by }];
     }
     let mut questions = Vec::new();
-    within(text, &expr, &mut questions);
+    collect_max_queries(text, &expr, &mut questions);
     questions.dedup();
-    questions.truncate(TOGETHER_MAX);
-    let together = |question| Wanted { question, is_beside: false, by: None };
+    questions.truncate(MERGED_QUERIES_MAX);
+    let together = |question| MaxQuery { expression: question, is_per_stream: false, by: None };
     questions.into_iter().map(together).collect()
 }
 
 /// The expression with maxima in the place of its percentiles, if its streams stay the same by this; and by which
 /// label they are told apart.
-fn beside(text: &str, expr: &Expr) -> Option<(String, Option<String>)> {
-    let of = |expr: &Expr| text.get(expr.place.start..expr.place.end);
+fn max_expression(text: &str, expr: &Expr) -> Option<(String, Option<String>)> {
+    let of = |expr: &Expr| text.get(expr.span.start..expr.span.end);
     // The expression with another one in the place of a part of it.
     let with = |part: &Expr, (new, by): (String, Option<String>)| {
-        let before = text.get(expr.place.start..part.place.start)?;
-        let after = text.get(part.place.end..expr.place.end)?;
+        let before = text.get(expr.span.start..part.span.start)?;
+        let after = text.get(part.span.end..expr.span.end)?;
         Some((format!("{before}{new}{after}"), by))
     };
     match &expr.kind {
-        ExprKind::Paren(inner) => beside(text, inner),
+        ExprKind::Paren(inner) => max_expression(text, inner),
         ExprKind::Call { function, args } => match function.name {
             "histogram_quantile" => Some((format!("histogram_max({})", of(args.get(1)?)?), None)),
             "histogram_quantiles" => {
-                let ExprKind::Text(by) = &args.get(1)?.unwrapped().kind else { return None };
+                let ExprKind::Text(by) = &args.get(1)?.unwrap_parens().kind else { return None };
                 Some((format!("histogram_max({})", of(args.first()?)?), Some(by.clone())))
             }
             "quantile_over_time" => {
                 // Of percentiles, the greatest one of all is no maximum.
                 let samples = args.get(1)?;
                 let question = format!("max_over_time({})", of(samples)?);
-                Some(match inside(samples) {
-                    true => beside(&question, &promql::parse(&question, &ALL).ok()?)?,
+                Some(match contains_percentile(samples) {
+                    true => max_expression(&question, &promql::parse(&question, &ALL).ok()?)?,
                     false => (question, None),
                 })
             }
             "max_over_time" | "last_over_time" => {
-                let ExprKind::Subquery { expr: inner, .. } = &args.first()?.unwrapped().kind else {
+                let ExprKind::Subquery { expr: inner, .. } = &args.first()?.unwrap_parens().kind
+                else {
                     return None;
                 };
-                with(inner, beside(text, inner)?)
+                with(inner, max_expression(text, inner)?)
             }
             "label_replace" | "label_join" => {
                 let inner = args.first()?;
-                with(inner, beside(text, inner)?)
+                with(inner, max_expression(text, inner)?)
             }
             "sort" | "sort_desc" | "sort_by_label" | "sort_by_label_desc" | "round" | "ceil"
-            | "floor" | "clamp" | "clamp_min" | "clamp_max" => beside(text, args.first()?),
+            | "floor" | "clamp" | "clamp_min" | "clamp_max" => max_expression(text, args.first()?),
             _ => None,
         },
         ExprKind::Aggregate { op, expr: inner, grouping, without, .. } => match op {
-            AggregateOp::Quantile if !inside(inner) => {
+            AggregateOp::Quantile if !contains_percentile(inner) => {
                 let by = if *without { "without" } else { "by" };
                 let question = format!("max {by} ({}) ({})", grouping.join(", "), of(inner)?);
                 Some((question, None))
             }
-            AggregateOp::Max => with(inner, beside(text, inner)?),
-            AggregateOp::TopK | AggregateOp::BottomK => beside(text, inner),
+            AggregateOp::Max => with(inner, max_expression(text, inner)?),
+            AggregateOp::TopK | AggregateOp::BottomK => max_expression(text, inner),
             _ => None,
         },
         ExprKind::Binary { op, left, right, return_bool, .. } => {
-            let number = |side: &Expr| match side.unwrapped().kind {
+            let number = |side: &Expr| match side.unwrap_parens().kind {
                 ExprKind::Number(number) => Some(number),
                 _ => None,
             };
@@ -100,10 +101,10 @@ fn beside(text: &str, expr: &Expr) -> Option<(String, Option<String>)> {
                 _ => return None,
             };
             match op {
-                op if op.is_comparison() && !return_bool => beside(text, part),
-                BinaryOp::Add => with(part, beside(text, part)?),
+                op if op.is_comparison() && !return_bool => max_expression(text, part),
+                BinaryOp::Add => with(part, max_expression(text, part)?),
                 BinaryOp::Multiply | BinaryOp::Divide if number > 0.0 => {
-                    with(part, beside(text, part)?)
+                    with(part, max_expression(text, part)?)
                 }
                 _ => None,
             }
@@ -121,7 +122,7 @@ const ALL: promql::Options = promql::Options {
 };
 
 /// Whether there are percentiles in it.
-fn inside(expr: &Expr) -> bool {
+fn contains_percentile(expr: &Expr) -> bool {
     let is_percentile = match &expr.kind {
         ExprKind::Call { function, .. } => {
             matches!(
@@ -132,99 +133,102 @@ fn inside(expr: &Expr) -> bool {
         ExprKind::Aggregate { op, .. } => *op == AggregateOp::Quantile,
         _ => false,
     };
-    is_percentile || expr.children().into_iter().any(inside)
+    is_percentile || expr.children().into_iter().any(contains_percentile)
 }
 
 /// Questions for the maxima of percentiles that are anywhere in an expression, each once. What is in a subquery
 /// has other windows than the answer, and is left out.
-fn within(text: &str, expr: &Expr, questions: &mut Vec<String>) {
+fn collect_max_queries(text: &str, expr: &Expr, questions: &mut Vec<String>) {
     if matches!(expr.kind, ExprKind::Subquery { .. }) {
         return;
     }
-    match beside(text, expr).filter(|_| inside(expr)) {
+    match max_expression(text, expr).filter(|_| contains_percentile(expr)) {
         Some((question, _)) if !questions.contains(&question) => questions.push(question),
         Some(_) => {}
-        None => expr.children().into_iter().for_each(|child| within(text, child, questions)),
+        None => expr
+            .children()
+            .into_iter()
+            .for_each(|child| collect_max_queries(text, child, questions)),
     }
 }
 
 /// The same for CAQL, of percentiles of histograms and over streams.
-pub fn wanted_caql(text: &str) -> Vec<Wanted> {
-    let Ok(caql::Query { body: caql::Body::Caql(expr), .. }) = caql::parse(text) else {
+pub fn max_queries_caql(text: &str) -> Vec<MaxQuery> {
+    let Ok(caql::CaqlQuery { body: caql::Body::Caql(expr), .. }) = caql::parse(text) else {
         return Vec::new();
     };
     let by = Some(caql::LABEL.to_owned());
     let mut root = &expr;
     // Names change nothing.
-    while let caql::Form::Call(call) = &root.form
+    while let caql::CaqlExprKind::Call(call) = &root.kind
         && let ("label", [source]) = (call.name.as_str(), &call.sources[..])
     {
         root = source;
     }
-    if let Some(question) = caql_maximum(text, root) {
-        return vec![Wanted { question, is_beside: true, by }];
+    if let Some(question) = caql_max_expression(text, root) {
+        return vec![MaxQuery { expression: question, is_per_stream: true, by }];
     }
     let mut questions = Vec::new();
-    caql_within(text, root, &mut questions);
-    questions.truncate(TOGETHER_MAX);
-    let together = |question| Wanted { question, is_beside: false, by: None };
+    collect_caql_max_queries(text, root, &mut questions);
+    questions.truncate(MERGED_QUERIES_MAX);
+    let together = |question| MaxQuery { expression: question, is_per_stream: false, by: None };
     questions.into_iter().map(together).collect()
 }
 
 /// The maximum of what a call takes percentiles of.
-fn caql_maximum(text: &str, expr: &caql::Expr) -> Option<String> {
-    let caql::Form::Call(call) = &expr.form else { return None };
+fn caql_max_expression(text: &str, expr: &caql::Expr) -> Option<String> {
+    let caql::CaqlExprKind::Call(call) = &expr.kind else { return None };
     let maximum = match call.name.as_str() {
         "histogram:percentile" | "histogram:quantile" | "histogram:median" => "histogram:max",
         "stats:percentile" => "stats:max",
         _ => return None,
     };
-    let of = |source: &caql::Expr| text.get(source.place.start..source.place.end);
+    let of = |source: &caql::Expr| text.get(source.span.start..source.span.end);
     let sources: Vec<&str> = call.sources.iter().map(of).collect::<Option<_>>()?;
     Some(format!("{maximum}(){{{}}}", sources.join(", ")))
 }
 
-fn caql_within(text: &str, expr: &caql::Expr, questions: &mut Vec<String>) {
-    if let Some(question) = caql_maximum(text, expr) {
+fn collect_caql_max_queries(text: &str, expr: &caql::Expr, questions: &mut Vec<String>) {
+    if let Some(question) = caql_max_expression(text, expr) {
         if !questions.contains(&question) {
             questions.push(question);
         }
         return;
     }
-    let children = match &expr.form {
-        caql::Form::Call(call) => &call.sources,
-        caql::Form::Operation { operands, .. } => operands,
-        caql::Form::Literal(_) => return,
+    let children = match &expr.kind {
+        caql::CaqlExprKind::Call(call) => &call.sources,
+        caql::CaqlExprKind::Operation { operands, .. } => operands,
+        caql::CaqlExprKind::Literal(_) => return,
     };
-    children.iter().for_each(|child| caql_within(text, child, questions));
+    children.iter().for_each(|child| collect_caql_max_queries(text, child, questions));
 }
 
-/// The answer to what is asked beside the answer: maxima of its streams.
+/// Result of a maximum query.
 #[derive(Debug, Default)]
 pub struct Maxima {
     /// What was asked.
-    pub question: String,
+    pub expression: String,
     /// The maxima.
     pub streams: Vec<Stream>,
     /// In what they are.
     pub unit: Option<String>,
     /// Each belongs beside a stream of the answer.
-    pub is_beside: bool,
+    pub is_per_stream: bool,
     /// The label that those have, and these do not.
     pub by: Option<String>,
 }
 
 impl Maxima {
     /// Those that belong beside a stream.
-    pub fn of(&self, labels: &Labels) -> Option<&Stream> {
+    pub fn stream_for(&self, labels: &LabelSet) -> Option<&Stream> {
         let own = match &self.by {
             Some(by) => labels.with(by, ""),
             None => labels.clone(),
         };
-        let of = |labels: &Labels| labels.with(caql::LABEL, "").without_metadata();
+        let of = |labels: &LabelSet| labels.with(caql::LABEL, "").without_metadata();
         let mut same = self.streams.iter().filter(|stream| of(&stream.labels) == of(&own));
         // Of two nobody knows which.
-        same.next().filter(|_| self.is_beside && same.next().is_none())
+        same.next().filter(|_| self.is_per_stream && same.next().is_none())
     }
 }
 
@@ -234,16 +238,18 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &[&str]) {
-        let wanted = wanted(text, &promql::Options::all());
+        let wanted = max_queries(text, &promql::Options::all());
         let questions: Vec<String> = wanted
             .iter()
-            .map(|of| format!("{}{}", if of.is_beside { "" } else { "together: " }, of.question))
+            .map(|of| {
+                format!("{}{}", if of.is_per_stream { "" } else { "together: " }, of.expression)
+            })
             .collect();
         assert_eq!(questions, expected, "{text}");
     }
 
     #[test]
-    fn percentiles_want_the_maximum_of_the_same() {
+    fn percentiles_query_the_maximum_of_their_input() {
         check("histogram_quantile(0.99, sum(rate(a[5m])))", &["histogram_max(sum(rate(a[5m])))"]);
         check("(histogram_quantile(0.99, a)) * 1000", &["histogram_max(a) * 1000"]);
         check("1000 * histogram_quantile(0.99, a)", &["1000 * histogram_max(a)"]);
@@ -263,10 +269,10 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_caql_too() {
+    fn caql_percentiles_query_the_maximum() {
         let of = |text: &str| -> Vec<(String, bool)> {
-            let wanted = wanted_caql(text).into_iter();
-            wanted.map(|wanted| (wanted.question, wanted.is_beside)).collect()
+            let wanted = max_queries_caql(text).into_iter();
+            wanted.map(|wanted| (wanted.expression, wanted.is_per_stream)).collect()
         };
         let found = r#"find:histogram("lat") | histogram:merge()"#;
         let max = format!("histogram:max(){{{found}}}");
@@ -281,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn where_streams_become_others_the_maximum_is_told_apart() {
+    fn merged_streams_have_a_separate_maximum() {
         check(
             "histogram_quantile(0.99, a) / histogram_quantile(0.5, a)",
             &["together: histogram_max(a)"],

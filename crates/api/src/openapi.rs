@@ -1,4 +1,4 @@
-//! What can be asked over HTTP: one table of routes, and the OpenAPI document that is written out of it.
+//! Route table and the OpenAPI document generated from it.
 //!
 //! Handlers of questions are registered from it; those that take measurements are registered where they are written.
 //! Topdeck's own routes refuse parameters that are not in the table. Those that other systems know by their own
@@ -18,18 +18,18 @@ use http::{HeaderValue, header};
 pub(crate) use role::Parameter;
 use role::{RouteError, RouteQuery, RouteSpec};
 
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::Written;
 use crate::parameters::Parameters;
-use crate::refusal::Refusal;
+use crate::query_service::JsonBody;
+use crate::response_buffers::SharedBody;
 use crate::token::Scope;
-use crate::unread::SharedBody;
 use crate::{
-    annotations, audit, batches, boards, health, ingest, metrics, prometheus, query, snapshots,
-    status, stream, texts,
+    annotations, audit, batches, dashboards, health, info_metrics, ingest, metrics, prometheus,
+    query, snapshots, status, stream,
 };
 
-/// Something that can be asked for.
+/// Route of the HTTP API.
 pub(crate) struct Route {
     pub(crate) method: &'static str,
     /// With names of its variable parts in braces.
@@ -37,12 +37,12 @@ pub(crate) struct Route {
     /// What a token has to allow; none where no token is asked for.
     pub(crate) scope: Option<Scope>,
     /// A sentence.
-    pub(crate) about: &'static str,
+    pub(crate) description: &'static str,
     pub(crate) parameters: &'static [Parameter],
     /// What the body is: its media type and a sentence.
     pub(crate) body: Option<(&'static str, &'static str)>,
     /// The status of success, the media type of the answer and a sentence.
-    pub(crate) answer: (u16, &'static str, &'static str),
+    pub(crate) response: (u16, &'static str, &'static str),
     /// Who answers; `None` where the route is registered elsewhere, as those of roles are.
     pub(crate) handler: Option<fn() -> MethodRouter<Context>>,
 }
@@ -75,16 +75,16 @@ impl Route {
             method: "get",
             path,
             scope: Some(Scope::Read),
-            about,
+            description: about,
             parameters,
             body: None,
-            answer: (200, JSON, "what was asked for"),
+            response: (200, JSON, "what was asked for"),
             handler: Some(handler),
         }
     }
 
     /// The same with the parameters in a form, for what is too long for an address.
-    pub(crate) const fn form(
+    pub(crate) const fn post_form(
         path: &'static str,
         about: &'static str,
         parameters: &'static [Parameter],
@@ -108,10 +108,10 @@ impl Route {
             method: "post",
             path,
             scope: Some(Scope::Ingest),
-            about,
+            description: about,
             parameters,
             body: Some(body),
-            answer: (200, JSON, "what was taken; it is durable"),
+            response: (200, JSON, "what was taken; it is durable"),
             handler: None,
         }
     }
@@ -119,7 +119,7 @@ impl Route {
     /// Whether its request may be a batch with an identity of its sender.
     fn takes_batches(&self) -> bool {
         let is_ingest = self.scope.is_some_and(|scope| scope.name() == Scope::Ingest.name());
-        is_ingest && self.handler.is_none() && self.path != net::parcels::PATH
+        is_ingest && self.handler.is_none() && self.path != net::forward_protocol::PATH
     }
 
     /// As a role offers it.
@@ -132,28 +132,28 @@ impl Route {
         Route { scope, ..self }
     }
 
-    pub(crate) const fn answers(
+    pub(crate) const fn with_response(
         self,
         status: u16,
         kind: &'static str,
         about: &'static str,
     ) -> Route {
-        Route { answer: (status, kind, about), ..self }
+        Route { response: (status, kind, about), ..self }
     }
 }
 
 /// All there is.
-pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
+pub(crate) fn all_routes() -> impl Iterator<Item = &'static Route> {
     [
         query::ROUTES,
         stream::ROUTES,
         annotations::ROUTES,
-        texts::ROUTES,
+        info_metrics::ROUTES,
         status::ROUTES,
         audit::ROUTES,
         metrics::ROUTES,
         snapshots::ROUTES,
-        boards::ROUTES,
+        dashboards::ROUTES,
         health::ROUTES,
         ROUTES,
         prometheus::ROUTES,
@@ -166,7 +166,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
 
 /// The handlers of a scope, but for those that are registered elsewhere.
 pub(crate) fn routes(scope: Option<Scope>) -> Router<Context> {
-    let own = all().filter(|route| route.scope == scope);
+    let own = all_routes().filter(|route| route.scope == scope);
     own.filter_map(|route| Some((route.path, route.handler?)))
         .fold(Router::new(), |router, (path, handler)| router.route(path, handler()))
 }
@@ -205,24 +205,24 @@ async fn answer(
     route: Arc<role::Route>,
     context: Context,
     parameters: Parameters,
-) -> Result<Written, Refusal> {
-    let query = RouteQuery::new(parameters.only(route.spec.parameters)?.into_pairs());
-    let (name, desk) = (route.spec.name, Arc::clone(&context.desk));
+) -> Result<JsonBody, ApiError> {
+    let query = RouteQuery::new(parameters.reject_unknown(route.spec.parameters)?.into_pairs());
+    let (name, desk) = (route.spec.name, Arc::clone(&context.queries));
     let work = move |_: &_| {
         let json = (route.handler)(&query).map_err(|error| match error {
             RouteError::Parameter { name, found, expected } => {
-                Refusal::parameter(&name, &found, &expected)
+                ApiError::invalid_parameter(&name, &found, &expected)
             }
         })?;
-        desk.answer(&json)
+        desk.json_response(&json)
     };
-    context.light(name, None, work).await
+    context.run_light(name, None, work).await
 }
 
 /// The OpenAPI document: the server's own routes, and those that roles offer.
 pub fn document<'a>(offered: impl IntoIterator<Item = &'a RouteSpec>) -> String {
     let offered: Vec<Route> = offered.into_iter().map(Route::of_role).collect();
-    document::text(&offered)
+    document::document_text(&offered)
 }
 
 pub(crate) const ROUTES: &[Route] =

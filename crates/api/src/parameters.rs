@@ -1,4 +1,4 @@
-//! Parameters of a question: those of the address and, of a POST, those of the form in its body.
+//! Query parameters from the URL and form bodies.
 //!
 //! Limits: a form has [`FORM_BYTES_MAX`] bytes and all have [`PARAMETERS_MAX`] at the most.
 
@@ -10,25 +10,25 @@ use http::header;
 use model::Selector;
 use model::selector::REGEXES_MAX;
 
-use crate::moment::{self, LENGTH, MOMENT};
+use crate::api_error::ApiError;
 use crate::openapi::Parameter;
-use crate::refusal::Refusal;
+use crate::time_expr::{self, DURATION_SYNTAX, TIME_SYNTAX};
 
 /// Bytes of a form at the most: expressions have 256 KiB, and escapes may make three of one.
 const FORM_BYTES_MAX: usize = 1 << 20;
 /// Parameters at the most: dashboards send dozens of selectors.
 const PARAMETERS_MAX: usize = 1000;
 
-/// Names and values in the order in which they came.
+/// Parameters in request order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl<S: Sync> FromRequest<S> for Parameters {
-    type Rejection = Refusal;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Parameters, Refusal> {
+    async fn from_request(request: Request, _: &S) -> Result<Parameters, ApiError> {
         let mut parameters = Parameters::default();
-        parameters.read(request.uri().query().unwrap_or(""))?;
+        parameters.parse(request.uri().query().unwrap_or(""))?;
         let kind = request.headers().get(header::CONTENT_TYPE);
         let is_form = kind
             .and_then(|kind| kind.to_str().ok())
@@ -36,29 +36,31 @@ impl<S: Sync> FromRequest<S> for Parameters {
         if request.method() == http::Method::POST && is_form {
             let body = axum::body::to_bytes(request.into_body(), FORM_BYTES_MAX).await;
             let body = body.map_err(|error| {
-                Refusal::Bad(format!(
+                ApiError::BadRequest(format!(
                     "the form in the body cannot be read: {error}; it may have {FORM_BYTES_MAX} bytes"
                 ))
             })?;
-            let text = std::str::from_utf8(&body)
-                .map_err(|_| Refusal::Bad("the form in the body is not UTF-8".to_owned()))?;
-            parameters.read(text.trim_end())?;
+            let text = std::str::from_utf8(&body).map_err(|_| {
+                ApiError::BadRequest("the form in the body is not UTF-8".to_owned())
+            })?;
+            parameters.parse(text.trim_end())?;
         }
         Ok(parameters)
     }
 }
 
 impl Parameters {
-    fn read(&mut self, text: &str) -> Result<(), Refusal> {
+    fn parse(&mut self, text: &str) -> Result<(), ApiError> {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             if self.0.len() >= PARAMETERS_MAX {
-                return Err(Refusal::Bad(format!(
+                return Err(ApiError::BadRequest(format!(
                     "there are more than {PARAMETERS_MAX} parameters; ask for less at once"
                 )));
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let decoded = |text: &str| {
-                decode(text).ok_or_else(|| Refusal::parameter(name, text, "UTF-8, with % escapes"))
+                decode(text)
+                    .ok_or_else(|| ApiError::invalid_parameter(name, text, "UTF-8, with % escapes"))
             };
             self.0.push((decoded(name)?, decoded(value)?));
         }
@@ -66,13 +68,13 @@ impl Parameters {
     }
 
     /// Refuses what is not among the names that are known.
-    pub(crate) fn only(self, known: &[Parameter]) -> Result<Parameters, Refusal> {
+    pub(crate) fn reject_unknown(self, known: &[Parameter]) -> Result<Parameters, ApiError> {
         match self.0.iter().find(|(name, _)| known.iter().all(|known| known.name != *name)) {
             None => Ok(self),
             Some((name, _)) => {
                 let known: Vec<&str> = known.iter().map(|known| known.name).collect();
                 let known = known.join(", ");
-                Err(Refusal::Bad(format!(
+                Err(ApiError::BadRequest(format!(
                     "parameter {name:?} is not known here; there are: {known}"
                 )))
             }
@@ -99,36 +101,36 @@ impl Parameters {
     }
 
     /// A value that has to be there.
-    pub(crate) fn required(&self, name: &str, expected: &str) -> Result<&str, Refusal> {
+    pub(crate) fn required(&self, name: &str, expected: &str) -> Result<&str, ApiError> {
         self.get(name).ok_or_else(|| {
-            Refusal::Bad(format!("parameter {name}: is missing, expected {expected}"))
+            ApiError::BadRequest(format!("parameter {name}: is missing, expected {expected}"))
         })
     }
 
     /// A value that is read by a function.
-    pub(crate) fn read_by<T>(
+    pub(crate) fn parse_with<T>(
         &self,
         name: &str,
         expected: &str,
         read: impl Fn(&str) -> Option<T>,
-    ) -> Result<Option<T>, Refusal> {
-        let of = |text| read(text).ok_or_else(|| Refusal::parameter(name, text, expected));
+    ) -> Result<Option<T>, ApiError> {
+        let of = |text| read(text).ok_or_else(|| ApiError::invalid_parameter(name, text, expected));
         self.get(name).map(of).transpose()
     }
 
     /// A moment.
-    pub(crate) fn moment(&self, name: &str, now: i64) -> Result<Option<i64>, Refusal> {
-        self.read_by(name, MOMENT, |text| moment::parameter(text, now))
+    pub(crate) fn time(&self, name: &str, now: i64) -> Result<Option<i64>, ApiError> {
+        self.parse_with(name, TIME_SYNTAX, |text| time_expr::parse_time_parameter(text, now))
     }
 
     /// A length of time in nanoseconds.
-    pub(crate) fn length(&self, name: &str) -> Result<Option<i64>, Refusal> {
-        self.read_by(name, LENGTH, moment::parameter_length)
+    pub(crate) fn duration(&self, name: &str) -> Result<Option<i64>, ApiError> {
+        self.parse_with(name, DURATION_SYNTAX, time_expr::parse_duration_parameter)
     }
 
     /// How long an answer may take.
-    pub(crate) fn timeout(&self) -> Result<Option<Duration>, Refusal> {
-        Ok(self.length("timeout")?.map(|ns| Duration::from_nanos(ns.unsigned_abs())))
+    pub(crate) fn timeout(&self) -> Result<Option<Duration>, ApiError> {
+        Ok(self.duration("timeout")?.map(|ns| Duration::from_nanos(ns.unsigned_abs())))
     }
 
     /// A number, or what is taken for one that is not there; above the greatest it is refused.
@@ -137,50 +139,50 @@ impl Parameters {
         name: &str,
         default: T,
         max: T,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, ApiError> {
         let expected = format!("a whole number up to {max}");
         let read = |text: &str| text.parse().ok().filter(|n| *n <= max);
-        Ok(self.read_by(name, &expected, read)?.unwrap_or(default))
+        Ok(self.parse_with(name, &expected, read)?.unwrap_or(default))
     }
 
     /// Whether something is wanted: `true`, `1` or nothing after the name.
-    pub(crate) fn flag(&self, name: &str) -> Result<bool, Refusal> {
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, ApiError> {
         match self.all(name).next() {
             None | Some("false" | "0") => Ok(false),
             Some("" | "true" | "1") => Ok(true),
-            Some(other) => Err(Refusal::parameter(name, other, "true or false")),
+            Some(other) => Err(ApiError::invalid_parameter(name, other, "true or false")),
         }
     }
 
     /// A selector, as it was written and as it was read.
-    pub(crate) fn selector(&self, name: &str) -> Result<Option<Selector>, Refusal> {
+    pub(crate) fn selector(&self, name: &str) -> Result<Option<Selector>, ApiError> {
         let Some(text) = self.get(name) else { return Ok(None) };
-        selector(name, text).map(Some)
+        parse_selector(name, text).map(Some)
     }
 
     /// What all values of a name pick together; of none, every series. To be called where a thread may be busy:
     /// regexes take a while to read.
-    pub(crate) fn selectors(&self, name: &str) -> Result<Selector, Refusal> {
+    pub(crate) fn selectors(&self, name: &str) -> Result<Selector, ApiError> {
         let texts = self.all(name).filter(|text| !text.is_empty());
-        let all = together(name, texts, REGEXES_MAX, |text| selector(name, text))?;
+        let all = parse_all(name, texts, REGEXES_MAX, |text| parse_selector(name, text))?;
         Ok(all.unwrap_or(Selector::All))
     }
 }
 
 /// What any of several texts picks, each read by `read`; `None` if there are none. Together they may have as many
 /// regexes as one alone: all take memory as long as the question is worked on.
-pub(crate) fn together<'a>(
+pub(crate) fn parse_all<'a>(
     name: &str,
     texts: impl Iterator<Item = &'a str>,
     regexes_max: usize,
-    read: impl Fn(&str) -> Result<Selector, Refusal>,
-) -> Result<Option<Selector>, Refusal> {
+    read: impl Fn(&str) -> Result<Selector, ApiError>,
+) -> Result<Option<Selector>, ApiError> {
     let (mut all, mut regexes) = (Vec::new(), 0);
     for text in texts {
         let one = read(text)?;
-        regexes += one.regexes();
+        regexes += one.regex_count();
         if regexes > regexes_max {
-            return Err(Refusal::Bad(format!(
+            return Err(ApiError::BadRequest(format!(
                 "parameter {name}: found more than {regexes_max} regexes in all its values, expected no more; ask for less at once"
             )));
         }
@@ -190,13 +192,13 @@ pub(crate) fn together<'a>(
 }
 
 /// What a selector may be.
-pub(crate) const SELECTOR: &str =
+pub(crate) const SELECTOR_SYNTAX: &str =
     "a selector such as latency, latency{host=\"a\"} or and(host:web-*)";
 
-fn selector(name: &str, text: &str) -> Result<Selector, Refusal> {
+fn parse_selector(name: &str, text: &str) -> Result<Selector, ApiError> {
     Selector::parse(text).map_err(|error| {
-        let refusal = Refusal::parameter(name, text, SELECTOR);
-        Refusal::Bad(format!("{}: {error}", refusal.what()))
+        let refusal = ApiError::invalid_parameter(name, text, SELECTOR_SYNTAX);
+        ApiError::BadRequest(format!("{}: {error}", refusal.message()))
     })
 }
 
@@ -223,45 +225,46 @@ mod tests {
     use super::*;
     use crate::openapi;
 
-    fn of(text: &str) -> Result<Parameters, Refusal> {
+    fn parse(text: &str) -> Result<Parameters, ApiError> {
         let mut parameters = Parameters::default();
-        parameters.read(text).map(|()| parameters)
+        parameters.parse(text).map(|()| parameters)
     }
 
     #[track_caller]
-    fn check<T: std::fmt::Debug>(outcome: Result<T, Refusal>, expected: &str) {
-        assert_eq!(outcome.unwrap_err().what(), expected);
+    fn check<T: std::fmt::Debug>(outcome: Result<T, ApiError>, expected: &str) {
+        assert_eq!(outcome.unwrap_err().message(), expected);
     }
 
     #[test]
-    fn escapes_are_read() {
-        let parameters = of("query=sum+by(%C3%A9)%28a%29&match[]=a&match%5B%5D=b&empty").unwrap();
+    fn escapes_are_decoded() {
+        let parameters =
+            parse("query=sum+by(%C3%A9)%28a%29&match[]=a&match%5B%5D=b&empty").unwrap();
         assert_eq!(parameters.get("query"), Some("sum by(é)(a)"));
         assert_eq!(parameters.all("match[]").collect::<Vec<_>>(), ["a", "b"]);
         assert!(parameters.flag("empty").unwrap() && !parameters.flag("other").unwrap());
     }
 
     #[test]
-    fn regexes_of_all_values_count_together() {
+    fn regex_limit_is_shared_by_all_values() {
         let asked = |values: usize, regexes: usize| {
             let value = format!("and({})&", vec!["a:/b/"; regexes].join(","));
-            of(&format!("selector={value}").repeat(values)).unwrap().selectors("selector")
+            parse(&format!("selector={value}").repeat(values)).unwrap().selectors("selector")
         };
-        assert_eq!(asked(4, 8).unwrap().regexes(), REGEXES_MAX);
+        assert_eq!(asked(4, 8).unwrap().regex_count(), REGEXES_MAX);
         check(
             asked(3, 11),
             "parameter selector: found more than 32 regexes in all its values, expected no more; ask for less at once",
         );
-        assert_eq!(of("selector=&a=b").unwrap().selectors("selector"), Ok(Selector::All));
+        assert_eq!(parse("selector=&a=b").unwrap().selectors("selector"), Ok(Selector::All));
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        check(of("a=%f"), r#"parameter a: found "%f", expected UTF-8, with % escapes"#);
-        check(of("a=%ff"), r#"parameter a: found "%ff", expected UTF-8, with % escapes"#);
-        let found = of("from=noon&limit=9&step=x&selector={a").unwrap();
+    fn invalid_parameters_are_named() {
+        check(parse("a=%f"), r#"parameter a: found "%f", expected UTF-8, with % escapes"#);
+        check(parse("a=%ff"), r#"parameter a: found "%ff", expected UTF-8, with % escapes"#);
+        let found = parse("from=noon&limit=9&step=x&selector={a").unwrap();
         check(
-            found.moment("from", 0),
+            found.time("from", 0),
             "parameter from: found \"noon\", expected a time such as 2026-11-09T12:30:00Z, Unix seconds, nanoseconds as 1794225600000000000ns, now or -2h",
         );
         check(
@@ -269,7 +272,7 @@ mod tests {
             r#"parameter limit: found "9", expected a whole number up to 8"#,
         );
         check(
-            found.length("step"),
+            found.duration("step"),
             r#"parameter step: found "x", expected a length of time such as 30s, 5m, 1h30m or 250ms, or seconds"#,
         );
         check(
@@ -277,15 +280,15 @@ mod tests {
             "parameter query: is missing, expected an expression",
         );
         check(
-            found.clone().only(&[openapi::FROM, openapi::TO]),
+            found.clone().reject_unknown(&[openapi::FROM, openapi::TO]),
             r#"parameter "limit" is not known here; there are: from, to"#,
         );
         assert!(
-            found.selector("selector").unwrap_err().what().starts_with(
+            found.selector("selector").unwrap_err().message().starts_with(
                 "parameter selector: found \"{a\", expected a selector such as latency"
             )
         );
         let many = "a=1&".repeat(1001);
-        check(of(&many), "there are more than 1000 parameters; ask for less at once");
+        check(parse(&many), "there are more than 1000 parameters; ask for less at once");
     }
 }

@@ -5,11 +5,11 @@
 //! is a native histogram, or one of custom buckets, and what is known to be missing is a warning. Series are those
 //! that are known, whatever `start` and `end` say.
 
-mod about;
-mod answer;
-mod ask;
+mod expression;
 mod number;
+mod response;
 mod series;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -19,10 +19,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing;
 use http::{HeaderValue, header};
 
-use crate::desk::{Page, Written};
+use crate::api_error::ApiError;
 use crate::json::write_text;
 use crate::openapi::{Parameter, Route};
-use crate::refusal::Refusal;
+use crate::query_service::{BoundedBuffer, JsonBody};
 
 const TIME: Parameter = Parameter::text("time", "the moment that is asked about; now, if not said");
 const QUERY: Parameter = Parameter::text("query", "an expression of PromQL").required();
@@ -59,39 +59,45 @@ const EXEMPLARS: &[Parameter] = &[QUERY, START, END];
 
 pub(crate) const ROUTES: &[Route] = &[
     Route::get("/api/v1/query", "As Prometheus: an expression at one moment.", INSTANT, || {
-        routing::get(ask::instant)
+        routing::get(expression::instant_query)
     }),
-    Route::form("/api/v1/query", "As Prometheus: an expression at one moment.", INSTANT, || {
-        routing::post(ask::instant)
-    }),
+    Route::post_form(
+        "/api/v1/query",
+        "As Prometheus: an expression at one moment.",
+        INSTANT,
+        || routing::post(expression::instant_query),
+    ),
     Route::get("/api/v1/query_range", "As Prometheus: an expression over time.", RANGE, || {
-        routing::get(ask::range)
+        routing::get(expression::range_query)
     }),
-    Route::form("/api/v1/query_range", "As Prometheus: an expression over time.", RANGE, || {
-        routing::post(ask::range)
-    }),
+    Route::post_form(
+        "/api/v1/query_range",
+        "As Prometheus: an expression over time.",
+        RANGE,
+        || routing::post(expression::range_query),
+    ),
     Route::get(
         "/api/v1/format_query",
         "As Prometheus: the expression, set in order.",
         &[QUERY],
-        || routing::get(ask::format),
+        || routing::get(expression::format_query),
     ),
-    Route::form(
+    Route::post_form(
         "/api/v1/format_query",
         "As Prometheus: the expression, set in order.",
         &[QUERY],
-        || routing::post(ask::format),
+        || routing::post(expression::format_query),
     ),
     Route::get("/api/v1/series", "As Prometheus: series by selectors.", SERIES, || {
         routing::get(series::series)
     }),
-    Route::form("/api/v1/series", "As Prometheus: series by selectors.", SERIES, || {
+    Route::post_form("/api/v1/series", "As Prometheus: series by selectors.", SERIES, || {
         routing::post(series::series)
     }),
     Route::get("/api/v1/labels", "As Prometheus: names of labels.", SERIES, || {
         routing::get(series::labels)
     }),
-    Route::form("/api/v1/labels", "As Prometheus: names of labels.", SERIES, || {
+    Route::post_form("/api/v1/labels", "As Prometheus: names of labels.", SERIES, || {
         routing::post(series::labels)
     }),
     Route::get("/api/v1/label/{name}/values", "As Prometheus: values of a label.", VALUES, || {
@@ -101,54 +107,57 @@ pub(crate) const ROUTES: &[Route] = &[
         routing::get(series::metadata)
     }),
     Route::get("/api/v1/query_exemplars", "As Prometheus: there are none.", EXEMPLARS, || {
-        routing::get(about::exemplars)
+        routing::get(status::exemplars)
     }),
-    Route::form("/api/v1/query_exemplars", "As Prometheus: there are none.", EXEMPLARS, || {
-        routing::post(about::exemplars)
-    }),
+    Route::post_form(
+        "/api/v1/query_exemplars",
+        "As Prometheus: there are none.",
+        EXEMPLARS,
+        || routing::post(status::exemplars),
+    ),
     Route::get("/api/v1/rules", "As Prometheus: there are none.", &[], || {
-        routing::get(about::rules)
+        routing::get(status::rules)
     }),
     Route::get("/api/v1/alerts", "As Prometheus: there are none.", &[], || {
-        routing::get(about::alerts)
+        routing::get(status::alerts)
     }),
     Route::get("/api/v1/targets", "As Prometheus: there are none.", &[], || {
-        routing::get(about::targets)
+        routing::get(status::targets)
     }),
     Route::get("/api/v1/status/buildinfo", "As Prometheus: whose API this is.", &[], || {
-        routing::get(about::build)
+        routing::get(status::build_info)
     }),
     Route::get("/api/v1/status/runtimeinfo", "As Prometheus: since when it runs.", &[], || {
-        routing::get(about::runtime)
+        routing::get(status::runtime_info)
     }),
     Route::get("/api/v1/status/config", "As Prometheus: an empty configuration.", &[], || {
-        routing::get(about::config)
+        routing::get(status::config)
     }),
     Route::get("/api/v1/status/flags", "As Prometheus: there are none.", &[], || {
-        routing::get(about::flags)
+        routing::get(status::flags)
     }),
     Route::get(
         "/api/v1/status/tsdb",
         "As Prometheus: how many series there are of what.",
         &[Parameter::integer("limit", "how many of each")],
-        || routing::get(about::tsdb),
+        || routing::get(status::tsdb_status),
     ),
 ];
 
-/// What is told beside the data.
+/// Warnings and infos of a response.
 #[derive(Debug, Default)]
-struct Beside {
+struct ResponseExtras {
     warnings: Vec<String>,
     infos: Vec<String>,
 }
 
 /// An answer around data that `write` writes.
 fn success(
-    mut page: Page,
-    beside: &Beside,
-    write: impl FnOnce(&mut Page) -> std::fmt::Result,
-) -> Result<Written, Refusal> {
-    let all = |page: &mut Page| {
+    mut page: BoundedBuffer,
+    beside: &ResponseExtras,
+    write: impl FnOnce(&mut BoundedBuffer) -> std::fmt::Result,
+) -> Result<JsonBody, ApiError> {
+    let all = |page: &mut BoundedBuffer| {
         page.write_str("{\"status\":\"success\",\"data\":")?;
         write(page)?;
         for (name, texts) in [("warnings", &beside.warnings), ("infos", &beside.infos)] {
@@ -160,15 +169,15 @@ fn success(
         page.write_char('}')
     };
     match all(&mut page) {
-        Ok(()) => Ok(Written(page.text)),
-        Err(_) => Err(page.refusal()),
+        Ok(()) => Ok(JsonBody(page.text)),
+        Err(_) => Err(page.into_error()),
     }
 }
 
 fn write_list<T>(
-    page: &mut Page,
+    page: &mut BoundedBuffer,
     items: impl IntoIterator<Item = T>,
-    mut write: impl FnMut(&mut Page, T) -> std::fmt::Result,
+    mut write: impl FnMut(&mut BoundedBuffer, T) -> std::fmt::Result,
 ) -> std::fmt::Result {
     page.write_char('[')?;
     for (at, item) in items.into_iter().enumerate() {
@@ -180,31 +189,31 @@ fn write_list<T>(
     page.write_char(']')
 }
 
-/// A refusal as Prometheus tells it.
+/// API error in Prometheus' format.
 #[derive(Debug)]
-struct Failure(Refusal);
+struct PrometheusError(ApiError);
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
-        Failure(refusal)
+impl From<ApiError> for PrometheusError {
+    fn from(refusal: ApiError) -> PrometheusError {
+        PrometheusError(refusal)
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for PrometheusError {
     fn into_response(self) -> Response {
         let kind = match &self.0 {
-            Refusal::Bad(_) => "bad_data",
-            Refusal::Execution(_) => "execution",
-            Refusal::Time(_) => "timeout",
-            Refusal::Busy { .. } => "unavailable",
-            Refusal::Missing(_) | Refusal::Changed(_) => "not_found",
-            Refusal::Internal(_) => "internal",
+            ApiError::BadRequest(_) => "bad_data",
+            ApiError::Unprocessable(_) => "execution",
+            ApiError::Timeout(_) => "timeout",
+            ApiError::TooManyRequests { .. } => "unavailable",
+            ApiError::NotFound(_) | ApiError::PreconditionFailed(_) => "not_found",
+            ApiError::Internal(_) => "internal",
         };
         let mut body = format!("{{\"status\":\"error\",\"errorType\":\"{kind}\",\"error\":");
-        write_text(&mut body, self.0.what()).expect("a String takes all");
+        write_text(&mut body, self.0.message()).expect("a String takes all");
         body.push('}');
-        let mut response = (self.0.status(), Written(body)).into_response();
-        if let Refusal::Busy { after, .. } = self.0 {
+        let mut response = (self.0.status(), JsonBody(body)).into_response();
+        if let ApiError::TooManyRequests { retry_after: after, .. } = self.0 {
             let after = HeaderValue::from(after.as_secs().max(1));
             response.headers_mut().insert(header::RETRY_AFTER, after);
         }

@@ -1,12 +1,12 @@
-//! Questions: `/v1/query` and what is asked of distributions without an expression.
+//! `/v1/query` and the endpoints for distributions.
 
+mod breakdown;
 mod cardinality;
 mod compare;
-mod explain;
 mod functions;
 mod heatmap;
 mod histogram;
-mod indexed;
+mod indexed_cells;
 mod selection;
 mod series;
 #[cfg(test)]
@@ -14,22 +14,22 @@ mod tests;
 
 use axum::routing;
 use query::promql::{self, Expr, ExprKind};
-use query::{Answer, Data, Language, Limits, Question, Settings, Stored};
-use store::View;
+use query::{Language, Limits, QueryRequest, QueryResult, ResultData, Settings, StoreSource};
+use store::ReadView;
 
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::{Asking, DeskSettings, Written};
 use crate::document;
-use crate::maxima::{self, Maxima, Wanted};
+use crate::maxima::{self, MaxQuery, Maxima};
 use crate::openapi::{FROM, MAX_SERIES, Parameter, Route, SELECTOR, TIMEOUT, TO};
 use crate::parameters::Parameters;
-use crate::refusal::Refusal;
+use crate::query_service::{ActiveQuery, JsonBody, QueryServiceSettings};
 
-pub(crate) use series::{Entries, each_series, head, value_of};
+pub(crate) use series::{EntryBudget, for_each_series, label_value, series_fields};
 
 const LANGUAGE: Parameter = Parameter::text("language", "promql, the default, or caql");
 
-const ASK: &[Parameter] = &[
+const QUERY: &[Parameter] = &[
     Parameter::text("query", "the expression").required(),
     LANGUAGE,
     Parameter::text("from", "when it begins; without it, one moment is asked about"),
@@ -103,7 +103,7 @@ const COMPARE: &[Parameter] = &[
     MAX_SERIES,
 ];
 
-const EXPLAIN: &[Parameter] = &[
+const BREAKDOWN: &[Parameter] = &[
     SELECTOR.required(),
     Parameter::text("above", "values above this are in the rectangle, such as 100ms").required(),
     Parameter::text("up_to", "values up to this are in it; all that are above, if not said"),
@@ -121,9 +121,11 @@ const CARDINALITY: &[Parameter] =
     &[Parameter::integer("top", "how many of each; 10 if not said, 10,000 at the most"), TIMEOUT];
 
 pub(crate) const ROUTES: &[Route] = &[
-    Route::get("/v1/query", "Answers an expression of PromQL or CAQL.", ASK, || routing::get(ask)),
-    Route::form("/v1/query", "Answers an expression of PromQL or CAQL.", ASK, || {
-        routing::post(ask)
+    Route::get("/v1/query", "Answers an expression of PromQL or CAQL.", QUERY, || {
+        routing::get(query)
+    }),
+    Route::post_form("/v1/query", "Answers an expression of PromQL or CAQL.", QUERY, || {
+        routing::post(query)
     }),
     Route::get(
         "/v1/histogram",
@@ -153,8 +155,8 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::get("/v1/compare", "Two selections side by side.", COMPARE, || {
         routing::get(compare::compare)
     }),
-    Route::get("/v1/explain", "What sets a rectangle of a heatmap apart.", EXPLAIN, || {
-        routing::get(explain::explain)
+    Route::get("/v1/explain", "What sets a rectangle of a heatmap apart.", BREAKDOWN, || {
+        routing::get(breakdown::breakdown)
     }),
     Route::get(
         "/v1/functions",
@@ -167,35 +169,36 @@ pub(crate) const ROUTES: &[Route] = &[
     }),
 ];
 
-async fn ask(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
-    let parameters = parameters.only(ASK)?;
-    let (desk, now) = (context.desk.clone(), context.intake.now());
+async fn query(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
+    let parameters = parameters.reject_unknown(QUERY)?;
+    let (desk, now) = (context.queries.clone(), context.intake.now());
     let timeout = parameters.timeout()?;
-    let (own, own_desk) = (parameters.clone(), context.desk.clone());
-    let estimate = move |view: &View, asking: &Asking| {
+    let (own, own_desk) = (parameters.clone(), context.queries.clone());
+    let estimate = move |view: &ReadView, asking: &ActiveQuery| {
         // What is wrong with it is told when it is worked on.
-        let asked = Asked::read(&own, now, &own_desk.settings);
-        asked.map_or(0, |asked| asked.rows_about(view, asking))
+        let asked = QueryParams::parse(&own, now, &own_desk.settings);
+        asked.map_or(0, |asked| asked.estimate_rows(view, asking))
     };
-    let work = move |view: &View, asking: &Asking| {
-        let asked = Asked::read(&parameters, now, &desk.settings)?;
-        let text = &asked.text;
-        let answer =
-            asked.answer(view, text, asking).map_err(|error| Refusal::of_question(error, text))?;
-        let mut room = Room::new(desk.settings.answer_bytes_max, asking);
-        room.take(document::answer::data_bytes(&answer.data))?;
+    let work = move |view: &ReadView, asking: &ActiveQuery| {
+        let asked = QueryParams::parse(&parameters, now, &desk.settings)?;
+        let text = &asked.expression;
+        let answer = asked
+            .execute(view, text, asking)
+            .map_err(|error| ApiError::from_query_error(error, text))?;
+        let mut room = ResponseBudget::new(desk.settings.max_response_bytes, asking);
+        room.reserve(document::result::data_bytes(&answer.data))?;
         let maxima = match asked.no_maxima {
             true => Vec::new(),
             false => asked.maxima(view, &answer, asking, &mut room)?,
         };
-        asking.answer(&document::answer::of(&answer, &maxima))
+        asking.json_response(&document::result::to_json(&answer, &maxima))
     };
-    context.query("query", timeout, estimate, work).await
+    context.run_query("query", timeout, estimate, work).await
 }
 
-/// What is asked, and when.
-struct Asked {
-    text: String,
+/// Parameters of a query.
+struct QueryParams {
+    expression: String,
     language: Language,
     start: i64,
     end: i64,
@@ -205,17 +208,21 @@ struct Asked {
     no_maxima: bool,
 }
 
-impl Asked {
-    fn read(parameters: &Parameters, now: i64, desk: &DeskSettings) -> Result<Asked, Refusal> {
+impl QueryParams {
+    fn parse(
+        parameters: &Parameters,
+        now: i64,
+        desk: &QueryServiceSettings,
+    ) -> Result<QueryParams, ApiError> {
         let text = parameters.required("query", "an expression of PromQL or CAQL")?.to_owned();
         let language = language(parameters)?;
         let options = match parameters.flag("experimental")? {
             true => promql::Options::all(),
             false => promql::Options::default(),
         };
-        let end = parameters.moment("to", now)?.unwrap_or(now);
-        let from = parameters.moment("from", now)?;
-        let step = parameters.length("step")?;
+        let end = parameters.time("to", now)?.unwrap_or(now);
+        let from = parameters.time("from", now)?;
+        let step = parameters.duration("step")?;
         let needs = "a time such as -1h: a step, or CAQL, is over a stretch of time";
         let start = match from {
             None if step.is_some() || language == Language::Caql => {
@@ -226,62 +233,92 @@ impl Asked {
         };
         if start > end {
             let expected = "a time that is not after to";
-            return Err(Refusal::parameter("from", parameters.get("from").unwrap_or(""), expected));
+            return Err(ApiError::invalid_parameter(
+                "from",
+                parameters.get("from").unwrap_or(""),
+                expected,
+            ));
         }
         let step = match (from, step) {
             (None, _) => 0,
             (Some(_), Some(step)) => step,
-            (Some(_), None) => step_of(&text, language, &options, end.saturating_sub(start)),
+            (Some(_), None) => default_step(&text, language, &options, end.saturating_sub(start)),
         };
         let mut settings = Settings {
-            limits: limits(parameters, desk.limits)?,
+            limits: parse_limits(parameters, desk.limits)?,
             threads: desk.threads,
             ..Settings::default()
         };
-        settings.lookback = parameters.length("lookback")?.unwrap_or(settings.lookback);
+        settings.lookback = parameters.duration("lookback")?.unwrap_or(settings.lookback);
         let no_maxima = parameters.flag("no_maxima")?;
-        Ok(Asked { text, language, start, end, step, options, settings, no_maxima })
+        Ok(QueryParams {
+            expression: text,
+            language,
+            start,
+            end,
+            step,
+            options,
+            settings,
+            no_maxima,
+        })
     }
 
-    fn answer(&self, view: &View, text: &str, asking: &Asking) -> query::Result<Answer> {
-        let source = Stored::new(view).within(asking);
-        query::ask(&source, &self.question(text), &self.settings, asking)
+    fn execute(
+        &self,
+        view: &ReadView,
+        text: &str,
+        asking: &ActiveQuery,
+    ) -> query::Result<QueryResult> {
+        let source = StoreSource::new(view).with_context(asking);
+        query::execute(&source, &self.query_request(text), &self.settings, asking)
     }
 
-    fn rows_about(&self, view: &View, asking: &Asking) -> u64 {
-        let source = Stored::new(view).within(asking);
-        let question = self.question(&self.text);
+    fn estimate_rows(&self, view: &ReadView, asking: &ActiveQuery) -> u64 {
+        let source = StoreSource::new(view).with_context(asking);
+        let question = self.query_request(&self.expression);
         query::estimate(&source, &question, &self.settings, asking).unwrap_or(0)
     }
 
-    fn question<'a>(&self, text: &'a str) -> Question<'a> {
-        let &Asked { language, start, end, step, options, .. } = self;
-        Question { text, language, start, end, step, options }
+    fn query_request<'a>(&self, text: &'a str) -> QueryRequest<'a> {
+        let &QueryParams { language, start, end, step, options, .. } = self;
+        QueryRequest { text, language, start, end, step, options }
     }
 
     /// The maxima that belong beside percentiles. One that cannot be had spoils no answer, but for want of time or room.
     fn maxima(
         &self,
-        view: &View,
-        answer: &Answer,
-        asking: &Asking,
-        room: &mut Room<'_>,
-    ) -> Result<Vec<Maxima>, Refusal> {
-        let (Data::Vector(streams) | Data::Matrix(streams)) = &answer.data else {
+        view: &ReadView,
+        answer: &QueryResult,
+        asking: &ActiveQuery,
+        room: &mut ResponseBudget<'_>,
+    ) -> Result<Vec<Maxima>, ApiError> {
+        let (ResultData::Vector(streams) | ResultData::Matrix(streams)) = &answer.data else {
             return Ok(Vec::new());
         };
         let wanted = match self.language {
-            Language::PromQl => maxima::wanted(&self.text, &self.options),
-            Language::Caql => maxima::wanted_caql(&self.text),
+            Language::PromQl => maxima::max_queries(&self.expression, &self.options),
+            Language::Caql => maxima::max_queries_caql(&self.expression),
         };
         let mut maxima = Vec::new();
-        for Wanted { question, is_beside, by } in wanted {
-            let found = self.answer(view, &question, asking);
-            asking.check()?;
-            if let Ok(Answer { data: Data::Vector(of) | Data::Matrix(of), unit, .. }) = found {
-                room.take(document::answer::streams_bytes(&of))?;
-                let mut found = Maxima { question, streams: of, unit, is_beside, by };
-                found.is_beside = streams.iter().any(|stream| found.of(&stream.labels).is_some());
+        for MaxQuery { expression: question, is_per_stream: is_beside, by } in wanted {
+            let found = self.execute(view, &question, asking);
+            asking.check_cancelled()?;
+            if let Ok(QueryResult {
+                data: ResultData::Vector(of) | ResultData::Matrix(of),
+                unit,
+                ..
+            }) = found
+            {
+                room.reserve(document::result::streams_bytes(&of))?;
+                let mut found = Maxima {
+                    expression: question,
+                    streams: of,
+                    unit,
+                    is_per_stream: is_beside,
+                    by,
+                };
+                found.is_per_stream =
+                    streams.iter().any(|stream| found.stream_for(&stream.labels).is_some());
                 maxima.push(found);
             }
         }
@@ -289,18 +326,18 @@ impl Asked {
     }
 }
 
-fn language(parameters: &Parameters) -> Result<Language, Refusal> {
+fn language(parameters: &Parameters) -> Result<Language, ApiError> {
     match parameters.get("language") {
         None | Some("promql") => Ok(Language::PromQl),
         Some("caql") => Ok(Language::Caql),
-        Some(other) => Err(Refusal::parameter("language", other, "promql or caql")),
+        Some(other) => Err(ApiError::invalid_parameter("language", other, "promql or caql")),
     }
 }
 
 /// What a question may cost: as is asked for, and no more than is set.
-fn limits(parameters: &Parameters, set: Limits) -> Result<Limits, Refusal> {
+fn parse_limits(parameters: &Parameters, set: Limits) -> Result<Limits, ApiError> {
     let limit =
-        |name, most: u64| Ok::<u64, Refusal>(parameters.count(name, most, u64::MAX)?.min(most));
+        |name, most: u64| Ok::<u64, ApiError>(parameters.count(name, most, u64::MAX)?.min(most));
     Ok(Limits {
         samples: limit("max_samples", set.samples)?,
         series: limit("max_series", set.series)?,
@@ -309,56 +346,56 @@ fn limits(parameters: &Parameters, set: Limits) -> Result<Limits, Refusal> {
     })
 }
 
-/// Room for what is put together of an answer, maxima included, before it is written.
-struct Room<'a> {
-    left: usize,
+/// Memory budget of a response under construction, maxima included.
+struct ResponseBudget<'a> {
+    remaining: usize,
     max: usize,
-    asking: &'a Asking,
+    query: &'a ActiveQuery,
 }
 
-impl Room<'_> {
-    fn new(max: usize, asking: &Asking) -> Room<'_> {
-        Room { left: max, max, asking }
+impl ResponseBudget<'_> {
+    fn new(max: usize, asking: &ActiveQuery) -> ResponseBudget<'_> {
+        ResponseBudget { remaining: max, max, query: asking }
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
-        let left = self.left.checked_sub(bytes).ok_or_else(|| {
-            Refusal::Execution(format!(
+    fn reserve(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let left = self.remaining.checked_sub(bytes).ok_or_else(|| {
+            ApiError::Unprocessable(format!(
                 "the answer and its maxima take more than {} bytes; ask for longer steps, a shorter time or fewer series, or set no_maxima",
                 self.max
             ))
         })?;
-        self.left = left;
-        self.asking.hold(bytes)
+        self.remaining = left;
+        self.query.reserve(bytes)
     }
 }
 
 /// As many steps as a person looks at, where nobody says how many.
-const STEPS: i64 = 100;
+const DEFAULT_STEPS: i64 = 100;
 
 /// From one moment to the next, where nobody says: as long as the windows that the expression asks for, which then
 /// touch, if these are not too many; else about a hundredth.
-fn step_of(text: &str, language: Language, options: &promql::Options, length: i64) -> i64 {
+fn default_step(text: &str, language: Language, options: &promql::Options, length: i64) -> i64 {
     let window = match language {
         Language::Caql => None,
-        Language::PromQl => window(text, options),
+        Language::PromQl => common_window(text, options),
     };
     match window {
-        Some(window) if length / window <= 2 * STEPS => window,
-        _ => round_up(length / STEPS),
+        Some(window) if length / window <= 2 * DEFAULT_STEPS => window,
+        _ => round_up(length / DEFAULT_STEPS),
     }
 }
 
 /// The length of the windows in an expression, if all are equally long.
-fn window(text: &str, options: &promql::Options) -> Option<i64> {
-    fn lengths(expr: &Expr, found: &mut Vec<Option<i64>>) {
+fn common_window(text: &str, options: &promql::Options) -> Option<i64> {
+    fn collect_windows(expr: &Expr, found: &mut Vec<Option<i64>>) {
         if let ExprKind::Matrix { range, .. } = &expr.kind {
             found.push(range.resolve(0, 0).ok());
         }
-        expr.children().into_iter().for_each(|child| lengths(child, found));
+        expr.children().into_iter().for_each(|child| collect_windows(child, found));
     }
     let mut found = Vec::new();
-    lengths(&promql::parse(text, options).ok()?, &mut found);
+    collect_windows(&promql::parse(text, options).ok()?, &mut found);
     found.dedup();
     match found[..] {
         [Some(one)] if one > 0 => Some(one),
@@ -368,11 +405,11 @@ fn window(text: &str, options: &promql::Options) -> Option<i64> {
 
 /// The next length that people count in.
 fn round_up(length: i64) -> i64 {
-    const ROUND_S: [i64; 18] = [
+    const ROUND_STEPS_S: [i64; 18] = [
         1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200,
         86_400,
     ];
     let round =
-        ROUND_S.iter().map(|seconds| seconds * store::SECOND).find(|round| *round >= length);
+        ROUND_STEPS_S.iter().map(|seconds| seconds * store::SECOND).find(|round| *round >= length);
     round.unwrap_or_else(|| (length / store::DAY + 1).saturating_mul(store::DAY))
 }

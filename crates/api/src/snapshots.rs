@@ -1,4 +1,4 @@
-//! Snapshots of the store: copies of one moment that take no room, in a folder of their own each.
+//! Store snapshots: consistent copies, one folder each.
 
 #[cfg(test)]
 mod tests;
@@ -12,23 +12,23 @@ use axum::routing;
 use disk::{Disk, OsDisk};
 use http::StatusCode;
 
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::Written;
-use crate::folder::{entries, failed, is_name};
 use crate::json::Json::{Bool, List, Object, Text};
 use crate::json::integer;
+use crate::named_dir::{io_error, is_valid_name, list_entries};
 use crate::openapi::{JSON, Parameter, Route};
 use crate::parameters::Parameters;
-use crate::refusal::Refusal;
+use crate::query_service::JsonBody;
 use crate::token::Scope;
 
 /// What a name may be.
-const NAME: &str =
+const NAME_SYNTAX: &str =
     "a name of up to 64 letters, digits, '-', '_' and '.', that begins with none of these";
 /// Without one of them a folder is no snapshot, but what a crash left of one.
 const MANIFESTS: [&str; 2] = ["manifest", "manifest.copy"];
 
-const MAKE: &[Parameter] = &[Parameter::text("name", "what it is called; the time, if not said")];
+const CREATE: &[Parameter] = &[Parameter::text("name", "what it is called; the time, if not said")];
 const REMOVE: &[Parameter] = &[Parameter::text("name", "what it is called")];
 
 /// Where they are made and removed. How long that takes is the store's size to say, not a limit of the server.
@@ -39,10 +39,10 @@ pub(crate) const ROUTES: &[Route] = &[
         .with_scope(Some(Scope::Admin)),
     Route {
         method: "post",
-        ..Route::get(PATH, "Makes a snapshot of the store.", MAKE, || routing::post(make))
+        ..Route::get(PATH, "Makes a snapshot of the store.", CREATE, || routing::post(create))
     }
     .with_scope(Some(Scope::Admin))
-    .answers(201, JSON, "the snapshot; all that was acknowledged before is in it"),
+    .with_response(201, JSON, "the snapshot; all that was acknowledged before is in it"),
     Route {
         method: "delete",
         ..Route::get("/v1/snapshots/{name}", "Removes a snapshot.", REMOVE, || {
@@ -50,18 +50,23 @@ pub(crate) const ROUTES: &[Route] = &[
         })
     }
     .with_scope(Some(Scope::Admin))
-    .answers(200, JSON, "it is gone"),
+    .with_response(200, JSON, "it is gone"),
 ];
 
-fn folder(context: &Context) -> Result<PathBuf, Refusal> {
+fn snapshots_dir(context: &Context) -> Result<PathBuf, ApiError> {
     let none = "snapshots are not made here: no folder is set for them";
-    context.desk.settings.snapshots.clone().ok_or_else(|| Refusal::Missing(none.to_owned()))
+    context
+        .queries
+        .settings
+        .snapshots_dir
+        .clone()
+        .ok_or_else(|| ApiError::NotFound(none.to_owned()))
 }
 
-fn checked(name: &str) -> Result<&str, Refusal> {
-    match is_name(name, b".") {
+fn checked_name(name: &str) -> Result<&str, ApiError> {
+    match is_valid_name(name, b".") {
         true => Ok(name),
-        false => Err(Refusal::parameter("name", name, NAME)),
+        false => Err(ApiError::invalid_parameter("name", name, NAME_SYNTAX)),
     }
 }
 
@@ -69,25 +74,28 @@ fn is_complete(path: &Path) -> bool {
     MANIFESTS.iter().any(|name| path.join(name).exists())
 }
 
-async fn make(context: Context, parameters: Parameters) -> Result<(StatusCode, Written), Refusal> {
-    let parameters = parameters.only(MAKE)?;
-    let (folder, store) = (folder(&context)?, context.desk.store()?);
+async fn create(
+    context: Context,
+    parameters: Parameters,
+) -> Result<(StatusCode, JsonBody), ApiError> {
+    let parameters = parameters.reject_unknown(CREATE)?;
+    let (folder, store) = (snapshots_dir(&context)?, context.queries.store()?);
     let now = jiff::Timestamp::from_nanosecond(context.intake.now().into()).unwrap_or_default();
     let now = now.strftime("%Y%m%dT%H%M%S.%3fZ").to_string();
-    let name = checked(parameters.get("name").unwrap_or(&now))?.to_owned();
-    let desk = context.desk.clone();
+    let name = checked_name(parameters.get("name").unwrap_or(&now))?.to_owned();
+    let desk = context.queries.clone();
     let work = move |_: &_| {
-        let _alone = desk.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        std::fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+        let _alone = desk.snapshots_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        std::fs::create_dir_all(&folder).map_err(|error| io_error(&folder, &error))?;
         let path = folder.join(&name);
         if is_complete(&path) {
-            return Err(Refusal::Bad(format!(
+            return Err(ApiError::BadRequest(format!(
                 "parameter name: there is a snapshot {name:?} already"
             )));
         }
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let made = store.snapshot(&disk, &path)?;
-        desk.answer(&Object(vec![
+        desk.json_response(&Object(vec![
             ("schema", integer(1)),
             ("name", Text(name)),
             ("path", Text(path.display().to_string())),
@@ -97,45 +105,47 @@ async fn make(context: Context, parameters: Parameters) -> Result<(StatusCode, W
             ("series", integer(made.series)),
         ]))
     };
-    Ok((StatusCode::CREATED, context.heavy("snapshot", None, work).await?))
+    Ok((StatusCode::CREATED, context.run_heavy("snapshot", None, work).await?))
 }
 
-async fn list(context: Context) -> Result<Written, Refusal> {
-    let (folder, desk) = (folder(&context)?, context.desk.clone());
+async fn list(context: Context) -> Result<JsonBody, ApiError> {
+    let (folder, desk) = (snapshots_dir(&context)?, context.queries.clone());
     let work = move |_: &_| {
-        let names = entries(&folder)?.into_iter().filter(|name| checked(name).is_ok());
+        let names = list_entries(&folder)?.into_iter().filter(|name| checked_name(name).is_ok());
         let snapshots = names.map(|name| {
             let is_complete = is_complete(&folder.join(&name));
             Object(vec![("name", Text(name)), ("complete", Bool(is_complete))])
         });
         let snapshots = List(snapshots.collect());
-        desk.answer(&Object(vec![("schema", integer(1)), ("snapshots", snapshots)]))
+        desk.json_response(&Object(vec![("schema", integer(1)), ("snapshots", snapshots)]))
     };
-    context.light("snapshots", None, work).await
+    context.run_light("snapshots", None, work).await
 }
 
-async fn remove(context: Context, Named(name): Named<String>) -> Result<Written, Refusal> {
-    let (folder, desk) = (folder(&context)?, context.desk.clone());
-    let name = checked(&name)?.to_owned();
+async fn remove(context: Context, Named(name): Named<String>) -> Result<JsonBody, ApiError> {
+    let (folder, desk) = (snapshots_dir(&context)?, context.queries.clone());
+    let name = checked_name(&name)?.to_owned();
     let work = move |_: &_| {
-        let _alone = desk.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = desk.snapshots_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let path = folder.join(&name);
         // The manifests first: what a crash leaves is no snapshot any more.
         for manifest in MANIFESTS {
             match std::fs::remove_file(path.join(manifest)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed(&path, &error));
+                    return Err(io_error(&path, &error));
                 }
                 _ => {}
             }
         }
         match std::fs::remove_dir_all(&path) {
-            Ok(()) => desk.answer(&Object(vec![("schema", integer(1)), ("removed", Text(name))])),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Refusal::Missing(format!("there is no snapshot {name:?}")))
+            Ok(()) => {
+                desk.json_response(&Object(vec![("schema", integer(1)), ("removed", Text(name))]))
             }
-            Err(error) => Err(failed(&path, &error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(ApiError::NotFound(format!("there is no snapshot {name:?}")))
+            }
+            Err(error) => Err(io_error(&path, &error)),
         }
     };
-    context.light("snapshots", None, work).await
+    context.run_light("snapshots", None, work).await
 }

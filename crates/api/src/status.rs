@@ -1,17 +1,17 @@
-//! How topdeck is: since when it runs, what the store and the journal hold, who lags behind, what is damaged.
+//! `/v1/status`.
 
 #[cfg(test)]
 mod tests;
 
 use axum::routing;
 
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::Written;
 use crate::document;
 use crate::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use crate::json::integer;
 use crate::openapi::Route;
-use crate::refusal::Refusal;
+use crate::query_service::JsonBody;
 
 pub(crate) const ROUTES: &[Route] = &[Route::get(
     "/v1/status",
@@ -20,41 +20,41 @@ pub(crate) const ROUTES: &[Route] = &[Route::get(
     || routing::get(status),
 )];
 
-async fn status(context: Context) -> Result<Written, Refusal> {
+async fn status(context: Context) -> Result<JsonBody, ApiError> {
     let shared = context.clone();
     let work = move |_: &_| {
         let now = shared.intake.now();
-        let failed = |error: journal::Error| Refusal::Internal(error.to_string());
-        let (store, journal) = match shared.intake.home().store() {
+        let failed = |error: journal::Error| ApiError::Internal(error.to_string());
+        let (store, journal) = match shared.intake.target().store() {
             Some(store) => {
                 let stat = store.stat()?;
-                (self::store(&stat), self::journal(&stat.journal))
+                (self::store_json(&stat), self::journal_json(&stat.journal))
             }
             None => {
-                let stat = shared.intake.home().journal().stat().map_err(failed)?;
-                (Null, self::journal(&stat))
+                let stat = shared.intake.target().journal().stat().map_err(failed)?;
+                (Null, self::journal_json(&stat))
             }
         };
         let mut fields = vec![
             ("schema", integer(1)),
             ("version", Text(env!("CARGO_PKG_VERSION").to_owned())),
             ("now_ns", Integer(now.into())),
-            ("since_ns", Integer(shared.desk.since.into())),
+            ("since_ns", Integer(shared.queries.started_at.into())),
             ("store", store),
             ("journal", journal),
         ];
         let supervisor = shared.intake.supervisor();
-        fields.push(("threads", threads(supervisor)));
-        fields.push(("quarantined", quarantined(supervisor)));
+        fields.push(("threads", threads_json(supervisor)));
+        fields.push(("quarantined", quarantined_json(supervisor)));
         fields.push(("damage", damage(supervisor)));
-        fields.extend(shared.desk.parts());
-        shared.desk.answer(&Object(fields))
+        fields.extend(shared.queries.status_sections());
+        shared.queries.json_response(&Object(fields))
     };
-    context.light("status", None, work).await
+    context.run_light("status", None, work).await
 }
 
 /// Threads, and how often they were run again after a panic.
-fn threads(supervisor: &intake::Supervisor) -> Json {
+fn threads_json(supervisor: &intake::Supervisor) -> Json {
     let thread = |thread: intake::ThreadStatus| {
         let (panic, time) = match thread.last_panic {
             Some(last) => (Text(last.message), Integer(last.time.into())),
@@ -73,7 +73,7 @@ fn threads(supervisor: &intake::Supervisor) -> Json {
 }
 
 /// Inputs that are left out because work on them panicked again and again.
-fn quarantined(supervisor: &intake::Supervisor) -> Json {
+fn quarantined_json(supervisor: &intake::Supervisor) -> Json {
     let input = |input: intake::QuarantinedInput| {
         Object(vec![
             ("input", Text(input.name)),
@@ -97,7 +97,7 @@ fn damage(supervisor: &intake::Supervisor) -> Json {
     List(supervisor.damage().into_iter().map(report).collect())
 }
 
-fn store(stat: &store::Stat) -> Json {
+fn store_json(stat: &store::StoreStat) -> Json {
     let bytes: u64 = stat.parts.iter().map(|part| part.bytes).sum();
     let rows: u64 = stat.parts.iter().map(|part| part.rows).sum();
     Object(vec![
@@ -109,22 +109,23 @@ fn store(stat: &store::Stat) -> Json {
         ("part_rows", integer(rows)),
         ("part_bytes", integer(bytes)),
         ("gaps", List(stat.gaps.iter().map(document::gap).collect())),
-        ("notes", List(stat.notes.iter().cloned().map(Text).collect())),
+        ("notes", List(stat.warnings.iter().cloned().map(Text).collect())),
     ])
 }
 
-fn journal(stat: &journal::Stat) -> Json {
+fn journal_json(stat: &journal::JournalStat) -> Json {
     let subscriber = |point: &journal::Checkpoint| {
         Object(vec![
             ("name", Text(point.name.clone())),
             ("position", integer(point.position)),
-            ("lag", integer(stat.marks.end.saturating_sub(point.position))),
-            ("moved_ns", Integer(point.moved.into())),
-            ("holds", Bool(point.holds)),
-            ("damaged", Bool(point.damaged)),
+            ("lag", integer(stat.watermarks.end.saturating_sub(point.position))),
+            ("moved_ns", Integer(point.committed_at.into())),
+            ("holds", Bool(point.blocks_deletion)),
+            ("damaged", Bool(point.is_degraded)),
         ])
     };
-    let readers = stat.checkpoints.iter().filter(|point| point.kind == journal::Kind::Subscriber);
+    let readers =
+        stat.checkpoints.iter().filter(|point| point.kind == journal::CheckpointKind::Subscriber);
     let gap = |gap: &journal::Gap| {
         Object(vec![
             ("first", integer(gap.positions.start)),
@@ -135,15 +136,15 @@ fn journal(stat: &journal::Stat) -> Json {
     Object(vec![
         ("id", Text(format!("{:032x}", stat.id))),
         ("created_ns", if stat.created == 0 { Null } else { Integer(stat.created.into()) }),
-        ("first", integer(stat.marks.first)),
-        ("durable", integer(stat.marks.durable)),
-        ("flushed", integer(stat.marks.flushed)),
-        ("end", integer(stat.marks.end)),
+        ("first", integer(stat.watermarks.first)),
+        ("durable", integer(stat.watermarks.durable)),
+        ("flushed", integer(stat.watermarks.flushed)),
+        ("end", integer(stat.watermarks.end)),
         ("segments", integer(stat.segments as u64)),
         ("segment_bytes", integer(stat.segment_bytes)),
         ("buffered_bytes", integer(stat.buffered_bytes)),
-        ("full", stat.full.as_ref().map_or(Null, |why| Text(why.to_string()))),
-        ("poisoned", Bool(stat.poisoned)),
+        ("full", stat.full_reason.as_ref().map_or(Null, |why| Text(why.to_string()))),
+        ("poisoned", Bool(stat.is_failed)),
         ("subscribers", List(readers.map(subscriber).collect())),
         ("damaged_checkpoints", List(stat.damaged_checkpoints.iter().cloned().map(Text).collect())),
         ("gaps", List(stat.gaps.iter().map(gap).collect())),

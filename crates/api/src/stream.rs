@@ -1,4 +1,4 @@
-//! The live stream: new intervals as they come, as server-sent events (html.spec.whatwg.org, server-sent events).
+//! Live stream of new rows as server-sent events.
 //!
 //! ```text
 //! : topdeck
@@ -27,13 +27,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing;
 use http::{HeaderValue, header};
 
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::Asking;
 use crate::openapi::{Parameter, Route, SELECTOR};
 use crate::parameters::Parameters;
-use crate::refusal::Refusal;
+use crate::query_service::ActiveQuery;
 
-pub(crate) use hub::Hub;
+pub(crate) use hub::StreamHub;
 
 /// Events that wait for one client at the most.
 const EVENTS_MAX: usize = 4096;
@@ -50,12 +50,12 @@ pub(crate) const ROUTES: &[Route] = &[Route::get(
     STREAM,
     || routing::get(stream),
 )
-.answers(200, "text/event-stream", "events, without end")];
+.with_response(200, "text/event-stream", "events, without end")];
 
-async fn stream(context: Context, parameters: Parameters) -> Result<Response, Refusal> {
-    let (parameters, hub) = (parameters.only(STREAM)?, context.desk.hub.clone());
-    let work = move |_: &Asking| hub.subscribe(parameters.selectors("selector")?);
-    let events = context.light("stream", None, work).await?;
+async fn stream(context: Context, parameters: Parameters) -> Result<Response, ApiError> {
+    let (parameters, hub) = (parameters.reject_unknown(STREAM)?, context.queries.hub.clone());
+    let work = move |_: &ActiveQuery| hub.subscribe(parameters.selectors("selector")?);
+    let events = context.run_light("stream", None, work).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),

@@ -1,4 +1,4 @@
-//! Who may do what: secrets and client certificates, each with scopes.
+//! Token file: secrets and client certificates with scopes.
 //!
 //! The file has a line for each, and never a secret:
 //!
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use subtle::ConstantTimeEq as _;
 
-/// What a token allows. None of them holds another.
+/// Scope of a token; scopes do not imply each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// To send measurements.
@@ -53,9 +53,9 @@ impl fmt::Display for Scope {
     }
 }
 
-/// How one who comes proves who it is.
+/// Credential: secret hash or certificate name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Proof {
+pub enum Credential {
     /// By a secret with this BLAKE3 hash.
     Secret([u8; 32]),
     /// By a client certificate with this name, as common name or as alternative name.
@@ -70,38 +70,38 @@ pub struct Token {
     /// What it allows.
     pub scopes: Vec<Scope>,
     /// What is shown.
-    pub proof: Proof,
+    pub credential: Credential,
     /// Since when there is one, in seconds since the Unix epoch.
-    pub since_s: i64,
+    pub created_s: i64,
 }
 
-/// Why tokens cannot be read or changed.
+/// Errors of reading or changing the token file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
     /// The file cannot be read or written.
-    #[error("cannot {doing} the tokens in {}: {source}", path.display())]
+    #[error("cannot {action} the tokens in {}: {source}", path.display())]
     File {
         /// What failed.
-        doing: &'static str,
+        action: &'static str,
         /// Which file.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
     /// A line makes no sense.
-    #[error("{}, line {line}: {what}", path.display())]
+    #[error("{}, line {line}: {message}", path.display())]
     Line {
         /// Which file.
         path: PathBuf,
         /// Which line, from 1.
         line: usize,
         /// What is wrong.
-        what: String,
+        message: String,
     },
     /// What is asked for cannot be done.
     #[error("{0}")]
-    Refused(String),
+    Invalid(String),
 }
 
 /// Bytes of a name at the most.
@@ -113,15 +113,15 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// All tokens of a file.
 #[derive(Clone, Debug)]
-pub struct Tokens {
+pub struct TokenFile {
     path: PathBuf,
-    list: Vec<Token>,
+    tokens: Vec<Token>,
 }
 
-impl Tokens {
+impl TokenFile {
     /// Reads a file; one that does not exist has none.
-    pub fn open(path: &Path) -> Result<Tokens, TokenError> {
-        let error = |source| TokenError::File { doing: "read", path: path.to_owned(), source };
+    pub fn open(path: &Path) -> Result<TokenFile, TokenError> {
+        let error = |source| TokenError::File { action: "read", path: path.to_owned(), source };
         let text = match std::fs::metadata(path) {
             Err(missing) if missing.kind() == io::ErrorKind::NotFound => String::new(),
             Err(other) => return Err(error(other)),
@@ -130,35 +130,41 @@ impl Tokens {
             }
             Ok(_) => std::fs::read_to_string(path).map_err(error)?,
         };
-        let mut tokens = Tokens { path: path.to_owned(), list: Vec::new() };
+        let mut tokens = TokenFile { path: path.to_owned(), tokens: Vec::new() };
         for (at, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let wrong = |what| TokenError::Line { path: path.to_owned(), line: at + 1, what };
-            let token = parse(line).map_err(wrong)?;
+            let wrong =
+                |what| TokenError::Line { path: path.to_owned(), line: at + 1, message: what };
+            let token = parse_line(line).map_err(wrong)?;
             tokens.insert(token).map_err(|error| wrong(error.to_string()))?;
         }
         Ok(tokens)
     }
 
     /// No tokens, and no file.
-    pub(crate) fn none() -> Tokens {
-        Tokens { path: PathBuf::new(), list: Vec::new() }
+    pub(crate) fn empty() -> TokenFile {
+        TokenFile { path: PathBuf::new(), tokens: Vec::new() }
     }
 
     /// All of them, in the order of the file.
-    pub fn list(&self) -> &[Token] {
-        &self.list
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
     }
 
     /// Makes a token and writes the file, to what is in it by now. The secret is nowhere else: it cannot be shown again.
     pub fn add(&mut self, name: &str, scopes: &[Scope], now_s: i64) -> Result<String, TokenError> {
         let (high, low) = (journal::random_id(), journal::random_id());
         let secret = format!("{SECRET_PREFIX}{high:032x}{low:032x}");
-        let proof = Proof::Secret(*blake3::hash(secret.as_bytes()).as_bytes());
-        self.put(Token { name: name.to_owned(), scopes: scopes.to_vec(), proof, since_s: now_s })?;
+        let proof = Credential::Secret(*blake3::hash(secret.as_bytes()).as_bytes());
+        self.push(Token {
+            name: name.to_owned(),
+            scopes: scopes.to_vec(),
+            credential: proof,
+            created_s: now_s,
+        })?;
         Ok(secret)
     }
 
@@ -170,25 +176,30 @@ impl Tokens {
         scopes: &[Scope],
         now_s: i64,
     ) -> Result<(), TokenError> {
-        let proof = Proof::Certificate(certificate.to_owned());
-        self.put(Token { name: name.to_owned(), scopes: scopes.to_vec(), proof, since_s: now_s })
+        let proof = Credential::Certificate(certificate.to_owned());
+        self.push(Token {
+            name: name.to_owned(),
+            scopes: scopes.to_vec(),
+            credential: proof,
+            created_s: now_s,
+        })
     }
 
     /// Takes a token away, and writes the file. Whether there was one.
     pub fn remove(&mut self, name: &str) -> Result<bool, TokenError> {
-        self.change(|tokens| {
-            let before = tokens.list.len();
-            tokens.list.retain(|token| token.name != name);
-            Ok(tokens.list.len() < before)
+        self.update(|tokens| {
+            let before = tokens.tokens.len();
+            tokens.tokens.retain(|token| token.name != name);
+            Ok(tokens.tokens.len() < before)
         })
     }
 
     /// The token of a secret. Each is compared, in the same time whether it is the one or not.
-    pub(crate) fn of_secret(&self, secret: &[u8]) -> Option<&Token> {
+    pub(crate) fn find_by_secret(&self, secret: &[u8]) -> Option<&Token> {
         let hash = blake3::hash(secret);
         let mut found = None;
-        for token in &self.list {
-            if let Proof::Secret(known) = &token.proof
+        for token in &self.tokens {
+            if let Credential::Secret(known) = &token.credential
                 && bool::from(known.ct_eq(hash.as_bytes()))
             {
                 found = Some(token);
@@ -198,36 +209,36 @@ impl Tokens {
     }
 
     /// The token that a client certificate stands for.
-    pub(crate) fn of_certificate(&self, names: &[String]) -> Option<&Token> {
-        self.list
+    pub(crate) fn find_by_certificate(&self, names: &[String]) -> Option<&Token> {
+        self.tokens
             .iter()
-            .find(|token| matches!(&token.proof, Proof::Certificate(name) if names.contains(name)))
+            .find(|token| matches!(&token.credential, Credential::Certificate(name) if names.contains(name)))
     }
 
     fn insert(&mut self, token: Token) -> Result<(), TokenError> {
-        check(&token).map_err(TokenError::Refused)?;
-        if self.list.iter().any(|known| known.name == token.name) {
+        check_token(&token).map_err(TokenError::Invalid)?;
+        if self.tokens.iter().any(|known| known.name == token.name) {
             let name = token.name;
-            return Err(TokenError::Refused(format!("there is a token with the name {name}")));
+            return Err(TokenError::Invalid(format!("there is a token with the name {name}")));
         }
-        self.list.push(token);
+        self.tokens.push(token);
         Ok(())
     }
 
-    fn put(&mut self, token: Token) -> Result<(), TokenError> {
-        self.change(|tokens| tokens.insert(token).map(|()| true)).map(drop)
+    fn push(&mut self, token: Token) -> Result<(), TokenError> {
+        self.update(|tokens| tokens.insert(token).map(|()| true)).map(drop)
     }
 
     /// Changes what the file has now, and writes it if `change` says so; nobody else changes it meanwhile.
-    fn change(
+    fn update(
         &mut self,
-        change: impl FnOnce(&mut Tokens) -> Result<bool, TokenError>,
+        change: impl FnOnce(&mut TokenFile) -> Result<bool, TokenError>,
     ) -> Result<bool, TokenError> {
-        let write = |source| TokenError::File { doing: "write", path: self.path.clone(), source };
+        let write = |source| TokenError::File { action: "write", path: self.path.clone(), source };
         // The folder itself is what is locked: a file for that would be one more that two users have to share.
-        let folder = File::open(folder(&self.path)).map_err(write)?;
+        let folder = File::open(parent_dir(&self.path)).map_err(write)?;
         folder.lock().map_err(write)?;
-        let mut tokens = Tokens::open(&self.path)?;
+        let mut tokens = TokenFile::open(&self.path)?;
         let is_changed = change(&mut tokens)?;
         if is_changed {
             tokens.write(&folder).map_err(write)?;
@@ -239,12 +250,12 @@ impl Tokens {
     /// Writes a new file beside the old one and puts it in its place, durably, readable by its owner only.
     fn write(&self, folder: &File) -> io::Result<()> {
         let mut text = "# name scopes what since\n".to_owned();
-        self.list.iter().for_each(|token| text.push_str(&format!("{token}\n")));
+        self.tokens.iter().for_each(|token| text.push_str(&format!("{token}\n")));
         let mut new = self.path.clone().into_os_string();
         new.push(format!(".{:032x}", journal::random_id()));
         let mut options = File::options();
         let mut file = options.write(true).create_new(true).mode(0o600).open(&new)?;
-        let written = give_to_owner(&file, &self.path, folder)
+        let written = set_owner(&file, &self.path, folder)
             .and_then(|()| file.write_all(text.as_bytes()))
             .and_then(|()| file.sync_all())
             .and_then(|()| std::fs::rename(&new, &self.path));
@@ -257,7 +268,7 @@ impl Tokens {
     }
 }
 
-fn folder(path: &Path) -> &Path {
+fn parent_dir(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -265,7 +276,7 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// What root makes, the user as whom topdeck runs has to be able to read: whoever has the file, or else its folder.
-fn give_to_owner(file: &File, path: &Path, folder: &File) -> io::Result<()> {
+fn set_owner(file: &File, path: &Path, folder: &File) -> io::Result<()> {
     let made = file.metadata()?;
     if made.uid() != 0 {
         return Ok(());
@@ -288,15 +299,15 @@ impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scopes: Vec<&str> = self.scopes.iter().map(|scope| scope.name()).collect();
         write!(f, "{} {} ", self.name, scopes.join(","))?;
-        match &self.proof {
-            Proof::Secret(hash) => write!(f, "blake3:{}", blake3::Hash::from(*hash).to_hex())?,
-            Proof::Certificate(name) => write!(f, "certificate:{name}")?,
+        match &self.credential {
+            Credential::Secret(hash) => write!(f, "blake3:{}", blake3::Hash::from(*hash).to_hex())?,
+            Credential::Certificate(name) => write!(f, "certificate:{name}")?,
         }
-        write!(f, " {}", self.since_s)
+        write!(f, " {}", self.created_s)
     }
 }
 
-fn parse(line: &str) -> Result<Token, String> {
+fn parse_line(line: &str) -> Result<Token, String> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let [name, scopes, proof, since] = fields[..] else {
         return Err(format!("expected name, scopes, what, since; found {} fields", fields.len()));
@@ -306,18 +317,18 @@ fn parse(line: &str) -> Result<Token, String> {
     };
     let proof = if let Some(hash) = proof.strip_prefix("blake3:") {
         let hash = blake3::Hash::from_hex(hash);
-        Proof::Secret(*hash.map_err(|_| "expected 64 hex digits after blake3:")?.as_bytes())
+        Credential::Secret(*hash.map_err(|_| "expected 64 hex digits after blake3:")?.as_bytes())
     } else if let Some(name) = proof.strip_prefix("certificate:") {
-        Proof::Certificate(name.to_owned())
+        Credential::Certificate(name.to_owned())
     } else {
         return Err(format!("expected blake3:… or certificate:…, found {proof:?}"));
     };
     let since_s = since.parse().map_err(|_| format!("expected seconds, found {since:?}"))?;
     let scopes = scopes.split(',').map(scope).collect::<Result<_, _>>()?;
-    Ok(Token { name: name.to_owned(), scopes, proof, since_s })
+    Ok(Token { name: name.to_owned(), scopes, credential: proof, created_s: since_s })
 }
 
-fn check(token: &Token) -> Result<(), String> {
+fn check_token(token: &Token) -> Result<(), String> {
     let is_letter = |c: u8| c.is_ascii_alphanumeric() || b"._-".contains(&c);
     let name = &token.name;
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_letter) {
@@ -328,8 +339,8 @@ fn check(token: &Token) -> Result<(), String> {
     if token.scopes.is_empty() {
         return Err("a token needs a scope: ingest, read or admin".to_owned());
     }
-    match &token.proof {
-        Proof::Certificate(name) if name.is_empty() || name.contains(char::is_whitespace) => {
+    match &token.credential {
+        Credential::Certificate(name) if name.is_empty() || name.contains(char::is_whitespace) => {
             Err(format!("{name:?} is no name of a certificate that can be written here"))
         }
         _ => Ok(()),
@@ -342,13 +353,13 @@ mod tests {
 
     #[track_caller]
     fn check_line(line: &str, expected: Result<&str, &str>) {
-        let token = parse(line).and_then(|token| check(&token).map(|()| token));
+        let token = parse_line(line).and_then(|token| check_token(&token).map(|()| token));
         let shown = token.map(|token| token.to_string());
         assert_eq!(shown.as_deref().map_err(String::as_str), expected);
     }
 
     #[test]
-    fn lines_are_read_as_they_are_written() {
+    fn token_lines_round_trip() {
         let hash = "0f".repeat(32);
         let line = format!("a ingest,read blake3:{hash} 5");
         check_line(&line, Ok(&line));
@@ -365,26 +376,29 @@ mod tests {
     }
 
     #[test]
-    fn the_file_has_no_secret_and_gives_back_who_has_it() {
+    fn token_file_stores_no_secret_and_finds_its_owner() {
         let dir = empty_folder();
         let path = dir.join("tokens");
-        let mut tokens = Tokens::open(&path).unwrap();
+        let mut tokens = TokenFile::open(&path).unwrap();
         let secret = tokens.add("web", &[Scope::Ingest], 3).unwrap();
         tokens.add_certificate("edge", "edge-1", &[Scope::Read, Scope::Admin], 4).unwrap();
         assert!(tokens.add("web", &[Scope::Read], 5).is_err());
         assert!(tokens.add("none", &[], 5).is_err());
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(!text.contains(&secret) && !text.contains(&secret[3..]));
-        let mut read = Tokens::open(&path).unwrap();
-        assert_eq!(read.list(), tokens.list());
-        assert_eq!(read.of_secret(secret.as_bytes()).map(|token| token.name.as_str()), Some("web"));
-        assert_eq!(read.of_secret(&secret.as_bytes()[1..]), None);
+        let mut read = TokenFile::open(&path).unwrap();
+        assert_eq!(read.tokens(), tokens.tokens());
+        assert_eq!(
+            read.find_by_secret(secret.as_bytes()).map(|token| token.name.as_str()),
+            Some("web")
+        );
+        assert_eq!(read.find_by_secret(&secret.as_bytes()[1..]), None);
         let names = ["x".to_owned(), "edge-1".to_owned()];
-        assert_eq!(read.of_certificate(&names).map(|token| token.name.as_str()), Some("edge"));
+        assert_eq!(read.find_by_certificate(&names).map(|token| token.name.as_str()), Some("edge"));
         assert!(read.remove("web").unwrap() && !read.remove("web").unwrap());
-        assert_eq!(Tokens::open(&path).unwrap().of_secret(secret.as_bytes()), None);
+        assert_eq!(TokenFile::open(&path).unwrap().find_by_secret(secret.as_bytes()), None);
         std::fs::write(&path, "# nothing\n\nweb read\n").unwrap();
-        let error = Tokens::open(&path).unwrap_err().to_string();
+        let error = TokenFile::open(&path).unwrap_err().to_string();
         assert!(
             error.ends_with("line 3: expected name, scopes, what, since; found 2 fields"),
             "{error}"
@@ -399,12 +413,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_who_writes_at_the_same_time_loses_a_token() {
+    fn concurrent_writers_lose_no_token() {
         let dir = empty_folder();
         let path = dir.join("tokens");
         std::thread::scope(|scope| {
             for writer in 0..8 {
-                let mut tokens = Tokens::open(&path).unwrap();
+                let mut tokens = TokenFile::open(&path).unwrap();
                 scope.spawn(move || {
                     for n in 0..8 {
                         tokens.add(&format!("t{writer}.{n}"), &[Scope::Read], 1).unwrap();
@@ -413,14 +427,14 @@ mod tests {
                 });
             }
         });
-        assert_eq!(Tokens::open(&path).unwrap().list().len(), 8 * 7);
+        assert_eq!(TokenFile::open(&path).unwrap().tokens().len(), 8 * 7);
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1, "nothing is left beside the file");
         std::fs::remove_dir_all(dir).unwrap();
     }
 
     /// Only root can give a file away: for others there is nothing to see here.
     #[test]
-    fn what_root_writes_belongs_to_whom_it_belonged() {
+    fn file_written_by_root_keeps_its_owner() {
         let dir = empty_folder();
         let path = dir.join("tokens");
         let owner = || {
@@ -428,7 +442,7 @@ mod tests {
             (found.uid(), found.gid(), found.mode() & 0o777)
         };
         if std::os::unix::fs::chown(&dir, Some(65_534), Some(65_533)).is_ok() {
-            let mut tokens = Tokens::open(&path).unwrap();
+            let mut tokens = TokenFile::open(&path).unwrap();
             tokens.add("one", &[Scope::Read], 1).unwrap();
             assert_eq!(owner(), (65_534, 65_533, 0o600));
             std::os::unix::fs::chown(&path, Some(65_532), Some(65_531)).unwrap();

@@ -1,24 +1,24 @@
-//! A clock that can be given to what must be tested: the machine's, or one that stands still until it is moved.
+//! Clock handle: the system clock, or a simulated one for tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use crate::{Bounded, Wall, global};
+use crate::{BoundedTime, WallTime, global};
 
-/// Where time comes from.
+/// Time source: the system clock or a simulated one.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
     /// This machine.
     #[default]
     Machine,
     /// A test.
-    Simulated(Arc<Simulated>),
+    Simulated(Arc<SimulatedClock>),
 }
 
 impl Clock {
     /// One that stands still at a moment: nanoseconds of the monotonic clock, and since 1970.
-    pub fn simulated(ns: u64, unix_ns: i64) -> (Clock, Arc<Simulated>) {
-        let simulated = Arc::new(Simulated {
+    pub fn simulated(ns: u64, unix_ns: i64) -> (Clock, Arc<SimulatedClock>) {
+        let simulated = Arc::new(SimulatedClock {
             ns: AtomicU64::new(ns),
             error_ns: AtomicU64::new(0),
             offset: AtomicI64::new(unix_ns - ns as i64),
@@ -36,20 +36,20 @@ impl Clock {
     }
 
     /// See [`crate::now_bounded`].
-    pub fn now_bounded(&self) -> Bounded {
+    pub fn now_bounded(&self) -> BoundedTime {
         match self {
             Clock::Machine => global::now_bounded(),
             Clock::Simulated(of) => {
-                Bounded { ns: self.now(), error_ns: of.error_ns.load(Ordering::SeqCst) }
+                BoundedTime { ns: self.now(), error_ns: of.error_ns.load(Ordering::SeqCst) }
             }
         }
     }
 
     /// See [`crate::wall`].
-    pub fn wall(&self) -> Wall {
+    pub fn wall(&self) -> WallTime {
         match self {
             Clock::Machine => global::wall(),
-            Clock::Simulated(of) => Wall {
+            Clock::Simulated(of) => WallTime {
                 unix_ns: self.now() as i64 + of.offset.load(Ordering::SeqCst),
                 generation: of.generation.load(Ordering::SeqCst),
             },
@@ -57,18 +57,18 @@ impl Clock {
     }
 }
 
-/// What moves a simulated clock.
+/// Handle to advance a simulated clock.
 #[derive(Debug)]
-pub struct Simulated {
+pub struct SimulatedClock {
     ns: AtomicU64,
     error_ns: AtomicU64,
     offset: AtomicI64,
     generation: AtomicU64,
 }
 
-impl Simulated {
+impl SimulatedClock {
     /// Time passes.
-    pub fn pass(&self, ns: u64) {
+    pub fn advance(&self, ns: u64) {
         self.ns.fetch_add(ns, Ordering::SeqCst);
     }
 
@@ -79,7 +79,7 @@ impl Simulated {
     }
 
     /// From now on readings may be off by so much.
-    pub fn doubt(&self, error_ns: u64) {
+    pub fn set_error_bound(&self, error_ns: u64) {
         self.error_ns.store(error_ns, Ordering::SeqCst);
     }
 }
@@ -89,15 +89,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_simulated_clock_moves_when_it_is_told_to() {
+    fn simulated_clock_moves_only_when_advanced() {
         let (clock, time) = Clock::simulated(5, 1_000);
-        assert_eq!((clock.now(), clock.wall()), (5, Wall { unix_ns: 1_000, generation: 1 }));
-        time.pass(10);
-        assert_eq!(clock.wall(), Wall { unix_ns: 1_010, generation: 1 });
+        assert_eq!((clock.now(), clock.wall()), (5, WallTime { unix_ns: 1_000, generation: 1 }));
+        time.advance(10);
+        assert_eq!(clock.wall(), WallTime { unix_ns: 1_010, generation: 1 });
         time.step(-500);
-        time.doubt(7);
-        assert_eq!(clock.now_bounded(), Bounded { ns: 15, error_ns: 7 });
-        assert_eq!(clock.wall(), Wall { unix_ns: 510, generation: 2 });
+        time.set_error_bound(7);
+        assert_eq!(clock.now_bounded(), BoundedTime { ns: 15, error_ns: 7 });
+        assert_eq!(clock.wall(), WallTime { unix_ns: 510, generation: 2 });
         let machine = Clock::default();
         assert!(machine.now() <= machine.now());
     }

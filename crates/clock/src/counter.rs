@@ -1,4 +1,4 @@
-//! The processor's counter, and what the processor and the system say about it. The only `unsafe` of the crate.
+//! CPU counter and its capabilities. The only `unsafe` of the crate.
 #![allow(
     unsafe_code,
     reason = "instructions of the processor, adjtimex(2) and pthread_atfork(3) have no safe form; each use carries its argument"
@@ -52,7 +52,7 @@ pub(crate) use read::{ordered, relaxed};
 use std::fs;
 
 /// Why the counter cannot be used here, if it cannot.
-pub(crate) fn refusal() -> Option<String> {
+pub(crate) fn unusable_reason() -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
         return Some(format!("no counter is known for {}", std::env::consts::ARCH));
     }
@@ -93,7 +93,7 @@ pub(crate) fn is_disciplined() -> bool {
 }
 
 /// Has something done in each process that is forked off, before anything else there.
-pub(crate) fn after_fork(child: extern "C" fn()) {
+pub(crate) fn register_fork_handler(child: extern "C" fn()) {
     // SAFETY: what is given stores atomics, which is allowed there.
     unsafe {
         libc::pthread_atfork(None, None, Some(child));

@@ -1,4 +1,4 @@
-//! The clock of this process: its lines, its offset, and the thread that keeps them.
+//! Process-wide clock: segments, wall offset, calibration thread.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -15,32 +15,32 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
+use crate::calibrator::Calibrator;
+use crate::clock_segment::{SegmentLookup, SegmentSeqlock};
 use crate::counter;
-use crate::keeper::Keeper;
-use crate::line::{Found, Lines};
-use crate::machine::{Machine, Real, system_ns};
-use crate::reading::{self, Bounded};
-use crate::status::Status;
+use crate::machine::{MachineClocks, SystemClocks, system_ns};
+use crate::reading::{self, BoundedTime};
+use crate::status::ClockStatus;
 use crate::stopwatch::{LAST_RATE, RATE};
-use crate::wall::{Offset, Wall};
+use crate::wall::{WallOffset, WallTime};
 
-static LINES: Lines = Lines::new();
-static OFFSET: Offset = Offset::new();
+static SEGMENTS: SegmentSeqlock = SegmentSeqlock::new();
+static OFFSET: WallOffset = WallOffset::new();
 /// Whether there is a keeper. Two would draw lines that do not join, so a late one is never replaced.
-static IS_KEPT: AtomicBool = AtomicBool::new(false);
+static HAS_CALIBRATOR: AtomicBool = AtomicBool::new(false);
 /// When no thread could be had for it, by the system's clock; 0 if never.
-static REFUSED_NS: AtomicU64 = AtomicU64::new(0);
+static SPAWN_FAILED_NS: AtomicU64 = AtomicU64::new(0);
 /// When the next attempt is made.
-const REFUSED_FOR_NS: u64 = 15_000_000_000;
+const SPAWN_RETRY_NS: u64 = 15_000_000_000;
 
 /// What `recent` says while it is kept; 0 while it is not.
-static RECENT: AtomicU64 = AtomicU64::new(0);
-static IS_RECENT_ASKED: AtomicBool = AtomicBool::new(false);
-const RECENT_EVERY: Duration = Duration::from_millis(1);
+static COARSE_NS: AtomicU64 = AtomicU64::new(0);
+static IS_COARSE_REQUESTED: AtomicBool = AtomicBool::new(false);
+const COARSE_INTERVAL: Duration = Duration::from_millis(1);
 /// Without a question for so long, it is not kept any more.
-const RECENT_FOR_NS: u64 = 1_000_000_000;
+const COARSE_IDLE_NS: u64 = 1_000_000_000;
 
-static STATUS: Mutex<Option<Status>> = Mutex::new(None);
+static STATUS: Mutex<Option<ClockStatus>> = Mutex::new(None);
 
 thread_local! {
     /// The greatest reading of this thread: a hypervisor may set the counter back, and the kernel notices later than we read.
@@ -48,7 +48,7 @@ thread_local! {
 }
 
 #[inline(always)]
-fn not_before_latest(ns: u64) -> u64 {
+fn clamp_to_latest(ns: u64) -> u64 {
     LATEST.with(|latest| {
         let ns = ns.max(latest.get());
         latest.set(ns);
@@ -60,13 +60,13 @@ fn not_before_latest(ns: u64) -> u64 {
 /// lesser time, as long as the counter itself does not go back. On one thread it goes back in no case.
 #[inline]
 pub fn now() -> u64 {
-    not_before_latest(reading::now(&LINES, counter::ordered, asked))
+    clamp_to_latest(reading::now(&SEGMENTS, counter::ordered, system_now))
 }
 
 /// The same without order: the processor may read some tens of nanoseconds before what stands before it is done.
 #[inline]
-pub fn now_relaxed() -> u64 {
-    reading::now(&LINES, counter::relaxed, asked)
+pub fn now_unordered() -> u64 {
+    reading::now(&SEGMENTS, counter::relaxed, system_now)
 }
 
 /// [`now`], and how far it may be off.
@@ -74,10 +74,11 @@ pub fn now_relaxed() -> u64 {
 /// The bound holds as long as counter and system keep their rates over the comparisons of the last half minute, or the system's
 /// is steered by no more than 500 ppm where anybody steers it.
 #[inline]
-pub fn now_bounded() -> Bounded {
-    let Bounded { ns: read_ns, error_ns } = reading::bounded(&LINES, counter::ordered, asked);
-    let ns = not_before_latest(read_ns);
-    Bounded { ns, error_ns: error_ns + (ns - read_ns) }
+pub fn now_bounded() -> BoundedTime {
+    let BoundedTime { ns: read_ns, error_ns } =
+        reading::now_bounded(&SEGMENTS, counter::ordered, system_now);
+    let ns = clamp_to_latest(read_ns);
+    BoundedTime { ns, error_ns: error_ns + (ns - read_ns) }
 }
 
 /// How far a reading may be off now, in nanoseconds; 0 while the system itself is asked and has caught up with the last line.
@@ -87,9 +88,9 @@ pub fn error_bound_ns() -> u64 {
 
 /// The time of day.
 #[inline]
-pub fn wall() -> Wall {
+pub fn wall() -> WallTime {
     match OFFSET.get() {
-        Some((generation, offset)) => Wall { unix_ns: now() as i64 + offset, generation },
+        Some((generation, offset)) => WallTime { unix_ns: now() as i64 + offset, generation },
         None => first_wall(),
     }
 }
@@ -97,54 +98,56 @@ pub fn wall() -> Wall {
 /// [`now`] as it was up to some milliseconds ago: as often as the thread that keeps it comes to run, which is each millisecond
 /// while anybody asks. The first call is a full reading.
 #[inline]
-pub fn recent() -> u64 {
-    if !IS_RECENT_ASKED.load(Ordering::Relaxed) {
-        IS_RECENT_ASKED.store(true, Ordering::Relaxed);
+pub fn now_coarse() -> u64 {
+    if !IS_COARSE_REQUESTED.load(Ordering::Relaxed) {
+        IS_COARSE_REQUESTED.store(true, Ordering::Relaxed);
     }
-    match RECENT.load(Ordering::Relaxed) {
-        0 => begin_recent(),
+    match COARSE_NS.load(Ordering::Relaxed) {
+        0 => start_coarse(),
         ns => ns,
     }
 }
 
 /// How the clock is.
-pub fn status() -> Status {
+pub fn status() -> ClockStatus {
     now();
     for _ in 0..100 {
         // Held for the time of a copy; but for ever in a process that was forked off just then.
         match STATUS.try_lock() {
-            Ok(held) => return held.clone().unwrap_or_else(|| Keeper::new().status().clone()),
+            Ok(held) => return held.clone().unwrap_or_else(|| Calibrator::new().status().clone()),
             Err(_) => thread::yield_now(),
         }
     }
-    Keeper::new().status().clone()
+    Calibrator::new().status().clone()
 }
 
 /// The system's clock, which is asked while there is no line; and somebody to draw one.
 #[cold]
-fn asked() -> u64 {
+fn system_now() -> u64 {
     let ns = system_ns();
-    let refused_ns = REFUSED_NS.load(Ordering::Relaxed);
-    if !IS_KEPT.load(Ordering::Relaxed)
-        && (refused_ns == 0 || ns.saturating_sub(refused_ns) > REFUSED_FOR_NS)
-        && IS_KEPT.compare_exchange(false, true, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    let refused_ns = SPAWN_FAILED_NS.load(Ordering::Relaxed);
+    if !HAS_CALIBRATOR.load(Ordering::Relaxed)
+        && (refused_ns == 0 || ns.saturating_sub(refused_ns) > SPAWN_RETRY_NS)
+        && HAS_CALIBRATOR
+            .compare_exchange(false, true, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     {
-        start(ns);
+        start_calibrator(ns);
     }
     ns
 }
 
 #[cold]
-fn first_wall() -> Wall {
+fn first_wall() -> WallTime {
     let ns = now();
     // The keeper may measure it at the same time: the difference is some nanoseconds.
-    let (generation, offset) = OFFSET.get().unwrap_or_else(|| (1, Real.offset_ns()));
-    Wall { unix_ns: ns as i64 + offset, generation }
+    let (generation, offset) = OFFSET.get().unwrap_or_else(|| (1, SystemClocks.offset_ns()));
+    WallTime { unix_ns: ns as i64 + offset, generation }
 }
 
 #[cold]
-fn begin_recent() -> u64 {
-    if let Some(bell) = BELL.get() {
+fn start_coarse() -> u64 {
+    if let Some(bell) = WAKE_EVENT.get() {
         // A keeper that is busy needs no bell.
         let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
     }
@@ -152,25 +155,25 @@ fn begin_recent() -> u64 {
 }
 
 /// Wakes the keeper.
-static BELL: OnceLock<OwnedFd> = OnceLock::new();
+static WAKE_EVENT: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Starts the keeper. Where no thread can be had, the system goes on being asked, and the next attempt comes after a while.
-fn start(ns: u64) {
+fn start_calibrator(ns: u64) {
     static WATCHES_FORKS: AtomicBool = AtomicBool::new(false);
     if !WATCHES_FORKS.swap(true, Ordering::Relaxed) {
-        counter::after_fork(forget_keeper);
+        counter::register_fork_handler(reset_after_fork);
     }
-    if thread::Builder::new().name("clock".to_owned()).spawn(keep).is_err() {
-        REFUSED_NS.store(ns, Ordering::Relaxed);
-        IS_KEPT.store(false, Ordering::Relaxed);
+    if thread::Builder::new().name("clock".to_owned()).spawn(run_calibrator).is_err() {
+        SPAWN_FAILED_NS.store(ns, Ordering::Relaxed);
+        HAS_CALIBRATOR.store(false, Ordering::Relaxed);
     }
 }
 
 /// A forked process has the lines, but nobody who draws them.
-extern "C" fn forget_keeper() {
-    RECENT.store(0, Ordering::Relaxed);
-    REFUSED_NS.store(0, Ordering::Relaxed);
-    IS_KEPT.store(false, Ordering::Relaxed);
+extern "C" fn reset_after_fork() {
+    COARSE_NS.store(0, Ordering::Relaxed);
+    SPAWN_FAILED_NS.store(0, Ordering::Relaxed);
+    HAS_CALIBRATOR.store(false, Ordering::Relaxed);
 }
 
 /// Receives panics of the keeper's thread. A server's supervisor reports them with those of its
@@ -205,27 +208,27 @@ fn observer_slot() -> std::sync::MutexGuard<'static, Option<Arc<dyn KeeperObserv
 }
 
 /// A keeper whose thread ends makes room for another.
-struct Kept;
+struct CalibratorGuard;
 
-impl Drop for Kept {
+impl Drop for CalibratorGuard {
     fn drop(&mut self) {
-        forget_keeper();
+        reset_after_fork();
     }
 }
 
 /// What the keeper's thread does. It is run again after a panic, with a new keeper.
-fn keep() {
-    let _kept = Kept;
+fn run_calibrator() {
+    let _kept = CalibratorGuard;
     let Err(mut panic) = catch_unwind(AssertUnwindSafe(keep_lines));
     loop {
         // Nobody updates it meanwhile.
-        RECENT.store(0, Ordering::Relaxed);
+        COARSE_NS.store(0, Ordering::Relaxed);
         let observer = observer_slot().clone();
         thread::sleep(
             observer.as_ref().map_or(RESTART_WAIT, |observer| observer.panicked(&*panic)),
         );
         // A new keeper does not know the last line, and its own would not join it.
-        while matches!(LINES.find(counter::ordered), Found::Line(..)) {
+        while matches!(SEGMENTS.find_valid(counter::ordered), SegmentLookup::Valid(..)) {
             thread::sleep(LINE_END_CHECK);
         }
         if let Some(observer) = observer {
@@ -237,35 +240,35 @@ fn keep() {
 }
 
 fn keep_lines() -> Infallible {
-    let mut keeper = Keeper::new();
-    let steps = steps();
+    let mut keeper = Calibrator::new();
+    let steps = open_step_timer();
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
-    let bell = bell.map(|bell| BELL.get_or_init(|| bell));
-    keeper.look_at_wall(&mut Real, &OFFSET);
+    let bell = bell.map(|bell| WAKE_EVENT.get_or_init(|| bell));
+    keeper.check_wall_clock(&mut SystemClocks, &OFFSET);
     let (mut due_ns, mut asked_ns) = (0, 0);
     loop {
         let now_ns = system_ns();
         assert!(!KEEPER_FAULT.swap(false, Ordering::Relaxed), "thrown at clock");
         if now_ns >= due_ns {
-            due_ns = system_ns() + keeper.turn(&mut Real, &LINES).as_nanos() as u64;
-            keeper.look_at_wall(&mut Real, &OFFSET);
+            due_ns = system_ns() + keeper.tick(&mut SystemClocks, &SEGMENTS).as_nanos() as u64;
+            keeper.check_wall_clock(&mut SystemClocks, &OFFSET);
             publish(&keeper);
         }
-        if IS_RECENT_ASKED.swap(false, Ordering::Relaxed) {
+        if IS_COARSE_REQUESTED.swap(false, Ordering::Relaxed) {
             asked_ns = now_ns;
         }
-        let is_kept = now_ns.saturating_sub(asked_ns) < RECENT_FOR_NS;
-        RECENT.store(if is_kept { now() } else { 0 }, Ordering::Relaxed);
+        let is_kept = now_ns.saturating_sub(asked_ns) < COARSE_IDLE_NS;
+        COARSE_NS.store(if is_kept { now() } else { 0 }, Ordering::Relaxed);
         let wait = Duration::from_nanos(due_ns.saturating_sub(system_ns()));
-        let wait = if is_kept { wait.min(RECENT_EVERY) } else { wait };
+        let wait = if is_kept { wait.min(COARSE_INTERVAL) } else { wait };
         if wait_for(steps.as_ref(), bell, wait) {
-            keeper.look_at_wall(&mut Real, &OFFSET);
+            keeper.check_wall_clock(&mut SystemClocks, &OFFSET);
             publish(&keeper);
         }
     }
 }
 
-fn publish(keeper: &Keeper) {
+fn publish(keeper: &Calibrator) {
     let rate = keeper.rate();
     if rate > 0 {
         LAST_RATE.store(rate, Ordering::Relaxed);
@@ -278,14 +281,14 @@ fn publish(keeper: &Keeper) {
 }
 
 /// A timer of the system's wall clock in the far future, which the kernel cancels as soon as somebody sets that clock.
-fn steps() -> Option<OwnedFd> {
+fn open_step_timer() -> Option<OwnedFd> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     let timer = timerfd_create(TimerfdClockId::Realtime, flags).ok()?;
-    arm(&timer);
+    arm_step_timer(&timer);
     Some(timer)
 }
 
-fn arm(timer: &OwnedFd) {
+fn arm_step_timer(timer: &OwnedFd) {
     let never = Timespec { tv_sec: i64::MAX / 2_000_000_000, tv_nsec: 0 };
     let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: never };
     let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
@@ -314,7 +317,7 @@ fn wait_for(steps: Option<&OwnedFd>, bell: Option<&OwnedFd>, wait: Duration) -> 
     let Some(timer) = steps else { return false };
     match rustix::io::read(timer, &mut bytes) {
         Err(rustix::io::Errno::CANCELED) => {
-            arm(timer);
+            arm_step_timer(timer);
             true
         }
         _ => false,

@@ -25,11 +25,11 @@
 #![deny(unsafe_code)]
 
 mod calibration;
+mod calibrator;
 mod clock;
+mod clock_segment;
 mod counter;
 mod global;
-mod keeper;
-mod line;
 mod machine;
 mod reading;
 mod status;
@@ -37,14 +37,14 @@ mod stopwatch;
 mod sync;
 mod wall;
 
-pub use clock::{Clock, Simulated};
+pub use clock::{Clock, SimulatedClock};
 #[doc(hidden)]
 pub use global::KEEPER_FAULT;
 pub use global::{
-    KeeperObserver, error_bound_ns, now, now_bounded, now_relaxed, observe_keeper, recent, status,
-    wall,
+    KeeperObserver, error_bound_ns, now, now_bounded, now_coarse, now_unordered, observe_keeper,
+    status, wall,
 };
-pub use reading::Bounded;
-pub use status::{Mode, Status};
+pub use reading::BoundedTime;
+pub use status::{ClockMode, ClockStatus};
 pub use stopwatch::Stopwatch;
-pub use wall::Wall;
+pub use wall::WallTime;

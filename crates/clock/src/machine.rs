@@ -1,10 +1,10 @@
-//! What the keeper needs of a machine: the real one here, simulated ones in tests.
+//! Machine clocks: real here, simulated in tests.
 
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::calibration::Comparison;
+use crate::calibration::ClockComparison;
 use crate::counter;
 
 /// Attempts of a comparison, the best of which counts: it takes some microseconds.
@@ -13,16 +13,16 @@ const ATTEMPTS: usize = 32;
 const CALLS: u32 = 64;
 const ROUNDS: u32 = 16;
 
-/// A machine's clocks.
-pub(crate) trait Machine {
+/// Clocks of a machine; implemented by the real one and by tests.
+pub(crate) trait MachineClocks {
     /// Why its counter cannot be used, if it cannot.
-    fn refusal(&mut self) -> Option<String>;
+    fn unusable_reason(&mut self) -> Option<String>;
     /// The counter.
     fn tick(&self) -> u64;
     /// Nanoseconds of the system's monotonic clock.
     fn system_ns(&self) -> u64;
     /// Counter and system at once. `ns_per_tick` is as near as it is known.
-    fn compare(&mut self, ns_per_tick: f64) -> Option<Comparison>;
+    fn compare(&mut self, ns_per_tick: f64) -> Option<ClockComparison>;
     /// What to add to the monotonic clock to get the time of day.
     fn offset_ns(&mut self) -> i64;
     /// Whether the rate of the system's clock may change at any time.
@@ -31,8 +31,8 @@ pub(crate) trait Machine {
     fn costs_ns(&mut self) -> (f64, f64);
 }
 
-/// The machine that this runs on.
-pub(crate) struct Real;
+/// Clocks of this machine.
+pub(crate) struct SystemClocks;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 #[inline]
@@ -45,9 +45,9 @@ fn nanoseconds(clock: ClockId) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec as i64
 }
 
-impl Machine for Real {
-    fn refusal(&mut self) -> Option<String> {
-        counter::refusal()
+impl MachineClocks for SystemClocks {
+    fn unusable_reason(&mut self) -> Option<String> {
+        counter::unusable_reason()
     }
 
     fn tick(&self) -> u64 {
@@ -58,13 +58,13 @@ impl Machine for Real {
         system_ns()
     }
 
-    fn compare(&mut self, ns_per_tick: f64) -> Option<Comparison> {
+    fn compare(&mut self, ns_per_tick: f64) -> Option<ClockComparison> {
         let attempts = (0..ATTEMPTS).map(|_| {
             let before = counter::ordered();
             let ns = system_ns();
             (before, ns, counter::ordered())
         });
-        Comparison::best(attempts, ns_per_tick)
+        ClockComparison::best(attempts, ns_per_tick)
     }
 
     fn offset_ns(&mut self) -> i64 {

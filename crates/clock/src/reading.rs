@@ -1,10 +1,10 @@
-//! What a reader does: the line of the moment, or the system where there is none.
+//! Reading the clock: current segment, or the system clock as fallback.
 
-use crate::line::{Found, Line, Lines};
+use crate::clock_segment::{ClockSegment, SegmentLookup, SegmentSeqlock};
 
-/// A reading and how far it may be off.
+/// Timestamp with its error bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounded {
+pub struct BoundedTime {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub ns: u64,
     /// By how many nanoseconds they may differ from what that clock said at the same moment.
@@ -13,41 +13,54 @@ pub struct Bounded {
 
 /// Nanoseconds now. `system` is the clock to ask where no line is valid.
 #[inline(always)]
-pub(crate) fn now(lines: &Lines, tick: impl Fn() -> u64, system: impl Fn() -> u64) -> u64 {
-    match lines.find(&tick) {
-        Found::Line(line, at) => on(&line, at),
-        Found::Nothing { .. } => asked(lines, tick, system).ns,
+pub(crate) fn now(lines: &SegmentSeqlock, tick: impl Fn() -> u64, system: impl Fn() -> u64) -> u64 {
+    match lines.find_valid(&tick) {
+        SegmentLookup::Valid(line, at) => ns_on_segment(&line, at),
+        SegmentLookup::Invalid { .. } => read_system(lines, tick, system).ns,
     }
 }
 
 /// The same with the bound of its error.
 #[inline(always)]
-pub(crate) fn bounded(lines: &Lines, tick: impl Fn() -> u64, system: impl Fn() -> u64) -> Bounded {
-    match lines.find(&tick) {
-        Found::Line(line, at) => Bounded { ns: on(&line, at), error_ns: line.error_ns(at) },
-        Found::Nothing { .. } => asked(lines, tick, system),
+pub(crate) fn now_bounded(
+    lines: &SegmentSeqlock,
+    tick: impl Fn() -> u64,
+    system: impl Fn() -> u64,
+) -> BoundedTime {
+    match lines.find_valid(&tick) {
+        SegmentLookup::Valid(line, at) => {
+            BoundedTime { ns: ns_on_segment(&line, at), error_ns: line.error_ns(at) }
+        }
+        SegmentLookup::Invalid { .. } => read_system(lines, tick, system),
     }
 }
 
 #[inline(always)]
-fn on(line: &Line, at: u64) -> u64 {
-    line.at(at).expect("BUG: a line was found that is not valid")
+fn ns_on_segment(line: &ClockSegment, at: u64) -> u64 {
+    line.ns_at(at).expect("BUG: a line was found that is not valid")
 }
 
 /// Asks the system. What it says counts only if no line became known meanwhile: a line may be ahead of it.
 #[cold]
 #[inline(never)]
-fn asked(lines: &Lines, tick: impl Fn() -> u64, system: impl Fn() -> u64) -> Bounded {
+fn read_system(
+    lines: &SegmentSeqlock,
+    tick: impl Fn() -> u64,
+    system: impl Fn() -> u64,
+) -> BoundedTime {
     loop {
-        let version = lines.version();
-        match lines.find(&tick) {
-            Found::Line(line, at) => {
-                return Bounded { ns: on(&line, at), error_ns: line.error_ns(at) };
+        let version = lines.is_version();
+        match lines.find_valid(&tick) {
+            SegmentLookup::Valid(line, at) => {
+                return BoundedTime { ns: ns_on_segment(&line, at), error_ns: line.error_ns(at) };
             }
-            Found::Nothing { floor_ns } => {
+            SegmentLookup::Invalid { floor_ns } => {
                 let ns = system();
-                if lines.version() == version {
-                    return Bounded { ns: ns.max(floor_ns), error_ns: floor_ns.saturating_sub(ns) };
+                if lines.is_version() == version {
+                    return BoundedTime {
+                        ns: ns.max(floor_ns),
+                        error_ns: floor_ns.saturating_sub(ns),
+                    };
                 }
             }
         }

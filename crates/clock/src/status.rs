@@ -1,10 +1,10 @@
-//! How the clock is: what `topdeck doctor` and the own metrics show.
+//! Clock status for `topdeck doctor` and self-monitoring.
 
 use hist::Histogram;
 
-/// Where readings come from.
+/// Current time source: counter or system clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum ClockMode {
     /// Nothing was read yet, or the counter's rate is not known yet: from the system.
     #[default]
     Starting,
@@ -14,22 +14,22 @@ pub enum Mode {
     System,
 }
 
-impl Mode {
+impl ClockMode {
     /// One word.
     pub fn name(self) -> &'static str {
         match self {
-            Mode::Starting => "starting",
-            Mode::Counter => "counter",
-            Mode::System => "system",
+            ClockMode::Starting => "starting",
+            ClockMode::Counter => "counter",
+            ClockMode::System => "system",
         }
     }
 }
 
-/// How the clock is.
+/// Clock status for diagnostics.
 #[derive(Clone, Debug)]
-pub struct Status {
+pub struct ClockStatus {
     /// Where readings come from.
-    pub mode: Mode,
+    pub mode: ClockMode,
     /// Why, if it is not the counter.
     pub reason: Option<String>,
     /// Ticks of the counter in a second, as measured; 0 if that is not known.
@@ -39,9 +39,9 @@ pub struct Status {
     /// Comparisons of counter and system that were taken.
     pub comparisons: u64,
     /// And those that took too long, because something else ran meanwhile.
-    pub rejected: u64,
+    pub rejected_comparisons: u64,
     /// How often a line was off by more than it said: the counter or the system's clock jumped.
-    pub disruptions: u64,
+    pub discontinuities: u64,
     /// Steps of the time of day that were seen.
     pub steps: u64,
     /// By how many nanoseconds readings were off when they were compared, whichever the sign.

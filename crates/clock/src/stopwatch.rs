@@ -1,15 +1,15 @@
-//! How long something took, on one thread.
+//! Stopwatch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{counter, global, line};
+use crate::{clock_segment, counter, global};
 
 /// Nanoseconds of a tick times 2^40, as last measured; 0 while the counter is not used.
 pub(crate) static RATE: AtomicU64 = AtomicU64::new(0);
 /// The same, but once known, kept: what was begun with the counter is ended with it.
 pub(crate) static LAST_RATE: AtomicU64 = AtomicU64::new(0);
 
-/// Two readings of the counter with nothing around them: the cheapest way to tell how long something took.
+/// Stopwatch on the raw CPU counter, the cheapest way to measure a duration.
 ///
 /// The processor may begin or end a reading some tens of nanoseconds before or after what stands next to it. Started on one
 /// thread and read on another, it may be off by what the counters of their processors differ; it is never negative.
@@ -19,14 +19,14 @@ pub struct Stopwatch {
     start: u64,
 }
 
-const IS_SYSTEM: u64 = 1 << 63;
+const SYSTEM_FLAG: u64 = 1 << 63;
 
 impl Stopwatch {
     /// Starts one.
     #[inline]
     pub fn start() -> Stopwatch {
         match RATE.load(Ordering::Relaxed) {
-            0 => Stopwatch { start: system_ns() | IS_SYSTEM },
+            0 => Stopwatch { start: system_ns() | SYSTEM_FLAG },
             _ => Stopwatch { start: counter::relaxed() },
         }
     }
@@ -34,11 +34,11 @@ impl Stopwatch {
     /// Nanoseconds since it was started.
     #[inline]
     pub fn elapsed_ns(&self) -> u64 {
-        if self.start & IS_SYSTEM == 0 {
+        if self.start & SYSTEM_FLAG == 0 {
             let ticks = counter::relaxed().saturating_sub(self.start);
-            line::scaled(ticks, LAST_RATE.load(Ordering::Relaxed))
+            clock_segment::ticks_to_ns(ticks, LAST_RATE.load(Ordering::Relaxed))
         } else {
-            system_ns().saturating_sub(self.start & !IS_SYSTEM)
+            system_ns().saturating_sub(self.start & !SYSTEM_FLAG)
         }
     }
 

@@ -1,4 +1,4 @@
-//! The atomics of the lines, which become loom's when the model is checked (`--cfg loom`).
+//! Atomics of the seqlock; loom's under `--cfg loom`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};

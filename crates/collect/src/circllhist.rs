@@ -15,10 +15,10 @@ use std::ops::ControlFlow;
 use hist::Histogram;
 use hist::codec::circllhist as codec;
 
-use crate::json::{Token, Tokens};
-use crate::lines::{self, Line};
-use crate::reading::{Reading, Sink, Value};
-use crate::trouble::{Place, Trouble, quote};
+use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink};
+use crate::input_error::{InputError, InputPosition, quote};
+use crate::json::{JsonToken, JsonTokenizer};
+use crate::lines::{self, InputLine};
 
 /// A histogram in all of its 46,082 bins is 500 kB in binary.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -26,48 +26,50 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 const EXPECTED: &str = "a histogram: base64 of circllhist, or bins like H[1.2e-01]=2";
 
 /// Reads lines of base64 or of bins.
-pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn Sink) -> io::Result<()> {
-    lines::for_each(input, LINE_BYTES_MAX, |number, line| {
+pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
+    lines::for_each_line(input, LINE_BYTES_MAX, |number, line| {
         let (bytes, too_long) = match line {
-            Line::Whole(line) => (line.trim_ascii(), false),
-            Line::TooLong { start } => (start, true),
+            InputLine::Complete(line) => (line.trim_ascii(), false),
+            InputLine::TooLong { start } => (start, true),
         };
         if bytes.is_empty() || bytes[0] == b'#' {
             return ControlFlow::Continue(());
         }
-        let decoded = std::str::from_utf8(bytes).ok().filter(|_| !too_long).map(decode);
+        let decoded = std::str::from_utf8(bytes).ok().filter(|_| !too_long).map(decode_text);
         match decoded {
             Some(Ok(histogram)) => {
-                sink.reading(Reading::new(Value::Histogram(Box::new(histogram))));
+                sink.sample(DecodedSample::new(DecodedValue::Histogram(Box::new(histogram))));
                 ControlFlow::Continue(())
             }
             Some(Err(why)) => {
                 let found = format!("{} ({why})", quote(bytes));
-                sink.trouble(Trouble::new(Place::Line(number), EXPECTED, found))
+                sink.error(InputError::new(InputPosition::Line(number), EXPECTED, found))
             }
-            None => sink.trouble(Trouble::new(Place::Line(number), EXPECTED, quote(bytes))),
+            None => {
+                sink.error(InputError::new(InputPosition::Line(number), EXPECTED, quote(bytes)))
+            }
         }
     })
 }
 
 /// Reads JSON documents, one after another.
-pub fn read_json(bytes: &[u8], sink: &mut dyn Sink) {
-    let mut tokens = Tokens::new(bytes);
-    while !tokens.at_end() {
+pub fn read_json(bytes: &[u8], sink: &mut dyn SampleSink) {
+    let mut tokens = JsonTokenizer::new(bytes);
+    while !tokens.has_next_document() {
         if let Err(trouble) = read_value(&mut tokens, &mut String::new(), sink) {
-            let _ = sink.trouble(trouble);
+            let _ = sink.error(trouble);
             return;
         }
     }
 }
 
 fn read_value(
-    tokens: &mut Tokens<'_>,
+    tokens: &mut JsonTokenizer<'_>,
     path: &mut String,
-    sink: &mut dyn Sink,
-) -> Result<(), Trouble> {
+    sink: &mut dyn SampleSink,
+) -> Result<(), InputError> {
     match tokens.value()? {
-        Token::Object => {
+        JsonToken::Object => {
             while let Some(key) = tokens.key()? {
                 let length = path.len();
                 if !path.is_empty() {
@@ -78,63 +80,63 @@ fn read_value(
                 path.truncate(length);
             }
         }
-        Token::Array => {
+        JsonToken::Array => {
             while tokens.element()? {
                 read_value(tokens, path, sink)?;
             }
         }
-        Token::Text(text) => match decode(&text) {
-            Ok(histogram) => sink.reading(Reading {
+        JsonToken::Text(text) => match decode_text(&text) {
+            Ok(histogram) => sink.sample(DecodedSample {
                 metric: path.clone(),
-                ..Reading::new(Value::Histogram(Box::new(histogram)))
+                ..DecodedSample::new(DecodedValue::Histogram(Box::new(histogram)))
             }),
             Err(_) => sink.skipped("a text"),
         },
-        Token::Number(_) => sink.skipped("a number"),
-        Token::Bool(_) | Token::Null => sink.skipped("a null, true or false"),
+        JsonToken::Number(_) => sink.skipped("a number"),
+        JsonToken::Bool(_) | JsonToken::Null => sink.skipped("a null, true or false"),
     }
     Ok(())
 }
 
 /// A histogram from any of its text forms.
-pub(crate) fn decode(text: &str) -> Result<Histogram, hist::DecodeError> {
+pub(crate) fn decode_text(text: &str) -> Result<Histogram, hist::DecodeError> {
     if text.starts_with("H[") { codec::decode_text(text) } else { codec::decode_base64(text) }
 }
 
 /// Whether a text is a histogram of at least one bin, or the one that is empty.
 pub(crate) fn is_histogram(text: &[u8]) -> bool {
     std::str::from_utf8(text.trim_ascii())
-        .is_ok_and(|text| !text.is_empty() && decode(text).is_ok())
+        .is_ok_and(|text| !text.is_empty() && decode_text(text).is_ok())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::Recorded;
+    use crate::decoded_sample::RecordingSink;
 
     #[track_caller]
     fn check(text: &str, expected: &[&str], troubles: &[&str]) {
-        let mut sink = Recorded::default();
+        let mut sink = RecordingSink::default();
         if text.starts_with(['{', '[']) {
             read_json(text.as_bytes(), &mut sink);
         } else {
             read_lines(&mut text.as_bytes(), &mut sink).unwrap();
         }
-        assert_eq!(sink.shown().lines().collect::<Vec<_>>(), expected, "{text}");
-        assert_eq!(sink.troubles(), troubles);
+        assert_eq!(sink.dump_samples().lines().collect::<Vec<_>>(), expected, "{text}");
+        assert_eq!(sink.error_texts(), troubles);
     }
 
     const ONE: &str = " histogram of 1: 1.0000..1.1000=1 sum None";
     const TWO: &str = " histogram of 2: 0.1200..0.1300=2 sum None";
 
     #[test]
-    fn lines() {
+    fn base64_and_bin_lines() {
         check("AAEKAAAB\n\n# comment\nH[1.2e-01]=2\n", &[ONE, TWO], &[]);
         check("AAA=", &[" histogram of 0: sum Some(0.0)"], &[]);
     }
 
     #[test]
-    fn documents() {
+    fn json_documents() {
         check(
             "{\"a\":{\"b\":\"AAEKAAAB\"}}",
             &["a`b histogram of 1: 1.0000..1.1000=1 sum None"],
@@ -144,12 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named_and_the_rest_is_read() {
-        let mut sink = Recorded::default();
+    fn damaged_lines_are_named_and_the_rest_is_read() {
+        let mut sink = RecordingSink::default();
         read_lines(&mut &b"AAEKAAAB\nAAEKAA\nAAEKAAAB\n"[..], &mut sink).unwrap();
-        assert_eq!(sink.readings.len(), 2);
-        assert_eq!(sink.troubles.len(), 1);
-        assert_eq!(sink.troubles[0].place, Place::Line(2));
+        assert_eq!(sink.samples.len(), 2);
+        assert_eq!(sink.errors.len(), 1);
+        assert_eq!(sink.errors[0].position, InputPosition::Line(2));
         check(
             "{\"a\":\"AAEKAAAB\",\"b\"}",
             &["a histogram of 1: 1.0000..1.1000=1 sum None"],

@@ -1,4 +1,4 @@
-//! What Prometheus' conventions say where a source does not: kinds and units by name, and how labels spell numbers.
+//! Prometheus naming conventions: kind and unit from the name, number labels.
 //!
 //! Endings: <https://prometheus.io/docs/practices/naming/>. Spelling of `le` and `quantile`: `1.0`, not `1`, as
 //! Prometheus 3 stores them (`labels.FormatOpenMetricsFloat`).
@@ -6,29 +6,31 @@
 use crate::unit::Unit;
 
 /// Endings of numbers that only grow.
-const GROWING: [&str; 4] = ["_total", "_count", "_sum", "_bucket"];
+const MONOTONIC_SUFFIXES: [&str; 4] = ["_total", "_count", "_sum", "_bucket"];
 /// Endings of counts of values, whose unit is not that of the values.
-const COUNTING: [&str; 3] = ["_count", "_bucket", "_gcount"];
+const COUNT_SUFFIXES: [&str; 3] = ["_count", "_bucket", "_gcount"];
 /// Endings after the unit.
-const AFTER_UNIT: [&str; 3] = ["_total", "_sum", "_gsum"];
+const AFTER_UNIT_SUFFIXES: [&str; 3] = ["_total", "_sum", "_gsum"];
 
 /// Whether a number of no known type only grows.
-pub(crate) fn grows(name: &str) -> bool {
-    GROWING.iter().any(|end| name.ends_with(end))
+pub(crate) fn is_monotonic(name: &str) -> bool {
+    MONOTONIC_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
 
 /// Whether a number tells how many values there are, if it is a part of a histogram or summary.
 pub(crate) fn is_count_of_values(name: &str) -> bool {
-    COUNTING.iter().any(|end| name.ends_with(end))
+    COUNT_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
 
 /// The unit of a number.
-pub(crate) fn unit(name: &str) -> Option<Unit> {
-    Unit::of_name(AFTER_UNIT.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name))
+pub(crate) fn unit_suffix(name: &str) -> Option<Unit> {
+    Unit::from_metric_name(
+        AFTER_UNIT_SUFFIXES.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name),
+    )
 }
 
 /// The unit that a source names; the empty text names none.
-pub(crate) fn named_unit(text: &str) -> Option<Unit> {
+pub(crate) fn parse_unit(text: &str) -> Option<Unit> {
     match text {
         "" => None,
         text => Some(Unit::parse(text).unwrap_or_else(|| Unit::Other(text.to_owned()))),
@@ -36,7 +38,10 @@ pub(crate) fn named_unit(text: &str) -> Option<Unit> {
 }
 
 /// Start and end of a total: since when it counts, where that is said and can be true, and when it was read.
-pub(crate) fn total(created: Option<i64>, time: Option<i64>) -> (Option<i64>, Option<i64>) {
+pub(crate) fn cumulative_range(
+    created: Option<i64>,
+    time: Option<i64>,
+) -> (Option<i64>, Option<i64>) {
     match (created, time) {
         (Some(created), Some(time)) => (Some(created.min(time)), Some(time)),
         (None, time) => (time, time),
@@ -45,7 +50,7 @@ pub(crate) fn total(created: Option<i64>, time: Option<i64>) -> (Option<i64>, Op
 }
 
 /// A number as the value of a label.
-pub(crate) fn label_number(number: f64) -> String {
+pub(crate) fn number_label(number: f64) -> String {
     match number {
         f64::INFINITY => "+Inf".to_owned(),
         f64::NEG_INFINITY => "-Inf".to_owned(),
@@ -59,11 +64,15 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, expected_grows: bool, expected_unit: Option<Unit>) {
-        assert_eq!((grows(name), unit(name)), (expected_grows, expected_unit), "{name}");
+        assert_eq!(
+            (is_monotonic(name), unit_suffix(name)),
+            (expected_grows, expected_unit),
+            "{name}"
+        );
     }
 
     #[test]
-    fn names_say_kind_and_unit() {
+    fn kind_and_unit_follow_from_names() {
         check("http_requests_total", true, None);
         check("process_cpu_seconds_total", true, Some(Unit::Seconds));
         check("rpc_duration_seconds_sum", true, Some(Unit::Seconds));
@@ -74,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn labels_spell_numbers_as_prometheus_does() {
-        assert_eq!([0.5, 1.0, f64::INFINITY].map(label_number), ["0.5", "1.0", "+Inf"]);
+    fn number_labels_are_formatted_as_in_prometheus() {
+        assert_eq!([0.5, 1.0, f64::INFINITY].map(number_label), ["0.5", "1.0", "+Inf"]);
     }
 
     #[test]
-    fn a_total_from_the_future_says_nothing_about_its_start() {
-        assert_eq!(total(Some(5), Some(9)), (Some(5), Some(9)));
-        assert_eq!(total(Some(12), Some(9)), (Some(9), Some(9)));
-        assert_eq!(total(Some(5), None), (Some(5), None));
+    fn start_in_the_future_is_ignored() {
+        assert_eq!(cumulative_range(Some(5), Some(9)), (Some(5), Some(9)));
+        assert_eq!(cumulative_range(Some(12), Some(9)), (Some(9), Some(9)));
+        assert_eq!(cumulative_range(Some(5), None), (Some(5), None));
     }
 }

@@ -12,8 +12,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-mod line;
-mod series;
+mod classic_histogram_lines;
+mod exposition_line;
 #[cfg(test)]
 mod tests;
 
@@ -22,12 +22,12 @@ use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 
 use crate::convention;
-use crate::exposition::line::Sample;
-use crate::exposition::series::{Series, whole};
-use crate::lines::{self, Line};
-use crate::number;
-use crate::reading::{Over, Reading, Sink, Value};
-use crate::trouble::{Place, Trouble, quote};
+use crate::decimal;
+use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
+use crate::exposition::classic_histogram_lines::{ClassicHistogramLines, parse_count};
+use crate::exposition::exposition_line::ExpositionLine;
+use crate::input_error::{InputError, InputPosition, quote};
+use crate::lines::{self, InputLine};
 use crate::unit::Unit;
 
 /// No label set is longer.
@@ -36,19 +36,19 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 pub const SERIES_MAX: usize = 1_000_000;
 
 /// Reads one exposition.
-pub fn read(input: &mut dyn BufRead, sink: &mut dyn Sink) -> io::Result<()> {
-    let mut page = Page::default();
+pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
+    let mut page = ExpositionParser::default();
     let mut stopped = false;
-    lines::for_each(input, LINE_BYTES_MAX, |number, line| {
+    lines::for_each_line(input, LINE_BYTES_MAX, |number, line| {
         let read = match line {
-            Line::Whole(line) => page.line(number, line, sink),
-            Line::TooLong { start } => Err((("a shorter line", quote(start)), false)),
+            InputLine::Complete(line) => page.parse_line(number, line, sink),
+            InputLine::TooLong { start } => Err((("a shorter line", quote(start)), false)),
         };
         let flow = match read {
             Ok(()) => ControlFlow::Continue(()),
             Err(((expected, found), is_absurd)) => {
-                let trouble = Trouble::new(Place::Line(number), expected, found);
-                sink.trouble(Trouble { is_absurd, ..trouble })
+                let trouble = InputError::new(InputPosition::Line(number), expected, found);
+                sink.error(InputError { is_semantic: is_absurd, ..trouble })
             }
         };
         stopped = flow.is_break();
@@ -59,33 +59,33 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn Sink) -> io::Result<()> {
     Ok(())
 }
 
-type Labels = Vec<(String, String)>;
-/// What was expected, what was found.
-type Wrong = (&'static str, String);
+type LabelPairs = Vec<(String, String)>;
+/// Expected and actual text.
+type ExpositionError = (&'static str, String);
 
-type SeriesKey = (String, Labels, Option<i64>);
+type SeriesKey = (String, LabelPairs, Option<i64>);
 
 #[derive(Default)]
-struct Page {
-    kinds: HashMap<String, Kind>,
+struct ExpositionParser {
+    types: HashMap<String, MetricType>,
     units: HashMap<String, Unit>,
-    series: Vec<Series>,
+    series: Vec<ClassicHistogramLines>,
     /// Place in `series` by name, labels and time stamp.
-    known: HashMap<SeriesKey, usize>,
+    series_index: HashMap<SeriesKey, usize>,
     /// Totals of the metric and the labels read last, until it is known since when they count.
-    totals: Totals,
-    ended: bool,
+    pending: PendingTotals,
+    has_eof: bool,
 }
 
 #[derive(Default)]
-struct Totals {
+struct PendingTotals {
     metric: String,
-    labels: Labels,
-    readings: Vec<Reading>,
+    labels: LabelPairs,
+    samples: Vec<DecodedSample>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum MetricType {
     Histogram,
     /// What it holds now, not all since a start.
     GaugeHistogram,
@@ -97,183 +97,206 @@ enum Kind {
     Unknown,
 }
 
-impl Kind {
-    fn named(word: &str) -> Kind {
+impl MetricType {
+    fn parse(word: &str) -> MetricType {
         match word {
-            "histogram" => Kind::Histogram,
-            "gaugehistogram" => Kind::GaugeHistogram,
-            "counter" => Kind::Counter,
-            "gauge" | "stateset" => Kind::Gauge,
-            "summary" => Kind::Summary,
-            "info" => Kind::Info,
-            _ => Kind::Unknown,
+            "histogram" => MetricType::Histogram,
+            "gaugehistogram" => MetricType::GaugeHistogram,
+            "counter" => MetricType::Counter,
+            "gauge" | "stateset" => MetricType::Gauge,
+            "summary" => MetricType::Summary,
+            "info" => MetricType::Info,
+            _ => MetricType::Unknown,
         }
     }
 
     fn is_histogram(self) -> bool {
-        matches!(self, Kind::Histogram | Kind::GaugeHistogram)
+        matches!(self, MetricType::Histogram | MetricType::GaugeHistogram)
     }
 
     /// Whether a metric of that kind has lines with that ending.
-    fn has(self, ending: &str) -> bool {
+    fn has_suffix(self, ending: &str) -> bool {
         match ending {
-            "_total" => self == Kind::Counter,
-            "_info" => self == Kind::Info,
-            "_sum" | "_count" => self == Kind::Summary,
-            "_created" => matches!(self, Kind::Counter | Kind::Summary) || self.is_histogram(),
+            "_total" => self == MetricType::Counter,
+            "_info" => self == MetricType::Info,
+            "_sum" | "_count" => self == MetricType::Summary,
+            "_created" => {
+                matches!(self, MetricType::Counter | MetricType::Summary) || self.is_histogram()
+            }
             _ => false,
         }
     }
 }
 
-impl Page {
+impl ExpositionParser {
     /// What is wrong with a line, and whether it is a line at all.
-    fn line(&mut self, number: u64, line: &[u8], sink: &mut dyn Sink) -> Result<(), (Wrong, bool)> {
+    fn parse_line(
+        &mut self,
+        number: u64,
+        line: &[u8],
+        sink: &mut dyn SampleSink,
+    ) -> Result<(), (ExpositionError, bool)> {
         let text = std::str::from_utf8(line).map_err(|_| (("UTF-8", quote(line)), false))?.trim();
         if text.is_empty() {
             return Ok(());
         }
-        if self.ended {
+        if self.has_eof {
             return Err((("nothing after # EOF", quote(line)), false));
         }
         match text.strip_prefix('#') {
-            Some(comment) => self.comment(comment.trim_start()),
+            Some(comment) => self.parse_comment(comment.trim_start()),
             None => {
-                let sample = Sample::parse(text).map_err(|wrong| (wrong, false))?;
+                let sample = ExpositionLine::parse(text).map_err(|wrong| (wrong, false))?;
                 let value = sample.value;
-                self.sample(number, sample, sink)
-                    .map_err(|wrong| (wrong, number::parse(value.as_bytes()).is_some()))?;
+                self.parse_sample(number, sample, sink)
+                    .map_err(|wrong| (wrong, decimal::parse(value.as_bytes()).is_some()))?;
             }
         }
         Ok(())
     }
 
-    fn comment(&mut self, comment: &str) {
+    fn parse_comment(&mut self, comment: &str) {
         let mut words = comment.split_ascii_whitespace();
         match (words.next(), words.next(), words.next()) {
             (Some("TYPE"), Some(name), Some(kind)) => {
-                self.kinds.insert(name.trim_matches('"').to_owned(), Kind::named(kind));
+                self.types.insert(name.trim_matches('"').to_owned(), MetricType::parse(kind));
             }
             (Some("UNIT"), Some(name), Some(unit)) => {
                 let unit = Unit::parse(unit).unwrap_or_else(|| Unit::Other(unit.to_owned()));
                 self.units.insert(name.trim_matches('"').to_owned(), unit);
             }
-            (Some("EOF"), None, None) => self.ended = true,
+            (Some("EOF"), None, None) => self.has_eof = true,
             _ => {}
         }
     }
 
-    fn sample(&mut self, line: u64, sample: Sample<'_>, sink: &mut dyn Sink) -> Result<(), Wrong> {
+    fn parse_sample(
+        &mut self,
+        line: u64,
+        sample: ExpositionLine<'_>,
+        sink: &mut dyn SampleSink,
+    ) -> Result<(), ExpositionError> {
         let stem = |suffix: &str| sample.name.strip_suffix(suffix).filter(|stem| !stem.is_empty());
         let is_ours =
-            |metric: &&str| self.kinds.get(*metric).is_none_or(|kind| kind.is_histogram());
+            |metric: &&str| self.types.get(*metric).is_none_or(|kind| kind.is_histogram());
         if let Some((metric, le)) = stem("_bucket").filter(is_ours).zip(sample.le()) {
-            let bound = number::parse(le.as_bytes()).filter(|bound| !bound.is_nan());
+            let bound = decimal::parse(le.as_bytes()).filter(|bound| !bound.is_nan());
             let bound = bound.ok_or_else(|| ("a number as le", quote(le.as_bytes())))?;
-            let count = whole(sample.value)?;
-            self.series(line, metric, &sample)?.buckets.push((bound, count));
+            let count = parse_count(sample.value)?;
+            self.get_or_insert_series(line, metric, &sample)?.buckets.push((bound, count));
             return Ok(());
         }
         let part = |names: [&str; 2]| names.into_iter().find_map(stem);
         if let Some(metric) = part(["_sum", "_gsum"]).filter(|metric| self.is_histogram(metric)) {
             let sum = sample.number()?;
-            self.series(line, metric, &sample)?.sum = Some(sum);
+            self.get_or_insert_series(line, metric, &sample)?.sum = Some(sum);
         } else if let Some(metric) = part(["_count", "_gcount"]).filter(|m| self.is_histogram(m)) {
-            let count = whole(sample.value)?;
-            self.series(line, metric, &sample)?.count = Some(count);
+            let count = parse_count(sample.value)?;
+            self.get_or_insert_series(line, metric, &sample)?.count = Some(count);
         } else if let Some(metric) = stem("_created").filter(|metric| self.is_histogram(metric)) {
-            let created = sample.moment()?;
-            self.series(line, metric, &sample)?.created = Some(created);
+            let created = sample.time_value()?;
+            self.get_or_insert_series(line, metric, &sample)?.created = Some(created);
         } else {
-            self.number(sample, sink)?;
+            self.emit_number(sample, sink)?;
         }
         Ok(())
     }
 
     /// A line that is not of a histogram.
-    fn number(&mut self, sample: Sample<'_>, sink: &mut dyn Sink) -> Result<(), Wrong> {
-        let (metric, kind) = self.family(&sample.name);
+    fn emit_number(
+        &mut self,
+        sample: ExpositionLine<'_>,
+        sink: &mut dyn SampleSink,
+    ) -> Result<(), ExpositionError> {
+        let (metric, kind) = self.find_family(&sample.name);
         let ending = &sample.name[metric.len()..];
         let labels = || sample.labels.iter().filter(|label| label.0 != "quantile");
-        if metric != self.totals.metric || !labels().eq(&self.totals.labels) {
-            self.totals.hand_over(None, sink);
-            (self.totals.metric, self.totals.labels) =
+        if metric != self.pending.metric || !labels().eq(&self.pending.labels) {
+            self.pending.emit(None, sink);
+            (self.pending.metric, self.pending.labels) =
                 (metric.to_owned(), labels().cloned().collect());
         }
         if ending == "_created" {
-            let created = sample.moment()?;
-            self.totals.hand_over(Some(created), sink);
+            let created = sample.time_value()?;
+            self.pending.emit(Some(created), sink);
             return Ok(());
         }
-        let value = Value::Number(sample.number()?);
+        let value = DecodedValue::Number(sample.number()?);
         let grows = match kind {
-            Kind::Counter => true,
-            Kind::Summary => !ending.is_empty(),
-            Kind::Info | Kind::Gauge => false,
-            _ => convention::grows(&sample.name),
+            MetricType::Counter => true,
+            MetricType::Summary => !ending.is_empty(),
+            MetricType::Info | MetricType::Gauge => false,
+            _ => convention::is_monotonic(&sample.name),
         };
         let unit = match (kind, ending) {
-            (Kind::Summary, "_count") => None,
-            _ => self.unit_of(metric, &sample.name),
+            (MetricType::Summary, "_count") => None,
+            _ => self.number_unit(metric, &sample.name),
         };
         let mut labels = sample.labels;
-        if kind == Kind::Summary && !grows {
-            labels.iter_mut().filter(|label| label.0 == "quantile").for_each(spell);
+        if kind == MetricType::Summary && !grows {
+            labels
+                .iter_mut()
+                .filter(|label| label.0 == "quantile")
+                .for_each(normalize_number_label);
         }
-        let reading = Reading {
+        let reading = DecodedSample {
             metric: sample.name,
             labels,
             unit,
             start: sample.time,
             end: sample.time,
-            over: if grows { Over::Total } else { Over::Moment },
+            temporality: if grows {
+                SampleTemporality::Cumulative
+            } else {
+                SampleTemporality::Instant
+            },
             value,
         };
         match grows {
-            true => self.totals.readings.push(reading),
-            false => sink.reading(reading),
+            true => self.pending.samples.push(reading),
+            false => sink.sample(reading),
         }
         Ok(())
     }
 
     /// The metric that a line is of, as far as that is declared, else the line's name; and its kind.
-    fn family<'a>(&self, name: &'a str) -> (&'a str, Kind) {
-        if let Some(kind) = self.kinds.get(name) {
+    fn find_family<'a>(&self, name: &'a str) -> (&'a str, MetricType) {
+        if let Some(kind) = self.types.get(name) {
             return (name, *kind);
         }
         let declared =
             ["_total", "_info", "_sum", "_count", "_created"].iter().find_map(|ending| {
                 let stem = name.strip_suffix(ending)?;
-                let kind = self.kinds.get(stem).filter(|kind| kind.has(ending))?;
+                let kind = self.types.get(stem).filter(|kind| kind.has_suffix(ending))?;
                 Some((stem, *kind))
             });
-        declared.unwrap_or((name, Kind::Unknown))
+        declared.unwrap_or((name, MetricType::Unknown))
     }
 
     fn is_histogram(&self, metric: &str) -> bool {
-        match self.kinds.get(metric) {
+        match self.types.get(metric) {
             Some(kind) => kind.is_histogram(),
             None => self.series.last().is_some_and(|series| series.metric == metric),
         }
     }
 
     /// Of a number: a counter's name may end with what its unit does not.
-    fn unit_of(&self, metric: &str, name: &str) -> Option<Unit> {
+    fn number_unit(&self, metric: &str, name: &str) -> Option<Unit> {
         let stem = metric.strip_suffix("_total").unwrap_or(metric);
         let said = self.units.get(stem).or_else(|| self.units.get(name)).cloned();
-        said.or_else(|| convention::unit(name))
+        said.or_else(|| convention::unit_suffix(name))
     }
 
-    fn series(
+    fn get_or_insert_series(
         &mut self,
         line: u64,
         metric: &str,
-        sample: &Sample<'_>,
-    ) -> Result<&mut Series, Wrong> {
-        let labels: Labels =
+        sample: &ExpositionLine<'_>,
+    ) -> Result<&mut ClassicHistogramLines, ExpositionError> {
+        let labels: LabelPairs =
             sample.labels.iter().filter(|label| label.0 != "le").cloned().collect();
         let key = (metric.to_owned(), labels, sample.time);
-        let at = match self.known.get(&key) {
+        let at = match self.series_index.get(&key) {
             Some(&at) => at,
             None if self.series.len() == SERIES_MAX => {
                 return Err(("at most 1,000,000 series", format!("series {metric} beside them")));
@@ -281,8 +304,8 @@ impl Page {
             None => {
                 let (metric, labels, time) = key.clone();
                 let at = self.series.len();
-                self.series.push(Series::new(line, metric, labels, time));
-                self.known.insert(key, at);
+                self.series.push(ClassicHistogramLines::new(line, metric, labels, time));
+                self.series_index.insert(key, at);
                 at
             }
         };
@@ -290,54 +313,62 @@ impl Page {
     }
 
     /// `cut`: the input was left before its end, so the last series may lack lines.
-    fn finish(mut self, cut: bool, sink: &mut dyn Sink) {
-        self.totals.hand_over(None, sink);
+    fn finish(mut self, cut: bool, sink: &mut dyn SampleSink) {
+        self.pending.emit(None, sink);
         let last = self.series.len().saturating_sub(1);
-        let (units, kinds) = (self.units, self.kinds);
+        let (units, kinds) = (self.units, self.types);
         for (at, series) in self.series.into_iter().enumerate() {
             let histogram = match series.histogram() {
                 Ok(histogram) => histogram,
                 Err(_) if cut && at == last => continue,
                 Err((expected, found)) => {
                     let found = format!("{found} in {}", series.metric);
-                    let trouble = Trouble::absurd(Place::Line(series.line), expected, found);
-                    if sink.trouble(trouble).is_break() {
+                    let trouble =
+                        InputError::semantic(InputPosition::Line(series.line), expected, found);
+                    if sink.error(trouble).is_break() {
                         return;
                     }
                     continue;
                 }
             };
-            let is_moment = kinds.get(&series.metric) == Some(&Kind::GaugeHistogram);
-            let unit = units.get(&series.metric).cloned().or_else(|| Unit::of_name(&series.metric));
+            let is_moment = kinds.get(&series.metric) == Some(&MetricType::GaugeHistogram);
+            let unit = units
+                .get(&series.metric)
+                .cloned()
+                .or_else(|| Unit::from_metric_name(&series.metric));
             let created = series.created.filter(|_| !is_moment);
-            let (start, end) = convention::total(created, series.time);
-            sink.reading(Reading {
+            let (start, end) = convention::cumulative_range(created, series.time);
+            sink.sample(DecodedSample {
                 metric: series.metric,
                 labels: series.labels,
                 unit,
                 start,
                 end,
-                over: if is_moment { Over::Interval } else { Over::Total },
-                value: Value::Histogram(Box::new(histogram)),
+                temporality: if is_moment {
+                    SampleTemporality::Delta
+                } else {
+                    SampleTemporality::Cumulative
+                },
+                value: DecodedValue::Histogram(Box::new(histogram)),
             });
         }
     }
 }
 
-impl Totals {
+impl PendingTotals {
     /// Hands over what was held back.
-    fn hand_over(&mut self, created: Option<i64>, sink: &mut dyn Sink) {
-        for mut reading in self.readings.drain(..) {
-            (reading.start, reading.end) = convention::total(created, reading.end);
-            sink.reading(reading);
+    fn emit(&mut self, created: Option<i64>, sink: &mut dyn SampleSink) {
+        for mut reading in self.samples.drain(..) {
+            (reading.start, reading.end) = convention::cumulative_range(created, reading.end);
+            sink.sample(reading);
         }
     }
 }
 
 /// A number in a label, however it is spelled, as Prometheus stores it.
-fn spell(label: &mut (String, String)) {
-    if let Some(number) = number::parse(label.1.as_bytes()) {
-        label.1 = convention::label_number(number);
+fn normalize_number_label(label: &mut (String, String)) {
+    if let Some(number) = decimal::parse(label.1.as_bytes()) {
+        label.1 = convention::number_label(number);
     }
 }
 
@@ -348,7 +379,7 @@ pub(crate) fn is_line(line: &[u8]) -> bool {
         ["# HELP ", "# TYPE ", "# UNIT ", "# EOF"].iter().any(|start| line.starts_with(start));
     comment || {
         let named = line.starts_with(|c: char| c.is_ascii_alphabetic() || "_:{".contains(c));
-        let sample = named.then(|| Sample::parse(line).ok()).flatten();
-        sample.is_some_and(|sample| number::parse(sample.value.as_bytes()).is_some())
+        let sample = named.then(|| ExpositionLine::parse(line).ok()).flatten();
+        sample.is_some_and(|sample| decimal::parse(sample.value.as_bytes()).is_some())
     }
 }

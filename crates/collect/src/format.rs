@@ -1,22 +1,22 @@
-//! The formats by name, told apart by content.
+//! Input formats and their detection.
 
 use std::fmt;
 use std::io::{self, BufRead, Read as _};
 use std::ops::ControlFlow;
 
-use crate::json::{Token, Tokens};
-use crate::reading::{Reading, Sink};
-use crate::trouble::{Place, Trouble, quote};
+use crate::decoded_sample::{DecodedSample, SampleSink};
+use crate::input_error::{InputError, InputPosition, quote};
+use crate::json::{JsonToken, JsonTokenizer};
 use crate::unit::Unit;
-use crate::{circllhist, exposition, frames, hlog, httptrap, numbers};
+use crate::{circllhist, exposition, frames, hlog, httptrap, plain_numbers};
 
 /// A JSON document is held whole while it is read; this is the most.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 30;
 
-/// How an input is written.
+/// Input format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Format {
+pub enum InputFormat {
     /// Plain numbers, one per line.
     Numbers,
     /// HdrHistogram's interval log.
@@ -31,43 +31,43 @@ pub enum Format {
     Frames,
 }
 
-impl Format {
+impl InputFormat {
     /// All of them.
-    pub const ALL: [Format; 6] = [
-        Format::Numbers,
-        Format::Hlog,
-        Format::Circllhist,
-        Format::Httptrap,
-        Format::Prometheus,
-        Format::Frames,
+    pub const ALL: [InputFormat; 6] = [
+        InputFormat::Numbers,
+        InputFormat::Hlog,
+        InputFormat::Circllhist,
+        InputFormat::Httptrap,
+        InputFormat::Prometheus,
+        InputFormat::Frames,
     ];
 
     /// As a person names it.
     pub fn name(self) -> &'static str {
         match self {
-            Format::Numbers => "numbers",
-            Format::Hlog => "hlog",
-            Format::Circllhist => "circllhist",
-            Format::Httptrap => "httptrap",
-            Format::Prometheus => "prometheus",
-            Format::Frames => "frames",
+            InputFormat::Numbers => "numbers",
+            InputFormat::Hlog => "hlog",
+            InputFormat::Circllhist => "circllhist",
+            InputFormat::Httptrap => "httptrap",
+            InputFormat::Prometheus => "prometheus",
+            InputFormat::Frames => "frames",
         }
     }
 
     /// What it is, in a line.
-    pub fn about(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
-            Format::Numbers => "numbers, one per line",
-            Format::Hlog => "HdrHistogram interval log (.hlog)",
-            Format::Circllhist => "base64 or H[1.2]=3, one histogram per line, or in JSON",
-            Format::Httptrap => "HTTPTrap JSON",
-            Format::Prometheus => "Prometheus or OpenMetrics text",
-            Format::Frames => "topdeck's frames with names and times, one per line",
+            InputFormat::Numbers => "numbers, one per line",
+            InputFormat::Hlog => "HdrHistogram interval log (.hlog)",
+            InputFormat::Circllhist => "base64 or H[1.2]=3, one histogram per line, or in JSON",
+            InputFormat::Httptrap => "HTTPTrap JSON",
+            InputFormat::Prometheus => "Prometheus or OpenMetrics text",
+            InputFormat::Frames => "topdeck's frames with names and times, one per line",
         }
     }
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for InputFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -76,28 +76,28 @@ impl fmt::Display for Format {
 /// Reads `input` as `format`. `unit` is what numbers are in, where the format does not say; errors of the
 /// device are returned, errors in the content go to the sink.
 pub fn read(
-    format: Format,
+    format: InputFormat,
     input: &mut dyn BufRead,
     unit: Option<&Unit>,
-    sink: &mut dyn Sink,
+    sink: &mut dyn SampleSink,
 ) -> io::Result<()> {
     match format {
-        Format::Numbers => numbers::read(input, unit, sink),
-        Format::Hlog => hlog::read(input, sink),
-        Format::Prometheus => exposition::read(input, sink),
-        Format::Frames => frames::read(input, sink),
-        Format::Httptrap => {
-            if let Some(bytes) = document(input, sink)? {
+        InputFormat::Numbers => plain_numbers::read_numbers(input, unit, sink),
+        InputFormat::Hlog => hlog::read(input, sink),
+        InputFormat::Prometheus => exposition::read(input, sink),
+        InputFormat::Frames => frames::read_lines(input, sink),
+        InputFormat::Httptrap => {
+            if let Some(bytes) = read_document(input, sink)? {
                 httptrap::read(&bytes, sink);
             }
             Ok(())
         }
-        Format::Circllhist => {
-            let space = leading_space(input)?;
+        InputFormat::Circllhist => {
+            let space = read_leading_space(input)?;
             let first = input.fill_buf()?.first().copied();
             let mut input = space.as_slice().chain(input);
             if let Some(b'{' | b'[' | b'"') = first {
-                if let Some(bytes) = document(&mut input, sink)? {
+                if let Some(bytes) = read_document(&mut input, sink)? {
                     circllhist::read_json(&bytes, sink);
                 }
                 Ok(())
@@ -112,7 +112,7 @@ pub fn read(
 const LEADING_SPACE_BYTES_MAX: usize = 64 << 10;
 
 /// Takes the whitespace that the input begins with, however few bytes it gives at a time.
-fn leading_space(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
+fn read_leading_space(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     let mut space = Vec::new();
     loop {
         let held = input.fill_buf()?;
@@ -129,28 +129,32 @@ fn leading_space(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
 }
 
 /// All bytes of a document, or nothing if they are too many.
-fn document(input: &mut dyn BufRead, sink: &mut dyn Sink) -> io::Result<Option<Vec<u8>>> {
+fn read_document(
+    input: &mut dyn BufRead,
+    sink: &mut dyn SampleSink,
+) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     input.take(DOCUMENT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > DOCUMENT_BYTES_MAX {
-        let trouble = Trouble::new(
-            Place::Byte(DOCUMENT_BYTES_MAX),
+        let trouble = InputError::new(
+            InputPosition::Byte(DOCUMENT_BYTES_MAX),
             "the end of the document, which may have 1 GiB",
             "more",
         );
-        let _ = sink.trouble(trouble);
+        let _ = sink.error(trouble);
         return Ok(None);
     }
     Ok(Some(bytes))
 }
 
 /// Lines looked at before the format is given up: damage at the top should not hide what follows.
-const LINES_LOOKED_AT: usize = 50;
+const DETECTION_LINES: usize = 50;
 
 /// The format of an input that begins with `head`, or what was found instead. Input without any content
 /// is [`Format::Numbers`]: none.
-pub fn detect(head: &[u8]) -> Result<Format, Trouble> {
-    let unknown = |found: String| Err(Trouble::new(Place::Line(1), "a known format", found));
+pub fn detect(head: &[u8]) -> Result<InputFormat, InputError> {
+    let unknown =
+        |found: String| Err(InputError::new(InputPosition::Line(1), "a known format", found));
     match head {
         [0x1f, 0x8b, ..] => {
             return unknown("gzip (unpack it first: zcat FILE | topdeck hist -)".into());
@@ -167,29 +171,37 @@ pub fn detect(head: &[u8]) -> Result<Format, Trouble> {
     }
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     match text.trim_ascii_start().first() {
-        None => return Ok(Format::Numbers),
-        Some(b'{') if frames::is_start(text) => return Ok(Format::Frames),
+        None => return Ok(InputFormat::Numbers),
+        Some(b'{') if frames::is_start(text) => return Ok(InputFormat::Frames),
         Some(b'{' | b'[')
             if !text.trim_ascii_start().starts_with(b"{\"") || is_json_start(text) =>
         {
-            return Ok(if holds_circllhist(text) { Format::Circllhist } else { Format::Httptrap });
+            return Ok(if contains_circllhist(text) {
+                InputFormat::Circllhist
+            } else {
+                InputFormat::Httptrap
+            });
         }
         Some(b'"') if !hlog::is_line(text.trim_ascii_start()) => {
-            return Ok(if holds_circllhist(text) { Format::Circllhist } else { Format::Httptrap });
+            return Ok(if contains_circllhist(text) {
+                InputFormat::Circllhist
+            } else {
+                InputFormat::Httptrap
+            });
         }
         _ => {}
     }
     let lines = || text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
-    let looked_at = || lines().filter(|line| !line.is_empty()).take(LINES_LOOKED_AT);
+    let looked_at = || lines().filter(|line| !line.is_empty()).take(DETECTION_LINES);
     for line in looked_at() {
-        let found = if numbers::is_number(line) {
-            Format::Numbers
+        let found = if plain_numbers::is_number(line) {
+            InputFormat::Numbers
         } else if hlog::is_line(line) {
-            Format::Hlog
+            InputFormat::Hlog
         } else if exposition::is_line(line) {
-            Format::Prometheus
+            InputFormat::Prometheus
         } else if circllhist::is_histogram(line) {
-            Format::Circllhist
+            InputFormat::Circllhist
         } else {
             continue;
         };
@@ -197,49 +209,49 @@ pub fn detect(head: &[u8]) -> Result<Format, Trouble> {
     }
     let first = looked_at().find(|line| line[0] != b'#');
     match first {
-        None => Ok(Format::Numbers),
+        None => Ok(InputFormat::Numbers),
         Some(first) => {
             let number = lines().position(|line| line == first).map_or(1, |at| at as u64 + 1);
-            Err(Trouble::new(Place::Line(number), "a known format", quote(first)))
+            Err(InputError::new(InputPosition::Line(number), "a known format", quote(first)))
         }
     }
 }
 
 /// Whether text that begins with `{"` is JSON, not a quoted Prometheus name.
 fn is_json_start(text: &[u8]) -> bool {
-    let mut tokens = Tokens::new(text);
-    matches!(tokens.value(), Ok(Token::Object))
+    let mut tokens = JsonTokenizer::new(text);
+    matches!(tokens.value(), Ok(JsonToken::Object))
         && !matches!(tokens.key(), Err(trouble) if trouble.expected == "a colon")
 }
 
 /// Whether the first string value of a document, however deep, is a circllhist that HTTPTrap would take
 /// for text.
-fn holds_circllhist(text: &[u8]) -> bool {
+fn contains_circllhist(text: &[u8]) -> bool {
     let typed = text.windows(7).any(|window| window == b"\"_type\"");
     let quoted = text.split(|&byte| byte == b'"').filter(|part| part.len() >= 4);
-    !typed && quoted.take(LINES_LOOKED_AT).any(circllhist::is_histogram)
+    !typed && quoted.take(DETECTION_LINES).any(circllhist::is_histogram)
 }
 
 /// Runs every source over arbitrary bytes: what a fuzzer calls. Anything but a panic is fine.
-pub fn fuzz(bytes: &[u8]) {
-    struct Nowhere;
-    impl Sink for Nowhere {
+pub fn run_all_decoders(bytes: &[u8]) {
+    struct NullSink;
+    impl SampleSink for NullSink {
         fn number(&mut self, _: f64) {}
-        fn reading(&mut self, _: Reading) {}
+        fn sample(&mut self, _: DecodedSample) {}
         fn skipped(&mut self, _: &'static str) {}
-        fn trouble(&mut self, trouble: Trouble) -> ControlFlow<()> {
+        fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
             assert!(!trouble.to_string().contains('\n'), "a message of one line");
             ControlFlow::Continue(())
         }
     }
     let _ = detect(bytes);
-    for format in Format::ALL {
+    for format in InputFormat::ALL {
         for unit in [None, Some(&Unit::Hours)] {
             let mut input = bytes;
-            read(format, &mut input, unit, &mut Nowhere).expect("reading memory does not fail");
+            read(format, &mut input, unit, &mut NullSink).expect("reading memory does not fail");
         }
     }
-    circllhist::read_json(bytes, &mut Nowhere);
+    circllhist::read_json(bytes, &mut NullSink);
 }
 
 #[cfg(test)]
@@ -247,39 +259,39 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &[u8], expected: Result<Format, &str>) {
+    fn check(text: &[u8], expected: Result<InputFormat, &str>) {
         let found = detect(text).map_err(|trouble| trouble.to_string());
         assert_eq!(found, expected.map_err(str::to_owned), "{}", String::from_utf8_lossy(text));
     }
 
     #[test]
-    fn formats_are_told_by_content() {
-        check(b"", Ok(Format::Numbers));
-        check(b"# only a comment\n", Ok(Format::Numbers));
-        check(b"# sizes\n1.5\n", Ok(Format::Numbers));
-        check(b"\xef\xbb\xbf17\r\n", Ok(Format::Numbers));
-        check(b"oops\n17\n", Ok(Format::Numbers));
-        check(b"#[StartTime: 1441812279.474 (seconds since epoch)]\n", Ok(Format::Hlog));
-        check(b"\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n", Ok(Format::Hlog));
-        check(b"Tag=A,0.127,1.007,2.769,HISTFAAAAEV42pNp", Ok(Format::Hlog));
-        check(b"0.127,1.007,2.769,HISTFAAAAEV42pNp", Ok(Format::Hlog));
-        check(b"AAEKAAAB\n", Ok(Format::Circllhist));
-        check(b"H[1.2e-01]=2\n", Ok(Format::Circllhist));
-        check(b"{\"a\":\"AAEKAAAB\"}", Ok(Format::Circllhist));
-        check(b"[\"AAEKAAAB\"]", Ok(Format::Circllhist));
-        check(b"{\"a\":{\"_type\":\"h\",\"_value\":\"AAEKAAAB\"}}", Ok(Format::Httptrap));
-        check(b"{\"metric\":\"a\",\"frame\":\"0QECAQAA\"}\n", Ok(Format::Frames));
-        check(b"{\"metric\":\"a\",\"kind\":\"gauge\",\"number\":1}\n", Ok(Format::Frames));
-        check(b"{\"metric\":\"a\",\"value\":{\"frame\":1}}", Ok(Format::Httptrap));
-        check(b"{}", Ok(Format::Httptrap));
-        check(b" [1,2]", Ok(Format::Httptrap));
-        check(b"# HELP a b\n", Ok(Format::Prometheus));
-        check(b"a_bucket{le=\"1\"} 2\n", Ok(Format::Prometheus));
-        check(b"{\"a.b_bucket\",le=\"1\"} 2\n", Ok(Format::Prometheus));
+    fn formats_are_detected_by_content() {
+        check(b"", Ok(InputFormat::Numbers));
+        check(b"# only a comment\n", Ok(InputFormat::Numbers));
+        check(b"# sizes\n1.5\n", Ok(InputFormat::Numbers));
+        check(b"\xef\xbb\xbf17\r\n", Ok(InputFormat::Numbers));
+        check(b"oops\n17\n", Ok(InputFormat::Numbers));
+        check(b"#[StartTime: 1441812279.474 (seconds since epoch)]\n", Ok(InputFormat::Hlog));
+        check(b"\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n", Ok(InputFormat::Hlog));
+        check(b"Tag=A,0.127,1.007,2.769,HISTFAAAAEV42pNp", Ok(InputFormat::Hlog));
+        check(b"0.127,1.007,2.769,HISTFAAAAEV42pNp", Ok(InputFormat::Hlog));
+        check(b"AAEKAAAB\n", Ok(InputFormat::Circllhist));
+        check(b"H[1.2e-01]=2\n", Ok(InputFormat::Circllhist));
+        check(b"{\"a\":\"AAEKAAAB\"}", Ok(InputFormat::Circllhist));
+        check(b"[\"AAEKAAAB\"]", Ok(InputFormat::Circllhist));
+        check(b"{\"a\":{\"_type\":\"h\",\"_value\":\"AAEKAAAB\"}}", Ok(InputFormat::Httptrap));
+        check(b"{\"metric\":\"a\",\"frame\":\"0QECAQAA\"}\n", Ok(InputFormat::Frames));
+        check(b"{\"metric\":\"a\",\"kind\":\"gauge\",\"number\":1}\n", Ok(InputFormat::Frames));
+        check(b"{\"metric\":\"a\",\"value\":{\"frame\":1}}", Ok(InputFormat::Httptrap));
+        check(b"{}", Ok(InputFormat::Httptrap));
+        check(b" [1,2]", Ok(InputFormat::Httptrap));
+        check(b"# HELP a b\n", Ok(InputFormat::Prometheus));
+        check(b"a_bucket{le=\"1\"} 2\n", Ok(InputFormat::Prometheus));
+        check(b"{\"a.b_bucket\",le=\"1\"} 2\n", Ok(InputFormat::Prometheus));
     }
 
     #[test]
-    fn the_unknown_is_named() {
+    fn unknown_format_is_named() {
         check(b"\n\nhello world\n", Err("line 3: expected a known format, found \"hello world\""));
         check(
             &[0x1f, 0x8b, 8],
@@ -296,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_pass_every_source() {
+    fn arbitrary_bytes_never_panic() {
         let mut seed = 0x2545_f491_4f6c_dd1du64;
         let mut random = move || {
             seed ^= seed << 13;
@@ -339,7 +351,7 @@ mod tests {
                     bytes.extend_from_slice(pieces[random() as usize % pieces.len()]);
                 }
             }
-            fuzz(&bytes);
+            run_all_decoders(&bytes);
         }
     }
 }

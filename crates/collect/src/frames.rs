@@ -1,4 +1,4 @@
-//! Readings as topdeck keeps them: one JSON object per line.
+//! topdeck's lossless line format: one JSON object per sample.
 //!
 //! ```text
 //! {"metric":"m","labels":{"host":"a"},"start_ns":0,"end_ns":60000000000,"frame":"0QECAQAA"}
@@ -16,13 +16,13 @@ use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 
 use hist::Histogram;
-use hist::codec::frame::{self, Meaning, Temporality};
+use hist::codec::frame::{self, SeriesMeta, Temporality};
 
-use crate::json::{Token, Tokens};
-use crate::lines::{self, Line};
-use crate::number;
-use crate::reading::{Over, Reading, Sink, Value};
-use crate::trouble::{Place, Trouble, quote};
+use crate::decimal;
+use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
+use crate::input_error::{InputError, InputPosition, quote};
+use crate::json::{JsonToken, JsonTokenizer};
+use crate::lines::{self, InputLine};
 use crate::unit::Unit;
 
 /// A histogram in all of 46,082 buckets, each with a count of 64 bits, is 700 kB in base64.
@@ -31,9 +31,12 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 const EXPECTED: &str = "an object with a frame: {\"metric\":\"…\",\"frame\":\"…\"}";
 
 /// Words for what is no histogram.
-const KINDS: [(Over, &str); 3] =
-    [(Over::Interval, "count"), (Over::Total, "cumulative-count"), (Over::Moment, "gauge")];
-const TEXT: &str = "text";
+const TEMPORALITIES: [(SampleTemporality, &str); 3] = [
+    (SampleTemporality::Delta, "count"),
+    (SampleTemporality::Cumulative, "cumulative-count"),
+    (SampleTemporality::Instant, "gauge"),
+];
+const TEXT_KIND: &str = "text";
 
 /// Units that a frame has a code for.
 const UNITS: [(frame::Unit, Unit); 5] = [
@@ -45,22 +48,26 @@ const UNITS: [(frame::Unit, Unit); 5] = [
 ];
 
 /// Reads lines.
-pub fn read(input: &mut dyn BufRead, sink: &mut dyn Sink) -> io::Result<()> {
-    lines::for_each(input, LINE_BYTES_MAX, |number, line| {
+pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
+    lines::for_each_line(input, LINE_BYTES_MAX, |number, line| {
         let line = match line {
-            Line::Whole(line) => line.trim_ascii(),
-            Line::TooLong { start } => {
-                return sink.trouble(Trouble::new(Place::Line(number), EXPECTED, quote(start)));
+            InputLine::Complete(line) => line.trim_ascii(),
+            InputLine::TooLong { start } => {
+                return sink.error(InputError::new(
+                    InputPosition::Line(number),
+                    EXPECTED,
+                    quote(start),
+                ));
             }
         };
         if line.is_empty() {
             return ControlFlow::Continue(());
         }
-        match object(line) {
-            Ok(reading) => sink.reading(reading),
+        match parse_object(line) {
+            Ok(reading) => sink.sample(reading),
             Err(mut trouble) => {
-                trouble.place = Place::Line(number);
-                return sink.trouble(trouble);
+                trouble.position = InputPosition::Line(number);
+                return sink.error(trouble);
             }
         }
         ControlFlow::Continue(())
@@ -69,7 +76,7 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn Sink) -> io::Result<()> {
 
 /// Appends a line for a histogram of one interval, its end included. A unit that frames have no code for
 /// stands beside the frame.
-pub fn write<'a>(
+pub fn write_histogram<'a>(
     out: &mut String,
     metric: &str,
     labels: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -77,34 +84,38 @@ pub fn write<'a>(
     unit: Option<&Unit>,
     histogram: &Histogram,
 ) {
-    write_head(out, metric, labels, unit.filter(|unit| code_of(unit).is_none()));
+    write_head(out, metric, labels, unit.filter(|unit| unit_code(unit).is_none()));
     write_times(out, Some(start_ns), Some(end_ns));
     write_frame(out, unit, Temporality::Delta, histogram);
 }
 
 /// Appends a line for any reading, its end included.
-pub fn write_reading(out: &mut String, reading: &Reading) {
+pub fn write_sample(out: &mut String, reading: &DecodedSample) {
     let labels = reading.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let is_histogram = matches!(reading.value, Value::Histogram(_));
+    let is_histogram = matches!(reading.value, DecodedValue::Histogram(_));
     let unit = reading.unit.as_ref();
-    let unit_beside = unit.filter(|unit| !is_histogram || code_of(unit).is_none());
+    let unit_beside = unit.filter(|unit| !is_histogram || unit_code(unit).is_none());
     write_head(out, &reading.metric, labels, unit_beside);
     write_times(out, reading.start, reading.end);
-    let word = KINDS.iter().find(|known| known.0 == reading.over).expect("BUG: all have a word").1;
+    let word = TEMPORALITIES
+        .iter()
+        .find(|known| known.0 == reading.temporality)
+        .expect("BUG: all have a word")
+        .1;
     let written = match &reading.value {
-        Value::Histogram(histogram) => {
-            let temporality = match reading.over {
-                Over::Total => Temporality::Cumulative,
-                Over::Interval | Over::Moment => Temporality::Delta,
+        DecodedValue::Histogram(histogram) => {
+            let temporality = match reading.temporality {
+                SampleTemporality::Cumulative => Temporality::Cumulative,
+                SampleTemporality::Delta | SampleTemporality::Instant => Temporality::Delta,
             };
             return write_frame(out, unit, temporality, histogram);
         }
-        Value::Integer(n) => write!(out, ",\"kind\":\"{word}\",\"number\":{n}"),
-        Value::Number(x) if x.is_finite() => {
+        DecodedValue::Integer(n) => write!(out, ",\"kind\":\"{word}\",\"number\":{n}"),
+        DecodedValue::Number(x) if x.is_finite() => {
             write!(out, ",\"kind\":\"{word}\",\"number\":{x:?}")
         }
-        Value::Number(x) => write!(out, ",\"kind\":\"{word}\",\"number\":\"{x:?}\""),
-        Value::Text(text) => {
+        DecodedValue::Number(x) => write!(out, ",\"kind\":\"{word}\",\"number\":\"{x:?}\""),
+        DecodedValue::Text(text) => {
             out.push_str(",\"kind\":\"text\",\"text\":");
             write_text(out, text);
             Ok(())
@@ -114,7 +125,7 @@ pub fn write_reading(out: &mut String, reading: &Reading) {
     out.push_str("}\n");
 }
 
-fn code_of(unit: &Unit) -> Option<frame::Unit> {
+fn unit_code(unit: &Unit) -> Option<frame::Unit> {
     UNITS.iter().find(|known| known.1 == *unit).map(|known| known.0)
 }
 
@@ -154,8 +165,8 @@ fn write_frame(
     temporality: Temporality,
     histogram: &Histogram,
 ) {
-    let unit = unit.and_then(code_of).unwrap_or(frame::Unit::None);
-    let frame = frame::encode_base64(histogram, Meaning { unit, temporality });
+    let unit = unit.and_then(unit_code).unwrap_or(frame::Unit::None);
+    let frame = frame::encode_base64(histogram, SeriesMeta { unit, temporality });
     write!(out, ",\"frame\":\"{frame}\"}}").expect("a String takes all");
     out.push('\n');
 }
@@ -173,57 +184,59 @@ fn write_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-fn object(line: &[u8]) -> Result<Reading, Trouble> {
-    let mut tokens = Tokens::new(line);
+fn parse_object(line: &[u8]) -> Result<DecodedSample, InputError> {
+    let mut tokens = JsonTokenizer::new(line);
     let (mut reading, mut value, mut kind) =
-        (Reading::new(Value::Text(String::new())), None, None::<String>);
-    if tokens.value()? != Token::Object {
-        return Err(wrong(EXPECTED, line));
+        (DecodedSample::new(DecodedValue::Text(String::new())), None, None::<String>);
+    if tokens.value()? != JsonToken::Object {
+        return Err(unexpected(EXPECTED, line));
     }
     let (mut unit, mut over) = (None, None);
     while let Some(key) = tokens.key()? {
         match key.as_str() {
-            "metric" => reading.metric = text(&mut tokens, "a metric's name in quotes")?,
-            "labels" => reading.labels = labels(&mut tokens)?,
-            "start_ns" => reading.start = Some(time(&mut tokens)?),
-            "end_ns" => reading.end = Some(time(&mut tokens)?),
+            "metric" => reading.metric = parse_text(&mut tokens, "a metric's name in quotes")?,
+            "labels" => reading.labels = parse_labels(&mut tokens)?,
+            "start_ns" => reading.start = Some(parse_time(&mut tokens)?),
+            "end_ns" => reading.end = Some(parse_time(&mut tokens)?),
             "unit" => {
-                let name = text(&mut tokens, "a unit in quotes")?;
+                let name = parse_text(&mut tokens, "a unit in quotes")?;
                 // Another spelling is another series: it is kept.
                 let known = Unit::parse(&name).filter(|unit| unit.name() == name);
                 unit = Some(known.unwrap_or(Unit::Other(name)));
             }
             "frame" => {
-                let base64 = text(&mut tokens, "base64 of a frame in quotes")?;
+                let base64 = parse_text(&mut tokens, "base64 of a frame in quotes")?;
                 let (histogram, found) = frame::decode_base64(&base64).map_err(|error| {
                     let found = format!("{} ({error})", quote(base64.as_bytes()));
-                    Trouble::new(Place::Byte(0), "base64 of a frame", found)
+                    InputError::new(InputPosition::Byte(0), "base64 of a frame", found)
                 })?;
                 let known = UNITS.iter().find(|known| known.0 == found.unit);
                 unit = known.map(|known| known.1.clone()).or(unit);
                 over = Some(match found.temporality {
-                    Temporality::Delta => Over::Interval,
-                    Temporality::Cumulative => Over::Total,
+                    Temporality::Delta => SampleTemporality::Delta,
+                    Temporality::Cumulative => SampleTemporality::Cumulative,
                 });
-                value = Some(Value::Histogram(Box::new(histogram)));
+                value = Some(DecodedValue::Histogram(Box::new(histogram)));
             }
-            "kind" => kind = Some(text(&mut tokens, "a kind in quotes")?),
-            "number" => value = Some(Value::Number(double(&mut tokens)?)),
-            TEXT => value = Some(Value::Text(text(&mut tokens, "a text in quotes")?)),
+            "kind" => kind = Some(parse_text(&mut tokens, "a kind in quotes")?),
+            "number" => value = Some(DecodedValue::Number(parse_double(&mut tokens)?)),
+            TEXT_KIND => {
+                value = Some(DecodedValue::Text(parse_text(&mut tokens, "a text in quotes")?))
+            }
             _ => tokens.skip()?,
         }
     }
-    if !tokens.at_end() {
-        return Err(wrong("the end of the line", &line[tokens.offset()..]));
+    if !tokens.has_next_document() {
+        return Err(unexpected("the end of the line", &line[tokens.offset()..]));
     }
-    reading.value = value.ok_or_else(|| wrong(EXPECTED, line))?;
-    reading.over = match (&reading.value, kind) {
-        (Value::Histogram(_), _) => over.unwrap_or(Over::Interval),
-        (Value::Text(_), _) | (_, None) => Over::Moment,
+    reading.value = value.ok_or_else(|| unexpected(EXPECTED, line))?;
+    reading.temporality = match (&reading.value, kind) {
+        (DecodedValue::Histogram(_), _) => over.unwrap_or(SampleTemporality::Delta),
+        (DecodedValue::Text(_), _) | (_, None) => SampleTemporality::Instant,
         (_, Some(kind)) => {
-            let known = KINDS.iter().find(|known| known.1 == kind);
+            let known = TEMPORALITIES.iter().find(|known| known.1 == kind);
             let expected = "a kind: gauge, count or cumulative-count";
-            known.ok_or_else(|| wrong(expected, kind.as_bytes()))?.0
+            known.ok_or_else(|| unexpected(expected, kind.as_bytes()))?.0
         }
     };
     reading.unit = unit;
@@ -231,69 +244,77 @@ fn object(line: &[u8]) -> Result<Reading, Trouble> {
 }
 
 /// JSON has no word for what is not finite: those are in quotes.
-fn double(tokens: &mut Tokens<'_>) -> Result<f64, Trouble> {
+fn parse_double(tokens: &mut JsonTokenizer<'_>) -> Result<f64, InputError> {
     const EXPECTED: &str = "a number";
-    let parsed =
-        |text: &str| number::parse(text.as_bytes()).ok_or_else(|| wrong(EXPECTED, text.as_bytes()));
+    let parsed = |text: &str| {
+        decimal::parse(text.as_bytes()).ok_or_else(|| unexpected(EXPECTED, text.as_bytes()))
+    };
     match tokens.value()? {
-        Token::Number(number) => parsed(number),
-        Token::Text(text) => parsed(&text),
-        _ => Err(wrong(EXPECTED, b"")),
+        JsonToken::Number(number) => parsed(number),
+        JsonToken::Text(text) => parsed(&text),
+        _ => Err(unexpected(EXPECTED, b"")),
     }
 }
 
-fn labels(tokens: &mut Tokens<'_>) -> Result<Vec<(String, String)>, Trouble> {
+fn parse_labels(tokens: &mut JsonTokenizer<'_>) -> Result<Vec<(String, String)>, InputError> {
     const EXPECTED: &str = "labels: an object of texts";
-    if tokens.value()? != Token::Object {
-        return Err(wrong(EXPECTED, b""));
+    if tokens.value()? != JsonToken::Object {
+        return Err(unexpected(EXPECTED, b""));
     }
     let mut labels = Vec::new();
     while let Some(name) = tokens.key()? {
-        labels.push((name, text(tokens, EXPECTED)?));
+        labels.push((name, parse_text(tokens, EXPECTED)?));
     }
     Ok(labels)
 }
 
-fn text(tokens: &mut Tokens<'_>, expected: &'static str) -> Result<String, Trouble> {
+fn parse_text(
+    tokens: &mut JsonTokenizer<'_>,
+    expected: &'static str,
+) -> Result<String, InputError> {
     match tokens.value()? {
-        Token::Text(text) => Ok(text),
-        Token::Number(number) => Err(wrong(expected, number.as_bytes())),
-        _ => Err(wrong(expected, b"")),
+        JsonToken::Text(text) => Ok(text),
+        JsonToken::Number(number) => Err(unexpected(expected, number.as_bytes())),
+        _ => Err(unexpected(expected, b"")),
     }
 }
 
-fn time(tokens: &mut Tokens<'_>) -> Result<i64, Trouble> {
+fn parse_time(tokens: &mut JsonTokenizer<'_>) -> Result<i64, InputError> {
     const EXPECTED: &str = "whole nanoseconds since 1970";
     match tokens.value()? {
-        Token::Number(number) => number.parse().map_err(|_| wrong(EXPECTED, number.as_bytes())),
-        Token::Text(text) => Err(wrong(EXPECTED, text.as_bytes())),
-        _ => Err(wrong(EXPECTED, b"")),
+        JsonToken::Number(number) => {
+            number.parse().map_err(|_| unexpected(EXPECTED, number.as_bytes()))
+        }
+        JsonToken::Text(text) => Err(unexpected(EXPECTED, text.as_bytes())),
+        _ => Err(unexpected(EXPECTED, b"")),
     }
 }
 
 /// The line is known to the caller.
-fn wrong(expected: &'static str, found: &[u8]) -> Trouble {
+fn unexpected(expected: &'static str, found: &[u8]) -> InputError {
     let found = if found.is_empty() { "something else".to_owned() } else { quote(found) };
-    Trouble::new(Place::Byte(0), expected, found)
+    InputError::new(InputPosition::Byte(0), expected, found)
 }
 
 /// Whether the first line of an input is what this source reads and no other: an object whose member
 /// `frame` is a frame, or that has a metric's name and a kind.
 pub(crate) fn is_start(text: &[u8]) -> bool {
     let line = text.trim_ascii_start().split(|&byte| byte == b'\n').next().unwrap_or_default();
-    let mut tokens = Tokens::new(line);
-    if tokens.value() != Ok(Token::Object) {
+    let mut tokens = JsonTokenizer::new(line);
+    if tokens.value() != Ok(JsonToken::Object) {
         return false;
     }
     let mut is_named = false;
     while let Ok(Some(key)) = tokens.key() {
         match key.as_str() {
             "frame" => {
-                return matches!(tokens.value(), Ok(Token::Text(text)) if text.starts_with("0Q"));
+                return matches!(tokens.value(), Ok(JsonToken::Text(text)) if text.starts_with("0Q"));
             }
             "kind" if is_named => {
-                let known = |kind: &str| kind == TEXT || KINDS.iter().any(|known| known.1 == kind);
-                return matches!(tokens.value(), Ok(Token::Text(kind)) if known(&kind));
+                let known = |kind: &str| {
+                    kind == TEXT_KIND || TEMPORALITIES.iter().any(|known| known.1 == kind)
+                };
+                return matches!(tokens.value(), Ok(JsonToken::Text(kind)) if known(&kind));
             }
             _ => is_named |= key == "metric",
         }
@@ -307,31 +328,38 @@ pub(crate) fn is_start(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::Recorded;
+    use crate::decoded_sample::RecordingSink;
 
     #[track_caller]
     fn check(text: &str, expected: &[&str], troubles: &[&str]) {
-        let mut sink = Recorded::default();
-        read(&mut text.as_bytes(), &mut sink).unwrap();
-        assert_eq!(sink.shown().lines().collect::<Vec<_>>(), expected, "{text}");
-        assert_eq!(sink.troubles(), troubles);
+        let mut sink = RecordingSink::default();
+        read_lines(&mut text.as_bytes(), &mut sink).unwrap();
+        assert_eq!(sink.dump_samples().lines().collect::<Vec<_>>(), expected, "{text}");
+        assert_eq!(sink.error_texts(), troubles);
     }
 
     fn line(histogram: &Histogram) -> String {
         let mut out = String::new();
         let labels = [("host", "a\"b\\c\n"), ("region", "µ")];
-        write(&mut out, "latency", labels, (-5, i64::MAX), Some(&Unit::Nanoseconds), histogram);
+        write_histogram(
+            &mut out,
+            "latency",
+            labels,
+            (-5, i64::MAX),
+            Some(&Unit::Nanoseconds),
+            histogram,
+        );
         out
     }
 
     #[test]
-    fn all_that_a_reading_holds_comes_back() {
+    fn sample_round_trips() {
         let mut histogram =
             Histogram::new(hist::Scheme::LogLinear10).with_thresholds(&[200.0]).unwrap();
         [123.0, 456.0, 456.0].into_iter().for_each(|value| histogram.record(value));
-        let mut sink = Recorded::default();
-        read(&mut line(&histogram).as_bytes(), &mut sink).unwrap();
-        let [reading] = &sink.readings[..] else { panic!("one reading: {:?}", sink.troubles()) };
+        let mut sink = RecordingSink::default();
+        read_lines(&mut line(&histogram).as_bytes(), &mut sink).unwrap();
+        let [reading] = &sink.samples[..] else { panic!("one reading: {:?}", sink.error_texts()) };
         assert_eq!(reading.metric, "latency");
         assert_eq!(
             (reading.label("host"), reading.label("region")),
@@ -339,11 +367,11 @@ mod tests {
         );
         assert_eq!((reading.start, reading.end), (Some(-5), Some(i64::MAX)));
         assert_eq!(reading.unit, Some(Unit::Nanoseconds));
-        assert_eq!(reading.value, Value::Histogram(Box::new(histogram)));
+        assert_eq!(reading.value, DecodedValue::Histogram(Box::new(histogram)));
     }
 
     #[test]
-    fn what_is_not_said_is_not_known() {
+    fn missing_fields_stay_unknown() {
         check(
             "{\"frame\":\"0QECAAAA\",\"new\":[{}]}\n\n",
             &[" histogram of 0: sum Some(0.0)"],
@@ -352,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named_and_the_rest_is_read() {
+    fn damaged_lines_are_named_and_the_rest_is_read() {
         let empty = " histogram of 0: sum Some(0.0)";
         let good = "{\"frame\":\"0QECAAAA\"}";
         check(
@@ -376,44 +404,49 @@ mod tests {
     }
 
     #[test]
-    fn cumulative_counts_are_known_to_be() {
-        let cumulative = Meaning { temporality: Temporality::Cumulative, ..Meaning::default() };
+    fn cumulative_temporality_round_trips() {
+        let cumulative =
+            SeriesMeta { temporality: Temporality::Cumulative, ..SeriesMeta::default() };
         let frame = frame::encode_base64(&Histogram::default(), cumulative);
-        let mut sink = Recorded::default();
-        read(&mut format!("{{\"frame\":\"{frame}\"}}").as_bytes(), &mut sink).unwrap();
-        assert_eq!(sink.readings[0].over, Over::Total);
+        let mut sink = RecordingSink::default();
+        read_lines(&mut format!("{{\"frame\":\"{frame}\"}}").as_bytes(), &mut sink).unwrap();
+        assert_eq!(sink.samples[0].temporality, SampleTemporality::Cumulative);
     }
 
     #[test]
-    fn readings_of_every_kind_come_back() {
-        let reading = |over, unit: Option<Unit>, value| Reading {
+    fn samples_of_every_kind_round_trip() {
+        let reading = |over, unit: Option<Unit>, value| DecodedSample {
             metric: "a \"b\"".to_owned(),
             labels: vec![("host".to_owned(), "x\n".to_owned())],
             unit,
             start: Some(i64::MIN),
             end: Some(7),
-            over,
+            temporality: over,
             value,
         };
         let jobs = Some(Unit::Other("jobs".to_owned()));
         let mut histogram = Histogram::default();
         histogram.record(12.5);
-        let histogram = || Value::Histogram(Box::new(histogram.clone()));
+        let histogram = || DecodedValue::Histogram(Box::new(histogram.clone()));
         let readings = [
-            reading(Over::Interval, Some(Unit::Milliseconds), histogram()),
-            reading(Over::Total, jobs.clone(), histogram()),
-            reading(Over::Total, Some(Unit::Days), Value::Number(0.1 + 0.2)),
-            reading(Over::Interval, None, Value::Number(f64::NEG_INFINITY)),
-            reading(Over::Moment, jobs, Value::Number(-0.0)),
-            reading(Over::Moment, None, Value::Text("µ \u{1}".to_owned())),
+            reading(SampleTemporality::Delta, Some(Unit::Milliseconds), histogram()),
+            reading(SampleTemporality::Cumulative, jobs.clone(), histogram()),
+            reading(
+                SampleTemporality::Cumulative,
+                Some(Unit::Days),
+                DecodedValue::Number(0.1 + 0.2),
+            ),
+            reading(SampleTemporality::Delta, None, DecodedValue::Number(f64::NEG_INFINITY)),
+            reading(SampleTemporality::Instant, jobs, DecodedValue::Number(-0.0)),
+            reading(SampleTemporality::Instant, None, DecodedValue::Text("µ \u{1}".to_owned())),
         ];
         let mut text = String::new();
-        readings.iter().for_each(|reading| write_reading(&mut text, reading));
+        readings.iter().for_each(|reading| write_sample(&mut text, reading));
         for line in text.lines() {
             assert!(is_start(line.as_bytes()), "{line}");
         }
-        let mut sink = Recorded::default();
-        read(&mut text.as_bytes(), &mut sink).unwrap();
-        assert_eq!((sink.troubles(), sink.readings), (Vec::new(), readings.to_vec()));
+        let mut sink = RecordingSink::default();
+        read_lines(&mut text.as_bytes(), &mut sink).unwrap();
+        assert_eq!((sink.error_texts(), sink.samples), (Vec::new(), readings.to_vec()));
     }
 }

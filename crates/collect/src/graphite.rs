@@ -12,12 +12,12 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use crate::number;
-use crate::trouble::{Place, Trouble, quote};
+use crate::decimal;
+use crate::input_error::{InputError, InputPosition, quote};
 
 /// One value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Metric<'a> {
+pub struct GraphiteMetric<'a> {
     /// The path with its tags, as it came: it tells series apart.
     pub series: &'a str,
     /// A finite number.
@@ -26,19 +26,19 @@ pub struct Metric<'a> {
     pub time: i64,
 }
 
-/// What a line holds.
+/// Parsed line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Found<'a> {
+pub enum GraphiteLine<'a> {
     /// A value.
-    Metric(Metric<'a>),
+    Metric(GraphiteMetric<'a>),
     /// Something that is none.
     Skipped(&'static str),
 }
 
 /// Reads a line that is not empty, without its end. `number` is for messages, `now` for lines that say now.
-pub fn line(number: u64, bytes: &[u8], now: i64) -> Result<Found<'_>, Trouble> {
+pub fn parse_line(number: u64, bytes: &[u8], now: i64) -> Result<GraphiteLine<'_>, InputError> {
     let wrong = |expected: &'static str, found: &[u8]| {
-        Err(Trouble::new(Place::Line(number), expected, quote(found)))
+        Err(InputError::new(InputPosition::Line(number), expected, quote(found)))
     };
     let mut fields = bytes.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
     let (Some(series), Some(value), Some(time), None) =
@@ -49,16 +49,16 @@ pub fn line(number: u64, bytes: &[u8], now: i64) -> Result<Found<'_>, Trouble> {
     let Some(series) = std::str::from_utf8(series).ok().filter(|series| is_series(series)) else {
         return wrong("a path in UTF-8, and tags as ;name=value", series);
     };
-    let Some(value) = number::parse(value).filter(|value| !value.is_infinite()) else {
+    let Some(value) = decimal::parse(value).filter(|value| !value.is_infinite()) else {
         return wrong("a finite number", value);
     };
     if value.is_nan() {
-        return Ok(Found::Skipped("NaN"));
+        return Ok(GraphiteLine::Skipped("NaN"));
     }
     let Some(time) = nanoseconds(time, now) else {
         return wrong("a time in Unix seconds, -1 or N", time);
     };
-    Ok(Found::Metric(Metric { series, value, time }))
+    Ok(GraphiteLine::Metric(GraphiteMetric { series, value, time }))
 }
 
 fn is_series(series: &str) -> bool {
@@ -76,7 +76,7 @@ fn nanoseconds(text: &[u8], now: i64) -> Option<i64> {
         return seconds.checked_mul(1_000_000_000).filter(|&time| time >= 0);
     }
     // A double of seconds since 1970 is good to a quarter of a microsecond.
-    let microseconds = number::parse_scaled(text, (1, 6))?.round();
+    let microseconds = decimal::parse_scaled(text, (1, 6))?.round();
     (0.0..9e15).contains(&microseconds).then(|| (microseconds as i64).saturating_mul(1000))
 }
 
@@ -85,7 +85,7 @@ fn split(series: &str) -> (&str, &str) {
 }
 
 /// The path of [`Metric::series`], and its tags.
-pub fn parts(series: &str) -> (&str, impl Iterator<Item = (&str, &str)>) {
+pub fn path_and_tags(series: &str) -> (&str, impl Iterator<Item = (&str, &str)>) {
     let (path, tags) = split(series);
     (path, tags.split(';').filter_map(|tag| tag.split_once('=')))
 }
@@ -96,11 +96,11 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let found = match line(3, text.as_bytes(), 7) {
+        let found = match parse_line(3, text.as_bytes(), 7) {
             Err(trouble) => trouble.to_string(),
-            Ok(Found::Skipped(what)) => format!("skipped {what}"),
-            Ok(Found::Metric(Metric { series, value, time })) => {
-                let (path, tags) = parts(series);
+            Ok(GraphiteLine::Skipped(what)) => format!("skipped {what}"),
+            Ok(GraphiteLine::Metric(GraphiteMetric { series, value, time })) => {
+                let (path, tags) = path_and_tags(series);
                 let tags: Vec<String> =
                     tags.map(|(name, value)| format!("{name}={value}")).collect();
                 format!("{path} {{{}}} {value} @{time}", tags.join(","))
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_path_tags_and_time() {
+    fn lines_have_path_tags_and_time() {
         check("a.b.c 1.5 1700000000", "a.b.c {} 1.5 @1700000000000000000");
         check("a;x=1;y=a=b 2 1700000000.25", "a {x=1,y=a=b} 2 @1700000000250000000");
         check("  a\t-2e3   -1 ", "a {} -2000 @7");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_named() {
+    fn invalid_lines_are_named() {
         check("a 1", "line 3: expected path value timestamp, found \"a 1\"");
         check("a 1 2 3", "line 3: expected path value timestamp, found \"a 1 2 3\"");
         check("a x 1", "line 3: expected a finite number, found \"x\"");
@@ -136,6 +136,6 @@ mod tests {
         check(";a=b 1 2", &format!("{tags} \";a=b\""));
         check("a;b 1 2", &format!("{tags} \"a;b\""));
         check("a;=b 1 2", &format!("{tags} \"a;=b\""));
-        assert!(line(1, b"a\xff 1 2", 0).is_err());
+        assert!(parse_line(1, b"a\xff 1 2", 0).is_err());
     }
 }

@@ -9,10 +9,10 @@
 
 use std::io::{self, BufRead};
 
-use hist::codec::hlog::{Fault, Interval, LogError, Reader};
+use hist::codec::hlog::{HlogError, HlogFault, HlogInterval, HlogReader};
 
-use crate::reading::{Reading, Sink, Value};
-use crate::trouble::{Place, Trouble, quote};
+use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink};
+use crate::input_error::{InputError, InputPosition, quote};
 use crate::unit::Unit;
 
 /// Times before this, in nanoseconds since the Unix epoch, count from a log's own beginning, as HdrHistogram has it.
@@ -25,7 +25,7 @@ pub fn is_since_start(ns: i64) -> bool {
 }
 
 /// Moves a reading whose times count from its log's own beginning to when that was; whether it has a date now.
-pub fn date(reading: &mut Reading, log_start: Option<i64>) -> bool {
+pub fn make_absolute(reading: &mut DecodedSample, log_start: Option<i64>) -> bool {
     if !reading.start.or(reading.end).is_some_and(is_since_start) {
         return true;
     }
@@ -37,23 +37,23 @@ pub fn date(reading: &mut Reading, log_start: Option<i64>) -> bool {
 }
 
 /// Reads a log.
-pub fn read(input: &mut dyn BufRead, sink: &mut dyn Sink) -> io::Result<()> {
-    for interval in Reader::new(input) {
+pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()> {
+    for interval in HlogReader::new(input) {
         let flow = match interval {
             Ok(interval) => {
-                sink.reading(reading(interval));
+                sink.sample(decode_interval(interval));
                 continue;
             }
-            Err(LogError { line, fault, .. }) => {
-                let place = Place::Line(line);
-                sink.trouble(match fault {
-                    Fault::Io(error) => return Err(error),
-                    Fault::Field { field, found, expected } => Trouble::new(
+            Err(HlogError { line, cause: fault, .. }) => {
+                let place = InputPosition::Line(line);
+                sink.error(match fault {
+                    HlogFault::Io(error) => return Err(error),
+                    HlogFault::Field { field, found, expected } => InputError::new(
                         place,
                         format!("{expected} ({field})"),
                         quote(found.as_bytes()),
                     ),
-                    fault => Trouble::new(place, "an interval of a log", fault.to_string()),
+                    fault => InputError::new(place, "an interval of a log", fault.to_string()),
                 })
             }
         };
@@ -64,14 +64,14 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn Sink) -> io::Result<()> {
     Ok(())
 }
 
-fn reading(interval: Interval) -> Reading {
+fn decode_interval(interval: HlogInterval) -> DecodedSample {
     let whole = interval.recording.header.range().is_none();
-    Reading {
+    DecodedSample {
         labels: interval.tag.map(|tag| ("tag".to_owned(), tag)).into_iter().collect(),
         unit: whole.then_some(Unit::Nanoseconds),
         start: nanoseconds(interval.start_s),
         end: nanoseconds(interval.start_s + interval.length_s),
-        ..Reading::new(Value::Histogram(Box::new(interval.recording.histogram)))
+        ..DecodedSample::new(DecodedValue::Histogram(Box::new(interval.recording.histogram)))
     }
 }
 
@@ -98,59 +98,62 @@ pub(crate) fn is_line(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::Recorded;
+    use crate::decoded_sample::RecordingSink;
 
     const LINE: &str = "0.127,1.007,2.769,HISTFAAAAEV42pNpmSzMwMCgyAABTBDKT4GBgdnNYMcCBvsPEBEJISEuATEZMQ4uASkhIR4nrxg9v2lMaxhvMekILGZkKmcCAEf2CsI=";
 
     #[test]
     fn intervals_have_time_tag_and_unit() {
-        let mut sink = Recorded::default();
+        let mut sink = RecordingSink::default();
         let log =
             format!("#[StartTime: 1441812279.474 (seconds since epoch)]\n{LINE}\nTag=A,{LINE}\n");
         read(&mut log.as_bytes(), &mut sink).unwrap();
-        let [plain, tagged] = &sink.readings[..] else { panic!("two readings") };
+        let [plain, tagged] = &sink.samples[..] else { panic!("two readings") };
         assert_eq!(plain.start, Some(1_441_812_279_601_000_000));
         assert_eq!(plain.end, Some(1_441_812_280_608_000_000));
         assert_eq!(plain.unit, Some(Unit::Nanoseconds));
         assert_eq!((plain.label("tag"), tagged.label("tag")), (None, Some("A")));
-        assert!(sink.troubles.is_empty());
+        assert!(sink.errors.is_empty());
     }
 
     #[track_caller]
-    fn check_date(time: (i64, i64), log_start: Option<i64>, expected: Option<(i64, i64)>) {
-        let mut reading =
-            Reading { start: Some(time.0), end: Some(time.1), ..Reading::new(Value::Number(1.0)) };
-        let is_dated = date(&mut reading, log_start);
+    fn check_absolute(time: (i64, i64), log_start: Option<i64>, expected: Option<(i64, i64)>) {
+        let mut reading = DecodedSample {
+            start: Some(time.0),
+            end: Some(time.1),
+            ..DecodedSample::new(DecodedValue::Number(1.0))
+        };
+        let is_dated = make_absolute(&mut reading, log_start);
         let found = reading.start.zip(reading.end);
         assert_eq!(is_dated.then_some(found), expected.map(Some), "{time:?} from {log_start:?}");
     }
 
     #[test]
-    fn times_of_a_log_without_a_date_count_from_when_it_is_said_to_begin() {
+    fn relative_times_count_from_the_given_start() {
         const NOW: i64 = 1_700_000_000_000_000_000;
-        check_date((5, 7), Some(NOW), Some((NOW + 5, NOW + 7)));
-        check_date((-5, 7), Some(NOW), Some((NOW - 5, NOW + 7)));
-        check_date((-5, 7), None, None);
-        check_date((SINCE_START_MAX - 1, NOW), None, None);
-        check_date((SINCE_START_MAX, NOW), Some(5), Some((SINCE_START_MAX, NOW)));
-        check_date((NOW, NOW + 1), None, Some((NOW, NOW + 1)));
+        check_absolute((5, 7), Some(NOW), Some((NOW + 5, NOW + 7)));
+        check_absolute((-5, 7), Some(NOW), Some((NOW - 5, NOW + 7)));
+        check_absolute((-5, 7), None, None);
+        check_absolute((SINCE_START_MAX - 1, NOW), None, None);
+        check_absolute((SINCE_START_MAX, NOW), Some(5), Some((SINCE_START_MAX, NOW)));
+        check_absolute((NOW, NOW + 1), None, Some((NOW, NOW + 1)));
     }
 
     #[test]
-    fn a_log_whose_clock_counts_milliseconds_is_read_without_times() {
-        let mut sink = Recorded::default();
+    fn log_with_millisecond_clock_is_read_without_times() {
+        let mut sink = RecordingSink::default();
         let log = format!("#[StartTime: 1441812279474 (seconds since epoch)]\n{LINE}\n");
         read(&mut log.as_bytes(), &mut sink).unwrap();
-        assert_eq!(sink.readings[0].start, None);
+        assert_eq!(sink.samples[0].start, None);
     }
 
     #[test]
     fn a_bad_line_is_named_and_the_rest_is_read() {
-        let mut sink = Recorded::default();
+        let mut sink = RecordingSink::default();
         let log = format!("{LINE}\n1,2,x,HISTF\n{}\n{LINE}\n", &LINE[..60]);
         read(&mut log.as_bytes(), &mut sink).unwrap();
-        assert_eq!(sink.readings.len(), 2);
-        let troubles = sink.troubles();
+        assert_eq!(sink.samples.len(), 2);
+        let troubles = sink.error_texts();
         assert_eq!(
             troubles[0],
             "line 2: expected a decimal number (interval maximum), found \"x\""

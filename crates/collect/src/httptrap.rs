@@ -14,26 +14,26 @@
 )]
 
 mod tags;
-mod typed;
+mod typed_value;
 
-use crate::json::{Token, Tokens};
-use crate::number;
-use crate::reading::{Over, Reading, Sink, Value};
-use crate::trouble::{Place, Trouble, quote};
+use crate::decimal;
+use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
+use crate::input_error::{InputError, InputPosition, quote};
+use crate::json::{JsonToken, JsonTokenizer};
 
-use typed::Typed;
+use typed_value::TypedValue;
 
 /// As many levels as a broker reads.
 const NESTING_MAX: usize = 32;
 /// Bytes of a whole name with its tags at the most: every value below it has them.
 const NAME_BYTES_MAX: usize = 4096;
 
-type Result<T> = std::result::Result<T, Trouble>;
+type Result<T> = std::result::Result<T, InputError>;
 
 /// Reads documents, one after another. What a sender is answered, `{"stats": n, "filtered": m}`, is the number of
 /// readings, and of what was skipped or was a trouble.
-pub fn read(bytes: &[u8], sink: &mut dyn Sink) {
-    let mut reader = Reader {
+pub fn read(bytes: &[u8], sink: &mut dyn SampleSink) {
+    let mut reader = HttptrapReader {
         bytes,
         tokens: tokens(bytes),
         path: String::new(),
@@ -41,23 +41,23 @@ pub fn read(bytes: &[u8], sink: &mut dyn Sink) {
         name_bytes: 0,
         stop: false,
     };
-    while !reader.stop && !reader.tokens.at_end() {
+    while !reader.stop && !reader.tokens.has_next_document() {
         reader.path.clear();
         reader.labels.clear();
-        if let Err(trouble) = reader.value(sink) {
-            let _ = sink.trouble(trouble);
+        if let Err(trouble) = reader.read_value(sink) {
+            let _ = sink.error(trouble);
             return;
         }
     }
 }
 
-fn tokens(bytes: &[u8]) -> Tokens<'_> {
-    Tokens::new(bytes).with_comments().with_nesting(NESTING_MAX)
+fn tokens(bytes: &[u8]) -> JsonTokenizer<'_> {
+    JsonTokenizer::new(bytes).with_comments().with_nesting(NESTING_MAX)
 }
 
-struct Reader<'a> {
+struct HttptrapReader<'a> {
     bytes: &'a [u8],
-    tokens: Tokens<'a>,
+    tokens: JsonTokenizer<'a>,
     path: String,
     /// Tags of the names that lead here.
     labels: Vec<(String, String)>,
@@ -66,31 +66,31 @@ struct Reader<'a> {
     stop: bool,
 }
 
-impl Reader<'_> {
-    fn value(&mut self, sink: &mut dyn Sink) -> Result<()> {
+impl HttptrapReader<'_> {
+    fn read_value(&mut self, sink: &mut dyn SampleSink) -> Result<()> {
         match self.tokens.value()? {
-            Token::Object => self.object(sink)?,
-            Token::Array => {
+            JsonToken::Object => self.read_object(sink)?,
+            JsonToken::Array => {
                 let mut place = 0_u64;
                 while self.tokens.element()? {
-                    self.below(&place.to_string(), sink)?;
+                    self.read_nested(&place.to_string(), sink)?;
                     place = place.saturating_add(1);
                 }
             }
-            Token::Text(text) => self.plain(Value::Text(text), sink),
-            Token::Number(text) => self.plain(Value::Number(double(text)), sink),
-            Token::Bool(value) => self.plain(Value::Integer(value.into()), sink),
-            Token::Null => sink.skipped("a null"),
+            JsonToken::Text(text) => self.emit_plain(DecodedValue::Text(text), sink),
+            JsonToken::Number(text) => self.emit_plain(DecodedValue::Number(double(text)), sink),
+            JsonToken::Bool(value) => self.emit_plain(DecodedValue::Integer(value.into()), sink),
+            JsonToken::Null => sink.skipped("a null"),
         }
         Ok(())
     }
 
-    fn below(&mut self, name: &str, sink: &mut dyn Sink) -> Result<()> {
+    fn read_nested(&mut self, name: &str, sink: &mut dyn SampleSink) -> Result<()> {
         if self.name_bytes.saturating_add(name.len()) > NAME_BYTES_MAX {
-            let at = Place::Byte(self.tokens.offset() as u64);
+            let at = InputPosition::Byte(self.tokens.offset() as u64);
             let trouble =
-                Trouble::new(at, "a name of 4096 bytes at the most", quote(name.as_bytes()));
-            self.stop |= sink.trouble(trouble).is_break();
+                InputError::new(at, "a name of 4096 bytes at the most", quote(name.as_bytes()));
+            self.stop |= sink.error(trouble).is_break();
             return self.tokens.skip();
         }
         let (length, labels) = (self.path.len(), self.labels.len());
@@ -99,66 +99,66 @@ impl Reader<'_> {
         if length > 0 {
             self.path.push('`');
         }
-        self.path.push_str(tags::split(name, &mut self.labels));
-        self.value(sink)?;
+        self.path.push_str(tags::split_tags(name, &mut self.labels));
+        self.read_value(sink)?;
         self.path.truncate(length);
         self.labels.truncate(labels);
         self.name_bytes = name_bytes;
         Ok(())
     }
 
-    fn object(&mut self, sink: &mut dyn Sink) -> Result<()> {
+    fn read_object(&mut self, sink: &mut dyn SampleSink) -> Result<()> {
         let start = self.tokens.offset();
-        let mut typed = Typed::default();
+        let mut typed = TypedValue::default();
         while let Some(key) = self.tokens.key()? {
             match key.as_str() {
                 "_type" => {
                     let at = self.tokens.offset();
                     typed.kind = match self.tokens.value()? {
-                        Token::Text(kind) => Some((at, kind)),
-                        _ => return Err(self.trouble(at, "a type in quotes")),
+                        JsonToken::Text(kind) => Some((at, kind)),
+                        _ => return Err(self.error_at(at, "a type in quotes")),
                     };
                 }
-                "_value" => typed.value = Some(self.passed()?),
-                "_ts" => typed.time = Some(self.passed()?),
-                "_fl" => typed.flags = Some(self.passed()?),
-                "_tags" => typed.tags = Some(self.passed()?),
-                _ => self.below(&key, sink)?,
+                "_value" => typed.value = Some(self.skip_value()?),
+                "_ts" => typed.time = Some(self.skip_value()?),
+                "_fl" => typed.flags = Some(self.skip_value()?),
+                "_tags" => typed.tags = Some(self.skip_value()?),
+                _ => self.read_nested(&key, sink)?,
             }
         }
         // The document goes on behind a value that its type does not allow.
-        if let Err(trouble) = self.typed(start, &typed, sink) {
-            self.stop |= sink.trouble(trouble).is_break();
+        if let Err(trouble) = self.emit_typed(start, &typed, sink) {
+            self.stop |= sink.error(trouble).is_break();
         }
         Ok(())
     }
 
     /// Where a value stands, which is passed over.
-    fn passed(&mut self) -> Result<(usize, usize)> {
+    fn skip_value(&mut self) -> Result<(usize, usize)> {
         let start = self.tokens.offset();
         self.tokens.skip()?;
         Ok((start, self.tokens.offset()))
     }
 
-    fn plain(&self, value: Value, sink: &mut dyn Sink) {
-        sink.reading(self.reading(value));
+    fn emit_plain(&self, value: DecodedValue, sink: &mut dyn SampleSink) {
+        sink.sample(self.decoded_sample(value));
     }
 
-    fn reading(&self, value: Value) -> Reading {
-        let labels = tags::joined(self.labels.clone());
-        Reading { metric: self.path.clone(), labels, ..Reading::new(value) }
+    fn decoded_sample(&self, value: DecodedValue) -> DecodedSample {
+        let labels = tags::merge_labels(self.labels.clone());
+        DecodedSample { metric: self.path.clone(), labels, ..DecodedSample::new(value) }
     }
 
-    fn trouble(&self, at: usize, expected: &'static str) -> Trouble {
+    fn error_at(&self, at: usize, expected: &'static str) -> InputError {
         let rest = &self.bytes[at..];
         let end = rest.iter().position(|b| b",}]\n".contains(b)).unwrap_or(rest.len());
-        Trouble::new(Place::Byte(at as u64), expected, quote(&rest[..end]))
+        InputError::new(InputPosition::Byte(at as u64), expected, quote(&rest[..end]))
     }
 }
 
 fn double(text: &str) -> f64 {
     // Every number of JSON is one.
-    number::parse(text.as_bytes()).unwrap_or(f64::NAN)
+    decimal::parse(text.as_bytes()).unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

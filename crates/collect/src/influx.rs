@@ -17,16 +17,16 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use model::{Kind, Sample, Series, Value};
+use model::{Sample, SampleValue, Series, SeriesKind};
 
-use crate::number;
-use crate::place::{Placed, TROUBLES_MAX};
-use crate::rows::Rows;
-use crate::trouble::{Place, Trouble, quote};
+use crate::decimal;
+use crate::input_error::{InputError, InputPosition, quote};
+use crate::mapper::{MAX_REPORTED_ERRORS, MapSummary};
+use crate::row_sink::RowSink;
 
-/// What timestamps count.
+/// Timestamp precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Precision {
+pub enum TimestampPrecision {
     /// 10^-9 s, where nothing is said.
     #[default]
     Nanoseconds,
@@ -42,35 +42,40 @@ pub enum Precision {
     Hours,
 }
 
-impl Precision {
+impl TimestampPrecision {
     /// The parameter `precision` of version 1 or 2.
-    pub fn parse(text: &str) -> Option<Precision> {
+    pub fn parse(text: &str) -> Option<TimestampPrecision> {
         Some(match text {
-            "ns" | "n" => Precision::Nanoseconds,
-            "us" | "u" | "µ" | "µs" => Precision::Microseconds,
-            "ms" => Precision::Milliseconds,
-            "s" => Precision::Seconds,
-            "m" => Precision::Minutes,
-            "h" => Precision::Hours,
+            "ns" | "n" => TimestampPrecision::Nanoseconds,
+            "us" | "u" | "µ" | "µs" => TimestampPrecision::Microseconds,
+            "ms" => TimestampPrecision::Milliseconds,
+            "s" => TimestampPrecision::Seconds,
+            "m" => TimestampPrecision::Minutes,
+            "h" => TimestampPrecision::Hours,
             _ => return None,
         })
     }
 
     fn nanoseconds(self) -> i64 {
         match self {
-            Precision::Nanoseconds => 1,
-            Precision::Microseconds => 1000,
-            Precision::Milliseconds => 1_000_000,
-            Precision::Seconds => 1_000_000_000,
-            Precision::Minutes => 60_000_000_000,
-            Precision::Hours => 3_600_000_000_000,
+            TimestampPrecision::Nanoseconds => 1,
+            TimestampPrecision::Microseconds => 1000,
+            TimestampPrecision::Milliseconds => 1_000_000,
+            TimestampPrecision::Seconds => 1_000_000_000,
+            TimestampPrecision::Minutes => 60_000_000_000,
+            TimestampPrecision::Hours => 3_600_000_000_000,
         }
     }
 }
 
 /// Reads a body. `now` is the time of lines that have none, in nanoseconds since the Unix epoch.
-pub fn read(body: &[u8], precision: Precision, now: i64, rows: &mut dyn Rows) -> Placed {
-    let mut placed = Placed::default();
+pub fn read_lines(
+    body: &[u8],
+    precision: TimestampPrecision,
+    now: i64,
+    rows: &mut dyn RowSink,
+) -> MapSummary {
+    let mut placed = MapSummary::default();
     let (mut rest, mut number, mut key) = (body, 1u64, Vec::new());
     while !rest.is_empty() {
         let end = line_end(rest);
@@ -82,18 +87,18 @@ pub fn read(body: &[u8], precision: Precision, now: i64, rows: &mut dyn Rows) ->
         if line.is_empty() || line[0] == b'#' {
             continue;
         }
-        match Line::read(at, line, precision, now) {
+        match InfluxLine::parse(at, line, precision, now) {
             Ok(line) => line.write(&mut key, rows, &mut placed),
-            Err(trouble) => refuse(&mut placed, trouble.to_string()),
+            Err(trouble) => reject(&mut placed, trouble.to_string()),
         }
     }
     placed
 }
 
-fn refuse(placed: &mut Placed, why: String) {
-    placed.refused = placed.refused.saturating_add(1);
-    if placed.troubles.len() < TROUBLES_MAX {
-        placed.troubles.push(why);
+fn reject(placed: &mut MapSummary, why: String) {
+    placed.rejected = placed.rejected.saturating_add(1);
+    if placed.errors.len() < MAX_REPORTED_ERRORS {
+        placed.errors.push(why);
     }
 }
 
@@ -101,7 +106,7 @@ fn refuse(placed: &mut Placed, why: String) {
 /// and nothing behind it opens one: so all of a body is looked at twice at the most.
 fn line_end(bytes: &[u8]) -> usize {
     let first = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
-    let series = end_of(&bytes[..first], b" ");
+    let series = unescaped_end(&bytes[..first], b" ");
     if bytes[0] == b'#' || series == first {
         return first;
     }
@@ -109,9 +114,9 @@ fn line_end(bytes: &[u8]) -> usize {
     while at < bytes.len() {
         match bytes[at] {
             b'\n' => return at,
-            b'"' if bytes[..at].ends_with(b"=") => match text_end(behind(bytes, at)) {
+            b'"' if bytes[..at].ends_with(b"=") => match quoted_end(after(bytes, at)) {
                 Some(length) => at = at.saturating_add(length).saturating_add(2),
-                None => return first.max(at.saturating_add(break_at(&bytes[at..]))),
+                None => return first.max(at.saturating_add(line_break(&bytes[at..]))),
             },
             _ => at = at.saturating_add(1),
         }
@@ -119,22 +124,22 @@ fn line_end(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-fn break_at(bytes: &[u8]) -> usize {
+fn line_break(bytes: &[u8]) -> usize {
     bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len())
 }
 
 /// What is behind a byte.
-fn behind(bytes: &[u8], at: usize) -> &[u8] {
+fn after(bytes: &[u8], at: usize) -> &[u8] {
     bytes.get(at.saturating_add(1)..).unwrap_or_default()
 }
 
 /// Up to the quote that ends a text.
-fn text_end(bytes: &[u8]) -> Option<usize> {
+fn quoted_end(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
             b'"' => return Some(at),
-            b'\\' if matches!(behind(bytes, at), [b'"' | b'\\', ..]) => at = at.saturating_add(2),
+            b'\\' if matches!(after(bytes, at), [b'"' | b'\\', ..]) => at = at.saturating_add(2),
             _ => at = at.saturating_add(1),
         }
     }
@@ -142,11 +147,11 @@ fn text_end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Up to the first of `ends` that has no backslash before it.
-fn end_of(bytes: &[u8], ends: &[u8]) -> usize {
+fn unescaped_end(bytes: &[u8], ends: &[u8]) -> usize {
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
-            b'\\' if matches!(behind(bytes, at), [b',' | b' ' | b'=', ..]) => {
+            b'\\' if matches!(after(bytes, at), [b',' | b' ' | b'=', ..]) => {
                 at = at.saturating_add(2)
             }
             byte if ends.contains(&byte) => return at,
@@ -157,7 +162,7 @@ fn end_of(bytes: &[u8], ends: &[u8]) -> usize {
 }
 
 /// Without the backslashes before `escaped`.
-fn plain(text: &str, escaped: &[char]) -> String {
+fn unescape(text: &str, escaped: &[char]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
@@ -171,8 +176,8 @@ fn plain(text: &str, escaped: &[char]) -> String {
 
 const ESCAPED: [char; 3] = [',', ' ', '='];
 
-/// A line that is good, its pieces as they came.
-struct Line<'a> {
+/// A valid line, borrowed.
+struct InfluxLine<'a> {
     number: u64,
     /// Measurement and tags.
     series: &'a str,
@@ -180,30 +185,30 @@ struct Line<'a> {
     time: i64,
 }
 
-enum Field<'a> {
+enum InfluxField<'a> {
     Number(f64),
     Text(&'a str),
 }
 
-impl<'a> Line<'a> {
-    fn read(
+impl<'a> InfluxLine<'a> {
+    fn parse(
         number: u64,
         bytes: &'a [u8],
-        precision: Precision,
+        precision: TimestampPrecision,
         now: i64,
-    ) -> Result<Line<'a>, Trouble> {
+    ) -> Result<InfluxLine<'a>, InputError> {
         let wrong = |expected: &'static str, found: &str| {
-            Err(Trouble::new(Place::Line(number), expected, quote(found.as_bytes())))
+            Err(InputError::new(InputPosition::Line(number), expected, quote(found.as_bytes())))
         };
         let Ok(text) = std::str::from_utf8(bytes) else {
-            return Err(Trouble::new(Place::Line(number), "UTF-8", quote(bytes)));
+            return Err(InputError::new(InputPosition::Line(number), "UTF-8", quote(bytes)));
         };
-        let (series, rest) = text.split_at(end_of(bytes, b" "));
-        let (measurement, tags) = series.split_at(end_of(series.as_bytes(), b","));
+        let (series, rest) = text.split_at(unescaped_end(bytes, b" "));
+        let (measurement, tags) = series.split_at(unescaped_end(series.as_bytes(), b","));
         if measurement.is_empty() {
             return wrong("a measurement", text);
         }
-        for (name, value) in pairs(tags) {
+        for (name, value) in tag_pairs(tags) {
             if name.is_empty() || value.is_none_or(str::is_empty) {
                 return wrong("tags as name=value", tags);
             }
@@ -211,11 +216,11 @@ impl<'a> Line<'a> {
         let rest = rest.trim_start_matches(' ');
         let mut end = 0;
         while end < rest.len() {
-            let (name, value) = field(&rest[end..]);
+            let (name, value) = split_field(&rest[end..]);
             if name.is_empty() || value.is_empty() {
                 return wrong("fields as name=value", &rest[end..]);
             }
-            if Field::read(value).is_none() {
+            if InfluxField::parse(value).is_none() {
                 return wrong("a value: 1.5, 3i, 7u, true or \"text\"", value);
             }
             end = end.saturating_add(name.len()).saturating_add(value.len()).saturating_add(1);
@@ -236,20 +241,22 @@ impl<'a> Line<'a> {
         let Some(time) = time else {
             return wrong("a time of 64 bits in nanoseconds", &rest[end..]);
         };
-        Ok(Line { number, series, fields, time })
+        Ok(InfluxLine { number, series, fields, time })
     }
 
-    fn write(&self, key: &mut Vec<u8>, rows: &mut dyn Rows, placed: &mut Placed) {
+    fn write(&self, key: &mut Vec<u8>, rows: &mut dyn RowSink, placed: &mut MapSummary) {
         let mut rest = self.fields;
         while !rest.is_empty() {
-            let (name, raw) = field(rest);
+            let (name, raw) = split_field(rest);
             let read = name.len().saturating_add(raw.len()).saturating_add(2);
             rest = rest.get(read..).unwrap_or_default();
             // The line was read, so it has values.
-            let Some(value) = Field::read(raw) else { continue };
+            let Some(value) = InfluxField::parse(raw) else { continue };
             match self.write_field(name, value, key, rows) {
-                Ok(()) => placed.readings = placed.readings.saturating_add(1),
-                Err(error) => refuse(placed, format!("{}: {error}", Place::Line(self.number))),
+                Ok(()) => placed.samples = placed.samples.saturating_add(1),
+                Err(error) => {
+                    reject(placed, format!("{}: {error}", InputPosition::Line(self.number)))
+                }
             }
         }
     }
@@ -257,97 +264,101 @@ impl<'a> Line<'a> {
     fn write_field(
         &self,
         name: &str,
-        value: Field<'_>,
+        value: InfluxField<'_>,
         key: &mut Vec<u8>,
-        rows: &mut dyn Rows,
+        rows: &mut dyn RowSink,
     ) -> model::Result<()> {
         let (kind, value) = match value {
-            Field::Number(number) => (Kind::Gauge, Value::Number(number)),
-            Field::Text(text) => (Kind::Text, Value::Text(plain(text, &['"', '\\']))),
+            InfluxField::Number(number) => (SeriesKind::Gauge, SampleValue::Number(number)),
+            InfluxField::Text(text) => {
+                (SeriesKind::Text, SampleValue::Text(unescape(text, &['"', '\\'])))
+            }
         };
         // A space that stands alone is in none of the pieces.
         key.clear();
-        key.push(u8::from(kind == Kind::Text));
+        key.push(u8::from(kind == SeriesKind::Text));
         key.extend_from_slice(self.series.as_bytes());
         key.push(b' ');
         key.extend_from_slice(name.as_bytes());
-        rows.series(key, &mut || self.series_of(name, kind))?;
+        rows.series(key, &mut || self.field_series(name, kind))?;
         rows.sample(&Sample { start: self.time, end: self.time, value })
     }
 
-    fn series_of(&self, field: &str, kind: Kind) -> model::Result<Series> {
-        let (measurement, tags) = self.series.split_at(end_of(self.series.as_bytes(), b","));
-        let mut name = plain(measurement, &ESCAPED);
+    fn field_series(&self, field: &str, kind: SeriesKind) -> model::Result<Series> {
+        let (measurement, tags) = self.series.split_at(unescaped_end(self.series.as_bytes(), b","));
+        let mut name = unescape(measurement, &ESCAPED);
         if field != "value" {
             name.push('_');
-            name.push_str(&plain(field, &ESCAPED));
+            name.push_str(&unescape(field, &ESCAPED));
         }
         let mut series = Series::new(name, kind);
-        for (name, value) in pairs(tags) {
+        for (name, value) in tag_pairs(tags) {
             let value = value.unwrap_or_default();
-            series = series.with_label(plain(name, &ESCAPED), plain(value, &ESCAPED));
+            series = series.with_label(unescape(name, &ESCAPED), unescape(value, &ESCAPED));
         }
-        series.checked()
+        series.validate()
     }
 }
 
 /// Names and values of tags, as they came, behind a comma each.
-fn pairs(mut tags: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+fn tag_pairs(mut tags: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     std::iter::from_fn(move || {
         let rest = tags.strip_prefix(',')?;
-        let (pair, after) = rest.split_at(end_of(rest.as_bytes(), b","));
+        let (pair, after) = rest.split_at(unescaped_end(rest.as_bytes(), b","));
         tags = after;
-        let (name, value) = pair.split_at(end_of(pair.as_bytes(), b"="));
+        let (name, value) = pair.split_at(unescaped_end(pair.as_bytes(), b"="));
         Some((name, value.strip_prefix('=')))
     })
 }
 
 /// Name and value of the first field, as they came; the value is empty if there is none.
-fn field(fields: &str) -> (&str, &str) {
-    let (name, rest) = fields.split_at(end_of(fields.as_bytes(), b"= ,"));
+fn split_field(fields: &str) -> (&str, &str) {
+    let (name, rest) = fields.split_at(unescaped_end(fields.as_bytes(), b"= ,"));
     let Some(value) = rest.strip_prefix('=') else { return (name, "") };
     let length = match value.strip_prefix('"') {
         Some(text) => {
-            text_end(text.as_bytes()).map_or(value.len(), |length| length.saturating_add(2))
+            quoted_end(text.as_bytes()).map_or(value.len(), |length| length.saturating_add(2))
         }
         None => value.find([',', ' ']).unwrap_or(value.len()),
     };
     (name, &value[..length])
 }
 
-impl<'a> Field<'a> {
-    fn read(value: &'a str) -> Option<Field<'a>> {
+impl<'a> InfluxField<'a> {
+    fn parse(value: &'a str) -> Option<InfluxField<'a>> {
         Some(match value {
-            "t" | "T" | "true" | "True" | "TRUE" => Field::Number(1.0),
-            "f" | "F" | "false" | "False" | "FALSE" => Field::Number(0.0),
-            _ if value.starts_with('"') => Field::Text(value.strip_prefix('"')?.strip_suffix('"')?),
-            _ => Field::Number(match value.as_bytes() {
-                [digits @ .., b'i'] => text_of(digits).parse::<i64>().ok()? as f64,
-                [digits @ .., b'u'] => text_of(digits).parse::<u64>().ok()? as f64,
-                digits => number::parse(digits).filter(|number| number.is_finite())?,
+            "t" | "T" | "true" | "True" | "TRUE" => InfluxField::Number(1.0),
+            "f" | "F" | "false" | "False" | "FALSE" => InfluxField::Number(0.0),
+            _ if value.starts_with('"') => {
+                InfluxField::Text(value.strip_prefix('"')?.strip_suffix('"')?)
+            }
+            _ => InfluxField::Number(match value.as_bytes() {
+                [digits @ .., b'i'] => digits_text(digits).parse::<i64>().ok()? as f64,
+                [digits @ .., b'u'] => digits_text(digits).parse::<u64>().ok()? as f64,
+                digits => decimal::parse(digits).filter(|number| number.is_finite())?,
             }),
         })
     }
 }
 
 /// Digits are ASCII; what is not is no number.
-fn text_of(digits: &[u8]) -> &str {
+fn digits_text(digits: &[u8]) -> &str {
     std::str::from_utf8(digits).unwrap_or("")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::RowsKept;
+    use crate::row_sink::VecRowSink;
 
-    fn found(text: &[u8], precision: Precision) -> (Vec<String>, Placed) {
-        let mut rows = RowsKept::default();
-        let placed = read(text, precision, 7, &mut rows);
+    fn decode_all(text: &[u8], precision: TimestampPrecision) -> (Vec<String>, MapSummary) {
+        let mut rows = VecRowSink::default();
+        let placed = read_lines(text, precision, 7, &mut rows);
         let shown = |(series, sample): &(Series, Sample)| {
             let value = match &sample.value {
-                Value::Number(number) => number.to_string(),
-                Value::Text(text) => format!("{text:?}"),
-                Value::Histogram(_) => panic!("no histograms here"),
+                SampleValue::Number(number) => number.to_string(),
+                SampleValue::Text(text) => format!("{text:?}"),
+                SampleValue::Histogram(_) => panic!("no histograms here"),
             };
             format!("{series} {value} @{}", sample.end)
         };
@@ -356,10 +367,10 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let (mut shown, placed) = found(text.as_bytes(), Precision::Nanoseconds);
-        assert_eq!(placed.readings, shown.len() as u64);
-        assert_eq!(placed.refused, placed.troubles.len() as u64);
-        shown.extend(placed.troubles);
+        let (mut shown, placed) = decode_all(text.as_bytes(), TimestampPrecision::Nanoseconds);
+        assert_eq!(placed.samples, shown.len() as u64);
+        assert_eq!(placed.rejected, placed.errors.len() as u64);
+        shown.extend(placed.errors);
         assert_eq!(shown.join("; "), expected, "{text:?}");
     }
 
@@ -394,16 +405,16 @@ mod tests {
             ("m", 180_000_000_000),
             ("h", 10_800_000_000_000),
         ] {
-            let (shown, _) = found(b"a value=1 3", Precision::parse(name).unwrap());
+            let (shown, _) = decode_all(b"a value=1 3", TimestampPrecision::parse(name).unwrap());
             assert_eq!(shown, [format!("a 1 @{expected}")]);
         }
-        assert_eq!(Precision::parse("weeks"), None);
-        let (_, placed) = found(b"a value=1 9223372036854775807", Precision::Seconds);
-        assert_eq!(placed.refused, 1);
+        assert_eq!(TimestampPrecision::parse("weeks"), None);
+        let (_, placed) = decode_all(b"a value=1 9223372036854775807", TimestampPrecision::Seconds);
+        assert_eq!(placed.rejected, 1);
     }
 
     #[test]
-    fn what_is_none_is_named_and_the_rest_is_read() {
+    fn invalid_lines_are_named_and_the_rest_is_read() {
         let fields = "expected fields as name=value, found";
         check(
             "a\nb value=1",
@@ -425,6 +436,6 @@ mod tests {
         check("a f=1 x", "line 1: expected a time of 64 bits in nanoseconds, found \" x\"");
         check("a f=1,g=x\n\nb value=2", &format!("b 2 @7; {value} \"x\""));
         check("a,b=c,b=d f=1", "line 1: label \"b\" is given twice");
-        assert_eq!(found(b"a\xff f=1", Precision::Nanoseconds).1.refused, 1);
+        assert_eq!(decode_all(b"a\xff f=1", TimestampPrecision::Nanoseconds).1.rejected, 1);
     }
 }

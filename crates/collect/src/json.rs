@@ -1,4 +1,4 @@
-//! JSON as a stream of tokens, each with its byte offset (RFC 8259).
+//! JSON tokenizer with byte offsets (RFC 8259).
 //!
 //! Documents may follow one another, and a key may be repeated: both carry meaning in HTTPTrap, and what
 //! stands before a syntax error has been seen before the error. Nesting deeper than [`NESTING_MAX`] is
@@ -11,14 +11,14 @@
 
 use std::borrow::Cow;
 
-use crate::trouble::{Place, Trouble, quote};
+use crate::input_error::{InputError, InputPosition, quote};
 
 /// No sender of metrics nests deeper.
 pub(crate) const NESTING_MAX: usize = 128;
 
-/// A value that begins, or a whole scalar.
+/// Start of a container, or a scalar.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Token<'a> {
+pub(crate) enum JsonToken<'a> {
     Object,
     Array,
     Text(String),
@@ -28,35 +28,35 @@ pub(crate) enum Token<'a> {
     Null,
 }
 
-/// A place in JSON text.
+/// JSON tokenizer.
 #[derive(Clone)]
-pub(crate) struct Tokens<'a> {
+pub(crate) struct JsonTokenizer<'a> {
     bytes: &'a [u8],
-    at: usize,
+    position: usize,
     depth: usize,
     depth_max: usize,
     has_comments: bool,
     /// Whether nothing of the object or array that was opened last has been read.
-    opened: bool,
+    after_open: bool,
 }
 
-type Result<T> = std::result::Result<T, Trouble>;
+type Result<T> = std::result::Result<T, InputError>;
 
-impl<'a> Tokens<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Tokens<'a> {
+impl<'a> JsonTokenizer<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> JsonTokenizer<'a> {
         let at = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         let (depth_max, has_comments) = (NESTING_MAX, false);
-        Tokens { bytes, at, depth: 0, depth_max, has_comments, opened: false }
+        JsonTokenizer { bytes, position: at, depth: 0, depth_max, has_comments, after_open: false }
     }
 
     /// With comments of both kinds, as in C, wherever a space may stand.
-    pub(crate) fn with_comments(mut self) -> Tokens<'a> {
+    pub(crate) fn with_comments(mut self) -> JsonTokenizer<'a> {
         self.has_comments = true;
         self
     }
 
     /// With another limit of nesting, up to [`NESTING_MAX`].
-    pub(crate) fn with_nesting(mut self, depth_max: usize) -> Tokens<'a> {
+    pub(crate) fn with_nesting(mut self, depth_max: usize) -> JsonTokenizer<'a> {
         self.depth_max = depth_max.min(NESTING_MAX);
         self
     }
@@ -65,19 +65,21 @@ impl<'a> Tokens<'a> {
     pub(crate) fn offset(&mut self) -> usize {
         loop {
             match self.peek() {
-                Some(b' ' | b'\t' | b'\r' | b'\n') => self.at = self.at.saturating_add(1),
+                Some(b' ' | b'\t' | b'\r' | b'\n') => {
+                    self.position = self.position.saturating_add(1)
+                }
                 Some(b'/') if self.has_comments => match self.comment() {
-                    Some(length) => self.at = self.at.saturating_add(length),
-                    None => return self.at,
+                    Some(length) => self.position = self.position.saturating_add(length),
+                    None => return self.position,
                 },
-                _ => return self.at,
+                _ => return self.position,
             }
         }
     }
 
     /// How long the comment is that begins here, if one does and ends.
     fn comment(&self) -> Option<usize> {
-        let rest = &self.bytes[self.at..];
+        let rest = &self.bytes[self.position..];
         match rest.get(1)? {
             b'/' => Some(rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len())),
             b'*' => {
@@ -88,27 +90,27 @@ impl<'a> Tokens<'a> {
     }
 
     /// Whether another document follows.
-    pub(crate) fn at_end(&mut self) -> bool {
+    pub(crate) fn has_next_document(&mut self) -> bool {
         self.offset() == self.bytes.len()
     }
 
     /// A value: a scalar whole, of an object or array the beginning.
-    pub(crate) fn value(&mut self) -> Result<Token<'a>> {
+    pub(crate) fn value(&mut self) -> Result<JsonToken<'a>> {
         let start = self.offset();
         match self.peek() {
-            Some(b'{') => self.open(Token::Object),
-            Some(b'[') => self.open(Token::Array),
-            Some(b'"') => self.text().map(Token::Text),
+            Some(b'{') => self.open(JsonToken::Object),
+            Some(b'[') => self.open(JsonToken::Array),
+            Some(b'"') => self.text().map(JsonToken::Text),
             Some(b'-' | b'0'..=b'9') => self.number(),
             _ => {
                 let words = [
-                    ("true", Token::Bool(true)),
-                    ("false", Token::Bool(false)),
-                    ("null", Token::Null),
+                    ("true", JsonToken::Bool(true)),
+                    ("false", JsonToken::Bool(false)),
+                    ("null", JsonToken::Null),
                 ];
                 for (word, token) in words {
                     if self.bytes[start..].starts_with(word.as_bytes()) {
-                        self.at = self.at.saturating_add(word.len());
+                        self.position = self.position.saturating_add(word.len());
                         return Ok(token);
                     }
                 }
@@ -119,8 +121,8 @@ impl<'a> Tokens<'a> {
 
     /// After [`Token::Object`]: the next key, its colon read too, or the end of the object.
     pub(crate) fn key(&mut self) -> Result<Option<String>> {
-        let first = self.opened;
-        if self.closes(b'}', "a comma or }")? {
+        let first = self.after_open;
+        if self.next_or_close(b'}', "a comma or }")? {
             return Ok(None);
         }
         self.offset();
@@ -136,24 +138,24 @@ impl<'a> Tokens<'a> {
         if self.peek() != Some(b':') {
             return Err(self.unexpected("a colon"));
         }
-        self.at = self.at.saturating_add(1);
+        self.position = self.position.saturating_add(1);
         Ok(Some(key))
     }
 
     /// After [`Token::Array`]: whether an element follows.
     pub(crate) fn element(&mut self) -> Result<bool> {
-        Ok(!self.closes(b']', "a comma or ]")?)
+        Ok(!self.next_or_close(b']', "a comma or ]")?)
     }
 
     /// Passes over a value, checking its syntax.
     pub(crate) fn skip(&mut self) -> Result<()> {
         match self.value()? {
-            Token::Object => {
+            JsonToken::Object => {
                 while self.key()?.is_some() {
                     self.skip()?;
                 }
             }
-            Token::Array => {
+            JsonToken::Array => {
                 while self.element()? {
                     self.skip()?;
                 }
@@ -164,30 +166,30 @@ impl<'a> Tokens<'a> {
     }
 
     fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
+        self.bytes.get(self.position).copied()
     }
 
-    fn open(&mut self, token: Token<'a>) -> Result<Token<'a>> {
+    fn open(&mut self, token: JsonToken<'a>) -> Result<JsonToken<'a>> {
         if self.depth == self.depth_max {
             return Err(self.unexpected(format!("no deeper nesting than {}", self.depth_max)));
         }
         self.depth = self.depth.saturating_add(1);
-        self.at = self.at.saturating_add(1);
-        self.opened = true;
+        self.position = self.position.saturating_add(1);
+        self.after_open = true;
         Ok(token)
     }
 
-    fn closes(&mut self, end: u8, expected: &'static str) -> Result<bool> {
-        let first = std::mem::take(&mut self.opened);
+    fn next_or_close(&mut self, end: u8, expected: &'static str) -> Result<bool> {
+        let first = std::mem::take(&mut self.after_open);
         self.offset();
         match self.peek() {
             Some(byte) if byte == end => {
-                self.at = self.at.saturating_add(1);
+                self.position = self.position.saturating_add(1);
                 self.depth = self.depth.saturating_sub(1);
                 Ok(true)
             }
             Some(b',') if !first => {
-                self.at = self.at.saturating_add(1);
+                self.position = self.position.saturating_add(1);
                 Ok(false)
             }
             _ if first => Ok(false),
@@ -195,56 +197,56 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    fn number(&mut self) -> Result<Token<'a>> {
-        let start = self.at;
+    fn number(&mut self) -> Result<JsonToken<'a>> {
+        let start = self.position;
         let digits = |tokens: &mut Self| {
-            let from = tokens.at;
+            let from = tokens.position;
             while tokens.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-                tokens.at = tokens.at.saturating_add(1);
+                tokens.position = tokens.position.saturating_add(1);
             }
-            if tokens.at == from { Err(tokens.unexpected("a digit")) } else { Ok(()) }
+            if tokens.position == from { Err(tokens.unexpected("a digit")) } else { Ok(()) }
         };
         if self.peek() == Some(b'-') {
-            self.at = self.at.saturating_add(1);
+            self.position = self.position.saturating_add(1);
         }
         if self.peek() == Some(b'0') {
-            self.at = self.at.saturating_add(1);
+            self.position = self.position.saturating_add(1);
         } else {
             digits(self)?;
         }
         if self.peek() == Some(b'.') {
-            self.at = self.at.saturating_add(1);
+            self.position = self.position.saturating_add(1);
             digits(self)?;
         }
         if let Some(b'e' | b'E') = self.peek() {
-            self.at = self.at.saturating_add(1);
+            self.position = self.position.saturating_add(1);
             if let Some(b'+' | b'-') = self.peek() {
-                self.at = self.at.saturating_add(1);
+                self.position = self.position.saturating_add(1);
             }
             digits(self)?;
         }
-        let text = std::str::from_utf8(&self.bytes[start..self.at]);
-        text.map(Token::Number).map_err(|_| self.unexpected("a number"))
+        let text = std::str::from_utf8(&self.bytes[start..self.position]);
+        text.map(JsonToken::Number).map_err(|_| self.unexpected("a number"))
     }
 
     fn text(&mut self) -> Result<String> {
-        self.at = self.at.saturating_add(1);
+        self.position = self.position.saturating_add(1);
         let mut text = String::new();
         loop {
-            let run = self.at;
+            let run = self.position;
             while self.peek().is_some_and(|byte| byte != b'"' && byte != b'\\' && byte >= 0x20) {
-                self.at = self.at.saturating_add(1);
+                self.position = self.position.saturating_add(1);
             }
-            match std::str::from_utf8(&self.bytes[run..self.at]) {
+            match std::str::from_utf8(&self.bytes[run..self.position]) {
                 Ok(plain) => text.push_str(plain),
                 Err(error) => {
-                    self.at = run.saturating_add(error.valid_up_to());
+                    self.position = run.saturating_add(error.valid_up_to());
                     return Err(self.unexpected("UTF-8"));
                 }
             }
             match self.peek() {
                 Some(b'"') => {
-                    self.at = self.at.saturating_add(1);
+                    self.position = self.position.saturating_add(1);
                     return Ok(text);
                 }
                 Some(b'\\') => text.push(self.escape()?),
@@ -254,7 +256,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn escape(&mut self) -> Result<char> {
-        self.at = self.at.saturating_add(1);
+        self.position = self.position.saturating_add(1);
         let plain = match self.peek() {
             Some(byte @ (b'"' | b'\\' | b'/')) => byte.into(),
             Some(b'b') => '\u{8}',
@@ -263,7 +265,7 @@ impl<'a> Tokens<'a> {
             Some(b'r') => '\r',
             Some(b't') => '\t',
             Some(b'u') => {
-                self.at = self.at.saturating_add(1);
+                self.position = self.position.saturating_add(1);
                 return self.unicode();
             }
             _ => {
@@ -272,15 +274,15 @@ impl<'a> Tokens<'a> {
                 );
             }
         };
-        self.at = self.at.saturating_add(1);
+        self.position = self.position.saturating_add(1);
         Ok(plain)
     }
 
     fn unicode(&mut self) -> Result<char> {
         let unit = self.hex()?;
         let code = match unit {
-            0xd800..=0xdbff if self.bytes[self.at..].starts_with(b"\\u") => {
-                self.at = self.at.saturating_add(2);
+            0xd800..=0xdbff if self.bytes[self.position..].starts_with(b"\\u") => {
+                self.position = self.position.saturating_add(2);
                 let low = self.hex()?;
                 if !(0xdc00..=0xdfff).contains(&low) {
                     return Err(self.unexpected("the second half of a surrogate pair before this"));
@@ -294,24 +296,24 @@ impl<'a> Tokens<'a> {
     }
 
     fn hex(&mut self) -> Result<u32> {
-        let digits = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<4>());
+        let digits = self.bytes.get(self.position..).and_then(|rest| rest.first_chunk::<4>());
         let number = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
         let number = number.and_then(|digits| std::str::from_utf8(digits).ok());
         let number = number.and_then(|digits| u32::from_str_radix(digits, 16).ok());
         let Some(number) = number else { return Err(self.unexpected("four hexadecimal digits")) };
-        self.at = self.at.saturating_add(4);
+        self.position = self.position.saturating_add(4);
         Ok(number)
     }
 
-    fn unexpected(&self, expected: impl Into<Cow<'static, str>>) -> Trouble {
-        let rest = &self.bytes[self.at..];
+    fn unexpected(&self, expected: impl Into<Cow<'static, str>>) -> InputError {
+        let rest = &self.bytes[self.position..];
         let found = if rest.is_empty() {
             "the end of the input".to_owned()
         } else {
             let end = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
             quote(&rest[..end.clamp(1, 20)])
         };
-        Trouble::new(Place::Byte(self.at as u64), expected, found)
+        InputError::new(InputPosition::Byte(self.position as u64), expected, found)
     }
 }
 
@@ -321,9 +323,9 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let mut tokens = Tokens::new(text.as_bytes());
+        let mut tokens = JsonTokenizer::new(text.as_bytes());
         let mut read = || -> Result<()> {
-            while !tokens.at_end() {
+            while !tokens.has_next_document() {
                 tokens.skip()?;
             }
             Ok(())
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_pass() {
+    fn valid_documents_are_accepted() {
         for text in [
             "",
             " ",
@@ -384,21 +386,21 @@ mod tests {
     }
 
     #[test]
-    fn comments_stand_where_spaces_may() {
+    fn comments_are_allowed_where_spaces_are() {
         let text = b"/* a */ { // b\n\"x\" /**/ : [1 /* , 2 */ , /*/*/ 3] } // end";
-        let mut tokens = Tokens::new(text).with_comments();
+        let mut tokens = JsonTokenizer::new(text).with_comments();
         assert_eq!(tokens.skip(), Ok(()));
-        assert!(tokens.at_end());
+        assert!(tokens.has_next_document());
         for text in ["/* ", "/ 1", "/*/"] {
-            let trouble = Tokens::new(text.as_bytes()).with_comments().skip().unwrap_err();
-            assert_eq!(trouble.place, Place::Byte(0), "{text}");
+            let trouble = JsonTokenizer::new(text.as_bytes()).with_comments().skip().unwrap_err();
+            assert_eq!(trouble.position, InputPosition::Byte(0), "{text}");
         }
-        assert!(Tokens::new(text).skip().is_err());
+        assert!(JsonTokenizer::new(text).skip().is_err());
     }
 
     #[test]
     fn text_is_unescaped() {
-        let mut tokens = Tokens::new(br#""a\"\\\/\u00e9\ud83d\ude00""#);
-        assert_eq!(tokens.value(), Ok(Token::Text("a\"\\/é😀".to_owned())));
+        let mut tokens = JsonTokenizer::new(br#""a\"\\\/\u00e9\ud83d\ude00""#);
+        assert_eq!(tokens.value(), Ok(JsonToken::Text("a\"\\/é😀".to_owned())));
     }
 }

@@ -1,4 +1,4 @@
-//! Sources: what other systems write, read into histograms and plain values.
+//! Decoders of ingest formats.
 //!
 //! Each source is a pure reader, one file each: it takes bytes and hands a [`Sink`] what it finds, with
 //! the place of whatever it cannot read. Nothing is converted: a foreign histogram keeps its buckets and
@@ -7,6 +7,8 @@
 
 pub mod circllhist;
 mod convention;
+mod decimal;
+mod decoded_sample;
 pub mod exposition;
 mod format;
 pub mod frames;
@@ -14,25 +16,23 @@ pub mod graphite;
 pub mod hlog;
 pub mod httptrap;
 pub mod influx;
+mod input_error;
 mod json;
 mod length;
 mod lines;
-mod number;
-pub mod numbers;
+pub mod mapper;
 pub mod otlp;
-pub mod place;
+pub mod plain_numbers;
 pub mod prometheus_protobuf;
-mod reading;
 pub mod remote_write;
-mod rows;
+mod row_sink;
 pub mod statsd;
 pub mod synthetic;
-mod trouble;
 mod unit;
 
-pub use format::{Format, detect, fuzz, read};
+pub use decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
+pub use format::{InputFormat, detect, read, run_all_decoders};
+pub use input_error::{InputError, InputPosition};
 pub use length::{LENGTH_EXPECTED, parse_length};
-pub use reading::{Over, Reading, Sink, Value};
-pub use rows::{Rows, RowsKept};
-pub use trouble::{Place, Trouble};
+pub use row_sink::{RowSink, VecRowSink};
 pub use unit::{Quantity, Unit};

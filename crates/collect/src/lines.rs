@@ -1,4 +1,4 @@
-//! Input cut into lines, in place, with a bound on what one line may take.
+//! Line splitter with a length limit.
 
 #![cfg_attr(
     not(test),
@@ -9,8 +9,8 @@ use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 
 /// One line without its end (`\n` or `\r\n`).
-pub(crate) enum Line<'a> {
-    Whole(&'a [u8]),
+pub(crate) enum InputLine<'a> {
+    Complete(&'a [u8]),
     /// More bytes than the reader allows; the rest was passed over.
     TooLong {
         start: &'a [u8],
@@ -19,10 +19,10 @@ pub(crate) enum Line<'a> {
 
 /// Calls `f` with each line and its number, from 1, until it breaks. No line is copied but those that
 /// lie across two fillings of the buffer. A byte order mark before the first line is passed over.
-pub(crate) fn for_each(
+pub(crate) fn for_each_line(
     input: &mut dyn BufRead,
     bytes_max: usize,
-    mut f: impl FnMut(u64, Line<'_>) -> ControlFlow<()>,
+    mut f: impl FnMut(u64, InputLine<'_>) -> ControlFlow<()>,
 ) -> io::Result<()> {
     let mut carried: Vec<u8> = Vec::new();
     let (mut number, mut too_long) = (1u64, false);
@@ -30,8 +30,10 @@ pub(crate) fn for_each(
         let line =
             if *number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let flow =
-            f(*number, if too_long { Line::TooLong { start: line } } else { Line::Whole(line) });
+        let flow = f(
+            *number,
+            if too_long { InputLine::TooLong { start: line } } else { InputLine::Complete(line) },
+        );
         *number = number.saturating_add(1);
         flow
     };
@@ -51,7 +53,7 @@ pub(crate) fn for_each(
             let flow = if carried.is_empty() && !too_long {
                 emit(&mut number, &line[..end.min(bytes_max)], end > bytes_max)
             } else {
-                too_long |= carry(&mut carried, line, bytes_max);
+                too_long |= append_limited(&mut carried, line, bytes_max);
                 emit(&mut number, &carried, too_long)
             };
             carried.clear();
@@ -60,7 +62,7 @@ pub(crate) fn for_each(
                 return Ok(());
             }
         }
-        too_long |= carry(&mut carried, rest, bytes_max);
+        too_long |= append_limited(&mut carried, rest, bytes_max);
         input.consume(read);
     }
     if !carried.is_empty() || too_long {
@@ -70,7 +72,7 @@ pub(crate) fn for_each(
 }
 
 /// Keeps what fits of the beginning of a line; whether something did not.
-fn carry(carried: &mut Vec<u8>, more: &[u8], bytes_max: usize) -> bool {
+fn append_limited(carried: &mut Vec<u8>, more: &[u8], bytes_max: usize) -> bool {
     let room = bytes_max.saturating_sub(carried.len());
     carried.extend_from_slice(&more[..more.len().min(room)]);
     more.len() > room
@@ -85,10 +87,10 @@ mod tests {
         for buffer_bytes in [1, 2, 3, 7, 100] {
             let mut found = Vec::new();
             let mut input = io::BufReader::with_capacity(buffer_bytes, text.as_bytes());
-            for_each(&mut input, 8, |number, line| {
+            for_each_line(&mut input, 8, |number, line| {
                 let (line, mark) = match line {
-                    Line::Whole(line) => (line, ""),
-                    Line::TooLong { start } => (start, "…"),
+                    InputLine::Complete(line) => (line, ""),
+                    InputLine::TooLong { start } => (start, "…"),
                 };
                 found.push(format!("{number} {}{mark}", String::from_utf8_lossy(line)));
                 ControlFlow::Continue(())
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_where_they_end() {
+    fn line_ends_are_recognized() {
         check("", &[]);
         check("a", &["1 a"]);
         check("a\n", &["1 a"]);
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_and_the_next_is_whole() {
+    fn long_line_is_truncated_and_the_next_is_complete() {
         check("12345678\n", &["1 12345678"]);
         check("123456789\nb\n", &["1 12345678…", "2 b"]);
         check("1234567890123", &["1 12345678…"]);

@@ -17,54 +17,54 @@
 
 mod attributes;
 mod json;
-mod owner;
-mod point;
+mod metric_context;
+mod point_reader;
 
 use hist::codec::header::Temporality;
-use hist::protobuf::Message;
-use model::Kind;
+use hist::protobuf::MessageReader;
+use model::SeriesKind;
 
-use crate::place::TROUBLES_MAX;
-use crate::rows::Rows;
-use crate::trouble::{Trouble, quote};
+use crate::input_error::{InputError, quote};
+use crate::mapper::MAX_REPORTED_ERRORS;
+use crate::row_sink::RowSink;
 
-use owner::{Metric, Resource, Scope};
-use point::Points;
+use metric_context::{MetricContext, ResourceContext, ScopeContext};
+use point_reader::PointReader;
 
 /// Characters of one message about a point at the most.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// What became of the points of one request.
+/// Counts of a request's points.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct OtlpSummary {
     /// Points that became rows.
     pub points: u64,
     /// Points that say that there is no value now, where a series has no mark for that: no rows, and nothing lost.
     pub skipped: u64,
     /// Points that could not be taken.
-    pub refused: u64,
+    pub rejected: u64,
     /// The first of those, with the metric's name and the reason: [`TROUBLES_MAX`] at the most.
-    pub troubles: Vec<String>,
+    pub errors: Vec<String>,
 }
 
-/// What one point became.
-enum Outcome {
-    Taken,
+/// Outcome of a point.
+enum PointOutcome {
+    Accepted,
     Skipped,
-    Refused(String),
+    Rejected(String),
 }
 
-impl Taken {
-    fn count(&mut self, metric: &str, outcome: Outcome) {
+impl OtlpSummary {
+    fn count(&mut self, metric: &str, outcome: PointOutcome) {
         match outcome {
-            Outcome::Taken => self.points = self.points.saturating_add(1),
-            Outcome::Skipped => self.skipped = self.skipped.saturating_add(1),
-            Outcome::Refused(why) => {
-                self.refused = self.refused.saturating_add(1);
-                if self.troubles.len() < TROUBLES_MAX {
+            PointOutcome::Accepted => self.points = self.points.saturating_add(1),
+            PointOutcome::Skipped => self.skipped = self.skipped.saturating_add(1),
+            PointOutcome::Rejected(why) => {
+                self.rejected = self.rejected.saturating_add(1);
+                if self.errors.len() < MAX_REPORTED_ERRORS {
                     let why = why.chars().map(|c| if c.is_control() { ' ' } else { c });
                     let why: String = why.take(MESSAGE_CHARS_MAX).collect();
-                    self.troubles.push(format!("metric {}: {why}", quote(metric.as_bytes())));
+                    self.errors.push(format!("metric {}: {why}", quote(metric.as_bytes())));
                 }
             }
         }
@@ -73,10 +73,14 @@ impl Taken {
 
 /// Reads a request in protocol buffers. `now` is when it came, in nanoseconds since the Unix epoch: the time of points
 /// that have none. After an error nothing of the request is to be taken.
-pub fn read_protobuf(body: &[u8], now: i64, rows: &mut dyn Rows) -> Result<Taken, Trouble> {
-    let mut points = Points::new(body.len(), now, rows);
-    let mut taken = Taken::default();
-    let mut request = Message::new(body);
+pub fn read_protobuf(
+    body: &[u8],
+    now: i64,
+    rows: &mut dyn RowSink,
+) -> Result<OtlpSummary, InputError> {
+    let mut points = PointReader::new(body.len(), now, rows);
+    let mut taken = OtlpSummary::default();
+    let mut request = MessageReader::new(body);
     while let Some((number, field)) = request.field()? {
         if number == 1 {
             read_resource(field.message()?, &mut points, &mut taken)?;
@@ -86,16 +90,16 @@ pub fn read_protobuf(body: &[u8], now: i64, rows: &mut dyn Rows) -> Result<Taken
 }
 
 /// Reads a request in JSON. See [`read_protobuf`].
-pub fn read_json(body: &[u8], now: i64, rows: &mut dyn Rows) -> Result<Taken, Trouble> {
+pub fn read_json(body: &[u8], now: i64, rows: &mut dyn RowSink) -> Result<OtlpSummary, InputError> {
     read_protobuf(&json::to_protobuf(body)?, now, rows)
 }
 
 fn read_resource(
-    message: Message<'_>,
-    points: &mut Points<'_>,
-    taken: &mut Taken,
-) -> Result<(), Trouble> {
-    let resource = Resource::new(last(&message, 1)?);
+    message: MessageReader<'_>,
+    points: &mut PointReader<'_>,
+    taken: &mut OtlpSummary,
+) -> Result<(), InputError> {
+    let resource = ResourceContext::new(last_field(&message, 1)?);
     let mut fields = message;
     while let Some((number, field)) = fields.field()? {
         if number == 2 {
@@ -106,12 +110,12 @@ fn read_resource(
 }
 
 fn read_scope(
-    resource: &Resource<'_>,
-    message: Message<'_>,
-    points: &mut Points<'_>,
-    taken: &mut Taken,
-) -> Result<(), Trouble> {
-    let scope = Scope::new(resource, last(&message, 1)?);
+    resource: &ResourceContext<'_>,
+    message: MessageReader<'_>,
+    points: &mut PointReader<'_>,
+    taken: &mut OtlpSummary,
+) -> Result<(), InputError> {
+    let scope = ScopeContext::new(resource, last_field(&message, 1)?);
     let mut fields = message;
     while let Some((number, field)) = fields.field()? {
         if number == 2 {
@@ -122,7 +126,10 @@ fn read_scope(
 }
 
 /// The field that counts of a message that stands once: the last.
-fn last<'a>(message: &Message<'a>, wanted: u32) -> Result<Option<Message<'a>>, Trouble> {
+fn last_field<'a>(
+    message: &MessageReader<'a>,
+    wanted: u32,
+) -> Result<Option<MessageReader<'a>>, InputError> {
     let (mut fields, mut found) = (message.clone(), None);
     while let Some((number, field)) = fields.field()? {
         if number == wanted {
@@ -132,9 +139,9 @@ fn last<'a>(message: &Message<'a>, wanted: u32) -> Result<Option<Message<'a>>, T
     Ok(found)
 }
 
-/// What a metric's points are.
+/// Kind of a metric's points.
 #[derive(Clone, Copy, PartialEq)]
-enum Shape {
+enum PointKind {
     Number,
     Histogram,
     Exponential,
@@ -142,11 +149,11 @@ enum Shape {
 }
 
 fn read_metric(
-    scope: &Scope<'_>,
-    message: Message<'_>,
-    points: &mut Points<'_>,
-    taken: &mut Taken,
-) -> Result<(), Trouble> {
+    scope: &ScopeContext<'_>,
+    message: MessageReader<'_>,
+    points: &mut PointReader<'_>,
+    taken: &mut OtlpSummary,
+) -> Result<(), InputError> {
     let (mut name, mut unit, mut data) = ("", "", None);
     let mut fields = message;
     while let Some((number, field)) = fields.field()? {
@@ -158,15 +165,16 @@ fn read_metric(
         }
     }
     let Some((number, data)) = data else { return Ok(()) };
-    let (shape, kind) = shape(number, &data)?;
-    let metric = kind.map(|kind| Metric::new(scope, name, unit, kind, shape == Shape::Summary));
+    let (shape, kind) = point_kind(number, &data)?;
+    let metric =
+        kind.map(|kind| MetricContext::new(scope, name, unit, kind, shape == PointKind::Summary));
     let mut fields = data;
     while let Some((number, field)) = fields.field()? {
         if number == 1 {
             let point = field.message()?;
             let outcome = match &metric {
-                Ok(metric) => points.take(metric, shape, point)?,
-                Err(why) => Outcome::Refused((*why).to_owned()),
+                Ok(metric) => points.read_point(metric, shape, point)?,
+                Err(why) => PointOutcome::Rejected((*why).to_owned()),
             };
             taken.count(name, outcome);
         }
@@ -175,7 +183,10 @@ fn read_metric(
 }
 
 /// What points of a `data` field are, and of which kind their series is, or why they are refused.
-fn shape(number: u32, data: &Message<'_>) -> Result<(Shape, Result<Kind, &'static str>), Trouble> {
+fn point_kind(
+    number: u32,
+    data: &MessageReader<'_>,
+) -> Result<(PointKind, Result<SeriesKind, &'static str>), InputError> {
     let (mut temporality, mut is_monotonic) = (0, false);
     let mut fields = data.clone();
     while let Some((number, field)) = fields.field()? {
@@ -191,18 +202,18 @@ fn shape(number: u32, data: &Message<'_>) -> Result<(Shape, Result<Kind, &'stati
         _ => Err("its aggregation temporality is neither delta (1) nor cumulative (2)"),
     };
     Ok(match number {
-        5 => (Shape::Number, Ok(Kind::Gauge)),
+        5 => (PointKind::Number, Ok(SeriesKind::Gauge)),
         7 => (
-            Shape::Number,
+            PointKind::Number,
             temporality.map(|temporality| match temporality {
                 // What goes up and down is read like a gauge: of two readings the later one holds.
-                Temporality::Cumulative if !is_monotonic => Kind::Gauge,
-                temporality => Kind::Counter(temporality),
+                Temporality::Cumulative if !is_monotonic => SeriesKind::Gauge,
+                temporality => SeriesKind::Counter(temporality),
             }),
         ),
-        9 => (Shape::Histogram, temporality.map(Kind::Histogram)),
-        10 => (Shape::Exponential, temporality.map(Kind::Histogram)),
-        _ => (Shape::Summary, Ok(Kind::Counter(Temporality::Cumulative))),
+        9 => (PointKind::Histogram, temporality.map(SeriesKind::Histogram)),
+        10 => (PointKind::Exponential, temporality.map(SeriesKind::Histogram)),
+        _ => (PointKind::Summary, Ok(SeriesKind::Counter(Temporality::Cumulative))),
     })
 }
 

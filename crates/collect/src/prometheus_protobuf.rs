@@ -22,37 +22,37 @@
 
 use std::ops::ControlFlow;
 
-use hist::codec::prometheus::{ClientHistogram, Sample};
-use hist::protobuf::{Field, Message};
+use hist::codec::prometheus::{ClientHistogram, HistogramSample};
+use hist::protobuf::{FieldValue, MessageReader};
 
 use crate::convention;
-use crate::reading::{Over, Reading, Sink, Value};
-use crate::trouble::{Place, Trouble, quote};
+use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
+use crate::input_error::{InputError, InputPosition, quote};
 use crate::unit::Unit;
 
 #[cfg(test)]
 mod tests;
 
 /// Reads the body of one scrape.
-pub fn read(body: &[u8], sink: &mut dyn Sink) {
-    let mut rest = Message::new(body);
+pub fn read_scrape(body: &[u8], sink: &mut dyn SampleSink) {
+    let mut rest = MessageReader::new(body);
     loop {
-        let place = Place::Byte(rest.offset());
+        let place = InputPosition::Byte(rest.offset());
         let family = match rest.delimited() {
             Ok(None) => return,
             Ok(Some(family)) => family,
             Err(error) => {
                 // Where the next family begins is not known.
-                let _ = sink.trouble(error.into());
+                let _ = sink.error(error.into());
                 return;
             }
         };
-        let read = Family::read(family).and_then(|family| family.metrics(sink));
+        let read = MetricFamily::read(family).and_then(|family| family.read_metrics(sink));
         let flow = match read {
             Ok(flow) => flow,
-            Err(Wrong::Bytes(trouble)) => sink.trouble(trouble),
-            Err(Wrong::Family(expected, found)) => {
-                sink.trouble(Trouble::new(place, expected, found))
+            Err(FamilyError::Malformed(trouble)) => sink.error(trouble),
+            Err(FamilyError::Invalid(expected, found)) => {
+                sink.error(InputError::new(place, expected, found))
             }
         };
         if flow.is_break() {
@@ -61,27 +61,27 @@ pub fn read(body: &[u8], sink: &mut dyn Sink) {
     }
 }
 
-/// What is wrong with a family.
-enum Wrong {
-    Bytes(Trouble),
+/// Error of a metric family.
+enum FamilyError {
+    Malformed(InputError),
     /// What was expected, what was found.
-    Family(&'static str, String),
+    Invalid(&'static str, String),
 }
 
-impl From<Trouble> for Wrong {
-    fn from(trouble: Trouble) -> Wrong {
-        Wrong::Bytes(trouble)
+impl From<InputError> for FamilyError {
+    fn from(trouble: InputError) -> FamilyError {
+        FamilyError::Malformed(trouble)
     }
 }
 
-impl From<hist::protobuf::Error> for Wrong {
-    fn from(error: hist::protobuf::Error) -> Wrong {
-        Trouble::from(error).into()
+impl From<hist::protobuf::Error> for FamilyError {
+    fn from(error: hist::protobuf::Error) -> FamilyError {
+        InputError::from(error).into()
     }
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Type {
+enum FamilyKind {
     Counter,
     Gauge,
     Summary,
@@ -90,29 +90,29 @@ enum Type {
     GaugeHistogram,
 }
 
-impl Type {
-    const ALL: [Type; 6] = [
-        Type::Counter,
-        Type::Gauge,
-        Type::Summary,
-        Type::Untyped,
-        Type::Histogram,
-        Type::GaugeHistogram,
+impl FamilyKind {
+    const ALL: [FamilyKind; 6] = [
+        FamilyKind::Counter,
+        FamilyKind::Gauge,
+        FamilyKind::Summary,
+        FamilyKind::Untyped,
+        FamilyKind::Histogram,
+        FamilyKind::GaugeHistogram,
     ];
 }
 
-struct Family<'a> {
+struct MetricFamily<'a> {
     name: &'a str,
-    kind: Type,
+    kind: FamilyKind,
     unit: Option<Unit>,
-    fields: Message<'a>,
+    fields: MessageReader<'a>,
 }
 
-type Labels = Vec<(String, String)>;
+type LabelPairs = Vec<(String, String)>;
 
-impl<'a> Family<'a> {
+impl<'a> MetricFamily<'a> {
     /// All but the metrics; the unit stands after them.
-    fn read(fields: Message<'a>) -> Result<Family<'a>, Wrong> {
+    fn read(fields: MessageReader<'a>) -> Result<MetricFamily<'a>, FamilyError> {
         let (mut name, mut kind, mut unit) = ("", 0, "");
         let mut all = fields.clone();
         while let Some((number, field)) = all.field()? {
@@ -124,28 +124,30 @@ impl<'a> Family<'a> {
             }
         }
         if name.is_empty() {
-            return Err(Wrong::Family("the name of a family", "none".to_owned()));
+            return Err(FamilyError::Invalid("the name of a family", "none".to_owned()));
         }
-        let known = usize::try_from(kind).ok().and_then(|kind| Type::ALL.get(kind));
+        let known = usize::try_from(kind).ok().and_then(|kind| FamilyKind::ALL.get(kind));
         let kind = *known.ok_or_else(|| {
             let found = format!("{kind} in {}", quote(name.as_bytes()));
-            Wrong::Family("a type from 0 to 5", found)
+            FamilyError::Invalid("a type from 0 to 5", found)
         })?;
-        let unit = convention::named_unit(unit).or_else(|| convention::unit(name));
-        Ok(Family { name, kind, unit, fields })
+        let unit = convention::parse_unit(unit).or_else(|| convention::unit_suffix(name));
+        Ok(MetricFamily { name, kind, unit, fields })
     }
 
-    fn metrics(&self, sink: &mut dyn Sink) -> Result<ControlFlow<()>, Wrong> {
+    fn read_metrics(&self, sink: &mut dyn SampleSink) -> Result<ControlFlow<()>, FamilyError> {
         let mut fields = self.fields.clone();
         loop {
-            let place = Place::Byte(fields.offset());
+            let place = InputPosition::Byte(fields.offset());
             let Some((number, field)) = fields.field()? else { break };
             if number != 4 {
                 continue;
             }
-            if let Err((expected, found)) = self.metric(Metric::read(field.message()?)?, sink)? {
+            if let Err((expected, found)) =
+                self.read_metric(ProtobufMetric::read(field.message()?)?, sink)?
+            {
                 let found = format!("{found} in {}", quote(self.name.as_bytes()));
-                if sink.trouble(Trouble::absurd(place, expected, found)).is_break() {
+                if sink.error(InputError::semantic(place, expected, found)).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -154,107 +156,120 @@ impl<'a> Family<'a> {
     }
 
     /// One metric; the inner error is of its histogram or that it has no value.
-    fn metric(
+    fn read_metric(
         &self,
-        metric: Metric<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<Result<(), (&'static str, String)>, Trouble> {
+        metric: ProtobufMetric<'_>,
+        sink: &mut dyn SampleSink,
+    ) -> Result<Result<(), (&'static str, String)>, InputError> {
         let Some(value) = metric.value(self.kind) else {
             return Ok(Err(("a value of the family's type", "none".to_owned())));
         };
         match self.kind {
-            Type::Summary => self.summary(&metric, value.message()?, sink)?,
-            Type::Histogram | Type::GaugeHistogram => {
-                return Ok(self.histogram(&metric, value.bytes()?, sink));
+            FamilyKind::Summary => self.read_summary(&metric, value.message()?, sink)?,
+            FamilyKind::Histogram | FamilyKind::GaugeHistogram => {
+                return Ok(self.read_histogram(&metric, value.bytes()?, sink));
             }
-            Type::Counter | Type::Gauge | Type::Untyped => {
-                self.number(&metric, value.message()?, sink)?;
+            FamilyKind::Counter | FamilyKind::Gauge | FamilyKind::Untyped => {
+                self.read_number(&metric, value.message()?, sink)?;
             }
         }
         Ok(Ok(()))
     }
 
-    fn reading(&self, metric: &Metric<'_>, over: Over, value: Value) -> Reading {
-        Reading {
+    fn decoded_sample(
+        &self,
+        metric: &ProtobufMetric<'_>,
+        over: SampleTemporality,
+        value: DecodedValue,
+    ) -> DecodedSample {
+        DecodedSample {
             metric: self.name.to_owned(),
             labels: metric.labels.clone(),
             unit: self.unit.clone(),
             start: metric.time,
             end: metric.time,
-            over,
+            temporality: over,
             value,
         }
     }
 
-    fn number(
+    fn read_number(
         &self,
-        metric: &Metric<'_>,
-        mut fields: Message<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<(), Trouble> {
+        metric: &ProtobufMetric<'_>,
+        mut fields: MessageReader<'_>,
+        sink: &mut dyn SampleSink,
+    ) -> Result<(), InputError> {
         let (mut value, mut created) = (0.0, None);
         while let Some((number, field)) = fields.field()? {
             match (number, self.kind) {
                 (1, _) => value = field.double()?,
-                (2, Type::Counter) => sink.skipped(EXEMPLAR),
-                (3, Type::Counter) => created = timestamp(field.message()?)?,
+                (2, FamilyKind::Counter) => sink.skipped(EXEMPLAR),
+                (3, FamilyKind::Counter) => created = parse_timestamp(field.message()?)?,
                 _ => {}
             }
         }
         let grows = match self.kind {
-            Type::Counter => true,
-            Type::Untyped => convention::grows(self.name),
+            FamilyKind::Counter => true,
+            FamilyKind::Untyped => convention::is_monotonic(self.name),
             _ => false,
         };
-        let over = if grows { Over::Total } else { Over::Moment };
-        let mut reading = self.reading(metric, over, Value::Number(value));
+        let over = if grows { SampleTemporality::Cumulative } else { SampleTemporality::Instant };
+        let mut reading = self.decoded_sample(metric, over, DecodedValue::Number(value));
         if grows {
-            (reading.start, reading.end) = convention::total(created, metric.time);
+            (reading.start, reading.end) = convention::cumulative_range(created, metric.time);
         }
-        sink.reading(reading);
+        sink.sample(reading);
         Ok(())
     }
 
     /// As Prometheus stores it: a series for each quantile, one for the sum and one for the count.
-    fn summary(
+    fn read_summary(
         &self,
-        metric: &Metric<'_>,
-        mut fields: Message<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<(), Trouble> {
+        metric: &ProtobufMetric<'_>,
+        mut fields: MessageReader<'_>,
+        sink: &mut dyn SampleSink,
+    ) -> Result<(), InputError> {
         let (mut count, mut sum, mut created) = (0, 0.0, None);
         while let Some((number, field)) = fields.field()? {
             match number {
                 1 => count = field.varint()?,
                 2 => sum = field.double()?,
                 3 => {
-                    let [quantile, value] = doubles(field.message()?)?;
-                    let mut reading = self.reading(metric, Over::Moment, Value::Number(value));
-                    let quantile = convention::label_number(quantile);
+                    let [quantile, value] = parse_doubles(field.message()?)?;
+                    let mut reading = self.decoded_sample(
+                        metric,
+                        SampleTemporality::Instant,
+                        DecodedValue::Number(value),
+                    );
+                    let quantile = convention::number_label(quantile);
                     reading.labels.push(("quantile".to_owned(), quantile));
-                    sink.reading(reading);
+                    sink.sample(reading);
                 }
-                4 => created = timestamp(field.message()?)?,
+                4 => created = parse_timestamp(field.message()?)?,
                 _ => {}
             }
         }
         for (ending, unit, value) in
             [("_sum", self.unit.clone(), sum), ("_count", None, count as f64)]
         {
-            let mut reading = self.reading(metric, Over::Total, Value::Number(value));
+            let mut reading = self.decoded_sample(
+                metric,
+                SampleTemporality::Cumulative,
+                DecodedValue::Number(value),
+            );
             reading.metric.push_str(ending);
             reading.unit = unit;
-            (reading.start, reading.end) = convention::total(created, metric.time);
-            sink.reading(reading);
+            (reading.start, reading.end) = convention::cumulative_range(created, metric.time);
+            sink.sample(reading);
         }
         Ok(())
     }
 
-    fn histogram(
+    fn read_histogram(
         &self,
-        metric: &Metric<'_>,
+        metric: &ProtobufMetric<'_>,
         bytes: &[u8],
-        sink: &mut dyn Sink,
+        sink: &mut dyn SampleSink,
     ) -> Result<(), (&'static str, String)> {
         let wrong = |error: hist::DecodeError| ("a histogram", error.to_string());
         let message = ClientHistogram::from_bytes(bytes).map_err(wrong)?;
@@ -264,9 +279,9 @@ impl<'a> Family<'a> {
             None => message.to_classic().map_err(wrong)?,
         };
         let histogram = match sample {
-            Some(Sample::Integer(histogram)) => histogram,
-            Some(Sample::Float(float)) => float.to_histogram().map_err(wrong)?,
-            Some(Sample::Stale) | None => {
+            Some(HistogramSample::Integer(histogram)) => histogram,
+            Some(HistogramSample::Float(float)) => float.to_histogram().map_err(wrong)?,
+            Some(HistogramSample::Stale) | None => {
                 return Err(("a histogram", "the mark of its end".to_owned()));
             }
         };
@@ -274,62 +289,63 @@ impl<'a> Family<'a> {
         for _ in 0..message.exemplars.len().saturating_add(of_buckets) {
             sink.skipped(EXEMPLAR);
         }
-        let is_gauge = self.kind == Type::GaugeHistogram;
-        let over = if is_gauge { Over::Interval } else { Over::Total };
-        let mut reading = self.reading(metric, over, Value::Histogram(Box::new(histogram)));
+        let is_gauge = self.kind == FamilyKind::GaugeHistogram;
+        let over = if is_gauge { SampleTemporality::Delta } else { SampleTemporality::Cumulative };
+        let mut reading =
+            self.decoded_sample(metric, over, DecodedValue::Histogram(Box::new(histogram)));
         if let Some(created) = message.created_timestamp.filter(|_| !is_gauge) {
-            let created = timestamp(Message::new(&created));
+            let created = parse_timestamp(MessageReader::new(&created));
             let created = created.map_err(|trouble| ("a time", trouble.to_string()))?;
-            (reading.start, reading.end) = convention::total(created, metric.time);
+            (reading.start, reading.end) = convention::cumulative_range(created, metric.time);
         }
-        sink.reading(reading);
+        sink.sample(reading);
         Ok(())
     }
 }
 
 const EXEMPLAR: &str = "an exemplar";
 
-struct Metric<'a> {
-    labels: Labels,
+struct ProtobufMetric<'a> {
+    labels: LabelPairs,
     /// In nanoseconds.
     time: Option<i64>,
     /// In the order of [`Type`]; both kinds of histograms have one field.
-    values: [Option<Field<'a>>; 5],
+    values: [Option<FieldValue<'a>>; 5],
 }
 
-impl<'a> Metric<'a> {
-    fn read(mut fields: Message<'a>) -> Result<Metric<'a>, Trouble> {
-        let mut metric = Metric { labels: Vec::new(), time: None, values: [None; 5] };
+impl<'a> ProtobufMetric<'a> {
+    fn read(mut fields: MessageReader<'a>) -> Result<ProtobufMetric<'a>, InputError> {
+        let mut metric = ProtobufMetric { labels: Vec::new(), time: None, values: [None; 5] };
         while let Some((number, field)) = fields.field()? {
             match number {
-                1 => metric.labels.push(label(field.message()?)?),
-                2 => metric.values[Type::Gauge as usize] = Some(field),
-                3 => metric.values[Type::Counter as usize] = Some(field),
-                4 => metric.values[Type::Summary as usize] = Some(field),
-                5 => metric.values[Type::Untyped as usize] = Some(field),
-                6 => metric.time = time(field.varint()? as i64, &fields)?,
-                7 => metric.values[Type::Histogram as usize] = Some(field),
+                1 => metric.labels.push(parse_label(field.message()?)?),
+                2 => metric.values[FamilyKind::Gauge as usize] = Some(field),
+                3 => metric.values[FamilyKind::Counter as usize] = Some(field),
+                4 => metric.values[FamilyKind::Summary as usize] = Some(field),
+                5 => metric.values[FamilyKind::Untyped as usize] = Some(field),
+                6 => metric.time = parse_time(field.varint()? as i64, &fields)?,
+                7 => metric.values[FamilyKind::Histogram as usize] = Some(field),
                 _ => {}
             }
         }
         Ok(metric)
     }
 
-    fn value(&self, kind: Type) -> Option<Field<'a>> {
-        self.values[(kind as usize).min(Type::Histogram as usize)]
+    fn value(&self, kind: FamilyKind) -> Option<FieldValue<'a>> {
+        self.values[(kind as usize).min(FamilyKind::Histogram as usize)]
     }
 }
 
 /// Milliseconds in nanoseconds; 0 is no time.
-fn time(milliseconds: i64, at: &Message<'_>) -> Result<Option<i64>, Trouble> {
+fn parse_time(milliseconds: i64, at: &MessageReader<'_>) -> Result<Option<i64>, InputError> {
     let nanoseconds = milliseconds.checked_mul(1_000_000).ok_or_else(|| {
         let found = format!("{milliseconds} ms");
-        Trouble::new(Place::Byte(at.offset()), "a time in 64 bits of nanoseconds", found)
+        InputError::new(InputPosition::Byte(at.offset()), "a time in 64 bits of nanoseconds", found)
     })?;
     Ok((nanoseconds != 0).then_some(nanoseconds))
 }
 
-fn label(mut fields: Message<'_>) -> Result<(String, String), Trouble> {
+fn parse_label(mut fields: MessageReader<'_>) -> Result<(String, String), InputError> {
     let (mut name, mut value) = ("", "");
     while let Some((number, field)) = fields.field()? {
         match number {
@@ -341,7 +357,7 @@ fn label(mut fields: Message<'_>) -> Result<(String, String), Trouble> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-fn doubles(mut fields: Message<'_>) -> Result<[f64; 2], Trouble> {
+fn parse_doubles(mut fields: MessageReader<'_>) -> Result<[f64; 2], InputError> {
     let mut doubles = [0.0; 2];
     while let Some((number, field)) = fields.field()? {
         match number {
@@ -354,7 +370,7 @@ fn doubles(mut fields: Message<'_>) -> Result<[f64; 2], Trouble> {
 }
 
 /// A `google.protobuf.Timestamp` in nanoseconds; `None` where 64 bits do not hold it.
-fn timestamp(mut fields: Message<'_>) -> Result<Option<i64>, Trouble> {
+fn parse_timestamp(mut fields: MessageReader<'_>) -> Result<Option<i64>, InputError> {
     let (mut seconds, mut nanoseconds) = (0, 0);
     while let Some((number, field)) = fields.field()? {
         match number {

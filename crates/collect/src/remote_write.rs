@@ -12,32 +12,32 @@
 //! Sources: <https://prometheus.io/docs/specs/prw/remote_write_spec/>, <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>;
 //! prometheus v0.315.0, `prompb/types.proto`, `prompb/io/prometheus/write/v2/types.proto`, `storage/remote/write_handler.go`.
 
-mod told;
+mod request_series;
+mod row_writer;
 mod v1;
 mod v2;
-mod writing;
 
 #[cfg(test)]
 mod tests;
 
-use crate::rows::Rows;
-use crate::trouble::{Place, Trouble};
+use crate::input_error::{InputError, InputPosition};
+use crate::row_sink::RowSink;
 
 /// A byte of snappy cannot become more: three bytes copy 64.
 const EXPANSION_MAX: usize = 22;
 
-/// Which message a request holds.
+/// Remote write message version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub enum RemoteWriteVersion {
     /// `prometheus.WriteRequest`.
     V1,
     /// `io.prometheus.write.v2.Request`.
     V2,
 }
 
-/// What became of a request.
+/// Counts of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteSummary {
     /// Numbers that became rows.
     pub samples: u64,
     /// Histograms that became rows, ends of their series included.
@@ -45,23 +45,27 @@ pub struct Written {
     /// None: exemplars are not kept.
     pub exemplars: u64,
     /// Samples and histograms that did not become rows, and series with neither.
-    pub refused: u64,
+    pub rejected: u64,
     /// Why, for the first of them: [`crate::place::TROUBLES_MAX`] at the most.
-    pub troubles: Vec<String>,
+    pub errors: Vec<String>,
 }
 
 /// Reads a request, decompressed. What is refused is counted and leaves the rest as it is; after an error the body is
 /// no request, and what `rows` took is to be thrown away.
-pub fn read(version: Version, body: &[u8], rows: &mut dyn Rows) -> Result<Written, Trouble> {
+pub fn read_request(
+    version: RemoteWriteVersion,
+    body: &[u8],
+    rows: &mut dyn RowSink,
+) -> Result<WriteSummary, InputError> {
     match version {
-        Version::V1 => v1::read(body, rows),
-        Version::V2 => v2::read(body, rows),
+        RemoteWriteVersion::V1 => v1::read_request(body, rows),
+        RemoteWriteVersion::V2 => v2::read_request(body, rows),
     }
 }
 
 /// Undoes snappy's block format. A body that would have more than `max` bytes is refused before room is made for it.
-pub fn decompress(body: &[u8], max: usize) -> Result<Vec<u8>, Trouble> {
-    let wrong = |expected, found: String| Trouble::new(Place::Byte(0), expected, found);
+pub fn decompress(body: &[u8], max: usize) -> Result<Vec<u8>, InputError> {
+    let wrong = |expected, found: String| InputError::new(InputPosition::Byte(0), expected, found);
     let damage = |error: snap::Error| wrong("a block of snappy".to_owned(), error.to_string());
     let length = snap::raw::decompress_len(body).map_err(damage)?;
     if length > max {

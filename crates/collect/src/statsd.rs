@@ -15,16 +15,16 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use crate::number;
-use crate::trouble::{Place, Trouble, quote};
+use crate::decimal;
+use crate::input_error::{InputError, InputPosition, quote};
 
 /// The smallest sample rate: one line stands for a billion values at the most, so that a count of them does not
 /// overflow by a few lines.
 pub const RATE_MIN: f64 = 1e-9;
 
-/// What a metric is.
+/// Metric type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Type {
+pub enum StatsdType {
     /// How often something happened.
     Counter,
     /// How something is.
@@ -39,11 +39,11 @@ pub enum Type {
 
 /// One metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Metric<'a> {
+pub struct StatsdMetric<'a> {
     /// Its name: not empty.
     pub name: &'a str,
     /// What it is.
-    pub kind: Type,
+    pub kind: StatsdType,
     /// The share of what happened that is sent: from [`RATE_MIN`] to 1.
     pub rate: f64,
     /// Its tags as they came, without the `#`.
@@ -56,85 +56,87 @@ pub struct Metric<'a> {
 
 /// One value of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value<'a> {
+pub enum StatsdValue<'a> {
     /// A finite number.
     Number(f64),
     /// By how much a gauge changes.
-    Change(f64),
+    Delta(f64),
     /// Of a set.
     Member(&'a [u8]),
 }
 
-/// What a line holds.
+/// Parsed line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Found<'a> {
+pub enum StatsdLine<'a> {
     /// A metric.
-    Metric(Metric<'a>),
+    Metric(StatsdMetric<'a>),
     /// Something that is no metric: an event, a service check.
     Skipped(&'static str),
 }
 
 /// Calls `f` with each line of a packet that is not empty.
-pub fn packet<'a>(bytes: &'a [u8], mut f: impl FnMut(Result<Found<'a>, Trouble>)) {
+pub fn for_each_line<'a>(bytes: &'a [u8], mut f: impl FnMut(Result<StatsdLine<'a>, InputError>)) {
     for (number, bytes) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         if !bytes.is_empty() {
-            f(line(number, bytes));
+            f(parse_line(number, bytes));
         }
     }
 }
 
 /// Reads a line without its end; `number` is for messages.
-pub fn line(number: u64, bytes: &[u8]) -> Result<Found<'_>, Trouble> {
+pub fn parse_line(number: u64, bytes: &[u8]) -> Result<StatsdLine<'_>, InputError> {
     let wrong = |expected: &'static str, found: &[u8]| {
-        Trouble::new(Place::Line(number), expected, quote(found))
+        InputError::new(InputPosition::Line(number), expected, quote(found))
     };
     if bytes.first() == Some(&b'_') {
         if bytes.starts_with(b"_e{") {
-            return Ok(Found::Skipped("an event"));
+            return Ok(StatsdLine::Skipped("an event"));
         }
         if bytes.starts_with(b"_sc|") {
-            return Ok(Found::Skipped("a service check"));
+            return Ok(StatsdLine::Skipped("a service check"));
         }
     }
-    let (name, rest) = cut(bytes, b':').ok_or_else(|| wrong("name:value|type", bytes))?;
+    let (name, rest) = split_at_byte(bytes, b':').ok_or_else(|| wrong("name:value|type", bytes))?;
     let (values, rest) =
-        cut(rest, b'|').ok_or_else(|| wrong("value|type behind the name", rest))?;
-    let (kind, mut rest) = cut(rest, b'|').unwrap_or((rest, b""));
+        split_at_byte(rest, b'|').ok_or_else(|| wrong("value|type behind the name", rest))?;
+    let (kind, mut rest) = split_at_byte(rest, b'|').unwrap_or((rest, b""));
     let kind = match kind {
-        b"ms" => Type::Milliseconds,
-        b"c" => Type::Counter,
-        b"g" => Type::Gauge,
-        b"h" | b"d" => Type::Distribution,
-        b"s" => Type::Set,
+        b"ms" => StatsdType::Milliseconds,
+        b"c" => StatsdType::Counter,
+        b"g" => StatsdType::Gauge,
+        b"h" | b"d" => StatsdType::Distribution,
+        b"s" => StatsdType::Set,
         other => return Err(wrong("a type, one of c g ms h d s", other)),
     };
     let name = text(name).filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| wrong("a name in UTF-8", bytes))?;
-    let mut metric = Metric { name, kind, rate: 1.0, tags: "", time: None, values, line: number };
+    let mut metric =
+        StatsdMetric { name, kind, rate: 1.0, tags: "", time: None, values, line: number };
     while !rest.is_empty() {
-        let (field, after) = cut(rest, b'|').unwrap_or((rest, b""));
+        let (field, after) = split_at_byte(rest, b'|').unwrap_or((rest, b""));
         rest = after;
         match field {
             [b'@', rate @ ..] => {
-                let rate = number::parse(rate).filter(|rate| (RATE_MIN..=1.0).contains(rate));
+                let rate = decimal::parse(rate).filter(|rate| (RATE_MIN..=1.0).contains(rate));
                 metric.rate = rate.ok_or_else(|| wrong("@ and a rate from 1e-9 to 1", field))?;
             }
             [b'#', tags @ ..] => {
                 metric.tags = text(tags).ok_or_else(|| wrong("tags in UTF-8", tags))?;
             }
             [b'T', seconds @ ..] => {
-                let time = whole(seconds).and_then(|seconds| seconds.checked_mul(1_000_000_000));
+                let time =
+                    parse_integer(seconds).and_then(|seconds| seconds.checked_mul(1_000_000_000));
                 metric.time = Some(time.ok_or_else(|| wrong("T and Unix seconds", field))?);
             }
             // Container, environment, cardinality, and what comes to be said one day.
             _ => {}
         }
     }
-    Ok(Found::Metric(metric))
+    Ok(StatsdLine::Metric(metric))
 }
 
-fn cut(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+fn split_at_byte(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().position(|&byte| byte == at)?;
     Some((&bytes[..at], bytes.get(at.saturating_add(1)..)?))
 }
@@ -143,25 +145,26 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-fn whole(digits: &[u8]) -> Option<i64> {
+fn parse_integer(digits: &[u8]) -> Option<i64> {
     let digits = text(digits).filter(|text| !text.starts_with('+'))?;
     digits.parse().ok().filter(|&n| n >= 0)
 }
 
-impl<'a> Metric<'a> {
+impl<'a> StatsdMetric<'a> {
     /// Its values, in their order; a set has one.
-    pub fn values(&self) -> impl Iterator<Item = Result<Value<'a>, Trouble>> + use<'a> {
-        let Metric { kind, values, line, .. } = *self;
-        let pieces = values.split(move |&byte| byte == b':' && kind != Type::Set);
+    pub fn values(&self) -> impl Iterator<Item = Result<StatsdValue<'a>, InputError>> + use<'a> {
+        let StatsdMetric { kind, values, line, .. } = *self;
+        let pieces = values.split(move |&byte| byte == b':' && kind != StatsdType::Set);
         pieces.map(move |piece| {
-            if kind == Type::Set {
-                return Ok(Value::Member(piece));
+            if kind == StatsdType::Set {
+                return Ok(StatsdValue::Member(piece));
             }
-            let number = number::parse(piece).filter(|number| number.is_finite());
-            let number = number
-                .ok_or_else(|| Trouble::new(Place::Line(line), "a finite number", quote(piece)))?;
-            let is_change = kind == Type::Gauge && matches!(piece[0], b'+' | b'-');
-            Ok(if is_change { Value::Change(number) } else { Value::Number(number) })
+            let number = decimal::parse(piece).filter(|number| number.is_finite());
+            let number = number.ok_or_else(|| {
+                InputError::new(InputPosition::Line(line), "a finite number", quote(piece))
+            })?;
+            let is_change = kind == StatsdType::Gauge && matches!(piece[0], b'+' | b'-');
+            Ok(if is_change { StatsdValue::Delta(number) } else { StatsdValue::Number(number) })
         })
     }
 }
@@ -179,20 +182,20 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let mut found = Vec::new();
-        packet(text.as_bytes(), |line| match line {
+        for_each_line(text.as_bytes(), |line| match line {
             Err(trouble) => found.push(trouble.to_string()),
-            Ok(Found::Skipped(what)) => found.push(format!("skipped {what}")),
-            Ok(Found::Metric(metric)) => {
+            Ok(StatsdLine::Skipped(what)) => found.push(format!("skipped {what}")),
+            Ok(StatsdLine::Metric(metric)) => {
                 let values: Vec<String> = metric
                     .values()
                     .map(|value| match value {
-                        Ok(Value::Number(x)) => x.to_string(),
-                        Ok(Value::Change(x)) => format!("{x:+}"),
-                        Ok(Value::Member(member)) => quote(member),
+                        Ok(StatsdValue::Number(x)) => x.to_string(),
+                        Ok(StatsdValue::Delta(x)) => format!("{x:+}"),
+                        Ok(StatsdValue::Member(member)) => quote(member),
                         Err(trouble) => trouble.to_string(),
                     })
                     .collect();
-                let Metric { name, kind, rate, time, .. } = metric;
+                let StatsdMetric { name, kind, rate, time, .. } = metric;
                 let tags: Vec<String> =
                     tags(metric.tags).map(|(name, value)| format!("{name}={value}")).collect();
                 let mut line = format!("{name} {kind:?} {}", values.join(" "));
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_the_type() {
+    fn sample_rate_and_tags_follow_the_type() {
         check(
             "a:1|c|#env:prod,fast,:x,url:http://b,",
             "a Counter 1 {env=prod,fast=true,url=http://b}",
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_hold_lines() {
+    fn packets_contain_lines() {
         check("", "");
         check("\n\r\na:1|c\r\n\nb:2|c\n", "a Counter 1; b Counter 2");
         check(
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_named() {
+    fn invalid_lines_are_named() {
         check("a", "line 1: expected name:value|type, found \"a\"");
         check(":1|c", "line 1: expected a name in UTF-8, found \":1|c\"");
         check("a:1", "line 1: expected value|type behind the name, found \"1\"");
@@ -262,7 +265,7 @@ mod tests {
         check("a:inf|c", "a Counter line 1: expected a finite number, found \"inf\"");
         check("a:|g", "a Gauge line 1: expected a finite number, found nothing");
         let mut refused = false;
-        packet(b"a\xff:1|c", |line| refused = line.is_err());
+        for_each_line(b"a\xff:1|c", |line| refused = line.is_err());
         assert!(refused);
     }
 }

@@ -1,4 +1,4 @@
-//! Made-up measurements of which the truth is known: the data sets A and B that the store is held to.
+//! Synthetic data sets A and B with exact expected statistics.
 //!
 //! * A: one series `disk_io_latency`, 10,080 one-minute histograms from 2026-11-09T00:00:00Z,
 //!   1,226,742,335 measurements in all. Disk I/O with five modes (85 us, 420 us, 7.5 ms, 60 ms, 1.9 s), a load
@@ -31,36 +31,36 @@
 
 mod cells;
 mod generator;
+mod keyed_rng;
+mod oracle;
 mod plan;
-mod random;
 mod shape;
 mod table;
-mod truth;
 
 use hist::Histogram;
 
-pub use self::generator::{Generator, Sample};
-use self::plan::Plan;
-pub use self::truth::{Truth, Window};
+pub use self::generator::{SampleGenerator, SyntheticSample};
+pub use self::oracle::{ExpectedStats, ExpectedWindow};
+use self::plan::DatasetPlan;
 use crate::unit::Unit;
 
 /// The truth counts the values at or below this limit. It lies inside a bucket (12 to 13 ms).
-pub const LIMIT_NS: u64 = 12_300_000;
+pub const THRESHOLD_NS: u64 = 12_300_000;
 /// What one histogram covers.
 pub const MINUTE_NS: i64 = 60_000_000_000;
 
 /// The two data sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum DatasetKind {
     /// One series, a week.
     A,
     /// A thousand series, a day.
     B,
 }
 
-/// How much of a data set.
+/// Scale of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scale {
+pub struct DatasetScale {
     /// How many series.
     pub series: usize,
     /// How many minutes.
@@ -69,19 +69,19 @@ pub struct Scale {
     pub seed: u64,
 }
 
-impl Scale {
+impl DatasetScale {
     /// All of it, with the official seed.
-    pub fn full(which: Which) -> Scale {
+    pub fn full(which: DatasetKind) -> DatasetScale {
         match which {
-            Which::A => Scale { series: 1, minutes: 7 * 1_440, seed: 2026 },
-            Which::B => Scale { series: 1_000, minutes: 1_440, seed: 2026 },
+            DatasetKind::A => DatasetScale { series: 1, minutes: 7 * 1_440, seed: 2026 },
+            DatasetKind::B => DatasetScale { series: 1_000, minutes: 1_440, seed: 2026 },
         }
     }
 }
 
-/// What a series measures, and what tells it from the others.
+/// Series metadata of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Series {
+pub struct SyntheticSeries {
     /// Name of what was measured.
     pub metric: &'static str,
     /// Names and values, by name.
@@ -93,13 +93,13 @@ pub struct Series {
 /// A data set at some scale.
 #[derive(Clone, Debug)]
 pub struct Dataset {
-    scale: Scale,
-    plan: Plan,
+    scale: DatasetScale,
+    plan: DatasetPlan,
 }
 
 /// One histogram of each series.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Minute {
+pub struct MinuteBatch {
     /// From 0.
     pub number: usize,
     /// When it begins, in nanoseconds since the Unix epoch.
@@ -113,21 +113,21 @@ pub struct Minute {
 impl Dataset {
     /// The official data set A, whole.
     pub fn a() -> Dataset {
-        Dataset::new(Which::A, Scale::full(Which::A))
+        Dataset::new(DatasetKind::A, DatasetScale::full(DatasetKind::A))
     }
 
     /// The official data set B, whole.
     pub fn b() -> Dataset {
-        Dataset::new(Which::B, Scale::full(Which::B))
+        Dataset::new(DatasetKind::B, DatasetScale::full(DatasetKind::B))
     }
 
     /// A data set at some scale.
-    pub fn new(which: Which, scale: Scale) -> Dataset {
-        Dataset { scale, plan: Plan::new(which, scale) }
+    pub fn new(which: DatasetKind, scale: DatasetScale) -> Dataset {
+        Dataset { scale, plan: DatasetPlan::new(which, scale) }
     }
 
     /// How much of it this is.
-    pub fn scale(&self) -> Scale {
+    pub fn scale(&self) -> DatasetScale {
         self.scale
     }
 
@@ -137,7 +137,7 @@ impl Dataset {
     }
 
     /// What series `series` is.
-    pub fn series(&self, series: usize) -> Series {
+    pub fn series(&self, series: usize) -> SyntheticSeries {
         self.plan.series(series)
     }
 
@@ -153,34 +153,34 @@ impl Dataset {
     }
 
     /// Draws single histograms, in any order; by series is fastest.
-    pub fn generator(&self) -> Generator<'_> {
-        Generator::new(self)
+    pub fn generator(&self) -> SampleGenerator<'_> {
+        SampleGenerator::new(self)
     }
 
     /// All of it in the order of time, a minute at once.
-    pub fn minutes(&self) -> Minutes<'_> {
-        Minutes { generator: self.generator(), truth: Truth::new(self), next: 0 }
+    pub fn minutes(&self) -> MinuteBatches<'_> {
+        MinuteBatches { generator: self.generator(), expected: ExpectedStats::new(self), next: 0 }
     }
 }
 
-/// Minutes in the order of time; knows the truth of those it gave.
-pub struct Minutes<'a> {
-    generator: Generator<'a>,
-    truth: Truth,
+/// Minutes in time order, with the expected statistics so far.
+pub struct MinuteBatches<'a> {
+    generator: SampleGenerator<'a>,
+    expected: ExpectedStats,
     next: usize,
 }
 
-impl Minutes<'_> {
+impl MinuteBatches<'_> {
     /// The truth of the minutes given so far.
-    pub fn truth(&self) -> &Truth {
-        &self.truth
+    pub fn expected(&self) -> &ExpectedStats {
+        &self.expected
     }
 }
 
-impl Iterator for Minutes<'_> {
-    type Item = Minute;
+impl Iterator for MinuteBatches<'_> {
+    type Item = MinuteBatch;
 
-    fn next(&mut self) -> Option<Minute> {
+    fn next(&mut self) -> Option<MinuteBatch> {
         let (dataset, number) = (self.generator.dataset(), self.next);
         if number == dataset.scale.minutes {
             return None;
@@ -189,22 +189,22 @@ impl Iterator for Minutes<'_> {
         let mut histograms = Vec::with_capacity(dataset.scale.series);
         for series in 0..dataset.scale.series {
             let sample = self.generator.draw(series, number);
-            self.truth.add(sample);
+            self.expected.add(sample);
             histograms.push(sample.histogram());
         }
         let start_ns = dataset.start_ns(number);
-        Some(Minute { number, start_ns, end_ns: start_ns + MINUTE_NS, histograms })
+        Some(MinuteBatch { number, start_ns, end_ns: start_ns + MINUTE_NS, histograms })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hist::{Side, Sum};
+    use hist::{CompensatedSum, TrackedValue};
 
     use super::*;
 
-    fn small(which: Which, series: usize, minutes: usize) -> Dataset {
-        Dataset::new(which, Scale { series, minutes, ..Scale::full(which) })
+    fn small(which: DatasetKind, series: usize, minutes: usize) -> Dataset {
+        Dataset::new(which, DatasetScale { series, minutes, ..DatasetScale::full(which) })
     }
 
     /// FNV-1a over everything that samples hold.
@@ -219,7 +219,8 @@ mod tests {
         for minute in 0..dataset.scale().minutes {
             for series in 0..dataset.scale().series {
                 let sample = generator.draw(series, minute);
-                let sides = [sample.sum_ns, sample.min_ns, sample.max_ns, sample.at_or_below_limit];
+                let sides =
+                    [sample.sum_ns, sample.min_ns, sample.max_ns, sample.at_or_below_threshold];
                 sides.into_iter().for_each(&mut add);
                 for &(index, count) in &sample.buckets {
                     add(index as u64);
@@ -231,37 +232,38 @@ mod tests {
     }
 
     #[test]
-    fn the_totals_are_the_official_ones() {
+    fn totals_match_the_official_ones() {
         assert_eq!(Dataset::a().total(), 1_226_742_335);
         assert_eq!(Dataset::b().total(), 1_361_435_848);
-        let other = Scale { seed: 7, ..Scale::full(Which::B) };
-        assert_eq!(Dataset::new(Which::B, other).total(), 1_361_435_848);
+        let other = DatasetScale { seed: 7, ..DatasetScale::full(DatasetKind::B) };
+        assert_eq!(Dataset::new(DatasetKind::B, other).total(), 1_361_435_848);
         assert_eq!(Dataset::a().start_ns(0), 1_794_182_400_000_000_000);
         assert_eq!(Dataset::b().start_ns(0) - Dataset::a().start_ns(0), 6 * 1_440 * MINUTE_NS);
     }
 
     /// These hashes stand for data that benchmarks and other programs were given: they never change.
     #[test]
-    fn the_values_are_the_same_for_ever() {
-        assert_eq!(hash(&small(Which::A, 1, 120)), 11_142_341_576_881_376_561);
-        assert_eq!(hash(&small(Which::B, 100, 20)), 11_465_908_672_573_577_105);
+    fn generated_values_never_change() {
+        assert_eq!(hash(&small(DatasetKind::A, 1, 120)), 11_142_341_576_881_376_561);
+        assert_eq!(hash(&small(DatasetKind::B, 100, 20)), 11_465_908_672_573_577_105);
     }
 
     #[test]
-    fn the_order_of_drawing_does_not_matter() {
-        let dataset = small(Which::B, 12, 40);
+    fn draw_order_does_not_matter() {
+        let dataset = small(DatasetKind::B, 12, 40);
         let (mut forth, mut back) = (dataset.generator(), dataset.generator());
         let all = |s: usize| (0..40).map(move |m| (s, m));
         let places: Vec<(usize, usize)> = (0..12).flat_map(all).collect();
-        let one: Vec<Sample> = places.iter().map(|&(s, m)| forth.draw(s, m).clone()).collect();
-        let other: Vec<Sample> =
+        let one: Vec<SyntheticSample> =
+            places.iter().map(|&(s, m)| forth.draw(s, m).clone()).collect();
+        let other: Vec<SyntheticSample> =
             places.iter().rev().map(|&(s, m)| back.draw(s, m).clone()).collect();
         assert!(one.iter().eq(other.iter().rev()));
     }
 
     #[test]
-    fn a_smaller_scale_is_a_corner_of_a_larger_one() {
-        let (small, large) = (small(Which::B, 3, 4), small(Which::B, 1_050, 1_500));
+    fn smaller_scale_is_a_subset_of_a_larger_one() {
+        let (small, large) = (small(DatasetKind::B, 3, 4), small(DatasetKind::B, 1_050, 1_500));
         for (series, minute) in [(0, 0), (2, 3)] {
             let (mut one, mut other) = (small.generator(), large.generator());
             assert_eq!(one.draw(series, minute), other.draw(series, minute));
@@ -271,8 +273,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_used_buckets(which: Which, minutes: impl Iterator<Item = usize>, expected: f64) {
-        let dataset = Dataset::new(which, Scale::full(which));
+    fn check_used_buckets(which: DatasetKind, minutes: impl Iterator<Item = usize>, expected: f64) {
+        let dataset = Dataset::new(which, DatasetScale::full(which));
         let mut generator = dataset.generator();
         let (mut used, mut histograms) = (0, 0);
         for minute in minutes {
@@ -286,40 +288,43 @@ mod tests {
     }
 
     #[test]
-    fn as_many_buckets_are_used_as_was_measured() {
-        check_used_buckets(Which::A, (0..10_080).step_by(10), 373.0);
-        check_used_buckets(Which::B, (0..1_440).step_by(72), 134.5);
+    fn used_bucket_count_matches_the_measured_one() {
+        check_used_buckets(DatasetKind::A, (0..10_080).step_by(10), 373.0);
+        check_used_buckets(DatasetKind::B, (0..1_440).step_by(72), 134.5);
     }
 
     /// What can be known of a sample from its buckets alone.
     #[track_caller]
-    fn check_sound(sample: &Sample) {
+    fn check_consistent(sample: &SyntheticSample) {
         let histogram = sample.histogram();
         assert_eq!(histogram.count(), sample.count);
         // Exact sides that contradicted the buckets would have become estimates.
-        assert_eq!(histogram.sum_side(), Side::Exact(Sum::new(sample.sum_ns as f64)));
-        assert_eq!(histogram.min_side(), Side::Exact(sample.min_ns as f64));
-        assert_eq!(histogram.max_side(), Side::Exact(sample.max_ns as f64));
-        let (limit, mut below, mut inside) = (LIMIT_NS as f64, 0, 0);
+        assert_eq!(
+            histogram.tracked_sum(),
+            TrackedValue::Exact(CompensatedSum::new(sample.sum_ns as f64))
+        );
+        assert_eq!(histogram.tracked_min(), TrackedValue::Exact(sample.min_ns as f64));
+        assert_eq!(histogram.tracked_max(), TrackedValue::Exact(sample.max_ns as f64));
+        let (limit, mut below, mut inside) = (THRESHOLD_NS as f64, 0, 0);
         for (index, count) in histogram.positive().iter() {
             let (lower, upper) = histogram.scheme().edges(index).unwrap();
             below += if upper <= limit { count } else { 0 };
             inside += if lower <= limit && limit < upper { count } else { 0 };
         }
-        assert!((below..=below + inside).contains(&sample.at_or_below_limit), "{sample:?}");
+        assert!((below..=below + inside).contains(&sample.at_or_below_threshold), "{sample:?}");
     }
 
     #[test]
-    fn every_sample_is_one_that_values_can_make() {
+    fn every_sample_is_consistent() {
         for (which, series, minutes, every) in
-            [(Which::A, 1, 10_080, 97), (Which::B, 1_000, 1_440, 311)]
+            [(DatasetKind::A, 1, 10_080, 97), (DatasetKind::B, 1_000, 1_440, 311)]
         {
             let dataset = small(which, series, minutes);
             let mut generator = dataset.generator();
             for minute in (0..minutes).step_by(every) {
                 for series in 0..series {
                     let sample = generator.draw(series, minute);
-                    check_sound(sample);
+                    check_consistent(sample);
                     assert_eq!(sample.count, dataset.count(series, minute));
                 }
             }
@@ -327,8 +332,8 @@ mod tests {
     }
 
     #[test]
-    fn the_truth_is_that_of_the_histograms() {
-        let dataset = small(Which::B, 30, 10);
+    fn expected_stats_match_the_histograms() {
+        let dataset = small(DatasetKind::B, 30, 10);
         let mut minutes = dataset.minutes();
         let mut windows = vec![Histogram::new(hist::Scheme::LogLinear10); 3];
         for minute in &mut minutes {
@@ -336,13 +341,16 @@ mod tests {
                 windows[minute.number / 4].merge(histogram).unwrap();
             }
         }
-        let truth = minutes.truth();
+        let truth = minutes.expected();
         assert_eq!(truth.windows().len(), 3);
         for (window, merged) in truth.windows().iter().zip(&windows) {
             assert_eq!(window.count, merged.count());
-            assert_eq!(merged.sum_side(), Side::Exact(Sum::new(window.sum_ns as f64)));
-            assert_eq!(merged.min_side(), Side::Exact(window.min_ns as f64));
-            assert_eq!(merged.max_side(), Side::Exact(window.max_ns as f64));
+            assert_eq!(
+                merged.tracked_sum(),
+                TrackedValue::Exact(CompensatedSum::new(window.sum_ns as f64))
+            );
+            assert_eq!(merged.tracked_min(), TrackedValue::Exact(window.min_ns as f64));
+            assert_eq!(merged.tracked_max(), TrackedValue::Exact(window.max_ns as f64));
             for q in [0.5, 0.99, 0.999] {
                 let (lower, upper) = window.quantile_ns(q).unwrap();
                 let found = merged.quantile(q).unwrap();
@@ -355,13 +363,13 @@ mod tests {
     }
 
     #[test]
-    fn an_incident_shows() {
+    fn incident_is_visible() {
         // The daily load changes the share of slow values slowly, an incident within a minute.
         let dataset = Dataset::a();
         let mut generator = dataset.generator();
         let mut share = |minute| {
             let sample = generator.draw(0, minute);
-            sample.at_or_below_limit as f64 / sample.count as f64
+            sample.at_or_below_threshold as f64 / sample.count as f64
         };
         let all: Vec<f64> = (0..10_080).map(&mut share).collect();
         let jumps = all.windows(2).filter(|pair| (pair[0] - pair[1]).abs() > 0.02).count();

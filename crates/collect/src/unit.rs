@@ -1,10 +1,10 @@
-//! Units of values, and amounts that carry one.
+//! Units and quantities.
 
 use std::fmt;
 
-use crate::number;
+use crate::decimal;
 
-/// What a value counts.
+/// Unit of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Unit {
@@ -52,7 +52,7 @@ impl Unit {
     }
 
     /// The unit that a metric's name ends with, by Prometheus' convention.
-    pub(crate) fn of_name(name: &str) -> Option<Unit> {
+    pub(crate) fn from_metric_name(name: &str) -> Option<Unit> {
         Unit::parse(name.rsplit('_').next()?).filter(|_| name.contains('_'))
     }
 
@@ -93,8 +93,8 @@ impl fmt::Display for Unit {
     }
 }
 
-/// An amount as a person wrote it: `1.5s`, `250 ms`, `42`. The decimal is kept, so that it converts
-/// without a rounding: 0.3 ms is 300000 ns.
+/// Quantity with unit: `1.5s`, `250 ms`, `42`. Kept as decimal text, so that conversion is exact:
+/// 0.3 ms is 300000 ns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
     decimal: String,
@@ -109,7 +109,7 @@ impl Quantity {
         let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]).rev();
         for end in ends {
             let (decimal, unit) = (text[..end].trim_end(), text[end..].trim_start());
-            let finite = number::parse(decimal.as_bytes()).is_some_and(f64::is_finite);
+            let finite = decimal::parse(decimal.as_bytes()).is_some_and(f64::is_finite);
             if !finite {
                 continue;
             }
@@ -128,7 +128,7 @@ impl Quantity {
     /// taken to be in the unit asked for.
     pub fn value_in(&self, unit: Option<&Unit>) -> Option<f64> {
         let bytes = self.decimal.as_bytes();
-        let plain = || number::parse(bytes);
+        let plain = || decimal::parse(bytes);
         let (from, to) = match (&self.unit, unit) {
             (None, _) => return plain(),
             (Some(from), Some(to)) if from == to => return plain(),
@@ -136,9 +136,9 @@ impl Quantity {
             (Some(_), None) => return None,
         };
         if from.0 % to.0 == 0 {
-            return number::parse_scaled(bytes, (from.0 / to.0, from.1 - to.1));
+            return decimal::parse_scaled(bytes, (from.0 / to.0, from.1 - to.1));
         }
-        Some(number::parse_scaled(bytes, from)? / (to.0 as f64 * 10f64.powi(to.1)))
+        Some(decimal::parse_scaled(bytes, from)? / (to.0 as f64 * 10f64.powi(to.1)))
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_that_mean_nothing_are_refused() {
+    fn invalid_quantities_are_rejected() {
         for text in ["", "s", "1.5 lightyears", "1 5", "inf", "NaN s", "1..2s"] {
             check(text, Some(Unit::Seconds), None);
         }
@@ -185,10 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_units() {
-        assert_eq!(Unit::of_name("http_request_duration_seconds"), Some(Unit::Seconds));
-        assert_eq!(Unit::of_name("rpc_ms"), Some(Unit::Milliseconds));
-        assert_eq!(Unit::of_name("seconds"), None);
-        assert_eq!(Unit::of_name("queue_depth"), None);
+    fn units_are_parsed_from_metric_names() {
+        assert_eq!(Unit::from_metric_name("http_request_duration_seconds"), Some(Unit::Seconds));
+        assert_eq!(Unit::from_metric_name("rpc_ms"), Some(Unit::Milliseconds));
+        assert_eq!(Unit::from_metric_name("seconds"), None);
+        assert_eq!(Unit::from_metric_name("queue_depth"), None);
     }
 }

@@ -17,11 +17,11 @@ use std::path::Path;
 
 pub use os::OsDisk;
 pub use region::{Region, WAKE_BYTES};
-pub use sim::{Fault, FaultKind, NameOrder, Operation, SimDisk, SimProcess};
+pub use sim::{DiskOperation, Fault, FaultKind, NameOrder, SimDisk, SimProcess};
 
 /// How [`Disk::open`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum OpenMode {
     /// An existing file, to read.
     Read,
     /// An existing file, to read and write.
@@ -32,7 +32,7 @@ pub enum Mode {
     CreateNew,
 }
 
-/// A file system.
+/// File system interface, real or simulated.
 pub trait Disk: Send + Sync + Debug {
     /// Makes a folder and what is missing above it. No error when it exists. Each folder that was made is
     /// durable after [`Disk::sync_dir`] of the one above it.
@@ -40,7 +40,7 @@ pub trait Disk: Send + Sync + Debug {
 
     /// Opens a file. It is closed, and its lock released, when it is dropped or its process dies; regions
     /// that were mapped stay.
-    fn open(&self, path: &Path, mode: Mode) -> io::Result<Box<dyn File>>;
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn File>>;
 
     /// The names of the files (not of the folders) in a folder, in no order.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;

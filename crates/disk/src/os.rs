@@ -1,6 +1,6 @@
-//! The machine's own file system. Locks are `flock`, which belongs to the open file and which the kernel
-//! releases however a process ends; memory is shared by `mmap`. Meant for local file systems: over a
-//! network neither is to be relied on.
+//! Real file system. Locks are `flock`, which belongs to the open file and which the kernel
+//! releases however a process ends; memory is shared by `mmap`. Meant for local file systems: over
+//! a network neither is to be relied on.
 
 use std::fs;
 use std::io;
@@ -10,12 +10,12 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::{Disk, File, Mode, Region};
+use crate::{Disk, File, OpenMode, Region};
 
 #[cfg(not(target_endian = "little"))]
 compile_error!("shared memory and files of topdeck are little endian");
 
-/// The machine's own file system.
+/// Real file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsDisk;
 
@@ -24,14 +24,14 @@ impl Disk for OsDisk {
         fs::create_dir_all(path)
     }
 
-    fn open(&self, path: &Path, mode: Mode) -> io::Result<Box<dyn File>> {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn File>> {
         let file = match mode {
-            Mode::Read => fs::File::open(path),
-            Mode::Write => fs::File::options().read(true).write(true).open(path),
-            Mode::Create => {
+            OpenMode::Read => fs::File::open(path),
+            OpenMode::Write => fs::File::options().read(true).write(true).open(path),
+            OpenMode::Create => {
                 fs::File::options().read(true).write(true).create(true).truncate(false).open(path)
             }
-            Mode::CreateNew => {
+            OpenMode::CreateNew => {
                 fs::File::options().read(true).write(true).create_new(true).open(path)
             }
         }?;
@@ -40,7 +40,7 @@ impl Disk for OsDisk {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(or_here(dir))? {
+        for entry in fs::read_dir(dir_or_current(dir))? {
             let entry = entry?;
             match entry.file_type() {
                 // A name that is not UTF-8 is none of ours.
@@ -73,12 +73,12 @@ impl Disk for OsDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        fs::File::open(or_here(dir))?.sync_all()
+        fs::File::open(dir_or_current(dir))?.sync_all()
     }
 }
 
 /// The folder of a name without one, as `Path::parent` gives it, is where the process is.
-fn or_here(dir: &Path) -> &Path {
+fn dir_or_current(dir: &Path) -> &Path {
     match dir.as_os_str().is_empty() {
         true => Path::new("."),
         false => dir,
@@ -142,11 +142,11 @@ impl File for OsFile {
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        locked(self.0.try_lock())
+        lock_result(self.0.try_lock())
     }
 
     fn try_lock_shared(&self) -> io::Result<bool> {
-        locked(self.0.try_lock_shared())
+        lock_result(self.0.try_lock_shared())
     }
 
     fn unlock(&self) -> io::Result<()> {
@@ -158,7 +158,7 @@ impl File for OsFile {
     }
 }
 
-fn locked(tried: Result<(), fs::TryLockError>) -> io::Result<bool> {
+fn lock_result(tried: Result<(), fs::TryLockError>) -> io::Result<bool> {
     match tried {
         Ok(()) => Ok(true),
         Err(fs::TryLockError::WouldBlock) => Ok(false),

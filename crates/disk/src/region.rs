@@ -1,4 +1,4 @@
-//! Memory that processes share: the one file of this crate with `unsafe`.
+//! Shared memory regions; the one file of the crate with `unsafe`.
 //!
 //! A region is seen as atomics and never as bytes: another process may write any of it at any time, which
 //! a `&[u8]` would rule out. Its first [`WAKE_BYTES`] are words of 32 bits to wait on, the rest words of
@@ -21,15 +21,15 @@ use rustix::thread::futex;
 /// The part at the front of a region that holds the words to wait on: one page.
 pub const WAKE_BYTES: usize = 4096;
 
-/// Shared memory: `Deref` gives its 64-bit words, those after the wake words.
+/// Shared memory region of 64-bit words, with a page of wake words (futex) in front.
 pub struct Region {
     base: NonNull<u8>,
     len: usize,
-    owner: Owner,
+    owner: RegionOwner,
 }
 
-/// Who keeps the memory alive.
-enum Owner {
+/// Owner of a region's memory.
+enum RegionOwner {
     /// A mapping of a file, undone by `drop`.
     Mapping,
     /// A mapping of no file, undone by `drop`.
@@ -48,9 +48,9 @@ impl Region {
     /// Maps the first `len` bytes of a file, shared. Reading past the file's end would kill the process
     /// (SIGBUS), so a file that is shorter is refused, and [`crate::File::map`] says never to cut it.
     pub(crate) fn map(file: &File, len: u64) -> io::Result<Region> {
-        let len = checked(len)?;
+        let len = checked_len(len)?;
         if file.metadata()?.len() < len as u64 {
-            return Err(shorter_than_its_map());
+            return Err(truncated_mapping_error());
         }
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
@@ -58,22 +58,22 @@ impl Region {
             mmap(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)?
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Region { base, len, owner: Owner::Mapping })
+        Ok(Region { base, len, owner: RegionOwner::Mapping })
     }
 
     /// Memory that only this process has, zero at first.
     pub fn heap(len: u64) -> io::Result<Region> {
-        let len = checked(len)?;
+        let len = checked_len(len)?;
         let words: Arc<[AtomicU64]> = (0..len / 8).map(|_| AtomicU64::new(0)).collect();
         let base = NonNull::from(&words[..]).cast();
-        Ok(Region { base, len, owner: Owner::Heap { _words: words, file: None } })
+        Ok(Region { base, len, owner: RegionOwner::Heap { _words: words, file: None } })
     }
 
     /// Memory that only this process has, zero at first: a mapping of its own, of which nothing is there until it is
     /// touched, in pages of the smallest size. For measuring what mapping costs; an allocator keeps memory and gives
     /// it again.
     pub fn anonymous(len: u64) -> io::Result<Region> {
-        let len = checked(len)?;
+        let len = checked_len(len)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), len, protection, MapFlags::PRIVATE)? };
@@ -81,21 +81,21 @@ impl Region {
         // huge pages refuses, and has none to be kept from.
         let _ = unsafe { madvise(base, len, Advice::LinuxNoHugepage) };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Region { base, len, owner: Owner::Anonymous })
+        Ok(Region { base, len, owner: RegionOwner::Anonymous })
     }
 
     /// The first `len` bytes of memory that stands for a simulated file. Whoever else has the words must
     /// leave the first [`WAKE_BYTES`] of them alone.
-    pub(crate) fn over_file(words: Arc<[AtomicU64]>, len: usize, token: Arc<()>) -> Region {
+    pub(crate) fn from_words(words: Arc<[AtomicU64]>, len: usize, token: Arc<()>) -> Region {
         let fits = len.is_multiple_of(8) && len > WAKE_BYTES && len <= words.len() * 8;
         assert!(fits, "BUG: a region of {len} bytes over {} words", words.len());
         let base = NonNull::from(&words[..]).cast();
-        Region { base, len, owner: Owner::Heap { _words: words, file: Some(token) } }
+        Region { base, len, owner: RegionOwner::Heap { _words: words, file: Some(token) } }
     }
 
     /// Whether the contents outlive the process.
-    pub fn survives_the_process(&self) -> bool {
-        !matches!(self.owner, Owner::Anonymous | Owner::Heap { file: None, .. })
+    pub fn persists_after_exit(&self) -> bool {
+        !matches!(self.owner, RegionOwner::Anonymous | RegionOwner::Heap { file: None, .. })
     }
 
     /// A word to wait on, `index` below 64; each has a cache line of its own.
@@ -110,7 +110,7 @@ impl Region {
     /// Tells the processor that a word will soon be written, so that the write does not have to wait for the
     /// cache line. Nothing else changes; where there is no such instruction, nothing at all.
     #[inline]
-    pub fn prepare_write(&self, index: usize) {
+    pub fn prefetch_for_write(&self, index: usize) {
         let word: &AtomicU64 = &self[index];
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: a prefetch is a hint: it reads and writes nothing and cannot fault, whatever the address,
@@ -159,7 +159,7 @@ impl Deref for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if let Owner::Mapping | Owner::Anonymous = self.owner {
+        if let RegionOwner::Mapping | RegionOwner::Anonymous = self.owner {
             // SAFETY: base and len are those of `mmap` or `mmap_anonymous`, and all references borrowed `self`, which is ending.
             let undone = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
             debug_assert!(undone.is_ok(), "BUG: munmap: {undone:?}");
@@ -170,10 +170,10 @@ impl Drop for Region {
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.owner {
-            Owner::Mapping => "mapped",
-            Owner::Anonymous => "anonymous",
-            Owner::Heap { file: None, .. } => "heap",
-            Owner::Heap { file: Some(_), .. } => "simulated",
+            RegionOwner::Mapping => "mapped",
+            RegionOwner::Anonymous => "anonymous",
+            RegionOwner::Heap { file: None, .. } => "heap",
+            RegionOwner::Heap { file: Some(_), .. } => "simulated",
         };
         f.debug_struct("Region").field("kind", &kind).field("len", &self.len).finish()
     }
@@ -181,7 +181,7 @@ impl fmt::Debug for Region {
 
 /// The length as `usize`, when there is room for the wake words and at least one other. No memory is
 /// longer than `isize::MAX`.
-pub(crate) fn checked(len: u64) -> io::Result<usize> {
+pub(crate) fn checked_len(len: u64) -> io::Result<usize> {
     let size = isize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)? as usize;
     if size.is_multiple_of(8) && size > WAKE_BYTES {
         return Ok(size);
@@ -189,7 +189,7 @@ pub(crate) fn checked(len: u64) -> io::Result<usize> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a region cannot have {len} bytes")))
 }
 
-pub(crate) fn shorter_than_its_map() -> io::Error {
+pub(crate) fn truncated_mapping_error() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than its map")
 }
 
@@ -213,7 +213,7 @@ mod tests {
     fn anonymous_memory_is_zero_writable_and_of_this_process() {
         let region = Region::anonymous(1 << 20).unwrap();
         assert_eq!(region.len(), ((1 << 20) - WAKE_BYTES) / 8);
-        assert!(!region.survives_the_process());
+        assert!(!region.persists_after_exit());
         let last = region.len() - 1;
         assert_eq!(region[last].swap(7, Ordering::Relaxed), 0);
         assert_eq!(region[last].load(Ordering::Relaxed), 7);
@@ -224,17 +224,17 @@ mod tests {
     #[test]
     fn miri_regions_over_the_same_memory_share_it() {
         let words: Arc<[AtomicU64]> = (0..1024).map(|_| AtomicU64::new(0)).collect();
-        let a = Region::over_file(Arc::clone(&words), 1024 * 8, Arc::default());
-        let b = Region::over_file(words, 1000 * 8, Arc::default());
+        let a = Region::from_words(Arc::clone(&words), 1024 * 8, Arc::default());
+        let b = Region::from_words(words, 1000 * 8, Arc::default());
         assert_eq!((a.len(), b.len()), (512, 488));
-        assert!(a.survives_the_process());
+        assert!(a.persists_after_exit());
         a[3].store(9, Ordering::Release);
         drop(a);
         assert_eq!(b[3].load(Ordering::Acquire), 9);
     }
 
     #[test]
-    fn lengths_that_cannot_be_are_refused() {
+    fn invalid_lengths_are_rejected() {
         for len in [0, 8, WAKE_BYTES as u64, WAKE_BYTES as u64 + 4] {
             assert!(Region::heap(len).is_err(), "{len}");
             assert!(Region::anonymous(len).is_err(), "{len}");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_wait_are_woken() {
+    fn all_waiters_are_woken() {
         let region = Region::heap(WAKE_BYTES as u64 + 8).unwrap();
         let minute = Some(Duration::from_secs(60));
         let (tell, told) = std::sync::mpsc::channel();

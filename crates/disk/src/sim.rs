@@ -1,5 +1,5 @@
-//! A disk in memory that loses, reorders and refuses on request: what a journal and a store are tested
-//! with. Everything arbitrary follows from a seed (and from the order in which threads come).
+//! Simulated disk with crash and fault injection. Everything arbitrary follows from a seed (and
+//! from the order in which threads come).
 //!
 //! A machine has one [`SimDisk`] and processes that see it, each a [`SimProcess`]. A process can be
 //! killed, which loses nothing, and the power can be cut, which loses as much as POSIX allows:
@@ -21,29 +21,29 @@
 //! real one kills a process that stores to a page without a block when the disk is full); and to cut
 //! off what is mapped is a panic.
 
+mod dir_state;
 mod fault;
+mod inode;
 mod machine;
-mod names;
-mod node;
+mod mapped_words;
 mod pages;
 mod process;
 mod rng;
-mod words;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use machine::{Machine, Shared};
-use names::{Entry, absolute};
-use node::Node;
+use dir_state::{DirEntry, absolute};
+use inode::Inode;
+use machine::{SimMachine, SimShared};
 use pages::PAGE;
 
-pub use fault::{Fault, FaultKind, Operation};
-pub use names::NameOrder;
+pub use dir_state::NameOrder;
+pub use fault::{DiskOperation, Fault, FaultKind};
 pub use process::SimProcess;
 
-/// A machine's disk. Clones are the same disk.
+/// Simulated disk with a page cache, crash model and fault injection. Clones are the same disk.
 ///
 /// ```
 /// use disk::{Disk, Mode, SimDisk};
@@ -66,12 +66,12 @@ pub use process::SimProcess;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct SimDisk(Arc<Shared>);
+pub struct SimDisk(Arc<SimShared>);
 
 impl SimDisk {
     /// An empty disk. Paths on it begin at `/`, relative ones too.
     pub fn new(seed: u64) -> SimDisk {
-        SimDisk(Arc::new(Shared::new(Machine::new(seed))))
+        SimDisk(Arc::new(SimShared::new(SimMachine::new(seed))))
     }
 
     /// A new process.
@@ -95,7 +95,7 @@ impl SimDisk {
 
     /// Whether the power went and [`SimDisk::power_cut`] has not been called since.
     pub fn is_without_power(&self) -> bool {
-        self.0.machine().dark
+        self.0.machine().is_powered_off
     }
 
     /// How many mutating operations (see [`Operation::mutates`]) were begun so far, without those that a
@@ -107,7 +107,7 @@ impl SimDisk {
 
     /// Makes operations fail. Of several faults that fit, the first strikes that has not been used up.
     pub fn inject(&self, fault: Fault) {
-        let partial = matches!(fault.operation, Operation::Read | Operation::Write);
+        let partial = matches!(fault.operation, DiskOperation::Read | DiskOperation::Write);
         assert!(
             partial || fault.kind != FaultKind::ShortWrite,
             "BUG: {:?} has no part that could be done",
@@ -123,7 +123,7 @@ impl SimDisk {
 
     /// Which names a power cut leaves.
     pub fn set_name_order(&self, order: NameOrder) {
-        self.0.machine().order = order;
+        self.0.machine().name_order = order;
     }
 
     /// How many bytes fit: whole pages of 4 KiB, of which a file takes as many as were written or reserved.
@@ -141,13 +141,13 @@ impl SimDisk {
     /// A copy of the disk as it is at this moment, with what is not durable, so that other things may
     /// happen to it. It has no processes, faults, or orders to cut the power.
     pub fn fork(&self, seed: u64) -> SimDisk {
-        SimDisk(Arc::new(Shared::new(self.0.machine().fork(seed))))
+        SimDisk(Arc::new(SimShared::new(self.0.machine().fork(seed))))
     }
 
     /// All files that have a name, with their lengths.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let machine = self.0.machine();
-        let len = |(path, id): (&Path, _)| (path.to_owned(), machine.nodes[&id].len());
+        let len = |(path, id): (&Path, _)| (path.to_owned(), machine.inodes[&id].len());
         machine.names.files().map(len).collect()
     }
 
@@ -155,15 +155,15 @@ impl SimDisk {
     pub fn contents(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         let machine = self.0.machine();
         match machine.names.get(&absolute(path.as_ref()))? {
-            Entry::File(id) => Some(machine.nodes[&id].to_vec()),
-            Entry::Folder => None,
+            DirEntry::File(id) => Some(machine.inodes[&id].to_vec()),
+            DirEntry::Folder => None,
         }
     }
 
     /// Turns one bit over, in the cache and on the disk. Panics where the file has no such byte.
     #[track_caller]
     pub fn flip_bit(&self, path: impl AsRef<Path>, byte: u64, bit: u32) {
-        self.damage(path.as_ref(), |node| {
+        self.modify_inode(path.as_ref(), |node| {
             let mut value = [0];
             assert!(
                 node.read(&mut value, byte) == 1 && bit < 8,
@@ -177,14 +177,14 @@ impl SimDisk {
     /// Panics when there is no such file.
     #[track_caller]
     pub fn overwrite(&self, path: impl AsRef<Path>, offset: u64, bytes: &[u8]) {
-        self.damage(path.as_ref(), |node| node.damage(bytes, offset));
+        self.modify_inode(path.as_ref(), |node| node.damage(bytes, offset));
     }
 
     /// Cuts a file to `len` bytes, in the cache and on the disk, unless it is shorter. Panics when there is
     /// no such file or a living process maps it.
     #[track_caller]
     pub fn truncate(&self, path: impl AsRef<Path>, len: u64) {
-        self.damage(path.as_ref(), |node| {
+        self.modify_inode(path.as_ref(), |node| {
             assert!(!node.is_mapped(), "BUG: cut to {len} bytes while it is mapped");
             if len < node.len() {
                 node.damage_len(len);
@@ -193,10 +193,10 @@ impl SimDisk {
     }
 
     #[track_caller]
-    fn damage(&self, path: &Path, act: impl FnOnce(&mut Node)) {
+    fn modify_inode(&self, path: &Path, act: impl FnOnce(&mut Inode)) {
         let mut machine = self.0.machine();
         match machine.names.get(&absolute(path)) {
-            Some(Entry::File(id)) => act(machine.node(id)),
+            Some(DirEntry::File(id)) => act(machine.inode(id)),
             _ => panic!("BUG: there is no file {path:?} to damage"),
         }
     }

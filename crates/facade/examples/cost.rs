@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     facade::metrics::install()?;
     println!("{:<44} {:>8} {:>8}", "ns", "least", "median");
 
-    let direct = shm::Description::new("cost_counter").counter()?;
+    let direct = shm::MetricBuilder::new("cost_counter").counter()?;
     cost("counter: shm", 2_000_000, |n| direct.add(black_box(n) & 1));
     let handle = counter!("cost_handle");
     cost("counter: metrics, handle", 2_000_000, |n| handle.increment(black_box(n) & 1));
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     cost("counter: metrics, absolute", 2_000_000, |n| handle.absolute(black_box(n)));
 
-    let direct = shm::Description::new("cost_histogram").unit("ns").histogram()?;
+    let direct = shm::MetricBuilder::new("cost_histogram").unit("ns").histogram()?;
     cost("histogram: shm", 2_000_000, |n| direct.record(black_box(n)));
     let handle = histogram!("cost_seconds");
     cost("histogram: metrics, handle", 2_000_000, |n| handle.record(black_box(n as f64 * 1e-9)));
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         handle.record(black_box(Duration::from_nanos(n)));
     });
 
-    let direct = shm::Description::new("cost_gauge").float_gauge()?;
+    let direct = shm::MetricBuilder::new("cost_gauge").float_gauge()?;
     cost("gauge set: shm", 2_000_000, |n| direct.set(black_box(n as f64)));
     let handle = gauge!("cost_level");
     cost("gauge set: metrics, handle", 2_000_000, |n| handle.set(black_box(n as f64)));

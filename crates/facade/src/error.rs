@@ -1,4 +1,4 @@
-//! What can go wrong when it is installed.
+//! Installation errors.
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What programs measure already, with the `metrics` crate or as spans of `tracing`, in shared memory: one line in `main`.
+//! Adapters for the `metrics` crate and `tracing` spans, recorded in shared memory.
 //!
 //! ```
 //! facade::metrics::install()?;

@@ -12,38 +12,38 @@
 //! | percent, count per second | billionths: `10*-9.%`, `10*-9/s` | 9.2 · 10^9 |
 //! | none | billionths: `10*-9`, so that a `Duration`, which comes as seconds, keeps its nanoseconds | 9.2 · 10^9 |
 //!
-//! What has no place is counted as `facade_refused_total`, by metric and reason.
+//! What has no place is counted as `facade_rejected_total`, by metric and reason.
 
 mod cache;
 mod counter;
 mod gauge;
 mod histogram;
 mod names;
-mod refused;
+mod rejected;
 mod series;
 mod unit;
 
 use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
 
 use crate::error::{Error, Result};
-use cache::Cache;
-use counter::Total;
-use histogram::Scaled;
+use cache::MetricCache;
+use counter::CounterState;
+use histogram::ScaledHistogram;
 
 /// What the macros of the `metrics` crate record goes to shared memory from now on. Fails only if there is another recorder.
 pub fn install() -> Result<()> {
-    ::metrics::set_global_recorder(Recorder).map_err(|_| Error::Recorder)
+    ::metrics::set_global_recorder(MetricsRecorder).map_err(|_| Error::Recorder)
 }
 
-/// The recorder, for those who put it together with others. All are one: a process has one memory.
+/// Recorder of the `metrics` crate, for use in a fanout. All are one: a process has one memory.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Recorder;
+pub struct MetricsRecorder;
 
-static COUNTERS: Cache<Total> = Cache::new();
-static GAUGES: Cache<shm::FloatGauge> = Cache::new();
-static HISTOGRAMS: Cache<Scaled> = Cache::new();
+static COUNTERS: MetricCache<CounterState> = MetricCache::new();
+static GAUGES: MetricCache<shm::FloatGauge> = MetricCache::new();
+static HISTOGRAMS: MetricCache<ScaledHistogram> = MetricCache::new();
 
-impl ::metrics::Recorder for Recorder {
+impl ::metrics::Recorder for MetricsRecorder {
     fn describe_counter(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
         names::describe(key, unit, description);
     }

@@ -55,12 +55,12 @@ static inline void td_count(td_counter counter, uint64_t n)
     if (__builtin_expect(small < lane->end, 1)) {
         td_add_(lane->base + small, n);
     } else {
-        td_count_slowly(&td_here_, TD_LAYOUT, counter, n);
+        td_counter_add_slow_(&td_here_, TD_LAYOUT, counter, n);
     }
 }
 
 /* So much more, or less. */
-static inline void td_adjust(td_up_down up_down, int64_t n)
+static inline void td_adjust(td_up_down_counter up_down, int64_t n)
 {
     td_counter same;
     same.word = up_down.word;
@@ -100,7 +100,7 @@ static inline void td_hist_record(td_histogram histogram, uint64_t value)
             return;
         }
     }
-    td_hist_record_slowly(&td_here_, TD_LAYOUT, histogram, value);
+    td_histogram_record_slow_(&td_here_, TD_LAYOUT, histogram, value);
 }
 
 #else
@@ -112,9 +112,9 @@ static inline void td_count(td_counter counter, uint64_t n)
 }
 
 /* So much more, or less. */
-static inline void td_adjust(td_up_down up_down, int64_t n)
+static inline void td_adjust(td_up_down_counter up_down, int64_t n)
 {
-    td_up_down_add(up_down, n);
+    td_up_down_counter_add(up_down, n);
 }
 
 /* Counts a value. */
@@ -128,7 +128,7 @@ static inline void td_hist_record(td_histogram histogram, uint64_t value)
 /* Counts the nanoseconds since then. */
 static inline void td_hist_record_since(td_histogram histogram, td_stopwatch since)
 {
-    td_hist_record(histogram, td_elapsed_ns(since));
+    td_hist_record(histogram, td_stopwatch_elapsed_ns(since));
 }
 
 #ifdef __cplusplus

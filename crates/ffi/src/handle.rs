@@ -1,4 +1,5 @@
-//! What C holds: plain structures, which begin as zeros. `tests/it/header.rs` writes them into the header, with their comments.
+//! C structures, all valid when zeroed. `tests/it/header.rs` writes them into the header, with
+//! their comments.
 
 use std::ffi::c_char;
 
@@ -43,7 +44,7 @@ pub(crate) struct Counter {
 /// How much there is of what comes and goes: all that was added and taken away, on all threads.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct UpDown {
+pub(crate) struct UpDownCounter {
     /// 0 until it is registered.
     pub(crate) word: u64,
 }

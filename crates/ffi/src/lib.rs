@@ -1,4 +1,4 @@
-//! The C ABI: what a program in C, or in any language that can call C, counts and times, in shared memory like that of a Rust program.
+//! C ABI of the shared-memory metrics.
 //!
 //! `bindings/c/topdeck.h` is made out of this crate (`tests/it/header.rs`): the comments here are what its users read. A record is done
 //! in the header itself, in the lane of its thread, and calls this library only when the lane has no room for it yet.
@@ -7,6 +7,6 @@
 #![deny(unsafe_code)]
 
 mod abi;
+mod error;
 mod handle;
 mod pointer;
-mod problem;

@@ -9,7 +9,7 @@
  *     td_register_counter(&(td_description){.name = "answered_total"}, &answered);
  *     td_register_histogram(&(td_description){.name = "answer_duration", .unit = "ns"}, &took);
  *     ...
- *     td_stopwatch since = td_start();
+ *     td_stopwatch since = td_stopwatch_start();
  *     answer(request);
  *     td_hist_record_since(took, since);
  *     td_count(answered, 1);

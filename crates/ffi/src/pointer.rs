@@ -1,46 +1,54 @@
-//! What C points at, read once and checked where it comes in: NULL, alignment, UTF-8. That it points at what it says, only C knows.
+//! Checks of pointers passed by C: NULL, alignment, UTF-8. That it points at what it says, only C
+//! knows.
 #![allow(unsafe_code, reason = "reads and writes where C points; each use carries its argument")]
 
 use std::ffi::{CStr, c_char};
 use std::{ptr, slice, str};
 
-use crate::problem::Problem;
+use crate::error::FfiError;
 
 /// A text.
 ///
 /// # Safety
 /// NULL, or a text that ends with a zero byte and does not change during the call.
-pub(crate) unsafe fn text<'a>(at: *const c_char, what: &'static str) -> Result<&'a str, Problem> {
+pub(crate) unsafe fn read_text<'a>(
+    at: *const c_char,
+    what: &'static str,
+) -> Result<&'a str, FfiError> {
     if at.is_null() {
-        return Err(Problem::Pointer { what });
+        return Err(FfiError::InvalidPointer { argument: what });
     }
     // SAFETY: it is not NULL, and the caller promised the rest.
     let bytes = unsafe { CStr::from_ptr(at) }.to_bytes();
-    str::from_utf8(bytes).map_err(|error| Problem::Text { what, at: error.valid_up_to() })
+    str::from_utf8(bytes)
+        .map_err(|error| FfiError::InvalidText { argument: what, at: error.valid_up_to() })
 }
 
 /// A text that may be missing: then it is empty.
 ///
 /// # Safety
 /// As of `text`.
-pub(crate) unsafe fn text_or_none<'a>(
+pub(crate) unsafe fn read_optional_text<'a>(
     at: *const c_char,
     what: &'static str,
-) -> Result<&'a str, Problem> {
+) -> Result<&'a str, FfiError> {
     if at.is_null() {
         return Ok("");
     }
     // SAFETY: as the caller promises.
-    unsafe { text(at, what) }
+    unsafe { read_text(at, what) }
 }
 
 /// A structure.
 ///
 /// # Safety
 /// NULL, or one that does not change during the call.
-pub(crate) unsafe fn one<'a, T>(at: *const T, what: &'static str) -> Result<&'a T, Problem> {
+pub(crate) unsafe fn read_struct<'a, T>(
+    at: *const T,
+    what: &'static str,
+) -> Result<&'a T, FfiError> {
     if at.is_null() || !at.is_aligned() {
-        return Err(Problem::Pointer { what });
+        return Err(FfiError::InvalidPointer { argument: what });
     }
     // SAFETY: it was checked for NULL and alignment, and the caller promised the rest.
     Ok(unsafe { &*at })
@@ -50,29 +58,29 @@ pub(crate) unsafe fn one<'a, T>(at: *const T, what: &'static str) -> Result<&'a 
 ///
 /// # Safety
 /// NULL, or `count` of them that do not change during the call.
-pub(crate) unsafe fn many<'a, T>(
+pub(crate) unsafe fn read_slice<'a, T>(
     at: *const T,
     count: usize,
     most: usize,
     what: &'static str,
-) -> Result<&'a [T], Problem> {
+) -> Result<&'a [T], FfiError> {
     if count > most {
-        return Err(Problem::Many { what, count, most });
+        return Err(FfiError::TooMany { argument: what, count, most });
     }
     if count == 0 {
         return Ok(&[]);
     }
     if at.is_null() || !at.is_aligned() {
-        return Err(Problem::Pointer { what });
+        return Err(FfiError::InvalidPointer { argument: what });
     }
     // SAFETY: as above; `most` keeps them far from half of the address space.
     Ok(unsafe { slice::from_raw_parts(at, count) })
 }
 
 /// Checks a place for a result.
-pub(crate) fn place<T>(at: *mut T, what: &'static str) -> Result<(), Problem> {
+pub(crate) fn check_output<T>(at: *mut T, what: &'static str) -> Result<(), FfiError> {
     match at.is_null() || !at.is_aligned() {
-        true => Err(Problem::Pointer { what }),
+        true => Err(FfiError::InvalidPointer { argument: what }),
         false => Ok(()),
     }
 }
@@ -81,8 +89,8 @@ pub(crate) fn place<T>(at: *mut T, what: &'static str) -> Result<(), Problem> {
 ///
 /// # Safety
 /// NULL, or room for one.
-pub(crate) unsafe fn put<T: Copy>(at: *mut T, value: T) {
-    if place(at, "").is_ok() {
+pub(crate) unsafe fn write_output<T: Copy>(at: *mut T, value: T) {
+    if check_output(at, "").is_ok() {
         // SAFETY: it was checked for NULL and alignment, and the caller promised the rest.
         unsafe { ptr::write(at, value) };
     }
@@ -92,7 +100,7 @@ pub(crate) unsafe fn put<T: Copy>(at: *mut T, value: T) {
 ///
 /// # Safety
 /// NULL, or room for `size` bytes.
-pub(crate) unsafe fn copy(text: &[u8], buffer: *mut c_char, size: usize) {
+pub(crate) unsafe fn copy_text(text: &[u8], buffer: *mut c_char, size: usize) {
     let Some(most) = size.checked_sub(1).filter(|_| !buffer.is_null()) else { return };
     let length = text.len().min(most);
     // SAFETY: `length` and the zero byte behind it are within `size`; `text` is ours, so that they do not overlap.

@@ -1,31 +1,31 @@
-//! What keeps a forward from starting; whatever happens later is in the status.
+//! Start errors; later errors are in the status.
 
 /// The result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why it cannot start.
+/// Start errors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A name that cannot be one.
-    #[error("site name {name:?} {why}")]
+    #[error("site name {name:?} {reason}")]
     Name {
         /// The name.
         name: String,
         /// What is wrong with it.
-        why: &'static str,
+        reason: &'static str,
     },
     /// A URL, a token or TLS settings that cannot be used.
-    #[error("site \"{site}\": {why}")]
-    Site {
+    #[error("site \"{remote}\": {reason}")]
+    Remote {
         /// The site.
-        site: String,
+        remote: String,
         /// What is wrong.
-        why: String,
+        reason: String,
     },
     /// The site's book cannot be read or written.
     #[error("the book of what a site has: {0}")]
-    Book(#[from] intake::Error),
+    Ledger(#[from] intake::Error),
     /// The journal failed.
     #[error(transparent)]
     Journal(#[from] journal::Error),

@@ -1,32 +1,32 @@
-//! All sites together.
+//! Forwarder: one task per remote.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use intake::{Hop, Intake};
-use journal::{Kind, Start};
-use net::dial::{Dialer, Limits};
+use intake::{DownstreamHop, Intake};
+use journal::{CheckpointKind, StartPosition};
+use net::dial::{DialTimeouts, Dialer};
 use net::signature::Signer;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::error::Result;
 use crate::key;
-use crate::ledger::Ledger;
-use crate::measure::Measure;
-use crate::settings::{Settings, Site};
-use crate::site::Task;
-use crate::status::{Board, Orphan, Status};
+use crate::remote_metrics::RemoteMetrics;
+use crate::remote_progress::RemoteProgress;
+use crate::remote_task::RemoteTask;
+use crate::settings::{Remote, Settings};
+use crate::status::{OrphanedSubscriber, RemoteStatus, StatusCell};
 
 /// What subscribers of sites begin with.
 const PREFIX: &str = "site ";
 
-/// Batches on their way to other sites.
+/// Running forwarder.
 #[derive(Debug)]
 pub struct Forward {
     intake: Arc<Intake>,
     settings: Settings,
-    boards: Vec<Board>,
+    statuses: Vec<StatusCell>,
     tasks: Vec<JoinHandle<()>>,
     stop: watch::Sender<Option<Instant>>,
 }
@@ -37,140 +37,146 @@ impl Forward {
     pub fn start(settings: Settings, intake: Arc<Intake>) -> Result<Forward> {
         settings.check()?;
         let (stop, stopped) = watch::channel(None);
-        let mut forward = Forward { intake, boards: Vec::new(), tasks: Vec::new(), stop, settings };
+        let mut forward =
+            Forward { intake, statuses: Vec::new(), tasks: Vec::new(), stop, settings };
         // All of them first: one that cannot be made keeps all from starting.
-        let sites = forward.settings.sites.clone();
+        let sites = forward.settings.remotes.clone();
         let signer = match sites.is_empty() {
             true => None,
-            false => Some(Arc::new(key::open(forward.intake.home().journal().dir())?)),
+            false => Some(Arc::new(key::open(forward.intake.target().journal().dir())?)),
         };
-        let task = |signer: &Arc<Signer>, site| forward.task(site, signer, &stopped);
-        let tasks: Vec<Task> = signer
+        let task = |signer: &Arc<Signer>, site| forward.remote_task(site, signer, &stopped);
+        let tasks: Vec<RemoteTask> = signer
             .iter()
             .flat_map(|signer| sites.iter().map(|site| task(signer, site)))
             .collect::<Result<_>>()?;
         for task in tasks {
-            forward
-                .intake
-                .add_hop(task.subscriber.clone(), Arc::clone(&task.ledger) as Arc<dyn Hop>);
-            forward.boards.push(task.board.clone());
+            forward.intake.add_hop(
+                task.subscriber.clone(),
+                Arc::clone(&task.progress) as Arc<dyn DownstreamHop>,
+            );
+            forward.statuses.push(task.status.clone());
             let supervised = forward.intake.supervisor().thread(task.subscriber.clone());
             forward.tasks.push(tokio::spawn(intake::keep_running(supervised, task)));
         }
         Ok(forward)
     }
 
-    fn task(
+    fn remote_task(
         &self,
-        site: &Site,
+        site: &Remote,
         signer: &Arc<Signer>,
         stop: &watch::Receiver<Option<Instant>>,
-    ) -> Result<Task> {
+    ) -> Result<RemoteTask> {
         let target = site.target()?;
         let subscriber = format!("{PREFIX}{}", site.name);
-        let (position, is_new) = self.subscriber(&subscriber)?;
-        let ledger = Arc::new(Ledger::open_book(&self.intake, &subscriber, position, is_new)?);
+        let (position, is_new) = self.ensure_subscriber(&subscriber)?;
+        let ledger = Arc::new(RemoteProgress::open(&self.intake, &subscriber, position, is_new)?);
         // Without ALPN it is HTTP/1.1: one request is under way at a time.
-        let dialer = Dialer::to(&target, &site.tls, &[], Limits::default())
-            .map_err(|error| site.wrong(error.to_string()))?;
-        let board = Board::new(Status {
+        let dialer = Dialer::for_target(&target, &site.tls, &[], DialTimeouts::default())
+            .map_err(|error| site.invalid(error.to_string()))?;
+        let board = StatusCell::new(RemoteStatus {
             name: site.name.clone(),
             url: site.url.clone(),
             position: ledger.position(),
-            note: ledger.note.clone(),
-            ..Status::default()
+            warning: ledger.warning.clone(),
+            ..RemoteStatus::default()
         });
-        Ok(Task {
+        Ok(RemoteTask {
             name: site.name.clone(),
             subscriber,
             target,
             authorization: site.authorization()?,
-            agent: self.settings.agent_header()?,
+            user_agent: self.settings.agent_header()?,
             dialer,
             signer: Arc::clone(signer),
             settings: self.settings.clone(),
-            measure: Measure::new(&self.intake, &site.name, &board),
+            metrics: RemoteMetrics::new(&self.intake, &site.name, &board),
             intake: Arc::clone(&self.intake),
-            board,
-            ledger,
+            status: board,
+            progress: ledger,
             stop: stop.clone(),
         })
     }
 
     /// Sees to it that there is one that holds; where it is, and whether it is new.
-    fn subscriber(&self, name: &str) -> Result<(u64, bool)> {
-        let journal = self.intake.home().journal();
+    fn ensure_subscriber(&self, name: &str) -> Result<(u64, bool)> {
+        let journal = self.intake.target().journal();
         match journal.checkpoint(name) {
             Ok(checkpoint) => Ok((checkpoint.position, false)),
             Err(journal::Error::NoCheckpoint { .. }) => {
-                Ok((journal.add_subscriber(name, Start::Begin, true)?.position, true))
+                Ok((journal.add_subscriber(name, StartPosition::First, true)?.position, true))
             }
             Err(error) => Err(error.into()),
         }
     }
 
     /// Whether other settings make it another one. What is in files of certificates may have changed: these count.
-    pub fn is_changed_by(&self, settings: &Settings) -> bool {
-        self.settings != *settings || settings.sites.iter().any(|site| site.tls.has_files())
+    pub fn needs_restart(&self, settings: &Settings) -> bool {
+        self.settings != *settings || settings.remotes.iter().any(|site| site.tls.has_files())
     }
 
     /// How it is with each site.
-    pub fn status(&self) -> Vec<Status> {
-        self.watch().status()
+    pub fn status(&self) -> Vec<RemoteStatus> {
+        self.status_handle().status()
     }
 
     /// Places of sites that are in the settings no more. They hold what those sites did not get, and so the
     /// journal fills up, until the sites come back or their subscribers are removed.
-    pub fn orphans(&self) -> Result<Vec<Orphan>> {
-        self.watch().orphans()
+    pub fn orphaned_subscribers(&self) -> Result<Vec<OrphanedSubscriber>> {
+        self.status_handle().orphaned_subscribers()
     }
 
     /// What can be asked how it is, by whoever does not own this, also when it has ended.
-    pub fn watch(&self) -> Watch {
-        let names = self.settings.sites.iter().map(|site| site.name.clone()).collect();
-        Watch { intake: Arc::downgrade(&self.intake), boards: self.boards.clone(), names }
+    pub fn status_handle(&self) -> ForwardStatusHandle {
+        let names = self.settings.remotes.iter().map(|site| site.name.clone()).collect();
+        ForwardStatusHandle {
+            intake: Arc::downgrade(&self.intake),
+            statuses: self.statuses.clone(),
+            names,
+        }
     }
 
     /// Sends what is left, for as long as the settings allow, and ends the tasks. What was not acknowledged
     /// stays in the journal.
     pub async fn stop(self) {
-        self.stop.send_replace(Some(Instant::now() + self.settings.grace));
+        self.stop.send_replace(Some(Instant::now() + self.settings.stop_grace));
         for task in self.tasks {
             // A panic is told by the supervisor.
             let _ = task.await;
         }
-        for site in &self.settings.sites {
+        for site in &self.settings.remotes {
             self.intake.remove_hop(&format!("{PREFIX}{}", site.name));
         }
     }
 }
 
-/// How it is with all sites; holds nothing.
+/// Status of all remotes, through weak references.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct ForwardStatusHandle {
     intake: Weak<Intake>,
-    boards: Vec<Board>,
+    statuses: Vec<StatusCell>,
     names: Vec<String>,
 }
 
-impl Watch {
+impl ForwardStatusHandle {
     /// How it is with each site.
-    pub fn status(&self) -> Vec<Status> {
+    pub fn status(&self) -> Vec<RemoteStatus> {
         let Some(intake) = self.intake.upgrade() else { return Vec::new() };
-        self.boards.iter().map(|board| board.now(intake.home().journal())).collect()
+        self.statuses.iter().map(|board| board.snapshot(intake.target().journal())).collect()
     }
 
     /// Places of sites that are in the settings no more, see [`Forward::orphans`].
-    pub fn orphans(&self) -> Result<Vec<Orphan>> {
+    pub fn orphaned_subscribers(&self) -> Result<Vec<OrphanedSubscriber>> {
         let Some(intake) = self.intake.upgrade() else { return Ok(Vec::new()) };
-        let stat = intake.home().journal().stat()?;
-        let found = stat.checkpoints.iter().filter(|it| it.kind == Kind::Subscriber);
+        let stat = intake.target().journal().stat()?;
+        let found = stat.checkpoints.iter().filter(|it| it.kind == CheckpointKind::Subscriber);
         let orphans = found.filter_map(|it| {
             let name = it.name.strip_prefix(PREFIX)?;
-            let lag = stat.marks.end.saturating_sub(it.position);
+            let lag = stat.watermarks.end.saturating_sub(it.position);
             let is_used = self.names.iter().any(|used| used == name);
-            let (name, position, moved) = (name.to_owned(), it.position, it.moved);
-            (!is_used).then_some(Orphan { name, position, moved, lag })
+            let (name, position, moved) = (name.to_owned(), it.position, it.committed_at);
+            (!is_used).then_some(OrphanedSubscriber { name, position, committed: moved, lag })
         });
         Ok(orphans.collect())
     }

@@ -1,5 +1,4 @@
-//! The agent's key: made once for a journal, kept beside the journal's number, and used to sign
-//! parcels.
+//! Signing key of an agent, created once per journal.
 //!
 //! A copy of the journal's folder has it too, and is the same producer. A journal that is restored
 //! from a snapshot is a new one, with a new number and a key of its own.
@@ -9,7 +8,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use net::signature::{KEY_BYTES, Signer, hex, unhex};
+use net::signature::{KEY_BYTES, Signer, from_hex, to_hex};
 
 use crate::error::{Error, Result};
 
@@ -23,7 +22,7 @@ pub(crate) fn open(journal: &Path) -> Result<Signer> {
     match File::open(&path) {
         Ok(file) => read(file).map_err(|error| failed(error.to_string())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make(journal, &path).map_err(|error| failed(error.to_string()))
+            create(journal, &path).map_err(|error| failed(error.to_string()))
         }
         Err(error) => Err(failed(error.to_string())),
     }
@@ -33,19 +32,19 @@ fn read(file: File) -> io::Result<Signer> {
     let mut text = String::new();
     // A byte more than there are, so that what is too long is seen.
     file.take(2 * KEY_BYTES as u64 + 2).read_to_string(&mut text)?;
-    let seed = unhex::<KEY_BYTES>(text.trim_end());
+    let seed = from_hex::<KEY_BYTES>(text.trim_end());
     let seed = seed.ok_or_else(|| io::Error::other("it is no key of 64 hexadecimal digits"))?;
     Ok(Signer::from_seed(&seed))
 }
 
-fn make(journal: &Path, path: &Path) -> io::Result<Signer> {
+fn create(journal: &Path, path: &Path) -> io::Result<Signer> {
     let mut seed = [0; KEY_BYTES];
     seed[..16].copy_from_slice(&journal::random_id().to_le_bytes());
     seed[16..].copy_from_slice(&journal::random_id().to_le_bytes());
     let new = path.with_extension("new");
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(format!("{}\n", hex(&seed)).as_bytes())?;
+    file.write_all(format!("{}\n", to_hex(&seed)).as_bytes())?;
     file.sync_all()?;
     drop(file);
     fs::rename(&new, path)?;
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_made_once_and_nobody_else_may_read_it() {
+    fn key_is_created_once_with_mode_0600() {
         let dir = std::env::temp_dir().join(format!("topdeck-key-{:x}", journal::random_id()));
         fs::create_dir(&dir).unwrap();
         let first = open(&dir).unwrap().public_key();

@@ -1,4 +1,4 @@
-//! Batches to other sites: a cursor for each.
+//! Replication of batches to remotes, one cursor each.
 //!
 //! A site is another topdeck. For each there is a subscriber of the journal, "site NAME", that holds what the site
 //! does not have yet, and a task that reads what is durable here, sends it, and moves the subscriber when the site
@@ -14,23 +14,23 @@
 //! backlog. The format of parcels is in `model::Parcel`, the way they travel in `docs/formats/forward.md`.
 #![forbid(unsafe_code)]
 
-mod answer;
-mod aside;
+mod backoff;
+mod dead_letter_dir;
+mod encoded_request;
 mod error;
 mod forward;
+mod forward_reader;
 mod key;
-mod ledger;
-mod load;
-mod measure;
-mod retry;
+mod remote_metrics;
+mod remote_progress;
+mod remote_response;
+mod remote_task;
 mod role;
 mod settings;
-mod site;
 mod status;
-mod supply;
 
 pub use crate::role::{ForwardRole, ForwardTables};
 pub use error::{Error, Result};
-pub use forward::{Forward, Watch};
-pub use settings::{Settings, Site};
-pub use status::{Orphan, Status};
+pub use forward::{Forward, ForwardStatusHandle};
+pub use settings::{Remote, Settings};
+pub use status::{OrphanedSubscriber, RemoteStatus};

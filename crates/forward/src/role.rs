@@ -11,9 +11,9 @@ use role::settings::{
 use role::{BoxError, NodeMode, Role, RoleContext, StatusSection};
 use serde::Deserialize;
 
-use crate::forward::{Forward, Watch};
-use crate::settings::{Settings, Site};
-use crate::status::{Orphan, Status};
+use crate::forward::{Forward, ForwardStatusHandle};
+use crate::settings::{Remote, Settings};
+use crate::status::{OrphanedSubscriber, RemoteStatus};
 
 /// The keys of the settings file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -41,24 +41,24 @@ pub struct SiteTable {
 }
 
 impl ForwardTables {
-    fn read_sites(&self) -> Result<Vec<Site>, BoxError> {
+    fn read_sites(&self) -> Result<Vec<Remote>, BoxError> {
         self.sites.iter().map(SiteTable::read).collect()
     }
 
     fn settings(&self, context: &RoleContext) -> Result<Settings, BoxError> {
         Ok(Settings {
-            sites: self.read_sites()?,
+            remotes: self.read_sites()?,
             agent: context.host.clone(),
-            aside: context.data.join("refused"),
+            dead_letter_dir: context.data.join("refused"),
             ..Settings::default()
         })
     }
 }
 
 impl SiteTable {
-    fn read(&self) -> Result<Site, BoxError> {
+    fn read(&self) -> Result<Remote, BoxError> {
         let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
-        Ok(Site {
+        Ok(Remote {
             name: self.name.clone(),
             url: self.url.clone(),
             token: read_token(&format!("site {:?}", self.name), self.token_file.as_ref())?,
@@ -102,7 +102,7 @@ impl Role for ForwardRole {
                         add a [[site]] to the settings";
             return Err(what.into());
         }
-        Ok(Settings { sites: settings.read_sites()?, ..Settings::default() }.check()?)
+        Ok(Settings { remotes: settings.read_sites()?, ..Settings::default() }.check()?)
     }
 
     fn summary(settings: &ForwardTables) -> Vec<SettingsCount> {
@@ -112,7 +112,7 @@ impl Role for ForwardRole {
     fn start(settings: &ForwardTables, context: &RoleContext) -> Result<ForwardRole, BoxError> {
         let settings = settings.settings(context)?;
         let forward = Forward::start(settings.clone(), Arc::clone(&context.intake))?;
-        let journal_dir = context.intake.home().journal().dir().to_owned();
+        let journal_dir = context.intake.target().journal().dir().to_owned();
         Ok(ForwardRole { settings, forward, journal_dir })
     }
 
@@ -122,11 +122,11 @@ impl Role for ForwardRole {
         context: &RoleContext,
     ) -> Result<Vec<String>, BoxError> {
         let wanted = settings.settings(context)?;
-        if !self.forward.is_changed_by(&wanted) {
+        if !self.forward.needs_restart(&wanted) {
             return Ok(Vec::new());
         }
         let intake = &context.intake;
-        let none = Settings { sites: Vec::new(), ..wanted.clone() };
+        let none = Settings { remotes: Vec::new(), ..wanted.clone() };
         let empty = Forward::start(none, Arc::clone(intake))?;
         std::mem::replace(&mut self.forward, empty).stop().await;
         match Forward::start(wanted.clone(), Arc::clone(intake)) {
@@ -146,8 +146,8 @@ impl Role for ForwardRole {
     }
 
     fn log_lines(&self) -> Vec<String> {
-        let orphans = self.forward.orphans().unwrap_or_default();
-        let line = |orphan: Orphan| {
+        let orphans = self.forward.orphaned_subscribers().unwrap_or_default();
+        let line = |orphan: OrphanedSubscriber| {
             format!(
                 "site {:?} is in the settings no more, and the journal keeps {} records for it: \
                  to give them up, stop topdeck and run `topdeck journal subscribers {} remove \"site {}\"`",
@@ -161,7 +161,7 @@ impl Role for ForwardRole {
     }
 
     fn status(&self) -> Vec<StatusSection> {
-        let (sites, former) = (self.forward.watch(), self.forward.watch());
+        let (sites, former) = (self.forward.status_handle(), self.forward.status_handle());
         vec![
             StatusSection::new("sites", move || List(sites.status().iter().map(site).collect())),
             StatusSection::new("former_sites", move || former_sites(&former)),
@@ -169,7 +169,7 @@ impl Role for ForwardRole {
     }
 }
 
-fn site(status: &Status) -> Json {
+fn site(status: &RemoteStatus) -> Json {
     let time = |time: Option<i64>| time.map_or(Null, |time| Integer(time.into()));
     let trouble = |(at, why): &(i64, String)| {
         Object(vec![("at_ns", Integer((*at).into())), ("why", Text(why.clone()))])
@@ -182,26 +182,26 @@ fn site(status: &Status) -> Json {
         ("lag", integer(status.lag)),
         ("oldest_ns", time(status.oldest)),
         ("acknowledged_ns", time(status.acknowledged)),
-        ("trouble", status.trouble.as_ref().map_or(Null, trouble)),
+        ("trouble", status.last_error.as_ref().map_or(Null, trouble)),
         ("sent_bytes", integer(status.sent_bytes)),
         ("records", integer(status.records)),
         ("missing", integer(status.missing)),
-        ("set_aside", integer(status.set_aside)),
-        ("note", status.note.clone().map_or(Null, Text)),
+        ("set_aside", integer(status.dead_lettered)),
+        ("note", status.warning.clone().map_or(Null, Text)),
     ])
 }
 
 /// Sites that are in the settings no more, and for which the journal keeps records.
-fn former_sites(watch: &Watch) -> Json {
+fn former_sites(watch: &ForwardStatusHandle) -> Json {
     // What cannot be read now is in the journal's own part, which says why.
-    List(watch.orphans().unwrap_or_default().iter().map(former_site).collect())
+    List(watch.orphaned_subscribers().unwrap_or_default().iter().map(former_site).collect())
 }
 
-fn former_site(orphan: &Orphan) -> Json {
+fn former_site(orphan: &OrphanedSubscriber) -> Json {
     Object(vec![
         ("name", Text(orphan.name.clone())),
         ("position", integer(orphan.position)),
-        ("moved_ns", Integer(orphan.moved.into())),
+        ("moved_ns", Integer(orphan.committed.into())),
         ("lag", integer(orphan.lag)),
     ])
 }

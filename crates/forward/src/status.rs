@@ -1,12 +1,12 @@
-//! How it is with a site.
+//! Status of a remote.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use journal::Journal;
 
-/// A site as it is now. Times are nanoseconds since the Unix epoch.
+/// Status of a remote. Times are nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Status {
+pub struct RemoteStatus {
     /// Its name.
     pub name: String,
     /// Where it is.
@@ -22,7 +22,7 @@ pub struct Status {
     /// When the site acknowledged last.
     pub acknowledged: Option<i64>,
     /// The last failure, and when it was; nothing once the site has taken something since.
-    pub trouble: Option<(i64, String)>,
+    pub last_error: Option<(i64, String)>,
     /// Bytes that went out since the process began, compressed, with what was sent again.
     pub sent_bytes: u64,
     /// Records that were acknowledged since the process began.
@@ -30,40 +30,40 @@ pub struct Status {
     /// Records that were missing in the journal, and that the site was told of, since the process began.
     pub missing: u64,
     /// Batches that were set aside since the process began.
-    pub set_aside: u64,
+    pub dead_lettered: u64,
     /// What was found wrong with the book of what it has, when the process began.
-    pub note: Option<String>,
+    pub warning: Option<String>,
 }
 
-/// A place in the journal whose site is in the settings no more. It goes on holding what the site did not get.
+/// Subscriber of a removed remote; it still blocks retention.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Orphan {
+pub struct OrphanedSubscriber {
     /// The site's name.
     pub name: String,
     /// Up to where it got everything.
     pub position: u64,
     /// When that last changed, in nanoseconds since the Unix epoch.
-    pub moved: i64,
+    pub committed: i64,
     /// Records it keeps from being freed.
     pub lag: u64,
 }
 
 /// A status that is written by one and read by all.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Board(Arc<Mutex<Status>>);
+pub(crate) struct StatusCell(Arc<Mutex<RemoteStatus>>);
 
-impl Board {
-    pub(crate) fn new(status: Status) -> Board {
-        Board(Arc::new(Mutex::new(status)))
+impl StatusCell {
+    pub(crate) fn new(status: RemoteStatus) -> StatusCell {
+        StatusCell(Arc::new(Mutex::new(status)))
     }
 
-    pub(crate) fn set(&self) -> MutexGuard<'_, Status> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, RemoteStatus> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// With the lag as it is now: the journal grows while a site is silent.
-    pub(crate) fn now(&self, journal: &Journal) -> Status {
-        let status = self.set().clone();
-        Status { lag: journal.marks().end.saturating_sub(status.position), ..status }
+    pub(crate) fn snapshot(&self, journal: &Journal) -> RemoteStatus {
+        let status = self.lock().clone();
+        RemoteStatus { lag: journal.watermarks().end.saturating_sub(status.position), ..status }
     }
 }

@@ -1,4 +1,4 @@
-//! Free memory of the allocator, given back to the system while a server is idle.
+//! Returns free heap memory to the system while idle.
 //!
 //! glibc keeps what was freed: pages between blocks that are still in use, in an arena for each
 //! few threads. After a heavy query 1.65 GB stayed resident that nobody used. `malloc_trim` gives
@@ -16,23 +16,23 @@ use std::time::{Duration, Instant};
 /// How often the resident memory is looked at.
 const PERIOD: Duration = Duration::from_secs(2);
 /// After so many looks free memory is given back again, if there may be some: after 20 s.
-const LOOKS_MAX: u32 = 10;
+const CHECKS_MAX: u32 = 10;
 /// At once where so much more is resident than after the last time. Eight heavy queries in a row
 /// leave behind several times what they hold at a time.
 const GROWTH_BYTES: u64 = 64 << 20;
 /// Resident memory beyond the least that was ever seen at which it is worth it.
 const SLACK_BYTES: u64 = 32 << 20;
 
-/// What giving memory back came to.
+/// Result of a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimResult {
     /// Resident bytes before, less those after.
     pub returned_bytes: u64,
     /// How long it took.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
-/// A thread that gives free memory back, until it is dropped.
+/// Background thread that returns free heap pages to the system.
 #[derive(Debug)]
 pub struct HeapTrimmer {
     is_stopping: Arc<AtomicBool>,
@@ -62,7 +62,7 @@ impl HeapTrimmer {
         let is_stopping = Arc::new(AtomicBool::new(false));
         let stops = Arc::clone(&is_stopping);
         let mut work = move || {
-            let mut policy = TrimPolicy { floor_bytes, last_bytes: floor_bytes, looks: 0 };
+            let mut policy = TrimPolicy { floor_bytes, last_bytes: floor_bytes, checks: 0 };
             while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 let Some(before) = resident_bytes() else { continue };
                 if policy.is_due(before) {
@@ -70,8 +70,11 @@ impl HeapTrimmer {
                     trim::trim();
                     let took = began.elapsed();
                     let after = resident_bytes().unwrap_or(before);
-                    policy.trimmed(after);
-                    trimmed(TrimResult { returned_bytes: before.saturating_sub(after), took });
+                    policy.record_trim(after);
+                    trimmed(TrimResult {
+                        returned_bytes: before.saturating_sub(after),
+                        duration: took,
+                    });
                 }
             }
         };
@@ -92,27 +95,27 @@ impl Drop for HeapTrimmer {
     }
 }
 
-/// When to give memory back.
+/// Decides when to trim.
 struct TrimPolicy {
     /// The least resident memory that was seen: about what an idle process needs.
     floor_bytes: u64,
     /// What was resident after memory was given back.
     last_bytes: u64,
     /// Looks since then.
-    looks: u32,
+    checks: u32,
 }
 
 impl TrimPolicy {
     fn is_due(&mut self, resident_bytes: u64) -> bool {
         self.floor_bytes = self.floor_bytes.min(resident_bytes);
-        self.looks = self.looks.saturating_add(1);
+        self.checks = self.checks.saturating_add(1);
         let is_grown = resident_bytes >= self.last_bytes.saturating_add(GROWTH_BYTES);
         let is_worth_it = resident_bytes > self.floor_bytes.saturating_add(SLACK_BYTES);
-        is_worth_it && (is_grown || self.looks >= LOOKS_MAX)
+        is_worth_it && (is_grown || self.checks >= CHECKS_MAX)
     }
 
-    fn trimmed(&mut self, resident_bytes: u64) {
-        (self.last_bytes, self.looks) = (resident_bytes, 0);
+    fn record_trim(&mut self, resident_bytes: u64) {
+        (self.last_bytes, self.checks) = (resident_bytes, 0);
     }
 }
 
@@ -131,11 +134,11 @@ mod tests {
     #[track_caller]
     fn check(floor: u64, looks: &[u64], expected: &[bool]) {
         let mib = |mib: u64| mib << 20;
-        let mut policy = TrimPolicy { floor_bytes: mib(floor), last_bytes: mib(floor), looks: 0 };
+        let mut policy = TrimPolicy { floor_bytes: mib(floor), last_bytes: mib(floor), checks: 0 };
         let due = looks.iter().map(|resident| {
             let is_due = policy.is_due(mib(*resident));
             if is_due {
-                policy.trimmed(mib(*resident));
+                policy.record_trim(mib(*resident));
             }
             is_due
         });
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_due_when_much_was_taken_and_else_now_and_then() {
+    fn trim_is_due_after_growth_or_periodically() {
         check(100, &[163, 164, 165, 228], &[false, true, false, true]);
         check(100, &[50, 113, 164], &[false, false, true]);
         let [mut often, mut due] = [[133; 20], [0; 20]].map(|looks| looks.to_vec());
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_was_freed_between_used_blocks_is_given_back() {
+    fn fragmented_free_memory_is_returned() {
         const BLOCKS: usize = 100_000;
         if !trim::IS_NEEDED || resident_bytes().is_none() {
             println!("skipped: the allocator is not glibc's, or there is no /proc");

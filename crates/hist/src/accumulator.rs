@@ -1,4 +1,4 @@
-//! Many histograms added up: the inner loop of every query.
+//! Histogram accumulator, the inner loop of every query.
 //!
 //! Counts lie in a dense window of the grid, so that adding a bucket is one addition. Frames are added
 //! straight from their bytes. A window that would span more than [`WINDOW_MAX`] buckets is not made: what
@@ -9,39 +9,41 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use crate::codec::bytes::Reader;
-use crate::codec::frame::{self, BucketSink, Eight, Fields, Meaning, Unit, each_bucket};
+use crate::codec::bytes::ByteReader;
+use crate::codec::frame::{
+    self, BucketSink, FrameFields, PackedBytes8, SeriesMeta, Unit, for_each_bucket,
+};
 use crate::codec::header::{CUMULATIVE, FRAME_MAGIC, put_header};
 use crate::error::{DecodeError, MergeError};
-use crate::histogram::{Histogram, Parts};
-use crate::scheme::{Place, Scheme};
-use crate::side::{Side, Sum};
+use crate::histogram::{Histogram, HistogramParts};
+use crate::scheme::{BucketPosition, Scheme};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// Buckets that a dense window spans at the most: 8 MiB.
 const WINDOW_MAX: i64 = 1 << 20;
 /// Buckets that a window grows by beyond what is needed.
-const WINDOW_MARGIN: i64 = Eight::SPAN as i64;
+const WINDOW_MARGIN: i64 = PackedBytes8::SPAN as i64;
 
 /// A sum of histograms of one series or of many, of schemes that nest.
 #[derive(Clone, Debug)]
 pub struct Accumulator {
     /// Everything but the dense counts of positive buckets.
-    rest: Histogram,
+    sparse: Histogram,
     /// The window's first index.
     base: i64,
     counts: Vec<u64>,
     /// Values in `counts`.
-    dense: u64,
+    dense_count: u64,
     zero: u64,
-    sides: Sides,
+    summary: SummaryValues,
     /// How a frame begins that can be added straight from its bytes.
     header: Vec<u8>,
 }
 
-/// Exact sides of what went into the dense counts.
+/// Exact sum, minimum and maximum of the dense counts.
 #[derive(Clone, Copy, Debug)]
-struct Sides {
-    sum: Sum,
+struct SummaryValues {
+    sum: CompensatedSum,
     min: f64,
     max: f64,
     /// Whether min and max are known at all: all histograms say, or none does.
@@ -50,9 +52,9 @@ struct Sides {
     has_sum: Option<bool>,
 }
 
-impl Sides {
-    const NONE: Sides = Sides {
-        sum: Sum::ZERO,
+impl SummaryValues {
+    const NONE: SummaryValues = SummaryValues {
+        sum: CompensatedSum::ZERO,
         min: f64::INFINITY,
         max: f64::NEG_INFINITY,
         extremes: None,
@@ -61,39 +63,46 @@ impl Sides {
 
     /// These and others together, or `None` where it takes the buckets to tell.
     #[inline]
-    fn with(self, sum: Side<Sum>, min: Side<f64>, max: Side<f64>) -> Option<Sides> {
+    fn with(
+        self,
+        sum: TrackedValue<CompensatedSum>,
+        min: TrackedValue<f64>,
+        max: TrackedValue<f64>,
+    ) -> Option<SummaryValues> {
         let mut both = self;
         match (sum, min, max) {
-            (_, Side::Exact(min), Side::Exact(max)) if self.extremes != Some(false) => {
+            (_, TrackedValue::Exact(min), TrackedValue::Exact(max))
+                if self.extremes != Some(false) =>
+            {
                 (both.min, both.max) = (both.min.min(min), both.max.max(max));
                 both.extremes = Some(true);
             }
-            (_, Side::Absent, Side::Absent) if self.extremes != Some(true) => {
+            (_, TrackedValue::Absent, TrackedValue::Absent) if self.extremes != Some(true) => {
                 both.extremes = Some(false)
             }
             _ => return None,
         }
         match sum {
-            Side::Exact(sum) if self.has_sum != Some(false) => {
+            TrackedValue::Exact(sum) if self.has_sum != Some(false) => {
                 both.sum = both.sum.plus(sum);
                 both.has_sum = Some(true);
                 if !both.sum.value().is_finite() {
                     return None;
                 }
             }
-            Side::Absent if self.has_sum != Some(true) => both.has_sum = Some(false),
+            TrackedValue::Absent if self.has_sum != Some(true) => both.has_sum = Some(false),
             _ => return None,
         }
         Some(both)
     }
 }
 
-/// What runs of rows add at the most, all of them plain: in positive buckets, with exact side values.
-pub(crate) struct Coming<'a> {
+/// Upper bound of what runs of rows add to the window.
+pub(crate) struct PendingAdds<'a> {
     pub(crate) scheme: &'a Scheme,
     pub(crate) zero_threshold: f64,
     /// The outermost buckets.
-    pub(crate) ends: Option<(i32, i32)>,
+    pub(crate) index_range: Option<(i32, i32)>,
     pub(crate) values: u64,
     /// What the rows' sums add up to, signs left out.
     pub(crate) sum: f64,
@@ -103,46 +112,46 @@ impl Accumulator {
     /// Nothing yet, on a grid that coarsens when coarser histograms arrive.
     pub fn new(scheme: Scheme) -> Accumulator {
         let mut header = Vec::new();
-        put_header(&mut header, FRAME_MAGIC, Meaning::default(), &scheme);
+        put_header(&mut header, FRAME_MAGIC, SeriesMeta::default(), &scheme);
         Accumulator {
-            rest: Histogram::new(scheme),
+            sparse: Histogram::new(scheme),
             base: 0,
             counts: Vec::new(),
-            dense: 0,
+            dense_count: 0,
             zero: 0,
-            sides: Sides::NONE,
+            summary: SummaryValues::NONE,
             header,
         }
     }
 
     /// How many values were added, NaN left out.
     pub fn count(&self) -> u64 {
-        self.rest.count().wrapping_add(self.dense).wrapping_add(self.zero)
+        self.sparse.count().wrapping_add(self.dense_count).wrapping_add(self.zero)
     }
 
     /// The grid that histograms are added on.
     pub(crate) fn scheme(&self) -> &Scheme {
-        self.rest.scheme()
+        self.sparse.scheme()
     }
 
     /// Whether `more` values beside those counted, NaN among them, still fit 64 bits.
-    pub(crate) fn has_room_for(&self, more: u64) -> bool {
-        let held = self.rest.nan_count().checked_add(self.count());
+    pub(crate) fn can_hold(&self, more: u64) -> bool {
+        let held = self.sparse.nan_count().checked_add(self.count());
         held.is_some_and(|held| held.checked_add(more).is_some())
     }
 
     /// Whether all that is coming can be added to the dense counts, which reach as far then.
-    pub(crate) fn makes_room(&mut self, coming: &Coming<'_>) -> bool {
-        self.rest.scheme() == coming.scheme
-            && self.rest.zero_threshold() == coming.zero_threshold
+    pub(crate) fn reserve(&mut self, coming: &PendingAdds<'_>) -> bool {
+        self.sparse.scheme() == coming.scheme
+            && self.sparse.zero_threshold() == coming.zero_threshold
             // The greatest number stands for all that are too large.
             && coming.values < u64::MAX
-            && self.has_room_for(coming.values)
-            && self.sides.extremes != Some(false)
-            && self.sides.has_sum != Some(false)
+            && self.can_hold(coming.values)
+            && self.summary.extremes != Some(false)
+            && self.summary.has_sum != Some(false)
             // With room for what is rounded on the way.
-            && self.sides.sum.value().abs() + coming.sum < f64::MAX / 2.0
-            && coming.ends.is_none_or(|(first, last)| self.grow(first, last))
+            && self.summary.sum.value().abs() + coming.sum < f64::MAX / 2.0
+            && coming.index_range.is_none_or(|(first, last)| self.grow(first, last))
     }
 
     /// Adds a run of rows that room was made for. `add` adds its counts from the first of the outermost buckets
@@ -156,12 +165,12 @@ impl Accumulator {
         ends: Option<(i32, i32)>,
         add: impl FnOnce(&mut [u64]) -> u64,
         zero: u64,
-        (sum, min, max): (Side<Sum>, Side<f64>, Side<f64>),
+        (sum, min, max): (TrackedValue<CompensatedSum>, TrackedValue<f64>, TrackedValue<f64>),
     ) {
         let at = ends.map_or(0, |(first, _)| i64::from(first).wrapping_sub(self.base) as usize);
-        self.dense = self.dense.wrapping_add(add(&mut self.counts[at..]));
+        self.dense_count = self.dense_count.wrapping_add(add(&mut self.counts[at..]));
         self.zero = self.zero.wrapping_add(zero);
-        self.sides = self.sides.with(sum, min, max).expect("BUG: room was made");
+        self.summary = self.summary.with(sum, min, max).expect("BUG: room was made");
     }
 
     /// Adds all values of `histogram`. Refused, and nothing changed, where [`Histogram::merge`] refuses.
@@ -170,33 +179,35 @@ impl Accumulator {
             == histogram.positive().total().wrapping_add(histogram.zero_count())
             && histogram.nan_count() == 0
             && histogram.thresholds().is_empty()
-            && histogram.zero_threshold() == self.rest.zero_threshold()
-            && histogram.scheme() == self.rest.scheme()
+            && histogram.zero_threshold() == self.sparse.zero_threshold()
+            && histogram.scheme() == self.sparse.scheme()
             && !histogram.is_empty();
         let sides = match plain {
-            true => {
-                self.sides.with(histogram.sum_side(), histogram.min_side(), histogram.max_side())
-            }
+            true => self.summary.with(
+                histogram.tracked_sum(),
+                histogram.tracked_min(),
+                histogram.tracked_max(),
+            ),
             false => None,
         };
-        let Some(sides) = sides else { return self.add_slowly(histogram) };
-        if !self.has_room_for(histogram.count()) {
+        let Some(sides) = sides else { return self.add_by_merge(histogram) };
+        if !self.can_hold(histogram.count()) {
             return Err(MergeError::CountOverflow);
         }
         let indexes = histogram.positive().indexes();
         if let (Some(&first), Some(&last)) = (indexes.first(), indexes.last()) {
             if !self.grow(first, last) {
-                return self.add_slowly(histogram);
+                return self.add_by_merge(histogram);
             }
             for (&index, &count) in indexes.iter().zip(histogram.positive().counts()) {
                 let at = i64::from(index).wrapping_sub(self.base) as usize;
                 self.counts[at] = self.counts[at].wrapping_add(count);
             }
         }
-        self.dense =
-            self.dense.wrapping_add(histogram.count().wrapping_sub(histogram.zero_count()));
+        self.dense_count =
+            self.dense_count.wrapping_add(histogram.count().wrapping_sub(histogram.zero_count()));
         self.zero = self.zero.wrapping_add(histogram.zero_count());
-        self.sides = sides;
+        self.summary = sides;
         Ok(())
     }
 
@@ -207,7 +218,7 @@ impl Accumulator {
             Some(()) => Ok(()),
             None => {
                 let (histogram, _) = frame::decode(bytes)?;
-                Ok(self.add_slowly(&histogram)?)
+                Ok(self.add_by_merge(&histogram)?)
             }
         }
     }
@@ -223,57 +234,62 @@ impl Accumulator {
         if !same {
             return None;
         }
-        let mut reader = Reader::new(body);
-        let fields = Fields::read(&mut reader).ok()?;
+        let mut reader = ByteReader::new(body);
+        let fields = FrameFields::read(&mut reader).ok()?;
         let plain = !fields.has_negative
             && fields.overflow | fields.underflow | fields.nan == 0
             && fields.thresholds.is_empty()
-            && fields.zero_threshold == self.rest.zero_threshold();
+            && fields.zero_threshold == self.sparse.zero_threshold();
         if !plain {
             return None;
         }
-        let sides = self.sides.with(fields.sum, fields.min, fields.max)?;
+        let sides = self.summary.with(fields.sum, fields.min, fields.max)?;
         let buckets = reader.clone();
 
-        let mut window = Adding {
+        let mut window = WindowAdd {
             counts: &mut self.counts,
             base: self.base,
             total: fields.zero,
-            all_inside: true,
+            is_in_window: true,
         };
-        let read = each_bucket(&mut reader, &mut window);
-        let Adding { total, all_inside, .. } = window;
+        let read = for_each_bucket(&mut reader, &mut window);
+        let WindowAdd { total, is_in_window: all_inside, .. } = window;
         let added = all_inside
             && reader.is_empty()
             && total > 0
             && total < u64::MAX
-            && read
-                .is_ok_and(|ends| self.are_extremes(fields.min, fields.max, ends, fields.zero > 0));
-        if !added || !self.has_room_for(total) {
-            return self.take_back(buckets, body);
+            && read.is_ok_and(|ends| {
+                self.are_plausible_extremes(fields.min, fields.max, ends, fields.zero > 0)
+            });
+        if !added || !self.can_hold(total) {
+            return self.undo_frame(buckets, body);
         }
-        self.dense = self.dense.wrapping_add(total.wrapping_sub(fields.zero));
+        self.dense_count = self.dense_count.wrapping_add(total.wrapping_sub(fields.zero));
         self.zero = self.zero.wrapping_add(fields.zero);
-        self.sides = sides;
+        self.summary = sides;
         Some(())
     }
 
     /// Whether extremes, where they are given, lie in the outermost of the buckets.
     #[inline]
-    fn are_extremes(
+    fn are_plausible_extremes(
         &self,
-        min: Side<f64>,
-        max: Side<f64>,
+        min: TrackedValue<f64>,
+        max: TrackedValue<f64>,
         ends: Option<(i64, i64)>,
         zero: bool,
     ) -> bool {
         let (Some(min), Some(max)) = (min.exact(), max.exact()) else { return true };
-        let place_of = |value| self.rest.scheme().place(value, self.rest.zero_threshold());
+        let place_of = |value| self.sparse.scheme().position(value, self.sparse.zero_threshold());
         // Whatever was counted lies in the window, and so within 32 bits.
         let (lowest, highest) = match ends {
-            None => (Place::Zero, Place::Zero),
-            Some((_, last)) if zero => (Place::Zero, Place::Positive(last as i32)),
-            Some((first, last)) => (Place::Positive(first as i32), Place::Positive(last as i32)),
+            None => (BucketPosition::Zero, BucketPosition::Zero),
+            Some((_, last)) if zero => {
+                (BucketPosition::Zero, BucketPosition::Positive(last as i32))
+            }
+            Some((first, last)) => {
+                (BucketPosition::Positive(first as i32), BucketPosition::Positive(last as i32))
+            }
         };
         place_of(min) == lowest && place_of(max) == highest && min <= max
     }
@@ -281,13 +297,13 @@ impl Accumulator {
     /// Undoes the additions of a frame that proved not to be plain, and tries again with a wider window
     /// if that was what it lacked.
     #[cold]
-    fn take_back(&mut self, mut buckets: Reader<'_>, body: &[u8]) -> Option<()> {
+    fn undo_frame(&mut self, mut buckets: ByteReader<'_>, body: &[u8]) -> Option<()> {
         let base = self.base;
         let counts = self.counts.as_mut_slice();
-        let ends = each_bucket(&mut buckets, &mut TakingBack { counts, base });
+        let ends = for_each_bucket(&mut buckets, &mut WindowSubtract { counts, base });
         let (first, last) = ends.ok()??;
         let (first, last) = (i32::try_from(first).ok()?, i32::try_from(last).ok()?);
-        let was_wide = self.reaches(first) && self.reaches(last);
+        let was_wide = self.window_contains(first) && self.window_contains(last);
         if !buckets.is_empty() || was_wide || !self.grow(first, last) {
             return None;
         }
@@ -295,16 +311,16 @@ impl Accumulator {
         self.try_add_frame(&frame)
     }
 
-    fn add_slowly(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
+    fn add_by_merge(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
         let mut merged = self.to_histogram();
         merged.merge(histogram)?;
         let header_of = |scheme: &Scheme| Accumulator::new(scheme.clone()).header;
-        if merged.scheme() != self.rest.scheme() {
+        if merged.scheme() != self.sparse.scheme() {
             self.header = header_of(merged.scheme());
         }
         self.counts.clear();
-        (self.base, self.dense, self.zero, self.sides) = (0, 0, 0, Sides::NONE);
-        self.rest = merged;
+        (self.base, self.dense_count, self.zero, self.summary) = (0, 0, 0, SummaryValues::NONE);
+        self.sparse = merged;
         Ok(())
     }
 
@@ -314,8 +330,8 @@ impl Accumulator {
         reason = "the window lies in the grid (grow), and no more was added than there is room for"
     )]
     pub fn to_histogram(&self) -> Histogram {
-        let mut parts = Parts::new(self.rest.scheme().clone());
-        parts.zero_threshold = self.rest.zero_threshold();
+        let mut parts = HistogramParts::new(self.sparse.scheme().clone());
+        parts.zero_threshold = self.sparse.zero_threshold();
         parts.zero = self.zero;
         // Whether a bucket is in use is a matter of chance: to write it anyway costs less than a branch.
         let mut used = 0usize;
@@ -325,32 +341,34 @@ impl Accumulator {
             used = used.wrapping_add(usize::from(count > 0));
         }
         parts.positive.truncate(used);
-        if self.sides.has_sum != Some(false) {
-            parts.sum = Side::Exact(self.sides.sum);
+        if self.summary.has_sum != Some(false) {
+            parts.sum = TrackedValue::Exact(self.summary.sum);
         }
-        if self.sides.extremes != Some(false) {
-            (parts.min, parts.max) = (Side::Exact(self.sides.min), Side::Exact(self.sides.max));
+        if self.summary.extremes != Some(false) {
+            (parts.min, parts.max) =
+                (TrackedValue::Exact(self.summary.min), TrackedValue::Exact(self.summary.max));
         }
-        let dense = Histogram::from_own_parts(parts).expect("BUG: the window lies in the grid");
-        if self.rest.count().wrapping_add(self.rest.nan_count()) == 0 && !dense.is_empty() {
+        let dense =
+            Histogram::from_recorded_parts(parts).expect("BUG: the window lies in the grid");
+        if self.sparse.count().wrapping_add(self.sparse.nan_count()) == 0 && !dense.is_empty() {
             return dense;
         }
-        let mut total = self.rest.clone();
+        let mut total = self.sparse.clone();
         total.merge(&dense).expect("BUG: the count was checked when it was added");
         total
     }
 
-    fn reaches(&self, index: i32) -> bool {
+    fn window_contains(&self, index: i32) -> bool {
         (0..self.counts.len() as i64).contains(&i64::from(index).wrapping_sub(self.base))
     }
 
     /// Makes the window reach two indexes, if the grid does and the window stays within its limit.
     fn grow(&mut self, first: i32, last: i32) -> bool {
-        if self.reaches(first) && self.reaches(last) {
+        if self.window_contains(first) && self.window_contains(last) {
             return true;
         }
         let in_grid =
-            |at: i64| i32::try_from(at).is_ok_and(|at| self.rest.scheme().edges(at).is_some());
+            |at: i64| i32::try_from(at).is_ok_and(|at| self.sparse.scheme().edges(at).is_some());
         let (mut first, mut end) = (i64::from(first), i64::from(last).wrapping_add(1));
         if !(in_grid(first) && in_grid(end.wrapping_sub(1))) {
             return false;
@@ -376,51 +394,51 @@ impl Accumulator {
     }
 }
 
-/// Adds buckets to a window.
-struct Adding<'a> {
+/// Adds bucket counts to the window.
+struct WindowAdd<'a> {
     counts: &'a mut [u64],
     base: i64,
     /// Values so far; at the limit, perhaps more.
     total: u64,
-    all_inside: bool,
+    is_in_window: bool,
 }
 
-impl BucketSink for Adding<'_> {
+impl BucketSink for WindowAdd<'_> {
     #[inline]
-    fn one(&mut self, index: i64, count: u64) {
+    fn add_bucket(&mut self, index: i64, count: u64) {
         match self.counts.get_mut(index.wrapping_sub(self.base) as usize) {
             Some(held) => *held = held.wrapping_add(count),
-            None => self.all_inside = false,
+            None => self.is_in_window = false,
         }
         self.total = self.total.saturating_add(count);
     }
 
     #[inline]
-    fn eight(&mut self, buckets: Eight) {
-        let at = buckets.before.wrapping_sub(self.base) as usize;
+    fn add_packed(&mut self, buckets: PackedBytes8) {
+        let at = buckets.base_index.wrapping_sub(self.base) as usize;
         let near = self
             .counts
             .get_mut(at..)
-            .and_then(|counts| counts.first_chunk_mut::<{ Eight::SPAN }>());
+            .and_then(|counts| counts.first_chunk_mut::<{ PackedBytes8::SPAN }>());
         let Some(near) = near else {
-            return (0..8).for_each(|i| self.one(buckets.index(i), buckets.count(i)));
+            return (0..8).for_each(|i| self.add_bucket(buckets.index(i), buckets.count(i)));
         };
         for i in 0..8 {
-            let held = &mut near[usize::from(buckets.offset(i)) % Eight::SPAN];
+            let held = &mut near[usize::from(buckets.offset(i)) % PackedBytes8::SPAN];
             *held = held.wrapping_add(buckets.count(i));
         }
         self.total = self.total.saturating_add(buckets.total());
     }
 }
 
-/// Takes the same buckets back again.
-struct TakingBack<'a> {
+/// Subtracts bucket counts from the window (undo of `WindowAdd`).
+struct WindowSubtract<'a> {
     counts: &'a mut [u64],
     base: i64,
 }
 
-impl BucketSink for TakingBack<'_> {
-    fn one(&mut self, index: i64, count: u64) {
+impl BucketSink for WindowSubtract<'_> {
+    fn add_bucket(&mut self, index: i64, count: u64) {
         if let Some(held) = self.counts.get_mut(index.wrapping_sub(self.base) as usize) {
             *held = held.wrapping_sub(count);
         }

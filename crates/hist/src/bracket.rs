@@ -1,9 +1,8 @@
-//! An answer that says how far it can be off.
+//! Bracket: a statistic with lower and upper bound.
 
 use crate::scheme::times_power_of_two;
 
-/// What is known of a statistic: the true value of the recorded data lies in `lower..=upper`, and
-/// `estimate`, between the two, is the likeliest.
+/// Statistic with bounds: the true value lies in `lower..=upper`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bracket<T = f64> {
     /// The truth is not below.
@@ -39,7 +38,7 @@ impl<T: PartialOrd + Copy> Bracket<T> {
 
 impl Bracket<u64> {
     /// The count as a share of all `n`, 0 to 1; NaN of none.
-    pub fn share_of(self, n: u64) -> Bracket {
+    pub fn fraction_of(self, n: u64) -> Bracket {
         let share = |count: u64| count as f64 / n as f64;
         Bracket {
             lower: share(self.lower),
@@ -49,7 +48,7 @@ impl Bracket<u64> {
     }
 
     /// How many of `n` the others are. No count is above `n`.
-    pub fn rest_of(self, n: u64) -> Bracket<u64> {
+    pub fn complement(self, n: u64) -> Bracket<u64> {
         Bracket { lower: n - self.upper, estimate: n - self.estimate, upper: n - self.lower }
     }
 }
@@ -62,7 +61,7 @@ impl Bracket<f64> {
 
     /// Bounds moved outwards by a few roundings of a double, for what was computed from them. Zero stays: it
     /// is what rounding makes of nothing.
-    pub(crate) fn widened(self) -> Bracket {
+    pub(crate) fn widen(self) -> Bracket {
         let doubt = 4.0 * f64::EPSILON;
         let open = |x: f64| x.is_finite() && x != 0.0;
         let (lower, upper) = (self.lower, self.upper);
@@ -74,7 +73,7 @@ impl Bracket<f64> {
     }
 
     /// `2^exponent` times the answer, rounded outwards.
-    pub(crate) fn scaled(self, exponent: i64) -> Bracket {
-        self.map(|x| times_power_of_two(x, exponent.clamp(-5000, 5000) as i32)).widened()
+    pub(crate) fn scale_by_pow2(self, exponent: i64) -> Bracket {
+        self.map(|x| times_power_of_two(x, exponent.clamp(-5000, 5000) as i32)).widen()
     }
 }

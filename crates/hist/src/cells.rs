@@ -1,4 +1,4 @@
-//! What the buckets know of the values: so many lie between here and there.
+//! Cells: value ranges of buckets and how many values each holds.
 //!
 //! Statistics read a histogram as cells in ascending order: past the grid below, negative buckets, zero,
 //! positive buckets, past the grid above. Bounds are closed and cut to the exact minimum and maximum.
@@ -43,10 +43,10 @@ impl Cell {
 
     /// The cell's values as if they were spread evenly between `ends`: the `k`-th lies `k / (count
     /// + 1)` of the way.
-    fn spread(&self, (first, last): (f64, f64)) -> Spread {
+    fn spread_evenly(&self, (first, last): (f64, f64)) -> EvenSpread {
         // Halves: the width of a cell may exceed the doubles.
         let step = (last * 0.5 - first * 0.5) / (self.count as f64 + 1.0) * 2.0;
-        Spread { lower: self.lower, first, step, upper: self.upper }
+        EvenSpread { lower: self.lower, first, step, upper: self.upper }
     }
 
     /// Which share of the cell's values lies at or below `x` if they are spread evenly between
@@ -69,16 +69,16 @@ impl Cell {
     }
 }
 
-/// A cell whose values are taken as evenly spread.
+/// Cell with its values assumed evenly spread.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spread {
+pub(crate) struct EvenSpread {
     lower: f64,
     first: f64,
     step: f64,
     upper: f64,
 }
 
-impl Spread {
+impl EvenSpread {
     /// The `k`-th value, from 1.
     #[inline]
     pub(crate) fn order_statistic(&self, k: u64) -> Bracket {
@@ -87,7 +87,7 @@ impl Spread {
 }
 
 /// `part` of the way from `lower` to `upper`.
-pub(crate) fn between(lower: f64, upper: f64, part: f64) -> f64 {
+pub(crate) fn interpolate(lower: f64, upper: f64, part: f64) -> f64 {
     let width = upper - lower;
     if lower == upper || part == 0.0 {
         lower
@@ -104,7 +104,7 @@ impl Histogram {
     /// What is known of the values, in ascending order.
     pub fn cells(&self) -> impl DoubleEndedIterator<Item = Cell> + Clone + '_ {
         let (least, greatest) = self.limits();
-        self.whole_cells().map(move |cell| Cell {
+        self.uncut_cells().map(move |cell| Cell {
             lower: cell.lower.max(least),
             upper: cell.upper.min(greatest),
             ..cell
@@ -114,12 +114,12 @@ impl Histogram {
     /// Between which ends the values of a cell are taken to lie, for estimates. Of values of one
     /// sign zero is the natural end of the cell around it, as in Prometheus; its bounds stay those
     /// of the bucket.
-    pub(crate) fn likely_ends(&self, cell: &Cell) -> (f64, f64) {
+    pub(crate) fn estimate_ends(&self, cell: &Cell) -> (f64, f64) {
         let (lower, upper) = cell.finite();
         if !(self.scheme().is_mirrored() && cell.is_around_zero()) {
             return (lower, upper);
         }
-        if self.is_free_of_negatives() {
+        if self.has_no_negatives() {
             (0.0, upper)
         } else if self.positive().is_empty() && self.overflow() == 0 {
             (lower, 0.0)
@@ -129,13 +129,13 @@ impl Histogram {
     }
 
     /// The values of a cell as if they were spread evenly.
-    pub(crate) fn spread(&self, cell: &Cell) -> Spread {
-        cell.spread(self.likely_ends(cell))
+    pub(crate) fn spread_evenly(&self, cell: &Cell) -> EvenSpread {
+        cell.spread_evenly(self.estimate_ends(cell))
     }
 
     /// Which share of a cell's values lies at or below `x` if they are spread evenly.
     pub(crate) fn share_below(&self, cell: &Cell, x: f64) -> f64 {
-        cell.share_below(x, self.likely_ends(cell))
+        cell.share_below(x, self.estimate_ends(cell))
     }
 
     /// How many values are surely below a limit above zero, and the cells that may reach up to it: the same as
@@ -145,7 +145,7 @@ impl Histogram {
             return None;
         }
         let span = |index: i32| self.scheme().span(index).expect("BUG: a held bucket has a span");
-        let around_zero = self.around_zero();
+        let around_zero = self.zero_cell();
         let (indexes, counts) = (
             &self.positive().indexes()[around_zero.positive..],
             &self.positive().counts()[around_zero.positive..],
@@ -169,11 +169,11 @@ impl Histogram {
     }
 
     /// What the buckets alone say, not cut to the exact minimum and maximum.
-    pub(crate) fn whole_cells(&self) -> impl DoubleEndedIterator<Item = Cell> + Clone + '_ {
+    pub(crate) fn uncut_cells(&self) -> impl DoubleEndedIterator<Item = Cell> + Clone + '_ {
         let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
         let past_grid = self.scheme().end();
         let below = Some(((f64::NEG_INFINITY, -past_grid), self.underflow()));
-        let around_zero = self.around_zero();
+        let around_zero = self.zero_cell();
         let zero = Some(((-self.zero_end(), self.zero_end()), around_zero.count));
         let above = Some(((past_grid, f64::INFINITY), self.overflow()));
         below
@@ -199,8 +199,8 @@ impl Histogram {
     /// The exact extremes where they are known.
     fn limits(&self) -> (f64, f64) {
         (
-            self.min_side().exact().unwrap_or(f64::NEG_INFINITY),
-            self.max_side().exact().unwrap_or(f64::INFINITY),
+            self.tracked_min().exact().unwrap_or(f64::NEG_INFINITY),
+            self.tracked_max().exact().unwrap_or(f64::INFINITY),
         )
     }
 
@@ -211,8 +211,8 @@ impl Histogram {
 
     /// What counts as one cell around zero. Ranks follow from cells only while both their ends ascend, so
     /// buckets that lie within the zero threshold, as Prometheus allows, are taken with it.
-    fn around_zero(&self) -> AroundZero {
-        let mut around = AroundZero { count: self.zero_count(), positive: 0, negative: 0 };
+    fn zero_cell(&self) -> ZeroCell {
+        let mut around = ZeroCell { count: self.zero_count(), positive: 0, negative: 0 };
         if around.count == 0 || self.zero_threshold() == 0.0 || !self.scheme().is_mirrored() {
             return around;
         }
@@ -228,41 +228,41 @@ impl Histogram {
     /// Bounds of the greatest (or least) value from its bucket alone. The histogram is not empty.
     ///
     /// Every decoded histogram asks for both: the ends of [`Self::whole_cells`] say the same at twice the cost.
-    pub(crate) fn outermost(&self, greatest: bool) -> (f64, f64) {
-        let around_zero = self.around_zero();
+    pub(crate) fn extreme_bounds(&self, greatest: bool) -> (f64, f64) {
+        let around_zero = self.zero_cell();
         let positive = &self.positive().indexes()[around_zero.positive..];
         let negative = &self.negative().indexes()[around_zero.negative..];
-        let underflow = (self.underflow() > 0).then_some(RankPlace::Underflow);
-        let zero = (around_zero.count > 0).then_some(RankPlace::Zero);
-        let overflow = (self.overflow() > 0).then_some(RankPlace::Overflow);
+        let underflow = (self.underflow() > 0).then_some(RankPosition::Underflow);
+        let zero = (around_zero.count > 0).then_some(RankPosition::Zero);
+        let overflow = (self.overflow() > 0).then_some(RankPosition::Overflow);
         let found = if greatest {
             overflow
-                .or_else(|| positive.last().map(|&i| RankPlace::Positive(i)))
+                .or_else(|| positive.last().map(|&i| RankPosition::Positive(i)))
                 .or(zero)
-                .or_else(|| negative.first().map(|&i| RankPlace::Negative(i)))
+                .or_else(|| negative.first().map(|&i| RankPosition::Negative(i)))
                 .or(underflow)
         } else {
             underflow
-                .or_else(|| negative.last().map(|&i| RankPlace::Negative(i)))
+                .or_else(|| negative.last().map(|&i| RankPosition::Negative(i)))
                 .or(zero)
-                .or_else(|| positive.first().map(|&i| RankPlace::Positive(i)))
+                .or_else(|| positive.first().map(|&i| RankPosition::Positive(i)))
                 .or(overflow)
         };
-        self.span_of(found.expect("BUG: asked for an extreme of an empty histogram"))
+        self.position_span(found.expect("BUG: asked for an extreme of an empty histogram"))
     }
 
     /// The least and greatest value that can be counted at a place, both closed.
-    fn span_of(&self, place: RankPlace) -> (f64, f64) {
+    fn position_span(&self, place: RankPosition) -> (f64, f64) {
         let span = |index| self.scheme().span(index).expect("BUG: a held bucket has a span");
         match place {
-            RankPlace::Underflow => (f64::NEG_INFINITY, -self.scheme().end()),
-            RankPlace::Negative(index) => {
+            RankPosition::Underflow => (f64::NEG_INFINITY, -self.scheme().end()),
+            RankPosition::Negative(index) => {
                 let (lower, upper) = span(index);
                 (-upper, -lower)
             }
-            RankPlace::Zero => (-self.zero_end(), self.zero_end()),
-            RankPlace::Positive(index) => span(index),
-            RankPlace::Overflow => (self.scheme().end(), f64::INFINITY),
+            RankPosition::Zero => (-self.zero_end(), self.zero_end()),
+            RankPosition::Positive(index) => span(index),
+            RankPosition::Overflow => (self.scheme().end(), f64::INFINITY),
         }
     }
 
@@ -270,33 +270,33 @@ impl Histogram {
     /// the cell. Only the one bucket found is mapped to values: the scan reads counts.
     pub(crate) fn cell_of_rank(&self, rank: u64) -> (Cell, u64) {
         debug_assert!((1..=self.count()).contains(&rank));
-        let (place, count, before) = self.place_of_rank(rank);
-        let (lower, upper) = self.span_of(place);
+        let (place, count, before) = self.position_of_rank(rank);
+        let (lower, upper) = self.position_span(place);
         let (least, greatest) = self.limits();
         (Cell { lower: lower.max(least), upper: upper.min(greatest), count }, before)
     }
 
     /// The bucket that holds a rank, its count, and the count before it.
-    pub(crate) fn place_of_rank(&self, rank: u64) -> (RankPlace, u64, u64) {
+    pub(crate) fn position_of_rank(&self, rank: u64) -> (RankPosition, u64, u64) {
         let mut before = self.underflow();
         if rank <= before {
-            return (RankPlace::Underflow, before, 0);
+            return (RankPosition::Underflow, before, 0);
         }
-        let around_zero = self.around_zero();
+        let around_zero = self.zero_cell();
         for (index, count) in self.negative().iter().skip(around_zero.negative).rev() {
             if rank <= before + count {
-                return (RankPlace::Negative(index), count, before);
+                return (RankPosition::Negative(index), count, before);
             }
             before += count;
         }
         if rank <= before + around_zero.count {
-            return (RankPlace::Zero, around_zero.count, before);
+            return (RankPosition::Zero, around_zero.count, before);
         }
         before += around_zero.count;
 
         let end = self.count() - self.overflow();
         if rank > end {
-            return (RankPlace::Overflow, self.overflow(), end);
+            return (RankPosition::Overflow, self.overflow(), end);
         }
         let indexes = &self.positive().indexes()[around_zero.positive..];
         let counts = &self.positive().counts()[around_zero.positive..];
@@ -304,7 +304,7 @@ impl Histogram {
         if rank - before <= end - rank {
             for (&index, &count) in indexes.iter().zip(counts) {
                 if rank <= before + count {
-                    return (RankPlace::Positive(index), count, before);
+                    return (RankPosition::Positive(index), count, before);
                 }
                 before += count;
             }
@@ -313,7 +313,7 @@ impl Histogram {
             for (&index, &count) in indexes.iter().zip(counts).rev() {
                 before -= count;
                 if rank > before {
-                    return (RankPlace::Positive(index), count, before);
+                    return (RankPosition::Positive(index), count, before);
                 }
             }
         }
@@ -321,17 +321,17 @@ impl Histogram {
     }
 }
 
-/// The values that are one cell around zero, and how many buckets of each sign are among them.
+/// Cell around zero, with the number of buckets of each sign merged into it.
 #[derive(Clone, Copy)]
-struct AroundZero {
+struct ZeroCell {
     count: u64,
     positive: usize,
     negative: usize,
 }
 
-/// Where a rank falls.
+/// Bucket class and index of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RankPlace {
+pub(crate) enum RankPosition {
     Underflow,
     Negative(i32),
     Zero,
@@ -340,7 +340,7 @@ pub(crate) enum RankPlace {
 }
 
 /// How many values satisfy a comparison, from how many surely do and how many surely do not.
-pub(crate) fn tally(
+pub(crate) fn count_matching(
     cells: impl Iterator<Item = Cell>,
     surely: impl Fn(&Cell) -> bool,
     possibly: impl Fn(&Cell) -> bool,

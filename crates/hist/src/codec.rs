@@ -1,4 +1,4 @@
-//! Formats that histograms travel in, one file each.
+//! Histogram codecs, one file per format.
 //!
 //! A decoder takes bytes of any origin and returns either a histogram that keeps the source's buckets, or
 //! an error with the offset; it allocates in proportion to its input, never to what the input claims.
@@ -16,12 +16,12 @@
 
 mod base64;
 pub(crate) mod bits;
-mod block1;
+mod block_v1;
+mod block_v1_counts;
 pub(crate) mod bytes;
-mod codes;
 mod columns;
-mod counts;
 pub mod header;
+mod huffman;
 mod matrix;
 mod protobuf;
 mod runs;
@@ -35,4 +35,4 @@ pub mod hlog;
 pub mod otlp;
 pub mod prometheus;
 
-pub use protobuf::Folded;
+pub use protobuf::FoldResult;

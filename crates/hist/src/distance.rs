@@ -1,4 +1,4 @@
-//! How far two distributions lie apart.
+//! Distances between distributions (Wasserstein, Kolmogorov–Smirnov).
 //!
 //! Both distances compare cumulative shares, so histograms of different sizes and schemes compare. Each
 //! bracket comes from the bounds that the buckets put on the two cumulative functions.
@@ -17,27 +17,27 @@ pub fn wasserstein(a: &Histogram, b: &Histogram) -> Option<Bracket> {
 /// The greatest difference between the two cumulative shares (Kolmogorov–Smirnov), 0 to 1. `None` if either
 /// is empty.
 pub fn kolmogorov_smirnov(a: &Histogram, b: &Histogram) -> Option<Bracket> {
-    separation(&[a], &[b])
+    ks_distance(&[a], &[b])
 }
 
 impl Mixture {
     /// As [`wasserstein`]; no part is converted.
     pub fn wasserstein(&self, other: &Mixture) -> Option<Bracket> {
-        distance(&all(self), &all(other))
+        distance(&nonempty_parts(self), &nonempty_parts(other))
     }
 
     /// As [`kolmogorov_smirnov`]; no part is converted.
     pub fn kolmogorov_smirnov(&self, other: &Mixture) -> Option<Bracket> {
-        separation(&all(self), &all(other))
+        ks_distance(&nonempty_parts(self), &nonempty_parts(other))
     }
 }
 
-fn all(mixture: &Mixture) -> Vec<&Histogram> {
+fn nonempty_parts(mixture: &Mixture) -> Vec<&Histogram> {
     mixture.parts().iter().collect()
 }
 
 fn distance(a: &[&Histogram], b: &[&Histogram]) -> Option<Bracket> {
-    let steps = Steps::new(a, b)?;
+    let steps = CdfSteps::new(a, b)?;
     let mut total = Bracket::exact(0.0f64);
     let mut stretches = 0.0;
     steps.for_each(|from, to, difference, (start, end)| {
@@ -58,18 +58,18 @@ fn distance(a: &[&Histogram], b: &[&Histogram]) -> Option<Bracket> {
     // All areas are positive: each addition is off by a rounding of the total at most.
     let doubt = (stretches + 8.0) * f64::EPSILON;
     let (lower, upper) = (total.lower * (1.0 - doubt), total.upper * (1.0 + doubt));
-    Some(Bracket::new(lower.max(0.0), total.estimate, upper).widened())
+    Some(Bracket::new(lower.max(0.0), total.estimate, upper).widen())
 }
 
-fn separation(a: &[&Histogram], b: &[&Histogram]) -> Option<Bracket> {
-    let steps = Steps::new(a, b)?;
+fn ks_distance(a: &[&Histogram], b: &[&Histogram]) -> Option<Bracket> {
+    let steps = CdfSteps::new(a, b)?;
     let mut greatest = Bracket::exact(0.0f64);
     steps.for_each(|_, _, difference, (start, end)| {
         greatest.lower = greatest.lower.max(difference.lower);
         greatest.upper = greatest.upper.max(difference.upper);
         greatest.estimate = greatest.estimate.max(start.abs()).max(end.abs());
     });
-    let greatest = greatest.widened();
+    let greatest = greatest.widen();
     Some(Bracket::new(greatest.lower.max(0.0), greatest.estimate, greatest.upper.min(1.0)))
 }
 
@@ -82,17 +82,16 @@ fn mean_magnitude(start: f64, end: f64) -> f64 {
     }
 }
 
-/// The stretches between all cell ends of two sides; within one the bounds on both cumulative functions do not
-/// change.
-struct Steps {
+/// Merged steps of the CDFs of two samples.
+struct CdfSteps {
     ends: Vec<f64>,
     /// Those of each part of each side, in ascending order.
     cells: [Vec<Vec<Cell>>; 2],
     counts: [u64; 2],
 }
 
-impl Steps {
-    fn new(a: &[&Histogram], b: &[&Histogram]) -> Option<Steps> {
+impl CdfSteps {
+    fn new(a: &[&Histogram], b: &[&Histogram]) -> Option<CdfSteps> {
         let counts = [a, b].map(|parts| parts.iter().map(|part| part.count()).sum());
         if counts.contains(&0) {
             return None;
@@ -104,7 +103,7 @@ impl Steps {
             cells.iter().flatten().flatten().flat_map(|cell| [cell.lower, cell.upper]).collect();
         ends.sort_by(f64::total_cmp);
         ends.dedup();
-        Some(Steps { ends, cells, counts })
+        Some(CdfSteps { ends, cells, counts })
     }
 
     /// Calls `f` with each stretch: its ends, the bounds of |F − G| on it, and the estimated F − G at its
@@ -112,12 +111,12 @@ impl Steps {
     fn for_each(&self, mut f: impl FnMut(f64, f64, Bracket, (f64, f64))) {
         let mut sides = [0, 1].map(|side| {
             let parts = self.cells[side].iter();
-            parts.map(|cells| Cumulation::new(cells, self.counts[side])).collect::<Vec<_>>()
+            parts.map(|cells| CdfWalker::new(cells, self.counts[side])).collect::<Vec<_>>()
         });
         for (i, &from) in self.ends.iter().enumerate() {
             let to = self.ends.get(i + 1).copied().unwrap_or(from);
             let [a, b] = &mut sides;
-            let (fa, fb) = (whole(a, from, to), whole(b, from, to));
+            let (fa, fb) = (step_all(a, from, to), step_all(b, from, to));
             // a/n − b/m in whole numbers: shares that differ by less than a rounding still differ.
             let [n, m] = self.counts.map(u128::from);
             let beyond = |a: u64, b: u64| {
@@ -137,9 +136,9 @@ impl Steps {
 }
 
 /// What all parts of a side know together.
-fn whole(parts: &mut [Cumulation<'_>], from: f64, to: f64) -> Stretch {
-    let nothing = Stretch { lower: 0, upper: 0, start: 0.0, end: 0.0 };
-    parts.iter_mut().map(|part| part.step(from, to)).fold(nothing, |sum, part| Stretch {
+fn step_all(parts: &mut [CdfWalker<'_>], from: f64, to: f64) -> CdfStep {
+    let nothing = CdfStep { lower: 0, upper: 0, start: 0.0, end: 0.0 };
+    parts.iter_mut().map(|part| part.step(from, to)).fold(nothing, |sum, part| CdfStep {
         lower: sum.lower + part.lower,
         upper: sum.upper + part.upper,
         start: sum.start + part.start,
@@ -147,45 +146,45 @@ fn whole(parts: &mut [Cumulation<'_>], from: f64, to: f64) -> Stretch {
     })
 }
 
-/// The cumulative function of one part, walked upwards.
-struct Cumulation<'a> {
+/// Walks the CDF of one part.
+struct CdfWalker<'a> {
     cells: &'a [Cell],
     /// The first cell that does not yet end at or below the walk.
-    open: usize,
+    next_open: usize,
     ended: u64,
     /// Of the whole side.
     count: u64,
 }
 
-/// Values surely and possibly at or below any point of a stretch, and the estimated shares at its ends.
-struct Stretch {
+/// Bounds of a CDF on one step.
+struct CdfStep {
     lower: u64,
     upper: u64,
     start: f64,
     end: f64,
 }
 
-impl<'a> Cumulation<'a> {
-    fn new(cells: &'a [Cell], count: u64) -> Cumulation<'a> {
-        Cumulation { cells, open: 0, ended: 0, count }
+impl<'a> CdfWalker<'a> {
+    fn new(cells: &'a [Cell], count: u64) -> CdfWalker<'a> {
+        CdfWalker { cells, next_open: 0, ended: 0, count }
     }
 
     /// What is known of `from..to`.
-    fn step(&mut self, from: f64, to: f64) -> Stretch {
-        while let Some(cell) = self.cells.get(self.open).filter(|cell| cell.upper <= from) {
+    fn step(&mut self, from: f64, to: f64) -> CdfStep {
+        while let Some(cell) = self.cells.get(self.next_open).filter(|cell| cell.upper <= from) {
             self.ended += cell.count;
-            self.open += 1;
+            self.next_open += 1;
         }
         let (mut upper, mut start, mut end) = (self.ended, self.ended as f64, self.ended as f64);
         // Widened logarithmic cells overlap their neighbours: two may be open at once.
-        for cell in self.cells[self.open..].iter().take_while(|cell| cell.lower <= from) {
+        for cell in self.cells[self.next_open..].iter().take_while(|cell| cell.lower <= from) {
             let n = cell.count as f64;
             upper += cell.count;
             // Between the ends of cells the estimate is a straight line.
             start += n * cell.share_below(from, cell.finite());
             end += n * cell.share_below(to, cell.finite());
         }
-        Stretch {
+        CdfStep {
             lower: self.ended,
             upper,
             start: start / self.count as f64,

@@ -1,7 +1,7 @@
-//! What can go wrong with histograms, by who has to act.
+//! Error types.
 
 use crate::histogram::PartsError;
-use crate::scheme::{Exp2, Explicit, Log, LogLinear2, Scheme};
+use crate::scheme::{Exp2, Explicit, LogLinear2, LogarithmicScheme, Scheme};
 
 /// A scheme's parameter is out of range: the caller, or the bytes it came from, is wrong.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -44,7 +44,7 @@ pub enum SchemeError {
         found: f64,
     },
     /// An index offset that leaves no distinct indexes.
-    #[error("index offset {found} is outside ±{:e}", Log::OFFSET_MAX)]
+    #[error("index offset {found} is outside ±{:e}", LogarithmicScheme::OFFSET_MAX)]
     Offset {
         /// The offset asked for.
         found: f64,
@@ -65,32 +65,32 @@ pub enum SchemeError {
     },
 }
 
-/// Two histograms do not combine.
+/// Error merging or subtracting histograms.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
     /// Their grids do not nest. A [`crate::Mixture`] keeps both.
-    #[error("cannot fold {theirs} into {ours}: their buckets do not nest; keep a mixture instead")]
+    #[error("cannot fold {other} into {target}: their buckets do not nest; keep a mixture instead")]
     SchemesDiffer {
         /// The scheme merged into.
-        ours: Box<Scheme>,
+        target: Box<Scheme>,
         /// The scheme that does not fit.
-        theirs: Box<Scheme>,
+        other: Box<Scheme>,
     },
     /// What is taken away has coarser buckets or a wider zero than what it is taken from.
     #[error(
-        "cannot subtract {theirs} (zero within ±{theirs_zero}) from {ours} (zero within ±{ours_zero}): \
+        "cannot subtract {other} (zero within ±{other_zero}) from {target} (zero within ±{target_zero}): \
          what is taken away must be as fine; fold the other first"
     )]
     TooCoarse {
         /// The scheme subtracted from.
-        ours: Box<Scheme>,
+        target: Box<Scheme>,
         /// Its zero threshold.
-        ours_zero: f64,
+        target_zero: f64,
         /// The scheme subtracted.
-        theirs: Box<Scheme>,
+        other: Box<Scheme>,
         /// Its zero threshold.
-        theirs_zero: f64,
+        other_zero: f64,
     },
     /// The total no longer fits 64 bits.
     #[error("the merged count exceeds 2^64 - 1")]
@@ -107,7 +107,7 @@ pub enum MergeError {
     },
 }
 
-/// Foreign bytes are not what their format promises.
+/// Error decoding input.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -172,7 +172,7 @@ pub enum DecodeError {
     Merge(#[from] MergeError),
 }
 
-/// A histogram that a foreign format cannot hold as it is.
+/// Histogram not representable in the target format.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -185,19 +185,19 @@ pub enum EncodeError {
         scheme: Box<Scheme>,
     },
     /// The format has no place for something the histogram holds.
-    #[error("{format} has no place for {what}")]
-    NoPlace {
+    #[error("{format} has no place for {detail}")]
+    Unrepresentable {
         /// The format.
         format: &'static str,
         /// What would be lost.
-        what: String,
+        detail: String,
     },
 }
 
 impl MergeError {
     pub(crate) fn schemes_differ(ours: &Scheme, theirs: &Scheme) -> MergeError {
         let (ours, theirs) = (Box::new(ours.clone()), Box::new(theirs.clone()));
-        MergeError::SchemesDiffer { ours, theirs }
+        MergeError::SchemesDiffer { target: ours, other: theirs }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The datum: one whole distribution.
+//! The histogram type.
 //!
 //! Bucket counts on a [`Scheme`]'s grid, with the values that no grid holds counted beside them (zero,
 //! NaN, past the grid) and exact side values (sum, min, max, declared thresholds), so that nothing that
@@ -12,8 +12,8 @@
 
 use crate::buckets::Buckets;
 use crate::error::{MergeError, SchemeError};
-use crate::scheme::{Exp2, Place, Scheme};
-use crate::side::{Side, Sum};
+use crate::scheme::{BucketPosition, Exp2, Scheme};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// A distribution of recorded values.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,13 +29,13 @@ pub struct Histogram {
     /// All values but NaN: kept equal to the sum of the fields above it.
     count: u64,
     /// Meaningless while `count` is 0, as are `min` and `max`.
-    sum: Side<Sum>,
-    min: Side<f64>,
-    max: Side<f64>,
+    sum: TrackedValue<CompensatedSum>,
+    min: TrackedValue<f64>,
+    max: TrackedValue<f64>,
     thresholds: Vec<Threshold>,
 }
 
-/// A declared limit, for instance of a service-level objective, and exactly how many values lay above it.
+/// Declared threshold (for instance of an SLO) with the exact count of values above it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
     /// The limit, in the unit of the values.
@@ -46,7 +46,7 @@ pub struct Threshold {
 
 /// Everything a histogram holds, in the open: what codecs read into and write from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parts {
+pub struct HistogramParts {
     /// The grid.
     pub scheme: Scheme,
     /// Values within ± this count as zero.
@@ -64,19 +64,19 @@ pub struct Parts {
     /// What was not a number.
     pub nan: u64,
     /// Sum of all values but NaN.
-    pub sum: Side<Sum>,
+    pub sum: TrackedValue<CompensatedSum>,
     /// Least value.
-    pub min: Side<f64>,
+    pub min: TrackedValue<f64>,
     /// Greatest value.
-    pub max: Side<f64>,
+    pub max: TrackedValue<f64>,
     /// Declared thresholds, ascending.
     pub thresholds: Vec<Threshold>,
 }
 
-impl Parts {
+impl HistogramParts {
     /// No values on a grid.
-    pub fn new(scheme: Scheme) -> Parts {
-        Parts {
+    pub fn new(scheme: Scheme) -> HistogramParts {
+        HistogramParts {
             scheme,
             zero_threshold: 0.0,
             positive: Vec::new(),
@@ -85,15 +85,15 @@ impl Parts {
             overflow: 0,
             underflow: 0,
             nan: 0,
-            sum: Side::Absent,
-            min: Side::Absent,
-            max: Side::Absent,
+            sum: TrackedValue::Absent,
+            min: TrackedValue::Absent,
+            max: TrackedValue::Absent,
             thresholds: Vec::new(),
         }
     }
 }
 
-/// Parts that make no histogram.
+/// Invalid histogram parts.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartsError {
@@ -160,9 +160,9 @@ impl Histogram {
             underflow: 0,
             nan: 0,
             count: 0,
-            sum: Side::Exact(Sum::default()),
-            min: Side::Exact(f64::INFINITY),
-            max: Side::Exact(f64::NEG_INFINITY),
+            sum: TrackedValue::Exact(CompensatedSum::default()),
+            min: TrackedValue::Exact(f64::INFINITY),
+            max: TrackedValue::Exact(f64::NEG_INFINITY),
             thresholds: Vec::new(),
         }
     }
@@ -185,32 +185,32 @@ impl Histogram {
     }
 
     /// A histogram of foreign parts. Exact side values that contradict the buckets become estimates.
-    pub fn from_parts(parts: Parts) -> Result<Histogram, PartsError> {
-        let mut histogram = Histogram::from_own_parts(parts)?;
+    pub fn from_parts(parts: HistogramParts) -> Result<Histogram, PartsError> {
+        let mut histogram = Histogram::from_recorded_parts(parts)?;
         if histogram.count > 0
-            && let Some(sum) = histogram.sum.exact().map(Sum::value)
+            && let Some(sum) = histogram.sum.exact().map(CompensatedSum::value)
             // On its way to what is left of both signs a sum may have left the doubles.
             && !(sum.is_infinite() && histogram.has_both_signs())
-            && !histogram.is_sum_surely_possible(sum)
+            && !histogram.sum_fits_buckets(sum)
             && !histogram.sum_from_cells().contains(sum)
         {
-            histogram.sum = histogram.sum.doubted();
+            histogram.sum = histogram.sum.downgrade();
         }
         Ok(histogram)
     }
 
     fn has_both_signs(&self) -> bool {
-        self.outermost(false).0 < 0.0 && self.outermost(true).1 > 0.0
+        self.extreme_bounds(false).0 < 0.0 && self.extreme_bounds(true).1 > 0.0
     }
 
     /// As [`Self::from_parts`], for a caller who recorded the values: an exact sum is believed. Holding it to
     /// the buckets takes the edges of each, and most of the time.
-    pub fn from_own_parts(parts: Parts) -> Result<Histogram, PartsError> {
+    pub fn from_recorded_parts(parts: HistogramParts) -> Result<Histogram, PartsError> {
         if !(parts.zero_threshold.is_finite() && parts.zero_threshold >= 0.0) {
             return Err(PartsError::ZeroThreshold { found: parts.zero_threshold });
         }
-        let positive = checked_buckets(&parts.scheme, &parts.positive)?;
-        let negative = checked_buckets(&parts.scheme, &parts.negative)?;
+        let positive = check_buckets(&parts.scheme, &parts.positive)?;
+        let negative = check_buckets(&parts.scheme, &parts.negative)?;
         if let (false, Some(found)) = (parts.scheme.is_mirrored(), negative.indexes().first()) {
             let scheme = Box::new(parts.scheme);
             return Err(PartsError::OutsideGrid { found: *found, scheme });
@@ -239,15 +239,15 @@ impl Histogram {
             max: parts.max,
             thresholds: parts.thresholds,
         };
-        histogram.settle_sides();
+        histogram.normalize_summary();
         Ok(histogram)
     }
 
     /// Everything the histogram holds.
-    pub fn into_parts(self) -> Parts {
+    pub fn into_parts(self) -> HistogramParts {
         let empty = self.count == 0;
-        let side = |side: Side<f64>| if empty { Side::Absent } else { side };
-        Parts {
+        let side = |side: TrackedValue<f64>| if empty { TrackedValue::Absent } else { side };
+        HistogramParts {
             zero_threshold: self.zero_threshold,
             positive: self.positive.iter().collect(),
             negative: self.negative.iter().collect(),
@@ -255,7 +255,7 @@ impl Histogram {
             overflow: self.overflow,
             underflow: self.underflow,
             nan: self.nan,
-            sum: if empty { Side::Exact(Sum::default()) } else { self.sum },
+            sum: if empty { TrackedValue::Exact(CompensatedSum::default()) } else { self.sum },
             min: side(self.min),
             max: side(self.max),
             thresholds: self.thresholds,
@@ -276,8 +276,8 @@ impl Histogram {
         if n == 0 {
             return;
         }
-        let place = self.scheme.place(value, self.zero_threshold);
-        if place == Place::Nan {
+        let place = self.scheme.position(value, self.zero_threshold);
+        if place == BucketPosition::Nan {
             let nan = self.nan.checked_add(n);
             self.nan = nan
                 .filter(|nan| nan.checked_add(self.count).is_some())
@@ -290,14 +290,22 @@ impl Histogram {
             .filter(|count| count.checked_add(self.nan).is_some())
             .expect("BUG: more than 2^64 values");
         self.count_at(place, n);
-        let sum = Sum::product(value, n);
+        let sum = CompensatedSum::product(value, n);
         if before == 0 {
             (self.sum, self.min, self.max) =
-                (Side::Exact(sum), Side::Exact(value), Side::Exact(value));
+                (TrackedValue::Exact(sum), TrackedValue::Exact(value), TrackedValue::Exact(value));
         } else {
-            self.sum = defined(self.sum.combine(Side::Exact(sum), Sum::plus));
-            self.min = lesser(self.min, Side::Exact(value), || f64::NEG_INFINITY, || value);
-            self.max = greater(self.max, Side::Exact(value), || f64::INFINITY, || value);
+            self.sum = drop_undefined_sum(
+                self.sum.combine(TrackedValue::Exact(sum), CompensatedSum::plus),
+            );
+            self.min = tracked_lesser(
+                self.min,
+                TrackedValue::Exact(value),
+                || f64::NEG_INFINITY,
+                || value,
+            );
+            self.max =
+                tracked_greater(self.max, TrackedValue::Exact(value), || f64::INFINITY, || value);
         }
         for threshold in &mut self.thresholds {
             threshold.above =
@@ -306,14 +314,14 @@ impl Histogram {
     }
 
     /// `n` more at one place. The total was checked to fit.
-    fn count_at(&mut self, place: Place, n: u64) {
+    fn count_at(&mut self, place: BucketPosition, n: u64) {
         match place {
-            Place::Positive(index) => self.positive.add(index, n),
-            Place::Negative(index) => self.negative.add(index, n),
-            Place::Zero => self.zero = self.zero.wrapping_add(n),
-            Place::Overflow => self.overflow = self.overflow.wrapping_add(n),
-            Place::Underflow => self.underflow = self.underflow.wrapping_add(n),
-            Place::Nan => self.nan = self.nan.wrapping_add(n),
+            BucketPosition::Positive(index) => self.positive.add(index, n),
+            BucketPosition::Negative(index) => self.negative.add(index, n),
+            BucketPosition::Zero => self.zero = self.zero.wrapping_add(n),
+            BucketPosition::Overflow => self.overflow = self.overflow.wrapping_add(n),
+            BucketPosition::Underflow => self.underflow = self.underflow.wrapping_add(n),
+            BucketPosition::Nan => self.nan = self.nan.wrapping_add(n),
         }
     }
 
@@ -352,7 +360,8 @@ impl Histogram {
         if last == 0 {
             return;
         }
-        let missing = |k: u64| Sum::new(value).minus(Sum::product(interval, k)).value();
+        let missing =
+            |k: u64| CompensatedSum::new(value).minus(CompensatedSum::product(interval, k)).value();
         let run_end = |from: u64, holds: &dyn Fn(f64) -> bool| {
             let (mut inside, mut step) = (from, 1);
             while inside < last
@@ -371,8 +380,8 @@ impl Histogram {
         };
         let (mut places, mut k) = (Vec::new(), 1);
         while k <= last {
-            let place = self.scheme.place(missing(k), self.zero_threshold);
-            let end = run_end(k, &|v| self.scheme.place(v, self.zero_threshold) == place);
+            let place = self.scheme.position(missing(k), self.zero_threshold);
+            let end = run_end(k, &|v| self.scheme.position(v, self.zero_threshold) == place);
             places.push((place, end.wrapping_sub(k).wrapping_add(1)));
             k = end.wrapping_add(1);
         }
@@ -380,16 +389,17 @@ impl Histogram {
         let mut positive = Buckets::with_capacity(places.len());
         for &(place, n) in places.iter().rev() {
             match place {
-                Place::Positive(index) => positive.push(index, n),
+                BucketPosition::Positive(index) => positive.push(index, n),
                 _ => self.count_at(place, n),
             }
         }
         self.positive.merge(&positive);
         self.count = self.count.wrapping_add(last);
         // The mean of an arithmetic series is that of its ends.
-        let mean = Sum::new(value).minus(Sum::product(interval * 0.5, last.wrapping_add(1)));
-        self.sum = self.sum.combine(Side::Exact(mean.times(last)), Sum::plus);
-        self.min = Side::Exact(missing(last));
+        let mean = CompensatedSum::new(value)
+            .minus(CompensatedSum::product(interval * 0.5, last.wrapping_add(1)));
+        self.sum = self.sum.combine(TrackedValue::Exact(mean.times(last)), CompensatedSum::plus);
+        self.min = TrackedValue::Exact(missing(last));
         for threshold in &mut self.thresholds {
             if missing(1) > threshold.value {
                 threshold.above =
@@ -400,7 +410,7 @@ impl Histogram {
 
     /// Whether all values but 0 are so far from it that a sum of whole numbers is one of whole numbers: what
     /// is tiny, be it counted as zero, would be lost in a great sum without a trace.
-    pub(crate) fn may_be_whole(&self) -> bool {
+    pub(crate) fn may_be_integers(&self) -> bool {
         let zeros_are_0 = self.zero == 0 || self.zero_end() == 0.0;
         let all = [&self.positive, &self.negative];
         zeros_are_0
@@ -443,7 +453,7 @@ impl Histogram {
         }
         let other = folded.as_ref().unwrap_or(other);
 
-        self.merge_sides(other);
+        self.merge_summary(other);
         self.positive.merge(&other.positive);
         self.negative.merge(&other.negative);
         self.zero = self.zero.wrapping_add(other.zero);
@@ -453,7 +463,7 @@ impl Histogram {
         Ok(())
     }
 
-    fn merge_sides(&mut self, other: &Histogram) {
+    fn merge_summary(&mut self, other: &Histogram) {
         if other.count == 0 {
             return;
         }
@@ -462,14 +472,22 @@ impl Histogram {
             self.thresholds.clone_from(&other.thresholds);
             return;
         }
-        let settled = self.is_sum_settled() && other.is_sum_settled();
-        self.sum = defined(self.sum.combine(other.sum, Sum::plus));
-        self.min =
-            lesser(self.min, other.min, || self.outermost(false).0, || other.outermost(false).0);
-        self.max =
-            greater(self.max, other.max, || self.outermost(true).1, || other.outermost(true).1);
+        let settled = self.keeps_sum_exact() && other.keeps_sum_exact();
+        self.sum = drop_undefined_sum(self.sum.combine(other.sum, CompensatedSum::plus));
+        self.min = tracked_lesser(
+            self.min,
+            other.min,
+            || self.extreme_bounds(false).0,
+            || other.extreme_bounds(false).0,
+        );
+        self.max = tracked_greater(
+            self.max,
+            other.max,
+            || self.extreme_bounds(true).1,
+            || other.extreme_bounds(true).1,
+        );
         if !settled && (self.min.exact().is_none() || self.max.exact().is_none()) {
-            self.sum = self.sum.doubted();
+            self.sum = self.sum.downgrade();
         }
         self.thresholds.retain_mut(|ours| {
             let theirs = other.thresholds.iter().find(|t| t.value == ours.value);
@@ -482,7 +500,7 @@ impl Histogram {
 
     /// Whether an exact sum stays so without the extremes that say how far it can be off: an open bucket says
     /// nothing of it, and its sum is believed.
-    fn is_sum_settled(&self) -> bool {
+    fn keeps_sum_exact(&self) -> bool {
         self.count == 0
             || self.scheme.is_mirrored()
             || self.exact_sum().is_some_and(|[lower, _, upper]| lower == upper)
@@ -495,10 +513,10 @@ impl Histogram {
     /// only where they show that `other` did not hold them.
     pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
         let too_coarse = || MergeError::TooCoarse {
-            ours: Box::new(self.scheme.clone()),
-            ours_zero: self.zero_threshold,
-            theirs: Box::new(other.scheme.clone()),
-            theirs_zero: other.zero_threshold,
+            target: Box::new(self.scheme.clone()),
+            target_zero: self.zero_threshold,
+            other: Box::new(other.scheme.clone()),
+            other_zero: other.zero_threshold,
         };
         let common = self.scheme.common(&other.scheme).filter(|common| *common == self.scheme);
         if common.is_none() || self.zero_threshold < other.zero_threshold {
@@ -535,18 +553,18 @@ impl Histogram {
         rest.count = rest.count.wrapping_sub(theirs.count);
         if theirs.count > 0 {
             // Recorded values of both signs may cancel to one double that has lost smaller ones.
-            let cannot_cancel = !self.scheme.is_mirrored() || self.is_free_of_negatives();
-            rest.sum = remaining(rest.sum, theirs.sum, self.may_be_whole(), cannot_cancel);
-            if !(self.is_sum_settled() && theirs.is_sum_settled()) {
-                rest.sum = rest.sum.doubted();
+            let cannot_cancel = !self.scheme.is_mirrored() || self.has_no_negatives();
+            rest.sum = subtract_sum(rest.sum, theirs.sum, self.may_be_integers(), cannot_cancel);
+            if !(self.keeps_sum_exact() && theirs.keeps_sum_exact()) {
+                rest.sum = rest.sum.downgrade();
             }
             rest.min = match (rest.min, theirs.min) {
-                (Side::Exact(ours), Side::Exact(taken)) if ours < taken => rest.min,
-                _ => Side::Absent,
+                (TrackedValue::Exact(ours), TrackedValue::Exact(taken)) if ours < taken => rest.min,
+                _ => TrackedValue::Absent,
             };
             rest.max = match (rest.max, theirs.max) {
-                (Side::Exact(ours), Side::Exact(taken)) if ours > taken => rest.max,
-                _ => Side::Absent,
+                (TrackedValue::Exact(ours), TrackedValue::Exact(taken)) if ours > taken => rest.max,
+                _ => TrackedValue::Absent,
             };
             rest.thresholds.retain_mut(|ours| {
                 let taken = theirs.thresholds.iter().find(|t| t.value == ours.value);
@@ -566,7 +584,7 @@ impl Histogram {
         if rest.count == 0 {
             rest = Histogram { nan: rest.nan, ..rest.empty_copy() };
         }
-        rest.settle_sides();
+        rest.normalize_summary();
         *self = rest;
         Ok(())
     }
@@ -635,28 +653,29 @@ impl Histogram {
     }
 
     /// Exact side values that cannot be true become estimates; NaN becomes absent.
-    fn settle_sides(&mut self) {
+    fn normalize_summary(&mut self) {
         if self.count == 0 {
-            self.sum = Side::Exact(Sum::default());
-            (self.min, self.max) = (Side::Exact(f64::INFINITY), Side::Exact(f64::NEG_INFINITY));
+            self.sum = TrackedValue::Exact(CompensatedSum::default());
+            (self.min, self.max) =
+                (TrackedValue::Exact(f64::INFINITY), TrackedValue::Exact(f64::NEG_INFINITY));
             return;
         }
-        let known = |side: Side<f64>| {
-            if side.value().is_some_and(f64::is_nan) { Side::Absent } else { side }
+        let known = |side: TrackedValue<f64>| {
+            if side.value().is_some_and(f64::is_nan) { TrackedValue::Absent } else { side }
         };
         (self.min, self.max) = (known(self.min), known(self.max));
-        let within = |side: Side<f64>, (lower, upper): (f64, f64)| match side {
-            Side::Exact(value) if value < lower || value > upper => side.doubted(),
+        let within = |side: TrackedValue<f64>, (lower, upper): (f64, f64)| match side {
+            TrackedValue::Exact(value) if value < lower || value > upper => side.downgrade(),
             _ => side,
         };
-        self.min = within(self.min, self.outermost(false));
-        self.max = within(self.max, self.outermost(true));
+        self.min = within(self.min, self.extreme_bounds(false));
+        self.max = within(self.max, self.extreme_bounds(true));
         if let (Some(min), Some(max)) = (self.min.exact(), self.max.exact())
             && min > max
         {
-            (self.min, self.max) = (self.min.doubted(), self.max.doubted());
+            (self.min, self.max) = (self.min.downgrade(), self.max.downgrade());
         }
-        self.sum = defined(self.sum);
+        self.sum = drop_undefined_sum(self.sum);
     }
 
     /// The grid.
@@ -710,23 +729,23 @@ impl Histogram {
     }
 
     /// Whether no value is surely below zero, on a grid that tells.
-    pub(crate) fn is_free_of_negatives(&self) -> bool {
+    pub(crate) fn has_no_negatives(&self) -> bool {
         self.negative.is_empty() && self.underflow == 0
     }
 
     /// The sum as it is kept beside the buckets.
-    pub fn sum_side(&self) -> Side<Sum> {
+    pub fn tracked_sum(&self) -> TrackedValue<CompensatedSum> {
         self.sum
     }
 
     /// The least value as it is kept beside the buckets; absent when empty.
-    pub fn min_side(&self) -> Side<f64> {
-        if self.count == 0 { Side::Absent } else { self.min }
+    pub fn tracked_min(&self) -> TrackedValue<f64> {
+        if self.count == 0 { TrackedValue::Absent } else { self.min }
     }
 
     /// The greatest value as it is kept beside the buckets; absent when empty.
-    pub fn max_side(&self) -> Side<f64> {
-        if self.count == 0 { Side::Absent } else { self.max }
+    pub fn tracked_max(&self) -> TrackedValue<f64> {
+        if self.count == 0 { TrackedValue::Absent } else { self.max }
     }
 
     /// Declared thresholds with their exact counts, ascending.
@@ -737,14 +756,14 @@ impl Histogram {
 
 /// The lesser of two minima. If one is not exact, the other still holds where it is at or below the `floor`
 /// of all values on the other side.
-fn lesser(
-    a: Side<f64>,
-    b: Side<f64>,
+fn tracked_lesser(
+    a: TrackedValue<f64>,
+    b: TrackedValue<f64>,
     floor_a: impl Fn() -> f64,
     floor_b: impl Fn() -> f64,
-) -> Side<f64> {
+) -> TrackedValue<f64> {
     match (a.exact(), b.exact()) {
-        (Some(a), Some(b)) => Side::Exact(a.min(b)),
+        (Some(a), Some(b)) => TrackedValue::Exact(a.min(b)),
         (Some(least), None) if least <= floor_b() => a,
         (None, Some(least)) if least <= floor_a() => b,
         _ => a.combine(b, f64::min),
@@ -752,14 +771,14 @@ fn lesser(
 }
 
 /// The greater of two maxima, as [`lesser`].
-fn greater(
-    a: Side<f64>,
-    b: Side<f64>,
+fn tracked_greater(
+    a: TrackedValue<f64>,
+    b: TrackedValue<f64>,
     ceiling_a: impl Fn() -> f64,
     ceiling_b: impl Fn() -> f64,
-) -> Side<f64> {
+) -> TrackedValue<f64> {
     match (a.exact(), b.exact()) {
-        (Some(a), Some(b)) => Side::Exact(a.max(b)),
+        (Some(a), Some(b)) => TrackedValue::Exact(a.max(b)),
         (Some(greatest), None) if greatest >= ceiling_b() => a,
         (None, Some(greatest)) if greatest >= ceiling_a() => b,
         _ => a.combine(b, f64::max),
@@ -767,38 +786,39 @@ fn greater(
 }
 
 /// A sum of infinities of both signs is none.
-fn defined(sum: Side<Sum>) -> Side<Sum> {
-    if sum.value().is_some_and(|sum| sum.value().is_nan()) { Side::Absent } else { sum }
+fn drop_undefined_sum(sum: TrackedValue<CompensatedSum>) -> TrackedValue<CompensatedSum> {
+    if sum.value().is_some_and(|sum| sum.value().is_nan()) { TrackedValue::Absent } else { sum }
 }
 
 /// What is left of a sum: exact while whole numbers are, or while both are one double each, as
 /// senders report them; else while it is large enough that the last bits of the whole (2^-103 of
 /// it, for each addition) do not reach its own.
-fn remaining(
-    whole: Side<Sum>,
-    taken: Side<Sum>,
+fn subtract_sum(
+    whole: TrackedValue<CompensatedSum>,
+    taken: TrackedValue<CompensatedSum>,
     may_be_whole: bool,
     cannot_cancel: bool,
-) -> Side<Sum> {
-    let rest = whole.combine(taken, Sum::minus);
+) -> TrackedValue<CompensatedSum> {
+    let rest = whole.combine(taken, CompensatedSum::minus);
     let (Some(before), Some(after)) = (whole.value(), rest.value()) else { return rest };
     let (before_value, after_value) = (before.value().abs(), after.value().abs());
     if !before_value.is_finite() || !after_value.is_finite() {
-        return Side::Absent;
+        return TrackedValue::Absent;
     }
     let whole_numbers =
-        may_be_whole && before_value < 2f64.powi(90) && before.is_whole() && after.is_whole();
+        may_be_whole && before_value < 2f64.powi(90) && before.is_integer() && after.is_integer();
     // The difference of two doubles is one in two words, to the last bit.
-    let is_double = |side: Side<Sum>| side.value().is_some_and(|sum| sum.parts().1 == 0.0);
+    let is_double =
+        |side: TrackedValue<CompensatedSum>| side.value().is_some_and(|sum| sum.parts().1 == 0.0);
     let doubles = cannot_cancel && is_double(whole) && is_double(taken);
     if whole_numbers || doubles || after_value >= before_value * 2f64.powi(-30) {
         rest
     } else {
-        rest.doubted()
+        rest.downgrade()
     }
 }
 
-fn checked_buckets(scheme: &Scheme, pairs: &[(i32, u64)]) -> Result<Buckets, PartsError> {
+fn check_buckets(scheme: &Scheme, pairs: &[(i32, u64)]) -> Result<Buckets, PartsError> {
     let mut buckets = Buckets::with_capacity(pairs.len());
     let mut previous: Option<i32> = None;
     for &(index, count) in pairs {

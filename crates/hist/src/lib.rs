@@ -1,4 +1,4 @@
-//! Whole latency distributions: recorded in nanoseconds of time, merged exactly, asked with brackets.
+//! Latency histograms: nanosecond recording, exact merge, statistics with bounds.
 //!
 //! The way through the crate, from the outside in: a [`Histogram`] holds bucket counts on the grid of a
 //! [`Scheme`] with exact side values; statistics ([`Histogram::quantile`] and its neighbours) read it as
@@ -92,26 +92,26 @@ mod quantile;
 mod recorder;
 mod scheme;
 mod shared_recorder;
-mod side;
 mod statistics;
 mod sum_check;
 mod sync;
+mod tracked_value;
 
 pub use accumulator::Accumulator;
 pub use bracket::Bracket;
 pub use buckets::Buckets;
 pub use cells::Cell;
-pub use convert::Converted;
+pub use convert::Conversion;
 pub use distance::{kolmogorov_smirnov, wasserstein};
 pub use error::{DecodeError, EncodeError, MergeError, SchemeError};
-pub use histogram::{Histogram, Parts, PartsError, Threshold};
+pub use histogram::{Histogram, HistogramParts, PartsError, Threshold};
 pub use mixture::Mixture;
-pub use quantile::{Cumulative, Method};
+pub use quantile::{CumulativeHistogram, QuantileMethod};
 pub use recorder::Recorder;
-pub use scheme::{Exp2, Explicit, Integers, Interpolation, Log, LogLinear2, Scheme};
-pub use shared_recorder::{Handle, SharedRecorder};
-pub use side::{Side, Sum};
-pub use statistics::Bound;
+pub use scheme::{Exp2, Explicit, Integers, Interpolation, LogLinear2, LogarithmicScheme, Scheme};
+pub use shared_recorder::{SharedRecorder, ThreadRecorder};
+pub use statistics::LimitInclusion;
+pub use tracked_value::{CompensatedSum, TrackedValue};
 
 /// What the repository's first page shows of this crate compiles and runs.
 #[cfg(doctest)]

@@ -1,4 +1,4 @@
-//! Distributions of several families kept together, none converted.
+//! Mixture: histograms of several grid families, kept without conversion.
 //!
 //! Histograms whose grids nest are merged; one of another family is kept beside them. Shares and counts
 //! of the parts add up, so every statistic of the whole is bracketed as tightly as the parts allow.
@@ -9,15 +9,15 @@
 )]
 
 use crate::bracket::Bracket;
-use crate::cells::{Cell, tally};
-use crate::convert::Converted;
+use crate::cells::{Cell, count_matching};
+use crate::convert::Conversion;
 use crate::error::MergeError;
 use crate::histogram::Histogram;
 use crate::moments;
 use crate::quantile::nearest_rank;
 use crate::scheme::{LogLinear2, Scheme};
-use crate::side::Sum;
-use crate::statistics::Bound;
+use crate::statistics::LimitInclusion;
+use crate::tracked_value::CompensatedSum;
 
 /// One histogram per family that was added.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,26 +71,26 @@ impl Mixture {
 
     /// Sum of all values.
     pub fn sum(&self) -> Bracket {
-        let mut total = [Sum::default(); 3];
+        let mut total = [CompensatedSum::default(); 3];
         let mut exact = true;
         for part in self.parts.iter().filter(|part| !part.is_empty()) {
             let sums = part.exact_sum().unwrap_or_else(|| {
                 exact = false;
                 let sum = part.sum();
-                [sum.lower, sum.estimate, sum.upper].map(Sum::new)
+                [sum.lower, sum.estimate, sum.upper].map(CompensatedSum::new)
             });
             for (total, sum) in total.iter_mut().zip(sums) {
                 *total = total.plus(sum);
             }
         }
-        let [lower, estimate, upper] = total.map(Sum::value);
+        let [lower, estimate, upper] = total.map(CompensatedSum::value);
         // Parts whose sums lie near the ends of what doubles hold may leave it on the way and come back.
         let left = !exact && (lower == f64::INFINITY || upper == f64::NEG_INFINITY);
         if left || lower.is_nan() || upper.is_nan() || estimate.is_infinite() && lower < upper {
             return Bracket::new(f64::NEG_INFINITY, estimate, f64::INFINITY);
         }
         let sum = Bracket::new(lower, estimate, upper);
-        if exact { sum } else { sum.widened() }
+        if exact { sum } else { sum.widen() }
     }
 
     /// Least value.
@@ -117,7 +117,7 @@ impl Mixture {
         let n = self.count() as f64;
         let sum = self.sum();
         let mean = if sum.lower.is_finite() && sum.upper.is_finite() {
-            sum.map(|sum| sum / n).widened()
+            sum.map(|sum| sum / n).widen()
         } else {
             moments::power_sum(self.cells(), 1, n)
         };
@@ -127,17 +127,17 @@ impl Mixture {
     /// Population variance.
     pub fn variance(&self) -> Option<Bracket> {
         let (variance, exponent) = moments::variance(self.cells(), self.count(), self.mean()?);
-        Some(variance.scaled(exponent.wrapping_mul(2)))
+        Some(variance.scale_by_pow2(exponent.wrapping_mul(2)))
     }
 
     /// Square root of [`Self::variance`].
     pub fn stddev(&self) -> Option<Bracket> {
         let (variance, exponent) = moments::variance(self.cells(), self.count(), self.mean()?);
-        Some(variance.map(f64::sqrt).widened().scaled(exponent))
+        Some(variance.map(f64::sqrt).widen().scale_by_pow2(exponent))
     }
 
     /// How many values are greater than `x` (or at least `x`, if inclusive).
-    pub fn count_above(&self, x: f64, bound: Bound) -> Bracket<u64> {
+    pub fn count_above(&self, x: f64, bound: LimitInclusion) -> Bracket<u64> {
         sum(self.parts.iter().map(|part| part.count_above(x, bound)))
     }
 
@@ -147,9 +147,9 @@ impl Mixture {
         (n > 0).then(|| {
             let (surely, possibly) = (|cell: &Cell| cell.upper <= x, |cell: &Cell| cell.lower <= x);
             let of_part = |part: &Histogram| {
-                tally(part.cells(), surely, possibly, |cell| part.share_below(cell, x))
+                count_matching(part.cells(), surely, possibly, |cell| part.share_below(cell, x))
             };
-            sum(self.parts.iter().map(of_part)).share_of(n)
+            sum(self.parts.iter().map(of_part)).fraction_of(n)
         })
     }
 
@@ -200,8 +200,8 @@ impl Mixture {
 
     /// One histogram on [`LogLinear2::UNIVERSAL`], a grid fine enough to keep the buckets of every other
     /// scheme apart: what a picture or an export needs.
-    pub fn flatten(&self) -> Result<Converted, MergeError> {
-        let mut flat = Converted {
+    pub fn flatten(&self) -> Result<Conversion, MergeError> {
+        let mut flat = Conversion {
             histogram: Histogram::new(Scheme::LogLinear2(LogLinear2::UNIVERSAL)),
             error_added: 0.0,
         };

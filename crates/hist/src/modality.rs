@@ -1,4 +1,4 @@
-//! Where a distribution peaks, and how many peaks it has.
+//! Mode and modality (number of peaks).
 //!
 //! Peaks are sought in bucket counts, so on a logarithmic grid a peak is one of the density over the
 //! logarithm, as a latency plot shows it. Counts of few values jump about: a peak counts as one only if the

@@ -1,4 +1,4 @@
-//! Sums of powers over cells, and the variance; bounds take in what rounding the sums can move.
+//! Power sums and variance over cells, with rounding included in the bounds.
 
 use crate::bracket::Bracket;
 use crate::cells::Cell;
@@ -19,7 +19,7 @@ pub(crate) fn power_sum(
         _ if x < 0.0 && k % 2 == 1 => -(-x).powf(k.into()),
         _ => x.abs().powf(k.into()),
     };
-    let mut total = Total::default();
+    let mut total = BoundedSum::default();
     for cell in cells {
         let weight = cell.count as f64 / divisor;
         let (a, b) = (power(cell.lower * unit), power(cell.upper * unit));
@@ -35,7 +35,7 @@ pub(crate) fn power_sum(
             if k <= 512 { (low, high) } else { (low.min(f64::MAX), high.max(f64::MIN)) };
         total.add(weight * low, weight * power(cell.middle() * unit), weight * high);
     }
-    total.bracket(k.min(16).into()).scaled(i64::from(exponent) * i64::from(k))
+    total.bracket(k.min(16).into()).scale_by_pow2(i64::from(exponent) * i64::from(k))
 }
 
 /// The mean squared distance from the mean, which lies in `mean`, over `2^(2 * exponent)`, and that exponent:
@@ -50,10 +50,10 @@ pub(crate) fn variance(
     let of_mean = Cell { lower: mean.lower, upper: mean.upper, count: 0 };
     let exponent = exponent_of_greatest(cells.clone().chain([of_mean]));
     let unit = times_power_of_two(1.0, -exponent);
-    let mean = mean.widened().map(|mean| mean * unit);
+    let mean = mean.widen().map(|mean| mean * unit);
     let centre = if mean.estimate.is_finite() { mean.estimate } else { 0.0 };
     let n = count as f64;
-    let mut total = Total::default();
+    let mut total = BoundedSum::default();
     for cell in cells {
         let weight = cell.count as f64 / n;
         let cell = Cell { lower: cell.lower * unit, upper: cell.upper * unit, ..cell };
@@ -79,9 +79,9 @@ fn exponent_of_greatest(cells: impl Iterator<Item = Cell>) -> i32 {
     (((greatest.to_bits() >> 52) as i32) - 1022).max(-1021)
 }
 
-/// Sums of bounds, with what is needed to say how far rounding can have moved them.
+/// Sum of bounds with rounding error tracking.
 #[derive(Default)]
-struct Total {
+struct BoundedSum {
     lower: f64,
     estimate: f64,
     upper: f64,
@@ -92,7 +92,7 @@ struct Total {
     terms: u32,
 }
 
-impl Total {
+impl BoundedSum {
     fn add(&mut self, lower: f64, estimate: f64, upper: f64) {
         self.lower += lower;
         self.estimate += estimate;

@@ -15,7 +15,7 @@ use std::fmt;
 
 use crate::codec::bytes::{put_varint, unzigzag, zigzag};
 
-/// What is not as the wire format has it. The writer of the bytes is to blame.
+/// Malformed protobuf input. The writer of the bytes is to blame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// From the beginning of the whole input.
@@ -41,17 +41,17 @@ impl Error {
     }
 }
 
-/// A message that is being read.
+/// Reader of a protobuf message.
 #[derive(Clone, Debug)]
-pub struct Message<'a> {
-    rest: &'a [u8],
+pub struct MessageReader<'a> {
+    remaining: &'a [u8],
     /// Of `rest`, from the beginning of the whole input.
     offset: u64,
 }
 
-/// What a field holds.
+/// Value of a protobuf field.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Field<'a> {
+pub enum FieldValue<'a> {
     /// A number of variable length.
     Varint(u64),
     /// Eight bytes.
@@ -62,10 +62,10 @@ pub enum Field<'a> {
     Bytes(&'a [u8], u64),
 }
 
-impl<'a> Message<'a> {
+impl<'a> MessageReader<'a> {
     /// A whole input.
-    pub fn new(bytes: &'a [u8]) -> Message<'a> {
-        Message { rest: bytes, offset: 0 }
+    pub fn new(bytes: &'a [u8]) -> MessageReader<'a> {
+        MessageReader { remaining: bytes, offset: 0 }
     }
 
     /// Where it is read, from the beginning of the whole input.
@@ -74,32 +74,32 @@ impl<'a> Message<'a> {
     }
 
     /// The next of messages that stand one after another, each after its length.
-    pub fn delimited(&mut self) -> Result<Option<Message<'a>>, Error> {
-        if self.rest.is_empty() {
+    pub fn delimited(&mut self) -> Result<Option<MessageReader<'a>>, Error> {
+        if self.remaining.is_empty() {
             return Ok(None);
         }
         let at = self.clone();
         let length = self.varint()?;
         let offset = self.offset;
-        let rest = usize::try_from(length).ok().and_then(|length| self.take(length));
+        let rest = usize::try_from(length).ok().and_then(|length| self.take_bytes(length));
         match rest {
-            Some(rest) => Ok(Some(Message { rest, offset })),
-            None => Err(at.wrong("the rest of a message", "the end of the input")),
+            Some(rest) => Ok(Some(MessageReader { remaining: rest, offset })),
+            None => Err(at.error("the rest of a message", "the end of the input")),
         }
     }
 
     /// What has not been read yet.
-    pub fn rest(&self) -> &'a [u8] {
-        self.rest
+    pub fn remaining(&self) -> &'a [u8] {
+        self.remaining
     }
 
-    fn wrong(&self, expected: &'static str, found: impl Into<String>) -> Error {
+    fn error(&self, expected: &'static str, found: impl Into<String>) -> Error {
         Error::new(self.offset, expected, found)
     }
 
-    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(n)?;
-        self.rest = rest;
+    fn take_bytes(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.remaining.split_at_checked(n)?;
+        self.remaining = rest;
         self.offset = self.offset.wrapping_add(n as u64);
         Some(taken)
     }
@@ -108,8 +108,8 @@ impl<'a> Message<'a> {
     fn varint(&mut self) -> Result<u64, Error> {
         let mut value = 0;
         for at in 0..10usize {
-            let Some(&byte) = self.rest.get(at) else {
-                return Err(self.wrong("the rest of a number", "the end of the message"));
+            let Some(&byte) = self.remaining.get(at) else {
+                return Err(self.error("the rest of a number", "the end of the message"));
             };
             let bits = u64::from(byte & 0x7f);
             if at == 9 && bits > 1 {
@@ -117,63 +117,65 @@ impl<'a> Message<'a> {
             }
             value |= bits << at.wrapping_mul(7);
             if byte < 0x80 {
-                self.rest = &self.rest[at.wrapping_add(1)..];
+                self.remaining = &self.remaining[at.wrapping_add(1)..];
                 self.offset = self.offset.wrapping_add((at as u64).wrapping_add(1));
                 return Ok(value);
             }
         }
-        Err(self.wrong("a number of 64 bits", "a longer one"))
+        Err(self.error("a number of 64 bits", "a longer one"))
     }
 
     /// The next field: its number and what it holds.
     #[inline]
-    pub fn field(&mut self) -> Result<Option<(u32, Field<'a>)>, Error> {
-        if self.rest.is_empty() {
+    pub fn field(&mut self) -> Result<Option<(u32, FieldValue<'a>)>, Error> {
+        if self.remaining.is_empty() {
             return Ok(None);
         }
         let at = self.clone();
         let key = self.varint()?;
         let number = u32::try_from(key >> 3).ok().filter(|&number| number > 0);
-        let number = number.ok_or_else(|| at.wrong("the number of a field", key.to_string()))?;
-        let cut = || at.wrong("the rest of a field", "the end of the message");
+        let number = number.ok_or_else(|| at.error("the number of a field", key.to_string()))?;
+        let cut = || at.error("the rest of a field", "the end of the message");
         let field = match key & 7 {
-            0 => Field::Varint(self.varint()?),
+            0 => FieldValue::Varint(self.varint()?),
             1 => {
-                let bytes = self.take(8).and_then(|bytes| bytes.first_chunk()).ok_or_else(cut)?;
-                Field::Fixed64(u64::from_le_bytes(*bytes))
+                let bytes =
+                    self.take_bytes(8).and_then(|bytes| bytes.first_chunk()).ok_or_else(cut)?;
+                FieldValue::Fixed64(u64::from_le_bytes(*bytes))
             }
             2 => {
                 let length = self.varint()?;
                 let offset = self.offset;
                 let length = usize::try_from(length).map_err(|_| cut())?;
-                Field::Bytes(self.take(length).ok_or_else(cut)?, offset)
+                FieldValue::Bytes(self.take_bytes(length).ok_or_else(cut)?, offset)
             }
             5 => {
-                let bytes = self.take(4).and_then(|bytes| bytes.first_chunk()).ok_or_else(cut)?;
-                Field::Fixed32(u32::from_le_bytes(*bytes))
+                let bytes =
+                    self.take_bytes(4).and_then(|bytes| bytes.first_chunk()).ok_or_else(cut)?;
+                FieldValue::Fixed32(u32::from_le_bytes(*bytes))
             }
-            wire => return Err(at.wrong("wire type 0, 1, 2 or 5", wire.to_string())),
+            wire => return Err(at.error("wire type 0, 1, 2 or 5", wire.to_string())),
         };
         Ok(Some((number, field)))
     }
 }
 
-impl<'a> Field<'a> {
-    fn wrong(&self, expected: &'static str) -> Error {
+impl<'a> FieldValue<'a> {
+    fn error(&self, expected: &'static str) -> Error {
         let (place, found) = match self {
-            Field::Varint(_) => (0, "a number of variable length"),
-            Field::Fixed64(_) => (0, "eight bytes"),
-            Field::Fixed32(_) => (0, "four bytes"),
-            Field::Bytes(_, offset) => (*offset, "bytes with a length"),
+            FieldValue::Varint(_) => (0, "a number of variable length"),
+            FieldValue::Fixed64(_) => (0, "eight bytes"),
+            FieldValue::Fixed32(_) => (0, "four bytes"),
+            FieldValue::Bytes(_, offset) => (*offset, "bytes with a length"),
         };
         Error::new(place, expected, found)
     }
 
     /// A message in a message.
-    pub fn message(self) -> Result<Message<'a>, Error> {
+    pub fn message(self) -> Result<MessageReader<'a>, Error> {
         match self {
-            Field::Bytes(rest, offset) => Ok(Message { rest, offset }),
-            _ => Err(self.wrong("a message")),
+            FieldValue::Bytes(rest, offset) => Ok(MessageReader { remaining: rest, offset }),
+            _ => Err(self.error("a message")),
         }
     }
 
@@ -181,8 +183,8 @@ impl<'a> Field<'a> {
     #[inline]
     pub fn bytes(self) -> Result<&'a [u8], Error> {
         match self {
-            Field::Bytes(bytes, _) => Ok(bytes),
-            _ => Err(self.wrong("bytes")),
+            FieldValue::Bytes(bytes, _) => Ok(bytes),
+            _ => Err(self.error("bytes")),
         }
     }
 
@@ -190,11 +192,11 @@ impl<'a> Field<'a> {
     #[inline]
     pub fn text(self) -> Result<&'a str, Error> {
         match self {
-            Field::Bytes(bytes, offset) => std::str::from_utf8(bytes).map_err(|error| {
+            FieldValue::Bytes(bytes, offset) => std::str::from_utf8(bytes).map_err(|error| {
                 let place = offset.wrapping_add(error.valid_up_to() as u64);
                 Error::new(place, "text in UTF-8", "other bytes")
             }),
-            _ => Err(self.wrong("text")),
+            _ => Err(self.error("text")),
         }
     }
 
@@ -202,8 +204,8 @@ impl<'a> Field<'a> {
     #[inline]
     pub fn varint(self) -> Result<u64, Error> {
         match self {
-            Field::Varint(value) => Ok(value),
-            _ => Err(self.wrong("a number of variable length")),
+            FieldValue::Varint(value) => Ok(value),
+            _ => Err(self.error("a number of variable length")),
         }
     }
 
@@ -217,8 +219,8 @@ impl<'a> Field<'a> {
     #[inline]
     pub fn fixed64(self) -> Result<u64, Error> {
         match self {
-            Field::Fixed64(value) => Ok(value),
-            _ => Err(self.wrong("eight bytes")),
+            FieldValue::Fixed64(value) => Ok(value),
+            _ => Err(self.error("eight bytes")),
         }
     }
 
@@ -237,13 +239,13 @@ impl<'a> Field<'a> {
     /// Numbers of variable length in a repeated field, packed or not.
     pub fn varints(self, each: &mut dyn FnMut(u64)) -> Result<(), Error> {
         match self {
-            Field::Varint(value) => each(value),
-            Field::Bytes(rest, offset) => {
-                let mut message = Message { rest, offset };
+            FieldValue::Varint(value) => each(value),
+            FieldValue::Bytes(rest, offset) => {
+                let mut message = MessageReader { remaining: rest, offset };
                 // Most are small.
-                while let Some((&byte, rest)) = message.rest.split_first() {
+                while let Some((&byte, rest)) = message.remaining.split_first() {
                     if byte < 0x80 {
-                        message.rest = rest;
+                        message.remaining = rest;
                         message.offset = message.offset.wrapping_add(1);
                         each(byte.into());
                     } else {
@@ -251,7 +253,7 @@ impl<'a> Field<'a> {
                     }
                 }
             }
-            _ => return Err(self.wrong("numbers of variable length")),
+            _ => return Err(self.error("numbers of variable length")),
         }
         Ok(())
     }
@@ -269,38 +271,41 @@ impl<'a> Field<'a> {
     /// Eight bytes each in a repeated field, packed or not.
     pub fn fixed64s(self, each: &mut dyn FnMut(u64)) -> Result<(), Error> {
         match self {
-            Field::Fixed64(value) => each(value),
-            Field::Bytes(bytes, _) => {
+            FieldValue::Fixed64(value) => each(value),
+            FieldValue::Bytes(bytes, _) => {
                 let (chunks, rest) = bytes.as_chunks::<8>();
                 if !rest.is_empty() {
-                    return Err(self.wrong("eight bytes each"));
+                    return Err(self.error("eight bytes each"));
                 }
                 chunks.iter().for_each(|chunk| each(u64::from_le_bytes(*chunk)));
             }
-            _ => return Err(self.wrong("eight bytes each")),
+            _ => return Err(self.error("eight bytes each")),
         }
         Ok(())
     }
 }
 
 /// Adds a message to those of a repeated field.
-pub(crate) fn push_message<M: Fields>(list: &mut Vec<M>, field: Field<'_>) -> Result<(), Error> {
+pub(crate) fn push_message<M: MessageFields>(
+    list: &mut Vec<M>,
+    field: FieldValue<'_>,
+) -> Result<(), Error> {
     let mut fields = M::default();
     fields.merge(field.message()?)?;
     list.push(fields);
     Ok(())
 }
 
-/// A message as a struct. Its default is the message of no bytes.
-pub(crate) trait Fields: Default {
+/// Protobuf message as a struct. Its default is the message of no bytes.
+pub(crate) trait MessageFields: Default {
     /// Takes in a field; one that is not known is passed by.
-    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error>;
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error>;
 
     /// Writes all fields in the order of their numbers.
-    fn put(&self, out: &mut Writer);
+    fn put(&self, out: &mut MessageWriter);
 
     /// Takes in all fields of a message. What stood once before and stands again is replaced, and what may stand often is added to.
-    fn merge(&mut self, mut message: Message<'_>) -> Result<(), Error> {
+    fn merge(&mut self, mut message: MessageReader<'_>) -> Result<(), Error> {
         while let Some((number, field)) = message.field()? {
             self.set(number, field)?;
         }
@@ -308,7 +313,7 @@ pub(crate) trait Fields: Default {
     }
 
     fn to_message(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = MessageWriter::default();
         self.put(&mut out);
         out.0
     }
@@ -318,11 +323,12 @@ const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
 
-/// A message that is being written. Methods named for a type leave a zero out, as proto3 does where a field is not `optional`.
+/// Writer of a protobuf message. Methods named for a type leave a zero out, as proto3 does where a
+/// field is not `optional`.
 #[derive(Debug, Default)]
-pub(crate) struct Writer(Vec<u8>);
+pub(crate) struct MessageWriter(Vec<u8>);
 
-impl Writer {
+impl MessageWriter {
     fn key(&mut self, number: u32, wire: u64) {
         put_varint(&mut self.0, u64::from(number) << 3 | wire);
     }
@@ -382,7 +388,7 @@ impl Writer {
     }
 
     /// A message, `optional` or `repeated`.
-    pub(crate) fn messages<'m, M: Fields + 'm>(
+    pub(crate) fn messages<'m, M: MessageFields + 'm>(
         &mut self,
         number: u32,
         messages: impl IntoIterator<Item = &'m M>,
@@ -442,12 +448,12 @@ mod tests {
             0x25, 7, 0, 0, 0, // 4: four bytes
             0x2a, 0x03, 0x01, 0x96, 0x01, // 5: packed 1, 150
         ];
-        let mut message = Message::new(&bytes);
+        let mut message = MessageReader::new(&bytes);
         let mut next = || message.field().unwrap();
-        assert_eq!(next(), Some((1, Field::Varint(150))));
+        assert_eq!(next(), Some((1, FieldValue::Varint(150))));
         assert_eq!(next().unwrap().1.text(), Ok("hi"));
         assert_eq!(next().unwrap().1.double(), Ok(1.0));
-        assert_eq!(next(), Some((4, Field::Fixed32(7))));
+        assert_eq!(next(), Some((4, FieldValue::Fixed32(7))));
         let mut numbers = Vec::new();
         next().unwrap().1.varints(&mut |n| numbers.push(n)).unwrap();
         assert_eq!(numbers, [1, 150]);
@@ -456,9 +462,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_wrong_has_its_place() {
+    fn errors_name_their_offset() {
         let wrong = |bytes: &[u8]| {
-            let mut message = Message::new(bytes);
+            let mut message = MessageReader::new(bytes);
             loop {
                 match message.field() {
                     Ok(None) => return String::new(),

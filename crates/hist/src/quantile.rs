@@ -1,4 +1,4 @@
-//! Quantiles under the names of their definitions.
+//! Quantile definitions.
 //!
 //! A quantile is asked for by `q` from 0 to 1. Definitions differ in which rank they mean and in where
 //! they place a value inside its bucket; all brackets hold the order statistic that the definition means.
@@ -8,14 +8,14 @@
 //! arithmetic and hold for any count.
 
 use crate::bracket::Bracket;
-use crate::cells::{RankPlace, Spread, between};
+use crate::cells::{EvenSpread, RankPosition, interpolate};
 use crate::histogram::Histogram;
 use crate::scheme::Scheme;
 
 /// A definition of the quantile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Method {
+pub enum QuantileMethod {
     /// The value of rank ⌈qn⌉ (type 1 of Hyndman and Fan, 1996); inside a bucket of m values the k-th lies
     /// k/(m+1) of the way between the edges, which the exact minimum and maximum cut.
     #[default]
@@ -47,18 +47,18 @@ impl Histogram {
     }
 
     /// A quantile by a named definition.
-    pub fn quantile_with(&self, q: f64, method: Method) -> Option<Bracket> {
+    pub fn quantile_with(&self, q: f64, method: QuantileMethod) -> Option<Bracket> {
         let rank = self.nearest_rank(q)?;
         Some(match method {
-            Method::NearestRank => self.order_statistic(rank),
-            Method::Linear => self.linear(q),
-            Method::Circllhist1 => self.circllhist(q * self.count() as f64, rank),
-            Method::Circllhist7 => {
-                let rank = share_of(q, self.count() - 1).0 + 1;
+            QuantileMethod::NearestRank => self.order_statistic(rank),
+            QuantileMethod::Linear => self.linear(q),
+            QuantileMethod::Circllhist1 => self.circllhist(q * self.count() as f64, rank),
+            QuantileMethod::Circllhist7 => {
+                let rank = split_product(q, self.count() - 1).0 + 1;
                 self.circllhist(rank as f64, rank)
             }
-            Method::HdrUpper => self.hdr_upper(q, rank),
-            Method::PrometheusExponential => self.prometheus_exponential(q)?,
+            QuantileMethod::HdrUpper => self.hdr_upper(q, rank),
+            QuantileMethod::PrometheusExponential => self.prometheus_exponential(q)?,
         })
     }
 
@@ -71,19 +71,19 @@ impl Histogram {
 
     /// The value of a rank, 1-based.
     pub(crate) fn order_statistic(&self, rank: u64) -> Bracket {
-        if let (1, Some(min)) = (rank, self.min_side().exact()) {
+        if let (1, Some(min)) = (rank, self.tracked_min().exact()) {
             return Bracket::exact(min);
         }
-        if let (true, Some(max)) = (rank == self.count(), self.max_side().exact()) {
+        if let (true, Some(max)) = (rank == self.count(), self.tracked_max().exact()) {
             return Bracket::exact(max);
         }
         let (cell, before) = self.cell_of_rank(rank);
-        self.spread(&cell).order_statistic(rank - before)
+        self.spread_evenly(&cell).order_statistic(rank - before)
     }
 
     fn linear(&self, q: f64) -> Bracket {
         let n = self.count() - 1;
-        let (whole, part) = share_of(q, n);
+        let (whole, part) = split_product(q, n);
         let rank = whole + 1;
         let below = self.order_statistic(rank);
         if part == 0.0 || rank == self.count() {
@@ -96,24 +96,24 @@ impl Histogram {
         // Where signs differ the roundings are those of the ends, not of what is left between them.
         let rounding = |a: f64, b: f64| 4.0 * f64::EPSILON * a.abs().max(b.abs());
         let (least, greatest) = (below.lower, above.upper);
-        let lower = between(least, above.lower, low) - rounding(least, above.lower);
-        let upper = between(below.upper, greatest, high) + rounding(below.upper, greatest);
+        let lower = interpolate(least, above.lower, low) - rounding(least, above.lower);
+        let upper = interpolate(below.upper, greatest, high) + rounding(below.upper, greatest);
         let known = |x: f64, or: f64| if x.is_nan() { or } else { x };
         Bracket::new(
             if least.is_finite() { known(lower, least) } else { least },
-            between(below.estimate, above.estimate, part),
+            interpolate(below.estimate, above.estimate, part),
             if greatest.is_finite() { known(upper, greatest) } else { greatest },
         )
-        .widened()
+        .widen()
     }
 
     /// libcircllhist places the value `rank - before` values into the bucket's `count + 1` gaps.
     fn circllhist(&self, rank: f64, nearest_rank: u64) -> Bracket {
-        let (place, count, before) = self.place_of_rank(nearest_rank);
-        let (left, right) = self.edges_of(place);
+        let (place, count, before) = self.position_of_rank(nearest_rank);
+        let (left, right) = self.position_edges(place);
         let k = (rank - before as f64).ceil().max(1.0);
         let estimate = left + (right - left) * (k / (count as f64 + 1.0));
-        self.bracketed(nearest_rank, estimate)
+        self.clamp_to_rank(nearest_rank, estimate)
     }
 
     fn hdr_upper(&self, q: f64, rank: u64) -> Bracket {
@@ -124,7 +124,7 @@ impl Histogram {
             _ => false,
         };
         let end = if whole { |x: f64| x.floor() } else { |x| x };
-        self.bracketed(rank, if q == 0.0 { cell.lower } else { end(cell.upper) })
+        self.clamp_to_rank(rank, if q == 0.0 { cell.lower } else { end(cell.upper) })
     }
 
     /// Prometheus walks from the nearer end and stops at the first bucket that reaches the rank, so where a
@@ -140,11 +140,11 @@ impl Histogram {
         }
         let nth = (reach.ceil() as u64).clamp(1, n);
         let rank = if upwards { nth } else { n - (nth - 1) };
-        let (place, count, before) = self.place_of_rank(rank);
-        let (mut left, mut right) = self.edges_of(place);
+        let (place, count, before) = self.position_of_rank(rank);
+        let (mut left, mut right) = self.position_edges(place);
         let inside = if upwards { reach - before as f64 } else { (n - before) as f64 - reach };
         let share = (inside / count as f64).clamp(0.0, 1.0);
-        if place == RankPlace::Zero {
+        if place == RankPosition::Zero {
             // Only one sign was ever seen: zero is the natural end of the zero bucket.
             if self.negative().is_empty() && !self.positive().is_empty() {
                 left = 0.0;
@@ -157,23 +157,23 @@ impl Histogram {
             (Scheme::Explicit(_), _) if left.is_infinite() && share > 0.0 => right * share,
             (Scheme::Explicit(_), _) if left.is_infinite() => 0.0,
             (Scheme::Explicit(_), _) if right.is_infinite() => left,
-            (Scheme::Explicit(_), _) | (_, RankPlace::Zero) => left + (right - left) * share,
+            (Scheme::Explicit(_), _) | (_, RankPosition::Zero) => left + (right - left) * share,
             // The first bucket of a log-linear grid begins at zero, the last ends beyond the doubles.
-            (_, RankPlace::Positive(_) | RankPlace::Negative(_))
+            (_, RankPosition::Positive(_) | RankPosition::Negative(_))
                 if left == 0.0 || right == 0.0 || !(right - left).is_finite() =>
             {
-                between(left, right, share)
+                interpolate(left, right, share)
             }
-            (_, RankPlace::Positive(_)) => {
+            (_, RankPosition::Positive(_)) => {
                 let (from, to) = (left.log2(), right.log2());
                 (from + (to - from) * share).exp2()
             }
-            (_, RankPlace::Negative(_)) => {
+            (_, RankPosition::Negative(_)) => {
                 let (from, to) = ((-left).log2(), (-right).log2());
                 -(from + (to - from) * share).exp2()
             }
-            (_, RankPlace::Overflow) => left,
-            (_, RankPlace::Underflow) => right,
+            (_, RankPosition::Overflow) => left,
+            (_, RankPosition::Underflow) => right,
         };
         // The quantile itself is the value of the nearest rank, which is in the bucket below where the rank
         // ends it exactly.
@@ -184,23 +184,23 @@ impl Histogram {
     }
 
     /// An estimate within what is known of the value of `rank`.
-    fn bracketed(&self, rank: u64, estimate: f64) -> Bracket {
+    fn clamp_to_rank(&self, rank: u64, estimate: f64) -> Bracket {
         let known = self.order_statistic(rank);
         Bracket::new(known.lower, estimate, known.upper)
     }
 
-    fn edges_of(&self, place: RankPlace) -> (f64, f64) {
+    fn position_edges(&self, place: RankPosition) -> (f64, f64) {
         let edges = |index| self.scheme().edges(index).expect("BUG: a held bucket has edges");
         match place {
-            RankPlace::Underflow => (f64::NEG_INFINITY, -self.scheme().end()),
-            RankPlace::Negative(index) => {
+            RankPosition::Underflow => (f64::NEG_INFINITY, -self.scheme().end()),
+            RankPosition::Negative(index) => {
                 let (lower, upper) = edges(index);
                 (-upper, -lower)
             }
-            RankPlace::Zero if self.zero_threshold() == 0.0 => (0.0, 0.0),
-            RankPlace::Zero => (-self.zero_threshold(), self.zero_threshold()),
-            RankPlace::Positive(index) => edges(index),
-            RankPlace::Overflow => (self.scheme().end(), f64::INFINITY),
+            RankPosition::Zero if self.zero_threshold() == 0.0 => (0.0, 0.0),
+            RankPosition::Zero => (-self.zero_threshold(), self.zero_threshold()),
+            RankPosition::Positive(index) => edges(index),
+            RankPosition::Overflow => (self.scheme().end(), f64::INFINITY),
         }
     }
 }
@@ -215,18 +215,18 @@ pub(crate) fn nearest_rank(q: f64, n: u64) -> u64 {
     if part > doubt && part < 1.0 - doubt {
         return whole as u64 + 1;
     }
-    nearest_rank_exactly(q, n)
+    exact_nearest_rank(q, n)
 }
 
 #[cold]
-fn nearest_rank_exactly(q: f64, n: u64) -> u64 {
-    let (whole, part) = share_of(q, n);
+fn exact_nearest_rank(q: f64, n: u64) -> u64 {
+    let (whole, part) = split_product(q, n);
     whole.saturating_add((part > 0.0).into()).clamp(1, n)
 }
 
 /// Whole and part of `q * n`, `q` within 0..=1. What differs from a whole number by no more than the last place
 /// of `q` is taken for that number.
-fn share_of(q: f64, n: u64) -> (u64, f64) {
+fn split_product(q: f64, n: u64) -> (u64, f64) {
     // Nought may have a sign.
     let q = q.abs();
     let exponent = ((q.to_bits() >> 52) as u32).max(1);
@@ -246,26 +246,25 @@ fn share_of(q: f64, n: u64) -> (u64, f64) {
     ((product >> shift) as u64, part as f64 / (1u128 << shift) as f64)
 }
 
-/// A histogram made ready to be asked for many quantiles: counts summed up once, each answer a binary
-/// search.
+/// Histogram prepared for many quantile queries: cumulative counts and binary search.
 #[derive(Clone, Debug)]
-pub struct Cumulative {
+pub struct CumulativeHistogram {
     /// Values up to and including each cell.
     up_to: Vec<u64>,
-    cells: Vec<Spread>,
+    cells: Vec<EvenSpread>,
     exact_min: Option<f64>,
     exact_max: Option<f64>,
 }
 
-impl Cumulative {
+impl CumulativeHistogram {
     /// Sums up the counts of `histogram`.
-    pub fn new(histogram: &Histogram) -> Cumulative {
+    pub fn new(histogram: &Histogram) -> CumulativeHistogram {
         let mut total = 0;
-        Cumulative {
+        CumulativeHistogram {
             up_to: histogram.cells().map(|cell| (total += cell.count, total).1).collect(),
-            cells: histogram.cells().map(|cell| histogram.spread(&cell)).collect(),
-            exact_min: histogram.min_side().exact(),
-            exact_max: histogram.max_side().exact(),
+            cells: histogram.cells().map(|cell| histogram.spread_evenly(&cell)).collect(),
+            exact_min: histogram.tracked_min().exact(),
+            exact_max: histogram.tracked_max().exact(),
         }
     }
 
@@ -298,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nought_may_have_a_sign() {
+    fn negative_zero_is_accepted() {
         let mut histogram = Histogram::default();
         [1.0, 2.0, 3.0].into_iter().for_each(|value| histogram.record(value));
         assert_eq!(histogram.quantile(-0.0), histogram.quantile(0.0));

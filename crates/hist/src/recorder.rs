@@ -1,4 +1,4 @@
-//! The fast way in, for one thread.
+//! Single-threaded recorder.
 //!
 //! Values are whole numbers from 0 to 2^64 − 1, for latencies nanoseconds. One record is an index from a
 //! table of 512 bytes, one addition to a bucket and the exact side values: no branch that depends on the
@@ -6,9 +6,9 @@
 //! only the touched pages become memory.
 
 use crate::error::MergeError;
-use crate::histogram::{Histogram, Parts, Threshold};
+use crate::histogram::{Histogram, HistogramParts, Threshold};
 use crate::scheme::{Integers, Scheme};
-use crate::side::{Side, Sum};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// More values than this are not counted by the handful. One by one as many take centuries, so the total
 /// stays below 2^64.
@@ -24,7 +24,7 @@ pub struct Recorder<const SCALE: u32 = 5> {
     max: u64,
     thresholds: Vec<(u64, u64)>,
     /// Values that were not counted one by one.
-    bulk: u64,
+    bulk_count: u64,
 }
 
 impl Default for Recorder {
@@ -44,20 +44,20 @@ impl<const SCALE: u32> Recorder<SCALE> {
     /// A recorder at another scale: `Recorder::<8>::with_scale()`.
     pub fn with_scale() -> Recorder<SCALE> {
         Recorder {
-            counts: vec![0; Integers::<SCALE>::PLACES].into(),
+            counts: vec![0; Integers::<SCALE>::POSITIONS].into(),
             zero: 0,
             sum: 0,
             min: u64::MAX,
             max: 0,
             thresholds: Vec::new(),
-            bulk: 0,
+            bulk_count: 0,
         }
     }
 
     /// Counts exactly how many values lie above each of `limits`, from now on. Each costs a comparison
     /// per record; there may be [`Histogram::THRESHOLDS_MAX`].
     pub fn with_thresholds(mut self, limits: &[u64]) -> Recorder<SCALE> {
-        self.thresholds = ascending(limits).into_iter().map(|limit| (limit, 0)).collect();
+        self.thresholds = sort_thresholds(limits).into_iter().map(|limit| (limit, 0)).collect();
         self
     }
 
@@ -72,7 +72,7 @@ impl<const SCALE: u32> Recorder<SCALE> {
     /// Panics when more than 2^63 values would have been counted by the handful.
     #[inline]
     pub fn record_n(&mut self, value: u64, n: u64) {
-        self.bulk = self.bulk_with(n).expect("BUG: more than 2^63 values");
+        self.bulk_count = self.bulk_with(n).expect("BUG: more than 2^63 values");
         if n > 0 {
             self.count(value, n);
         }
@@ -84,7 +84,7 @@ impl<const SCALE: u32> Recorder<SCALE> {
         if value == 0 {
             self.zero += n;
         } else {
-            self.counts[Integers::<SCALE>::place(value)] += n;
+            self.counts[Integers::<SCALE>::position(value)] += n;
         }
         self.sum += u128::from(value) * u128::from(n);
         if value < self.min {
@@ -99,7 +99,7 @@ impl<const SCALE: u32> Recorder<SCALE> {
     }
 
     fn bulk_with(&self, n: u64) -> Option<u64> {
-        self.bulk.checked_add(n).filter(|&bulk| bulk <= BULK_MAX)
+        self.bulk_count.checked_add(n).filter(|&bulk| bulk <= BULK_MAX)
     }
 
     /// Counts a value and what waiting for it kept from being measured: see
@@ -112,7 +112,7 @@ impl<const SCALE: u32> Recorder<SCALE> {
     ) -> Result<(), MergeError> {
         let intervals = value.checked_div(expected_interval).unwrap_or(0);
         let last = intervals.saturating_sub(1);
-        self.bulk = self.bulk_with(last).ok_or(MergeError::CountOverflow)?;
+        self.bulk_count = self.bulk_with(last).ok_or(MergeError::CountOverflow)?;
         self.record(value);
         if last > 0 {
             self.count_descending(value, expected_interval, last);
@@ -135,8 +135,8 @@ impl<const SCALE: u32> Recorder<SCALE> {
         };
         let mut k = 1;
         while k <= last {
-            let place = Integers::<SCALE>::place(missing(k));
-            let end = run_end(k, &|value| Integers::<SCALE>::place(value) == place);
+            let place = Integers::<SCALE>::position(missing(k));
+            let end = run_end(k, &|value| Integers::<SCALE>::position(value) == place);
             self.counts[place] += end - k + 1;
             k = end + 1;
         }
@@ -154,15 +154,15 @@ impl<const SCALE: u32> Recorder<SCALE> {
     /// What was recorded so far.
     pub fn snapshot(&self) -> Histogram {
         let places = self.counts.iter().enumerate();
-        let mut parts = Parts::new(Scheme::Exp2(Integers::<SCALE>::grid()));
+        let mut parts = HistogramParts::new(Scheme::Exp2(Integers::<SCALE>::grid()));
         parts.positive = places
             .filter(|&(_, &count)| count > 0)
             .map(|(place, &count)| (Integers::<SCALE>::index(place), count))
             .collect();
         parts.zero = self.zero;
-        parts.sum = Side::Exact(Sum::from_integer(self.sum));
-        parts.min = Side::Exact(self.min as f64);
-        parts.max = Side::Exact(self.max as f64);
+        parts.sum = TrackedValue::Exact(CompensatedSum::from_integer(self.sum));
+        parts.min = TrackedValue::Exact(self.min as f64);
+        parts.max = TrackedValue::Exact(self.max as f64);
         parts.thresholds = self
             .thresholds
             .iter()
@@ -174,13 +174,13 @@ impl<const SCALE: u32> Recorder<SCALE> {
     /// Forgets everything that was recorded.
     pub fn clear(&mut self) {
         self.counts.fill(0);
-        (self.zero, self.sum, self.min, self.max, self.bulk) = (0, 0, u64::MAX, 0, 0);
+        (self.zero, self.sum, self.min, self.max, self.bulk_count) = (0, 0, u64::MAX, 0, 0);
         self.thresholds.iter_mut().for_each(|(_, above)| *above = 0);
     }
 }
 
 /// Thresholds in order, each once.
-pub(crate) fn ascending(limits: &[u64]) -> Vec<u64> {
+pub(crate) fn sort_thresholds(limits: &[u64]) -> Vec<u64> {
     let (found, most) = (limits.len(), Histogram::THRESHOLDS_MAX);
     assert!(found <= most, "{found} thresholds are more than a histogram may declare ({most})");
     let mut limits = limits.to_vec();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorder_counts_what_a_histogram_counts() {
+    fn recorder_equals_histogram() {
         check::<5>(&[]);
         check::<5>(&[0]);
         check::<5>(&[1, 2, 3, 0, 1000, 1001, 1 << 40, 1 << 52]);

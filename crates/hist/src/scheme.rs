@@ -1,4 +1,4 @@
-//! Where a value falls: the bucket grids of the known histogram families.
+//! Bucket schemes of the supported histogram families.
 //!
 //! A scheme maps a value to an `i32` index and an index back to the least and greatest double of its
 //! bucket. Those two are closed bounds whichever edge the source leaves open, so that nothing above this
@@ -15,7 +15,7 @@ mod log_linear2;
 pub use exp2::Exp2;
 pub use explicit::Explicit;
 pub use integers::Integers;
-pub use log::{Interpolation, Log};
+pub use log::{Interpolation, LogarithmicScheme};
 pub use log_linear2::LogLinear2;
 
 pub(crate) use log_linear2::times_power_of_two;
@@ -34,14 +34,14 @@ pub enum Scheme {
     /// Base-10 log-linear with two digits: circllhist.
     LogLinear10,
     /// Logarithmic: DDSketch.
-    Log(Log),
+    Log(LogarithmicScheme),
     /// Own bounds: classic Prometheus, OTLP explicit, Prometheus custom buckets.
     Explicit(Explicit),
 }
 
-/// Where one value is counted.
+/// Bucket class and index of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum BucketPosition {
     Positive(i32),
     Negative(i32),
     Zero,
@@ -69,7 +69,8 @@ impl Scheme {
 
     /// Logarithmic with relative accuracy 0 < `accuracy` < 1.
     pub fn log(accuracy: f64) -> Result<Scheme, SchemeError> {
-        Log::new((1.0 + accuracy) / (1.0 - accuracy), 0.0, Interpolation::None).map(Scheme::Log)
+        LogarithmicScheme::new((1.0 + accuracy) / (1.0 - accuracy), 0.0, Interpolation::None)
+            .map(Scheme::Log)
     }
 
     /// Explicit upper bounds.
@@ -92,24 +93,26 @@ impl Scheme {
     /// Where a value is counted. Values within `±zero_threshold` are zero, except on a grid whose own
     /// buckets reach to zero or across it.
     #[inline]
-    pub(crate) fn place(&self, value: f64, zero_threshold: f64) -> Place {
+    pub(crate) fn position(&self, value: f64, zero_threshold: f64) -> BucketPosition {
         if value.is_nan() {
-            return Place::Nan;
+            return BucketPosition::Nan;
         }
         if let Scheme::Explicit(grid) = self {
-            return Place::Positive(grid.index(value));
+            return BucketPosition::Positive(grid.index(value));
         }
         let magnitude = value.abs();
         // What lies past the grid stays there, however wide zero is: a merge could not tell it apart.
         if magnitude <= zero_threshold && magnitude < self.end() {
             let in_bucket = zero_threshold == 0.0 && self.has_bucket_at_zero();
-            return if in_bucket { Place::Positive(0) } else { Place::Zero };
+            return if in_bucket { BucketPosition::Positive(0) } else { BucketPosition::Zero };
         }
         let index = match self {
             _ if magnitude.is_infinite() => None,
             Scheme::Exp2(grid) => Some(grid.index(magnitude)),
             Scheme::LogLinear2(grid) => Some(grid.index(magnitude)),
-            Scheme::LogLinear10 if magnitude < log_linear10::LEAST => return Place::Zero,
+            Scheme::LogLinear10 if magnitude < log_linear10::MIN_MAGNITUDE => {
+                return BucketPosition::Zero;
+            }
             Scheme::LogLinear10 => {
                 (magnitude < log_linear10::END).then(|| log_linear10::index(magnitude))
             }
@@ -117,10 +120,10 @@ impl Scheme {
             Scheme::Explicit(_) => unreachable!("handled above"),
         };
         match (index, value >= 0.0) {
-            (Some(index), true) => Place::Positive(index),
-            (Some(index), false) => Place::Negative(index),
-            (None, true) => Place::Overflow,
-            (None, false) => Place::Underflow,
+            (Some(index), true) => BucketPosition::Positive(index),
+            (Some(index), false) => BucketPosition::Negative(index),
+            (None, true) => BucketPosition::Overflow,
+            (None, false) => BucketPosition::Underflow,
         }
     }
 
@@ -176,7 +179,7 @@ impl Scheme {
     /// The greatest magnitude that is counted as zero.
     pub(crate) fn zero_end(&self, zero_threshold: f64) -> f64 {
         match self {
-            Scheme::LogLinear10 => zero_threshold.max(log_linear10::LEAST.next_down()),
+            Scheme::LogLinear10 => zero_threshold.max(log_linear10::MIN_MAGNITUDE.next_down()),
             _ => zero_threshold,
         }
     }
@@ -202,8 +205,8 @@ impl Scheme {
             (Scheme::Exp2(from), Scheme::Exp2(to)) => index >> (from.scale() - to.scale()),
             _ => {
                 let (first, last) = self.span(index).expect("BUG: a held bucket has a span");
-                match coarser.place(if first.is_finite() { first } else { last }, -1.0) {
-                    Place::Positive(index) => index,
+                match coarser.position(if first.is_finite() { first } else { last }, -1.0) {
+                    BucketPosition::Positive(index) => index,
                     place => {
                         panic!("BUG: bucket {index} of {self:?} folds to {place:?} of {coarser:?}")
                     }

@@ -1,4 +1,4 @@
-//! The fast way in, for many threads.
+//! Recorder for many threads.
 //!
 //! Each thread counts in a shard of its own with plain loads and stores: no locked instruction, no shared
 //! cache line, so the cost does not change with the number of threads. Shards are cumulative and never
@@ -17,9 +17,9 @@ mod shard;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use self::shard::{Copied, KnownPages, Shard};
+use self::shard::{KnownPages, Shard, ShardSnapshot};
 use crate::histogram::Histogram;
-use crate::recorder::ascending;
+use crate::recorder::sort_thresholds;
 use crate::scheme::{Integers, Scheme};
 use crate::sync::{AtomicUsize, OnceLock, Ordering};
 
@@ -34,36 +34,36 @@ const SEGMENTS: usize = if cfg!(loom) { 1 } else { 25 };
 /// nanosecond.
 #[derive(Clone)]
 pub struct SharedRecorder<const SCALE: u32 = 5> {
-    shared: Arc<Shared>,
+    shared: Arc<RecorderState>,
 }
 
-/// One thread's way in: it may move to another thread but not be shared.
-pub struct Handle<const SCALE: u32 = 5> {
-    claim: Claim,
+/// Recorder handle of one thread (`Send`, not `Sync`).
+pub struct ThreadRecorder<const SCALE: u32 = 5> {
+    lease: ShardLease,
 }
 
-/// The right to write to a shard, given back when dropped.
-struct Claim {
+/// Exclusive lease of a shard, released on drop.
+struct ShardLease {
     shard: Arc<Shard>,
-    known: KnownPages,
+    known_pages: KnownPages,
     limits: Arc<[u64]>,
 }
 
-impl Claim {
+impl ShardLease {
     #[inline]
     fn record<const SCALE: u32>(&self, value: u64) {
-        self.shard.record::<SCALE>(&self.known, &self.limits, value);
+        self.shard.record::<SCALE>(&self.known_pages, &self.limits, value);
     }
 }
 
-struct Shared {
-    slot: Slot,
+struct RecorderState {
+    slot: RecorderSlot,
     limits: Arc<[u64]>,
     segments: [OnceLock<Segment>; SEGMENTS],
     /// Places for shards that were given out. The last few may still be empty.
-    places: AtomicUsize,
+    slots_allocated: AtomicUsize,
     /// How each shard stood when the last interval ended. Only readers meet at this lock.
-    interval: Mutex<Vec<Option<Copied>>>,
+    interval: Mutex<Vec<Option<ShardSnapshot>>>,
 }
 
 type Segment = Box<[OnceLock<Arc<Shard>>]>;
@@ -85,11 +85,11 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
     /// A recorder at another scale, `SharedRecorder::<8>::with_thresholds(&[])`, that counts exactly how
     /// many values lie above each of `limits`. Each limit costs a comparison per record.
     pub fn with_thresholds(limits: &[u64]) -> SharedRecorder<SCALE> {
-        let shared = Shared {
-            slot: Slot::take(),
-            limits: ascending(limits).into(),
+        let shared = RecorderState {
+            slot: RecorderSlot::allocate(),
+            limits: sort_thresholds(limits).into(),
             segments: std::array::from_fn(|_| OnceLock::new()),
-            places: AtomicUsize::new(0),
+            slots_allocated: AtomicUsize::new(0),
             interval: Mutex::new(Vec::new()),
         };
         SharedRecorder { shared: Arc::new(shared) }
@@ -102,44 +102,50 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         let recorded = CLAIMS.try_with(|claims| {
             // Borrowed already where an allocator or a signal records amid a first record.
             let claims = claims.try_borrow().ok()?;
-            let held = claims.get(slot.place).and_then(Option::as_ref);
+            let held = claims.get(slot.index).and_then(Option::as_ref);
             held.filter(|held| held.serial == slot.serial)
-                .map(|held| held.claim.record::<SCALE>(value))
+                .map(|held| held.lease.record::<SCALE>(value))
         });
         if !matches!(recorded, Ok(Some(()))) {
-            self.record_first(value);
+            self.record_unleased(value);
         }
     }
 
     /// A thread's first record here, or one after its thread-local values are gone.
     #[cold]
-    fn record_first(&self, value: u64) {
-        let handle = self.handle();
+    fn record_unleased(&self, value: u64) {
+        let handle = self.thread_recorder();
         handle.record(value);
         // Where nothing can be kept any more the handle is dropped, its shard left to the next thread.
         let _ = CLAIMS.try_with(|claims| {
             let mut claims = claims.try_borrow_mut().ok()?;
-            keep(&mut claims, &self.shared.slot, handle.claim);
+            store_claim(&mut claims, &self.shared.slot, handle.lease);
             Some(())
         });
     }
 
     /// A way in for one thread.
-    pub fn handle(&self) -> Handle<SCALE> {
+    pub fn thread_recorder(&self) -> ThreadRecorder<SCALE> {
         let idle =
             self.shared.shards().map(|(_, shard)| shard).find(|shard| shard.claim()).cloned();
         let shard = idle.unwrap_or_else(|| {
             self.shared.add_shard(Shard::new::<SCALE>(self.shared.limits.len()))
         });
-        Handle {
-            claim: Claim { known: shard.known_pages(), shard, limits: self.shared.limits.clone() },
+        ThreadRecorder {
+            lease: ShardLease {
+                known_pages: shard.known_pages(),
+                shard,
+                limits: self.shared.limits.clone(),
+            },
         }
     }
 
     /// Everything that was recorded since the recorder was made.
     pub fn snapshot(&self) -> Histogram {
         let limits = &self.shared.limits;
-        self.merged(self.shared.shards().map(|(_, shard)| shard.copy().total::<SCALE>(limits)))
+        self.merge_shards(
+            self.shared.shards().map(|(_, shard)| shard.snapshot().to_histogram::<SCALE>(limits)),
+        )
     }
 
     /// What was recorded since the last call of this function, by anyone: each value is in exactly one
@@ -148,22 +154,22 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         let limits = &self.shared.limits;
         let mut starts = self.shared.interval.lock().unwrap_or_else(PoisonError::into_inner);
         let since = self.shared.shards().map(|(number, shard)| {
-            let copied = shard.copy();
+            let copied = shard.snapshot();
             shard.end_interval();
             if starts.len() <= number {
                 starts.resize_with(number + 1, || None);
             }
             let histogram = match &starts[number] {
                 Some(start) => copied.since::<SCALE>(start, limits),
-                None => copied.total::<SCALE>(limits),
+                None => copied.to_histogram::<SCALE>(limits),
             };
             starts[number] = Some(copied);
             histogram
         });
-        self.merged(since)
+        self.merge_shards(since)
     }
 
-    fn merged(&self, shards: impl Iterator<Item = Histogram>) -> Histogram {
+    fn merge_shards(&self, shards: impl Iterator<Item = Histogram>) -> Histogram {
         let limits: Vec<f64> = self.shared.limits.iter().map(|&limit| limit as f64).collect();
         let mut merged = Histogram::new(Scheme::Exp2(Integers::<SCALE>::grid()))
             .with_thresholds(&limits)
@@ -175,33 +181,33 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
     }
 }
 
-impl<const SCALE: u32> Handle<SCALE> {
+impl<const SCALE: u32> ThreadRecorder<SCALE> {
     /// Counts one value.
     #[inline]
     pub fn record(&self, value: u64) {
-        self.claim.record::<SCALE>(value);
+        self.lease.record::<SCALE>(value);
     }
 }
 
-impl Drop for Claim {
+impl Drop for ShardLease {
     fn drop(&mut self) {
         self.shard.release();
     }
 }
 
-impl Shared {
+impl RecorderState {
     /// All shards with the numbers of their places. Places that are still empty are passed over: whoever
     /// is to fill one may have been stopped, while shards after it count.
     fn shards(&self) -> impl Iterator<Item = (usize, &Arc<Shard>)> {
-        (0..self.places.load(Ordering::Acquire)).filter_map(|number| {
-            let (segment, offset) = place_of(number);
+        (0..self.slots_allocated.load(Ordering::Acquire)).filter_map(|number| {
+            let (segment, offset) = segment_and_offset(number);
             Some((number, self.segments.get(segment)?.get()?[offset].get()?))
         })
     }
 
     fn add_shard(&self, shard: Shard) -> Arc<Shard> {
-        let number = self.places.fetch_add(1, Ordering::AcqRel);
-        let (segment, offset) = place_of(number);
+        let number = self.slots_allocated.fetch_add(1, Ordering::AcqRel);
+        let (segment, offset) = segment_and_offset(number);
         assert!(segment < SEGMENTS, "more than 2^28 threads record into one histogram at once");
         let segment = self.segments[segment]
             .get_or_init(|| (0..SEGMENT_FIRST << segment).map(|_| OnceLock::new()).collect());
@@ -210,7 +216,7 @@ impl Shared {
 }
 
 /// Segment and offset in it of the shard with this number.
-fn place_of(number: usize) -> (usize, usize) {
+fn segment_and_offset(number: usize) -> (usize, usize) {
     let from_start = number + SEGMENT_FIRST;
     let segment = from_start.ilog2() - SEGMENT_FIRST.ilog2();
     (segment as usize, from_start - (SEGMENT_FIRST << segment))
@@ -218,54 +224,57 @@ fn place_of(number: usize) -> (usize, usize) {
 
 thread_local! {
     /// This thread's claims, at the place that each recorder's [`Slot`] names.
-    static CLAIMS: RefCell<Vec<Option<Held>>> = const { RefCell::new(Vec::new()) };
+    static CLAIMS: RefCell<Vec<Option<ThreadClaim>>> = const { RefCell::new(Vec::new()) };
 }
 
-struct Held {
+struct ThreadClaim {
     serial: u64,
-    claim: Claim,
+    lease: ShardLease,
 }
 
-fn keep(claims: &mut Vec<Option<Held>>, slot: &Slot, claim: Claim) {
-    if claims.len() <= slot.place {
-        claims.resize_with(slot.place + 1, || None);
+fn store_claim(claims: &mut Vec<Option<ThreadClaim>>, slot: &RecorderSlot, claim: ShardLease) {
+    if claims.len() <= slot.index {
+        claims.resize_with(slot.index + 1, || None);
     }
-    claims[slot.place] = Some(Held { serial: slot.serial, claim });
+    claims[slot.index] = Some(ThreadClaim { serial: slot.serial, lease: claim });
 }
 
-/// A recorder's place among each thread's claims. Places are used again, serials are not, so a claim of
-/// a recorder that is gone is known and replaced.
-struct Slot {
-    place: usize,
+/// Index of a recorder in each thread's list of leases. Places are used again, serials are not, so
+/// a claim of a recorder that is gone is known and replaced.
+struct RecorderSlot {
+    index: usize,
     serial: u64,
 }
 
 /// Places that were given back, and how many were ever given out.
-static PLACES: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+static FREE_SLOTS: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 static SERIALS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
-impl Slot {
-    fn take() -> Slot {
-        let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+impl RecorderSlot {
+    fn allocate() -> RecorderSlot {
+        let mut places = FREE_SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.0.pop().unwrap_or_else(|| {
             places.1 += 1;
             places.1 - 1
         });
-        Slot { place, serial: SERIALS.fetch_add(1, std::sync::atomic::Ordering::Relaxed) }
+        RecorderSlot {
+            index: place,
+            serial: SERIALS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+        }
     }
 }
 
-impl Drop for Slot {
+impl Drop for RecorderSlot {
     fn drop(&mut self) {
-        PLACES.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.place);
+        FREE_SLOTS.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.index);
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::side::Side;
-    use crate::statistics::Bound;
+    use crate::statistics::LimitInclusion;
+    use crate::tracked_value::TrackedValue;
 
     /// Records the numbers 1..=`values` on each of `threads` threads, twice over, and reads meanwhile.
     fn check_threads(threads: u64, values: u64) {
@@ -276,7 +285,7 @@ mod tests {
                 for thread in 0..threads {
                     let recorder = recorder.clone();
                     scope.spawn(move || {
-                        let handle = recorder.handle();
+                        let handle = recorder.thread_recorder();
                         for value in 1..=values {
                             if thread % 2 == 0 {
                                 handle.record(value)
@@ -295,12 +304,12 @@ mod tests {
         let total = recorder.snapshot();
         assert_eq!(total.count(), 2 * threads * values);
         assert_eq!(
-            total.sum_side().exact().unwrap().value(),
+            total.tracked_sum().exact().unwrap().value(),
             (threads * values * (values + 1)) as f64
         );
-        assert_eq!(total.min_side(), Side::Exact(1.0));
-        assert_eq!(total.max_side(), Side::Exact(values as f64));
-        let above = total.count_above((values / 2) as f64, Bound::Exclusive);
+        assert_eq!(total.tracked_min(), TrackedValue::Exact(1.0));
+        assert_eq!(total.tracked_max(), TrackedValue::Exact(values as f64));
+        let above = total.count_above((values / 2) as f64, LimitInclusion::Exclusive);
         assert!(above.is_exact());
         assert_eq!(above.estimate, 2 * threads * (values - values / 2));
         assert_eq!(intervals.positive(), total.positive());
@@ -317,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ends_leaves_its_shard_to_the_next() {
+    fn ended_thread_releases_its_shard() {
         let recorder = SharedRecorder::new();
         for _ in 0..20 {
             std::thread::scope(|scope| {
@@ -329,17 +338,17 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_stopped_amid_its_first_record_hides_no_other() {
+    fn stopped_first_record_hides_no_other_shard() {
         let recorder = SharedRecorder::new();
         recorder.record(1);
         // As `add_shard` leaves it between taking a place and filling it.
-        let stopped = recorder.shared.places.fetch_add(1, Ordering::AcqRel);
-        let handle = recorder.handle();
+        let stopped = recorder.shared.slots_allocated.fetch_add(1, Ordering::AcqRel);
+        let handle = recorder.thread_recorder();
         handle.record(2);
         assert_eq!(recorder.snapshot().count(), 2);
         assert_eq!(recorder.interval().count(), 2);
 
-        let (segment, offset) = place_of(stopped);
+        let (segment, offset) = segment_and_offset(stopped);
         let late = Shard::new::<5>(0);
         late.record::<5>(&late.known_pages(), &[], 9);
         assert!(
@@ -352,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_amid_a_first_record_is_counted() {
+    fn nested_first_record_is_counted() {
         let recorder = SharedRecorder::new();
         CLAIMS.with(|claims| {
             let _kept = claims.borrow_mut();
@@ -363,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_recorder_in_an_old_place_starts_empty() {
+    fn new_recorder_in_a_reused_slot_starts_empty() {
         for _ in 0..3 {
             let recorder = SharedRecorder::new();
             recorder.record(3);
@@ -374,7 +383,7 @@ mod tests {
     #[test]
     fn miri_intervals_have_their_own_exact_extremes() {
         let recorder = SharedRecorder::new();
-        let handle = recorder.handle();
+        let handle = recorder.thread_recorder();
         for (values, min, max) in
             [(&[5, 900, 30][..], 5.0, 900.0), (&[40, 41], 40.0, 41.0), (&[0, 2], 0.0, 2.0)]
         {
@@ -383,12 +392,12 @@ mod tests {
             assert_eq!(interval.count(), values.len() as u64);
             assert_eq!(interval.sum().estimate, values.iter().sum::<u64>() as f64);
             assert_eq!(
-                (interval.min_side(), interval.max_side()),
-                (Side::Exact(min), Side::Exact(max))
+                (interval.tracked_min(), interval.tracked_max()),
+                (TrackedValue::Exact(min), TrackedValue::Exact(max))
             );
         }
         assert!(recorder.interval().is_empty());
-        assert_eq!(recorder.snapshot().max_side(), Side::Exact(900.0));
+        assert_eq!(recorder.snapshot().tracked_max(), TrackedValue::Exact(900.0));
     }
 
     /// What an interval claims to know exactly is true of the values it counted, while a thread records on.
@@ -404,9 +413,9 @@ mod tests {
                 return before;
             }
             let claimed = [
-                (interval.min_side().exact(), *held.iter().min().unwrap()),
-                (interval.max_side().exact(), *held.iter().max().unwrap()),
-                (interval.sum_side().exact().map(|sum| sum.value()), held.iter().sum()),
+                (interval.tracked_min().exact(), *held.iter().min().unwrap()),
+                (interval.tracked_max().exact(), *held.iter().max().unwrap()),
+                (interval.tracked_sum().exact().map(|sum| sum.value()), held.iter().sum()),
                 (
                     interval.thresholds().first().map(|threshold| threshold.above as f64),
                     held.iter().filter(|&&value| value > LIMIT).count() as u64,
@@ -418,7 +427,7 @@ mod tests {
             before
         };
         std::thread::scope(|scope| {
-            let handle = recorder.handle();
+            let handle = recorder.thread_recorder();
             scope.spawn(move || {
                 for &value in values {
                     handle.record(value);
@@ -431,13 +440,19 @@ mod tests {
         assert!(recorder.interval().is_empty());
         recorder.record(7);
         let rested = recorder.interval();
-        assert_eq!((rested.min_side(), rested.max_side()), (Side::Exact(7.0), Side::Exact(7.0)));
-        assert_eq!(rested.sum_side().exact().map(crate::side::Sum::value), Some(7.0));
+        assert_eq!(
+            (rested.tracked_min(), rested.tracked_max()),
+            (TrackedValue::Exact(7.0), TrackedValue::Exact(7.0))
+        );
+        assert_eq!(
+            rested.tracked_sum().exact().map(crate::tracked_value::CompensatedSum::value),
+            Some(7.0)
+        );
         assert_eq!(rested.thresholds().len(), 1);
     }
 
     #[test]
-    fn what_an_interval_claims_to_know_is_true() {
+    fn interval_extremes_are_true() {
         let mixed = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (24 + i % 37);
         for pause in [0, 10, 100, 1000] {
             let n = 400_000 / u64::from(pause + 4);
@@ -452,14 +467,17 @@ mod tests {
     fn the_sum_carries_past_64_bits() {
         let recorder = SharedRecorder::new();
         (0..4).for_each(|_| recorder.record(u64::MAX));
-        let sum = recorder.snapshot().sum_side().exact().unwrap();
-        assert_eq!(sum, crate::side::Sum::from_integer(4 * u128::from(u64::MAX)));
+        let sum = recorder.snapshot().tracked_sum().exact().unwrap();
+        assert_eq!(
+            sum,
+            crate::tracked_value::CompensatedSum::from_integer(4 * u128::from(u64::MAX))
+        );
     }
 
     #[test]
     fn handles_of_other_scales() {
         let recorder = SharedRecorder::<8>::with_thresholds(&[]);
-        recorder.handle().record(1_000_000);
+        recorder.thread_recorder().record(1_000_000);
         assert_eq!(recorder.snapshot().scheme(), &Scheme::exp2(8).unwrap());
     }
 }
@@ -468,7 +486,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use crate::side::Side;
+    use crate::tracked_value::TrackedValue;
     use loom::thread;
 
     fn recorder() -> SharedRecorder<0> {
@@ -476,11 +494,11 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_a_reader_sees_whole_records_or_says_so() {
+    fn loom_reader_detects_partial_records() {
         loom::model(|| {
             let recorder = recorder();
             let writer = {
-                let handle = recorder.handle();
+                let handle = recorder.thread_recorder();
                 thread::spawn(move || {
                     handle.record(1);
                     handle.record(4);
@@ -488,15 +506,15 @@ mod loom_tests {
             };
             let seen = recorder.snapshot();
             assert!(seen.count() <= 2);
-            if let Some(sum) = seen.sum_side().exact() {
+            if let Some(sum) = seen.tracked_sum().exact() {
                 let expected = [0.0, 1.0, 5.0][seen.count() as usize];
                 assert_eq!(sum.value(), expected, "an exact sum fits its count");
                 if seen.count() == 2 {
-                    assert_eq!(seen.max_side(), Side::Exact(4.0));
+                    assert_eq!(seen.tracked_max(), TrackedValue::Exact(4.0));
                 }
             }
             writer.join().unwrap();
-            assert_eq!(recorder.snapshot().sum_side().exact().unwrap().value(), 5.0);
+            assert_eq!(recorder.snapshot().tracked_sum().exact().unwrap().value(), 5.0);
         });
     }
 
@@ -504,7 +522,7 @@ mod loom_tests {
     fn loom_intervals_hold_each_record_once_with_true_extremes() {
         loom::model(|| {
             let recorder = recorder();
-            let handle = recorder.handle();
+            let handle = recorder.thread_recorder();
             handle.record(4);
             let writer = thread::spawn(move || {
                 handle.record(2);
@@ -518,10 +536,11 @@ mod loom_tests {
             let values = [4.0, 2.0, 1.0];
             let (early, late) = values.split_at(first.count() as usize);
             for (interval, values) in [(&first, early), (&second, late)] {
-                if let (Some(max), Some(&truth)) = (interval.max_side().exact(), values.first()) {
+                if let (Some(max), Some(&truth)) = (interval.tracked_max().exact(), values.first())
+                {
                     assert_eq!(max, truth);
                 }
-                if let (Some(min), Some(&truth)) = (interval.min_side().exact(), values.last()) {
+                if let (Some(min), Some(&truth)) = (interval.tracked_min().exact(), values.last()) {
                     assert_eq!(min, truth);
                 }
             }
@@ -529,10 +548,10 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_a_threshold_that_is_kept_is_exact() {
+    fn loom_retained_threshold_is_exact() {
         loom::model(|| {
             let recorder = SharedRecorder::<0>::with_thresholds(&[2]);
-            let handle = recorder.handle();
+            let handle = recorder.thread_recorder();
             let writer = thread::spawn(move || {
                 handle.record(1);
                 handle.record(4);
@@ -561,7 +580,7 @@ mod loom_tests {
             let threads: Vec<_> = [1, 2]
                 .map(|value| {
                     let recorder = recorder.clone();
-                    thread::spawn(move || recorder.handle().record(value))
+                    thread::spawn(move || recorder.thread_recorder().record(value))
                 })
                 .into();
             for thread in threads {

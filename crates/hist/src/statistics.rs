@@ -1,19 +1,19 @@
-//! Statistics of a whole distribution, each with the bracket that the truth lies in.
+//! Statistics with bounds.
 //!
 //! Where a side value is exact the bracket has no width; elsewhere it is as wide as the buckets leave
 //! open. `None` means that there are no values to speak of. Variance and moments are those of the
 //! recorded values themselves (divided by n, not n − 1).
 
 use crate::bracket::Bracket;
-use crate::cells::{Cell, tally};
+use crate::cells::{Cell, count_matching};
 use crate::histogram::Histogram;
 use crate::moments;
-use crate::scheme::Place;
-use crate::side::{Side, Sum};
+use crate::scheme::BucketPosition;
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
-/// Whether values equal to the limit are counted.
+/// Whether the limit itself counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum LimitInclusion {
     /// They are.
     Inclusive,
     /// They are not.
@@ -28,11 +28,12 @@ impl Histogram {
             return Bracket::exact(0.0);
         }
         if let Some(sum) = self.exact_sum() {
-            let [lower, estimate, upper] = sum.map(Sum::value);
+            let [lower, estimate, upper] = sum.map(CompensatedSum::value);
             return Bracket::new(lower, estimate, upper);
         }
         let from_cells = self.sum_from_cells();
-        let estimate = self.sum_side().value().map_or(from_cells.estimate, Sum::value);
+        let estimate =
+            self.tracked_sum().value().map_or(from_cells.estimate, CompensatedSum::value);
         Bracket::new(from_cells.lower, estimate, from_cells.upper)
     }
 
@@ -43,8 +44,8 @@ impl Histogram {
     /// The exact sum, with the doubt that remains where values of both signs cancel: [`Sum`] carries 100
     /// bits, and what is left of a great sum may lie below them. `None` without an exact sum, and where
     /// only its intermediate results are known to have left the doubles.
-    pub(crate) fn exact_sum(&self) -> Option<[Sum; 3]> {
-        let sum = self.sum_side().exact()?;
+    pub(crate) fn exact_sum(&self) -> Option<[CompensatedSum; 3]> {
+        let sum = self.tracked_sum().exact()?;
         let (min, max) = (self.min()?, self.max()?);
         if min.lower >= 0.0 || max.upper <= 0.0 {
             return Some([sum; 3]);
@@ -66,33 +67,33 @@ impl Histogram {
         let doubt = n.min(2f64.powi(40)) * 2f64.powi(-103) * n * magnitude;
         // Below a 2^-17th of its last place a doubt does not show.
         if doubt <= value.abs() * 2f64.powi(-70)
-            || sum.is_whole() && self.may_be_whole() && n * magnitude < 2f64.powi(90)
+            || sum.is_integer() && self.may_be_integers() && n * magnitude < 2f64.powi(90)
         {
             return Some([sum; 3]);
         }
         if !doubt.is_finite() {
             return None;
         }
-        Some([sum.minus(Sum::new(doubt)), sum, sum.plus(Sum::new(doubt))])
+        Some([sum.minus(CompensatedSum::new(doubt)), sum, sum.plus(CompensatedSum::new(doubt))])
     }
 
     /// Least value.
     pub fn min(&self) -> Option<Bracket> {
-        (!self.is_empty()).then(|| self.extreme(self.min_side(), 1))
+        (!self.is_empty()).then(|| self.extreme(self.tracked_min(), 1))
     }
 
     /// Greatest value.
     pub fn max(&self) -> Option<Bracket> {
-        (!self.is_empty()).then(|| self.extreme(self.max_side(), self.count()))
+        (!self.is_empty()).then(|| self.extreme(self.tracked_max(), self.count()))
     }
 
     /// An extreme is the value of its rank, so that no quantile is estimated beyond it; unless its source
     /// has an estimate of its own.
-    fn extreme(&self, side: Side<f64>, rank: u64) -> Bracket {
+    fn extreme(&self, side: TrackedValue<f64>, rank: u64) -> Bracket {
         let known = self.order_statistic(rank);
         match side {
-            Side::Estimated(value) => Bracket::new(known.lower, value, known.upper),
-            Side::Exact(_) | Side::Absent => known,
+            TrackedValue::Estimated(value) => Bracket::new(known.lower, value, known.upper),
+            TrackedValue::Exact(_) | TrackedValue::Absent => known,
         }
     }
 
@@ -102,13 +103,13 @@ impl Histogram {
         let from_cells = || moments::power_sum(self.cells(), 1, self.count() as f64);
         let mean = match self.exact_sum() {
             Some([lower, sum, upper]) if lower.value().is_finite() && upper.value().is_finite() => {
-                let mean = [lower, sum, upper].map(|sum| sum.over(self.count()));
+                let mean = [lower, sum, upper].map(|sum| sum.divide(self.count()));
                 Bracket::new(mean[0], mean[1], mean[2])
             }
             Some([_, sum, _]) if least.lower == greatest.upper => Bracket::exact(sum.value()),
             _ => {
                 let mean = from_cells();
-                let near = self.sum_side().value().map(|sum| sum.over(self.count()));
+                let near = self.tracked_sum().value().map(|sum| sum.divide(self.count()));
                 let near = near.filter(|near| near.is_finite());
                 Bracket::new(mean.lower, near.unwrap_or(mean.estimate), mean.upper)
             }
@@ -120,13 +121,13 @@ impl Histogram {
     /// Mean squared distance from the mean, of the values themselves (population variance).
     pub fn variance(&self) -> Option<Bracket> {
         let (variance, exponent) = moments::variance(self.cells(), self.count(), self.mean()?);
-        Some(variance.scaled(2 * exponent))
+        Some(variance.scale_by_pow2(2 * exponent))
     }
 
     /// Square root of [`Self::variance`].
     pub fn stddev(&self) -> Option<Bracket> {
         let (variance, exponent) = moments::variance(self.cells(), self.count(), self.mean()?);
-        Some(variance.map(f64::sqrt).widened().scaled(exponent))
+        Some(variance.map(f64::sqrt).widen().scale_by_pow2(exponent))
     }
 
     /// Mean of the `k`-th powers of the values (raw moment).
@@ -140,58 +141,60 @@ impl Histogram {
     }
 
     /// How many values are less than `x` (or at most `x`, if inclusive).
-    pub fn count_below(&self, x: f64, bound: Bound) -> Bracket<u64> {
-        if let (Bound::Inclusive, Some(above)) = (bound, self.declared(x)) {
+    pub fn count_below(&self, x: f64, bound: LimitInclusion) -> Bracket<u64> {
+        if let (LimitInclusion::Inclusive, Some(above)) = (bound, self.threshold_count(x)) {
             return Bracket::exact(self.count() - above);
         }
         let surely = |cell: &Cell| match bound {
-            Bound::Inclusive => cell.upper <= x,
-            Bound::Exclusive => cell.upper < x,
+            LimitInclusion::Inclusive => cell.upper <= x,
+            LimitInclusion::Exclusive => cell.upper < x,
         };
         let possibly = |cell: &Cell| match bound {
-            Bound::Inclusive => cell.lower <= x,
-            Bound::Exclusive => cell.lower < x,
+            LimitInclusion::Inclusive => cell.lower <= x,
+            LimitInclusion::Exclusive => cell.lower < x,
         };
         match self.cells_up_to(x) {
             Some((below, near)) => {
-                let near = tally(near, surely, possibly, |cell| self.share_below(cell, x));
+                let near = count_matching(near, surely, possibly, |cell| self.share_below(cell, x));
                 Bracket {
                     lower: below + near.lower,
                     estimate: below + near.estimate,
                     upper: below + near.upper,
                 }
             }
-            None => tally(self.cells(), surely, possibly, |cell| self.share_below(cell, x)),
+            None => {
+                count_matching(self.cells(), surely, possibly, |cell| self.share_below(cell, x))
+            }
         }
     }
 
     /// How many values are greater than `x` (or at least `x`, if inclusive). Exact at a declared threshold,
     /// exclusive, and at bucket edges.
-    pub fn count_above(&self, x: f64, bound: Bound) -> Bracket<u64> {
+    pub fn count_above(&self, x: f64, bound: LimitInclusion) -> Bracket<u64> {
         if x.is_nan() {
             return Bracket::exact(0);
         }
         let rest = match bound {
-            Bound::Inclusive => self.count_below(x, Bound::Exclusive),
-            Bound::Exclusive => self.count_below(x, Bound::Inclusive),
+            LimitInclusion::Inclusive => self.count_below(x, LimitInclusion::Exclusive),
+            LimitInclusion::Exclusive => self.count_below(x, LimitInclusion::Inclusive),
         };
-        rest.rest_of(self.count())
+        rest.complement(self.count())
     }
 
     /// How many values lie between `low` and `high`, both included or both left out.
-    pub fn count_between(&self, low: f64, high: f64, bound: Bound) -> Bracket<u64> {
-        if high < low || high == low && bound == Bound::Exclusive {
+    pub fn count_between(&self, low: f64, high: f64, bound: LimitInclusion) -> Bracket<u64> {
+        if high < low || high == low && bound == LimitInclusion::Exclusive {
             return Bracket::exact(0);
         }
-        tally(
+        count_matching(
             self.cells(),
             |cell| match bound {
-                Bound::Inclusive => low <= cell.lower && cell.upper <= high,
-                Bound::Exclusive => low < cell.lower && cell.upper < high,
+                LimitInclusion::Inclusive => low <= cell.lower && cell.upper <= high,
+                LimitInclusion::Exclusive => low < cell.lower && cell.upper < high,
             },
             |cell| match bound {
-                Bound::Inclusive => low <= cell.upper && cell.lower <= high,
-                Bound::Exclusive => low < cell.upper && cell.lower < high,
+                LimitInclusion::Inclusive => low <= cell.upper && cell.lower <= high,
+                LimitInclusion::Exclusive => low < cell.upper && cell.lower < high,
             },
             |cell| self.share_below(cell, high) - self.share_below(cell, low),
         )
@@ -199,23 +202,23 @@ impl Histogram {
 
     /// How many values share a bucket with `x`, `x`'s neighbours as far as this histogram can tell.
     pub fn count_nearby(&self, x: f64) -> u64 {
-        match self.scheme().place(x, self.zero_threshold()) {
-            Place::Positive(index) => self.positive().get(index),
-            Place::Negative(index) => self.negative().get(index),
-            Place::Zero => self.zero_count(),
-            Place::Overflow => self.overflow(),
-            Place::Underflow => self.underflow(),
-            Place::Nan => self.nan_count(),
+        match self.scheme().position(x, self.zero_threshold()) {
+            BucketPosition::Positive(index) => self.positive().get(index),
+            BucketPosition::Negative(index) => self.negative().get(index),
+            BucketPosition::Zero => self.zero_count(),
+            BucketPosition::Overflow => self.overflow(),
+            BucketPosition::Underflow => self.underflow(),
+            BucketPosition::Nan => self.nan_count(),
         }
     }
 
     /// Share of the values at or below `x`, 0 to 1: the inverse of the quantile.
     pub fn cdf(&self, x: f64) -> Option<Bracket> {
         let n = self.count();
-        (n > 0).then(|| self.count_below(x, Bound::Inclusive).share_of(n))
+        (n > 0).then(|| self.count_below(x, LimitInclusion::Inclusive).fraction_of(n))
     }
 
-    fn declared(&self, x: f64) -> Option<u64> {
+    fn threshold_count(&self, x: f64) -> Option<u64> {
         self.thresholds()
             .iter()
             .find(|threshold| threshold.value == x)

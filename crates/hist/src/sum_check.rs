@@ -1,4 +1,4 @@
-//! Whether a foreign sum can be that of the buckets, quickly.
+//! Quick plausibility check of a foreign sum against the buckets.
 //!
 //! Holding a sum to the exact edges of all buckets takes most of the time of reading a histogram. On the exponential
 //! grid each edge is the one before times the base, which is one multiplication: what lies within the bounds found that
@@ -13,7 +13,7 @@ const MARGIN: f64 = 1e-9;
 
 impl Histogram {
     /// True only where the sum is within what the buckets allow; false where that has to be worked out.
-    pub(crate) fn is_sum_surely_possible(&self, sum: f64) -> bool {
+    pub(crate) fn sum_fits_buckets(&self, sum: f64) -> bool {
         let Scheme::Exp2(grid) = self.scheme() else { return false };
         let outside = self.overflow() > 0 || self.underflow() > 0 || !self.negative().is_empty();
         let (positive, base) = (self.positive(), (-f64::from(grid.scale())).exp2().exp2());
@@ -48,14 +48,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::histogram::Parts;
+    use crate::histogram::HistogramParts;
     use crate::scheme::Exp2;
-    use crate::side::Side;
+    use crate::tracked_value::TrackedValue;
 
     proptest! {
         /// What is let through is what the exact look lets through.
         #[test]
-        fn what_is_surely_possible_is_possible(
+        fn accepted_sums_are_possible(
             scale in -3i32..9,
             buckets in prop::collection::btree_map(-30i32..300, 1u64..1000, 1..40),
             dense in 1i32..60,
@@ -67,29 +67,29 @@ mod tests {
             let mut buckets: Vec<(i32, u64)> = buckets.into_iter().collect();
             let last = buckets[buckets.len() - 1].0;
             buckets.extend((1..dense).map(|n| (last + n, 7)));
-            let mut parts = Parts::new(Scheme::Exp2(Exp2::new(scale).unwrap()));
+            let mut parts = HistogramParts::new(Scheme::Exp2(Exp2::new(scale).unwrap()));
             (parts.zero, parts.zero_threshold) = (zero, threshold);
             parts.positive = buckets;
             let Ok(whole) = Histogram::from_parts(parts.clone()) else { return Ok(()) };
             if cut {
                 let (first, last) = (whole.cells().next().unwrap(), whole.cells().next_back().unwrap());
-                (parts.min, parts.max) = (Side::Exact(first.upper), Side::Exact(last.lower));
+                (parts.min, parts.max) = (TrackedValue::Exact(first.upper), TrackedValue::Exact(last.lower));
             }
             let histogram = Histogram::from_parts(parts).unwrap();
             let bounds = histogram.sum_from_cells();
             let sum = bounds.lower + (bounds.upper - bounds.lower) * part;
-            if histogram.is_sum_surely_possible(sum) {
+            if histogram.sum_fits_buckets(sum) {
                 prop_assert!(bounds.contains(sum), "{sum} in {bounds:?}");
             }
         }
     }
 
     #[test]
-    fn a_plain_sum_is_seen_at_once() {
+    fn plain_sum_is_accepted() {
         let mut histogram = Histogram::default();
         (1..1000).for_each(|n| histogram.record(f64::from(n)));
-        assert!(histogram.is_sum_surely_possible(499_500.0));
-        assert!(!histogram.is_sum_surely_possible(600_000.0));
-        assert!(!histogram.is_sum_surely_possible(f64::NAN));
+        assert!(histogram.sum_fits_buckets(499_500.0));
+        assert!(!histogram.sum_fits_buckets(600_000.0));
+        assert!(!histogram.sum_fits_buckets(f64::NAN));
     }
 }

@@ -8,12 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use host::{Host, Settings};
-use intake::{Home, Intake};
+use host::{HostCollector, Settings};
+use intake::{Intake, WriteTarget};
 use journal::{Journal, Options};
 
 /// Nanoseconds of processor time of this process.
-fn spent() -> u64 {
+fn cpu_time_ns() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("threads");
     let of = |task: std::fs::DirEntry| {
         let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
@@ -41,7 +41,7 @@ fn main() {
     let journal = Arc::new(Journal::open(disk, &dir, &Options::default()).expect("journal"));
     let settings =
         intake::Settings { interval: Duration::from_secs(1), ..intake::Settings::default() };
-    let intake = Arc::new(Intake::new(Home::Journal(journal), settings).expect("intake"));
+    let intake = Arc::new(Intake::new(WriteTarget::Journal(journal), settings).expect("intake"));
     let nothing = Settings {
         host: "box".to_owned(),
         procfs: false,
@@ -49,10 +49,11 @@ fn main() {
         run_queue: false,
         processes: false,
         folder: None,
-        hiccup: None,
-        programs: None,
+        hiccup_interval: None,
+        shm_interval: None,
     };
-    let hiccup = |us| Settings { hiccup: Some(Duration::from_micros(us)), ..nothing.clone() };
+    let hiccup =
+        |us| Settings { hiccup_interval: Some(Duration::from_micros(us)), ..nothing.clone() };
     let parts = [
         ("nothing", nothing.clone()),
         ("procfs", Settings { procfs: true, ..nothing.clone() }),
@@ -62,15 +63,15 @@ fn main() {
         ("hiccup 1 ms", hiccup(1_000)),
         ("hiccup 5 ms", hiccup(5_000)),
         ("hiccup 10 ms", hiccup(10_000)),
-        ("programs", Settings { programs: Some(Duration::from_secs(1)), ..nothing.clone() }),
-        ("all", Settings::of("box")),
+        ("programs", Settings { shm_interval: Some(Duration::from_secs(1)), ..nothing.clone() }),
+        ("all", Settings::for_host("box")),
     ];
     for (name, settings) in parts {
-        let host = Host::start(settings, Arc::clone(&intake)).expect("host");
-        host.notes().iter().for_each(|note| println!("{note}"));
-        let before = spent();
+        let host = HostCollector::start(settings, Arc::clone(&intake)).expect("host");
+        host.warnings().iter().for_each(|note| println!("{note}"));
+        let before = cpu_time_ns();
         std::thread::sleep(Duration::from_secs(seconds));
-        let used = (spent() - before) as f64 / (seconds as f64 * 1e9) * 100.0;
+        let used = (cpu_time_ns() - before) as f64 / (seconds as f64 * 1e9) * 100.0;
         println!("{name}: {used:.3} % of a processor, {}", memory());
         host.stop().expect("stop");
     }

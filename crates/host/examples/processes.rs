@@ -6,12 +6,12 @@
 
 use std::time::Instant;
 
-use host::Processes;
+use host::ProcessCollector;
 use rustix::time::{ClockId, clock_gettime};
-use shm::table::{Taken, Writer, read};
+use shm::process_table::{CollectionInfo, TableWriter, read};
 
 /// Nanoseconds of processor time of this thread.
-fn spent() -> u64 {
+fn cpu_time_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     (time.tv_sec * 1_000_000_000 + time.tv_nsec) as u64
 }
@@ -21,14 +21,15 @@ fn main() {
     let way = arguments.next().unwrap_or_else(|| "both".to_owned());
     let readings = arguments.next().map_or(100, |text| text.parse::<usize>().expect("readings"));
     for name in ["bpf", "procfs"].into_iter().filter(|name| way == "both" || way == *name) {
-        let mut processes = if name == "bpf" { Processes::new() } else { Processes::by_procfs() };
-        processes.note().iter().for_each(|note| println!("{name}: {note}"));
+        let mut processes =
+            if name == "bpf" { ProcessCollector::new() } else { ProcessCollector::from_procfs() };
+        processes.fallback_reason().iter().for_each(|note| println!("{name}: {note}"));
         let mut costs = Vec::new();
         let began = Instant::now();
         for _ in 0..readings.max(1) {
-            let before = spent();
+            let before = cpu_time_ns();
             processes.read().expect("processes");
-            costs.push(spent() - before);
+            costs.push(cpu_time_ns() - before);
         }
         let (took, count) = (began.elapsed() / costs.len() as u32, processes.rows().len());
         let threads: u32 = processes.rows().iter().map(|row| row.threads).sum();
@@ -37,7 +38,7 @@ fn main() {
         println!(
             "{name} ({:?}): {count} processes, {threads} threads; processor time of a reading: median {median} ns, \
              least {least} ns, {} ns a process; it takes {took:?}",
-            processes.how(),
+            processes.method(),
             median / count as u64,
         );
         publish(&processes, readings.max(1));
@@ -45,21 +46,22 @@ fn main() {
 }
 
 /// What publishing these processes costs, and a viewer.
-fn publish(processes: &Processes, readings: usize) {
+fn publish(processes: &ProcessCollector, readings: usize) {
     let folder = std::path::PathBuf::from(format!("/dev/shm/topdeck-cost-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("a folder on a tmpfs");
-    let mut writer = Writer::new(&folder).expect("a writer");
-    let ticks_per_second = Processes::ticks_per_second();
-    let taken = Taken { at_ns: 0, unix_ns: 0, how: processes.how(), ticks_per_second };
+    let mut writer = TableWriter::new(&folder).expect("a writer");
+    let ticks_per_second = ProcessCollector::ticks_per_second();
+    let taken =
+        CollectionInfo { started_ns: 0, unix_ns: 0, method: processes.method(), ticks_per_second };
     let [mut publishing, mut viewing] = [const { Vec::new() }; 2];
     for _ in 0..readings {
-        let before = spent();
+        let before = cpu_time_ns();
         writer.publish(&taken, processes.rows()).expect("room");
-        let between = spent();
+        let between = cpu_time_ns();
         let table = read(writer.path()).expect("a table");
         assert_eq!(table.processes, processes.rows());
         publishing.push(between - before);
-        viewing.push(spent() - between);
+        viewing.push(cpu_time_ns() - between);
     }
     drop(writer);
     let _ = std::fs::remove_dir_all(&folder);

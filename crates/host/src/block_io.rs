@@ -1,4 +1,4 @@
-//! How long each block I/O took, by device and operation, whole: one program at `block_rq_complete`.
+//! Block I/O latency by device and operation, measured by a BPF program at `block_rq_complete`.
 //!
 //! Total is from the allocation of the request to its completion (`start_time_ns`: queue and device), device from
 //! when it was given to the driver (`io_start_time_ns`: set where the kernel keeps queue statistics). Both in
@@ -23,12 +23,14 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bpf::btf::Btf;
-use crate::bpf::grid::{self, Adding, BUCKETS, Counts};
+use crate::bpf::grid::{self, AtomicMode, BUCKETS, GridCounts};
 use crate::bpf::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
-use crate::bpf::instruction::{Arithmetic, Assembler, Function, Instruction, Label, When, Width};
-use crate::bpf::{Cells, Program};
-use crate::metric::Report;
-use crate::own;
+use crate::bpf::instruction::{
+    Arithmetic, Assembler, HelperFunction, Instruction, JumpCondition, JumpLabel, Width,
+};
+use crate::bpf::{BpfProgram, MapCells};
+use crate::metric::RowReporter;
+use crate::metrics;
 use crate::source::{HostSource, Opening, report_cost};
 
 /// What requests do, by the number of their cells.
@@ -56,38 +58,38 @@ const SLOTS_MAX: usize = 256;
 /// `RQF_FLUSH_SEQ` before Linux 6.11, when it was no enumerator.
 const FLUSH_SEQUENCE_OLD: u32 = 4;
 
-/// Where the kernel keeps what the program reads.
+/// Kernel struct offsets used by the block I/O program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fields {
+struct BlockIoOffsets {
     data_len: i16,
     cmd_flags: i16,
     rq_flags: i16,
     start: i16,
     io_start: i16,
-    disk: Way,
+    disk: DiskPath,
     major: i16,
     first_minor: i16,
     /// The bit of a request that is a step of a flush.
     flush_sequence: u32,
 }
 
-/// From a request to its disk.
+/// Pointer path from a request to its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum DiskPath {
     /// Over the queue.
     Queue { queue: i16, disk: i16 },
     /// At once, before Linux 5.17.
     Disk(i16),
 }
 
-impl Fields {
-    fn find(btf: &Btf) -> Result<Fields, String> {
+impl BlockIoOffsets {
+    fn find(btf: &Btf) -> Result<BlockIoOffsets, String> {
         let of = |member| btf.offset("request", member);
         let disk = match (of("rq_disk"), of("q"), btf.offset("request_queue", "disk")) {
-            (Ok(disk), ..) => Way::Disk(disk),
-            (_, queue, disk) => Way::Queue { queue: queue?, disk: disk? },
+            (Ok(disk), ..) => DiskPath::Disk(disk),
+            (_, queue, disk) => DiskPath::Queue { queue: queue?, disk: disk? },
         };
-        Ok(Fields {
+        Ok(BlockIoOffsets {
             data_len: of("__data_len")?,
             cmd_flags: of("cmd_flags")?,
             rq_flags: of("rq_flags")?,
@@ -124,7 +126,7 @@ impl Fields {
 ///     return 0;
 /// }
 /// ```
-fn program(fields: &Fields, slots: usize, map: i32) -> Vec<Instruction> {
+fn program(fields: &BlockIoOffsets, slots: usize, map: i32) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let end = code.label();
     code.load(Width::Eight, R6, R1, 0);
@@ -141,64 +143,64 @@ fn program(fields: &Fields, slots: usize, map: i32) -> Vec<Instruction> {
     code.register(Arithmetic::Add, R7, R5);
     let no_error = code.label();
     code.immediate(Arithmetic::And, R8, 0xff);
-    code.jump_if(When::Equal, R8, 0, no_error);
+    code.jump_if(JumpCondition::Equal, R8, 0, no_error);
     code.immediate(Arithmetic::Set, R2, 1);
     code.atomic_add(R7, 8 * ERRORS as i16, R2);
-    code.here(no_error);
-    code.call(Function::KtimeGetNs);
+    code.bind(no_error);
+    code.call(HelperFunction::KtimeGetNs);
     code.register(Arithmetic::Set, R8, R0);
     let without_start = code.label();
     let device = code.label();
     code.load(Width::Eight, R1, R6, fields.start);
-    code.jump_if(When::Equal, R1, 0, without_start);
-    since(&mut code, R1);
-    grid::record(&mut code, Adding::Locked, 8 * TOTAL as i16, 8 * SUM_TOTAL as i16);
-    code.go(device);
-    code.here(without_start);
+    code.jump_if(JumpCondition::Equal, R1, 0, without_start);
+    emit_elapsed(&mut code, R1);
+    grid::record(&mut code, AtomicMode::Atomic, 8 * TOTAL as i16, 8 * SUM_TOTAL as i16);
+    code.jump_always(device);
+    code.bind(without_start);
     code.immediate(Arithmetic::Set, R2, 1);
     code.atomic_add(R7, 8 * WITHOUT_START as i16, R2);
-    code.here(device);
+    code.bind(device);
     code.load(Width::Eight, R1, R6, fields.io_start);
-    code.jump_if(When::Equal, R1, 0, end);
-    since(&mut code, R1);
-    grid::record(&mut code, Adding::Locked, 8 * DEVICE as i16, 8 * SUM_DEVICE as i16);
-    code.here(end);
+    code.jump_if(JumpCondition::Equal, R1, 0, end);
+    emit_elapsed(&mut code, R1);
+    grid::record(&mut code, AtomicMode::Atomic, 8 * DEVICE as i16, 8 * SUM_DEVICE as i16);
+    code.bind(end);
     code.exit();
     code.finish()
 }
 
 /// `r9` = number of the operation; to `end` if the request does not count now.
-fn operation(code: &mut Assembler, fields: &Fields, end: Label) {
+fn operation(code: &mut Assembler, fields: &BlockIoOffsets, end: JumpLabel) {
     let [counts, known, write] = [code.label(), code.label(), code.label()];
     code.load(Width::Four, R3, R6, fields.data_len);
     // The argument has 32 bits; what is above them is not said.
     code.immediate(Arithmetic::ShiftLeft, R2, 32);
     code.immediate(Arithmetic::ShiftRight, R2, 32);
-    code.jump(When::Less, R2, R3, end);
+    code.jump(JumpCondition::Less, R2, R3, end);
     code.load(Width::Four, R9, R6, fields.cmd_flags);
     code.immediate(Arithmetic::And, R9, 0xff);
-    code.jump_if(When::Equal, R9, 2, counts);
+    code.jump_if(JumpCondition::Equal, R9, 2, counts);
     code.load(Width::Four, R3, R6, fields.rq_flags);
-    code.jump_if(When::AnyBit, R3, 1 << fields.flush_sequence, end);
-    code.here(counts);
-    code.jump_if(When::AtMost, R9, 3, known);
-    code.jump_if(When::Equal, R9, 7, write);
-    code.jump_if(When::Equal, R9, 9, write);
+    code.jump_if(JumpCondition::AnyBit, R3, 1 << fields.flush_sequence, end);
+    code.bind(counts);
+    code.jump_if(JumpCondition::AtMost, R9, 3, known);
+    code.jump_if(JumpCondition::Equal, R9, 7, write);
+    code.jump_if(JumpCondition::Equal, R9, 9, write);
     code.immediate(Arithmetic::Set, R9, 4);
-    code.go(known);
-    code.here(write);
+    code.jump_always(known);
+    code.bind(write);
     code.immediate(Arithmetic::Set, R9, 1);
-    code.here(known);
+    code.bind(known);
 }
 
 /// `r3` = the device's key.
-fn device_key(code: &mut Assembler, fields: &Fields) {
+fn device_key(code: &mut Assembler, fields: &BlockIoOffsets) {
     match fields.disk {
-        Way::Queue { queue, disk } => {
+        DiskPath::Queue { queue, disk } => {
             code.load(Width::Eight, R2, R6, queue);
             code.load(Width::Eight, R2, R2, disk);
         }
-        Way::Disk(disk) => code.load(Width::Eight, R2, R6, disk),
+        DiskPath::Disk(disk) => code.load(Width::Eight, R2, R6, disk),
     }
     code.load(Width::Four, R3, R2, fields.major);
     code.load(Width::Four, R4, R2, fields.first_minor);
@@ -208,7 +210,7 @@ fn device_key(code: &mut Assembler, fields: &Fields) {
 }
 
 /// `r5` = number of the slot of the key in `r3`, `r7` = the map's value; to `end` if there is none.
-fn slot(code: &mut Assembler, slots: usize, map: i32, end: Label) {
+fn slot(code: &mut Assembler, slots: usize, map: i32, end: JumpLabel) {
     let mask = slots as i32 - 1;
     let found = code.label();
     code.map_value(R7, map, 0);
@@ -222,75 +224,75 @@ fn slot(code: &mut Assembler, slots: usize, map: i32, end: Label) {
         code.immediate(Arithmetic::ShiftLeft, R4, 3);
         code.register(Arithmetic::Add, R4, R7);
         code.load(Width::Eight, R0, R4, 8 * HEAD as i16);
-        code.jump(When::Equal, R0, R3, found);
-        code.jump_if(When::NotEqual, R0, 0, next);
+        code.jump(JumpCondition::Equal, R0, R3, found);
+        code.jump_if(JumpCondition::NotEqual, R0, 0, next);
         code.compare_exchange(R4, 8 * HEAD as i16, R3);
-        code.jump_if(When::Equal, R0, 0, found);
-        code.jump(When::Equal, R0, R3, found);
-        code.here(next);
+        code.jump_if(JumpCondition::Equal, R0, 0, found);
+        code.jump(JumpCondition::Equal, R0, R3, found);
+        code.bind(next);
         code.immediate(Arithmetic::Add, R5, 1);
     }
     code.immediate(Arithmetic::Set, R2, 1);
     code.atomic_add(R7, 0, R2);
-    code.go(end);
-    code.here(found);
+    code.jump_always(end);
+    code.bind(found);
 }
 
 /// `r2` = `r8` less the earlier time, not below zero.
-fn since(code: &mut Assembler, earlier: crate::bpf::instruction::Register) {
+fn emit_elapsed(code: &mut Assembler, earlier: crate::bpf::instruction::Register) {
     let forwards = code.label();
     code.register(Arithmetic::Set, R2, R8);
     code.register(Arithmetic::Subtract, R2, earlier);
-    code.jump_if(When::SignedAtLeast, R2, 0, forwards);
+    code.jump_if(JumpCondition::SignedAtLeast, R2, 0, forwards);
     code.immediate(Arithmetic::Set, R2, 0);
-    code.here(forwards);
+    code.bind(forwards);
 }
 
-/// Which distribution.
+/// Latency kind: total or device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Part {
+pub(crate) enum BlockIoLatency {
     /// From the request's allocation to its completion.
     Total,
     /// From when the driver had it.
     Device,
 }
 
-/// What was found of one device and operation.
+/// Counts of one device and operation since the last commit.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct DeviceDelta {
     pub(crate) device: String,
     pub(crate) operation: &'static str,
     /// Since the last time that was kept.
-    pub(crate) times: Vec<(Part, hist::Histogram)>,
+    pub(crate) times: Vec<(BlockIoLatency, hist::Histogram)>,
     /// Since the program began.
     pub(crate) errors: u64,
     pub(crate) without_start: u64,
 }
 
-/// Counts of one operation of one device, both distributions.
+/// Committed counts of one device and operation.
 #[derive(Clone, Debug, Default)]
-struct Kept {
-    total: Counts,
-    device: Counts,
+struct OperationCounts {
+    total: GridCounts,
+    device: GridCounts,
 }
 
-/// A device, by the name it has now.
+/// Block device by name.
 #[derive(Clone, Debug, Default)]
-struct Device {
+struct BlockDevice {
     name: String,
     /// Errors of another device that had these numbers before, by operation.
-    errors_before: [u64; OPERATIONS.len()],
+    errors_of_previous: [u64; OPERATIONS.len()],
 }
 
-/// Reads what the program counted.
+/// Reads and commits the program's counts.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    devices: HashMap<u64, Device>,
-    kept: HashMap<(usize, usize), Kept>,
-    read: HashMap<(usize, usize), Kept>,
+pub(crate) struct BlockIoReader {
+    devices: HashMap<u64, BlockDevice>,
+    committed: HashMap<(usize, usize), OperationCounts>,
+    pending: HashMap<(usize, usize), OperationCounts>,
 }
 
-impl Ledger {
+impl BlockIoReader {
     /// What was counted since [`Self::keep`] in one slot, which is the device's whose key that is. `name` is its name
     /// now, if it is there.
     fn read(
@@ -299,7 +301,7 @@ impl Ledger {
         key: u64,
         name: Option<String>,
         cells: &[AtomicU64],
-    ) -> Vec<Found> {
+    ) -> Vec<DeviceDelta> {
         let mut all = Vec::new();
         let cells: Vec<&[AtomicU64]> = cells.chunks_exact(OPERATION).collect();
         let errors = |number: usize| cells[number][ERRORS].load(Ordering::Relaxed);
@@ -308,10 +310,10 @@ impl Ledger {
         let device = self
             .devices
             .entry(key)
-            .or_insert_with(|| Device { name: name.clone(), ..Device::default() });
+            .or_insert_with(|| BlockDevice { name: name.clone(), ..BlockDevice::default() });
         if device.name != name {
             // Numbers are given again: what follows is another device's.
-            *device = Device { name, errors_before: std::array::from_fn(errors) };
+            *device = BlockDevice { name, errors_of_previous: std::array::from_fn(errors) };
         }
         for (number, operation) in OPERATIONS.into_iter().enumerate() {
             let cells = cells[number];
@@ -320,19 +322,19 @@ impl Ledger {
             if errors(number) | without_start | sum == 0 {
                 continue;
             }
-            let mut now = Kept::default();
+            let mut now = OperationCounts::default();
             now.total.add(&cells[TOTAL..DEVICE], &cells[SUM_TOTAL]);
             now.device.add(&cells[DEVICE..], &cells[SUM_DEVICE]);
-            let before = self.kept.entry((slot, number)).or_default();
+            let before = self.committed.entry((slot, number)).or_default();
             let times = [
-                (Part::Total, now.total.since(&before.total)),
-                (Part::Device, now.device.since(&before.device)),
+                (BlockIoLatency::Total, now.total.since(&before.total)),
+                (BlockIoLatency::Device, now.device.since(&before.device)),
             ];
             let times =
                 times.into_iter().filter_map(|(part, times)| Some((part, times?))).collect();
-            self.read.insert((slot, number), now);
-            let errors = errors(number).saturating_sub(device.errors_before[number]);
-            all.push(Found {
+            self.pending.insert((slot, number), now);
+            let errors = errors(number).saturating_sub(device.errors_of_previous[number]);
+            all.push(DeviceDelta {
                 device: device.name.clone(),
                 operation,
                 times,
@@ -344,37 +346,37 @@ impl Ledger {
     }
 
     /// What was read last is safe: what comes next is counted from there.
-    fn keep(&mut self) {
-        self.kept.extend(self.read.drain());
+    fn commit(&mut self) {
+        self.committed.extend(self.pending.drain());
     }
 }
 
-/// The program at work.
+/// Attached block I/O program.
 #[derive(Debug)]
 pub(crate) struct BlockIo {
-    program: Program,
+    program: BpfProgram,
     /// What stands before the slots.
-    head: Cells,
+    head: MapCells,
     /// Those of slots that have a device.
-    slots: HashMap<usize, Cells>,
-    ledger: Ledger,
+    slots: HashMap<usize, MapCells>,
+    reader: BlockIoReader,
 }
 
 impl BlockIo {
     /// Loads and attaches it.
     pub(crate) fn start(btf: &Btf) -> Result<BlockIo, String> {
-        let fields = Fields::find(btf)?;
+        let fields = BlockIoOffsets::find(btf)?;
         let devices = std::fs::read_dir("/sys/block").map_or(0, Iterator::count);
         let slots = (2 * devices).next_power_of_two().clamp(SLOTS_MIN, SLOTS_MAX);
         let words = HEAD + slots + slots * SLOT;
         let make = |map| program(&fields, slots, map);
-        let program = Program::start("topdeck_block", words, btf.tracepoint(TRACEPOINT)?, make)?;
+        let program = BpfProgram::start("topdeck_block", words, btf.tracepoint(TRACEPOINT)?, make)?;
         let head = program.cells(0..HEAD + slots)?;
-        Ok(BlockIo { program, head, slots: HashMap::new(), ledger: Ledger::default() })
+        Ok(BlockIo { program, head, slots: HashMap::new(), reader: BlockIoReader::default() })
     }
 
     /// What was counted since [`HostSource::keep`].
-    fn counted(&mut self) -> Result<Vec<Found>, String> {
+    fn counted(&mut self) -> Result<Vec<DeviceDelta>, String> {
         let mut found = Vec::new();
         let keys = &self.head[HEAD..];
         for (slot, key) in keys.iter().enumerate() {
@@ -389,13 +391,13 @@ impl BlockIo {
                     free.insert(self.program.cells(at..at + SLOT)?)
                 }
             };
-            found.extend(self.ledger.read(slot, key, name_of(key), cells));
+            found.extend(self.reader.read(slot, key, device_name(key), cells));
         }
         Ok(found)
     }
 
     /// Requests of devices for which there was no slot.
-    fn without_slot(&self) -> u64 {
+    fn untracked_devices(&self) -> u64 {
         self.head[0].load(Ordering::Relaxed)
     }
 }
@@ -410,7 +412,7 @@ pub(crate) fn open(opening: &mut Opening<'_>) -> Option<Box<dyn HostSource>> {
 }
 
 impl HostSource for BlockIo {
-    fn read(&mut self, report: &mut Report<'_>, began: i64) -> u64 {
+    fn read(&mut self, report: &mut RowReporter<'_>, began: i64) -> u64 {
         let Ok(all) = self.counted() else {
             // No memory for a window into the kernel's: it comes with the next reading.
             return 1;
@@ -420,23 +422,23 @@ impl HostSource for BlockIo {
             let labels = [("device", found.device.as_str()), ("operation", found.operation)];
             for (part, times) in found.times {
                 let metric = match part {
-                    Part::Total => &own::BLOCK_IO,
-                    Part::Device => &own::BLOCK_IO_DEVICE,
+                    BlockIoLatency::Total => &metrics::BLOCK_IO_LATENCY,
+                    BlockIoLatency::Device => &metrics::BLOCK_IO_DEVICE_LATENCY,
                 };
                 report.distribution(metric, &labels, times);
             }
-            report.count(&own::BLOCK_IO_ERRORS, &labels, began, found.errors);
+            report.count(&metrics::BLOCK_IO_ERRORS, &labels, began, found.errors);
             untimed += found.without_start;
         }
-        for (cause, count) in [("no start", untimed), ("no slot", self.without_slot())] {
-            report.count(&own::BLOCK_IO_UNTIMED, &[("cause", cause)], began, count);
+        for (cause, count) in [("no start", untimed), ("no slot", self.untracked_devices())] {
+            report.count(&metrics::BLOCK_IO_UNMEASURED, &[("cause", cause)], began, count);
         }
-        report_cost(report, PROGRAM, began, self.program.cost());
+        report_cost(report, PROGRAM, began, self.program.stats());
         0
     }
 
-    fn keep(&mut self) {
-        self.ledger.keep();
+    fn commit(&mut self) {
+        self.reader.commit();
     }
 }
 
@@ -449,7 +451,7 @@ fn minor(key: u64) -> u64 {
 }
 
 /// The name of a key's device, unless it has gone.
-fn name_of(key: u64) -> Option<String> {
+fn device_name(key: u64) -> Option<String> {
     let link = std::fs::read_link(format!("/sys/dev/block/{}:{}", major(key), minor(key))).ok()?;
     Some(link.file_name()?.to_str()?.replace('!', "/"))
 }

@@ -1,4 +1,4 @@
-//! Why a host cannot be told about.
+//! Host collector errors.
 
 use std::io;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use crate::settings::Settings;
 /// The result of starting and stopping.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a host cannot be told about. That the kernel refuses a program is no error: see [`crate::Host::notes`].
+/// Error starting or stopping the host collector. That the kernel refuses a program is no error:
+/// see [`crate::Host::notes`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,20 +22,20 @@ pub enum Error {
     /// Not a period.
     #[error(
         "hiccups cannot be looked for every {found:?}; every {:?} to {:?} are allowed",
-        Settings::HICCUP_MIN,
-        Settings::HICCUP_MAX
+        Settings::HICCUP_INTERVAL_MIN,
+        Settings::HICCUP_INTERVAL_MAX
     )]
-    Period {
+    HiccupInterval {
         /// What was asked for.
         found: Duration,
     },
     /// Not a time between readings of programs.
     #[error(
         "programs cannot be read every {found:?}; every {:?} to {:?} are allowed",
-        Settings::PROGRAMS_MIN,
-        Settings::PROGRAMS_MAX
+        Settings::SHM_INTERVAL_MIN,
+        Settings::SHM_INTERVAL_MAX
     )]
-    ProgramsPeriod {
+    ShmInterval {
         /// What was asked for.
         found: Duration,
     },
@@ -48,5 +49,5 @@ pub enum Error {
     },
     /// The last reading was not taken, and is lost.
     #[error("the host's last reading was not taken: {0}")]
-    Last(#[from] intake::Error),
+    FinalReading(#[from] intake::Error),
 }

@@ -1,4 +1,4 @@
-//! Hiccups: how late a thread wakes up that has nothing else to do.
+//! Hiccups: wake-up delay of an idle thread (jHiccup).
 //!
 //! It sleeps until moments that were fixed beforehand, one every period, and records by how much each was missed, in
 //! nanoseconds of the monotonic clock. Whatever stops the machine or the process (a hypervisor, a full run queue, a
@@ -19,8 +19,8 @@ use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::error::{Error, Result};
-use crate::metric::Report;
-use crate::own;
+use crate::metric::RowReporter;
+use crate::metrics;
 use crate::source::{HostSource, Opening};
 
 /// Missed moments that are recorded of one stall, at 10 ms those of 46 hours; the others are counted.
@@ -28,25 +28,25 @@ const MISSED_MAX: u64 = 1 << 24;
 /// The kernel may be as much later than asked for to save wake-ups; its default is 50,000 ns.
 const SLACK_NS: u64 = 1;
 
-/// The thread.
+/// Hiccup thread.
 #[derive(Debug)]
 pub(crate) struct Hiccup {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it recorded.
+/// Hiccup distribution since the last reading.
 #[derive(Clone)]
-pub(crate) struct Waits(SharedRecorder);
+pub(crate) struct HiccupRecorder(SharedRecorder);
 
-impl Waits {
+impl HiccupRecorder {
     /// Since the last call.
     pub(crate) fn interval(&self) -> Histogram {
         self.0.interval()
     }
 }
 
-impl std::fmt::Debug for Waits {
+impl std::fmt::Debug for HiccupRecorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Waits")
     }
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Waits {
 /// Hiccups as a source: those of readings that were not taken come again.
 #[derive(Debug)]
 struct Hiccups {
-    waits: Waits,
+    waits: HiccupRecorder,
     late: Histogram,
 }
 
@@ -66,15 +66,15 @@ pub(crate) fn open(opening: &mut Opening<'_>) -> Option<Box<dyn HostSource>> {
 }
 
 impl HostSource for Hiccups {
-    fn read(&mut self, report: &mut Report<'_>, _began: i64) -> u64 {
+    fn read(&mut self, report: &mut RowReporter<'_>, _began: i64) -> u64 {
         self.late.merge(&self.waits.interval()).expect("BUG: one scheme, fewer than 2^64 values");
         if !self.late.is_empty() {
-            report.distribution(&own::HICCUP, &[], self.late.clone());
+            report.distribution(&metrics::HICCUP_DELAY, &[], self.late.clone());
         }
         0
     }
 
-    fn keep(&mut self) {
+    fn commit(&mut self) {
         self.late = Histogram::default();
     }
 }
@@ -85,10 +85,10 @@ impl Hiccup {
         period: Duration,
         unrecorded: Counter,
         supervised: SupervisedThread,
-    ) -> Result<(Hiccup, Waits)> {
+    ) -> Result<(Hiccup, HiccupRecorder)> {
         let recorder = SharedRecorder::new();
         let stop = Arc::new(AtomicBool::new(false));
-        let (name, waits) = ("hiccup", Waits(recorder.clone()));
+        let (name, waits) = ("hiccup", HiccupRecorder(recorder.clone()));
         let run = {
             let stop = Arc::clone(&stop);
             // A period is 10 s at the most.
@@ -124,27 +124,27 @@ impl Drop for Hiccup {
 }
 
 fn run(period: u64, stop: &AtomicBool, recorder: &SharedRecorder, unrecorded: &Counter) {
-    let handle = recorder.handle();
-    watch(period, stop, |woken| {
-        let left_out = woken.moments(|_, wait| handle.record(wait));
+    let handle = recorder.thread_recorder();
+    run_periodic(period, stop, |woken| {
+        let left_out = woken.for_each_sample(|_, wait| handle.record(wait));
         if left_out > 0 {
             unrecorded.add(left_out);
         }
     });
 }
 
-/// A wake-up of a thread that meant to wake up every period.
+/// Wake-up of the periodic thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Woken {
+pub struct WakeUp {
     /// The first moment that it was to wake up at and did not before. Nanoseconds of the monotonic clock.
     pub intended_ns: u64,
     /// When it woke up.
-    pub at_ns: u64,
+    pub woken_ns: u64,
     period_ns: u64,
 }
 
 /// Sleeps on this thread until moments that are a period apart, and tells of each time that it wakes up, until `stop` is set.
-pub fn watch(period_ns: u64, stop: &AtomicBool, mut tell: impl FnMut(Woken)) {
+pub fn run_periodic(period_ns: u64, stop: &AtomicBool, mut tell: impl FnMut(WakeUp)) {
     // Where the kernel refuses, what it adds is part of each wait, and seen in the least of them.
     let _ = set_current_timer_slack(NonZeroU64::new(SLACK_NS));
     let mut intended_ns = now() + period_ns;
@@ -152,26 +152,26 @@ pub fn watch(period_ns: u64, stop: &AtomicBool, mut tell: impl FnMut(Woken)) {
         sleep_until(intended_ns);
         let at_ns = now();
         if at_ns >= intended_ns {
-            let woken = Woken::new(intended_ns, at_ns, period_ns);
+            let woken = WakeUp::new(intended_ns, at_ns, period_ns);
             tell(woken);
             intended_ns = woken.next_ns();
         }
     }
 }
 
-impl Woken {
+impl WakeUp {
     /// One that was to be at `intended_ns` and was at `at_ns`.
-    pub fn new(intended_ns: u64, at_ns: u64, period_ns: u64) -> Woken {
-        Woken { intended_ns, at_ns, period_ns: period_ns.max(1) }
+    pub fn new(intended_ns: u64, at_ns: u64, period_ns: u64) -> WakeUp {
+        WakeUp { intended_ns, woken_ns: at_ns, period_ns: period_ns.max(1) }
     }
 
     /// How late it was.
-    pub fn late_ns(&self) -> u64 {
-        self.at_ns.saturating_sub(self.intended_ns)
+    pub fn delay_ns(&self) -> u64 {
+        self.woken_ns.saturating_sub(self.intended_ns)
     }
 
     fn count(&self) -> u64 {
-        self.late_ns() / self.period_ns + 1
+        self.delay_ns() / self.period_ns + 1
     }
 
     /// The next moment to wake up at.
@@ -181,8 +181,8 @@ impl Woken {
 
     /// Each moment that had come by then, and how late it is; of a stall, so, all that fall into it. How many were left out, because
     /// it had no end.
-    pub fn moments(&self, mut record: impl FnMut(u64, u64)) -> u64 {
-        let (late, moments) = (self.late_ns(), self.count());
+    pub fn for_each_sample(&self, mut record: impl FnMut(u64, u64)) -> u64 {
+        let (late, moments) = (self.delay_ns(), self.count());
         for moment in 0..moments.min(MISSED_MAX) {
             let after_ns = moment * self.period_ns;
             record(self.intended_ns + after_ns, late - after_ns);
@@ -209,9 +209,9 @@ mod tests {
 
     #[track_caller]
     fn check(intended: u64, now: u64, waits: &[u64], next: u64) {
-        let woken = Woken::new(intended, now, 10);
+        let woken = WakeUp::new(intended, now, 10);
         let (mut found, mut moments) = (Vec::new(), Vec::new());
-        let left_out = woken.moments(|moment, wait| {
+        let left_out = woken.for_each_sample(|moment, wait| {
             found.push(wait);
             moments.push(moment);
         });
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn each_moment_counts_with_its_own_wait() {
+    fn each_sample_has_its_own_delay() {
         check(100, 100, &[0], 110);
         check(100, 103, &[3], 110);
         check(100, 109, &[9], 110);
@@ -233,8 +233,8 @@ mod tests {
     fn a_stall_without_end_is_bounded() {
         let mut count = 0;
         let late = 10 * (MISSED_MAX + 7);
-        let woken = Woken::new(0, late, 10);
-        let left_out = woken.moments(|_, _| count += 1);
+        let woken = WakeUp::new(0, late, 10);
+        let left_out = woken.for_each_sample(|_, _| count += 1);
         assert_eq!((count, woken.next_ns(), left_out), (MISSED_MAX, late + 10, 8));
     }
 

@@ -1,17 +1,17 @@
-//! The metrics of a host, and how they become rows.
+//! Metric definitions and their rows.
 //!
 //! Names follow Prometheus' rules where a rule is known: counters end with `_total`, times are in seconds, sizes in
 //! bytes. Distributions have their unit (ns) in the series, not in the name. Every series has the label `host`.
 //! What counts since the system was started does not say so: its first reading is where counting begins.
 
-use collect::Rows;
+use collect::RowSink;
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use model::{Sample, Series, Value};
+use model::{Sample, SampleValue, Series};
 
-/// What a metric's values are.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MetricKind {
     /// Only grows, since the system or the program began.
     Counter,
     /// As it is.
@@ -24,39 +24,47 @@ pub(crate) enum Kind {
 
 /// A metric. Its name is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Metric {
+pub(crate) struct MetricDefinition {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MetricKind,
     /// As it is written after a number.
     pub(crate) unit: &'static str,
     /// What it is, and by which labels.
-    pub(crate) about: &'static str,
+    pub(crate) help: &'static str,
 }
 
 /// A counter.
-pub(crate) const fn counter(name: &'static str, unit: &'static str, about: &'static str) -> Metric {
-    Metric { name, kind: Kind::Counter, unit, about }
+pub(crate) const fn counter(
+    name: &'static str,
+    unit: &'static str,
+    about: &'static str,
+) -> MetricDefinition {
+    MetricDefinition { name, kind: MetricKind::Counter, unit, help: about }
 }
 
 /// A gauge.
-pub(crate) const fn gauge(name: &'static str, unit: &'static str, about: &'static str) -> Metric {
-    Metric { name, kind: Kind::Gauge, unit, about }
+pub(crate) const fn gauge(
+    name: &'static str,
+    unit: &'static str,
+    about: &'static str,
+) -> MetricDefinition {
+    MetricDefinition { name, kind: MetricKind::Gauge, unit, help: about }
 }
 
 /// A distribution in nanoseconds.
-pub(crate) const fn distribution(name: &'static str, about: &'static str) -> Metric {
-    Metric { name, kind: Kind::Distribution, unit: "ns", about }
+pub(crate) const fn distribution(name: &'static str, about: &'static str) -> MetricDefinition {
+    MetricDefinition { name, kind: MetricKind::Distribution, unit: "ns", help: about }
 }
 
-/// Takes what was read. Labels are in one order for each metric.
-pub(crate) trait Take {
+/// Receiver of collected values. Labels are in one order for each metric.
+pub(crate) trait MetricSink {
     /// A number.
-    fn take(&mut self, metric: &Metric, labels: &[(&str, &str)], value: f64);
+    fn record(&mut self, metric: &MetricDefinition, labels: &[(&str, &str)], value: f64);
 }
 
-/// Writes rows of one reading of the host.
-pub(crate) struct Report<'a> {
-    rows: &'a mut dyn Rows,
+/// Writes the rows of one host reading.
+pub(crate) struct RowReporter<'a> {
+    rows: &'a mut dyn RowSink,
     host: &'a str,
     /// Distributions are since then.
     start: i64,
@@ -66,30 +74,43 @@ pub(crate) struct Report<'a> {
     /// Numbers that are as they are: what is missing when the reading is not taken.
     pub(crate) gauges: u64,
     /// The first row that was refused, and why.
-    pub(crate) refused: Option<model::Error>,
+    pub(crate) first_rejection: Option<model::Error>,
 }
 
-impl<'a> Report<'a> {
+impl<'a> RowReporter<'a> {
     /// Nothing yet.
-    pub(crate) fn new(rows: &'a mut dyn Rows, host: &'a str, start: i64, end: i64) -> Report<'a> {
+    pub(crate) fn new(
+        rows: &'a mut dyn RowSink,
+        host: &'a str,
+        start: i64,
+        end: i64,
+    ) -> RowReporter<'a> {
         let start = start.min(end);
-        Report { rows, host, start, end, key: Vec::with_capacity(256), gauges: 0, refused: None }
+        RowReporter {
+            rows,
+            host,
+            start,
+            end,
+            key: Vec::with_capacity(256),
+            gauges: 0,
+            first_rejection: None,
+        }
     }
 
     /// What happened since the row before.
     pub(crate) fn distribution(
         &mut self,
-        metric: &Metric,
+        metric: &MetricDefinition,
         labels: &[(&str, &str)],
         histogram: Histogram,
     ) {
-        self.row(metric, labels, self.start, Value::Histogram(Box::new(histogram)));
+        self.row(metric, labels, self.start, SampleValue::Histogram(Box::new(histogram)));
     }
 
     /// What was counted since `began`.
     pub(crate) fn count(
         &mut self,
-        metric: &Metric,
+        metric: &MetricDefinition,
         labels: &[(&str, &str)],
         began: i64,
         count: u64,
@@ -98,16 +119,28 @@ impl<'a> Report<'a> {
     }
 
     /// What was added up since `began`.
-    pub(crate) fn sum(&mut self, metric: &Metric, labels: &[(&str, &str)], began: i64, value: f64) {
-        self.row(metric, labels, began.min(self.end), Value::Number(value));
+    pub(crate) fn sum(
+        &mut self,
+        metric: &MetricDefinition,
+        labels: &[(&str, &str)],
+        began: i64,
+        value: f64,
+    ) {
+        self.row(metric, labels, began.min(self.end), SampleValue::Number(value));
     }
 
     /// A sentence.
-    pub(crate) fn text(&mut self, metric: &Metric, labels: &[(&str, &str)], text: &str) {
-        self.row(metric, labels, self.end, Value::Text(text.to_owned()));
+    pub(crate) fn text(&mut self, metric: &MetricDefinition, labels: &[(&str, &str)], text: &str) {
+        self.row(metric, labels, self.end, SampleValue::Text(text.to_owned()));
     }
 
-    fn row(&mut self, metric: &Metric, labels: &[(&str, &str)], start: i64, value: Value) {
+    fn row(
+        &mut self,
+        metric: &MetricDefinition,
+        labels: &[(&str, &str)],
+        start: i64,
+        value: SampleValue,
+    ) {
         self.key.clear();
         let words = [metric.name, self.host].into_iter();
         for word in words.chain(labels.iter().flat_map(|&(name, value)| [name, value])) {
@@ -119,44 +152,44 @@ impl<'a> Report<'a> {
         let end = self.end;
         let written = known.and_then(|()| self.rows.sample(&Sample { start, end, value }));
         if let Err(error) = written {
-            self.refused.get_or_insert(error);
+            self.first_rejection.get_or_insert(error);
         }
     }
 }
 
-impl Take for Report<'_> {
-    fn take(&mut self, metric: &Metric, labels: &[(&str, &str)], value: f64) {
-        self.gauges += u64::from(metric.kind == Kind::Gauge);
-        self.row(metric, labels, self.end, Value::Number(value));
+impl MetricSink for RowReporter<'_> {
+    fn record(&mut self, metric: &MetricDefinition, labels: &[(&str, &str)], value: f64) {
+        self.gauges += u64::from(metric.kind == MetricKind::Gauge);
+        self.row(metric, labels, self.end, SampleValue::Number(value));
     }
 }
 
-fn series(metric: &Metric, host: &str, labels: &[(&str, &str)]) -> model::Result<Series> {
+fn series(metric: &MetricDefinition, host: &str, labels: &[(&str, &str)]) -> model::Result<Series> {
     let kind = match metric.kind {
-        Kind::Counter => model::Kind::Counter(Temporality::Cumulative),
-        Kind::Gauge => model::Kind::Gauge,
-        Kind::Distribution => model::Kind::Histogram(Temporality::Delta),
-        Kind::Text => model::Kind::Text,
+        MetricKind::Counter => model::SeriesKind::Counter(Temporality::Cumulative),
+        MetricKind::Gauge => model::SeriesKind::Gauge,
+        MetricKind::Distribution => model::SeriesKind::Histogram(Temporality::Delta),
+        MetricKind::Text => model::SeriesKind::Text,
     };
     let new = Series::new(metric.name, kind).with_unit(metric.unit).with_label("host", host);
-    labels.iter().fold(new, |series, &(name, value)| series.with_label(name, value)).checked()
+    labels.iter().fold(new, |series, &(name, value)| series.with_label(name, value)).validate()
 }
 
-/// Keeps numbers, for tests.
+/// Records values for tests.
 #[cfg(test)]
 #[derive(Debug, Default)]
-pub(crate) struct Taken(Vec<(String, f64)>);
+pub(crate) struct RecordedMetrics(Vec<(String, f64)>);
 
 #[cfg(test)]
-impl Take for Taken {
-    fn take(&mut self, metric: &Metric, labels: &[(&str, &str)], value: f64) {
+impl MetricSink for RecordedMetrics {
+    fn record(&mut self, metric: &MetricDefinition, labels: &[(&str, &str)], value: f64) {
         let labels: Vec<String> = labels.iter().map(|(n, v)| format!("{n}={v}")).collect();
         self.0.push((format!("{}{{{}}}", metric.name, labels.join(",")), value));
     }
 }
 
 #[cfg(test)]
-impl Taken {
+impl RecordedMetrics {
     /// The value of `name{label=value,…}`, if it came exactly once.
     pub(crate) fn value(&self, series: &str) -> Option<f64> {
         let mut found = self.0.iter().filter(|taken| taken.0 == series);
@@ -172,20 +205,20 @@ impl Taken {
 
 #[cfg(test)]
 mod tests {
-    use collect::RowsKept;
+    use collect::VecRowSink;
 
     use super::*;
 
     #[test]
     fn rows_have_their_host_kind_unit_and_time() {
-        let mut rows = RowsKept::default();
-        let mut report = Report::new(&mut rows, "h", 10, 20);
-        report.take(&counter("c_total", "s", ""), &[("cpu", "0")], 1.5);
-        report.take(&gauge("g", "B", ""), &[], 2.0);
+        let mut rows = VecRowSink::default();
+        let mut report = RowReporter::new(&mut rows, "h", 10, 20);
+        report.record(&counter("c_total", "s", ""), &[("cpu", "0")], 1.5);
+        report.record(&gauge("g", "B", ""), &[], 2.0);
         let mut histogram = Histogram::default();
         histogram.record(5.0);
         report.distribution(&distribution("d", ""), &[], histogram);
-        assert_eq!((report.gauges, report.refused), (1, None));
+        assert_eq!((report.gauges, report.first_rejection), (1, None));
         let lines: Vec<String> = rows
             .rows
             .iter()
@@ -209,8 +242,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_makes_no_row_backwards() {
-        let mut rows = RowsKept::default();
-        let mut report = Report::new(&mut rows, "h", 30, 20);
+        let mut rows = VecRowSink::default();
+        let mut report = RowReporter::new(&mut rows, "h", 30, 20);
         report.distribution(&distribution("d", ""), &[], Histogram::default());
         assert_eq!((rows.rows[0].1.start, rows.rows[0].1.end), (20, 20));
     }

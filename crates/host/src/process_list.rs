@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::{integer, number};
 use role::{Parameter, Route, RouteError, RouteQuery, RouteSpec};
-use shm::table::{self, How, Process, Table};
+use shm::process_table::{self, CollectionMethod, ProcessRow, ProcessTable};
 
 /// As many as are told where nobody says, and at the most.
 const LIMIT: usize = 2_000;
-const LIMIT_MAX: usize = table::PROCESSES_MAX;
+const LIMIT_MAX: usize = process_table::PROCESSES_MAX;
 
 pub(crate) static ROUTE: RouteSpec = RouteSpec {
     name: "processes",
@@ -58,14 +58,16 @@ impl ProcessList {
 }
 
 /// The host, its table, and the one before; or why there is none.
-fn read(published: Option<Published>) -> Result<(String, Table, Option<Table>), String> {
+fn read(
+    published: Option<Published>,
+) -> Result<(String, ProcessTable, Option<ProcessTable>), String> {
     let off = "this topdeck publishes no processes: set processes = true in [host] of its settings";
     let (host, folder) = published.ok_or(off)?;
     let failed = |error: &dyn std::fmt::Display| {
         format!("the process table of this host cannot be read: {error}")
     };
     let folder = folder.map_or_else(shm::folder, Ok).map_err(|error| failed(&error))?;
-    let two = table::read_two(&folder.join(table::FILE_NAME));
+    let two = process_table::read_newest_two(&folder.join(process_table::FILE_NAME));
     let (now, before) = two.map_err(|error| failed(&error))?;
     Ok((host, now, before))
 }
@@ -86,11 +88,11 @@ fn none(why: String) -> Json {
 /// A process, and the part of a processor that it had since the table before; `None` where that is
 /// not known.
 struct Row<'a> {
-    process: &'a Process,
+    process: &'a ProcessRow,
     busy: Option<f64>,
 }
 
-fn document(host: &str, now: &Table, before: Option<&Table>, limit: usize) -> Json {
+fn document(host: &str, now: &ProcessTable, before: Option<&ProcessTable>, limit: usize) -> Json {
     let mut rows = rows(now, before);
     // Busiest first, then largest: what is beyond the limit is the least.
     let key = |row: &Row<'_>| (row.busy.unwrap_or(0.0), row.process.rss_bytes as f64);
@@ -102,15 +104,15 @@ fn document(host: &str, now: &Table, before: Option<&Table>, limit: usize) -> Js
             .then(a.process.pid.cmp(&b.process.pid))
     });
     let over = before.map_or(Null, |before| number(seconds(before, now)));
-    let how = match now.taken.how {
-        How::Bpf => "bpf",
+    let how = match now.collection.method {
+        CollectionMethod::Bpf => "bpf",
         _ => "procfs",
     };
     Object(vec![
         ("schema", integer(1)),
         ("host", Text(host.to_owned())),
         ("why", Null),
-        ("taken_ns", Integer(now.taken.unix_ns.into())),
+        ("taken_ns", Integer(now.collection.unix_ns.into())),
         ("over_seconds", over),
         ("how", Text(how.to_owned())),
         ("found", integer(rows.len() as u64)),
@@ -118,18 +120,18 @@ fn document(host: &str, now: &Table, before: Option<&Table>, limit: usize) -> Js
     ])
 }
 
-fn seconds(before: &Table, now: &Table) -> f64 {
-    now.taken.at_ns.saturating_sub(before.taken.at_ns) as f64 / 1e9
+fn seconds(before: &ProcessTable, now: &ProcessTable) -> f64 {
+    now.collection.started_ns.saturating_sub(before.collection.started_ns) as f64 / 1e9
 }
 
-fn rows<'a>(now: &'a Table, before: Option<&Table>) -> Vec<Row<'a>> {
+fn rows<'a>(now: &'a ProcessTable, before: Option<&ProcessTable>) -> Vec<Row<'a>> {
     let length = before.map(|before| seconds(before, now)).filter(|length| *length > 0.0);
     let known: HashMap<(u32, u64), u64> = before
         .into_iter()
         .flat_map(|before| &before.processes)
         .map(|one| ((one.pid, one.start), spent(one)))
         .collect();
-    let busy = |process: &Process| {
+    let busy = |process: &ProcessRow| {
         // One that was not there yet has spent all of it since.
         let before = known.get(&(process.pid, process.start)).copied().unwrap_or(0);
         length.map(|length| spent(process).saturating_sub(before) as f64 / 1e9 / length)
@@ -137,12 +139,12 @@ fn rows<'a>(now: &'a Table, before: Option<&Table>) -> Vec<Row<'a>> {
     now.processes.iter().map(|process| Row { process, busy: busy(process) }).collect()
 }
 
-fn spent(process: &Process) -> u64 {
+fn spent(process: &ProcessRow) -> u64 {
     process.user_ns.saturating_add(process.system_ns)
 }
 
 fn row(row: &Row<'_>) -> Json {
-    let Process { pid, ppid, uid, threads, state, rss_bytes, .. } = *row.process;
+    let ProcessRow { pid, ppid, uid, threads, state, rss_bytes, .. } = *row.process;
     // What a program calls itself may have any characters: whoever shows it sees to that.
     Object(vec![
         ("pid", integer(pid.into())),

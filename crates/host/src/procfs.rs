@@ -1,4 +1,4 @@
-//! What the kernel tells in files: each is opened once and read anew with one `pread`.
+//! /proc files, opened once and re-read with `pread`.
 //!
 //! That costs 0.5 to 16 us a file, no lock of any process, and nothing grows with the number of processes. A file that
 //! is not there is left out, as kernels are built; one that cannot be read later is tried again each time.
@@ -15,8 +15,8 @@ use std::os::unix::fs::FileExt;
 
 use crate::block_io;
 #[cfg(test)]
-use crate::metric::Metric;
-use crate::metric::{Report, Take};
+use crate::metric::MetricDefinition;
+use crate::metric::{MetricSink, RowReporter};
 use crate::source::{HostSource, Opening};
 
 /// Bytes of a file at the most: `/proc/stat` of a large machine has some hundred thousand.
@@ -24,9 +24,9 @@ const FILE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the buffer at first.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// A file and who reads it.
+/// File of /proc and its parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum ProcFile {
     Stat,
     Loadavg,
     Schedstat,
@@ -39,33 +39,33 @@ enum What {
     Sockstat,
 }
 
-const FILES: [(&str, What); 13] = [
-    ("/proc/stat", What::Stat),
-    ("/proc/loadavg", What::Loadavg),
-    ("/proc/schedstat", What::Schedstat),
-    ("/proc/pressure/cpu", What::Pressure("cpu")),
-    ("/proc/pressure/io", What::Pressure("io")),
-    ("/proc/pressure/memory", What::Pressure("memory")),
-    ("/proc/meminfo", What::Meminfo),
-    ("/proc/vmstat", What::Vmstat),
-    ("/proc/diskstats", What::Diskstats),
-    ("/proc/net/dev", What::Dev),
-    ("/proc/net/snmp", What::Pairs),
-    ("/proc/net/netstat", What::Pairs),
-    ("/proc/net/sockstat", What::Sockstat),
+const FILES: [(&str, ProcFile); 13] = [
+    ("/proc/stat", ProcFile::Stat),
+    ("/proc/loadavg", ProcFile::Loadavg),
+    ("/proc/schedstat", ProcFile::Schedstat),
+    ("/proc/pressure/cpu", ProcFile::Pressure("cpu")),
+    ("/proc/pressure/io", ProcFile::Pressure("io")),
+    ("/proc/pressure/memory", ProcFile::Pressure("memory")),
+    ("/proc/meminfo", ProcFile::Meminfo),
+    ("/proc/vmstat", ProcFile::Vmstat),
+    ("/proc/diskstats", ProcFile::Diskstats),
+    ("/proc/net/dev", ProcFile::Dev),
+    ("/proc/net/snmp", ProcFile::Pairs),
+    ("/proc/net/netstat", ProcFile::Pairs),
+    ("/proc/net/sockstat", ProcFile::Sockstat),
 ];
 
 /// All metrics of files, for the page that lists them.
 #[cfg(test)]
-pub(crate) fn metrics() -> impl Iterator<Item = Metric> {
+pub(crate) fn metrics() -> impl Iterator<Item = MetricDefinition> {
     let [cpu, disk] = [cpu::METRICS, disk::METRICS].map(|metrics| metrics.iter().copied());
     cpu.chain(memory::metrics()).chain(disk).chain(network::metrics())
 }
 
-/// Open files.
+/// Open files of /proc.
 #[derive(Debug)]
 pub(crate) struct Procfs {
-    files: Vec<(File, What)>,
+    files: Vec<(File, ProcFile)>,
     buffer: Vec<u8>,
     disks: HashSet<String>,
 }
@@ -83,7 +83,7 @@ pub(crate) fn open(opening: &mut Opening<'_>) -> Option<Box<dyn HostSource>> {
 }
 
 impl HostSource for Procfs {
-    fn read(&mut self, report: &mut Report<'_>, _began: i64) -> u64 {
+    fn read(&mut self, report: &mut RowReporter<'_>, _began: i64) -> u64 {
         self.take(report)
     }
 }
@@ -96,10 +96,10 @@ impl Procfs {
 
     /// Opens what is known of disks only: where there are no distributions, and nothing else is wanted.
     fn open_disks() -> Procfs {
-        Procfs::open_some(|what| what == What::Diskstats)
+        Procfs::open_some(|what| what == ProcFile::Diskstats)
     }
 
-    fn open_some(wanted: impl Fn(What) -> bool) -> Procfs {
+    fn open_some(wanted: impl Fn(ProcFile) -> bool) -> Procfs {
         let files = FILES.into_iter().filter(|file| wanted(file.1));
         let files = files.filter_map(|(path, what)| Some((File::open(path).ok()?, what)));
         let buffer = vec![0; BUFFER_BYTES];
@@ -107,7 +107,7 @@ impl Procfs {
     }
 
     /// Reads all. How many could not be read.
-    fn take(&mut self, take: &mut dyn Take) -> u64 {
+    fn take(&mut self, take: &mut dyn MetricSink) -> u64 {
         let mut failed = 0;
         for (file, what) in &self.files {
             let Ok(length) = read(file, &mut self.buffer) else {
@@ -122,16 +122,16 @@ impl Procfs {
                 disks.contains(name) || (disk::is_disk(name) && disks.insert(name.to_owned()))
             };
             match what {
-                What::Stat => cpu::stat(&text, take),
-                What::Loadavg => cpu::loadavg(&text, take),
-                What::Schedstat => cpu::schedstat(&text, take),
-                What::Pressure(resource) => cpu::pressure(resource, &text, take),
-                What::Meminfo => memory::meminfo(&text, take),
-                What::Vmstat => memory::vmstat(&text, take),
-                What::Diskstats => disk::diskstats(&text, &mut is_disk, take),
-                What::Dev => network::dev(&text, take),
-                What::Pairs => network::pairs(&text, take),
-                What::Sockstat => network::sockstat(&text, take),
+                ProcFile::Stat => cpu::stat(&text, take),
+                ProcFile::Loadavg => cpu::loadavg(&text, take),
+                ProcFile::Schedstat => cpu::schedstat(&text, take),
+                ProcFile::Pressure(resource) => cpu::pressure(resource, &text, take),
+                ProcFile::Meminfo => memory::meminfo(&text, take),
+                ProcFile::Vmstat => memory::vmstat(&text, take),
+                ProcFile::Diskstats => disk::diskstats(&text, &mut is_disk, take),
+                ProcFile::Dev => network::dev(&text, take),
+                ProcFile::Pairs => network::pairs(&text, take),
+                ProcFile::Sockstat => network::sockstat(&text, take),
             }
         }
         failed
@@ -164,12 +164,12 @@ fn numbers(text: &str) -> impl Iterator<Item = f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::Taken;
+    use crate::metric::RecordedMetrics;
 
     #[test]
     fn this_host_is_read() {
         let mut procfs = Procfs::open();
-        let mut taken = Taken::default();
+        let mut taken = RecordedMetrics::default();
         procfs.take(&mut taken);
         assert!(taken.value("host_cpu_seconds_total{cpu=0,mode=user}").is_some(), "{taken:?}");
         assert!(taken.value("host_memory_total_bytes{}").is_some_and(|bytes| bytes > 0.0));

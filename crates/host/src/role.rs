@@ -8,7 +8,7 @@ use role::settings::{Document, Length, Problems, SettingsCheck, TableRef, length
 use role::{BoxError, Role, RoleContext, Route, RouteSpec, StatusSection, run_blocking};
 use serde::Deserialize;
 
-use crate::host::Host;
+use crate::host::HostCollector;
 use crate::process_list::{self, ProcessList};
 use crate::settings::Settings;
 
@@ -66,17 +66,18 @@ impl HostTables {
     /// What the host of that name tells, if anything.
     pub fn settings(&self, host: &str) -> Option<Settings> {
         let HostTable { procfs, block_io, run_queue, processes, hiccup, programs, .. } = self.host;
-        let default = Settings::of(host);
-        let period = default.hiccup.map(|period| length_or(self.host.hiccup_period, period));
-        let every = default.programs.map(|every| length_or(self.host.programs_period, every));
+        let default = Settings::for_host(host);
+        let period =
+            default.hiccup_interval.map(|period| length_or(self.host.hiccup_period, period));
+        let every = default.shm_interval.map(|every| length_or(self.host.programs_period, every));
         let is_any = procfs || block_io || run_queue || processes || hiccup || programs;
         is_any.then(|| Settings {
             procfs,
             block_io,
             run_queue,
             processes,
-            hiccup: period.filter(|_| hiccup),
-            programs: every.filter(|_| programs),
+            hiccup_interval: period.filter(|_| hiccup),
+            shm_interval: every.filter(|_| programs),
             ..default
         })
     }
@@ -85,7 +86,7 @@ impl HostTables {
 /// This host.
 #[derive(Debug)]
 pub struct HostRole {
-    running: Option<(Settings, Host)>,
+    running: Option<(Settings, HostCollector)>,
     processes: ProcessList,
 }
 
@@ -102,9 +103,9 @@ impl Role for HostRole {
 
     fn check(settings: &HostTables, check: &mut SettingsCheck<'_>) {
         let HostTable { name, hiccup_period, programs_period, .. } = &settings.host;
-        let hiccup = Settings::HICCUP_MIN..=Settings::HICCUP_MAX;
+        let hiccup = Settings::HICCUP_INTERVAL_MIN..=Settings::HICCUP_INTERVAL_MAX;
         check.range(TABLE, "hiccup_period", *hiccup_period, hiccup);
-        let programs = Settings::PROGRAMS_MIN..=Settings::PROGRAMS_MAX;
+        let programs = Settings::SHM_INTERVAL_MIN..=Settings::SHM_INTERVAL_MAX;
         check.range(TABLE, "programs_period", *programs_period, programs);
         let bytes_max = Settings::HOST_BYTES_MAX;
         if let Some(name) = name
@@ -123,7 +124,7 @@ impl Role for HostRole {
     fn start(settings: &HostTables, context: &RoleContext) -> Result<HostRole, BoxError> {
         let running = match settings.settings(&context.host) {
             Some(wanted) => {
-                Some((wanted.clone(), Host::start(wanted, Arc::clone(&context.intake))?))
+                Some((wanted.clone(), HostCollector::start(wanted, Arc::clone(&context.intake))?))
             }
             None => None,
         };
@@ -148,7 +149,8 @@ impl Role for HostRole {
             lines.push(format!("host: {error}"));
         }
         let started = wanted.map(|wanted| {
-            Host::start(wanted.clone(), Arc::clone(&context.intake)).map(|host| (wanted, host))
+            HostCollector::start(wanted.clone(), Arc::clone(&context.intake))
+                .map(|host| (wanted, host))
         });
         lines.push(match started.transpose() {
             Ok(running) => {
@@ -167,7 +169,7 @@ impl Role for HostRole {
     }
 
     fn log_lines(&self) -> Vec<String> {
-        self.running.iter().flat_map(|(_, host)| host.notes()).collect()
+        self.running.iter().flat_map(|(_, host)| host.warnings()).collect()
     }
 
     fn status(&self) -> Vec<StatusSection> {

@@ -1,4 +1,4 @@
-//! How long tasks that could run waited for a processor: one program at `sched_switch`.
+//! Run queue latency, measured by a BPF program at `sched_switch`.
 //!
 //! The kernel notes in each task since when it waits (`sched_info.last_queued`), for `/proc/PID/schedstat`. When it
 //! picks a task, the program takes the difference to the run queue's clock: the number that the kernel itself adds to
@@ -12,12 +12,14 @@
 use std::sync::atomic::Ordering;
 
 use crate::bpf::btf::Btf;
-use crate::bpf::grid::{self, Adding, BUCKETS, Counts};
+use crate::bpf::grid::{self, AtomicMode, BUCKETS, GridCounts};
 use crate::bpf::instruction::Register::{R0, R1, R2, R3, R6, R7, R8};
-use crate::bpf::instruction::{Arithmetic, Assembler, Function, Instruction, When, Width};
-use crate::bpf::{Cells, Program};
-use crate::metric::Report;
-use crate::own;
+use crate::bpf::instruction::{
+    Arithmetic, Assembler, HelperFunction, Instruction, JumpCondition, Width,
+};
+use crate::bpf::{BpfProgram, MapCells};
+use crate::metric::RowReporter;
+use crate::metrics;
 use crate::source::{HostSource, Opening, report_cost};
 
 /// The program, as labels have it.
@@ -29,34 +31,34 @@ const LANE: usize = 8 + BUCKETS;
 const SUM: usize = 0;
 const TIMES: usize = 8;
 /// Processors that have cells, 10 KiB each; more are counted as without.
-const PROCESSORS_MAX: usize = 4_096;
+const CPUS_MAX: usize = 4_096;
 
-/// Where the kernel keeps what the program reads.
+/// Kernel struct offsets used by the run queue program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fields {
+struct RunQueueOffsets {
     /// Since when a task waits, on the run queue's clock; 0 if it does not, as the idle task.
     last_queued: i16,
     clock: i16,
     cpu: i16,
-    queue: Way,
+    queue: RunQueuePath,
 }
 
-/// To the run queue of this processor.
+/// Pointer path to the run queue of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum RunQueuePath {
     /// Over the task, where tasks are scheduled in groups (CONFIG_FAIR_GROUP_SCHED). Tasks of all classes have it.
     Task { group: i16, queue: i16 },
     /// The variable that holds the run queues, by its type number (CONFIG_KALLSYMS_ALL).
     Variable(u32),
 }
 
-impl Fields {
-    fn find(btf: &Btf) -> Result<Fields, String> {
+impl RunQueueOffsets {
+    fn find(btf: &Btf) -> Result<RunQueueOffsets, String> {
         let queue = match (btf.offset("task_struct", "se.cfs_rq"), btf.offset("cfs_rq", "rq")) {
-            (Ok(group), Ok(queue)) => Way::Task { group, queue },
-            _ => Way::Variable(btf.variable("runqueues")?),
+            (Ok(group), Ok(queue)) => RunQueuePath::Task { group, queue },
+            _ => RunQueuePath::Variable(btf.variable("runqueues")?),
         };
-        Ok(Fields {
+        Ok(RunQueueOffsets {
             last_queued: btf.offset("task_struct", "sched_info.last_queued")?,
             clock: btf.offset("rq", "clock")?,
             cpu: btf.offset("rq", "cpu")?,
@@ -78,81 +80,81 @@ impl Fields {
 ///     return 0;
 /// }
 /// ```
-fn program(fields: &Fields, processors: usize, map: i32) -> Vec<Instruction> {
+fn program(fields: &RunQueueOffsets, processors: usize, map: i32) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let [end, forwards, has_cells] = [code.label(), code.label(), code.label()];
     code.load(Width::Eight, R6, R1, 16);
     code.load(Width::Eight, R8, R6, fields.last_queued);
-    code.jump_if(When::Equal, R8, 0, end);
+    code.jump_if(JumpCondition::Equal, R8, 0, end);
     match fields.queue {
-        Way::Task { group, queue } => {
+        RunQueuePath::Task { group, queue } => {
             code.load(Width::Eight, R0, R6, group);
             code.load(Width::Eight, R0, R0, queue);
         }
-        Way::Variable(id) => {
+        RunQueuePath::Variable(id) => {
             code.variable(R1, id);
-            code.call(Function::ThisCpuPtr);
+            code.call(HelperFunction::ThisCpuPtr);
         }
     }
     code.load(Width::Eight, R2, R0, fields.clock);
     code.load(Width::Four, R3, R0, fields.cpu);
     code.register(Arithmetic::Subtract, R2, R8);
-    code.jump_if(When::SignedAtLeast, R2, 0, forwards);
+    code.jump_if(JumpCondition::SignedAtLeast, R2, 0, forwards);
     code.immediate(Arithmetic::Set, R2, 0);
-    code.here(forwards);
+    code.bind(forwards);
     code.map_value(R7, map, 0);
-    code.jump_if(When::Less, R3, processors as i32, has_cells);
+    code.jump_if(JumpCondition::Less, R3, processors as i32, has_cells);
     code.immediate(Arithmetic::Set, R1, 1);
     code.atomic_add(R7, 0, R1);
-    code.go(end);
-    code.here(has_cells);
+    code.jump_always(end);
+    code.bind(has_cells);
     code.immediate(Arithmetic::Multiply, R3, 8 * LANE as i32);
     code.immediate(Arithmetic::Add, R7, 8 * HEAD as i32);
     code.register(Arithmetic::Add, R7, R3);
-    grid::record(&mut code, Adding::Plain, 8 * TIMES as i16, 8 * SUM as i16);
-    code.here(end);
+    grid::record(&mut code, AtomicMode::Plain, 8 * TIMES as i16, 8 * SUM as i16);
+    code.bind(end);
     code.exit();
     code.finish()
 }
 
-/// The program at work.
+/// Attached run queue program.
 #[derive(Debug)]
 pub(crate) struct RunQueue {
-    program: Program,
-    cells: Cells,
-    processors: usize,
-    kept: Counts,
-    read: Counts,
+    program: BpfProgram,
+    cells: MapCells,
+    cpus: usize,
+    committed: GridCounts,
+    pending: GridCounts,
 }
 
 impl RunQueue {
     /// Loads and attaches it.
     pub(crate) fn start(btf: &Btf) -> Result<RunQueue, String> {
-        let fields = Fields::find(btf)?;
-        let processors = processors().min(PROCESSORS_MAX);
+        let fields = RunQueueOffsets::find(btf)?;
+        let processors = possible_cpus().min(CPUS_MAX);
         let words = HEAD + processors * LANE;
         let make = |map| program(&fields, processors, map);
-        let program = Program::start("topdeck_queue", words, btf.tracepoint(TRACEPOINT)?, make)?;
+        let program = BpfProgram::start("topdeck_queue", words, btf.tracepoint(TRACEPOINT)?, make)?;
         let cells = program.cells(0..words)?;
-        let (kept, read) = (Counts::default(), Counts::default());
-        Ok(RunQueue { program, cells, processors, kept, read })
+        let (kept, read) = (GridCounts::default(), GridCounts::default());
+        Ok(RunQueue { program, cells, cpus: processors, committed: kept, pending: read })
     }
 
     /// What was counted since [`HostSource::keep`], of all processors.
     fn counted(&mut self) -> Option<hist::Histogram> {
-        let mut now = Counts::default();
-        for processor in 0..self.processors {
+        let mut now = GridCounts::default();
+        for processor in 0..self.cpus {
             let lane = &self.cells[HEAD + processor * LANE..][..LANE];
             if lane[SUM].load(Ordering::Relaxed) != 0 {
                 now.add(&lane[TIMES..], &lane[SUM]);
             }
         }
-        self.read = now;
-        self.read.since(&self.kept)
+        self.pending = now;
+        self.pending.since(&self.committed)
     }
 
     /// Switches on processors without cells.
-    fn without_cells(&self) -> u64 {
+    fn untracked_cpus(&self) -> u64 {
         self.cells[0].load(Ordering::Relaxed)
     }
 }
@@ -167,26 +169,26 @@ pub(crate) fn open(opening: &mut Opening<'_>) -> Option<Box<dyn HostSource>> {
 }
 
 impl HostSource for RunQueue {
-    fn read(&mut self, report: &mut Report<'_>, began: i64) -> u64 {
+    fn read(&mut self, report: &mut RowReporter<'_>, began: i64) -> u64 {
         if let Some(times) = self.counted() {
-            report.distribution(&own::RUN_QUEUE, &[], times);
+            report.distribution(&metrics::RUN_QUEUE_LATENCY, &[], times);
         }
-        report.count(&own::RUN_QUEUE_UNTIMED, &[], began, self.without_cells());
-        report_cost(report, PROGRAM, began, self.program.cost());
+        report.count(&metrics::RUN_QUEUE_UNMEASURED, &[], began, self.untracked_cpus());
+        report_cost(report, PROGRAM, began, self.program.stats());
         0
     }
 
     /// What comes next is counted from there.
-    fn keep(&mut self) {
-        self.kept.clone_from(&self.read);
+    fn commit(&mut self) {
+        self.committed.clone_from(&self.pending);
     }
 }
 
 /// Processors that may ever be there: one more than the last number in `/sys/devices/system/cpu/possible`.
-fn processors() -> usize {
+fn possible_cpus() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
-    last.map_or(PROCESSORS_MAX, |last| last.saturating_add(1))
+    last.map_or(CPUS_MAX, |last| last.saturating_add(1))
 }
 
 #[cfg(test)]
@@ -194,30 +196,37 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
-    use crate::bpf::machine::{Machine, VARIABLE};
+    use crate::bpf::interpreter::{BpfInterpreter, VARIABLE};
 
     const NEXT: u64 = 5 << 32;
     const GROUP: u64 = 6 << 32;
-    const FIELDS: Fields = Fields {
+    const FIELDS: RunQueueOffsets = RunQueueOffsets {
         last_queued: 1048,
         clock: 2776,
         cpu: 2984,
-        queue: Way::Task { group: 200, queue: 312 },
+        queue: RunQueuePath::Task { group: 200, queue: 312 },
     };
     const NOW: u64 = 1_000_000_000_000;
 
     /// What two processors have counted after a task that waits since then was picked there.
     #[track_caller]
     fn check(since: u64, processor: u64, expected: [u64; 2], sum: u64, without: u64) {
-        let by_variable = Fields { queue: Way::Variable(10_671), ..FIELDS };
+        let by_variable = RunQueueOffsets { queue: RunQueuePath::Variable(10_671), ..FIELDS };
         for fields in [FIELDS, by_variable] {
             run(fields, since, processor, expected, sum, without);
         }
     }
 
     #[track_caller]
-    fn run(fields: Fields, since: u64, processor: u64, expected: [u64; 2], sum: u64, without: u64) {
-        let mut machine = Machine::new(HEAD + 2 * LANE);
+    fn run(
+        fields: RunQueueOffsets,
+        since: u64,
+        processor: u64,
+        expected: [u64; 2],
+        sum: u64,
+        without: u64,
+    ) {
+        let mut machine = BpfInterpreter::new(HEAD + 2 * LANE);
         machine.put(NEXT, &[(FIELDS.last_queued, since), (200, GROUP)]);
         machine.put(GROUP, &[(312, VARIABLE)]);
         machine.put(VARIABLE, &[(FIELDS.clock, NOW), (FIELDS.cpu, processor)]);
@@ -234,24 +243,24 @@ mod tests {
     }
 
     #[test]
-    fn each_processor_counts_for_itself() {
+    fn cpus_have_separate_counts() {
         check(NOW - 5_000, 0, [1, 0], 5_000, 0);
         check(NOW - 5_000, 1, [0, 1], 5_000, 0);
         check(NOW + 9, 1, [0, 1], 0, 0);
     }
 
     #[test]
-    fn what_does_not_wait_does_not_count() {
+    fn running_task_is_not_counted() {
         check(0, 0, [0, 0], 0, 0);
     }
 
     #[test]
-    fn a_processor_without_cells_is_said() {
+    fn cpu_without_cells_is_counted() {
         check(NOW - 5_000, 2, [0, 0], 0, 1);
     }
 
     #[test]
     fn there_is_a_processor() {
-        assert!(processors() >= 1);
+        assert!(possible_cpus() >= 1);
     }
 }

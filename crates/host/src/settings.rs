@@ -1,9 +1,9 @@
-//! What of a host is told.
+//! Host collector settings.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is told. How often is the intake's interval.
+/// Settings of the host collector. How often is the intake's interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The label `host` of all series: the host's name.
@@ -23,26 +23,26 @@ pub struct Settings {
     pub folder: Option<PathBuf>,
     /// How often a thread means to wake up to see how late it is: 10 ms by default, `None` for never. From 100 us to
     /// 10 s.
-    pub hiccup: Option<Duration>,
+    pub hiccup_interval: Option<Duration>,
     /// How often what programs record into shared memory is read: 1 s by default, `None` for never. From 100 ms to
     /// 30 s.
-    pub programs: Option<Duration>,
+    pub shm_interval: Option<Duration>,
 }
 
 impl Settings {
     /// The shortest period of the thread that wakes up.
-    pub const HICCUP_MIN: Duration = Duration::from_micros(100);
+    pub const HICCUP_INTERVAL_MIN: Duration = Duration::from_micros(100);
     /// The longest.
-    pub const HICCUP_MAX: Duration = Duration::from_secs(10);
+    pub const HICCUP_INTERVAL_MAX: Duration = Duration::from_secs(10);
     /// The shortest time between two readings of programs.
-    pub const PROGRAMS_MIN: Duration = Duration::from_millis(100);
+    pub const SHM_INTERVAL_MIN: Duration = Duration::from_millis(100);
     /// The longest: files of programs that ended are there for a minute.
-    pub const PROGRAMS_MAX: Duration = Duration::from_secs(30);
+    pub const SHM_INTERVAL_MAX: Duration = Duration::from_secs(30);
     /// Bytes of a host's name at the most.
     pub const HOST_BYTES_MAX: usize = 255;
 
     /// All there is of a host of that name.
-    pub fn of(host: impl Into<String>) -> Settings {
+    pub fn for_host(host: impl Into<String>) -> Settings {
         Settings {
             host: host.into(),
             procfs: true,
@@ -50,8 +50,8 @@ impl Settings {
             run_queue: true,
             processes: true,
             folder: None,
-            hiccup: Some(Duration::from_millis(10)),
-            programs: Some(Duration::from_secs(1)),
+            hiccup_interval: Some(Duration::from_millis(10)),
+            shm_interval: Some(Duration::from_secs(1)),
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::bpf::Cost;
+use crate::bpf::BpfStats;
 use crate::bpf::btf::Btf;
-use crate::hiccup::Waits;
-use crate::metric::Report;
-use crate::own;
+use crate::hiccup::HiccupRecorder;
+use crate::metric::RowReporter;
+use crate::metrics;
 use crate::settings::Settings;
 use crate::{block_io, hiccup, procfs, run_queue};
 
@@ -21,16 +21,16 @@ pub(crate) const SOURCES: &[Open] = &[block_io::open, run_queue::open, hiccup::o
 pub(crate) trait HostSource: fmt::Debug + Send {
     /// Reports what happened since the last reading that is safe; what counts since a start counts
     /// since `began`. Returns how many files could not be read.
-    fn read(&mut self, report: &mut Report<'_>, began: i64) -> u64;
+    fn read(&mut self, report: &mut RowReporter<'_>, began: i64) -> u64;
 
     /// The last reading is safe: what it reported does not come again.
-    fn keep(&mut self) {}
+    fn commit(&mut self) {}
 }
 
 /// What is wanted and not told, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
-    pub(crate) about: &'static str,
+    pub(crate) collector: &'static str,
     pub(crate) text: String,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Opening<'a> {
     /// The kernel's types, or why there are none.
     pub(crate) types: Result<&'a Btf, String>,
     /// What the thread of hiccups records.
-    pub(crate) waits: Option<Waits>,
+    pub(crate) waits: Option<HiccupRecorder>,
     /// Programs in the kernel that are wanted, and whether they are at work.
     pub(crate) programs: Vec<(&'static str, bool)>,
     pub(crate) notes: Vec<Note>,
@@ -67,7 +67,7 @@ impl Opening<'_> {
         started: Result<(), String>,
     ) {
         self.programs.push((program, started.is_ok()));
-        let note = |why| Note { about: program, text: format!("{otherwise}: {why}") };
+        let note = |why| Note { collector: program, text: format!("{otherwise}: {why}") };
         self.notes.extend(started.err().map(note));
     }
 
@@ -78,11 +78,11 @@ impl Opening<'_> {
 }
 
 /// Reports what a program in the kernel cost.
-pub(crate) fn report_cost(report: &mut Report<'_>, program: &str, began: i64, cost: Cost) {
+pub(crate) fn report_cost(report: &mut RowReporter<'_>, program: &str, began: i64, cost: BpfStats) {
     let labels = [("program", program)];
-    report.count(&own::BPF_MISSED, &labels, began, cost.missed);
+    report.count(&metrics::BPF_RECURSION_MISSES, &labels, began, cost.recursion_misses);
     if cost.runs > 0 {
-        report.count(&own::BPF_RUNS, &labels, began, cost.runs);
-        report.sum(&own::BPF_TIME, &labels, began, cost.time_ns as f64 / 1e9);
+        report.count(&metrics::BPF_RUNS, &labels, began, cost.runs);
+        report.sum(&metrics::BPF_TIME, &labels, began, cost.time_ns as f64 / 1e9);
     }
 }

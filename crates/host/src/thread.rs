@@ -1,4 +1,4 @@
-//! A thread that works until it is told to stop, and the boundaries of an interval at which it does.
+//! Stoppable thread and interval boundaries.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -10,21 +10,21 @@ use crate::error::{Error, Result};
 
 /// A thread. It is told to stop, and waited for, when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Thread<T> {
-    stop: Arc<Stop>,
+pub(crate) struct CollectorThread<T> {
+    stop: Arc<StopSignal>,
     handle: Option<JoinHandle<Option<T>>>,
 }
 
-impl<T: Send + 'static> Thread<T> {
+impl<T: Send + 'static> CollectorThread<T> {
     /// Begins, with a stack of so many bytes, or of as many as threads have. After a panic `work`
     /// is done again.
     pub(crate) fn start(
         name: &'static str,
         stack_bytes: Option<usize>,
         supervised: SupervisedThread,
-        mut work: impl FnMut(&Stop) -> T + Send + 'static,
-    ) -> Result<Thread<T>> {
-        let stop = Arc::new(Stop::default());
+        mut work: impl FnMut(&StopSignal) -> T + Send + 'static,
+    ) -> Result<CollectorThread<T>> {
+        let stop = Arc::new(StopSignal::default());
         let builder = std::thread::Builder::new().name(name.to_owned());
         let builder = match stack_bytes {
             Some(bytes) => builder.stack_size(bytes),
@@ -37,49 +37,49 @@ impl<T: Send + 'static> Thread<T> {
                     supervised.fault_point();
                     work(&stop)
                 };
-                supervised.run(|| stop.is_said(), run)
+                supervised.run(|| stop.is_set(), run)
             }
         };
         let handle = builder.spawn(run).map_err(|source| Error::Thread { name, source })?;
-        Ok(Thread { stop, handle: Some(handle) })
+        Ok(CollectorThread { stop, handle: Some(handle) })
     }
 }
 
-impl<T> Thread<T> {
+impl<T> CollectorThread<T> {
     /// Ends it: what came of its work, once; nothing if it panicked at the end.
     pub(crate) fn stop(&mut self) -> Option<T> {
-        self.stop.say();
+        self.stop.set();
         self.handle.take()?.join().ok().flatten()
     }
 }
 
-impl<T> Drop for Thread<T> {
+impl<T> Drop for CollectorThread<T> {
     fn drop(&mut self) {
         // Who wants to know what came of it says `stop`.
         let _ = self.stop();
     }
 }
 
-/// Whether to stop.
+/// Stop signal.
 #[derive(Debug, Default)]
-pub(crate) struct Stop {
-    said: Mutex<bool>,
+pub(crate) struct StopSignal {
+    is_set: Mutex<bool>,
     wake: Condvar,
 }
 
-impl Stop {
-    fn say(&self) {
-        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = true;
+impl StopSignal {
+    fn set(&self) {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
     }
 
-    fn is_said(&self) -> bool {
-        *self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_set(&self) -> bool {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits that long, or until it is said. Whether it was.
     pub(crate) fn wait(&self, time: Duration) -> bool {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.wake.wait_timeout_while(said, time, |said| !*said);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
@@ -87,25 +87,29 @@ impl Stop {
 
 /// A reading this part of an interval behind its boundary is a reading of the boundary. Otherwise the last
 /// microseconds of each interval would put its row into the next one.
-const LATE: i64 = 20;
+const LATE_FRACTION: i64 = 20;
 /// How long a last reading is tried again where there is no room for it, and how often.
-const PATIENCE: Duration = Duration::from_secs(5);
-const RETRY: Duration = Duration::from_millis(100);
+const FINAL_READING_TIMEOUT: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Waits for the next boundary of an interval, which are its multiples: as of when a reading is then, the boundary or, if that is
 /// long past, now. `None` when the thread is to stop.
-pub(crate) fn next_boundary(stop: &Stop, interval: Duration, now: impl Fn() -> i64) -> Option<i64> {
+pub(crate) fn next_boundary(
+    stop: &StopSignal,
+    interval: Duration,
+    now: impl Fn() -> i64,
+) -> Option<i64> {
     let interval = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX).max(1);
-    let mut boundary = after(now(), interval);
+    let mut boundary = boundary_after(now(), interval);
     loop {
         let now = now();
         // The clock was set back: the boundary has become too far.
         if boundary.saturating_sub(now) > interval {
-            boundary = after(now, interval);
+            boundary = boundary_after(now, interval);
         }
         let left = boundary.saturating_sub(now);
         if left <= 0 {
-            let is_late = now.saturating_sub(boundary) > interval / LATE;
+            let is_late = now.saturating_sub(boundary) > interval / LATE_FRACTION;
             return Some(if is_late { now } else { boundary });
         }
         if stop.wait(Duration::from_nanos(left.unsigned_abs())) {
@@ -115,17 +119,19 @@ pub(crate) fn next_boundary(stop: &Stop, interval: Duration, now: impl Fn() -> i
 }
 
 /// The first boundary after `now`.
-fn after(now: i64, interval: i64) -> i64 {
+fn boundary_after(now: i64, interval: i64) -> i64 {
     now.saturating_sub(now.rem_euclid(interval)).saturating_add(interval)
 }
 
 /// The last reading, tried for some time where there is no room for it.
-pub(crate) fn patiently(mut read: impl FnMut() -> intake::Result<()>) -> intake::Result<()> {
+pub(crate) fn retry_final_reading(
+    mut read: impl FnMut() -> intake::Result<()>,
+) -> intake::Result<()> {
     let began = Instant::now();
     loop {
         match read() {
-            Err(error) if error.is_temporary() && began.elapsed() < PATIENCE => {
-                std::thread::sleep(RETRY);
+            Err(error) if error.is_retryable() && began.elapsed() < FINAL_READING_TIMEOUT => {
+                std::thread::sleep(RETRY_DELAY);
             }
             ended => return ended,
         }
@@ -140,7 +146,7 @@ mod tests {
 
     #[track_caller]
     fn check(now: i64, expected: i64) {
-        assert_eq!(after(now, 10), expected);
+        assert_eq!(boundary_after(now, 10), expected);
     }
 
     #[test]
@@ -154,27 +160,27 @@ mod tests {
 
     /// What comes of it where the clock says this, one after the other.
     #[track_caller]
-    fn check_moments(moments: &[i64], expected: i64) {
+    fn check_boundary(moments: &[i64], expected: i64) {
         let at = Cell::new(0);
         let now = || moments[at.replace(at.get() + 1)];
-        let found = next_boundary(&Stop::default(), Duration::from_nanos(100), now);
+        let found = next_boundary(&StopSignal::default(), Duration::from_nanos(100), now);
         assert_eq!((found, at.get()), (Some(expected), moments.len()));
     }
 
     #[test]
-    fn a_reading_is_of_its_boundary_or_of_when_it_is_late() {
-        check_moments(&[130, 190, 200], 200);
-        check_moments(&[130, 205], 200);
-        check_moments(&[130, 206], 206);
+    fn late_reading_has_its_own_time() {
+        check_boundary(&[130, 190, 200], 200);
+        check_boundary(&[130, 205], 200);
+        check_boundary(&[130, 206], 206);
         // Set back by an hour, as it were, and set ahead.
-        check_moments(&[1_030, 30, 101], 100);
-        check_moments(&[130, 9_999], 9_999);
+        check_boundary(&[1_030, 30, 101], 100);
+        check_boundary(&[130, 9_999], 9_999);
     }
 
     #[test]
-    fn who_is_told_to_stop_does_not_wait() {
-        let stop = Stop::default();
-        stop.say();
+    fn stop_interrupts_the_wait() {
+        let stop = StopSignal::default();
+        stop.set();
         assert_eq!(next_boundary(&stop, Duration::MAX, || 5), None);
     }
 
@@ -182,7 +188,7 @@ mod tests {
     fn a_thread_that_is_dropped_has_ended() {
         let (sender, receiver) = std::sync::mpsc::channel();
         let supervised = intake::Supervisor::default().thread("test");
-        let thread = Thread::start("test", None, supervised, move |stop| {
+        let thread = CollectorThread::start("test", None, supervised, move |stop| {
             while !stop.wait(Duration::from_secs(3_600)) {}
             sender.send(7)
         });

@@ -1,4 +1,4 @@
-//! The audit: for each producer, what every hop on its way has of what the hop before it had, and why not the rest.
+//! Audit: reconciliation of received, stored and lost samples per producer and hop.
 //!
 //! The journal is held to what this process has taken since it began, the store and the sites are held to the
 //! journal. A difference is zero or has a reason; one without a reason is a fault of topdeck.
@@ -7,107 +7,107 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use model::Gap;
-use store::Fed;
+use store::IngestProgress;
 
-use crate::book::{Book, Entry};
-use crate::counts::{Counts, Loss, lose};
+use crate::counts::{Loss, ProducerCounts, add_loss};
+use crate::ledger::{Ledger, LedgerEntry};
 use crate::recent_batches::BatchSums;
 
-/// Something behind the journal that keeps a book of what it has.
-pub trait Hop: Send + Sync + Debug {
+/// Downstream hop of the journal with a ledger of its own.
+pub trait DownstreamHop: Send + Sync + Debug {
     /// What it has for sure: what it has acknowledged, durably counted.
-    fn book(&self) -> Book;
+    fn ledger(&self) -> Ledger;
 }
 
-/// What was counted everywhere, at one moment.
+/// Reconciled counts at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audit {
     /// Since when the journal's book counts, in nanoseconds since the Unix epoch.
-    pub since: i64,
+    pub started_at: i64,
     /// When this process began.
-    pub booted: i64,
+    pub process_started_at: i64,
     /// Records of the journal up to this position are counted.
     pub position: u64,
     /// Producers by name; those that have no line of their own last.
-    pub producers: Vec<Account>,
+    pub producers: Vec<ProducerAudit>,
     /// What whoever reads this should know about the books.
-    pub notes: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// One producer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct ProducerAudit {
     /// Its number; none for all that have no line of their own.
     pub id: Option<u64>,
     /// Its name; empty if nobody told it.
     pub name: String,
     /// What it says itself, if it is a source of this process.
-    pub source: Option<Source>,
+    pub source: Option<SourceCounts>,
     /// Losses that were told of on the way into the journal.
     pub losses: Vec<Loss>,
     /// A line for each hop, the journal first.
-    pub lines: Vec<Line>,
+    pub hops: Vec<HopAudit>,
 }
 
-/// What a source of this process counts, in values and since the process began.
+/// Value counts of an internal source since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceCounts {
     /// Came from outside.
     pub received: u64,
     /// Are in batches that were taken.
-    pub taken: u64,
+    pub accepted: u64,
     /// Were dropped, and why.
     pub dropped: Vec<(String, u64)>,
 }
 
-impl Source {
+impl SourceCounts {
     /// Values that came and are neither taken nor dropped: the source is putting them together.
-    pub fn waiting(&self) -> u64 {
+    pub fn buffered(&self) -> u64 {
         let dropped = self.dropped.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
-        self.received.saturating_sub(self.taken).saturating_sub(dropped)
+        self.received.saturating_sub(self.accepted).saturating_sub(dropped)
     }
 }
 
-/// What a hop has of a producer.
+/// Counts of a producer at one hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct HopAudit {
     /// `journal`, `store`, or `site NAME`.
     pub hop: String,
     /// What the hop before had for it.
-    pub received: Counts,
+    pub received: ProducerCounts,
     /// What it has acknowledged.
-    pub acknowledged: Counts,
+    pub acknowledged: ProducerCounts,
     /// What is in it.
-    pub stored: Counts,
+    pub stored: ProducerCounts,
     /// What is known to be lost at it.
-    pub lost: Vec<Loss>,
+    pub losses: Vec<Loss>,
     /// Values that were received and are not stored, as far as that is known.
-    pub difference: i128,
+    pub discrepancy: i128,
     /// Batches that were received and lost, and whose values nobody knows.
     pub unknown_batches: u64,
     /// The difference is none, or it is known why.
-    pub is_explained: bool,
+    pub is_reconciled: bool,
     /// In a sentence, for people.
-    pub why: String,
+    pub reason: String,
 }
 
-/// What the audit is made of.
-pub(crate) struct Facts {
-    pub(crate) book: Book,
+/// Inputs of the audit.
+pub(crate) struct AuditInputs {
+    pub(crate) ledger: Ledger,
     /// The book as this process found it.
-    pub(crate) before: Book,
+    pub(crate) previous: Ledger,
     /// What this process has taken, by producer.
-    pub(crate) taken: BTreeMap<Option<u64>, Counts>,
+    pub(crate) accepted: BTreeMap<Option<u64>, ProducerCounts>,
     /// The journal's end.
     pub(crate) end: u64,
-    pub(crate) sources: BTreeMap<u64, (String, Source)>,
-    pub(crate) store: Option<Fed>,
+    pub(crate) sources: BTreeMap<u64, (String, SourceCounts)>,
+    pub(crate) store: Option<IngestProgress>,
     /// Of each gap that the store misses, what the batches in it had, by producer; `None` if that
     /// is not known.
     pub(crate) lost: Vec<Option<BTreeMap<u64, BatchSums>>>,
-    pub(crate) hops: Vec<(String, Book)>,
-    pub(crate) booted: i64,
-    pub(crate) notes: Vec<String>,
+    pub(crate) hops: Vec<(String, Ledger)>,
+    pub(crate) process_started_at: i64,
+    pub(crate) warnings: Vec<String>,
 }
 
 fn plural(n: u64, what: &str) -> String {
@@ -118,55 +118,56 @@ fn batches(n: u64) -> String {
     if n == 1 { "1 batch".to_owned() } else { format!("{n} batches") }
 }
 
-fn entry_of(book: &Book, id: Option<u64>) -> Option<&Entry> {
+fn find_entry(book: &Ledger, id: Option<u64>) -> Option<&LedgerEntry> {
     match id {
         Some(id) => book.entries().get(&id),
-        None => Some(book.others()),
+        None => Some(book.unattributed()),
     }
 }
 
-fn counts_of(book: &Book, id: Option<u64>) -> Counts {
-    entry_of(book, id).map(|entry| entry.counts).unwrap_or_default()
+fn ledger_counts(book: &Ledger, id: Option<u64>) -> ProducerCounts {
+    find_entry(book, id).map(|entry| entry.counts).unwrap_or_default()
 }
 
-impl Facts {
-    pub(crate) fn audit(self) -> Audit {
-        let mut ids: Vec<Option<u64>> = self.book.entries().keys().copied().map(Some).collect();
-        let strangers = self.sources.keys().filter(|id| !self.book.entries().contains_key(id));
+impl AuditInputs {
+    pub(crate) fn reconcile(self) -> Audit {
+        let mut ids: Vec<Option<u64>> = self.ledger.entries().keys().copied().map(Some).collect();
+        let strangers = self.sources.keys().filter(|id| !self.ledger.entries().contains_key(id));
         ids.extend(strangers.copied().map(Some));
         ids.push(None);
-        let mut producers: Vec<Account> = ids.into_iter().map(|id| self.account(id)).collect();
-        producers.retain(|account| account.id.is_some() || account.has_anything());
+        let mut producers: Vec<ProducerAudit> =
+            ids.into_iter().map(|id| self.producer_audit(id)).collect();
+        producers.retain(|account| account.id.is_some() || account.has_data());
         producers
             .sort_by(|a, b| (a.id.is_none(), &a.name, a.id).cmp(&(b.id.is_none(), &b.name, b.id)));
         Audit {
-            since: self.book.begun(),
-            booted: self.booted,
-            position: self.book.position(),
+            started_at: self.ledger.started_at(),
+            process_started_at: self.process_started_at,
+            position: self.ledger.position(),
             producers,
-            notes: self.notes,
+            warnings: self.warnings,
         }
     }
 
-    fn account(&self, id: Option<u64>) -> Account {
-        let entry = entry_of(&self.book, id).cloned().unwrap_or_default();
+    fn producer_audit(&self, id: Option<u64>) -> ProducerAudit {
+        let entry = find_entry(&self.ledger, id).cloned().unwrap_or_default();
         let (name, source) = match id.and_then(|id| self.sources.get(&id)) {
             Some((name, source)) => (name.clone(), Some(source.clone())),
             None => (entry.name.clone(), None),
         };
-        let mut lines = vec![self.journal_line(id, &entry)];
-        lines.extend(self.store.as_ref().map(|fed| self.store_line(id, &entry, fed)));
-        lines.extend(self.hops.iter().map(|(hop, book)| self.site_line(id, &entry, hop, book)));
-        Account { id, name, source, losses: entry.losses, lines }
+        let mut lines = vec![self.journal_hop(id, &entry)];
+        lines.extend(self.store.as_ref().map(|fed| self.store_hop(id, &entry, fed)));
+        lines.extend(self.hops.iter().map(|(hop, book)| self.remote_hop(id, &entry, hop, book)));
+        ProducerAudit { id, name, source, losses: entry.losses, hops: lines }
     }
 
-    fn journal_line(&self, id: Option<u64>, entry: &Entry) -> Line {
-        let mut received = counts_of(&self.before, id);
-        let taken = self.taken.get(&id).copied().unwrap_or_default();
+    fn journal_hop(&self, id: Option<u64>, entry: &LedgerEntry) -> HopAudit {
+        let mut received = ledger_counts(&self.previous, id);
+        let taken = self.accepted.get(&id).copied().unwrap_or_default();
         received.add(&taken);
         let stored = entry.counts;
         let missing = i128::from(received.records()) - i128::from(stored.records());
-        let behind = self.end.saturating_sub(self.book.position());
+        let behind = self.end.saturating_sub(self.ledger.position());
         let (is_explained, why) = match u64::try_from(missing) {
             Ok(0) => (true, "all that was taken is in the journal".to_owned()),
             Ok(n) if n <= behind => (true, format!("{} wait for the disk", batches(n))),
@@ -182,22 +183,22 @@ impl Facts {
         };
         let difference = i128::from(received.values) - i128::from(stored.values);
         let hop = "journal".to_owned();
-        Line {
+        HopAudit {
             hop,
             received,
             acknowledged: stored,
             stored,
-            lost: Vec::new(),
-            difference,
+            losses: Vec::new(),
+            discrepancy: difference,
             unknown_batches: 0,
-            is_explained,
-            why,
+            is_reconciled: is_explained,
+            reason: why,
         }
     }
 
     /// What the store misses of a producer where the books know it: the gap, and what was in it.
-    fn lost_batches(&self, id: Option<u64>, fed: &Fed) -> Vec<(Gap, BatchSums)> {
-        let is_listed = |producer: &u64| self.book.entries().contains_key(producer);
+    fn lost_batches(&self, id: Option<u64>, fed: &IngestProgress) -> Vec<(Gap, BatchSums)> {
+        let is_listed = |producer: &u64| self.ledger.entries().contains_key(producer);
         let is_own = |producer: &u64| match is_listed(producer) {
             true => id == Some(*producer),
             false => id.is_none(),
@@ -211,20 +212,20 @@ impl Facts {
         fed.missing.iter().zip(&self.lost).filter_map(of_gap).collect()
     }
 
-    fn store_line(&self, id: Option<u64>, entry: &Entry, fed: &Fed) -> Line {
+    fn store_hop(&self, id: Option<u64>, entry: &LedgerEntry, fed: &IngestProgress) -> HopAudit {
         let is_own = |gap: &&Gap| match gap.producer {
-            Some(producer) if self.book.entries().contains_key(&producer) => id == Some(producer),
+            Some(producer) if self.ledger.entries().contains_key(&producer) => id == Some(producer),
             _ => id.is_none(),
         };
-        let refused: Vec<&Gap> = fed.refused.iter().filter(is_own).collect();
+        let refused: Vec<&Gap> = fed.rejected.iter().filter(is_own).collect();
         let mut lost = Vec::new();
         // Each record's reason has its position: told apart by what follows.
         for gap in &refused {
             let reason = gap.reason.split_once(": ").map_or(gap.reason.as_str(), |(_, why)| why);
-            lose(&mut lost, &Gap { reason: reason.to_owned(), ..(*gap).clone() });
+            add_loss(&mut lost, &Gap { reason: reason.to_owned(), ..(*gap).clone() });
         }
         let received = entry.counts;
-        let samples = lost.iter().fold(0u64, |sum, loss| sum.saturating_add(loss.lost));
+        let samples = lost.iter().fold(0u64, |sum, loss| sum.saturating_add(loss.samples_lost));
         let mut stored = received;
         stored.samples = stored.samples.saturating_sub(samples);
         stored.values = stored.values.saturating_sub(samples);
@@ -252,15 +253,15 @@ impl Facts {
             let (_, why) = gap.reason.split_once(": ").unwrap_or(("", &gap.reason));
             let (why, _) = why.split_once(", from position").unwrap_or((why, ""));
             let reason = format!("missing in the journal: {why}");
-            lose(&mut lost, &Gap { reason, ..gap });
+            add_loss(&mut lost, &Gap { reason, ..gap });
         }
         stored.missing = stored.missing.saturating_add(gone).saturating_add(in_known.batches);
         stored.batches = stored.batches.saturating_sub(if id.is_some() { gone } else { 0 });
         stored.batches = stored.batches.saturating_sub(in_known.batches);
         stored.samples = stored.samples.saturating_sub(in_known.samples);
         stored.values = stored.values.saturating_sub(in_known.values);
-        let nobodys = all(self.book.others().counts.missing, &|gap| gap.producer.is_none());
-        let behind = self.book.position().saturating_sub(fed.position);
+        let nobodys = all(self.ledger.unattributed().counts.missing, &|gap| gap.producer.is_none());
+        let behind = self.ledger.position().saturating_sub(fed.position);
         let lost_in_journal = || {
             let whose = match (gone, id) {
                 (0, _) => String::new(),
@@ -303,29 +304,35 @@ impl Facts {
         let difference = i128::from(received.values) - i128::from(stored.values);
         let (hop, unknown_batches) = ("store".to_owned(), gone);
         let acknowledged = stored;
-        Line {
+        HopAudit {
             hop,
             received,
             acknowledged,
             stored,
-            lost,
-            difference,
+            losses: lost,
+            discrepancy: difference,
             unknown_batches,
-            is_explained,
-            why,
+            is_reconciled: is_explained,
+            reason: why,
         }
     }
 
-    fn site_line(&self, id: Option<u64>, entry: &Entry, hop: &str, book: &Book) -> Line {
-        let theirs = entry_of(book, id).cloned().unwrap_or_default();
+    fn remote_hop(
+        &self,
+        id: Option<u64>,
+        entry: &LedgerEntry,
+        hop: &str,
+        book: &Ledger,
+    ) -> HopAudit {
+        let theirs = find_entry(book, id).cloned().unwrap_or_default();
         let stored = theirs.counts;
-        let is_whole = book.first() == self.book.first();
+        let is_whole = book.first() == self.ledger.first();
         let received = if is_whole { entry.counts } else { stored };
         let missing = i128::from(received.records()) - i128::from(stored.records());
-        let behind = self.book.position().saturating_sub(book.position());
+        let behind = self.ledger.position().saturating_sub(book.position());
         let gone = stored.missing.saturating_sub(received.missing);
-        let others = |book: &Book| i128::from(book.others().counts.missing);
-        let nobodys = others(book) - others(&self.book);
+        let others = |book: &Ledger| i128::from(book.unattributed().counts.missing);
+        let nobodys = others(book) - others(&self.ledger);
         let (is_explained, why) = match missing {
             _ if !is_whole => (
                 true,
@@ -343,7 +350,7 @@ impl Facts {
                 (true, format!("{n} of {} that wait for the site", batches(behind)))
             }
             // It is ahead: what it has was counted there first.
-            n if n < 0 && book.position() > self.book.position() => {
+            n if n < 0 && book.position() > self.ledger.position() => {
                 (true, "the site is ahead of the journal's book".to_owned())
             }
             // Lost to the site before it had them, and only how many is known: they are in the line of all others.
@@ -362,30 +369,30 @@ impl Facts {
         let (hop, lost) = (hop.to_owned(), theirs.losses);
         // Its own book has its values, so that the difference is known whatever was lost.
         let (acknowledged, unknown_batches) = (stored, 0);
-        Line {
+        HopAudit {
             hop,
             received,
             acknowledged,
             stored,
-            lost,
-            difference,
+            losses: lost,
+            discrepancy: difference,
             unknown_batches,
-            is_explained,
-            why,
+            is_reconciled: is_explained,
+            reason: why,
         }
     }
 }
 
-impl Account {
-    fn has_anything(&self) -> bool {
+impl ProducerAudit {
+    fn has_data(&self) -> bool {
         !self.losses.is_empty()
-            || self.lines.iter().any(|line| {
-                line.received.records() > 0 || line.stored.records() > 0 || !line.lost.is_empty()
+            || self.hops.iter().any(|line| {
+                line.received.records() > 0 || line.stored.records() > 0 || !line.losses.is_empty()
             })
     }
 
     /// Whether every difference is none, or it is known why.
-    pub fn is_explained(&self) -> bool {
-        self.lines.iter().all(|line| line.is_explained)
+    pub fn is_reconciled(&self) -> bool {
+        self.hops.iter().all(|line| line.is_reconciled)
     }
 }

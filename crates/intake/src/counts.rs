@@ -1,4 +1,4 @@
-//! What is counted of a producer: whole numbers that only rise.
+//! Monotonic counts of a producer.
 
 use model::{BatchReader, Gap};
 
@@ -9,9 +9,9 @@ const REASON_BYTES_MAX: usize = 256;
 /// Stands for all reasons beyond [`REASONS_MAX`].
 const OTHER_REASONS: &str = "other reasons";
 
-/// How much came of a producer.
+/// Counts of a producer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ProducerCounts {
     /// Batches, each once.
     pub batches: u64,
     /// Samples in them.
@@ -19,28 +19,28 @@ pub struct Counts {
     /// Single measurements in the samples: what a histogram has counted, 1 for a number or a text.
     pub values: u64,
     /// Batches that had come before.
-    pub repeated: u64,
+    pub duplicates: u64,
     /// Batches that cannot be read.
-    pub unreadable: u64,
+    pub undecodable: u64,
     /// Records of the journal that were lost before they were counted.
     pub missing: u64,
 }
 
-impl Counts {
+impl ProducerCounts {
     /// Records of the journal that these are.
     pub fn records(&self) -> u64 {
-        let others = [self.repeated, self.unreadable, self.missing];
+        let others = [self.duplicates, self.undecodable, self.missing];
         others.into_iter().fold(self.batches, u64::saturating_add)
     }
 
     /// Adds up; at the end of 64 bits they stay there.
-    pub fn add(&mut self, other: &Counts) {
+    pub fn add(&mut self, other: &ProducerCounts) {
         for (sum, n) in [
             (&mut self.batches, other.batches),
             (&mut self.samples, other.samples),
             (&mut self.values, other.values),
-            (&mut self.repeated, other.repeated),
-            (&mut self.unreadable, other.unreadable),
+            (&mut self.duplicates, other.duplicates),
+            (&mut self.undecodable, other.undecodable),
             (&mut self.missing, other.missing),
         ] {
             *sum = sum.saturating_add(n);
@@ -48,7 +48,7 @@ impl Counts {
     }
 }
 
-/// What was lost of a producer for one reason.
+/// Losses of a producer for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// Why.
@@ -56,9 +56,9 @@ pub struct Loss {
     /// Gaps that were told of.
     pub gaps: u64,
     /// Samples or records, of those gaps of which it is known.
-    pub lost: u64,
+    pub samples_lost: u64,
     /// Gaps of which it is not known how much they are.
-    pub unknown: u64,
+    pub gaps_of_unknown_size: u64,
     /// When the earliest began, in nanoseconds since the Unix epoch.
     pub start: i64,
     /// When the latest ended.
@@ -66,7 +66,7 @@ pub struct Loss {
 }
 
 /// Adds a gap to the losses of its reason.
-pub(crate) fn lose(losses: &mut Vec<Loss>, gap: &Gap) {
+pub(crate) fn add_loss(losses: &mut Vec<Loss>, gap: &Gap) {
     let mut reason = gap.reason.as_str();
     if reason.len() > REASON_BYTES_MAX {
         reason = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
@@ -77,20 +77,28 @@ pub(crate) fn lose(losses: &mut Vec<Loss>, gap: &Gap) {
     }
     let at = losses.iter().position(|loss| loss.reason == reason).unwrap_or_else(|| {
         let (start, end) = (gap.start, gap.end);
-        losses.push(Loss { reason: reason.to_owned(), gaps: 0, lost: 0, unknown: 0, start, end });
+        losses.push(Loss {
+            reason: reason.to_owned(),
+            gaps: 0,
+            samples_lost: 0,
+            gaps_of_unknown_size: 0,
+            start,
+            end,
+        });
         losses.len() - 1
     });
     let loss = &mut losses[at];
     loss.gaps = loss.gaps.saturating_add(1);
-    loss.lost = loss.lost.saturating_add(gap.lost.unwrap_or(0));
-    loss.unknown = loss.unknown.saturating_add(u64::from(gap.lost.is_none()));
+    loss.samples_lost = loss.samples_lost.saturating_add(gap.lost.unwrap_or(0));
+    loss.gaps_of_unknown_size =
+        loss.gaps_of_unknown_size.saturating_add(u64::from(gap.lost.is_none()));
     loss.start = loss.start.min(gap.start);
     loss.end = loss.end.max(gap.end);
 }
 
 /// Counts a batch that is counted for the first time, and gives the gaps in it.
-pub(crate) fn count(bytes: &[u8]) -> model::Result<(Counts, Vec<Gap>)> {
-    let mut counts = Counts { batches: 1, ..Counts::default() };
+pub(crate) fn count_batch(bytes: &[u8]) -> model::Result<(ProducerCounts, Vec<Gap>)> {
+    let mut counts = ProducerCounts { batches: 1, ..ProducerCounts::default() };
     let mut reader = BatchReader::new(bytes)?;
     for entry in reader.by_ref() {
         counts.samples += 1;

@@ -1,39 +1,39 @@
-//! Why a batch is not taken, and who has to do something about it.
+//! Append errors: retryable or permanent.
 
 use std::time::Duration;
 
 /// The result of most operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a batch is not taken. Nothing of it is.
+/// Append errors; nothing of the batch is stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no room now: the sender has to keep the batch and try again later.
-    #[error("{why}; try again in {} s", after.as_secs())]
+    #[error("{reason}; try again in {} s", retry_after.as_secs())]
     Full {
         /// What is full.
-        why: String,
+        reason: String,
         /// After how long to try again.
-        after: Duration,
+        retry_after: Duration,
     },
     /// The batch is too large: the sender has to part it.
-    #[error("{found} bytes are too much at once, {max} are taken; send less in a request")]
+    #[error("{size} bytes are too much at once, {max} are taken; send less in a request")]
     TooLarge {
         /// The encoded size in bytes.
-        found: u64,
+        size: u64,
         /// The largest that is taken.
         max: u64,
     },
     /// The batch, or what it holds, is not taken, now or later: the sender is to blame.
     #[error("{0}")]
-    Refused(String),
+    Rejected(String),
     /// The sender is not who sent in this producer's name before.
     #[error("{0}")]
     Forbidden(String),
     /// The sequence is further from the last one than the producer can have come.
     #[error(
-        "cannot take sequence {found} of producer {producer:016x}: the last one was {last}, and at most {max} may be left out; a sender that begins anew takes a new boot number"
+        "cannot take sequence {sequence} of producer {producer:016x}: the last one was {last}, and at most {max} may be left out; a sender that begins anew takes a new boot number"
     )]
     SequenceJump {
         /// Whose it is.
@@ -41,23 +41,23 @@ pub enum Error {
         /// The last that was taken.
         last: u64,
         /// The one that came.
-        found: u64,
+        sequence: u64,
         /// How far it may be from the last.
         max: u64,
     },
     /// The disk failed, or what the store has in memory is in doubt: topdeck has to be started anew.
     #[error("{0}")]
-    Broken(String),
+    JournalFailed(String),
 }
 
 /// After how long a sender is asked to try again when the journal is full.
-const AFTER_FULL: Duration = Duration::from_secs(5);
+const RETRY_AFTER_FULL: Duration = Duration::from_secs(5);
 /// And when it only had to wait too long.
-const AFTER_STALL: Duration = Duration::from_secs(1);
+const RETRY_AFTER_STALL: Duration = Duration::from_secs(1);
 
 impl Error {
     /// Whether the same batch may be taken later.
-    pub fn is_temporary(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Full { .. })
     }
 }
@@ -65,12 +65,14 @@ impl Error {
 impl From<journal::Error> for Error {
     fn from(error: journal::Error) -> Error {
         match error {
-            journal::Error::Full(_) => Error::Full { why: error.to_string(), after: AFTER_FULL },
-            journal::Error::Stalled { .. } => {
-                Error::Full { why: error.to_string(), after: AFTER_STALL }
+            journal::Error::Full(_) => {
+                Error::Full { reason: error.to_string(), retry_after: RETRY_AFTER_FULL }
             }
-            journal::Error::TooLarge { found, max } => Error::TooLarge { found, max },
-            _ => Error::Broken(error.to_string()),
+            journal::Error::AppendTimeout { .. } => {
+                Error::Full { reason: error.to_string(), retry_after: RETRY_AFTER_STALL }
+            }
+            journal::Error::TooLarge { found, max } => Error::TooLarge { size: found, max },
+            _ => Error::JournalFailed(error.to_string()),
         }
     }
 }
@@ -81,14 +83,14 @@ impl From<store::Error> for Error {
             store::Error::Journal(error) => error.into(),
             store::Error::Model(_)
             | store::Error::Cardinality(_)
-            | store::Error::UnknownSeries { .. } => Error::Refused(error.to_string()),
-            _ => Error::Broken(error.to_string()),
+            | store::Error::UnknownSeries { .. } => Error::Rejected(error.to_string()),
+            _ => Error::JournalFailed(error.to_string()),
         }
     }
 }
 
 impl From<model::Error> for Error {
     fn from(error: model::Error) -> Error {
-        Error::Refused(error.to_string())
+        Error::Rejected(error.to_string())
     }
 }

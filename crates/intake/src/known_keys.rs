@@ -1,4 +1,4 @@
-//! The public keys that producers showed first: from then on nobody else sends in their names.
+//! Known producer keys (trust on first use).
 //!
 //! A file in the journal's folder, a line for each producer: its number and its key in hex, when it
 //! was shown first in ns since the Unix epoch, and its name. It is replaced whole and durably
@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use disk::{Disk, Mode};
-use model::wire::{escaped, unescaped};
+use disk::{Disk, OpenMode};
+use model::wire::{escape_word, unescape_word};
 
 use crate::error::{Error, Result};
 
@@ -36,19 +36,19 @@ pub(crate) struct KnownKeys {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KnownKey {
     key: ProducerKey,
-    since: i64,
+    first_seen: i64,
     name: String,
 }
 
-/// What became of a check.
+/// Result of a key check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyCheck {
     /// It is the key of the producer, or the producer has none and shows none.
-    Same,
+    Match,
     /// It is the producer's first.
     New,
     /// There is no room for it.
-    NoRoom,
+    TableFull,
 }
 
 impl KnownKeys {
@@ -59,7 +59,7 @@ impl KnownKeys {
         notes: &mut Vec<String>,
     ) -> Result<KnownKeys> {
         let path = journal.join(FILE);
-        let text = read(&*disk, &path).map_err(|error| broken("read", &path, &error))?;
+        let text = read(&*disk, &path).map_err(|error| io_error("read", &path, &error))?;
         let mut keys = BTreeMap::new();
         for (at, line) in text.lines().enumerate() {
             match parse(line) {
@@ -70,7 +70,7 @@ impl KnownKeys {
         Ok(KnownKeys { disk, path, keys: Mutex::new(keys) })
     }
 
-    fn keys(&self) -> MutexGuard<'_, BTreeMap<u64, KnownKey>> {
+    fn lock_keys(&self) -> MutexGuard<'_, BTreeMap<u64, KnownKey>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,27 +83,27 @@ impl KnownKeys {
         shown: Option<&ProducerKey>,
         now: i64,
     ) -> Result<KeyCheck> {
-        let mut keys = self.keys();
+        let mut keys = self.lock_keys();
         if let Some(known) = keys.get(&producer) {
             // Public: nothing is to be learnt from how long the comparison takes.
             return match shown == Some(&known.key) {
-                true => Ok(KeyCheck::Same),
-                false => Err(self.forbidden(producer, known, shown.is_some())),
+                true => Ok(KeyCheck::Match),
+                false => Err(self.forbidden_error(producer, known, shown.is_some())),
             };
         }
-        let Some(&key) = shown else { return Ok(KeyCheck::Same) };
+        let Some(&key) = shown else { return Ok(KeyCheck::Match) };
         if keys.len() >= KEYS_MAX {
-            return Ok(KeyCheck::NoRoom);
+            return Ok(KeyCheck::TableFull);
         }
         let name = name[..name.floor_char_boundary(NAME_BYTES_MAX)].to_owned();
         let mut with_it = keys.clone();
-        with_it.insert(producer, KnownKey { key, since: now, name });
-        self.write(&with_it).map_err(|error| broken("write", &self.path, &error))?;
+        with_it.insert(producer, KnownKey { key, first_seen: now, name });
+        self.write(&with_it).map_err(|error| io_error("write", &self.path, &error))?;
         *keys = with_it;
         Ok(KeyCheck::New)
     }
 
-    fn forbidden(&self, producer: u64, known: &KnownKey, has_key: bool) -> Error {
+    fn forbidden_error(&self, producer: u64, known: &KnownKey, has_key: bool) -> Error {
         let cause = match has_key {
             true => "the parcel is signed with another key than the first one",
             false => "the parcel is not signed, and an earlier one was",
@@ -118,12 +118,12 @@ impl KnownKeys {
 
     fn write(&self, keys: &BTreeMap<u64, KnownKey>) -> std::io::Result<()> {
         let mut text = String::new();
-        for (producer, KnownKey { key, since, name }) in keys {
+        for (producer, KnownKey { key, first_seen: since, name }) in keys {
             let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-            text += &format!("{producer:016x} {key} {since} {}\n", escaped(name));
+            text += &format!("{producer:016x} {key} {since} {}\n", escape_word(name));
         }
         let new = self.path.with_extension("new");
-        let file = self.disk.open(&new, Mode::Create)?;
+        let file = self.disk.open(&new, OpenMode::Create)?;
         file.set_len(0)?;
         file.write_all_at(text.as_bytes(), 0)?;
         file.sync()?;
@@ -134,7 +134,7 @@ impl KnownKeys {
 }
 
 fn read(disk: &dyn Disk, path: &Path) -> std::io::Result<String> {
-    let file = match disk.open(path, Mode::Read) {
+    let file = match disk.open(path, OpenMode::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
         Err(error) => return Err(error),
@@ -155,12 +155,12 @@ fn parse(line: &str) -> Option<(u64, KnownKey)> {
         *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
     }
     let since = words.next()?.parse().ok()?;
-    let name = unescaped(words.next().unwrap_or_default())?;
-    words.next().is_none().then_some((producer, KnownKey { key, since, name }))
+    let name = unescape_word(words.next().unwrap_or_default())?;
+    words.next().is_none().then_some((producer, KnownKey { key, first_seen: since, name }))
 }
 
-fn broken(doing: &str, path: &Path, error: &std::io::Error) -> Error {
-    Error::Broken(format!("cannot {doing} {}: {error}", path.display()))
+fn io_error(doing: &str, path: &Path, error: &std::io::Error) -> Error {
+    Error::JournalFailed(format!("cannot {doing} {}: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -178,17 +178,21 @@ mod tests {
     }
 
     #[test]
-    fn the_first_key_counts_also_after_a_restart() {
+    fn first_key_is_required_after_a_restart() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         disk.create_dir(Path::new(JOURNAL)).unwrap();
         let (keys, _) = open(&disk);
-        assert_eq!(keys.check(7, "old agent", None, 1).unwrap(), KeyCheck::Same, "it is not bound");
+        assert_eq!(
+            keys.check(7, "old agent", None, 1).unwrap(),
+            KeyCheck::Match,
+            "it is not bound"
+        );
         assert_eq!(keys.check(7, "agent a b", Some(&[1; 32]), 1).unwrap(), KeyCheck::New);
-        assert_eq!(keys.check(7, "agent a b", Some(&[1; 32]), 2).unwrap(), KeyCheck::Same);
+        assert_eq!(keys.check(7, "agent a b", Some(&[1; 32]), 2).unwrap(), KeyCheck::Match);
         drop(keys);
         let (keys, notes) = open(&disk);
         assert_eq!(notes, Vec::<String>::new());
-        assert_eq!(keys.check(7, "", Some(&[1; 32]), 3).unwrap(), KeyCheck::Same);
+        assert_eq!(keys.check(7, "", Some(&[1; 32]), 3).unwrap(), KeyCheck::Match);
         let error = keys.check(7, "", Some(&[2; 32]), 3).unwrap_err().to_string();
         let expected = "cannot take batches of producer 0000000000000007 (agent a b): the parcel is \
                         signed with another key than the first one; if its agent lost its key, stop \
@@ -199,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_line_is_told_and_keys_are_bounded() {
+    fn damaged_line_is_reported_and_keys_are_bounded() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         disk.create_dir(Path::new(JOURNAL)).unwrap();
-        let file = disk.open(&Path::new(JOURNAL).join(FILE), Mode::Create).unwrap();
+        let file = disk.open(&Path::new(JOURNAL).join(FILE), OpenMode::Create).unwrap();
         let key = "ab".repeat(32);
         let mut text = format!("0000000000000007 {key} 5 a\nnonsense\n");
         (0..KEYS_MAX).for_each(|n| text += &format!("{:016x} {key} 5 \n", n + 100));
@@ -210,7 +214,7 @@ mod tests {
         drop(file);
         let (keys, notes) = open(&disk);
         assert_eq!(notes, ["/journal/producer-keys: line 2 is damaged"]);
-        assert_eq!(keys.check(7, "", Some(&[0xab; 32]), 6).unwrap(), KeyCheck::Same);
-        assert_eq!(keys.check(8, "", Some(&[1; 32]), 6).unwrap(), KeyCheck::NoRoom);
+        assert_eq!(keys.check(7, "", Some(&[0xab; 32]), 6).unwrap(), KeyCheck::Match);
+        assert_eq!(keys.check(8, "", Some(&[1; 32]), 6).unwrap(), KeyCheck::TableFull);
     }
 }

@@ -1,4 +1,4 @@
-//! Where batches go: into the journal, of a store or of an agent alone, and only then is the sender told.
+//! Write path: batches are appended to the journal before the sender is acknowledged.
 //!
 //! A source asks for a [`Writer`], fills it with rows, and gives it to [`Intake::take`]. What it gets is a
 //! [`Receipt`]: the batch is in the journal, and [`Receipt::wait`] or [`Receipt::settled`] say when it has reached the
@@ -8,42 +8,44 @@
 
 mod counts;
 
-mod book;
-mod book_file;
-mod books;
+mod ledger;
+mod ledger_file;
+mod ledger_reader;
 
-mod commit;
 mod error;
-mod home;
+mod group_commit;
+mod housekeeping;
+mod ingest_writer;
+mod intake;
+mod key_encoding;
 mod known_keys;
 mod meter;
-mod own;
 mod producer;
 mod recent_batches;
 mod rejections;
-mod restart;
-mod series;
-mod take;
-mod upkeep;
-mod way;
-mod writer;
+mod restartable;
+mod self_metrics;
+mod series_cache;
+mod write_target;
 
 mod audit;
 
-pub use audit::{Account, Audit, Hop, Line, Source};
-pub use book::{Book, Counted, Entry, PRODUCERS_MAX};
-pub use book_file::{BookFile, Found, VERSION as BOOK_VERSION};
-pub use commit::Receipt;
-pub use counts::{Counts, Loss};
+pub use audit::{Audit, DownstreamHop, HopAudit, ProducerAudit, SourceCounts};
+pub use counts::{Loss, ProducerCounts};
 pub use error::{Error, Result};
-pub use home::Home;
+pub use group_commit::Receipt;
+pub use ingest_writer::IngestWriter;
+pub use intake::{
+    Intake, LogFn, OPEN_SEQUENCE_JUMP_MAX, REQUEST_JUMP_MAX, SEQUENCE_JUMP_MAX, Settings,
+};
 pub use journal::supervisor::{
     DamageReport, QuarantinedInput, SupervisedThread, Supervisor, ThreadStatus, panic_message,
 };
+pub use key_encoding::SeriesKeyEncoding;
 pub use known_keys::ProducerKey;
-pub use meter::{Counter, Measured, Meter, Now, Timer};
+pub use ledger::{CountedRecord, Ledger, LedgerEntry, PRODUCERS_MAX};
+pub use ledger_file::{LedgerFile, LedgerLoad, VERSION as BOOK_VERSION};
+pub use meter::{Counter, LatencyHistogram, Meter, MetricSnapshot, SnapshotValue};
 pub use producer::Producer;
-pub use restart::{Restartable, caught, keep_running};
-pub use take::{Intake, Log, OPEN_SEQUENCE_JUMP_MAX, PARCEL_JUMP_MAX, SEQUENCE_JUMP_MAX, Settings};
-pub use way::Way;
-pub use writer::Writer;
+pub use restartable::{Restartable, catch_panic, keep_running};
+pub use write_target::WriteTarget;

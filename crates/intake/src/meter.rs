@@ -1,4 +1,4 @@
-//! What topdeck measures of itself: counters and distributions, stored and shown like all others.
+//! Self metrics: counters, gauges and latency histograms; stored like all others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use hist::codec::header::Temporality;
 use hist::{Histogram, SharedRecorder};
-use model::{Kind, Sample, Series, Value};
+use model::{Sample, SampleValue, Series, SeriesKind};
 
-use collect::Rows;
+use collect::RowSink;
 
 /// Something that is counted. Adding is one atomic addition, and a plain one where it is published.
 #[derive(Clone, Debug, Default)]
@@ -32,14 +32,14 @@ impl Counter {
     }
 }
 
-/// How long something takes, with its whole distribution in nanoseconds.
+/// Latency histogram in nanoseconds.
 #[derive(Clone)]
-pub struct Timer {
+pub struct LatencyHistogram {
     recorder: Arc<SharedRecorder>,
     published: Option<shm::Histogram>,
 }
 
-impl Timer {
+impl LatencyHistogram {
     /// Records one duration.
     pub fn record(&self, duration: Duration) {
         let took_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -50,82 +50,81 @@ impl Timer {
     }
 }
 
-/// All that is measured, by name and labels. Names begin with `topdeck_`, counters end with `_total`, times with
-/// `_seconds` nowhere: their unit is ns, and the series says so.
+/// Registry of self metrics (instruments by name and labels).
 #[derive(Default)]
 pub struct Meter {
-    entries: Mutex<Vec<Entry>>,
-    probes: Mutex<Vec<Probe>>,
+    entries: Mutex<Vec<MeterEntry>>,
+    collectors: Mutex<Vec<CollectFn>>,
     /// Whether counters and timers are in shared memory too.
     publishes: bool,
 }
 
 /// Reads several things at once.
-type Probe = Arc<dyn Fn(&mut Vec<Measured>) + Send + Sync>;
+type CollectFn = Arc<dyn Fn(&mut Vec<MetricSnapshot>) + Send + Sync>;
 
 #[derive(Clone)]
-struct Entry {
+struct MeterEntry {
     name: &'static str,
-    about: &'static str,
+    help: &'static str,
     labels: Vec<(String, String)>,
-    what: What,
+    instrument: Instrument,
 }
 
 #[derive(Clone)]
-enum What {
+enum Instrument {
     Counter(Counter),
     Gauge(Arc<dyn Fn() -> f64 + Send + Sync>),
-    Timer(Timer),
+    Histogram(LatencyHistogram),
 }
 
 /// One thing that is measured, as it is now.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct MetricSnapshot {
     /// Its name.
     pub name: &'static str,
     /// What it is, in a sentence.
-    pub about: &'static str,
+    pub help: &'static str,
     /// What tells it from others of the name.
     pub labels: Vec<(String, String)>,
     /// Its value.
-    pub value: Now,
+    pub value: SnapshotValue,
 }
 
-/// A value of topdeck's own.
+/// Value of a self metric.
 #[derive(Clone, Debug)]
-pub enum Now {
+pub enum SnapshotValue {
     /// Since the process began.
-    Count(u64),
+    Counter(u64),
     /// As it is.
     Gauge(f64),
     /// All since the process began, in nanoseconds.
-    Times(Box<Histogram>),
+    Histogram(Box<Histogram>),
 }
 
-fn owned(labels: &[(&str, &str)]) -> Vec<(String, String)> {
+fn to_owned_labels(labels: &[(&str, &str)]) -> Vec<(String, String)> {
     labels.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 impl Meter {
     /// One whose counters and timers are in shared memory as well, where anybody on this host sees them; in the process's one file,
     /// so this is for who has one meter. Where there is no such memory, they are not.
-    pub fn published() -> Meter {
+    pub fn with_shared_memory() -> Meter {
         Meter { publishes: true, ..Meter::default() }
     }
 
-    fn description(
+    fn metric_builder(
         &self,
         name: &'static str,
         about: &'static str,
         labels: &[(String, String)],
-    ) -> Option<shm::Description> {
-        let new = || shm::Description::new(name).help(about);
+    ) -> Option<shm::MetricBuilder> {
+        let new = || shm::MetricBuilder::new(name).help(about);
         let add =
-            |made: shm::Description, (name, value): &(String, String)| made.label(name, value);
+            |made: shm::MetricBuilder, (name, value): &(String, String)| made.label(name, value);
         self.publishes.then(|| labels.iter().fold(new(), add))
     }
 
-    fn entries(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
+    fn lock_entries(&self) -> std::sync::MutexGuard<'_, Vec<MeterEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -136,34 +135,50 @@ impl Meter {
         about: &'static str,
         labels: &[(&str, &str)],
     ) -> Counter {
-        let mut entries = self.entries();
-        let labels = owned(labels);
+        let mut entries = self.lock_entries();
+        let labels = to_owned_labels(labels);
         for entry in entries.iter().filter(|entry| entry.name == name && entry.labels == labels) {
-            if let What::Counter(counter) = &entry.what {
+            if let Instrument::Counter(counter) = &entry.instrument {
                 return counter.clone();
             }
         }
-        let described = self.description(name, about, &labels);
+        let described = self.metric_builder(name, about, &labels);
         let published = described.and_then(|described| described.counter().ok());
         let counter = Counter { published, ..Counter::default() };
-        entries.push(Entry { name, about, labels, what: What::Counter(counter.clone()) });
+        entries.push(MeterEntry {
+            name,
+            help: about,
+            labels,
+            instrument: Instrument::Counter(counter.clone()),
+        });
         counter
     }
 
     /// The timer of a name and labels; the same for all who ask.
-    pub fn timer(&self, name: &'static str, about: &'static str, labels: &[(&str, &str)]) -> Timer {
-        let mut entries = self.entries();
-        let labels = owned(labels);
+    pub fn histogram(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        labels: &[(&str, &str)],
+    ) -> LatencyHistogram {
+        let mut entries = self.lock_entries();
+        let labels = to_owned_labels(labels);
         for entry in entries.iter().filter(|entry| entry.name == name && entry.labels == labels) {
-            if let What::Timer(timer) = &entry.what {
+            if let Instrument::Histogram(timer) = &entry.instrument {
                 return timer.clone();
             }
         }
-        let described = self.description(name, about, &labels);
-        let described = described.map(|described| described.unit("ns").role(shm::Role::Timing));
+        let described = self.metric_builder(name, about, &labels);
+        let described =
+            described.map(|described| described.unit("ns").role(shm::MetricRole::Timing));
         let published = described.and_then(|described| described.histogram().ok());
-        let timer = Timer { recorder: Arc::new(SharedRecorder::new()), published };
-        entries.push(Entry { name, about, labels, what: What::Timer(timer.clone()) });
+        let timer = LatencyHistogram { recorder: Arc::new(SharedRecorder::new()), published };
+        entries.push(MeterEntry {
+            name,
+            help: about,
+            labels,
+            instrument: Instrument::Histogram(timer.clone()),
+        });
         timer
     }
 
@@ -175,56 +190,70 @@ impl Meter {
         labels: &[(&str, &str)],
         read: impl Fn() -> f64 + Send + Sync + 'static,
     ) {
-        let mut entries = self.entries();
-        let labels = owned(labels);
+        let mut entries = self.lock_entries();
+        let labels = to_owned_labels(labels);
         entries.retain(|entry| entry.name != name || entry.labels != labels);
-        entries.push(Entry { name, about, labels, what: What::Gauge(Arc::new(read)) });
+        entries.push(MeterEntry {
+            name,
+            help: about,
+            labels,
+            instrument: Instrument::Gauge(Arc::new(read)),
+        });
     }
 
     /// Several things that are read together when they are asked for.
-    pub fn probe(&self, read: impl Fn(&mut Vec<Measured>) + Send + Sync + 'static) {
-        self.probes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(read));
+    pub fn register_collector(
+        &self,
+        read: impl Fn(&mut Vec<MetricSnapshot>) + Send + Sync + 'static,
+    ) {
+        self.collectors.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(read));
     }
 
     /// All, as they are now.
-    pub fn now(&self) -> Vec<Measured> {
-        let now = |entry: &Entry| Measured {
+    pub fn snapshot(&self) -> Vec<MetricSnapshot> {
+        let now = |entry: &MeterEntry| MetricSnapshot {
             name: entry.name,
-            about: entry.about,
+            help: entry.help,
             labels: entry.labels.clone(),
-            value: match &entry.what {
-                What::Counter(counter) => Now::Count(counter.get()),
-                What::Gauge(read) => Now::Gauge(read()),
-                What::Timer(timer) => Now::Times(Box::new(timer.recorder.snapshot())),
+            value: match &entry.instrument {
+                Instrument::Counter(counter) => SnapshotValue::Counter(counter.get()),
+                Instrument::Gauge(read) => SnapshotValue::Gauge(read()),
+                Instrument::Histogram(timer) => {
+                    SnapshotValue::Histogram(Box::new(timer.recorder.snapshot()))
+                }
             },
         };
         // What is read may take its time, and ask the meter for something itself.
-        let entries = self.entries().clone();
-        let probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut all: Vec<Measured> = entries.iter().map(now).collect();
+        let entries = self.lock_entries().clone();
+        let probes = self.collectors.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all: Vec<MetricSnapshot> = entries.iter().map(now).collect();
         probes.iter().for_each(|probe| probe(&mut all));
         all
     }
 
     /// Writes all as rows: what was read at `end`, and began at `start`, with the process.
-    pub fn write(&self, start: i64, end: i64, rows: &mut dyn Rows) -> model::Result<()> {
-        for Measured { name, labels, value, .. } in self.now() {
+    pub fn write_rows(&self, start: i64, end: i64, rows: &mut dyn RowSink) -> model::Result<()> {
+        for MetricSnapshot { name, labels, value, .. } in self.snapshot() {
             let (kind, unit, value) = match value {
-                Now::Count(n) => {
-                    (Kind::Counter(Temporality::Cumulative), "", Value::Number(n as f64))
-                }
-                Now::Gauge(x) => (Kind::Gauge, "", Value::Number(x)),
-                Now::Times(histogram) => {
-                    (Kind::Histogram(Temporality::Cumulative), "ns", Value::Histogram(histogram))
-                }
+                SnapshotValue::Counter(n) => (
+                    SeriesKind::Counter(Temporality::Cumulative),
+                    "",
+                    SampleValue::Number(n as f64),
+                ),
+                SnapshotValue::Gauge(x) => (SeriesKind::Gauge, "", SampleValue::Number(x)),
+                SnapshotValue::Histogram(histogram) => (
+                    SeriesKind::Histogram(Temporality::Cumulative),
+                    "ns",
+                    SampleValue::Histogram(histogram),
+                ),
             };
             let mut series = Series::new(name, kind).with_unit(unit);
             for (name, value) in labels {
                 series = series.with_label(name, value);
             }
-            let series = series.checked()?;
-            let start = if kind == Kind::Gauge { end } else { start };
-            rows.series(&series.form(), &mut || Ok(series.clone()))?;
+            let series = series.validate()?;
+            let start = if kind == SeriesKind::Gauge { end } else { start };
+            rows.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
             rows.sample(&Sample { start, end, value })?;
         }
         Ok(())
@@ -233,11 +262,11 @@ impl Meter {
 
 impl std::fmt::Debug for Meter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Meter").field("entries", &self.entries().len()).finish()
+        f.debug_struct("Meter").field("entries", &self.lock_entries().len()).finish()
     }
 }
 
-impl std::fmt::Debug for Timer {
+impl std::fmt::Debug for LatencyHistogram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Timer")
     }
@@ -245,13 +274,13 @@ impl std::fmt::Debug for Timer {
 
 #[cfg(test)]
 mod tests {
-    use shm::show::{Number, Value};
+    use shm::snapshot::{MetricValue, NumericValue};
 
     use super::*;
 
     #[test]
-    fn what_is_published_is_what_is_stored() {
-        let meter = Meter::published();
+    fn published_and_stored_values_are_equal() {
+        let meter = Meter::with_shared_memory();
         let Ok(path) = shm::status() else {
             println!("skipped: there is no memory for it here");
             return;
@@ -259,21 +288,24 @@ mod tests {
         let labels = [("route", "home")];
         meter.counter("test_asked_total", "questions", &labels).add(3);
         meter.counter("test_asked_total", "questions", &labels).add(4);
-        meter.timer("test_took", "how long", &[]).record(Duration::from_micros(5));
+        meter.histogram("test_took", "how long", &[]).record(Duration::from_micros(5));
         // Of another meter nothing is seen.
         Meter::default().counter("test_quiet_total", "", &[]).add(1);
-        let shown = shm::Reader::attach(&path).unwrap().metrics().unwrap();
+        let shown = shm::MetricsFileReader::attach(&path).unwrap().metrics().unwrap();
         let of = |name: &str| shown.iter().find(|metric| metric.name == name);
         let asked = of("test_asked_total").unwrap();
-        assert_eq!(asked.value, Value::Counter(Number::Unsigned(7)));
-        assert_eq!(asked.labels, owned(&labels));
+        assert_eq!(asked.value, MetricValue::Counter(NumericValue::Unsigned(7)));
+        assert_eq!(asked.labels, to_owned_labels(&labels));
         let took = of("test_took").unwrap();
-        let Now::Times(stored) =
-            &meter.now().iter().find(|now| now.name == "test_took").unwrap().value.clone()
+        let SnapshotValue::Histogram(stored) =
+            &meter.snapshot().iter().find(|now| now.name == "test_took").unwrap().value.clone()
         else {
             panic!("no times")
         };
-        assert_eq!((took.unit.as_str(), &took.value), ("ns", &Value::Histogram(stored.clone())));
+        assert_eq!(
+            (took.unit.as_str(), &took.value),
+            ("ns", &MetricValue::Histogram(stored.clone()))
+        );
         assert!(of("test_quiet_total").is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Who batches come from, where they bring no identity of their own.
+//! Producers inside this process, for batches without an identity.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Reasons of what a source drops that are told apart; the others are added up as one.
 const REASONS_MAX: usize = 16;
 
-/// A source of this process. Its batches get rising numbers, in the order in which they are taken.
+/// Internal producer; its batches get ascending sequences.
 #[derive(Clone, Debug)]
-pub struct Producer(pub(crate) Arc<Inner>);
+pub struct Producer(pub(crate) Arc<ProducerInner>);
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct ProducerInner {
     name: String,
     id: u64,
     /// The last batch's sequence; held while a batch is appended, so that the journal has them in order.
@@ -23,7 +23,7 @@ pub(crate) struct Inner {
 
 impl Producer {
     pub(crate) fn new(name: &str, id: u64) -> Producer {
-        Producer(Arc::new(Inner {
+        Producer(Arc::new(ProducerInner {
             name: name.to_owned(),
             id,
             sequence: Mutex::new(0),
@@ -43,12 +43,12 @@ impl Producer {
     }
 
     /// Counts values that have come from outside, whatever becomes of them.
-    pub fn received(&self, values: u64) {
+    pub fn add_received(&self, values: u64) {
         self.0.received.fetch_add(values, Ordering::Relaxed);
     }
 
     /// Counts values that had come and are in no batch. Where somebody relied on them a gap says so too.
-    pub fn dropped(&self, values: u64, reason: &str) {
+    pub fn add_dropped(&self, values: u64, reason: &str) {
         let mut dropped = self.0.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = !dropped.contains_key(reason);
         let reason =
@@ -58,7 +58,7 @@ impl Producer {
     }
 
     /// Values that came since the process began, and those that were dropped, by reason.
-    pub(crate) fn tally(&self) -> (u64, Vec<(String, u64)>) {
+    pub(crate) fn counts(&self) -> (u64, Vec<(String, u64)>) {
         let dropped = self.0.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped = dropped.iter().map(|(reason, &n)| (reason.clone(), n)).collect();
         (self.0.received.load(Ordering::Relaxed), dropped)

@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use disk::{Disk, Mode};
+use disk::{Disk, OpenMode};
 
 /// Batches that are remembered. Those that the store has not sealed yet are fewer, as a rule.
 pub(crate) const BATCHES_MAX: usize = 1 << 14;
@@ -152,7 +152,7 @@ impl RecentBatches {
             Some(have) => {
                 let new = self.batches.range(self.batches.len() - unsaved..);
                 let bytes: Vec<u8> = new.flat_map(|batch| batch.encode(self.journal)).collect();
-                let file = self.disk.open(&self.path, Mode::Write)?;
+                let file = self.disk.open(&self.path, OpenMode::Write)?;
                 file.write_all_at(&bytes, (HEAD_BYTES + have * BATCH_BYTES) as u64)?;
                 file.sync()?;
                 Some(have + unsaved)
@@ -174,7 +174,7 @@ impl RecentBatches {
         bytes.extend_from_slice(&self.journal.to_le_bytes());
         self.batches.iter().for_each(|batch| bytes.extend(batch.encode(self.journal)));
         let new = self.path.with_extension("new");
-        let file = self.disk.open(&new, Mode::Create)?;
+        let file = self.disk.open(&new, OpenMode::Create)?;
         file.set_len(0)?;
         file.write_all_at(&bytes, 0)?;
         file.sync()?;
@@ -211,7 +211,7 @@ fn checksum(bytes: &[u8], journal: u128) -> u64 {
 
 fn read(disk: &dyn Disk, path: &std::path::Path) -> Option<Vec<u8>> {
     const BYTES_MAX: usize = HEAD_BYTES + 2 * FILE_BATCHES_MAX * BATCH_BYTES;
-    let file = disk.open(path, Mode::Read).ok()?;
+    let file = disk.open(path, OpenMode::Read).ok()?;
     let bytes = usize::try_from(file.len().ok()?).ok().filter(|&bytes| bytes <= BYTES_MAX)?;
     let mut bytes = vec![0; bytes];
     let have = file.read_full_at(&mut bytes, 0).ok()?;

@@ -1,4 +1,4 @@
-//! New series beyond a limit of the store: what was rejected is counted, and told as gaps and in the log.
+//! Rejected series: counted, and reported as gaps and log lines at a limited rate.
 //!
 //! Who is told by an answer sends it no more, or again and again. So neither gaps nor lines are one for each request:
 //! what was rejected of one producer for one reason is put together, and told 10 s after it was told before, then after
@@ -9,37 +9,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::{Gap, Sample};
-use store::Refused;
+use store::CardinalityError;
 
 use crate::meter::{Counter, Meter};
 
 /// Reasons and producers that are told apart at a time; those beyond them are put together.
 const KINDS_MAX: usize = 64;
-const WAIT: Duration = Duration::from_secs(10);
-const WAIT_MAX: Duration = Duration::from_secs(3600);
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 /// The limits, as [`Refused::limit`] names them.
 const LIMITS: [&str; 4] = ["series", "producer_series", "metric_series", "label_values"];
 
-/// Why a series was rejected: what there is too much of.
+/// Rejection of a series: limit and reason.
 #[derive(Clone, Debug)]
 pub(crate) struct Rejection {
     limit: &'static str,
     /// As gaps say it: without what is another one for each series.
     reason: String,
     /// As its sender is told.
-    pub(crate) why: String,
+    pub(crate) message: String,
 }
 
 impl Rejection {
     /// What a refusal says of a series; `None` if it is about no limit.
-    pub(crate) fn of(refused: &Refused, metric: &str) -> Option<Rejection> {
+    pub(crate) fn from_index_error(refused: &CardinalityError, metric: &str) -> Option<Rejection> {
         let limit = refused.limit()?;
         let what = match refused {
-            Refused::ValuesPerLabel { label, .. } => format!("values of label {label}"),
+            CardinalityError::ValuesPerLabel { label, .. } => format!("values of label {label}"),
             _ => "series".to_owned(),
         };
         let reason = format!("new {what} of metric {metric} rejected: limit {limit} reached");
-        Some(Rejection { limit, reason, why: refused.to_string() })
+        Some(Rejection { limit, reason, message: refused.to_string() })
     }
 
     /// What says so where samples are missing.
@@ -50,22 +50,22 @@ impl Rejection {
     }
 }
 
-/// What was rejected since the process began.
+/// Rejections since the start of the process.
 #[derive(Debug)]
 pub(crate) struct Rejections {
     counters: [(&'static str, Counter); LIMITS.len()],
-    kinds: Mutex<BTreeMap<(Option<u64>, String), Kind>>,
+    by_reason: Mutex<BTreeMap<(Option<u64>, String), RejectionStats>>,
 }
 
 /// Of one producer, for one reason.
 #[derive(Debug)]
-struct Kind {
+struct RejectionStats {
     samples: u64,
     start: i64,
     end: i64,
     /// When it is told next.
-    due: Instant,
-    wait: Duration,
+    next_report: Instant,
+    report_interval: Duration,
 }
 
 impl Rejections {
@@ -75,7 +75,7 @@ impl Rejections {
             let name = "topdeck_intake_samples_rejected_total";
             (limit, meter.counter(name, about, &[("reason", limit)]))
         };
-        Rejections { counters: LIMITS.map(counter), kinds: Mutex::default() }
+        Rejections { counters: LIMITS.map(counter), by_reason: Mutex::default() }
     }
 
     /// Counts samples.
@@ -88,17 +88,17 @@ impl Rejections {
     /// Counts a sample, and has a gap made for it.
     pub(crate) fn add(&self, producer: u64, rejection: &Rejection, sample: &Sample) {
         self.count(rejection, 1);
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
         let mut key = (Some(producer), rejection.reason.clone());
         if kinds.len() >= KINDS_MAX && !kinds.contains_key(&key) {
             key = (None, format!("new series rejected: limit {} reached", rejection.limit));
         }
-        let kind = kinds.entry(key).or_insert_with(|| Kind {
+        let kind = kinds.entry(key).or_insert_with(|| RejectionStats {
             samples: 0,
             start: i64::MAX,
             end: i64::MIN,
-            due: Instant::now(),
-            wait: WAIT,
+            next_report: Instant::now(),
+            report_interval: REPORT_INTERVAL,
         });
         kind.samples = kind.samples.saturating_add(1);
         kind.start = kind.start.min(sample.start);
@@ -106,15 +106,15 @@ impl Rejections {
     }
 
     /// The gaps that are due; with `all`, those that are not due yet too.
-    pub(crate) fn take(&self, now: Instant, all: bool) -> Vec<Gap> {
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn take_due_gaps(&self, now: Instant, all: bool) -> Vec<Gap> {
+        let mut kinds = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
         let mut gaps = Vec::new();
         kinds.retain(|(producer, reason), kind| {
             if kind.samples == 0 {
                 // Nothing came for as long as it was to wait: it is forgotten.
-                return kind.due > now;
+                return kind.next_report > now;
             }
-            if all || kind.due <= now {
+            if all || kind.next_report <= now {
                 gaps.push(Gap {
                     start: kind.start,
                     end: kind.end,
@@ -123,8 +123,9 @@ impl Rejections {
                     reason: reason.clone(),
                 });
                 (kind.samples, kind.start, kind.end) = (0, i64::MAX, i64::MIN);
-                kind.due = now.checked_add(kind.wait).unwrap_or(now);
-                kind.wait = kind.wait.saturating_mul(2).min(WAIT_MAX);
+                kind.next_report = now.checked_add(kind.report_interval).unwrap_or(now);
+                kind.report_interval =
+                    kind.report_interval.saturating_mul(2).min(REPORT_INTERVAL_MAX);
             }
             true
         });
@@ -132,8 +133,8 @@ impl Rejections {
     }
 
     /// Gaps that could not be told: they are told with the next.
-    pub(crate) fn put_back(&self, gaps: Vec<Gap>) {
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn requeue_gaps(&self, gaps: Vec<Gap>) {
+        let mut kinds = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
         for gap in gaps {
             if let Some(kind) = kinds.get_mut(&(gap.producer, gap.reason)) {
                 kind.samples = kind.samples.saturating_add(gap.lost.unwrap_or(0));
@@ -145,27 +146,31 @@ impl Rejections {
 
 #[cfg(test)]
 mod tests {
-    use model::Value;
+    use model::SampleValue;
 
     use super::*;
 
     fn rejection(metric: &str) -> Rejection {
         let (series, found, max) = (format!("{metric}{{a=\"b\"}}"), 4, 3);
-        Rejection::of(&Refused::SeriesPerProducer { series, found, max }, metric).unwrap()
+        Rejection::from_index_error(
+            &CardinalityError::SeriesPerProducer { series, found, max },
+            metric,
+        )
+        .unwrap()
     }
 
     fn sample(at: i64) -> Sample {
-        Sample { start: at, end: at + 1, value: Value::Number(1.0) }
+        Sample { start: at, end: at + 1, value: SampleValue::Number(1.0) }
     }
 
     #[test]
-    fn a_flood_is_told_less_and_less_often() {
+    fn repeated_rejections_are_reported_less_often() {
         let rejections = Rejections::new(&Arc::default());
         let began = Instant::now();
         let mut told = 0;
         for second in 0..36_000 {
             rejections.add(7, &rejection("m"), &sample(second));
-            let gaps = rejections.take(began + Duration::from_secs(second as u64), false);
+            let gaps = rejections.take_due_gaps(began + Duration::from_secs(second as u64), false);
             told += gaps.len();
             for gap in gaps {
                 let reason = "new series of metric m rejected: limit producer_series reached";
@@ -173,21 +178,21 @@ mod tests {
             }
         }
         assert!((10..30).contains(&told), "{told} in ten hours");
-        let gaps = rejections.take(began, true);
+        let gaps = rejections.take_due_gaps(began, true);
         assert_eq!((gaps.len(), gaps[0].end), (1, 36_000));
     }
 
     #[test]
-    fn what_is_rejected_is_told_whole_and_bounded() {
+    fn rejected_samples_are_reported_up_to_the_limit() {
         let rejections = Rejections::new(&Arc::default());
         for n in 0..1_000 {
             rejections.add(n, &rejection(&format!("m{n}")), &sample(n as i64));
         }
-        let gaps = rejections.take(Instant::now(), true);
+        let gaps = rejections.take_due_gaps(Instant::now(), true);
         assert_eq!(gaps.len(), KINDS_MAX + 1);
         assert_eq!(gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>(), 1_000);
-        rejections.put_back(gaps);
-        let gaps = rejections.take(Instant::now(), true);
+        rejections.requeue_gaps(gaps);
+        let gaps = rejections.take_due_gaps(Instant::now(), true);
         assert_eq!(gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>(), 1_000);
     }
 }

@@ -1,6 +1,6 @@
-//! The pre-commit buffer: a ring of entries in memory that all processes of a journal share and that
-//! outlives them. An append is complete, visible to every process and safe from `kill -9` when its entry is
-//! in the ring; whoever has the flusher's role moves entries from the ring to the segments.
+//! Pre-commit buffer: ring of entries in shared memory that survives the process. An append is
+//! complete, visible to every process and safe from `kill -9` when its entry is in the ring;
+//! whoever has the flusher's role moves entries from the ring to the segments.
 //!
 //! Everything here is 64-bit words accessed as atomics. Words of the header, by index:
 //!
@@ -24,7 +24,7 @@
 
 use std::time::Duration;
 
-use crate::level::Identity;
+use crate::level::BatchIdentity;
 use crate::origin::producer_origin;
 use crate::sync::{AtomicU64, Memory, Ordering, fence};
 
@@ -47,10 +47,10 @@ mod word {
     pub(super) const MARKS: usize = 24;
     pub(super) const DURABLE: usize = 40;
     pub(super) const SYNCING: usize = 41;
-    pub(super) const WANTED: usize = 42;
-    pub(super) const ROLE: usize = 43;
+    pub(super) const DURABLE_REQUESTED: usize = 42;
+    pub(super) const LEASE_REQUESTED: usize = 43;
     pub(super) const STATE: usize = 48;
-    pub(super) const ASLEEP: usize = 56;
+    pub(super) const SLEEPERS: usize = 56;
     pub(super) const FIRST: usize = 64;
 }
 
@@ -58,9 +58,9 @@ mod word {
 const HEADER_WORDS: usize = if cfg!(loom) { 72 } else { 512 };
 /// Producers that share a set of the table: one more evicts, of the origin that has most of them,
 /// the one that was silent longest.
-const WAYS: usize = 8;
+const PRODUCERS_PER_SET: usize = 8;
 /// Words of an entry of the table: producer, boot, sequence, end position plus one (0: free).
-const WAY_WORDS: usize = 4;
+const PRODUCER_WORDS: usize = 4;
 
 /// Wake words.
 const LOCK: usize = 0;
@@ -70,7 +70,7 @@ const WORK: usize = 3;
 const DURABLE: usize = 4;
 
 /// Bits of `word::STATE`.
-pub(crate) const POISONED: u64 = 1;
+pub(crate) const FAIL_STOP: u64 = 1;
 pub(crate) const FULL: u64 = 2;
 
 /// Bits of `word::ASLEEP`.
@@ -93,9 +93,9 @@ const LENGTH: u32 = TAGGED - 1;
 /// Words of an entry without its options.
 const ENTRY_WORDS: usize = crate::layout::ENTRY_BYTES / 8;
 
-/// How far the flusher has come.
+/// Flush position: up to where ring entries are in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct FlushMark {
     /// The ring word up to which entries are in segments; their room is free.
     pub(crate) ring: u64,
     /// The position of the first record that is not in a segment.
@@ -106,7 +106,7 @@ pub(crate) struct Mark {
     pub(crate) offset: u64,
 }
 
-impl Mark {
+impl FlushMark {
     fn words(self) -> [u64; 4] {
         [self.ring, self.position, self.segment, self.offset]
     }
@@ -121,11 +121,11 @@ impl Mark {
     }
 }
 
-/// What a buffer begins with.
+/// Persistent buffer state.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begin {
+pub(crate) struct BufferHeader {
     /// All up to here is in segments and durable.
-    pub(crate) mark: Mark,
+    pub(crate) mark: FlushMark,
     /// The end of the entries that follow `mark.ring`.
     pub(crate) tail: u64,
     /// The least next position.
@@ -136,55 +136,55 @@ pub(crate) struct Begin {
     pub(crate) boot: u128,
 }
 
-/// What an append brings.
+/// Batch to append.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Append<'a> {
-    pub(crate) identity: Option<Identity>,
+pub(crate) struct AppendRequest<'a> {
+    pub(crate) identity: Option<BatchIdentity>,
     pub(crate) records: u32,
     /// A record; or, if `packed`, records with their lengths, as in a frame's group.
     pub(crate) body: &'a [u8],
-    pub(crate) packed: bool,
+    pub(crate) is_packed: bool,
     pub(crate) time: i64,
 }
 
-impl Append<'_> {
+impl AppendRequest<'_> {
     fn words(&self) -> usize {
-        let options = if self.identity.is_some() { 3 } else { 0 } + usize::from(self.packed);
+        let options = if self.identity.is_some() { 3 } else { 0 } + usize::from(self.is_packed);
         ENTRY_WORDS + options + self.body.len().div_ceil(8)
     }
 }
 
-/// An entry's head as found in the ring.
+/// Header of a ring entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct RingEntry {
     pub(crate) first: u64,
     pub(crate) records: u32,
-    pub(crate) identity: Option<Identity>,
-    pub(crate) packed: bool,
+    pub(crate) identity: Option<BatchIdentity>,
+    pub(crate) is_packed: bool,
     pub(crate) time: i64,
     /// Its length in the ring.
     pub(crate) words: u64,
 }
 
-/// What became of an append.
+/// Result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Appended {
+pub(crate) enum AppendOutcome {
     /// Its first position.
     At(u64),
     /// It is a repeat; what was accepted last ends here.
-    Repeated(u64),
+    Duplicate(u64),
     /// There is no room now.
-    NoRoom,
+    NoSpace,
     /// It can never have room: it must go straight to a segment.
     TooLarge,
     /// The state forbids it.
-    Refused(u64),
+    Rejected(u64),
 }
 
-/// Tells whether the process with a slot is alive.
-pub(crate) trait Alive {
+/// Liveness check for the process that owns a slot.
+pub(crate) trait ProcessLiveness {
     /// Calls back if it is dead; as long as that takes, nobody else gets the slot.
-    fn if_dead(&self, slot: u32, then: &mut dyn FnMut());
+    fn with_dead(&self, slot: u32, then: &mut dyn FnMut());
 }
 
 pub(crate) struct Buffer {
@@ -194,23 +194,23 @@ pub(crate) struct Buffer {
     salt: u32,
 }
 
-/// The lengths of a buffer's parts.
+/// Sizes of the buffer's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size {
+pub(crate) struct BufferLayout {
     ring_words: usize,
     sets: usize,
 }
 
-impl Size {
-    pub(crate) fn new(buffer_bytes: u64, producers_max: u32) -> Size {
+impl BufferLayout {
+    pub(crate) fn new(buffer_bytes: u64, producers_max: u32) -> BufferLayout {
         // Four places per producer: then it is rare (1 in 5,000 sets) that a set of eight is too small for
         // the producers that fall into it.
-        let sets = (producers_max as usize * 4).div_ceil(WAYS).next_power_of_two();
-        Size { ring_words: (buffer_bytes / 8) as usize, sets }
+        let sets = (producers_max as usize * 4).div_ceil(PRODUCERS_PER_SET).next_power_of_two();
+        BufferLayout { ring_words: (buffer_bytes / 8) as usize, sets }
     }
 
     pub(crate) fn words(self) -> usize {
-        HEADER_WORDS + self.sets * WAYS * WAY_WORDS + self.ring_words
+        HEADER_WORDS + self.sets * PRODUCERS_PER_SET * PRODUCER_WORDS + self.ring_words
     }
 
     /// The length of the file.
@@ -221,7 +221,7 @@ impl Size {
 }
 
 impl Buffer {
-    pub(crate) fn new(memory: Memory, size: Size, journal_id: u128) -> Buffer {
+    pub(crate) fn new(memory: Memory, size: BufferLayout, journal_id: u128) -> Buffer {
         assert!(
             memory.len() >= size.words(),
             "BUG: {} words for a buffer of {}",
@@ -237,7 +237,7 @@ impl Buffer {
     }
 
     /// Whether the header is one of this size and journal.
-    pub(crate) fn is_ours(&self, journal_id: u128) -> bool {
+    pub(crate) fn is_same_journal(&self, journal_id: u128) -> bool {
         let expected = self.identification(journal_id);
         (0..expected.len()).all(|i| self.memory[i].load(Acquire) == expected[i])
     }
@@ -254,8 +254,8 @@ impl Buffer {
 
     /// Prepares the header, when nobody else has the buffer: the ring holds what lies from `mark.ring` to
     /// `tail`, and nobody sleeps or has the lock.
-    pub(crate) fn reset(&self, journal_id: u128, begin: &Begin) {
-        let Begin { mark, tail, next, first, boot } = *begin;
+    pub(crate) fn reset(&self, journal_id: u128, begin: &BufferHeader) {
+        let BufferHeader { mark, tail, next, first, boot } = *begin;
         let store = |index: usize, value: u64| self.memory[index].store(value, SeqCst);
         self.identify(journal_id);
         for wake in [LOCK, READERS, SPACE, WORK, DURABLE] {
@@ -266,23 +266,23 @@ impl Buffer {
         store(word::TAIL, tail);
         store(word::NEXT, next);
         store(word::DURABLE, mark.position);
-        store(word::WANTED, 0);
-        store(word::ROLE, 0);
+        store(word::DURABLE_REQUESTED, 0);
+        store(word::LEASE_REQUESTED, 0);
         store(word::SYNCING, 0);
         store(word::STATE, 0);
-        store(word::ASLEEP, 0);
+        store(word::SLEEPERS, 0);
         store(word::FIRST, first);
-        for index in HEADER_WORDS..HEADER_WORDS + self.sets * WAYS * WAY_WORDS {
+        for index in HEADER_WORDS..HEADER_WORDS + self.sets * PRODUCERS_PER_SET * PRODUCER_WORDS {
             self.memory[index].store(0, Relaxed);
         }
         // Both slots, so that nothing older is taken for the newest.
         self.store_mark(mark);
         self.store_mark(mark);
-        self.put_right();
+        self.recover_ring();
     }
 
     /// Whether it was used since the machine started: then nothing that was in memory is gone.
-    pub(crate) fn is_of(&self, boot: Option<u128>) -> bool {
+    pub(crate) fn is_from_this_boot(&self, boot: Option<u128>) -> bool {
         let [low, high] = [word::BOOT_LOW, word::BOOT_HIGH].map(|i| self.memory[i].load(Acquire));
         boot == Some(u128::from(low) | u128::from(high) << 64)
     }
@@ -291,11 +291,11 @@ impl Buffer {
     /// next one writes again what is not known to be durable. A header that is not ours becomes ours, with
     /// nothing known.
     pub(crate) fn begin_opening(&self, journal_id: u128) {
-        if !self.is_ours(journal_id) || self.sound_mark().is_none() {
+        if !self.is_same_journal(journal_id) || self.latest_valid_mark().is_none() {
             self.memory[word::DURABLE].store(0, SeqCst);
             self.memory[word::STATE].store(0, SeqCst);
-            self.store_mark(Mark::default());
-            self.store_mark(Mark::default());
+            self.store_mark(FlushMark::default());
+            self.store_mark(FlushMark::default());
             self.identify(journal_id);
         }
         self.set_syncing(true);
@@ -317,21 +317,26 @@ impl Buffer {
 
     /// Takes the append lock for the process with this slot; `None` when its owner is neither dead nor gets
     /// on for about as long as `longest`: somebody has stopped it.
-    pub(crate) fn lock(&self, slot: u32, alive: &dyn Alive, longest: Duration) -> Option<Turn<'_>> {
+    pub(crate) fn lock(
+        &self,
+        slot: u32,
+        alive: &dyn ProcessLiveness,
+        longest: Duration,
+    ) -> Option<AppendLockGuard<'_>> {
         let me = slot + 1;
         let word = self.memory.wake_word(LOCK);
         // Acquire pairs with the Release of `Turn::drop`: what the owner before wrote is seen.
         if word.compare_exchange(0, me, Acquire, Relaxed).is_err()
-            && !self.lock_slowly(me, alive, longest)
+            && !self.lock_slow_path(me, alive, longest)
         {
             return None;
         }
-        Some(Turn { buffer: self })
+        Some(AppendLockGuard { buffer: self })
     }
 
     #[cold]
-    fn lock_slowly(&self, me: u32, alive: &dyn Alive, longest: Duration) -> bool {
-        const PIECE: Duration = Duration::from_millis(2);
+    fn lock_slow_path(&self, me: u32, alive: &dyn ProcessLiveness, longest: Duration) -> bool {
+        const WAIT_SLICE: Duration = Duration::from_millis(2);
         const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
         let word = self.memory.wake_word(LOCK);
         let mut spins = 0;
@@ -357,22 +362,22 @@ impl Buffer {
             }
             let seen = owner | CONTENDED;
             // An owner that is alive needs less than a microsecond, unless it is not running.
-            if !self.memory.wait(LOCK, seen, Some(PIECE)) {
+            if !self.memory.wait(LOCK, seen, Some(WAIT_SLICE)) {
                 continue;
             }
-            waited += PIECE;
+            waited += WAIT_SLICE;
             let holder = (seen & !CONTENDED) - 1;
             let mut taken = false;
             if holder + 1 != me {
                 // Acquire as in `lock`: the dead owner's last stores came before its end, and so before this.
                 // Whoever gets the slot next finds the lock not to be its own.
-                alive.if_dead(holder, &mut || {
+                alive.with_dead(holder, &mut || {
                     let took = word.compare_exchange(seen, me | CONTENDED, Acquire, Relaxed);
                     taken = took.is_ok();
                 });
             }
             if taken {
-                self.put_right();
+                self.recover_ring();
                 return true;
             }
             if waited >= longest {
@@ -387,7 +392,7 @@ impl Buffer {
         let word = self.memory.wake_word(LOCK);
         let owner = word.load(Acquire);
         if owner & !CONTENDED == slot + 1 {
-            self.put_right();
+            self.recover_ring();
             word.store(0, Release);
             self.memory.wake(LOCK, u32::MAX);
         }
@@ -395,7 +400,7 @@ impl Buffer {
 
     /// Finds the next position and the table of producers from the entries. The caller has the lock, or is
     /// alone.
-    fn put_right(&self) {
+    fn recover_ring(&self) {
         let mark = self.mark();
         let tail = self.memory[word::TAIL].load(Acquire);
         let mut next = self.memory[word::NEXT].load(Relaxed).max(mark.position);
@@ -409,14 +414,14 @@ impl Buffer {
             let end = entry.first + u64::from(entry.records);
             next = next.max(end);
             if let Some(identity) = entry.identity {
-                self.remember(identity, end);
+                self.record_sequence(identity, end);
             }
             at += entry.words;
         }
         self.memory[word::NEXT].store(next, Release);
     }
 
-    fn write_entry(&self, at: u64, first: u64, append: &Append<'_>) {
+    fn write_entry(&self, at: u64, first: u64, append: &AppendRequest<'_>) {
         // Whoever reads one of these words sees the mark that freed them, too; pairs with the fence in `mark`.
         fence(Release);
         let mut head = [0; ENTRY_WORDS + 4];
@@ -426,12 +431,12 @@ impl Buffer {
             length |= TAGGED;
             head[words..words + 3].copy_from_slice(&[
                 identity.producer,
-                identity.boot,
+                identity.epoch,
                 identity.sequence,
             ]);
             words += 3;
         }
-        if append.packed {
+        if append.is_packed {
             length |= PACKED;
             head[words] = u64::from(append.records);
             words += 1;
@@ -444,21 +449,21 @@ impl Buffer {
             self.ring(at + i as u64).store(word, Relaxed);
         }
         self.copy_in(at + words as u64, append.body);
-        self.prepare(at, words + append.body.len().div_ceil(8));
+        self.prefetch(at, words + append.body.len().div_ceil(8));
     }
 
     /// The flusher's processor has the cache lines that come next. Without a word ahead of time, the release
     /// of the lock waits for each of them: 200 ns an append instead of 65 (two processors, 100 B records).
     #[inline]
-    fn prepare(&self, at: u64, words: usize) {
+    fn prefetch(&self, at: u64, words: usize) {
         #[cfg(not(loom))]
         {
             const AHEAD: u64 = 128;
             const LINE: usize = 8;
-            let start = HEADER_WORDS + self.sets * WAYS * WAY_WORDS;
+            let start = HEADER_WORDS + self.sets * PRODUCERS_PER_SET * PRODUCER_WORDS;
             for ahead in (0..words.min(AHEAD as usize)).step_by(LINE) {
                 let place = ((at + AHEAD) as usize + ahead) & (self.ring_words - 1);
-                self.memory.prepare_write(start + place);
+                self.memory.prefetch_for_write(start + place);
             }
         }
         #[cfg(loom)]
@@ -481,7 +486,7 @@ impl Buffer {
 
     #[inline]
     fn words(&self) -> &[AtomicU64] {
-        let start = HEADER_WORDS + self.sets * WAYS * WAY_WORDS;
+        let start = HEADER_WORDS + self.sets * PRODUCERS_PER_SET * PRODUCER_WORDS;
         &self.memory[start..start + self.ring_words]
     }
 
@@ -524,7 +529,7 @@ impl Buffer {
 
     /// Reads the entry that begins at a ring word and ends at `end` at the latest, its body behind what is
     /// in `out`; `None`, and `out` as before, when the words are no entry.
-    pub(crate) fn entry(&self, at: u64, end: u64, out: &mut Vec<u8>) -> Option<Entry> {
+    pub(crate) fn entry(&self, at: u64, end: u64, out: &mut Vec<u8>) -> Option<RingEntry> {
         // Whatever a damaged header says is the end: nothing is longer than the ring.
         let room = end.checked_sub(at)?.min(self.ring_words as u64);
         if room < ENTRY_WORDS as u64 {
@@ -556,9 +561,16 @@ impl Buffer {
             return None;
         }
         let identity =
-            tagged.then(|| Identity { producer: head[3], boot: head[4], sequence: head[5] });
+            tagged.then(|| BatchIdentity { producer: head[3], epoch: head[4], sequence: head[5] });
         let time = head[2].cast_signed();
-        Some(Entry { first: head[1], records: records as u32, identity, packed, time, words })
+        Some(RingEntry {
+            first: head[1],
+            records: records as u32,
+            identity,
+            is_packed: packed,
+            time,
+            words,
+        })
     }
 
     /// Where in the ring entries lie that begin at `position` or later, wherever the header says that the
@@ -612,7 +624,7 @@ impl Buffer {
     /// Where the entries behind a mark lie, as `find_entries` says it, if the header is right about it: they
     /// follow each other up to the tail, and no other follows there. Unless the machine stopped it is, and
     /// nothing else in the ring will be taken for an entry.
-    pub(crate) fn entries_behind(&self, mark: Mark) -> Option<Option<(u64, u64)>> {
+    pub(crate) fn entries_after(&self, mark: FlushMark) -> Option<Option<(u64, u64)>> {
         let lap = self.ring_words as u64;
         let tail = self.memory[word::TAIL].load(Acquire);
         if tail < mark.ring || tail - mark.ring > lap {
@@ -657,7 +669,7 @@ impl Buffer {
     // ---- the published mark ----------------------------------------------------------------------------
 
     /// How far the flusher has come.
-    pub(crate) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> FlushMark {
         loop {
             let generation = self.memory[word::GENERATION].load(Acquire);
             let slot = word::MARKS + (generation % 2) as usize * 8;
@@ -668,7 +680,7 @@ impl Buffer {
             fence(Acquire);
             let now = self.memory[word::GENERATION].load(Relaxed);
             if now == generation {
-                return Mark { ring, position, segment, offset };
+                return FlushMark { ring, position, segment, offset };
             }
             #[cfg(loom)]
             loom::thread::yield_now();
@@ -676,17 +688,17 @@ impl Buffer {
     }
 
     /// The newest mark that is as it was stored, for opening, when nobody else has the buffer.
-    pub(crate) fn sound_mark(&self) -> Option<Mark> {
+    pub(crate) fn latest_valid_mark(&self) -> Option<FlushMark> {
         let slots = [word::MARKS, word::MARKS + 8].into_iter().filter_map(|slot| {
             let [ring, position, segment, offset, check] =
                 std::array::from_fn(|i| self.memory[slot + i].load(Acquire));
-            let mark = Mark { ring, position, segment, offset };
+            let mark = FlushMark { ring, position, segment, offset };
             (mark.check() == check).then_some(mark)
         });
         slots.max_by_key(|mark| mark.position)
     }
 
-    fn store_mark(&self, mark: Mark) {
+    fn store_mark(&self, mark: FlushMark) {
         let generation = self.memory[word::GENERATION].load(Relaxed).wrapping_add(1);
         let slot = word::MARKS + (generation % 2) as usize * 8;
         // Stores to the slot must not come before the generation that made it the idle one.
@@ -701,7 +713,7 @@ impl Buffer {
     /// Publishes how far the flusher has come, which frees the ring up to there. Only the flusher calls it.
     /// It takes a turn so that what the owner of the lock may have left undone is done while the entries
     /// are still in the ring: the caller gives its own.
-    pub(crate) fn publish(&self, mark: Mark, turn: Turn<'_>) {
+    pub(crate) fn publish(&self, mark: FlushMark, turn: AppendLockGuard<'_>) {
         self.store_mark(mark);
         drop(turn);
         self.wake_for_space();
@@ -709,7 +721,7 @@ impl Buffer {
     }
 
     /// Wakes readers after a batch that did not go through the ring.
-    pub(crate) fn passed_wake(&self) {
+    pub(crate) fn wake_readers_of_direct(&self) {
         self.wake_readers();
     }
 
@@ -731,29 +743,30 @@ impl Buffer {
     }
 
     /// Asks for everything below a position to be made durable.
-    pub(crate) fn want_durable(&self, position: u64) {
-        if self.memory[word::WANTED].fetch_max(position, SeqCst) < position {
+    pub(crate) fn request_durable(&self, position: u64) {
+        if self.memory[word::DURABLE_REQUESTED].fetch_max(position, SeqCst) < position {
             self.wake_flusher();
         }
     }
 
     /// Whether somebody waits for more to be durable.
-    pub(crate) fn durable_wanted(&self) -> bool {
-        self.memory[word::WANTED].load(SeqCst) > self.durable()
+    pub(crate) fn is_durable_requested(&self) -> bool {
+        self.memory[word::DURABLE_REQUESTED].load(SeqCst) > self.durable()
     }
 
     /// Asks whoever has the flusher's role to give it up.
-    pub(crate) fn want_role(&self) {
-        self.memory[word::ROLE].store(1, SeqCst);
+    pub(crate) fn request_lease(&self) {
+        self.memory[word::LEASE_REQUESTED].store(1, SeqCst);
         self.wake_flusher();
     }
 
     /// Whether somebody asked for the role since this was called last. For whoever has it.
-    pub(crate) fn role_wanted(&self) -> bool {
-        self.memory[word::ROLE].load(Relaxed) != 0 && self.memory[word::ROLE].swap(0, SeqCst) != 0
+    pub(crate) fn take_lease_request(&self) -> bool {
+        self.memory[word::LEASE_REQUESTED].load(Relaxed) != 0
+            && self.memory[word::LEASE_REQUESTED].swap(0, SeqCst) != 0
     }
 
-    pub(crate) fn syncing(&self) -> bool {
+    pub(crate) fn is_syncing(&self) -> bool {
         self.memory[word::SYNCING].load(SeqCst) != 0
     }
 
@@ -797,27 +810,29 @@ impl Buffer {
             producer.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ boot.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let set = ((u128::from(mixed) * self.sets as u128) >> 64) as usize;
-        HEADER_WORDS + set * WAYS * WAY_WORDS
+        HEADER_WORDS + set * PRODUCERS_PER_SET * PRODUCER_WORDS
     }
 
     /// The last sequence accepted from a producer's boot, and the end of that batch. The caller has the lock.
     fn last(&self, producer: u64, boot: u64) -> Option<(u64, u64)> {
         let set = self.set_of(producer, boot);
-        (set..set + WAYS * WAY_WORDS).step_by(WAY_WORDS).find_map(|at| {
+        (set..set + PRODUCERS_PER_SET * PRODUCER_WORDS).step_by(PRODUCER_WORDS).find_map(|at| {
             let [p, b, sequence, end] = std::array::from_fn(|i| self.memory[at + i].load(Relaxed));
             (end != 0 && p == producer && b == boot).then(|| (sequence, end - 1))
         })
     }
 
     /// Notes what was accepted. Never goes back. The caller has the lock.
-    pub(crate) fn remember(&self, identity: Identity, end: u64) {
-        let set = self.set_of(identity.producer, identity.boot);
+    pub(crate) fn record_sequence(&self, identity: BatchIdentity, end: u64) {
+        let set = self.set_of(identity.producer, identity.epoch);
         // Of each place its origin and when it was used; 0 if it is free.
-        let mut ways = [(0, 0); WAYS];
-        for (way, at) in (set..set + WAYS * WAY_WORDS).step_by(WAY_WORDS).enumerate() {
+        let mut ways = [(0, 0); PRODUCERS_PER_SET];
+        for (way, at) in
+            (set..set + PRODUCERS_PER_SET * PRODUCER_WORDS).step_by(PRODUCER_WORDS).enumerate()
+        {
             let [producer, boot, sequence, used] =
                 std::array::from_fn(|i| self.memory[at + i].load(Relaxed));
-            if used != 0 && producer == identity.producer && boot == identity.boot {
+            if used != 0 && producer == identity.producer && boot == identity.epoch {
                 if sequence <= identity.sequence {
                     self.memory[at + 2].store(identity.sequence, Relaxed);
                     self.memory[at + 3].store(end + 1, Relaxed);
@@ -828,10 +843,10 @@ impl Buffer {
         }
         let Some(way) = victim(&ways, identity.origin(), end + 1) else { return };
         // Free while it is being written, so that a crash leaves no mixture.
-        let at = set + way * WAY_WORDS;
+        let at = set + way * PRODUCER_WORDS;
         self.memory[at + 3].store(0, Relaxed);
         for (i, value) in
-            [identity.producer, identity.boot, identity.sequence, end + 1].into_iter().enumerate()
+            [identity.producer, identity.epoch, identity.sequence, end + 1].into_iter().enumerate()
         {
             // Release: in this order for whoever takes over.
             self.memory[at + i].store(value, Release);
@@ -847,8 +862,8 @@ impl Buffer {
 
     fn wake_readers(&self) {
         fence(SeqCst);
-        if self.memory[word::ASLEEP].load(Relaxed) & READERS_ASLEEP != 0 {
-            self.memory[word::ASLEEP].fetch_and(!READERS_ASLEEP, SeqCst);
+        if self.memory[word::SLEEPERS].load(Relaxed) & READERS_ASLEEP != 0 {
+            self.memory[word::SLEEPERS].fetch_and(!READERS_ASLEEP, SeqCst);
             self.bump(READERS);
         }
     }
@@ -858,7 +873,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn wake_after_append(&self, tail: u64) {
         fence(SeqCst);
-        let asleep = self.memory[word::ASLEEP].load(Relaxed);
+        let asleep = self.memory[word::SLEEPERS].load(Relaxed);
         if asleep != 0 {
             self.wake_asleep(asleep, tail);
         }
@@ -882,13 +897,13 @@ impl Buffer {
     }
 
     /// Whether there is enough for a frame.
-    pub(crate) fn is_gathered(&self) -> bool {
+    pub(crate) fn has_full_frame(&self) -> bool {
         self.end().0.saturating_sub(self.mark().ring) >= self.gather_words()
     }
 
     /// Wakes the flusher of whichever process has the role.
     pub(crate) fn wake_flusher(&self) {
-        self.memory[word::ASLEEP].fetch_and(!(FLUSHER_IDLE | FLUSHER_RESTING), SeqCst);
+        self.memory[word::SLEEPERS].fetch_and(!(FLUSHER_IDLE | FLUSHER_RESTING), SeqCst);
         self.bump(WORK);
     }
 
@@ -909,7 +924,7 @@ impl Buffer {
     }
 
     /// Waits for work that another process does. An append does not end it.
-    pub(crate) fn sleep_elsewhere(&self, timeout: Duration) {
+    pub(crate) fn wait_for_flusher(&self, timeout: Duration) {
         let seen = self.memory.wake_word(WORK).load(SeqCst);
         self.memory.wait(WORK, seen, Some(timeout));
     }
@@ -922,7 +937,7 @@ impl Buffer {
         ready: &mut dyn FnMut() -> bool,
     ) {
         let seen = self.memory.wake_word(index).load(SeqCst);
-        self.memory[word::ASLEEP].fetch_or(bit, SeqCst);
+        self.memory[word::SLEEPERS].fetch_or(bit, SeqCst);
         fence(SeqCst);
         if !ready() {
             self.memory.wait(index, seen, timeout);
@@ -944,7 +959,7 @@ impl Buffer {
     }
 
     pub(crate) fn wait_space(&self, seen: u32, timeout: Duration) {
-        self.memory[word::ASLEEP].fetch_or(APPENDER_ASLEEP, SeqCst);
+        self.memory[word::SLEEPERS].fetch_or(APPENDER_ASLEEP, SeqCst);
         fence(SeqCst);
         if self.space_changes() == seen {
             self.memory.wait(SPACE, seen, Some(timeout));
@@ -956,8 +971,8 @@ impl Buffer {
     fn wake_for_space(&self) {
         self.memory.wake_word(SPACE).fetch_add(1, SeqCst);
         fence(SeqCst);
-        if self.memory[word::ASLEEP].load(Relaxed) & APPENDER_ASLEEP != 0 {
-            self.memory[word::ASLEEP].fetch_and(!APPENDER_ASLEEP, SeqCst);
+        if self.memory[word::SLEEPERS].load(Relaxed) & APPENDER_ASLEEP != 0 {
+            self.memory[word::SLEEPERS].fetch_and(!APPENDER_ASLEEP, SeqCst);
             self.memory.wake(SPACE, u32::MAX);
         }
     }
@@ -969,33 +984,33 @@ impl Buffer {
     }
 }
 
-/// The append lock.
-pub(crate) struct Turn<'a> {
+/// Guard of the append lock.
+pub(crate) struct AppendLockGuard<'a> {
     buffer: &'a Buffer,
 }
 
-impl Turn<'_> {
+impl AppendLockGuard<'_> {
     /// Puts an entry at the end of the ring, unless it is a repeat, there is no room or the state forbids.
     #[inline]
-    pub(crate) fn append(&self, append: &Append<'_>) -> (Appended, u64) {
+    pub(crate) fn append(&self, append: &AppendRequest<'_>) -> (AppendOutcome, u64) {
         let buffer = self.buffer;
         let memory = &buffer.memory;
         let tail = memory[word::TAIL].load(Relaxed);
         let state = memory[word::STATE].load(Acquire);
-        if let Some(repeated) = self.repeated(append.identity) {
+        if let Some(repeated) = self.duplicate_end(append.identity) {
             // A repeat needs no room; whether it is durable is another question.
-            return (Appended::Repeated(repeated), tail);
+            return (AppendOutcome::Duplicate(repeated), tail);
         }
         if state != 0 {
-            return (Appended::Refused(state), tail);
+            return (AppendOutcome::Rejected(state), tail);
         }
         let words = append.words();
         if words > buffer.ring_words / 2 {
-            return (Appended::TooLarge, tail);
+            return (AppendOutcome::TooLarge, tail);
         }
         let used = tail - buffer.mark().ring;
         if used + words as u64 > buffer.ring_words as u64 {
-            return (Appended::NoRoom, tail);
+            return (AppendOutcome::NoSpace, tail);
         }
         let first = memory[word::NEXT].load(Relaxed);
         buffer.write_entry(tail, first, append);
@@ -1005,15 +1020,15 @@ impl Turn<'_> {
         let end = first + u64::from(append.records);
         memory[word::NEXT].store(end, Release);
         if let Some(identity) = append.identity {
-            buffer.remember(identity, end);
+            buffer.record_sequence(identity, end);
         }
-        (Appended::At(first), tail)
+        (AppendOutcome::At(first), tail)
     }
 
     /// The end of what was accepted last, if this is not newer.
-    pub(crate) fn repeated(&self, identity: Option<Identity>) -> Option<u64> {
+    pub(crate) fn duplicate_end(&self, identity: Option<BatchIdentity>) -> Option<u64> {
         let identity = identity?;
-        let (last, end) = self.buffer.last(identity.producer, identity.boot)?;
+        let (last, end) = self.buffer.last(identity.producer, identity.epoch)?;
         (identity.sequence <= last).then_some(end)
     }
 
@@ -1023,27 +1038,27 @@ impl Turn<'_> {
     }
 
     /// With the ring empty, what was lost at its end counts as flushed: only its positions are left of it.
-    pub(crate) fn pass_lost(&self) {
+    pub(crate) fn discard_lost(&self) {
         let mark = self.buffer.mark();
         let next = self.buffer.memory[word::NEXT].load(Relaxed);
         if self.is_empty() && next > mark.position {
-            self.buffer.store_mark(Mark { position: next, ..mark });
+            self.buffer.store_mark(FlushMark { position: next, ..mark });
         }
     }
 
     /// Counts a batch that the caller wrote straight to a segment, the ring being empty.
-    pub(crate) fn passed(&self, identity: Option<Identity>, mark: Mark) {
+    pub(crate) fn commit_direct(&self, identity: Option<BatchIdentity>, mark: FlushMark) {
         debug_assert!(self.is_empty(), "BUG: a batch passed entries in the ring");
         // The mark first: from here on it is appended, and whoever takes over finds the next position in it.
         self.buffer.store_mark(mark);
         self.buffer.memory[word::NEXT].store(mark.position, Release);
         if let Some(identity) = identity {
-            self.buffer.remember(identity, mark.position);
+            self.buffer.record_sequence(identity, mark.position);
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for AppendLockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release pairs with the Acquire of the next owner.
@@ -1057,7 +1072,7 @@ impl Drop for Turn<'_> {
 /// The place in a set that an entry of an origin gets: a free one or, of the origin that has most
 /// with the new entry, the one that was silent longest. `None` if all that it could have are newer,
 /// which happens only to what is noted late, at opening.
-fn victim(ways: &[(u64, u64); WAYS], origin: u64, used: u64) -> Option<usize> {
+fn victim(ways: &[(u64, u64); PRODUCERS_PER_SET], origin: u64, used: u64) -> Option<usize> {
     if let Some(free) = ways.iter().position(|way| way.1 == 0) {
         return Some(free);
     }
@@ -1067,7 +1082,7 @@ fn victim(ways: &[(u64, u64); WAYS], origin: u64, used: u64) -> Option<usize> {
         let (of, last) = ways[way];
         (std::cmp::Reverse(count(of)), of != origin, last)
     };
-    let way = (0..WAYS).min_by_key(rank)?;
+    let way = (0..PRODUCERS_PER_SET).min_by_key(rank)?;
     let (of, last) = ways[way];
     (last <= used || count(of) > count(origin)).then_some(way)
 }
@@ -1085,51 +1100,51 @@ mod tests {
 
     const ID: u128 = 5;
 
-    struct Dead;
-    impl Alive for Dead {
-        fn if_dead(&self, _slot: u32, then: &mut dyn FnMut()) {
+    struct DeadProcess;
+    impl ProcessLiveness for DeadProcess {
+        fn with_dead(&self, _slot: u32, then: &mut dyn FnMut()) {
             then();
         }
     }
 
-    struct Living;
-    impl Alive for Living {
-        fn if_dead(&self, _slot: u32, _then: &mut dyn FnMut()) {}
+    struct LiveProcess;
+    impl ProcessLiveness for LiveProcess {
+        fn with_dead(&self, _slot: u32, _then: &mut dyn FnMut()) {}
     }
 
-    fn lock<'a>(buffer: &'a Buffer, slot: u32, alive: &dyn Alive) -> Turn<'a> {
+    fn lock<'a>(buffer: &'a Buffer, slot: u32, alive: &dyn ProcessLiveness) -> AppendLockGuard<'a> {
         buffer.lock(slot, alive, Duration::MAX).expect("nobody has stopped the owner")
     }
 
     /// A buffer with room for a few entries of a word.
     fn buffer(entries: usize) -> Buffer {
-        let size = Size { ring_words: (entries * 4).next_power_of_two(), sets: 1 };
+        let size = BufferLayout { ring_words: (entries * 4).next_power_of_two(), sets: 1 };
         #[cfg(loom)]
         let memory = Memory::new(size.words());
         #[cfg(not(loom))]
         let memory = Memory::heap(size.file_bytes()).unwrap();
         let buffer = Buffer::new(memory, size, ID);
-        let mark = Mark { ring: 0, position: 0, segment: 0, offset: 64 };
-        buffer.reset(ID, &Begin { mark, tail: 0, next: 0, first: 0, boot: 1 });
+        let mark = FlushMark { ring: 0, position: 0, segment: 0, offset: 64 };
+        buffer.reset(ID, &BufferHeader { mark, tail: 0, next: 0, first: 0, boot: 1 });
         buffer
     }
 
-    fn append(body: &[u8], sequence: Option<u64>) -> Append<'_> {
-        let identity = sequence.map(|sequence| Identity { producer: 1, boot: 1, sequence });
-        Append { identity, records: 1, body, packed: false, time: 0 }
+    fn append(body: &[u8], sequence: Option<u64>) -> AppendRequest<'_> {
+        let identity = sequence.map(|sequence| BatchIdentity { producer: 1, epoch: 1, sequence });
+        AppendRequest { identity, records: 1, body, is_packed: false, time: 0 }
     }
 
     fn put(buffer: &Buffer, slot: u32, body: u8) -> u64 {
-        let (appended, tail) = lock(buffer, slot, &Living).append(&append(&[body], None));
+        let (appended, tail) = lock(buffer, slot, &LiveProcess).append(&append(&[body], None));
         buffer.wake_after_append(tail);
         match appended {
-            Appended::At(first) => first,
+            AppendOutcome::At(first) => first,
             other => panic!("{other:?}"),
         }
     }
 
     /// Takes one entry out of the ring, as the flusher does.
-    fn take(buffer: &Buffer) -> Option<(u64, u8)> {
+    fn take_entry(buffer: &Buffer) -> Option<(u64, u8)> {
         let mark = buffer.mark();
         let (tail, _) = buffer.end();
         let mut body = Vec::new();
@@ -1138,8 +1153,8 @@ mod tests {
         }
         let entry =
             buffer.entry(mark.ring, tail, &mut body).expect("an entry below the tail is whole");
-        let mark = Mark { ring: mark.ring + entry.words, position: entry.first + 1, ..mark };
-        buffer.publish(mark, lock(buffer, 9, &Living));
+        let mark = FlushMark { ring: mark.ring + entry.words, position: entry.first + 1, ..mark };
+        buffer.publish(mark, lock(buffer, 9, &LiveProcess));
         Some((entry.first, body[0]))
     }
 
@@ -1154,17 +1169,17 @@ mod tests {
     }
 
     #[test]
-    fn loom_two_appenders_get_positions_of_their_own_and_the_flusher_sees_whole_entries() {
+    fn loom_appenders_get_distinct_positions() {
         model(|| {
             let buffer = Arc::new(buffer(4));
             let other = Arc::clone(&buffer);
             let appender = thread::spawn(move || put(&other, 0, 10));
             let mine = put(&buffer, 1, 11);
-            let early = take(&buffer);
+            let early = take_entry(&buffer);
             let theirs = appender.join().unwrap();
             assert_eq!(mine + theirs, 1);
             let mut all: Vec<_> = early.into_iter().collect();
-            while let Some(entry) = take(&buffer) {
+            while let Some(entry) = take_entry(&buffer) {
                 all.push(entry);
             }
             let mut expected = [(mine, 11), (theirs, 10)];
@@ -1174,14 +1189,14 @@ mod tests {
     }
 
     #[test]
-    fn loom_a_reader_of_the_ring_gets_whole_entries_or_sees_that_they_moved_on() {
+    fn loom_ring_reader_detects_overwrite() {
         model(|| {
             let buffer = Arc::new(buffer(2));
             put(&buffer, 0, 10);
             let other = Arc::clone(&buffer);
             // Frees the entry and writes over its words.
             let writer = thread::spawn(move || {
-                assert_eq!(take(&other), Some((0, 10)));
+                assert_eq!(take_entry(&other), Some((0, 10)));
                 put(&other, 0, 11);
                 put(&other, 0, 12);
             });
@@ -1204,7 +1219,7 @@ mod tests {
     fn loom_a_mark_is_never_torn() {
         model(|| {
             let buffer = Arc::new(buffer(2));
-            let all = |i| Mark { ring: i, position: i, segment: i, offset: i };
+            let all = |i| FlushMark { ring: i, position: i, segment: i, offset: i };
             buffer.store_mark(all(0));
             let other = Arc::clone(&buffer);
             let flusher = thread::spawn(move || (1..4).for_each(|i| other.store_mark(all(i))));
@@ -1236,7 +1251,7 @@ mod tests {
             let other = Arc::clone(&buffer);
             let flusher = thread::spawn(move || {
                 loop {
-                    if let Some(entry) = take(&other) {
+                    if let Some(entry) = take_entry(&other) {
                         break entry;
                     }
                     other.sleep_flusher(true, None, &mut || other.end().0 > 0);
@@ -1248,52 +1263,53 @@ mod tests {
     }
 
     #[test]
-    fn loom_two_who_wait_for_a_dead_owner_take_the_lock_one_after_the_other() {
+    fn loom_dead_owners_lock_is_taken_once() {
         model(|| {
             let buffer = Arc::new(buffer(4));
             // Dies with the lock, having put its entry and not noted anything else.
-            let turn = lock(&buffer, 7, &Living);
+            let turn = lock(&buffer, 7, &LiveProcess);
             let (appended, _) = turn.append(&append(&[10], Some(3)));
-            assert_eq!(appended, Appended::At(0));
+            assert_eq!(appended, AppendOutcome::At(0));
             std::mem::forget(turn);
             buffer.memory[word::NEXT].store(0, SeqCst);
-            for at in HEADER_WORDS..HEADER_WORDS + WAYS * WAY_WORDS {
+            for at in HEADER_WORDS..HEADER_WORDS + PRODUCERS_PER_SET * PRODUCER_WORDS {
                 buffer.memory[at].store(0, SeqCst);
             }
             // Only the dead one is dead: the two who wait take turns.
-            struct Seven;
-            impl Alive for Seven {
-                fn if_dead(&self, slot: u32, then: &mut dyn FnMut()) {
+            struct ProcessSeven;
+            impl ProcessLiveness for ProcessSeven {
+                fn with_dead(&self, slot: u32, then: &mut dyn FnMut()) {
                     if slot == 7 {
                         then();
                     }
                 }
             }
             let other = Arc::clone(&buffer);
-            let waiter =
-                thread::spawn(move || lock(&other, 1, &Seven).append(&append(&[11], None)).0);
-            let mine = lock(&buffer, 2, &Seven).append(&append(&[12], Some(3))).0;
-            assert_eq!(mine, Appended::Repeated(1), "the dead one's batch is known");
-            assert_eq!(waiter.join().unwrap(), Appended::At(1));
-            assert_eq!(take(&buffer), Some((0, 10)));
-            assert_eq!(take(&buffer), Some((1, 11)));
+            let waiter = thread::spawn(move || {
+                lock(&other, 1, &ProcessSeven).append(&append(&[11], None)).0
+            });
+            let mine = lock(&buffer, 2, &ProcessSeven).append(&append(&[12], Some(3))).0;
+            assert_eq!(mine, AppendOutcome::Duplicate(1), "the dead one's batch is known");
+            assert_eq!(waiter.join().unwrap(), AppendOutcome::At(1));
+            assert_eq!(take_entry(&buffer), Some((0, 10)));
+            assert_eq!(take_entry(&buffer), Some((1, 11)));
         });
     }
 
     #[test]
-    fn a_lock_whose_slot_is_used_anew_is_free() {
+    fn lock_of_a_reused_slot_is_free() {
         let buffer = buffer(4);
-        std::mem::forget(lock(&buffer, 3, &Dead));
+        std::mem::forget(lock(&buffer, 3, &DeadProcess));
         buffer.begin_slot(3);
         assert_eq!(put(&buffer, 0, 1), 0);
     }
 
     #[cfg(not(loom))]
-    mod alone {
+    mod ring_tests {
         use super::*;
 
-        fn rest(buffer: &Buffer) -> Vec<(u64, u8)> {
-            std::iter::from_fn(|| take(buffer)).collect()
+        fn drain_entries(buffer: &Buffer) -> Vec<(u64, u8)> {
+            std::iter::from_fn(|| take_entry(buffer)).collect()
         }
 
         #[test]
@@ -1301,35 +1317,35 @@ mod tests {
             let buffer = buffer(4);
             for i in 0..20 {
                 assert_eq!(put(&buffer, 0, i as u8), i);
-                assert_eq!(take(&buffer), Some((i, i as u8)));
+                assert_eq!(take_entry(&buffer), Some((i, i as u8)));
             }
             let body = [7; 30];
-            let (first, _) = lock(&buffer, 0, &Living).append(&append(&body[..17], Some(1)));
-            assert_eq!(first, Appended::TooLarge, "more than half the ring");
+            let (first, _) = lock(&buffer, 0, &LiveProcess).append(&append(&body[..17], Some(1)));
+            assert_eq!(first, AppendOutcome::TooLarge, "more than half the ring");
         }
 
         #[test]
-        fn a_full_ring_refuses_and_takes_again_when_there_is_room() {
+        fn full_ring_accepts_again_after_a_flush() {
             let buffer = buffer(4);
-            let try_put = |body| lock(&buffer, 0, &Living).append(&append(&[body], None)).0;
-            assert!((0..4).all(|i| try_put(i) == Appended::At(u64::from(i))));
-            assert_eq!(try_put(9), Appended::NoRoom);
-            assert_eq!(take(&buffer), Some((0, 0)));
-            assert_eq!(try_put(9), Appended::At(4));
-            assert_eq!(rest(&buffer), [(1, 1), (2, 2), (3, 3), (4, 9)]);
+            let try_put = |body| lock(&buffer, 0, &LiveProcess).append(&append(&[body], None)).0;
+            assert!((0..4).all(|i| try_put(i) == AppendOutcome::At(u64::from(i))));
+            assert_eq!(try_put(9), AppendOutcome::NoSpace);
+            assert_eq!(take_entry(&buffer), Some((0, 0)));
+            assert_eq!(try_put(9), AppendOutcome::At(4));
+            assert_eq!(drain_entries(&buffer), [(1, 1), (2, 2), (3, 3), (4, 9)]);
         }
 
         #[test]
         fn a_flood_of_one_origin_leaves_the_producers_of_others() {
             let (flood, other) = (7, 8);
-            let mut ways = [(0, 0); WAYS];
+            let mut ways = [(0, 0); PRODUCERS_PER_SET];
             // The other was silent for longer than all of the flood.
             for (used, of) in [other, other].into_iter().chain([flood; 100]).enumerate() {
                 let used = used as u64 + 1;
                 ways[victim(&ways, of, used).unwrap()] = (of, used);
             }
             let count = |of| ways.iter().filter(|way| way.0 == of).count();
-            assert_eq!((count(other), count(flood)), (2, WAYS - 2));
+            assert_eq!((count(other), count(flood)), (2, PRODUCERS_PER_SET - 2));
             assert!(ways.contains(&(flood, 102)), "the latest of the flood");
             assert_eq!(victim(&ways, flood, 50), None, "noted late, all of it are newer");
             let late = victim(&ways, other, 50).expect("the flood has more");
@@ -1337,33 +1353,34 @@ mod tests {
         }
 
         #[test]
-        fn a_repeat_is_known_until_its_producer_is_forgotten() {
+        fn duplicate_is_detected_until_eviction() {
             let buffer = buffer(16);
             let put = |producer, sequence| {
-                let identity = Some(Identity { producer, boot: 1, sequence });
-                let append = Append { identity, records: 1, body: b"x", packed: false, time: 0 };
-                lock(&buffer, 0, &Living).append(&append).0
+                let identity = Some(BatchIdentity { producer, epoch: 1, sequence });
+                let append =
+                    AppendRequest { identity, records: 1, body: b"x", is_packed: false, time: 0 };
+                lock(&buffer, 0, &LiveProcess).append(&append).0
             };
-            assert_eq!(put(1, 5), Appended::At(0));
-            assert_eq!(put(1, 5), Appended::Repeated(1));
-            assert_eq!(put(1, 4), Appended::Repeated(1));
-            assert_eq!(put(1, 6), Appended::At(1));
+            assert_eq!(put(1, 5), AppendOutcome::At(0));
+            assert_eq!(put(1, 5), AppendOutcome::Duplicate(1));
+            assert_eq!(put(1, 4), AppendOutcome::Duplicate(1));
+            assert_eq!(put(1, 6), AppendOutcome::At(1));
             // Seven more fit beside it; the eighth takes the place of the one silent longest.
             for producer in 2..10 {
-                assert!(matches!(put(producer, 0), Appended::At(_)));
-                while take(&buffer).is_some() {}
+                assert!(matches!(put(producer, 0), AppendOutcome::At(_)));
+                while take_entry(&buffer).is_some() {}
             }
-            assert!(matches!(put(9, 0), Appended::Repeated(_)));
-            assert!(matches!(put(1, 6), Appended::At(_)), "forgotten");
+            assert!(matches!(put(9, 0), AppendOutcome::Duplicate(_)));
+            assert!(matches!(put(1, 6), AppendOutcome::At(_)), "forgotten");
         }
 
         #[test]
-        fn entries_are_found_wherever_the_header_says_they_are() {
+        fn entries_are_found_at_the_header_offset() {
             let buffer = buffer(8);
             for i in 0..13 {
                 put(&buffer, 0, i);
                 if i < 9 {
-                    take(&buffer);
+                    take_entry(&buffer);
                 }
             }
             let (begin, end) = buffer.find_entries(9, 0).0.unwrap();
@@ -1383,11 +1400,11 @@ mod tests {
         }
 
         #[test]
-        fn any_flipped_bit_of_an_entry_is_seen() {
+        fn any_flipped_bit_of_an_entry_is_detected() {
             let buffer = buffer(8);
             let (appended, tail) =
-                lock(&buffer, 0, &Living).append(&append(b"0123456789", Some(7)));
-            assert_eq!(appended, Appended::At(0));
+                lock(&buffer, 0, &LiveProcess).append(&append(b"0123456789", Some(7)));
+            assert_eq!(appended, AppendOutcome::At(0));
             let read = || buffer.entry(0, tail, &mut Vec::new());
             assert!(read().is_some());
             // Beyond the body, the last word is padding.

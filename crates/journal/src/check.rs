@@ -1,37 +1,37 @@
-//! `verify`: reading everything that is there, changing nothing, and saying what is wrong. `repair`: making
-//! what is wrong harmless, keeping what it takes away, and saying what was lost.
+//! Verification and repair. `repair`: making what is wrong harmless, keeping what it takes away,
+//! and saying what was lost.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, File, Mode};
+use disk::{Disk, File, OpenMode};
 
-use crate::buffer::{Buffer, Mark, Size};
-use crate::checkpoint::{self, Checkpoint, Kind};
-use crate::error::{Doing, Error, Result};
+use crate::buffer::{Buffer, BufferLayout, FlushMark};
+use crate::checkpoint::{self, Checkpoint, CheckpointKind};
+use crate::error::{Error, IoContext, Result};
 use crate::frame;
-use crate::gap::{Gap, Gaps, Reason};
+use crate::gap::{Gap, GapReason, GapSet};
+use crate::handle_locks::{self, HandleLocks, OpenLock};
 use crate::journal;
-use crate::opening;
-use crate::places::Places;
-use crate::presence::{self, Opening, Presence};
-use crate::segment::{self, Found, Scan, SegmentHead};
+use crate::paths::Paths;
+use crate::recovery;
+use crate::segment::{self, ScanItem, SegmentHeader, SegmentScan};
 use crate::settings::Settings;
-use crate::store::Born;
+use crate::shared::StoredSettings;
 
 /// How far a check has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct CheckProgress {
     /// Bytes that have been read.
     pub done_bytes: u64,
     /// Bytes there are.
     pub total_bytes: u64,
 }
 
-/// Something that is not as it was written.
+/// Damage found in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct DamageReport {
     /// The file.
     pub path: PathBuf,
     /// Where in it, in bytes; empty when it is not about a place in the file.
@@ -39,13 +39,13 @@ pub struct Damage {
     /// The positions of records that cannot be read for it; may be empty.
     pub positions: Range<u64>,
     /// What it is, for people.
-    pub what: &'static str,
+    pub description: &'static str,
 }
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct CheckReport {
     /// Segments read.
     pub segments: u64,
     /// Sound frames in them.
@@ -55,160 +55,172 @@ pub struct Report {
     /// Positions from the first to the end of the last record in segments.
     pub positions: Range<u64>,
     /// What is damaged.
-    pub damages: Vec<Damage>,
+    pub damages: Vec<DamageReport>,
     /// Bytes behind the last frame that were never counted: what a crash leaves, no damage.
     pub torn_bytes: u64,
     /// Gaps that are known and explained.
-    pub known_gaps: Vec<Gap>,
+    pub explained_gaps: Vec<Gap>,
     /// What `repair` did, a line each, for people; empty after `verify`.
     pub repaired: Vec<String>,
 }
 
 /// Reads everything; the journal may be in use.
-pub fn verify(disk: &dyn Disk, dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
-    let places = Places::new(dir);
-    Check::begin(disk, &places, progress, false)?.verify()
+pub fn verify(
+    disk: &dyn Disk,
+    dir: &Path,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<CheckReport> {
+    let places = Paths::new(dir);
+    Verifier::begin(disk, &places, progress, false)?.verify()
 }
 
 /// Repairs; the journal must not be in use. Bytes that are no frame are moved to `DIR/quarantine`, the sound
 /// frames around them kept, and what was lost noted as gaps.
-pub fn repair(disk: &dyn Disk, dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
-    let places = Places::new(dir);
+pub fn repair(
+    disk: &dyn Disk,
+    dir: &Path,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<CheckReport> {
+    let places = Paths::new(dir);
     // Not before it is known that there is a journal.
     settings(disk, &places)?;
     for folder in [places.segments(), places.checkpoints(), places.locks()] {
-        disk.create_dir(&folder).doing("create it", &folder)?;
+        disk.create_dir(&folder).io_context("create it", &folder)?;
     }
-    let turn = Opening::begin(disk, &places)?;
-    let _alone = Presence::begin(disk, &places, true, &turn)?;
-    let mut check = Check::begin(disk, &places, progress, true)?;
+    let turn = OpenLock::begin(disk, &places)?;
+    let _alone = HandleLocks::begin(disk, &places, true, &turn)?;
+    let mut check = Verifier::begin(disk, &places, progress, true)?;
     let mut report = check.verify()?;
     check.repair(&mut report)?;
     Ok(report)
 }
 
-/// What is left of the settings.
+/// State of the settings superblock.
 enum SettingsState {
-    Sound,
+    Intact,
     OneCopy,
     Lost,
 }
 
 /// The settings, and what is wrong with them. When both copies are damaged they follow from the segments.
-fn settings(disk: &dyn Disk, places: &Places) -> Result<(Born, SettingsState)> {
-    match Born::read(disk, places) {
-        Ok((born, false)) => Ok((born, SettingsState::Sound)),
+fn settings(disk: &dyn Disk, places: &Paths) -> Result<(StoredSettings, SettingsState)> {
+    match StoredSettings::read(disk, places) {
+        Ok((born, false)) => Ok((born, SettingsState::Intact)),
         Ok((born, true)) => Ok((born, SettingsState::OneCopy)),
-        Err(error @ Error::Settings { .. }) => {
-            let born = Born::of_segments(disk, places, Settings::default())?;
+        Err(error @ Error::SettingsLost { .. }) => {
+            let born = StoredSettings::from_segments(disk, places, Settings::default())?;
             born.map(|born| (born, SettingsState::Lost)).ok_or(error)
         }
         Err(error) => Err(error),
     }
 }
 
-/// A segment's bytes that are no frame, and what the repair needs to know.
-struct Wound {
+/// Byte range of a segment without valid frames, with the data needed for repair.
+struct DamagedRange {
     first: u64,
     bytes: Range<u64>,
     positions: Range<u64>,
 }
 
-/// What is known of a segment before it is read.
-struct Survey {
+/// Segment metadata before reading.
+struct SegmentInfo {
     first: u64,
     /// The first position of the one behind it.
     next: Option<u64>,
     /// Where reading ends.
     limit: u64,
     /// How far it was counted, if it is the one being written.
-    counted: Option<Mark>,
+    flushed_to: Option<FlushMark>,
 }
 
-struct Check<'a> {
+struct Verifier<'a> {
     disk: &'a dyn Disk,
-    places: &'a Places,
-    progress: &'a mut dyn FnMut(Progress),
-    born: Born,
+    paths: &'a Paths,
+    progress: &'a mut dyn FnMut(CheckProgress),
+    stored_settings: StoredSettings,
     settings_state: SettingsState,
     /// Segments with damage, for the repair.
-    wounds: Vec<Wound>,
-    headless: Vec<u64>,
+    damaged_ranges: Vec<DamagedRange>,
+    headerless: Vec<u64>,
     /// The caller keeps everybody else out.
-    alone: bool,
+    is_exclusive: bool,
     checkpoints: Vec<Checkpoint>,
-    lost_checkpoints: Vec<String>,
-    gaps_sound: bool,
+    corrupt_checkpoints: Vec<String>,
+    are_gaps_intact: bool,
 }
 
-impl<'a> Check<'a> {
+impl<'a> Verifier<'a> {
     fn begin(
         disk: &'a dyn Disk,
-        places: &'a Places,
-        progress: &'a mut dyn FnMut(Progress),
+        places: &'a Paths,
+        progress: &'a mut dyn FnMut(CheckProgress),
         alone: bool,
-    ) -> Result<Check<'a>> {
+    ) -> Result<Verifier<'a>> {
         let (born, settings_state) = settings(disk, places)?;
         let (checkpoints, lost_checkpoints) = checkpoint::list(disk, places)?;
-        Ok(Check {
+        Ok(Verifier {
             disk,
-            places,
+            paths: places,
             progress,
-            born,
+            stored_settings: born,
             settings_state,
-            wounds: Vec::new(),
-            headless: Vec::new(),
-            alone,
+            damaged_ranges: Vec::new(),
+            headerless: Vec::new(),
+            is_exclusive: alone,
             checkpoints,
-            lost_checkpoints,
-            gaps_sound: true,
+            corrupt_checkpoints: lost_checkpoints,
+            are_gaps_intact: true,
         })
     }
 
-    fn verify(&mut self) -> Result<Report> {
-        let mut report = Report::default();
+    fn verify(&mut self) -> Result<CheckReport> {
+        let mut report = CheckReport::default();
         let mut damage = |path: PathBuf, what| {
-            report.damages.push(Damage { path, bytes: 0..0, positions: 0..0, what });
+            report.damages.push(DamageReport {
+                path,
+                bytes: 0..0,
+                positions: 0..0,
+                description: what,
+            });
         };
         match self.settings_state {
-            SettingsState::Sound => {}
+            SettingsState::Intact => {}
             SettingsState::OneCopy => {
-                damage(self.places.settings(), "one of the two copies of the settings is damaged");
+                damage(self.paths.settings(), "one of the two copies of the settings is damaged");
             }
             SettingsState::Lost => {
-                damage(
-                    self.places.settings(),
-                    "both copies of the settings are missing or damaged",
-                );
+                damage(self.paths.settings(), "both copies of the settings are missing or damaged");
             }
         }
-        for name in &self.lost_checkpoints {
-            damage(self.places.checkpoint(name)?, "both copies of the checkpoint are damaged");
+        for name in &self.corrupt_checkpoints {
+            damage(self.paths.checkpoint(name)?, "both copies of the checkpoint are damaged");
         }
-        for checkpoint in self.checkpoints.iter().filter(|checkpoint| checkpoint.damaged) {
+        for checkpoint in self.checkpoints.iter().filter(|checkpoint| checkpoint.is_degraded) {
             damage(
-                self.places.checkpoint(&checkpoint.name)?,
+                self.paths.checkpoint(&checkpoint.name)?,
                 "one of the two copies of the checkpoint is damaged",
             );
         }
-        let (gaps, sound) = Gaps::load(self.disk, self.places)?;
-        self.gaps_sound = sound;
+        let (gaps, sound) = GapSet::load(self.disk, self.paths)?;
+        self.are_gaps_intact = sound;
         if !sound {
             damage(
-                self.places.gaps(),
+                self.paths.gaps(),
                 "the list of gaps is damaged; those it had will show as damage",
             );
         }
-        report.known_gaps = gaps.iter().cloned().collect();
+        report.explained_gaps = gaps.iter().cloned().collect();
         self.segments(&mut report, &gaps)?;
         Ok(report)
     }
 
-    fn segments(&mut self, report: &mut Report, gaps: &Gaps) -> Result<()> {
-        let firsts = segment::list(self.disk, self.places)?;
-        let (live, counted) = self.counted()?;
-        let mut progress =
-            Progress { done_bytes: 0, total_bytes: segment::total_bytes(self.disk, self.places)? };
+    fn segments(&mut self, report: &mut CheckReport, gaps: &GapSet) -> Result<()> {
+        let firsts = segment::list(self.disk, self.paths)?;
+        let (live, counted) = self.read_flush_mark()?;
+        let mut progress = CheckProgress {
+            done_bytes: 0,
+            total_bytes: segment::total_bytes(self.disk, self.paths)?,
+        };
         let mut expected = firsts.first().copied().unwrap_or(0);
         report.positions = expected..expected;
         for (i, &first) in firsts.iter().enumerate() {
@@ -219,31 +231,37 @@ impl<'a> Check<'a> {
                 break;
             }
             let counted = counted.filter(|mark| mark.segment == first);
-            let mut scan = match Scan::open(self.disk, self.places, self.born.id, first) {
-                Ok(scan) => scan,
-                // Freed since it was listed.
-                Err(error) if error.is_not_found() => {
-                    expected = next.unwrap_or(expected);
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
+            let mut scan =
+                match SegmentScan::open(self.disk, self.paths, self.stored_settings.id, first) {
+                    Ok(scan) => scan,
+                    // Freed since it was listed.
+                    Err(error) if error.is_not_found() => {
+                        expected = next.unwrap_or(expected);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
             let limit = match counted.filter(|_| live) {
                 Some(mark) => mark.offset,
                 None => scan.file_bytes()?,
             };
             if first > expected {
                 let what = "records before this segment are missing";
-                self.missing(report, gaps, scan.path(), 0..0, expected..first, what);
+                self.record_missing(report, gaps, scan.path(), 0..0, expected..first, what);
             }
-            if !scan.has_head() {
-                self.headless.push(first);
+            if !scan.has_valid_header() {
+                self.headerless.push(first);
                 let what = "the segment's head is damaged";
                 let path = scan.path().to_owned();
-                report.damages.push(Damage { path, bytes: 0..0, positions: 0..0, what });
+                report.damages.push(DamageReport {
+                    path,
+                    bytes: 0..0,
+                    positions: 0..0,
+                    description: what,
+                });
             }
             report.segments += 1;
-            let survey = Survey { first, next, limit, counted };
+            let survey = SegmentInfo { first, next, limit, flushed_to: counted };
             expected =
                 self.segment(report, gaps, &mut scan, &survey, expected.max(first), progress)?;
             progress.done_bytes += scan.file_bytes()?;
@@ -256,12 +274,12 @@ impl<'a> Check<'a> {
     /// Reads one segment, whose first record should be at `expected`; the position behind its last.
     fn segment(
         &mut self,
-        report: &mut Report,
-        gaps: &Gaps,
-        scan: &mut Scan,
-        survey: &Survey,
+        report: &mut CheckReport,
+        gaps: &GapSet,
+        scan: &mut SegmentScan,
+        survey: &SegmentInfo,
         mut expected: u64,
-        progress: Progress,
+        progress: CheckProgress,
     ) -> Result<u64> {
         let path = scan.path().to_owned();
         let mut raw = Vec::new();
@@ -269,22 +287,22 @@ impl<'a> Check<'a> {
         let mut wound: Option<Range<u64>> = None;
         let end = loop {
             let (at, upto) = match scan.next(survey.limit)? {
-                Found::Frame { head, offset, body } => {
+                ScanItem::Frame { head, offset, body } => {
                     let done_bytes = progress.done_bytes + offset;
-                    (self.progress)(Progress { done_bytes, ..progress });
+                    (self.progress)(CheckProgress { done_bytes, ..progress });
                     if scan.body(&head, body, &mut raw) {
                         report.frames += 1;
                         report.records += u64::from(head.records);
                         let bytes = wound.take().unwrap_or(offset..offset);
                         let lost = expected..head.first;
-                        self.wound(report, gaps, survey.first, &path, bytes, lost);
+                        self.record_damage(report, gaps, survey.first, &path, bytes, lost);
                         expected = head.positions().end;
                         continue;
                     }
                     (offset, offset + head.frame_bytes())
                 }
-                Found::Damage { offset, end } => (offset, end),
-                Found::End { offset, torn_bytes } => {
+                ScanItem::Damage { offset, end } => (offset, end),
+                ScanItem::End { offset, torn_bytes } => {
                     let begin = wound.take().map_or(offset, |wound| wound.start);
                     break begin..offset + torn_bytes;
                 }
@@ -292,16 +310,16 @@ impl<'a> Check<'a> {
             wound = Some(wound.map_or(at, |wound| wound.start)..upto);
         };
         if let Some(next) = survey.next {
-            self.wound(report, gaps, survey.first, &path, end, expected..next);
+            self.record_damage(report, gaps, survey.first, &path, end, expected..next);
             return Ok(expected);
         }
         // Below the mark everything was counted. What lies behind it is what a crash leaves: opening cuts it off.
         let counted =
-            survey.counted.map_or(end.start, |mark| mark.offset.clamp(end.start, end.end));
+            survey.flushed_to.map_or(end.start, |mark| mark.offset.clamp(end.start, end.end));
         if counted > end.start {
             let lost =
-                expected..survey.counted.map_or(expected, |mark| mark.position.max(expected));
-            self.wound(report, gaps, survey.first, &path, end.start..counted, lost.clone());
+                expected..survey.flushed_to.map_or(expected, |mark| mark.position.max(expected));
+            self.record_damage(report, gaps, survey.first, &path, end.start..counted, lost.clone());
             expected = lost.end;
         }
         report.torn_bytes = end.end - counted;
@@ -309,19 +327,22 @@ impl<'a> Check<'a> {
     }
 
     /// Whether somebody has the journal open, and how far records were counted, if the buffer tells.
-    fn counted(&self) -> Result<(bool, Option<Mark>)> {
-        let live = !self.alone && self.is_open()?;
-        let path = self.places.buffer();
-        let size = Size::new(self.born.settings.buffer_bytes, self.born.settings.producers_max);
-        let Ok(file) = self.disk.open(&path, Mode::Write) else { return Ok((live, None)) };
-        if file.len().doing("ask for its length", &path)? < size.file_bytes() {
+    fn read_flush_mark(&self) -> Result<(bool, Option<FlushMark>)> {
+        let live = !self.is_exclusive && self.is_open()?;
+        let path = self.paths.buffer();
+        let size = BufferLayout::new(
+            self.stored_settings.settings.buffer_bytes,
+            self.stored_settings.settings.producers_max,
+        );
+        let Ok(file) = self.disk.open(&path, OpenMode::Write) else { return Ok((live, None)) };
+        if file.len().io_context("ask for its length", &path)? < size.file_bytes() {
             return Ok((live, None));
         }
-        let memory = file.map(size.file_bytes()).doing("map it into memory", &path)?;
-        let buffer = Buffer::new(memory, size, self.born.id);
-        let mark = match (buffer.is_ours(self.born.id), live) {
+        let memory = file.map(size.file_bytes()).io_context("map it into memory", &path)?;
+        let buffer = Buffer::new(memory, size, self.stored_settings.id);
+        let mark = match (buffer.is_same_journal(self.stored_settings.id), live) {
             (true, true) => Some(buffer.mark()),
-            (true, false) => buffer.sound_mark(),
+            (true, false) => buffer.latest_valid_mark(),
             (false, _) => None,
         };
         Ok((live, mark.filter(|mark| mark.offset > 0)))
@@ -331,15 +352,15 @@ impl<'a> Check<'a> {
     fn is_open(&self) -> Result<bool> {
         // While this looks nobody opens it, and meets the lock taken. A folder without locks that can be opened
         // has nobody in it.
-        let Ok(_opening) = Opening::begin(self.disk, self.places) else { return Ok(false) };
-        let attached = presence::open(self.disk, self.places, "attached")?;
-        Ok(!attached.try_lock().doing("lock it", &self.places.lock("attached"))?)
+        let Ok(_opening) = OpenLock::begin(self.disk, self.paths) else { return Ok(false) };
+        let attached = handle_locks::open(self.disk, self.paths, "attached")?;
+        Ok(!attached.try_lock().io_context("lock it", &self.paths.lock("attached"))?)
     }
 
-    fn wound(
+    fn record_damage(
         &mut self,
-        report: &mut Report,
-        gaps: &Gaps,
+        report: &mut CheckReport,
+        gaps: &GapSet,
         first: u64,
         path: &Path,
         bytes: Range<u64>,
@@ -350,83 +371,92 @@ impl<'a> Check<'a> {
         }
         // Where only positions are missing there is nothing to cut out.
         if !bytes.is_empty() {
-            self.wounds.push(Wound { first, bytes: bytes.clone(), positions: lost.clone() });
+            self.damaged_ranges.push(DamagedRange {
+                first,
+                bytes: bytes.clone(),
+                positions: lost.clone(),
+            });
         }
-        self.missing(report, gaps, path, bytes, lost, "bytes that are no sound frame");
+        self.record_missing(report, gaps, path, bytes, lost, "bytes that are no sound frame");
     }
 
-    fn missing(
+    fn record_missing(
         &mut self,
-        report: &mut Report,
-        gaps: &Gaps,
+        report: &mut CheckReport,
+        gaps: &GapSet,
         path: &Path,
         bytes: Range<u64>,
         positions: Range<u64>,
         what: &'static str,
     ) {
-        if bytes.is_empty() && gaps.knows(&positions) {
+        if bytes.is_empty() && gaps.contains(&positions) {
             return;
         }
-        report.damages.push(Damage { path: path.to_owned(), bytes, positions, what });
+        report.damages.push(DamageReport {
+            path: path.to_owned(),
+            bytes,
+            positions,
+            description: what,
+        });
     }
 
-    fn repair(&mut self, report: &mut Report) -> Result<()> {
-        let (disk, places) = (self.disk, self.places);
+    fn repair(&mut self, report: &mut CheckReport) -> Result<()> {
+        let (disk, places) = (self.disk, self.paths);
         let restored = match self.settings_state {
-            SettingsState::Sound => None,
+            SettingsState::Intact => None,
             SettingsState::OneCopy => Some("settings: both copies are whole again"),
             SettingsState::Lost => Some(
                 "settings: were lost; the defaults stand in their place, its limits must be set again",
             ),
         };
         if let Some(restored) = restored {
-            self.born.create(disk, places)?;
+            self.stored_settings.create(disk, places)?;
             report.repaired.push(restored.to_owned());
         }
         let positions: Vec<u64> = self.checkpoints.iter().map(|c| c.position).collect();
-        let (mut gaps, _) = Gaps::load(disk, places)?;
+        let (mut gaps, _) = GapSet::load(disk, places)?;
         for damage in report.damages.iter().filter(|damage| !damage.positions.is_empty()) {
-            gaps.add(Gap::unknown(damage.positions.clone(), Reason::Damaged), &positions);
+            gaps.add(Gap::unknown(damage.positions.clone(), GapReason::Damaged), &positions);
         }
         let known: Vec<Gap> = gaps.iter().cloned().collect();
-        if !self.gaps_sound || known != report.known_gaps {
+        if !self.are_gaps_intact || known != report.explained_gaps {
             gaps.save(disk, places)?;
             let count: u64 =
                 report.damages.iter().map(|d| d.positions.end - d.positions.start).sum();
             report.repaired.push(format!("gaps: {count} lost records noted"));
         }
         let mut sick: Vec<u64> = self
-            .wounds
+            .damaged_ranges
             .iter()
             .map(|wound| wound.first)
-            .chain(self.headless.iter().copied())
+            .chain(self.headerless.iter().copied())
             .collect();
         sick.sort_unstable();
         sick.dedup();
         for first in sick {
             self.rebuild(first, report)?;
         }
-        for checkpoint in self.checkpoints.iter().filter(|checkpoint| checkpoint.damaged) {
+        for checkpoint in self.checkpoints.iter().filter(|checkpoint| checkpoint.is_degraded) {
             checkpoint::create(disk, places, checkpoint)?;
             report
                 .repaired
                 .push(format!("checkpoint {:?}: both copies are whole again", checkpoint.name));
         }
         let first = segment::list(disk, places)?.first().copied().unwrap_or(report.positions.end);
-        for name in &self.lost_checkpoints {
+        for name in &self.corrupt_checkpoints {
             let checkpoint = Checkpoint {
                 name: name.clone(),
                 position: first,
-                moved: self.born.created,
-                kind: Kind::Subscriber,
-                holds: true,
-                damaged: false,
+                committed_at: self.stored_settings.created,
+                kind: CheckpointKind::Subscriber,
+                blocks_deletion: true,
+                is_degraded: false,
             };
             checkpoint::create(disk, places, &checkpoint)?;
             report.repaired.push(format!("checkpoint {name:?}: was lost; it is a subscriber again, at position {first}, the first kept"));
         }
-        let buffer = journal::map(disk, places, &self.born)?;
-        let opened = opening::recover(disk, places, &self.born, &buffer)?;
+        let buffer = journal::map(disk, places, &self.stored_settings)?;
+        let opened = recovery::recover(disk, places, &self.stored_settings, &buffer)?;
         if opened.torn_bytes > 0 {
             report.repaired.push(format!(
                 "{} bytes of a torn end cut off; nothing in them was acknowledged at level disk",
@@ -444,21 +474,23 @@ impl<'a> Check<'a> {
     }
 
     /// Writes a segment anew from its sound frames; what was between them goes to the quarantine.
-    fn rebuild(&mut self, first: u64, report: &mut Report) -> Result<()> {
-        let (disk, places) = (self.disk, self.places);
+    fn rebuild(&mut self, first: u64, report: &mut CheckReport) -> Result<()> {
+        let (disk, places) = (self.disk, self.paths);
         let path = places.segment(first);
-        let file = disk.open(&path, Mode::Read).doing("open it", &path)?;
+        let file = disk.open(&path, OpenMode::Read).io_context("open it", &path)?;
         let quarantine = places.quarantine();
-        disk.create_dir(&quarantine).doing("create it", &quarantine)?;
+        disk.create_dir(&quarantine).io_context("create it", &quarantine)?;
         let mut lost = 0;
-        for wound in
-            self.wounds.iter().filter(|wound| wound.first == first && !wound.bytes.is_empty())
+        for wound in self
+            .damaged_ranges
+            .iter()
+            .filter(|wound| wound.first == first && !wound.bytes.is_empty())
         {
             let name = format!("{first:016x}-{:08x}.bytes", wound.bytes.start);
             let copy = quarantine.join(&name);
-            let out = disk.open(&copy, Mode::Create).doing("create it", &copy)?;
+            let out = disk.open(&copy, OpenMode::Create).io_context("create it", &copy)?;
             copy_bytes(&*file, &path, wound.bytes.clone(), &*out, &copy, 0)?;
-            out.sync().doing("make it durable", &copy)?;
+            out.sync().io_context("make it durable", &copy)?;
             let size = wound.bytes.end - wound.bytes.start;
             lost += wound.positions.end - wound.positions.start;
             report.repaired.push(format!(
@@ -466,32 +498,43 @@ impl<'a> Check<'a> {
                 wound.bytes.start
             ));
         }
-        disk.sync_dir(&quarantine).doing("make new names in it durable", &quarantine)?;
-        let head = match SegmentHead::read(&*file, &path, self.born.id, first)? {
+        disk.sync_dir(&quarantine).io_context("make new names in it durable", &quarantine)?;
+        let head = match SegmentHeader::read(&*file, &path, self.stored_settings.id, first)? {
             Some(head) => head,
             None => {
                 report
                     .repaired
                     .push(format!("segments/{first:016x}.seg: its head was written anew"));
-                let created = self.born.created;
-                SegmentHead { journal_id: self.born.id, first, created, producers: Vec::new() }
+                let created = self.stored_settings.created;
+                SegmentHeader {
+                    journal_id: self.stored_settings.id,
+                    first,
+                    created,
+                    producers: Vec::new(),
+                }
             }
         };
         let fresh = path.with_added_extension("new");
-        let out = disk.open(&fresh, Mode::Create).doing("create it", &fresh)?;
-        out.set_len(0).doing("empty it", &fresh)?;
-        out.write_all_at(&head.encode(), 0).doing("write it", &fresh)?;
+        let out = disk.open(&fresh, OpenMode::Create).io_context("create it", &fresh)?;
+        out.set_len(0).io_context("empty it", &fresh)?;
+        out.write_all_at(&head.encode(), 0).io_context("write it", &fresh)?;
         let mut at = head.frames_offset();
-        let shared: Arc<dyn File> = disk.open(&path, Mode::Read).doing("open it", &path)?.into();
-        let from = SegmentHead::read(&*file, &path, self.born.id, first)?
+        let shared: Arc<dyn File> =
+            disk.open(&path, OpenMode::Read).io_context("open it", &path)?.into();
+        let from = SegmentHeader::read(&*file, &path, self.stored_settings.id, first)?
             .map_or(0, |head| head.frames_offset());
-        let mut scan =
-            Scan::at(shared, path.clone(), frame::salt(self.born.id, first), from, first);
+        let mut scan = SegmentScan::at(
+            shared,
+            path.clone(),
+            frame::salt(self.stored_settings.id, first),
+            from,
+            first,
+        );
         let limit = scan.file_bytes()?;
         let (mut frames, mut raw) = (0, Vec::new());
         loop {
             match scan.next(limit)? {
-                Found::Frame { head, offset, body } => {
+                ScanItem::Frame { head, offset, body } => {
                     if scan.body(&head, body, &mut raw) {
                         let bytes = offset..offset + head.frame_bytes();
                         copy_bytes(&*file, &path, bytes, &*out, &fresh, at)?;
@@ -499,14 +542,14 @@ impl<'a> Check<'a> {
                         frames += 1;
                     }
                 }
-                Found::Damage { .. } => {}
-                Found::End { .. } => break,
+                ScanItem::Damage { .. } => {}
+                ScanItem::End { .. } => break,
             }
         }
-        out.sync().doing("make it durable", &fresh)?;
-        disk.rename(&fresh, &path).doing("give it its name", &path)?;
+        out.sync().io_context("make it durable", &fresh)?;
+        disk.rename(&fresh, &path).io_context("give it its name", &path)?;
         let dir = places.segments();
-        disk.sync_dir(&dir).doing("make new names in it durable", &dir)?;
+        disk.sync_dir(&dir).io_context("make new names in it durable", &dir)?;
         report.repaired.push(format!(
             "segments/{first:016x}.seg: {frames} sound frames kept, {lost} records lost"
         ));
@@ -526,11 +569,11 @@ fn copy_bytes(
     let mut done = bytes.start;
     while done < bytes.end {
         let want = (bytes.end - done).min(piece.len() as u64) as usize;
-        let have = from.read_full_at(&mut piece[..want], done).doing("read it", from_path)?;
+        let have = from.read_full_at(&mut piece[..want], done).io_context("read it", from_path)?;
         if have == 0 {
             break;
         }
-        to.write_all_at(&piece[..have], at + done - bytes.start).doing("write it", to_path)?;
+        to.write_all_at(&piece[..have], at + done - bytes.start).io_context("write it", to_path)?;
         done += have as u64;
     }
     Ok(())

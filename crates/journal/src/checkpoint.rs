@@ -1,20 +1,20 @@
-//! Named positions that survive everything. A subscriber is one that a reader moves; a mark is one that is
-//! set by hand, to come back to.
+//! Checkpoints: named persistent positions. A subscriber is one that a reader moves; a mark is one
+//! that is set by hand, to come back to.
 
-use disk::{Disk, Mode};
+use disk::{Disk, OpenMode};
 
-use crate::error::{Doing, Error, Result};
-use crate::layout::{CHECKPOINT, CHECKPOINT_MAGIC, Fields};
-use crate::places::{self, Places};
-use crate::twice::{PAYLOAD_BYTES, Twice};
+use crate::error::{Error, IoContext, Result};
+use crate::layout::{CHECKPOINT, CHECKPOINT_MAGIC, FieldTable};
+use crate::paths::{self, Paths};
+use crate::superblock::{PAYLOAD_BYTES, Superblock};
 
-/// What a checkpoint is for.
+/// Kind of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CheckpointKind {
     /// A reader moves it.
     Subscriber,
     /// It is set by hand.
-    Mark,
+    Bookmark,
 }
 
 /// A named position.
@@ -25,61 +25,65 @@ pub struct Checkpoint {
     /// The next record to read.
     pub position: u64,
     /// When it was set last, in nanoseconds since the Unix epoch.
-    pub moved: i64,
+    pub committed_at: i64,
     /// What it is for.
-    pub kind: Kind,
+    pub kind: CheckpointKind,
     /// Whether a journal that refuses at its limit does so rather than drop what this one has not passed.
     /// One that does not hold is given a gap instead.
-    pub holds: bool,
+    pub blocks_deletion: bool,
     /// One of its two copies was damaged; the other is shown.
-    pub damaged: bool,
+    pub is_degraded: bool,
 }
 
 impl Checkpoint {
     fn payload(&self) -> [u8; PAYLOAD_BYTES] {
         let mut payload = [0; PAYLOAD_BYTES];
-        let mut fields = Fields::into(&CHECKPOINT, &mut payload[..]);
+        let mut fields = FieldTable::into(&CHECKPOINT, &mut payload[..]);
         fields.put("position", &self.position.to_le_bytes());
-        fields.put("moved", &self.moved.to_le_bytes());
+        fields.put("moved", &self.committed_at.to_le_bytes());
         fields.put(
             "kind",
             &[match self.kind {
-                Kind::Subscriber => 0,
-                Kind::Mark => 1,
+                CheckpointKind::Subscriber => 0,
+                CheckpointKind::Bookmark => 1,
             }],
         );
-        fields.put("holds", &[u8::from(self.holds)]);
+        fields.put("holds", &[u8::from(self.blocks_deletion)]);
         payload
     }
 
-    fn of(name: &str, payload: &[u8; PAYLOAD_BYTES], damaged: bool) -> Checkpoint {
-        let fields = Fields::of(&CHECKPOINT, payload);
+    fn from_payload(name: &str, payload: &[u8; PAYLOAD_BYTES], damaged: bool) -> Checkpoint {
+        let fields = FieldTable::read_only(&CHECKPOINT, payload);
         Checkpoint {
             name: name.to_owned(),
             position: fields.u64("position"),
-            moved: fields.i64("moved"),
-            kind: if fields.u8("kind") == 0 { Kind::Subscriber } else { Kind::Mark },
-            holds: fields.u8("holds") != 0,
-            damaged,
+            committed_at: fields.i64("moved"),
+            kind: if fields.u8("kind") == 0 {
+                CheckpointKind::Subscriber
+            } else {
+                CheckpointKind::Bookmark
+            },
+            blocks_deletion: fields.u8("holds") != 0,
+            is_degraded: damaged,
         }
     }
 }
 
 /// All checkpoints by name, and the names of those whose copies are both damaged.
-pub(crate) fn list(disk: &dyn Disk, places: &Places) -> Result<(Vec<Checkpoint>, Vec<String>)> {
+pub(crate) fn list(disk: &dyn Disk, places: &Paths) -> Result<(Vec<Checkpoint>, Vec<String>)> {
     let dir = places.checkpoints();
     let mut names: Vec<String> = disk
         .list(&dir)
-        .doing("list it", &dir)?
+        .io_context("list it", &dir)?
         .iter()
-        .filter_map(|file| places::decode(file))
+        .filter_map(|file| paths::decode(file))
         .collect();
     names.sort_unstable();
     let (mut found, mut damaged) = (Vec::new(), Vec::new());
     for name in names {
         match read(disk, places, &name) {
             Ok(checkpoint) => found.push(checkpoint),
-            Err(Error::Checkpoint { .. }) => damaged.push(name),
+            Err(Error::CheckpointCorrupt { .. }) => damaged.push(name),
             // Removed since it was listed.
             Err(Error::NoCheckpoint { .. }) => {}
             Err(error) => return Err(error),
@@ -88,68 +92,68 @@ pub(crate) fn list(disk: &dyn Disk, places: &Places) -> Result<(Vec<Checkpoint>,
     Ok((found, damaged))
 }
 
-/// What all checkpoints together still need. One that cannot be read may be anywhere: nothing it could need
-/// is taken for passed.
-pub(crate) struct Claims {
+/// Positions that checkpoints still need; they block deletion. One that cannot be read may be
+/// anywhere: nothing it could need is taken for passed.
+pub(crate) struct RetentionHolds {
     pub(crate) checkpoints: Vec<Checkpoint>,
     damaged: Vec<String>,
 }
 
-impl Claims {
-    pub(crate) fn read(disk: &dyn Disk, places: &Places) -> Result<Claims> {
+impl RetentionHolds {
+    pub(crate) fn read(disk: &dyn Disk, places: &Paths) -> Result<RetentionHolds> {
         let (checkpoints, damaged) = list(disk, places)?;
-        Ok(Claims { checkpoints, damaged })
+        Ok(RetentionHolds { checkpoints, damaged })
     }
 
     /// All records below this position have been passed by all.
-    pub(crate) fn slowest(&self) -> Option<u64> {
+    pub(crate) fn oldest_position(&self) -> Option<u64> {
         let unknown = self.damaged.iter().map(|_| 0);
         self.checkpoints.iter().map(|c| c.position).chain(unknown).min()
     }
 
     /// The furthest behind of those that hold, and its position.
-    pub(crate) fn holder(&self) -> Option<(u64, &str)> {
+    pub(crate) fn oldest_hold(&self) -> Option<(u64, &str)> {
         let unknown = self.damaged.iter().map(|name| (0, name.as_str()));
-        let holding = self.checkpoints.iter().filter(|c| c.holds);
+        let holding = self.checkpoints.iter().filter(|c| c.blocks_deletion);
         holding.map(|c| (c.position, c.name.as_str())).chain(unknown).min()
     }
 }
 
 /// Reads one.
-pub(crate) fn read(disk: &dyn Disk, places: &Places, name: &str) -> Result<Checkpoint> {
+pub(crate) fn read(disk: &dyn Disk, places: &Paths, name: &str) -> Result<Checkpoint> {
     let path = places.checkpoint(name)?;
-    match Twice::peek(disk, &path, CHECKPOINT_MAGIC) {
-        Ok(Some((payload, wounded))) => Ok(Checkpoint::of(name, &payload, wounded)),
-        Ok(None) => Err(Error::Checkpoint { path }),
-        Err(error) => Err(missing(error, name)),
+    match Superblock::read_only(disk, &path, CHECKPOINT_MAGIC) {
+        Ok(Some((payload, wounded))) => Ok(Checkpoint::from_payload(name, &payload, wounded)),
+        Ok(None) => Err(Error::CheckpointCorrupt { path }),
+        Err(error) => Err(not_found(error, name)),
     }
 }
 
 /// Makes one, durably.
-pub(crate) fn create(disk: &dyn Disk, places: &Places, checkpoint: &Checkpoint) -> Result<()> {
+pub(crate) fn create(disk: &dyn Disk, places: &Paths, checkpoint: &Checkpoint) -> Result<()> {
     let path = places.checkpoint(&checkpoint.name)?;
-    Twice::create(disk, &path, CHECKPOINT_MAGIC, &checkpoint.payload()).map(drop)
+    Superblock::create(disk, &path, CHECKPOINT_MAGIC, &checkpoint.payload()).map(drop)
 }
 
 /// Removes one, durably.
-pub(crate) fn remove(disk: &dyn Disk, places: &Places, name: &str) -> Result<()> {
+pub(crate) fn remove(disk: &dyn Disk, places: &Paths, name: &str) -> Result<()> {
     let path = places.checkpoint(name)?;
-    disk.remove(&path).doing("remove it", &path).map_err(|error| missing(error, name))?;
+    disk.remove(&path).io_context("remove it", &path).map_err(|error| not_found(error, name))?;
     let dir = places.checkpoints();
-    disk.sync_dir(&dir).doing("make a removal from it durable", &dir)
+    disk.sync_dir(&dir).io_context("make a removal from it durable", &dir)
 }
 
 /// Makes one durable as it is, whoever has set it; no error when it is gone.
-pub(crate) fn sync(disk: &dyn Disk, places: &Places, name: &str) -> Result<()> {
+pub(crate) fn sync(disk: &dyn Disk, places: &Paths, name: &str) -> Result<()> {
     let path = places.checkpoint(name)?;
-    match disk.open(&path, Mode::Write) {
-        Ok(file) => file.sync().doing("make it durable", &path),
+    match disk.open(&path, OpenMode::Write) {
+        Ok(file) => file.sync().io_context("make it durable", &path),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error).doing("open it", &path),
+        Err(error) => Err(error).io_context("open it", &path),
     }
 }
 
-fn missing(error: Error, name: &str) -> Error {
+fn not_found(error: Error, name: &str) -> Error {
     match error {
         Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             Error::NoCheckpoint { name: name.to_owned() }
@@ -158,41 +162,41 @@ fn missing(error: Error, name: &str) -> Error {
     }
 }
 
-/// A checkpoint that is open to be moved, with its lock: nobody else moves it.
+/// Checkpoint locked for moving.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct LockedCheckpoint {
     name: String,
-    file: Twice,
+    file: Superblock,
 }
 
-impl Held {
+impl LockedCheckpoint {
     /// Opens and locks one.
-    pub(crate) fn open(disk: &dyn Disk, places: &Places, name: &str) -> Result<Held> {
+    pub(crate) fn open(disk: &dyn Disk, places: &Paths, name: &str) -> Result<LockedCheckpoint> {
         let path = places.checkpoint(name)?;
-        let file = match Twice::open(disk, &path, CHECKPOINT_MAGIC) {
+        let file = match Superblock::open(disk, &path, CHECKPOINT_MAGIC) {
             Ok(Some(file)) => file,
-            Ok(None) => return Err(Error::Checkpoint { path }),
-            Err(error) => return Err(missing(error, name)),
+            Ok(None) => return Err(Error::CheckpointCorrupt { path }),
+            Err(error) => return Err(not_found(error, name)),
         };
-        if !file.file().try_lock().doing("lock it", &path)? {
+        if !file.file().try_lock().io_context("lock it", &path)? {
             return Err(Error::SubscriberBusy { name: name.to_owned() });
         }
         // Whoever made it may have died before its name was durable.
         let dir = places.checkpoints();
-        disk.sync_dir(&dir).doing("make the names in it durable", &dir)?;
-        let mut held = Held { name: name.to_owned(), file };
+        disk.sync_dir(&dir).io_context("make the names in it durable", &dir)?;
+        let mut held = LockedCheckpoint { name: name.to_owned(), file };
         // It may have been moved between the reading and the lock.
         held.file.refresh()?;
         Ok(held)
     }
 
     pub(crate) fn get(&self) -> Checkpoint {
-        Checkpoint::of(&self.name, self.file.payload(), false)
+        Checkpoint::from_payload(&self.name, self.file.payload(), false)
     }
 
     /// Sets it; `durably`, or only for other processes to see.
     pub(crate) fn set(&mut self, position: u64, moved: i64, durably: bool) -> Result<()> {
-        let checkpoint = Checkpoint { position, moved, ..self.get() };
+        let checkpoint = Checkpoint { position, committed_at: moved, ..self.get() };
         self.file.write(&checkpoint.payload())?;
         if durably { self.file.sync() } else { Ok(()) }
     }

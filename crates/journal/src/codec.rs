@@ -5,20 +5,22 @@
 
 use std::io;
 
-use crate::settings::Codec;
+use crate::settings::Compression;
 
 /// The number of a codec in files.
-pub(crate) fn number(codec: Codec) -> u8 {
+pub(crate) fn codec_number(codec: Compression) -> u8 {
     match codec {
-        Codec::None => 0,
-        Codec::Lz4 => 1,
-        Codec::Zstd => 2,
+        Compression::None => 0,
+        Compression::Lz4 => 1,
+        Compression::Zstd => 2,
     }
 }
 
 /// The codec with a number.
-pub(crate) fn numbered(number: u8) -> Option<Codec> {
-    [Codec::None, Codec::Lz4, Codec::Zstd].into_iter().find(|&codec| self::number(codec) == number)
+pub(crate) fn codec_from_number(number: u8) -> Option<Compression> {
+    [Compression::None, Compression::Lz4, Compression::Zstd]
+        .into_iter()
+        .find(|&codec| self::codec_number(codec) == number)
 }
 
 /// Level 1 keeps pace with a writer, and higher levels gain little on small frames.
@@ -26,29 +28,29 @@ const ZSTD_LEVEL: i32 = 1;
 
 /// Compresses frames one after the other.
 pub(crate) struct Compressor {
-    codec: Codec,
+    codec: Compression,
     zstd: Option<zstd::bulk::Compressor<'static>>,
     out: Vec<u8>,
 }
 
 impl Compressor {
-    pub(crate) fn new(codec: Codec) -> io::Result<Compressor> {
+    pub(crate) fn new(codec: Compression) -> io::Result<Compressor> {
         let zstd = match codec {
-            Codec::Zstd => Some(zstd::bulk::Compressor::new(ZSTD_LEVEL)?),
-            Codec::None | Codec::Lz4 => None,
+            Compression::Zstd => Some(zstd::bulk::Compressor::new(ZSTD_LEVEL)?),
+            Compression::None | Compression::Lz4 => None,
         };
         Ok(Compressor { codec, zstd, out: Vec::new() })
     }
 
     /// The bytes to store and how they are compressed.
-    pub(crate) fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (Codec, &'a [u8]) {
+    pub(crate) fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (Compression, &'a [u8]) {
         let size = match (self.codec, &mut self.zstd) {
-            (Codec::Lz4, _) => {
+            (Compression::Lz4, _) => {
                 let most = lz4_flex::block::get_maximum_output_size(raw.len());
                 self.out.resize(most.max(self.out.len()), 0);
                 lz4_flex::block::compress_into(raw, &mut self.out).ok()
             }
-            (Codec::Zstd, Some(zstd)) => {
+            (Compression::Zstd, Some(zstd)) => {
                 let most = zstd::zstd_safe::compress_bound(raw.len());
                 self.out.resize(most.max(self.out.len()), 0);
                 zstd.compress_to_buffer(raw, &mut self.out[..]).ok()
@@ -57,7 +59,7 @@ impl Compressor {
         };
         match size {
             Some(size) if size < raw.len() => (self.codec, &self.out[..size]),
-            _ => (Codec::None, raw),
+            _ => (Compression::None, raw),
         }
     }
 }
@@ -70,17 +72,17 @@ pub(crate) struct Decompressor {
 
 impl Decompressor {
     /// Fills `raw`, whose length is what the frame said; false when the bytes are no such thing.
-    pub(crate) fn decompress(&mut self, codec: Codec, stored: &[u8], raw: &mut [u8]) -> bool {
+    pub(crate) fn decompress(&mut self, codec: Compression, stored: &[u8], raw: &mut [u8]) -> bool {
         let size = match codec {
-            Codec::None => {
+            Compression::None => {
                 let same = stored.len() == raw.len();
                 if same {
                     raw.copy_from_slice(stored);
                 }
                 return same;
             }
-            Codec::Lz4 => lz4_flex::block::decompress_into(stored, raw).ok(),
-            Codec::Zstd => {
+            Compression::Lz4 => lz4_flex::block::decompress_into(stored, raw).ok(),
+            Compression::Zstd => {
                 if self.zstd.is_none() {
                     self.zstd = zstd::bulk::Decompressor::new().ok();
                 }
@@ -96,7 +98,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(codec: Codec, raw: &[u8], expected: Codec) {
+    fn check(codec: Compression, raw: &[u8], expected: Compression) {
         let mut compressor = Compressor::new(codec).unwrap();
         let (used, stored) = compressor.compress(raw);
         assert_eq!(used, expected);
@@ -106,27 +108,27 @@ mod tests {
     }
 
     #[test]
-    fn what_shrinks_is_compressed_and_comes_back() {
+    fn compressible_data_round_trips() {
         let text = b"host042 api.request 12.83 ".repeat(100);
-        check(Codec::Lz4, &text, Codec::Lz4);
-        check(Codec::Zstd, &text, Codec::Zstd);
-        check(Codec::None, &text, Codec::None);
+        check(Compression::Lz4, &text, Compression::Lz4);
+        check(Compression::Zstd, &text, Compression::Zstd);
+        check(Compression::None, &text, Compression::None);
     }
 
     #[test]
-    fn what_does_not_shrink_is_stored_as_it_is() {
+    fn incompressible_data_is_stored_raw() {
         let noise: Vec<u8> =
             (0..100u32).flat_map(|i| crc32c::crc32c(&i.to_le_bytes()).to_le_bytes()).collect();
-        for codec in [Codec::Lz4, Codec::Zstd] {
-            check(codec, &noise, Codec::None);
-            check(codec, b"", Codec::None);
+        for codec in [Compression::Lz4, Compression::Zstd] {
+            check(codec, &noise, Compression::None);
+            check(codec, b"", Compression::None);
         }
     }
 
     #[test]
-    fn a_wrong_length_is_seen() {
+    fn wrong_length_is_detected() {
         let text = [7; 1000];
-        for codec in [Codec::Lz4, Codec::Zstd] {
+        for codec in [Compression::Lz4, Compression::Zstd] {
             let mut compressor = Compressor::new(codec).unwrap();
             let (used, stored) = compressor.compress(&text);
             for wrong in [0, 999, 1001] {

@@ -1,64 +1,64 @@
-//! What can go wrong, and who has to do something about it.
+//! Error type.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::settings::AtLimit;
+use crate::settings::LimitPolicy;
 
 /// The result of most operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a journal could not do what it was asked.
+/// Error of the journal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on a file.
-    #[error("{path}: cannot {doing}: {source}", path = path.display())]
+    #[error("{path}: cannot {action}: {source}", path = path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
         /// What was being done.
-        doing: &'static str,
+        action: &'static str,
         /// The system's answer.
         source: io::Error,
     },
 
     /// There is no journal in the folder: the caller has the wrong one, or has not created it.
     #[error("{}: there is no journal here; `topdeck journal create` makes one", dir.display())]
-    Missing {
+    NotFound {
         /// The folder.
         dir: PathBuf,
     },
 
     /// The folder has a journal already.
     #[error("{}: there is a journal here already", dir.display())]
-    Exists {
+    AlreadyExists {
         /// The folder.
         dir: PathBuf,
     },
 
     /// Both copies of the settings are damaged, or their file is missing, and segments are there.
     #[error("{}: both copies of the settings are missing or damaged; `topdeck journal repair` restores them from the segments", path.display())]
-    Settings {
+    SettingsLost {
         /// The settings file.
         path: PathBuf,
     },
 
     /// A file was written by a newer topdeck.
-    #[error("{}: has format version {found}, this topdeck reads versions up to {known}", path.display())]
+    #[error("{}: has format version {found}, this topdeck reads versions up to {supported}", path.display())]
     Version {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u32,
         /// The newest version this program knows.
-        known: u32,
+        supported: u32,
     },
 
     /// A setting is out of range.
     #[error("{name} is {found}, must be {expected}")]
-    Setting {
+    InvalidSetting {
         /// The setting.
         name: &'static str,
         /// Its value, with its unit.
@@ -68,17 +68,17 @@ pub enum Error {
     },
 
     /// Another process has the journal and one of the two wants it alone.
-    #[error("{}: the journal is in use by another process{}", dir.display(), if *.alone { "; it must be closed there first" } else { ", which opened it for itself alone" })]
-    Busy {
+    #[error("{}: the journal is in use by another process{}", dir.display(), if *.is_exclusive { "; it must be closed there first" } else { ", which opened it for itself alone" })]
+    InUse {
         /// The folder.
         dir: PathBuf,
         /// Whether it is this caller who wants to be alone.
-        alone: bool,
+        is_exclusive: bool,
     },
 
     /// Too many processes (or handles) have the journal open.
     #[error("{}: already open {max} times, which is the most", dir.display())]
-    Crowded {
+    TooManyHandles {
         /// The folder.
         dir: PathBuf,
         /// The most there may be.
@@ -98,14 +98,14 @@ pub enum Error {
 
     /// The journal has reached its limit and may not drop what is needed: nothing was appended.
     #[error("the journal is full: {0}")]
-    Full(#[from] Full),
+    Full(#[from] FullReason),
 
     /// The buffer is full and whoever empties it has not done so in time, or another process was stopped
     /// while it was appending: nothing was appended.
     #[error(
         "the journal's buffer took nothing for {waited:?}: the process that writes it to disk, or one that was appending, does not get on"
     )]
-    Stalled {
+    AppendTimeout {
         /// How long the append waited.
         waited: Duration,
     },
@@ -115,7 +115,7 @@ pub enum Error {
     #[error(
         "another process writes this journal's segments, so that only batches of up to {max} bytes can be appended here (half its buffer)"
     )]
-    Elsewhere {
+    NotWriter {
         /// The largest batch this process can append now.
         max: u64,
     },
@@ -143,7 +143,7 @@ pub enum Error {
 
     /// The name cannot be a subscriber's or checkpoint's.
     #[error("the name {name:?} has {found} bytes, may have 1 to {max}")]
-    Name {
+    InvalidName {
         /// The name.
         name: String,
         /// Its length in bytes.
@@ -161,14 +161,14 @@ pub enum Error {
 
     /// Both copies of a checkpoint are damaged.
     #[error("{}: both copies of the checkpoint are damaged; set it anew, or `topdeck journal repair` resets it to the first record kept", path.display())]
-    Checkpoint {
+    CheckpointCorrupt {
         /// Its file.
         path: PathBuf,
     },
 
     /// A commit beyond what was read.
     #[error("position {found} cannot be committed: reading has come to {read_to}")]
-    NotRead {
+    CommitBeyondRead {
         /// The position.
         found: u64,
         /// Where reading is.
@@ -177,7 +177,7 @@ pub enum Error {
 
     /// A position that the journal does not have.
     #[error("position {found} is not in the journal, which has {first} to {end}")]
-    Position {
+    PositionOutOfRange {
         /// The position asked for.
         found: u64,
         /// The first record kept.
@@ -190,9 +190,9 @@ pub enum Error {
 impl Error {
     /// The system had no descriptor or memory left to ask it for something.
     pub(crate) fn is_shortage(&self) -> bool {
-        const SHORT: [rustix::io::Errno; 3] =
+        const SHORTAGE_ERRNOS: [rustix::io::Errno; 3] =
             [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM];
-        let is_short = |os| SHORT.iter().any(|short| short.raw_os_error() == os);
+        let is_short = |os| SHORTAGE_ERRNOS.iter().any(|short| short.raw_os_error() == os);
         matches!(self, Error::Io { source, .. } if source.raw_os_error().is_some_and(is_short))
     }
 
@@ -202,12 +202,12 @@ impl Error {
     }
 }
 
-/// Why a journal takes no more.
+/// Why the journal is full.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Full {
+pub enum FullReason {
     /// Its own limit, and what is kept is needed.
-    #[error("its segments take {used_bytes} bytes, the limit is {max_bytes}{}", held(holder, *policy))]
-    Limit {
+    #[error("its segments take {used_bytes} bytes, the limit is {max_bytes}{}", describe_holder(holder, *policy))]
+    RetentionLimit {
         /// What the segments take.
         used_bytes: u64,
         /// What they may take.
@@ -215,37 +215,37 @@ pub enum Full {
         /// The subscriber or checkpoint that is furthest behind, if any.
         holder: Option<String>,
         /// What the journal does at its limit.
-        policy: AtLimit,
+        policy: LimitPolicy,
     },
     /// The disk's.
     #[error("there is no space left on the disk for another segment")]
-    Disk,
+    NoSpace,
 }
 
-fn held(holder: &Option<String>, policy: AtLimit) -> String {
+fn describe_holder(holder: &Option<String>, policy: LimitPolicy) -> String {
     match (holder, policy) {
-        (Some(name), AtLimit::Refuse) => {
+        (Some(name), LimitPolicy::Reject) => {
             format!(
                 " and {name:?} has not read the oldest; let it catch up, remove it, or raise the limit"
             )
         }
-        (None, AtLimit::Refuse) => {
+        (None, LimitPolicy::Reject) => {
             " and nobody has subscribed, so nothing may go; subscribe, or raise the limit"
                 .to_owned()
         }
-        (_, AtLimit::DropOldest) => {
+        (_, LimitPolicy::DropOldest) => {
             ", which leaves no room for a second segment; raise the limit".to_owned()
         }
     }
 }
 
-/// Adds to an `io::Error` what was being done to which file.
-pub(crate) trait Doing<T> {
-    fn doing(self, doing: &'static str, path: &Path) -> Result<T>;
+/// Adds the operation and the path to an `io::Error`.
+pub(crate) trait IoContext<T> {
+    fn io_context(self, doing: &'static str, path: &Path) -> Result<T>;
 }
 
-impl<T> Doing<T> for io::Result<T> {
-    fn doing(self, doing: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|source| Error::Io { path: path.to_owned(), doing, source })
+impl<T> IoContext<T> for io::Result<T> {
+    fn io_context(self, doing: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|source| Error::Io { path: path.to_owned(), action: doing, source })
     }
 }

@@ -1,5 +1,6 @@
-//! Frames: what a segment is made of. A frame is a head and a body; the body, possibly compressed, is a
-//! sequence of groups, and a group is what one append brought: an optional identity and its records.
+//! Frame format of segments. A frame is a head and a body; the body, possibly compressed, is a
+//! sequence of groups, and a group is what one append brought: an optional identity and its
+//! records.
 //!
 //! Both checksums of a frame are salted with the journal's id and the segment's first position, so that
 //! bytes of another journal, or a record that contains a frame, are never taken for a frame of this segment.
@@ -12,9 +13,9 @@
 use std::ops::Range;
 
 use crate::codec;
-use crate::layout::{FRAME, FRAME_ALIGN, FRAME_BYTES, FRAME_MAGIC, Fields, field};
-use crate::level::Identity;
-use crate::settings::Codec;
+use crate::layout::{FRAME, FRAME_ALIGN, FRAME_BYTES, FRAME_MAGIC, FieldTable, field};
+use crate::level::BatchIdentity;
+use crate::settings::Compression;
 
 /// The checksums' start value for a segment.
 pub(crate) fn salt(journal_id: u128, first_position: u64) -> u32 {
@@ -23,34 +24,34 @@ pub(crate) fn salt(journal_id: u128, first_position: u64) -> u32 {
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct FrameHeader {
     pub(crate) first: u64,
     pub(crate) records: u32,
     pub(crate) stored_bytes: u32,
     pub(crate) raw_bytes: u32,
     pub(crate) time_min: i64,
     pub(crate) time_max: i64,
-    pub(crate) codec: Codec,
+    pub(crate) codec: Compression,
     body_crc: u32,
 }
 
-impl Head {
+impl FrameHeader {
     /// Reads a head; `None` for bytes that are none of this segment. `bytes` has at least [`FRAME_BYTES`].
-    pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<Head> {
+    pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<FrameHeader> {
         let bytes = &bytes[..FRAME_BYTES];
-        let fields = Fields::of(&FRAME, bytes);
+        let fields = FieldTable::read_only(&FRAME, bytes);
         if fields.bytes("magic") != FRAME_MAGIC || fields.u32("header_crc") != head_crc(bytes, salt)
         {
             return None;
         }
-        let head = Head {
+        let head = FrameHeader {
             first: fields.u64("first_position"),
             records: fields.u32("records"),
             stored_bytes: fields.u32("stored_bytes"),
             raw_bytes: fields.u32("raw_bytes"),
             time_min: fields.i64("time_min"),
             time_max: fields.i64("time_max"),
-            codec: codec::numbered(fields.u8("codec"))?,
+            codec: codec::codec_from_number(fields.u8("codec"))?,
             body_crc: fields.u32("body_crc"),
         };
         // A record takes at least its length's byte, so no frame has more records than raw bytes.
@@ -75,7 +76,7 @@ impl Head {
     }
 
     /// Whether these are the bytes behind the head: the body and its padding, so that no byte is unchecked.
-    pub(crate) fn body_is(&self, padded: &[u8], salt: u32) -> bool {
+    pub(crate) fn is_body_valid(&self, padded: &[u8], salt: u32) -> bool {
         FRAME_BYTES.saturating_add(padded.len()) as u64 == self.frame_bytes()
             && crc32c::crc32c_append(salt, padded) == self.body_crc
     }
@@ -87,7 +88,7 @@ fn head_crc(bytes: &[u8], salt: u32) -> u32 {
 
 /// What a frame is built from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Content {
+pub(crate) struct FrameBody {
     pub(crate) first: u64,
     pub(crate) records: u32,
     pub(crate) time_min: i64,
@@ -95,9 +96,9 @@ pub(crate) struct Content {
 }
 
 /// Appends a frame to `out`, whose length is a multiple of [`FRAME_ALIGN`] before and after.
-pub(crate) fn put(
+pub(crate) fn encode_frame(
     out: &mut Vec<u8>,
-    content: Content,
+    content: FrameBody,
     raw: &[u8],
     compressor: &mut codec::Compressor,
     salt: u32,
@@ -108,7 +109,7 @@ pub(crate) fn put(
     out.extend_from_slice(stored);
     out.resize(out.len().next_multiple_of(FRAME_ALIGN as usize), 0);
     let (head, padded) = out[at..].split_at_mut(FRAME_BYTES);
-    let mut fields = Fields::into(&FRAME, head);
+    let mut fields = FieldTable::into(&FRAME, head);
     fields.put("magic", &FRAME_MAGIC);
     fields.put("body_crc", &crc32c::crc32c_append(salt, padded).to_le_bytes());
     let size = |bytes: &[u8]| {
@@ -122,23 +123,23 @@ pub(crate) fn put(
     fields.put("first_position", &content.first.to_le_bytes());
     fields.put("time_min", &content.time_min.to_le_bytes());
     fields.put("time_max", &content.time_max.to_le_bytes());
-    fields.put("codec", &[codec::number(codec)]);
+    fields.put("codec", &[codec::codec_number(codec)]);
     let crc = head_crc(head, salt);
     head[field(&FRAME, "header_crc")].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// Begins a group in a body.
-pub(crate) fn put_group(raw: &mut Vec<u8>, identity: Option<Identity>, records: u32) {
+pub(crate) fn encode_group(raw: &mut Vec<u8>, identity: Option<BatchIdentity>, records: u32) {
     put_varint(raw, u64::from(records) << 1 | u64::from(identity.is_some()));
     if let Some(identity) = identity {
         raw.extend_from_slice(&identity.producer.to_le_bytes());
-        raw.extend_from_slice(&identity.boot.to_le_bytes());
+        raw.extend_from_slice(&identity.epoch.to_le_bytes());
         put_varint(raw, identity.sequence);
     }
 }
 
 /// The most bytes that `put_group` takes.
-pub(crate) const GROUP_HEAD_BYTES_MAX: usize = 10 + 16 + 10;
+pub(crate) const GROUP_HEADER_BYTES_MAX: usize = 10 + 16 + 10;
 
 /// Puts a number into one byte per seven bits, the lowest first, the top bit set in all but the last.
 #[inline]
@@ -174,42 +175,42 @@ fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*head))
 }
 
-/// A record as a reader gets it.
+/// Record as read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Its position.
     pub position: u64,
     /// The identity of the batch it came in, if the batch had one.
-    pub identity: Option<Identity>,
+    pub identity: Option<BatchIdentity>,
     /// What was appended.
     pub bytes: &'a [u8],
 }
 
 /// The records of a body, in order.
 #[derive(Clone, Debug)]
-pub(crate) struct Records<'a> {
+pub(crate) struct RecordIter<'a> {
     rest: &'a [u8],
     position: u64,
     /// Records left in the group that was begun.
     group: u64,
-    identity: Option<Identity>,
+    identity: Option<BatchIdentity>,
     /// The bytes were not what a writer writes.
-    broken: bool,
+    is_corrupt: bool,
 }
 
-impl<'a> Records<'a> {
-    pub(crate) fn new(raw: &'a [u8], first: u64) -> Records<'a> {
-        Records { rest: raw, position: first, group: 0, identity: None, broken: false }
+impl<'a> RecordIter<'a> {
+    pub(crate) fn new(raw: &'a [u8], first: u64) -> RecordIter<'a> {
+        RecordIter { rest: raw, position: first, group: 0, identity: None, is_corrupt: false }
     }
 
     /// Whether the body is exactly `records` records in whole groups.
-    pub(crate) fn are(mut self, records: u64) -> bool {
+    pub(crate) fn contains_exactly(mut self, records: u64) -> bool {
         let end = self.position.checked_add(records);
         for _ in self.by_ref() {}
-        !self.broken && self.group == 0 && Some(self.position) == end
+        !self.is_corrupt && self.group == 0 && Some(self.position) == end
     }
 
-    fn step(&mut self) -> Option<Option<Record<'a>>> {
+    fn next_record(&mut self) -> Option<Option<Record<'a>>> {
         if self.group == 0 {
             if self.rest.is_empty() {
                 return Some(None);
@@ -219,9 +220,9 @@ impl<'a> Records<'a> {
             self.group = Some(head >> 1).filter(|&records| records > 0)?;
             self.identity = match head & 1 {
                 0 => None,
-                _ => Some(Identity {
+                _ => Some(BatchIdentity {
                     producer: take_u64(&mut self.rest)?,
-                    boot: take_u64(&mut self.rest)?,
+                    epoch: take_u64(&mut self.rest)?,
                     sequence: take_varint(&mut self.rest)?,
                 }),
             };
@@ -236,15 +237,15 @@ impl<'a> Records<'a> {
     }
 }
 
-impl<'a> Iterator for Records<'a> {
+impl<'a> Iterator for RecordIter<'a> {
     type Item = Record<'a>;
 
     #[inline]
     fn next(&mut self) -> Option<Record<'a>> {
-        match self.step() {
+        match self.next_record() {
             Some(record) => record,
             None => {
-                self.broken = true;
+                self.is_corrupt = true;
                 self.rest = &[];
                 self.group = 0;
                 None
@@ -258,14 +259,14 @@ mod tests {
     use super::*;
     use crate::codec::Compressor;
 
-    const ID: Identity = Identity { producer: 7, boot: u64::MAX, sequence: 300 };
+    const ID: BatchIdentity = BatchIdentity { producer: 7, epoch: u64::MAX, sequence: 300 };
 
     fn body() -> Vec<u8> {
         let mut raw = Vec::new();
-        put_group(&mut raw, None, 1);
+        encode_group(&mut raw, None, 1);
         put_varint(&mut raw, 3);
         raw.extend_from_slice(b"one");
-        put_group(&mut raw, Some(ID), 2);
+        encode_group(&mut raw, Some(ID), 2);
         put_varint(&mut raw, 0);
         put_varint(&mut raw, 200);
         raw.extend_from_slice(&[5; 200]);
@@ -274,32 +275,38 @@ mod tests {
 
     fn frame(salt: u32) -> Vec<u8> {
         let mut out = Vec::new();
-        let content = Content { first: 40, records: 3, time_min: -1, time_max: 9 };
-        put(&mut out, content, &body(), &mut Compressor::new(Codec::None).unwrap(), salt);
+        let content = FrameBody { first: 40, records: 3, time_min: -1, time_max: 9 };
+        encode_frame(
+            &mut out,
+            content,
+            &body(),
+            &mut Compressor::new(Compression::None).unwrap(),
+            salt,
+        );
         out
     }
 
     #[test]
-    fn records_come_back_with_their_identity() {
+    fn records_round_trip_with_their_identity() {
         let raw = body();
-        let records: Vec<_> = Records::new(&raw, 40).collect();
+        let records: Vec<_> = RecordIter::new(&raw, 40).collect();
         let lens: Vec<_> =
             records.iter().map(|r| (r.position, r.identity, r.bytes.len())).collect();
         assert_eq!(lens, [(40, None, 3), (41, Some(ID), 0), (42, Some(ID), 200)]);
-        assert!(Records::new(&raw, 40).are(3));
-        assert!(!Records::new(&raw, 40).are(2));
+        assert!(RecordIter::new(&raw, 40).contains_exactly(3));
+        assert!(!RecordIter::new(&raw, 40).contains_exactly(2));
         for cut in 1..raw.len() {
-            assert!(!Records::new(&raw[..cut], 40).are(3), "{cut}");
+            assert!(!RecordIter::new(&raw[..cut], 40).contains_exactly(3), "{cut}");
         }
     }
 
     #[test]
-    fn any_flipped_bit_is_seen() {
+    fn any_flipped_bit_is_detected() {
         let bytes = frame(1);
         let sound = |bytes: &[u8]| {
-            Head::parse(bytes, 1).is_some_and(|head| {
+            FrameHeader::parse(bytes, 1).is_some_and(|head| {
                 let padded = bytes.get(FRAME_BYTES..head.frame_bytes() as usize);
-                padded.is_some_and(|padded| head.body_is(padded, 1))
+                padded.is_some_and(|padded| head.is_body_valid(padded, 1))
             })
         };
         assert!(sound(&bytes));
@@ -311,15 +318,15 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_another_segment_is_none_of_this_one() {
-        assert!(Head::parse(&frame(1), 1).is_some());
-        assert!(Head::parse(&frame(1), 2).is_none());
+    fn frame_of_another_segment_is_rejected() {
+        assert!(FrameHeader::parse(&frame(1), 1).is_some());
+        assert!(FrameHeader::parse(&frame(1), 2).is_none());
         assert_ne!(salt(1, 0), salt(1, 1));
         assert_ne!(salt(1, 0), salt(2, 0));
     }
 
     #[test]
-    fn numbers_beyond_64_bits_are_refused() {
+    fn numbers_beyond_64_bits_are_rejected() {
         assert_eq!(
             take_varint(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1][..]),
             Some(u64::MAX)

@@ -1,4 +1,4 @@
-//! An open journal: appending, acknowledging, and the thread that writes in the background.
+//! Journal handle: append, acknowledge, background thread.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,20 +9,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use disk::{Disk, Mode, Region};
+use disk::{Disk, OpenMode, Region};
 
-use crate::buffer::{Append, Appended, Buffer, FULL, POISONED, Size};
-use crate::checkpoint::{self, Checkpoint, Held, Kind};
-use crate::error::{Doing, Error, Full, Result};
-use crate::flusher::{Flushed, Flusher, Passed};
+use crate::buffer::{AppendOutcome, AppendRequest, Buffer, BufferLayout, FAIL_STOP, FULL};
+use crate::checkpoint::{self, Checkpoint, CheckpointKind, LockedCheckpoint};
+use crate::error::{Error, FullReason, IoContext, Result};
+use crate::flusher::{DirectAppend, FlushOutcome, SegmentFlusher};
 use crate::frame;
-use crate::level::{Ack, Identity, Level, Marks};
-use crate::opening::{self, Opened};
-use crate::places::Places;
-use crate::presence::{Opening, Presence};
-use crate::reader::{Reader, Start};
+use crate::handle_locks::{HandleLocks, OpenLock};
+use crate::level::{Ack, BatchIdentity, Level, Watermarks};
+use crate::paths::Paths;
+use crate::reader::{JournalReader, StartPosition};
+use crate::recovery::{self, RecoveryReport};
 use crate::settings::{Limits, Settings};
-use crate::store::{Born, Clock, Store, wall_clock};
+use crate::shared::{JournalShared, StoredSettings, WallClock, wall_clock};
 use crate::subscriber::Subscriber;
 use crate::supervisor::Supervisor;
 
@@ -30,24 +30,24 @@ use crate::supervisor::Supervisor;
 #[derive(Clone)]
 pub struct Options {
     /// No other process may have it open: `false` by default.
-    pub alone: bool,
+    pub is_exclusive: bool,
     /// A thread of its own writes what is appended to segments and does what else is due: `true` by default.
     /// Without it, only appends that find the buffer full, `flush` and the level `disk` write.
-    pub background: bool,
+    pub has_background_thread: bool,
     /// How long records may wait in the buffer for company before they are written to a segment: 10 ms by
     /// default. In the buffer they are visible to all and survive the process already.
-    pub flush_every: Duration,
+    pub flush_interval: Duration,
     /// After how long what was appended at a lower level is made durable all the same: 1 s by default;
     /// `None` leaves it to the kernel.
-    pub sync_every: Option<Duration>,
+    pub sync_interval: Option<Duration>,
     /// How long an append waits for `disk`, or for room in the buffer: 10 s by default. One of those who wait
     /// for `disk` synchronises for all, and waits for the system as long as that takes.
-    pub wait_max: Duration,
+    pub append_timeout: Duration,
     /// How often a reader that waits looks by itself: 500 ms by default. Appenders wake it, but one
     /// may be killed between its entry and waking anybody.
-    pub recheck_every: Duration,
+    pub recheck_interval: Duration,
     /// Where times come from: [`wall_clock`] by default.
-    pub clock: Clock,
+    pub clock: WallClock,
     /// Settings for a journal whose file of settings is lost: opening makes it anew from the
     /// segments. `None` by default, as who does not know them leaves it to [`crate::repair`].
     pub settings: Option<Settings>,
@@ -59,12 +59,12 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            alone: false,
-            background: true,
-            flush_every: Duration::from_millis(10),
-            sync_every: Some(Duration::from_secs(1)),
-            wait_max: Duration::from_secs(10),
-            recheck_every: Duration::from_millis(500),
+            is_exclusive: false,
+            has_background_thread: true,
+            flush_interval: Duration::from_millis(10),
+            sync_interval: Some(Duration::from_secs(1)),
+            append_timeout: Duration::from_secs(10),
+            recheck_interval: Duration::from_millis(500),
             clock: wall_clock(),
             settings: None,
             supervisor: Supervisor::default(),
@@ -75,22 +75,22 @@ impl Default for Options {
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
-            .field("alone", &self.alone)
-            .field("flush_every", &self.flush_every)
+            .field("alone", &self.is_exclusive)
+            .field("flush_every", &self.flush_interval)
             .finish_non_exhaustive()
     }
 }
 
 /// An open journal. All methods may be called from any thread.
 pub struct Journal {
-    inner: Arc<Inner>,
+    inner: Arc<JournalInner>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A journal in numbers.
+/// Statistics of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stat {
+pub struct JournalStat {
     /// Its number, made at random when it was created.
     pub id: u128,
     /// When that was, in nanoseconds since the Unix epoch.
@@ -98,7 +98,7 @@ pub struct Stat {
     /// What it was created with.
     pub settings: Settings,
     /// How far it has come.
-    pub marks: Marks,
+    pub watermarks: Watermarks,
     /// How many segments there are.
     pub segments: usize,
     /// The bytes they take on disk, those reserved included.
@@ -112,34 +112,34 @@ pub struct Stat {
     /// Gaps that somebody may still meet.
     pub gaps: Vec<crate::Gap>,
     /// A write or sync has failed; nothing is acknowledged.
-    pub poisoned: bool,
+    pub is_failed: bool,
     /// No segment could be begun; appends are refused until there is room.
-    pub full: Option<Full>,
+    pub full_reason: Option<FullReason>,
 }
 
-pub(crate) struct Inner {
-    pub(crate) store: Store,
-    flusher: Mutex<Flusher>,
+pub(crate) struct JournalInner {
+    pub(crate) shared: JournalShared,
+    flusher: Mutex<SegmentFlusher>,
     /// Held by the one who synchronises. Taken before `flusher`, never the other way round.
-    syncing: Mutex<Group>,
+    group_commit: Mutex<CommitGroup>,
     /// How many appends have asked for `disk`.
-    arrived: AtomicU64,
+    sync_requests: AtomicU64,
     /// Another process had the flusher's role when this one asked last.
-    elsewhere: AtomicBool,
+    is_lease_elsewhere: AtomicBool,
     pub(crate) options: Options,
     stop: AtomicBool,
-    opened: Opened,
+    recovery: RecoveryReport,
 }
 
-/// The last group commit, from which the next one learns how long to wait for company.
+/// Last group commit; determines how long the next one gathers.
 #[derive(Debug, Default)]
-struct Group {
+struct CommitGroup {
     /// `arrived` when it began.
-    arrived: u64,
+    sync_requests: u64,
     /// How many appends it was for.
     size: u64,
     /// How long its sync took.
-    took: Duration,
+    sync_time: Duration,
 }
 
 impl Journal {
@@ -153,7 +153,7 @@ impl Journal {
         settings: &Settings,
     ) -> Result<()> {
         settings.check()?;
-        let places = Places::new(dir);
+        let places = Paths::new(dir);
         // Those above it that are missing too, and the one that is there, need a sync each.
         let above: Vec<&Path> =
             dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()).collect();
@@ -162,58 +162,59 @@ impl Journal {
         });
         let changed = missing.count() + 1;
         for folder in [&places.dir, &places.segments(), &places.checkpoints(), &places.locks()] {
-            disk.create_dir(folder).doing("create it", folder)?;
+            disk.create_dir(folder).io_context("create it", folder)?;
         }
-        let _turn = Opening::begin(disk, &places)?;
-        match Born::read(disk, &places) {
-            Err(Error::Missing { .. }) => {}
-            Ok(_) | Err(Error::Settings { .. }) => {
-                return Err(Error::Exists { dir: dir.to_owned() });
+        let _turn = OpenLock::begin(disk, &places)?;
+        match StoredSettings::read(disk, &places) {
+            Err(Error::NotFound { .. }) => {}
+            Ok(_) | Err(Error::SettingsLost { .. }) => {
+                return Err(Error::AlreadyExists { dir: dir.to_owned() });
             }
             Err(error) => return Err(error),
         }
-        let born = Born { id, created: now, settings: *settings };
+        let born = StoredSettings { id, created: now, settings: *settings };
         map(disk, &places, &born)?;
         // On a full disk none could be made, and a power cut takes those that were made later.
-        Presence::prepare(disk, &places)?;
+        HandleLocks::prepare(disk, &places)?;
         for folder in [places.segments(), places.checkpoints(), places.locks()] {
-            disk.sync_dir(&folder).doing("make its names durable", &folder)?;
+            disk.sync_dir(&folder).io_context("make its names durable", &folder)?;
         }
         // Last, for it is what makes the folder a journal.
         born.create(disk, &places)?;
         for folder in above.into_iter().take(changed) {
-            disk.sync_dir(folder).doing("make the new folder in it durable", folder)?;
+            disk.sync_dir(folder).io_context("make the new folder in it durable", folder)?;
         }
         Ok(())
     }
 
     /// Opens a journal. That succeeds after any crash; [`Journal::opened`] says what was found.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<Journal> {
-        let places = Places::new(dir);
-        let (born, wounded, is_lost) = match (Born::read(&*disk, &places), options.settings) {
-            (Ok((born, wounded)), _) => (born, wounded, false),
-            (Err(error @ Error::Settings { .. }), Some(settings)) => {
-                settings.check()?;
-                let born = Born::of_segments(&*disk, &places, settings)?;
-                (born.ok_or(error)?, false, true)
-            }
-            (Err(error), _) => return Err(error),
-        };
+        let places = Paths::new(dir);
+        let (born, wounded, is_lost) =
+            match (StoredSettings::read(&*disk, &places), options.settings) {
+                (Ok((born, wounded)), _) => (born, wounded, false),
+                (Err(error @ Error::SettingsLost { .. }), Some(settings)) => {
+                    settings.check()?;
+                    let born = StoredSettings::from_segments(&*disk, &places, settings)?;
+                    (born.ok_or(error)?, false, true)
+                }
+                (Err(error), _) => return Err(error),
+            };
         for folder in [places.segments(), places.checkpoints(), places.locks()] {
-            disk.create_dir(&folder).doing("create it", &folder)?;
+            disk.create_dir(&folder).io_context("create it", &folder)?;
         }
-        let turn = Opening::begin(&*disk, &places)?;
-        let presence = Presence::begin(&*disk, &places, options.alone, &turn)?;
+        let turn = OpenLock::begin(&*disk, &places)?;
+        let presence = HandleLocks::begin(&*disk, &places, options.is_exclusive, &turn)?;
         let buffer = map(&*disk, &places, &born)?;
-        let mut opened = Opened::default();
-        if presence.first {
-            opened = opening::recover(&*disk, &places, &born, &buffer)?;
-        } else if !buffer.is_ours(born.id) {
-            return Err(Error::Busy { dir: dir.to_owned(), alone: false });
+        let mut opened = RecoveryReport::default();
+        if presence.is_first {
+            opened = recovery::recover(&*disk, &places, &born, &buffer)?;
+        } else if !buffer.is_same_journal(born.id) {
+            return Err(Error::InUse { dir: dir.to_owned(), is_exclusive: false });
         }
         if wounded || is_lost {
             // What is sound of it is written twice again.
-            if presence.first {
+            if presence.is_first {
                 born.create(&*disk, &places)?;
             }
             opened.damaged_files.push(match is_lost {
@@ -223,32 +224,32 @@ impl Journal {
             });
         }
         buffer.begin_slot(presence.slot);
-        let store = Store {
+        let store = JournalShared {
             disk,
-            places,
-            born,
+            paths: places,
+            stored_settings: born,
             buffer,
-            presence,
+            handle_locks: presence,
             clock: Arc::clone(&options.clock),
-            wait_max: options.wait_max,
+            append_timeout: options.append_timeout,
             supervisor: options.supervisor.clone(),
         };
-        let mut flusher = Flusher::new(&store)?;
-        if options.background {
-            flusher.take_role(&store)?;
+        let mut flusher = SegmentFlusher::new(&store)?;
+        if options.has_background_thread {
+            flusher.acquire_lease(&store)?;
         }
         drop(turn);
-        let inner = Arc::new(Inner {
-            store,
+        let inner = Arc::new(JournalInner {
+            shared: store,
             flusher: Mutex::new(flusher),
-            syncing: Mutex::new(Group::default()),
-            arrived: AtomicU64::new(0),
-            elsewhere: AtomicBool::new(false),
+            group_commit: Mutex::new(CommitGroup::default()),
+            sync_requests: AtomicU64::new(0),
+            is_lease_elsewhere: AtomicBool::new(false),
             options: options.clone(),
             stop: AtomicBool::new(false),
-            opened,
+            recovery: opened,
         });
-        let thread = match options.background {
+        let thread = match options.has_background_thread {
             true => {
                 let inner = Arc::clone(&inner);
                 let thread = options.supervisor.thread("journal");
@@ -257,7 +258,7 @@ impl Journal {
                     let _ = thread.run(is_stopping, || inner.run());
                 };
                 let spawned = thread::Builder::new().name("journal".to_owned()).spawn(run);
-                Some(spawned.doing("start a thread for it", dir)?)
+                Some(spawned.io_context("start a thread for it", dir)?)
             }
             false => None,
         };
@@ -265,8 +266,8 @@ impl Journal {
     }
 
     /// What opening found and did.
-    pub fn opened(&self) -> &Opened {
-        &self.inner.opened
+    pub fn recovery_report(&self) -> &RecoveryReport {
+        &self.inner.recovery
     }
 
     /// Appends a record and waits until it has reached the level.
@@ -278,7 +279,7 @@ impl Journal {
     /// appended again, also after a restart. An empty batch appends nothing and is not remembered.
     pub fn append_batch(
         &self,
-        identity: Option<Identity>,
+        identity: Option<BatchIdentity>,
         records: &[&[u8]],
         level: Level,
     ) -> Result<Ack> {
@@ -286,24 +287,24 @@ impl Journal {
     }
 
     /// Whether a batch would be a repeat.
-    pub fn has_accepted(&self, identity: Identity) -> Result<bool> {
-        Ok(self.inner.store.turn()?.repeated(Some(identity)).is_some())
+    pub fn has_accepted(&self, identity: BatchIdentity) -> Result<bool> {
+        Ok(self.inner.shared.lock_append()?.duplicate_end(Some(identity)).is_some())
     }
 
     /// Brings all that is appended to a level; `process` means into segments here.
-    pub fn flush(&self, level: Level) -> Result<Marks> {
+    pub fn flush(&self, level: Level) -> Result<Watermarks> {
         self.inner.flush(level)?;
-        Ok(self.marks())
+        Ok(self.watermarks())
     }
 
     /// Its folder.
     pub fn dir(&self) -> &Path {
-        &self.inner.store.places.dir
+        &self.inner.shared.paths.dir
     }
 
     /// The disk it is on.
     pub fn disk(&self) -> &Arc<dyn Disk> {
-        &self.inner.store.disk
+        &self.inner.shared.disk
     }
 
     /// What runs threads again that panic, as it was opened.
@@ -313,51 +314,67 @@ impl Journal {
 
     /// Its number, as in [`Stat`].
     pub fn id(&self) -> u128 {
-        self.inner.store.born.id
+        self.inner.shared.stored_settings.id
     }
 
     /// How far it has come.
-    pub fn marks(&self) -> Marks {
-        let buffer = &self.inner.store.buffer;
+    pub fn watermarks(&self) -> Watermarks {
+        let buffer = &self.inner.shared.buffer;
         let durable = buffer.durable();
         let flushed = buffer.mark().position;
-        Marks { first: buffer.first(), durable, flushed, end: buffer.end().1.max(flushed) }
+        Watermarks { first: buffer.first(), durable, flushed, end: buffer.end().1.max(flushed) }
     }
 
     /// A reader without a name: nothing is kept for it, and what it missed it is told as a gap.
-    pub fn reader(&self, start: Start) -> Result<Reader> {
-        Reader::new(Arc::clone(&self.inner), self.find(start)?)
+    pub fn reader(&self, start: StartPosition) -> Result<JournalReader> {
+        JournalReader::new(Arc::clone(&self.inner), self.find(start)?)
     }
 
     /// Makes a subscriber; `holds` as in [`Checkpoint`].
-    pub fn add_subscriber(&self, name: &str, start: Start, holds: bool) -> Result<Checkpoint> {
-        self.add(name, start, Kind::Subscriber, holds)
+    pub fn add_subscriber(
+        &self,
+        name: &str,
+        start: StartPosition,
+        holds: bool,
+    ) -> Result<Checkpoint> {
+        self.add(name, start, CheckpointKind::Subscriber, holds)
     }
 
     /// Opens a subscriber to read from where it is. One reader at a time can have it.
     pub fn subscribe(&self, name: &str) -> Result<Subscriber> {
-        let store = &self.inner.store;
+        let store = &self.inner.shared;
         // Nobody removes it while it is opened.
-        let turn = Opening::begin(&*store.disk, &store.places)?;
-        let held = Held::open(&*store.disk, &store.places, name)?;
+        let turn = OpenLock::begin(&*store.disk, &store.paths)?;
+        let held = LockedCheckpoint::open(&*store.disk, &store.paths, name)?;
         drop(turn);
-        let reader = Reader::new(Arc::clone(&self.inner), held.get().position)?;
+        let reader = JournalReader::new(Arc::clone(&self.inner), held.get().position)?;
         Ok(Subscriber::new(reader, held))
     }
 
     /// Makes a mark.
-    pub fn add_mark(&self, name: &str, start: Start, holds: bool) -> Result<Checkpoint> {
-        self.add(name, start, Kind::Mark, holds)
+    pub fn add_bookmark(
+        &self,
+        name: &str,
+        start: StartPosition,
+        holds: bool,
+    ) -> Result<Checkpoint> {
+        self.add(name, start, CheckpointKind::Bookmark, holds)
     }
 
-    fn add(&self, name: &str, start: Start, kind: Kind, holds: bool) -> Result<Checkpoint> {
-        let store = &self.inner.store;
-        let (disk, places) = (&*store.disk, &store.places);
+    fn add(
+        &self,
+        name: &str,
+        start: StartPosition,
+        kind: CheckpointKind,
+        holds: bool,
+    ) -> Result<Checkpoint> {
+        let store = &self.inner.shared;
+        let (disk, places) = (&*store.disk, &store.paths);
         // Two who make the same name take turns.
-        let _turn = Opening::begin(disk, places)?;
+        let _turn = OpenLock::begin(disk, places)?;
         match checkpoint::read(disk, places, name) {
             Err(Error::NoCheckpoint { .. }) => {}
-            Ok(_) | Err(Error::Checkpoint { .. }) => {
+            Ok(_) | Err(Error::CheckpointCorrupt { .. }) => {
                 return Err(Error::CheckpointExists { name: name.to_owned() });
             }
             Err(error) => return Err(error),
@@ -366,10 +383,10 @@ impl Journal {
         let checkpoint = Checkpoint {
             name: name.to_owned(),
             position,
-            moved: store.now(),
+            committed_at: store.now(),
             kind,
-            holds,
-            damaged: false,
+            blocks_deletion: holds,
+            is_degraded: false,
         };
         checkpoint::create(disk, places, &checkpoint)?;
         Ok(checkpoint)
@@ -377,118 +394,124 @@ impl Journal {
 
     /// A subscriber's or mark's state.
     pub fn checkpoint(&self, name: &str) -> Result<Checkpoint> {
-        let store = &self.inner.store;
-        checkpoint::read(&*store.disk, &store.places, name)
+        let store = &self.inner.shared;
+        checkpoint::read(&*store.disk, &store.paths, name)
     }
 
     /// Moves a subscriber that nobody is reading with, or a mark, forward or back; durable on return.
-    pub fn set_checkpoint(&self, name: &str, start: Start) -> Result<Checkpoint> {
-        let store = &self.inner.store;
+    pub fn set_checkpoint(&self, name: &str, start: StartPosition) -> Result<Checkpoint> {
+        let store = &self.inner.shared;
         let position = self.find(start)?;
-        let turn = Opening::begin(&*store.disk, &store.places)?;
-        match Held::open(&*store.disk, &store.places, name) {
+        let turn = OpenLock::begin(&*store.disk, &store.paths)?;
+        match LockedCheckpoint::open(&*store.disk, &store.paths, name) {
             Ok(mut held) => held.set(position, store.now(), true)?,
             // Nothing is known of it but the name: it is a subscriber, and holds, which loses nothing.
-            Err(Error::Checkpoint { .. }) => {
+            Err(Error::CheckpointCorrupt { .. }) => {
                 let moved = store.now();
-                let kind = Kind::Subscriber;
+                let kind = CheckpointKind::Subscriber;
                 let name = name.to_owned();
-                let checkpoint =
-                    Checkpoint { name, position, moved, kind, holds: true, damaged: false };
-                checkpoint::create(&*store.disk, &store.places, &checkpoint)?;
+                let checkpoint = Checkpoint {
+                    name,
+                    position,
+                    committed_at: moved,
+                    kind,
+                    blocks_deletion: true,
+                    is_degraded: false,
+                };
+                checkpoint::create(&*store.disk, &store.paths, &checkpoint)?;
             }
             Err(error) => return Err(error),
         }
         drop(turn);
-        self.inner.passed(position);
+        self.inner.release_up_to(position);
         self.checkpoint(name)
     }
 
     /// Removes a subscriber that nobody is reading with, or a mark.
     pub fn remove_checkpoint(&self, name: &str) -> Result<()> {
-        let store = &self.inner.store;
-        let turn = Opening::begin(&*store.disk, &store.places)?;
-        let held = match Held::open(&*store.disk, &store.places, name) {
+        let store = &self.inner.shared;
+        let turn = OpenLock::begin(&*store.disk, &store.paths)?;
+        let held = match LockedCheckpoint::open(&*store.disk, &store.paths, name) {
             Ok(held) => Some(held),
-            Err(Error::Checkpoint { .. }) => None,
+            Err(Error::CheckpointCorrupt { .. }) => None,
             Err(error) => return Err(error),
         };
-        checkpoint::remove(&*store.disk, &store.places, name)?;
+        checkpoint::remove(&*store.disk, &store.paths, name)?;
         drop((held, turn));
-        self.inner.passed(u64::MAX);
+        self.inner.release_up_to(u64::MAX);
         Ok(())
     }
 
     /// Changes the limits for those who open the journal from now on; whoever has it open, this handle too, goes
     /// on with the old ones until then.
     pub fn set_limits(&self, limits: Limits) -> Result<()> {
-        let store = &self.inner.store;
-        limits.check(store.born.settings.segment_bytes)?;
-        let settings = Settings { limits, ..store.born.settings };
-        let born = Born { settings, ..store.born };
-        born.create(&*store.disk, &store.places)
+        let store = &self.inner.shared;
+        limits.check(store.stored_settings.settings.segment_bytes)?;
+        let settings = Settings { limits, ..store.stored_settings.settings };
+        let born = StoredSettings { settings, ..store.stored_settings };
+        born.create(&*store.disk, &store.paths)
     }
 
     /// Whether it takes no more; [`Journal::stat`] says why.
     pub fn is_full(&self) -> bool {
-        self.inner.store.buffer.state() & FULL != 0
+        self.inner.shared.buffer.state() & FULL != 0
     }
 
     /// Whether segments that a reader at `position` has not passed take more than half of what all may.
-    pub fn takes_half(&self, position: u64) -> Result<bool> {
-        let store = &self.inner.store;
-        let Some(max) = store.born.settings.limits.bytes_max else { return Ok(false) };
-        let firsts = crate::segment::list(&*store.disk, &store.places)?;
+    pub fn uses_half_of_limit(&self, position: u64) -> Result<bool> {
+        let store = &self.inner.shared;
+        let Some(max) = store.stored_settings.settings.limits.bytes_max else { return Ok(false) };
+        let firsts = crate::segment::list(&*store.disk, &store.paths)?;
         let passed = firsts.iter().skip(1).filter(|&&first| first <= position).count() as u64;
         let ahead = firsts.len() as u64 - passed.min(firsts.len() as u64);
-        Ok(ahead.saturating_mul(store.born.settings.segment_bytes) > max / 2)
+        Ok(ahead.saturating_mul(store.stored_settings.settings.segment_bytes) > max / 2)
     }
 
     /// The journal in numbers.
-    pub fn stat(&self) -> Result<Stat> {
-        let store = &self.inner.store;
-        let (disk, places) = (&*store.disk, &store.places);
+    pub fn stat(&self) -> Result<JournalStat> {
+        let store = &self.inner.shared;
+        let (disk, places) = (&*store.disk, &store.paths);
         let (checkpoints, damaged_checkpoints) = checkpoint::list(disk, places)?;
         let state = store.buffer.state();
-        Ok(Stat {
-            id: store.born.id,
-            created: store.born.created,
-            settings: store.born.settings,
-            marks: self.marks(),
+        Ok(JournalStat {
+            id: store.stored_settings.id,
+            created: store.stored_settings.created,
+            settings: store.stored_settings.settings,
+            watermarks: self.watermarks(),
             segments: crate::segment::list(disk, places)?.len(),
             segment_bytes: store.segment_bytes()?,
             buffered_bytes: (store.buffer.end().0.saturating_sub(store.buffer.mark().ring)) * 8,
             checkpoints,
             damaged_checkpoints,
-            gaps: crate::gap::Gaps::load(disk, places)?.0.iter().cloned().collect(),
-            poisoned: state & POISONED != 0,
-            full: (state & FULL != 0).then(|| store.why_full()).transpose()?,
+            gaps: crate::gap::GapSet::load(disk, places)?.0.iter().cloned().collect(),
+            is_failed: state & FAIL_STOP != 0,
+            full_reason: (state & FULL != 0).then(|| store.full_reason()).transpose()?,
         })
     }
 
     /// A position in numbers.
-    fn find(&self, start: Start) -> Result<u64> {
-        let Marks { first, end, .. } = self.marks();
+    fn find(&self, start: StartPosition) -> Result<u64> {
+        let Watermarks { first, end, .. } = self.watermarks();
         match start {
-            Start::Begin => Ok(first),
-            Start::End => Ok(end),
-            Start::At(position) if (first..=end).contains(&position) => Ok(position),
-            Start::At(found) => Err(Error::Position { found, first, end }),
+            StartPosition::First => Ok(first),
+            StartPosition::End => Ok(end),
+            StartPosition::At(position) if (first..=end).contains(&position) => Ok(position),
+            StartPosition::At(found) => Err(Error::PositionOutOfRange { found, first, end }),
         }
     }
 
     /// Stops the thread, brings everything into segments and makes it durable. Dropping a journal does the
     /// same but for the last, and without a word when it fails.
-    pub fn close(mut self) -> Result<Marks> {
+    pub fn close(mut self) -> Result<Watermarks> {
         self.stop();
         self.inner.flush(Level::Disk)?;
-        Ok(self.marks())
+        Ok(self.watermarks())
     }
 
     fn stop(&mut self) {
         self.inner.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            self.inner.store.buffer.wake_all();
+            self.inner.shared.buffer.wake_all();
             // It does not panic, and if it did, there is nothing of it to mend.
             let _ = thread.join();
         }
@@ -500,64 +523,64 @@ impl Drop for Journal {
         self.stop();
         let mut flusher = self.inner.flusher();
         // What cannot be written stays in the buffer, whose contents outlive this process.
-        let _ = flusher.drain(&self.inner.store);
-        flusher.trim();
-        flusher.give_up_role(&self.inner.store);
+        let _ = flusher.drain(&self.inner.shared);
+        flusher.truncate_reservation();
+        flusher.release_lease(&self.inner.shared);
     }
 }
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Journal")
-            .field("store", &self.inner.store)
-            .field("marks", &self.marks())
+            .field("store", &self.inner.shared)
+            .field("marks", &self.watermarks())
             .finish()
     }
 }
 
 /// Maps the buffer, which is made, or made anew, when its file is not of the right size. Only shrinking a
 /// file that others map would harm them, and whoever maps it has it at its right size.
-pub(crate) fn map(disk: &dyn Disk, places: &Places, born: &Born) -> Result<Buffer> {
+pub(crate) fn map(disk: &dyn Disk, places: &Paths, born: &StoredSettings) -> Result<Buffer> {
     let path = places.buffer();
-    let size = Size::new(born.settings.buffer_bytes, born.settings.producers_max);
+    let size = BufferLayout::new(born.settings.buffer_bytes, born.settings.producers_max);
     let bytes = size.file_bytes();
-    let file = disk.open(&path, Mode::Create).doing("open it", &path)?;
-    let short = file.len().doing("ask for its length", &path)? < bytes;
+    let file = disk.open(&path, OpenMode::Create).io_context("open it", &path)?;
+    let short = file.len().io_context("ask for its length", &path)? < bytes;
     // Also one that was copied with holes: a store to a page without room kills the process.
-    file.allocate(bytes).doing("reserve space for it", &path)?;
+    file.allocate(bytes).io_context("reserve space for it", &path)?;
     if short {
-        file.sync().doing("make it durable", &path)?;
-        disk.sync_dir(&places.dir).doing("make a new name in it durable", &places.dir)?;
+        file.sync().io_context("make it durable", &path)?;
+        disk.sync_dir(&places.dir).io_context("make a new name in it durable", &places.dir)?;
     }
-    let memory: Region = file.map(bytes).doing("map it into memory", &path)?;
+    let memory: Region = file.map(bytes).io_context("map it into memory", &path)?;
     Ok(Buffer::new(memory, size, born.id))
 }
 
-/// The flusher, for as long as it is used.
-struct Flushing<'a> {
-    inner: &'a Inner,
-    flusher: MutexGuard<'a, Flusher>,
+/// Guard of the flusher; releases the lease on demand.
+struct FlusherGuard<'a> {
+    inner: &'a JournalInner,
+    flusher: MutexGuard<'a, SegmentFlusher>,
 }
 
-impl Deref for Flushing<'_> {
-    type Target = Flusher;
+impl Deref for FlusherGuard<'_> {
+    type Target = SegmentFlusher;
 
-    fn deref(&self) -> &Flusher {
+    fn deref(&self) -> &SegmentFlusher {
         &self.flusher
     }
 }
 
-impl DerefMut for Flushing<'_> {
-    fn deref_mut(&mut self) -> &mut Flusher {
+impl DerefMut for FlusherGuard<'_> {
+    fn deref_mut(&mut self) -> &mut SegmentFlusher {
         &mut self.flusher
     }
 }
 
-impl Drop for Flushing<'_> {
+impl Drop for FlusherGuard<'_> {
     /// Without a thread nobody here hears that others want something written: the role is not kept.
     fn drop(&mut self) {
-        if !self.inner.options.background || self.inner.stop.load(Ordering::SeqCst) {
-            self.flusher.give_up_role(&self.inner.store);
+        if !self.inner.options.has_background_thread || self.inner.stop.load(Ordering::SeqCst) {
+            self.flusher.release_lease(&self.inner.shared);
         }
     }
 }
@@ -567,47 +590,52 @@ thread_local! {
     static GROUP: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Inner {
-    fn flusher(&self) -> Flushing<'_> {
-        let flusher = self.flusher.lock().unwrap_or_else(|poisoned| self.distrust(poisoned));
-        Flushing { inner: self, flusher }
+impl JournalInner {
+    fn flusher(&self) -> FlusherGuard<'_> {
+        let flusher = self.flusher.lock().unwrap_or_else(|poisoned| self.recover_flusher(poisoned));
+        FlusherGuard { inner: self, flusher }
     }
 
     /// The flusher of somebody who panicked while using it: what it knows may be half changed, and
     /// it begins anew at what is published, as after a process that died.
-    fn distrust<'a>(
+    fn recover_flusher<'a>(
         &'a self,
-        poisoned: PoisonError<MutexGuard<'a, Flusher>>,
-    ) -> MutexGuard<'a, Flusher> {
+        poisoned: PoisonError<MutexGuard<'a, SegmentFlusher>>,
+    ) -> MutexGuard<'a, SegmentFlusher> {
         self.flusher.clear_poison();
         let mut flusher = poisoned.into_inner();
-        flusher.forget(&self.store);
+        flusher.drop_lease_state(&self.shared);
         flusher
     }
 
-    fn try_flusher(&self) -> Option<Flushing<'_>> {
+    fn try_flusher(&self) -> Option<FlusherGuard<'_>> {
         let flusher = match self.flusher.try_lock() {
             Ok(flusher) => flusher,
-            Err(TryLockError::Poisoned(poisoned)) => self.distrust(poisoned),
+            Err(TryLockError::Poisoned(poisoned)) => self.recover_flusher(poisoned),
             Err(TryLockError::WouldBlock) => return None,
         };
-        Some(Flushing { inner: self, flusher })
+        Some(FlusherGuard { inner: self, flusher })
     }
 
     // ---- appending -------------------------------------------------------------------------------------
 
-    fn append(&self, identity: Option<Identity>, records: &[&[u8]], level: Level) -> Result<Ack> {
+    fn append(
+        &self,
+        identity: Option<BatchIdentity>,
+        records: &[&[u8]],
+        level: Level,
+    ) -> Result<Ack> {
         let (positions, repeated) = match records {
             [] => {
-                let end = self.store.buffer.end().1;
+                let end = self.shared.buffer.end().1;
                 (end..end, false)
             }
-            [record] => self.put(identity, 1, record, false)?,
+            [record] => self.append_to_buffer(identity, 1, record, false)?,
             many => GROUP.with_borrow_mut(|group| {
                 group.clear();
-                pack(group, many);
+                encode_records(group, many);
                 let count = u32::try_from(many.len()).map_err(|_| self.too_large(u64::MAX))?;
-                self.put(identity, count, group, true)
+                self.append_to_buffer(identity, count, group, true)
             })?,
         };
         let level = match level {
@@ -615,78 +643,80 @@ impl Inner {
             // The buffer is the kernel's memory, not this process's.
             Level::Process | Level::Memory => Level::Process,
         };
-        Ok(Ack { positions, level, repeated })
+        Ok(Ack { positions, level, is_duplicate: repeated })
     }
 
     fn too_large(&self, found: u64) -> Error {
-        Error::TooLarge { found, max: self.store.born.settings.batch_bytes_max() }
+        Error::TooLarge { found, max: self.shared.stored_settings.settings.batch_bytes_max() }
     }
 
     /// Puts a batch into the buffer: its positions, or where the one it repeats ended.
-    fn put(
+    fn append_to_buffer(
         &self,
-        identity: Option<Identity>,
+        identity: Option<BatchIdentity>,
         records: u32,
         body: &[u8],
         packed: bool,
     ) -> Result<(std::ops::Range<u64>, bool)> {
         let size = body.len() as u64;
-        if size > self.store.born.settings.batch_bytes_max() {
+        if size > self.shared.stored_settings.settings.batch_bytes_max() {
             return Err(self.too_large(size));
         }
-        let time = self.store.now();
-        let append = Append { identity, records, body, packed, time };
+        let time = self.shared.now();
+        let append = AppendRequest { identity, records, body, is_packed: packed, time };
         let mut waiting: Option<(Instant, u32)> = None;
         let mut retried = false;
         loop {
-            let (appended, tail) = self.store.turn()?.append(&append);
+            let (appended, tail) = self.shared.lock_append()?.append(&append);
             match appended {
-                Appended::At(first) => {
-                    self.store.buffer.wake_after_append(tail);
+                AppendOutcome::At(first) => {
+                    self.shared.buffer.wake_after_append(tail);
                     return Ok((first..first + u64::from(records), false));
                 }
-                Appended::Repeated(end) => return Ok((end..end, true)),
-                Appended::TooLarge => return self.pass(&append),
-                Appended::NoRoom => waiting = Some(self.wait_for_room(waiting)?),
-                Appended::Refused(state) if state & POISONED != 0 => return Err(Error::Poisoned),
-                // There may be room now: a subscriber has moved on, somebody deleted files.
-                Appended::Refused(_) if !retried => {
-                    retried = true;
-                    self.flusher().drain(&self.store)?;
+                AppendOutcome::Duplicate(end) => return Ok((end..end, true)),
+                AppendOutcome::TooLarge => return self.append_direct(&append),
+                AppendOutcome::NoSpace => waiting = Some(self.wait_for_space(waiting)?),
+                AppendOutcome::Rejected(state) if state & FAIL_STOP != 0 => {
+                    return Err(Error::Poisoned);
                 }
-                Appended::Refused(_) => return Err(self.store.why_full()?.into()),
+                // There may be room now: a subscriber has moved on, somebody deleted files.
+                AppendOutcome::Rejected(_) if !retried => {
+                    retried = true;
+                    self.flusher().drain(&self.shared)?;
+                }
+                AppendOutcome::Rejected(_) => return Err(self.shared.full_reason()?.into()),
             }
         }
     }
 
     /// Waits for room in the buffer, or makes some. The first call only notes what a change is told by, so
     /// that none is missed between a look and the wait.
-    fn wait_for_room(&self, waiting: Option<(Instant, u32)>) -> Result<(Instant, u32)> {
-        let changes = self.store.buffer.space_changes();
+    fn wait_for_space(&self, waiting: Option<(Instant, u32)>) -> Result<(Instant, u32)> {
+        let changes = self.shared.buffer.space_changes();
         let Some((since, seen)) = waiting else { return Ok((Instant::now(), changes)) };
         if let Some(mut flusher) = self.try_flusher()
-            && flusher.drain(&self.store)? == Flushed::All
+            && flusher.drain(&self.shared)? == FlushOutcome::Drained
         {
             return Ok((since, changes));
         }
         let waited = since.elapsed();
-        if waited >= self.options.wait_max {
-            return Err(Error::Stalled { waited });
+        if waited >= self.options.append_timeout {
+            return Err(Error::AppendTimeout { waited });
         }
         // It is most often a frame under way, which takes less than falling asleep and waking up.
-        let buffer = &self.store.buffer;
+        let buffer = &self.shared.buffer;
         spin(|| buffer.space_changes() != seen);
         buffer.wake_flusher();
         // In pieces: the process that empties the buffer may die.
-        let piece = (self.options.wait_max - waited).min(Duration::from_millis(50));
+        let piece = (self.options.append_timeout - waited).min(Duration::from_millis(50));
         buffer.wait_space(seen, piece);
         Ok((since, buffer.space_changes()))
     }
 
     /// Brings a batch that is larger than the buffer straight to a segment.
-    fn pass(&self, append: &Append<'_>) -> Result<(std::ops::Range<u64>, bool)> {
+    fn append_direct(&self, append: &AppendRequest<'_>) -> Result<(std::ops::Range<u64>, bool)> {
         let mut group = Vec::new();
-        let body = if append.packed {
+        let body = if append.is_packed {
             append.body
         } else {
             group.reserve(append.body.len() + 10);
@@ -696,15 +726,22 @@ impl Inner {
         };
         let since = Instant::now();
         loop {
-            match self.flusher().pass(&self.store, append.identity, append.records, body)? {
-                Passed::At(first) => return Ok((first..first + u64::from(append.records), false)),
-                Passed::Repeated(end) => return Ok((end..end, true)),
-                Passed::Elsewhere => {}
+            match self.flusher().write_direct(
+                &self.shared,
+                append.identity,
+                append.records,
+                body,
+            )? {
+                DirectAppend::At(first) => {
+                    return Ok((first..first + u64::from(append.records), false));
+                }
+                DirectAppend::Duplicate(end) => return Ok((end..end, true)),
+                DirectAppend::NotOwner => {}
             }
             // Only one process writes segments. It is asked to let this one.
-            self.store.buffer.want_role();
-            if since.elapsed() >= self.options.wait_max {
-                return Err(Error::Elsewhere { max: self.store.buffer.ring_bytes() / 2 });
+            self.shared.buffer.request_lease();
+            if since.elapsed() >= self.options.append_timeout {
+                return Err(Error::NotWriter { max: self.shared.buffer.ring_bytes() / 2 });
             }
             thread::sleep(Duration::from_millis(2));
         }
@@ -714,163 +751,166 @@ impl Inner {
 
     /// Waits until everything below a position is durable; the level reached when the time is over.
     fn reach_disk(&self, position: u64) -> Result<Level> {
-        let buffer = &self.store.buffer;
-        self.arrived.fetch_add(1, Ordering::Relaxed);
+        let buffer = &self.shared.buffer;
+        self.sync_requests.fetch_add(1, Ordering::Relaxed);
         let since = Instant::now();
         loop {
             let seen = buffer.durable_changes();
-            if buffer.state() & POISONED != 0 {
+            if buffer.state() & FAIL_STOP != 0 {
                 return Err(Error::Poisoned);
             }
             if buffer.durable() >= position {
                 return Ok(Level::Disk);
             }
             let waited = since.elapsed();
-            if waited >= self.options.wait_max {
+            if waited >= self.options.append_timeout {
                 return Ok(Level::Process);
             }
             // Whoever comes first synchronises for all; there is no need to wake a thread for it.
             match self.try_group().map(|group| self.sync(group)) {
-                Some(Ok(Flushed::All)) => continue,
+                Some(Ok(FlushOutcome::Drained)) => continue,
                 // The process that has the role is told what is wanted.
-                Some(Ok(Flushed::Elsewhere)) => buffer.want_durable(position),
-                None if self.elsewhere.load(Ordering::Relaxed) => buffer.want_durable(position),
+                Some(Ok(FlushOutcome::NotOwner)) => buffer.request_durable(position),
+                None if self.is_lease_elsewhere.load(Ordering::Relaxed) => {
+                    buffer.request_durable(position)
+                }
                 None => {}
                 // There may be room, or others get on, before the time is over.
-                Some(Err(Error::Full(_) | Error::Stalled { .. })) => {}
+                Some(Err(Error::Full(_) | Error::AppendTimeout { .. })) => {}
                 Some(Err(error)) => return Err(error),
             }
             buffer.wait_durable(
                 seen,
-                (self.options.wait_max - waited).min(Duration::from_millis(50)),
+                (self.options.append_timeout - waited).min(Duration::from_millis(50)),
             );
         }
     }
 
     pub(crate) fn flush(&self, level: Level) -> Result<()> {
-        let buffer = &self.store.buffer;
+        let buffer = &self.shared.buffer;
         let (_, end) = buffer.end();
         let since = Instant::now();
         loop {
             let seen = buffer.durable_changes();
-            if buffer.state() & POISONED != 0 {
+            if buffer.state() & FAIL_STOP != 0 {
                 return Err(Error::Poisoned);
             }
             // Each time around: the process that has the role may end.
             let flushed = match level {
                 Level::Disk => self.sync(self.group())?,
-                Level::Process | Level::Memory => self.flusher().drain(&self.store)?,
+                Level::Process | Level::Memory => self.flusher().drain(&self.shared)?,
             };
             let reached =
                 if level == Level::Disk { buffer.durable() } else { buffer.mark().position };
-            if flushed == Flushed::All || reached >= end {
+            if flushed == FlushOutcome::Drained || reached >= end {
                 return Ok(());
             }
             let waited = since.elapsed();
-            if waited >= self.options.wait_max {
-                return Err(Error::Stalled { waited });
+            if waited >= self.options.append_timeout {
+                return Err(Error::AppendTimeout { waited });
             }
             // Another process writes: it is asked.
-            buffer.want_durable(end);
+            buffer.request_durable(end);
             buffer.wait_durable(seen, Duration::from_millis(10));
         }
     }
 
-    fn group(&self) -> MutexGuard<'_, Group> {
-        self.syncing.lock().unwrap_or_else(|poisoned| self.regroup(poisoned))
+    fn group(&self) -> MutexGuard<'_, CommitGroup> {
+        self.group_commit.lock().unwrap_or_else(|poisoned| self.recover_group(poisoned))
     }
 
     /// The same, if nobody has it.
-    fn try_group(&self) -> Option<MutexGuard<'_, Group>> {
-        match self.syncing.try_lock() {
+    fn try_group(&self) -> Option<MutexGuard<'_, CommitGroup>> {
+        match self.group_commit.try_lock() {
             Ok(group) => Some(group),
-            Err(TryLockError::Poisoned(poisoned)) => Some(self.regroup(poisoned)),
+            Err(TryLockError::Poisoned(poisoned)) => Some(self.recover_group(poisoned)),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
     /// What whoever panicked was about to synchronise only they knew. The flusher finds it again.
-    fn regroup<'a>(
+    fn recover_group<'a>(
         &'a self,
-        poisoned: PoisonError<MutexGuard<'a, Group>>,
-    ) -> MutexGuard<'a, Group> {
-        self.syncing.clear_poison();
-        self.flusher().forget(&self.store);
+        poisoned: PoisonError<MutexGuard<'a, CommitGroup>>,
+    ) -> MutexGuard<'a, CommitGroup> {
+        self.group_commit.clear_poison();
+        self.flusher().drop_lease_state(&self.shared);
         poisoned.into_inner()
     }
 
     /// Drains the buffer and makes everything durable, for all who wait. They are woken after the group is
     /// released: whoever is not served yet finds that it can lead the next one.
-    fn sync(&self, mut group: MutexGuard<'_, Group>) -> Result<Flushed> {
-        self.gather(&mut group);
-        let before = self.store.buffer.durable();
+    fn sync(&self, mut group: MutexGuard<'_, CommitGroup>) -> Result<FlushOutcome> {
+        self.wait_for_group(&mut group);
+        let before = self.shared.buffer.durable();
         let synced = self.sync_now(&mut group);
-        self.elsewhere.store(matches!(synced, Ok(Flushed::Elsewhere)), Ordering::Relaxed);
+        self.is_lease_elsewhere
+            .store(matches!(synced, Ok(FlushOutcome::NotOwner)), Ordering::Relaxed);
         drop(group);
         // When nothing has changed, whoever waits would only look, and wait again.
-        if self.store.buffer.durable() != before || self.store.buffer.state() & POISONED != 0 {
-            self.store.buffer.wake_durable();
+        if self.shared.buffer.durable() != before || self.shared.buffer.state() & FAIL_STOP != 0 {
+            self.shared.buffer.wake_durable();
         }
         synced
     }
 
     /// Waits for as many appends as the last group had, whose threads are on their way back: two half groups
     /// cost two syncs. At most half as long as a sync takes, and not at all for a single producer.
-    fn gather(&self, group: &mut Group) {
-        const LONGEST: Duration = Duration::from_millis(1);
+    fn wait_for_group(&self, group: &mut CommitGroup) {
+        const GATHER_MAX: Duration = Duration::from_millis(1);
         let since = Instant::now();
-        let longest = (group.took / 2).min(LONGEST);
-        let mut arrived = self.arrived.load(Ordering::Relaxed);
-        while arrived - group.arrived < group.size && since.elapsed() < longest {
+        let longest = (group.sync_time / 2).min(GATHER_MAX);
+        let mut arrived = self.sync_requests.load(Ordering::Relaxed);
+        while arrived - group.sync_requests < group.size && since.elapsed() < longest {
             thread::yield_now();
-            arrived = self.arrived.load(Ordering::Relaxed);
+            arrived = self.sync_requests.load(Ordering::Relaxed);
         }
-        (group.size, group.arrived) = (arrived - group.arrived, arrived);
+        (group.size, group.sync_requests) = (arrived - group.sync_requests, arrived);
     }
 
-    fn sync_now(&self, group: &mut Group) -> Result<Flushed> {
+    fn sync_now(&self, group: &mut CommitGroup) -> Result<FlushOutcome> {
         let (drained, unsynced) = {
             let mut flusher = self.flusher();
-            match flusher.drain(&self.store) {
-                Ok(Flushed::Elsewhere) => return Ok(Flushed::Elsewhere),
+            match flusher.drain(&self.shared) {
+                Ok(FlushOutcome::NotOwner) => return Ok(FlushOutcome::NotOwner),
                 // A journal that is full still makes durable what it has.
-                drained @ (Ok(Flushed::All) | Err(Error::Full(_))) => {
-                    (drained, flusher.unsynced(&self.store))
+                drained @ (Ok(FlushOutcome::Drained) | Err(Error::Full(_))) => {
+                    (drained, flusher.pending_sync(&self.shared))
                 }
                 Err(error) => return Err(error),
             }
         };
         let since = Instant::now();
         self.options.supervisor.fault_point("journal sync");
-        match unsynced.sync(&self.store) {
-            Ok(upto) if self.store.buffer.state() & POISONED == 0 => {
-                group.took = since.elapsed();
-                self.store.buffer.set_durable(upto);
+        match unsynced.sync(&self.shared) {
+            Ok(upto) if self.shared.buffer.state() & FAIL_STOP == 0 => {
+                group.sync_time = since.elapsed();
+                self.shared.buffer.set_durable(upto);
                 drained
             }
             Ok(_) => Err(Error::Poisoned),
             // Nothing was asked of the disk, so nothing is lost.
             Err(error) if error.is_shortage() => {
-                self.flusher().put_back(unsynced);
+                self.flusher().requeue_unsynced(unsynced);
                 Err(error)
             }
             Err(error) => {
                 // What the kernel could not write it may have thrown away: no later sync tells.
-                self.store.buffer.set_state(POISONED);
+                self.shared.buffer.set_state(FAIL_STOP);
                 Err(error)
             }
         }
     }
 
     /// Somebody has read up to a position, or removed a checkpoint: segments may be free.
-    pub(crate) fn passed(&self, position: u64) {
+    pub(crate) fn release_up_to(&self, position: u64) {
         if let Some(mut flusher) = self.try_flusher() {
-            let full = self.store.buffer.state() & FULL != 0;
-            if full || flusher.may_free(position) {
+            let full = self.shared.buffer.state() & FULL != 0;
+            if full || flusher.can_free(position) {
                 // It is tried again when there is need; errors are told then.
-                let _ = flusher.free(&self.store);
+                let _ = flusher.free(&self.shared);
                 if full {
-                    let _ = flusher.drain(&self.store);
+                    let _ = flusher.drain(&self.shared);
                 }
             }
         }
@@ -882,11 +922,11 @@ impl Inner {
         /// How often it looks whether something is due though nobody woke it: a role to take over, age.
         const TICK: Duration = Duration::from_secs(1);
         /// How often it looks whether the role is free while there is work that nobody does.
-        const ELSEWHERE: Duration = Duration::from_millis(50);
-        let buffer = &self.store.buffer;
+        const LEASE_POLL: Duration = Duration::from_millis(50);
+        let buffer = &self.shared.buffer;
         let stopped = || self.stop.load(Ordering::SeqCst);
         let gather_for =
-            self.options.flush_every.min(self.options.sync_every.unwrap_or(TICK)).min(TICK);
+            self.options.flush_interval.min(self.options.sync_interval.unwrap_or(TICK)).min(TICK);
         let mut synced = Instant::now();
         let mut freed = Instant::now();
         let (mut rested, mut busy) = (false, false);
@@ -895,20 +935,20 @@ impl Inner {
             // To be full is something to do, too: it is over when there is room, though nothing waits in the
             // buffer, where nothing is taken meanwhile.
             let pending = || buffer.mark().ring < buffer.end().0 || buffer.state() & FULL != 0;
-            if self.flusher().has_role()
-                && buffer.role_wanted()
-                && self.flusher().give_up_role(&self.store)
+            if self.flusher().holds_lease()
+                && buffer.take_lease_request()
+                && self.flusher().release_lease(&self.shared)
             {
-                thread::sleep(ELSEWHERE);
+                thread::sleep(LEASE_POLL);
             }
-            if buffer.durable_wanted() {
+            if buffer.is_durable_requested() {
                 rested = false;
                 let result = self.sync(self.group());
                 synced = Instant::now();
                 match result {
-                    Ok(Flushed::All) => continue,
-                    Ok(Flushed::Elsewhere) => buffer.sleep_elsewhere(ELSEWHERE),
-                    Err(_) => thread::sleep(ELSEWHERE),
+                    Ok(FlushOutcome::Drained) => continue,
+                    Ok(FlushOutcome::NotOwner) => buffer.wait_for_flusher(LEASE_POLL),
+                    Err(_) => thread::sleep(LEASE_POLL),
                 }
                 continue;
             }
@@ -917,38 +957,38 @@ impl Inner {
                 rested = true;
                 // Under load the next frame's worth is there sooner than this thread would be awake again.
                 if busy {
-                    spin(|| buffer.is_gathered());
+                    spin(|| buffer.has_full_frame());
                 }
                 busy = false;
                 buffer.sleep_flusher(false, Some(gather_for), &mut || {
-                    stopped() || buffer.durable_wanted() || buffer.is_gathered()
+                    stopped() || buffer.is_durable_requested() || buffer.has_full_frame()
                 });
                 continue;
             }
             rested = false;
             if pending() {
-                busy = buffer.is_gathered();
-                match self.flusher().drain(&self.store) {
-                    Ok(Flushed::All) => {}
-                    Ok(Flushed::Elsewhere) => buffer.sleep_elsewhere(ELSEWHERE),
+                busy = buffer.has_full_frame();
+                match self.flusher().drain(&self.shared) {
+                    Ok(FlushOutcome::Drained) => {}
+                    Ok(FlushOutcome::NotOwner) => buffer.wait_for_flusher(LEASE_POLL),
                     // Full, or poisoned: appends say so. It is tried again.
-                    Err(_) => thread::sleep(ELSEWHERE),
+                    Err(_) => thread::sleep(LEASE_POLL),
                 }
             }
-            if self.options.sync_every.is_some_and(|every| synced.elapsed() >= every)
+            if self.options.sync_interval.is_some_and(|every| synced.elapsed() >= every)
                 && buffer.durable() < buffer.mark().position
-                && buffer.state() & POISONED == 0
+                && buffer.state() & FAIL_STOP == 0
             {
                 let _ = self.sync(self.group());
                 synced = Instant::now();
             }
             if freed.elapsed() >= TICK {
                 freed = Instant::now();
-                let _ = self.flusher().free(&self.store);
+                let _ = self.flusher().free(&self.shared);
             }
             if !pending() {
                 buffer.sleep_flusher(true, Some(TICK), &mut || {
-                    stopped() || pending() || buffer.durable_wanted()
+                    stopped() || pending() || buffer.is_durable_requested()
                 });
             }
         }
@@ -965,7 +1005,7 @@ fn spin(mut done: impl FnMut() -> bool) {
 }
 
 /// Records with their lengths, as in a frame's group.
-fn pack(group: &mut Vec<u8>, records: &[&[u8]]) {
+fn encode_records(group: &mut Vec<u8>, records: &[&[u8]]) {
     for record in records {
         frame::put_varint(group, record.len() as u64);
         group.extend_from_slice(record);

@@ -1,5 +1,4 @@
-//! Where each byte of a journal's files lies; `docs/formats/journal.md` says the same to people, and
-//! `tests/it/layout.rs` compares the two.
+//! Layout of the journal's files; equal to `docs/formats/journal.md`.
 //!
 //! All numbers are little endian, lengths and offsets in bytes, times in nanoseconds since the Unix epoch,
 //! checksums CRC-32C (Castagnoli). A table lists (name, offset, size); each ends where its size constant says.
@@ -55,7 +54,7 @@ pub const FRAME_MAGIC: [u8; 4] = *b"tdJf";
 pub const FRAME_ALIGN: u64 = 8;
 
 /// A copy of a small file that is kept twice: settings, checkpoints.
-pub const COPY: [Field; 5] = [
+pub const SUPERBLOCK: [Field; 5] = [
     ("magic", 0, 8),
     ("version", 8, 4),
     ("crc", 12, 4),
@@ -63,9 +62,9 @@ pub const COPY: [Field; 5] = [
     ("payload", 24, 104),
 ];
 /// Size of [`COPY`].
-pub const COPY_BYTES: usize = 128;
+pub const SUPERBLOCK_BYTES: usize = 128;
 /// Where the second copy begins: on another page and, on all disks, in another sector.
-pub const COPY_SECOND: u64 = 4096;
+pub const SUPERBLOCK_MIRROR_OFFSET: u64 = 4096;
 
 /// The payload of the settings.
 pub const SETTINGS: [Field; 9] = [
@@ -126,20 +125,20 @@ pub const ENTRY: [Field; 4] =
 pub const ENTRY_BYTES: usize = 24;
 
 const _: () = {
-    whole(&SEGMENT, SEGMENT_BYTES);
-    whole(&PRODUCER, PRODUCER_BYTES);
-    whole(&FRAME, FRAME_BYTES);
-    whole(&COPY, COPY_BYTES);
-    whole(&SETTINGS, 62);
-    whole(&CHECKPOINT, 18);
-    whole(&GAPS, GAPS_BYTES);
-    whole(&GAP, GAP_BYTES);
-    whole(&GAP_PRODUCER, GAP_PRODUCER_BYTES);
-    whole(&ENTRY, ENTRY_BYTES);
+    check_contiguous(&SEGMENT, SEGMENT_BYTES);
+    check_contiguous(&PRODUCER, PRODUCER_BYTES);
+    check_contiguous(&FRAME, FRAME_BYTES);
+    check_contiguous(&SUPERBLOCK, SUPERBLOCK_BYTES);
+    check_contiguous(&SETTINGS, 62);
+    check_contiguous(&CHECKPOINT, 18);
+    check_contiguous(&GAPS, GAPS_BYTES);
+    check_contiguous(&GAP, GAP_BYTES);
+    check_contiguous(&GAP_PRODUCER, GAP_PRODUCER_BYTES);
+    check_contiguous(&ENTRY, ENTRY_BYTES);
 };
 
 /// Fields touch, none overlap, and the last ends at `bytes`.
-const fn whole(fields: &[Field], bytes: usize) {
+const fn check_contiguous(fields: &[Field], bytes: usize) {
     let mut at = 0;
     let mut i = 0;
     while i < fields.len() {
@@ -160,7 +159,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> u32 {
 pub(crate) const fn field(fields: &[Field], name: &str) -> std::ops::Range<usize> {
     let mut i = 0;
     while i < fields.len() {
-        if same(fields[i].0.as_bytes(), name.as_bytes()) {
+        if is_same(fields[i].0.as_bytes(), name.as_bytes()) {
             return fields[i].1..fields[i].1 + fields[i].2;
         }
         i += 1;
@@ -168,7 +167,7 @@ pub(crate) const fn field(fields: &[Field], name: &str) -> std::ops::Range<usize
     panic!("no such field")
 }
 
-const fn same(a: &[u8], b: &[u8]) -> bool {
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }
@@ -183,14 +182,14 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Fields of one table in bytes, read and written by name.
-pub(crate) struct Fields<B> {
+pub(crate) struct FieldTable<B> {
     table: &'static [Field],
     bytes: B,
 }
 
-impl<'a> Fields<&'a [u8]> {
-    pub(crate) fn of(table: &'static [Field], bytes: &'a [u8]) -> Fields<&'a [u8]> {
-        Fields { table, bytes }
+impl<'a> FieldTable<&'a [u8]> {
+    pub(crate) fn read_only(table: &'static [Field], bytes: &'a [u8]) -> FieldTable<&'a [u8]> {
+        FieldTable { table, bytes }
     }
 
     pub(crate) fn bytes(&self, name: &str) -> &'a [u8] {
@@ -218,9 +217,9 @@ impl<'a> Fields<&'a [u8]> {
     }
 }
 
-impl<'a> Fields<&'a mut [u8]> {
-    pub(crate) fn into(table: &'static [Field], bytes: &'a mut [u8]) -> Fields<&'a mut [u8]> {
-        Fields { table, bytes }
+impl<'a> FieldTable<&'a mut [u8]> {
+    pub(crate) fn into(table: &'static [Field], bytes: &'a mut [u8]) -> FieldTable<&'a mut [u8]> {
+        FieldTable { table, bytes }
     }
 
     pub(crate) fn put(&mut self, name: &str, value: &[u8]) {

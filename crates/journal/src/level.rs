@@ -1,9 +1,9 @@
-//! What an append promises, and what became of it.
+//! Durability levels and acknowledgements.
 
 use std::fmt;
 use std::ops::Range;
 
-/// How much an acknowledged record survives. Ordered: each level includes those before it.
+/// Durability level of an acknowledged record. Ordered: each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Nothing beyond this process is asked for. Here an append always reaches `Process`.
@@ -24,23 +24,23 @@ impl fmt::Display for Level {
     }
 }
 
-/// Who made a batch, and which of its batches it is: what a repeat is recognised by.
+/// Batch identity (producer, epoch, sequence) for deduplication.
 ///
 /// A producer sends the sequences of one boot in rising order and does not go on to the next before the
 /// last is acknowledged at the level it needs; gaps are allowed. A sequence at or below the last accepted one
 /// is a repeat. (Of two batches that were both only in memory, the power may take the first and leave the
 /// second: who asked for no more is then told that the first is a repeat.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Identity {
+pub struct BatchIdentity {
     /// The producer's number, its own for as long as it exists.
     pub producer: u64,
     /// Which start of the producer this is: another number after each restart.
-    pub boot: u64,
+    pub epoch: u64,
     /// The batch's number within the boot.
     pub sequence: u64,
 }
 
-/// The answer to an append.
+/// Append acknowledgement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "an acknowledgement says which level was reached"]
 pub struct Ack {
@@ -51,12 +51,12 @@ pub struct Ack {
     /// `disk` ended first. In that case they are kept, and may become durable later.
     pub level: Level,
     /// The batch had been accepted before and was not appended again.
-    pub repeated: bool,
+    pub is_duplicate: bool,
 }
 
-/// How far the journal has come, as positions: `first <= durable <= flushed <= end`, but after a loss.
+/// Log offsets: `first <= durable <= flushed <= end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marks {
+pub struct Watermarks {
     /// The first record still kept.
     pub first: u64,
     /// Records below are on disk, synchronised.

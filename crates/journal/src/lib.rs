@@ -1,5 +1,4 @@
-//! A durable log: what is appended is acknowledged at a stated level, read by named subscribers that each
-//! have a checkpoint, and freed when all have passed it.
+//! Durable log with group commit, named subscribers and bounded retention.
 //!
 //! ```
 //! use journal::{Journal, Level, Options, Settings, Start, Item};
@@ -42,40 +41,40 @@ mod error;
 mod flusher;
 mod frame;
 mod gap;
+mod handle_locks;
 mod journal;
 pub mod layout;
 mod level;
-mod opening;
 mod origin;
-mod places;
-mod presence;
+mod paths;
 mod reader;
 mod readiness;
+mod recovery;
 mod segment;
 mod settings;
-mod store;
+mod shared;
 mod subscriber;
+mod superblock;
 pub mod supervisor;
 mod sync;
-mod twice;
 
 pub use self::{
-    check::{Damage, Progress, Report, repair, verify},
-    checkpoint::{Checkpoint, Kind},
-    error::{Error, Full, Result},
+    check::{CheckProgress, CheckReport, DamageReport, repair, verify},
+    checkpoint::{Checkpoint, CheckpointKind},
+    error::{Error, FullReason, Result},
     frame::Record,
-    gap::{Gap, ProducerGap, Reason},
-    journal::{Journal, Options, Stat},
-    level::{Ack, Identity, Level, Marks},
-    opening::Opened,
+    gap::{Gap, GapReason, ProducerGap},
+    journal::{Journal, JournalStat, Options},
+    level::{Ack, BatchIdentity, Level, Watermarks},
     origin::{ORIGIN_BITS, evict, producer_origin, with_origin},
-    places::NAME_BYTES_MAX,
-    reader::{Batch, Item, Reader, Start},
+    paths::NAME_BYTES_MAX,
+    reader::{JournalReader, ReadItem, RecordBatch, StartPosition},
+    recovery::RecoveryReport,
     settings::{
-        AtLimit, BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, Codec, Limits, PRODUCERS_MAX_MAX,
+        BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, Compression, LimitPolicy, Limits, PRODUCERS_MAX_MAX,
         SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Settings,
     },
-    store::{Clock, wall_clock},
+    shared::{WallClock, wall_clock},
     subscriber::Subscriber,
     supervisor::Supervisor,
 };
@@ -97,13 +96,13 @@ pub fn random_id() -> u128 {
 /// The parsers below checksums, for fuzzing: a checksum keeps a fuzzer out, and a bug of a writer in.
 #[doc(hidden)]
 pub mod fuzzing {
-    use crate::buffer::{Buffer, Size};
+    use crate::buffer::{Buffer, BufferLayout};
 
     /// Reads any bytes as a frame's body: how many records, and whether it is sound.
     pub fn body(bytes: &[u8]) -> (u64, bool) {
-        let records = crate::frame::Records::new(bytes, 0);
+        let records = crate::frame::RecordIter::new(bytes, 0);
         let count = records.clone().count() as u64;
-        (count, records.are(count))
+        (count, records.contains_exactly(count))
     }
 
     /// Reads any bytes as the list of gaps.
@@ -113,7 +112,7 @@ pub mod fuzzing {
 
     /// Reads any bytes as the ring of a buffer: the words in which entries were found.
     pub fn ring(bytes: &[u8]) -> Option<(u64, u64)> {
-        let size = Size::new(4096, 1);
+        let size = BufferLayout::new(4096, 1);
         let memory = disk::Region::heap(size.file_bytes()).expect("BUG: no memory");
         let ring = memory.len() - 4096 / 8;
         for (word, chunk) in memory[ring..].iter().zip(bytes.chunks_exact(8)) {

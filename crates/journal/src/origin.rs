@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::level::Identity;
+use crate::level::BatchIdentity;
 
 /// Bits of a producer's number that say its origin, the upper ones. Of 100 tokens two share an origin
 /// by chance with a probability of 7 %; then they share its part of the tables.
@@ -27,7 +27,7 @@ pub const fn with_origin(origin: u64, producer: u64) -> u64 {
     origin << (u64::BITS - ORIGIN_BITS) | producer << ORIGIN_BITS >> ORIGIN_BITS
 }
 
-impl Identity {
+impl BatchIdentity {
     /// The origin of its producer.
     pub const fn origin(&self) -> u64 {
         producer_origin(self.producer)

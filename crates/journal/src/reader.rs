@@ -1,5 +1,4 @@
-//! Reading: batches of records in the order of their positions, from segments and, behind them, from the
-//! buffer, with gaps where something is missing.
+//! Journal reader: record batches in order of position, from segments and buffer.
 
 #![cfg_attr(
     not(test),
@@ -11,20 +10,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::buffer::Mark;
+use crate::buffer::FlushMark;
 use crate::error::{Error, Result};
-use crate::frame::{self, Records};
-use crate::gap::{Gap, Gaps, Reason};
-use crate::journal::Inner;
+use crate::frame::{self, RecordIter};
+use crate::gap::{Gap, GapReason, GapSet};
+use crate::journal::JournalInner;
 use crate::level::Level;
 use crate::readiness::Readiness;
-use crate::segment::{self, BrokenFrames, Found, Scan};
+use crate::segment::{self, BrokenFrames, ScanItem, SegmentScan};
 
 /// Where reading starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum StartPosition {
     /// At the first record kept.
-    Begin,
+    First,
     /// Behind the last record.
     End,
     /// At a position.
@@ -33,16 +32,16 @@ pub enum Start {
 
 /// What a reader gets.
 #[derive(Clone, Debug)]
-pub enum Item<'a> {
+pub enum ReadItem<'a> {
     /// Records, next to each other.
-    Batch(Batch<'a>),
+    Batch(RecordBatch<'a>),
     /// Records that are missing.
     Gap(Gap),
 }
 
 /// Records with positions that follow each other. Iterating gives slices of the reader's memory.
 #[derive(Clone, Debug)]
-pub struct Batch<'a> {
+pub struct RecordBatch<'a> {
     raw: &'a [u8],
     /// Position of the first record in `raw`, which may be before those that were asked for.
     first: u64,
@@ -50,7 +49,7 @@ pub struct Batch<'a> {
     time: (i64, i64),
 }
 
-impl<'a> Batch<'a> {
+impl<'a> RecordBatch<'a> {
     /// The records' positions.
     pub fn positions(&self) -> Range<u64> {
         self.positions.clone()
@@ -65,17 +64,17 @@ impl<'a> Batch<'a> {
     pub fn records(&self) -> impl Iterator<Item = frame::Record<'a>> + use<'a> {
         let skip = self.positions.start.saturating_sub(self.first) as usize;
         let take = self.positions.end.saturating_sub(self.positions.start) as usize;
-        Records::new(self.raw, self.first).skip(skip).take(take)
+        RecordIter::new(self.raw, self.first).skip(skip).take(take)
     }
 }
 
 /// Reads a journal from a position on. Memory for about two frames, however much there is to read.
-pub struct Reader {
-    inner: Arc<Inner>,
+pub struct JournalReader {
+    inner: Arc<JournalInner>,
     position: u64,
     level: Level,
-    buffered: bool,
-    scan: Option<(u64, Scan)>,
+    reads_buffer: bool,
+    scan: Option<(u64, SegmentScan)>,
     raw: Vec<u8>,
     entry: Vec<u8>,
     gaps: Vec<Gap>,
@@ -83,7 +82,7 @@ pub struct Reader {
 }
 
 /// What `advance` came to; the batch is in `raw`.
-enum Step {
+enum ReadStep {
     Batch { first: u64, positions: Range<u64>, time: (i64, i64) },
     Gap(Gap),
     End,
@@ -92,13 +91,13 @@ enum Step {
 /// From the buffer at once at most: as a frame's.
 const BUFFER_BATCH_BYTES: usize = 128 << 10;
 
-impl Reader {
-    pub(crate) fn new(inner: Arc<Inner>, position: u64) -> Result<Reader> {
-        Ok(Reader {
+impl JournalReader {
+    pub(crate) fn new(inner: Arc<JournalInner>, position: u64) -> Result<JournalReader> {
+        Ok(JournalReader {
             inner,
             position,
             level: Level::Memory,
-            buffered: true,
+            reads_buffer: true,
             scan: None,
             raw: Vec::new(),
             entry: Vec::new(),
@@ -113,8 +112,8 @@ impl Reader {
     }
 
     /// Whether it reads the buffer too (it does unless told otherwise), or only segments.
-    pub fn set_buffered(&mut self, buffered: bool) {
-        self.buffered = buffered;
+    pub fn set_reads_buffer(&mut self, buffered: bool) {
+        self.reads_buffer = buffered;
     }
 
     /// The next record to read.
@@ -124,9 +123,9 @@ impl Reader {
 
     /// Goes to a position.
     pub fn seek(&mut self, position: u64) -> Result<()> {
-        let (first, end) = (self.inner.store.buffer.first(), self.end());
+        let (first, end) = (self.inner.shared.buffer.first(), self.end());
         if !(first..=end).contains(&position) {
-            return Err(Error::Position { found: position, first, end });
+            return Err(Error::PositionOutOfRange { found: position, first, end });
         }
         self.position = position;
         self.scan = None;
@@ -135,14 +134,14 @@ impl Reader {
     }
 
     fn end(&self) -> u64 {
-        let buffer = &self.inner.store.buffer;
+        let buffer = &self.inner.shared.buffer;
         buffer.end().1.max(buffer.mark().position)
     }
 
     /// How far it may read now.
-    fn readable(&self) -> u64 {
-        let buffer = &self.inner.store.buffer;
-        match (self.level, self.buffered) {
+    fn readable_end(&self) -> u64 {
+        let buffer = &self.inner.shared.buffer;
+        match (self.level, self.reads_buffer) {
             (Level::Disk, _) => buffer.durable(),
             (_, true) => buffer.end().1,
             (_, false) => buffer.mark().position,
@@ -154,17 +153,17 @@ impl Reader {
         clippy::should_implement_trait,
         reason = "what it gives is the reader's memory, which no iterator can lend"
     )]
-    pub fn next(&mut self) -> Result<Option<Item<'_>>> {
+    pub fn next(&mut self) -> Result<Option<ReadItem<'_>>> {
         match self.advance()? {
-            Step::Batch { first, positions, time } => {
+            ReadStep::Batch { first, positions, time } => {
                 self.position = positions.end;
-                Ok(Some(Item::Batch(Batch { raw: &self.raw, first, positions, time })))
+                Ok(Some(ReadItem::Batch(RecordBatch { raw: &self.raw, first, positions, time })))
             }
-            Step::Gap(gap) => {
+            ReadStep::Gap(gap) => {
                 self.position = gap.positions.end;
-                Ok(Some(Item::Gap(gap)))
+                Ok(Some(ReadItem::Gap(gap)))
             }
-            Step::End => {
+            ReadStep::End => {
                 if let Some(readiness) = &self.readiness {
                     readiness.arm(self.position);
                 }
@@ -173,14 +172,14 @@ impl Reader {
         }
     }
 
-    fn advance(&mut self) -> Result<Step> {
+    fn advance(&mut self) -> Result<ReadStep> {
         loop {
             if let Some(gap) = self.gaps.pop() {
-                return Ok(Step::Gap(gap));
+                return Ok(ReadStep::Gap(gap));
             }
-            let mark = self.inner.store.buffer.mark();
+            let mark = self.inner.shared.buffer.mark();
             let limit = if self.level == Level::Disk {
-                self.inner.store.buffer.durable()
+                self.inner.shared.buffer.durable()
             } else {
                 mark.position
             };
@@ -191,36 +190,36 @@ impl Reader {
                     None => continue,
                 }
             }
-            if !self.buffered || self.level == Level::Disk {
-                return Ok(Step::End);
+            if !self.reads_buffer || self.level == Level::Disk {
+                return Ok(ReadStep::End);
             }
             match self.read_buffer(mark)? {
                 Some(step) => return Ok(step),
                 // It was flushed in the meantime: it is in a segment now.
-                None if self.inner.store.buffer.mark() != mark => continue,
-                None => return Ok(Step::End),
+                None if self.inner.shared.buffer.mark() != mark => continue,
+                None => return Ok(ReadStep::End),
             }
         }
     }
 
     /// Reads from the segment of the position, opening it if need be. `None`: look again.
-    fn read_segments(&mut self, limit: u64) -> Result<Option<Step>> {
+    fn read_segments(&mut self, limit: u64) -> Result<Option<ReadStep>> {
         if self.scan.is_none() && !self.open_segment()? {
             return Ok(None);
         }
         let Some((first, scan)) = &mut self.scan else { return Ok(None) };
-        let mark = self.inner.store.buffer.mark();
+        let mark = self.inner.shared.buffer.mark();
         let writing = *first == mark.segment;
         let bytes = if writing { mark.offset } else { scan.file_bytes()? };
         match scan.next(bytes)? {
-            Found::Frame { head, body, .. } => {
+            ScanItem::Frame { head, body, .. } => {
                 let end = head.positions().end;
                 let broken = scan.take_broken();
                 if end <= self.position {
                     return Ok(None);
                 }
                 if head.first > self.position {
-                    self.miss(self.position..head.first, broken)?;
+                    self.record_missing(self.position..head.first, broken)?;
                     // Read again after the gap.
                     self.scan = None;
                     return Ok(None);
@@ -228,20 +227,20 @@ impl Reader {
                 let sound = scan.body(&head, body, &mut self.raw);
                 if !sound {
                     // Its checksum is right: it was written so.
-                    self.miss(self.position..end, None)?;
+                    self.record_missing(self.position..end, None)?;
                     return Ok(None);
                 }
                 let positions = self.position..end.min(limit.max(self.position));
-                Ok(Some(Step::Batch {
+                Ok(Some(ReadStep::Batch {
                     first: head.first,
                     positions,
                     time: (head.time_min, head.time_max),
                 }))
             }
-            Found::Damage { .. } => Ok(None),
-            Found::End { .. } => {
+            ScanItem::Damage { .. } => Ok(None),
+            ScanItem::End { .. } => {
                 // Of this segment; what should still come in it is missing.
-                let next = segment::list(&*self.inner.store.disk, &self.inner.store.places)?
+                let next = segment::list(&*self.inner.shared.disk, &self.inner.shared.paths)?
                     .into_iter()
                     .find(|next| next > first);
                 let broken = scan.take_broken();
@@ -251,7 +250,7 @@ impl Reader {
                     _ => mark.position,
                 };
                 if upto > self.position {
-                    self.miss(self.position..upto, broken)?;
+                    self.record_missing(self.position..upto, broken)?;
                 }
                 Ok(None)
             }
@@ -260,14 +259,14 @@ impl Reader {
 
     /// Opens the segment that has the position. False: there is none, and it was noted what is missing.
     fn open_segment(&mut self) -> Result<bool> {
-        let store = &self.inner.store;
-        let firsts = segment::list(&*store.disk, &store.places)?;
+        let store = &self.inner.shared;
+        let firsts = segment::list(&*store.disk, &store.paths)?;
         let Some(&first) = firsts.iter().rev().find(|&&first| first <= self.position) else {
             let next = firsts.first().copied().unwrap_or_else(|| store.buffer.mark().position);
-            self.miss(self.position..next, None)?;
+            self.record_missing(self.position..next, None)?;
             return Ok(false);
         };
-        match Scan::open(&*store.disk, &store.places, store.born.id, first) {
+        match SegmentScan::open(&*store.disk, &store.paths, store.stored_settings.id, first) {
             Ok(scan) => {
                 self.scan = Some((first, scan));
                 Ok(true)
@@ -280,9 +279,13 @@ impl Reader {
 
     /// Notes what is missing, to be told next. Heads of damaged frames that are sound themselves say
     /// when that was appended.
-    fn miss(&mut self, positions: Range<u64>, broken: Option<BrokenFrames>) -> Result<()> {
-        let (gaps, _) = Gaps::load(&*self.inner.store.disk, &self.inner.store.places)?;
-        self.gaps = gaps.explain(positions);
+    fn record_missing(
+        &mut self,
+        positions: Range<u64>,
+        broken: Option<BrokenFrames>,
+    ) -> Result<()> {
+        let (gaps, _) = GapSet::load(&*self.inner.shared.disk, &self.inner.shared.paths)?;
+        self.gaps = gaps.resolve(positions);
         if let Some(broken) = broken {
             let is_within = |gap: &&mut Gap| {
                 broken.positions.start <= gap.positions.start
@@ -299,13 +302,13 @@ impl Reader {
     /// Reports damage to the supervisor. Segments that all subscribers have passed are freed and
     /// not damaged, though a reader without a place of its own misses them too.
     fn report_damage(&self) {
-        let store = &self.inner.store;
+        let store = &self.inner.shared;
         let first_kept = store.buffer.first();
         let is_damage =
-            |gap: &&Gap| gap.reason == Reason::Damaged && gap.positions.end > first_kept;
+            |gap: &&Gap| gap.reason == GapReason::Damaged && gap.positions.end > first_kept;
         for gap in self.gaps.iter().filter(is_damage) {
             let place = format!("records {:?} of the journal", gap.positions);
-            let dir = store.places.dir.display();
+            let dir = store.paths.dir.display();
             let remedy = format!(
                 "`topdeck audit` says what is lost; check the disk, stop topdeck and run \
                  `topdeck journal repair {dir}`"
@@ -316,8 +319,8 @@ impl Reader {
 
     /// Reads entries of the buffer from the position on. `None`: there are none, or they have moved on.
     /// `mark` is the one that says that nothing from the position on is in segments.
-    fn read_buffer(&mut self, mark: Mark) -> Result<Option<Step>> {
-        let buffer = &self.inner.store.buffer;
+    fn read_buffer(&mut self, mark: FlushMark) -> Result<Option<ReadStep>> {
+        let buffer = &self.inner.shared.buffer;
         let (tail, next) = buffer.end();
         self.raw.clear();
         let mut at = mark.ring;
@@ -341,8 +344,8 @@ impl Reader {
             first.get_or_insert(entry.first);
             end = entry_end;
             time = (time.0.min(entry.time), time.1.max(entry.time));
-            frame::put_group(&mut self.raw, entry.identity, entry.records);
-            if !entry.packed {
+            frame::encode_group(&mut self.raw, entry.identity, entry.records);
+            if !entry.is_packed {
                 frame::put_varint(&mut self.raw, self.entry.len() as u64);
             }
             self.raw.extend_from_slice(&self.entry);
@@ -356,10 +359,10 @@ impl Reader {
         let lost = if at >= tail && next > self.position { Some(next) } else { None };
         let Some(first) = first.or(lost) else { return Ok(None) };
         if first > self.position {
-            self.miss(self.position..first, None)?;
-            return Ok(self.gaps.pop().map(Step::Gap));
+            self.record_missing(self.position..first, None)?;
+            return Ok(self.gaps.pop().map(ReadStep::Gap));
         }
-        Ok(Some(Step::Batch { first, positions: self.position..end, time }))
+        Ok(Some(ReadStep::Batch { first, positions: self.position..end, time }))
     }
 
     /// Waits until there is something to read; false when the time is over first.
@@ -378,13 +381,13 @@ impl Reader {
     }
 
     fn is_ready(&self) -> bool {
-        self.readable() > self.position || !self.gaps.is_empty()
+        self.readable_end() > self.position || !self.gaps.is_empty()
     }
 
     fn sleep(&self, timeout: Option<Duration>) {
-        let longest = self.inner.options.recheck_every;
+        let longest = self.inner.options.recheck_interval;
         let piece = timeout.map_or(longest, |timeout| timeout.min(longest));
-        self.inner.store.buffer.sleep_reader(Some(piece), &mut || self.is_ready());
+        self.inner.shared.buffer.sleep_reader(Some(piece), &mut || self.is_ready());
     }
 
     /// A file descriptor (an eventfd) that becomes readable when [`Reader::next`], having said `None`, has
@@ -392,19 +395,20 @@ impl Reader {
     #[expect(clippy::expect_used, reason = "it was made above")]
     pub fn readiness(&mut self) -> std::io::Result<std::os::fd::BorrowedFd<'_>> {
         if self.readiness.is_none() {
-            let readiness = Readiness::start(Arc::clone(&self.inner), self.level, self.buffered)?;
+            let readiness =
+                Readiness::start(Arc::clone(&self.inner), self.level, self.reads_buffer)?;
             readiness.arm(self.position);
             self.readiness = Some(readiness);
         }
         Ok(self.readiness.as_ref().expect("BUG: just made").fd())
     }
 
-    pub(crate) fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &JournalInner {
         &self.inner
     }
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for JournalReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reader").field("position", &self.position).finish_non_exhaustive()
     }

@@ -8,19 +8,19 @@ use std::thread::{self, JoinHandle};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::journal::Inner;
+use crate::journal::JournalInner;
 use crate::level::Level;
 
 /// No position is waited for.
 const IDLE: u64 = u64::MAX;
 
 pub(crate) struct Readiness {
-    shared: Arc<Shared>,
-    inner: Arc<Inner>,
+    shared: Arc<ReadinessShared>,
+    inner: Arc<JournalInner>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct ReadinessShared {
     fd: OwnedFd,
     /// The position beyond which something is waited for.
     position: AtomicU64,
@@ -28,10 +28,17 @@ struct Shared {
 }
 
 impl Readiness {
-    pub(crate) fn start(inner: Arc<Inner>, level: Level, buffered: bool) -> io::Result<Readiness> {
+    pub(crate) fn start(
+        inner: Arc<JournalInner>,
+        level: Level,
+        buffered: bool,
+    ) -> io::Result<Readiness> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let shared =
-            Arc::new(Shared { fd, position: AtomicU64::new(IDLE), stop: AtomicBool::new(false) });
+        let shared = Arc::new(ReadinessShared {
+            fd,
+            position: AtomicU64::new(IDLE),
+            stop: AtomicBool::new(false),
+        });
         let (of_thread, journal) = (Arc::clone(&shared), Arc::clone(&inner));
         let supervised = inner.options.supervisor.thread("journal-ready");
         let is_stopping = {
@@ -41,7 +48,7 @@ impl Readiness {
         let supervisor = inner.options.supervisor.clone();
         let run = move || {
             supervisor.fault_point("journal-ready");
-            let buffer = &journal.store.buffer;
+            let buffer = &journal.shared.buffer;
             let readable = || match (level, buffered) {
                 (Level::Disk, _) => buffer.durable(),
                 (_, true) => buffer.end().1,
@@ -56,7 +63,7 @@ impl Readiness {
                     // Can fail only when 2^64 - 2 events have not been read.
                     let _ = rustix::io::write(&of_thread.fd, &1u64.to_ne_bytes());
                 } else {
-                    let longest = Some(journal.options.recheck_every);
+                    let longest = Some(journal.options.recheck_interval);
                     buffer.sleep_reader(longest, &mut || {
                         of_thread.stop.load(Ordering::SeqCst) || readable() > position
                     });
@@ -86,7 +93,7 @@ impl Readiness {
 impl Drop for Readiness {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.inner.store.buffer.wake_all();
+        self.inner.shared.buffer.wake_all();
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             let _ = thread.join();

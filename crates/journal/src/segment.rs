@@ -10,41 +10,41 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, File, Mode};
+use disk::{Disk, File, OpenMode};
 
 use crate::codec::Decompressor;
-use crate::error::{Doing, Error, Result};
-use crate::frame::{self, Head, Records};
+use crate::error::{Error, IoContext, Result};
+use crate::frame::{self, FrameHeader, RecordIter};
 use crate::layout::{
-    FRAME_ALIGN, FRAME_BYTES, Fields, PRODUCER, PRODUCER_BYTES, SEGMENT, SEGMENT_BYTES,
+    FRAME_ALIGN, FRAME_BYTES, FieldTable, PRODUCER, PRODUCER_BYTES, SEGMENT, SEGMENT_BYTES,
     SEGMENT_MAGIC, VERSION, checksum, field,
 };
-use crate::level::Identity;
-use crate::places::{self, Places};
+use crate::level::BatchIdentity;
+use crate::paths::{self, Paths};
 use crate::settings::PRODUCERS_MAX_MAX;
 
-/// The last sequence of a producer's boot, and the position after its records.
+/// Last sequence of a producer epoch and the position after its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LastOf {
-    pub(crate) identity: Identity,
+pub(crate) struct ProducerState {
+    pub(crate) identity: BatchIdentity,
     pub(crate) end: u64,
 }
 
 /// The head of a segment with its table of producers: their last sequences when the segment was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SegmentHead {
+pub(crate) struct SegmentHeader {
     pub(crate) journal_id: u128,
     pub(crate) first: u64,
     pub(crate) created: i64,
-    pub(crate) producers: Vec<LastOf>,
+    pub(crate) producers: Vec<ProducerState>,
 }
 
-impl SegmentHead {
+impl SegmentHeader {
     /// The bytes, up to the first frame.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let frames_offset = self.frames_offset();
         let mut bytes = vec![0; frames_offset as usize];
-        let mut fields = Fields::into(&SEGMENT, &mut bytes[..SEGMENT_BYTES]);
+        let mut fields = FieldTable::into(&SEGMENT, &mut bytes[..SEGMENT_BYTES]);
         fields.put("magic", &SEGMENT_MAGIC);
         fields.put("version", &VERSION.to_le_bytes());
         fields.put("journal_id", &self.journal_id.to_le_bytes());
@@ -55,9 +55,9 @@ impl SegmentHead {
         for (last, entry) in
             self.producers.iter().zip(bytes[SEGMENT_BYTES..].chunks_exact_mut(PRODUCER_BYTES))
         {
-            let mut fields = Fields::into(&PRODUCER, entry);
+            let mut fields = FieldTable::into(&PRODUCER, entry);
             fields.put("producer", &last.identity.producer.to_le_bytes());
-            fields.put("boot", &last.identity.boot.to_le_bytes());
+            fields.put("boot", &last.identity.epoch.to_le_bytes());
             fields.put("sequence", &last.identity.sequence.to_le_bytes());
             fields.put("end_position", &last.end.to_le_bytes());
         }
@@ -72,18 +72,18 @@ impl SegmentHead {
         path: &Path,
         journal_id: u128,
         first: u64,
-    ) -> Result<Option<SegmentHead>> {
-        let head = SegmentHead::read_any(file, path)?;
+    ) -> Result<Option<SegmentHeader>> {
+        let head = SegmentHeader::read_any(file, path)?;
         Ok(head.filter(|head| head.journal_id == journal_id && head.first == first))
     }
 
     /// Reads the head of a file, whosever it is; `None` when it is damaged.
-    pub(crate) fn read_any(file: &dyn File, path: &Path) -> Result<Option<SegmentHead>> {
+    pub(crate) fn read_any(file: &dyn File, path: &Path) -> Result<Option<SegmentHeader>> {
         let mut bytes = vec![0; SEGMENT_BYTES];
-        if file.read_full_at(&mut bytes, 0).doing("read its head", path)? < SEGMENT_BYTES {
+        if file.read_full_at(&mut bytes, 0).io_context("read its head", path)? < SEGMENT_BYTES {
             return Ok(None);
         }
-        let fields = Fields::of(&SEGMENT, &bytes);
+        let fields = FieldTable::read_only(&SEGMENT, &bytes);
         let producers = fields.u32("producers");
         if producers > PRODUCERS_MAX_MAX {
             return Ok(None);
@@ -91,7 +91,7 @@ impl SegmentHead {
         let table_bytes = (producers as usize).saturating_mul(PRODUCER_BYTES);
         let head_bytes = table_bytes.saturating_add(SEGMENT_BYTES);
         let frames_offset = head_bytes as u64;
-        let len = file.len().doing("ask for its length", path)?;
+        let len = file.len().io_context("ask for its length", path)?;
         if fields.bytes("magic") != SEGMENT_MAGIC
             || fields.u64("frames_offset") != frames_offset
             || frames_offset > len
@@ -101,8 +101,8 @@ impl SegmentHead {
         bytes.resize(head_bytes, 0);
         let have = file
             .read_full_at(&mut bytes[SEGMENT_BYTES..], SEGMENT_BYTES as u64)
-            .doing("read its producers", path)?;
-        let fields = Fields::of(&SEGMENT, &bytes);
+            .io_context("read its producers", path)?;
+        let fields = FieldTable::read_only(&SEGMENT, &bytes);
         if have < table_bytes || fields.u32("header_crc") != checksum(&bytes) {
             return Ok(None);
         }
@@ -110,19 +110,19 @@ impl SegmentHead {
             return Err(Error::Version {
                 path: path.to_owned(),
                 found: fields.u32("version"),
-                known: VERSION,
+                supported: VERSION,
             });
         }
         let producers = bytes[SEGMENT_BYTES..].chunks_exact(PRODUCER_BYTES).map(|entry| {
-            let fields = Fields::of(&PRODUCER, entry);
-            let identity = Identity {
+            let fields = FieldTable::read_only(&PRODUCER, entry);
+            let identity = BatchIdentity {
                 producer: fields.u64("producer"),
-                boot: fields.u64("boot"),
+                epoch: fields.u64("boot"),
                 sequence: fields.u64("sequence"),
             };
-            LastOf { identity, end: fields.u64("end_position") }
+            ProducerState { identity, end: fields.u64("end_position") }
         });
-        Ok(Some(SegmentHead {
+        Ok(Some(SegmentHeader {
             journal_id: fields.u128("journal_id"),
             first: fields.u64("first_position"),
             created: fields.i64("created"),
@@ -138,26 +138,27 @@ impl SegmentHead {
 }
 
 /// The first positions of all segments, rising.
-pub(crate) fn list(disk: &dyn Disk, places: &Places) -> Result<Vec<u64>> {
+pub(crate) fn list(disk: &dyn Disk, places: &Paths) -> Result<Vec<u64>> {
     let dir = places.segments();
-    let names = disk.list(&dir).doing("list it", &dir)?;
-    let mut firsts: Vec<u64> = names.iter().filter_map(|name| places::first_of(name)).collect();
+    let names = disk.list(&dir).io_context("list it", &dir)?;
+    let mut firsts: Vec<u64> =
+        names.iter().filter_map(|name| paths::first_position(name)).collect();
     firsts.sort_unstable();
     Ok(firsts)
 }
 
 /// The bytes that all segments take.
-pub(crate) fn total_bytes(disk: &dyn Disk, places: &Places) -> Result<u64> {
+pub(crate) fn total_bytes(disk: &dyn Disk, places: &Paths) -> Result<u64> {
     let mut sum = 0u64;
     for first in list(disk, places)? {
         let path = places.segment(first);
-        match disk.open(&path, Mode::Read) {
+        match disk.open(&path, OpenMode::Read) {
             Ok(file) => {
-                sum = sum.saturating_add(file.len().doing("ask for its length", &path)?);
+                sum = sum.saturating_add(file.len().io_context("ask for its length", &path)?);
             }
             // Freed since it was listed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).doing("open it", &path),
+            Err(error) => return Err(error).io_context("open it", &path),
         }
     }
     Ok(sum)
@@ -165,9 +166,9 @@ pub(crate) fn total_bytes(disk: &dyn Disk, places: &Places) -> Result<u64> {
 
 /// What a scan finds next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum ScanItem {
     /// A sound frame, here; its stored body is at the range of `Scan::bytes`.
-    Frame { head: Head, offset: u64, body: Range<usize> },
+    Frame { head: FrameHeader, offset: u64, body: Range<usize> },
     /// Bytes that are no frame, up to the next frame.
     Damage { offset: u64, end: u64 },
     /// No frame from here to the limit, of which so many bytes are not the zeros a segment begins with.
@@ -175,7 +176,7 @@ pub(crate) enum Found {
 }
 
 /// Reads the frames of one segment in order, in large pieces, with memory for about one frame.
-pub(crate) struct Scan {
+pub(crate) struct SegmentScan {
     file: Arc<dyn File>,
     path: PathBuf,
     salt: u32,
@@ -185,7 +186,7 @@ pub(crate) struct Scan {
     window: Vec<u8>,
     window_at: u64,
     decompressor: Decompressor,
-    has_head: bool,
+    has_valid_header: bool,
     broken: Option<BrokenFrames>,
 }
 
@@ -201,21 +202,25 @@ pub(crate) struct BrokenFrames {
 /// How much is read at once: large enough for a disk to be at its full speed.
 const WINDOW_BYTES: u64 = 256 << 10;
 
-impl Scan {
+impl SegmentScan {
     /// Opens a segment. The frames begin behind the head, or, if that is damaged, where one is found.
     pub(crate) fn open(
         disk: &dyn Disk,
-        places: &Places,
+        places: &Paths,
         journal_id: u128,
         first: u64,
-    ) -> Result<Scan> {
+    ) -> Result<SegmentScan> {
         let path = places.segment(first);
-        let file: Arc<dyn File> = disk.open(&path, Mode::Read).doing("open it", &path)?.into();
-        let head = SegmentHead::read(&*file, &path, journal_id, first)?;
+        let file: Arc<dyn File> =
+            disk.open(&path, OpenMode::Read).io_context("open it", &path)?.into();
+        let head = SegmentHeader::read(&*file, &path, journal_id, first)?;
         let has_head = head.is_some();
         let offset = head.map_or(0, |head| head.frames_offset());
         let salt = frame::salt(journal_id, first);
-        Ok(Scan { has_head, ..Scan::at(file, path, salt, offset, first) })
+        Ok(SegmentScan {
+            has_valid_header: has_head,
+            ..SegmentScan::at(file, path, salt, offset, first)
+        })
     }
 
     pub(crate) fn at(
@@ -224,8 +229,8 @@ impl Scan {
         salt: u32,
         offset: u64,
         position: u64,
-    ) -> Scan {
-        Scan {
+    ) -> SegmentScan {
+        SegmentScan {
             file,
             path,
             salt,
@@ -234,14 +239,14 @@ impl Scan {
             window: Vec::new(),
             window_at: 0,
             decompressor: Decompressor::default(),
-            has_head: true,
+            has_valid_header: true,
             broken: None,
         }
     }
 
     /// Goes on at an offset, where the frame of a position is expected.
-    pub(crate) fn from(self, offset: u64, position: u64) -> Scan {
-        Scan { offset, position, ..self }
+    pub(crate) fn resume_at(self, offset: u64, position: u64) -> SegmentScan {
+        SegmentScan { offset, position, ..self }
     }
 
     /// The position after the last frame.
@@ -254,23 +259,28 @@ impl Scan {
     }
 
     /// Whether the segment's head is sound.
-    pub(crate) fn has_head(&self) -> bool {
-        self.has_head
+    pub(crate) fn has_valid_header(&self) -> bool {
+        self.has_valid_header
     }
 
     pub(crate) fn file_bytes(&self) -> Result<u64> {
-        self.file.len().doing("ask for its length", &self.path)
+        self.file.len().io_context("ask for its length", &self.path)
     }
 
     /// Restores a frame's body; false when it is not what a writer writes, though its checksum is right.
-    pub(crate) fn body(&mut self, head: &Head, body: Range<usize>, raw: &mut Vec<u8>) -> bool {
+    pub(crate) fn body(
+        &mut self,
+        head: &FrameHeader,
+        body: Range<usize>,
+        raw: &mut Vec<u8>,
+    ) -> bool {
         raw.resize(head.raw_bytes as usize, 0);
         self.decompressor.decompress(head.codec, &self.window[body], raw)
-            && Records::new(raw, head.first).are(u64::from(head.records))
+            && RecordIter::new(raw, head.first).contains_exactly(u64::from(head.records))
     }
 
     /// What comes next before `limit`, a length in bytes up to which the file is written.
-    pub(crate) fn next(&mut self, limit: u64) -> Result<Found> {
+    pub(crate) fn next(&mut self, limit: u64) -> Result<ScanItem> {
         let offset = self.offset;
         if let Some(head) = self.head_at(offset, limit)? {
             let end = offset.saturating_add(head.frame_bytes());
@@ -278,12 +288,12 @@ impl Scan {
                 let start = self.place(offset);
                 let padded_start = start.saturating_add(FRAME_BYTES);
                 let padded = padded_start..start.saturating_add(head.frame_bytes() as usize);
-                if head.body_is(&self.window[padded], self.salt) {
+                if head.is_body_valid(&self.window[padded], self.salt) {
                     self.offset = end;
                     self.position = head.positions().end;
                     let body =
                         padded_start..padded_start.saturating_add(head.stored_bytes as usize);
-                    return Ok(Found::Frame { head, offset, body });
+                    return Ok(ScanItem::Frame { head, offset, body });
                 }
             }
             self.add_broken(&head);
@@ -296,7 +306,7 @@ impl Scan {
         self.broken.take()
     }
 
-    fn add_broken(&mut self, head: &Head) {
+    fn add_broken(&mut self, head: &FrameHeader) {
         let (positions, time) = (head.positions(), head.time_min..=head.time_max);
         let joined = self.broken.take().filter(|known| known.positions.end == positions.start);
         self.broken = Some(match joined {
@@ -310,37 +320,38 @@ impl Scan {
     }
 
     /// The head of a frame that can come next, at an offset.
-    fn head_at(&mut self, offset: u64, limit: u64) -> Result<Option<Head>> {
+    fn head_at(&mut self, offset: u64, limit: u64) -> Result<Option<FrameHeader>> {
         if self.fill(offset, FRAME_BYTES as u64, limit)? < FRAME_BYTES as u64 {
             return Ok(None);
         }
         let start = self.place(offset);
-        Ok(Head::parse(&self.window[start..], self.salt).filter(|head| head.first >= self.position))
+        Ok(FrameHeader::parse(&self.window[start..], self.salt)
+            .filter(|head| head.first >= self.position))
     }
 
     /// Looks for the next sound head behind bytes that are no frame.
-    fn search(&mut self, limit: u64) -> Result<Found> {
+    fn search(&mut self, limit: u64) -> Result<ScanItem> {
         let from = self.offset;
         let mut at = from.saturating_add(1).checked_next_multiple_of(FRAME_ALIGN).unwrap_or(limit);
-        let mut torn_end = self.last_written(from, at.min(limit), limit)?;
+        let mut torn_end = self.last_nonzero_end(from, at.min(limit), limit)?;
         while at.saturating_add(FRAME_BYTES as u64) <= limit {
             if self.head_at(at, limit)?.is_some() {
                 self.offset = at;
-                return Ok(Found::Damage { offset: from, end: at });
+                return Ok(ScanItem::Damage { offset: from, end: at });
             }
             if self.fill(at, FRAME_ALIGN, limit)? == 0 {
                 break;
             }
             let next = at.saturating_add(FRAME_ALIGN);
-            torn_end = torn_end.max(self.last_written(at, next, limit)?);
+            torn_end = torn_end.max(self.last_nonzero_end(at, next, limit)?);
             at = next;
         }
-        torn_end = torn_end.max(self.last_written(at, limit, limit)?);
-        Ok(Found::End { offset: from, torn_bytes: torn_end.saturating_sub(from) })
+        torn_end = torn_end.max(self.last_nonzero_end(at, limit, limit)?);
+        Ok(ScanItem::End { offset: from, torn_bytes: torn_end.saturating_sub(from) })
     }
 
     /// The end of the bytes in a short range that are not zero; 0 when all are.
-    fn last_written(&mut self, from: u64, to: u64, limit: u64) -> Result<u64> {
+    fn last_nonzero_end(&mut self, from: u64, to: u64, limit: u64) -> Result<u64> {
         let Some(want @ 1..) = to.checked_sub(from) else { return Ok(0) };
         let have = self.fill(from, want, limit)?.min(want);
         let bytes = &self.window[self.place(from)..][..have as usize];
@@ -372,7 +383,7 @@ impl Scan {
                 // What is in it now is nothing: it is read again when somebody tries again.
                 self.window.clear();
             }
-            let have = read.doing("read it", &self.path)?;
+            let have = read.io_context("read it", &self.path)?;
             self.window.truncate(keep.saturating_add(have));
             self.window_at = offset;
         }

@@ -1,4 +1,4 @@
-//! What is chosen when a journal is created, and kept in its file `journal`.
+//! Journal settings, fixed at creation (file `journal`).
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 
 /// How frames are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Codec {
+pub enum Compression {
     /// Not at all.
     None,
     /// LZ4: fast.
@@ -16,17 +16,17 @@ pub enum Codec {
     Zstd,
 }
 
-/// What happens when a limit is reached and somebody still needs the oldest segment.
+/// Policy when a limit is reached and the oldest segment is still needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AtLimit {
+pub enum LimitPolicy {
     /// Appends are refused; nothing that a holding subscriber needs is dropped, of any age.
     #[default]
-    Refuse,
+    Reject,
     /// The oldest segment is dropped, and a gap record says to each reader that missed it what it was.
     DropOldest,
 }
 
-/// How much is kept. A limit counts whole segments.
+/// Retention limits. A limit counts whole segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes that segments may take on disk; `None` for as many as the disk has.
@@ -34,14 +34,14 @@ pub struct Limits {
     /// Segments whose newest record is older than this go; `None` for never.
     pub age_max: Option<Duration>,
     /// What happens to data that somebody still needs.
-    pub at_limit: AtLimit,
+    pub on_full: LimitPolicy,
 }
 
 /// What a journal is created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Compression of new frames.
-    pub codec: Codec,
+    pub codec: Compression,
     /// The pre-commit buffer: a power of two of bytes, [`BUFFER_BYTES_MIN`] to [`BUFFER_BYTES_MAX`]. With
     /// 128 KiB or more, what is appended while a frame is being written finds room.
     pub buffer_bytes: u64,
@@ -71,11 +71,15 @@ impl Default for Settings {
     /// LZ4, a buffer of 1 MiB, segments of 16 MiB, 1 GiB in all and no age limit, refusing beyond it.
     fn default() -> Settings {
         Settings {
-            codec: Codec::default(),
+            codec: Compression::default(),
             buffer_bytes: 1 << 20,
             segment_bytes: 16 << 20,
             producers_max: 1024,
-            limits: Limits { bytes_max: Some(1 << 30), age_max: None, at_limit: AtLimit::Refuse },
+            limits: Limits {
+                bytes_max: Some(1 << 30),
+                age_max: None,
+                on_full: LimitPolicy::Reject,
+            },
         }
     }
 }
@@ -85,20 +89,22 @@ impl Settings {
     pub(crate) fn check(&self) -> Result<()> {
         let bytes = |name, found: u64, min: u64, max: u64, extra: &str| {
             let expected = format!("{min} to {max} bytes{extra}");
-            let error = Error::Setting { name, found: format!("{found} bytes"), expected };
+            let error = Error::InvalidSetting { name, found: format!("{found} bytes"), expected };
             if (min..=max).contains(&found) { Ok(()) } else { Err(error) }
         };
         let power = if self.buffer_bytes.is_power_of_two() { self.buffer_bytes } else { 0 };
         bytes("the buffer", power, BUFFER_BYTES_MIN, BUFFER_BYTES_MAX, ", a power of two")
             .map_err(|error| match error {
-                Error::Setting { name, expected, .. } => {
-                    Error::Setting { name, found: format!("{} bytes", self.buffer_bytes), expected }
-                }
+                Error::InvalidSetting { name, expected, .. } => Error::InvalidSetting {
+                    name,
+                    found: format!("{} bytes", self.buffer_bytes),
+                    expected,
+                },
                 other => other,
             })?;
         bytes("a segment", self.segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX, "")?;
         if !(1..=PRODUCERS_MAX_MAX).contains(&self.producers_max) {
-            return Err(Error::Setting {
+            return Err(Error::InvalidSetting {
                 name: "the number of producers remembered",
                 found: self.producers_max.to_string(),
                 expected: format!("1 to {PRODUCERS_MAX_MAX}"),
@@ -117,7 +123,7 @@ impl Limits {
     pub(crate) fn check(&self, segment_bytes: u64) -> Result<()> {
         match self.bytes_max {
             // One segment is written while another is read.
-            Some(found) if found < 2 * segment_bytes => Err(Error::Setting {
+            Some(found) if found < 2 * segment_bytes => Err(Error::InvalidSetting {
                 name: "the limit in bytes",
                 found: format!("{found} bytes"),
                 expected: format!("at least two segments, {} bytes", 2 * segment_bytes),

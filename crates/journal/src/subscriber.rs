@@ -1,27 +1,27 @@
-//! A reader with a name and a place that survives everything.
+//! Subscriber: a reader with a persistent checkpoint.
 
 use std::ops::{Deref, DerefMut};
 
-use crate::checkpoint::{Checkpoint, Held};
+use crate::checkpoint::{Checkpoint, LockedCheckpoint};
 use crate::error::{Error, Result};
 use crate::level::Level;
-use crate::reader::Reader;
+use crate::reader::JournalReader;
 
-/// A reader whose checkpoint it moves. Nobody else can move it while this exists.
+/// Reader with a persistent checkpoint. Nobody else can move it while this exists.
 #[derive(Debug)]
 pub struct Subscriber {
-    reader: Reader,
-    held: Held,
+    reader: JournalReader,
+    checkpoint: LockedCheckpoint,
 }
 
 impl Subscriber {
-    pub(crate) fn new(reader: Reader, held: Held) -> Subscriber {
-        Subscriber { reader, held }
+    pub(crate) fn new(reader: JournalReader, held: LockedCheckpoint) -> Subscriber {
+        Subscriber { reader, checkpoint: held }
     }
 
     /// Its checkpoint.
     pub fn checkpoint(&self) -> Checkpoint {
-        self.held.get()
+        self.checkpoint.get()
     }
 
     /// Says that everything below a position is dealt with: after a restart, reading goes on there. With
@@ -29,25 +29,25 @@ impl Subscriber {
     pub fn commit(&mut self, position: u64, level: Level) -> Result<()> {
         let read_to = self.reader.position();
         if position > read_to {
-            return Err(Error::NotRead { found: position, read_to });
+            return Err(Error::CommitBeyondRead { found: position, read_to });
         }
         let inner = self.reader.inner();
-        self.held.set(position, inner.store.now(), level == Level::Disk)?;
-        inner.passed(position);
+        self.checkpoint.set(position, inner.shared.now(), level == Level::Disk)?;
+        inner.release_up_to(position);
         Ok(())
     }
 }
 
 impl Deref for Subscriber {
-    type Target = Reader;
+    type Target = JournalReader;
 
-    fn deref(&self) -> &Reader {
+    fn deref(&self) -> &JournalReader {
         &self.reader
     }
 }
 
 impl DerefMut for Subscriber {
-    fn deref_mut(&mut self) -> &mut Reader {
+    fn deref_mut(&mut self) -> &mut JournalReader {
         &mut self.reader
     }
 }

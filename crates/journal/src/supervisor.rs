@@ -1,4 +1,4 @@
-//! The supervisor of a process: its threads are run again after a panic, and what panicked is told.
+//! Supervisor: restarts threads after panics and reports them.
 //!
 //! A panic is a defect of the program. It must not end a thread unnoticed: what the thread did
 //! would not be done any more while everything else goes on. So each thread runs its loop under
@@ -23,12 +23,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::store::{Clock, wall_clock};
+use crate::shared::{WallClock, wall_clock};
 
 /// Panics in a row from which on a thread counts as failing, although it runs again.
-pub const PANICS_OFTEN: u32 = 3;
+pub const PANICS_FAILING: u32 = 3;
 /// A thread that ran so long without a panic starts a new row: ten minutes.
-const SETTLED_AFTER_NS: i64 = 600_000_000_000;
+const STABLE_NS: i64 = 600_000_000_000;
 /// How many quarantined inputs are remembered; beyond, the oldest is forgotten, and its gap stays.
 const QUARANTINED_MAX: usize = 256;
 /// So long damage is reported: a day, in which somebody looks.
@@ -36,33 +36,33 @@ pub const DAMAGE_REPORTED_FOR_NS: i64 = 86_400_000_000_000;
 /// How many places with damage are remembered; beyond, the oldest is forgotten, and its gap stays.
 const DAMAGE_MAX: usize = 256;
 /// How often a thread that waits looks whether it is to stop.
-const PAUSE: Duration = Duration::from_millis(20);
+const STOP_POLL: Duration = Duration::from_millis(20);
 
 /// Called at the fault points of threads, with the point's name. A test's panics.
-pub type Fault = Arc<dyn Fn(&str) + Send + Sync>;
+pub type FaultHook = Arc<dyn Fn(&str) + Send + Sync>;
 /// Where messages for people go.
-pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+pub type LogFn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How threads are run again.
+/// Restart policy of supervised threads.
 #[derive(Clone)]
-pub struct Settings {
+pub struct SupervisorSettings {
     /// The wait after the first panic: 100 ms by default.
-    pub wait_first: Duration,
+    pub initial_backoff: Duration,
     /// The longest wait: 30 s by default.
-    pub wait_max: Duration,
+    pub max_backoff: Duration,
     /// Where times come from.
-    pub clock: Clock,
+    pub clock: WallClock,
     /// Where panics are logged; nowhere by default.
-    pub log: Option<Log>,
+    pub log: Option<LogFn>,
     /// For tests: called at each fault point. None by default.
-    pub fault: Option<Fault>,
+    pub fault: Option<FaultHook>,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            wait_first: Duration::from_millis(100),
-            wait_max: Duration::from_secs(30),
+impl Default for SupervisorSettings {
+    fn default() -> SupervisorSettings {
+        SupervisorSettings {
+            initial_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(30),
             clock: wall_clock(),
             log: None,
             fault: None,
@@ -70,18 +70,18 @@ impl Default for Settings {
     }
 }
 
-/// All threads of a process that are run again after a panic. Cheap to clone; clones are one.
+/// Supervisor: restarts threads after a panic. Cheap to clone; clones are one.
 #[derive(Clone)]
-pub struct Supervisor(Arc<Shared>);
+pub struct Supervisor(Arc<SupervisorShared>);
 
-struct Shared {
-    settings: Settings,
-    state: Mutex<State>,
+struct SupervisorShared {
+    settings: SupervisorSettings,
+    state: Mutex<SupervisorState>,
 }
 
 #[derive(Default)]
-struct State {
-    threads: BTreeMap<String, Entry>,
+struct SupervisorState {
+    threads: BTreeMap<String, ThreadEntry>,
     quarantined: Vec<QuarantinedInput>,
     quarantined_total: u64,
     damage: Vec<DamageReport>,
@@ -89,7 +89,7 @@ struct State {
 }
 
 #[derive(Default)]
-struct Entry {
+struct ThreadEntry {
     running: usize,
     waiting: usize,
     restarts: u64,
@@ -123,7 +123,7 @@ pub struct ThreadStatus {
     pub last_panic: Option<PanicReport>,
 }
 
-/// An input that is left out because work on it panicked again and again.
+/// Quarantined input: processing it panicked repeatedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedInput {
     /// Which, as people are told.
@@ -149,7 +149,7 @@ pub struct DamageReport {
 
 impl Default for Supervisor {
     fn default() -> Supervisor {
-        Supervisor::new(Settings::default())
+        Supervisor::new(SupervisorSettings::default())
     }
 }
 
@@ -161,18 +161,18 @@ impl fmt::Debug for Supervisor {
 
 impl Supervisor {
     /// A supervisor of no thread yet.
-    pub fn new(settings: Settings) -> Supervisor {
-        Supervisor(Arc::new(Shared { settings, state: Mutex::default() }))
+    pub fn new(settings: SupervisorSettings) -> Supervisor {
+        Supervisor(Arc::new(SupervisorShared { settings, state: Mutex::default() }))
     }
 
     /// For tests: one that does not wait, and throws a panic the first so many times that a point
     /// is reached.
     #[doc(hidden)]
-    pub fn throwing(points: &[(&str, u32)]) -> Supervisor {
+    pub fn with_injected_panics(points: &[(&str, u32)]) -> Supervisor {
         let left: BTreeMap<String, u32> =
             points.iter().map(|&(point, times)| (point.to_owned(), times)).collect();
         let left = Mutex::new(left);
-        let fault: Fault = Arc::new(move |point: &str| {
+        let fault: FaultHook = Arc::new(move |point: &str| {
             let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(times) = left.get_mut(point).filter(|times| **times > 0) else { return };
             *times -= 1;
@@ -180,7 +180,11 @@ impl Supervisor {
             panic!("thrown at {point}");
         });
         let wait_first = Duration::ZERO;
-        Supervisor::new(Settings { wait_first, fault: Some(fault), ..Settings::default() })
+        Supervisor::new(SupervisorSettings {
+            initial_backoff: wait_first,
+            fault: Some(fault),
+            ..SupervisorSettings::default()
+        })
     }
 
     /// Adds a thread; several may have the same name.
@@ -207,7 +211,7 @@ impl Supervisor {
     pub fn threads(&self) -> Vec<ThreadStatus> {
         let now = self.now();
         let state = self.state();
-        let status = |(name, entry): (&String, &Entry)| ThreadStatus {
+        let status = |(name, entry): (&String, &ThreadEntry)| ThreadStatus {
             name: name.clone(),
             running: entry.running,
             waiting: entry.waiting,
@@ -222,7 +226,7 @@ impl Supervisor {
     /// panics said is not in it: anybody may read it.
     pub fn failures(&self) -> Vec<String> {
         let failing = |thread: &ThreadStatus| {
-            thread.waiting > 0 || (thread.running > 0 && thread.panics_in_row >= PANICS_OFTEN)
+            thread.waiting > 0 || (thread.running > 0 && thread.panics_in_row >= PANICS_FAILING)
         };
         let threads = self.threads().into_iter().filter(failing);
         let text = |thread: ThreadStatus| {
@@ -313,7 +317,7 @@ impl Supervisor {
         (self.0.settings.clock)()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SupervisorState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -330,24 +334,23 @@ impl DamageReport {
     }
 }
 
-impl Entry {
+impl ThreadEntry {
     fn panics_in_row(&self, now: i64) -> u32 {
         let last = self.last_panic.as_ref().map_or(i64::MIN, |last| last.time);
-        if now.saturating_sub(last) >= SETTLED_AFTER_NS { 0 } else { self.panics_in_row }
+        if now.saturating_sub(last) >= STABLE_NS { 0 } else { self.panics_in_row }
     }
 }
 
-impl Settings {
+impl SupervisorSettings {
     /// The wait after so many panics in a row.
-    fn wait(&self, panics: u32) -> Duration {
+    fn backoff(&self, panics: u32) -> Duration {
         let doubled = 2u32.checked_pow(panics.saturating_sub(1));
-        let wait = doubled.and_then(|factor| self.wait_first.checked_mul(factor));
-        wait.map_or(self.wait_max, |wait| wait.min(self.wait_max))
+        let wait = doubled.and_then(|factor| self.initial_backoff.checked_mul(factor));
+        wait.map_or(self.max_backoff, |wait| wait.min(self.max_backoff))
     }
 }
 
-/// A thread, or a task of a runtime, that is run again after a panic. It counts as running until
-/// this is dropped.
+/// Supervised thread or task. It counts as running until this is dropped.
 #[derive(Debug)]
 pub struct SupervisedThread {
     supervisor: Supervisor,
@@ -365,15 +368,15 @@ impl SupervisedThread {
             match catch_unwind(AssertUnwindSafe(&mut work)) {
                 Ok(done) => return Some(done),
                 Err(panic) => {
-                    let mut left = self.panicked(&*panic);
+                    let mut left = self.record_panic(&*panic);
                     if was_stopping {
                         return None;
                     }
                     while !left.is_zero() && !is_stopping() {
-                        std::thread::sleep(left.min(PAUSE));
-                        left = left.saturating_sub(PAUSE);
+                        std::thread::sleep(left.min(STOP_POLL));
+                        left = left.saturating_sub(STOP_POLL);
                     }
-                    self.restarted();
+                    self.record_restart();
                 }
             }
         }
@@ -381,9 +384,9 @@ impl SupervisedThread {
 
     /// Notes that it panicked, and counts as down until [`SupervisedThread::restarted`]; how long
     /// to wait until then.
-    pub fn panicked(&self, panic: &(dyn Any + Send)) -> Duration {
-        let panics = self.note(panic);
-        let wait = self.supervisor.0.settings.wait(panics);
+    pub fn record_panic(&self, panic: &(dyn Any + Send)) -> Duration {
+        let panics = self.count_panic(panic);
+        let wait = self.supervisor.0.settings.backoff(panics);
         if !self.is_waiting.swap(true, Ordering::Relaxed) {
             self.entry(|entry| entry.waiting += 1);
         }
@@ -391,7 +394,7 @@ impl SupervisedThread {
     }
 
     /// Notes that it runs again.
-    pub fn restarted(&self) {
+    pub fn record_restart(&self) {
         if self.is_waiting.swap(false, Ordering::Relaxed) {
             self.entry(|entry| {
                 entry.waiting -= 1;
@@ -402,8 +405,8 @@ impl SupervisedThread {
 
     /// Notes a panic in work that is begun anew by itself: one request, one attempt. It counts as a
     /// restart.
-    pub fn caught(&self, panic: &(dyn Any + Send)) {
-        self.note(panic);
+    pub fn record_caught_panic(&self, panic: &(dyn Any + Send)) {
+        self.count_panic(panic);
         self.entry(|entry| entry.restarts += 1);
     }
 
@@ -417,7 +420,7 @@ impl SupervisedThread {
         self.supervisor.fault_point(&self.name);
     }
 
-    fn note(&self, panic: &(dyn Any + Send)) -> u32 {
+    fn count_panic(&self, panic: &(dyn Any + Send)) -> u32 {
         let (message, time) = (panic_message(panic), self.supervisor.now());
         let name = &self.name;
         self.supervisor.log(&format!("thread {name} panicked and is run again: {message}"));
@@ -428,7 +431,7 @@ impl SupervisedThread {
         })
     }
 
-    fn entry<T>(&self, change: impl FnOnce(&mut Entry) -> T) -> T {
+    fn entry<T>(&self, change: impl FnOnce(&mut ThreadEntry) -> T) -> T {
         let mut state = self.supervisor.state();
         change(state.threads.get_mut(&self.name).expect("BUG: a thread is known while it runs"))
     }
@@ -470,20 +473,20 @@ mod tests {
     use super::*;
 
     /// A supervisor that does not wait, and its clock.
-    fn impatient() -> (Supervisor, Arc<AtomicI64>) {
+    fn supervisor_without_backoff() -> (Supervisor, Arc<AtomicI64>) {
         let now = Arc::new(AtomicI64::new(1));
         let read = Arc::clone(&now);
-        let settings = Settings {
-            wait_first: Duration::ZERO,
+        let settings = SupervisorSettings {
+            initial_backoff: Duration::ZERO,
             clock: Arc::new(move || read.load(Ordering::Relaxed)),
-            ..Settings::default()
+            ..SupervisorSettings::default()
         };
         (Supervisor::new(settings), now)
     }
 
     #[test]
-    fn a_thread_that_panics_is_run_again_and_told() {
-        let (supervisor, now) = impatient();
+    fn panicked_thread_is_restarted_and_reported() {
+        let (supervisor, now) = supervisor_without_backoff();
         let thread = supervisor.thread("store");
         let mut runs = 0;
         let done = thread.run(
@@ -499,33 +502,36 @@ mod tests {
         assert_eq!((status.running, status.waiting, status.restarts), (1, 0, 2));
         assert_eq!(status.last_panic, Some(PanicReport { message: "run 2".to_owned(), time: 1 }));
         assert_eq!(supervisor.failures(), Vec::<String>::new(), "it runs, and panicked twice");
-        thread.caught(&"once more");
+        thread.record_caught_panic(&"once more");
         let expected = "thread store panics often (3 restarts)";
         assert_eq!(supervisor.failures(), [expected]);
-        now.store(SETTLED_AFTER_NS + 1, Ordering::Relaxed);
+        now.store(STABLE_NS + 1, Ordering::Relaxed);
         assert_eq!(supervisor.failures(), Vec::<String>::new(), "it has settled");
         drop(thread);
         assert_eq!((supervisor.threads()[0].running, supervisor.threads()[0].restarts), (0, 3));
     }
 
     #[test]
-    fn a_thread_that_waits_is_down() {
-        let (supervisor, _) = impatient();
+    fn waiting_thread_counts_as_down() {
+        let (supervisor, _) = supervisor_without_backoff();
         let thread = supervisor.thread("commit");
-        thread.panicked(&"a defect");
+        thread.record_panic(&"a defect");
         let expected = "thread commit is down (0 restarts)";
         assert_eq!(supervisor.failures(), [expected]);
-        thread.restarted();
+        thread.record_restart();
         assert_eq!(supervisor.failures(), Vec::<String>::new());
-        thread.panicked(&"a defect");
+        thread.record_panic(&"a defect");
         drop(thread);
         assert_eq!((supervisor.threads()[0].running, supervisor.threads()[0].waiting), (0, 0));
     }
 
     #[test]
     fn a_stop_ends_the_wait_and_the_thread_ends_in_order() {
-        let settings =
-            Settings { wait_first: Duration::MAX, wait_max: Duration::MAX, ..Settings::default() };
+        let settings = SupervisorSettings {
+            initial_backoff: Duration::MAX,
+            max_backoff: Duration::MAX,
+            ..SupervisorSettings::default()
+        };
         let supervisor = Supervisor::new(settings);
         let runs = AtomicU32::new(0);
         let is_stopping = || runs.load(Ordering::Relaxed) > 0;
@@ -539,19 +545,20 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_a_bound() {
-        let settings = Settings::default();
-        let waits = [1, 2, 3, 9, 10, 33, u32::MAX].map(|panics| settings.wait(panics).as_millis());
+    fn backoff_doubles_up_to_a_limit() {
+        let settings = SupervisorSettings::default();
+        let waits =
+            [1, 2, 3, 9, 10, 33, u32::MAX].map(|panics| settings.backoff(panics).as_millis());
         assert_eq!(waits, [100, 200, 400, 25_600, 30_000, 30_000, 30_000]);
     }
 
     #[test]
     fn damage_is_reported_for_a_day_and_logged_once() {
-        let (supervisor, now) = impatient();
+        let (supervisor, now) = supervisor_without_backoff();
         let lines = Arc::new(Mutex::new(0));
         let log = Arc::clone(&lines);
-        let log: Log = Arc::new(move |_: &str| *log.lock().unwrap() += 1);
-        let settings = Settings { log: Some(log), ..supervisor.0.settings.clone() };
+        let log: LogFn = Arc::new(move |_: &str| *log.lock().unwrap() += 1);
+        let settings = SupervisorSettings { log: Some(log), ..supervisor.0.settings.clone() };
         let supervisor = Supervisor::new(settings);
         let report = || supervisor.report_damage("record 7".to_owned(), 2, "look".to_owned());
         report();
@@ -578,8 +585,9 @@ mod tests {
     fn quarantined_inputs_are_bounded_and_logged_once() {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&lines);
-        let log: Log = Arc::new(move |line: &str| log.lock().unwrap().push(line.to_owned()));
-        let supervisor = Supervisor::new(Settings { log: Some(log), ..Settings::default() });
+        let log: LogFn = Arc::new(move |line: &str| log.lock().unwrap().push(line.to_owned()));
+        let supervisor =
+            Supervisor::new(SupervisorSettings { log: Some(log), ..SupervisorSettings::default() });
         supervisor.quarantine("record 7", "a count overflows");
         supervisor.quarantine("record 7", "a count overflows");
         assert_eq!(*lines.lock().unwrap(), ["record 7 is quarantined: a count overflows"]);

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use disk::{Disk, OsDisk};
-use intake::{Home, Intake};
+use intake::{Intake, WriteTarget};
 use journal::Journal;
 use rustix::time::{ClockId, clock_gettime};
 
-use listen::{Address, Listener, Settings};
+use listen::{ListenAddress, Listener, Settings};
 
 /// Series that the timings are of.
 const SERIES: usize = 100;
@@ -77,7 +77,7 @@ fn intake(dir: &Path) -> Result<Arc<Intake>, Box<dyn Error>> {
     Journal::create(&*disk, dir, 1, 0, &journal::Settings::default())?;
     let journal = Journal::open(disk, dir, &journal::Options::default())?;
     let settings = intake::Settings { interval: Duration::from_secs(1), ..Default::default() };
-    Ok(Arc::new(Intake::new(Home::Journal(Arc::new(journal)), settings)?))
+    Ok(Arc::new(Intake::new(WriteTarget::Journal(Arc::new(journal)), settings)?))
 }
 
 /// Nanoseconds of a processor.
@@ -87,7 +87,7 @@ fn cpu(clock: ClockId) -> f64 {
 }
 
 /// Sends for a time, and says how many timings that were, and what time of a processor it took.
-fn send(address: &Address, timings: usize, time: Duration) -> std::io::Result<(u64, f64)> {
+fn send(address: &ListenAddress, timings: usize, time: Duration) -> std::io::Result<(u64, f64)> {
     let line = |n: usize| {
         let (series, value) = (n % SERIES, 1.0 + (n * 7919 % 100_000) as f64 / 100.0);
         format!("http.request.duration:{value}|ms|#endpoint:/api/{series},method:GET")
@@ -96,12 +96,12 @@ fn send(address: &Address, timings: usize, time: Duration) -> std::io::Result<(u
     let datagrams: Vec<String> = lines.chunks(timings).map(|chunk| chunk.join("\n")).collect();
     let (udp, unix);
     let send: &dyn Fn(&[u8]) -> std::io::Result<usize> = match address {
-        Address::Unix(path) => {
+        ListenAddress::Unix(path) => {
             unix = UnixDatagram::unbound()?;
             unix.connect(path)?;
             &|bytes| unix.send(bytes)
         }
-        Address::Udp(to) => {
+        ListenAddress::Udp(to) => {
             udp = UdpSocket::bind("127.0.0.1:0")?;
             udp.connect(to)?;
             &|bytes| udp.send(bytes)

@@ -1,14 +1,14 @@
-//! Why a listener does not start.
+//! Start errors.
 
 use std::io;
 use std::path::PathBuf;
 
-use crate::address::Address;
+use crate::listen_address::ListenAddress;
 
 /// The result of starting.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a listener does not start. Nothing is left open.
+/// Start errors. No socket stays open.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,19 +16,19 @@ pub enum Error {
     #[error("cannot listen on {address}: {source}")]
     Bind {
         /// Where.
-        address: Address,
+        address: ListenAddress,
         /// Why.
         source: io::Error,
     },
     /// Another process listens there.
     #[error("cannot listen on {}: a process is listening there already; stop it, or name another path", path.display())]
-    Taken {
+    AddressInUse {
         /// Where.
         path: PathBuf,
     },
     /// Something else is in the place of the socket; it is not removed.
     #[error("cannot listen on {}: it is there, and it is no socket; remove it, or name another path", path.display())]
-    NoSocket {
+    NotASocket {
         /// Where.
         path: PathBuf,
     },

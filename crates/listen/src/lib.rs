@@ -1,4 +1,4 @@
-//! What sends itself: StatsD and Graphite, over UDP, TCP and Unix sockets, on threads of its own.
+//! Listeners for StatsD and Graphite over UDP, TCP and Unix sockets.
 //!
 //! ```text
 //! socket ─ thread ─ collect::{statsd, graphite} ─ Collector ─┐
@@ -15,26 +15,26 @@
 //! the interval in memory, and the journal's last moments.
 #![forbid(unsafe_code)]
 
-mod address;
-mod collector;
-mod counters;
-mod datagrams;
+mod datagram_reader;
+mod drop_counts;
 mod error;
-mod flusher;
-mod held;
-mod interval;
-mod kernel;
+mod flush_interval;
+mod interval_flusher;
+mod listen_address;
 mod listener;
-mod random;
+mod metric_aggregator;
+mod recent_errors;
 mod role;
+mod rows;
+mod sampling_rng;
+mod series_aggregate;
 mod settings;
-mod streams;
-mod troubles;
-mod unix;
-mod write;
+mod socket_drops;
+mod socket_file;
+mod stream_reader;
 
 pub use crate::role::{GraphiteTable, ListenRole, ListenTables, StatsdTable};
-pub use address::Address;
 pub use error::{Error, Result};
+pub use listen_address::ListenAddress;
 pub use listener::Listener;
-pub use settings::{Limits, Protocol, Settings};
+pub use settings::{Limits, LineProtocol, Settings};

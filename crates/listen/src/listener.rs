@@ -1,4 +1,4 @@
-//! A listener's life: sockets, threads, and their end.
+//! Listener: sockets, threads, shutdown.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -10,54 +10,54 @@ use intake::Intake;
 use rustix::event::{EventfdFlags, eventfd};
 use socket2::{Domain, Protocol as Ip, Type};
 
-use crate::address::Address;
-use crate::collector::{AtFull, Collector, Common};
-use crate::counters::Counters;
-use crate::datagrams::{Datagrams, Socket, set_receive_buffer};
+use crate::datagram_reader::{DatagramReader, DatagramSocket, set_receive_buffer};
+use crate::drop_counts::ListenerCounters;
 use crate::error::{Error, Result};
-use crate::flusher::{Bell, Flusher};
-use crate::kernel::Drops;
-use crate::random::Random;
+use crate::interval_flusher::{FlushSignal, IntervalFlusher};
+use crate::listen_address::ListenAddress;
+use crate::metric_aggregator::{ListenerShared, MetricAggregator, OverflowPolicy};
+use crate::recent_errors::RecentErrors;
+use crate::sampling_rng::SamplingRng;
 use crate::settings::{Limits, Settings};
-use crate::streams::Streams;
-use crate::troubles::Troubles;
-use crate::unix;
+use crate::socket_drops::SocketDrops;
+use crate::socket_file;
+use crate::stream_reader::StreamReader;
 
 /// Connections that the kernel keeps until they are taken.
 const BACKLOG: i32 = 1024;
 
-/// What a thread that reads sockets works with.
+/// Context of a socket reader thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Room {
-    pub(crate) common: Arc<Common>,
+pub(crate) struct SocketReaderContext {
+    pub(crate) shared: Arc<ListenerShared>,
     pub(crate) intake: Arc<Intake>,
-    pub(crate) collector: Arc<Mutex<Collector>>,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) aggregator: Arc<Mutex<MetricAggregator>>,
+    pub(crate) flush_signal: Arc<FlushSignal>,
     /// Can be read when it is to stop.
     pub(crate) stop: Arc<OwnedFd>,
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
-/// Listens, on threads of its own, until it is stopped or dropped.
+/// Listener with threads of its own; stops on drop.
 #[derive(Debug)]
 pub struct Listener {
-    addresses: Vec<Address>,
-    common: Arc<Common>,
-    bell: Arc<Bell>,
+    addresses: Vec<ListenAddress>,
+    shared: Arc<ListenerShared>,
+    flush_signal: Arc<FlushSignal>,
     stop: Arc<OwnedFd>,
     is_stopping: Arc<AtomicBool>,
     readers: Vec<JoinHandle<()>>,
     flusher: Option<JoinHandle<()>>,
-    files: Vec<unix::File>,
+    socket_files: Vec<socket_file::SocketFile>,
 }
 
 /// Sockets that are open, before there are threads.
 #[derive(Default)]
 struct Sockets {
-    datagrams: Vec<(Socket, Address)>,
-    doors: Vec<TcpListener>,
-    addresses: Vec<Address>,
-    files: Vec<unix::File>,
+    datagrams: Vec<(DatagramSocket, ListenAddress)>,
+    tcp_listeners: Vec<TcpListener>,
+    addresses: Vec<ListenAddress>,
+    socket_files: Vec<socket_file::SocketFile>,
 }
 
 impl Listener {
@@ -65,48 +65,50 @@ impl Listener {
     pub fn start(settings: Settings, intake: Arc<Intake>) -> Result<Listener> {
         let (protocol, limits) = (settings.protocol, settings.limits);
         let sockets = Sockets::open(&settings)?;
-        let common = Arc::new(Common {
+        let common = Arc::new(ListenerShared {
             protocol,
             limits,
             interval: i64::try_from(intake.settings().interval.as_nanos())
                 .unwrap_or(i64::MAX)
                 .max(1),
-            counters: Counters::new(
+            counters: ListenerCounters::new(
                 intake.meter(),
                 intake.producer(protocol.name()),
                 protocol.name(),
             ),
-            troubles: Troubles::default(),
-            members: Default::default(),
-            is_stuck: AtomicBool::new(false),
+            recent_errors: RecentErrors::default(),
+            set_hasher: Default::default(),
+            is_blocked: AtomicBool::new(false),
             supervisor: intake.supervisor().clone(),
         });
         let mut listener = Listener {
             addresses: sockets.addresses,
-            common,
-            bell: Arc::default(),
+            shared: common,
+            flush_signal: Arc::default(),
             stop: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from)?),
             is_stopping: Arc::default(),
             readers: Vec::new(),
             flusher: None,
-            files: sockets.files,
+            socket_files: sockets.socket_files,
         };
         // What fails from here on drops the listener, which stops what runs.
         let mut collectors = Vec::new();
         for (socket, address) in sockets.datagrams {
-            let room = listener.room(&intake, AtFull::Lose, &mut collectors);
-            let buffer_bytes = listener.size(&socket, &address, &limits, &intake);
-            let drops = listener.drops(&socket, &address);
-            let mut datagrams = Datagrams { socket, address, drops, buffer_bytes, room };
+            let room = listener.reader_context(&intake, OverflowPolicy::Drop, &mut collectors);
+            let buffer_bytes = listener.set_buffer_size(&socket, &address, &limits, &intake);
+            let drops = listener.socket_drops(&socket, &address);
+            let mut datagrams =
+                DatagramReader { socket, address, drops, buffer_bytes, context: room };
             listener.readers.push(listener.spawn("datagrams", move || datagrams.run())?);
         }
-        if !sockets.doors.is_empty() {
-            let room = listener.room(&intake, AtFull::Wait, &mut collectors);
-            let mut streams = Streams::new(sockets.doors, room);
+        if !sockets.tcp_listeners.is_empty() {
+            let room =
+                listener.reader_context(&intake, OverflowPolicy::Backpressure, &mut collectors);
+            let mut streams = StreamReader::new(sockets.tcp_listeners, room);
             listener.readers.push(listener.spawn("streams", move || streams.run())?);
         }
-        let mut flusher = Flusher::new(Arc::clone(&listener.common), intake, collectors);
-        let bell = Arc::clone(&listener.bell);
+        let mut flusher = IntervalFlusher::new(Arc::clone(&listener.shared), intake, collectors);
+        let bell = Arc::clone(&listener.flush_signal);
         listener.flusher = Some(listener.spawn("flusher", move || flusher.run(&bell))?);
         Ok(listener)
     }
@@ -115,7 +117,7 @@ impl Listener {
     fn spawn(&self, name: &str, mut run: impl FnMut() + Send + 'static) -> Result<JoinHandle<()>> {
         let is_stopping = Arc::clone(&self.is_stopping);
         let supervised =
-            self.common.supervisor.thread(format!("{} {name}", self.common.protocol.name()));
+            self.shared.supervisor.thread(format!("{} {name}", self.shared.protocol.name()));
         let work = move || {
             let run = || {
                 supervised.fault_point();
@@ -126,29 +128,35 @@ impl Listener {
         Ok(std::thread::Builder::new().name(name.to_owned()).spawn(work)?)
     }
 
-    fn room(
+    fn reader_context(
         &self,
         intake: &Arc<Intake>,
-        at_full: AtFull,
-        collectors: &mut Vec<Arc<Mutex<Collector>>>,
-    ) -> Room {
-        let common = Arc::clone(&self.common);
-        let collector = Collector::new(common, at_full, intake.now(), Random::new());
+        at_full: OverflowPolicy,
+        collectors: &mut Vec<Arc<Mutex<MetricAggregator>>>,
+    ) -> SocketReaderContext {
+        let common = Arc::clone(&self.shared);
+        let collector = MetricAggregator::new(common, at_full, intake.now(), SamplingRng::new());
         let collector = Arc::new(Mutex::new(collector));
         collectors.push(Arc::clone(&collector));
-        Room {
-            common: Arc::clone(&self.common),
+        SocketReaderContext {
+            shared: Arc::clone(&self.shared),
             intake: Arc::clone(intake),
-            collector,
-            bell: Arc::clone(&self.bell),
+            aggregator: collector,
+            flush_signal: Arc::clone(&self.flush_signal),
             stop: Arc::clone(&self.stop),
             is_stopping: Arc::clone(&self.is_stopping),
         }
     }
 
     /// Sizes a socket's buffer, and says how large it is. It is not needed to listen.
-    fn size(&self, socket: &Socket, address: &Address, limits: &Limits, intake: &Intake) -> usize {
-        let (wanted, troubles) = (limits.receive_buffer_bytes, &self.common.troubles);
+    fn set_buffer_size(
+        &self,
+        socket: &DatagramSocket,
+        address: &ListenAddress,
+        limits: &Limits,
+        intake: &Intake,
+    ) -> usize {
+        let (wanted, troubles) = (limits.receive_buffer_bytes, &self.shared.recent_errors);
         let bytes = set_receive_buffer(socket.as_fd(), wanted).unwrap_or_else(|error| {
             troubles.push(format!("{address}: the receive buffer cannot be set: {error}"));
             0
@@ -161,39 +169,43 @@ impl Listener {
         intake.meter().gauge(
             "topdeck_listen_receive_buffer_bytes",
             "bytes of datagrams that the kernel keeps until they are read",
-            &[("source", self.common.protocol.name()), ("address", &address.to_string())],
+            &[("source", self.shared.protocol.name()), ("address", &address.to_string())],
             move || bytes as f64,
         );
         bytes
     }
 
     /// What counts the datagrams that the kernel drops, of UDP.
-    fn drops(&self, socket: &Socket, address: &Address) -> Option<Drops> {
-        let Socket::Udp(socket) = socket else { return None };
-        let drops = Drops::of(socket).map_err(|error| {
+    fn socket_drops(
+        &self,
+        socket: &DatagramSocket,
+        address: &ListenAddress,
+    ) -> Option<SocketDrops> {
+        let DatagramSocket::Udp(socket) = socket else { return None };
+        let drops = SocketDrops::for_socket(socket).map_err(|error| {
             let message = format!("{address}: what the kernel drops is not known: {error}");
-            self.common.troubles.push(message);
+            self.shared.recent_errors.push(message);
         });
         drops.ok()
     }
 
     /// Where it is listened, with the ports that the system chose.
-    pub fn addresses(&self) -> &[Address] {
+    pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
     /// The last messages, the oldest first: lines that could not be read, with their sender; series that were
     /// refused; what the system did not give.
-    pub fn troubles(&self) -> Vec<String> {
-        self.common.troubles.list()
+    pub fn recent_errors(&self) -> Vec<String> {
+        self.shared.recent_errors.list()
     }
 
     /// Reads what has come, hands it on, and ends. Takes some seconds at the most.
     pub fn stop(mut self) {
-        self.end();
+        self.finish();
     }
 
-    fn end(&mut self) {
+    fn finish(&mut self) {
         self.is_stopping.store(true, Ordering::Release);
         // A counter that is not read stays above zero: all who poll it see it.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
@@ -201,8 +213,8 @@ impl Listener {
             // A panic is told by the supervisor.
             let _ = thread.join();
         }
-        self.files.clear();
-        self.bell.stop();
+        self.socket_files.clear();
+        self.flush_signal.stop();
         if let Some(flusher) = self.flusher.take() {
             let _ = flusher.join();
         }
@@ -211,7 +223,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.end();
+        self.finish();
     }
 }
 
@@ -220,24 +232,24 @@ impl Sockets {
         let mut sockets = Sockets::default();
         for &address in &settings.udp {
             let socket = udp_socket(address)
-                .map_err(|source| Error::Bind { address: Address::Udp(address), source })?;
-            let address = Address::Udp(socket.local_addr()?);
+                .map_err(|source| Error::Bind { address: ListenAddress::Udp(address), source })?;
+            let address = ListenAddress::Udp(socket.local_addr()?);
             sockets.addresses.push(address.clone());
-            sockets.datagrams.push((Socket::Udp(socket), address));
+            sockets.datagrams.push((DatagramSocket::Udp(socket), address));
         }
         for &address in &settings.tcp {
             let door = tcp_listener(address)
-                .map_err(|source| Error::Bind { address: Address::Tcp(address), source })?;
-            sockets.addresses.push(Address::Tcp(door.local_addr()?));
-            sockets.doors.push(door);
+                .map_err(|source| Error::Bind { address: ListenAddress::Tcp(address), source })?;
+            sockets.addresses.push(ListenAddress::Tcp(door.local_addr()?));
+            sockets.tcp_listeners.push(door);
         }
         if let Some(path) = &settings.unix {
-            let (socket, file) = unix::datagram(path)?;
+            let (socket, file) = socket_file::bind_datagram(path)?;
             socket.set_nonblocking(true)?;
-            let address = Address::Unix(path.clone());
+            let address = ListenAddress::Unix(path.clone());
             sockets.addresses.push(address.clone());
-            sockets.datagrams.push((Socket::Unix(socket), address));
-            sockets.files.push(file);
+            sockets.datagrams.push((DatagramSocket::Unix(socket), address));
+            sockets.socket_files.push(file);
         }
         if sockets.addresses.is_empty() {
             return Err(Error::NoAddress);

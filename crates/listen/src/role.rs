@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use intake::Log;
+use intake::LogFn;
 use role::settings::{Document, FilePath, Problems, SettingsCheck, Size, TableRef, Transport};
 use role::{BoxError, Role, RoleContext, run_blocking};
 use serde::Deserialize;
@@ -90,7 +90,7 @@ impl Role for ListenRole {
 
     /// StatsD on its own port of this host. Nobody asked for it: where another program has the
     /// port, there is no StatsD.
-    fn settings_without_file(log: &Log) -> ListenTables {
+    fn settings_without_file(log: &LogFn) -> ListenTables {
         let address = SocketAddr::from(([127, 0, 0, 1], STATSD_PORT));
         let is_free = UdpSocket::bind(address).is_ok();
         if !is_free {

@@ -1,14 +1,14 @@
-//! What is listened on, and within which bounds.
+//! Listener settings and limits.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where what is listened for, within which bounds.
+/// Addresses, protocol and limits of a listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// What the lines are.
-    pub protocol: Protocol,
+    pub protocol: LineProtocol,
     /// Datagrams: none by default.
     pub udp: Vec<SocketAddr>,
     /// Connections, of lines: none by default.
@@ -22,34 +22,34 @@ pub struct Settings {
 impl Settings {
     /// StatsD and DogStatsD, on no address yet.
     pub fn statsd() -> Settings {
-        Settings::of(Protocol::Statsd)
+        Settings::with_protocol(LineProtocol::Statsd)
     }
 
     /// Graphite's plain text, on no address yet.
     pub fn graphite() -> Settings {
-        Settings::of(Protocol::Graphite)
+        Settings::with_protocol(LineProtocol::Graphite)
     }
 
-    fn of(protocol: Protocol) -> Settings {
+    fn with_protocol(protocol: LineProtocol) -> Settings {
         let (udp, tcp) = (Vec::new(), Vec::new());
         Settings { protocol, udp, tcp, unix: None, limits: Limits::default() }
     }
 }
 
-/// What a listener understands.
+/// Line protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum LineProtocol {
     /// StatsD and DogStatsD.
     Statsd,
     /// Graphite's plain text.
     Graphite,
 }
 
-impl Protocol {
+impl LineProtocol {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Protocol::Statsd => "statsd",
-            Protocol::Graphite => "graphite",
+            LineProtocol::Statsd => "statsd",
+            LineProtocol::Graphite => "graphite",
         }
     }
 }
@@ -68,12 +68,12 @@ pub struct Limits {
     /// Bytes of a line that comes over a connection: 8 KiB by default.
     pub line_bytes_max: usize,
     /// After how long without a line a connection is closed: 10 min by default.
-    pub idle_max: Duration,
+    pub idle_timeout: Duration,
     /// Longest sleep of the flusher: 1 s by default. After it, a clock step is noticed and a
     /// refused write is retried.
-    pub sleep_max: Duration,
+    pub pause_max: Duration,
     /// Longest wait of a stop for free space in the journal: 5 s by default.
-    pub stop_max: Duration,
+    pub stop_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -84,9 +84,9 @@ impl Default for Limits {
             memory_bytes_max: 128 << 20,
             connections_max: 1024,
             line_bytes_max: 8 << 10,
-            idle_max: Duration::from_secs(600),
-            sleep_max: Duration::from_secs(1),
-            stop_max: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(600),
+            pause_max: Duration::from_secs(1),
+            stop_timeout: Duration::from_secs(5),
         }
     }
 }

@@ -32,7 +32,7 @@ use crate::worker::STALL_NS;
 #[derive(Clone, Debug)]
 pub struct Calibration {
     /// Source of clock readings.
-    pub clock_mode: clock::Mode,
+    pub clock_mode: clock::ClockMode,
     /// Reason if the source is not the CPU counter.
     pub clock_reason: Option<String>,
     /// Maximum error of a reading. Nanoseconds.
@@ -110,7 +110,7 @@ pub fn calibrate(stop: &Arc<AtomicBool>) -> Result<Calibration, Error> {
         clock_mode: status.mode,
         clock_reason: status.reason,
         clock_error_ns: clock::error_bound_ns(),
-        clock_discontinuities: status.disruptions,
+        clock_discontinuities: status.discontinuities,
         max_rate,
         processors: processors(),
         checks,
@@ -308,7 +308,7 @@ mod tests {
             tolerance_ns: 2.0,
         };
         Calibration {
-            clock_mode: clock::Mode::Counter,
+            clock_mode: clock::ClockMode::Counter,
             clock_reason: None,
             clock_error_ns: 100,
             clock_discontinuities: 0,

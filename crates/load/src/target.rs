@@ -112,8 +112,8 @@ impl Target {
             None => (None, rest),
         };
         let without_user = format!("{name}://{server}");
-        let read = net::Target::parse_as(&without_user, is_tls, usual)
-            .map_err(|error| wrong(&error.why))?;
+        let read = net::Endpoint::parse_as(&without_user, is_tls, usual)
+            .map_err(|error| wrong(&error.reason))?;
         if read.port == 0 {
             return Err(wrong("the port is not a number from 1 to 65535"));
         }

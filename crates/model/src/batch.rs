@@ -1,4 +1,4 @@
-//! Samples of many series as bytes: what a producer sends and what a journal's record holds.
+//! Batch format: samples of many series, in journal records and on the wire.
 //!
 //! ```text
 //! magic     u8     0xd3
@@ -20,13 +20,13 @@
 )]
 
 use hist::Histogram;
-use hist::codec::header::{Meaning, Temporality, Unit};
+use hist::codec::header::{SeriesMeta, Temporality, Unit};
 
 use crate::error::{Error, Result};
 use crate::gap::Gap;
-use crate::sample::{Sample, Value};
-use crate::series::{Kind, Series, SeriesId};
-use crate::wire::{Reader, put_bytes, put_varint, put_zigzag};
+use crate::sample::{Sample, SampleValue};
+use crate::series::{Series, SeriesId, SeriesKind};
+use crate::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
 /// First byte of a batch.
 const MAGIC: u8 = 0xd3;
@@ -34,7 +34,7 @@ const MAGIC: u8 = 0xd3;
 const VERSION: u8 = 1;
 
 const BY_ID: u8 = 0;
-const BY_FORM: u8 = 1;
+const BY_KEY: u8 = 1;
 const GAPS: u8 = 2;
 
 /// Values of one histogram of a batch at the most, those that are no number among them.
@@ -47,7 +47,7 @@ pub struct BatchWriter {
     /// The group that is being filled.
     group: Vec<u8>,
     samples: u64,
-    series: Option<(Kind, Meaning)>,
+    series: Option<(SeriesKind, SeriesMeta)>,
     /// There is a group, whose samples are not counted yet.
     is_open: bool,
     /// Of that series, for errors; its memory is that of the one before.
@@ -82,13 +82,13 @@ impl BatchWriter {
     /// The samples that follow are of this series, whose form is sent.
     pub fn series(&mut self, series: &Series) {
         self.close();
-        self.out.push(BY_FORM);
-        put_bytes(&mut self.out, &series.form());
+        self.out.push(BY_KEY);
+        put_bytes(&mut self.out, &series.canonical_key());
         self.begin(series);
     }
 
     /// The samples that follow are of this series, whose form the reader knows.
-    pub fn known_series(&mut self, id: SeriesId, series: &Series) {
+    pub fn series_by_id(&mut self, id: SeriesId, series: &Series) {
         self.close();
         self.out.push(BY_ID);
         self.out.extend_from_slice(&id.0);
@@ -102,7 +102,7 @@ impl BatchWriter {
         } else {
             Temporality::Delta
         };
-        let meaning = Meaning { unit: frame_unit(series.unit()), temporality };
+        let meaning = SeriesMeta { unit: frame_unit(series.unit()), temporality };
         self.series = Some((series.kind(), meaning));
         self.is_open = true;
         self.name.clear();
@@ -116,26 +116,26 @@ impl BatchWriter {
     /// If no series was named.
     pub fn sample(&mut self, sample: &Sample) -> Result<()> {
         let Some((kind, meaning)) = self.series else { panic!("BUG: a sample before its series") };
-        if !sample.value.is_of(kind) {
+        if !sample.value.has_kind(kind) {
             let (kind, found) = (kind.name(), sample.value.name());
             return Err(Error::Kind { series: self.name.clone(), kind, found });
         }
-        if let Value::Histogram(histogram) = &sample.value {
+        if let SampleValue::Histogram(histogram) = &sample.value {
             check_count(&self.name, histogram)?;
         }
         let (start, end) = (sample.start, sample.end);
         let Some(span) = end.checked_sub(start).filter(|&span| span >= 0) else {
-            return Err(Error::Backwards { series: self.name.clone(), start, end });
+            return Err(Error::NegativeInterval { series: self.name.clone(), start, end });
         };
-        self.times(start, span);
+        self.write_times(start, span);
         match &sample.value {
-            Value::Histogram(histogram) => {
+            SampleValue::Histogram(histogram) => {
                 self.frame.clear();
                 hist::codec::frame::encode(histogram, meaning, &mut self.frame);
                 put_bytes(&mut self.group, &self.frame);
             }
-            Value::Number(number) => self.group.extend_from_slice(&number.to_le_bytes()),
-            Value::Text(text) => put_bytes(&mut self.group, text.as_bytes()),
+            SampleValue::Number(number) => self.group.extend_from_slice(&number.to_le_bytes()),
+            SampleValue::Text(text) => put_bytes(&mut self.group, text.as_bytes()),
         }
         self.count_sample();
         Ok(())
@@ -143,7 +143,7 @@ impl BatchWriter {
 
     /// When a sample began and how long it was. Both may be any number of 64 bits, so differences wrap, as they do
     /// where they are read.
-    fn times(&mut self, start: i64, span: i64) {
+    fn write_times(&mut self, start: i64, span: i64) {
         put_zigzag(&mut self.group, start.wrapping_sub(self.start));
         put_zigzag(&mut self.group, span.wrapping_sub(self.span));
         (self.start, self.span) = (start, span);
@@ -195,7 +195,7 @@ fn put_gaps(out: &mut Vec<u8>, gaps: &[Gap]) {
     if !gaps.is_empty() {
         out.push(GAPS);
         put_varint(out, gaps.len() as u64);
-        gaps.iter().for_each(|gap| gap.put(out));
+        gaps.iter().for_each(|gap| gap.encode(out));
     }
 }
 
@@ -204,12 +204,16 @@ fn put_gaps(out: &mut Vec<u8>, gaps: &[Gap]) {
 fn check_count(series: &str, histogram: &Histogram) -> Result<()> {
     let count = u128::from(histogram.count()).saturating_add(histogram.nan_count().into());
     if count > u128::from(HISTOGRAM_COUNT_MAX) {
-        return Err(Error::TooMany { series: series.to_owned(), count, max: HISTOGRAM_COUNT_MAX });
+        return Err(Error::HistogramTooLarge {
+            series: series.to_owned(),
+            count,
+            max: HISTOGRAM_COUNT_MAX,
+        });
     }
     Ok(())
 }
 
-/// A batch of which every byte has been looked at.
+/// Validated batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -222,7 +226,7 @@ impl Batch {
         let mut samples = 0;
         for entry in BatchReader::new(&bytes)? {
             let entry = entry?;
-            if let Value::Histogram(histogram) = entry.decode()? {
+            if let SampleValue::Histogram(histogram) = entry.decode()? {
                 check_count(&format!("series {}", entry.series.id()), &histogram)?;
             }
             samples = u64::saturating_add(samples, 1);
@@ -248,7 +252,7 @@ impl Batch {
 
     /// The same batch with every series by its form, for readers who do not know the numbers. Samples are copied
     /// as bytes.
-    pub fn with_forms(
+    pub fn with_canonical_keys(
         &self,
         form_of: &mut dyn FnMut(SeriesId) -> Option<Vec<u8>>,
     ) -> Result<Batch> {
@@ -257,24 +261,24 @@ impl Batch {
         let mut copied = 0;
         while !reader.reader.is_empty() {
             let begin = reader.reader.offset();
-            let series = reader.head()?;
+            let series = reader.read_group_head()?;
             let head_end = reader.reader.offset();
             if let Some((SeriesRef::Id(id), tag)) = series {
                 let form = form_of(id).ok_or(Error::UnknownSeries { id })?;
-                let kind = Series::check_form(&form)?;
+                let kind = Series::check_canonical_key(&form)?;
                 if value_tag(kind) != tag {
-                    let series = Series::from_form(&form)?.to_string();
+                    let series = Series::from_canonical_key(&form)?.to_string();
                     let found = "another kind of value";
                     return Err(Error::Kind { series, kind: kind.name(), found });
                 }
                 out.extend_from_slice(&self.bytes[copied..begin]);
-                out.push(BY_FORM);
+                out.push(BY_KEY);
                 put_bytes(&mut out, &form);
                 copied = head_end;
             }
-            reader.rest(series)?;
-            while reader.left > 0 {
-                reader.entry()?;
+            reader.skip_group_extra(series)?;
+            while reader.samples_left > 0 {
+                reader.read_entry()?;
             }
         }
         out.extend_from_slice(&self.bytes[copied..]);
@@ -285,17 +289,17 @@ impl Batch {
 impl Batch {
     /// The same batch without the groups of series that `keep` refuses; gaps stay. `left_out` gets the samples that
     /// are not in it.
-    pub fn without(
+    pub fn filter_series(
         &self,
         keep: &mut dyn FnMut(&SeriesRef<'_>) -> bool,
-        left_out: &mut dyn FnMut(&Entry<'_>),
+        left_out: &mut dyn FnMut(&BatchEntry<'_>),
     ) -> Result<Batch> {
         let mut writer = BatchWriter::default();
         let mut reader = self.read();
         let mut is_kept = false;
         for entry in reader.by_ref() {
             let entry = entry?;
-            if entry.begins {
+            if entry.starts_group {
                 is_kept = keep(&entry.series);
                 if is_kept {
                     writer.begin_copy(&entry);
@@ -323,7 +327,7 @@ impl Batch {
 }
 
 impl BatchWriter {
-    fn begin_copy(&mut self, entry: &Entry<'_>) {
+    fn begin_copy(&mut self, entry: &BatchEntry<'_>) {
         self.close();
         match entry.series {
             SeriesRef::Id(id) => {
@@ -331,8 +335,8 @@ impl BatchWriter {
                 self.out.extend_from_slice(&id.0);
                 self.out.push(entry.tag);
             }
-            SeriesRef::Form(form) => {
-                self.out.push(BY_FORM);
+            SeriesRef::Key(form) => {
+                self.out.push(BY_KEY);
                 put_bytes(&mut self.out, form);
             }
         }
@@ -340,8 +344,8 @@ impl BatchWriter {
     }
 
     /// One more sample of a batch that was checked, its value as it is.
-    fn copy(&mut self, entry: &Entry<'_>) {
-        self.times(entry.start, entry.end.wrapping_sub(entry.start));
+    fn copy(&mut self, entry: &BatchEntry<'_>) {
+        self.write_times(entry.start, entry.end.wrapping_sub(entry.start));
         match entry.tag {
             1 => self.group.extend_from_slice(entry.value),
             _ => put_bytes(&mut self.group, entry.value),
@@ -350,11 +354,11 @@ impl BatchWriter {
     }
 }
 
-fn value_tag(kind: Kind) -> u8 {
+fn value_tag(kind: SeriesKind) -> u8 {
     match kind {
-        Kind::Histogram(_) => 0,
-        Kind::Counter(_) | Kind::Gauge => 1,
-        Kind::Text => 2,
+        SeriesKind::Histogram(_) => 0,
+        SeriesKind::Counter(_) | SeriesKind::Gauge => 1,
+        SeriesKind::Text => 2,
     }
 }
 
@@ -376,7 +380,7 @@ pub enum SeriesRef<'a> {
     /// By its number.
     Id(SeriesId),
     /// By its canonical form.
-    Form(&'a [u8]),
+    Key(&'a [u8]),
 }
 
 impl SeriesRef<'_> {
@@ -384,18 +388,18 @@ impl SeriesRef<'_> {
     pub fn id(&self) -> SeriesId {
         match self {
             SeriesRef::Id(id) => *id,
-            SeriesRef::Form(form) => SeriesId::of_form(form),
+            SeriesRef::Key(form) => SeriesId::from_canonical_key(form),
         }
     }
 }
 
 /// One sample of a batch, its value still as bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct BatchEntry<'a> {
     /// Whose.
     pub series: SeriesRef<'a>,
     /// Whether it is the first of its series' group.
-    pub begins: bool,
+    pub starts_group: bool,
     /// When it began.
     pub start: i64,
     /// When it ended.
@@ -406,15 +410,15 @@ pub struct Entry<'a> {
     offset: usize,
 }
 
-impl Entry<'_> {
+impl BatchEntry<'_> {
     /// Reads the value.
-    pub fn decode(&self) -> Result<Value> {
+    pub fn decode(&self) -> Result<SampleValue> {
         match self.tag {
             0 => hist::codec::frame::decode(self.value)
-                .map(|(histogram, _)| Value::Histogram(Box::new(histogram)))
+                .map(|(histogram, _)| SampleValue::Histogram(Box::new(histogram)))
                 .map_err(|source| Error::Histogram { offset: self.offset, source }),
-            1 => Ok(Value::Number(Reader::new(self.value).f64("number")?)),
-            _ => Ok(Value::Text(String::from_utf8_lossy(self.value).into_owned())),
+            1 => Ok(SampleValue::Number(WireReader::new(self.value).f64("number")?)),
+            _ => Ok(SampleValue::Text(String::from_utf8_lossy(self.value).into_owned())),
         }
     }
 
@@ -428,7 +432,7 @@ impl Entry<'_> {
     }
 
     /// Whether the value is one that series of that kind hold.
-    pub fn is_of(&self, kind: Kind) -> bool {
+    pub fn has_kind(&self, kind: SeriesKind) -> bool {
         self.tag == value_tag(kind)
     }
 }
@@ -436,10 +440,10 @@ impl Entry<'_> {
 /// Takes a batch apart. After an error there is nothing more.
 #[derive(Clone, Debug)]
 pub struct BatchReader<'a> {
-    reader: Reader<'a>,
+    reader: WireReader<'a>,
     series: Option<(SeriesRef<'a>, u8)>,
-    left: u64,
-    begins: bool,
+    samples_left: u64,
+    starts_group: bool,
     start: i64,
     span: i64,
     gaps: Vec<Gap>,
@@ -449,7 +453,7 @@ pub struct BatchReader<'a> {
 impl<'a> BatchReader<'a> {
     /// Reads what a batch begins with.
     pub fn new(bytes: &'a [u8]) -> Result<BatchReader<'a>> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = WireReader::new(bytes);
         for (offset, field, expected, text) in [
             (0, "magic", MAGIC, "211 (0xd3), a batch"),
             (1, "version", VERSION, "1, the version this program reads"),
@@ -463,8 +467,8 @@ impl<'a> BatchReader<'a> {
         Ok(BatchReader {
             reader,
             series: None,
-            left: 0,
-            begins: false,
+            samples_left: 0,
+            starts_group: false,
             start: 0,
             span: 0,
             gaps: Vec::new(),
@@ -478,7 +482,7 @@ impl<'a> BatchReader<'a> {
     }
 
     /// The series of the next group, and what its values are; none if it has gaps.
-    fn head(&mut self) -> Result<Option<(SeriesRef<'a>, u8)>> {
+    fn read_group_head(&mut self) -> Result<Option<(SeriesRef<'a>, u8)>> {
         let offset = self.reader.offset();
         match self.reader.u8("group")? {
             BY_ID => {
@@ -491,10 +495,10 @@ impl<'a> BatchReader<'a> {
                 }
                 Ok(Some((id, tag)))
             }
-            BY_FORM => {
+            BY_KEY => {
                 let form = self.reader.bytes("series form")?;
-                let kind = Series::check_form(form)?;
-                Ok(Some((SeriesRef::Form(form), value_tag(kind))))
+                let kind = Series::check_canonical_key(form)?;
+                Ok(Some((SeriesRef::Key(form), value_tag(kind))))
             }
             GAPS => Ok(None),
             found => {
@@ -505,29 +509,29 @@ impl<'a> BatchReader<'a> {
     }
 
     /// What stands between that and the samples; all of a group of gaps.
-    fn rest(&mut self, series: Option<(SeriesRef<'a>, u8)>) -> Result<()> {
+    fn skip_group_extra(&mut self, series: Option<(SeriesRef<'a>, u8)>) -> Result<()> {
         if series.is_some() {
             self.series = series;
-            self.left = self.reader.count(2, "sample count")? as u64;
-            self.begins = true;
+            self.samples_left = self.reader.count(2, "sample count")? as u64;
+            self.starts_group = true;
             return Ok(());
         }
         let count = self.reader.count(5, "gap count")?;
         for _ in 0..count {
-            self.gaps.push(Gap::read(&mut self.reader)?);
+            self.gaps.push(Gap::decode(&mut self.reader)?);
         }
         Ok(())
     }
 
-    fn entry(&mut self) -> Result<Option<Entry<'a>>> {
-        while self.left == 0 {
+    fn read_entry(&mut self) -> Result<Option<BatchEntry<'a>>> {
+        while self.samples_left == 0 {
             if self.reader.is_empty() {
                 return Ok(None);
             }
-            let series = self.head()?;
-            self.rest(series)?;
+            let series = self.read_group_head()?;
+            self.skip_group_extra(series)?;
         }
-        self.left = self.left.saturating_sub(1);
+        self.samples_left = self.samples_left.saturating_sub(1);
         let offset = self.reader.offset();
         let Some((series, tag)) = self.series else {
             return Err(Error::Truncated { offset, field: "series" });
@@ -546,22 +550,22 @@ impl<'a> BatchReader<'a> {
         let offset = self.reader.offset();
         let value = match tag {
             0 => self.reader.bytes("frame")?,
-            1 => self.reader.take(8, "number")?,
+            1 => self.reader.read_bytes(8, "number")?,
             _ => self.reader.text("text")?.as_bytes(),
         };
-        let begins = std::mem::take(&mut self.begins);
-        Ok(Some(Entry { series, begins, start, end, value, tag, offset }))
+        let begins = std::mem::take(&mut self.starts_group);
+        Ok(Some(BatchEntry { series, starts_group: begins, start, end, value, tag, offset }))
     }
 }
 
 impl<'a> Iterator for BatchReader<'a> {
-    type Item = Result<Entry<'a>>;
+    type Item = Result<BatchEntry<'a>>;
 
-    fn next(&mut self) -> Option<Result<Entry<'a>>> {
+    fn next(&mut self) -> Option<Result<BatchEntry<'a>>> {
         if self.failed {
             return None;
         }
-        let entry = self.entry();
+        let entry = self.read_entry();
         self.failed = entry.is_err();
         entry.transpose()
     }
@@ -575,28 +579,28 @@ mod tests {
 
     fn series(number: u8) -> Series {
         let kind = match number % 4 {
-            0 => Kind::Histogram(Temporality::Delta),
-            1 => Kind::Counter(Temporality::Cumulative),
-            2 => Kind::Gauge,
-            _ => Kind::Text,
+            0 => SeriesKind::Histogram(Temporality::Delta),
+            1 => SeriesKind::Counter(Temporality::Cumulative),
+            2 => SeriesKind::Gauge,
+            _ => SeriesKind::Text,
         };
-        Series::new(format!("m{number}"), kind).with_unit("ms").checked().unwrap()
+        Series::new(format!("m{number}"), kind).with_unit("ms").validate().unwrap()
     }
 
-    fn value(kind: Kind, number: f64) -> Value {
+    fn value(kind: SeriesKind, number: f64) -> SampleValue {
         match kind {
-            Kind::Histogram(_) => {
+            SeriesKind::Histogram(_) => {
                 let mut histogram = Histogram::default();
                 histogram.record(number);
-                Value::Histogram(Box::new(histogram))
+                SampleValue::Histogram(Box::new(histogram))
             }
-            Kind::Counter(_) | Kind::Gauge => Value::Number(number),
-            Kind::Text => Value::Text(number.to_string()),
+            SeriesKind::Counter(_) | SeriesKind::Gauge => SampleValue::Number(number),
+            SeriesKind::Text => SampleValue::Text(number.to_string()),
         }
     }
 
     #[test]
-    fn groups_are_left_out_and_the_others_stay_as_they_are() {
+    fn filtered_batch_keeps_other_groups() {
         let mut writer = BatchWriter::default();
         let mut expected = Vec::new();
         for n in 0..12u8 {
@@ -604,7 +608,7 @@ mod tests {
             if n % 4 < 2 {
                 writer.series(&series)
             } else {
-                writer.known_series(series.id(), &series)
+                writer.series_by_id(series.id(), &series)
             }
             for start in [i64::from(n) << 40, i64::MIN + 1] {
                 let span = if start > 0 { i64::from(n) } else { i64::MAX };
@@ -619,10 +623,11 @@ mod tests {
         let batch = writer.finish();
         let refused = [series(1).id(), series(4).id()];
         let mut left_out = 0;
-        let left = batch.without(&mut |series| !refused.contains(&series.id()), &mut |entry| {
-            assert!(refused.contains(&entry.series.id()));
-            left_out += 1;
-        });
+        let left =
+            batch.filter_series(&mut |series| !refused.contains(&series.id()), &mut |entry| {
+                assert!(refused.contains(&entry.series.id()));
+                left_out += 1;
+            });
         let left = left.unwrap();
         let left = left.with_gaps([gap.clone()].into_iter());
         let left = Batch::check(left.bytes().to_owned()).unwrap();
@@ -638,20 +643,20 @@ mod tests {
             })
             .collect();
         assert_eq!((found, reader.gaps()), (expected, &[gap.clone(), gap][..]));
-        let whole = batch.without(&mut |_| true, &mut |_| unreachable!()).unwrap();
+        let whole = batch.filter_series(&mut |_| true, &mut |_| unreachable!()).unwrap();
         assert_eq!(whole.bytes(), batch.bytes());
     }
 
     proptest! {
         #[test]
-        fn batches_come_back(
+        fn batches_round_trip(
             samples in prop::collection::vec((0u8..6, any::<bool>(), any::<i32>(), 0i64..1 << 40, 0.1f64..1e9), 0..40),
         ) {
             let mut writer = BatchWriter::default();
             let mut expected = Vec::new();
             for &(number, by_form, start, span, x) in &samples {
                 let series = series(number);
-                if by_form { writer.series(&series) } else { writer.known_series(series.id(), &series) }
+                if by_form { writer.series(&series) } else { writer.series_by_id(series.id(), &series) }
                 let start = i64::from(start) << 20;
                 let sample = Sample { start, end: start + span, value: value(series.kind(), x) };
                 writer.sample(&sample).unwrap();
@@ -676,7 +681,7 @@ mod tests {
         }
 
         #[test]
-        fn with_forms_it_is_the_batch_that_was_written_so(
+        fn batch_with_keys_equals_batch_written_with_keys(
             samples in prop::collection::vec((0u8..6, any::<bool>(), any::<i32>(), 0i64..1 << 40, 0.1f64..1e9), 0..40),
             has_gap in any::<bool>(),
         ) {
@@ -685,7 +690,7 @@ mod tests {
                 let series = series(number);
                 let (start, value) = (i64::from(start) << 20, value(series.kind(), x));
                 let sample = Sample { start, end: start + span, value };
-                if by_form { mixed.series(&series) } else { mixed.known_series(series.id(), &series) }
+                if by_form { mixed.series(&series) } else { mixed.series_by_id(series.id(), &series) }
                 forms.series(&series);
                 mixed.sample(&sample).unwrap();
                 forms.sample(&sample).unwrap();
@@ -696,15 +701,15 @@ mod tests {
                 forms.gap(gap);
             }
             let (mixed, forms) = (mixed.finish(), forms.finish());
-            let form_of = |id| (0..6).map(series).find(|series| series.id() == id).map(|series| series.form());
-            prop_assert_eq!(mixed.with_forms(&mut { form_of }), Ok(forms.clone()));
-            prop_assert_eq!(forms.with_forms(&mut |_| None), Ok(forms.clone()));
+            let form_of = |id| (0..6).map(series).find(|series| series.id() == id).map(|series| series.canonical_key());
+            prop_assert_eq!(mixed.with_canonical_keys(&mut { form_of }), Ok(forms.clone()));
+            prop_assert_eq!(forms.with_canonical_keys(&mut |_| None), Ok(forms.clone()));
             let is_whole = samples.iter().all(|sample| sample.1);
-            prop_assert_eq!(mixed.with_forms(&mut |_| None).is_ok(), is_whole);
+            prop_assert_eq!(mixed.with_canonical_keys(&mut |_| None).is_ok(), is_whole);
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn random_bytes_do_not_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Batch::check(bytes.clone());
             bytes.splice(0..0, [MAGIC, VERSION]);
             let _ = Batch::check(bytes);
@@ -712,20 +717,22 @@ mod tests {
     }
 
     #[test]
-    fn a_form_of_another_kind_is_refused() {
+    fn key_of_another_kind_is_rejected() {
         let mut writer = BatchWriter::default();
-        writer.known_series(series(2).id(), &series(2));
-        writer.sample(&Sample { start: 0, end: 1, value: Value::Number(1.0) }).unwrap();
-        assert!(writer.finish().with_forms(&mut |_| Some(series(3).form())).is_err());
+        writer.series_by_id(series(2).id(), &series(2));
+        writer.sample(&Sample { start: 0, end: 1, value: SampleValue::Number(1.0) }).unwrap();
+        assert!(
+            writer.finish().with_canonical_keys(&mut |_| Some(series(3).canonical_key())).is_err()
+        );
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn oversized_values_are_rejected() {
         let mut writer = BatchWriter::default();
         writer.series(&series(2));
-        let text = Value::Text(String::new());
+        let text = SampleValue::Text(String::new());
         assert!(writer.sample(&Sample { start: 0, end: 1, value: text }).is_err());
-        let number = Value::Number(1.0);
+        let number = SampleValue::Number(1.0);
         assert!(writer.sample(&Sample { start: 2, end: 1, value: number.clone() }).is_err());
         assert!(writer.sample(&Sample { start: i64::MIN, end: 1, value: number }).is_err());
     }

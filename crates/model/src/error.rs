@@ -1,4 +1,4 @@
-//! What can be wrong with what others send.
+//! Errors in received data.
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -28,10 +28,10 @@ pub enum Error {
         expected: &'static str,
     },
     /// A part of a series is empty or larger than it may be.
-    #[error("{what} has {found} {unit}, allowed are {min} to {max}")]
+    #[error("{part} has {found} {unit}, allowed are {min} to {max}")]
     Size {
         /// Which part.
-        what: &'static str,
+        part: &'static str,
         /// Its size.
         found: usize,
         /// The least.
@@ -43,13 +43,13 @@ pub enum Error {
     },
     /// Two labels of one name.
     #[error("label \"{name}\" is given twice")]
-    LabelTwice {
+    DuplicateLabel {
         /// The name.
         name: String,
     },
     /// A sample that ends before it begins.
     #[error("a sample of {series} begins at {start} ns and ends at {end} ns, before it begins")]
-    Backwards {
+    NegativeInterval {
         /// Whose.
         series: String,
         /// When it begins.
@@ -71,7 +71,7 @@ pub enum Error {
     #[error(
         "a histogram of {series} counts {count} values, at most {max} are taken; the sender multiplies them"
     )]
-    TooMany {
+    HistogramTooLarge {
         /// Whose.
         series: String,
         /// How many values, those that are no number among them.
@@ -94,9 +94,9 @@ pub enum Error {
         id: crate::SeriesId,
     },
     /// A new series is beyond a limit of the store: its samples are not taken.
-    #[error("{why}")]
+    #[error("{reason}")]
     SeriesLimit {
         /// Which limit, and what to do.
-        why: String,
+        reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What is known to be missing.
+//! Gaps: known missing data.
 
 #![cfg_attr(
     not(test),
@@ -8,9 +8,9 @@
 use std::fmt;
 
 use crate::error::Result;
-use crate::wire::{Reader, put_bytes, put_varint, put_zigzag};
+use crate::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
-/// Something that happened and is not there to be seen.
+/// Gap: known missing data.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gap {
     /// From when, in nanoseconds since the Unix epoch.
@@ -27,7 +27,7 @@ pub struct Gap {
 
 impl Gap {
     /// Appends it.
-    pub fn put(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         put_zigzag(out, self.start);
         put_zigzag(out, self.end);
         for number in [self.producer, self.lost] {
@@ -40,7 +40,7 @@ impl Gap {
     }
 
     /// Takes one out.
-    pub fn read(reader: &mut Reader<'_>) -> Result<Gap> {
+    pub fn decode(reader: &mut WireReader<'_>) -> Result<Gap> {
         let (start, end) = (reader.zigzag("gap start")?, reader.zigzag("gap end")?);
         let mut number = || match reader.u8("flag of a number")? {
             0 => Ok(None),

@@ -1,4 +1,4 @@
-//! What is measured, as data: series, samples, gaps, and batches of them as bytes.
+//! Data model: series, samples, gaps, batches.
 //!
 //! Times are nanoseconds since the Unix epoch, as `i64`. A sample is what happened in `[start, end)`.
 //!
@@ -28,19 +28,20 @@
 
 mod batch;
 mod error;
+mod forward_request;
 mod gap;
-mod parcel;
 mod sample;
 pub mod selector;
 mod series;
 pub mod wire;
 
-pub use batch::{Batch, BatchReader, BatchWriter, Entry, HISTOGRAM_COUNT_MAX, SeriesRef};
+pub use batch::{Batch, BatchEntry, BatchReader, BatchWriter, HISTOGRAM_COUNT_MAX, SeriesRef};
 pub use error::{Error, Result};
+pub use forward_request::{FORWARD_REQUEST_BYTES_MAX, ForwardRequest, ForwardRequestWriter};
 pub use gap::Gap;
-pub use parcel::{PARCEL_BYTES_MAX, Parcel, ParcelWriter};
-pub use sample::{Sample, Value};
+pub use sample::{Sample, SampleValue};
 pub use selector::{Selector, SelectorError};
 pub use series::{
-    FORM_BYTES_MAX, Kind, LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesId, UNIT_BYTES_MAX,
+    CANONICAL_KEY_BYTES_MAX, LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesId, SeriesKind,
+    UNIT_BYTES_MAX,
 };

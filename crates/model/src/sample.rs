@@ -2,7 +2,7 @@
 
 use hist::Histogram;
 
-use crate::series::Kind;
+use crate::series::SeriesKind;
 
 /// What happened in `[start, end)`, in nanoseconds since the Unix epoch.
 ///
@@ -15,12 +15,12 @@ pub struct Sample {
     /// When it ended; not before it began.
     pub end: i64,
     /// What it was.
-    pub value: Value,
+    pub value: SampleValue,
 }
 
-/// A sample's value.
+/// Value of a sample.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum SampleValue {
     /// A distribution, on its source's own buckets.
     Histogram(Box<Histogram>),
     /// A count or a gauge.
@@ -29,23 +29,23 @@ pub enum Value {
     Text(String),
 }
 
-impl Value {
+impl SampleValue {
     /// Whether a series of that kind can hold it.
-    pub fn is_of(&self, kind: Kind) -> bool {
+    pub fn has_kind(&self, kind: SeriesKind) -> bool {
         matches!(
             (self, kind),
-            (Value::Histogram(_), Kind::Histogram(_))
-                | (Value::Number(_), Kind::Counter(_) | Kind::Gauge)
-                | (Value::Text(_), Kind::Text)
+            (SampleValue::Histogram(_), SeriesKind::Histogram(_))
+                | (SampleValue::Number(_), SeriesKind::Counter(_) | SeriesKind::Gauge)
+                | (SampleValue::Text(_), SeriesKind::Text)
         )
     }
 
     /// The word for it.
     pub fn name(&self) -> &'static str {
         match self {
-            Value::Histogram(_) => "a histogram",
-            Value::Number(_) => "a number",
-            Value::Text(_) => "a text",
+            SampleValue::Histogram(_) => "a histogram",
+            SampleValue::Number(_) => "a number",
+            SampleValue::Text(_) => "a text",
         }
     }
 }

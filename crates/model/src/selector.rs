@@ -1,4 +1,4 @@
-//! Which series: a condition on names, units, kinds and labels, and the two ways of writing it.
+//! Series selectors and their two syntaxes.
 //!
 //! `http_request_duration{host="web-1",endpoint=~"/api/.*"}` is Prometheus' way, `and(host:web-*,not(region:eu))`
 //! the tag search of IRONdb and CAQL (circonus/docs, irondb/metric-names-tags-queries). Both are read into one
@@ -11,9 +11,9 @@
 //! Limits: [`LENGTH_MAX`], [`DEPTH_MAX`], [`REGEXES_MAX`] and [`REGEX_BYTES_MAX`], which together bound what a
 //! selector from outside can take. Regexes are those of the `regex` crate, linear in the text, without look-around.
 
+mod format;
 mod parse;
 mod pattern;
-mod show;
 
 use std::str::FromStr;
 
@@ -21,7 +21,7 @@ pub use pattern::{Pattern, REGEX_BYTES_MAX, Regex};
 
 use hist::codec::header::Temporality;
 
-use crate::series::{Kind, Series};
+use crate::series::{Series, SeriesKind};
 
 /// Bytes of a written selector at the most: some hundreds of conditions.
 pub const LENGTH_MAX: usize = 16 << 10;
@@ -39,13 +39,13 @@ pub const UNIT: &str = "__unit";
 pub const KIND: &str = "__kind";
 
 /// The words for kinds in selectors.
-pub const KINDS: [(Kind, &str); 6] = [
-    (Kind::Histogram(Temporality::Delta), "histogram"),
-    (Kind::Histogram(Temporality::Cumulative), "cumulative-histogram"),
-    (Kind::Counter(Temporality::Delta), "count"),
-    (Kind::Counter(Temporality::Cumulative), "cumulative-count"),
-    (Kind::Gauge, "gauge"),
-    (Kind::Text, "text"),
+pub const KINDS: [(SeriesKind, &str); 6] = [
+    (SeriesKind::Histogram(Temporality::Delta), "histogram"),
+    (SeriesKind::Histogram(Temporality::Cumulative), "cumulative-histogram"),
+    (SeriesKind::Counter(Temporality::Delta), "count"),
+    (SeriesKind::Counter(Temporality::Cumulative), "cumulative-count"),
+    (SeriesKind::Gauge, "gauge"),
+    (SeriesKind::Text, "text"),
 ];
 
 /// A condition on series.
@@ -90,7 +90,7 @@ impl Selector {
     /// One of them at least; of none, no series.
     pub fn or(mut parts: Vec<Selector>) -> Selector {
         match parts.len() {
-            0 => Selector::negated(Selector::All),
+            0 => Selector::negate(Selector::All),
             1 => parts.remove(0),
             _ if parts.contains(&Selector::All) => Selector::All,
             _ => Selector::Or(parts),
@@ -98,17 +98,17 @@ impl Selector {
     }
 
     /// What this is not.
-    pub fn negated(part: Selector) -> Selector {
+    pub fn negate(part: Selector) -> Selector {
         Selector::Not(Box::new(part))
     }
 
     /// A label of exactly this value; of the empty text, series without that label.
-    pub fn equal(name: impl Into<String>, value: impl Into<String>) -> Selector {
+    pub fn label_equals(name: impl Into<String>, value: impl Into<String>) -> Selector {
         Selector::tag(name, Pattern::Exact(value.into()))
     }
 
     /// A label whose whole value the regex describes, where a missing label is the empty text: Prometheus' `=~`.
-    pub fn matching(name: impl Into<String>, regex: &str) -> Result<Selector, SelectorError> {
+    pub fn label_matches(name: impl Into<String>, regex: &str) -> Result<Selector, SelectorError> {
         let name = name.into();
         // What dashboards put where the user chose nothing.
         match regex {
@@ -116,8 +116,8 @@ impl Selector {
             ".+" => return Ok(Selector::tag(name, Pattern::Glob("*".to_owned()))),
             _ => {}
         }
-        let regex = Regex::whole(regex)?;
-        let missing = regex.is_match("").then(|| Selector::equal(name.clone(), ""));
+        let regex = Regex::anchored(regex)?;
+        let missing = regex.is_match("").then(|| Selector::label_equals(name.clone(), ""));
         let present = Selector::tag(name, Pattern::Regex(regex));
         Ok(Selector::or(missing.into_iter().chain([present]).collect()))
     }
@@ -136,16 +136,18 @@ impl Selector {
             Selector::And(parts) => parts.iter().all(|part| part.matches(series)),
             Selector::Or(parts) => parts.iter().any(|part| part.matches(series)),
             Selector::Not(part) => !part.matches(series),
-            Selector::Tag { name, pattern } => pattern.matches(tag_of(series, name)),
+            Selector::Tag { name, pattern } => pattern.matches(tag_value(series, name)),
         }
     }
 
     /// How many regexes it has: who puts several together counts them against [`REGEXES_MAX`].
-    pub fn regexes(&self) -> usize {
+    pub fn regex_count(&self) -> usize {
         match self {
             Selector::All => 0,
-            Selector::And(parts) | Selector::Or(parts) => parts.iter().map(Selector::regexes).sum(),
-            Selector::Not(part) => part.regexes(),
+            Selector::And(parts) | Selector::Or(parts) => {
+                parts.iter().map(Selector::regex_count).sum()
+            }
+            Selector::Not(part) => part.regex_count(),
             Selector::Tag { pattern, .. } => usize::from(matches!(pattern, Pattern::Regex(_))),
         }
     }
@@ -160,22 +162,22 @@ impl FromStr for Selector {
 }
 
 /// The value of a tag, empty if the series has none of that name.
-fn tag_of<'a>(series: &'a Series, name: &str) -> &'a str {
+fn tag_value<'a>(series: &'a Series, name: &str) -> &'a str {
     match name {
         NAME => series.name(),
         UNIT => series.unit(),
-        KIND => kind_word(series.kind()),
+        KIND => kind_name(series.kind()),
         name => series.label(name).unwrap_or_default(),
     }
 }
 
 /// The word for a kind in selectors.
-pub fn kind_word(kind: Kind) -> &'static str {
+pub fn kind_name(kind: SeriesKind) -> &'static str {
     let (_, word) = KINDS.iter().find(|(known, _)| *known == kind).expect("BUG: a kind has a word");
     word
 }
 
-/// What was written is not a selector. Who wrote it is to blame.
+/// Selector syntax error. Who wrote it is to blame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: found {found}, expected {expected}")]
 pub struct SelectorError {
@@ -192,12 +194,12 @@ mod tests {
     use super::*;
 
     fn series() -> Series {
-        Series::new("http_request_duration", Kind::Histogram(Temporality::Delta))
+        Series::new("http_request_duration", SeriesKind::Histogram(Temporality::Delta))
             .with_unit("ns")
             .with_label("host", "web-1")
             .with_label("endpoint", "/api/users")
             .with_label("zone", "b12")
-            .checked()
+            .validate()
             .unwrap()
     }
 
@@ -219,7 +221,7 @@ mod tests {
 
     #[test]
     fn regexes_are_counted() {
-        let of = |text: &str| Selector::parse(text).unwrap().regexes();
+        let of = |text: &str| Selector::parse(text).unwrap().regex_count();
         assert_eq!(of("latency{host=\"a\"}"), 0);
         assert_eq!(of("and(a:/x/,not(or(b:/y/,c:z)),d:/w/)"), 3);
     }

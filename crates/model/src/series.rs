@@ -1,4 +1,4 @@
-//! What tells one series from another: name, labels, unit and kind.
+//! Series: name, labels, unit, kind.
 //!
 //! The canonical form is bytes:
 //!
@@ -16,7 +16,7 @@ use std::fmt;
 use hist::codec::header::Temporality;
 
 use crate::error::{Error, Result};
-use crate::wire::{Reader, put_bytes, put_varint};
+use crate::wire::{WireReader, put_bytes, put_varint};
 
 /// Bytes of a metric's or label's name at the most.
 pub const NAME_BYTES_MAX: usize = 1024;
@@ -25,13 +25,13 @@ pub const UNIT_BYTES_MAX: usize = 64;
 /// Labels of a series at the most.
 pub const LABELS_MAX: usize = 64;
 /// Bytes of a canonical form at the most.
-pub const FORM_BYTES_MAX: usize = 16 << 10;
+pub const CANONICAL_KEY_BYTES_MAX: usize = 16 << 10;
 
 const CUMULATIVE: u8 = 16;
 
 /// What a series holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum SeriesKind {
     /// Distributions.
     Histogram(Temporality),
     /// Numbers that add up.
@@ -42,48 +42,48 @@ pub enum Kind {
     Text,
 }
 
-impl Kind {
+impl SeriesKind {
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Histogram(Temporality::Delta) => "histograms",
-            Kind::Histogram(Temporality::Cumulative) => "cumulative histograms",
-            Kind::Counter(Temporality::Delta) => "counts",
-            Kind::Counter(Temporality::Cumulative) => "cumulative counts",
-            Kind::Gauge => "gauges",
-            Kind::Text => "texts",
+            SeriesKind::Histogram(Temporality::Delta) => "histograms",
+            SeriesKind::Histogram(Temporality::Cumulative) => "cumulative histograms",
+            SeriesKind::Counter(Temporality::Delta) => "counts",
+            SeriesKind::Counter(Temporality::Cumulative) => "cumulative counts",
+            SeriesKind::Gauge => "gauges",
+            SeriesKind::Text => "texts",
         }
     }
 
     /// Whether each sample holds everything since a start.
     pub fn is_cumulative(self) -> bool {
         let cumulative = Temporality::Cumulative;
-        self == Kind::Histogram(cumulative) || self == Kind::Counter(cumulative)
+        self == SeriesKind::Histogram(cumulative) || self == SeriesKind::Counter(cumulative)
     }
 
     /// Of the series with this canonical form; `None` if it is none.
-    pub fn of_form(form: &[u8]) -> Option<Kind> {
-        Kind::from_byte(*form.first()?)
+    pub fn from_canonical_key(form: &[u8]) -> Option<SeriesKind> {
+        SeriesKind::from_byte(*form.first()?)
     }
 
     fn to_byte(self) -> u8 {
         let tag = match self {
-            Kind::Histogram(_) => 0,
-            Kind::Counter(_) => 1,
-            Kind::Gauge => 2,
-            Kind::Text => 3,
+            SeriesKind::Histogram(_) => 0,
+            SeriesKind::Counter(_) => 1,
+            SeriesKind::Gauge => 2,
+            SeriesKind::Text => 3,
         };
         if self.is_cumulative() { tag | CUMULATIVE } else { tag }
     }
 
-    fn from_byte(byte: u8) -> Option<Kind> {
+    fn from_byte(byte: u8) -> Option<SeriesKind> {
         let temporality =
             if byte & CUMULATIVE != 0 { Temporality::Cumulative } else { Temporality::Delta };
         match (byte & !CUMULATIVE, temporality) {
-            (0, temporality) => Some(Kind::Histogram(temporality)),
-            (1, temporality) => Some(Kind::Counter(temporality)),
-            (2, Temporality::Delta) => Some(Kind::Gauge),
-            (3, Temporality::Delta) => Some(Kind::Text),
+            (0, temporality) => Some(SeriesKind::Histogram(temporality)),
+            (1, temporality) => Some(SeriesKind::Counter(temporality)),
+            (2, Temporality::Delta) => Some(SeriesKind::Gauge),
+            (3, Temporality::Delta) => Some(SeriesKind::Text),
             _ => None,
         }
     }
@@ -95,7 +95,7 @@ pub struct SeriesId(pub [u8; 16]);
 
 impl SeriesId {
     /// Of a canonical form.
-    pub fn of_form(form: &[u8]) -> SeriesId {
+    pub fn from_canonical_key(form: &[u8]) -> SeriesId {
         let hash = blake3::hash(form);
         SeriesId(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"))
     }
@@ -121,13 +121,13 @@ pub type Labels = Vec<(String, String)>;
 pub struct Series {
     name: String,
     unit: String,
-    kind: Kind,
+    kind: SeriesKind,
     labels: Labels,
 }
 
 impl Series {
     /// A series without unit and labels. [`Self::checked`] is the last call of what makes one.
-    pub fn new(name: impl Into<String>, kind: Kind) -> Series {
+    pub fn new(name: impl Into<String>, kind: SeriesKind) -> Series {
         Series { name: name.into(), unit: String::new(), kind, labels: Vec::new() }
     }
 
@@ -158,18 +158,18 @@ impl Series {
     }
 
     /// Sorts the labels, and refuses what may not be: sizes above their limits, a label given twice.
-    pub fn checked(mut self) -> Result<Series> {
+    pub fn validate(mut self) -> Result<Series> {
         self.labels.sort();
-        size("a metric's name", self.name.len(), 1, NAME_BYTES_MAX, "bytes")?;
-        size("a unit", self.unit.len(), 0, UNIT_BYTES_MAX, "bytes")?;
-        size("a series", self.labels.len(), 0, LABELS_MAX, "labels")?;
+        check_size("a metric's name", self.name.len(), 1, NAME_BYTES_MAX, "bytes")?;
+        check_size("a unit", self.unit.len(), 0, UNIT_BYTES_MAX, "bytes")?;
+        check_size("a series", self.labels.len(), 0, LABELS_MAX, "labels")?;
         for (name, _) in &self.labels {
-            size("a label's name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
+            check_size("a label's name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
         }
         if let Some(pair) = self.labels.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(Error::LabelTwice { name: pair[0].0.clone() });
+            return Err(Error::DuplicateLabel { name: pair[0].0.clone() });
         }
-        size("a series", self.form().len(), 1, FORM_BYTES_MAX, "bytes")?;
+        check_size("a series", self.canonical_key().len(), 1, CANONICAL_KEY_BYTES_MAX, "bytes")?;
         Ok(self)
     }
 
@@ -184,7 +184,7 @@ impl Series {
     }
 
     /// What it holds.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> SeriesKind {
         self.kind
     }
 
@@ -200,7 +200,7 @@ impl Series {
     }
 
     /// The canonical form.
-    pub fn form(&self) -> Vec<u8> {
+    pub fn canonical_key(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
         out.push(self.kind.to_byte());
         put_bytes(&mut out, self.name.as_bytes());
@@ -215,13 +215,13 @@ impl Series {
 
     /// Its number.
     pub fn id(&self) -> SeriesId {
-        SeriesId::of_form(&self.form())
+        SeriesId::from_canonical_key(&self.canonical_key())
     }
 
     /// Reads a canonical form; what is not in canonical order is refused.
-    pub fn from_form(form: &[u8]) -> Result<Series> {
-        let kind = Series::check_form(form)?;
-        let mut reader = Reader::new(&form[1..]);
+    pub fn from_canonical_key(form: &[u8]) -> Result<Series> {
+        let kind = Series::check_canonical_key(form)?;
+        let mut reader = WireReader::new(&form[1..]);
         let name = reader.text("name")?;
         let mut series = Series::new(name, kind).with_unit(reader.text("unit")?);
         let count = reader.count(2, "label count")?;
@@ -233,31 +233,31 @@ impl Series {
     }
 
     /// Looks at all of a canonical form without keeping any of it: what the series holds.
-    pub fn check_form(form: &[u8]) -> Result<Kind> {
-        size("a series", form.len(), 1, FORM_BYTES_MAX, "bytes")?;
-        let mut reader = Reader::new(form);
+    pub fn check_canonical_key(form: &[u8]) -> Result<SeriesKind> {
+        check_size("a series", form.len(), 1, CANONICAL_KEY_BYTES_MAX, "bytes")?;
+        let mut reader = WireReader::new(form);
         let byte = reader.u8("kind")?;
-        let kind = Kind::from_byte(byte).ok_or_else(|| Error::Invalid {
+        let kind = SeriesKind::from_byte(byte).ok_or_else(|| Error::Invalid {
             offset: 0,
             field: "kind",
             found: byte.to_string(),
             expected: "0 to 3, or 16 or 17",
         })?;
         let name = reader.text("name")?;
-        size("a metric's name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
+        check_size("a metric's name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
         let unit = reader.text("unit")?;
-        size("a unit", unit.len(), 0, UNIT_BYTES_MAX, "bytes")?;
+        check_size("a unit", unit.len(), 0, UNIT_BYTES_MAX, "bytes")?;
         let count = reader.count(2, "label count")?;
-        size("a series", count, 0, LABELS_MAX, "labels")?;
+        check_size("a series", count, 0, LABELS_MAX, "labels")?;
         // How long the form is where each number takes as few bytes as it can.
         let mut shortest = 1 + text_bytes(name) + text_bytes(unit) + varint_bytes(count);
         let mut before = "";
         for _ in 0..count {
             let offset = reader.offset();
             let name = reader.text("label name")?;
-            size("a label's name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
+            check_size("a label's name", name.len(), 1, NAME_BYTES_MAX, "bytes")?;
             if name == before {
-                return Err(Error::LabelTwice { name: name.to_owned() });
+                return Err(Error::DuplicateLabel { name: name.to_owned() });
             }
             let value = reader.text("label value")?;
             if name < before || value.is_empty() {
@@ -273,7 +273,7 @@ impl Series {
     }
 }
 
-fn size(
+fn check_size(
     what: &'static str,
     found: usize,
     min: usize,
@@ -283,7 +283,7 @@ fn size(
     if (min..=max).contains(&found) {
         return Ok(());
     }
-    Err(Error::Size { what, found, min, max, unit })
+    Err(Error::Size { part: what, found, min, max, unit })
 }
 
 fn not_canonical(offset: usize) -> Error {
@@ -324,29 +324,29 @@ mod tests {
     use super::*;
 
     /// What a form is, in the plainest way: what is read, put together, and written is the same bytes.
-    fn plainly(form: &[u8]) -> Option<Series> {
-        let mut reader = Reader::new(form);
-        let kind = Kind::from_byte(reader.u8("").ok()?)?;
+    fn decode_naively(form: &[u8]) -> Option<Series> {
+        let mut reader = WireReader::new(form);
+        let kind = SeriesKind::from_byte(reader.u8("").ok()?)?;
         let mut series = Series::new(reader.text("").ok()?, kind);
         series = series.with_unit(reader.text("").ok()?);
         for _ in 0..reader.count(2, "").ok()? {
             let name = reader.text("").ok()?.to_owned();
             series = series.with_label(name, reader.text("").ok()?);
         }
-        let series = series.checked().ok()?;
-        (series.form() == form).then_some(series)
+        let series = series.validate().ok()?;
+        (series.canonical_key() == form).then_some(series)
     }
 
     #[track_caller]
-    fn check_form(form: &[u8]) {
-        let plainly = plainly(form);
-        assert_eq!(Series::check_form(form).ok(), plainly.as_ref().map(Series::kind));
-        assert_eq!(Series::from_form(form).ok(), plainly);
+    fn check_canonical_key(form: &[u8]) {
+        let plainly = decode_naively(form);
+        assert_eq!(Series::check_canonical_key(form).ok(), plainly.as_ref().map(Series::kind));
+        assert_eq!(Series::from_canonical_key(form).ok(), plainly);
     }
 
     proptest! {
         #[test]
-        fn a_form_is_checked_as_it_is_read(
+        fn canonical_key_check_equals_decode(
             kind in 0u8..20,
             name in "[a-c]{0,3}",
             unit in "[a-c]{0,2}",
@@ -367,50 +367,50 @@ mod tests {
                 put_bytes(&mut form, name.as_bytes());
                 put_bytes(&mut form, value.as_bytes());
             }
-            check_form(&form);
+            check_canonical_key(&form);
             let at = at.index(form.len());
             form[at] = byte;
-            check_form(&form);
+            check_canonical_key(&form);
         }
 
         #[test]
-        fn any_bytes_are_a_form_or_none(form in prop::collection::vec(any::<u8>(), 0..40)) {
-            check_form(&form);
+        fn random_bytes_as_keys_do_not_panic(form in prop::collection::vec(any::<u8>(), 0..40)) {
+            check_canonical_key(&form);
         }
     }
 
     #[test]
     fn sizes_at_the_limits_are_checked_as_they_are_read() {
         let series = |name: usize, value: usize, labels: usize| {
-            let mut series = Series::new("n".repeat(name), Kind::Gauge);
+            let mut series = Series::new("n".repeat(name), SeriesKind::Gauge);
             for at in 0..labels {
                 series = series.with_label(format!("l{at:03}"), "v".repeat(value));
             }
-            series.form()
+            series.canonical_key()
         };
         let sizes = [(1, 127, 1), (1, 128, 1), (1024, 1, 64), (1025, 1, 0), (1, 1, 65)];
         sizes
             .into_iter()
-            .for_each(|(name, value, labels)| check_form(&series(name, value, labels)));
-        let rest = FORM_BYTES_MAX - series(1, 1, 1).len();
-        (rest - 4..rest + 4).for_each(|value| check_form(&series(1, value, 1)));
+            .for_each(|(name, value, labels)| check_canonical_key(&series(name, value, labels)));
+        let rest = CANONICAL_KEY_BYTES_MAX - series(1, 1, 1).len();
+        (rest - 4..rest + 4).for_each(|value| check_canonical_key(&series(1, value, 1)));
         // A length of two bytes where one is enough.
-        check_form(&[2, 0x81, 0, b'a', 0, 0]);
+        check_canonical_key(&[2, 0x81, 0, b'a', 0, 0]);
     }
 
     fn example() -> Series {
-        Series::new("latency", Kind::Histogram(Temporality::Delta))
+        Series::new("latency", SeriesKind::Histogram(Temporality::Delta))
             .with_unit("ns")
             .with_label("host", "b")
             .with_label("endpoint", "/a \"b\"")
-            .checked()
+            .validate()
             .unwrap()
     }
 
     #[test]
-    fn forms_come_back() {
+    fn canonical_keys_round_trip() {
         let series = example();
-        assert_eq!(Series::from_form(&series.form()), Ok(series.clone()));
+        assert_eq!(Series::from_canonical_key(&series.canonical_key()), Ok(series.clone()));
         assert_eq!(series.to_string(), r#"latency{endpoint="/a \"b\"",host="b"}"#);
         assert_eq!((series.label("host"), series.label("hos")), (Some("b"), None));
     }
@@ -421,18 +421,19 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_is_refused() {
-        let gauge = |name: &str| Series::new(name, Kind::Gauge);
-        assert!(gauge("").checked().is_err());
-        assert!(gauge("a").with_label("b", "1").with_label("b", "2").checked().is_err());
-        assert!(gauge("a").with_label("", "1").checked().is_err());
-        assert!(gauge(&"a".repeat(2000)).checked().is_err());
+    fn invalid_series_are_rejected() {
+        let gauge = |name: &str| Series::new(name, SeriesKind::Gauge);
+        assert!(gauge("").validate().is_err());
+        assert!(gauge("a").with_label("b", "1").with_label("b", "2").validate().is_err());
+        assert!(gauge("a").with_label("", "1").validate().is_err());
+        assert!(gauge(&"a".repeat(2000)).validate().is_err());
         assert_eq!(gauge("a").with_label("b", ""), gauge("a"));
-        let (mut form, more) = (gauge("a").form(), gauge("a").with_label("b", "c").form());
-        assert!(Series::from_form(&more[..more.len() - 1]).is_err());
+        let (mut form, more) =
+            (gauge("a").canonical_key(), gauge("a").with_label("b", "c").canonical_key());
+        assert!(Series::from_canonical_key(&more[..more.len() - 1]).is_err());
         form.push(0);
-        assert!(Series::from_form(&form).is_err());
+        assert!(Series::from_canonical_key(&form).is_err());
         form[0] = 18;
-        assert!(Series::from_form(&form).is_err());
+        assert!(Series::from_canonical_key(&form).is_err());
     }
 }

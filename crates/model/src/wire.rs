@@ -1,5 +1,4 @@
-//! The numbers and texts that the formats of layers 1 and 2 are made of: little-endian, LEB128 varints,
-//! zigzag for signed ones, texts as length and UTF-8.
+//! Wire primitives of layers 1 and 2.
 
 #![cfg_attr(
     not(test),
@@ -30,17 +29,17 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Takes them out again.
+/// Reader of the wire format.
 #[derive(Clone, Debug)]
-pub struct Reader<'a> {
+pub struct WireReader<'a> {
     rest: &'a [u8],
     offset: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     /// From the beginning of `bytes`.
-    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { rest: bytes, offset: 0 }
+    pub fn new(bytes: &'a [u8]) -> WireReader<'a> {
+        WireReader { rest: bytes, offset: 0 }
     }
 
     /// Bytes read so far.
@@ -59,7 +58,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `len` bytes.
-    pub fn take(&mut self, len: usize, field: &'static str) -> Result<&'a [u8]> {
+    pub fn read_bytes(&mut self, len: usize, field: &'static str) -> Result<&'a [u8]> {
         let parted = self.rest.split_at_checked(len);
         let (taken, rest) = parted.ok_or(Error::Truncated { offset: self.offset, field })?;
         self.advance(len, rest);
@@ -153,7 +152,7 @@ impl<'a> Reader<'a> {
     /// A length and as many bytes.
     pub fn bytes(&mut self, field: &'static str) -> Result<&'a [u8]> {
         let len = self.varint(field)?;
-        self.take(usize::try_from(len).unwrap_or(usize::MAX), field)
+        self.read_bytes(usize::try_from(len).unwrap_or(usize::MAX), field)
     }
 
     /// A text.
@@ -183,7 +182,7 @@ impl<'a> Reader<'a> {
 }
 
 /// A text as one word of a line: bytes that are no visible ASCII characters, and `%`, as `%XX`.
-pub fn escaped(text: &str) -> String {
+pub fn escape_word(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         match byte {
@@ -196,7 +195,7 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// The text that a word stands for.
-pub fn unescaped(word: &str) -> Option<String> {
+pub fn unescape_word(word: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = word.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -217,14 +216,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back() {
+    fn numbers_round_trip() {
         let mut out = Vec::new();
         let numbers = [0, 1, 127, 128, 300, u64::MAX >> 1, u64::MAX];
         let signed = [0, -1, 1, i64::MIN, i64::MAX];
         numbers.iter().for_each(|&n| put_varint(&mut out, n));
         signed.iter().for_each(|&n| put_zigzag(&mut out, n));
         put_bytes(&mut out, "héé".as_bytes());
-        let mut reader = Reader::new(&out);
+        let mut reader = WireReader::new(&out);
         assert_eq!(numbers.map(|_| reader.varint("n").unwrap()), numbers);
         assert_eq!(signed.map(|_| reader.zigzag("n").unwrap()), signed);
         assert_eq!(reader.text("text"), Ok("héé"));
@@ -235,21 +234,24 @@ mod tests {
     #[test]
     fn a_text_is_one_word() {
         let text = "a b\n%25 é-";
-        assert_eq!(escaped(text), "a%20b%0A%2525%20%C3%A9-");
-        assert_eq!(unescaped(&escaped(text)).as_deref(), Some(text));
-        assert_eq!([unescaped("%2"), unescaped("%zz"), unescaped("%FF")], [None, None, None]);
+        assert_eq!(escape_word(text), "a%20b%0A%2525%20%C3%A9-");
+        assert_eq!(unescape_word(&escape_word(text)).as_deref(), Some(text));
+        assert_eq!(
+            [unescape_word("%2"), unescape_word("%zz"), unescape_word("%FF")],
+            [None, None, None]
+        );
     }
 
     #[test]
-    fn what_is_too_long_is_refused() {
-        assert!(Reader::new(&[0xff; 11]).varint("n").is_err());
+    fn overlong_numbers_are_rejected() {
+        assert!(WireReader::new(&[0xff; 11]).varint("n").is_err());
         assert!(
-            Reader::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2])
+            WireReader::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2])
                 .varint("n")
                 .is_err()
         );
-        assert!(Reader::new(&[200, 1, 0]).count(1, "n").is_err());
-        assert!(Reader::new(&[5, 1]).bytes("n").is_err());
-        assert!(Reader::new(&[1, 0xff]).text("n").is_err());
+        assert!(WireReader::new(&[200, 1, 0]).count(1, "n").is_err());
+        assert!(WireReader::new(&[5, 1]).bytes("n").is_err());
+        assert!(WireReader::new(&[1, 0xff]).text("n").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! How a client shows its token.
+//! Bearer token header.
 
 use http::HeaderValue;
 use http::header::InvalidHeaderValue;
@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_shown_to_nobody_else() {
+    fn token_is_marked_sensitive() {
         let value = bearer("secret").unwrap();
         assert_eq!(value, "Bearer secret");
         assert!(!format!("{value:?}").contains("secret"));

@@ -9,8 +9,8 @@ const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 
 const BOOLEAN: u8 = 0x01;
-const OCTETS: u8 = 0x04;
-const IDENTIFIER: u8 = 0x06;
+const OCTET_STRING: u8 = 0x04;
+const OBJECT_IDENTIFIER: u8 = 0x06;
 const UTF8_TEXT: u8 = 0x0c;
 const PRINTABLE_TEXT: u8 = 0x13;
 const IA5_TEXT: u8 = 0x16;
@@ -29,7 +29,7 @@ const TEXT_NAMES: [u8; 3] = [0x81, 0x82, 0x86];
 pub fn names(certificate: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     // What was found before something unexpected is kept.
-    let _ = read(certificate, &mut names);
+    let _ = read_names(certificate, &mut names);
     names
 }
 
@@ -43,11 +43,11 @@ pub(crate) fn expiry(certificate: &[u8]) -> Option<i64> {
     let mut validity = Der(fields.expect(SEQUENCE)?);
     validity.next()?;
     let (tag, text) = validity.next()?;
-    moment(tag, std::str::from_utf8(text).ok()?)
+    parse_time(tag, std::str::from_utf8(text).ok()?)
 }
 
 /// RFC 5280, 4.1.2.5: always with seconds, always in UTC.
-fn moment(tag: u8, text: &str) -> Option<i64> {
+fn parse_time(tag: u8, text: &str) -> Option<i64> {
     let digits = text.strip_suffix('Z').filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
     let (year, rest) = match (tag, digits.len()) {
         (UTC_TIME, 12) => {
@@ -62,11 +62,11 @@ fn moment(tag: u8, text: &str) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    Some(days(year, month, day) * 86_400 + two(4)? * 3600 + two(6)? * 60 + two(8)?)
+    Some(days_since_epoch(year, month, day) * 86_400 + two(4)? * 3600 + two(6)? * 60 + two(8)?)
 }
 
 /// Days since the Unix epoch: <https://howardhinnant.github.io/date_algorithms.html#days_from_civil>
-fn days(year: i64, month: i64, day: i64) -> i64 {
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -83,7 +83,7 @@ fn fields(certificate: &[u8]) -> Option<Der<'_>> {
     Some(fields)
 }
 
-fn read(certificate: &[u8], names: &mut Vec<String>) -> Option<()> {
+fn read_names(certificate: &[u8], names: &mut Vec<String>) -> Option<()> {
     let mut fields = fields(certificate)?;
     // Serial number, signature algorithm, issuer, validity.
     for _ in 0..4 {
@@ -92,43 +92,43 @@ fn read(certificate: &[u8], names: &mut Vec<String>) -> Option<()> {
     let mut subject = Der(fields.expect(SEQUENCE)?);
     while let Some((SET, attributes)) = subject.next() {
         let mut attribute = Der(Der(attributes).expect(SEQUENCE)?);
-        let is_common_name = attribute.expect(IDENTIFIER)? == COMMON_NAME;
+        let is_common_name = attribute.expect(OBJECT_IDENTIFIER)? == COMMON_NAME;
         let (tag, value) = attribute.next()?;
         if is_common_name && [UTF8_TEXT, PRINTABLE_TEXT, IA5_TEXT].contains(&tag) {
-            push(names, value);
+            push_name(names, value);
         }
     }
     while let Some((tag, value)) = fields.next() {
         if tag == EXTENSIONS {
-            extensions(value, names)?;
+            read_extensions(value, names)?;
         }
     }
     Some(())
 }
 
-fn extensions(value: &[u8], names: &mut Vec<String>) -> Option<()> {
+fn read_extensions(value: &[u8], names: &mut Vec<String>) -> Option<()> {
     let mut extensions = Der(Der(value).expect(SEQUENCE)?);
     while let Some((SEQUENCE, extension)) = extensions.next() {
         let mut extension = Der(extension);
-        let is_names = extension.expect(IDENTIFIER)? == ALTERNATIVE_NAMES;
+        let is_names = extension.expect(OBJECT_IDENTIFIER)? == ALTERNATIVE_NAMES;
         if extension.0.first() == Some(&BOOLEAN) {
             extension.next()?;
         }
-        let value = extension.expect(OCTETS)?;
+        let value = extension.expect(OCTET_STRING)?;
         if !is_names {
             continue;
         }
         let mut list = Der(Der(value).expect(SEQUENCE)?);
         while let Some((tag, name)) = list.next() {
             if TEXT_NAMES.contains(&tag) {
-                push(names, name);
+                push_name(names, name);
             }
         }
     }
     Some(())
 }
 
-fn push(names: &mut Vec<String>, bytes: &[u8]) {
+fn push_name(names: &mut Vec<String>, bytes: &[u8]) {
     if let Ok(name) = std::str::from_utf8(bytes)
         && !names.iter().any(|known| known == name)
     {
@@ -136,7 +136,7 @@ fn push(names: &mut Vec<String>, bytes: &[u8]) {
     }
 }
 
-/// Elements, one after another.
+/// DER element iterator.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
@@ -191,26 +191,26 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_moment(tag: u8, text: &str, expected: Option<i64>) {
-        assert_eq!(moment(tag, text), expected);
+    fn check_time(tag: u8, text: &str, expected: Option<i64>) {
+        assert_eq!(parse_time(tag, text), expected);
     }
 
     #[test]
     fn times_are_read() {
-        check_moment(UTC_TIME, "700101000000Z", Some(0));
-        check_moment(UTC_TIME, "240229120000Z", Some(1_709_208_000));
-        check_moment(UTC_TIME, "491231235959Z", Some(2_524_607_999));
-        check_moment(UTC_TIME, "500101000000Z", Some(-631_152_000));
-        check_moment(GENERAL_TIME, "20500101000000Z", Some(2_524_608_000));
-        check_moment(GENERAL_TIME, "99991231235959Z", Some(253_402_300_799));
-        check_moment(GENERAL_TIME, "20501301000000Z", None);
-        check_moment(UTC_TIME, "700101000000", None);
-        check_moment(UTC_TIME, "70010100000éZ", None);
-        check_moment(UTC_TIME, "20500101000000Z", None);
+        check_time(UTC_TIME, "700101000000Z", Some(0));
+        check_time(UTC_TIME, "240229120000Z", Some(1_709_208_000));
+        check_time(UTC_TIME, "491231235959Z", Some(2_524_607_999));
+        check_time(UTC_TIME, "500101000000Z", Some(-631_152_000));
+        check_time(GENERAL_TIME, "20500101000000Z", Some(2_524_608_000));
+        check_time(GENERAL_TIME, "99991231235959Z", Some(253_402_300_799));
+        check_time(GENERAL_TIME, "20501301000000Z", None);
+        check_time(UTC_TIME, "700101000000", None);
+        check_time(UTC_TIME, "70010100000éZ", None);
+        check_time(UTC_TIME, "20500101000000Z", None);
     }
 
     #[test]
-    fn a_certificate_says_until_when_it_counts() {
+    fn certificate_expiry_is_read() {
         let mut params = CertificateParams::new(vec!["a".to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(2044, 3, 1);
         let whole = params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_yields_no_more_than_a_name_that_is_there() {
+    fn damaged_certificate_yields_only_real_names() {
         let whole = certificate(Some("edge"), &["a.example"]);
         for end in 0..whole.len() {
             assert!(names(&whole[..end]).is_empty());

@@ -1,4 +1,4 @@
-//! Dialling: resolve, connect, TLS, each with a limit and its time, then HTTP over what came of it.
+//! HTTP client connections with per-phase timeouts: resolve, connect, TLS.
 //!
 //! Addresses are tried one after the other, as the resolver gave them. Which version of HTTP is spoken over TLS
 //! says ALPN (RFC 7301), from the list that the TLS settings have; without TLS it is 1.1.
@@ -23,8 +23,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::certificate::expiry;
+use crate::endpoint::Endpoint;
 use crate::lookup;
-use crate::target::Target;
 use crate::tls::{ClientTls, TlsError};
 
 /// Addresses of a name that are tried at the most.
@@ -32,9 +32,9 @@ const ADDRESSES_MAX: usize = 8;
 /// How long a connection may be silent before it is asked whether it is still there, and how often.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
-/// How long each phase may take.
+/// Timeouts of connection phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DialTimeouts {
     /// From the name to addresses: 5 s by default.
     pub resolve: Duration,
     /// To a connection, all addresses together: 5 s by default.
@@ -43,16 +43,16 @@ pub struct Limits {
     pub tls: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
+impl Default for DialTimeouts {
+    fn default() -> DialTimeouts {
         let limit = Duration::from_secs(5);
-        Limits { resolve: limit, connect: limit, tls: limit }
+        DialTimeouts { resolve: limit, connect: limit, tls: limit }
     }
 }
 
 /// How long each phase took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Phases {
+pub struct PhaseTimes {
     /// From the name to addresses.
     pub resolve: Duration,
     /// To a connection.
@@ -61,9 +61,9 @@ pub struct Phases {
     pub tls: Duration,
 }
 
-/// A part of the way to an answer.
+/// Phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum RequestPhase {
     /// From the name to addresses.
     Resolve,
     /// To a connection.
@@ -71,32 +71,32 @@ pub enum Phase {
     /// The handshake of TLS.
     Tls,
     /// From the request to the end of the answer.
-    Answer,
+    Response,
 }
 
-impl Phase {
+impl RequestPhase {
     fn name(self) -> &'static str {
         match self {
-            Phase::Resolve => "no address",
-            Phase::Connect => "no connection",
-            Phase::Tls => "no TLS",
-            Phase::Answer => "no answer",
+            RequestPhase::Resolve => "no address",
+            RequestPhase::Connect => "no connection",
+            RequestPhase::Tls => "no TLS",
+            RequestPhase::Response => "no answer",
         }
     }
 }
 
-/// Why there is no answer.
+/// Request error with its phase.
 #[derive(Debug, thiserror::Error)]
-#[error("{} from {target}: {why}", phase.name())]
+#[error("{} from {target}: {reason}", phase.name())]
 pub struct Error {
     /// Who was dialled: host and port.
     pub target: String,
     /// How far it came.
-    pub phase: Phase,
+    pub phase: RequestPhase,
     /// What went wrong.
-    pub why: String,
+    pub reason: String,
     /// Whether it was that the time was over.
-    pub timed_out: bool,
+    pub is_timeout: bool,
 }
 
 /// The result of dialling and asking.
@@ -105,18 +105,18 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Dials. Without settings for TLS, as by default, `https` is refused.
 #[derive(Clone, Debug, Default)]
 pub struct Dialer {
-    limits: Limits,
+    limits: DialTimeouts,
     tls: Option<Arc<ClientConfig>>,
 }
 
 impl Dialer {
     /// For a target, with what `tls` says where it is spoken to through TLS: its files are read now. Of the protocols
     /// (ALPN) the better is first; without any it is HTTP/1.1.
-    pub fn to(
-        target: &Target,
+    pub fn for_target(
+        target: &Endpoint,
         tls: &ClientTls,
         alpn: &[&[u8]],
-        limits: Limits,
+        limits: DialTimeouts,
     ) -> Result<Dialer, TlsError> {
         if !target.secure {
             return Ok(Dialer { limits, tls: None });
@@ -127,31 +127,31 @@ impl Dialer {
     }
 
     /// A connection, and how long it took.
-    pub async fn dial(&self, target: &Target) -> Result<(Connection, Phases)> {
-        let mut phases = Phases::default();
-        let addresses = timed(&mut phases.resolve, self.resolve(target)).await?;
-        let stream = timed(&mut phases.connect, self.connect(target, &addresses)).await?;
+    pub async fn dial(&self, target: &Endpoint) -> Result<(HttpConnection, PhaseTimes)> {
+        let mut phases = PhaseTimes::default();
+        let addresses = measure(&mut phases.resolve, self.resolve(target)).await?;
+        let stream = measure(&mut phases.connect, self.connect(target, &addresses)).await?;
         if !target.secure {
-            let (sender, driver) = http1(target, stream).await?;
-            return Ok((Connection::new(target, sender, driver), phases));
+            let (sender, driver) = handshake_http1(target, stream).await?;
+            return Ok((HttpConnection::new(target, sender, driver), phases));
         }
-        let stream = timed(&mut phases.tls, self.handshake(target, stream)).await?;
+        let stream = measure(&mut phases.tls, self.handshake(target, stream)).await?;
         let tls = stream.get_ref().1;
         let shown = tls.peer_certificates().unwrap_or_default();
         let expires = shown.iter().filter_map(|shown| expiry(shown)).min();
         let (sender, driver) = match tls.alpn_protocol() {
-            Some(b"h2") => http2(target, stream).await?,
-            _ => http1(target, stream).await?,
+            Some(b"h2") => handshake_http2(target, stream).await?,
+            _ => handshake_http1(target, stream).await?,
         };
-        let mut connection = Connection::new(target, sender, driver);
+        let mut connection = HttpConnection::new(target, sender, driver);
         connection.expires = expires;
         Ok((connection, phases))
     }
 
-    async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>> {
-        let fail = failing(target, Phase::Resolve);
-        let found = lookup::addresses(&target.host, target.port, ADDRESSES_MAX);
-        let found = within(self.limits.resolve, found, &fail).await?;
+    async fn resolve(&self, target: &Endpoint) -> Result<Vec<SocketAddr>> {
+        let fail = error_in_phase(target, RequestPhase::Resolve);
+        let found = lookup::resolve_addresses(&target.host, target.port, ADDRESSES_MAX);
+        let found = with_timeout(self.limits.resolve, found, &fail).await?;
         let addresses = found.map_err(|error| fail(error.to_string(), false))?;
         match addresses.is_empty() {
             true => Err(fail("the name has none".to_owned(), false)),
@@ -159,17 +159,17 @@ impl Dialer {
         }
     }
 
-    async fn connect(&self, target: &Target, addresses: &[SocketAddr]) -> Result<TcpStream> {
-        let fail = failing(target, Phase::Connect);
+    async fn connect(&self, target: &Endpoint, addresses: &[SocketAddr]) -> Result<TcpStream> {
+        let fail = error_in_phase(target, RequestPhase::Connect);
         let end = Instant::now() + self.limits.connect;
         let mut last = fail("there was no time for it".to_owned(), true);
         for (at, address) in addresses.iter().enumerate() {
             // Those that are still to come get their share of the time.
             let left = end.saturating_duration_since(Instant::now());
             let share = left / u32::try_from(addresses.len() - at).unwrap_or(1);
-            match within(share, TcpStream::connect(address), &fail).await {
+            match with_timeout(share, TcpStream::connect(address), &fail).await {
                 Ok(Ok(stream)) => {
-                    prepare(&stream).map_err(|error| fail(error.to_string(), false))?;
+                    configure_socket(&stream).map_err(|error| fail(error.to_string(), false))?;
                     return Ok(stream);
                 }
                 Ok(Err(error)) => last = fail(format!("{address}: {error}"), false),
@@ -179,33 +179,45 @@ impl Dialer {
         Err(last)
     }
 
-    async fn handshake(&self, target: &Target, stream: TcpStream) -> Result<TlsStream<TcpStream>> {
-        let fail = failing(target, Phase::Tls);
+    async fn handshake(
+        &self,
+        target: &Endpoint,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>> {
+        let fail = error_in_phase(target, RequestPhase::Tls);
         let Some(tls) = &self.tls else {
             return Err(fail("there are no settings for it".to_owned(), false));
         };
         let name = ServerName::try_from(target.host.clone())
             .map_err(|error| fail(error.to_string(), false))?;
         let connecting = TlsConnector::from(Arc::clone(tls)).connect(name, stream);
-        within(self.limits.tls, connecting, &fail)
+        with_timeout(self.limits.tls, connecting, &fail)
             .await?
             .map_err(|error| fail(error.to_string(), false))
     }
 }
 
-async fn timed<T>(took: &mut Duration, future: impl Future<Output = Result<T>>) -> Result<T> {
+async fn measure<T>(took: &mut Duration, future: impl Future<Output = Result<T>>) -> Result<T> {
     let began = Instant::now();
     let result = future.await;
     *took = began.elapsed();
     result
 }
 
-fn failing(target: &Target, phase: Phase) -> impl Fn(String, bool) -> Error + use<> {
+fn error_in_phase(
+    target: &Endpoint,
+    phase: RequestPhase,
+) -> impl Fn(String, bool) -> Error + use<> {
     let target = format!("{}:{}", target.host, target.port);
-    move |why, timed_out| Error { target: target.clone(), phase, why, timed_out }
+    move |why, timed_out| Error {
+        target: target.clone(),
+        phase,
+        reason: why,
+        is_timeout: timed_out,
+    }
 }
 
-async fn within<T>(
+async fn with_timeout<T>(
     limit: Duration,
     future: impl Future<Output = T>,
     fail: &impl Fn(String, bool) -> Error,
@@ -214,7 +226,7 @@ async fn within<T>(
     timeout(limit, future).await.map_err(late)
 }
 
-fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+fn configure_socket(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let (time, interval) = KEEPALIVE;
     let keepalive = socket2::TcpKeepalive::new().with_time(time).with_interval(interval);
@@ -222,93 +234,93 @@ fn prepare(stream: &TcpStream) -> std::io::Result<()> {
 }
 
 #[derive(Debug)]
-enum Sender {
+enum RequestSender {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
-type Made = (Sender, JoinHandle<()>);
+type HandshakeResult = (RequestSender, JoinHandle<()>);
 
-async fn http1<S>(target: &Target, stream: S) -> Result<Made>
+async fn handshake_http1<S>(target: &Endpoint, stream: S) -> Result<HandshakeResult>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let fail = failing(target, Phase::Connect);
+    let fail = error_in_phase(target, RequestPhase::Connect);
     let (sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| fail(error.to_string(), false))?;
     // What it ends with, the request in flight is told too.
     let driver = tokio::spawn(async move { drop(connection.await) });
-    Ok((Sender::Http1(sender), driver))
+    Ok((RequestSender::Http1(sender), driver))
 }
 
-async fn http2<S>(target: &Target, stream: S) -> Result<Made>
+async fn handshake_http2<S>(target: &Endpoint, stream: S) -> Result<HandshakeResult>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let fail = failing(target, Phase::Connect);
+    let fail = error_in_phase(target, RequestPhase::Connect);
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|error| fail(error.to_string(), false))?;
     let driver = tokio::spawn(async move { drop(connection.await) });
-    Ok((Sender::Http2(sender), driver))
+    Ok((RequestSender::Http2(sender), driver))
 }
 
-/// What one request may cost.
+/// Limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
+pub struct ResponseLimits {
     /// From its beginning to the end of the answer.
-    pub time: Duration,
+    pub timeout: Duration,
     /// Bytes of the answer's body.
-    pub bytes: usize,
+    pub max_bytes: usize,
 }
 
-/// An answer, read whole.
+/// Response with its body and timings.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     /// It.
     pub response: Response<Bytes>,
     /// From the request's beginning until the answer began.
-    pub waited: Duration,
+    pub time_to_headers: Duration,
     /// From then until it was there.
-    pub reading: Duration,
+    pub body_time: Duration,
 }
 
 /// A connection over which HTTP is spoken. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Connection {
-    target: Target,
-    sender: Sender,
+pub struct HttpConnection {
+    target: Endpoint,
+    sender: RequestSender,
     driver: JoinHandle<()>,
     expires: Option<i64>,
 }
 
-impl Drop for Connection {
+impl Drop for HttpConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
-impl Connection {
-    fn new(target: &Target, sender: Sender, driver: JoinHandle<()>) -> Connection {
-        Connection { target: target.clone(), sender, driver, expires: None }
+impl HttpConnection {
+    fn new(target: &Endpoint, sender: RequestSender, driver: JoinHandle<()>) -> HttpConnection {
+        HttpConnection { target: target.clone(), sender, driver, expires: None }
     }
 
     /// Whether another request may be tried. The other side may close it at any time.
     pub fn is_open(&self) -> bool {
         match &self.sender {
-            Sender::Http1(sender) => !sender.is_closed(),
-            Sender::Http2(sender) => !sender.is_closed(),
+            RequestSender::Http1(sender) => !sender.is_closed(),
+            RequestSender::Http2(sender) => !sender.is_closed(),
         }
     }
 
     /// The version of HTTP.
     pub fn version(&self) -> Version {
         match &self.sender {
-            Sender::Http1(_) => Version::HTTP_11,
-            Sender::Http2(_) => Version::HTTP_2,
+            RequestSender::Http1(_) => Version::HTTP_11,
+            RequestSender::Http2(_) => Version::HTTP_2,
         }
     }
 
@@ -319,64 +331,68 @@ impl Connection {
 
     /// Sends a request and reads the answer. Its URI is a path; host and scheme are the target's. After an
     /// error the connection is of no more use.
-    pub async fn send(&mut self, request: Request<Bytes>, allowed: Allowance) -> Result<Answer> {
-        let fail = failing(&self.target, Phase::Answer);
+    pub async fn send(
+        &mut self,
+        request: Request<Bytes>,
+        allowed: ResponseLimits,
+    ) -> Result<HttpResponse> {
+        let fail = error_in_phase(&self.target, RequestPhase::Response);
         let answer = async {
             let (head, times) = self.exchange(request, &fail).await?;
             let (head, body) = head.into_parts();
-            let body = whole(body, allowed.bytes, &fail).await?;
-            Ok::<_, Error>(times.answer(Response::from_parts(head, body)))
+            let body = read_body(body, allowed.max_bytes, &fail).await?;
+            Ok::<_, Error>(times.into_response(Response::from_parts(head, body)))
         };
-        within(allowed.time, answer, &fail).await?
+        with_timeout(allowed.timeout, answer, &fail).await?
     }
 
     /// The same; of a longer answer than is allowed the beginning is enough. After that the connection is of no
     /// more use.
-    pub async fn send_for_beginning(
+    pub async fn send_and_truncate(
         &mut self,
         request: Request<Bytes>,
-        allowed: Allowance,
-    ) -> Result<Answer> {
-        let fail = failing(&self.target, Phase::Answer);
+        allowed: ResponseLimits,
+    ) -> Result<HttpResponse> {
+        let fail = error_in_phase(&self.target, RequestPhase::Response);
         let answer = async {
             let (head, times) = self.exchange(request, &fail).await?;
             let (head, body) = head.into_parts();
-            let body = beginning(body, allowed.bytes, &fail).await?;
-            Ok::<_, Error>(times.answer(Response::from_parts(head, body)))
+            let body = read_body_prefix(body, allowed.max_bytes, &fail).await?;
+            Ok::<_, Error>(times.into_response(Response::from_parts(head, body)))
         };
-        within(allowed.time, answer, &fail).await?
+        with_timeout(allowed.timeout, answer, &fail).await?
     }
 
     async fn exchange(
         &mut self,
         request: Request<Bytes>,
         fail: &impl Fn(String, bool) -> Error,
-    ) -> Result<(Response<Incoming>, Times)> {
+    ) -> Result<(Response<Incoming>, RequestTimes)> {
         let began = Instant::now();
-        let request = self.addressed(request).map_err(|error| fail(error.to_string(), false))?;
-        let broken = |error: hyper::Error| fail(told(&error), false);
+        let request = self.with_host(request).map_err(|error| fail(error.to_string(), false))?;
+        let broken = |error: hyper::Error| fail(error_chain(&error), false);
         let response = match &mut self.sender {
-            Sender::Http1(sender) => {
+            RequestSender::Http1(sender) => {
                 sender.ready().await.map_err(broken)?;
                 sender.send_request(request).await.map_err(broken)?
             }
-            Sender::Http2(sender) => {
+            RequestSender::Http2(sender) => {
                 sender.ready().await.map_err(broken)?;
                 sender.send_request(request).await.map_err(broken)?
             }
         };
-        Ok((response, Times { began, waited: began.elapsed() }))
+        Ok((response, RequestTimes { started: began, time_to_headers: began.elapsed() }))
     }
 
     /// HTTP/1 has the host in a header, HTTP/2 in the URI.
-    fn addressed(&self, request: Request<Bytes>) -> http::Result<Request<Full<Bytes>>> {
+    fn with_host(&self, request: Request<Bytes>) -> http::Result<Request<Full<Bytes>>> {
         let (mut head, body) = request.into_parts();
         let authority = self.target.authority();
         match &self.sender {
-            Sender::Http1(_) => {
+            RequestSender::Http1(_) => {
                 head.headers.insert(header::HOST, HeaderValue::try_from(authority)?);
             }
-            Sender::Http2(_) => {
+            RequestSender::Http2(_) => {
                 let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
                 let scheme = if self.target.secure { "https" } else { "http" };
                 head.uri = Uri::builder()
@@ -390,21 +406,21 @@ impl Connection {
     }
 }
 
-/// When a request began, and how long it took until its answer began.
-struct Times {
-    began: Instant,
-    waited: Duration,
+/// Timings of a request until its headers.
+struct RequestTimes {
+    started: Instant,
+    time_to_headers: Duration,
 }
 
-impl Times {
+impl RequestTimes {
     /// The answer is there.
-    fn answer(self, response: Response<Bytes>) -> Answer {
-        let reading = self.began.elapsed().saturating_sub(self.waited);
-        Answer { response, waited: self.waited, reading }
+    fn into_response(self, response: Response<Bytes>) -> HttpResponse {
+        let reading = self.started.elapsed().saturating_sub(self.time_to_headers);
+        HttpResponse { response, time_to_headers: self.time_to_headers, body_time: reading }
     }
 }
 
-async fn whole(
+async fn read_body(
     body: Incoming,
     bytes_max: usize,
     fail: &impl Fn(String, bool) -> Error,
@@ -417,7 +433,7 @@ async fn whole(
     Ok(body.to_bytes())
 }
 
-async fn beginning(
+async fn read_body_prefix(
     mut body: Incoming,
     bytes_max: usize,
     fail: &impl Fn(String, bool) -> Error,
@@ -426,7 +442,7 @@ async fn beginning(
     while read.len() < bytes_max
         && let Some(frame) = body.frame().await
     {
-        let frame = frame.map_err(|error| fail(told(&error), false))?;
+        let frame = frame.map_err(|error| fail(error_chain(&error), false))?;
         if let Some(data) = frame.data_ref() {
             read.extend_from_slice(&data[..data.len().min(bytes_max - read.len())]);
         }
@@ -435,7 +451,7 @@ async fn beginning(
 }
 
 /// An error with its causes, in a line: hyper's own words say only where.
-fn told(error: &hyper::Error) -> String {
+fn error_chain(error: &hyper::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

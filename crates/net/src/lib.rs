@@ -1,15 +1,15 @@
-//! Connections of roles: TLS, and dialling with the time of each phase.
+//! Network connections: TLS and HTTP client with phase timings.
 #![forbid(unsafe_code)]
 
 mod bearer;
 mod certificate;
 pub mod dial;
+mod endpoint;
+pub mod forward_protocol;
 mod lookup;
-pub mod parcels;
 pub mod signature;
-mod target;
 pub mod tls;
 
 pub use bearer::bearer;
 pub use certificate::names;
-pub use target::{Target, TargetError};
+pub use endpoint::{Endpoint, EndpointError};

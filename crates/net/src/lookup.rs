@@ -1,4 +1,4 @@
-//! From a name to addresses.
+//! Name resolution.
 //!
 //! The system is asked on a thread (getaddrinfo), and a question cannot be taken back: while servers of names do not
 //! answer, each takes its thread for as long as the system waits, though nobody waits for it any more. So that no more
@@ -16,17 +16,21 @@ const LOOKUPS_MAX: usize = 32;
 static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
 
 /// Addresses of a host, `max` at the most. An address needs nobody to be asked.
-pub(crate) async fn addresses(host: &str, port: u16, max: usize) -> io::Result<Vec<SocketAddr>> {
+pub(crate) async fn resolve_addresses(
+    host: &str,
+    port: u16,
+    max: usize,
+) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
     let host = host.to_owned();
     let ask = move || Ok((host.as_str(), port).to_socket_addrs()?.take(max).collect());
-    aside(&LOOKUPS, ask).await
+    spawn_blocking_with_permit(&LOOKUPS, ask).await
 }
 
 /// Works on a thread. The work has a turn until it ends, whoever waits for it.
-async fn aside<T: Send + 'static>(
+async fn spawn_blocking_with_permit<T: Send + 'static>(
     turns: &'static Semaphore,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
@@ -48,28 +52,28 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_is_its_own() {
-        let found = addresses("::1", 7, 8).await.unwrap();
+        let found = resolve_addresses("::1", 7, 8).await.unwrap();
         assert_eq!(found, ["[::1]:7".parse().unwrap()]);
-        let found = addresses("127.0.0.1", 7, 8).await.unwrap();
+        let found = resolve_addresses("127.0.0.1", 7, 8).await.unwrap();
         assert_eq!(found, ["127.0.0.1:7".parse().unwrap()]);
     }
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_keeps_its_turn() {
-        static TURNS: Semaphore = Semaphore::const_new(1);
+    async fn abandoned_lookup_keeps_its_permit() {
+        static PERMITS: Semaphore = Semaphore::const_new(1);
         let ((began, begun), (end, ended)) = (mpsc::channel(), mpsc::channel::<()>());
         let work = move || {
             began.send(()).unwrap();
             ended.recv().map_err(io::Error::other)
         };
-        let waiting = tokio::spawn(aside(&TURNS, work));
+        let waiting = tokio::spawn(spawn_blocking_with_permit(&PERMITS, work));
         while begun.try_recv().is_err() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         waiting.abort();
         assert!(waiting.await.unwrap_err().is_cancelled());
-        assert!(TURNS.try_acquire().is_err(), "the next one's turn comes later");
+        assert!(PERMITS.try_acquire().is_err(), "the next one's turn comes later");
         end.send(()).unwrap();
-        assert_eq!(aside(&TURNS, || Ok(2)).await.unwrap(), 2);
+        assert_eq!(spawn_blocking_with_permit(&PERMITS, || Ok(2)).await.unwrap(), 2);
     }
 }

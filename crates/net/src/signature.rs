@@ -1,4 +1,4 @@
-//! Signatures of parcels: whoever sent the first of a journal's parcels is who sends the others.
+//! Signatures of forward requests: one journal is bound to one key.
 //!
 //! An agent makes a pair of keys once (Ed25519, RFC 8032) and signs each parcel before it is
 //! packed. The site keeps the public key of the first signed parcel, and takes the parcels of that
@@ -22,12 +22,12 @@ pub const SIGNATURE_BYTES: usize = 64;
 /// A public key.
 pub type PublicKey = [u8; KEY_BYTES];
 
-/// Signs parcels.
+/// Signs forward requests.
 pub struct Signer(Ed25519KeyPair);
 
 impl std::fmt::Debug for Signer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Signer({})", hex(&self.public_key()))
+        write!(f, "Signer({})", to_hex(&self.public_key()))
     }
 }
 
@@ -46,22 +46,22 @@ impl Signer {
 
     /// The signature of a parcel.
     pub fn sign(&self, parcel: &[u8]) -> [u8; SIGNATURE_BYTES] {
-        let signature = self.0.sign(&signed(parcel));
+        let signature = self.0.sign(&message_to_sign(parcel));
         signature.as_ref().try_into().expect("BUG: a signature has 64 bytes")
     }
 }
 
 /// Whether a parcel was signed with the secret of a public key.
-pub fn is_signed(parcel: &[u8], key: &PublicKey, signature: &[u8; SIGNATURE_BYTES]) -> bool {
-    UnparsedPublicKey::new(&ED25519, key).verify(&signed(parcel), signature).is_ok()
+pub fn verify_signature(parcel: &[u8], key: &PublicKey, signature: &[u8; SIGNATURE_BYTES]) -> bool {
+    UnparsedPublicKey::new(&ED25519, key).verify(&message_to_sign(parcel), signature).is_ok()
 }
 
-fn signed(parcel: &[u8]) -> Vec<u8> {
+fn message_to_sign(parcel: &[u8]) -> Vec<u8> {
     [CONTEXT, digest(&SHA512, parcel).as_ref()].concat()
 }
 
 /// Bytes as headers and files have them.
-pub fn hex(bytes: &[u8]) -> String {
+pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -69,7 +69,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// The bytes of such a text, if it has as many.
-pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let text = text.as_bytes();
     if text.len() != 2 * N || !text.iter().all(u8::is_ascii_hexdigit) {
         return None;
@@ -89,28 +89,28 @@ mod tests {
     fn only_the_same_parcel_of_the_same_key_is_signed() {
         let (ours, other) = (Signer::from_seed(&[1; 32]), Signer::from_seed(&[2; 32]));
         let signature = ours.sign(b"parcel");
-        assert!(is_signed(b"parcel", &ours.public_key(), &signature));
-        assert!(!is_signed(b"Parcel", &ours.public_key(), &signature));
-        assert!(!is_signed(b"parcel", &other.public_key(), &signature));
+        assert!(verify_signature(b"parcel", &ours.public_key(), &signature));
+        assert!(!verify_signature(b"Parcel", &ours.public_key(), &signature));
+        assert!(!verify_signature(b"parcel", &other.public_key(), &signature));
         let mut forged = signature;
         forged[63] ^= 1;
-        assert!(!is_signed(b"parcel", &ours.public_key(), &forged));
+        assert!(!verify_signature(b"parcel", &ours.public_key(), &forged));
     }
 
     /// RFC 8032, section 7.1, test 1.
     #[test]
     fn a_seed_always_has_the_same_key() {
         let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
-        let key = hex(&Signer::from_seed(&unhex(seed).unwrap()).public_key());
+        let key = to_hex(&Signer::from_seed(&from_hex(seed).unwrap()).public_key());
         assert_eq!(key, "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
     }
 
     #[test]
-    fn bytes_come_back() {
-        assert_eq!(unhex(&hex(&[0, 0x7f, 0xff])), Some([0, 0x7f, 0xff]));
+    fn hex_round_trips() {
+        assert_eq!(from_hex(&to_hex(&[0, 0x7f, 0xff])), Some([0, 0x7f, 0xff]));
         for text in ["", "00", "00ff0", "0g", "+1"] {
-            assert_eq!(unhex::<3>(text), None);
+            assert_eq!(from_hex::<3>(text), None);
         }
-        assert_eq!(unhex::<1>("+1"), None);
+        assert_eq!(from_hex::<1>("+1"), None);
     }
 }

@@ -14,7 +14,7 @@ use rustls::{
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
-/// What the server shows, and whom it asks.
+/// TLS configuration of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerTls {
     /// The certificate, and those between it and its authority, in that order.
@@ -25,7 +25,7 @@ pub struct ServerTls {
     pub client_ca: Option<PathBuf>,
 }
 
-/// What a client trusts, and what it shows.
+/// TLS configuration of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTls {
     /// The authorities of servers; those of the system if there is none.
@@ -36,19 +36,19 @@ pub struct ClientTls {
     pub key: Option<PathBuf>,
 }
 
-/// Why there is no TLS.
+/// TLS configuration error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file cannot be used.
-    #[error("{what} {}: {why}", path.display())]
+    #[error("{role} {}: {reason}", path.display())]
     File {
         /// What it should be.
-        what: &'static str,
+        role: &'static str,
         /// Which file.
         path: PathBuf,
         /// What is wrong with it.
-        why: String,
+        reason: String,
     },
     /// The files do not go together.
     #[error("{0}")]
@@ -61,25 +61,25 @@ const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 impl ServerTls {
     /// Reads the files. To use changed files, make another and use that for new connections.
     pub fn config(&self) -> Result<ServerConfig, TlsError> {
-        let provider = provider();
+        let provider = crypto_provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsError::Settings(error.to_string()))?;
         let builder = match &self.client_ca {
             None => builder.with_no_client_auth(),
             Some(path) => {
-                let roots = Arc::new(roots(path)?);
+                let roots = Arc::new(read_roots(path)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
                     .allow_unauthenticated()
                     .build()
-                    .map_err(|error| file("client authority", path, &error))?;
+                    .map_err(|error| file_error("client authority", path, &error))?;
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let (certificates, key) = (certificates(&self.certificate)?, key(&self.key)?);
+        let (certificates, key) = (read_certificates(&self.certificate)?, read_key(&self.key)?);
         let mut config = builder
             .with_single_cert(certificates, key)
-            .map_err(|error| mismatch(&self.certificate, &self.key, &error))?;
+            .map_err(|error| mismatch_error(&self.certificate, &self.key, &error))?;
         config.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
         Ok(config)
     }
@@ -94,28 +94,30 @@ impl ClientTls {
     /// Reads the files. Protocols (ALPN) are the caller's to set.
     pub fn config(&self) -> Result<ClientConfig, TlsError> {
         let roots = match &self.ca {
-            Some(path) => roots(path)?,
-            None => system_roots()?,
+            Some(path) => read_roots(path)?,
+            None => read_system_roots()?,
         };
-        self.with_own(client()?.with_root_certificates(roots))
+        self.with_client_certificate(client_builder()?.with_root_certificates(roots))
     }
 
     /// The same for a client that takes whatever certificate it is shown, so that nobody can look on, but anybody can be the server.
     /// `ca` means nothing to it.
     pub fn unverified_config(&self) -> Result<ClientConfig, TlsError> {
-        let anybody = Arc::new(Anybody(provider()));
-        self.with_own(client()?.dangerous().with_custom_certificate_verifier(anybody))
+        let anybody = Arc::new(NoCertVerification(crypto_provider()));
+        self.with_client_certificate(
+            client_builder()?.dangerous().with_custom_certificate_verifier(anybody),
+        )
     }
 
-    fn with_own(
+    fn with_client_certificate(
         &self,
         builder: ConfigBuilder<ClientConfig, WantsClientCert>,
     ) -> Result<ClientConfig, TlsError> {
         match (&self.certificate, &self.key) {
             (None, None) => Ok(builder.with_no_client_auth()),
             (Some(certificate), Some(key_path)) => builder
-                .with_client_auth_cert(certificates(certificate)?, key(key_path)?)
-                .map_err(|error| mismatch(certificate, key_path, &error)),
+                .with_client_auth_cert(read_certificates(certificate)?, read_key(key_path)?)
+                .map_err(|error| mismatch_error(certificate, key_path, &error)),
             (Some(path), None) => Err(TlsError::Settings(format!(
                 "the certificate {} needs its key: name the file",
                 path.display()
@@ -128,17 +130,17 @@ impl ClientTls {
     }
 }
 
-fn client() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, TlsError> {
-    ClientConfig::builder_with_provider(provider())
+fn client_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, TlsError> {
+    ClientConfig::builder_with_provider(crypto_provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Settings(error.to_string()))
 }
 
-/// Takes any certificate; that the server has its key is verified all the same.
+/// Accepts any certificate; the handshake signature is still verified.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct NoCertVerification(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for NoCertVerification {
     fn verify_server_cert(
         &self,
         _certificate: &CertificateDer<'_>,
@@ -175,15 +177,15 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-fn provider() -> Arc<CryptoProvider> {
+fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-fn file(what: &'static str, path: &Path, why: &dyn std::fmt::Display) -> TlsError {
-    TlsError::File { what, path: path.to_owned(), why: why.to_string() }
+fn file_error(what: &'static str, path: &Path, why: &dyn std::fmt::Display) -> TlsError {
+    TlsError::File { role: what, path: path.to_owned(), reason: why.to_string() }
 }
 
-fn mismatch(certificate: &Path, key: &Path, why: &rustls::Error) -> TlsError {
+fn mismatch_error(certificate: &Path, key: &Path, why: &rustls::Error) -> TlsError {
     TlsError::Settings(format!(
         "the certificate {} and the key {} cannot be used together: {why}",
         certificate.display(),
@@ -191,30 +193,30 @@ fn mismatch(certificate: &Path, key: &Path, why: &rustls::Error) -> TlsError {
     ))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let found = read.map_err(|error| file("certificate", path, &error))?;
+    let found = read.map_err(|error| file_error("certificate", path, &error))?;
     if found.is_empty() {
-        return Err(file("certificate", path, &"no CERTIFICATE in PEM is in it"));
+        return Err(file_error("certificate", path, &"no CERTIFICATE in PEM is in it"));
     }
     Ok(found)
 }
 
-fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| file("private key", path, &error))
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| file_error("private key", path, &error))
 }
 
-fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+fn read_roots(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
+    for certificate in read_certificates(path)? {
         roots
             .add(certificate)
-            .map_err(|error| file("certificate of an authority", path, &error))?;
+            .map_err(|error| file_error("certificate of an authority", path, &error))?;
     }
     Ok(roots)
 }
 
-fn system_roots() -> Result<RootCertStore, TlsError> {
+fn read_system_roots() -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     // Some systems keep certificates that are none; one that can be used is enough.
@@ -234,12 +236,12 @@ mod tests {
 
     use super::*;
 
-    struct Files {
+    struct TestFiles {
         dir: PathBuf,
     }
 
-    impl Files {
-        fn new(name: &str) -> Files {
+    impl TestFiles {
+        fn new(name: &str) -> TestFiles {
             // The number of a process comes again, and so would what one that was killed left.
             let number = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), name);
             let dir = std::env::temp_dir().join(format!("topdeck-net-{name}-{number:x}"));
@@ -251,7 +253,7 @@ mod tests {
                 std::fs::write(dir.join(name).with_extension("crt"), pem).unwrap();
                 std::fs::write(dir.join(name).with_extension("key"), key.serialize_pem()).unwrap();
             }
-            Files { dir }
+            TestFiles { dir }
         }
 
         fn path(&self, name: &str) -> PathBuf {
@@ -259,7 +261,7 @@ mod tests {
         }
     }
 
-    impl Drop for Files {
+    impl Drop for TestFiles {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.dir);
         }
@@ -267,7 +269,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, certificate: &str, key: &str, client_ca: Option<&str>, part: &str) {
-        let files = Files::new(name);
+        let files = TestFiles::new(name);
         let [certificate, key] = [certificate, key].map(|name| files.path(name));
         let client_ca = client_ca.map(|name| files.path(name));
         let found = ServerTls { certificate, key, client_ca }.config();
@@ -289,7 +291,7 @@ mod tests {
 
     #[test]
     fn clients_show_a_certificate_with_its_key_or_none() {
-        let files = Files::new("client");
+        let files = TestFiles::new("client");
         let tls = |certificate: Option<&str>, key: Option<&str>| {
             let [certificate, key] =
                 [certificate, key].map(|name| name.map(|name| files.path(name)));

@@ -1,6 +1,6 @@
 //! Something that is tried, with the time of each phase; what is tried is its probe.
 //!
-//! Each attempt is a value in distributions, `check_duration` in nanoseconds with the label `phase`: `resolve`,
+//! Each attempt is a value in distributions, `probe_duration` in nanoseconds with the label `phase`: `resolve`,
 //! `connect`, `tls`, `wait` (until the answer begins), `read`, and `total`, which counts from the intended beginning.
 //! A failed attempt counts in `total` with the time it took to fail, labelled `outcome="failed"`, as do the phases that
 //! it came through: slow failures are people who waited.
@@ -8,49 +8,50 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use collect::Rows;
+use collect::RowSink;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use intake::Intake;
-use model::{Kind, Sample, Series, Value};
-use net::Target;
+use model::{Sample, SampleValue, Series, SeriesKind};
+use net::Endpoint;
 use net::dial::Dialer;
 use tokio::time::Instant;
 
+use crate::attempt_log::AttemptLog;
 use crate::error::{Error, Result};
-use crate::ledger::Ledger;
 use crate::probe::{Attempt, Found};
-use crate::pull::{Job, aside};
-use crate::schedule::counts_from;
-use crate::settings::{Check, Common, way};
-use crate::stale;
+use crate::pull::{PullJob, run_blocking};
+use crate::schedule::measured_from;
+use crate::settings::{CheckJobSettings, JobCommon, resolve_target};
+use crate::staleness;
 
 /// Labels that a check has of itself.
-const OWN_LABELS: [&str; 3] = ["check", "phase", "outcome"];
+const RESERVED_LABELS: [&str; 3] = ["check", "phase", "outcome"];
 
 /// A check that makes sense.
 #[derive(Debug)]
-pub(crate) struct Plan {
-    check: Check,
-    target: Target,
+pub(crate) struct CheckConfig {
+    check: CheckJobSettings,
+    target: Endpoint,
     dialer: Dialer,
-    up: Series,
-    status: Series,
-    expires: Series,
-    failure: Series,
+    success_series: Series,
+    status_series: Series,
+    cert_expiry_ns: Series,
+    failure_series: Series,
 }
 
-impl Plan {
-    pub(crate) fn new(check: &Check) -> Result<Plan> {
-        let wrong = |what: String| Error::Setting { job: format!("check {:?}", check.name), what };
-        if let Some((name, _)) = check.labels.iter().find(|of| OWN_LABELS.contains(&&*of.0)) {
+impl CheckConfig {
+    pub(crate) fn new(check: &CheckJobSettings) -> Result<CheckConfig> {
+        let wrong =
+            |what: String| Error::Setting { job: format!("check {:?}", check.name), message: what };
+        if let Some((name, _)) = check.labels.iter().find(|of| RESERVED_LABELS.contains(&&*of.0)) {
             return Err(wrong(format!(
                 "it has the label {name:?} of itself; name yours otherwise"
             )));
         }
-        let url = check.what.url();
+        let url = check.target.url();
         let alpn: [&[u8]; 2] = [b"h2", b"http/1.1"];
-        let (target, dialer) = way(&Common {
+        let (target, dialer) = resolve_target(&JobCommon {
             kind: "check",
             name: &check.name,
             url: &url,
@@ -60,21 +61,22 @@ impl Plan {
             tls: &check.tls,
             alpn: &alpn,
         })?;
-        let series =
-            |name, kind| series(check, name, kind, &[]).map_err(|error| wrong(error.to_string()));
+        let series = |name, kind| {
+            check_series(check, name, kind, &[]).map_err(|error| wrong(error.to_string()))
+        };
         // The largest of them has to be possible, too.
-        self::series(
+        self::check_series(
             check,
-            "check_duration",
-            DURATIONS,
+            "probe_duration",
+            DURATION_KIND,
             &[("phase", "resolve"), ("outcome", "failed")],
         )
         .map_err(|error| wrong(error.to_string()))?;
-        Ok(Plan {
-            up: series("check_up", Kind::Gauge)?,
-            status: series("check_status", Kind::Gauge)?,
-            expires: series("check_certificate_expires", Kind::Gauge)?,
-            failure: series("check_failure", Kind::Text)?,
+        Ok(CheckConfig {
+            success_series: series("probe_success", SeriesKind::Gauge)?,
+            status_series: series("probe_http_status_code", SeriesKind::Gauge)?,
+            cert_expiry_ns: series("probe_ssl_earliest_cert_expiry", SeriesKind::Gauge)?,
+            failure_series: series("probe_failure_reason", SeriesKind::Text)?,
             check: check.clone(),
             target,
             dialer,
@@ -82,7 +84,7 @@ impl Plan {
     }
 
     /// Tries; what was found until it is dropped is in `found`.
-    async fn look(&self, found: &mut Found) -> Result<(), String> {
+    async fn probe(&self, found: &mut Found) -> Result<(), String> {
         let (mut connection, phases) =
             self.dialer.dial(&self.target).await.map_err(|error| error.to_string())?;
         found.phases = vec![("resolve", phases.resolve), ("connect", phases.connect)];
@@ -92,36 +94,41 @@ impl Plan {
         found.expires = connection.expires();
         let (target, timeout) = (&self.target, self.check.timeout);
         let mut attempt = Attempt { connection: &mut connection, target, timeout, found };
-        self.check.what.run(&mut attempt).await
+        self.check.target.run(&mut attempt).await
     }
 }
 
 /// How long phases took.
-const DURATIONS: Kind = Kind::Histogram(Temporality::Delta);
+const DURATION_KIND: SeriesKind = SeriesKind::Histogram(Temporality::Delta);
 
-fn series(check: &Check, name: &str, kind: Kind, own: &[(&str, &str)]) -> model::Result<Series> {
+fn check_series(
+    check: &CheckJobSettings,
+    name: &str,
+    kind: SeriesKind,
+    own: &[(&str, &str)],
+) -> model::Result<Series> {
     let unit = match name {
-        "check_duration" => "ns",
-        "check_certificate_expires" => "s",
+        "probe_duration" => "ns",
+        "probe_ssl_earliest_cert_expiry" => "s",
         _ => "",
     };
     let series = Series::new(name, kind).with_unit(unit).with_label("check", &*check.name);
     let labels = check.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let labels = own.iter().copied().chain(labels);
-    labels.fold(series, |series, (name, value)| series.with_label(name, value)).checked()
+    labels.fold(series, |series, (name, value)| series.with_label(name, value)).validate()
 }
 
 /// One check.
 #[derive(Debug)]
-pub(crate) struct Checking {
-    plan: Plan,
-    ledger: Ledger,
+pub(crate) struct CheckJob {
+    plan: CheckConfig,
+    attempts: AttemptLog,
 }
 
-impl Checking {
-    pub(crate) fn new(plan: Plan, intake: &Arc<Intake>) -> Checking {
-        let ledger = Ledger::new(intake, "check", &plan.check.name);
-        Checking { plan, ledger }
+impl CheckJob {
+    pub(crate) fn new(config: CheckConfig, intake: &Arc<Intake>) -> CheckJob {
+        let ledger = AttemptLog::new(intake, "check", &config.check.name);
+        CheckJob { plan: config, attempts: ledger }
     }
 
     fn write(
@@ -129,68 +136,68 @@ impl Checking {
         found: &Found,
         took: Duration,
         end: i64,
-        rows: &mut dyn Rows,
+        rows: &mut dyn RowSink,
     ) -> model::Result<()> {
         let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let start = end.saturating_sub(ns(took));
         let outcome = if found.failed.is_none() { "well" } else { "failed" };
-        let mut row = |series: &Series, start: i64, value: Value| {
-            rows.series(&series.form(), &mut || Ok(series.clone()))?;
-            stale::left_out_at_limit(rows.sample(&Sample { start, end, value }))
+        let mut row = |series: &Series, start: i64, value: SampleValue| {
+            rows.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
+            staleness::ignore_limit_error(rows.sample(&Sample { start, end, value }))
         };
         let total = [("total", took)];
         for (phase, time) in found.phases.iter().chain(&total) {
             let mut histogram = Histogram::default();
             histogram.record(ns(*time) as f64);
             let labels = [("phase", *phase), ("outcome", outcome)];
-            let series = series(&self.plan.check, "check_duration", DURATIONS, &labels)?;
-            row(&series, start, Value::Histogram(Box::new(histogram)))?;
+            let series = check_series(&self.plan.check, "probe_duration", DURATION_KIND, &labels)?;
+            row(&series, start, SampleValue::Histogram(Box::new(histogram)))?;
         }
         let up = f64::from(u8::from(found.failed.is_none()));
-        row(&self.plan.up, end, Value::Number(up))?;
+        row(&self.plan.success_series, end, SampleValue::Number(up))?;
         if let Some(status) = found.status {
-            row(&self.plan.status, end, Value::Number(f64::from(status)))?;
+            row(&self.plan.status_series, end, SampleValue::Number(f64::from(status)))?;
         }
         if let Some(expires) = found.expires {
-            row(&self.plan.expires, end, Value::Number(expires as f64))?;
+            row(&self.plan.cert_expiry_ns, end, SampleValue::Number(expires as f64))?;
         }
         if let Some(why) = &found.failed {
-            row(&self.plan.failure, end, Value::Text(why.clone()))?;
+            row(&self.plan.failure_series, end, SampleValue::Text(why.clone()))?;
         }
         Ok(())
     }
 
-    fn keep(&self, found: &Found, took: Duration) {
-        let end = self.ledger.now();
-        let mut batches = self.ledger.batches();
+    fn store_result(&self, found: &Found, took: Duration) {
+        let end = self.attempts.now();
+        let mut batches = self.attempts.batches();
         let written = self.write(found, took, end, &mut batches);
         written.expect("BUG: a series of a check was looked at when it began");
-        match (self.ledger.take(batches, end), &found.failed) {
-            (Ok(()), None) => self.ledger.well.add(1),
-            (Ok(()), Some(_)) => self.ledger.failed.add(1),
-            (Err(_), _) => self.ledger.untaken.add(1),
+        match (self.attempts.append(batches, end), &found.failed) {
+            (Ok(()), None) => self.attempts.success.add(1),
+            (Ok(()), Some(_)) => self.attempts.failed.add(1),
+            (Err(_), _) => self.attempts.not_stored.add(1),
         }
     }
 }
 
-impl Job for Checking {
+impl PullJob for CheckJob {
     fn name(&self) -> &str {
         &self.plan.check.name
     }
 
-    fn times(&self) -> (Duration, Duration) {
+    fn interval_and_timeout(&self) -> (Duration, Duration) {
         (self.plan.check.interval, self.plan.check.timeout)
     }
 
-    fn ledger(&self) -> &Ledger {
-        &self.ledger
+    fn attempts(&self) -> &AttemptLog {
+        &self.attempts
     }
 
-    async fn attempt(self: Arc<Checking>, intended: Instant) {
-        let began = counts_from(intended);
+    async fn attempt(self: Arc<CheckJob>, intended: Instant) {
+        let began = measured_from(intended);
         let left = self.plan.check.timeout.saturating_sub(began.elapsed());
         let mut found = Found::default();
-        let looked = tokio::time::timeout(left, self.plan.look(&mut found)).await;
+        let looked = tokio::time::timeout(left, self.plan.probe(&mut found)).await;
         let took = began.elapsed();
         found.failed = match looked {
             Ok(looked) => looked.err(),
@@ -200,20 +207,22 @@ impl Job for Checking {
             }
         };
         // The journal may be slow.
-        aside(move || self.keep(&found, took)).await;
+        run_blocking(move || self.store_result(&found, took)).await;
     }
 
     fn close(&self, is_ended: bool) {
         if is_ended {
-            let at = self.ledger.now();
-            let mut batches = self.ledger.batches();
-            for series in [&self.plan.up, &self.plan.status, &self.plan.expires] {
-                let ended = stale::end(series.clone(), at, &mut batches);
+            let at = self.attempts.now();
+            let mut batches = self.attempts.batches();
+            for series in
+                [&self.plan.success_series, &self.plan.status_series, &self.plan.cert_expiry_ns]
+            {
+                let ended = staleness::mark_series_stale(series.clone(), at, &mut batches);
                 ended.expect("BUG: a series of a check was looked at when it began");
             }
             // What is not taken the ledger tells, if that can be.
-            let _ = self.ledger.take(batches, at);
+            let _ = self.attempts.append(batches, at);
         }
-        self.ledger.close();
+        self.attempts.write_gaps();
     }
 }

@@ -1,9 +1,9 @@
-//! Why a job cannot be begun.
+//! Settings errors of a job.
 
 /// The result of most operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with a job's settings.
+/// Settings error of a job.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,7 +13,7 @@ pub enum Error {
         /// The job.
         job: String,
         /// What is wrong.
-        source: net::TargetError,
+        source: net::EndpointError,
     },
     /// Files of TLS, or settings of it, make no sense.
     #[error("{job}: {source}")]
@@ -24,11 +24,11 @@ pub enum Error {
         source: net::tls::TlsError,
     },
     /// Something else about it.
-    #[error("{job}: {what}")]
+    #[error("{job}: {message}")]
     Setting {
         /// The job.
         job: String,
         /// What is wrong.
-        what: String,
+        message: String,
     },
 }

@@ -1,23 +1,23 @@
-//! What is fetched: pages of metrics and checks, each on an open schedule.
+//! Scrapes and checks on an open schedule.
 //!
 //! A job begins at its intended times, `offset + k × interval`, whether the one before has ended or not: what is slow
 //! is tried as often as what is quick, and its time counts from the intended beginning. Jobs are spread over their
 //! interval by their names.
 #![forbid(unsafe_code)]
 
+mod attempt_log;
 mod check;
 mod error;
-mod ledger;
 mod probe;
 mod pull;
 mod role;
 mod schedule;
 mod scrape;
 mod settings;
-mod stale;
+mod staleness;
 
 pub use crate::role::{CheckTable, PullRole, PullTables, ScrapeTable};
 pub use error::{Error, Result};
 pub use probe::{AnyProbe, Attempt, HttpProbe, Probe, Statuses, TcpProbe};
 pub use pull::Pull;
-pub use settings::{Check, Scrape, Settings};
+pub use settings::{CheckJobSettings, ScrapeJobSettings, Settings};

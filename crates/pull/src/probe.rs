@@ -13,8 +13,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::Target;
-use net::dial::Connection;
+use net::Endpoint;
+use net::dial::HttpConnection;
 use role::settings::{Document, Problems, SettingsCheck, TableRef};
 use serde::de::DeserializeOwned;
 
@@ -45,8 +45,8 @@ pub trait Probe: DeserializeOwned + fmt::Debug + PartialEq + Send + Sync + 'stat
 /// An attempt of a check, connected.
 #[derive(Debug)]
 pub struct Attempt<'a> {
-    pub(crate) connection: &'a mut Connection,
-    pub(crate) target: &'a Target,
+    pub(crate) connection: &'a mut HttpConnection,
+    pub(crate) target: &'a Endpoint,
     pub(crate) timeout: Duration,
     pub(crate) found: &'a mut Found,
 }

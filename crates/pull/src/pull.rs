@@ -1,26 +1,26 @@
-//! All jobs, begun and ended together or one by one.
+//! Job manager: start, reload, stop.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use intake::{Intake, Restartable, Timer, caught, keep_running};
+use intake::{Intake, LatencyHistogram, Restartable, catch_panic, keep_running};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::check::{self, Checking};
+use crate::attempt_log::AttemptLog;
+use crate::check::{self, CheckJob};
 use crate::error::Result;
-use crate::ledger::Ledger;
-use crate::schedule::Schedule;
-use crate::scrape::{self, Scraping};
-use crate::settings::{Check, Scrape, Settings};
+use crate::schedule::PullSchedule;
+use crate::scrape::{self, ScrapeJob};
+use crate::settings::{CheckJobSettings, ScrapeJobSettings, Settings};
 
 /// Attempts of all jobs that are on their way at a time.
 const ATTEMPTS_MAX: usize = 1024;
 /// Attempts of a job beyond those that fit its timeout: what was found is being stored.
 const ATTEMPTS_STORING: u128 = 2;
 /// How long is waited at a stop until what was found is stored, after attempts were waited for.
-const CLOSE_MAX: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why an attempt is missed that a defect kept from being made, or whose outcome a defect took
 /// along.
@@ -30,48 +30,49 @@ const PANICKED: &str = "work on it panicked";
 #[derive(Debug)]
 pub struct Pull {
     intake: Arc<Intake>,
-    room: Arc<Semaphore>,
-    jobs: Vec<Running>,
-    stop_max: Duration,
+    permits: Arc<Semaphore>,
+    jobs: Vec<RunningJob>,
+    stop_timeout: Duration,
 }
 
 /// One of them.
 #[derive(Debug)]
-struct Running {
-    what: What,
-    state: watch::Sender<State>,
+struct RunningJob {
+    config: JobConfig,
+    state: watch::Sender<JobState>,
     task: JoinHandle<()>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum What {
-    Scrape(Scrape),
-    Check(Check),
+enum JobConfig {
+    Scrape(ScrapeJobSettings),
+    Check(CheckJobSettings),
 }
 
-impl What {
+impl JobConfig {
     /// Whether files may say something else now.
-    fn has_files(&self) -> bool {
-        let (What::Scrape(Scrape { tls, .. }) | What::Check(Check { tls, .. })) = self;
+    fn reads_files(&self) -> bool {
+        let (JobConfig::Scrape(ScrapeJobSettings { tls, .. })
+        | JobConfig::Check(CheckJobSettings { tls, .. })) = self;
         tls.has_files()
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
-    Runs,
+enum JobState {
+    Running,
     /// The process stops; the job goes on after a restart.
-    Stops,
+    Stopping,
     /// There is no such job any more.
-    Ends,
+    Removed,
 }
 
-/// What a job does at each of its times.
-pub(crate) trait Job: Send + Sync + 'static {
+/// A job on the schedule.
+pub(crate) trait PullJob: Send + Sync + 'static {
     fn name(&self) -> &str;
     /// From one intended beginning to the next, and how long an attempt may take.
-    fn times(&self) -> (Duration, Duration);
-    fn ledger(&self) -> &Ledger;
+    fn interval_and_timeout(&self) -> (Duration, Duration);
+    fn attempts(&self) -> &AttemptLog;
     /// One attempt; `intended` is when it should have begun.
     fn attempt(self: Arc<Self>, intended: Instant) -> impl Future<Output = ()> + Send;
     /// Says what is still to be said; if the job is no more, that too. It may wait for the journal.
@@ -79,42 +80,40 @@ pub(crate) trait Job: Send + Sync + 'static {
 }
 
 /// A job that makes sense.
-enum Plan {
-    Scrape(scrape::Plan),
-    Check(check::Plan),
+enum JobSpec {
+    Scrape(scrape::ScrapeConfig),
+    Check(check::CheckConfig),
 }
 
-fn plans(settings: &Settings) -> Result<Vec<(What, Plan)>> {
-    let scrapes = settings
-        .scrapes
-        .iter()
-        .map(|scrape| Ok((What::Scrape(scrape.clone()), Plan::Scrape(scrape::Plan::new(scrape)?))));
-    let checks = settings
-        .checks
-        .iter()
-        .map(|check| Ok((What::Check(check.clone()), Plan::Check(check::Plan::new(check)?))));
+fn job_specs(settings: &Settings) -> Result<Vec<(JobConfig, JobSpec)>> {
+    let scrapes = settings.scrapes.iter().map(|scrape| {
+        Ok((JobConfig::Scrape(scrape.clone()), JobSpec::Scrape(scrape::ScrapeConfig::new(scrape)?)))
+    });
+    let checks = settings.checks.iter().map(|check| {
+        Ok((JobConfig::Check(check.clone()), JobSpec::Check(check::CheckConfig::new(check)?)))
+    });
     scrapes.chain(checks).collect()
 }
 
 impl Settings {
     /// Looks at all jobs, and at the files they name, and begins none.
     pub fn check(&self) -> Result<()> {
-        plans(self).map(drop)
+        job_specs(self).map(drop)
     }
 }
 
 impl Pull {
     /// Begins all jobs; inside a runtime of tokio.
     pub fn start(settings: &Settings, intake: &Arc<Intake>) -> Result<Pull> {
-        let plans = plans(settings)?;
+        let plans = job_specs(settings)?;
         let room = Arc::new(Semaphore::new(ATTEMPTS_MAX));
         let mut pull = Pull {
             intake: Arc::clone(intake),
-            room,
+            permits: room,
             jobs: Vec::new(),
-            stop_max: settings.stop_max,
+            stop_timeout: settings.stop_timeout,
         };
-        plans.into_iter().for_each(|(what, plan)| pull.begin(what, plan));
+        plans.into_iter().for_each(|(what, plan)| pull.spawn_job(what, plan));
         Ok(pull)
     }
 
@@ -122,49 +121,56 @@ impl Pull {
     /// so do their series. Jobs whose TLS is in files begin anew, with what is in them now. Where one of the jobs makes
     /// no sense, all stays as it was.
     pub async fn reload(&mut self, settings: &Settings) -> Result<()> {
-        let plans = plans(settings)?;
-        let stays =
-            |what: &What| !what.has_files() && plans.iter().any(|(wanted, _)| wanted == what);
+        let plans = job_specs(settings)?;
+        let stays = |what: &JobConfig| {
+            !what.reads_files() && plans.iter().any(|(wanted, _)| wanted == what)
+        };
         let before = std::mem::take(&mut self.jobs);
         let (staying, ending): (Vec<_>, Vec<_>) =
-            before.into_iter().partition(|job| stays(&job.what));
+            before.into_iter().partition(|job| stays(&job.config));
         self.jobs = staying;
-        close(ending, State::Ends, self.stop_max).await;
-        self.stop_max = settings.stop_max;
+        close_jobs(ending, JobState::Removed, self.stop_timeout).await;
+        self.stop_timeout = settings.stop_timeout;
         for (what, plan) in plans {
-            if !self.jobs.iter().any(|job| job.what == what) {
-                self.begin(what, plan);
+            if !self.jobs.iter().any(|job| job.config == what) {
+                self.spawn_job(what, plan);
             }
         }
         Ok(())
     }
 
-    fn begin(&mut self, what: What, plan: Plan) {
-        let (state, seen) = watch::channel(State::Runs);
-        let room = Arc::clone(&self.room);
-        let late = self.intake.meter().timer(
-            "topdeck_pull_late",
+    fn spawn_job(&mut self, what: JobConfig, plan: JobSpec) {
+        let (state, seen) = watch::channel(JobState::Running);
+        let room = Arc::clone(&self.permits);
+        let late = self.intake.meter().histogram(
+            "topdeck_pull_start_delay",
             "how long after its intended beginning an attempt began, by this process' fault",
             &[],
         );
-        let (intake, stop_max) = (&self.intake, self.stop_max);
+        let (intake, stop_max) = (&self.intake, self.stop_timeout);
         let supervised = intake.supervisor().thread("pull");
         let task = match plan {
-            Plan::Scrape(plan) => {
-                let job = Arc::new(Scraping::new(plan, intake));
-                tokio::spawn(keep_running(supervised, Runner::new(job, seen, room, late, stop_max)))
+            JobSpec::Scrape(plan) => {
+                let job = Arc::new(ScrapeJob::new(plan, intake));
+                tokio::spawn(keep_running(
+                    supervised,
+                    JobRunner::new(job, seen, room, late, stop_max),
+                ))
             }
-            Plan::Check(plan) => {
-                let job = Arc::new(Checking::new(plan, intake));
-                tokio::spawn(keep_running(supervised, Runner::new(job, seen, room, late, stop_max)))
+            JobSpec::Check(plan) => {
+                let job = Arc::new(CheckJob::new(plan, intake));
+                tokio::spawn(keep_running(
+                    supervised,
+                    JobRunner::new(job, seen, room, late, stop_max),
+                ))
             }
         };
-        self.jobs.push(Running { what, state, task });
+        self.jobs.push(RunningJob { config: what, state, task });
     }
 
     /// Begins nothing more, waits a little for what is on its way, and says of the rest that it was cut off.
     pub async fn stop(mut self) {
-        close(std::mem::take(&mut self.jobs), State::Stops, self.stop_max).await;
+        close_jobs(std::mem::take(&mut self.jobs), JobState::Stopping, self.stop_timeout).await;
     }
 }
 
@@ -174,12 +180,12 @@ impl Drop for Pull {
     }
 }
 
-async fn close(jobs: Vec<Running>, state: State, stop_max: Duration) {
+async fn close_jobs(jobs: Vec<RunningJob>, state: JobState, stop_max: Duration) {
     // A job that is over hears nothing, and need not.
     for job in &jobs {
         let _ = job.state.send(state);
     }
-    let end = Instant::now() + stop_max + CLOSE_MAX;
+    let end = Instant::now() + stop_max + CLOSE_TIMEOUT;
     for mut job in jobs {
         let left = end.saturating_duration_since(Instant::now());
         if timeout(left, &mut job.task).await.is_err() {
@@ -188,103 +194,119 @@ async fn close(jobs: Vec<Running>, state: State, stop_max: Duration) {
     }
 }
 
-/// Begins the attempts of a job, each at its time.
-struct Runner<J> {
+/// Runner: starts the attempts of a job on schedule.
+struct JobRunner<J> {
     job: Arc<J>,
-    state: watch::Receiver<State>,
-    room: Arc<Semaphore>,
-    late: Timer,
-    stop_max: Duration,
-    schedule: Schedule,
+    state: watch::Receiver<JobState>,
+    permits: Arc<Semaphore>,
+    start_delay: LatencyHistogram,
+    stop_timeout: Duration,
+    schedule: PullSchedule,
     attempts: JoinSet<()>,
     attempts_max: u128,
     /// The beginning that is being worked on.
-    in_hand: Option<Instant>,
+    current: Option<Instant>,
 }
 
-impl<J: Job> Runner<J> {
+impl<J: PullJob> JobRunner<J> {
     fn new(
         job: Arc<J>,
-        state: watch::Receiver<State>,
+        state: watch::Receiver<JobState>,
         room: Arc<Semaphore>,
-        late: Timer,
+        late: LatencyHistogram,
         stop_max: Duration,
-    ) -> Runner<J> {
-        let (interval, longest) = job.times();
+    ) -> JobRunner<J> {
+        let (interval, longest) = job.interval_and_timeout();
         let attempts_max =
             longest.as_nanos().div_ceil(interval.as_nanos().max(1)) + ATTEMPTS_STORING;
-        let schedule = Schedule::new(Instant::now(), job.ledger().now(), interval, job.name());
+        let schedule =
+            PullSchedule::new(Instant::now(), job.attempts().now(), interval, job.name());
         let attempts = JoinSet::new();
-        Runner { job, state, room, late, stop_max, schedule, attempts, attempts_max, in_hand: None }
+        JobRunner {
+            job,
+            state,
+            permits: room,
+            start_delay: late,
+            stop_timeout: stop_max,
+            schedule,
+            attempts,
+            attempts_max,
+            current: None,
+        }
     }
 
     /// One attempt begins, or is missed.
     fn attempt(&mut self, intended: Instant) {
         while self.attempts.try_join_next().is_some() {}
         let place = match (self.attempts.len() as u128) < self.attempts_max {
-            true => Arc::clone(&self.room).try_acquire_owned().ok(),
+            true => Arc::clone(&self.permits).try_acquire_owned().ok(),
             false => None,
         };
         let Some(place) = place else {
-            return miss(&*self.job, 1, intended, "too many others were on their way");
+            return record_skipped(&*self.job, 1, intended, "too many others were on their way");
         };
-        self.late.record(intended.elapsed());
+        self.start_delay.record(intended.elapsed());
         let job = Arc::clone(&self.job);
         self.attempts.spawn(async move {
             let attempt = async {
-                job.ledger().supervisor().fault_point("pull attempt");
+                job.attempts().supervisor().fault_point("pull attempt");
                 Arc::clone(&job).attempt(intended).await;
             };
-            if let Err(panic) = caught(attempt).await {
-                job.ledger().supervisor().thread("pull attempt").caught(&*panic);
-                miss(&*job, 1, intended, PANICKED);
+            if let Err(panic) = catch_panic(attempt).await {
+                job.attempts().supervisor().thread("pull attempt").record_caught_panic(&*panic);
+                record_skipped(&*job, 1, intended, PANICKED);
             }
             drop(place);
         });
     }
 }
 
-impl<J: Job> Restartable for Runner<J> {
+impl<J: PullJob> Restartable for JobRunner<J> {
     async fn run(&mut self) {
-        let (interval, _) = self.job.times();
-        if let Some(intended) = self.in_hand.take() {
-            miss(&*self.job, 1, intended, PANICKED);
+        let (interval, _) = self.job.interval_and_timeout();
+        if let Some(intended) = self.current.take() {
+            record_skipped(&*self.job, 1, intended, PANICKED);
         }
         loop {
             let (intended, missed) = self.schedule.next(Instant::now());
             if missed > 0 {
-                miss(&*self.job, missed, intended - interval, "nothing of this process ran");
+                record_skipped(
+                    &*self.job,
+                    missed,
+                    intended - interval,
+                    "nothing of this process ran",
+                );
             }
             tokio::select! {
                 () = sleep_until(intended) => {}
-                _ = self.state.wait_for(|state| *state != State::Runs) => break,
+                _ = self.state.wait_for(|state| *state != JobState::Running) => break,
             }
-            self.in_hand = Some(intended);
-            self.job.ledger().supervisor().fault_point("pull");
+            self.current = Some(intended);
+            self.job.attempts().supervisor().fault_point("pull");
             self.attempt(intended);
-            self.in_hand = None;
+            self.current = None;
         }
         let attempts = &mut self.attempts;
         let all = async { while attempts.join_next().await.is_some() {} };
-        if timeout(self.stop_max, all).await.is_err() {
+        if timeout(self.stop_timeout, all).await.is_err() {
             while self.attempts.try_join_next().is_some() {}
             let left = self.attempts.len() as u64;
-            miss(&*self.job, left, Instant::now(), "topdeck or the job was stopped");
+            record_skipped(&*self.job, left, Instant::now(), "topdeck or the job was stopped");
             self.attempts.abort_all();
         }
-        let is_ended = *self.state.borrow() == State::Ends;
+        let is_ended = *self.state.borrow() == JobState::Removed;
         let job = Arc::clone(&self.job);
-        aside(move || job.close(is_ended)).await;
+        run_blocking(move || job.close(is_ended)).await;
     }
 
-    async fn stopped(&mut self) {
+    async fn wait_for_stop(&mut self) {
         // An error is a stop without a word.
-        let _ = self.state.wait_for(|state| *state != State::Runs).await;
+        let _ = self.state.wait_for(|state| *state != JobState::Running).await;
     }
 }
 
 /// Does something that takes a while where nobody waits for his turn.
-pub(crate) async fn aside(work: impl FnOnce() + Send + 'static) {
+pub(crate) async fn run_blocking(work: impl FnOnce() + Send + 'static) {
     // It is not done where the runtime ends, and only there.
     if let Err(error) = tokio::task::spawn_blocking(work).await
         && error.is_panic()
@@ -294,13 +316,17 @@ pub(crate) async fn aside(work: impl FnOnce() + Send + 'static) {
 }
 
 /// `last` is when the last of them should have begun.
-fn miss<J: Job>(job: &J, attempts: u64, last: Instant, why: &str) {
+fn record_skipped<J: PullJob>(job: &J, attempts: u64, last: Instant, why: &str) {
     if attempts == 0 {
         return;
     }
     let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
-    let (interval, _) = job.times();
-    let end = job.ledger().now().saturating_sub(ns(last.elapsed())).saturating_add(1);
+    let (interval, _) = job.interval_and_timeout();
+    let end = job.attempts().now().saturating_sub(ns(last.elapsed())).saturating_add(1);
     let before = ns(interval).saturating_mul(i64::try_from(attempts).unwrap_or(i64::MAX) - 1);
-    job.ledger().miss(attempts, (end.saturating_sub(before).saturating_sub(1), end), why);
+    job.attempts().record_skipped(
+        attempts,
+        (end.saturating_sub(before).saturating_sub(1), end),
+        why,
+    );
 }

@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 
 use crate::probe::{AnyProbe, PROBES};
 use crate::pull::Pull;
-use crate::settings::{Check, Scrape, Settings};
+use crate::settings::{CheckJobSettings, ScrapeJobSettings, Settings};
 
 /// The keys of the settings file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -101,11 +101,11 @@ impl PullTables {
 }
 
 impl ScrapeTable {
-    fn read(&self) -> Result<Scrape, BoxError> {
-        let default = Scrape::default();
+    fn read(&self) -> Result<ScrapeJobSettings, BoxError> {
+        let default = ScrapeJobSettings::default();
         let interval = length_or(self.interval, default.interval);
         let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
-        Ok(Scrape {
+        Ok(ScrapeJobSettings {
             name: self.name.clone(),
             url: self.url.clone(),
             interval,
@@ -154,12 +154,12 @@ impl CheckTable {
         Ok(CheckTable { probe, ..check })
     }
 
-    fn read(&self) -> Result<Check, BoxError> {
-        let default = Check::default();
+    fn read(&self) -> Result<CheckJobSettings, BoxError> {
+        let default = CheckJobSettings::default();
         let interval = length_or(self.interval, default.interval);
-        Ok(Check {
+        Ok(CheckJobSettings {
             name: self.name.clone(),
-            what: self.probe.clone().unwrap_or(default.what),
+            target: self.probe.clone().unwrap_or(default.target),
             interval,
             // No more attempts than so are on their way at a time.
             timeout: length_or(self.timeout, default.timeout.min(interval * 60)),

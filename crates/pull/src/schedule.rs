@@ -1,4 +1,4 @@
-//! An open schedule: when a job begins does not depend on how long it takes.
+//! Open schedule: starts do not depend on the duration of attempts.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use tokio::time::Instant;
 const TIMER: Duration = Duration::from_millis(2);
 
 /// From when an attempt's time counts that begins now: from the intended beginning, but for what timers cannot do better.
-pub(crate) fn counts_from(intended: Instant) -> Instant {
+pub(crate) fn measured_from(intended: Instant) -> Instant {
     let now = Instant::now();
     if now.saturating_duration_since(intended) <= TIMER { now } else { intended }
 }
 
 /// Intended beginnings of one job.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct PullSchedule {
     next: Instant,
     interval: Duration,
 }
 
-impl Schedule {
+impl PullSchedule {
     /// Begins within one interval from now, which the clock has as `time` in nanoseconds since the Unix epoch. Names
     /// spread jobs of the same interval over it; a name has the same place on the clock after each start.
-    pub(crate) fn new(now: Instant, time: i64, interval: Duration, name: &str) -> Schedule {
+    pub(crate) fn new(now: Instant, time: i64, interval: Duration, name: &str) -> PullSchedule {
         let ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX).max(1);
-        let place = (spread(name) % ns.cast_unsigned()).cast_signed();
+        let place = (hash_name(name) % ns.cast_unsigned()).cast_signed();
         let left = place.wrapping_sub(time.rem_euclid(ns)).rem_euclid(ns);
-        Schedule { next: now + Duration::from_nanos(left.cast_unsigned()), interval }
+        PullSchedule { next: now + Duration::from_nanos(left.cast_unsigned()), interval }
     }
 
     /// The next intended beginning, and how many before it had passed unnoticed: their time was over before
@@ -45,7 +45,7 @@ impl Schedule {
 
 /// FNV-1a.
 /// <http://www.isthe.com/chongo/tech/comp/fnv/>
-fn spread(name: &str) -> u64 {
+fn hash_name(name: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
@@ -55,9 +55,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beginnings_keep_to_the_schedule_and_missed_ones_are_counted() {
+    fn starts_follow_the_schedule_and_skipped_ones_are_counted() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
-        let mut schedule = Schedule::new(start, 7, second, "a");
+        let mut schedule = PullSchedule::new(start, 7, second, "a");
         let first = schedule.next;
         assert!(first - start < second);
         assert_eq!(schedule.next(start), (first, 0));
@@ -69,10 +69,10 @@ mod tests {
     }
 
     #[test]
-    fn a_job_keeps_its_place_on_the_clock() {
+    fn job_keeps_its_phase() {
         let (now, minute) = (Instant::now(), Duration::from_secs(60));
         let first = |time: i64| {
-            let next = Schedule::new(now, time, minute, "a").next - now;
+            let next = PullSchedule::new(now, time, minute, "a").next - now;
             assert!(next < minute);
             (time + next.as_nanos() as i64) % 60_000_000_000
         };
@@ -81,12 +81,12 @@ mod tests {
     }
 
     #[test]
-    fn names_spread() {
+    fn job_names_spread_over_the_interval() {
         let hour = Duration::from_secs(3600);
         let now = Instant::now();
         let mut places: Vec<u64> = (0..100)
             .map(|at| {
-                (Schedule::new(now, 0, hour, &format!("job {at}")).next - now).as_secs() / 360
+                (PullSchedule::new(now, 0, hour, &format!("job {at}")).next - now).as_secs() / 360
             })
             .collect();
         places.sort_unstable();

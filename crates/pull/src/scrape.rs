@@ -1,39 +1,39 @@
-//! A page of metrics, fetched and read.
+//! Scrape job.
 //!
 //! What Prometheus adds to a page is added here, by the same names (`REPORT`), and why there is no page as the text
-//! `scrape_failure`; series that went are marked as ended. As in Prometheus, of a page that is damaged nothing is
+//! `scrape_error`; series that went are marked as ended. As in Prometheus, of a page that is damaged nothing is
 //! stored. What is written as it should be and cannot be (a histogram whose counts fall, a label twice) is left out and
 //! counted, and the rest of the page is stored.
 
-mod page;
+mod body;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use collect::Rows as _;
-use collect::place::{Placing, Rules};
+use collect::RowSink as _;
+use collect::mapper::{MappingDefaults, RowMapper};
 use http::{HeaderValue, Request, StatusCode, header};
 use intake::{Counter, Intake};
-use model::{Kind, Sample, Series, Value};
-use net::Target;
-use net::dial::{Allowance, Dialer};
+use model::{Sample, SampleValue, Series, SeriesKind};
+use net::Endpoint;
+use net::dial::{Dialer, ResponseLimits};
 use tokio::time::Instant;
 
+use crate::attempt_log::{AttemptBatches, AttemptLog};
 use crate::error::{Error, Result};
-use crate::ledger::{Batches, Ledger};
-use crate::pull::{Job, aside};
-use crate::schedule::counts_from;
-use crate::scrape::page::{Attached, Page};
-use crate::settings::{BEYOND, Common, Scrape, way};
-use crate::stale::{Seen, Watching, end, left_out_at_limit};
+use crate::pull::{PullJob, run_blocking};
+use crate::schedule::measured_from;
+use crate::scrape::body::{ScrapeBody, WithTargetLabels};
+use crate::settings::{JobCommon, MISSED_STARTS_MAX, ScrapeJobSettings, resolve_target};
+use crate::staleness::{ScrapedSeries, SeriesTracker, ignore_limit_error, mark_series_stale};
 
 /// What is asked for: protocol buffers have native histograms, which text has not.
 const ACCEPT: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
     encoding=delimited;q=0.9,application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.7,*/*;q=0.1";
 
 /// What is told of each scrape, gauges.
-const REPORT: [&str; 5] = [
+const REPORT_METRICS: [&str; 5] = [
     "up",
     "scrape_duration_seconds",
     "scrape_samples_scraped",
@@ -43,21 +43,23 @@ const REPORT: [&str; 5] = [
 
 /// A scrape that makes sense.
 #[derive(Debug)]
-pub(crate) struct Plan {
-    scrape: Scrape,
-    target: Target,
+pub(crate) struct ScrapeConfig {
+    scrape: ScrapeJobSettings,
+    target: Endpoint,
     dialer: Dialer,
     authorization: Option<HeaderValue>,
     labels: Vec<(String, String)>,
-    report: Vec<Series>,
-    failure: Series,
+    report_series: Vec<Series>,
+    failure_series: Series,
 }
 
-impl Plan {
-    pub(crate) fn new(scrape: &Scrape) -> Result<Plan> {
-        let wrong =
-            |what: String| Error::Setting { job: format!("scrape {:?}", scrape.name), what };
-        let (target, dialer) = way(&Common {
+impl ScrapeConfig {
+    pub(crate) fn new(scrape: &ScrapeJobSettings) -> Result<ScrapeConfig> {
+        let wrong = |what: String| Error::Setting {
+            job: format!("scrape {:?}", scrape.name),
+            message: what,
+        };
+        let (target, dialer) = resolve_target(&JobCommon {
             kind: "scrape",
             name: &scrape.name,
             url: &scrape.url,
@@ -75,7 +77,7 @@ impl Plan {
             return Err(wrong("its timeout is longer than its interval".to_owned()));
         }
         let own = |name: &str| scrape.labels.iter().any(|label| label.0 == name);
-        let job = [("job", scrape.name.clone()), ("instance", instance(&target))];
+        let job = [("job", scrape.name.clone()), ("instance", instance_label(&target))];
         let job = job.into_iter().filter(|label| !own(label.0));
         let job = job.map(|(name, value)| (name.to_owned(), value));
         // As in Prometheus, a label that is set to nothing takes away the one that would be there.
@@ -86,15 +88,15 @@ impl Plan {
             let labels = labels.iter();
             let series =
                 labels.fold(series, |series, label| series.with_label(&*label.0, &*label.1));
-            series.checked().map_err(|error| wrong(error.to_string()))
+            series.validate().map_err(|error| wrong(error.to_string()))
         };
-        Ok(Plan {
+        Ok(ScrapeConfig {
             authorization: bearer.transpose()?,
-            report: REPORT
-                .map(|name| series(name, Kind::Gauge))
+            report_series: REPORT_METRICS
+                .map(|name| series(name, SeriesKind::Gauge))
                 .into_iter()
                 .collect::<Result<_>>()?,
-            failure: series("scrape_failure", Kind::Text)?,
+            failure_series: series("scrape_error", SeriesKind::Text)?,
             scrape: scrape.clone(),
             target,
             dialer,
@@ -103,7 +105,7 @@ impl Plan {
     }
 
     /// The page, or why there is none.
-    async fn fetch(&self) -> Result<Page, String> {
+    async fn fetch(&self) -> Result<ScrapeBody, String> {
         let (mut connection, _) =
             self.dialer.dial(&self.target).await.map_err(|error| error.to_string())?;
         let timeout = self.scrape.timeout;
@@ -116,7 +118,10 @@ impl Plan {
             request = request.header(header::AUTHORIZATION, authorization);
         }
         let request = request.body(Bytes::new()).map_err(|error| error.to_string())?;
-        let allowed = Allowance { time: timeout * BEYOND, bytes: self.scrape.bytes_max };
+        let allowed = ResponseLimits {
+            timeout: timeout * MISSED_STARTS_MAX,
+            max_bytes: self.scrape.bytes_max,
+        };
         let answer = connection.send(request, allowed).await.map_err(|error| error.to_string())?;
         let status = answer.response.status();
         if status.is_redirection() {
@@ -126,180 +131,188 @@ impl Plan {
         if status != StatusCode::OK {
             return Err(format!("the page answers {status}"));
         }
-        Page::unpack(&answer.response, self.scrape.bytes_max)
+        ScrapeBody::decompress(&answer.response, self.scrape.bytes_max)
     }
 }
 
 /// Host and port.
-fn instance(target: &Target) -> String {
+fn instance_label(target: &Endpoint) -> String {
     match target.host.contains(':') {
         true => format!("[{}]:{}", target.host, target.port),
         false => format!("{}:{}", target.host, target.port),
     }
 }
 
-/// One page, and what is known of it.
+/// Scrape job of one target.
 #[derive(Debug)]
-pub(crate) struct Scraping {
-    plan: Plan,
-    ledger: Ledger,
-    refused: Counter,
-    state: Mutex<State>,
+pub(crate) struct ScrapeJob {
+    config: ScrapeConfig,
+    attempts: AttemptLog,
+    rejected: Counter,
+    state: Mutex<ScrapeState>,
 }
 
-/// What one attempt leaves to the next.
+/// State kept between attempts.
 #[derive(Debug, Default)]
-struct State {
-    seen: Seen,
+struct ScrapeState {
+    scraped: ScrapedSeries,
     /// When the page was that `seen` is of; an attempt that began before says nothing about it.
     at: i64,
 }
 
-/// What an attempt found: a page, or nothing.
-struct Found<'a> {
-    batches: Batches<'a>,
-    seen: Seen,
+/// Result of one scrape.
+struct ScrapeResult<'a> {
+    batches: AttemptBatches<'a>,
+    scraped: ScrapedSeries,
     /// Samples that are stored, and those that could not be.
     stored: u64,
-    refused: u64,
-    failed: Option<String>,
+    rejected: u64,
+    failure: Option<String>,
 }
 
-impl Scraping {
-    pub(crate) fn new(plan: Plan, intake: &Arc<Intake>) -> Scraping {
+impl ScrapeJob {
+    pub(crate) fn new(plan: ScrapeConfig, intake: &Arc<Intake>) -> ScrapeJob {
         let name = &plan.scrape.name;
         let about = "samples on pages that are written as they should be and cannot be";
-        let refused = intake.meter().counter("topdeck_pull_refused_total", about, &[("job", name)]);
-        let ledger = Ledger::new(intake, "scrape", name);
-        Scraping { plan, ledger, refused, state: Mutex::default() }
+        let refused =
+            intake.meter().counter("topdeck_pull_rejected_samples_total", about, &[("job", name)]);
+        let ledger = AttemptLog::new(intake, "scrape", name);
+        ScrapeJob { config: plan, attempts: ledger, rejected: refused, state: Mutex::default() }
     }
 
     /// Takes in what was fetched, or that nothing was.
-    fn keep(&self, page: Result<Page, String>, at: i64, took: Duration) {
-        let found = page.and_then(|page| self.read(&page, at));
+    fn store_result(&self, page: Result<ScrapeBody, String>, at: i64, took: Duration) {
+        let found = page.and_then(|page| self.parse_body(&page, at));
         let failed = match found {
-            Ok(found) => match self.take(found, at, took) {
-                Ok(()) => return self.ledger.well.add(1),
+            Ok(found) => match self.append(found, at, took) {
+                Ok(()) => return self.attempts.success.add(1),
                 // There is no room for that it failed either; the ledger will tell.
-                Err(error) if error.is_temporary() => return self.ledger.untaken.add(1),
+                Err(error) if error.is_retryable() => return self.attempts.not_stored.add(1),
                 Err(error) => error.to_string(),
             },
             Err(why) => why,
         };
-        let nothing = Found {
-            batches: self.ledger.batches(),
-            seen: Seen::default(),
+        let nothing = ScrapeResult {
+            batches: self.attempts.batches(),
+            scraped: ScrapedSeries::default(),
             stored: 0,
-            refused: 0,
-            failed: Some(failed),
+            rejected: 0,
+            failure: Some(failed),
         };
-        match self.take(nothing, at, took) {
-            Ok(()) => self.ledger.failed.add(1),
-            Err(_) => self.ledger.untaken.add(1),
+        match self.append(nothing, at, took) {
+            Ok(()) => self.attempts.failed.add(1),
+            Err(_) => self.attempts.not_stored.add(1),
         }
     }
 
-    fn read(&self, page: &Page, at: i64) -> Result<Found<'_>, String> {
-        let mut batches = self.ledger.batches();
-        let mut watching = Watching::new(&mut batches, at);
-        let rules = Rules { time: Some(at), ..Rules::default() };
-        let mut attached = Attached {
-            placing: Placing::new(rules, &mut watching),
-            labels: &self.plan.labels,
-            honor_labels: self.plan.scrape.honor_labels,
-            honor_timestamps: self.plan.scrape.honor_timestamps,
-            damage: None,
+    fn parse_body(&self, page: &ScrapeBody, at: i64) -> Result<ScrapeResult<'_>, String> {
+        let mut batches = self.attempts.batches();
+        let mut watching = SeriesTracker::new(&mut batches, at);
+        let rules = MappingDefaults { time: Some(at), ..MappingDefaults::default() };
+        let mut attached = WithTargetLabels {
+            mapper: RowMapper::new(rules, &mut watching),
+            labels: &self.config.labels,
+            honor_labels: self.config.scrape.honor_labels,
+            honor_timestamps: self.config.scrape.honor_timestamps,
+            first_error: None,
         };
-        page.read(&mut attached);
-        if let Some(damage) = attached.damage {
+        page.parse(&mut attached);
+        if let Some(damage) = attached.first_error {
             return Err(format!("the page is damaged: {damage}"));
         }
-        let placed = attached.placing.finish();
-        self.refused.add(placed.refused);
-        let seen = watching.seen;
-        Ok(Found { batches, seen, stored: placed.readings, refused: placed.refused, failed: None })
+        let placed = attached.mapper.finish();
+        self.rejected.add(placed.rejected);
+        let seen = watching.scraped;
+        Ok(ScrapeResult {
+            batches,
+            scraped: seen,
+            stored: placed.samples,
+            rejected: placed.rejected,
+            failure: None,
+        })
     }
 
-    fn take(&self, found: Found<'_>, at: i64, took: Duration) -> intake::Result<()> {
-        let Found { mut batches, seen, stored, refused, failed } = found;
+    fn append(&self, found: ScrapeResult<'_>, at: i64, took: Duration) -> intake::Result<()> {
+        let ScrapeResult { mut batches, scraped: seen, stored, rejected: refused, failure: failed } =
+            found;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_last = at >= state.at;
         if is_last {
-            state.seen.end(&seen, at, &mut batches)?;
+            state.scraped.mark_stale(&seen, at, &mut batches)?;
         }
         let told = [
             f64::from(u8::from(failed.is_none())),
             took.as_secs_f64(),
             stored.saturating_add(refused) as f64,
             stored as f64,
-            seen.added(&state.seen) as f64,
+            seen.count_added(&state.scraped) as f64,
         ];
-        let mut row = |series: &Series, value: Value| {
-            batches.series(&series.form(), &mut || Ok(series.clone()))?;
-            left_out_at_limit(batches.sample(&Sample { start: at, end: at, value }))
+        let mut row = |series: &Series, value: SampleValue| {
+            batches.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
+            ignore_limit_error(batches.sample(&Sample { start: at, end: at, value }))
         };
-        for (series, value) in self.plan.report.iter().zip(told) {
-            row(series, Value::Number(value))?;
+        for (series, value) in self.config.report_series.iter().zip(told) {
+            row(series, SampleValue::Number(value))?;
         }
         if let Some(why) = failed {
-            row(&self.plan.failure, Value::Text(why))?;
+            row(&self.config.failure_series, SampleValue::Text(why))?;
         }
-        self.ledger.take(batches, at)?;
+        self.attempts.append(batches, at)?;
         if is_last {
-            *state = State { seen, at };
+            *state = ScrapeState { scraped: seen, at };
         }
         Ok(())
     }
 
-    fn end(&self) -> intake::Result<()> {
-        let at = self.ledger.now();
-        let mut batches = self.ledger.batches();
+    fn mark_stale(&self) -> intake::Result<()> {
+        let at = self.attempts.now();
+        let mut batches = self.attempts.batches();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.seen.end(&Seen::default(), at, &mut batches)?;
+        state.scraped.mark_stale(&ScrapedSeries::default(), at, &mut batches)?;
         // Before the first attempt there is nothing to end.
         if state.at > 0 {
-            for series in &self.plan.report {
-                end(series.clone(), at, &mut batches)?;
+            for series in &self.config.report_series {
+                mark_series_stale(series.clone(), at, &mut batches)?;
             }
-            self.ledger.take(batches, at)?;
+            self.attempts.append(batches, at)?;
         }
         Ok(())
     }
 }
 
-impl Job for Scraping {
+impl PullJob for ScrapeJob {
     fn name(&self) -> &str {
-        &self.plan.scrape.name
+        &self.config.scrape.name
     }
 
-    fn times(&self) -> (Duration, Duration) {
-        (self.plan.scrape.interval, self.plan.scrape.timeout)
+    fn interval_and_timeout(&self) -> (Duration, Duration) {
+        (self.config.scrape.interval, self.config.scrape.timeout)
     }
 
-    fn ledger(&self) -> &Ledger {
-        &self.ledger
+    fn attempts(&self) -> &AttemptLog {
+        &self.attempts
     }
 
-    async fn attempt(self: Arc<Scraping>, intended: Instant) {
+    async fn attempt(self: Arc<ScrapeJob>, intended: Instant) {
         let late = i64::try_from(intended.elapsed().as_nanos()).unwrap_or(i64::MAX);
-        let at = self.ledger.now().saturating_sub(late);
-        let began = counts_from(intended);
-        let left = self.plan.scrape.timeout.saturating_sub(began.elapsed());
-        let page = match tokio::time::timeout(left, self.plan.fetch()).await {
+        let at = self.attempts.now().saturating_sub(late);
+        let began = measured_from(intended);
+        let left = self.config.scrape.timeout.saturating_sub(began.elapsed());
+        let page = match tokio::time::timeout(left, self.config.fetch()).await {
             Ok(page) => page,
-            Err(_) => Err(format!("no page within {} ms", self.plan.scrape.timeout.as_millis())),
+            Err(_) => Err(format!("no page within {} ms", self.config.scrape.timeout.as_millis())),
         };
         let took = began.elapsed();
         // Reading a large page is work, and the journal may be slow; that does not belong where others wait for
         // their turn.
-        aside(move || self.keep(page, at, took)).await;
+        run_blocking(move || self.store_result(page, at, took)).await;
     }
 
     fn close(&self, is_ended: bool) {
         if is_ended {
             // What is not taken the ledger tells, if that can be.
-            let _ = self.end();
+            let _ = self.mark_stale();
         }
-        self.ledger.close();
+        self.attempts.write_gaps();
     }
 }

@@ -1,10 +1,10 @@
-//! What is fetched, how often, and what is well.
+//! Settings of scrapes and checks.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use net::Target;
-use net::dial::{Dialer, Limits};
+use net::Endpoint;
+use net::dial::{DialTimeouts, Dialer};
 use net::tls::ClientTls;
 
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use crate::probe::{AnyProbe, TcpProbe};
 const INTERVALS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
 /// A phase gets that many times the timeout, so that it is always the attempt as a whole that is given up.
-pub(crate) const BEYOND: u32 = 2;
+pub(crate) const MISSED_STARTS_MAX: u32 = 2;
 /// A timeout is no more intervals than that: so many attempts of a job may be on their way at a time.
 const INTERVALS_MAX: u32 = 60;
 
@@ -22,23 +22,23 @@ const INTERVALS_MAX: u32 = 60;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Pages of metrics.
-    pub scrapes: Vec<Scrape>,
+    pub scrapes: Vec<ScrapeJobSettings>,
     /// Things that are tried.
-    pub checks: Vec<Check>,
+    pub checks: Vec<CheckJobSettings>,
     /// Attempts in flight are waited for so long at a stop: 5 s by default.
-    pub stop_max: Duration,
+    pub stop_timeout: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let stop_max = Duration::from_secs(5);
-        Settings { scrapes: Vec::new(), checks: Vec::new(), stop_max }
+        Settings { scrapes: Vec::new(), checks: Vec::new(), stop_timeout: stop_max }
     }
 }
 
-/// A page of metrics: Prometheus text, OpenMetrics, or protocol buffers with native histograms.
+/// Scrape settings: Prometheus text, OpenMetrics, or protobuf with native histograms.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scrape {
+pub struct ScrapeJobSettings {
     /// The label `job`; what it is known by in the books.
     pub name: String,
     /// Where it is; host and port become the label `instance`.
@@ -62,9 +62,9 @@ pub struct Scrape {
     pub bytes_max: usize,
 }
 
-impl Default for Scrape {
-    fn default() -> Scrape {
-        Scrape {
+impl Default for ScrapeJobSettings {
+    fn default() -> ScrapeJobSettings {
+        ScrapeJobSettings {
             name: String::new(),
             url: String::new(),
             interval: Duration::from_secs(15),
@@ -81,11 +81,11 @@ impl Default for Scrape {
 
 /// Something that is tried.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Check {
+pub struct CheckJobSettings {
     /// The label `check`.
     pub name: String,
-    /// What is tried.
-    pub what: AnyProbe,
+    /// Target of a check: HTTP or TCP.
+    pub target: AnyProbe,
     /// From one intended beginning to the next: 10 s by default.
     pub interval: Duration,
     /// How long it may take, from the intended beginning, at most 60 intervals: 10 s by default.
@@ -96,11 +96,11 @@ pub struct Check {
     pub tls: ClientTls,
 }
 
-impl Default for Check {
-    fn default() -> Check {
-        Check {
+impl Default for CheckJobSettings {
+    fn default() -> CheckJobSettings {
+        CheckJobSettings {
             name: String::new(),
-            what: AnyProbe::new(TcpProbe::default()),
+            target: AnyProbe::new(TcpProbe::default()),
             interval: Duration::from_secs(10),
             timeout: Duration::from_secs(10),
             labels: Vec::new(),
@@ -110,9 +110,9 @@ impl Default for Check {
 }
 
 /// What is common to both kinds of jobs: where it goes and how, if its times and labels make sense.
-pub(crate) fn way(common: &Common<'_>) -> Result<(Target, Dialer)> {
+pub(crate) fn resolve_target(common: &JobCommon<'_>) -> Result<(Endpoint, Dialer)> {
     let job = || format!("{} {:?}", common.kind, common.name);
-    let wrong = |what| Err(Error::Setting { job: job(), what });
+    let wrong = |what| Err(Error::Setting { job: job(), message: what });
     let (interval, limit) = (common.interval, common.timeout);
     if !INTERVALS.contains(&interval) {
         return wrong(format!("its interval is {interval:?}, must be 100 ms to 24 h"));
@@ -128,15 +128,15 @@ pub(crate) fn way(common: &Common<'_>) -> Result<(Target, Dialer)> {
         ));
     }
     let target =
-        Target::parse(common.url).map_err(|source| Error::Target { job: job(), source })?;
-    let limit = limit * BEYOND;
-    let limits = Limits { resolve: limit, connect: limit, tls: limit };
-    let dialer = Dialer::to(&target, common.tls, common.alpn, limits);
+        Endpoint::parse(common.url).map_err(|source| Error::Target { job: job(), source })?;
+    let limit = limit * MISSED_STARTS_MAX;
+    let limits = DialTimeouts { resolve: limit, connect: limit, tls: limit };
+    let dialer = Dialer::for_target(&target, common.tls, common.alpn, limits);
     Ok((target, dialer.map_err(|source| Error::Tls { job: job(), source })?))
 }
 
-/// What both kinds of jobs have.
-pub(crate) struct Common<'a> {
+/// Settings common to scrapes and checks.
+pub(crate) struct JobCommon<'a> {
     pub(crate) kind: &'static str,
     pub(crate) name: &'a str,
     pub(crate) url: &'a str,

@@ -12,62 +12,65 @@ mod arguments;
 pub mod ast;
 mod bind;
 mod change;
-mod each;
+mod dispatch;
+mod elementwise;
 mod exclude;
 mod fill;
 mod filter;
-mod finer;
 mod forecasting;
+mod format;
 mod functions;
 mod global;
 mod graphite;
 mod group;
 mod histogram;
 mod integrate;
+mod kernel;
 pub mod label;
 mod legends;
 mod lexer;
 mod math;
 mod names;
-mod op;
+mod operators;
 mod outlier;
-mod packages;
 mod parse;
 mod plan;
 mod points;
 mod quantiles;
+mod random_walk;
 mod rank;
 mod rates;
+mod resample;
 mod rolling;
+mod running_variance;
 mod seasons;
-mod show;
 pub mod signature;
 mod sources;
-mod spread;
 mod stage;
 mod stats;
 mod time;
 mod units;
 mod vector;
-mod walk;
 mod window;
-mod work;
 mod zone;
 
 #[cfg(test)]
-mod tests;
+mod test_kernel;
 #[cfg(test)]
-mod trial;
+mod tests;
 
-pub use arguments::{Arguments, Context, Given};
-pub use ast::{Argument, Body, Call, Constant, Directives, Expr, Form, Literal, Operator, Query};
-pub use bind::{Bound, Kind, Meaning, REGEXES_MAX, bind};
+pub use arguments::{ArgumentValue, Arguments, CaqlContext};
+pub use ast::{
+    Argument, Body, CallExpr, CaqlExprKind, CaqlQuery, Constant, Directives, Expr, Literal,
+    Operator,
+};
+pub use bind::{BoundExpr, BoundKind, REGEXES_MAX, StreamKind, bind};
 pub use functions::FIND_LIMIT_MAX;
+pub use kernel::LABEL;
 pub use parse::parse;
 pub(crate) use plan::plan;
 pub use signature::Signature;
-pub(crate) use stage::{Stage, name};
-pub use work::LABEL;
+pub(crate) use stage::{PlanStage, set_names};
 
 /// Bytes of an expression at the most: some thousands of calls.
 pub const EXPRESSION_BYTES_MAX: usize = 256 << 10;

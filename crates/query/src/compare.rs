@@ -1,4 +1,4 @@
-//! Two selections side by side: how far their whole distributions lie apart, and whether that can be chance.
+//! Comparison of two selections: distances and a permutation test.
 //!
 //! Latencies that follow each other are alike, so a test that takes each for a toss of its own calls everything
 //! significant. Here whole intervals are exchanged between the two sides instead (a permutation test; Fisher, The
@@ -8,13 +8,13 @@
 use std::ops::Range;
 
 use hist::{Bracket, Cell, Histogram, Mixture};
-use model::{Gap, Kind, Selector};
-use store::Grid;
+use model::{Gap, Selector, SeriesKind};
+use store::TimeGrid;
 
 use crate::context::QueryContext;
-use crate::error::{Error, Place, Result};
-use crate::limits::Budget;
-use crate::source::{Handle, Source};
+use crate::error::{Error, Result, SourceSpan};
+use crate::limits::QueryBudget;
+use crate::source::{SeriesHandle, Source};
 use crate::value::samples_of;
 
 /// Intervals that a side is divided into at the most, for the test.
@@ -25,7 +25,7 @@ pub const SPLITS: u32 = 1999;
 pub const SHARES: [f64; 13] =
     [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
 
-/// One side of a comparison.
+/// Side of a comparison: series and range.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// Which series; those of histograms count.
@@ -34,19 +34,19 @@ pub struct Selection {
     pub range: Range<i64>,
 }
 
-/// How two selections differ.
+/// Result of a comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The two sides.
-    pub sides: [Side; 2],
+    pub sides: [ComparisonSide; 2],
     /// How far a value has to be moved on average to turn one side into the other, in the unit of the values.
     pub distance: Bracket,
     /// The greatest difference between the shares below a value, 0 to 1 (Kolmogorov and Smirnov).
-    pub separation: Bracket,
+    pub ks_statistic: Bracket,
     /// The chance that a value of the second side is above one of the first, ties halved: ½ where they are alike.
-    pub superiority: Bracket,
+    pub probability_of_superiority: Bracket,
     /// How likely a split by chance is to be at least as separate; `None` where a side has one interval.
-    pub chance: Option<Chance>,
+    pub permutation_test: Option<PermutationTest>,
     /// Value against value at the same shares.
     pub quantiles: Vec<QuantilePair>,
     /// What is known to be missing on either side.
@@ -55,20 +55,20 @@ pub struct Comparison {
 
 /// One side as it was found.
 #[derive(Clone, Debug)]
-pub struct Side {
+pub struct ComparisonSide {
     /// Series that were put together.
     pub series: usize,
     /// All of it.
-    pub whole: Mixture,
+    pub mixture: Mixture,
     /// Unit of the values; the empty text where the series do not agree or do not say.
     pub unit: String,
     /// Intervals with values.
     pub intervals: usize,
 }
 
-/// What a permutation test says.
+/// Result of a permutation test.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Chance {
+pub struct PermutationTest {
     /// The share of splits, the one that was asked about among them, that are at least as separate.
     pub value: f64,
     /// How many splits there were.
@@ -86,7 +86,7 @@ pub struct QuantilePair {
 
 impl QuantilePair {
     /// Whether the values differ for sure, whatever the buckets hide.
-    pub fn differ(&self) -> bool {
+    pub fn is_significant(&self) -> bool {
         let [a, b] = &self.values;
         a.upper < b.lower || b.upper < a.lower
     }
@@ -99,45 +99,50 @@ pub fn compare(
     limits: crate::Limits,
     context: &dyn QueryContext,
 ) -> Result<Comparison> {
-    let budget = Budget::new(limits, context);
+    let budget = QueryBudget::new(limits, context);
     let found = [read(source, selections[0], &budget)?, read(source, selections[1], &budget)?];
-    apart(found, &budget)
+    compare_sides(found, &budget)
 }
 
 /// Compares two sides that somebody has in intervals already: values in one unit, in no store. An interval without values is passed over.
-pub fn of_intervals(sides: [Vec<Mixture>; 2], unit: &str) -> Result<Comparison> {
-    let budget = Budget::new(crate::Limits::default(), &|| false);
+pub fn compare_intervals(sides: [Vec<Mixture>; 2], unit: &str) -> Result<Comparison> {
+    let budget = QueryBudget::new(crate::Limits::default(), &|| false);
     let found = |mut intervals: Vec<Mixture>| {
         intervals.retain(|interval| interval.count() > 0);
         let mut whole = Mixture::default();
         for part in intervals.iter().flat_map(Mixture::parts) {
-            whole.add(part).map_err(too_many)?;
+            whole.add(part).map_err(merge_error)?;
         }
         if whole.count() == 0 {
             let message = "a side has no values".to_owned();
-            return Err(Error::Execution { place: Place::default(), message });
+            return Err(Error::Execution { span: SourceSpan::default(), message });
         }
-        let side = Side { series: 1, whole, unit: unit.to_owned(), intervals: intervals.len() };
-        Ok(Found { side, intervals, gaps: Vec::new() })
+        let side = ComparisonSide {
+            series: 1,
+            mixture: whole,
+            unit: unit.to_owned(),
+            intervals: intervals.len(),
+        };
+        Ok(SelectedIntervals { side, intervals, gaps: Vec::new() })
     };
     let [a, b] = sides;
-    apart([found(a)?, found(b)?], &budget)
+    compare_sides([found(a)?, found(b)?], &budget)
 }
 
-fn apart([a, b]: [Found; 2], budget: &Budget<'_>) -> Result<Comparison> {
+fn compare_sides([a, b]: [SelectedIntervals; 2], budget: &QueryBudget<'_>) -> Result<Comparison> {
     if !a.side.unit.is_empty() && !b.side.unit.is_empty() && a.side.unit != b.side.unit {
         let message = format!(
             "the first selection is in {} and the second in {}: only the same unit can be compared",
             a.side.unit, b.side.unit
         );
-        return Err(Error::Execution { place: Place::default(), message });
+        return Err(Error::Execution { span: SourceSpan::default(), message });
     }
-    let chance = chance(&a.intervals, &b.intervals, budget)?;
+    let chance = permutation_test(&a.intervals, &b.intervals, budget)?;
     let bracket = |of: fn(&Mixture, &Mixture) -> Option<Bracket>| {
-        of(&a.side.whole, &b.side.whole).expect("BUG: both sides have values")
+        of(&a.side.mixture, &b.side.mixture).expect("BUG: both sides have values")
     };
     let quantiles = SHARES.iter().filter_map(|&share| {
-        let values = [a.side.whole.quantile(share)?, b.side.whole.quantile(share)?];
+        let values = [a.side.mixture.quantile(share)?, b.side.mixture.quantile(share)?];
         Some(QuantilePair { share, values })
     });
     let mut gaps = a.gaps;
@@ -146,99 +151,104 @@ fn apart([a, b]: [Found; 2], budget: &Budget<'_>) -> Result<Comparison> {
     gaps.dedup();
     Ok(Comparison {
         distance: bracket(Mixture::wasserstein),
-        separation: bracket(Mixture::kolmogorov_smirnov),
-        superiority: superiority(&a.side.whole, &b.side.whole),
-        chance,
+        ks_statistic: bracket(Mixture::kolmogorov_smirnov),
+        probability_of_superiority: probability_of_superiority(&a.side.mixture, &b.side.mixture),
+        permutation_test: chance,
         quantiles: quantiles.collect(),
         gaps,
         sides: [a.side, b.side],
     })
 }
 
-struct Found {
-    side: Side,
+struct SelectedIntervals {
+    side: ComparisonSide,
     intervals: Vec<Mixture>,
     gaps: Vec<Gap>,
 }
 
-fn read(source: &dyn Source, selection: &Selection, budget: &Budget<'_>) -> Result<Found> {
-    budget.check()?;
-    let handles = histograms_of(source, &selection.selector, budget)?;
-    let series: Vec<&Handle> = handles.iter().collect();
+fn read(
+    source: &dyn Source,
+    selection: &Selection,
+    budget: &QueryBudget<'_>,
+) -> Result<SelectedIntervals> {
+    budget.check_deadline()?;
+    let handles = select_histograms(source, &selection.selector, budget)?;
+    let series: Vec<&SeriesHandle> = handles.iter().collect();
     let (mut intervals, mut gaps) = (Vec::new(), Vec::new());
     for grid in grids(&selection.range) {
-        budget.check()?;
+        budget.check_deadline()?;
         let read = source.histograms(&series, grid)?;
         let found = read.values.into_iter().filter(|interval| interval.count() > 0);
         for interval in found {
-            budget.hold(samples_of(&interval))?;
+            budget.charge_samples(samples_of(&interval))?;
             intervals.push(interval);
         }
         gaps.extend(read.gaps);
     }
     let mut whole = Mixture::default();
     for part in intervals.iter().flat_map(Mixture::parts) {
-        whole.add(part).map_err(too_many)?;
+        whole.add(part).map_err(merge_error)?;
     }
     if whole.count() == 0 {
         let message = format!("{} has no values in that time", selection.selector);
-        return Err(Error::Execution { place: Place::default(), message });
+        return Err(Error::Execution { span: SourceSpan::default(), message });
     }
     let unit = handles[0].unit.clone();
     let unit = if handles.iter().all(|handle| handle.unit == unit) { unit } else { String::new() };
-    let side = Side { series: handles.len(), whole, unit, intervals: intervals.len() };
-    Ok(Found { side, intervals, gaps })
+    let side =
+        ComparisonSide { series: handles.len(), mixture: whole, unit, intervals: intervals.len() };
+    Ok(SelectedIntervals { side, intervals, gaps })
 }
 
 /// Intervals of a stretch of time: of equal length and beginning at whole minutes where that can be, but for the
 /// first and the last, which are cut off at its ends.
-fn grids(range: &Range<i64>) -> Vec<Grid> {
+fn grids(range: &Range<i64>) -> Vec<TimeGrid> {
     if range.is_empty() {
         return Vec::new();
     }
-    let grid = Grid::over(range.clone(), INTERVALS_MAX);
+    let grid = TimeGrid::covering(range.clone(), INTERVALS_MAX);
     let cut = |of: Range<i64>| {
         let (start, end) = (of.start.max(range.start), of.end.min(range.end));
         let step = end.saturating_sub(start);
-        (step > 0).then_some(Grid { start, step, columns: 1 })
+        (step > 0).then_some(TimeGrid { start, step, columns: 1 })
     };
     let first = cut(grid.column(0));
     if grid.columns == 1 {
         return first.into_iter().collect();
     }
     let between = grid.columns - 2;
-    let inner = Grid { start: grid.column(1).start, columns: between, ..grid };
+    let inner = TimeGrid { start: grid.column(1).start, columns: between, ..grid };
     let inner = (between > 0).then_some(inner);
     [first, inner, cut(grid.column(grid.columns - 1))].into_iter().flatten().collect()
 }
 
 /// The series of histograms that a selector picks; one at least.
-pub(crate) fn histograms_of(
+pub(crate) fn select_histograms(
     source: &dyn Source,
     selector: &Selector,
-    budget: &Budget<'_>,
-) -> Result<Vec<Handle>> {
+    budget: &QueryBudget<'_>,
+) -> Result<Vec<SeriesHandle>> {
     let mut handles = source.select(selector)?;
     let picked = handles.len();
-    handles.retain(|handle| matches!(handle.kind, Kind::Histogram(_)));
-    budget.series(handles.len())?;
+    handles.retain(|handle| matches!(handle.kind, SeriesKind::Histogram(_)));
+    budget.check_series(handles.len())?;
     if handles.is_empty() {
         let message = match picked {
             0 => format!("{selector} picks no series"),
             _ => format!("{selector} picks no histograms, but {picked} series of other kinds"),
         };
-        return Err(Error::Execution { place: Place::default(), message });
+        return Err(Error::Execution { span: SourceSpan::default(), message });
     }
     Ok(handles)
 }
 
-pub(crate) fn too_many(error: hist::MergeError) -> Error {
+pub(crate) fn merge_error(error: hist::MergeError) -> Error {
     let message = format!("{error}: ask for less time or fewer series");
-    Error::Execution { place: Place::default(), message }
+    Error::Execution { span: SourceSpan::default(), message }
 }
 
 /// The chance that a value of `b` is above one of `a`: what is in separate cells is known, what shares one is not.
-fn superiority(a: &Mixture, b: &Mixture) -> Bracket {
+fn probability_of_superiority(a: &Mixture, b: &Mixture) -> Bracket {
     let (n, m) = (a.count() as f64, b.count() as f64);
     // Values of `a` that are surely below, and perhaps below, each value of `b`.
     let cells_of = |mixture: &Mixture| -> Vec<Cell> {
@@ -277,39 +287,43 @@ fn superiority(a: &Mixture, b: &Mixture) -> Bracket {
 }
 
 /// How often a split by chance is as separate as this one.
-fn chance(a: &[Mixture], b: &[Mixture], budget: &Budget<'_>) -> Result<Option<Chance>> {
+fn permutation_test(
+    a: &[Mixture],
+    b: &[Mixture],
+    budget: &QueryBudget<'_>,
+) -> Result<Option<PermutationTest>> {
     if a.len() < 2 || b.len() < 2 {
         return Ok(None);
     }
-    let intervals = Intervals::new(a.iter().chain(b));
+    let intervals = IntervalCounts::new(a.iter().chain(b));
     let mut order: Vec<usize> = (0..a.len() + b.len()).collect();
-    let found = intervals.separation(&order[..a.len()]);
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let found = intervals.ks_statistic(&order[..a.len()]);
+    let mut random = SplitRandom(0x9e37_79b9_7f4a_7c15);
     let mut as_separate = 1u32;
     for _ in 0..SPLITS {
-        budget.check()?;
+        budget.check_deadline()?;
         for at in 0..a.len() {
             let other = at + random.below(order.len() - at);
             order.swap(at, other);
         }
         // Sums of the same intervals in another order differ in their last digits.
-        if intervals.separation(&order[..a.len()]) >= found * (1.0 - 1e-12) {
+        if intervals.ks_statistic(&order[..a.len()]) >= found * (1.0 - 1e-12) {
             as_separate += 1;
         }
     }
     let splits = SPLITS + 1;
-    Ok(Some(Chance { value: f64::from(as_separate) / f64::from(splits), splits }))
+    Ok(Some(PermutationTest { value: f64::from(as_separate) / f64::from(splits), splits }))
 }
 
-/// Counts of all intervals on the places where any of them has values.
-struct Intervals {
-    places: usize,
+/// Counts of all intervals on common cells.
+struct IntervalCounts {
+    cells: usize,
     counts: Vec<f64>,
     total: Vec<f64>,
 }
 
-impl Intervals {
-    fn new<'a>(intervals: impl Iterator<Item = &'a Mixture>) -> Intervals {
+impl IntervalCounts {
+    fn new<'a>(intervals: impl Iterator<Item = &'a Mixture>) -> IntervalCounts {
         let cells: Vec<Vec<(f64, u64)>> = intervals
             .map(|interval| {
                 let cells = interval.parts().iter().flat_map(Histogram::cells);
@@ -330,14 +344,14 @@ impl Intervals {
         for row in counts.chunks_exact(places.len().max(1)) {
             total.iter_mut().zip(row).for_each(|(total, count)| *total += count);
         }
-        Intervals { places: places.len(), counts, total }
+        IntervalCounts { cells: places.len(), counts, total }
     }
 
     /// The greatest difference between the shares of some intervals and those of the others.
-    fn separation(&self, first: &[usize]) -> f64 {
-        let mut sums = vec![0.0; self.places];
+    fn ks_statistic(&self, first: &[usize]) -> f64 {
+        let mut sums = vec![0.0; self.cells];
         for at in first {
-            let row = &self.counts[at * self.places..][..self.places];
+            let row = &self.counts[at * self.cells..][..self.cells];
             sums.iter_mut().zip(row).for_each(|(sum, count)| *sum += count);
         }
         let n: f64 = sums.iter().sum();
@@ -354,9 +368,9 @@ impl Intervals {
 
 /// The same numbers each time: the same question has the same answer (xorshift64*; Vigna, An experimental
 /// exploration of Marsaglia's xorshift generators, 2016).
-struct Random(u64);
+struct SplitRandom(u64);
 
-impl Random {
+impl SplitRandom {
     fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -376,43 +390,46 @@ mod tests {
         Mixture::from(histogram)
     }
 
-    fn budget() -> Budget<'static> {
-        Budget::new(crate::Limits::default(), &|| false)
+    fn budget() -> QueryBudget<'static> {
+        QueryBudget::new(crate::Limits::default(), &|| false)
     }
 
     #[test]
-    fn what_is_alike_is_chance_and_what_is_not_is_none() {
+    fn permutation_test_separates_equal_from_different() {
         let noisy = |at: usize| interval((0..50).map(|n| 10.0 + ((n * 7 + at * 3) % 11) as f64));
         let slow = |at: usize| interval((0..50).map(|n| 13.0 + ((n * 7 + at * 3) % 11) as f64));
         let a: Vec<Mixture> = (0..12).map(noisy).collect();
         let alike: Vec<Mixture> = (12..24).map(noisy).collect();
         let slower: Vec<Mixture> = (0..12).map(slow).collect();
-        let of = |b: &[Mixture]| chance(&a, b, &budget()).unwrap().unwrap().value;
+        let of = |b: &[Mixture]| permutation_test(&a, b, &budget()).unwrap().unwrap().value;
         assert!(of(&alike) > 0.2, "{}", of(&alike));
         assert_eq!(of(&slower), 1.0 / 2000.0);
     }
 
     #[test]
-    fn one_interval_tells_nothing_of_chance() {
-        assert_eq!(chance(&[interval([1.0])], &[interval([2.0])], &budget()).unwrap(), None);
+    fn single_interval_has_no_permutation_test() {
+        assert_eq!(
+            permutation_test(&[interval([1.0])], &[interval([2.0])], &budget()).unwrap(),
+            None
+        );
     }
 
     #[test]
-    fn intervals_in_no_store_are_compared_alike() {
+    fn intervals_outside_a_store_are_compared_equally() {
         let side = |value: f64| (0..6).map(|_| interval([value, value + 1.0])).collect::<Vec<_>>();
         let with_none = side(1.0).into_iter().chain([Mixture::default()]).collect();
-        let comparison = of_intervals([with_none, side(5.0)], "ns").unwrap();
+        let comparison = compare_intervals([with_none, side(5.0)], "ns").unwrap();
         assert_eq!(comparison.sides[0].intervals, 6);
-        assert!(comparison.distance.contains(4.0) && comparison.separation.contains(1.0));
-        assert!(comparison.chance.unwrap().value < 0.01);
-        assert!(of_intervals([side(1.0), Vec::new()], "ns").is_err());
+        assert!(comparison.distance.contains(4.0) && comparison.ks_statistic.contains(1.0));
+        assert!(comparison.permutation_test.unwrap().value < 0.01);
+        assert!(compare_intervals([side(1.0), Vec::new()], "ns").is_err());
     }
 
     #[test]
-    fn who_is_above() {
+    fn probability_of_superiority_is_bounded() {
         let of = |a: &[f64], b: &[f64]| {
             let (a, b) = (interval(a.iter().copied()), interval(b.iter().copied()));
-            superiority(&a, &b)
+            probability_of_superiority(&a, &b)
         };
         assert_eq!(of(&[1.0, 2.0], &[10.0, 20.0]), Bracket::exact(1.0));
         assert_eq!(of(&[10.0, 20.0], &[1.0, 2.0]), Bracket::exact(0.0));

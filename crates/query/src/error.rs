@@ -1,31 +1,31 @@
-//! What can be wrong with a question, and where in its text.
+//! Query errors with source spans.
 
 use std::fmt;
 use std::ops::Range;
 
-/// A stretch of an expression, in bytes.
+/// Byte range in the query text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct SourceSpan {
     /// Where it begins.
     pub start: usize,
     /// Where it ends.
     pub end: usize,
 }
 
-impl Place {
+impl SourceSpan {
     /// From one byte to another.
-    pub fn new(start: usize, end: usize) -> Place {
-        Place { start, end: end.max(start) }
+    pub fn new(start: usize, end: usize) -> SourceSpan {
+        SourceSpan { start, end: end.max(start) }
     }
 
     /// From where this begins to where the other ends.
-    pub fn to(self, other: Place) -> Place {
-        Place::new(self.start, other.end)
+    pub fn to(self, other: SourceSpan) -> SourceSpan {
+        SourceSpan::new(self.start, other.end)
     }
 
     /// The same, so many bytes later.
-    pub(crate) fn moved(self, by: usize) -> Place {
-        Place::new(self.start + by, self.end + by)
+    pub(crate) fn shift(self, by: usize) -> SourceSpan {
+        SourceSpan::new(self.start + by, self.end + by)
     }
 
     /// As line and column of a text, both from 1; columns are characters.
@@ -37,13 +37,13 @@ impl Place {
     }
 }
 
-impl From<Range<usize>> for Place {
-    fn from(range: Range<usize>) -> Place {
-        Place::new(range.start, range.end)
+impl From<Range<usize>> for SourceSpan {
+    fn from(range: Range<usize>) -> SourceSpan {
+        SourceSpan::new(range.start, range.end)
     }
 }
 
-/// Why a question has no answer.
+/// Query error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -51,7 +51,7 @@ pub enum Error {
     #[error("{message}")]
     Parse {
         /// Where in the expression.
-        place: Place,
+        span: SourceSpan,
         /// What is wrong there, and what would be right.
         message: String,
     },
@@ -59,15 +59,15 @@ pub enum Error {
     #[error("{message}")]
     Execution {
         /// Where in the expression.
-        place: Place,
+        span: SourceSpan,
         /// What is wrong, and what would be right.
         message: String,
     },
     /// More than a limit allows.
-    #[error("the query needs more {what} than {max} ({found}); {remedy}")]
+    #[error("the query needs more {limit} than {max} ({found}); {remedy}")]
     Limit {
         /// What there is too much of, with the limit's name.
-        what: &'static str,
+        limit: &'static str,
         /// How much there was when it was noticed.
         found: u64,
         /// How much is allowed.
@@ -77,7 +77,7 @@ pub enum Error {
     },
     /// It took too long, or nobody waits for it any more.
     #[error("the query took longer than it may; ask for less, or raise timeout")]
-    Time,
+    Timeout,
     /// The memory that queries share does not suffice.
     #[error("{message}")]
     Memory {
@@ -94,7 +94,7 @@ pub enum Error {
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Error {
         match error {
-            store::Error::Over => Error::Time,
+            store::Error::Cancelled => Error::Timeout,
             error => Error::Store(error),
         }
     }
@@ -105,24 +105,24 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// Where in the expression, if it is known.
-    pub fn place(&self) -> Option<Place> {
+    pub fn span(&self) -> Option<SourceSpan> {
         match self {
-            Error::Parse { place, .. } | Error::Execution { place, .. } => Some(*place),
+            Error::Parse { span: place, .. } | Error::Execution { span: place, .. } => Some(*place),
             _ => None,
         }
     }
 
     /// The same, of a text that begins so many bytes later.
-    pub(crate) fn moved(mut self, by: usize) -> Error {
-        if let Error::Parse { place, .. } | Error::Execution { place, .. } = &mut self {
-            *place = place.moved(by);
+    pub(crate) fn shift(mut self, by: usize) -> Error {
+        if let Error::Parse { span: place, .. } | Error::Execution { span: place, .. } = &mut self {
+            *place = place.shift(by);
         }
         self
     }
 
     /// The message, with the line of the expression and a mark below the place.
-    pub fn show(&self, expression: &str) -> String {
-        let Some(place) = self.place() else { return self.to_string() };
+    pub fn format_with_source(&self, expression: &str) -> String {
+        let Some(place) = self.span() else { return self.to_string() };
         let (line, column) = place.line_and_column(expression);
         let text = expression.lines().nth(line - 1).unwrap_or("");
         let within = text.chars().count() + 1 - column.min(text.chars().count() + 1);
@@ -136,7 +136,7 @@ impl Error {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceSpan {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}..{}", self.start, self.end)
     }

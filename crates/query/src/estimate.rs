@@ -1,4 +1,4 @@
-//! About how much a query reads, before it reads anything.
+//! Cost estimation before execution.
 //!
 //! The selectors of the plan are looked up in the index, and the rows of their series in the time
 //! that the plan reads are estimated from what is known of parts ([`Source::rows_about`]). To these
@@ -7,29 +7,29 @@
 
 use std::ops::Range;
 
-use crate::ask::{Language, Question};
 use crate::context::QueryContext;
+use crate::engine::{Language, QueryRequest};
 use crate::error::{Error, Result};
 use crate::eval::Settings;
-use crate::plan::{Fetch, Node, Op, Ranged, RangedOf};
+use crate::plan::{PlanNode, PlanOp, RangeSelection, RangeSource, SeriesFetch};
 use crate::source::Source;
-use crate::stream::Steps;
+use crate::stream::StepGrid;
 use crate::{caql, promql};
 
 /// About how many rows a query reads, and values it makes on the way; nothing is read for it.
 pub fn estimate(
     source: &dyn Source,
-    question: &Question<'_>,
+    question: &QueryRequest<'_>,
     settings: &Settings,
     context: &dyn QueryContext,
 ) -> Result<u64> {
     let Settings { lookback, subquery_step, .. } = *settings;
-    let mut estimate = Estimate { source, context, lookback, subquery_step, rows: 0 };
+    let mut estimate = CostEstimate { source, context, lookback, subquery_step, rows: 0 };
     match question.language {
         Language::PromQl => {
             let steps = match question.step {
-                0 => Steps::at(question.start),
-                step => Steps::over(question.start, question.end, step),
+                0 => StepGrid::at(question.start),
+                step => StepGrid::covering(question.start, question.end, step),
             };
             let expression = promql::parse(question.text, &question.options)?;
             let (_, node) = promql::plan(&expression, question, settings)?;
@@ -43,8 +43,8 @@ pub fn estimate(
     Ok(estimate.rows)
 }
 
-/// What has been added up of a plan.
-pub(crate) struct Estimate<'a> {
+/// Cost estimate of a plan.
+pub(crate) struct CostEstimate<'a> {
     source: &'a dyn Source,
     context: &'a dyn QueryContext,
     lookback: i64,
@@ -52,62 +52,62 @@ pub(crate) struct Estimate<'a> {
     rows: u64,
 }
 
-impl Estimate<'_> {
-    pub(crate) fn node(&mut self, node: &Node, steps: Steps) -> Result<()> {
+impl CostEstimate<'_> {
+    pub(crate) fn node(&mut self, node: &PlanNode, steps: StepGrid) -> Result<()> {
         match &node.op {
-            Op::Number(_) => self.add(steps.count as u64),
-            Op::Text(_) => {}
-            Op::Latest(fetch) => {
-                let range = self.shifted(fetch, steps, self.lookback);
+            PlanOp::Number(_) => self.add(steps.count as u64),
+            PlanOp::Text(_) => {}
+            PlanOp::Latest(fetch) => {
+                let range = self.read_range(fetch, steps, self.lookback);
                 self.fetch(fetch, range, None, steps)?;
             }
-            Op::Ranged(ranged) => self.ranged(ranged, steps)?,
-            Op::Exact(exact) => {
-                let range = self.shifted(&exact.fetch, steps, exact.range);
+            PlanOp::RangeSelection(ranged) => self.range_selection(ranged, steps)?,
+            PlanOp::Exact(exact) => {
+                let range = self.read_range(&exact.fetch, steps, exact.range);
                 let column =
                     if steps.count > 1 { exact.range.min(steps.step) } else { exact.range };
                 self.fetch(&exact.fetch, range, Some(column), steps)?;
             }
-            Op::Once(inner) => self.node(inner, Steps::at(steps.start))?,
-            Op::Negate(inner) => self.node(inner, steps)?,
-            Op::Over(over) => {
-                self.ranged(&over.of, steps)?;
+            PlanOp::Once(inner) => self.node(inner, StepGrid::at(steps.start))?,
+            PlanOp::Negate(inner) => self.node(inner, steps)?,
+            PlanOp::RangeFunction(over) => {
+                self.range_selection(&over.input, steps)?;
                 self.nodes(&over.args, steps)?;
             }
-            Op::Call { args, .. } => self.nodes(args, steps)?,
-            Op::Aggregate(aggregate) => {
-                self.nodes([&aggregate.of].into_iter().chain(&aggregate.param), steps)?;
+            PlanOp::Call { args, .. } => self.nodes(args, steps)?,
+            PlanOp::Aggregate(aggregate) => {
+                self.nodes([&aggregate.input].into_iter().chain(&aggregate.param), steps)?;
             }
-            Op::Binary(binary) => self.nodes([&binary.left.1, &binary.right.1], steps)?,
-            Op::Stage(stage) => stage.estimate(self, steps)?,
+            PlanOp::Binary(binary) => self.nodes([&binary.left.1, &binary.right.1], steps)?,
+            PlanOp::Stage(stage) => stage.estimate(self, steps)?,
         }
         Ok(())
     }
 
     pub(crate) fn nodes<'n>(
         &mut self,
-        nodes: impl IntoIterator<Item = &'n Node>,
-        steps: Steps,
+        nodes: impl IntoIterator<Item = &'n PlanNode>,
+        steps: StepGrid,
     ) -> Result<()> {
         nodes.into_iter().try_for_each(|node| self.node(node, steps))
     }
 
-    fn ranged(&mut self, ranged: &Ranged, steps: Steps) -> Result<()> {
-        match &ranged.of {
-            RangedOf::Series(fetch) => {
-                let range = self.shifted(fetch, steps, ranged.range);
+    fn range_selection(&mut self, ranged: &RangeSelection, steps: StepGrid) -> Result<()> {
+        match &ranged.source {
+            RangeSource::Series(fetch) => {
+                let range = self.read_range(fetch, steps, ranged.range);
                 self.fetch(fetch, range, None, steps)
             }
-            RangedOf::Subquery { inner, step, shift } => {
+            RangeSource::Subquery { inner, step, shift } => {
                 let step = step.unwrap_or(self.subquery_step);
                 let start = shift.apply(steps.start).saturating_sub(ranged.range);
-                self.node(inner, Steps::over(start, shift.apply(steps.end()), step))
+                self.node(inner, StepGrid::covering(start, shift.apply(steps.end()), step))
             }
         }
     }
 
     /// The time that is read for steps: so long before the first, until the last.
-    fn shifted(&self, fetch: &Fetch, steps: Steps, before: i64) -> Range<i64> {
+    fn read_range(&self, fetch: &SeriesFetch, steps: StepGrid, before: i64) -> Range<i64> {
         fetch.shift.apply(steps.start).saturating_sub(before)..fetch.shift.apply(steps.end())
     }
 
@@ -115,17 +115,17 @@ impl Estimate<'_> {
     /// and what is made of it.
     pub(crate) fn fetch(
         &mut self,
-        fetch: &Fetch,
+        fetch: &SeriesFetch,
         range: Range<i64>,
         longest: Option<i64>,
-        steps: Steps,
+        steps: StepGrid,
     ) -> Result<()> {
         // An expression may have thousands of selectors.
-        if self.context.is_over() {
-            return Err(Error::Time);
+        if self.context.is_cancelled() {
+            return Err(Error::Timeout);
         }
         let series = self.source.select_count(&fetch.selector)?;
-        self.add(self.source.rows_about(series, &range, longest));
+        self.add(self.source.estimate_rows(series, &range, longest));
         self.add(series.saturating_mul(steps.count as u64));
         Ok(())
     }
@@ -138,43 +138,47 @@ impl Estimate<'_> {
 #[cfg(test)]
 mod tests {
     use hist::Mixture;
-    use model::{Kind, Selector};
-    use store::{Grid, HOUR, MINUTE, SECOND, Summary};
+    use model::{Selector, SeriesKind};
+    use store::{HOUR, MINUTE, NumberSummary, SECOND, TimeGrid};
 
     use super::*;
-    use crate::labels::Labels;
-    use crate::source::{Handle, Read};
-    use crate::stream::Reading;
+    use crate::labels::LabelSet;
+    use crate::source::{ColumnRead, SeriesHandle};
+    use crate::stream::SeriesPoint;
 
     /// Ten series whatever is selected, with a row each second, and rollups of a minute. It reads
     /// nothing.
-    struct Ten;
+    struct TenSeries;
 
-    impl Source for Ten {
-        fn select(&self, _: &Selector) -> Result<Vec<Handle>> {
-            let of = |key| Handle {
-                labels: Labels::default(),
-                kind: Kind::Gauge,
+    impl Source for TenSeries {
+        fn select(&self, _: &Selector) -> Result<Vec<SeriesHandle>> {
+            let of = |key| SeriesHandle {
+                labels: LabelSet::default(),
+                kind: SeriesKind::Gauge,
                 unit: String::new(),
                 key,
             };
             Ok((0..10).map(of).collect())
         }
 
-        fn rows_about(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {
+        fn estimate_rows(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {
             let each = if step >= Some(MINUTE) { MINUTE } else { SECOND };
             series * ((range.end - range.start) / each) as u64
         }
 
-        fn readings(&self, _: &Handle, _: Range<i64>) -> Result<Read<Reading>> {
+        fn readings(&self, _: &SeriesHandle, _: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
             panic!("nothing is read")
         }
 
-        fn histograms(&self, _: &[&Handle], _: Grid) -> Result<Read<Mixture>> {
+        fn histograms(&self, _: &[&SeriesHandle], _: TimeGrid) -> Result<ColumnRead<Mixture>> {
             panic!("nothing is read")
         }
 
-        fn numbers(&self, _: &[&Handle], _: Grid) -> Result<Read<Option<Summary>>> {
+        fn numbers(
+            &self,
+            _: &[&SeriesHandle],
+            _: TimeGrid,
+        ) -> Result<ColumnRead<Option<NumberSummary>>> {
             panic!("nothing is read")
         }
     }
@@ -184,8 +188,8 @@ mod tests {
     fn check(text: &str, language: Language, is_range: bool, expected: u64) {
         let (start, step) = if is_range { (0, MINUTE) } else { (HOUR, 0) };
         let options = promql::Options::default();
-        let question = Question { text, language, start, end: HOUR, step, options };
-        let found = estimate(&Ten, &question, &Settings::default(), &|| false);
+        let question = QueryRequest { text, language, start, end: HOUR, step, options };
+        let found = estimate(&TenSeries, &question, &Settings::default(), &|| false);
         assert_eq!(found.unwrap(), expected, "{text}");
     }
 
@@ -204,8 +208,8 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_with_the_query() {
-        let question = Question {
+    fn estimate_stops_on_cancellation() {
+        let question = QueryRequest {
             text: "load",
             language: Language::PromQl,
             start: 0,
@@ -213,7 +217,7 @@ mod tests {
             step: 0,
             options: promql::Options::default(),
         };
-        let found = estimate(&Ten, &question, &Settings::default(), &|| true);
-        assert!(matches!(found, Err(Error::Time)));
+        let found = estimate(&TenSeries, &question, &Settings::default(), &|| true);
+        assert!(matches!(found, Err(Error::Timeout)));
     }
 }

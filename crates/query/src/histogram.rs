@@ -1,4 +1,4 @@
-//! Histograms as PromQL reckons with them: counts are floats, for rates and differences have fractions.
+//! Float histograms for PromQL arithmetic.
 
 mod bound;
 mod bucket;
@@ -13,7 +13,7 @@ mod reset;
 mod sum;
 mod trim;
 #[cfg(test)]
-mod valid;
+mod validate;
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ use hist::Scheme;
 
 pub use bucket::Bucket;
 pub use compensation::Compensation;
-pub use description::{Description, DescriptionError, parse_description};
+pub use description::{DescriptionError, ParsedHistogram, parse_description};
 pub use hint::ResetHint;
-pub use sum::{Combined, Incompatible};
-pub use trim::Keep;
+pub use sum::{AddOutcome, IncompatibleHistograms};
+pub use trim::TrimSide;
 
-pub(crate) use compensation::{Kahan, add_compensated};
+pub(crate) use compensation::{KahanSum, add_compensated};
 pub(crate) use logarithm::{exp2, log2};
-pub(crate) use number::{Number, Plain};
+pub(crate) use number::{GoNumber, GoPlainNumber};
 
-/// Which buckets there are.
+/// Bucket grid of a histogram.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Grid {
+pub enum BucketGrid {
     /// Prometheus' exponential schema, −4 to 8: bucket `i` is `(2^((i-1)/2^schema), 2^(i/2^schema)]`.
     Exponential(i32),
     /// Custom upper bounds (schema −53): bucket `i` ends at `bounds[i]`, inclusive; the last, `bounds.len()`, at infinity.
@@ -45,7 +45,7 @@ pub enum Grid {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloatHistogram {
     /// Which buckets.
-    pub grid: Grid,
+    pub grid: BucketGrid,
     /// Values this near to zero are in the zero bucket.
     pub zero_threshold: f64,
     /// How many are.
@@ -66,7 +66,7 @@ impl Default for FloatHistogram {
     /// Nothing, in schema 0.
     fn default() -> FloatHistogram {
         FloatHistogram {
-            grid: Grid::Exponential(0),
+            grid: BucketGrid::Exponential(0),
             zero_threshold: 0.0,
             zero_count: 0.0,
             count: 0.0,
@@ -118,7 +118,7 @@ impl FloatHistogram {
     /// Whether a count, the sum or a bound has left the doubles.
     pub fn has_overflow(&self) -> bool {
         let bounds: &[f64] = match &self.grid {
-            Grid::Custom(bounds) => bounds,
+            BucketGrid::Custom(bounds) => bounds,
             _ => &[],
         };
         [self.zero_count, self.count, self.sum]

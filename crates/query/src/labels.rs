@@ -1,4 +1,4 @@
-//! What a stream is called: labels in order of their names, the metric's name among them as `__name__`.
+//! Label sets of streams, including `__name__`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ pub const UNIT: &str = "__unit__";
 
 /// Labels in order of their names, each once, none empty. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
+pub struct LabelSet(Arc<[(Arc<str>, Arc<str>)]>);
 
-impl Default for Labels {
-    fn default() -> Labels {
-        Labels(Arc::new([]))
+impl Default for LabelSet {
+    fn default() -> LabelSet {
+        LabelSet(Arc::new([]))
     }
 }
 
-impl Labels {
+impl LabelSet {
     /// Of any pairs: the last of each name counts, and an empty value is none.
     pub fn new<N: Into<Arc<str>>, V: Into<Arc<str>>>(
         pairs: impl IntoIterator<Item = (N, V)>,
-    ) -> Labels {
+    ) -> LabelSet {
         let mut held: Vec<(Arc<str>, Arc<str>)> =
             pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         held.reverse();
         held.sort_by(|a, b| a.0.cmp(&b.0));
         held.dedup_by(|a, b| a.0 == b.0);
         held.retain(|(_, value)| !value.is_empty());
-        Labels(held.into())
+        LabelSet(held.into())
     }
 
     /// A label's value; the empty text where it is not.
@@ -60,7 +60,7 @@ impl Labels {
     }
 
     /// These, with one set to a value; to the empty one, without it.
-    pub fn with(&self, name: &str, value: &str) -> Labels {
+    pub fn with(&self, name: &str, value: &str) -> LabelSet {
         let mut pairs = self.0.to_vec();
         match pairs.binary_search_by(|(held, _)| (**held).cmp(name)) {
             Ok(at) if value.is_empty() => drop(pairs.remove(at)),
@@ -68,20 +68,20 @@ impl Labels {
             Err(_) if value.is_empty() => return self.clone(),
             Err(at) => pairs.insert(at, (name.into(), value.into())),
         }
-        Labels(pairs.into())
+        LabelSet(pairs.into())
     }
 
     /// Those that are wanted.
-    pub fn keep(&self, wanted: impl Fn(&str) -> bool) -> Labels {
+    pub fn filter(&self, wanted: impl Fn(&str) -> bool) -> LabelSet {
         if self.0.iter().all(|(name, _)| wanted(name)) {
             return self.clone();
         }
-        Labels(self.0.iter().filter(|(name, _)| wanted(name)).cloned().collect())
+        LabelSet(self.0.iter().filter(|(name, _)| wanted(name)).cloned().collect())
     }
 
     /// Without the metric's name, type and unit: what is left of them says nothing about a result.
-    pub fn without_metadata(&self) -> Labels {
-        self.keep(|name| !is_metadata(name))
+    pub fn without_metadata(&self) -> LabelSet {
+        self.filter(|name| !is_metadata(name))
     }
 
     /// How many bytes they take.
@@ -95,7 +95,7 @@ pub(crate) fn is_metadata(name: &str) -> bool {
     matches!(name, NAME | TYPE | UNIT)
 }
 
-impl fmt::Display for Labels {
+impl fmt::Display for LabelSet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name();
         let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == ':')
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn labels_are_sorted_and_each_once() {
-        let labels = Labels::new([("b", "1"), ("a", "2"), ("b", "3"), ("c", "")]);
+        let labels = LabelSet::new([("b", "1"), ("a", "2"), ("b", "3"), ("c", "")]);
         assert_eq!(labels.iter().collect::<Vec<_>>(), [("a", "2"), ("b", "3")]);
         assert_eq!(labels.get("b"), "3");
         assert_eq!(labels.get("c"), "");
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn setting_and_unsetting() {
-        let labels = Labels::new([(NAME, "up"), ("host", "a")]);
+        let labels = LabelSet::new([(NAME, "up"), ("host", "a")]);
         assert_eq!(labels.with("host", "b").to_string(), r#"up{host="b"}"#);
         assert_eq!(labels.with("host", "").to_string(), "up");
         assert_eq!(labels.with("zone", "eu").get("zone"), "eu");

@@ -1,4 +1,4 @@
-//! Questions to whole distributions: PromQL and CAQL, read into one plan, evaluated over what a store can read.
+//! Query engine: PromQL and CAQL over a store.
 //!
 //! ```
 //! use hist::{Histogram, codec::header::Temporality};
@@ -39,23 +39,23 @@
 //! memory, than its [`QueryContext`] allows.
 #![forbid(unsafe_code)]
 
-mod ask;
+pub mod breakdown;
 pub mod caql;
 pub mod compare;
 mod context;
+mod engine;
 mod error;
 mod estimate;
 mod eval;
-pub mod explain;
 mod histogram;
 mod labels;
 mod limits;
-mod note;
 mod plan;
 pub mod promql;
+mod query_warnings;
 mod sliding;
 mod source;
-mod stored;
+mod store_source;
 mod stream;
 mod unit;
 mod value;
@@ -63,22 +63,22 @@ mod value;
 /// What is asked beside answers, for tests.
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::ask::ask_and_count;
+    pub use crate::engine::execute_with_stats;
 }
 
-pub use ask::{Answer, Data, Language, Question, ask};
 pub use context::QueryContext;
-pub use error::{Error, Place, Result};
+pub use engine::{Language, QueryRequest, QueryResult, ResultData, execute};
+pub use error::{Error, Result, SourceSpan};
 pub use estimate::estimate;
 pub use eval::Settings;
 pub use histogram::{
-    Bucket, Combined, Compensation, Description, DescriptionError, FloatHistogram, Grid,
-    Incompatible, Keep, ResetHint, parse_description,
+    AddOutcome, Bucket, BucketGrid, Compensation, DescriptionError, FloatHistogram,
+    IncompatibleHistograms, ParsedHistogram, ResetHint, TrimSide, parse_description,
 };
-pub use labels::{Labels, NAME, TYPE, UNIT};
+pub use labels::{LabelSet, NAME, TYPE, UNIT};
 pub use limits::Limits;
-pub use note::{Note, Notes};
-pub use source::{Handle, Read, Source};
-pub use stored::Stored;
-pub use stream::{Reading, Readings, Steps, Stream, seconds};
-pub use value::{STALE_BITS, Value, is_stale};
+pub use query_warnings::{QueryWarningKind, QueryWarnings};
+pub use source::{ColumnRead, SeriesHandle, Source};
+pub use store_source::StoreSource;
+pub use stream::{SeriesPoint, SeriesPoints, StepGrid, Stream, seconds};
+pub use value::{STALE_BITS, StepValue, is_stale};

@@ -1,4 +1,4 @@
-//! What has to be done to answer a question: both languages are read into this, and one evaluation works it out.
+//! Query plan shared by both languages.
 //!
 //! A node gives streams: numbers or distributions at each step. Only [`Op::Ranged`] gives readings as they came,
 //! and only functions over time take those.
@@ -6,79 +6,79 @@
 use model::Selector;
 
 use crate::caql;
-use crate::error::Place;
-use crate::eval::{aggregate, binary, call, over};
+use crate::error::SourceSpan;
+use crate::eval::{aggregate, binary, call, range_functions};
 use crate::promql::Matcher;
 
-/// A piece of work.
+/// Node of a query plan.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) op: Op,
+pub(crate) struct PlanNode {
+    pub(crate) op: PlanOp,
     /// Where in the expression it stands.
-    pub(crate) place: Place,
+    pub(crate) span: SourceSpan,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Op {
+pub(crate) enum PlanOp {
     /// The same number at each step.
     Number(f64),
     /// A text, for functions that take one.
     Text(String),
     /// The latest reading of each series at each step, not older than the lookback.
-    Latest(Fetch),
+    Latest(SeriesFetch),
     /// Readings of a stretch of time before each step.
-    Ranged(Box<Ranged>),
-    /// What happened in a stretch of time before each step, exactly, out of the coarsest rollups that fit.
-    Exact(Box<Exact>),
+    RangeSelection(Box<RangeSelection>),
+    /// Exact deltas of a range, from the store.
+    Exact(Box<ExactRange>),
     /// The same at each step: worked out once.
-    Once(Box<Node>),
-    Negate(Box<Node>),
+    Once(Box<PlanNode>),
+    Negate(Box<PlanNode>),
     /// A function of readings over time.
-    Over(Box<over::Over>),
+    RangeFunction(Box<range_functions::RangeFunctionCall>),
     /// A function of what is there at each step.
     Call {
-        function: &'static call::Function,
-        args: Vec<Node>,
+        function: &'static call::InstantFunction,
+        args: Vec<PlanNode>,
     },
-    Aggregate(Box<aggregate::Aggregate>),
-    Binary(Box<binary::Binary>),
+    Aggregate(Box<aggregate::Aggregation>),
+    Binary(Box<binary::BinaryOperation>),
     /// A function of CAQL.
-    Stage(Box<caql::Stage>),
+    Stage(Box<caql::PlanStage>),
 }
 
-/// Which series are read, and when.
+/// Series selection, offset and extension.
 #[derive(Clone, Debug)]
-pub(crate) struct Fetch {
+pub(crate) struct SeriesFetch {
     pub(crate) selector: Selector,
     /// The same as it was written, for what is absent.
     pub(crate) matchers: Vec<Matcher>,
-    pub(crate) shift: Shift,
-    pub(crate) extension: Extension,
+    pub(crate) shift: TimeShift,
+    pub(crate) extension: RangeExtension,
     /// Each histogram is told whether its counter began anew after the one before. Prometheus does so where nothing
     /// but counts and sums is asked for, and remarks on sums of counters depend on it.
-    pub(crate) looks_for_resets: bool,
-    pub(crate) place: Place,
+    pub(crate) detects_resets: bool,
+    pub(crate) span: SourceSpan,
 }
 
-/// When it is read, against the step.
+/// Time shift: `@` and `offset`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Shift {
+pub(crate) struct TimeShift {
     /// How long before the step; negative, after it.
     pub(crate) offset: i64,
     /// Not at the step but at this moment.
     pub(crate) at: Option<i64>,
 }
 
-impl Shift {
+impl TimeShift {
     /// The moment that is meant at a step.
     pub(crate) fn apply(self, time: i64) -> i64 {
         self.at.unwrap_or(time).saturating_sub(self.offset)
     }
 }
 
-/// What is added at the ends of a range.
+/// Range extension: anchored or smoothed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Extension {
+pub(crate) enum RangeExtension {
     #[default]
     None,
     /// The reading before the range stands at its start.
@@ -87,43 +87,43 @@ pub(crate) enum Extension {
     Smoothed,
 }
 
-/// Readings of a stretch of time that ends at each step.
+/// Range vector selection.
 #[derive(Clone, Debug)]
-pub(crate) struct Ranged {
-    pub(crate) of: RangedOf,
+pub(crate) struct RangeSelection {
+    pub(crate) source: RangeSource,
     /// Nanoseconds of the stretch; its start is excluded, its end included.
     pub(crate) range: i64,
     /// Counters are meant: of a series of deltas its running total is read.
-    pub(crate) of_counters: bool,
-    pub(crate) place: Place,
+    pub(crate) is_for_counters: bool,
+    pub(crate) span: SourceSpan,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum RangedOf {
-    Series(Fetch),
-    Subquery { inner: Node, step: Option<i64>, shift: Shift },
+pub(crate) enum RangeSource {
+    Series(SeriesFetch),
+    Subquery { inner: PlanNode, step: Option<i64>, shift: TimeShift },
 }
 
-impl Ranged {
-    pub(crate) fn shift(&self) -> Shift {
-        match &self.of {
-            RangedOf::Series(fetch) => fetch.shift,
-            RangedOf::Subquery { shift, .. } => *shift,
+impl RangeSelection {
+    pub(crate) fn shift(&self) -> TimeShift {
+        match &self.source {
+            RangeSource::Series(fetch) => fetch.shift,
+            RangeSource::Subquery { shift, .. } => *shift,
         }
     }
 
-    pub(crate) fn extension(&self) -> Extension {
-        match &self.of {
-            RangedOf::Series(fetch) => fetch.extension,
-            RangedOf::Subquery { .. } => Extension::None,
+    pub(crate) fn extension(&self) -> RangeExtension {
+        match &self.source {
+            RangeSource::Series(fetch) => fetch.extension,
+            RangeSource::Subquery { .. } => RangeExtension::None,
         }
     }
 }
 
 /// What happened in a stretch of time before each step.
 #[derive(Clone, Debug)]
-pub(crate) struct Exact {
-    pub(crate) fetch: Fetch,
+pub(crate) struct ExactRange {
+    pub(crate) fetch: SeriesFetch,
     /// Nanoseconds of the stretch.
     pub(crate) range: i64,
     /// Divided by the seconds of the range.
@@ -132,5 +132,5 @@ pub(crate) struct Exact {
     pub(crate) grouping: Option<aggregate::Grouping>,
     /// What the expression says in standard PromQL: the same only for distributions that are deltas, and done
     /// where something else was selected.
-    pub(crate) standard: Option<Node>,
+    pub(crate) standard_expr: Option<PlanNode>,
 }

@@ -3,6 +3,7 @@
 mod ast;
 mod check;
 mod duration;
+mod format;
 mod functions;
 mod lexer;
 mod matcher;
@@ -13,16 +14,17 @@ mod plan;
 pub mod quantile;
 mod quantiles;
 mod quote;
-mod show;
 #[cfg(test)]
 mod tests;
 mod token;
 
-pub use ast::{At, BinaryOp, Cardinality, Expr, ExprKind, Matching, ValueType, VectorSelector};
-pub use duration::{Duration, DurationExpr, DurationKind, DurationOp};
-pub use functions::{AggregateOp, FUNCTIONS, Function, Variadic, function};
-pub(crate) use matcher::labels_named;
-pub use matcher::{MatchOp, Matcher, REGEX_SIZE_MAX, is_label_name, whole_regex};
+pub use ast::{
+    AtModifier, BinaryOp, Expr, ExprKind, MatchCardinality, Matching, ValueType, VectorSelector,
+};
+pub use duration::{DurationExpr, DurationKind, DurationOp, DurationValue};
+pub use functions::{AggregateOp, FUNCTIONS, PromqlFunction, Variadic, function};
+pub(crate) use matcher::labels_from_matchers;
+pub use matcher::{MatchOp, Matcher, REGEX_SIZE_MAX, anchored_regex, is_label_name};
 pub use number::{parse_duration, parse_number, show_duration};
 pub use parse::{parse, parse_series_labels};
 pub(crate) use plan::plan;

@@ -1,4 +1,4 @@
-//! Sums over stretches that move along a row of items.
+//! Sums over sliding ranges.
 //!
 //! A sum is whatever two neighbouring stretches make together: a number, the greater of two, a merged distribution.
 //! Nothing is taken away again, so no rounding adds up and nothing has to be subtracted.
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Overlapping stretches share sums: items up to some place are added from the back, those after it from the front,
 /// so that each item is added three times at the most however long a stretch is (the two stacks of a queue;
 /// Okasaki, Simple and efficient purely functional queues, 1995).
-pub(crate) fn sums<T: Clone, E>(
+pub(crate) fn sliding_sums<T: Clone, E>(
     items: &[T],
     stretches: impl IntoIterator<Item = Range<usize>>,
     add: impl Fn(&mut T, &T) -> Result<(), E>,
@@ -91,7 +91,7 @@ mod tests {
                 held.push_str(more);
                 Ok::<(), ()>(())
             };
-            let found = sums(&items, stretches.iter().cloned(), add).unwrap();
+            let found = sliding_sums(&items, stretches.iter().cloned(), add).unwrap();
             prop_assert_eq!(found, slow(&items, &stretches));
         }
     }

@@ -1,44 +1,48 @@
-//! What is read: the face of a store towards questions.
+//! Data source interface of queries.
 
 use std::ops::Range;
 
 use hist::Mixture;
-use model::{Gap, Kind, Selector};
-use store::{Grid, Summary};
+use model::{Gap, Selector, SeriesKind};
+use store::{NumberSummary, TimeGrid};
 
 use crate::error::Result;
-use crate::labels::Labels;
-use crate::stream::Reading;
+use crate::labels::LabelSet;
+use crate::stream::SeriesPoint;
 
-/// A series that a selector picked. `key` means something only to the source that gave it.
+/// Handle of a selected series. `key` means something only to the source that gave it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Handle {
+pub struct SeriesHandle {
     /// Name and labels.
-    pub labels: Labels,
+    pub labels: LabelSet,
     /// What its samples are.
-    pub kind: Kind,
+    pub kind: SeriesKind,
     /// In what it is measured; the empty text where that is not known.
     pub unit: String,
     /// By which the source knows it again.
     pub key: usize,
 }
 
-/// Values of columns of time, and what is known to be missing.
-pub struct Read<T> {
+/// Column values with gaps.
+pub struct ColumnRead<T> {
     /// One for each column, or each reading.
     pub values: Vec<T>,
     /// What is missing.
     pub gaps: Vec<Gap>,
 }
 
-/// What questions read from. All reads of one question see the same moment.
+/// Data source of queries. All reads of one question see the same moment.
 pub trait Source: Sync {
     /// The series that a selector picks, in no order.
-    fn select(&self, selector: &Selector) -> Result<Vec<Handle>>;
+    fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>>;
 
     /// The part of a range, its start excluded and its end included, that can have readings of some series; the
     /// whole range, where that is not known.
-    fn extent(&self, _series: &[Handle], range: Range<i64>) -> Result<Option<Range<i64>>> {
+    fn time_range(
+        &self,
+        _series: &[SeriesHandle],
+        range: Range<i64>,
+    ) -> Result<Option<Range<i64>>> {
         Ok((range.start < range.end).then_some(range))
     }
 
@@ -55,23 +59,32 @@ pub trait Source: Sync {
 
     /// About how many rows of so many series there are to be read of a range: as they came, or
     /// added up in columns as long as `step`. It costs no more than a look at what is in memory.
-    fn rows_about(&self, _series: u64, _range: &Range<i64>, _step: Option<i64>) -> u64 {
+    fn estimate_rows(&self, _series: u64, _range: &Range<i64>, _step: Option<i64>) -> u64 {
         0
     }
 
     /// Readings of a series as they came, that were made after `range.start` and not after `range.end`, by time.
-    fn readings(&self, series: &Handle, range: Range<i64>) -> Result<Read<Reading>>;
+    fn readings(&self, series: &SeriesHandle, range: Range<i64>)
+    -> Result<ColumnRead<SeriesPoint>>;
 
     /// Distributions of series of histograms, put together: what ended within each column, its start excluded
     /// and its end included. Of cumulative series it is what was added.
-    fn histograms(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>>;
+    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>>;
 
     /// The same, but distributions of a moment belong to the column that begins by then. A source
     /// that has none need not tell them apart.
-    fn histograms_by_start(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
+    fn histograms_by_start(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> Result<ColumnRead<Mixture>> {
         self.histograms(series, grid)
     }
 
     /// Numbers of series of counts or gauges, put together likewise; `None` where there are none.
-    fn numbers(&self, series: &[&Handle], grid: Grid) -> Result<Read<Option<Summary>>>;
+    fn numbers(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> Result<ColumnRead<Option<NumberSummary>>>;
 }

@@ -1,11 +1,11 @@
 //! Streams: values of one thing on the steps of a question.
 
-use crate::labels::Labels;
-use crate::value::Value;
+use crate::labels::LabelSet;
+use crate::value::StepValue;
 
-/// The moments that a question is asked for.
+/// Evaluation timestamps: start, step, count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Steps {
+pub struct StepGrid {
     /// The first, in nanoseconds since the Unix epoch.
     pub start: i64,
     /// Nanoseconds from one to the next; of one moment, 1.
@@ -14,21 +14,21 @@ pub struct Steps {
     pub count: usize,
 }
 
-impl Steps {
+impl StepGrid {
     /// One moment.
-    pub fn at(time: i64) -> Steps {
-        Steps { start: time, step: 1, count: 1 }
+    pub fn at(time: i64) -> StepGrid {
+        StepGrid { start: time, step: 1, count: 1 }
     }
 
     /// From a moment to another, both included where the step fits.
-    pub fn over(start: i64, end: i64, step: i64) -> Steps {
+    pub fn covering(start: i64, end: i64, step: i64) -> StepGrid {
         let step = step.max(1);
         // From one end of time to the other it is farther than an `i64` can say.
         let count = match i128::from(end) - i128::from(start) {
             length if length >= 0 => length / i128::from(step) + 1,
             _ => 0,
         };
-        Steps { start, step, count: usize::try_from(count).unwrap_or(usize::MAX) }
+        StepGrid { start, step, count: usize::try_from(count).unwrap_or(usize::MAX) }
     }
 
     /// A moment.
@@ -54,20 +54,20 @@ impl Steps {
     }
 }
 
-/// Values of one thing, one or none for each step.
+/// Stream: one optional value per step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stream {
     /// What it is called.
-    pub labels: Labels,
+    pub labels: LabelSet,
     /// Its metric's name does not describe it any more, and goes when the answer is complete.
     pub drops_name: bool,
     /// The values, as many as there are steps.
-    pub points: Vec<Option<Value>>,
+    pub points: Vec<Option<StepValue>>,
 }
 
 impl Stream {
     /// Of some points.
-    pub fn new(labels: Labels, points: Vec<Option<Value>>) -> Stream {
+    pub fn new(labels: LabelSet, points: Vec<Option<StepValue>>) -> Stream {
         Stream { labels, drops_name: false, points }
     }
 
@@ -78,7 +78,7 @@ impl Stream {
 
     /// For how many samples it counts towards the limit.
     pub(crate) fn samples(&self) -> u64 {
-        self.points.iter().flatten().map(Value::samples).sum()
+        self.points.iter().flatten().map(StepValue::samples).sum()
     }
 }
 
@@ -90,28 +90,28 @@ pub fn seconds(nanos: i64) -> f64 {
     }
 }
 
-/// Readings of one series as they came, oldest first: what a range selector picks.
+/// Points of one series, oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Readings {
+pub struct SeriesPoints {
     /// What the series is called.
-    pub labels: Labels,
+    pub labels: LabelSet,
     /// Its metric's name does not describe it any more.
     pub drops_name: bool,
     /// The readings, by time.
-    pub readings: Vec<Reading>,
+    pub points: Vec<SeriesPoint>,
     /// They are sums of what happened up to them: how much the first has says only since when it was added up.
-    pub is_running: bool,
+    pub is_running_total: bool,
 }
 
-/// One reading.
+/// Point: timestamp and value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct SeriesPoint {
     /// Since when it counts, if the source says so.
     pub start: Option<i64>,
     /// When it was made.
     pub time: i64,
     /// What was read; a number or a distribution.
-    pub value: Value,
+    pub value: StepValue,
 }
 
 #[cfg(test)]
@@ -120,16 +120,16 @@ mod tests {
 
     #[track_caller]
     fn check(start: i64, end: i64, step: i64, expected: &[i64]) {
-        let steps = Steps::over(start, end, step);
+        let steps = StepGrid::covering(start, end, step);
         assert_eq!(steps.times().collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn steps_go_from_one_end_of_time_to_the_other() {
+    fn step_grid_covers_i64_range() {
         check(0, 10, 4, &[0, 4, 8]);
         check(7, 7, 1, &[7]);
         check(7, 6, 1, &[]);
         check(i64::MIN, i64::MAX, i64::MAX, &[i64::MIN, -1, i64::MAX - 1]);
-        assert_eq!(Steps::over(0, i64::MAX, 1).count, 1 << 63);
+        assert_eq!(StepGrid::covering(0, i64::MAX, 1).count, 1 << 63);
     }
 }

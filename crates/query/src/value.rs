@@ -1,4 +1,4 @@
-//! What a stream has at a moment: a number, perhaps with the bracket that the truth lies in, or a distribution.
+//! Value of a stream at a step.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::histogram::FloatHistogram;
 
 /// A value at a step.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum StepValue {
     /// A number as it is.
     Number(f64),
     /// A number that is known to lie within bounds: a statistic of a distribution.
@@ -19,55 +19,55 @@ pub enum Value {
     Distribution(Arc<Mixture>),
 }
 
-impl Value {
+impl StepValue {
     /// A statistic; without bounds where there is no width.
-    pub fn of_bracket(bracket: Bracket) -> Value {
+    pub fn from_bracket(bracket: Bracket) -> StepValue {
         match bracket.is_exact() {
-            true => Value::Number(bracket.estimate),
-            false => Value::Bracket(Box::new(bracket)),
+            true => StepValue::Number(bracket.estimate),
+            false => StepValue::Bracket(Box::new(bracket)),
         }
     }
 
     /// The number; `None` of a distribution.
     pub fn number(&self) -> Option<f64> {
         match self {
-            Value::Number(number) => Some(*number),
-            Value::Bracket(bracket) => Some(bracket.estimate),
-            Value::Histogram(_) | Value::Distribution(_) => None,
+            StepValue::Number(number) => Some(*number),
+            StepValue::Bracket(bracket) => Some(bracket.estimate),
+            StepValue::Histogram(_) | StepValue::Distribution(_) => None,
         }
     }
 
     /// The number as bounds; `None` of a distribution.
     pub fn bracket(&self) -> Option<Bracket> {
         match self {
-            Value::Number(number) => Some(Bracket::exact(*number)),
-            Value::Bracket(bracket) => Some(**bracket),
-            Value::Histogram(_) | Value::Distribution(_) => None,
+            StepValue::Number(number) => Some(Bracket::exact(*number)),
+            StepValue::Bracket(bracket) => Some(**bracket),
+            StepValue::Histogram(_) | StepValue::Distribution(_) => None,
         }
     }
 
     /// The histogram as PromQL reckons with it; `None` of a number.
     pub fn histogram(&self) -> Option<Arc<FloatHistogram>> {
         match self {
-            Value::Number(_) | Value::Bracket(_) => None,
-            Value::Histogram(histogram) => Some(Arc::clone(histogram)),
-            Value::Distribution(mixture) => Some(Arc::new(FloatHistogram::from(&**mixture))),
+            StepValue::Number(_) | StepValue::Bracket(_) => None,
+            StepValue::Histogram(histogram) => Some(Arc::clone(histogram)),
+            StepValue::Distribution(mixture) => Some(Arc::new(FloatHistogram::from(&**mixture))),
         }
     }
 
     /// Whether it is a distribution of either kind.
     pub fn is_distribution(&self) -> bool {
-        matches!(self, Value::Histogram(_) | Value::Distribution(_))
+        matches!(self, StepValue::Histogram(_) | StepValue::Distribution(_))
     }
 
     /// For how many samples it counts towards the limit: Prometheus' measure, 16 bytes a sample.
     pub(crate) fn samples(&self) -> u64 {
         match self {
-            Value::Number(_) | Value::Bracket(_) => 1,
-            Value::Histogram(histogram) => {
+            StepValue::Number(_) | StepValue::Bracket(_) => 1,
+            StepValue::Histogram(histogram) => {
                 (histogram.positive.len() + histogram.negative.len()) as u64 + 8
             }
-            Value::Distribution(mixture) => samples_of(mixture),
+            StepValue::Distribution(mixture) => samples_of(mixture),
         }
     }
 }

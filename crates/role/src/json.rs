@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn for_programs_and_for_people() {
+    fn compact_and_pretty_output() {
         let json = Object(vec![
             ("a", integer(1)),
             ("b", List(vec![number(0.5), Null, Text("x\"\n\u{1}\u{9b}".to_owned())])),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use intake::{Intake, Log};
+use intake::{Intake, LogFn};
 
 use crate::json::Json;
 use crate::route::{Route, RouteSpec};
@@ -32,7 +32,7 @@ pub struct RoleContext {
     /// The host's name: `name` of `[host]`, or what the system calls it.
     pub host: String,
     /// The log.
-    pub log: Log,
+    pub log: LogFn,
 }
 
 impl fmt::Debug for RoleContext {
@@ -65,7 +65,7 @@ pub trait Role: Sized + Send + 'static {
     fn read(document: &Document<'_>) -> Result<Self::Settings, Problems>;
 
     /// The settings of a node without a settings file: the defaults.
-    fn settings_without_file(_log: &Log) -> Self::Settings {
+    fn settings_without_file(_log: &LogFn) -> Self::Settings {
         Self::Settings::default()
     }
 

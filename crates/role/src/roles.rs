@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use intake::Log;
+use intake::LogFn;
 
 use crate::role::{BoxError, NodeMode, Role, RoleContext, StatusSection};
 use crate::route::{Route, RouteSpec};
@@ -34,7 +34,7 @@ pub trait RoleFactory: Sync + fmt::Debug {
     #[doc(hidden)]
     fn read(&self, document: &Document<'_>) -> Result<Arc<AnySettings>, Problems>;
     #[doc(hidden)]
-    fn settings_without_file(&self, log: &Log) -> Arc<AnySettings>;
+    fn settings_without_file(&self, log: &LogFn) -> Arc<AnySettings>;
     #[doc(hidden)]
     fn check(&self, settings: &AnySettings, check: &mut SettingsCheck<'_>);
     #[doc(hidden)]
@@ -86,7 +86,7 @@ impl<R: Role> RoleFactory for RoleEntry<R> {
         Ok(Arc::new(R::read(document)?))
     }
 
-    fn settings_without_file(&self, log: &Log) -> Arc<AnySettings> {
+    fn settings_without_file(&self, log: &LogFn) -> Arc<AnySettings> {
         Arc::new(R::settings_without_file(log))
     }
 
@@ -179,7 +179,7 @@ impl RoleSettings {
     }
 
     /// Of a node without a settings file: [`Role::settings_without_file`].
-    pub fn without_file(table: RoleTable, log: &Log) -> RoleSettings {
+    pub fn without_file(table: RoleTable, log: &LogFn) -> RoleSettings {
         RoleSettings(table.iter().map(|row| (*row, row.settings_without_file(log))).collect())
     }
 

@@ -12,7 +12,7 @@ use crate::json::Json;
 /// A route as the OpenAPI document describes it.
 #[derive(Debug)]
 pub struct RouteSpec {
-    /// The label `kind` of the server's metric `topdeck_query`.
+    /// The label `kind` of the server's metric `topdeck_query_duration`.
     pub name: &'static str,
     /// The path, without variable parts.
     pub path: &'static str,

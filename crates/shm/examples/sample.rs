@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use shm::{Counter, Gauge, Heartbeat, Histogram, InFlight, Role, Tag, Text, UpDown};
+use shm::{
+    Counter, Gauge, Heartbeat, Histogram, InFlight, MetricRole, Tag, TextMetric, UpDownCounter,
+};
 
 shm::label! {
     /// Where requests go.
@@ -20,29 +22,29 @@ shm::metrics! {
     /// Requests that were answered.
     static ANSWERED: Counter[Route] = "answered_total";
     /// How long an answer took.
-    static TOOK: Histogram[Route] = "answer_duration", unit "ns", role Role::Timing;
+    static TOOK: Histogram[Route] = "answer_duration", unit "ns", role MetricRole::Timing;
     /// How long a request took, with its wait in the queue.
-    static REQUEST: Histogram = "request_duration", unit "ns", role Role::Timing;
+    static REQUEST: Histogram = "request_duration", unit "ns", role MetricRole::Timing;
     /// Requests that failed.
-    static FAILED: Counter = "failed_total", role Role::Error, link &REQUEST;
+    static FAILED: Counter = "failed_total", role MetricRole::Error, link &REQUEST;
     /// Calls of the storage.
-    static STORAGE_CALLS: Counter = "storage_calls_total", role Role::Calls, link &REQUEST;
+    static STORAGE_CALLS: Counter = "storage_calls_total", role MetricRole::Subcalls, link &REQUEST;
     /// What the cache holds.
-    static CACHE_SIZE: UpDown = "cache_size", unit "By", role Role::Size;
+    static CACHE_SIZE: UpDownCounter = "cache_size", unit "By", role MetricRole::Size;
     /// Answers that the cache had.
-    static HITS: Counter = "cache_hits_total", role Role::Hit, link &CACHE_SIZE;
+    static HITS: Counter = "cache_hits_total", role MetricRole::Hit, link &CACHE_SIZE;
     /// Answers that it did not have.
-    static MISSES: Counter = "cache_misses_total", role Role::Miss, link &CACHE_SIZE;
+    static MISSES: Counter = "cache_misses_total", role MetricRole::Miss, link &CACHE_SIZE;
     /// How many requests may wait.
-    static QUEUE_CAPACITY: Gauge = "queue_capacity", unit "{requests}", role Role::Capacity;
+    static QUEUE_CAPACITY: Gauge = "queue_capacity", unit "{requests}", role MetricRole::Capacity;
     /// How many requests wait.
-    static QUEUE: UpDown = "queue_depth", unit "{requests}", role Role::Queue, link &QUEUE_CAPACITY;
+    static QUEUE: UpDownCounter = "queue_depth", unit "{requests}", role MetricRole::Queue, link &QUEUE_CAPACITY;
     /// What the storage was asked and has not answered.
     static STORAGE: InFlight = "storage_in_flight", tags &["device", "operation"];
     /// The one who makes requests still does.
     static CLIENT: Heartbeat = "client_heartbeat", every_ns 100_000_000;
     /// Which version this is.
-    static VERSION: Text = "version";
+    static VERSION: TextMetric = "version";
 }
 
 /// Requests that may wait.
@@ -53,7 +55,7 @@ const DEVICES: [&str; 7] = ["nvme0n1", "sda", "nvme0n1", "sdb", "nvme0n1", "sda"
 
 /// What the sample is to do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct SampleOptions {
     /// How long it runs.
     pub(crate) seconds: u64,
     /// Requests that it makes, with pauses between them; as many as there is time for, if not said.
@@ -64,10 +66,10 @@ pub(crate) struct Wanted {
     pub(crate) abort: bool,
 }
 
-impl Wanted {
+impl SampleOptions {
     /// From the words of the command line.
-    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
-        let mut wanted = Wanted { seconds: 60, requests: None, stuck: 0, abort: false };
+    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<SampleOptions, String> {
+        let mut wanted = SampleOptions { seconds: 60, requests: None, stuck: 0, abort: false };
         while let Some(word) = words.next() {
             let mut number = || {
                 let text = words.next().unwrap_or_default();
@@ -90,14 +92,14 @@ impl Wanted {
 }
 
 /// A request on its way.
-struct Request {
+struct SampleRequest {
     number: u64,
-    begun: u64,
+    started: u64,
 }
 
 #[allow(dead_code, reason = "a test has this file as a module")]
 fn main() {
-    match Wanted::parse(std::env::args().skip(1)) {
+    match SampleOptions::parse(std::env::args().skip(1)) {
         Ok(wanted) => run(wanted),
         Err(problem) => {
             eprintln!("sample: {problem}");
@@ -107,7 +109,7 @@ fn main() {
 }
 
 /// Runs. On standard output it says where its metrics are, and then, when all that was wanted has been done, "ready".
-pub(crate) fn run(wanted: Wanted) {
+pub(crate) fn run(wanted: SampleOptions) {
     match shm::status() {
         Ok(path) => println!("{}", path.display()),
         Err(problem) => eprintln!("sample: {problem}"),
@@ -134,7 +136,7 @@ pub(crate) fn run(wanted: Wanted) {
             }
             CLIENT.beat();
             QUEUE.add(1);
-            if sender.send(Request { number, begun: clock::now() }).is_err() {
+            if sender.send(SampleRequest { number, started: clock::now() }).is_err() {
                 break;
             }
             // They come in heaps.
@@ -153,13 +155,13 @@ pub(crate) fn run(wanted: Wanted) {
 }
 
 /// Answers requests until none come.
-fn serve(requests: &Mutex<Receiver<Request>>, tags: &[[[Tag; 2]; 2]; DEVICES.len()]) {
+fn serve(requests: &Mutex<Receiver<SampleRequest>>, tags: &[[[Tag; 2]; 2]; DEVICES.len()]) {
     loop {
         let next = requests.lock().map(|requests| requests.recv());
-        let Ok(Ok(Request { number, begun })) = next else { return };
+        let Ok(Ok(SampleRequest { number, started: begun })) = next else { return };
         QUEUE.add(-1);
         let route = if number % 4 == 0 { Route::Search } else { Route::Home };
-        let timer = TOOK.of(route).start();
+        let timer = TOOK.with_label(route).start();
         if number % 10 == 0 {
             MISSES.add(1);
             STORAGE_CALLS.add(2);
@@ -176,7 +178,7 @@ fn serve(requests: &Mutex<Receiver<Request>>, tags: &[[[Tag; 2]; 2]; DEVICES.len
         if number % 100 == 99 {
             FAILED.add(1);
         }
-        ANSWERED.of(route).add(1);
+        ANSWERED.with_label(route).add(1);
         drop(timer);
         REQUEST.record(clock::now().saturating_sub(begun));
     }

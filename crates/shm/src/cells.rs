@@ -1,4 +1,4 @@
-//! Cells: the words in which values are counted, and the order in which they are written and read.
+//! Metric cells in shared memory and their memory ordering.
 //!
 //! In a lane of one's own a store follows a load with nothing between them that could interrupt it on another thread, for there
 //! is no other thread that writes: on x86-64 they are one instruction, `add [memory], register`. In the shared lane they are locked.
@@ -12,15 +12,15 @@ use std::mem::offset_of;
 
 use crate::sync::{AtomicU64, Ordering, fence, yield_now};
 
-/// So many words.
+/// Array of 64-bit cells.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Words<const N: usize>(pub(crate) [AtomicU64; N]);
+pub(crate) struct U64Cells<const N: usize>(pub(crate) [AtomicU64; N]);
 
 /// The small cells of a histogram in one lane: `layout::HISTOGRAM`.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Distribution {
+pub(crate) struct HistogramCells {
     pub(crate) begun: AtomicU64,
     pub(crate) zero: AtomicU64,
     pub(crate) sum_low: AtomicU64,
@@ -34,7 +34,7 @@ pub(crate) struct Distribution {
 /// The small cells of operations in flight in one lane: `layout::IN_FLIGHT`.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct InFlightCells {
     pub(crate) started: AtomicU64,
     pub(crate) ended: AtomicU64,
     pub(crate) unlisted: AtomicU64,
@@ -46,26 +46,26 @@ pub(crate) struct Table {
 /// One operation: `layout::SLOT`.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct OperationSlot {
     pub(crate) start: AtomicU64,
     pub(crate) number: AtomicU64,
     pub(crate) tags: [AtomicU64; 2],
 }
 
-/// Who else may write to the cell.
-pub(crate) trait Access {
+/// Access mode of a cell.
+pub(crate) trait CellAccess {
     /// Adds, and says what was there.
     fn add(cell: &AtomicU64, n: u64) -> u64;
     /// Raises it to a value if that is greater.
     fn raise(cell: &AtomicU64, value: u64);
 }
 
-/// Nobody: it is in the lane of this thread.
-pub(crate) struct Alone;
+/// Single writer: plain stores.
+pub(crate) struct SingleWriter;
 /// Anybody.
-pub(crate) struct Shared;
+pub(crate) struct MultiWriter;
 
-impl Access for Alone {
+impl CellAccess for SingleWriter {
     #[inline(always)]
     fn add(cell: &AtomicU64, n: u64) -> u64 {
         let held = cell.load(Ordering::Relaxed);
@@ -81,7 +81,7 @@ impl Access for Alone {
     }
 }
 
-impl Access for Shared {
+impl CellAccess for MultiWriter {
     fn add(cell: &AtomicU64, n: u64) -> u64 {
         cell.fetch_add(n, Ordering::AcqRel)
     }
@@ -91,10 +91,10 @@ impl Access for Shared {
     }
 }
 
-impl Distribution {
+impl HistogramCells {
     /// Counts a value whose bucket has room.
     #[inline(always)]
-    pub(crate) fn record<A: Access>(&self, bucket: &AtomicU64, value: u64) {
+    pub(crate) fn record<A: CellAccess>(&self, bucket: &AtomicU64, value: u64) {
         A::add(&self.begun, 1);
         // Whoever sees a store below sees `begun` raised: pairs with the fence in `read_distribution`.
         fence(Ordering::Release);
@@ -110,9 +110,9 @@ impl Distribution {
     }
 }
 
-/// What was read of a histogram in one lane, but for its buckets.
+/// Zero count, sum, min and max of a histogram in one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Side {
+pub(crate) struct HistogramSummary {
     pub(crate) zero: u64,
     pub(crate) sum: u128,
     pub(crate) min: u64,
@@ -129,41 +129,41 @@ const ATTEMPTS: usize = if cfg!(loom) { 2 } else { 8 };
 pub(crate) fn read_distribution<E>(
     mut cell: impl FnMut(usize) -> Result<u64, E>,
     mut buckets: impl FnMut(u64) -> Result<u64, E>,
-) -> Result<Side, E> {
+) -> Result<HistogramSummary, E> {
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let counted = buckets(cell(offset_of!(Distribution, touched))?)?;
-        let zero = cell(offset_of!(Distribution, zero))?;
+        let counted = buckets(cell(offset_of!(HistogramCells, touched))?)?;
+        let zero = cell(offset_of!(HistogramCells, zero))?;
         // What these values left is seen below.
         fence(Ordering::Acquire);
-        let low = cell(offset_of!(Distribution, sum_low))?;
-        let high = cell(offset_of!(Distribution, sum_high))?;
-        let not_min = cell(offset_of!(Distribution, not_min))?;
-        let max = cell(offset_of!(Distribution, max))?;
+        let low = cell(offset_of!(HistogramCells, sum_low))?;
+        let high = cell(offset_of!(HistogramCells, sum_high))?;
+        let not_min = cell(offset_of!(HistogramCells, not_min))?;
+        let max = cell(offset_of!(HistogramCells, max))?;
         // Whoever raised what was read had raised `begun`: pairs with the fence in `Distribution::record`.
         fence(Ordering::Acquire);
-        let is_exact = cell(offset_of!(Distribution, begun))? == counted.wrapping_add(zero);
+        let is_exact = cell(offset_of!(HistogramCells, begun))? == counted.wrapping_add(zero);
         if is_exact || attempt == ATTEMPTS {
             let sum = u128::from(high) << 64 | u128::from(low);
-            return Ok(Side { zero, sum, min: !not_min, max, is_exact });
+            return Ok(HistogramSummary { zero, sum, min: !not_min, max, is_exact });
         }
     }
 }
 
-impl Table {
+impl InFlightCells {
     /// Takes one of the slots from `from` on below `to` that is free.
-    pub(crate) fn take<'a>(
+    pub(crate) fn claim_slot<'a>(
         from: usize,
         to: usize,
-        slot: impl Fn(usize) -> &'a Slot,
-    ) -> Option<(usize, &'a Slot)> {
-        (from..to).map(|at| (at, slot(at))).find(|(_, slot)| slot.take())
+        slot: impl Fn(usize) -> &'a OperationSlot,
+    ) -> Option<(usize, &'a OperationSlot)> {
+        (from..to).map(|at| (at, slot(at))).find(|(_, slot)| slot.try_claim())
     }
 }
 
-impl Slot {
-    fn take(&self) -> bool {
+impl OperationSlot {
+    fn try_claim(&self) -> bool {
         self.start.load(Ordering::Relaxed) == 0
             && self
                 .start
@@ -182,7 +182,7 @@ impl Slot {
     }
 
     /// Gives it back.
-    pub(crate) fn free(&self) {
+    pub(crate) fn release(&self) {
         self.start.store(0, Ordering::Release);
     }
 }
@@ -230,7 +230,7 @@ pub(crate) fn read_text<T, E>(
 }
 
 /// Writes an entry, its first word last, and that there is one more.
-pub(crate) fn publish(entry: &Words<8>, words: &[u64; 8], count: &AtomicU64, number: usize) {
+pub(crate) fn publish(entry: &U64Cells<8>, words: &[u64; 8], count: &AtomicU64, number: usize) {
     for (cell, word) in entry.0.iter().zip(words).skip(1) {
         cell.store(*word, Ordering::Relaxed);
     }

@@ -1,14 +1,14 @@
-//! Counters: what only grows, and what comes and goes.
+//! Counters and up-down counters.
 
-use crate::cells::{Access, Alone, Shared};
-use crate::here::{self, Entered};
-use crate::metric::Cells;
+use crate::cells::{CellAccess, MultiWriter, SingleWriter};
+use crate::metric::CellLocation;
 use crate::sync::AtomicU64;
+use crate::thread_lane::{self, SlowPathOutcome};
 
 /// Counts what happens: adds up what all threads counted, modulo 2^64.
 #[derive(Clone, Debug)]
 pub struct Counter {
-    pub(crate) cells: Cells,
+    pub(crate) cells: CellLocation,
 }
 
 impl Counter {
@@ -21,11 +21,11 @@ impl Counter {
 
 /// How much there is of what comes and goes: adds up what all threads added and took away.
 #[derive(Clone, Debug)]
-pub struct UpDown {
-    pub(crate) cells: Cells,
+pub struct UpDownCounter {
+    pub(crate) cells: CellLocation,
 }
 
-impl UpDown {
+impl UpDownCounter {
     /// So much more, or less.
     #[inline(always)]
     pub fn add(&self, n: i64) {
@@ -36,22 +36,22 @@ impl UpDown {
 /// Adds to the small cell at an offset, in the lane of this thread.
 #[inline(always)]
 pub(crate) fn add(small: usize, n: u64) {
-    match here::lane(small) {
+    match thread_lane::lane(small) {
         Some(lane) => {
-            Alone::add(lane.small::<AtomicU64>(small), n);
+            SingleWriter::add(lane.small::<AtomicU64>(small), n);
         }
-        None => add_slowly(small, n),
+        None => add_slow_path(small, n),
     }
 }
 
 #[cold]
-fn add_slowly(small: usize, n: u64) {
-    match here::enter(small) {
-        Some(Entered::Own(lane)) => {
-            Alone::add(lane.small::<AtomicU64>(small), n);
+fn add_slow_path(small: usize, n: u64) {
+    match thread_lane::slow_path(small) {
+        Some(SlowPathOutcome::Own(lane)) => {
+            SingleWriter::add(lane.small::<AtomicU64>(small), n);
         }
-        Some(Entered::Shared(lane)) => {
-            Shared::add(lane.small::<AtomicU64>(small), n);
+        Some(SlowPathOutcome::Shared(lane)) => {
+            MultiWriter::add(lane.small::<AtomicU64>(small), n);
         }
         None => {}
     }

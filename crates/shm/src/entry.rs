@@ -1,21 +1,21 @@
-//! A series as it stands in the registry: an entry of eight words, and the texts that it speaks of. The writer's side and the
-//! readers' are here together.
+//! Registry entries: eight words and the texts they refer to. The writer's side and the readers'
+//! are here together.
 
 use crate::layout::{self, kind};
-use crate::shown::Role;
+use crate::metric_snapshot::MetricRole;
 
-/// A series to be.
+/// Definition of a series to register.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Series {
+pub(crate) struct SeriesDefinition {
     pub(crate) kind: u64,
     pub(crate) name: String,
     /// By ascending name, each once.
     pub(crate) labels: Vec<(String, String)>,
     pub(crate) unit: String,
     pub(crate) help: String,
-    pub(crate) role: Role,
+    pub(crate) role: MetricRole,
     /// The cells of what it is linked to.
-    pub(crate) link: Option<u64>,
+    pub(crate) related_metric: Option<u64>,
     /// What the kind wants to know; for operations in flight the names of tags are a text instead.
     pub(crate) parameter: u64,
     pub(crate) tags: Vec<String>,
@@ -43,21 +43,21 @@ pub(crate) const fn sizes(kind: u64) -> Option<(usize, usize, usize)> {
     })
 }
 
-/// An entry as it was read, with the texts of its file. Anything may stand there: what is no text is `None`.
+/// Decoded registry entry. Anything may stand there: what is no text is `None`.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct RegistryEntry<'a> {
     pub(crate) words: &'a [u64; 8],
     pub(crate) texts: &'a [u8],
 }
 
-impl<'a> Entry<'a> {
+impl<'a> RegistryEntry<'a> {
     pub(crate) fn kind(self) -> u64 {
         self.words[0] & 0xff
     }
 
     /// A role that is not known is none.
-    pub(crate) fn role(self) -> Role {
-        Role::ALL.get((self.words[0] >> 8 & 0xff) as usize).copied().unwrap_or_default()
+    pub(crate) fn role(self) -> MetricRole {
+        MetricRole::ALL.get((self.words[0] >> 8 & 0xff) as usize).copied().unwrap_or_default()
     }
 
     pub(crate) fn name(self) -> Option<&'a str> {
@@ -65,7 +65,7 @@ impl<'a> Entry<'a> {
     }
 
     pub(crate) fn labels(self) -> Option<Vec<(&'a str, &'a str)>> {
-        labels_of(text_at(self.texts, self.words[2])?)
+        decode_labels(text_at(self.texts, self.words[2])?)
     }
 
     pub(crate) fn unit(self) -> Option<&'a str> {
@@ -82,7 +82,7 @@ impl<'a> Entry<'a> {
     }
 
     /// The number of the entry that the role refers to.
-    pub(crate) fn link(self) -> Option<u64> {
+    pub(crate) fn related_entry(self) -> Option<u64> {
         self.words[6].checked_sub(1)
     }
 
@@ -101,12 +101,12 @@ impl<'a> Entry<'a> {
 
     /// Bytes that names, labels and help text take in memory, told whole; `None` unless all of them are texts.
     pub(crate) fn text_bytes(self) -> Option<usize> {
-        const TAKEN: usize = size_of::<String>();
-        let texts = self.name()?.len() + self.unit()?.len() + self.help()?.len() + 3 * TAKEN;
+        const STRING_BYTES: usize = size_of::<String>();
+        let texts = self.name()?.len() + self.unit()?.len() + self.help()?.len() + 3 * STRING_BYTES;
         let labels = self.labels()?.into_iter();
         let labels =
-            labels.map(|(name, value)| name.len() + value.len() + 2 * TAKEN).sum::<usize>();
-        let tags = self.tags()?.into_iter().map(|tag| tag.len() + TAKEN).sum::<usize>();
+            labels.map(|(name, value)| name.len() + value.len() + 2 * STRING_BYTES).sum::<usize>();
+        let tags = self.tags()?.into_iter().map(|tag| tag.len() + STRING_BYTES).sum::<usize>();
         Some(texts + labels + tags)
     }
 
@@ -130,7 +130,7 @@ pub(crate) fn text_at(texts: &[u8], at: u64) -> Option<&[u8]> {
 }
 
 /// Bytes as words, the first byte the least significant one, filled up with zeros.
-pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+pub(crate) fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
@@ -139,7 +139,7 @@ pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 /// Labels as one text: of each the length of the name in two bytes, the name, and the same of the value.
-pub(crate) fn labels_text(labels: &[(String, String)]) -> Vec<u8> {
+pub(crate) fn encode_labels(labels: &[(String, String)]) -> Vec<u8> {
     let mut text = Vec::new();
     for part in labels.iter().flat_map(|(name, value)| [name, value]) {
         text.extend_from_slice(&(part.len() as u16).to_le_bytes());
@@ -148,7 +148,7 @@ pub(crate) fn labels_text(labels: &[(String, String)]) -> Vec<u8> {
     text
 }
 
-fn labels_of(mut text: &[u8]) -> Option<Vec<(&str, &str)>> {
+fn decode_labels(mut text: &[u8]) -> Option<Vec<(&str, &str)>> {
     let mut labels = Vec::new();
     while !text.is_empty() {
         let mut part = || {
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_lies_within_the_texts_or_is_none() {
+    fn text_out_of_bounds_is_rejected() {
         let mut texts: Vec<u8> = [0u64, 3].iter().flat_map(|word| word.to_le_bytes()).collect();
         texts.extend(b"abc");
         assert_eq!(text_at(&texts, 0), Some(&b""[..]));
@@ -185,12 +185,12 @@ mod tests {
     fn labels_are_read_as_they_were_written() {
         let labels = [("a", ""), ("größe", "5")];
         let owned = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let text = labels_text(&owned);
-        assert_eq!(labels_of(&text), Some(labels.to_vec()));
+        let text = encode_labels(&owned);
+        assert_eq!(decode_labels(&text), Some(labels.to_vec()));
         for end in 1..text.len() {
             // Cut between two labels it has one less.
-            assert!(labels_of(&text[..end]).is_none_or(|labels| labels.len() == 1), "{end}");
+            assert!(decode_labels(&text[..end]).is_none_or(|labels| labels.len() == 1), "{end}");
         }
-        assert_eq!(labels_of(&[0; 4 * (LABELS_MAX + 1)]), None);
+        assert_eq!(decode_labels(&[0; 4 * (LABELS_MAX + 1)]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong for a program that measures itself, or for who looks at it.
+//! Error type of recording and reading.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,18 +9,18 @@ use std::path::PathBuf;
 pub enum Error {
     /// Nothing is to be recorded.
     #[error("metrics in shared memory are switched off by TOPDECK_SHM=off")]
-    Off,
+    Disabled,
     /// It could not be made a while ago, and another attempt comes later.
-    #[error("there is no file of metrics: {why}")]
-    Closed {
+    #[error("there is no file of metrics: {reason}")]
+    Unavailable {
         /// What was wrong.
-        why: String,
+        reason: String,
     },
     /// The world did something.
-    #[error("{doing} {}: {cause}", path.display())]
+    #[error("{action} {}: {cause}", path.display())]
     Io {
         /// What was tried.
-        doing: &'static str,
+        action: &'static str,
         /// Where.
         path: PathBuf,
         /// What came of it.
@@ -34,7 +34,7 @@ pub enum Error {
     },
     /// Somebody else could write there.
     #[error("{} belongs to user {owner} with permissions {mode:o}: it must belong to user {uid} and be writable to nobody else; remove it, or name another folder with TOPDECK_SHM", path.display())]
-    Foreign {
+    ForeignOwner {
         /// The folder.
         path: PathBuf,
         /// Whose it is.
@@ -46,7 +46,7 @@ pub enum Error {
     },
     /// The file system is full.
     #[error("no room for {bytes} bytes in {}: {cause}; free some, or give that file system more", path.display())]
-    Room {
+    NoSpace {
         /// The file.
         path: PathBuf,
         /// What it needed.
@@ -56,19 +56,19 @@ pub enum Error {
     },
     /// The metric would be the one too many.
     #[error("no room for metric {name:?}: a process has {limit} at the most")]
-    Full {
+    LimitReached {
         /// The metric.
         name: String,
         /// What there is room for, in words.
         limit: &'static str,
     },
     /// A name that nothing can have.
-    #[error("metric {name:?}: {problem}")]
-    Name {
+    #[error("metric {name:?}: {reason}")]
+    InvalidName {
         /// The metric.
         name: String,
         /// What is wrong.
-        problem: &'static str,
+        reason: &'static str,
     },
     /// Two parts of the program disagree.
     #[error("metric {name:?} is registered already, as another kind or with another unit")]
@@ -77,15 +77,15 @@ pub enum Error {
         name: String,
     },
     /// The file is not what it says it is, or not yet: its process may be making it now.
-    #[error("{} is no file of metrics: {problem}", path.display())]
+    #[error("{} is no file of metrics: {reason}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        problem: String,
+        reason: String,
     },
     /// Made by a later topdeck.
-    #[error("{} has version {found} of the format with features {features:#x}; this topdeck reads version {known} without any: take a later one", path.display())]
+    #[error("{} has version {found} of the format with features {features:#x}; this topdeck reads version {supported} without any: take a later one", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -94,7 +94,7 @@ pub enum Error {
         /// Features that a reader must know.
         features: u64,
         /// What is known.
-        known: u64,
+        supported: u64,
     },
 }
 
@@ -104,7 +104,7 @@ impl Error {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
-        move |cause| Error::Io { doing, path, cause }
+        move |cause| Error::Io { action: doing, path, cause }
     }
 }
 

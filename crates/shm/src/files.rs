@@ -1,4 +1,4 @@
-//! Where files of foreign formats lie, and how to read them: they are other people's.
+//! Discovery of metrics files of other formats (PCP, JVM), treated as untrusted input.
 //!
 //! A root is `/`, or `/proc/PID/root` for processes in another mount namespace. Nothing leads out of it: folders are
 //! opened one below the other, symbolic links inside a root end inside it or, for the JVM's folders and all files, are not
@@ -48,7 +48,7 @@ pub enum Error {
     },
     /// Larger than anything that is read.
     #[error("{} has {found} bytes, at most {BYTES_MAX} are read", path.display())]
-    Large {
+    TooLarge {
         /// Which file.
         path: PathBuf,
         /// Its bytes.
@@ -56,9 +56,9 @@ pub enum Error {
     },
 }
 
-/// A file that may be of a foreign format.
+/// Metrics file of another format, not yet opened.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct ForeignFile {
     /// To be shown; where it was may be something else by now.
     pub path: PathBuf,
     folder: Arc<OwnedFd>,
@@ -66,18 +66,18 @@ pub struct Listed {
 
 /// A JVM's file.
 #[derive(Clone, Debug)]
-pub struct Jvm {
+pub struct JvmFile {
     /// The JVM's process, by its number in its own namespace: compare with [`pid_inside`].
     pub pid: u32,
     /// Whose it is, by the name of the folder.
     pub user: String,
     /// The file.
-    pub file: Listed,
+    pub file: ForeignFile,
 }
 
-/// A file that is open for reading, as often as wanted.
+/// Open metrics file of another format.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenForeignFile {
     path: PathBuf,
     file: File,
     /// Who owns the file. Anyone may make a folder in `/tmp`: believe it of a process only if that is the process's.
@@ -85,20 +85,22 @@ pub struct Opened {
 }
 
 /// The files of JVMs below a root: `tmp/hsperfdata_USER/PID`. An error says that the root itself cannot be opened.
-pub fn jvms(root: &Path) -> io::Result<Vec<Jvm>> {
-    let Some(tmp) = below(&open_root(root)?, "tmp".as_ref()) else { return Ok(Vec::new()) };
+pub fn find_jvm_files(root: &Path) -> io::Result<Vec<JvmFile>> {
+    let Some(tmp) = open_dir_below(&open_root(root)?, "tmp".as_ref()) else {
+        return Ok(Vec::new());
+    };
     let mut jvms = Vec::new();
-    for folder_name in names(&tmp, |name| name.starts_with(JVM_FOLDER)) {
+    for folder_name in list_names(&tmp, |name| name.starts_with(JVM_FOLDER)) {
         let user = &folder_name[JVM_FOLDER.len()..];
         // The JVM itself refuses a folder that is a link.
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let Ok(folder) = fs::openat(&tmp, &*folder_name, flags, Mode::empty()) else { continue };
         let folder = Arc::new(folder);
-        for name in names(&folder, |name| name.bytes().all(|byte| byte.is_ascii_digit())) {
+        for name in list_names(&folder, |name| name.bytes().all(|byte| byte.is_ascii_digit())) {
             let Ok(pid) = name.parse() else { continue };
             let path = root.join("tmp").join(&folder_name).join(name);
-            let file = Listed { path, folder: folder.clone() };
-            jvms.push(Jvm { pid, user: user.to_owned(), file });
+            let file = ForeignFile { path, folder: folder.clone() };
+            jvms.push(JvmFile { pid, user: user.to_owned(), file });
         }
     }
     jvms.sort_by(|a, b| (&a.user, a.pid).cmp(&(&b.user, b.pid)));
@@ -108,12 +110,12 @@ pub fn jvms(root: &Path) -> io::Result<Vec<Jvm>> {
 /// Files in PCP's folders of Memory Mapped Values below a root. `pcp_tmp_dir` is the environment variable of that name,
 /// which says more than the root's `/etc/pcp.conf`, which says more than where the folder usually is; all are looked at.
 /// An error says that the root itself cannot be opened.
-pub fn mmvs(root: &Path, pcp_tmp_dir: Option<&OsStr>) -> io::Result<Vec<Listed>> {
+pub fn find_mmv_files(root: &Path, pcp_tmp_dir: Option<&OsStr>) -> io::Result<Vec<ForeignFile>> {
     let root_folder = open_root(root)?;
-    let conf = below_file(&root_folder, "etc/pcp.conf".as_ref()).and_then(|file| {
+    let conf = open_file_below(&root_folder, "etc/pcp.conf".as_ref()).and_then(|file| {
         let mut text = Vec::new();
         io::Read::read_to_end(&mut io::Read::take(file, CONF_BYTES_MAX), &mut text).ok()?;
-        tmp_dir_of(&String::from_utf8_lossy(&text))
+        parse_pcp_tmp_dir(&String::from_utf8_lossy(&text))
     });
     let mut places: Vec<PathBuf> = pcp_tmp_dir.map(PathBuf::from).into_iter().chain(conf).collect();
     places.extend(PCP_FOLDERS.map(PathBuf::from));
@@ -124,29 +126,29 @@ pub fn mmvs(root: &Path, pcp_tmp_dir: Option<&OsStr>) -> io::Result<Vec<Listed>>
         let Ok(place) = place.join("mmv").strip_prefix("/").map(Path::to_path_buf) else {
             continue;
         };
-        let Some(folder) = below(&root_folder, &place) else { continue };
+        let Some(folder) = open_dir_below(&root_folder, &place) else { continue };
         let Ok(stat) = fs::fstat(&folder) else { continue };
         if seen.contains(&(stat.st_dev, stat.st_ino)) {
             continue;
         }
         seen.push((stat.st_dev, stat.st_ino));
         let folder = Arc::new(folder);
-        for name in names(&folder, |name| !name.starts_with('.')) {
-            files.push(Listed { path: root.join(&place).join(name), folder: folder.clone() });
+        for name in list_names(&folder, |name| !name.starts_with('.')) {
+            files.push(ForeignFile { path: root.join(&place).join(name), folder: folder.clone() });
         }
     }
     Ok(files)
 }
 
 /// The number of a process in its own namespace, from its `/proc/PID/status`: the last of `NSpid`.
-pub fn pid_inside(status: &str) -> Option<u32> {
+pub fn namespace_pid(status: &str) -> Option<u32> {
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     numbers.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-impl Listed {
+impl ForeignFile {
     /// Opens the file. A pipe or a device is not waited for.
-    pub fn open(&self) -> Result<Opened, Error> {
+    pub fn open(&self) -> Result<OpenForeignFile, Error> {
         let failed = |errno: Errno| Error::Io { path: self.path.clone(), source: errno.into() };
         let not_a_file = || Error::NotAFile { path: self.path.clone() };
         let name = self.path.file_name().unwrap_or_default();
@@ -160,11 +162,11 @@ impl Listed {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(not_a_file());
         }
-        Ok(Opened { path: self.path.clone(), file: file.into(), uid: stat.st_uid })
+        Ok(OpenForeignFile { path: self.path.clone(), file: file.into(), uid: stat.st_uid })
     }
 }
 
-impl Opened {
+impl OpenForeignFile {
     /// The file as it is now, in place of what `bytes` held.
     pub fn read(&self, bytes: &mut Vec<u8>) -> Result<(), Error> {
         self.read_start(bytes, u64::MAX)
@@ -175,7 +177,7 @@ impl Opened {
         let failed = |source| Error::Io { path: self.path.clone(), source };
         let found = self.file.metadata().map_err(failed)?.len();
         if found.min(count) > BYTES_MAX {
-            return Err(Error::Large { path: self.path.clone(), found });
+            return Err(Error::TooLarge { path: self.path.clone(), found });
         }
         bytes.clear();
         bytes.resize(found.min(count) as usize, 0);
@@ -206,27 +208,27 @@ fn open_root(root: &Path) -> io::Result<OwnedFd> {
 }
 
 /// A folder below a root, with links as a process in that root would follow them.
-fn below(root: &OwnedFd, path: &Path) -> Option<OwnedFd> {
-    inside(root, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC)
+fn open_dir_below(root: &OwnedFd, path: &Path) -> Option<OwnedFd> {
+    open_beneath(root, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC)
 }
 
 /// A regular file below a root.
-fn below_file(root: &OwnedFd, path: &Path) -> Option<File> {
-    let file: File = inside(root, path, FLAGS.difference(OFlags::NOFOLLOW))?.into();
+fn open_file_below(root: &OwnedFd, path: &Path) -> Option<File> {
+    let file: File = open_beneath(root, path, FLAGS.difference(OFlags::NOFOLLOW))?.into();
     file.metadata().ok()?.is_file().then_some(file)
 }
 
-fn inside(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
+fn open_beneath(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     match fs::openat2(root, path, flags, Mode::empty(), resolve) {
         Ok(file) => Some(file),
         // Before Linux 5.6, and under filters that do not know it: no links at all.
-        Err(Errno::NOSYS | Errno::PERM) => without_links(root, path, flags),
+        Err(Errno::NOSYS | Errno::PERM) => open_without_links(root, path, flags),
         Err(_) => None,
     }
 }
 
-fn without_links(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
+fn open_without_links(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
     let mut folder: Option<OwnedFd> = None;
     let mut names = path.components().peekable();
     while let Some(name) = names.next() {
@@ -242,7 +244,7 @@ fn without_links(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<OwnedFd> 
 }
 
 /// The names in a folder that are wanted, ascending; those that are not UTF-8 are of nothing that is looked for.
-fn names(folder: &OwnedFd, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+fn list_names(folder: &OwnedFd, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let Ok(entries) = Dir::read_from(folder) else { return Vec::new() };
     let entries = entries.map_while(Result::ok);
     let name = |entry: DirEntry| {
@@ -254,7 +256,7 @@ fn names(folder: &OwnedFd, wanted: impl Fn(&str) -> bool) -> Vec<String> {
 }
 
 /// `PCP_TMP_DIR` of a `pcp.conf`: lines `NAME=VALUE` as a shell reads them.
-fn tmp_dir_of(conf: &str) -> Option<PathBuf> {
+fn parse_pcp_tmp_dir(conf: &str) -> Option<PathBuf> {
     let value = conf.lines().rev().find_map(|line| line.trim().strip_prefix("PCP_TMP_DIR="))?;
     let value = value.trim().trim_matches(['"', '\'']);
     (!value.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(value.as_bytes())))

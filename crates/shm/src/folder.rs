@@ -1,4 +1,4 @@
-//! Where files of metrics lie: in memory, in a folder that nobody else can write to.
+//! Folder of metrics files: on tmpfs, writable by the owner only.
 //!
 //! `TOPDECK_SHM` if it is set; else `/run/topdeck/UID` where somebody has made that; else `/dev/shm/topdeck-UID`, which is made.
 
@@ -14,22 +14,22 @@ use rustix::fs::{Mode, OFlags, fstat, fstatfs, mkdir, open};
 use crate::error::{Error, Result};
 
 /// What names another folder, or says `off`.
-pub const VARIABLE: &str = "TOPDECK_SHM";
+pub const ENV_VARIABLE: &str = "TOPDECK_SHM";
 /// File systems in memory have this number (linux/magic.h: TMPFS_MAGIC).
 pub(crate) const TMPFS: i64 = 0x0102_1994;
 
 /// The folder that this process writes to; it is made where it is missing.
 pub fn folder() -> Result<PathBuf> {
-    open_own().map(|(path, _)| path)
+    open_own_folder().map(|(path, _)| path)
 }
 
 /// The folder that this process writes to, opened; it is made where it is missing.
-pub(crate) fn open_own() -> Result<(PathBuf, OwnedFd)> {
+pub(crate) fn open_own_folder() -> Result<(PathBuf, OwnedFd)> {
     let uid = rustix::process::geteuid().as_raw();
-    let path = match std::env::var_os(VARIABLE) {
-        Some(value) if value == "off" => return Err(Error::Off),
+    let path = match std::env::var_os(ENV_VARIABLE) {
+        Some(value) if value == "off" => return Err(Error::Disabled),
         Some(value) if !value.is_empty() => PathBuf::from(value),
-        _ => own(uid),
+        _ => user_folder(uid),
     };
     match mkdir(&path, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
@@ -43,7 +43,7 @@ pub(crate) fn open_own() -> Result<(PathBuf, OwnedFd)> {
     let is_open = found.st_mode & 0o022 != 0 && found.st_mode & 0o1000 == 0;
     if found.st_uid != uid || is_open {
         let mode = found.st_mode & 0o7777;
-        return Err(Error::Foreign { path, owner: found.st_uid, mode, uid });
+        return Err(Error::ForeignOwner { path, owner: found.st_uid, mode, uid });
     }
     let system = fstatfs(&folder).map_err(|cause| Error::io("looking at", &path)(cause.into()))?;
     if system.f_type as i64 != TMPFS {
@@ -53,7 +53,7 @@ pub(crate) fn open_own() -> Result<(PathBuf, OwnedFd)> {
 }
 
 /// The folder of a user.
-fn own(uid: u32) -> PathBuf {
+fn user_folder(uid: u32) -> PathBuf {
     let prepared = PathBuf::from(format!("/run/topdeck/{uid}"));
     match fs::symlink_metadata(&prepared) {
         Ok(found) if found.is_dir() && found.uid() == uid => prepared,
@@ -62,7 +62,7 @@ fn own(uid: u32) -> PathBuf {
 }
 
 /// All folders with files of metrics below a root: `/`, or that of a container, `/proc/PID/root`.
-pub(crate) fn all(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn metric_folders(root: &Path) -> Vec<PathBuf> {
     let below = |folder: &str, is_one: fn(&OsString) -> bool| {
         let entries = fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
         // A link could lead out of the container.
@@ -77,7 +77,7 @@ pub(crate) fn all(root: &Path) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> =
         below("run/topdeck", is_number).chain(below("dev/shm", is_ours)).collect();
     if root == Path::new("/")
-        && let Some(value) = std::env::var_os(VARIABLE)
+        && let Some(value) = std::env::var_os(ENV_VARIABLE)
         && value != "off"
         && !value.is_empty()
         && !folders.contains(&PathBuf::from(&value))
@@ -89,12 +89,12 @@ pub(crate) fn all(root: &Path) -> Vec<PathBuf> {
 }
 
 /// The error of a call that wants room.
-pub(crate) fn no_room(path: &Path, bytes: usize) -> impl FnOnce(rustix::io::Errno) -> Error {
+pub(crate) fn no_space_error(path: &Path, bytes: usize) -> impl FnOnce(rustix::io::Errno) -> Error {
     let path = path.to_owned();
     move |cause| match cause {
         rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT | rustix::io::Errno::NOMEM => {
-            Error::Room { path, bytes, cause: io::Error::from(cause) }
+            Error::NoSpace { path, bytes, cause: io::Error::from(cause) }
         }
-        cause => Error::Io { doing: "taking room in", path, cause: cause.into() },
+        cause => Error::Io { action: "taking room in", path, cause: cause.into() },
     }
 }

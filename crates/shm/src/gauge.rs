@@ -1,13 +1,13 @@
-//! Gauges: what is set. The last one who sets it counts.
+//! Gauges. The last one who sets it counts.
 
-use crate::here;
-use crate::metric::Cells;
+use crate::metric::CellLocation;
 use crate::sync::{AtomicU64, Ordering};
+use crate::thread_lane;
 
 /// How much there is, a whole number.
 #[derive(Clone, Debug)]
 pub struct Gauge {
-    pub(crate) cells: Cells,
+    pub(crate) cells: CellLocation,
 }
 
 impl Gauge {
@@ -21,7 +21,7 @@ impl Gauge {
 /// How much there is.
 #[derive(Clone, Debug)]
 pub struct FloatGauge {
-    pub(crate) cells: Cells,
+    pub(crate) cells: CellLocation,
 }
 
 impl FloatGauge {
@@ -34,7 +34,7 @@ impl FloatGauge {
     /// So much more, or less, whichever thread says so.
     #[inline]
     pub fn add(&self, n: f64) {
-        let Some(cell) = of_lane_0::<AtomicU64>(self.cells.small()) else { return };
+        let Some(cell) = shared_cells::<AtomicU64>(self.cells.small()) else { return };
         let mut word = cell.load(Ordering::Relaxed);
         // All threads have the one cell, so that none is added to a value that another has replaced.
         while let Err(found) = cell.compare_exchange_weak(
@@ -49,25 +49,25 @@ impl FloatGauge {
 }
 
 #[inline]
-fn set(cells: &Cells, word: u64) {
-    if let Some(cell) = of_lane_0::<AtomicU64>(cells.small()) {
+fn set(cells: &CellLocation, word: u64) {
+    if let Some(cell) = shared_cells::<AtomicU64>(cells.small()) {
         cell.store(word, Ordering::Relaxed);
     }
 }
 
 /// Cells of what is set, which lie in the shared lane.
 #[inline]
-pub(crate) fn of_lane_0<T: crate::map::Cells>(small: usize) -> Option<&'static T> {
-    let lane = here::shared(small).or_else(|| opened(small))?;
+pub(crate) fn shared_cells<T: crate::map::CellLayout>(small: usize) -> Option<&'static T> {
+    let lane = thread_lane::shared(small).or_else(|| open_shared_lane(small))?;
     Some(lane.small(small))
 }
 
 /// A forked process has to make its file first.
 #[cold]
-fn opened(small: usize) -> Option<here::Lane> {
+fn open_shared_lane(small: usize) -> Option<thread_lane::Lane> {
     if small >= crate::layout::SMALL_BYTES {
         return None;
     }
-    here::open().ok()?;
-    here::shared(small)
+    thread_lane::open().ok()?;
+    thread_lane::shared(small)
 }

@@ -1,14 +1,14 @@
-//! Heartbeats: that something still runs.
+//! Heartbeats.
 
-use crate::cells::{Access as _, Shared};
-use crate::gauge::of_lane_0;
-use crate::metric::Cells;
+use crate::cells::{CellAccess as _, MultiWriter};
+use crate::gauge::shared_cells;
+use crate::metric::CellLocation;
 use crate::sync::{AtomicU64, Ordering};
 
 /// A sign of life: how often it came, and when it last did.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
-    pub(crate) cells: Cells,
+    pub(crate) cells: CellLocation,
 }
 
 impl Heartbeat {
@@ -16,10 +16,11 @@ impl Heartbeat {
     #[inline]
     pub fn beat(&self) {
         let small = self.cells.small();
-        let cells = (of_lane_0::<AtomicU64>(small), of_lane_0::<AtomicU64>(small.wrapping_add(8)));
+        let cells =
+            (shared_cells::<AtomicU64>(small), shared_cells::<AtomicU64>(small.wrapping_add(8)));
         if let (Some(beats), Some(last)) = cells {
-            last.store(clock::now_relaxed(), Ordering::Relaxed);
-            Shared::add(beats, 1);
+            last.store(clock::now_unordered(), Ordering::Relaxed);
+            MultiWriter::add(beats, 1);
         }
     }
 }

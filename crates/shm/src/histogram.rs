@@ -1,31 +1,31 @@
-//! Histograms: how values are distributed, on the grid Exp2 of scale 5, at most 1.08 % off; count, sum, least and greatest are exact.
+//! Histograms on grid Exp2 scale 5 (relative error at most 1.08 %).
 
 use clock::Stopwatch;
 use hist::Integers;
 
-use crate::cells::{Access, Alone, Distribution, Shared};
-use crate::here::{self, Entered, Lane};
+use crate::cells::{CellAccess, HistogramCells, MultiWriter, SingleWriter};
 use crate::layout::{BUCKETS, GROUP, SCALE};
-use crate::metric::Cells;
+use crate::metric::CellLocation;
 use crate::sync::{AtomicU64, Ordering};
+use crate::thread_lane::{self, Lane, SlowPathOutcome};
 
 // The layout says the number of buckets itself, because `loom/` builds it without `hist`.
-const _: () = assert!(BUCKETS == Integers::<SCALE>::PLACES);
+const _: () = assert!(BUCKETS == Integers::<SCALE>::POSITIONS);
 
 /// Counts whole numbers by their size: for times, nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    pub(crate) cells: Cells,
+    pub(crate) cells: CellLocation,
 }
 
 impl Histogram {
     /// Counts a value.
     #[inline(always)]
     pub fn record(&self, value: u64) {
-        let (small, large) = self.cells.both();
-        match here::lane(small) {
-            Some(lane) => record::<Alone>(lane, small, large, value),
-            None => record_slowly(small, large, value),
+        let (small, large) = self.cells.offsets();
+        match thread_lane::lane(small) {
+            Some(lane) => record::<SingleWriter>(lane, small, large, value),
+            None => record_slow_path(small, large, value),
         }
     }
 
@@ -44,35 +44,35 @@ impl Histogram {
 }
 
 #[inline(always)]
-fn record<A: Access>(lane: Lane, small: usize, large: usize, value: u64) {
-    let cells = lane.small::<Distribution>(small);
+fn record<A: CellAccess>(lane: Lane, small: usize, large: usize, value: u64) {
+    let cells = lane.small::<HistogramCells>(small);
     if value == 0 {
         return cells.record::<A>(&cells.zero, 0);
     }
-    let place = Integers::<SCALE>::place(value);
+    let place = Integers::<SCALE>::position(value);
     // The last bucket, which is alone in its group, goes with the first group.
     let bit = 1u64.wrapping_shl((place / GROUP) as u32);
-    if cells.touched.load(Ordering::Relaxed) & bit == 0 && !touch(lane, cells, large, bit) {
+    if cells.touched.load(Ordering::Relaxed) & bit == 0 && !reserve_group(lane, cells, large, bit) {
         return;
     }
     cells.record::<A>(lane.large::<AtomicU64>(large + place * 8), value);
 }
 
 #[cold]
-fn record_slowly(small: usize, large: usize, value: u64) {
-    match here::enter(small) {
-        Some(Entered::Own(lane)) => record::<Alone>(lane, small, large, value),
-        Some(Entered::Shared(lane)) => record::<Shared>(lane, small, large, value),
+fn record_slow_path(small: usize, large: usize, value: u64) {
+    match thread_lane::slow_path(small) {
+        Some(SlowPathOutcome::Own(lane)) => record::<SingleWriter>(lane, small, large, value),
+        Some(SlowPathOutcome::Shared(lane)) => record::<MultiWriter>(lane, small, large, value),
         None => {}
     }
 }
 
 /// Takes room for a group of buckets and says so in the small cells. Whether there was any.
 #[cold]
-fn touch(lane: Lane, cells: &Distribution, large: usize, bit: u64) -> bool {
+fn reserve_group(lane: Lane, cells: &HistogramCells, large: usize, bit: u64) -> bool {
     let group = bit.trailing_zeros() as usize;
-    let is_made = lane.make_room(large + group * GROUP * 8, GROUP * 8)
-        && (group > 0 || lane.make_room(large + 64 * GROUP * 8, 8));
+    let is_made = lane.reserve(large + group * GROUP * 8, GROUP * 8)
+        && (group > 0 || lane.reserve(large + 64 * GROUP * 8, 8));
     if is_made {
         cells.touched.fetch_or(bit, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Which process this is, so that nobody takes another one for it: a process id alone comes again.
+//! Process identity across PID reuse, namespaces and boots.
 
 use std::fs;
 use std::io;
@@ -8,9 +8,9 @@ use rustix::process::getpid;
 
 use crate::layout::header;
 
-/// A process, among all that ever ran on any machine.
+/// Unique identity of a process across machines and boots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Identity {
+pub struct ProcessIdentity {
     /// The boot of the machine: /proc/sys/kernel/random/boot_id.
     pub boot: u128,
     /// The process id as the process sees it.
@@ -21,10 +21,10 @@ pub struct Identity {
     pub start_ticks: u64,
 }
 
-impl Identity {
+impl ProcessIdentity {
     /// That of this process. What /proc does not say is 0.
-    pub fn own() -> Identity {
-        Identity {
+    pub fn current() -> ProcessIdentity {
+        ProcessIdentity {
             boot: boot(),
             pid: getpid().as_raw_nonzero().get().unsigned_abs(),
             pid_namespace: pid_namespace("self"),
@@ -33,8 +33,8 @@ impl Identity {
     }
 
     /// That of a file's process, as its header says it.
-    pub(crate) fn of(words: &[u64; header::WORDS]) -> Identity {
-        Identity {
+    pub(crate) fn from_header(words: &[u64; header::WORDS]) -> ProcessIdentity {
+        ProcessIdentity {
             boot: u128::from(words[header::BOOT]) | u128::from(words[header::BOOT + 1]) << 64,
             pid: words[header::PID] as u32,
             pid_namespace: words[header::PID_NAMESPACE],
@@ -61,12 +61,12 @@ fn namespace(process: &str, kind: &str) -> Option<u64> {
 
 /// When a process started, if there is one. One that has ended, and whose parent has not looked yet, is none.
 pub(crate) fn start_ticks(process: &str) -> Option<u64> {
-    started(process).ok()?
+    read_start_ticks(process).ok()?
 }
 
 /// Whether the process of this id, as we see it, is the one that started then; `None` where that cannot be told.
-pub(crate) fn is_still(process: &str, start_ticks: u64) -> Option<bool> {
-    match started(process) {
+pub(crate) fn is_same_process(process: &str, start_ticks: u64) -> Option<bool> {
+    match read_start_ticks(process) {
         Ok(Some(found)) if found == start_ticks => Some(true),
         // Each namespace of times has a boot of its own, from which starts are told.
         Ok(Some(_)) => match namespace(process, "time") {
@@ -82,7 +82,7 @@ pub(crate) fn is_still(process: &str, start_ticks: u64) -> Option<bool> {
     }
 }
 
-fn started(process: &str) -> io::Result<Option<u64>> {
+fn read_start_ticks(process: &str) -> io::Result<Option<u64>> {
     let stat = fs::read(format!("/proc/{process}/stat"))?;
     let start = || {
         // The name is in parentheses and may have any bytes, parentheses too.
@@ -105,20 +105,20 @@ mod tests {
 
     #[test]
     fn this_process_is_known() {
-        let own = Identity::own();
+        let own = ProcessIdentity::current();
         assert_eq!(own.pid, std::process::id());
         assert!(own.boot != 0 && own.start_ticks > 0 && own.pid_namespace > 0, "{own:?}");
-        assert_eq!(own, Identity::own());
+        assert_eq!(own, ProcessIdentity::current());
         assert_eq!(start_ticks("0"), None);
-        let still = |ticks| is_still(&own.pid.to_string(), ticks);
+        let still = |ticks| is_same_process(&own.pid.to_string(), ticks);
         assert_eq!(
-            [still(own.start_ticks), still(1), is_still("0", 1)].map(Option::unwrap),
+            [still(own.start_ticks), still(1), is_same_process("0", 1)].map(Option::unwrap),
             [true, false, false]
         );
     }
 
     #[test]
-    fn a_process_that_nobody_waited_for_does_not_run() {
+    fn zombie_process_is_not_running() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
         let pid = child.id().to_string();
         assert!(start_ticks(&pid).is_some());
@@ -129,7 +129,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(fs::metadata(format!("/proc/{pid}")).is_ok(), "nobody has waited for it");
-        assert_eq!(is_still(&pid, 1), Some(false));
+        assert_eq!(is_same_process(&pid, 1), Some(false));
         child.wait().expect("it ended");
     }
 }

@@ -1,16 +1,16 @@
-//! Operations in flight: what has begun and has not ended, so that what is stuck is seen before it ends, or after the process died.
+//! In-flight operations: started and not finished.
 
-use crate::cells::{Access, Alone, Shared, Slot, Table};
+use crate::cells::{CellAccess, InFlightCells, MultiWriter, OperationSlot, SingleWriter};
 use crate::counter;
-use crate::here::{self, Entered, Lane};
 use crate::layout::{SLOT_BYTES, SLOTS_MAX, TAGS_MAX};
-use crate::metric::Cells;
+use crate::metric::CellLocation;
 use crate::sync::Ordering;
+use crate::thread_lane::{self, Lane, SlowPathOutcome};
 
 /// A table of operations: each thread has 16,384 slots of its own. What finds none is counted all the same.
 #[derive(Clone, Debug)]
 pub struct InFlight {
-    pub(crate) cells: Cells,
+    pub(crate) cells: CellLocation,
 }
 
 /// The value of a tag, made beforehand: a number that stands for a text.
@@ -20,16 +20,16 @@ pub struct Tag(pub(crate) u32);
 impl Tag {
     /// The tag of a text; each different one takes room in the file, for ever: a device, a route, not a request's id.
     pub fn new(text: &str) -> crate::Result<Tag> {
-        Ok(Tag(here::open()?.text(text)? as u32))
+        Ok(Tag(thread_lane::open()?.intern(text)? as u32))
     }
 }
 
 /// Where in a table operations are counted that ended.
-const ENDED: usize = std::mem::offset_of!(Table, ended);
+const ENDED: usize = std::mem::offset_of!(InFlightCells, ended);
 /// Slots for which room is taken at once: a page.
-const STEP: usize = 128;
+const SLOTS_PER_PAGE: usize = 128;
 /// Slots that are looked at before room for more is taken.
-const LOOKS: usize = 64;
+const PROBES_MAX: usize = 64;
 
 impl InFlight {
     /// An operation begins, now; it ends when what is returned is dropped, on whichever thread.
@@ -40,20 +40,26 @@ impl InFlight {
 
     /// An operation began at a time that is known: nanoseconds of `clock::now`.
     pub fn begin_at(&self, start_ns: u64, number: u64, tags: &[Tag]) -> Operation {
-        let (small, large) = self.cells.both();
+        let (small, large) = self.cells.offsets();
         let mut words = [0; TAGS_MAX / 2];
         for (at, tag) in tags.iter().take(TAGS_MAX).enumerate() {
             words[at / 2] |= u64::from(tag.0) << (32 * (at % 2));
         }
-        let (table, taken) = match here::lane(small) {
-            Some(lane) => begin::<Alone>(lane, small, large),
-            None => match here::enter(small) {
-                Some(Entered::Own(lane)) => begin::<Alone>(lane, small, large),
-                Some(Entered::Shared(lane)) => begin::<Shared>(lane, small, large),
+        let (table, taken) = match thread_lane::lane(small) {
+            Some(lane) => claim_slot::<SingleWriter>(lane, small, large),
+            None => match thread_lane::slow_path(small) {
+                Some(SlowPathOutcome::Own(lane)) => claim_slot::<SingleWriter>(lane, small, large),
+                Some(SlowPathOutcome::Shared(lane)) => {
+                    claim_slot::<MultiWriter>(lane, small, large)
+                }
                 // It was not counted as begun, and must not be as ended.
                 None => {
                     let small = crate::layout::SMALL_BYTES;
-                    return Operation { small, held: None, process: here::process() };
+                    return Operation {
+                        small,
+                        slot: None,
+                        fork_generation: thread_lane::fork_generation(),
+                    };
                 }
             },
         };
@@ -61,31 +67,31 @@ impl InFlight {
             slot.fill(start_ns, number, words);
             (table, at, slot)
         });
-        Operation { small, held, process: here::process() }
+        Operation { small, slot: held, fork_generation: thread_lane::fork_generation() }
     }
 }
 
-fn begin<A: Access>(
+fn claim_slot<A: CellAccess>(
     lane: Lane,
     small: usize,
     large: usize,
-) -> (&'static Table, Option<(usize, &'static Slot)>) {
-    let table = lane.small::<Table>(small);
+) -> (&'static InFlightCells, Option<(usize, &'static OperationSlot)>) {
+    let table = lane.small::<InFlightCells>(small);
     A::add(&table.started, 1);
-    let slot_at = |at: usize| lane.large::<Slot>(large + at * SLOT_BYTES);
+    let slot_at = |at: usize| lane.large::<OperationSlot>(large + at * SLOT_BYTES);
     let slots = (table.slots.load(Ordering::Relaxed) as usize).min(SLOTS_MAX);
     let hint = (table.hint.load(Ordering::Relaxed) as usize).min(slots);
-    let near = (hint + LOOKS).min(slots);
-    let mut taken = Table::take(hint, near, slot_at);
+    let near = (hint + PROBES_MAX).min(slots);
+    let mut taken = InFlightCells::claim_slot(hint, near, slot_at);
     let is_more_wanted = taken.is_none() && slots < SLOTS_MAX;
-    if is_more_wanted && lane.make_room(large + slots * SLOT_BYTES, STEP * SLOT_BYTES) {
-        table.slots.fetch_max((slots + STEP) as u64, Ordering::Release);
-        taken = Table::take(slots, slots + STEP, slot_at);
+    if is_more_wanted && lane.reserve(large + slots * SLOT_BYTES, SLOTS_PER_PAGE * SLOT_BYTES) {
+        table.slots.fetch_max((slots + SLOTS_PER_PAGE) as u64, Ordering::Release);
+        taken = InFlightCells::claim_slot(slots, slots + SLOTS_PER_PAGE, slot_at);
     }
     // All have room that may have it: one that is free is looked for among them all.
     let taken = taken
-        .or_else(|| Table::take(near, slots, slot_at))
-        .or_else(|| Table::take(0, hint, slot_at));
+        .or_else(|| InFlightCells::claim_slot(near, slots, slot_at))
+        .or_else(|| InFlightCells::claim_slot(0, hint, slot_at));
     match taken {
         Some((at, _)) => table.hint.store(at as u64 + 1, Ordering::Relaxed),
         None => {
@@ -100,18 +106,18 @@ fn begin<A: Access>(
 #[must_use = "the operation ends when this is dropped"]
 pub struct Operation {
     pub(crate) small: usize,
-    pub(crate) held: Option<(&'static Table, usize, &'static Slot)>,
+    pub(crate) slot: Option<(&'static InFlightCells, usize, &'static OperationSlot)>,
     /// Of which process it is: in one that was forked off meanwhile, its copy ends nothing.
-    pub(crate) process: u32,
+    pub(crate) fork_generation: u32,
 }
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        if self.process != here::process() {
+        if self.fork_generation != thread_lane::fork_generation() {
             return;
         }
-        if let Some((table, at, slot)) = self.held.take() {
-            slot.free();
+        if let Some((table, at, slot)) = self.slot.take() {
+            slot.release();
             table.hint.store(at as u64, Ordering::Relaxed);
         }
         // In the lane of whoever ends it.

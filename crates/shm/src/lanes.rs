@@ -1,22 +1,22 @@
-//! Which lanes are taken. It is the process's own: readers need not know.
+//! Lane allocator. It is the process's own: readers need not know.
 
 use crate::layout::LANES_MAX;
 use crate::sync::{AtomicU64, Ordering};
 
 const WORDS: usize = LANES_MAX / 64;
 
-/// A bit for each lane.
+/// Bitmap allocator of lanes.
 #[derive(Debug)]
-pub(crate) struct Lanes([AtomicU64; WORDS]);
+pub(crate) struct LaneAllocator([AtomicU64; WORDS]);
 
-impl Lanes {
+impl LaneAllocator {
     /// All are free but lane 0, which everybody may use.
-    pub(crate) fn new() -> Lanes {
-        Lanes(std::array::from_fn(|at| AtomicU64::new(u64::from(at == 0))))
+    pub(crate) fn new() -> LaneAllocator {
+        LaneAllocator(std::array::from_fn(|at| AtomicU64::new(u64::from(at == 0))))
     }
 
     /// Takes the first free one. Whoever takes it sees all that the one who gave it back has written.
-    pub(crate) fn take(&self) -> Option<usize> {
+    pub(crate) fn allocate(&self) -> Option<usize> {
         for (at, word) in self.0.iter().enumerate() {
             let mut taken = word.load(Ordering::Relaxed);
             while taken != u64::MAX {
@@ -36,7 +36,7 @@ impl Lanes {
     }
 
     /// Gives one back.
-    pub(crate) fn give(&self, lane: usize) {
+    pub(crate) fn release(&self, lane: usize) {
         self.0[lane / 64].fetch_and(!(1 << (lane % 64)), Ordering::Release);
     }
 }
@@ -46,15 +46,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn miri_the_first_free_lane_is_taken() {
-        let lanes = Lanes::new();
+    fn miri_first_free_lane_is_allocated() {
+        let lanes = LaneAllocator::new();
         for lane in 1..LANES_MAX {
-            assert_eq!(lanes.take(), Some(lane));
+            assert_eq!(lanes.allocate(), Some(lane));
         }
-        assert_eq!(lanes.take(), None);
-        lanes.give(200);
-        lanes.give(7);
-        assert_eq!([lanes.take(), lanes.take(), lanes.take()], [Some(7), Some(200), None]);
+        assert_eq!(lanes.allocate(), None);
+        lanes.release(200);
+        lanes.release(7);
+        assert_eq!(
+            [lanes.allocate(), lanes.allocate(), lanes.allocate()],
+            [Some(7), Some(200), None]
+        );
     }
 }
 
@@ -65,16 +68,16 @@ mod loom_tests {
     use super::*;
 
     #[test]
-    fn loom_no_two_threads_have_one_lane_and_the_next_sees_what_was_counted() {
+    fn loom_lanes_are_exclusive_and_counts_visible() {
         loom::model(|| {
-            let lanes = Arc::new(Lanes::new());
+            let lanes = Arc::new(LaneAllocator::new());
             // Cells of the lanes, written as one's own.
             let cells = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)]);
-            let count = |lanes: &Lanes, cells: &[AtomicU64; 3]| {
-                let lane = lanes.take().unwrap();
+            let count = |lanes: &LaneAllocator, cells: &[AtomicU64; 3]| {
+                let lane = lanes.allocate().unwrap();
                 let held = cells[lane].load(Ordering::Relaxed);
                 cells[lane].store(held + 1, Ordering::Relaxed);
-                lanes.give(lane);
+                lanes.release(lane);
             };
             let other = {
                 let (lanes, cells) = (Arc::clone(&lanes), Arc::clone(&cells));

@@ -1,5 +1,4 @@
-//! Where each byte of a file of metrics lies; `docs/formats/shm.md` says the same to people, and `tests/it/layout.rs` compares the
-//! two.
+//! Layout of the metrics file; equal to `docs/formats/shm.md`.
 //!
 //! A file is made of words: 64 bits, in the byte order of the machine, each written and read as a whole. Offsets and lengths are
 //! bytes, times nanoseconds of `CLOCK_MONOTONIC` unless they say otherwise.

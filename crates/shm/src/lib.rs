@@ -17,19 +17,18 @@
 //! into its parent's: start such a process with `exec`.
 #![deny(unsafe_code)]
 
-mod attached;
+mod attached_process;
 mod cells;
+mod cleanup;
 mod counter;
-mod declared;
-mod description;
+mod endian;
 mod entry;
 mod error;
+pub mod ffi_handles;
 pub mod files;
 mod folder;
-mod foreign;
 mod gauge;
 mod heartbeat;
-mod here;
 mod histogram;
 pub mod hsperf;
 mod identity;
@@ -38,46 +37,52 @@ mod lanes;
 pub mod layout;
 mod map;
 mod metric;
+mod metric_builder;
+mod metric_snapshot;
 pub mod mmv;
+pub mod process_table;
 mod processes;
 mod reader;
 mod registry;
-mod shown;
 mod source;
-mod sweep;
+mod static_metric;
 mod sync;
-pub mod table;
 mod text;
-pub mod words;
+mod thread_lane;
 mod writer;
 
 /// What of a process is read, and what it is called there.
-pub mod show {
-    pub use crate::shown::{Heartbeat, InFlight, Metric, Number, Operation, Role, Value};
+pub mod snapshot {
+    pub use crate::metric_snapshot::{
+        HeartbeatSnapshot, InFlightSnapshot, MetricRole, MetricValue, NumericValue,
+        OperationSnapshot, ProcessMetric,
+    };
 }
 
-pub use attached::Attached;
-pub use counter::{Counter, UpDown};
-pub use declared::{Declared, Label, Labelled, Static};
-pub use description::Description;
+pub use attached_process::AttachedProcess;
+pub use cleanup::{FileRetention, remove_expired};
+pub use counter::{Counter, UpDownCounter};
 pub use error::{Error, Result};
-pub use folder::{VARIABLE, folder};
+pub use folder::{ENV_VARIABLE, folder};
 pub use gauge::{FloatGauge, Gauge};
 pub use heartbeat::Heartbeat;
 pub use histogram::{Histogram, Timer};
-pub use identity::Identity;
+pub use identity::ProcessIdentity;
 pub use in_flight::{InFlight, Operation, Tag};
-pub use metric::Metric;
-pub use processes::{Fate, Format, Found, found_at, processes};
-pub use reader::{Process, Reader};
-pub use registry::SERIES_OF_A_NAME_MAX;
-pub use shown::Role;
-pub use sweep::{Limits, sweep};
-pub use text::Text;
+pub use metric::MetricHandle;
+pub use metric_builder::MetricBuilder;
+pub use metric_snapshot::MetricRole;
+pub use processes::{
+    MetricsFile, MetricsFormat, ProcessState, list_metrics_files, metrics_file_at,
+};
+pub use reader::{MetricsFileReader, ProcessInfo};
+pub use registry::SERIES_PER_NAME_MAX;
+pub use static_metric::{LabelValues, LabelledMetrics, LinkTarget, StaticMetric};
+pub use text::TextMetric;
 
 /// Where this process's file is, which is made if need be; or why there is none.
 pub fn status() -> Result<std::path::PathBuf> {
-    Ok(here::open()?.path().to_owned())
+    Ok(thread_lane::open()?.path().to_owned())
 }
 
 /// What the page shows compiles and runs.

@@ -1,5 +1,4 @@
-//! Mapped memory, seen as words: the file with the calls that map it, and with the one claim that the rest stands on, that words
-//! within what was mapped may be read and written as atomics by anyone.
+//! Memory mappings as 64-bit words; holds the safety argument of the crate.
 #![allow(unsafe_code, reason = "maps files; each use carries its argument")]
 
 use std::io;
@@ -22,26 +21,26 @@ unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
 
-/// Structures that are nothing but words: any bytes are one, and any part may change at any time.
+/// Plain-old-data cells in shared memory.
 ///
 /// # Safety
 /// `repr(C)`, and every field an [`AtomicU64`] or an array of them.
-pub(crate) unsafe trait Cells {}
+pub(crate) unsafe trait CellLayout {}
 
 // SAFETY: it is one.
-unsafe impl Cells for AtomicU64 {}
+unsafe impl CellLayout for AtomicU64 {}
 // SAFETY: a `repr(C)` structure of atomics.
-unsafe impl Cells for crate::cells::Distribution {}
+unsafe impl CellLayout for crate::cells::HistogramCells {}
 // SAFETY: a `repr(C)` structure of atomics.
-unsafe impl Cells for crate::cells::Table {}
+unsafe impl CellLayout for crate::cells::InFlightCells {}
 // SAFETY: a `repr(C)` structure of atomics.
-unsafe impl Cells for crate::cells::Slot {}
+unsafe impl CellLayout for crate::cells::OperationSlot {}
 // SAFETY: a `repr(C)` structure of atomics.
-unsafe impl Cells for crate::cells::Words<4> {}
+unsafe impl CellLayout for crate::cells::U64Cells<4> {}
 // SAFETY: a `repr(C)` structure of atomics.
-unsafe impl Cells for crate::cells::Words<8> {}
+unsafe impl CellLayout for crate::cells::U64Cells<8> {}
 // SAFETY: a `repr(C)` structure of atomics.
-unsafe impl Cells for crate::cells::Words<64> {}
+unsafe impl CellLayout for crate::cells::U64Cells<64> {}
 
 impl Map {
     /// Maps `bytes` of a file from `offset` on, a multiple of the page size. Whoever touches a page that the file has no room for is
@@ -60,7 +59,7 @@ impl Map {
     }
 
     /// A page of this process alone, zeros; a process that is forked off finds zeros again, whatever was written (since Linux 4.14).
-    pub(crate) fn wiped_on_fork() -> io::Result<Map> {
+    pub(crate) fn map_wiped_on_fork() -> io::Result<Map> {
         let (bytes, access) = (crate::layout::PAGE, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: as in `new`.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE)? };
@@ -73,7 +72,7 @@ impl Map {
 
     /// Cells at an offset, if they lie inside. Those of a map that cannot be written to must not be.
     #[inline]
-    pub(crate) fn at<T: Cells>(&self, offset: usize) -> Option<&T> {
+    pub(crate) fn at<T: CellLayout>(&self, offset: usize) -> Option<&T> {
         let end = offset.checked_add(size_of::<T>())?;
         if end > self.bytes || !offset.is_multiple_of(8) {
             return None;
@@ -127,7 +126,7 @@ impl Drop for Map {
 /// `base` must be that of a mapping of a lane that is never undone, `offset` a multiple of 8 with `size_of::<T>()` bytes behind it
 /// that lie inside the lane and have room in the file.
 #[inline(always)]
-pub(crate) unsafe fn cells_at<T: Cells>(base: *mut u8, offset: usize) -> &'static T {
+pub(crate) unsafe fn cells_at<T: CellLayout>(base: *mut u8, offset: usize) -> &'static T {
     // SAFETY: as the caller promises; lanes begin at pages, so that the sum is aligned to 8.
     unsafe { &*base.add(offset).cast::<T>() }
 }

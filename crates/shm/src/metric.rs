@@ -1,44 +1,44 @@
-//! What metrics have in common: a kind, and cells in each lane.
+//! Common part of metric handles: kind and cell offsets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::counter::{Counter, UpDown};
+use crate::counter::{Counter, UpDownCounter};
 use crate::gauge::{FloatGauge, Gauge};
 use crate::heartbeat::Heartbeat;
 use crate::histogram::Histogram;
 use crate::in_flight::InFlight;
 use crate::layout::kind;
-use crate::text::Text;
+use crate::text::TextMetric;
 
-/// A kind of metric. There are no others than those of this crate.
-pub trait Metric: sealed::Sealed {}
+/// Handle of a registered metric. There are no others than those of this crate.
+pub trait MetricHandle: sealed::Sealed {}
 
 pub(crate) mod sealed {
-    use super::Cells;
+    use super::CellLocation;
 
     pub trait Sealed: Sized {
         const KIND: u64;
-        fn at(cells: Cells) -> Self;
-        fn cells(&self) -> &Cells;
+        fn at(cells: CellLocation) -> Self;
+        fn cells(&self) -> &CellLocation;
     }
 }
 
-/// Where the cells of a metric lie in each lane, known once it is registered.
+/// Offsets of a metric's cells in each lane.
 #[derive(Debug)]
-pub struct Cells(AtomicU64);
+pub struct CellLocation(AtomicU64);
 
 /// Not registered yet.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 /// There is no room for it, or it is no metric: what is recorded goes nowhere.
 pub(crate) const NOWHERE: u64 = u64::MAX - 1;
 
-impl Cells {
-    pub(crate) const fn unknown() -> Cells {
-        Cells(AtomicU64::new(UNKNOWN))
+impl CellLocation {
+    pub(crate) const fn unknown() -> CellLocation {
+        CellLocation(AtomicU64::new(UNKNOWN))
     }
 
-    pub(crate) fn at(cells: u64) -> Cells {
-        Cells(AtomicU64::new(cells))
+    pub(crate) fn at(cells: u64) -> CellLocation {
+        CellLocation(AtomicU64::new(cells))
     }
 
     pub(crate) fn set(&self, cells: u64) {
@@ -58,15 +58,15 @@ impl Cells {
 
     /// Where both are.
     #[inline(always)]
-    pub(crate) fn both(&self) -> (usize, usize) {
+    pub(crate) fn offsets(&self) -> (usize, usize) {
         let cells = self.get();
         (cells as u32 as usize, (cells >> 32) as usize)
     }
 }
 
-impl Clone for Cells {
-    fn clone(&self) -> Cells {
-        Cells::at(self.get())
+impl Clone for CellLocation {
+    fn clone(&self) -> CellLocation {
+        CellLocation::at(self.get())
     }
 }
 
@@ -77,21 +77,21 @@ macro_rules! kinds {
                 const KIND: u64 = kind::$kind;
 
                 #[inline(always)]
-                fn at(cells: Cells) -> $metric {
+                fn at(cells: CellLocation) -> $metric {
                     $metric { cells }
                 }
 
                 #[inline(always)]
-                fn cells(&self) -> &Cells {
+                fn cells(&self) -> &CellLocation {
                     &self.cells
                 }
             }
-            impl Metric for $metric {}
+            impl MetricHandle for $metric {}
         )*
     };
 }
 
 kinds!(
-    Counter COUNTER, UpDown UP_DOWN, Gauge GAUGE, FloatGauge FLOAT_GAUGE, Text TEXT, Histogram HISTOGRAM,
+    Counter COUNTER, UpDownCounter UP_DOWN, Gauge GAUGE, FloatGauge FLOAT_GAUGE, TextMetric TEXT, Histogram HISTOGRAM,
     InFlight IN_FLIGHT, Heartbeat HEARTBEAT
 );

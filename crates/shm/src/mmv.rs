@@ -1,5 +1,4 @@
-//! Memory Mapped Values, as programs write them for PCP (libpcp_mmv, Parfait, speed, hornet): versions 1 to 3, of
-//! either byte order. `docs/formats/mmv.md` says what becomes of each field.
+//! MMV files of PCP, versions 1 to 3. `docs/formats/mmv.md` says what becomes of each field.
 //!
 //! The bytes are a stranger's. All offsets are checked, the work is at most proportional to their number and `TEXT_MAX`,
 //! and what is wrong with one value costs that value alone.
@@ -15,10 +14,10 @@ mod reader;
 mod tests;
 mod units;
 
-use crate::foreign::{self, Bytes, at};
-use crate::shown::Metric;
+use crate::endian::{self, EndianBytes, field_offset};
+use crate::metric_snapshot::ProcessMetric;
 use layout::{HEADER, HEADER_BYTES, MAGIC};
-use reader::Reader;
+use reader::MmvReader;
 
 pub use error::Error;
 
@@ -35,10 +34,10 @@ pub const TEXT_MAX: usize = 16 << 20;
 /// How many bytes of the file's beginning [`generation`] needs.
 pub const GENERATION_BYTES: usize = HEADER_BYTES as usize;
 
-/// What a file shows.
+/// Metrics of an MMV file.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Shown {
+pub struct MmvSnapshot {
     /// 1, 2 or 3.
     pub version: u32,
     /// When the structure was written. What [`generation`] says afterwards must be the same.
@@ -52,26 +51,30 @@ pub struct Shown {
     /// Names stand for themselves: in PCP the file's name would not be put before them.
     pub no_prefix: bool,
     /// The values, in the order of the file.
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<ProcessMetric>,
     /// Values and labels that could not be shown.
-    pub refused: u64,
+    pub rejected: u64,
     /// Why the first of them could not.
-    pub trouble: Option<Error>,
+    pub first_error: Option<Error>,
 }
 
 /// The generation of a file, from its first [`GENERATION_BYTES`] bytes.
-pub fn generation(bytes: &[u8]) -> Result<u64, Error> {
-    Ok(header(bytes)?.1.generation)
+pub fn read_generation(bytes: &[u8]) -> Result<u64, Error> {
+    Ok(read_header(bytes)?.1.generation)
 }
 
 /// Reads a file. `wall_us` is the time of day, microseconds since 1970: a program that is inside a timed section wrote
 /// when that began, and the time since counts.
-pub fn parse(bytes: &[u8], wall_us: i64) -> Result<Shown, Error> {
-    let (file, header) = header(bytes)?;
-    let reader =
-        Reader { file, one: header.version == 1, sentinel: header.flags & SENTINEL != 0, wall_us };
+pub fn parse(bytes: &[u8], wall_us: i64) -> Result<MmvSnapshot, Error> {
+    let (file, header) = read_header(bytes)?;
+    let reader = MmvReader {
+        file,
+        is_version_1: header.version == 1,
+        sentinel: header.flags & SENTINEL != 0,
+        wall_us,
+    };
     let sections = reader.sections(header.sections)?;
-    let mut shown = Shown {
+    let mut shown = MmvSnapshot {
         version: header.version,
         generation: header.generation,
         pid: u32::try_from(header.process).ok().filter(|pid| *pid != 0),
@@ -79,8 +82,8 @@ pub fn parse(bytes: &[u8], wall_us: i64) -> Result<Shown, Error> {
         only_while_running: header.flags & PROCESS != 0,
         no_prefix: header.flags & NO_PREFIX != 0,
         metrics: Vec::new(),
-        refused: 0,
-        trouble: None,
+        rejected: 0,
+        first_error: None,
     };
     let labels = reader.labels(sections.labels, &mut shown);
     let mut text_left = TEXT_MAX;
@@ -88,23 +91,23 @@ pub fn parse(bytes: &[u8], wall_us: i64) -> Result<Shown, Error> {
         match reader.metric(index, &sections, &labels, &mut text_left) {
             Ok(metric) => shown.metrics.push(metric),
             Err(trouble @ Error::Text { .. }) => {
-                shown.refuse(sections.values.count - index, trouble);
+                shown.reject(sections.values.count - index, trouble);
                 break;
             }
-            Err(trouble) => shown.refuse(1, trouble),
+            Err(trouble) => shown.reject(1, trouble),
         }
     }
-    let count = foreign::distinct(&mut shown.metrics);
+    let count = endian::remove_duplicates(&mut shown.metrics);
     if count > 0 {
-        shown.refuse(count, Error::Same { count });
+        shown.reject(count, Error::Duplicates { count });
     }
     Ok(shown)
 }
 
-impl Shown {
-    fn refuse(&mut self, count: u64, trouble: Error) {
-        self.refused += count;
-        self.trouble.get_or_insert(trouble);
+impl MmvSnapshot {
+    fn reject(&mut self, count: u64, trouble: Error) {
+        self.rejected += count;
+        self.first_error.get_or_insert(trouble);
     }
 }
 
@@ -112,7 +115,7 @@ const NO_PREFIX: u32 = 1;
 const PROCESS: u32 = 2;
 const SENTINEL: u32 = 4;
 
-struct Header {
+struct MmvHeader {
     version: u32,
     generation: u64,
     sections: u32,
@@ -122,35 +125,35 @@ struct Header {
 }
 
 /// The header, and the bytes in the order that the version shows.
-fn header(bytes: &[u8]) -> Result<(Bytes<'_>, Header), Error> {
+fn read_header(bytes: &[u8]) -> Result<(EndianBytes<'_>, MmvHeader), Error> {
     let magic = &bytes[..bytes.len().min(MAGIC.len())];
     // A file that has just been made is empty, then all zeros, before it has a magic number.
     if !magic.is_empty() && magic != MAGIC && magic != [0; 4] {
         return Err(Error::Magic { found: magic.to_vec() });
     }
     let have = bytes.len() as u64;
-    let truncated = Error::Truncated { what: "header", have, need: HEADER_BYTES };
+    let truncated = Error::Truncated { part: "header", have, need: HEADER_BYTES };
     if have < HEADER_BYTES {
         return Err(truncated);
     }
-    let mut file = Bytes::little(bytes);
-    const VERSION: u64 = at(&HEADER, "version");
+    let mut file = EndianBytes::little_endian(bytes);
+    const VERSION: u64 = field_offset(&HEADER, "version");
     let version = file.u32(VERSION).unwrap_or(0);
     if version & 0xffff == 0 && version != 0 {
-        file = Bytes::big(bytes);
+        file = EndianBytes::big_endian(bytes);
     }
     let read = || {
-        Some(Header {
+        Some(MmvHeader {
             version: file.u32(VERSION)?,
-            generation: file.u64(const { at(&HEADER, "generation 1") })?,
-            sections: file.u32(const { at(&HEADER, "sections") })?,
-            flags: file.u32(const { at(&HEADER, "flags") })?,
-            process: file.i32(const { at(&HEADER, "process") })?,
-            cluster: file.i32(const { at(&HEADER, "cluster") })?,
+            generation: file.u64(const { field_offset(&HEADER, "generation 1") })?,
+            sections: file.u32(const { field_offset(&HEADER, "sections") })?,
+            flags: file.u32(const { field_offset(&HEADER, "flags") })?,
+            process: file.i32(const { field_offset(&HEADER, "process") })?,
+            cluster: file.i32(const { field_offset(&HEADER, "cluster") })?,
         })
     };
     let header = read().ok_or(truncated)?;
-    let second = file.u64(const { at(&HEADER, "generation 2") }).unwrap_or(0);
+    let second = file.u64(const { field_offset(&HEADER, "generation 2") }).unwrap_or(0);
     if magic == MAGIC && header.version != 0 && !(1..=3).contains(&header.version) {
         return Err(Error::Version { found: header.version });
     }
@@ -159,7 +162,7 @@ fn header(bytes: &[u8]) -> Result<(Bytes<'_>, Header), Error> {
         || magic != MAGIC
         || header.version == 0
     {
-        return Err(Error::Writing { first: header.generation, second });
+        return Err(Error::BeingWritten { first: header.generation, second });
     }
     Ok((file, header))
 }

@@ -1,4 +1,4 @@
-//! Reads a process's file: without a lock, a call or a word to the process, at any moment, also after it died.
+//! Metrics file reader: lock-free, without cooperation of the process, also after its exit.
 
 mod catalog;
 mod value;
@@ -8,24 +8,24 @@ use std::path::Path;
 use catalog::Catalog;
 
 use crate::error::Result;
-use crate::identity::Identity;
+use crate::identity::ProcessIdentity;
 use crate::layout::{self, header};
-use crate::shown::{Metric, Value};
-use crate::source::{Budget, Source};
+use crate::metric_snapshot::{MetricValue, ProcessMetric};
+use crate::source::{FileSource, ReadBudget};
 
 /// A process's file of metrics, opened.
 #[derive(Debug)]
-pub struct Reader {
-    source: Source,
+pub struct MetricsFileReader {
+    source: FileSource,
     header: [u64; header::WORDS],
     catalog: Catalog,
 }
 
-/// What a process's file says of it, beside its metrics.
+/// Process description in its metrics file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessInfo {
     /// Which process it is.
-    pub identity: Identity,
+    pub identity: ProcessIdentity,
     /// Whose it is.
     pub uid: u32,
     /// The file of its program.
@@ -37,7 +37,7 @@ pub struct Process {
     /// When the file was made: nanoseconds of `CLOCK_MONOTONIC`.
     pub created_ns: u64,
     /// Whether it said goodbye.
-    pub has_ended: bool,
+    pub has_exited: bool,
     /// When it ended, or was found dead: nanoseconds of `CLOCK_MONOTONIC`; 0 while nobody knows.
     pub ended_ns: u64,
     /// How many series it has.
@@ -45,32 +45,32 @@ pub struct Process {
     /// How many threads have lanes, or had.
     pub lanes: usize,
     /// How often a series found no room: it is missing, or is among `overflow="true"` of its name.
-    pub refused: u64,
+    pub rejected_series: u64,
     /// Records that found no room: they are missing.
-    pub lost: u64,
+    pub lost_records: u64,
     /// Threads that found no lane of their own.
-    pub sharing: u64,
+    pub shared_lane_threads: u64,
     /// Bytes of memory that the file takes.
     pub bytes: u64,
 }
 
-impl Reader {
+impl MetricsFileReader {
     /// Opens a file.
-    pub fn attach(path: &Path) -> Result<Reader> {
-        Reader::open(path, false)
+    pub fn attach(path: &Path) -> Result<MetricsFileReader> {
+        MetricsFileReader::open(path, false)
     }
 
     /// Opens a file as if it were another user's: nothing is mapped, what is read is copied by [`Self::refresh`].
-    pub fn attach_copied(path: &Path) -> Result<Reader> {
-        Reader::open(path, true)
+    pub fn attach_copy(path: &Path) -> Result<MetricsFileReader> {
+        MetricsFileReader::open(path, true)
     }
 
-    fn open(path: &Path, is_copied: bool) -> Result<Reader> {
-        let mut source = Source::open(path, is_copied)?;
+    fn open(path: &Path, is_copied: bool) -> Result<MetricsFileReader> {
+        let mut source = FileSource::open(path, is_copied)?;
         let header = source.refresh()?;
         let mut catalog = Catalog::default();
         catalog.extend(&source, &header)?;
-        Ok(Reader { source, header, catalog })
+        Ok(MetricsFileReader { source, header, catalog })
     }
 
     /// Where the file is.
@@ -82,7 +82,7 @@ impl Reader {
     pub fn refresh(&mut self) -> Result<()> {
         if let Some(now) = self.source.live_header()
             && now[header::LANES_USED] == self.header[header::LANES_USED]
-            && !self.catalog.lacks(&now)
+            && !self.catalog.is_stale_for(&now)
         {
             self.header = now;
             return Ok(());
@@ -93,26 +93,26 @@ impl Reader {
     }
 
     /// What the file says of its process.
-    pub fn process(&self) -> Process {
+    pub fn process(&self) -> ProcessInfo {
         let word = |at: usize| self.header[at];
         let text = |at| {
             let text = self.catalog.text(word(at)).unwrap_or_default();
             String::from_utf8_lossy(text).into_owned()
         };
-        Process {
-            identity: Identity::of(&self.header),
+        ProcessInfo {
+            identity: ProcessIdentity::from_header(&self.header),
             uid: word(header::UID) as u32,
             program: text(header::PROGRAM),
             command: text(header::COMMAND),
             created_unix_ns: word(header::CREATED_UNIX) as i64,
             created_ns: word(header::CREATED),
-            has_ended: word(header::STATE) == layout::state::ENDED,
+            has_exited: word(header::STATE) == layout::state::ENDED,
             ended_ns: word(header::ENDED),
             series: self.catalog.len(),
             lanes: self.lanes(),
-            refused: word(header::REFUSED),
-            lost: word(header::LOST),
-            sharing: word(header::SHARING),
+            rejected_series: word(header::REFUSED),
+            lost_records: word(header::LOST),
+            shared_lane_threads: word(header::SHARING),
             bytes: self.source.bytes(),
         }
     }
@@ -128,41 +128,41 @@ impl Reader {
     }
 
     /// All that the process shows, now.
-    pub fn metrics(&mut self) -> Result<Vec<Metric>> {
+    pub fn metrics(&mut self) -> Result<Vec<ProcessMetric>> {
         self.refresh()?;
         let budget = self.source.budget();
         (0..self.len()).map(|at| self.metric_within(&budget, at)).collect()
     }
 
     /// One series of the process, now.
-    pub fn metric(&self, at: usize) -> Result<Metric> {
+    pub fn metric(&self, at: usize) -> Result<ProcessMetric> {
         self.metric_within(&self.source.budget(), at)
     }
 
-    fn metric_within(&self, budget: &Budget, at: usize) -> Result<Metric> {
+    fn metric_within(&self, budget: &ReadBudget, at: usize) -> Result<ProcessMetric> {
         let entry = self.catalog.entry(at);
         // That they are texts was checked when it was noted.
         let owned = |text: Option<&str>| text.unwrap_or_default().to_owned();
         let labels = entry.labels().unwrap_or_default().into_iter();
-        Ok(Metric {
+        Ok(ProcessMetric {
             name: owned(entry.name()),
             labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             unit: owned(entry.unit()),
             help: owned(entry.help()),
             role: entry.role(),
-            link: entry.link().and_then(|number| self.catalog.place_of(number)),
+            related_metric: entry.related_entry().and_then(|number| self.catalog.index_of(number)),
             value: self.value_within(budget, at)?,
         })
     }
 
     /// The series from a place on, now.
-    pub fn metrics_from(&self, first: usize) -> Result<Vec<Metric>> {
+    pub fn metrics_from(&self, first: usize) -> Result<Vec<ProcessMetric>> {
         let budget = self.source.budget();
         (first..self.len()).map(|at| self.metric_within(&budget, at)).collect()
     }
 
     /// The values of some series, now: together they may cost no more than all of them.
-    pub fn values(&self, places: &[usize]) -> Result<Vec<Value>> {
+    pub fn values(&self, places: &[usize]) -> Result<Vec<MetricValue>> {
         let budget = self.source.budget();
         places.iter().map(|&at| self.value_within(&budget, at)).collect()
     }
@@ -173,7 +173,7 @@ impl Reader {
     }
 
     /// The value of a series, now.
-    pub fn value(&self, at: usize) -> Result<Value> {
+    pub fn value(&self, at: usize) -> Result<MetricValue> {
         self.value_within(&self.source.budget(), at)
     }
 

@@ -1,31 +1,33 @@
-//! The registry as its one writer keeps it: entries and texts are only ever added, so that readers need no lock.
+//! Writer-side registry: append-only entries and texts.
 //!
 //! An entry's first word is written last. Who reads it sees the whole entry and its texts.
 
 use std::collections::HashMap;
 
-use crate::cells::{Words, publish};
-use crate::entry::{Entry, LABELS_MAX, Series, cells, labels_text, sizes, text_at, words_of};
+use crate::cells::{U64Cells, publish};
+use crate::entry::{
+    LABELS_MAX, RegistryEntry, SeriesDefinition, cells, encode_labels, sizes, text_at, to_words,
+};
 use crate::error::{Error, Result};
 use crate::layout::{self, header, kind};
 use crate::map::Map;
-use crate::shown::Role;
+use crate::metric_snapshot::MetricRole;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Series of one name at the most; what comes after them is counted together, as `overflow="true"`.
-pub const SERIES_OF_A_NAME_MAX: usize = 1000;
+pub const SERIES_PER_NAME_MAX: usize = 1000;
 
 /// What tells a series from others: its name and its labels.
-type Key = (String, Vec<(String, String)>);
+type RegistryKey = (String, Vec<(String, String)>);
 
-/// What the writer remembers.
+/// Writer-side registry of series and texts.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     texts: HashMap<Box<[u8]>, u64>,
     texts_used: usize,
     /// The cells, kind and unit of each series.
-    series: HashMap<Key, (u64, u64, String)>,
-    series_of_name: HashMap<String, usize>,
+    series: HashMap<RegistryKey, (u64, u64, String)>,
+    series_per_name: HashMap<String, usize>,
     /// Families whose series lie one behind the other: the first place, and how many.
     families: HashMap<(String, String), (u64, u64, usize)>,
     numbers: HashMap<u64, u64>,
@@ -45,7 +47,11 @@ impl Registry {
     }
 
     /// The cells of a series, which is added if it is new.
-    pub(crate) fn find_or_add(&mut self, room: &mut Room<'_>, series: &Series) -> Result<u64> {
+    pub(crate) fn find_or_add(
+        &mut self,
+        room: &mut FileSpace<'_>,
+        series: &SeriesDefinition,
+    ) -> Result<u64> {
         let key = (series.name.clone(), series.labels.clone());
         if let Some((cells, kind, unit)) = self.series.get(&key) {
             if *kind != series.kind || *unit != series.unit {
@@ -53,11 +59,12 @@ impl Registry {
             }
             return Ok(*cells);
         }
-        let held = self.series_of_name.get(&series.name).copied().unwrap_or(0);
+        let held = self.series_per_name.get(&series.name).copied().unwrap_or(0);
         let overflow = vec![("overflow".to_owned(), "true".to_owned())];
-        if held >= SERIES_OF_A_NAME_MAX && series.labels != overflow {
-            room.count_refused();
-            return self.find_or_add(room, &Series { labels: overflow, ..series.clone() });
+        if held >= SERIES_PER_NAME_MAX && series.labels != overflow {
+            room.count_rejected();
+            return self
+                .find_or_add(room, &SeriesDefinition { labels: overflow, ..series.clone() });
         }
         self.add(room, series)
     }
@@ -65,8 +72,8 @@ impl Registry {
     /// The cells of the first of a family's series, which lie one behind the other.
     pub(crate) fn find_or_add_family(
         &mut self,
-        room: &mut Room<'_>,
-        series: &Series,
+        room: &mut FileSpace<'_>,
+        series: &SeriesDefinition,
         label: &str,
         values: &[&str],
     ) -> Result<u64> {
@@ -77,23 +84,24 @@ impl Registry {
                 false => Err(Error::Conflict { name: series.name.clone() }),
             };
         }
-        let all: Vec<Series> = values
+        let all: Vec<SeriesDefinition> = values
             .iter()
             .map(|value| {
                 let mut labels = series.labels.clone();
                 labels.push((label.to_owned(), (*value).to_owned()));
                 labels.sort();
-                Series { labels, ..series.clone() }
+                SeriesDefinition { labels, ..series.clone() }
             })
             .collect();
         let (small, align, large) = sizes(series.kind).expect("BUG: an unknown kind");
         // An attempt that found no room half-way is gone on with.
-        let held = |one: &Series| {
+        let held = |one: &SeriesDefinition| {
             let found = self.series.get(&(one.name.clone(), one.labels.clone()))?;
             (found.1 == series.kind).then_some(found.0)
         };
-        let is_there =
-            |one: &&Series| self.series.contains_key(&(one.name.clone(), one.labels.clone()));
+        let is_there = |one: &&SeriesDefinition| {
+            self.series.contains_key(&(one.name.clone(), one.labels.clone()))
+        };
         let there = all.iter().filter(is_there).count();
         let mut first = all.first().and_then(held);
         let next = cells(self.small_used.next_multiple_of(align), self.large_used);
@@ -111,8 +119,8 @@ impl Registry {
             && self.large_used + large * all.len() <= layout::LANE_STRIDE
             && self.texts_used + (all.len() + 4) * (layout::STRING_MAX + 8) <= layout::TEXTS_BYTES;
         if !fits {
-            room.count_refused();
-            return Err(Error::Full {
+            room.count_rejected();
+            return Err(Error::LimitReached {
                 name: series.name.clone(),
                 limit: "16,384 series and 2 MiB of cells",
             });
@@ -121,22 +129,22 @@ impl Registry {
             let cells = self.add(room, one)?;
             first.get_or_insert(cells);
         }
-        let first = first.ok_or(Error::Name {
+        let first = first.ok_or(Error::InvalidName {
             name: series.name.clone(),
-            problem: "a label without values makes no series",
+            reason: "a label without values makes no series",
         })?;
         self.families.insert(key, (first, series.kind, values.len()));
         Ok(first)
     }
 
-    fn add(&mut self, room: &mut Room<'_>, series: &Series) -> Result<u64> {
-        check(series)?;
-        let full = |limit| Error::Full { name: series.name.clone(), limit };
+    fn add(&mut self, room: &mut FileSpace<'_>, series: &SeriesDefinition) -> Result<u64> {
+        check_series(series)?;
+        let full = |limit| Error::LimitReached { name: series.name.clone(), limit };
         let (small_bytes, align, large_bytes) = sizes(series.kind).expect("BUG: an unknown kind");
         let small = self.small_used.next_multiple_of(align);
         let large = self.large_used;
-        let refused = |room: &mut Room<'_>, limit| {
-            room.count_refused();
+        let refused = |room: &mut FileSpace<'_>, limit| {
+            room.count_rejected();
             Err(full(limit))
         };
         if self.count >= layout::ENTRIES_MAX {
@@ -148,22 +156,23 @@ impl Registry {
         if large + large_bytes > layout::LANE_STRIDE {
             return refused(room, "62 MiB of buckets, those of 3,900 histograms");
         }
-        let mut text = |texts: &mut Registry, bytes: &[u8]| texts.text(room, bytes);
+        let mut text = |texts: &mut Registry, bytes: &[u8]| texts.intern(room, bytes);
         let name = text(self, series.name.as_bytes());
-        let labels = text(self, &labels_text(&series.labels));
+        let labels = text(self, &encode_labels(&series.labels));
         let unit = text(self, series.unit.as_bytes());
         let help = text(self, series.help.as_bytes());
         let tags = text(self, series.tags.join("\0").as_bytes());
         let texts = [name, labels, unit, help, tags].into_iter().collect::<Result<Vec<u64>>>();
         let texts = match texts {
             Ok(texts) => texts,
-            Err(Error::Full { limit, .. }) => return refused(room, limit),
+            Err(Error::LimitReached { limit, .. }) => return refused(room, limit),
             Err(error) => return Err(error),
         };
         room.reserve_entry(self.count)?;
         room.reserve_lane_0(small + small_bytes)?;
         let cells = cells(small, large);
-        let link = series.link.and_then(|link| self.numbers.get(&link)).map_or(0, |at| at + 1);
+        let link =
+            series.related_metric.and_then(|link| self.numbers.get(&link)).map_or(0, |at| at + 1);
         let parameter = if series.kind == kind::IN_FLIGHT { texts[4] } else { series.parameter };
         room.write_entry(
             self.count,
@@ -179,22 +188,22 @@ impl Registry {
             ],
         );
         let key = (series.name.clone(), series.labels.clone());
-        self.note(key, series.kind, series.unit.clone(), cells);
+        self.insert(key, series.kind, series.unit.clone(), cells);
         self.small_used = small + small_bytes;
         self.large_used = large + large_bytes;
         Ok(cells)
     }
 
     /// Remembers a series that is the next entry.
-    fn note(&mut self, key: Key, kind: u64, unit: String, cells: u64) {
-        *self.series_of_name.entry(key.0.clone()).or_default() += 1;
+    fn insert(&mut self, key: RegistryKey, kind: u64, unit: String, cells: u64) {
+        *self.series_per_name.entry(key.0.clone()).or_default() += 1;
         self.series.insert(key, (cells, kind, unit));
         self.numbers.insert(cells, self.count as u64);
         self.count += 1;
     }
 
     /// Where a text is, in words from where texts begin; 0 is the empty one.
-    pub(crate) fn text(&mut self, room: &mut Room<'_>, bytes: &[u8]) -> Result<u64> {
+    pub(crate) fn intern(&mut self, room: &mut FileSpace<'_>, bytes: &[u8]) -> Result<u64> {
         if bytes.is_empty() {
             return Ok(0);
         }
@@ -205,7 +214,7 @@ impl Registry {
         let end = at + 8 + bytes.len().next_multiple_of(8);
         if end > layout::TEXTS_BYTES {
             let name = String::from_utf8_lossy(bytes).into_owned();
-            return Err(Error::Full { name, limit: "4 MiB of names and labels" });
+            return Err(Error::LimitReached { name, limit: "4 MiB of names and labels" });
         }
         room.reserve_texts(end)?;
         room.write_text(at, bytes);
@@ -215,7 +224,12 @@ impl Registry {
     }
 
     /// What a forked process goes on with: texts and entries of its parent, at the same places.
-    pub(crate) fn adopt(&mut self, room: &mut Room<'_>, from: &Map, of: &Registry) -> Result<()> {
+    pub(crate) fn copy_from_parent(
+        &mut self,
+        room: &mut FileSpace<'_>,
+        from: &Map,
+        of: &Registry,
+    ) -> Result<()> {
         let word = |offset: usize| {
             let word: &AtomicU64 = from.at(offset).expect("BUG: outside the head");
             word.load(Ordering::Acquire)
@@ -229,14 +243,14 @@ impl Registry {
         while at + 8 <= texts.len() {
             let bytes = text_at(&texts, (at / 8) as u64).unwrap_or_default();
             self.texts_used = at;
-            self.text(room, bytes)?;
+            self.intern(room, bytes)?;
             at += 8 + bytes.len().next_multiple_of(8);
         }
         self.texts_used = self.texts_used.max(at);
         for number in 0..count {
             let offset = layout::REGISTRY + number * layout::ENTRY_BYTES;
             let words = std::array::from_fn(|at| word(offset + at * 8));
-            let entry = Entry { words: &words, texts: &texts };
+            let entry = RegistryEntry { words: &words, texts: &texts };
             let of_kind =
                 sizes(entry.kind()).zip(entry.name()).zip(entry.labels().zip(entry.unit()));
             let Some((((small_bytes, _, large_bytes), name), (labels, unit))) = of_kind else {
@@ -251,15 +265,15 @@ impl Registry {
             room.reserve_entry(self.count)?;
             room.reserve_lane_0(self.small_used)?;
             room.write_entry(self.count, words);
-            self.note(key, entry.kind(), unit.to_owned(), words[5]);
+            self.insert(key, entry.kind(), unit.to_owned(), words[5]);
         }
         self.families.clone_from(&of.families);
         Ok(())
     }
 }
 
-/// A file that has, or is given, the room for what is written to it.
-pub(crate) struct Room<'a> {
+/// Metrics file with space reserved on demand.
+pub(crate) struct FileSpace<'a> {
     pub(crate) head: &'a Map,
     /// Takes room in the file, from an offset on so many bytes.
     pub(crate) reserve: &'a mut dyn FnMut(usize, usize) -> Result<()>,
@@ -270,29 +284,29 @@ pub(crate) struct Room<'a> {
 }
 
 /// Room for entries and texts is taken by so much.
-const STEP: usize = 16 << 10;
+const RESERVE_STEP: usize = 16 << 10;
 
-impl Room<'_> {
+impl FileSpace<'_> {
     fn word(&self, offset: usize) -> &AtomicU64 {
         self.head.at(offset).expect("BUG: outside the head")
     }
 
-    fn count_refused(&self) {
+    fn count_rejected(&self) {
         self.word(header::REFUSED * 8).fetch_add(1, Ordering::Relaxed);
     }
 
     fn reserve_entry(&mut self, number: usize) -> Result<()> {
         let end = (number + 1) * layout::ENTRY_BYTES;
         if end > *self.registry_reserved {
-            (self.reserve)(layout::REGISTRY + *self.registry_reserved, STEP)?;
-            *self.registry_reserved += STEP;
+            (self.reserve)(layout::REGISTRY + *self.registry_reserved, RESERVE_STEP)?;
+            *self.registry_reserved += RESERVE_STEP;
         }
         Ok(())
     }
 
     fn reserve_texts(&mut self, end: usize) -> Result<()> {
         if end > *self.texts_reserved {
-            let bytes = (end - *self.texts_reserved).next_multiple_of(STEP);
+            let bytes = (end - *self.texts_reserved).next_multiple_of(RESERVE_STEP);
             (self.reserve)(layout::TEXTS + *self.texts_reserved, bytes)?;
             *self.texts_reserved += bytes;
         }
@@ -305,7 +319,7 @@ impl Room<'_> {
 
     fn write_text(&self, at: usize, bytes: &[u8]) {
         self.word(layout::TEXTS + at).store(bytes.len() as u64, Ordering::Relaxed);
-        for (number, word) in words_of(bytes).enumerate() {
+        for (number, word) in to_words(bytes).enumerate() {
             self.word(layout::TEXTS + at + 8 + number * 8).store(word, Ordering::Relaxed);
         }
         let end = at + 8 + bytes.len().next_multiple_of(8);
@@ -313,7 +327,7 @@ impl Room<'_> {
     }
 
     fn write_entry(&self, number: usize, words: [u64; 8]) {
-        let entry: &Words<8> = self
+        let entry: &U64Cells<8> = self
             .head
             .at(layout::REGISTRY + number * layout::ENTRY_BYTES)
             .expect("BUG: an entry outside the registry");
@@ -321,15 +335,15 @@ impl Room<'_> {
     }
 }
 
-fn check(series: &Series) -> Result<()> {
-    let problem = |problem| Err(Error::Name { name: series.name.clone(), problem });
+fn check_series(series: &SeriesDefinition) -> Result<()> {
+    let problem = |problem| Err(Error::InvalidName { name: series.name.clone(), reason: problem });
     if series.name.is_empty() {
         return problem("a metric needs a name");
     }
     let texts = [&series.name, &series.unit, &series.help];
     let labels = series.labels.iter().flat_map(|(name, value)| [name, value]);
     if texts.into_iter().chain(labels).any(|text| text.len() > layout::STRING_MAX)
-        || labels_text(&series.labels).len() > layout::STRING_MAX
+        || encode_labels(&series.labels).len() > layout::STRING_MAX
     {
         return problem(
             "name, unit, help and all labels together have 4,096 bytes each at the most",
@@ -355,6 +369,6 @@ fn check(series: &Series) -> Result<()> {
     Ok(())
 }
 
-fn role_code(role: Role) -> u64 {
-    Role::ALL.iter().position(|&one| one == role).unwrap_or(0) as u64
+fn role_code(role: MetricRole) -> u64 {
+    MetricRole::ALL.iter().position(|&one| one == role).unwrap_or(0) as u64
 }

@@ -1,5 +1,4 @@
-//! The words of a file as a reader gets them: out of a mapping where the file is our own, by copying where it is somebody else's, who
-//! could cut it off under our feet (SIGBUS).
+//! File source: mapped for files of the same user, copied otherwise.
 
 use std::cell::Cell;
 use std::fs::{File, Metadata};
@@ -11,16 +10,16 @@ use crate::layout::{self, header, state};
 use crate::map::Map;
 use crate::sync::Ordering;
 
-/// A file that is read.
+/// Open metrics file, mapped or copied.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct FileSource {
     path: PathBuf,
     file: File,
-    how: How,
+    access: SourceAccess,
 }
 
 #[derive(Debug)]
-enum How {
+enum SourceAccess {
     Mapped {
         head: Map,
         lanes: Vec<Map>,
@@ -39,10 +38,11 @@ enum How {
 /// Bytes of cells that a file may say it has beyond those that it takes: a copy may have left out pages of zeros.
 const COPY_SLACK: u64 = 1 << 20;
 
-/// What one look at a file may cost. What it says of itself costs whoever wrote it nothing: that everything has to be read eight times,
-/// all of it out of holes; that all its operations have the longest tags.
+/// Read budget of one file. What it says of itself costs whoever wrote it nothing: that everything
+/// has to be read eight times, all of it out of holes; that all its operations have the longest
+/// tags.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct ReadBudget {
     /// Words that may be read of cells.
     words: Cell<u64>,
     /// Bytes that may be kept of what has no bound of its own.
@@ -56,11 +56,11 @@ const READS_SLACK: u64 = 1 << 20;
 /// A call costs as much as copying so many words.
 const CALL_WORDS: u64 = 16;
 /// Operations in flight of all tables together, with their texts.
-const KEPT_BYTES_MAX: usize = 64 << 20;
+const RETAINED_BYTES_MAX: usize = 64 << 20;
 
-impl Budget {
+impl ReadBudget {
     /// Whether so many bytes may be kept.
-    pub(crate) fn keep(&self, bytes: usize) -> bool {
+    pub(crate) fn charge_bytes(&self, bytes: usize) -> bool {
         let left = self.bytes.get().checked_sub(bytes);
         left.is_some_and(|left| {
             self.bytes.set(left);
@@ -68,7 +68,7 @@ impl Budget {
         })
     }
 
-    fn read(&self, words: usize) -> bool {
+    fn charge_words(&self, words: usize) -> bool {
         let left = self.words.get().checked_sub(words as u64 + CALL_WORDS);
         left.is_some_and(|left| {
             self.words.set(left);
@@ -78,7 +78,7 @@ impl Budget {
 }
 
 /// The header of a file that is one of ours.
-pub(crate) fn header_of(path: &Path) -> Result<[u64; header::WORDS]> {
+pub(crate) fn read_header_at(path: &Path) -> Result<[u64; header::WORDS]> {
     let (file, _) = open(path)?;
     read_header(path, &file)
 }
@@ -89,20 +89,22 @@ fn open(path: &Path) -> Result<(File, Metadata)> {
     let file = file.map_err(Error::io("opening", path))?;
     let found = file.metadata().map_err(Error::io("looking at", path))?;
     if !found.is_file() {
-        return Err(damaged(path, "it is no regular file"));
+        return Err(damaged_error(path, "it is no regular file"));
     }
     Ok((file, found))
 }
 
-fn damaged(path: &Path, problem: impl Into<String>) -> Error {
-    Error::Damaged { path: path.to_owned(), problem: problem.into() }
+fn damaged_error(path: &Path, problem: impl Into<String>) -> Error {
+    Error::Damaged { path: path.to_owned(), reason: problem.into() }
 }
 
 fn read(path: &Path, file: &File, offset: usize, bytes: &mut [u8]) -> Result<()> {
     let end = offset + bytes.len();
     file.read_exact_at(bytes, offset as u64).map_err(|cause| match cause.kind() {
-        std::io::ErrorKind::UnexpectedEof => damaged(path, format!("it ends before byte {end}")),
-        _ => Error::Io { doing: "reading", path: path.to_owned(), cause },
+        std::io::ErrorKind::UnexpectedEof => {
+            damaged_error(path, format!("it ends before byte {end}"))
+        }
+        _ => Error::Io { action: "reading", path: path.to_owned(), cause },
     })
 }
 
@@ -121,10 +123,10 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     copy(path, file, 0, &mut words)?;
     let magic = words[header::MAGIC];
     if magic == layout::MAGIC.swap_bytes() {
-        return Err(damaged(path, "it was written by a machine of the other byte order"));
+        return Err(damaged_error(path, "it was written by a machine of the other byte order"));
     }
     if magic != layout::MAGIC {
-        return Err(damaged(
+        return Err(damaged_error(
             path,
             format!("it begins with {magic:#018x}, not with {:#018x}", layout::MAGIC),
         ));
@@ -132,7 +134,7 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     let (found, features) = (words[header::VERSION], words[header::INCOMPATIBLE]);
     if found != layout::VERSION || features != 0 {
         let path = path.to_owned();
-        return Err(Error::Version { path, found, features, known: layout::VERSION });
+        return Err(Error::Version { path, found, features, supported: layout::VERSION });
     }
     let places = [
         ("registry", header::REGISTRY, layout::REGISTRY),
@@ -146,14 +148,14 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     ];
     for (name, at, expected) in places {
         if words[at] != expected as u64 {
-            return Err(damaged(
+            return Err(damaged_error(
                 path,
                 format!("{name} is {}, which must be {expected}", words[at]),
             ));
         }
     }
     if words[header::STATE] == state::BUILDING {
-        return Err(damaged(path, "it is being made just now: try again"));
+        return Err(damaged_error(path, "it is being made just now: try again"));
     }
     let most = [
         ("registry_count", header::REGISTRY_COUNT, layout::ENTRIES_MAX),
@@ -162,29 +164,29 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     ];
     for (name, at, most) in most {
         if words[at] > most as u64 {
-            return Err(damaged(path, format!("{name} is {}, more than {most}", words[at])));
+            return Err(damaged_error(path, format!("{name} is {}, more than {most}", words[at])));
         }
     }
     let length = file.metadata().map_err(Error::io("looking at", path))?.len();
     let needed = layout::LANES as u64 + words[header::LANES_USED] * layout::LANE_STRIDE as u64;
     if length < needed {
-        return Err(damaged(path, format!("it has {length} bytes, its lanes need {needed}")));
+        return Err(damaged_error(path, format!("it has {length} bytes, its lanes need {needed}")));
     }
     Ok(words)
 }
 
-impl Source {
+impl FileSource {
     /// Opens a file; one of another user is copied, and one of our own if that is asked for.
-    pub(crate) fn open(path: &Path, is_copied: bool) -> Result<Source> {
+    pub(crate) fn open(path: &Path, is_copied: bool) -> Result<FileSource> {
         let (file, found) = open(path)?;
         let how = if found.uid() == rustix::process::geteuid().as_raw() && !is_copied {
             let head =
                 Map::new(&file, 0, layout::REGISTRY, false).map_err(Error::io("mapping", path))?;
-            How::Mapped { head, lanes: Vec::new() }
+            SourceAccess::Mapped { head, lanes: Vec::new() }
         } else {
-            How::Copied { head: Vec::new(), lanes: Vec::new(), bytes: 0 }
+            SourceAccess::Copied { head: Vec::new(), lanes: Vec::new(), bytes: 0 }
         };
-        Ok(Source { path: path.to_owned(), file, how })
+        Ok(FileSource { path: path.to_owned(), file, access: how })
     }
 
     /// Where it is.
@@ -199,7 +201,7 @@ impl Source {
 
     /// The header as it is at this very moment, unchecked and without a call; `None` where all is copied.
     pub(crate) fn live_header(&self) -> Option<[u64; header::WORDS]> {
-        let How::Mapped { head, .. } = &self.how else { return None };
+        let SourceAccess::Mapped { head, .. } = &self.access else { return None };
         let mut words = [0; header::WORDS];
         load(&self.path, head, 0, &mut words).ok()?;
         Some(words)
@@ -209,8 +211,8 @@ impl Source {
     pub(crate) fn refresh(&mut self) -> Result<[u64; header::WORDS]> {
         let words = read_header(&self.path, &self.file)?;
         let lanes_used = words[header::LANES_USED] as usize;
-        match &mut self.how {
-            How::Mapped { lanes, .. } => {
+        match &mut self.access {
+            SourceAccess::Mapped { lanes, .. } => {
                 while lanes.len() < lanes_used {
                     let offset = layout::lane_offset(lanes.len()) as u64;
                     let lane = Map::new(&self.file, offset, layout::LANE_STRIDE, false)
@@ -218,7 +220,7 @@ impl Source {
                     lanes.push(lane);
                 }
             }
-            How::Copied { head, lanes, bytes } => {
+            SourceAccess::Copied { head, lanes, bytes } => {
                 head.resize((layout::HEADER_BYTES + lanes_used * layout::LANE_BYTES) / 8, 0);
                 copy(&self.path, &self.file, 0, head)?;
                 let found = self.file.metadata().map_err(Error::io("looking at", &self.path))?;
@@ -229,7 +231,7 @@ impl Source {
                 if claimed > *bytes + COPY_SLACK {
                     let problem =
                         format!("its lanes say that they have {claimed} bytes, it has {bytes}");
-                    return Err(damaged(&self.path, problem));
+                    return Err(damaged_error(&self.path, problem));
                 }
                 lanes.resize_with(lanes_used, Vec::new);
                 for (lane, cells) in lanes.iter_mut().enumerate() {
@@ -242,12 +244,12 @@ impl Source {
     }
 
     /// What one look may cost. Nobody else writes to what is mapped.
-    pub(crate) fn budget(&self) -> Budget {
-        let words = match &self.how {
-            How::Mapped { .. } => u64::MAX,
-            How::Copied { bytes, .. } => bytes / 8 * READS_MAX + READS_SLACK,
+    pub(crate) fn budget(&self) -> ReadBudget {
+        let words = match &self.access {
+            SourceAccess::Mapped { .. } => u64::MAX,
+            SourceAccess::Copied { bytes, .. } => bytes / 8 * READS_MAX + READS_SLACK,
         };
-        Budget { words: Cell::new(words), bytes: Cell::new(KEPT_BYTES_MAX) }
+        ReadBudget { words: Cell::new(words), bytes: Cell::new(RETAINED_BYTES_MAX) }
     }
 
     /// Bytes as they are now, of what never changes once it is there.
@@ -257,7 +259,7 @@ impl Source {
 
     /// A word of the header as it is now.
     pub(crate) fn word(&self, number: usize) -> Result<u64> {
-        if let How::Mapped { head, .. } = &self.how {
+        if let SourceAccess::Mapped { head, .. } = &self.access {
             return load_one(&self.path, head, number * 8);
         }
         let mut word = [0];
@@ -278,33 +280,35 @@ impl Source {
     /// A word of an entry of the table of lanes; 0 for a lane that is not known.
     fn lane_entry(&self, lane: usize, word: usize) -> u64 {
         let at = lane_word(lane) + word;
-        match &self.how {
-            How::Mapped { head, .. } => load_one(&self.path, head, at * 8).unwrap_or(0),
-            How::Copied { head, .. } => head.get(at).copied().unwrap_or(0),
+        match &self.access {
+            SourceAccess::Mapped { head, .. } => load_one(&self.path, head, at * 8).unwrap_or(0),
+            SourceAccess::Copied { head, .. } => head.get(at).copied().unwrap_or(0),
         }
     }
 
     /// Words of a lane as they are now.
     pub(crate) fn lane(
         &self,
-        budget: &Budget,
+        budget: &ReadBudget,
         lane: usize,
         offset: usize,
         words: &mut [u64],
     ) -> Result<()> {
-        if !budget.read(words.len()) {
+        if !budget.charge_words(words.len()) {
             let problem = "reading all that it says it has was given up: it takes much less";
-            return Err(damaged(&self.path, problem));
+            return Err(damaged_error(&self.path, problem));
         }
-        match &self.how {
-            How::Mapped { lanes, .. } => match lanes.get(lane) {
+        match &self.access {
+            SourceAccess::Mapped { lanes, .. } => match lanes.get(lane) {
                 Some(map) => load(&self.path, map, offset, words),
-                None => Err(no_lane(&self.path, lane)),
+                None => Err(lane_error(&self.path, lane)),
             },
-            How::Copied { .. } if offset + words.len() * 8 <= layout::LANE_STRIDE => {
+            SourceAccess::Copied { .. } if offset + words.len() * 8 <= layout::LANE_STRIDE => {
                 copy(&self.path, &self.file, layout::lane_offset(lane) + offset, words)
             }
-            How::Copied { .. } => Err(damaged(&self.path, "something points behind its lane")),
+            SourceAccess::Copied { .. } => {
+                Err(damaged_error(&self.path, "something points behind its lane"))
+            }
         }
     }
 
@@ -316,7 +320,7 @@ impl Source {
         sums: &mut [u64],
         is_first: bool,
     ) -> Result<()> {
-        let How::Mapped { lanes, .. } = &self.how else {
+        let SourceAccess::Mapped { lanes, .. } = &self.access else {
             for (at, sum) in sums.iter_mut().enumerate() {
                 let held = if is_first { 0 } else { *sum };
                 *sum = held.wrapping_add(self.small(lane, offset + at * 8)?);
@@ -324,7 +328,8 @@ impl Source {
             return Ok(());
         };
         let cells = lanes.get(lane).and_then(|map| map.words(offset, sums.len()));
-        let cells = cells.ok_or_else(|| damaged(&self.path, "something points behind its lane"))?;
+        let cells =
+            cells.ok_or_else(|| damaged_error(&self.path, "something points behind its lane"))?;
         if is_first {
             for (cell, sum) in cells.iter().zip(sums) {
                 *sum = cell.load(Ordering::Relaxed);
@@ -339,12 +344,12 @@ impl Source {
 
     /// A small cell of a lane: as it is now, or as it was when it was copied; 0 where it has no room.
     pub(crate) fn small(&self, lane: usize, offset: usize) -> Result<u64> {
-        match &self.how {
-            How::Mapped { lanes, .. } => match lanes.get(lane) {
+        match &self.access {
+            SourceAccess::Mapped { lanes, .. } => match lanes.get(lane) {
                 Some(map) => load_one(&self.path, map, offset),
-                None => Err(no_lane(&self.path, lane)),
+                None => Err(lane_error(&self.path, lane)),
             },
-            How::Copied { lanes, .. } => {
+            SourceAccess::Copied { lanes, .. } => {
                 Ok(lanes.get(lane).and_then(|cells| cells.get(offset / 8)).copied().unwrap_or(0))
             }
         }
@@ -356,8 +361,8 @@ fn lane_word(lane: usize) -> usize {
     (layout::HEADER_BYTES + lane * layout::LANE_BYTES) / 8
 }
 
-fn no_lane(path: &Path, lane: usize) -> Error {
-    damaged(path, format!("there is no lane {lane} yet"))
+fn lane_error(path: &Path, lane: usize) -> Error {
+    damaged_error(path, format!("there is no lane {lane} yet"))
 }
 
 fn load_one(path: &Path, map: &Map, offset: usize) -> Result<u64> {
@@ -369,7 +374,7 @@ fn load_one(path: &Path, map: &Map, offset: usize) -> Result<u64> {
 fn load(path: &Path, map: &Map, offset: usize, words: &mut [u64]) -> Result<()> {
     let cells = map
         .words(offset, words.len())
-        .ok_or_else(|| damaged(path, format!("nothing is at offset {offset}")))?;
+        .ok_or_else(|| damaged_error(path, format!("nothing is at offset {offset}")))?;
     for (cell, word) in cells.iter().zip(words) {
         *word = cell.load(Ordering::Acquire);
     }

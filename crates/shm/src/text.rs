@@ -1,30 +1,32 @@
-//! Texts: versions, states, names of leaders.
+//! Text metrics.
 
-use crate::cells::{Words, write_text};
-use crate::entry::words_of;
-use crate::gauge::of_lane_0;
+use crate::cells::{U64Cells, write_text};
+use crate::entry::to_words;
+use crate::gauge::shared_cells;
 use crate::layout::{TEXT_BUFFERS, TEXT_MAX};
-use crate::metric::Cells;
+use crate::metric::CellLocation;
 use crate::sync::Ordering;
 
 /// A text of up to 240 bytes.
 #[derive(Clone, Debug)]
-pub struct Text {
-    pub(crate) cells: Cells,
+pub struct TextMetric {
+    pub(crate) cells: CellLocation,
 }
 
-impl Text {
+impl TextMetric {
     /// Says this from now on, or as much of it as fits 240 bytes. Whether all of it did.
     pub fn set(&self, text: &str) -> bool {
         let mut end = text.len().min(TEXT_MAX);
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        let Some(Words(words)) = of_lane_0::<Words<64>>(self.cells.small()) else { return false };
+        let Some(U64Cells(words)) = shared_cells::<U64Cells<64>>(self.cells.small()) else {
+            return false;
+        };
         write_text(&words[0], |buffer| {
             let first = TEXT_BUFFERS[buffer] / 8;
             words[first].store(end as u64, Ordering::Relaxed);
-            for (word, at) in words_of(&text.as_bytes()[..end]).zip(first + 1..) {
+            for (word, at) in to_words(&text.as_bytes()[..end]).zip(first + 1..) {
                 words[at].store(word, Ordering::Relaxed);
             }
         });

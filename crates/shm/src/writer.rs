@@ -1,4 +1,4 @@
-//! The file that a process writes: made whole under another name, given room before anything touches it, never undone.
+//! Metrics file writer: created atomically, space reserved before use.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -8,34 +8,34 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, ftruncate, openat, renameat};
 
-use crate::cells::Words;
-use crate::entry::Series;
+use crate::cells::U64Cells;
+use crate::entry::SeriesDefinition;
 use crate::error::{Error, Result};
-use crate::identity::Identity;
-use crate::lanes::Lanes;
+use crate::identity::ProcessIdentity;
+use crate::lanes::LaneAllocator;
 use crate::layout::{self, PAGE, header, state};
 use crate::map::Map;
-use crate::registry::{Registry, Room};
+use crate::registry::{FileSpace, Registry};
 use crate::sync::{AtomicU64, Ordering};
-use crate::{folder, sweep};
+use crate::{cleanup, folder};
 
-/// A process's file of metrics.
+/// Writer of this process' metrics file.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct MetricsFileWriter {
     path: PathBuf,
     file: File,
     head: Map,
-    pub(crate) lanes: Lanes,
+    pub(crate) lanes: LaneAllocator,
     maps: [OnceLock<Map>; layout::LANES_MAX],
-    inside: Mutex<Inside>,
+    state: Mutex<WriterState>,
     /// A page whose first word is 0 in a process that was forked off; `None` where the system has no such pages.
     fork_mark: Option<Map>,
     is_inherited: AtomicBool,
 }
 
-/// What only one thread at a time may do: take room, and add to the registry.
+/// Writer state under the lock: registry and reserved space.
 #[derive(Debug)]
-struct Inside {
+struct WriterState {
     registry: Registry,
     registry_reserved: usize,
     texts_reserved: usize,
@@ -44,12 +44,12 @@ struct Inside {
     lanes_used: usize,
 }
 
-impl Writer {
+impl MetricsFileWriter {
     /// Makes the file of this process. One that was forked off begins with what its parent had registered.
-    pub(crate) fn create(parent: Option<&Writer>) -> Result<Writer> {
-        let (folder_path, folder) = folder::open_own()?;
-        sweep::sweep(&folder_path, sweep::Limits::default());
-        let identity = Identity::own();
+    pub(crate) fn create(parent: Option<&MetricsFileWriter>) -> Result<MetricsFileWriter> {
+        let (folder_path, folder) = folder::open_own_folder()?;
+        cleanup::remove_expired(&folder_path, cleanup::FileRetention::default());
+        let identity = ProcessIdentity::current();
         let created = clock::now();
         let name = format!("{}-{created:x}.{}", identity.pid, layout::EXTENSION);
         let path = folder_path.join(&name);
@@ -58,7 +58,7 @@ impl Writer {
             OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&folder, &temporary, flags, Mode::from_raw_mode(0o640))
             .map_err(|cause| Error::io("making", &path)(cause.into()))?;
-        let made = Writer::fill(&path, file, &identity, created, parent);
+        let made = MetricsFileWriter::fill(&path, file, &identity, created, parent);
         let made = made.and_then(|writer| {
             renameat(&folder, &temporary, &folder, &name)
                 .map_err(|cause| Error::io("naming", &path)(cause.into()))?;
@@ -74,47 +74,49 @@ impl Writer {
     fn fill(
         path: &Path,
         file: OwnedFd,
-        identity: &Identity,
+        identity: &ProcessIdentity,
         created: u64,
-        parent: Option<&Writer>,
-    ) -> Result<Writer> {
+        parent: Option<&MetricsFileWriter>,
+    ) -> Result<MetricsFileWriter> {
         let file = File::from(file);
-        lengthen(path, &file, layout::LANES as u64)?;
-        take_room(path, &file, 0, layout::REGISTRY)?;
+        extend_file(path, &file, layout::LANES as u64)?;
+        reserve_space(path, &file, 0, layout::REGISTRY)?;
         let head = Map::new(&file, 0, layout::LANES, true).map_err(Error::io("mapping", path))?;
-        let writer = Writer {
+        let writer = MetricsFileWriter {
             path: path.to_owned(),
             file,
             head,
-            lanes: Lanes::new(),
+            lanes: LaneAllocator::new(),
             maps: [const { OnceLock::new() }; layout::LANES_MAX],
-            inside: Mutex::new(Inside {
+            state: Mutex::new(WriterState {
                 registry: Registry::new(),
                 registry_reserved: 0,
                 texts_reserved: 0,
                 small_reserved: Box::new([0; layout::LANES_MAX]),
                 lanes_used: 0,
             }),
-            fork_mark: Map::wiped_on_fork().ok(),
+            fork_mark: Map::map_wiped_on_fork().ok(),
             is_inherited: AtomicBool::new(false),
         };
         if let Some(mark) = writer.fork_mark() {
             mark.store(1, Ordering::Relaxed);
         }
         writer.describe(identity, created)?;
-        let mut inside = writer.inside();
+        let mut inside = writer.lock_state();
         writer.open_lane(&mut inside, 0)?;
         if let Some(parent) = parent {
             // Another thread of the parent may have had its lock when this process was forked off.
-            let families = parent.inside.try_lock();
+            let families = parent.state.try_lock();
             let empty = Registry::new();
             let of = families.as_deref().map_or(&empty, |inside| &inside.registry);
-            inside.with_room(&writer, |registry, room| registry.adopt(room, &parent.head, of))?;
+            inside.with_space(&writer, |registry, room| {
+                registry.copy_from_parent(room, &parent.head, of)
+            })?;
         }
         let (program, command) = program();
         for (at, text) in [(header::PROGRAM, program), (header::COMMAND, command)] {
-            let text =
-                inside.with_room(&writer, |registry, room| registry.text(room, text.as_bytes()))?;
+            let text = inside
+                .with_space(&writer, |registry, room| registry.intern(room, text.as_bytes()))?;
             writer.word(at).store(text, Ordering::Relaxed);
         }
         drop(inside);
@@ -122,7 +124,7 @@ impl Writer {
         Ok(writer)
     }
 
-    fn describe(&self, identity: &Identity, created: u64) -> Result<()> {
+    fn describe(&self, identity: &ProcessIdentity, created: u64) -> Result<()> {
         let mut id = [0; 16];
         rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
             .map_err(|cause| Error::io("naming", &self.path)(cause.into()))?;
@@ -169,12 +171,12 @@ impl Writer {
     }
 
     /// Whether it notices forks by itself.
-    pub(crate) fn knows_forks(&self) -> bool {
+    pub(crate) fn detects_fork(&self) -> bool {
         self.fork_mark.is_some()
     }
 
     /// It is inherited; whether that is news.
-    pub(crate) fn disown(&self) -> bool {
+    pub(crate) fn mark_forked(&self) -> bool {
         !self.is_inherited.swap(true, Ordering::Relaxed)
     }
 
@@ -193,43 +195,43 @@ impl Writer {
     }
 
     /// The cells of a series, which is registered if it is new.
-    pub(crate) fn register(&self, series: &Series) -> Result<u64> {
-        self.inside().with_room(self, |registry, room| registry.find_or_add(room, series))
+    pub(crate) fn register(&self, series: &SeriesDefinition) -> Result<u64> {
+        self.lock_state().with_space(self, |registry, room| registry.find_or_add(room, series))
     }
 
     /// The cells of the first of a family of series, one for each value of a label.
     pub(crate) fn register_family(
         &self,
-        series: &Series,
+        series: &SeriesDefinition,
         label: &str,
         values: &[&str],
     ) -> Result<u64> {
-        self.inside().with_room(self, |registry, room| {
+        self.lock_state().with_space(self, |registry, room| {
             registry.find_or_add_family(room, series, label, values)
         })
     }
 
     /// The place of a text.
-    pub(crate) fn text(&self, text: &str) -> Result<u64> {
+    pub(crate) fn intern(&self, text: &str) -> Result<u64> {
         let text = text.as_bytes();
         let text = &text[..text.len().min(layout::STRING_MAX)];
-        self.inside().with_room(self, |registry, room| registry.text(room, text))
+        self.lock_state().with_space(self, |registry, room| registry.intern(room, text))
     }
 
     /// A lane for this thread, if one is free, and how many bytes of small cells it has room for.
-    pub(crate) fn take_lane(&self) -> Result<Option<(usize, usize)>> {
-        let Some(lane) = self.lanes.take() else {
+    pub(crate) fn allocate_lane(&self) -> Result<Option<(usize, usize)>> {
+        let Some(lane) = self.lanes.allocate() else {
             self.word(header::SHARING).fetch_add(1, Ordering::Relaxed);
             return Ok(None);
         };
-        let mut inside = self.inside();
+        let mut inside = self.lock_state();
         let opened = self.open_lane(&mut inside, lane).and_then(|()| {
             let end = inside.registry.small_used();
             inside.reserve_small(self, lane, end)
         });
         if let Err(error) = opened {
             drop(inside);
-            self.lanes.give(lane);
+            self.lanes.release(lane);
             return Err(error);
         }
         let entry = self.lane_entry(lane);
@@ -238,14 +240,14 @@ impl Writer {
     }
 
     /// Gives a lane back: its counts stay, and the next thread goes on with them.
-    pub(crate) fn give_lane(&self, lane: usize) {
+    pub(crate) fn release_lane(&self, lane: usize) {
         self.lane_entry(lane).0[1].store(0, Ordering::Relaxed);
-        self.lanes.give(lane);
+        self.lanes.release(lane);
     }
 
     /// Room for all small cells there are by now; how many bytes have it.
     pub(crate) fn reserve_small(&self, lane: usize) -> Result<usize> {
-        let mut inside = self.inside();
+        let mut inside = self.lock_state();
         let end = inside.registry.small_used();
         inside.reserve_small(self, lane, end)?;
         Ok(inside.small_reserved[lane])
@@ -255,7 +257,7 @@ impl Writer {
     pub(crate) fn reserve_large(&self, lane: usize, offset: usize, bytes: usize) -> Result<()> {
         let (start, end) = (offset / PAGE * PAGE, (offset + bytes).next_multiple_of(PAGE));
         let end = end.min(layout::LANE_STRIDE);
-        take_room(&self.path, &self.file, layout::lane_offset(lane) + start, end - start)?;
+        reserve_space(&self.path, &self.file, layout::lane_offset(lane) + start, end - start)?;
         if let Some(map) = self.lane(lane) {
             map.populate(start, end - start);
         }
@@ -263,39 +265,39 @@ impl Writer {
     }
 
     /// A record had to be dropped.
-    pub(crate) fn count_lost(&self) {
+    pub(crate) fn count_lost_record(&self) {
         self.word(header::LOST).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Somebody counts in the shared lane.
-    pub(crate) fn note_shared(&self) {
+    pub(crate) fn mark_shared_lane_used(&self) {
         self.lane_entry(0).0[2].store(1, Ordering::Relaxed);
     }
 
     /// The process ends as it means to.
-    pub(crate) fn end(&self) {
+    pub(crate) fn mark_exited(&self) {
         self.word(header::ENDED).store(clock::now(), Ordering::Relaxed);
         self.word(header::STATE).store(state::ENDED, Ordering::Release);
     }
 
-    fn lane_entry(&self, lane: usize) -> &Words<4> {
+    fn lane_entry(&self, lane: usize) -> &U64Cells<4> {
         self.head
             .at(layout::HEADER_BYTES + lane * layout::LANE_BYTES)
             .expect("BUG: outside the table of lanes")
     }
 
-    fn inside(&self) -> std::sync::MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> std::sync::MutexGuard<'_, WriterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the file reach so far, and maps the lane.
-    fn open_lane(&self, inside: &mut Inside, lane: usize) -> Result<()> {
+    fn open_lane(&self, inside: &mut WriterState, lane: usize) -> Result<()> {
         if self.maps[lane].get().is_some() {
             return Ok(());
         }
         let doing = |doing| move |cause: std::io::Error| Error::io(doing, &self.path)(cause);
         if lane >= inside.lanes_used {
-            lengthen(&self.path, &self.file, layout::lane_offset(lane + 1) as u64)?;
+            extend_file(&self.path, &self.file, layout::lane_offset(lane + 1) as u64)?;
         }
         let offset = layout::lane_offset(lane) as u64;
         let map =
@@ -307,16 +309,16 @@ impl Writer {
     }
 }
 
-impl Inside {
-    fn with_room<T>(
+impl WriterState {
+    fn with_space<T>(
         &mut self,
-        writer: &Writer,
-        work: impl FnOnce(&mut Registry, &mut Room<'_>) -> Result<T>,
+        writer: &MetricsFileWriter,
+        work: impl FnOnce(&mut Registry, &mut FileSpace<'_>) -> Result<T>,
     ) -> Result<T> {
-        let Inside { registry, registry_reserved, texts_reserved, small_reserved, .. } = self;
-        let mut reserve = |offset, bytes| take_room(&writer.path, &writer.file, offset, bytes);
-        let mut reserve_small = |end| reserve_small_of(small_reserved, writer, 0, end);
-        let mut room = Room {
+        let WriterState { registry, registry_reserved, texts_reserved, small_reserved, .. } = self;
+        let mut reserve = |offset, bytes| reserve_space(&writer.path, &writer.file, offset, bytes);
+        let mut reserve_small = |end| reserve_small_cells(small_reserved, writer, 0, end);
+        let mut room = FileSpace {
             head: &writer.head,
             reserve: &mut reserve,
             reserve_small: &mut reserve_small,
@@ -326,21 +328,21 @@ impl Inside {
         work(registry, &mut room)
     }
 
-    fn reserve_small(&mut self, writer: &Writer, lane: usize, end: usize) -> Result<()> {
-        reserve_small_of(&mut self.small_reserved, writer, lane, end)
+    fn reserve_small(&mut self, writer: &MetricsFileWriter, lane: usize, end: usize) -> Result<()> {
+        reserve_small_cells(&mut self.small_reserved, writer, lane, end)
     }
 }
 
-fn reserve_small_of(
+fn reserve_small_cells(
     reserved: &mut [usize; layout::LANES_MAX],
-    writer: &Writer,
+    writer: &MetricsFileWriter,
     lane: usize,
     end: usize,
 ) -> Result<()> {
     let end = end.next_multiple_of(PAGE);
     if end > reserved[lane] {
         let (start, bytes) = (reserved[lane], end - reserved[lane]);
-        take_room(&writer.path, &writer.file, layout::lane_offset(lane) + start, bytes)?;
+        reserve_space(&writer.path, &writer.file, layout::lane_offset(lane) + start, bytes)?;
         if let Some(map) = writer.lane(lane) {
             map.populate(start, bytes);
         }
@@ -351,21 +353,21 @@ fn reserve_small_of(
 }
 
 /// Makes the file so long, which takes no memory. Beyond the limit of a file's size the system would end the process (SIGXFSZ).
-fn lengthen(path: &Path, file: &File, bytes: u64) -> Result<()> {
+fn extend_file(path: &Path, file: &File, bytes: u64) -> Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| limit < bytes) {
         let cause = std::io::ErrorKind::FileTooLarge.into();
-        return Err(Error::Room { path: path.to_owned(), bytes: bytes as usize, cause });
+        return Err(Error::NoSpace { path: path.to_owned(), bytes: bytes as usize, cause });
     }
     ftruncate(file, bytes).map_err(|cause| Error::io("making room in", path)(cause.into()))
 }
 
 /// The file system gives the room now, or says that it has none: later it would kill the process (SIGBUS).
-fn take_room(path: &Path, file: &File, offset: usize, bytes: usize) -> Result<()> {
+fn reserve_space(path: &Path, file: &File, offset: usize, bytes: usize) -> Result<()> {
     loop {
         match fallocate(file, FallocateFlags::empty(), offset as u64, bytes as u64) {
             Err(rustix::io::Errno::INTR) => {}
-            result => return result.map_err(folder::no_room(path, bytes)),
+            result => return result.map_err(folder::no_space_error(path, bytes)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where parts are kept: the seam between the store and what is underneath.
+//! Storage backend interface.
 //!
 //! A backend puts chunks under (part, series), finds them again, lists and removes parts, and replaces one
 //! small value, the manifest, at once. Parts are written once and never changed. Nothing above this trait
@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use model::SeriesId;
 
-use crate::chunk::Header;
+use crate::chunk::ChunkHeader;
 use crate::error::Result;
 
-/// Keeps parts, the forms of series, and the manifest.
+/// Storage backend: parts, series keys, manifest.
 pub(crate) trait Backend: Send + Sync + Debug {
     /// Begins a part. Nobody finds it before a manifest names it; one of that number that is there already was
     /// left behind by a crash and is replaced.
@@ -51,7 +51,7 @@ pub(crate) enum SeriesRecord<'a> {
     /// There is a series.
     Added {
         /// Its canonical form.
-        form: &'a [u8],
+        key: &'a [u8],
         /// The producer that it counts for; `None` if it was stored before producers were remembered.
         producer: Option<u64>,
     },
@@ -62,15 +62,15 @@ pub(crate) enum SeriesRecord<'a> {
 /// Writes a part.
 pub(crate) trait PartWriter {
     /// Adds a chunk.
-    fn put(&mut self, header: &Header, bytes: &[u8]) -> Result<()>;
+    fn put(&mut self, header: &ChunkHeader, bytes: &[u8]) -> Result<()>;
 
     /// Ends the part and makes it durable; `form` gives the form of each series in it. How many bytes it takes.
     fn finish(self: Box<Self>, form: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64>;
 }
 
-/// Where a chunk lies in its part, and what its header says of it.
+/// Location of a chunk in its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ChunkLocation {
     /// Whose it is.
     pub(crate) series: SeriesId,
     /// Where it begins.
@@ -88,22 +88,22 @@ pub(crate) struct Place {
 /// Reads a part.
 pub(crate) trait Part: Send + Sync + Debug {
     /// The chunks of a series.
-    fn find(&self, series: &SeriesId) -> Result<Vec<Place>>;
+    fn find(&self, series: &SeriesId) -> Result<Vec<ChunkLocation>>;
 
     /// How many chunks there are.
     fn chunks(&self) -> Result<usize>;
 
     /// Gives the series of each chunk, ascending.
-    fn each_series(&self, each: &mut dyn FnMut(&SeriesId)) -> Result<()>;
+    fn for_each_series(&self, each: &mut dyn FnMut(&SeriesId)) -> Result<()>;
 
     /// All chunks, by series.
-    fn places(&self) -> Result<Vec<Place>>;
+    fn chunk_locations(&self) -> Result<Vec<ChunkLocation>>;
 
     /// Reads the bytes of a chunk, unchecked.
-    fn read(&self, place: &Place, bytes: &mut Vec<u8>) -> Result<()>;
+    fn read(&self, place: &ChunkLocation, bytes: &mut Vec<u8>) -> Result<()>;
 
     /// Gives the form of each series in it.
-    fn forms(&self, each: &mut dyn FnMut(&[u8])) -> Result<()>;
+    fn for_each_key(&self, each: &mut dyn FnMut(&[u8])) -> Result<()>;
 
     /// What of it is damaged besides chunks, such as its index; empty if nothing is known to be.
     fn damage(&self) -> Result<Vec<String>>;

@@ -1,28 +1,28 @@
-//! A change of what the store consists of: parts are written, then one manifest commits all of it.
+//! Change sets: parts are written, then one manifest commits them.
 
 use std::ops::Range;
 
 use journal::supervisor::catch_panic;
-use model::{Gap, Kind, SeriesId};
+use model::{Gap, SeriesId, SeriesKind};
 
 use crate::backend::PartWriter;
 use crate::chunk;
 use crate::error::{Error, Result};
 use crate::gather;
 use crate::head::Head;
-use crate::index::Number;
-use crate::manifest::{Covers, Manifest, PartInfo};
+use crate::index::SeriesNumber;
+use crate::manifest::{Manifest, PartInfo, SourceParts};
 use crate::resolution::Resolution;
-use crate::roll::BaseParts;
+use crate::rollup::BaseParts;
 use crate::row::{Predecessor, Rows};
-use crate::store::{Inner, locked};
+use crate::store::{StoreInner, lock};
 
-/// A change that is being prepared. Dropped, it takes with it the parts that it began: on a full disk they would be
-/// in the way of whatever is smaller.
-pub(crate) struct Change<'a> {
-    inner: &'a Inner,
+/// Change set of parts and manifest, committed atomically. Dropped, it takes with it the parts that
+/// it began: on a full disk they would be in the way of whatever is smaller.
+pub(crate) struct StoreChange<'a> {
+    inner: &'a StoreInner,
     /// As it was when the change began. Who prepares one has `work`, so it stays so.
-    pub(crate) before: Manifest,
+    pub(crate) base_manifest: Manifest,
     /// From here on parts are this change's.
     first_part: u64,
     next_part: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Change<'a> {
     is_done: bool,
 }
 
-impl Drop for Change<'_> {
+impl Drop for StoreChange<'_> {
     fn drop(&mut self) {
         if self.is_done {
             return;
@@ -43,22 +43,22 @@ impl Drop for Change<'_> {
         for number in self.first_part..self.next_part {
             // The next opening removes it, if this does not.
             if let Err(error) = self.inner.backend.remove(number) {
-                self.inner.note(error.to_string());
+                self.inner.add_warning(error.to_string());
             }
         }
     }
 }
 
-impl<'a> Change<'a> {
-    pub(crate) fn new(inner: &'a Inner) -> Result<Change<'a>> {
+impl<'a> StoreChange<'a> {
+    pub(crate) fn new(inner: &'a StoreInner) -> Result<StoreChange<'a>> {
         inner.check_running()?;
         let before = Manifest::clone(&inner.state().manifest);
-        Ok(Change {
+        Ok(StoreChange {
             inner,
             first_part: before.next_part,
             next_part: before.next_part,
             series: before.series,
-            before,
+            base_manifest: before,
             added: Vec::new(),
             removed: Vec::new(),
             gaps: Vec::new(),
@@ -68,7 +68,7 @@ impl<'a> Change<'a> {
 
     /// Makes the forms of new series durable.
     pub(crate) fn add_series(&mut self) -> Result<()> {
-        self.series = self.inner.keep_forms(true)?;
+        self.series = self.inner.append_keys(true)?;
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl<'a> Change<'a> {
     }
 
     /// Begins a part, which is made when the first rows are put.
-    pub(crate) fn write(&mut self, resolution: Resolution) -> Writing<'a> {
+    pub(crate) fn write(&mut self, resolution: Resolution) -> PartBuilder<'a> {
         let number = self.next_part;
         self.next_part += 1;
         let info = PartInfo {
@@ -89,17 +89,21 @@ impl<'a> Change<'a> {
             bytes: 0,
             chunks: 0,
             rows: 0,
-            covers: Covers::new(),
+            covers: SourceParts::new(),
             has_dropped_series: false,
         };
-        Writing { inner: self.inner, info, writer: None }
+        PartBuilder { inner: self.inner, info, writer: None }
     }
 
     /// Ends a part; one without rows is none. Its number, if it is one.
-    pub(crate) fn add(&mut self, writing: Writing<'_>, covers: Covers) -> Result<Option<u64>> {
-        let Writing { inner, mut info, writer } = writing;
+    pub(crate) fn add(
+        &mut self,
+        writing: PartBuilder<'_>,
+        covers: SourceParts,
+    ) -> Result<Option<u64>> {
+        let PartBuilder { inner, mut info, writer } = writing;
         let Some(writer) = writer else { return Ok(None) };
-        info.bytes = writer.finish(&|id| inner.form(id))?;
+        info.bytes = writer.finish(&|id| inner.key(id))?;
         info.covers = covers;
         let number = info.number;
         self.added.push(info);
@@ -114,10 +118,10 @@ impl<'a> Change<'a> {
         };
         series.sort_unstable_by_key(|&(id, ..)| id);
         let mut writing = self.write(Resolution::Base);
-        let base = BaseParts::of(&self.before);
+        let base = BaseParts::from_manifest(&self.base_manifest);
         let mut gaps = Vec::new();
         for (id, number, kind) in series {
-            if locked(&self.inner.quarantine).has_series(&id) {
+            if lock(&self.inner.quarantine).has_series(&id) {
                 gaps.extend(self.gap_for(head, (number, kind), range));
                 continue;
             }
@@ -125,36 +129,36 @@ impl<'a> Change<'a> {
                 self.inner.supervisor().fault_point(format_args!("store seal {id}"));
                 let rows = head.rows_of(number, kind, range);
                 let mut rows = rows.expect("BUG: the head has rows of it");
-                rows.settle(kind);
+                rows.normalize(kind);
                 let predecessor = match kind.is_cumulative() {
                     true => self.predecessor_in_head(&base, head, (number, id, kind), &rows),
                     false => Predecessor::Unknown,
                 };
-                writing.put(id, kind, rows, predecessor)
+                writing.append_rows(id, kind, rows, predecessor)
             };
             // The part is dropped with the change, and begun anew.
             catch_panic(put).unwrap_or_else(|message| {
                 let series = self.inner.index().series(number).to_string();
-                locked(&self.inner.quarantine).failed_series(id, &series, &message);
-                Err(Error::Defect {
-                    doing: format!("sealing series {series}"),
+                lock(&self.inner.quarantine).failed_series(id, &series, &message);
+                Err(Error::MaintenancePanicked {
+                    action: format!("sealing series {series}"),
                     message,
                     seconds: 1,
                 })
             })?;
         }
         self.gaps.extend(gaps);
-        self.add(writing, Covers::new()).map(|_| ())
+        self.add(writing, SourceParts::new()).map(|_| ())
     }
 
     /// The gap in the place of the rows of a series that cannot be sealed.
     fn gap_for(
         &self,
         head: &Head,
-        (number, kind): (Number, Kind),
+        (number, kind): (SeriesNumber, SeriesKind),
         range: &Range<i64>,
     ) -> Option<Gap> {
-        let (start, end) = head.covers(number)?;
+        let (start, end) = head.series_range(number)?;
         let (start, end) = (start.max(range.start), end.min(range.end));
         // A series with rows in another partition only has none here.
         if start > end {
@@ -185,25 +189,25 @@ impl<'a> Change<'a> {
         &self,
         base: &BaseParts<'_>,
         head: &Head,
-        (number, id, kind): (Number, SeriesId, Kind),
+        (number, id, kind): (SeriesNumber, SeriesId, SeriesKind),
         rows: &Rows,
     ) -> Predecessor {
         let Some((end, _)) = rows.first_time() else { return Predecessor::Unknown };
         let before = end.saturating_sub(1);
         let is_first = |covers: (i64, i64)| covers.0 >= end;
-        let mut held = match head.covers(number).is_none_or(is_first) {
+        let mut held = match head.series_range(number).is_none_or(is_first) {
             true => None,
             false => head.rows_of(number, kind, &(i64::MIN..before)).and_then(|mut rows| {
-                rows.settle(kind);
+                rows.normalize(kind);
                 rows.last_reading(before)
             }),
         };
-        let is_new = u64::from(number.0) >= self.before.series;
+        let is_new = u64::from(number.0) >= self.base_manifest.series;
         if !is_new {
             // What cannot be read is told by whoever asks for it; the head must not wait for it.
             let mut gaps = Vec::new();
-            match self.inner.reading_before(base, &id, kind, before, None, &mut gaps) {
-                Ok(stored) => held = gather::later(held, stored, kind),
+            match self.inner.previous_sample(base, &id, kind, before, None, &mut gaps) {
+                Ok(stored) => held = gather::later_reading(held, stored, kind),
                 Err(_) => return Predecessor::Unknown,
             }
         }
@@ -221,7 +225,7 @@ impl<'a> Change<'a> {
 
     /// Commits it; `edit` changes what else stands in the manifest.
     pub(crate) fn commit(mut self, edit: impl FnOnce(&mut Manifest)) -> Result<()> {
-        let mut manifest = std::mem::take(&mut self.before);
+        let mut manifest = std::mem::take(&mut self.base_manifest);
         for number in &self.removed {
             manifest.parts.remove(number);
         }
@@ -233,28 +237,28 @@ impl<'a> Change<'a> {
         self.gaps.drain(..).for_each(|gap| manifest.add_gap(gap));
         edit(&mut manifest);
         match self.inner.backend.set_manifest(&manifest.write()) {
-            Err(Error::Stopped { why }) => {
+            Err(Error::FailStop { reason: why }) => {
                 self.is_done = true;
-                self.inner.stop_for(&why);
-                return Err(Error::Stopped { why });
+                self.inner.fail_stop(&why);
+                return Err(Error::FailStop { reason: why });
             }
             done => done?,
         }
         self.is_done = true;
         self.inner.replace_manifest(manifest, &self.removed);
-        self.inner.sweep();
+        self.inner.remove_unreferenced();
         Ok(())
     }
 }
 
-/// A part that is being written.
-pub(crate) struct Writing<'a> {
-    inner: &'a Inner,
+/// Part being written.
+pub(crate) struct PartBuilder<'a> {
+    inner: &'a StoreInner,
     info: PartInfo,
     writer: Option<Box<dyn PartWriter>>,
 }
 
-impl Writing<'_> {
+impl PartBuilder<'_> {
     fn begin(&mut self) -> Result<()> {
         if self.writer.is_none() {
             self.writer = Some(self.inner.backend.create(self.info.number)?);
@@ -273,7 +277,7 @@ impl Writing<'_> {
     }
 
     /// Makes it a part even if no rows are put, about `range`.
-    pub(crate) fn spans(&mut self, range: Range<i64>) -> Result<()> {
+    pub(crate) fn set_range(&mut self, range: Range<i64>) -> Result<()> {
         self.begin()?;
         self.info.start = self.info.start.min(range.start);
         self.info.end = self.info.end.max(range.end);
@@ -281,10 +285,10 @@ impl Writing<'_> {
     }
 
     /// Adds settled rows of a series; of readings of what grows, which one the first followed.
-    pub(crate) fn put(
+    pub(crate) fn append_rows(
         &mut self,
         series: SeriesId,
-        kind: Kind,
+        kind: SeriesKind,
         rows: Rows,
         predecessor: Predecessor,
     ) -> Result<()> {
@@ -292,7 +296,7 @@ impl Writing<'_> {
             return Ok(());
         }
         self.begin()?;
-        let Writing { info, writer, .. } = self;
+        let PartBuilder { info, writer, .. } = self;
         let writer = writer.as_mut().expect("BUG: the part was begun");
         chunk::encode(series, info.resolution, kind, rows, predecessor, |header, bytes| {
             info.start = info.start.min(header.start);

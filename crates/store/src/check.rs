@@ -1,4 +1,4 @@
-//! Looks whether everything that is stored is still what was written.
+//! Scrub: verification of all stored parts.
 
 #![cfg_attr(
     not(test),
@@ -14,11 +14,11 @@ use crate::error::Result;
 use crate::gather;
 use crate::manifest::PartInfo;
 use crate::resolution::Resolution;
-use crate::store::{Inner, Store, locked};
+use crate::store::{Store, StoreInner, lock};
 
-/// What looking at everything found.
+/// Result of a scrub.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct ScrubReport {
     /// Parts that were read.
     pub parts: u64,
     /// Chunks that were read.
@@ -26,27 +26,27 @@ pub struct Report {
     /// Bytes of chunks that were read.
     pub bytes: u64,
     /// What is damaged.
-    pub damage: Vec<Damage>,
+    pub damage: Vec<ScrubDamage>,
     /// Days that were rolled up anew, since a rollup of them was damaged and what it was made of was not.
-    pub mended: Vec<i64>,
+    pub rebuilt_days: Vec<i64>,
 }
 
-/// Something that is not what was written.
+/// Damage found in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct ScrubDamage {
     /// The file.
     pub file: String,
     /// What in it, and what is wrong.
-    pub what: String,
+    pub description: String,
     /// How many rows cannot be read for it; `None` if all can, or it is not known.
     pub rows: Option<u64>,
     /// Whether everything that is lost is still there at another place.
-    pub is_mendable: bool,
+    pub is_rebuildable: bool,
 }
 
 /// How far the looking has come.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct ScrubProgress {
     /// Bytes of parts that were looked at.
     pub bytes: u64,
     /// Bytes of all parts.
@@ -59,22 +59,22 @@ impl Store {
     pub fn verify(
         &self,
         bytes_per_second: Option<u64>,
-        each: &mut dyn FnMut(Progress),
-    ) -> Result<Report> {
+        each: &mut dyn FnMut(ScrubProgress),
+    ) -> Result<ScrubReport> {
         let parts: Vec<PartInfo> = self.inner().state().manifest.parts.values().cloned().collect();
         let bytes_total = parts.iter().map(|part| part.bytes).sum();
-        let (mut report, mut bytes) = (Report::default(), 0);
+        let (mut report, mut bytes) = (ScrubReport::default(), 0);
         let begun = Instant::now();
-        report.damage.extend(self.inner().state().notes().iter().map(|note| Damage {
+        report.damage.extend(self.inner().state().warnings().iter().map(|note| ScrubDamage {
             file: "series".to_owned(),
-            what: note.clone(),
+            description: note.clone(),
             rows: None,
-            is_mendable: true,
+            is_rebuildable: true,
         }));
         for part in &parts {
-            self.inner().look_at(part, &mut report);
+            self.inner().verify_part(part, &mut report);
             bytes = part.bytes.saturating_add(bytes);
-            each(Progress { bytes, bytes_total });
+            each(ScrubProgress { bytes, bytes_total });
             if let Some(rate) = bytes_per_second.filter(|&rate| rate > 0) {
                 let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
                 std::thread::sleep(due.saturating_sub(begun.elapsed()));
@@ -87,38 +87,41 @@ impl Store {
     pub fn scrub(
         &self,
         bytes_per_second: Option<u64>,
-        each: &mut dyn FnMut(Progress),
-    ) -> Result<Report> {
+        each: &mut dyn FnMut(ScrubProgress),
+    ) -> Result<ScrubReport> {
         let mut report = self.verify(bytes_per_second, each)?;
-        let _work = locked(&self.inner().work);
-        report.mended = self.inner().mend()?;
+        let _work = lock(&self.inner().work);
+        report.rebuilt_days = self.inner().rebuild_rollups()?;
         Ok(report)
     }
 }
 
-/// Where looking at everything, over and over and slowly, has come to.
+/// Position of the background scrub.
 #[derive(Debug, Default)]
-pub(crate) struct Round {
+pub(crate) struct ScrubCursor {
     /// The part that is looked at, and how many of its chunks were.
     at: (u64, usize),
     /// Bytes that may be read now.
     bytes: f64,
 }
 
-impl Inner {
+impl StoreInner {
     /// Looks at the next chunks. A part on which that panics is named and passed over until the
     /// next round.
-    pub(crate) fn look_on_or_skip(&self, round: &mut Round, elapsed: Duration) {
-        if let Err(message) = catch_panic(|| self.look_on(round, elapsed)) {
+    pub(crate) fn scrub_step_or_skip(&self, round: &mut ScrubCursor, elapsed: Duration) {
+        if let Err(message) = catch_panic(|| self.scrub_step(round, elapsed)) {
             let name = format!("checking part {:016x}", round.at.0);
-            self.note(format!("{name} met a defect of topdeck; please report it: {message}"));
+            self.add_warning(format!(
+                "{name} met a defect of topdeck; please report it: {message}"
+            ));
             self.supervisor().quarantine(name, message);
-            *round = Round { at: (round.at.0.saturating_add(1), 0), ..Round::default() };
+            *round =
+                ScrubCursor { at: (round.at.0.saturating_add(1), 0), ..ScrubCursor::default() };
         }
     }
 
     /// Looks at the next chunks, as many as the rate allows after `elapsed`. What is damaged is noted.
-    pub(crate) fn look_on(&self, round: &mut Round, elapsed: Duration) {
+    pub(crate) fn scrub_step(&self, round: &mut ScrubCursor, elapsed: Duration) {
         let rate = self.options.scrub_bytes_per_second as f64;
         round.bytes = (round.bytes + rate * elapsed.as_secs_f64()).min(rate);
         let mut bytes = Vec::new();
@@ -136,26 +139,27 @@ impl Inner {
                 round.at = (info.number, 0);
             }
             self.supervisor().fault_point(format_args!("store check {:016x}", info.number));
-            let opened = self.part(info.number).and_then(|part| Ok((part.places()?, part)));
+            let opened =
+                self.part(info.number).and_then(|part| Ok((part.chunk_locations()?, part)));
             let (places, part) = match opened {
                 Ok(opened) => opened,
                 // One that cannot be read must not keep the others from being looked at.
                 Err(error) => {
-                    self.note(error.to_string());
+                    self.add_warning(error.to_string());
                     round.at = (info.number.saturating_add(1), 0);
                     continue;
                 }
             };
             let Some(&place) = places.get(round.at.1) else {
                 let damage = part.damage().unwrap_or_else(|error| vec![error.to_string()]);
-                damage.iter().for_each(|what| self.note(format!("{}: {what}", part.name())));
+                damage.iter().for_each(|what| self.add_warning(format!("{}: {what}", part.name())));
                 round.at = (info.number.saturating_add(1), 0);
                 continue;
             };
             match gather::read(&*part, &place, &mut bytes) {
                 Ok(Ok(_)) => {}
-                Ok(Err(gap)) => self.note(gap.reason),
-                Err(error) => self.note(error.to_string()),
+                Ok(Err(gap)) => self.add_warning(gap.reason),
+                Err(error) => self.add_warning(error.to_string()),
             }
             round.at.1 = round.at.1.saturating_add(1);
             round.bytes -= f64::from(place.length);
@@ -163,17 +167,18 @@ impl Inner {
     }
 
     /// Looks at a part.
-    pub(crate) fn look_at(&self, info: &PartInfo, report: &mut Report) {
+    pub(crate) fn verify_part(&self, info: &PartInfo, report: &mut ScrubReport) {
         let is_rollup = info.resolution != Resolution::Base && self.is_base_there(info);
-        let damage = |file: &str, what: String, rows| Damage {
+        let damage = |file: &str, what: String, rows| ScrubDamage {
             file: file.to_owned(),
-            what,
+            description: what,
             rows,
-            is_mendable: is_rollup,
+            is_rebuildable: is_rollup,
         };
         let name = format!("{:016x}.part", info.number);
-        let opened =
-            self.part(info.number).and_then(|part| part.places().map(|places| (part, places)));
+        let opened = self
+            .part(info.number)
+            .and_then(|part| part.chunk_locations().map(|places| (part, places)));
         let (part, places) = match opened {
             Ok(opened) => opened,
             Err(error) => {
@@ -182,11 +187,11 @@ impl Inner {
         };
         report.parts = report.parts.saturating_add(1);
         let damaged = part.damage().unwrap_or_else(|error| vec![error.to_string()]);
-        report.damage.extend(damaged.into_iter().map(|what| Damage {
+        report.damage.extend(damaged.into_iter().map(|what| ScrubDamage {
             file: name.clone(),
-            what,
+            description: what,
             rows: None,
-            is_mendable: true,
+            is_rebuildable: true,
         }));
         let mut rows = 0u64;
         let mut bytes = Vec::new();
@@ -217,7 +222,7 @@ impl Inner {
     }
 
     /// Rolls up anew what is damaged only in rollups. The caller has `work`.
-    pub(crate) fn mend(&self) -> Result<Vec<i64>> {
+    pub(crate) fn rebuild_rollups(&self) -> Result<Vec<i64>> {
         let mut mended = Vec::new();
         loop {
             let parts: Vec<PartInfo> = self.state().manifest.parts.values().cloned().collect();
@@ -225,13 +230,13 @@ impl Inner {
                 .iter()
                 .filter(|part| part.resolution != Resolution::Base && self.is_base_there(part))
                 .find_map(|part| {
-                    let mut report = Report::default();
-                    self.look_at(part, &mut report);
+                    let mut report = ScrubReport::default();
+                    self.verify_part(part, &mut report);
                     let is_damaged = report.damage.iter().any(|damage| damage.rows.is_some());
                     part.covers.keys().copied().find(|day| is_damaged && !mended.contains(day))
                 });
             let Some(day) = day else { return Ok(mended) };
-            self.roll(day)?;
+            self.rollup_day(day)?;
             mended.push(day);
         }
     }

@@ -1,4 +1,4 @@
-//! Rows of one series as bytes: what a part is made of and what has a checksum.
+//! Chunk format: rows of one series with a checksum.
 //!
 //! ```text
 //! offset  size  field
@@ -45,14 +45,14 @@
 )]
 
 use hist::codec::block;
-use hist::codec::header::{Meaning, Temporality};
-use hist::{Accumulator, Buckets, Histogram, Side, Sum};
-use model::wire::{Reader, put_bytes, put_varint, put_zigzag};
-use model::{Kind, SeriesId};
+use hist::codec::header::{SeriesMeta, Temporality};
+use hist::{Accumulator, Buckets, CompensatedSum, Histogram, TrackedValue};
+use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
+use model::{SeriesId, SeriesKind};
 
 use crate::column;
 use crate::resolution::Resolution;
-use crate::row::{Predecessor, Row, Rows, Summary};
+use crate::row::{NumberSummary, Predecessor, Row, Rows};
 use crate::times;
 
 /// First bytes of a chunk.
@@ -88,9 +88,9 @@ const TEXT_LEVEL: i32 = 3;
 
 /// What a chunk's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct ChunkHeader {
     /// What kind of rows.
-    pub(crate) content: Content,
+    pub(crate) content: ChunkKind,
     /// What a row stands for.
     pub(crate) resolution: Resolution,
     /// Whose rows.
@@ -107,7 +107,7 @@ pub(crate) struct Header {
 
 /// What kind of rows a chunk holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum ChunkKind {
     /// What happened in each row's stretch.
     Histograms,
     /// Everything since a start.
@@ -119,43 +119,43 @@ pub(crate) enum Content {
     /// Texts.
     Texts,
     /// Everything since a start, after a reading that is known.
-    CumulativeAfter,
+    CumulativeWithPredecessor,
     /// Plain numbers, after a reading that is known.
-    NumbersAfter,
+    NumbersWithPredecessor,
 }
 
-impl Content {
-    const ALL: [Content; 7] = [
-        Content::Histograms,
-        Content::Cumulative,
-        Content::Numbers,
-        Content::Summaries,
-        Content::Texts,
-        Content::CumulativeAfter,
-        Content::NumbersAfter,
+impl ChunkKind {
+    const ALL: [ChunkKind; 7] = [
+        ChunkKind::Histograms,
+        ChunkKind::Cumulative,
+        ChunkKind::Numbers,
+        ChunkKind::Summaries,
+        ChunkKind::Texts,
+        ChunkKind::CumulativeWithPredecessor,
+        ChunkKind::NumbersWithPredecessor,
     ];
 
-    fn of(rows: &Rows, predecessor: &Predecessor) -> Content {
+    fn from_rows(rows: &Rows, predecessor: &Predecessor) -> ChunkKind {
         let is_known = *predecessor != Predecessor::Unknown;
         match rows {
-            Rows::Histograms(_) => Content::Histograms,
-            Rows::Cumulative(_) if is_known => Content::CumulativeAfter,
-            Rows::Numbers(_) if is_known => Content::NumbersAfter,
-            Rows::Cumulative(_) => Content::Cumulative,
-            Rows::Numbers(_) => Content::Numbers,
-            Rows::Summaries(_) => Content::Summaries,
-            Rows::Texts(_) => Content::Texts,
+            Rows::Histograms(_) => ChunkKind::Histograms,
+            Rows::Cumulative(_) if is_known => ChunkKind::CumulativeWithPredecessor,
+            Rows::Numbers(_) if is_known => ChunkKind::NumbersWithPredecessor,
+            Rows::Cumulative(_) => ChunkKind::Cumulative,
+            Rows::Numbers(_) => ChunkKind::Numbers,
+            Rows::Summaries(_) => ChunkKind::Summaries,
+            Rows::Texts(_) => ChunkKind::Texts,
         }
     }
 }
 
 /// What is wrong with bytes that should be a chunk.
-pub(crate) type Fault = String;
+pub(crate) type Corruption = String;
 
-impl Header {
+impl ChunkHeader {
     /// Reads a header. Only [`check`] says whether it is to be trusted.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Header, Fault> {
-        let mut reader = Reader::new(bytes);
+    pub(crate) fn read(bytes: &[u8]) -> Result<ChunkHeader, Corruption> {
+        let mut reader = WireReader::new(bytes);
         let mut read = || -> model::Result<_> {
             Ok((
                 reader.array::<4>("magic")?,
@@ -175,20 +175,20 @@ impl Header {
                 "chunk of version {version}, this topdeck reads version {VERSION}"
             ));
         }
-        let content = Content::ALL.get(usize::from(content)).copied();
+        let content = ChunkKind::ALL.get(usize::from(content)).copied();
         let (Some(content), Some(resolution)) = (content, Resolution::from_byte(resolution)) else {
             return Err("chunk of unknown content or resolution".to_owned());
         };
         if length > BYTES_MAX || rows > ROWS_MAX {
             return Err(format!("chunk of {rows} rows and {length} bytes, beyond the limits"));
         }
-        Ok(Header { content, resolution, series: SeriesId(series), start, end, rows, length })
+        Ok(ChunkHeader { content, resolution, series: SeriesId(series), start, end, rows, length })
     }
 }
 
 /// Whether the bytes, header included, are what was written.
-pub(crate) fn check(bytes: &[u8]) -> Result<Header, Fault> {
-    let header = Header::read(bytes)?;
+pub(crate) fn check(bytes: &[u8]) -> Result<ChunkHeader, Corruption> {
+    let header = ChunkHeader::read(bytes)?;
     let needed = HEADER_BYTES.saturating_add(header.length);
     if bytes.len() != needed {
         return Err(format!("{} bytes, {needed} are needed", bytes.len()));
@@ -211,21 +211,21 @@ fn checksum(bytes: &[u8]) -> u32 {
 pub(crate) fn encode(
     series: SeriesId,
     resolution: Resolution,
-    kind: Kind,
+    kind: SeriesKind,
     rows: Rows,
     mut predecessor: Predecessor,
-    mut each: impl FnMut(Header, &[u8]) -> crate::Result<()>,
+    mut each: impl FnMut(ChunkHeader, &[u8]) -> crate::Result<()>,
 ) -> crate::Result<()> {
     let are_readings = resolution == Resolution::Base && kind.is_cumulative();
     let mut bytes = Vec::new();
-    for rows in divided(rows) {
+    for rows in split_rows(rows) {
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
         let times = rows.times();
         if !are_readings {
             predecessor = Predecessor::Unknown;
         }
-        let (content, count) = (Content::of(&rows, &predecessor), rows.len());
+        let (content, count) = (ChunkKind::from_rows(&rows, &predecessor), rows.len());
         let last = match are_readings {
             true => rows.last_reading(i64::MAX),
             false => None,
@@ -233,14 +233,14 @@ pub(crate) fn encode(
         times::put(&mut bytes, &times);
         put_values(&mut bytes, rows, &predecessor);
         predecessor = last.map_or(predecessor, Predecessor::Reading);
-        let header = Header {
+        let header = ChunkHeader {
             content,
             resolution,
             series,
             start: times
                 .iter()
                 .map(|&time| match resolution {
-                    Resolution::Base => begins(kind, time),
+                    Resolution::Base => row_begin(kind, time),
                     // One between two slots is of the slot before.
                     _ => time.0.min(time.1.saturating_sub(1)),
                 })
@@ -259,15 +259,15 @@ pub(crate) fn encode(
 /// When a row is said to begin. Readings of what grows may count since long ago and are to be found
 /// where they were read. A distribution of a moment belongs to the nanosecond before it, as all
 /// does by its end.
-pub(crate) fn begins(kind: Kind, (start, end): (i64, i64)) -> i64 {
+pub(crate) fn row_begin(kind: SeriesKind, (start, end): (i64, i64)) -> i64 {
     match kind {
         _ if kind.is_cumulative() => end,
-        Kind::Histogram(_) => start.min(end.saturating_sub(1)),
+        SeriesKind::Histogram(_) => start.min(end.saturating_sub(1)),
         _ => start,
     }
 }
 
-fn put_header(bytes: &mut [u8], header: &Header) {
+fn put_header(bytes: &mut [u8], header: &ChunkHeader) {
     bytes[..4].copy_from_slice(&MAGIC);
     bytes[4..8].copy_from_slice(&[VERSION, header.content as u8, header.resolution.to_byte(), 0]);
     bytes[8..24].copy_from_slice(&header.series.0);
@@ -280,7 +280,7 @@ fn put_header(bytes: &mut [u8], header: &Header) {
 }
 
 /// Makes a chunk of bytes that would be one but for magic, version, length and checksum.
-pub(crate) fn put_right(bytes: &mut [u8]) {
+pub(crate) fn reseal_header(bytes: &mut [u8]) {
     let length = bytes.len().saturating_sub(HEADER_BYTES) as u32;
     bytes[..4].copy_from_slice(&MAGIC);
     bytes[4] = VERSION;
@@ -291,8 +291,8 @@ pub(crate) fn put_right(bytes: &mut [u8]) {
 
 /// Rows in groups that one chunk can hold: of one grid, not too many, and of cumulative ones such that each
 /// contains the one before.
-fn divided(rows: Rows) -> Vec<Rows> {
-    fn pieces<T>(mut rows: Vec<Row<T>>, wrap: fn(Vec<Row<T>>) -> Rows) -> Vec<Rows> {
+fn split_rows(rows: Rows) -> Vec<Rows> {
+    fn split_evenly<T>(mut rows: Vec<Row<T>>, wrap: fn(Vec<Row<T>>) -> Rows) -> Vec<Rows> {
         let mut pieces = Vec::new();
         while rows.len() > ROWS_MAX {
             let rest = rows.split_off(ROWS_MAX);
@@ -304,18 +304,18 @@ fn divided(rows: Rows) -> Vec<Rows> {
         pieces
     }
     match rows {
-        Rows::Numbers(rows) => pieces(rows, Rows::Numbers),
-        Rows::Summaries(rows) => pieces(rows, Rows::Summaries),
-        Rows::Histograms(rows) => alike(rows)
+        Rows::Numbers(rows) => split_evenly(rows, Rows::Numbers),
+        Rows::Summaries(rows) => split_evenly(rows, Rows::Summaries),
+        Rows::Histograms(rows) => group_uniform(rows)
             .into_iter()
-            .flat_map(|rows| pieces(rows, Rows::Histograms))
-            .flat_map(|rows| within_cells(rows, Rows::Histograms))
+            .flat_map(|rows| split_evenly(rows, Rows::Histograms))
+            .flat_map(|rows| split_by_buckets(rows, Rows::Histograms))
             .collect(),
         Rows::Cumulative(rows) => {
             let mut chunks: Vec<Vec<Row<Histogram>>> = Vec::new();
             for row in rows {
                 match chunks.last_mut() {
-                    Some(chunk) if chunk.len() < ROWS_MAX && follows(chunk, &row) => {
+                    Some(chunk) if chunk.len() < ROWS_MAX && is_delta_codable(chunk, &row) => {
                         chunk.push(row)
                     }
                     _ => chunks.push(vec![row]),
@@ -323,7 +323,7 @@ fn divided(rows: Rows) -> Vec<Rows> {
             }
             chunks
                 .into_iter()
-                .flat_map(|rows| within_cells(Rows::Cumulative(rows), Rows::Cumulative))
+                .flat_map(|rows| split_by_buckets(Rows::Cumulative(rows), Rows::Cumulative))
                 .collect()
         }
         Rows::Texts(rows) => {
@@ -347,10 +347,10 @@ fn divided(rows: Rows) -> Vec<Rows> {
 }
 
 /// Histograms by grid, zero threshold and declared thresholds, which are the same for all of a block.
-fn alike(rows: Vec<Row<Histogram>>) -> Vec<Vec<Row<Histogram>>> {
+fn group_uniform(rows: Vec<Row<Histogram>>) -> Vec<Vec<Row<Histogram>>> {
     let mut groups: Vec<Vec<Row<Histogram>>> = Vec::new();
     for row in rows {
-        match groups.iter_mut().find(|group| are_alike(&group[0].value, &row.value)) {
+        match groups.iter_mut().find(|group| is_uniform(&group[0].value, &row.value)) {
             Some(group) => group.push(row),
             None => groups.push(vec![row]),
         }
@@ -358,14 +358,14 @@ fn alike(rows: Vec<Row<Histogram>>) -> Vec<Vec<Row<Histogram>>> {
     groups
 }
 
-fn are_alike(a: &Histogram, b: &Histogram) -> bool {
+fn is_uniform(a: &Histogram, b: &Histogram) -> bool {
     let limits =
         |h: &Histogram| h.thresholds().iter().map(|t| t.value.to_bits()).collect::<Vec<_>>();
     a.scheme() == b.scheme() && a.zero_threshold() == b.zero_threshold() && limits(a) == limits(b)
 }
 
 /// Halves what has too many different buckets for one block.
-fn within_cells(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Rows> {
+fn split_by_buckets(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Rows> {
     let (Rows::Histograms(mut held) | Rows::Cumulative(mut held)) = rows else {
         panic!("BUG: only histograms have cells");
     };
@@ -397,28 +397,31 @@ fn within_cells(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Rows> 
         return vec![wrap(held)];
     }
     let rest = held.split_off(held.len() / 2);
-    [held, rest].into_iter().flat_map(|rows| within_cells(wrap(rows), wrap)).collect()
+    [held, rest].into_iter().flat_map(|rows| split_by_buckets(wrap(rows), wrap)).collect()
 }
 
 /// Whether a reading can be told as what it adds to the last of `chunk`.
-fn follows(chunk: &[Row<Histogram>], row: &Row<Histogram>) -> bool {
+fn is_delta_codable(chunk: &[Row<Histogram>], row: &Row<Histogram>) -> bool {
     let Some(Row { value: before, .. }) = chunk.last() else { return false };
-    let Some(added) = added(before, &row.value) else { return false };
-    let first_added = chunk.get(1).and_then(|second| self::added(&chunk[0].value, &second.value));
-    first_added.is_none_or(|first| are_alike(&first, &added))
-        && rebuilt(before, &added, &Sides::of(&row.value)).as_ref() == Some(&row.value)
+    let Some(added) = delta_between(before, &row.value) else { return false };
+    let first_added =
+        chunk.get(1).and_then(|second| self::delta_between(&chunk[0].value, &second.value));
+    first_added.is_none_or(|first| is_uniform(&first, &added))
+        && apply_delta(before, &added, &SummaryValues::from_histogram(&row.value)).as_ref()
+            == Some(&row.value)
 }
 
-fn added(before: &Histogram, after: &Histogram) -> Option<Histogram> {
+fn delta_between(before: &Histogram, after: &Histogram) -> Option<Histogram> {
     let mut added = after.clone();
     added.subtract(before).ok()?;
     // Whatever is left of sides is told beside; a block then costs least without them.
     let mut parts = added.into_parts();
-    (parts.sum, parts.min, parts.max) = (Side::Absent, Side::Absent, Side::Absent);
+    (parts.sum, parts.min, parts.max) =
+        (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent);
     Histogram::from_parts(parts).ok()
 }
 
-fn rebuilt(before: &Histogram, added: &Histogram, sides: &Sides) -> Option<Histogram> {
+fn apply_delta(before: &Histogram, added: &Histogram, sides: &SummaryValues) -> Option<Histogram> {
     let mut after = before.clone();
     after.merge(added).ok()?;
     let mut parts = after.into_parts();
@@ -427,24 +430,25 @@ fn rebuilt(before: &Histogram, added: &Histogram, sides: &Sides) -> Option<Histo
 }
 
 /// What a cumulative histogram has beside its counts.
-struct Sides {
-    sum: Side<Sum>,
-    min: Side<f64>,
-    max: Side<f64>,
+struct SummaryValues {
+    sum: TrackedValue<CompensatedSum>,
+    min: TrackedValue<f64>,
+    max: TrackedValue<f64>,
 }
 
-impl Sides {
-    fn of(histogram: &Histogram) -> Sides {
-        let (sum, min, max) = (histogram.sum_side(), histogram.min_side(), histogram.max_side());
-        Sides { sum, min, max }
+impl SummaryValues {
+    fn from_histogram(histogram: &Histogram) -> SummaryValues {
+        let (sum, min, max) =
+            (histogram.tracked_sum(), histogram.tracked_min(), histogram.tracked_max());
+        SummaryValues { sum, min, max }
     }
 
-    fn standings(&self) -> u8 {
-        fn of<T>(side: Side<T>) -> u8 {
+    fn exactness_bits(&self) -> u8 {
+        fn of<T>(side: TrackedValue<T>) -> u8 {
             match side {
-                Side::Absent => 0,
-                Side::Estimated(_) => 1,
-                Side::Exact(_) => 2,
+                TrackedValue::Absent => 0,
+                TrackedValue::Estimated(_) => 1,
+                TrackedValue::Exact(_) => 2,
             }
         }
         of(self.sum) | of(self.min) << 2 | of(self.max) << 4
@@ -455,31 +459,31 @@ impl Sides {
         [high, low, self.min.value().unwrap_or_default(), self.max.value().unwrap_or_default()]
     }
 
-    fn read(standings: u8, [high, low, min, max]: [f64; 4]) -> Sides {
-        fn side<T>(standing: u8, value: T) -> Side<T> {
+    fn from_bits(standings: u8, [high, low, min, max]: [f64; 4]) -> SummaryValues {
+        fn side<T>(standing: u8, value: T) -> TrackedValue<T> {
             match standing & 3 {
-                0 => Side::Absent,
-                1 => Side::Estimated(value),
-                _ => Side::Exact(value),
+                0 => TrackedValue::Absent,
+                1 => TrackedValue::Estimated(value),
+                _ => TrackedValue::Exact(value),
             }
         }
-        Sides {
-            sum: side(standings, Sum::from_parts(high, low)),
+        SummaryValues {
+            sum: side(standings, CompensatedSum::from_parts(high, low)),
             min: side(standings >> 2, min),
             max: side(standings >> 4, max),
         }
     }
 }
 
-const PLAIN: Meaning =
-    Meaning { unit: hist::codec::header::Unit::None, temporality: Temporality::Delta };
+const PLAIN_META: SeriesMeta =
+    SeriesMeta { unit: hist::codec::header::Unit::None, temporality: Temporality::Delta };
 
 /// There was no reading before the first row.
-const NOTHING_BEFORE: u8 = 0;
+const FIRST_READING: u8 = 0;
 /// The first row is told by what it adds to the reading before.
-const ADDED: u8 = 1;
+const DELTA_CODED: u8 = 1;
 /// The first row stands for itself.
-const APART: u8 = 2;
+const STANDALONE: u8 = 2;
 
 #[expect(
     clippy::expect_used,
@@ -490,24 +494,24 @@ fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
         Rows::Histograms(rows) => put_block(out, rows.into_iter().map(|row| row.value).collect()),
         Rows::Cumulative(rows) => {
             let step = |before: &Histogram, after: &Histogram| {
-                added(before, after).expect("BUG: such rows are in another chunk")
+                delta_between(before, after).expect("BUG: such rows are in another chunk")
             };
             let mut steps = Vec::with_capacity(rows.len());
             match predecessor {
                 Predecessor::Unknown => put_frame(out, &rows[0].value),
                 Predecessor::Nothing => {
-                    out.push(NOTHING_BEFORE);
+                    out.push(FIRST_READING);
                     put_frame(out, &rows[0].value);
                 }
                 Predecessor::Reading(Rows::Cumulative(before)) => {
                     let before = &before[0];
                     // Steps of one chunk are alike: the second is asked about as if it were the
                     // first.
-                    let is_step = follows(std::slice::from_ref(before), &rows[0])
+                    let is_step = is_delta_codable(std::slice::from_ref(before), &rows[0])
                         && rows.get(1).is_none_or(|second| {
-                            follows(&[before.clone(), rows[0].clone()], second)
+                            is_delta_codable(&[before.clone(), rows[0].clone()], second)
                         });
-                    out.push(if is_step { ADDED } else { APART });
+                    out.push(if is_step { DELTA_CODED } else { STANDALONE });
                     put_time(out, before);
                     put_frame(out, &before.value);
                     match is_step {
@@ -521,8 +525,9 @@ fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
             let mut block = Vec::new();
             put_block(&mut block, steps);
             put_bytes(out, &block);
-            let sides: Vec<Sides> = rows.iter().map(|row| Sides::of(&row.value)).collect();
-            out.extend(sides.iter().map(Sides::standings));
+            let sides: Vec<SummaryValues> =
+                rows.iter().map(|row| SummaryValues::from_histogram(&row.value)).collect();
+            out.extend(sides.iter().map(SummaryValues::exactness_bits));
             for at in 0..4 {
                 let column: Vec<f64> = sides.iter().map(|sides| sides.numbers()[at]).collect();
                 put_bytes(out, &column::put(&column));
@@ -531,9 +536,9 @@ fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
         Rows::Numbers(rows) => {
             match predecessor {
                 Predecessor::Unknown => {}
-                Predecessor::Nothing => out.push(NOTHING_BEFORE),
+                Predecessor::Nothing => out.push(FIRST_READING),
                 Predecessor::Reading(Rows::Numbers(before)) => {
-                    out.push(APART);
+                    out.push(STANDALONE);
                     put_time(out, &before[0]);
                     out.extend(before[0].value.to_le_bytes());
                 }
@@ -543,13 +548,13 @@ fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
             put_bytes(out, &column::put(&numbers));
         }
         Rows::Summaries(rows) => {
-            for of in [|s: &Summary| s.count, |s: &Summary| s.nan] {
+            for of in [|s: &NumberSummary| s.count, |s: &NumberSummary| s.nan] {
                 put_bytes(
                     out,
                     &column::put(&rows.iter().map(|row| of(&row.value)).collect::<Vec<u64>>()),
                 );
             }
-            for of in SUMMARY_NUMBERS {
+            for of in SUMMARY_COLUMNS {
                 put_bytes(
                     out,
                     &column::put(&rows.iter().map(|row| of(&row.value)).collect::<Vec<f64>>()),
@@ -567,7 +572,7 @@ fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
 
 fn put_frame(out: &mut Vec<u8>, histogram: &Histogram) {
     let mut frame = Vec::new();
-    hist::codec::frame::encode(histogram, PLAIN, &mut frame);
+    hist::codec::frame::encode(histogram, PLAIN_META, &mut frame);
     put_bytes(out, &frame);
 }
 
@@ -576,7 +581,7 @@ fn put_time<T>(out: &mut Vec<u8>, row: &Row<T>) {
     put_varint(out, row.end.wrapping_sub(row.start) as u64);
 }
 
-const SUMMARY_NUMBERS: [fn(&Summary) -> f64; 6] =
+const SUMMARY_COLUMNS: [fn(&NumberSummary) -> f64; 6] =
     [|s| s.sum.parts().0, |s| s.sum.parts().1, |s| s.min, |s| s.max, |s| s.first, |s| s.last];
 
 #[expect(
@@ -584,43 +589,54 @@ const SUMMARY_NUMBERS: [fn(&Summary) -> f64; 6] =
     reason = "divided and within_cells give rows that are alike and not too many"
 )]
 fn put_block(out: &mut Vec<u8>, histograms: Vec<Histogram>) {
-    block::encode(&histograms, PLAIN, out).expect("BUG: rows are alike and not too many");
+    block::encode(&histograms, PLAIN_META, out).expect("BUG: rows are alike and not too many");
 }
 
 /// When each row began and ended.
-pub(crate) type Times = Vec<(i64, i64)>;
+pub(crate) type RowTimes = Vec<(i64, i64)>;
 
 /// A checked chunk's times, and what follows them.
-pub(crate) fn times<'a>(header: &Header, bytes: &'a [u8]) -> Result<(Times, &'a [u8]), Fault> {
-    let mut reader = Reader::new(&bytes[HEADER_BYTES..]);
+pub(crate) fn read_times<'a>(
+    header: &ChunkHeader,
+    bytes: &'a [u8],
+) -> Result<(RowTimes, &'a [u8]), Corruption> {
+    let mut reader = WireReader::new(&bytes[HEADER_BYTES..]);
     let times = times::read(&mut reader, header.rows).map_err(|error| error.to_string())?;
-    let rest = reader.take(reader.remaining(), "values").map_err(|error| error.to_string())?;
+    let rest =
+        reader.read_bytes(reader.remaining(), "values").map_err(|error| error.to_string())?;
     Ok((times, rest))
 }
 
 /// All rows of a checked chunk, and of readings of what grows which reading they followed.
-pub(crate) fn decode(header: &Header, bytes: &[u8]) -> Result<(Rows, Predecessor), Fault> {
-    let (times, rest) = times(header, bytes)?;
-    let mut reader = Reader::new(rest);
+pub(crate) fn decode(
+    header: &ChunkHeader,
+    bytes: &[u8],
+) -> Result<(Rows, Predecessor), Corruption> {
+    let (times, rest) = read_times(header, bytes)?;
+    let mut reader = WireReader::new(rest);
     let mut predecessor = Predecessor::Unknown;
     let rows = match header.content {
-        Content::Histograms => {
+        ChunkKind::Histograms => {
             let (histograms, _) = block::decode(rest).map_err(|error| error.to_string())?;
-            return Ok((Rows::Histograms(rows(&times, histograms)?), predecessor));
+            return Ok((Rows::Histograms(to_rows(&times, histograms)?), predecessor));
         }
-        Content::Cumulative | Content::CumulativeAfter => {
-            let readings = Readings::read(&mut reader, header.content, times.len())?;
+        ChunkKind::Cumulative | ChunkKind::CumulativeWithPredecessor => {
+            let readings = CumulativeReadings::read(&mut reader, header.content, times.len())?;
             let values = readings.values()?;
             predecessor = readings.predecessor;
-            Rows::Cumulative(rows(&times, values)?)
+            Rows::Cumulative(to_rows(&times, values)?)
         }
-        Content::NumbersAfter => {
-            predecessor = number_before(&mut reader)?;
-            Rows::Numbers(rows(&times, get(&mut reader, times.len())?)?)
+        ChunkKind::NumbersWithPredecessor => {
+            predecessor = read_predecessor(&mut reader)?;
+            Rows::Numbers(to_rows(&times, read_column(&mut reader, times.len())?)?)
         }
-        Content::Numbers => Rows::Numbers(rows(&times, get(&mut reader, times.len())?)?),
-        Content::Summaries => Rows::Summaries(rows(&times, summaries(&mut reader, times.len())?)?),
-        Content::Texts => Rows::Texts(rows(&times, texts(&mut reader, times.len())?)?),
+        ChunkKind::Numbers => {
+            Rows::Numbers(to_rows(&times, read_column(&mut reader, times.len())?)?)
+        }
+        ChunkKind::Summaries => {
+            Rows::Summaries(to_rows(&times, read_summaries(&mut reader, times.len())?)?)
+        }
+        ChunkKind::Texts => Rows::Texts(to_rows(&times, read_texts(&mut reader, times.len())?)?),
     };
     reader.finish().map_err(|error| error.to_string())?;
     Ok((rows, predecessor))
@@ -629,38 +645,39 @@ pub(crate) fn decode(header: &Header, bytes: &[u8]) -> Result<(Rows, Predecessor
 /// The last reading of a checked chunk that ended by `time`, alone, as [`Rows::last_reading`]. Of a
 /// chunk that ended by then only that one is worked out.
 pub(crate) fn last_reading(
-    header: &Header,
+    header: &ChunkHeader,
     bytes: &[u8],
     time: i64,
-) -> Result<Option<Rows>, Fault> {
-    let is_cumulative = matches!(header.content, Content::Cumulative | Content::CumulativeAfter);
+) -> Result<Option<Rows>, Corruption> {
+    let is_cumulative =
+        matches!(header.content, ChunkKind::Cumulative | ChunkKind::CumulativeWithPredecessor);
     if !is_cumulative || header.end > time {
         return Ok(decode(header, bytes)?.0.last_reading(time));
     }
-    let (times, rest) = times(header, bytes)?;
+    let (times, rest) = read_times(header, bytes)?;
     let Some(&(start, end)) = times.last() else { return Ok(None) };
-    let mut reader = Reader::new(rest);
-    let value = Readings::read(&mut reader, header.content, times.len())?.last()?;
+    let mut reader = WireReader::new(rest);
+    let value = CumulativeReadings::read(&mut reader, header.content, times.len())?.last()?;
     Ok(Some(Rows::Cumulative(vec![Row { start, end, value }])))
 }
 
-fn rows<T>(times: &[(i64, i64)], values: Vec<T>) -> Result<Vec<Row<T>>, Fault> {
+fn to_rows<T>(times: &[(i64, i64)], values: Vec<T>) -> Result<Vec<Row<T>>, Corruption> {
     if values.len() != times.len() {
         return Err(format!("{} values for {} rows", values.len(), times.len()));
     }
     Ok(times.iter().zip(values).map(|(&(start, end), value)| Row { start, end, value }).collect())
 }
 
-fn get<T: pco::data_types::Number + Default>(
-    reader: &mut Reader<'_>,
+fn read_column<T: pco::data_types::Number + Default>(
+    reader: &mut WireReader<'_>,
     rows: usize,
-) -> Result<Vec<T>, Fault> {
+) -> Result<Vec<T>, Corruption> {
     let bytes = reader.bytes("column").map_err(|error| error.to_string())?;
     column::read(bytes, rows).map_err(|error| error.to_string())
 }
 
-/// Cumulative histograms as their chunk has them: one reading in full, and what each other adds.
-struct Readings {
+/// Column of cumulative histograms: base and deltas.
+struct CumulativeReadings {
     predecessor: Predecessor,
     /// The first reading, or the one that it followed if the first too is told by what it adds.
     base: Histogram,
@@ -672,18 +689,22 @@ struct Readings {
     columns: Vec<Vec<f64>>,
 }
 
-impl Readings {
-    fn read(reader: &mut Reader<'_>, content: Content, rows: usize) -> Result<Readings, Fault> {
+impl CumulativeReadings {
+    fn read(
+        reader: &mut WireReader<'_>,
+        content: ChunkKind,
+        rows: usize,
+    ) -> Result<CumulativeReadings, Corruption> {
         let mut predecessor = Predecessor::Unknown;
         let mut before = None;
         let mut is_first_added = false;
-        if content == Content::CumulativeAfter {
+        if content == ChunkKind::CumulativeWithPredecessor {
             predecessor = Predecessor::Nothing;
             let standing = reader.u8("standing").map_err(|error| error.to_string())?;
-            if standing_is_known(standing)? {
-                let (start, end) = time(reader)?;
-                let value = frame(reader, "reading before")?;
-                is_first_added = standing == ADDED;
+            if has_predecessor(standing)? {
+                let (start, end) = read_time(reader)?;
+                let value = read_frame(reader, "reading before")?;
+                is_first_added = standing == DELTA_CODED;
                 before = is_first_added.then(|| value.clone());
                 predecessor =
                     Predecessor::Reading(Rows::Cumulative(vec![Row { start, end, value }]));
@@ -691,20 +712,31 @@ impl Readings {
         }
         let base = match before {
             Some(before) => before,
-            None => frame(reader, "first reading")?,
+            None => read_frame(reader, "first reading")?,
         };
         let text = |error: model::Error| error.to_string();
         let steps = reader.bytes("steps").map_err(text)?.to_owned();
-        let standings = reader.take(rows, "standings").map_err(text)?.to_owned();
-        let columns = (0..4).map(|_| get(reader, rows)).collect::<Result<_, _>>()?;
-        Ok(Readings { predecessor, base, steps, rows, is_first_added, standings, columns })
+        let standings = reader.read_bytes(rows, "standings").map_err(text)?.to_owned();
+        let columns = (0..4).map(|_| read_column(reader, rows)).collect::<Result<_, _>>()?;
+        Ok(CumulativeReadings {
+            predecessor,
+            base,
+            steps,
+            rows,
+            is_first_added,
+            standings,
+            columns,
+        })
     }
 
-    fn sides(&self, row: usize) -> Sides {
-        Sides::read(self.standings[row], std::array::from_fn(|column| self.columns[column][row]))
+    fn summary_values(&self, row: usize) -> SummaryValues {
+        SummaryValues::from_bits(
+            self.standings[row],
+            std::array::from_fn(|column| self.columns[column][row]),
+        )
     }
 
-    fn values(&self) -> Result<Vec<Histogram>, Fault> {
+    fn values(&self) -> Result<Vec<Histogram>, Corruption> {
         let (steps, _) = block::decode(&self.steps).map_err(|error| error.to_string())?;
         let told = usize::from(!self.is_first_added);
         if steps.len().saturating_add(told) != self.rows {
@@ -716,15 +748,15 @@ impl Readings {
             values.push(last.clone());
         }
         for step in &steps {
-            let sides = self.sides(values.len());
-            last = rebuilt(&last, step, &sides).ok_or("a step that does not fit")?;
+            let sides = self.summary_values(values.len());
+            last = apply_delta(&last, step, &sides).ok_or("a step that does not fit")?;
             values.push(last.clone());
         }
         Ok(values)
     }
 
     /// The last of the values, which are not none.
-    fn last(&self) -> Result<Histogram, Fault> {
+    fn last(&self) -> Result<Histogram, Corruption> {
         if self.rows == 1 && !self.is_first_added {
             return Ok(self.base.clone());
         }
@@ -733,24 +765,25 @@ impl Readings {
         block::merge_into(&self.steps, 0..self.rows, &mut added)
             .map_err(|error| error.to_string())?;
         let mut parts = added.to_histogram().into_parts();
-        (parts.sum, parts.min, parts.max) = (Side::Absent, Side::Absent, Side::Absent);
+        (parts.sum, parts.min, parts.max) =
+            (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent);
         let added = Histogram::from_parts(parts).map_err(|error| error.to_string())?;
         let last = self.rows.checked_sub(1).ok_or("a chunk of no rows")?;
-        let last = rebuilt(&self.base, &added, &self.sides(last));
+        let last = apply_delta(&self.base, &added, &self.summary_values(last));
         last.ok_or_else(|| "a step that does not fit".to_owned())
     }
 }
 
 /// Whether there is a reading before, by its standing.
-fn standing_is_known(standing: u8) -> Result<bool, Fault> {
+fn has_predecessor(standing: u8) -> Result<bool, Corruption> {
     match standing {
-        NOTHING_BEFORE => Ok(false),
-        ADDED | APART => Ok(true),
+        FIRST_READING => Ok(false),
+        DELTA_CODED | STANDALONE => Ok(true),
         other => Err(format!("a reading before of the unknown standing {other}")),
     }
 }
 
-fn time(reader: &mut Reader<'_>) -> Result<(i64, i64), Fault> {
+fn read_time(reader: &mut WireReader<'_>) -> Result<(i64, i64), Corruption> {
     let mut read = || -> model::Result<_> {
         let end = reader.zigzag("end of the reading before")?;
         Ok((end.wrapping_sub(reader.varint("span of the reading before")? as i64), end))
@@ -761,35 +794,40 @@ fn time(reader: &mut Reader<'_>) -> Result<(i64, i64), Fault> {
     }
 }
 
-fn frame(reader: &mut Reader<'_>, field: &'static str) -> Result<Histogram, Fault> {
+fn read_frame(reader: &mut WireReader<'_>, field: &'static str) -> Result<Histogram, Corruption> {
     let bytes = reader.bytes(field).map_err(|error| error.to_string())?;
     let (histogram, _) = hist::codec::frame::decode(bytes).map_err(|error| error.to_string())?;
     Ok(histogram)
 }
 
-fn number_before(reader: &mut Reader<'_>) -> Result<Predecessor, Fault> {
+fn read_predecessor(reader: &mut WireReader<'_>) -> Result<Predecessor, Corruption> {
     let standing = reader.u8("standing").map_err(|error| error.to_string())?;
-    if !standing_is_known(standing)? {
+    if !has_predecessor(standing)? {
         return Ok(Predecessor::Nothing);
     }
-    let (start, end) = time(reader)?;
+    let (start, end) = read_time(reader)?;
     let bytes = reader.array("reading before").map_err(|error| error.to_string())?;
     let row = Row { start, end, value: f64::from_le_bytes(bytes) };
     Ok(Predecessor::Reading(Rows::Numbers(vec![row])))
 }
 
-fn summaries(reader: &mut Reader<'_>, rows: usize) -> Result<Vec<Summary>, Fault> {
-    let (count, nan): (Vec<u64>, Vec<u64>) = (get(reader, rows)?, get(reader, rows)?);
-    let numbers: Vec<Vec<f64>> = (0..6).map(|_| get(reader, rows)).collect::<Result<_, _>>()?;
+fn read_summaries(
+    reader: &mut WireReader<'_>,
+    rows: usize,
+) -> Result<Vec<NumberSummary>, Corruption> {
+    let (count, nan): (Vec<u64>, Vec<u64>) =
+        (read_column(reader, rows)?, read_column(reader, rows)?);
+    let numbers: Vec<Vec<f64>> =
+        (0..6).map(|_| read_column(reader, rows)).collect::<Result<_, _>>()?;
     let summary = |row: usize| {
         let [high, low, min, max, first, last] = std::array::from_fn(|column| numbers[column][row]);
-        let sum = Sum::from_parts(high, low);
-        Summary { count: count[row], nan: nan[row], sum, min, max, first, last }
+        let sum = CompensatedSum::from_parts(high, low);
+        NumberSummary { count: count[row], nan: nan[row], sum, min, max, first, last }
     };
     Ok((0..rows).map(summary).collect())
 }
 
-fn texts(reader: &mut Reader<'_>, rows: usize) -> Result<Vec<String>, Fault> {
+fn read_texts(reader: &mut WireReader<'_>, rows: usize) -> Result<Vec<String>, Corruption> {
     let packed = reader.bytes("texts").map_err(|error| error.to_string())?;
     // A single text may be as large as a journal's record, so what is taken is what the frame says, within bounds:
     // 128 KiB a block, whose least is a head of three bytes and a byte.
@@ -798,7 +836,7 @@ fn texts(reader: &mut Reader<'_>, rows: usize) -> Result<Vec<String>, Fault> {
     let says = says.and_then(|bytes| usize::try_from(bytes).ok()).filter(|&bytes| bytes <= room);
     let says = says.ok_or("texts of no size, or of more than there can be")?;
     let bytes = zstd::bulk::decompress(packed, says).map_err(|error| error.to_string())?;
-    let mut reader = Reader::new(&bytes);
+    let mut reader = WireReader::new(&bytes);
     (0..rows)
         .map(|_| reader.text("text").map(str::to_owned).map_err(|error| error.to_string()))
         .collect()

@@ -1,4 +1,4 @@
-//! From readings of what grows to what happened between them.
+//! From cumulative readings to deltas.
 
 #![cfg_attr(
     not(test),
@@ -9,8 +9,8 @@ use hist::Histogram;
 
 use crate::row::Row;
 
-/// What can be read again and again while it grows.
-pub(crate) trait Grows: Sized + Clone {
+/// Cumulative value that deltas can be computed from.
+pub(crate) trait CumulativeValue: Sized + Clone {
     /// What was added since `before`; `None` if it began anew.
     fn since(&self, before: &Self) -> Option<Self>;
     /// Whether it says how much there is. Prometheus' mark of the end of a series does not.
@@ -19,14 +19,14 @@ pub(crate) trait Grows: Sized + Clone {
     }
 }
 
-impl Grows for Histogram {
+impl CumulativeValue for Histogram {
     fn since(&self, before: &Histogram) -> Option<Histogram> {
         let mut added = self.clone();
         added.subtract(before).ok().map(|()| added)
     }
 }
 
-impl Grows for f64 {
+impl CumulativeValue for f64 {
     fn since(&self, before: &f64) -> Option<f64> {
         (self >= before).then(|| self - before)
     }
@@ -41,7 +41,7 @@ impl Grows for f64 {
 /// A reading that says since when it counts and begins after the reading before it began anew, as does one
 /// that has less in it: it counts whole. Of a first reading that does not say since when it counts nothing is
 /// known but that it was there, and it yields nothing.
-pub(crate) fn deltas<T: Grows>(readings: &[Row<T>]) -> Vec<Row<T>> {
+pub(crate) fn deltas<T: CumulativeValue>(readings: &[Row<T>]) -> Vec<Row<T>> {
     let mut before: Option<&Row<T>> = None;
     let mut deltas = Vec::with_capacity(readings.len());
     for reading in readings.iter().filter(|reading| reading.value.is_amount()) {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_become_what_happened_between_them() {
+    fn readings_become_deltas() {
         check(&[(5, 5, 100.0)], &[]);
         check(&[(0, 5, 100.0)], &[(0, 5, 100.0)]);
         check(&[(0, 5, 1.0), (0, 7, 4.0), (0, 9, 4.0)], &[(0, 5, 1.0), (5, 7, 3.0), (7, 9, 0.0)]);

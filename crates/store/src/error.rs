@@ -1,4 +1,4 @@
-//! What can go wrong, and who has to do something about it.
+//! Error type.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,68 +11,68 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on a file.
-    #[error("{path}: cannot {doing}: {source}", path = path.display())]
+    #[error("{path}: cannot {action}: {source}", path = path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
         /// What was being done.
-        doing: &'static str,
+        action: &'static str,
         /// The system's answer.
         source: io::Error,
     },
     /// There is no store in the folder.
     #[error("{}: there is no store here", dir.display())]
-    Missing {
+    NotFound {
         /// The folder.
         dir: PathBuf,
     },
     /// The folder has a store, and what is wanted is a snapshot of one.
     #[error("{}: this is a store, not a snapshot of one; `topdeck store snapshot` makes one", dir.display())]
-    NoSnapshot {
+    NotASnapshot {
         /// The folder.
         dir: PathBuf,
     },
     /// The folder has a store already.
     #[error("{}: there is a store here already", dir.display())]
-    Exists {
+    AlreadyExists {
         /// The folder.
         dir: PathBuf,
     },
     /// A file was written by a newer topdeck.
-    #[error("{}: has format version {found}, this topdeck reads version {known}", path.display())]
+    #[error("{}: has format version {found}, this topdeck reads version {supported}", path.display())]
     Version {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u32,
         /// The version this program knows.
-        known: u32,
+        supported: u32,
     },
     /// Another process has the store open.
     #[error("{}: the store is open in another process; it must be closed there first", dir.display())]
-    Busy {
+    InUse {
         /// The folder.
         dir: PathBuf,
     },
     /// The manifest and the copy before it are both damaged.
-    #[error("{}: {why}, nor is its copy whole; put one of them back, or make a store of a snapshot with `topdeck store restore`", path.display())]
+    #[error("{}: {reason}, nor is its copy whole; put one of them back, or make a store of a snapshot with `topdeck store restore`", path.display())]
     Manifest {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        why: String,
+        reason: String,
     },
     /// Bytes that are not what was written.
-    #[error("{place}: {why}")]
+    #[error("{location}: {reason}")]
     Damage {
         /// Which file, and where in it.
-        place: String,
+        location: String,
         /// What is wrong.
-        why: String,
+        reason: String,
     },
     /// The journal beside the store is another one than the store was fed from.
     #[error("{}: this journal is number {found:032x}, the store was fed from {expected:032x}; put the right one back, or restore store and journal together", dir.display())]
-    OtherJournal {
+    WrongJournal {
         /// The journal's folder.
         dir: PathBuf,
         /// Its number.
@@ -94,7 +94,7 @@ pub enum Error {
         "series {series} has another histogram at {time} ns already; \
          a point-in-time histogram is one sample, the first that came is kept"
     )]
-    OtherPoint {
+    ConflictingPoint {
         /// The series.
         series: model::SeriesId,
         /// The moment, in nanoseconds since the Unix epoch.
@@ -102,15 +102,15 @@ pub enum Error {
     },
     /// A limit on series was reached.
     #[error(transparent)]
-    Cardinality(#[from] crate::index::Refused),
+    Cardinality(#[from] crate::index::CardinalityError),
     /// The journal could not take or give a record.
     #[error(transparent)]
     Journal(#[from] journal::Error),
     /// A question that costs more than it may.
-    #[error("{what}: {found}, allowed are {max}; {remedy}")]
-    TooMuch {
+    #[error("{limit}: {found}, allowed are {max}; {remedy}")]
+    QueryTooExpensive {
         /// What there is too much of.
-        what: &'static str,
+        limit: &'static str,
         /// How much.
         found: u64,
         /// How much there may be.
@@ -120,10 +120,10 @@ pub enum Error {
     },
     /// Nobody waits for what is read any more: [`crate::View::until`].
     #[error("reading took longer than it may; ask for less, or raise timeout")]
-    Over,
+    Cancelled,
     /// A setting is out of range.
     #[error("{name} is {found}, must be {expected}")]
-    Setting {
+    InvalidSetting {
         /// The setting.
         name: &'static str,
         /// Its value.
@@ -133,11 +133,11 @@ pub enum Error {
     },
     /// A piece of maintenance panicked: topdeck has a defect there. The rest is kept in order.
     #[error(
-        "{doing} met a defect of topdeck and is tried again in {seconds} s; please report it: {message}"
+        "{action} met a defect of topdeck and is tried again in {seconds} s; please report it: {message}"
     )]
-    Defect {
+    MaintenancePanicked {
         /// What was being done, and to what.
-        doing: String,
+        action: String,
         /// What the panic said.
         message: String,
         /// When it is tried again.
@@ -148,20 +148,20 @@ pub enum Error {
     #[error("the store is being closed")]
     Closing,
     /// An earlier error left memory and disk apart; opening the store again brings them together.
-    #[error("the store stopped after an error: {why}; open it again")]
-    Stopped {
+    #[error("the store stopped after an error: {reason}; open it again")]
+    FailStop {
         /// The error.
-        why: String,
+        reason: String,
     },
 }
 
 /// Says what was being done to which file.
-pub(crate) trait Doing<T> {
-    fn doing(self, doing: &'static str, path: &Path) -> Result<T>;
+pub(crate) trait IoContext<T> {
+    fn io_context(self, doing: &'static str, path: &Path) -> Result<T>;
 }
 
-impl<T> Doing<T> for io::Result<T> {
-    fn doing(self, doing: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|source| Error::Io { path: path.to_owned(), doing, source })
+impl<T> IoContext<T> for io::Result<T> {
+    fn io_context(self, doing: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|source| Error::Io { path: path.to_owned(), action: doing, source })
     }
 }

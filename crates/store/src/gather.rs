@@ -1,37 +1,37 @@
-//! Rows of one series out of several parts.
+//! Collecting rows of a series from several parts.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use model::{Gap, Kind, SeriesId};
+use model::{Gap, SeriesId, SeriesKind};
 
-use crate::backend::{Part, Place};
-use crate::chunk::{self, Header};
+use crate::backend::{ChunkLocation, Part};
+use crate::chunk::{self, ChunkHeader};
 use crate::error::Result;
 use crate::manifest::PartInfo;
 use crate::row::{Predecessor, Rows};
-use crate::store::Inner;
+use crate::store::StoreInner;
 
 /// Reads a chunk and compares its checksum and what it is. What is damaged is a gap; what cannot be read now is
 /// an error, for it may be there the next time.
 pub(crate) fn read(
     part: &dyn Part,
-    place: &Place,
+    place: &ChunkLocation,
     bytes: &mut Vec<u8>,
-) -> Result<Result<Header, Gap>> {
+) -> Result<Result<ChunkHeader, Gap>> {
     part.read(place, bytes)?;
     Ok(match chunk::check(bytes) {
         Ok(header) if header.series != place.series || header.rows != place.rows as usize => {
-            Err(gap(part, place, "another chunk than the index says"))
+            Err(missing_chunk(part, place, "another chunk than the index says"))
         }
         Ok(header) => Ok(header),
-        Err(why) => Err(gap(part, place, &why)),
+        Err(why) => Err(missing_chunk(part, place, &why)),
     })
 }
 
 /// A chunk that is missing.
-pub(crate) fn gap(part: &dyn Part, place: &Place, why: &str) -> Gap {
-    let Place { series, offset, .. } = place;
+pub(crate) fn missing_chunk(part: &dyn Part, place: &ChunkLocation, why: &str) -> Gap {
+    let ChunkLocation { series, offset, .. } = place;
     Gap {
         start: place.start,
         end: place.end,
@@ -43,19 +43,19 @@ pub(crate) fn gap(part: &dyn Part, place: &Place, why: &str) -> Gap {
 
 /// Rows that a part should have and that nobody can find, its index being damaged with them: whose they are is
 /// not known.
-pub(crate) fn missing(part: &dyn Part, info: &PartInfo) -> Result<Option<Gap>> {
+pub(crate) fn missing_rows(part: &dyn Part, info: &PartInfo) -> Result<Option<Gap>> {
     let damage = part.damage()?;
     if damage.is_empty() {
         return Ok(None);
     }
-    let found: u64 = part.places()?.iter().map(|place| u64::from(place.rows)).sum();
+    let found: u64 = part.chunk_locations()?.iter().map(|place| u64::from(place.rows)).sum();
     let lost = info.rows.saturating_sub(found);
     let reason = format!("{}: {}; {lost} rows are missing", part.name(), damage.join("; "));
     let (start, end) = (info.start, info.end);
     Ok((lost > 0).then_some(Gap { start, end, producer: None, lost: Some(lost), reason }))
 }
 
-impl Inner {
+impl StoreInner {
     /// Parts that are to be written anew, and what is missing of them as a whole.
     pub(crate) fn parts<'a>(
         &self,
@@ -65,20 +65,19 @@ impl Inner {
         let mut parts = Vec::new();
         for info in infos {
             let part = self.part(info.number)?;
-            gaps.extend(missing(&*part, info)?);
+            gaps.extend(missing_rows(&*part, info)?);
             parts.push(part);
         }
         Ok(parts)
     }
 }
 
-/// What chunks of a series of readings say of the reading that their first followed. A chunk that
-/// was written before a late reading came says an older one; a chunk says of one that is gone what
-/// nothing else says.
+/// Known predecessors of readings, from chunks. A chunk that was written before a late reading came
+/// says an older one; a chunk says of one that is gone what nothing else says.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Predecessors(Vec<((i64, i64), Predecessor)>);
+pub(crate) struct KnownPredecessors(Vec<((i64, i64), Predecessor)>);
 
-impl Predecessors {
+impl KnownPredecessors {
     /// Adds what a chunk says whose rows these are.
     pub(crate) fn add(&mut self, rows: &Rows, predecessor: Predecessor) {
         self.0.extend(rows.first_time().map(|first| (first, predecessor)));
@@ -94,7 +93,7 @@ impl Predecessors {
     }
 
     /// What the reading followed that ended and began then, as far as chunks say.
-    pub(crate) fn of(&self, first: (i64, i64)) -> Predecessor {
+    pub(crate) fn for_reading(&self, first: (i64, i64)) -> Predecessor {
         let known = self.0.iter().filter(|held| held.1.time().is_some_and(|time| time < first));
         if let Some((_, last)) = known.max_by_key(|held| held.1.time()) {
             return last.clone();
@@ -113,31 +112,32 @@ impl Predecessors {
 }
 
 /// Rows of a series out of parts.
-pub(crate) struct Gathered {
+pub(crate) struct GatheredRows {
     /// Unsettled.
     pub(crate) rows: Rows,
-    pub(crate) predecessors: Predecessors,
+    pub(crate) predecessors: KnownPredecessors,
 }
 
-impl Gathered {
+impl GatheredRows {
     /// Rows in order, and what chunks say of the reading that the first followed.
-    pub(crate) fn settled(mut self, kind: Kind) -> (Rows, Predecessor) {
-        self.rows.settle(kind);
+    pub(crate) fn into_settled(mut self, kind: SeriesKind) -> (Rows, Predecessor) {
+        self.rows.normalize(kind);
         let first = self.rows.first_time();
-        let predecessor = first.map_or(Predecessor::Unknown, |first| self.predecessors.of(first));
+        let predecessor =
+            first.map_or(Predecessor::Unknown, |first| self.predecessors.for_reading(first));
         (self.rows, predecessor)
     }
 }
 
 /// All rows of a series in some parts that ended within `range`, unsettled; `None` if there are
 /// none.
-pub(crate) fn rows(
+pub(crate) fn gather_rows(
     parts: &[Arc<dyn Part>],
     series: &SeriesId,
     range: &Range<i64>,
     gaps: &mut Vec<Gap>,
-) -> Result<Option<Gathered>> {
-    let mut found: Option<Gathered> = None;
+) -> Result<Option<GatheredRows>> {
+    let mut found: Option<GatheredRows> = None;
     let mut bytes = Vec::new();
     for part in parts {
         for place in part.find(series)? {
@@ -145,7 +145,7 @@ pub(crate) fn rows(
                 continue;
             }
             let read = read(&**part, &place, &mut bytes)?.and_then(|header| {
-                chunk::decode(&header, &bytes).map_err(|why| gap(&**part, &place, &why))
+                chunk::decode(&header, &bytes).map_err(|why| missing_chunk(&**part, &place, &why))
             });
             let (mut rows, predecessor) = match read {
                 Ok(read) => read,
@@ -154,7 +154,7 @@ pub(crate) fn rows(
                     continue;
                 }
             };
-            let mut predecessors = Predecessors::default();
+            let mut predecessors = KnownPredecessors::default();
             predecessors.add(&rows, predecessor);
             rows.retain(|_, end| range.contains(&end.saturating_sub(1)));
             match &mut found {
@@ -162,7 +162,7 @@ pub(crate) fn rows(
                     found.rows.append(rows);
                     found.predecessors.0.extend(predecessors.0);
                 }
-                None => found = Some(Gathered { rows, predecessors }),
+                None => found = Some(GatheredRows { rows, predecessors }),
             }
         }
     }
@@ -170,11 +170,11 @@ pub(crate) fn rows(
 }
 
 /// The later of two readings; of those of one time the one that counts.
-pub(crate) fn later(a: Option<Rows>, b: Option<Rows>, kind: Kind) -> Option<Rows> {
+pub(crate) fn later_reading(a: Option<Rows>, b: Option<Rows>, kind: SeriesKind) -> Option<Rows> {
     match (a, b) {
         (Some(mut a), Some(b)) => {
             a.append(b);
-            a.settle(kind);
+            a.normalize(kind);
             a.last_reading(i64::MAX)
         }
         (a, b) => a.or(b),

@@ -1,4 +1,4 @@
-//! Columns of time, and which resolution each piece of one is read from.
+//! Time grid of a read and the resolution used for each piece.
 
 #![cfg_attr(
     not(test),
@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use crate::resolution::Resolution;
 
-/// Columns of equal length next to each other.
+/// Grid of equal time columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid {
+pub struct TimeGrid {
     /// When the first begins, in nanoseconds since the Unix epoch.
     pub start: i64,
     /// Nanoseconds of a column.
@@ -20,10 +20,10 @@ pub struct Grid {
     pub columns: u64,
 }
 
-impl Grid {
+impl TimeGrid {
     /// Of at least `columns` columns over a stretch of time: the least step that is a whole number of minutes
     /// (or seconds, of short stretches) and needs no more, beginning at or before the start.
-    pub fn over(range: Range<i64>, columns: u64) -> Grid {
+    pub fn covering(range: Range<i64>, columns: u64) -> TimeGrid {
         // The ends of time are farther apart than a number of nanoseconds can say.
         let until_end =
             |start: i64| i128::from(range.end).saturating_sub(start.into()).max(1) as u64;
@@ -36,7 +36,7 @@ impl Grid {
         };
         let step = ((least as u64).div_ceil(unit as u64) as i64).saturating_mul(unit);
         let start = range.start.saturating_sub(range.start.rem_euclid(unit));
-        Grid { start, step, columns: until_end(start).div_ceil(step as u64) }
+        TimeGrid { start, step, columns: until_end(start).div_ceil(step as u64) }
     }
 
     /// The stretch of a column. What ended within it, its last nanosecond before its end, belongs to it.
@@ -56,7 +56,7 @@ impl Grid {
 }
 
 /// Which share of a stretch of time lies within a range: from 0 to 1.
-pub(crate) fn share_of(stretch: &Range<i64>, range: &Range<i64>) -> f64 {
+pub(crate) fn overlap_share(stretch: &Range<i64>, range: &Range<i64>) -> f64 {
     // A moment is a nanosecond long.
     let last = stretch.end.max(stretch.start.saturating_add(1));
     let (start, end) = (stretch.start.max(range.start), last.min(range.end));
@@ -65,11 +65,11 @@ pub(crate) fn share_of(stretch: &Range<i64>, range: &Range<i64>) -> f64 {
 }
 
 /// A piece of time and the column that it belongs to.
-pub(crate) type Run = (Range<i64>, usize);
+pub(crate) type ColumnRun = (Range<i64>, usize);
 
 /// For each resolution the pieces of columns that are whole slots of it and of no coarser one, by time.
-pub(crate) fn plan(columns: &[Range<i64>]) -> [Vec<Run>; 5] {
-    let mut plan: [Vec<Run>; 5] = Default::default();
+pub(crate) fn plan(columns: &[Range<i64>]) -> [Vec<ColumnRun>; 5] {
+    let mut plan: [Vec<ColumnRun>; 5] = Default::default();
     for (at, column) in columns.iter().enumerate() {
         divide(column.clone(), at, Resolution::Day, &mut plan);
     }
@@ -79,7 +79,12 @@ pub(crate) fn plan(columns: &[Range<i64>]) -> [Vec<Run>; 5] {
     plan
 }
 
-fn divide(range: Range<i64>, column: usize, resolution: Resolution, plan: &mut [Vec<Run>; 5]) {
+fn divide(
+    range: Range<i64>,
+    column: usize,
+    resolution: Resolution,
+    plan: &mut [Vec<ColumnRun>; 5],
+) {
     if range.is_empty() {
         return;
     }
@@ -88,7 +93,7 @@ fn divide(range: Range<i64>, column: usize, resolution: Resolution, plan: &mut [
         return;
     };
     // Below a rollup there is the base at least.
-    let finer = resolution.finer().unwrap_or(Resolution::Base);
+    let finer = resolution.next_finer().unwrap_or(Resolution::Base);
     let beyond = range.start.rem_euclid(period);
     let first = match beyond {
         0 => Some(range.start),
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn shares_are_parts_of_a_stretch() {
         let check = |stretch, range, expected: f64| {
-            assert_eq!(share_of(&stretch, &range), expected, "{stretch:?} in {range:?}");
+            assert_eq!(overlap_share(&stretch, &range), expected, "{stretch:?} in {range:?}");
         };
         check(0..100, 0..100, 1.0);
         check(0..100, 50..200, 0.5);
@@ -128,10 +133,10 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_fill_columns(start in -3 * DAY..3 * DAY, step in 1i64..3 * DAY, columns in 1u64..5) {
-            let grid = Grid { start, step, columns };
+            let grid = TimeGrid { start, step, columns };
             let columns: Vec<Range<i64>> = (0..columns).map(|at| grid.column(at)).collect();
             let plan = plan(&columns);
-            let mut pieces: Vec<Run> = plan.iter().flatten().cloned().collect();
+            let mut pieces: Vec<ColumnRun> = plan.iter().flatten().cloned().collect();
             pieces.sort_by_key(|(range, _)| range.start);
             let mut at = start;
             for (range, column) in pieces {
@@ -149,9 +154,9 @@ mod tests {
         }
 
         #[test]
-        fn grids_contain_what_they_are_over(start in any::<i32>(), length in 1i64..1 << 50, columns in 1u64..500) {
+        fn grids_contain_their_range(start in any::<i32>(), length in 1i64..1 << 50, columns in 1u64..500) {
             let start = i64::from(start) << 20;
-            let grid = Grid::over(start..start + length, columns);
+            let grid = TimeGrid::covering(start..start + length, columns);
             prop_assert!(grid.columns <= columns + 1, "{:?}", grid);
             prop_assert!(grid.start <= start && grid.range().end >= start + length);
         }
@@ -166,6 +171,9 @@ mod tests {
 
     #[test]
     fn a_week_in_112_columns() {
-        assert_eq!(Grid::over(0..7 * DAY, 112), Grid { start: 0, step: 90 * MINUTE, columns: 112 });
+        assert_eq!(
+            TimeGrid::covering(0..7 * DAY, 112),
+            TimeGrid { start: 0, step: 90 * MINUTE, columns: 112 }
+        );
     }
 }

@@ -1,5 +1,4 @@
-//! Rows that are in no part yet, in memory as they came: what they are is only looked at when somebody asks,
-//! or when they are sealed.
+//! Head: rows in memory that are in no part yet.
 //!
 //! A row of a histogram is its frame, some hundred bytes; a series without rows is not here at all.
 
@@ -13,19 +12,19 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 use hist::codec::frame;
-use model::wire::{Reader, put_bytes, put_varint, put_zigzag};
-use model::{Entry, Gap, Kind};
+use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
+use model::{BatchEntry, Gap, SeriesKind};
 
-use crate::chunk::begins;
-use crate::grid::share_of;
-use crate::index::Number;
+use crate::chunk::row_begin;
+use crate::grid::overlap_share;
+use crate::index::SeriesNumber;
 use crate::resolution::{Resolution, slot};
 use crate::row::{Row, Rows};
 
 /// Rows of many series.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
-    series: HashMap<Number, Pending, BuildHasherDefault<Spread>>,
+    series: HashMap<SeriesNumber, HeadSeries, BuildHasherDefault<DenseHasher>>,
     bytes: usize,
     rows: u64,
     /// What is in each partition, by its start.
@@ -45,20 +44,21 @@ struct PartitionRows {
 }
 
 #[derive(Debug, Default)]
-struct Pending {
+struct HeadSeries {
     /// Rows as they came: start zigzag less the end before, span varint, value.
     bytes: Vec<u8>,
     end: i64,
     /// When the earliest row began, as chunks say it, and the latest ended.
-    covers: (i64, i64),
+    time_range: (i64, i64),
 }
 
-/// Spreads numbers of series over a table. They are dense and the store's own, so that nobody can choose them, and
-/// a sample costs one multiplication here (Knuth, “The Art of Computer Programming”, volume 3, 6.4).
+/// Hasher for dense series numbers. They are dense and the store's own, so that nobody can choose
+/// them, and a sample costs one multiplication here (Knuth, “The Art of Computer Programming”,
+/// volume 3, 6.4).
 #[derive(Debug, Default)]
-struct Spread(u64);
+struct DenseHasher(u64);
 
-impl Hasher for Spread {
+impl Hasher for DenseHasher {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
     }
@@ -75,11 +75,11 @@ impl Hasher for Spread {
 
 impl Head {
     /// Adds a sample.
-    pub(crate) fn add(&mut self, number: Number, entry: &Entry<'_>, kind: Kind) {
-        let pending = self
-            .series
-            .entry(number)
-            .or_insert_with(|| Pending { covers: (i64::MAX, i64::MIN), ..Pending::default() });
+    pub(crate) fn add(&mut self, number: SeriesNumber, entry: &BatchEntry<'_>, kind: SeriesKind) {
+        let pending = self.series.entry(number).or_insert_with(|| HeadSeries {
+            time_range: (i64::MAX, i64::MIN),
+            ..HeadSeries::default()
+        });
         let before = pending.bytes.capacity();
         // Twice the room would be wasted on each of very many series.
         let need = entry.value.len().saturating_add(24);
@@ -89,12 +89,16 @@ impl Head {
         put_zigzag(&mut pending.bytes, entry.start.wrapping_sub(pending.end));
         put_varint(&mut pending.bytes, entry.end.wrapping_sub(entry.start) as u64);
         match kind {
-            Kind::Counter(_) | Kind::Gauge => pending.bytes.extend_from_slice(entry.value),
-            Kind::Histogram(_) | Kind::Text => put_bytes(&mut pending.bytes, entry.value),
+            SeriesKind::Counter(_) | SeriesKind::Gauge => {
+                pending.bytes.extend_from_slice(entry.value)
+            }
+            SeriesKind::Histogram(_) | SeriesKind::Text => {
+                put_bytes(&mut pending.bytes, entry.value)
+            }
         }
         pending.end = entry.end;
-        let start = begins(kind, (entry.start, entry.end));
-        pending.covers = (pending.covers.0.min(start), pending.covers.1.max(entry.end));
+        let start = row_begin(kind, (entry.start, entry.end));
+        pending.time_range = (pending.time_range.0.min(start), pending.time_range.1.max(entry.end));
         let grown = pending.bytes.capacity().saturating_sub(before);
         self.bytes = self.bytes.saturating_add(grown);
         self.rows = self.rows.saturating_add(1);
@@ -107,7 +111,7 @@ impl Head {
 
     /// About how much memory rows take.
     pub(crate) fn bytes(&self) -> usize {
-        const SERIES_BYTES: usize = size_of::<Pending>() + size_of::<Number>() + 8;
+        const SERIES_BYTES: usize = size_of::<HeadSeries>() + size_of::<SeriesNumber>() + 8;
         self.series.len().saturating_mul(SERIES_BYTES).saturating_add(self.bytes)
     }
 
@@ -120,15 +124,15 @@ impl Head {
     }
 
     /// About how many rows of so many series ended within a range, if all series have as many.
-    pub(crate) fn rows_about(&self, series: u64, range: &Range<i64>) -> f64 {
+    pub(crate) fn estimate_rows(&self, series: u64, range: &Range<i64>) -> f64 {
         let rows = self.partitions.values().map(|partition| {
-            partition.rows as f64 * share_of(&(partition.start..partition.end), range)
+            partition.rows as f64 * overlap_share(&(partition.start..partition.end), range)
         });
         rows.sum::<f64>() * (series as f64 / self.series.len().max(1) as f64).min(1.0)
     }
 
     /// Series that have rows here.
-    pub(crate) fn series(&self) -> impl Iterator<Item = Number> {
+    pub(crate) fn series(&self) -> impl Iterator<Item = SeriesNumber> {
         self.series.keys().copied()
     }
 
@@ -138,21 +142,26 @@ impl Head {
     }
 
     /// When the earliest row of a series began and the latest ended.
-    pub(crate) fn covers(&self, number: Number) -> Option<(i64, i64)> {
-        self.series.get(&number).map(|pending| pending.covers)
+    pub(crate) fn series_range(&self, number: SeriesNumber) -> Option<(i64, i64)> {
+        self.series.get(&number).map(|pending| pending.time_range)
     }
 
     /// When the earliest row of all began and the latest ended.
-    pub(crate) fn extent(&self) -> Option<(i64, i64)> {
+    pub(crate) fn time_range(&self) -> Option<(i64, i64)> {
         let covers = self.partitions.values().map(|partition| (partition.start, partition.end));
         covers.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
     /// The rows of a series that ended within `range` (as slots count it), in the order they came.
     #[expect(clippy::expect_used, reason = "add takes values that a batch was read with")]
-    pub(crate) fn rows_of(&self, number: Number, kind: Kind, range: &Range<i64>) -> Option<Rows> {
+    pub(crate) fn rows_of(
+        &self,
+        number: SeriesNumber,
+        kind: SeriesKind,
+        range: &Range<i64>,
+    ) -> Option<Rows> {
         let pending = self.series.get(&number)?;
-        let mut rows = Rows::none_of(kind);
+        let mut rows = Rows::empty_for(kind);
         for (start, end, value) in pending.rows(kind) {
             if !range.contains(&end.saturating_sub(1)) {
                 continue;
@@ -178,15 +187,20 @@ impl Head {
 
     /// How many rows of a series ended within `range` (as slots count it), without a look at
     /// their values.
-    pub(crate) fn count_rows(&self, number: Number, kind: Kind, range: &Range<i64>) -> u64 {
+    pub(crate) fn count_rows(
+        &self,
+        number: SeriesNumber,
+        kind: SeriesKind,
+        range: &Range<i64>,
+    ) -> u64 {
         let Some(pending) = self.series.get(&number) else { return 0 };
         let ends = pending.rows(kind).map(|(_, end, _)| end.saturating_sub(1));
         ends.filter(|end| range.contains(end)).count() as u64
     }
 
     /// The frame of a series' point-in-time histogram at a moment, if one is here.
-    pub(crate) fn point(&self, number: Number, kind: Kind, time: i64) -> Option<&[u8]> {
-        let pending = self.series.get(&number).filter(|pending| time <= pending.covers.1)?;
+    pub(crate) fn point(&self, number: SeriesNumber, kind: SeriesKind, time: i64) -> Option<&[u8]> {
+        let pending = self.series.get(&number).filter(|pending| time <= pending.time_range.1)?;
         let mut rows = pending.rows(kind);
         rows.find(|&(start, end, _)| (start, end) == (time, time)).map(|(.., value)| value)
     }
@@ -194,11 +208,11 @@ impl Head {
 
 const READ: &str = "BUG: the head holds what was checked";
 
-impl Pending {
+impl HeadSeries {
     /// Start, end and value of each row, in the order they came.
     #[expect(clippy::expect_used, reason = "add wrote these bytes")]
-    fn rows(&self, kind: Kind) -> impl Iterator<Item = (i64, i64, &[u8])> {
-        let mut reader = Reader::new(&self.bytes);
+    fn rows(&self, kind: SeriesKind) -> impl Iterator<Item = (i64, i64, &[u8])> {
+        let mut reader = WireReader::new(&self.bytes);
         let mut before = 0i64;
         std::iter::from_fn(move || {
             if reader.is_empty() {
@@ -208,8 +222,8 @@ impl Pending {
             let end = start.wrapping_add(reader.varint("span").expect(READ) as i64);
             before = end;
             let value = match kind {
-                Kind::Counter(_) | Kind::Gauge => reader.take(8, "number"),
-                Kind::Histogram(_) | Kind::Text => reader.bytes("value"),
+                SeriesKind::Counter(_) | SeriesKind::Gauge => reader.read_bytes(8, "number"),
+                SeriesKind::Histogram(_) | SeriesKind::Text => reader.bytes("value"),
             };
             Some((start, end, value.expect(READ)))
         })

@@ -1,4 +1,4 @@
-//! Which series there are, and which of them a selector picks. In memory, for one store.
+//! Series index and selection. In memory, for one store.
 //!
 //! A series is known by a [`Number`]. Its canonical form stands in one place, and every text of the index (names,
 //! values) is a place in the form of a series that has it. For each value of each label there are the numbers of the
@@ -10,11 +10,11 @@
 
 mod admission;
 mod cardinality;
-mod forms;
 mod label;
 mod load;
-mod owner;
 mod select;
+mod series_keys;
+mod series_owner;
 mod table;
 
 #[cfg(test)]
@@ -23,23 +23,23 @@ mod tests;
 use std::hash::{BuildHasher, RandomState};
 
 use model::selector::KINDS;
-use model::wire::Reader;
-use model::{Kind, Selector, Series, SeriesId};
+use model::wire::WireReader;
+use model::{Selector, Series, SeriesId, SeriesKind};
 
 pub use self::admission::NewSeries;
 pub use self::cardinality::{Cardinality, LabelCardinality};
-use self::forms::{Forms, Text};
-use self::label::Label;
-use self::owner::{Counted, Owner, Owners};
-use self::table::Table;
+use self::label::LabelIndex;
+use self::series_keys::{KeyText, SeriesKeys};
+use self::series_owner::{OwnerCount, OwnerTable, SeriesOwner};
+use self::table::HashIndex;
 
 /// The place of a series in this index: dense, from 0, never reused while the store is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Number(pub(crate) u32);
+pub(crate) struct SeriesNumber(pub(crate) u32);
 
-/// What an index holds at the most.
+/// Cardinality limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct CardinalityLimits {
     /// Series in all. More than 2^32 − 1 are never held.
     pub series_max: u64,
     /// Series of one producer.
@@ -50,10 +50,10 @@ pub struct Limits {
     pub values_per_label_max: u64,
 }
 
-impl Default for Limits {
+impl Default for CardinalityLimits {
     /// Ten million series take 2.3 to 4 GB. A million of one producer are a mistake nearly always.
-    fn default() -> Limits {
-        Limits {
+    fn default() -> CardinalityLimits {
+        CardinalityLimits {
             series_max: 10_000_000,
             series_per_producer_max: 1_000_000,
             series_per_metric_max: 1_000_000,
@@ -62,20 +62,20 @@ impl Default for Limits {
     }
 }
 
-/// Why a series was not taken. The index is then as it was.
+/// Why a series was rejected. The index is then as it was.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum CardinalityError {
     /// Not a canonical form. Who sent it is to blame.
     #[error(transparent)]
-    Form(#[from] model::Error),
+    InvalidKey(#[from] model::Error),
     /// Two forms of one hash, which nobody can make: what is stored was damaged, or the hash is broken.
-    #[error("{new} has the id {id}, which is that of {known}; rename one of them")]
+    #[error("{new} has the id {id}, which is that of {existing}; rename one of them")]
     SameId {
         /// Of both.
         id: SeriesId,
         /// The series that is known.
-        known: String,
+        existing: String,
         /// The series that was refused.
         new: String,
     },
@@ -136,57 +136,61 @@ pub enum Refused {
     },
 }
 
-impl Refused {
+impl CardinalityError {
     /// The limit that was reached, as the settings name it; `None` if it is about the series alone.
     pub fn limit(&self) -> Option<&'static str> {
         match self {
-            Refused::Form(_) | Refused::SameId { .. } => None,
-            Refused::Series { .. } => Some("series"),
-            Refused::SeriesPerProducer { .. } => Some("producer_series"),
-            Refused::SeriesPerMetric { .. } => Some("metric_series"),
-            Refused::ValuesPerLabel { .. } => Some("label_values"),
+            CardinalityError::InvalidKey(_) | CardinalityError::SameId { .. } => None,
+            CardinalityError::Series { .. } => Some("series"),
+            CardinalityError::SeriesPerProducer { .. } => Some("producer_series"),
+            CardinalityError::SeriesPerMetric { .. } => Some("metric_series"),
+            CardinalityError::ValuesPerLabel { .. } => Some("label_values"),
         }
     }
 }
 
 /// The series of a store.
 #[derive(Debug)]
-pub(crate) struct Index {
-    limits: Limits,
+pub(crate) struct SeriesIndex {
+    limits: CardinalityLimits,
     /// Keyed at random, so that nobody can choose texts that all hash alike.
     hasher: RandomState,
-    forms: Forms,
-    owners: Owners,
-    by_id: Table,
-    names: Label,
-    units: Label,
+    keys: SeriesKeys,
+    owners: OwnerTable,
+    by_id: HashIndex,
+    names: LabelIndex,
+    units: LabelIndex,
     /// As in [`KINDS`].
     kinds: [Vec<u32>; KINDS.len()],
-    labels: Vec<Label>,
-    by_label_name: Table,
+    labels: Vec<LabelIndex>,
+    by_label_name: HashIndex,
 }
 
-impl Index {
+impl SeriesIndex {
     /// Without series.
-    pub(crate) fn new(limits: Limits) -> Index {
-        Index {
+    pub(crate) fn new(limits: CardinalityLimits) -> SeriesIndex {
+        SeriesIndex {
             limits,
             hasher: RandomState::new(),
-            forms: Forms::default(),
-            owners: Owners::default(),
-            by_id: Table::default(),
-            names: Label::default(),
-            units: Label::default(),
+            keys: SeriesKeys::default(),
+            owners: OwnerTable::default(),
+            by_id: HashIndex::default(),
+            names: LabelIndex::default(),
+            units: LabelIndex::default(),
             kinds: Default::default(),
             labels: Vec::new(),
-            by_label_name: Table::default(),
+            by_label_name: HashIndex::default(),
         }
     }
 
     /// The number of the series of that form, which is taken in as one of `producer` if it was not known, beyond any
     /// limit: what the journal holds was admitted, and perhaps under other limits.
-    pub(crate) fn insert(&mut self, form: &[u8], producer: Option<u64>) -> Result<Number, Refused> {
-        self.insert_as(SeriesId::of_form(form), form, producer)
+    pub(crate) fn insert(
+        &mut self,
+        form: &[u8],
+        producer: Option<u64>,
+    ) -> Result<SeriesNumber, CardinalityError> {
+        self.insert_as(SeriesId::from_canonical_key(form), form, producer)
     }
 
     fn insert_as(
@@ -194,98 +198,112 @@ impl Index {
         id: SeriesId,
         form: &[u8],
         producer: Option<u64>,
-    ) -> Result<Number, Refused> {
-        if let Some(number) = self.known_form(&id, form)? {
+    ) -> Result<SeriesNumber, CardinalityError> {
+        if let Some(number) = self.find_by_key(&id, form)? {
             return Ok(number);
         }
-        let series = Series::from_form(form)?;
-        if self.forms.len() == u32::MAX {
+        let series = Series::from_canonical_key(form)?;
+        if self.keys.len() == u32::MAX {
             let max = u64::from(u32::MAX);
-            return Err(Refused::Series { series: series.to_string(), found: max + 1, max });
+            return Err(CardinalityError::Series {
+                series: series.to_string(),
+                found: max + 1,
+                max,
+            });
         }
-        let tags = self.look_up(form);
-        let owner = self.owners.of(producer);
-        Ok(self.take_in((id, series.kind(), owner), form, &tags))
+        let tags = self.parse_key(form);
+        let owner = self.owners.find_or_add(producer);
+        Ok(self.insert_new((id, series.kind(), owner), form, &tags))
     }
 
     /// The number of a series whose form is known.
-    fn known_form(&self, id: &SeriesId, form: &[u8]) -> Result<Option<Number>, Refused> {
+    fn find_by_key(
+        &self,
+        id: &SeriesId,
+        form: &[u8],
+    ) -> Result<Option<SeriesNumber>, CardinalityError> {
         let Some(number) = self.number(id) else { return Ok(None) };
-        if self.form(number) == form {
+        if self.key(number) == form {
             return Ok(Some(number));
         }
-        let new = Series::from_form(form)?.to_string();
-        Err(Refused::SameId { id: *id, known: self.series(number).to_string(), new })
+        let new = Series::from_canonical_key(form)?.to_string();
+        Err(CardinalityError::SameId { id: *id, existing: self.series(number).to_string(), new })
     }
 
     /// Name, unit, and labels of a form, with what is known of them.
-    fn look_up(&self, form: &[u8]) -> Vec<Found> {
-        let number = self.forms.len();
-        let parts = Parts::of(form);
-        let text = |part: &[u8]| Text::within(number, form, part);
+    fn parse_key(&self, form: &[u8]) -> Vec<ParsedTag> {
+        let number = self.keys.len();
+        let parts = ParsedKey::parse(form);
+        let text = |part: &[u8]| KeyText::locate(number, form, part);
         let mut tags = Vec::with_capacity(2 + parts.labels_count);
-        for (tag, label, part) in
-            [(Tag::Name, &self.names, parts.name), (Tag::Unit, &self.units, parts.unit)]
-        {
+        for (tag, label, part) in [
+            (LabelState::Name, &self.names, parts.name),
+            (LabelState::Unit, &self.units, parts.unit),
+        ] {
             if !part.is_empty() {
                 let hash = self.hash(part);
-                let value = label.find(&self.forms, hash, part);
-                tags.push(Found { tag, value, value_hash: hash, value_text: text(part) });
+                let value = label.find(&self.keys, hash, part);
+                tags.push(ParsedTag {
+                    state: tag,
+                    value,
+                    value_hash: hash,
+                    value_text: text(part),
+                });
             }
         }
         for (name, part) in parts.labels() {
             let name_hash = self.hash(name);
             let known = self.label_at(name_hash, name);
             let hash = self.hash(part);
-            let value = known.and_then(|at| self.labels[at].find(&self.forms, hash, part));
+            let value = known.and_then(|at| self.labels[at].find(&self.keys, hash, part));
             let tag = match known {
-                Some(at) => Tag::Label(at),
-                None => Tag::NewLabel(name_hash, text(name)),
+                Some(at) => LabelState::Label(at),
+                None => LabelState::NewLabel(name_hash, text(name)),
             };
-            tags.push(Found { tag, value, value_hash: hash, value_text: text(part) });
+            tags.push(ParsedTag { state: tag, value, value_hash: hash, value_text: text(part) });
         }
         tags
     }
 
-    fn known(&self, found: &Found) -> Option<&Label> {
-        match found.tag {
-            Tag::Name => Some(&self.names),
-            Tag::Unit => Some(&self.units),
-            Tag::Label(at) => Some(&self.labels[at]),
-            Tag::NewLabel(..) => None,
+    fn known_label(&self, found: &ParsedTag) -> Option<&LabelIndex> {
+        match found.state {
+            LabelState::Name => Some(&self.names),
+            LabelState::Unit => Some(&self.units),
+            LabelState::Label(at) => Some(&self.labels[at]),
+            LabelState::NewLabel(..) => None,
         }
     }
 
-    fn take_in(
+    fn insert_new(
         &mut self,
-        (id, kind, owner): (SeriesId, Kind, Owner),
+        (id, kind, owner): (SeriesId, SeriesKind, SeriesOwner),
         form: &[u8],
-        tags: &[Found],
-    ) -> Number {
-        let number = self.forms.push(form, id, owner);
+        tags: &[ParsedTag],
+    ) -> SeriesNumber {
+        let number = self.keys.push(form, id, owner);
         self.owners.add_series(owner);
         self.by_id.insert(hash_of_id(&id), number);
         self.kinds[kind_at(kind)].push(number);
         for found in tags {
-            let (label, counted) = match found.tag {
-                Tag::Name => (&mut self.names, Counted::Names),
-                Tag::Unit => (&mut self.units, Counted::Units),
-                Tag::Label(at) => (&mut self.labels[at], Counted::OfLabel(at)),
-                Tag::NewLabel(hash, name) => {
+            let (label, counted) = match found.state {
+                LabelState::Name => (&mut self.names, OwnerCount::Names),
+                LabelState::Unit => (&mut self.units, OwnerCount::Units),
+                LabelState::Label(at) => (&mut self.labels[at], OwnerCount::OfLabel(at)),
+                LabelState::NewLabel(hash, name) => {
                     let at = self.labels.len();
                     self.by_label_name.insert(hash, at as u32);
-                    self.labels.push(Label::named(name));
-                    (&mut self.labels[at], Counted::OfLabel(at))
+                    self.labels.push(LabelIndex::new_named(name));
+                    (&mut self.labels[at], OwnerCount::OfLabel(at))
                 }
             };
-            match (&found.tag, found.value) {
+            match (&found.state, found.value) {
                 (_, None) => self.owners.add(counted, owner),
-                (Tag::Name, Some(at)) => self.owners.add(Counted::OfMetric(at), owner),
+                (LabelState::Name, Some(at)) => self.owners.add(OwnerCount::OfMetric(at), owner),
                 _ => {}
             }
             label.add(found.value, found.value_hash, found.value_text, number);
         }
-        Number(number)
+        SeriesNumber(number)
     }
 
     fn hash(&self, text: &[u8]) -> u64 {
@@ -293,19 +311,19 @@ impl Index {
     }
 
     fn label_at(&self, hash: u64, name: &[u8]) -> Option<usize> {
-        let is_it = |at: u32| self.forms.text(self.labels[at as usize].name).as_bytes() == name;
+        let is_it = |at: u32| self.keys.text(self.labels[at as usize].name).as_bytes() == name;
         self.by_label_name.find(hash, is_it).map(|at| at as usize)
     }
 
     /// The label of that name.
-    fn label(&self, name: &str) -> Option<&Label> {
+    fn label(&self, name: &str) -> Option<&LabelIndex> {
         let at = self.label_at(self.hash(name.as_bytes()), name.as_bytes())?;
         Some(&self.labels[at])
     }
 
     /// The number of a series, if it is known.
-    pub(crate) fn number(&self, id: &SeriesId) -> Option<Number> {
-        self.by_id.find(hash_of_id(id), |number| self.forms.id(number) == *id).map(Number)
+    pub(crate) fn number(&self, id: &SeriesId) -> Option<SeriesNumber> {
+        self.by_id.find(hash_of_id(id), |number| self.keys.id(number) == *id).map(SeriesNumber)
     }
 
     /// The id of a series.
@@ -313,50 +331,52 @@ impl Index {
     /// # Panics
     ///
     /// Here and below, if the number is not of this index.
-    pub(crate) fn id(&self, number: Number) -> SeriesId {
-        self.forms.id(number.0)
+    pub(crate) fn id(&self, number: SeriesNumber) -> SeriesId {
+        self.keys.id(number.0)
     }
 
     /// The canonical form of a series.
-    pub(crate) fn form(&self, number: Number) -> &[u8] {
-        self.forms.form(number.0)
+    pub(crate) fn key(&self, number: SeriesNumber) -> &[u8] {
+        self.keys.key(number.0)
     }
 
     /// The series itself, taken from its form.
-    pub(crate) fn series(&self, number: Number) -> Series {
-        Series::from_form(self.form(number)).expect("BUG: a form was checked when it was taken in")
+    pub(crate) fn series(&self, number: SeriesNumber) -> Series {
+        Series::from_canonical_key(self.key(number))
+            .expect("BUG: a form was checked when it was taken in")
     }
 
     /// What a series holds.
-    pub(crate) fn kind(&self, number: Number) -> Kind {
-        Kind::of_form(self.form(number)).expect("BUG: a form was checked when it was taken in")
+    pub(crate) fn kind(&self, number: SeriesNumber) -> SeriesKind {
+        SeriesKind::from_canonical_key(self.key(number))
+            .expect("BUG: a form was checked when it was taken in")
     }
 
     /// How many numbers there are, those of deleted series among them.
     pub(crate) fn len(&self) -> usize {
-        self.forms.len() as usize
+        self.keys.len() as usize
     }
 
     /// How many series there are.
     pub(crate) fn live(&self) -> usize {
-        (self.forms.len() - self.forms.deleted()) as usize
+        (self.keys.len() - self.keys.deleted()) as usize
     }
 
     /// Whether the series of a number was not deleted since somebody asked for the number.
-    pub(crate) fn is_live(&self, number: Number) -> bool {
-        self.forms.is_live(number.0)
+    pub(crate) fn is_live(&self, number: SeriesNumber) -> bool {
+        self.keys.is_live(number.0)
     }
 
     /// The producer that a series counts for, if it is known.
-    pub(crate) fn producer(&self, number: Number) -> Option<u64> {
-        self.owners.producer(self.forms.owner(number.0))
+    pub(crate) fn producer(&self, number: SeriesNumber) -> Option<u64> {
+        self.owners.producer(self.keys.owner(number.0))
     }
 
     /// Takes series out. Their numbers stay theirs, and [`Self::id`] still answers for them; values of labels that only
     /// they had are free. Looks at every value of every label.
-    pub(crate) fn delete(&mut self, numbers: &[Number]) {
+    pub(crate) fn delete(&mut self, numbers: &[SeriesNumber]) {
         let mut is_deleted = vec![false; self.len()];
-        for number in numbers.iter().filter(|number| self.forms.is_live(number.0)) {
+        for number in numbers.iter().filter(|number| self.keys.is_live(number.0)) {
             is_deleted[number.0 as usize] = true;
         }
         let gone: Vec<u32> =
@@ -364,16 +384,16 @@ impl Index {
         if gone.is_empty() {
             return;
         }
-        gone.iter().for_each(|number| self.owners.remove_series(self.forms.owner(*number)));
-        self.owners.forget_counts();
+        gone.iter().for_each(|number| self.owners.remove_series(self.keys.owner(*number)));
+        self.owners.clear_counts();
         self.by_id.renumber(|number| (!is_deleted[number as usize]).then_some(number));
         for numbers in &mut self.kinds {
             numbers.retain(|number| !is_deleted[*number as usize]);
         }
-        let forms = &self.forms;
-        let text_in = |number: u32, part: for<'p> fn(&Parts<'p>) -> &'p [u8]| {
-            let form = forms.form(number);
-            Text::within(number, form, part(&Parts::of(form)))
+        let forms = &self.keys;
+        let text_in = |number: u32, part: for<'p> fn(&ParsedKey<'p>) -> &'p [u8]| {
+            let form = forms.key(number);
+            KeyText::locate(number, form, part(&ParsedKey::parse(form)))
         };
         self.names.delete(&is_deleted, &|number| text_in(number, |parts| parts.name));
         self.units.delete(&is_deleted, &|number| text_in(number, |parts| parts.unit));
@@ -382,23 +402,23 @@ impl Index {
         for (mut label, place) in labels.into_iter().zip(&mut places) {
             let name = forms.text(label.name).as_bytes();
             let texts_in = |number: u32| {
-                let form = forms.form(number);
-                let found = Parts::of(form).labels().find(|(label, _)| *label == name);
+                let form = forms.key(number);
+                let found = ParsedKey::parse(form).labels().find(|(label, _)| *label == name);
                 let (name, value) = found.expect("BUG: a series has the label of its values");
-                (Text::within(number, form, name), Text::within(number, form, value))
+                (KeyText::locate(number, form, name), KeyText::locate(number, form, value))
             };
             label.delete(&is_deleted, &|number| texts_in(number).1);
             let Some(first) = label.values.first() else { continue };
-            label.name = texts_in(first.numbers.first()).0;
+            label.name = texts_in(first.postings.first()).0;
             *place = Some(self.labels.len() as u32);
             self.labels.push(label);
         }
         self.by_label_name.renumber(|at| places[at as usize]);
-        self.forms.delete(&gone);
+        self.keys.delete(&gone);
     }
 
     /// The series that a selector picks, ascending.
-    pub(crate) fn select(&self, selector: &Selector) -> Vec<Number> {
+    pub(crate) fn select(&self, selector: &Selector) -> Vec<SeriesNumber> {
         select::select(self, selector)
     }
 
@@ -411,30 +431,30 @@ impl Index {
     pub(crate) fn memory_bytes(&self) -> usize {
         let kinds: usize =
             self.kinds.iter().map(|numbers| numbers.capacity() * size_of::<u32>()).sum();
-        let labels: usize = self.labels.iter().map(Label::memory_bytes).sum();
+        let labels: usize = self.labels.iter().map(LabelIndex::memory_bytes).sum();
         let tables = self.by_id.memory_bytes() + self.by_label_name.memory_bytes();
         let special =
             self.names.memory_bytes() + self.units.memory_bytes() + self.owners.memory_bytes();
-        let labels = labels + self.labels.capacity() * size_of::<Label>();
-        size_of::<Index>() + self.forms.memory_bytes() + kinds + labels + tables + special
+        let labels = labels + self.labels.capacity() * size_of::<LabelIndex>();
+        size_of::<SeriesIndex>() + self.keys.memory_bytes() + kinds + labels + tables + special
     }
 }
 
-/// A tag of a form that is to be taken in.
-struct Found {
-    tag: Tag,
+/// Tag of a key being inserted.
+struct ParsedTag {
+    state: LabelState,
     /// Where among the tag's values it is, if it was there before.
     value: Option<u32>,
     value_hash: u64,
-    value_text: Text,
+    value_text: KeyText,
 }
 
-enum Tag {
+enum LabelState {
     Name,
     Unit,
     Label(usize),
     /// The name's hash and place.
-    NewLabel(u64, Text),
+    NewLabel(u64, KeyText),
 }
 
 /// An id is a hash already.
@@ -443,33 +463,33 @@ fn hash_of_id(id: &SeriesId) -> u64 {
 }
 
 /// Where in [`KINDS`] a kind is.
-fn kind_at(kind: Kind) -> usize {
+fn kind_at(kind: SeriesKind) -> usize {
     KINDS.iter().position(|(known, _)| *known == kind).expect("BUG: a kind has a word")
 }
 
-/// A form that was checked, in its parts.
-struct Parts<'a> {
+/// Parts of a validated canonical key.
+struct ParsedKey<'a> {
     name: &'a [u8],
     unit: &'a [u8],
     labels_count: usize,
-    rest: Reader<'a>,
+    labels: WireReader<'a>,
 }
 
 const CHECKED: &str = "BUG: a form was checked when it was taken in";
 
-impl<'a> Parts<'a> {
-    fn of(form: &'a [u8]) -> Parts<'a> {
-        let mut rest = Reader::new(form);
+impl<'a> ParsedKey<'a> {
+    fn parse(form: &'a [u8]) -> ParsedKey<'a> {
+        let mut rest = WireReader::new(form);
         rest.u8("kind").expect(CHECKED);
         let name = rest.bytes("name").expect(CHECKED);
         let unit = rest.bytes("unit").expect(CHECKED);
         let labels_count = rest.count(2, "label count").expect(CHECKED);
-        Parts { name, unit, labels_count, rest }
+        ParsedKey { name, unit, labels_count, labels: rest }
     }
 
     /// Names and values, by ascending name.
     fn labels(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        let mut rest = self.rest.clone();
+        let mut rest = self.labels.clone();
         (0..self.labels_count).map(move |_| {
             let name = rest.bytes("label name").expect(CHECKED);
             (name, rest.bytes("label value").expect(CHECKED))

@@ -1,5 +1,4 @@
-//! A time-series store whose datum is the histogram: what was recorded is kept whole, added up exactly, and
-//! given back with what is known to be missing.
+//! Time-series store for histograms: exact merge, rollups.
 //!
 //! The way in: [`Store::ingest`] puts a [`model::Batch`] into the journal and acknowledges it; the *head* reads
 //! it from there. The head is sealed into *parts*, which are never changed: rows of a series are *chunks* with a
@@ -18,7 +17,7 @@ mod times;
 mod chunk;
 
 mod backend;
-mod local;
+mod local_backend;
 mod part;
 mod point;
 mod quarantine;
@@ -28,14 +27,14 @@ mod manifest;
 
 mod change;
 mod compact;
+mod deleted_series;
 mod delta;
-mod feed;
-mod forget;
 mod gather;
 mod head;
 mod index;
-mod retain;
-mod roll;
+mod journal_reader;
+mod retention;
+mod rollup;
 mod seal;
 mod store;
 
@@ -73,7 +72,7 @@ pub mod fuzzing {
             return None;
         }
         let mut bytes = bytes.to_vec();
-        chunk::put_right(&mut bytes);
+        chunk::reseal_header(&mut bytes);
         let header = chunk::check(&bytes).ok()?;
         let rows = chunk::decode(&header, &bytes).ok()?.0.len();
         assert_eq!(rows, header.rows, "BUG: other rows than the header says");
@@ -93,14 +92,14 @@ pub mod fuzzing {
     }
 }
 
-pub use check::{Damage, Progress, Report};
+pub use check::{ScrubDamage, ScrubProgress, ScrubReport};
 pub use error::{Error, Result};
-pub use feed::Fed;
-pub use grid::Grid;
-pub use index::{Cardinality, LabelCardinality, Limits, NewSeries, Refused};
-pub use manifest::{Covers, Keep, PartInfo};
+pub use grid::TimeGrid;
+pub use index::{Cardinality, CardinalityError, CardinalityLimits, LabelCardinality, NewSeries};
+pub use journal_reader::IngestProgress;
+pub use manifest::{PartInfo, RetentionRule, SourceParts};
 pub use resolution::{DAY, HOUR, MINUTE, Resolution, SECOND};
-pub use row::{Row, Summary};
-pub use snapshot::Snapshot;
-pub use store::{Deleted, Found, Options, Stat, Store};
-pub use view::{COLUMNS_MAX, Column, Columns, View};
+pub use row::{NumberSummary, Row};
+pub use snapshot::SnapshotInfo;
+pub use store::{DeletionResult, Options, SeriesEntryRef, Store, StoreStat};
+pub use view::{COLUMNS_MAX, ColumnIter, ReadView, TimeColumn};

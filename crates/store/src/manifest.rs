@@ -1,5 +1,5 @@
-//! What a store consists of at one moment: which parts, fed up to which position of the journal, and which
-//! batches of each producer they contain. Replacing it commits all of that at once.
+//! Manifest: the parts and progress of a store at one generation. Replacing it commits all of that
+//! at once.
 //!
 //! It is text, a fact a line, so that a person can read it:
 //!
@@ -32,7 +32,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
 
-use model::wire::{escaped, unescaped};
+use model::wire::{escape_word, unescape_word};
 use model::{Gap, Selector};
 
 use crate::error::Error;
@@ -54,9 +54,9 @@ const DROPPED: &str = "dropped";
 /// Gaps that are remembered at the most; then neighbours are joined.
 const GAPS_MAX: usize = 4096;
 /// Letters by which reasons are of one kind.
-const REASON_KIND: usize = 16;
+const REASON_PREFIX_BYTES: usize = 16;
 /// What the reason of joined gaps ends with that were not quite alike.
-const AND_OTHERS: &str = "; and others like it";
+const MERGED_SUFFIX: &str = "; and others like it";
 /// Producers' boots whose sequences are remembered at the most; then the origin that has most of
 /// them loses those that were silent longest.
 pub(crate) const PRODUCERS_MAX: usize = 1 << 16;
@@ -70,34 +70,34 @@ pub(crate) struct Manifest {
     pub(crate) position: u64,
     pub(crate) series: u64,
     pub(crate) next_part: u64,
-    pub(crate) producers: Producers,
-    pub(crate) keep: Vec<Keep>,
+    pub(crate) producers: ProducerTable,
+    pub(crate) retention: Vec<RetentionRule>,
     pub(crate) parts: BTreeMap<u64, PartInfo>,
     pub(crate) gaps: Vec<Gap>,
 }
 
-/// Which batches are contained: of each producer's boot all up to a sequence.
+/// Deduplication table: last sequence per producer epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Producers(BTreeMap<(u64, u64), Heard>);
+pub(crate) struct ProducerTable(BTreeMap<(u64, u64), ProducerState>);
 
-impl Producers {
+impl ProducerTable {
     /// Remembers that a batch is contained; how many sequences are forgotten for it.
-    pub(crate) fn hear(&mut self, identity: journal::Identity, position: u64) -> u64 {
-        let heard = Heard { sequence: identity.sequence, position };
-        self.0.insert((identity.producer, identity.boot), heard);
+    pub(crate) fn record(&mut self, identity: journal::BatchIdentity, position: u64) -> u64 {
+        let heard = ProducerState { sequence: identity.sequence, position };
+        self.0.insert((identity.producer, identity.epoch), heard);
         journal::evict(&mut self.0, PRODUCERS_MAX, |heard| heard.position)
     }
 
     /// Whether a batch is contained already.
-    pub(crate) fn have_heard(&self, identity: journal::Identity) -> bool {
-        let heard = self.0.get(&(identity.producer, identity.boot));
+    pub(crate) fn contains(&self, identity: journal::BatchIdentity) -> bool {
+        let heard = self.0.get(&(identity.producer, identity.epoch));
         heard.is_some_and(|heard| identity.sequence <= heard.sequence)
     }
 }
 
-/// How far a producer's boot was heard.
+/// Last sequence of a producer epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct ProducerState {
     pub(crate) sequence: u64,
     /// The journal's position of that batch: who was silent longest has the least.
     pub(crate) position: u64,
@@ -121,7 +121,7 @@ pub struct PartInfo {
     /// Rows in them.
     pub rows: u64,
     /// Of a rollup: numbers of the base parts it was made of, by the start of their day.
-    pub covers: Covers,
+    pub covers: SourceParts,
     /// A rule by selector dropped rows of some series: that it has none of a series and a day does
     /// not say that there were none.
     pub has_dropped_series: bool,
@@ -129,7 +129,7 @@ pub struct PartInfo {
 
 /// What a rollup was made of: numbers of base parts, by the start of their day. They stay after the parts
 /// are gone, so that it is known whether a day can be rolled up anew.
-pub type Covers = BTreeMap<i64, BTreeSet<u64>>;
+pub type SourceParts = BTreeMap<i64, BTreeSet<u64>>;
 
 impl PartInfo {
     /// The partition it lies in.
@@ -138,9 +138,9 @@ impl PartInfo {
     }
 }
 
-/// How long rows are kept.
+/// Retention rule: resolution, duration, selector.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Keep {
+pub struct RetentionRule {
     /// Of which resolution.
     pub resolution: Resolution,
     /// Nanoseconds after their end; `None` for ever.
@@ -180,9 +180,9 @@ impl Manifest {
     pub(crate) fn open(bytes: &[u8], dir: &Path) -> Result<Manifest, Error> {
         let path = dir.join("manifest");
         if let Some(found) = other_version(bytes) {
-            return Err(Error::Version { path, found, known: VERSION });
+            return Err(Error::Version { path, found, supported: VERSION });
         }
-        Manifest::read(bytes).map_err(|why| Error::Manifest { path, why })
+        Manifest::read(bytes).map_err(|why| Error::Manifest { path, reason: why })
     }
 
     #[expect(clippy::expect_used, reason = "a string takes everything")]
@@ -203,12 +203,12 @@ impl Manifest {
                 heard.sequence, heard.position
             ));
         }
-        for keep in &self.keep {
+        for keep in &self.retention {
             line(format_args!(
                 "keep {} {} {}",
                 keep.resolution,
-                known(keep.duration),
-                escaped(&keep.selector.to_string())
+                optional_number(keep.duration),
+                escape_word(&keep.selector.to_string())
             ));
         }
         for part in self.parts.values() {
@@ -226,12 +226,12 @@ impl Manifest {
             ));
         }
         for gap in &self.gaps {
-            let (producer, lost) = (known(gap.producer), known(gap.lost));
+            let (producer, lost) = (optional_number(gap.producer), optional_number(gap.lost));
             line(format_args!(
                 "gap {} {} {producer} {lost} {}",
                 gap.start,
                 gap.end,
-                escaped(&gap.reason)
+                escape_word(&gap.reason)
             ));
         }
         let last = checksum_line(&out);
@@ -255,7 +255,7 @@ impl Manifest {
         }
         let mut manifest = Manifest::default();
         for (number, line) in body.lines().enumerate().skip(1) {
-            manifest.take(line, version).ok_or_else(|| {
+            manifest.parse_line(line, version).ok_or_else(|| {
                 format!("line {} is not understood: {line}", number.saturating_add(1))
             })?;
         }
@@ -268,7 +268,7 @@ impl Manifest {
     /// Nobody noted what rules dropped: whatever they may have is looked for.
     fn expect_dropped_series(&mut self) {
         let limited: BTreeSet<Resolution> = self
-            .keep
+            .retention
             .iter()
             .filter(|rule| rule.duration.is_some() && rule.resolution != Resolution::Base)
             .map(|rule| rule.resolution)
@@ -278,7 +278,7 @@ impl Manifest {
         }
     }
 
-    fn take(&mut self, line: &str, version: u32) -> Option<()> {
+    fn parse_line(&mut self, line: &str, version: u32) -> Option<()> {
         let (word, rest) = line.split_once(' ')?;
         match word {
             "generation" => self.generation = rest.parse().ok()?,
@@ -290,18 +290,20 @@ impl Manifest {
                 self.position = position.parse().ok()?;
             }
             "producer" => {
-                let [producer, boot, sequence, position] = words(rest)?;
+                let [producer, boot, sequence, position] = split_words(rest)?;
                 let hex = |text| u64::from_str_radix(text, 16).ok();
-                let heard =
-                    Heard { sequence: sequence.parse().ok()?, position: position.parse().ok()? };
+                let heard = ProducerState {
+                    sequence: sequence.parse().ok()?,
+                    position: position.parse().ok()?,
+                };
                 self.producers.0.insert((hex(producer)?, hex(boot)?), heard);
             }
             "keep" => {
-                let [resolution, duration, selector] = words(rest)?;
-                self.keep.push(Keep {
+                let [resolution, duration, selector] = split_words(rest)?;
+                self.retention.push(RetentionRule {
                     resolution: Resolution::parse(resolution)?,
-                    duration: maybe(duration)?,
-                    selector: Selector::parse(&unescaped(selector)?).ok()?,
+                    duration: parse_optional(duration)?,
+                    selector: Selector::parse(&unescape_word(selector)?).ok()?,
                 });
             }
             "part" => {
@@ -309,7 +311,8 @@ impl Manifest {
                     true => (rest, "-"),
                     false => rest.rsplit_once(' ')?,
                 };
-                let [number, resolution, start, end, bytes, chunks, rows, covers] = words(rest)?;
+                let [number, resolution, start, end, bytes, chunks, rows, covers] =
+                    split_words(rest)?;
                 let part = PartInfo {
                     number: number.parse().ok()?,
                     resolution: Resolution::parse(resolution)?,
@@ -328,13 +331,13 @@ impl Manifest {
                 self.parts.insert(part.number, part);
             }
             "gap" => {
-                let [start, end, producer, lost, reason] = words(rest)?;
+                let [start, end, producer, lost, reason] = split_words(rest)?;
                 self.gaps.push(Gap {
                     start: start.parse().ok()?,
                     end: end.parse().ok()?,
-                    producer: maybe(producer)?,
-                    lost: maybe(lost)?,
-                    reason: unescaped(reason)?,
+                    producer: parse_optional(producer)?,
+                    lost: parse_optional(lost)?,
+                    reason: unescape_word(reason)?,
                 });
             }
             _ => return None,
@@ -349,8 +352,8 @@ impl Manifest {
             if joins {
                 (kept.start, kept.end) = (kept.start.min(gap.start), kept.end.max(gap.end));
                 kept.lost = kept.lost.zip(gap.lost).and_then(|(a, b)| a.checked_add(b));
-                if gap.reason != kept.reason && !kept.reason.ends_with(AND_OTHERS) {
-                    kept.reason.push_str(AND_OTHERS);
+                if gap.reason != kept.reason && !kept.reason.ends_with(MERGED_SUFFIX) {
+                    kept.reason.push_str(MERGED_SUFFIX);
                 }
             }
             joins
@@ -372,7 +375,7 @@ impl Manifest {
         });
         self.join_gaps(|a, b| a.reason == b.reason);
         // Reasons that name a record or a series are as many as there are of these.
-        let kind = |gap: &Gap| gap.reason.chars().take(REASON_KIND).collect::<String>();
+        let kind = |gap: &Gap| gap.reason.chars().take(REASON_PREFIX_BYTES).collect::<String>();
         let mut of_producers: Vec<(usize, Option<u64>)> = self
             .gaps
             .chunk_by(|a, b| a.producer == b.producer)
@@ -391,16 +394,16 @@ fn checksum_line(body: &str) -> String {
     format!("checksum {:08x}\n", crc32c::crc32c(body.as_bytes()))
 }
 
-fn words<const N: usize>(text: &str) -> Option<[&str; N]> {
+fn split_words<const N: usize>(text: &str) -> Option<[&str; N]> {
     let words: Vec<&str> = text.split(' ').collect();
     words.try_into().ok()
 }
 
-fn known<T: ToString>(number: Option<T>) -> String {
+fn optional_number<T: ToString>(number: Option<T>) -> String {
     number.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
-fn maybe<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
+fn parse_optional<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
     if text == "-" { Some(None) } else { text.parse().ok().map(Some) }
 }
 
@@ -422,7 +425,7 @@ fn ranges(numbers: &BTreeSet<u64>) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join(",")
 }
 
-fn covers(covers: &Covers) -> String {
+fn covers(covers: &SourceParts) -> String {
     if covers.is_empty() {
         return "-".to_owned();
     }
@@ -431,9 +434,9 @@ fn covers(covers: &Covers) -> String {
     covers.iter().map(day).collect::<Vec<_>>().join(";")
 }
 
-fn read_covers(text: &str) -> Option<Covers> {
+fn read_covers(text: &str) -> Option<SourceParts> {
     if text == "-" {
-        return Some(Covers::new());
+        return Some(SourceParts::new());
     }
     let day = |part: &str| {
         let (day, numbers) = part.split_once(':')?;
@@ -467,17 +470,17 @@ mod tests {
 
     #[test]
     fn a_flood_of_invented_producers_does_not_make_a_batch_of_another_sender_new() {
-        let identity = |origin, producer| journal::Identity {
+        let identity = |origin, producer| journal::BatchIdentity {
             producer: journal::with_origin(origin, producer),
-            boot: 1,
+            epoch: 1,
             sequence: 1,
         };
-        let mut producers = Producers::default();
-        producers.hear(identity(1, 1), 0);
+        let mut producers = ProducerTable::default();
+        producers.record(identity(1, 1), 0);
         let flood = PRODUCERS_MAX as u64 + 5_000;
-        let forgotten: u64 = (1..=flood).map(|n| producers.hear(identity(2, n), n)).sum();
-        assert!(producers.have_heard(identity(1, 1)), "its retry would count twice");
-        assert!(producers.have_heard(identity(2, flood)) && !producers.have_heard(identity(2, 1)));
+        let forgotten: u64 = (1..=flood).map(|n| producers.record(identity(2, n), n)).sum();
+        assert!(producers.contains(identity(1, 1)), "its retry would count twice");
+        assert!(producers.contains(identity(2, flood)) && !producers.contains(identity(2, 1)));
         assert_eq!(producers.0.len() as u64 + forgotten, flood + 1);
         assert!(producers.0.len() <= PRODUCERS_MAX);
     }
@@ -489,15 +492,15 @@ mod tests {
             position: 99,
             series: 3,
             next_part: 12,
-            keep: vec![Keep {
+            retention: vec![RetentionRule {
                 resolution: Resolution::FiveMinutes,
                 duration: Some(5),
                 selector: Selector::parse(r#"http{host=~"a b%.*"}"#).unwrap(),
             }],
             ..Manifest::default()
         };
-        let identity = journal::Identity { producer: 1, boot: u64::MAX, sequence: 5 };
-        assert_eq!(manifest.producers.hear(identity, 98), 0);
+        let identity = journal::BatchIdentity { producer: 1, epoch: u64::MAX, sequence: 5 };
+        assert_eq!(manifest.producers.record(identity, 98), 0);
         for number in [3, 11] {
             manifest.parts.insert(
                 number,
@@ -525,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn manifests_come_back() {
+    fn manifests_round_trip() {
         for manifest in [Manifest::default(), example()] {
             assert_eq!(Manifest::read(&manifest.write()), Ok(manifest));
         }
@@ -548,8 +551,8 @@ mod tests {
     fn version_1_is_read_and_what_its_rules_may_have_dropped_is_looked_for() {
         let mut manifest = example();
         let mut check = |resolution, duration, expected: bool| {
-            manifest.keep[0].resolution = resolution;
-            manifest.keep[0].duration = duration;
+            manifest.retention[0].resolution = resolution;
+            manifest.retention[0].duration = duration;
             let read = Manifest::read(&first_version(&manifest)).unwrap();
             for part in manifest.parts.values_mut() {
                 part.has_dropped_series = expected;
@@ -587,21 +590,22 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_heard_once() {
+    fn batches_are_recorded_once() {
         let manifest = example();
-        let identity = |boot, sequence| journal::Identity { producer: 1, boot, sequence };
+        let identity =
+            |boot, sequence| journal::BatchIdentity { producer: 1, epoch: boot, sequence };
         assert!(
-            manifest.producers.have_heard(identity(u64::MAX, 5))
-                && manifest.producers.have_heard(identity(u64::MAX, 4))
+            manifest.producers.contains(identity(u64::MAX, 5))
+                && manifest.producers.contains(identity(u64::MAX, 4))
         );
         assert!(
-            !manifest.producers.have_heard(identity(u64::MAX, 6))
-                && !manifest.producers.have_heard(identity(3, 1))
+            !manifest.producers.contains(identity(u64::MAX, 6))
+                && !manifest.producers.contains(identity(3, 1))
         );
     }
 
     #[test]
-    fn gaps_are_bounded_although_each_has_a_reason_of_its_own() {
+    fn gaps_with_distinct_reasons_are_bounded() {
         let mut manifest = Manifest::default();
         for at in 0..3 * GAPS_MAX as i64 {
             manifest.add_gap(Gap {
@@ -623,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn a_producer_of_very_many_gaps_leaves_those_of_others_as_they_are() {
+    fn gap_limit_is_per_producer() {
         let mut manifest = Manifest::default();
         let gap = |producer, at: i64| Gap {
             start: at,

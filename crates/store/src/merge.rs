@@ -1,4 +1,4 @@
-//! Histograms put together in columns, straight from the bytes of chunks.
+//! Merging histograms into columns directly from chunk bytes.
 
 #![cfg_attr(
     not(test),
@@ -11,30 +11,30 @@ use std::ops::Range;
 use hist::codec::block;
 use hist::{Accumulator, Histogram, Mixture, Scheme};
 
-use crate::grid::Run;
+use crate::grid::ColumnRun;
 
-/// Histograms of each column, a set of accumulators for each grid.
-pub(crate) struct Merge {
+/// Merges histograms into columns, per grid.
+pub(crate) struct ColumnMerge {
     columns: usize,
     sets: Vec<(Scheme, Vec<Accumulator>)>,
-    full: BTreeSet<usize>,
+    full_columns: BTreeSet<usize>,
 }
 
 /// What is in each column.
-pub(crate) struct Merged {
+pub(crate) struct MergedColumns {
     pub(crate) columns: Vec<Mixture>,
     /// Columns that lack what would have made them count more than 2^64 - 1 values.
-    pub(crate) full: BTreeSet<usize>,
+    pub(crate) full_columns: BTreeSet<usize>,
 }
 
 /// Why a column that is full lacks something.
-pub(crate) const FULL: &str =
+pub(crate) const COLUMN_FULL_REASON: &str =
     "more values than can be counted (2^64 - 1); histograms that did not fit are left out";
 
-impl Merge {
+impl ColumnMerge {
     /// Of so many columns.
-    pub(crate) fn new(columns: usize) -> Merge {
-        Merge { columns, sets: Vec::new(), full: BTreeSet::new() }
+    pub(crate) fn new(columns: usize) -> ColumnMerge {
+        ColumnMerge { columns, sets: Vec::new(), full_columns: BTreeSet::new() }
     }
 
     fn set(&mut self, scheme: &Scheme) -> &mut Vec<Accumulator> {
@@ -50,7 +50,7 @@ impl Merge {
     /// Adds one to a column.
     pub(crate) fn add(&mut self, column: usize, histogram: &Histogram) {
         if self.set(histogram.scheme())[column].add(histogram).is_err() {
-            self.full.insert(column);
+            self.full_columns.insert(column);
         }
     }
 
@@ -69,9 +69,9 @@ impl Merge {
     }
 
     /// What is in each column.
-    pub(crate) fn finish(self) -> Merged {
+    pub(crate) fn finish(self) -> MergedColumns {
         let mut columns: Vec<Mixture> = vec![Mixture::default(); self.columns];
-        let mut full = self.full;
+        let mut full = self.full_columns;
         for (_, set) in self.sets {
             for (at, (mixture, accumulator)) in columns.iter_mut().zip(set).enumerate() {
                 let histogram = accumulator.to_histogram();
@@ -81,7 +81,7 @@ impl Merge {
                 }
             }
         }
-        Merged { columns, full }
+        MergedColumns { columns, full_columns: full }
     }
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn assign_columns(
 }
 
 /// Which rows, by their times in order, belong to which column.
-pub(crate) fn rows_of(times: &[(i64, i64)], runs: &[Run]) -> Vec<(Range<usize>, usize)> {
+pub(crate) fn rows_in_runs(times: &[(i64, i64)], runs: &[ColumnRun]) -> Vec<(Range<usize>, usize)> {
     let mut rows: Vec<(Range<usize>, usize)> = Vec::new();
     let Some(&(_, begin)) = times.first() else { return rows };
     // Pieces before the first row are many; from there on rows and pieces go along with each other.

@@ -1,4 +1,4 @@
-//! A part as a file: chunks of many series, written once.
+//! Part file format: chunks of many series, immutable.
 //!
 //! ```text
 //! offset  size  field
@@ -28,13 +28,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use disk::{Disk, File, Mode};
+use disk::{Disk, File, OpenMode};
 use model::SeriesId;
-use model::wire::{Reader, put_bytes};
+use model::wire::{WireReader, put_bytes};
 
-use crate::backend::{Part, PartWriter, Place};
-use crate::chunk::{self, Header};
-use crate::error::{Doing, Error, Result};
+use crate::backend::{ChunkLocation, Part, PartWriter};
+use crate::chunk::{self, ChunkHeader};
+use crate::error::{Error, IoContext, Result};
 
 /// First bytes of a part.
 pub const MAGIC: [u8; 8] = *b"tdpart\0\0";
@@ -73,31 +73,31 @@ pub const FOOTER: [(&str, usize, usize); 8] = [
 ];
 
 /// Forms of one part, unpacked, at the most.
-const FORMS_BYTES_MAX: u64 = 4 << 30;
-const FORMS_LEVEL: i32 = 3;
+const KEYS_BYTES_MAX: u64 = 4 << 30;
+const KEYS_ZSTD_LEVEL: i32 = 3;
 /// What is gathered before it is written.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Writes a part to a file.
-pub(crate) struct FileWriter {
+pub(crate) struct FilePartWriter {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     file: Box<dyn File>,
     /// Not written yet.
     pending: Vec<u8>,
     written: u64,
-    places: Vec<Place>,
+    locations: Vec<ChunkLocation>,
 }
 
-impl FileWriter {
-    pub(crate) fn new(disk: Arc<dyn Disk>, path: PathBuf, number: u64) -> Result<FileWriter> {
-        let file = disk.open(&path, Mode::CreateNew).doing("create", &path)?;
+impl FilePartWriter {
+    pub(crate) fn new(disk: Arc<dyn Disk>, path: PathBuf, number: u64) -> Result<FilePartWriter> {
+        let file = disk.open(&path, OpenMode::CreateNew).io_context("create", &path)?;
         let mut pending = Vec::with_capacity(WRITE_BYTES);
         pending.extend(MAGIC);
         pending.extend(VERSION.to_le_bytes());
         pending.extend(number.to_le_bytes());
         pending.extend(crc32c::crc32c(&pending).to_le_bytes());
-        Ok(FileWriter { disk, path, file, pending, written: 0, places: Vec::new() })
+        Ok(FilePartWriter { disk, path, file, pending, written: 0, locations: Vec::new() })
     }
 
     fn add(&mut self, bytes: &[u8]) -> Result<()> {
@@ -106,7 +106,7 @@ impl FileWriter {
     }
 
     fn write(&mut self) -> Result<()> {
-        self.file.write_all_at(&self.pending, self.written).doing("write", &self.path)?;
+        self.file.write_all_at(&self.pending, self.written).io_context("write", &self.path)?;
         self.written = self.written.saturating_add(self.pending.len() as u64);
         self.pending.clear();
         Ok(())
@@ -117,9 +117,9 @@ impl FileWriter {
     }
 }
 
-impl PartWriter for FileWriter {
-    fn put(&mut self, header: &Header, bytes: &[u8]) -> Result<()> {
-        self.places.push(Place {
+impl PartWriter for FilePartWriter {
+    fn put(&mut self, header: &ChunkHeader, bytes: &[u8]) -> Result<()> {
+        self.locations.push(ChunkLocation {
             series: header.series,
             offset: self.at(),
             length: bytes.len() as u32,
@@ -135,20 +135,20 @@ impl PartWriter for FileWriter {
         reason = "zstd packs whatever fits memory; a part lies in a folder"
     )]
     fn finish(mut self: Box<Self>, form: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64> {
-        self.places.sort_by_key(|place| (place.series, place.start, place.offset));
-        let ids: BTreeSet<SeriesId> = self.places.iter().map(|place| place.series).collect();
+        self.locations.sort_by_key(|place| (place.series, place.start, place.offset));
+        let ids: BTreeSet<SeriesId> = self.locations.iter().map(|place| place.series).collect();
         let mut forms = Vec::new();
         ids.iter().for_each(|id| put_bytes(&mut forms, &form(id)));
-        let packed = zstd::bulk::compress(&forms, FORMS_LEVEL);
+        let packed = zstd::bulk::compress(&forms, KEYS_ZSTD_LEVEL);
         let packed = packed.expect("BUG: zstd packs whatever fits memory");
-        let index: Vec<u8> = self.places.iter().flat_map(entry).collect();
+        let index: Vec<u8> = self.locations.iter().flat_map(encode_entry).collect();
 
         let forms_at = self.at();
         self.add(&packed)?;
         let index_at = self.at();
         self.add(&index)?;
         let mut footer = FOOTER_MAGIC.to_vec();
-        for number in [forms_at, index_at, self.places.len() as u64, forms.len() as u64] {
+        for number in [forms_at, index_at, self.locations.len() as u64, forms.len() as u64] {
             footer.extend(number.to_le_bytes());
         }
         footer.extend(crc32c::crc32c(&packed).to_le_bytes());
@@ -156,14 +156,14 @@ impl PartWriter for FileWriter {
         footer.extend(crc32c::crc32c(&footer).to_le_bytes());
         self.add(&footer)?;
         self.write()?;
-        self.file.sync().doing("synchronise", &self.path)?;
+        self.file.sync().io_context("synchronise", &self.path)?;
         let dir = self.path.parent().expect("BUG: a part lies in a folder");
-        self.disk.sync_dir(dir).doing("synchronise", dir)?;
+        self.disk.sync_dir(dir).io_context("synchronise", dir)?;
         Ok(self.written)
     }
 }
 
-fn entry(place: &Place) -> [u8; ENTRY_BYTES] {
+fn encode_entry(place: &ChunkLocation) -> [u8; ENTRY_BYTES] {
     let mut bytes = [0; ENTRY_BYTES];
     bytes[..16].copy_from_slice(&place.series.0);
     bytes[16..24].copy_from_slice(&place.offset.to_le_bytes());
@@ -175,10 +175,10 @@ fn entry(place: &Place) -> [u8; ENTRY_BYTES] {
 }
 
 #[expect(clippy::expect_used, reason = "an entry has as many bytes as are read here")]
-fn place(bytes: &[u8; ENTRY_BYTES]) -> Place {
-    let mut reader = Reader::new(bytes);
-    let mut read = || -> model::Result<Place> {
-        Ok(Place {
+fn decode_entry(bytes: &[u8; ENTRY_BYTES]) -> ChunkLocation {
+    let mut reader = WireReader::new(bytes);
+    let mut read = || -> model::Result<ChunkLocation> {
+        Ok(ChunkLocation {
             series: SeriesId(reader.array("series")?),
             offset: reader.u64("offset")?,
             length: reader.u32("length")?,
@@ -196,12 +196,12 @@ pub(crate) struct FilePart {
     path: PathBuf,
     bytes: u64,
     /// Read when it is first asked for.
-    contents: OnceLock<Contents>,
+    contents: OnceLock<PartContents>,
 }
 
-struct Contents {
-    places: Vec<Place>,
-    forms: Vec<u8>,
+struct PartContents {
+    locations: Vec<ChunkLocation>,
+    keys: Vec<u8>,
     damage: Vec<String>,
 }
 
@@ -213,27 +213,27 @@ impl fmt::Debug for FilePart {
 
 impl FilePart {
     pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<FilePart> {
-        let file = disk.open(path, Mode::Read).doing("open", path)?;
-        let bytes = file.len().doing("measure", path)?;
+        let file = disk.open(path, OpenMode::Read).io_context("open", path)?;
+        let bytes = file.len().io_context("measure", path)?;
         let part = FilePart { file, path: path.to_owned(), bytes, contents: OnceLock::new() };
         let header = part.read_at(0, HEADER_BYTES)?;
         let version = header.get(8..12).and_then(|bytes| bytes.first_chunk()).copied();
         let found = version.map_or(VERSION, u32::from_le_bytes);
         // A damaged header is no reason to lose what follows; a sound one of another version is.
-        if found != VERSION && header_is_sound(&header) {
-            return Err(Error::Version { path: path.to_owned(), found, known: VERSION });
+        if found != VERSION && is_header_valid(&header) {
+            return Err(Error::Version { path: path.to_owned(), found, supported: VERSION });
         }
         Ok(part)
     }
 
     fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; len];
-        let have = self.file.read_full_at(&mut bytes, offset).doing("read", &self.path)?;
+        let have = self.file.read_full_at(&mut bytes, offset).io_context("read", &self.path)?;
         bytes.truncate(have);
         Ok(bytes)
     }
 
-    fn contents(&self) -> Result<&Contents> {
+    fn contents(&self) -> Result<&PartContents> {
         if let Some(contents) = self.contents.get() {
             return Ok(contents);
         }
@@ -241,67 +241,77 @@ impl FilePart {
         Ok(self.contents.get_or_init(|| contents))
     }
 
-    fn load(&self) -> Result<Contents> {
+    fn load(&self) -> Result<PartContents> {
         let mut damage = Vec::new();
-        if !header_is_sound(&self.read_at(0, HEADER_BYTES)?) {
+        if !is_header_valid(&self.read_at(0, HEADER_BYTES)?) {
             damage.push("the header is damaged; it says nothing that is needed".to_owned());
         }
         let footer = match self.footer()? {
             Ok(footer) => footer,
             Err(why) => {
                 damage.push(format!("{why}; chunks were found by looking for them"));
-                return Ok(Contents { places: self.look()?, forms: Vec::new(), damage });
+                return Ok(PartContents {
+                    locations: self.scan_for_chunks()?,
+                    keys: Vec::new(),
+                    damage,
+                });
             }
         };
-        let forms = match self.forms_of(&footer)? {
+        let forms = match self.read_keys(&footer)? {
             Ok(forms) => forms,
             Err(why) => {
                 damage.push(why);
                 Vec::new()
             }
         };
-        let index = self.read_at(footer.index_at, footer.chunks.saturating_mul(ENTRY_BYTES))?;
+        let index = self.read_at(footer.index_offset, footer.chunks.saturating_mul(ENTRY_BYTES))?;
         let (entries, rest) = index.as_chunks::<ENTRY_BYTES>();
         if entries.len() != footer.chunks
             || !rest.is_empty()
             || crc32c::crc32c(&index) != footer.index_checksum
         {
             damage.push("the index is damaged; chunks were found by looking for them".to_owned());
-            return Ok(Contents { places: self.look()?, forms, damage });
+            return Ok(PartContents { locations: self.scan_for_chunks()?, keys: forms, damage });
         }
-        Ok(Contents { places: entries.iter().map(place).collect(), forms, damage })
+        Ok(PartContents {
+            locations: entries.iter().map(decode_entry).collect(),
+            keys: forms,
+            damage,
+        })
     }
 
-    fn footer(&self) -> Result<Result<Footer, String>> {
+    fn footer(&self) -> Result<Result<PartFooter, String>> {
         let Some(at) = self.bytes.checked_sub(FOOTER_BYTES as u64) else {
             return Ok(Err(format!("the file ends after {} bytes, before its footer", self.bytes)));
         };
         let bytes = self.read_at(at, FOOTER_BYTES)?;
-        Ok(Footer::read(&bytes)
+        Ok(PartFooter::read(&bytes)
             .filter(|footer| footer.fits(at))
             .ok_or_else(|| "the footer is damaged".to_owned()))
     }
 
-    fn forms_of(&self, footer: &Footer) -> Result<Result<Vec<u8>, String>> {
-        let packed = self
-            .read_at(footer.forms_at, footer.index_at.saturating_sub(footer.forms_at) as usize)?;
-        if crc32c::crc32c(&packed) != footer.forms_checksum {
+    fn read_keys(&self, footer: &PartFooter) -> Result<Result<Vec<u8>, String>> {
+        let packed = self.read_at(
+            footer.keys_offset,
+            footer.index_offset.saturating_sub(footer.keys_offset) as usize,
+        )?;
+        if crc32c::crc32c(&packed) != footer.keys_checksum {
             return Ok(Err("the forms of its series are damaged".to_owned()));
         }
-        let forms = zstd::bulk::decompress(&packed, footer.forms_bytes as usize);
+        let forms = zstd::bulk::decompress(&packed, footer.keys_bytes as usize);
         Ok(forms.map_err(|error| format!("the forms of its series cannot be unpacked: {error}")))
     }
 
     /// Finds chunks without an index: from the front, and behind whatever is no chunk at the next magic.
-    fn look(&self) -> Result<Vec<Place>> {
+    fn scan_for_chunks(&self) -> Result<Vec<ChunkLocation>> {
         const WINDOW: usize = 1 << 20;
         let mut places = Vec::new();
         let mut at = HEADER_BYTES as u64;
         let mut bytes = Vec::new();
         while at.saturating_add(chunk::HEADER_BYTES as u64) <= self.bytes {
-            if let Ok(header) = Header::read(&self.read_at(at, chunk::HEADER_BYTES)?) {
+            if let Ok(header) = ChunkHeader::read(&self.read_at(at, chunk::HEADER_BYTES)?) {
                 let length = chunk::HEADER_BYTES.saturating_add(header.length) as u32;
-                let place = Place {
+                let place = ChunkLocation {
                     series: header.series,
                     offset: at,
                     length,
@@ -329,23 +339,23 @@ impl FilePart {
     }
 }
 
-fn header_is_sound(header: &[u8]) -> bool {
+fn is_header_valid(header: &[u8]) -> bool {
     header.len() == HEADER_BYTES
         && header[..8] == MAGIC
         && crc32c::crc32c(&header[..20]).to_le_bytes() == header[20..]
 }
 
-struct Footer {
-    forms_at: u64,
-    index_at: u64,
+struct PartFooter {
+    keys_offset: u64,
+    index_offset: u64,
     chunks: usize,
-    forms_bytes: u64,
-    forms_checksum: u32,
+    keys_bytes: u64,
+    keys_checksum: u32,
     index_checksum: u32,
 }
 
-impl Footer {
-    fn read(bytes: &[u8]) -> Option<Footer> {
+impl PartFooter {
+    fn read(bytes: &[u8]) -> Option<PartFooter> {
         let (body, checksum) = bytes.split_last_chunk::<4>()?;
         if bytes.len() != FOOTER_BYTES || !body.starts_with(&FOOTER_MAGIC) {
             return None;
@@ -353,14 +363,14 @@ impl Footer {
         if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
             return None;
         }
-        let mut reader = Reader::new(&body[8..]);
-        let mut read = || -> model::Result<Footer> {
-            Ok(Footer {
-                forms_at: reader.u64("forms")?,
-                index_at: reader.u64("index")?,
+        let mut reader = WireReader::new(&body[8..]);
+        let mut read = || -> model::Result<PartFooter> {
+            Ok(PartFooter {
+                keys_offset: reader.u64("forms")?,
+                index_offset: reader.u64("index")?,
                 chunks: reader.u64("chunks")? as usize,
-                forms_bytes: reader.u64("unpacked")?,
-                forms_checksum: reader.u32("forms checksum")?,
+                keys_bytes: reader.u64("unpacked")?,
+                keys_checksum: reader.u32("forms checksum")?,
                 index_checksum: reader.u32("index checksum")?,
             })
         };
@@ -370,49 +380,49 @@ impl Footer {
     /// Whether what it says has room before `end`, where it begins itself.
     fn fits(&self, end: u64) -> bool {
         let index = (self.chunks as u64).checked_mul(ENTRY_BYTES as u64);
-        (HEADER_BYTES as u64) <= self.forms_at
-            && self.forms_at <= self.index_at
-            && index.and_then(|bytes| self.index_at.checked_add(bytes)) == Some(end)
-            && self.forms_bytes <= FORMS_BYTES_MAX
+        (HEADER_BYTES as u64) <= self.keys_offset
+            && self.keys_offset <= self.index_offset
+            && index.and_then(|bytes| self.index_offset.checked_add(bytes)) == Some(end)
+            && self.keys_bytes <= KEYS_BYTES_MAX
     }
 }
 
 impl Part for FilePart {
-    fn find(&self, series: &SeriesId) -> Result<Vec<Place>> {
-        let places = &self.contents()?.places;
+    fn find(&self, series: &SeriesId) -> Result<Vec<ChunkLocation>> {
+        let places = &self.contents()?.locations;
         let first = places.partition_point(|place| place.series < *series);
         Ok(places[first..].iter().take_while(|place| place.series == *series).copied().collect())
     }
 
     fn chunks(&self) -> Result<usize> {
-        Ok(self.contents()?.places.len())
+        Ok(self.contents()?.locations.len())
     }
 
-    fn each_series(&self, each: &mut dyn FnMut(&SeriesId)) -> Result<()> {
-        self.contents()?.places.iter().for_each(|place| each(&place.series));
+    fn for_each_series(&self, each: &mut dyn FnMut(&SeriesId)) -> Result<()> {
+        self.contents()?.locations.iter().for_each(|place| each(&place.series));
         Ok(())
     }
 
-    fn places(&self) -> Result<Vec<Place>> {
-        Ok(self.contents()?.places.clone())
+    fn chunk_locations(&self) -> Result<Vec<ChunkLocation>> {
+        Ok(self.contents()?.locations.clone())
     }
 
-    fn read(&self, place: &Place, bytes: &mut Vec<u8>) -> Result<()> {
+    fn read(&self, place: &ChunkLocation, bytes: &mut Vec<u8>) -> Result<()> {
         bytes.clear();
         let room = self.bytes.saturating_sub(place.offset).min(u64::from(place.length));
         bytes.resize(room as usize, 0);
-        let have = self.file.read_full_at(bytes, place.offset).doing("read", &self.path)?;
+        let have = self.file.read_full_at(bytes, place.offset).io_context("read", &self.path)?;
         bytes.truncate(have);
         Ok(())
     }
 
-    fn forms(&self, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let mut reader = Reader::new(&self.contents()?.forms);
+    fn for_each_key(&self, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let mut reader = WireReader::new(&self.contents()?.keys);
         while !reader.is_empty() {
             match reader.bytes("form") {
                 Ok(form) => each(form),
                 Err(error) => {
-                    return Err(Error::Damage { place: self.name(), why: error.to_string() });
+                    return Err(Error::Damage { location: self.name(), reason: error.to_string() });
                 }
             }
         }

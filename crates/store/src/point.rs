@@ -1,5 +1,4 @@
-//! Point-in-time histograms (a gauge's, or of a sender that does not say since when): one series has one at a
-//! moment.
+//! Point-in-time histograms: deduplication and conflicts.
 //!
 //! Windows of different senders add up. Two histograms of one moment do not: the second is the same one, sent
 //! again because the sender saw no answer, or contradicts the first. So it is looked for before a row is added,
@@ -15,36 +14,36 @@ use std::sync::{Arc, PoisonError, RwLock};
 use hist::Histogram;
 use hist::codec::frame;
 use hist::codec::header::Temporality;
-use model::{Entry, Kind, SeriesId};
+use model::{BatchEntry, SeriesId, SeriesKind};
 
 use crate::chunk;
 use crate::error::Result;
 use crate::gather;
 use crate::head::Head;
-use crate::index::Number;
+use crate::index::SeriesNumber;
 use crate::manifest::Manifest;
 use crate::row::Rows;
-use crate::store::{Inner, State};
+use crate::store::{StoreInner, StoreState};
 
-/// What a series holds at the moment of a point-in-time histogram.
+/// Result of comparing a point-in-time histogram with the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Point {
+pub(crate) enum PointComparison {
     /// Nothing.
     New,
     /// That histogram.
     Same,
     /// Another one.
-    Other,
+    Conflict,
 }
 
 /// Whether a sample is a histogram of a moment.
-pub(crate) fn is_point(kind: Kind, entry: &Entry<'_>) -> bool {
-    kind == Kind::Histogram(Temporality::Delta) && entry.start == entry.end
+pub(crate) fn is_point(kind: SeriesKind, entry: &BatchEntry<'_>) -> bool {
+    kind == SeriesKind::Histogram(Temporality::Delta) && entry.start == entry.end
 }
 
 /// The point-in-time histograms of the closed head and of the base at one moment.
-pub(crate) struct StoredPoints<'a> {
-    inner: &'a Inner,
+pub(crate) struct PointLookup<'a> {
+    inner: &'a StoreInner,
     closed: Option<Arc<RwLock<Head>>>,
     manifest: Arc<Manifest>,
     /// When the last row of the base ended, once somebody asked.
@@ -53,23 +52,23 @@ pub(crate) struct StoredPoints<'a> {
     last: Option<((u64, u64), Rows)>,
 }
 
-impl<'a> StoredPoints<'a> {
-    pub(crate) fn of(inner: &'a Inner, state: &State) -> StoredPoints<'a> {
-        let closed = state.sealing.as_ref().map(|sealing| Arc::clone(&sealing.head));
+impl<'a> PointLookup<'a> {
+    pub(crate) fn new_at(inner: &'a StoreInner, state: &StoreState) -> PointLookup<'a> {
+        let closed = state.sealing_head.as_ref().map(|sealing| Arc::clone(&sealing.head));
         let manifest = Arc::clone(&state.manifest);
-        StoredPoints { inner, closed, manifest, base_end: None, last: None }
+        PointLookup { inner, closed, manifest, base_end: None, last: None }
     }
 
     /// Compares a point-in-time histogram with what its series has at that moment, in `head` and elsewhere.
     pub(crate) fn compare(
         &mut self,
         head: &Head,
-        number: Number,
-        kind: Kind,
-        entry: &Entry<'_>,
-    ) -> Point {
+        number: SeriesNumber,
+        kind: SeriesKind,
+        entry: &BatchEntry<'_>,
+    ) -> PointComparison {
         let is_same = |held: &[u8]| match held == entry.value {
-            true => Point::Same,
+            true => PointComparison::Same,
             false => compare(frame::decode(held).ok().map(|held| held.0).as_ref(), entry),
         };
         if let Some(held) = head.point(number, kind, entry.end) {
@@ -83,18 +82,18 @@ impl<'a> StoredPoints<'a> {
         }
         let ends = || self.manifest.base_parts().map(|part| part.end).max().unwrap_or(i64::MIN);
         if entry.end > *self.base_end.get_or_insert_with(ends) {
-            return Point::New;
+            return PointComparison::New;
         }
         let id = self.inner.index().id(number);
-        match self.in_base(&id, entry.end) {
-            Ok(None) => Point::New,
+        match self.find_in_base(&id, entry.end) {
+            Ok(None) => PointComparison::New,
             Ok(held) => compare(held.as_ref(), entry),
             // What is damaged is a gap for whoever reads it; the sample in hand is whole.
-            Err(_) => Point::New,
+            Err(_) => PointComparison::New,
         }
     }
 
-    fn in_base(&mut self, id: &SeriesId, time: i64) -> Result<Option<Histogram>> {
+    fn find_in_base(&mut self, id: &SeriesId, time: i64) -> Result<Option<Histogram>> {
         let mut bytes = Vec::new();
         let manifest = Arc::clone(&self.manifest);
         for info in manifest.base_parts() {
@@ -125,7 +124,7 @@ impl<'a> StoredPoints<'a> {
 }
 
 /// Compares what they say, not how it was written.
-fn compare(held: Option<&Histogram>, entry: &Entry<'_>) -> Point {
+fn compare(held: Option<&Histogram>, entry: &BatchEntry<'_>) -> PointComparison {
     let written = |histogram: &Histogram| {
         let mut bytes = Vec::new();
         frame::encode(histogram, Default::default(), &mut bytes);
@@ -133,7 +132,7 @@ fn compare(held: Option<&Histogram>, entry: &Entry<'_>) -> Point {
     };
     let sent = frame::decode(entry.value).ok().map(|sent| written(&sent.0));
     match sent == held.map(written) {
-        true => Point::Same,
-        false => Point::Other,
+        true => PointComparison::Same,
+        false => PointComparison::Conflict,
     }
 }

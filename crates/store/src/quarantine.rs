@@ -1,5 +1,4 @@
-//! Inputs that are left out, because work on them panicked again and again: a defect of topdeck
-//! that one input meets must not keep the store from all the others.
+//! Quarantine of inputs whose processing panics repeatedly.
 //!
 //! A record of the journal is tried three times, each time from a whole head. Then its bytes are
 //! kept as `quarantine/<position>.batch` in the store's folder, and a gap says whose it was and how
@@ -12,11 +11,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, Mode};
+use disk::{Disk, OpenMode};
 use journal::Supervisor;
 use model::SeriesId;
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, IoContext, Result};
 
 /// How often work on the same input panics before the input is quarantined.
 pub(crate) const ATTEMPTS_MAX: u32 = 3;
@@ -33,12 +32,12 @@ pub(crate) struct Quarantine {
     files: usize,
     records: BTreeSet<u64>,
     series: BTreeSet<SeriesId>,
-    attempts: HashMap<Input, u32>,
+    attempts: HashMap<QuarantineInput, u32>,
 }
 
-/// What work may panic on.
+/// Input that may be quarantined.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Input {
+enum QuarantineInput {
     Record(u64),
     Series(SeriesId),
 }
@@ -54,13 +53,13 @@ impl Quarantine {
         let names = match disk.list(&dir) {
             Ok(names) => names,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error).doing("list", &dir),
+            Err(error) => return Err(error).io_context("list", &dir),
         };
         let position = |name: &String| name.strip_suffix(SUFFIX)?.parse().ok();
         let records: BTreeSet<u64> = names.iter().filter_map(position).collect();
         for position in &records {
             supervisor
-                .quarantine(record(*position), format!("kept in {FOLDER}/{position}{SUFFIX}"));
+                .quarantine(record_name(*position), format!("kept in {FOLDER}/{position}{SUFFIX}"));
         }
         let (files, series, attempts) = (records.len(), BTreeSet::new(), HashMap::new());
         Ok(Quarantine { disk, dir, supervisor, files, records, series, attempts })
@@ -77,27 +76,27 @@ impl Quarantine {
     /// Work on a record of the journal panicked. Keeps its bytes when that was the last attempt;
     /// what could not be kept is an error, and the record is quarantined all the same.
     pub(crate) fn failed_record(&mut self, position: u64, bytes: &[u8], why: &str) -> Result<()> {
-        if self.attempt(Input::Record(position)) < ATTEMPTS_MAX {
+        if self.attempt(QuarantineInput::Record(position)) < ATTEMPTS_MAX {
             return Ok(());
         }
         self.records.insert(position);
-        self.supervisor.quarantine(record(position), why);
+        self.supervisor.quarantine(record_name(position), why);
         if self.files >= FILES_MAX {
             let why = format!("{FILES_MAX} records are kept in {FOLDER} already");
-            return Err(Error::Damage { place: record(position), why });
+            return Err(Error::Damage { location: record_name(position), reason: why });
         }
         self.files += 1;
         let path = self.dir.join(format!("{position}{SUFFIX}"));
-        self.disk.create_dir(&self.dir).doing("create", &self.dir)?;
-        let file = self.disk.open(&path, Mode::Create).doing("create", &path)?;
-        file.write_all_at(bytes, 0).doing("write", &path)?;
-        file.sync().doing("write", &path)?;
-        self.disk.sync_dir(&self.dir).doing("write", &self.dir)
+        self.disk.create_dir(&self.dir).io_context("create", &self.dir)?;
+        let file = self.disk.open(&path, OpenMode::Create).io_context("create", &path)?;
+        file.write_all_at(bytes, 0).io_context("write", &path)?;
+        file.sync().io_context("write", &path)?;
+        self.disk.sync_dir(&self.dir).io_context("write", &self.dir)
     }
 
     /// Sealing a series panicked.
     pub(crate) fn failed_series(&mut self, id: SeriesId, series: &str, why: &str) {
-        if self.attempt(Input::Series(id)) >= ATTEMPTS_MAX {
+        if self.attempt(QuarantineInput::Series(id)) >= ATTEMPTS_MAX {
             self.series.insert(id);
             let reason = format!("sealing {series} panicked: {why}");
             self.supervisor.quarantine(format!("series {id} of the head"), reason);
@@ -105,14 +104,14 @@ impl Quarantine {
     }
 
     /// What was left out of a head is sealed away, and what comes next is tried.
-    pub(crate) fn sealed(&mut self, position: u64) {
+    pub(crate) fn clear_attempts(&mut self, position: u64) {
         self.series.clear();
         self.attempts.clear();
         // The files stay; their records are never read again.
         self.records = self.records.split_off(&position);
     }
 
-    fn attempt(&mut self, input: Input) -> u32 {
+    fn attempt(&mut self, input: QuarantineInput) -> u32 {
         let attempts = self.attempts.entry(input).or_default();
         *attempts += 1;
         *attempts
@@ -120,6 +119,6 @@ impl Quarantine {
 }
 
 /// What a record is called.
-pub(crate) fn record(position: u64) -> String {
+pub(crate) fn record_name(position: u64) -> String {
     format!("record {position} of the journal")
 }

@@ -1,4 +1,4 @@
-//! How finely time is kept: as it came, and in exact rollups. Times are nanoseconds since the Unix epoch.
+//! Resolutions: base and rollups. Times are nanoseconds since the Unix epoch.
 
 use std::fmt;
 use std::ops::Range;
@@ -53,7 +53,7 @@ impl Resolution {
     }
 
     /// The one before it.
-    pub(crate) fn finer(self) -> Option<Resolution> {
+    pub(crate) fn next_finer(self) -> Option<Resolution> {
         let at = Resolution::ALL.iter().position(|&r| r == self)?;
         at.checked_sub(1).map(|at| Resolution::ALL[at])
     }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_on_the_hour_belongs_to_the_hour_before() {
+    fn sample_ending_on_the_hour_belongs_to_the_hour_before() {
         assert_eq!(slot(HOUR, HOUR), 0);
         assert_eq!(slot(HOUR + 1, HOUR), HOUR);
         assert_eq!(slot(0, HOUR), -HOUR);

@@ -1,4 +1,4 @@
-//! Rows: what a series holds, one value for one stretch of time.
+//! Rows: values for time intervals.
 
 #![cfg_attr(
     not(test),
@@ -6,10 +6,10 @@
 )]
 
 use hist::codec::header::Temporality;
-use hist::{Histogram, Sum};
-use model::Kind;
+use hist::{CompensatedSum, Histogram};
+use model::SeriesKind;
 
-use crate::delta::Grows;
+use crate::delta::CumulativeValue;
 
 /// A value for `[start, end)`, in nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,15 +29,15 @@ impl<T> Row<T> {
     }
 }
 
-/// Numbers put together without loss of what a person asks for: exact count, sum, extremes, first and last.
+/// Summary of numbers: count, sum, min, max, first, last.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
+pub struct NumberSummary {
     /// How many numbers.
     pub count: u64,
     /// How many values that were not a number; they are in nothing else.
     pub nan: u64,
     /// Their sum, as if added with 100 bits.
-    pub sum: Sum,
+    pub sum: CompensatedSum,
     /// The least.
     pub min: f64,
     /// The greatest.
@@ -48,27 +48,35 @@ pub struct Summary {
     pub last: f64,
 }
 
-impl Summary {
+impl NumberSummary {
     /// Of one number.
-    pub fn of(value: f64) -> Summary {
+    pub fn of_number(value: f64) -> NumberSummary {
         if value.is_nan() {
-            let sum = Sum::ZERO;
-            return Summary { count: 0, nan: 1, sum, min: 0.0, max: 0.0, first: 0.0, last: 0.0 };
+            let sum = CompensatedSum::ZERO;
+            return NumberSummary {
+                count: 0,
+                nan: 1,
+                sum,
+                min: 0.0,
+                max: 0.0,
+                first: 0.0,
+                last: 0.0,
+            };
         }
-        let sum = Sum::new(value);
-        Summary { count: 1, nan: 0, sum, min: value, max: value, first: value, last: value }
+        let sum = CompensatedSum::new(value);
+        NumberSummary { count: 1, nan: 0, sum, min: value, max: value, first: value, last: value }
     }
 
     /// Adds numbers that came later, or at the same time.
-    pub fn add(&mut self, later: &Summary) {
+    pub fn add(&mut self, later: &NumberSummary) {
         let nan = self.nan.saturating_add(later.nan);
         if self.count == 0 {
             *self = *later;
         } else if later.count > 0 {
             self.count = self.count.saturating_add(later.count);
             self.sum = self.sum.plus(later.sum);
-            self.min = least(self.min, later.min);
-            self.max = -least(-self.max, -later.max);
+            self.min = lesser(self.min, later.min);
+            self.max = -lesser(-self.max, -later.max);
             self.last = later.last;
         }
         self.nan = nan;
@@ -81,11 +89,11 @@ impl Summary {
 }
 
 /// Of two numbers that are; −0 is below 0, so that the order of adding does not show.
-fn least(a: f64, b: f64) -> f64 {
+fn lesser(a: f64, b: f64) -> f64 {
     if a.total_cmp(&b).is_le() { a } else { b }
 }
 
-/// The reading of what grows that the first of some readings followed.
+/// Predecessor of the first reading: the previous cumulative value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Predecessor {
     /// Nobody knows whether there was one: it may have been dropped.
@@ -129,7 +137,7 @@ pub(crate) enum Rows {
     /// Distributions since a start.
     Cumulative(Vec<Row<Histogram>>),
     Numbers(Vec<Row<f64>>),
-    Summaries(Vec<Row<Summary>>),
+    Summaries(Vec<Row<NumberSummary>>),
     Texts(Vec<Row<String>>),
 }
 
@@ -168,7 +176,7 @@ impl Rows {
     /// The last reading of what grows that ended by `time` and says how much there is, alone. Rows
     /// are settled.
     pub(crate) fn last_reading(&self, time: i64) -> Option<Rows> {
-        fn of<T: Grows>(rows: &[Row<T>], time: i64) -> Option<Vec<Row<T>>> {
+        fn of<T: CumulativeValue>(rows: &[Row<T>], time: i64) -> Option<Vec<Row<T>>> {
             let ended = rows.partition_point(|row| row.end <= time);
             rows[..ended].iter().rfind(|row| row.value.is_amount()).map(|row| vec![row.clone()])
         }
@@ -209,19 +217,19 @@ impl Rows {
     }
 
     /// No rows, as they come for a series of that kind.
-    pub(crate) fn none_of(kind: Kind) -> Rows {
+    pub(crate) fn empty_for(kind: SeriesKind) -> Rows {
         match kind {
-            Kind::Histogram(Temporality::Cumulative) => Rows::Cumulative(Vec::new()),
-            Kind::Histogram(Temporality::Delta) => Rows::Histograms(Vec::new()),
-            Kind::Counter(_) | Kind::Gauge => Rows::Numbers(Vec::new()),
-            Kind::Text => Rows::Texts(Vec::new()),
+            SeriesKind::Histogram(Temporality::Cumulative) => Rows::Cumulative(Vec::new()),
+            SeriesKind::Histogram(Temporality::Delta) => Rows::Histograms(Vec::new()),
+            SeriesKind::Counter(_) | SeriesKind::Gauge => Rows::Numbers(Vec::new()),
+            SeriesKind::Text => Rows::Texts(Vec::new()),
         }
     }
 
     /// No rows, as rollups have them for a series of that kind.
-    pub(crate) fn none_of_rollup(kind: Kind) -> Rows {
+    pub(crate) fn none_of_rollup(kind: SeriesKind) -> Rows {
         match kind {
-            Kind::Histogram(_) => Rows::Histograms(Vec::new()),
+            SeriesKind::Histogram(_) => Rows::Histograms(Vec::new()),
             _ => Rows::Summaries(Vec::new()),
         }
     }
@@ -240,8 +248,8 @@ impl Rows {
 
     /// Sorts by time and makes one of what belongs together: counts of the same stretch add up, of two values
     /// that cannot both be true the greater stays. The order in which rows came does not show.
-    pub(crate) fn settle(&mut self, kind: Kind) {
-        let adds = kind == Kind::Counter(Temporality::Delta);
+    pub(crate) fn normalize(&mut self, kind: SeriesKind) {
+        let adds = kind == SeriesKind::Counter(Temporality::Delta);
         match self {
             Rows::Histograms(rows) => {
                 rows.sort_by_key(Row::time);
@@ -249,7 +257,7 @@ impl Rows {
                 for row in rows.drain(..) {
                     let mut same =
                         kept.iter_mut().rev().take_while(|held| held.time() == row.time());
-                    if !same.any(|held| add_to(&mut held.value, &row.value)) {
+                    if !same.any(|held| merge_into(&mut held.value, &row.value)) {
                         kept.push(row);
                     }
                 }
@@ -288,7 +296,7 @@ impl Rows {
 
 /// Adds a histogram to another, if their grids nest. One without values leaves no trace: not its coarser grid
 /// either, which would show in rollups only.
-pub(crate) fn add_to(held: &mut Histogram, more: &Histogram) -> bool {
+pub(crate) fn merge_into(held: &mut Histogram, more: &Histogram) -> bool {
     let is_nothing = |histogram: &Histogram| histogram.is_empty() && histogram.nan_count() == 0;
     if is_nothing(more) {
         return true;

@@ -1,4 +1,4 @@
-//! The file of series: their forms, whose they are, and which were deleted.
+//! Series file: canonical keys, owners, deletions.
 //!
 //! ```text
 //! records, one behind the other:
@@ -22,7 +22,7 @@ use crate::backend::SeriesRecord;
 
 const HEADER_BYTES: usize = 8;
 const KIND_SHIFT: u32 = 24;
-const FORM: u32 = 0;
+const KEY: u32 = 0;
 const PRODUCER: u32 = 1;
 const DELETED: u32 = 2;
 
@@ -30,7 +30,7 @@ const DELETED: u32 = 2;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SeriesWriter {
     /// The end of what is sound in the file.
-    end: u64,
+    intact_end: u64,
     /// Not written yet.
     pending: Vec<u8>,
     /// Whom the file says that series after its end count for.
@@ -46,7 +46,7 @@ impl SeriesWriter {
             }
             self.producer = producer;
         }
-        self.record(FORM, form);
+        self.record(KEY, form);
     }
 
     pub(crate) fn delete(&mut self, id: &SeriesId) {
@@ -54,15 +54,15 @@ impl SeriesWriter {
     }
 
     /// What is to be written, and where. The writer is then as it will be when that is durable.
-    pub(crate) fn take(&mut self) -> (u64, Vec<u8>) {
-        let (at, bytes) = (self.end, std::mem::take(&mut self.pending));
-        self.end = self.end.saturating_add(bytes.len() as u64);
+    pub(crate) fn take_pending(&mut self) -> (u64, Vec<u8>) {
+        let (at, bytes) = (self.intact_end, std::mem::take(&mut self.pending));
+        self.intact_end = self.intact_end.saturating_add(bytes.len() as u64);
         (at, bytes)
     }
 
     /// The end of what is sound in the file.
-    pub(crate) fn end(&self) -> u64 {
-        self.end
+    pub(crate) fn intact_end(&self) -> u64 {
+        self.intact_end
     }
 
     fn record(&mut self, kind: u32, payload: &[u8]) {
@@ -74,7 +74,7 @@ impl SeriesWriter {
 
 fn checksum(kind: u32, payload: &[u8]) -> u32 {
     let checksum = crc32c::crc32c(payload);
-    if kind == FORM { checksum } else { crc32c::crc32c_append(checksum, &kind.to_le_bytes()) }
+    if kind == KEY { checksum } else { crc32c::crc32c_append(checksum, &kind.to_le_bytes()) }
 }
 
 /// Gives every record of the file. In how many places it is damaged, and what appends to it.
@@ -91,41 +91,41 @@ pub(crate) fn read(bytes: &[u8], each: &mut dyn FnMut(SeriesRecord<'_>)) -> (u64
         };
         (rest, was_sound) = (after, true);
         match record {
-            Record::Form(form) => each(SeriesRecord::Added { form, producer }),
-            Record::Producer(found) => producer = found,
-            Record::Deleted(id) => each(SeriesRecord::Deleted(id)),
+            SeriesFileRecord::Key(form) => each(SeriesRecord::Added { key: form, producer }),
+            SeriesFileRecord::Producer(found) => producer = found,
+            SeriesFileRecord::Deleted(id) => each(SeriesRecord::Deleted(id)),
         }
-        writer.end = bytes.len().saturating_sub(rest.len()) as u64;
+        writer.intact_end = bytes.len().saturating_sub(rest.len()) as u64;
         writer.producer = producer;
     }
     // What is torn off at the end was not acknowledged by a manifest; it is written over.
     (damaged.saturating_sub(u64::from(!was_sound)), writer)
 }
 
-enum Record<'a> {
-    Form(&'a [u8]),
+enum SeriesFileRecord<'a> {
+    Key(&'a [u8]),
     Producer(Option<u64>),
     Deleted(SeriesId),
 }
 
 /// The record at the front, and what is behind it.
-fn record(bytes: &[u8]) -> Option<(Record<'_>, &[u8])> {
+fn record(bytes: &[u8]) -> Option<(SeriesFileRecord<'_>, &[u8])> {
     let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     let number = u64::from_le_bytes(*header);
     let (head, expected) = (number as u32, (number >> 32) as u32);
     let (kind, length) = (head >> KIND_SHIFT, head & ((1 << KIND_SHIFT) - 1));
     let (payload, rest) = rest.split_at_checked(length as usize)?;
-    if payload.is_empty() || payload.len() > model::FORM_BYTES_MAX {
+    if payload.is_empty() || payload.len() > model::CANONICAL_KEY_BYTES_MAX {
         return None;
     }
     if checksum(kind, payload) != expected {
         return None;
     }
     let record = match kind {
-        FORM => Record::Form(payload),
-        PRODUCER if payload == [0] => Record::Producer(None),
-        PRODUCER => Record::Producer(Some(u64::from_le_bytes(payload.try_into().ok()?))),
-        DELETED => Record::Deleted(SeriesId(payload.try_into().ok()?)),
+        KEY => SeriesFileRecord::Key(payload),
+        PRODUCER if payload == [0] => SeriesFileRecord::Producer(None),
+        PRODUCER => SeriesFileRecord::Producer(Some(u64::from_le_bytes(payload.try_into().ok()?))),
+        DELETED => SeriesFileRecord::Deleted(SeriesId(payload.try_into().ok()?)),
         _ => return None,
     };
     Some((record, rest))
@@ -139,7 +139,7 @@ mod tests {
         let mut lines = Vec::new();
         let (damaged, writer) = read(bytes, &mut |record| {
             lines.push(match record {
-                SeriesRecord::Added { form, producer } => {
+                SeriesRecord::Added { key: form, producer } => {
                     format!("{} {producer:?}", String::from_utf8_lossy(form))
                 }
                 SeriesRecord::Deleted(id) => format!("deleted {}", id.0[0]),
@@ -156,30 +156,30 @@ mod tests {
         writer.delete(&SeriesId([3; 16]));
         writer.add(Some(8), b"c");
         writer.add(None, b"from a part");
-        writer.take().1
+        writer.take_pending().1
     }
 
     #[test]
-    fn records_come_back_and_others_are_appended_to_them() {
+    fn records_round_trip_and_can_be_appended_to() {
         let mut bytes = file();
         let (found, damaged, mut writer) = lines(&bytes);
         let all =
             ["old None", "a Some(7)", "b Some(7)", "deleted 3", "c Some(8)", "from a part None"];
         assert_eq!((found, damaged), (all.map(str::to_owned).to_vec(), 0));
         writer.add(Some(8), b"d");
-        let (at, more) = writer.take();
+        let (at, more) = writer.take_pending();
         assert_eq!(at, bytes.len() as u64);
         // Torn off, and written over.
         bytes.extend(&more[..5]);
         let (_, damaged, writer) = lines(&bytes);
-        assert_eq!((damaged, writer.end), (0, at));
+        assert_eq!((damaged, writer.intact_end), (0, at));
         bytes.truncate(at as usize);
         bytes.extend(more);
         assert_eq!(lines(&bytes).0.last().unwrap(), "d Some(8)");
     }
 
     #[test]
-    fn every_flipped_bit_loses_a_record_and_gives_no_series_to_somebody_else() {
+    fn flipped_bits_lose_records_without_changing_owners() {
         let bytes = file();
         let (all, ..) = lines(&bytes);
         for bit in 0..bytes.len() * 8 {

@@ -1,20 +1,20 @@
-//! Copies of a store at one moment that take no room: parts are never changed, so a second name is enough.
+//! Snapshots by hard links of immutable parts.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use disk::{Disk, Mode};
-use journal::Start;
+use disk::{Disk, OpenMode};
+use journal::StartPosition;
 
 use crate::backend::Backend;
-use crate::error::{Doing, Error, Result};
-use crate::local::Local;
+use crate::error::{Error, IoContext, Result};
+use crate::local_backend::LocalBackend;
 use crate::manifest::Manifest;
-use crate::store::{SUBSCRIBER, Store, locked};
+use crate::store::{SUBSCRIBER, Store, lock};
 
-/// What a snapshot holds.
+/// Contents of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct SnapshotInfo {
     /// Parts.
     pub parts: u64,
     /// Their bytes.
@@ -28,9 +28,9 @@ pub struct Snapshot {
 impl Store {
     /// Writes what the store consists of now into a new folder, of the same file system if it is to take no room:
     /// everything that was acknowledged before is in it.
-    pub fn snapshot(&self, disk: &Arc<dyn Disk>, to: &Path) -> Result<Snapshot> {
+    pub fn snapshot(&self, disk: &Arc<dyn Disk>, to: &Path) -> Result<SnapshotInfo> {
         let inner = self.inner();
-        let _work = locked(&inner.work);
+        let _work = lock(&inner.work);
         inner.seal()?;
         let manifest = Arc::clone(&inner.state().manifest);
         let from = inner.dir().to_owned();
@@ -45,18 +45,18 @@ impl Store {
         snapshot: &Path,
         dir: &Path,
         settings: &journal::Settings,
-    ) -> Result<Snapshot> {
+    ) -> Result<SnapshotInfo> {
         let manifest = {
-            let backend = Local::open(Arc::clone(disk), snapshot)?;
+            let backend = LocalBackend::open(Arc::clone(disk), snapshot)?;
             let (bytes, _) =
-                backend.manifest()?.ok_or_else(|| Error::Missing { dir: snapshot.to_owned() })?;
+                backend.manifest()?.ok_or_else(|| Error::NotFound { dir: snapshot.to_owned() })?;
             Manifest::open(&bytes, snapshot)?
         };
         if manifest.journal.is_some() {
-            return Err(Error::NoSnapshot { dir: snapshot.to_owned() });
+            return Err(Error::NotASnapshot { dir: snapshot.to_owned() });
         }
-        if Local::is_store(&**disk, dir)? {
-            return Err(Error::Exists { dir: dir.to_owned() });
+        if LocalBackend::is_store(&**disk, dir)? {
+            return Err(Error::AlreadyExists { dir: dir.to_owned() });
         }
         let journal = Store::create_journal(disk, &dir.join("journal"), settings)?;
         copy(disk, snapshot, dir, &Manifest { journal: Some(journal), position: 0, ..manifest })
@@ -68,7 +68,7 @@ impl Store {
         path: &Path,
         settings: &journal::Settings,
     ) -> Result<u128> {
-        disk.create_dir(path.parent().unwrap_or(path)).doing("create", path)?;
+        disk.create_dir(path.parent().unwrap_or(path)).io_context("create", path)?;
         match journal::Journal::create(
             &**disk,
             path,
@@ -76,12 +76,16 @@ impl Store {
             journal::wall_clock()(),
             settings,
         ) {
-            Ok(()) | Err(journal::Error::Exists { .. }) => {}
+            Ok(()) | Err(journal::Error::AlreadyExists { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        let options = journal::Options { alone: true, background: false, ..Default::default() };
+        let options = journal::Options {
+            is_exclusive: true,
+            has_background_thread: false,
+            ..Default::default()
+        };
         let journal = journal::Journal::open(Arc::clone(disk), path, &options)?;
-        match journal.add_subscriber(SUBSCRIBER, Start::Begin, true) {
+        match journal.add_subscriber(SUBSCRIBER, StartPosition::First, true) {
             Ok(_) | Err(journal::Error::CheckpointExists { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -90,21 +94,21 @@ impl Store {
 }
 
 /// Parts and forms, and last of all the manifest: without one, a folder is no store.
-fn copy(disk: &Arc<dyn Disk>, from: &Path, to: &Path, manifest: &Manifest) -> Result<Snapshot> {
-    if Local::is_store(&**disk, to)? {
-        return Err(Error::Exists { dir: to.to_owned() });
+fn copy(disk: &Arc<dyn Disk>, from: &Path, to: &Path, manifest: &Manifest) -> Result<SnapshotInfo> {
+    if LocalBackend::is_store(&**disk, to)? {
+        return Err(Error::AlreadyExists { dir: to.to_owned() });
     }
-    let backend = Local::open(Arc::clone(disk), to)?;
+    let backend = LocalBackend::open(Arc::clone(disk), to)?;
     for &number in manifest.parts.keys() {
-        let name = Local::part_name(number);
+        let name = LocalBackend::part_name(number);
         link(&**disk, &from.join(&name), &to.join(&name))?;
     }
     let parts = to.join("parts");
-    disk.sync_dir(&parts).doing("synchronise", &parts)?;
+    disk.sync_dir(&parts).io_context("synchronise", &parts)?;
     copy_bytes(&**disk, &from.join("series"), &to.join("series"))?;
-    disk.sync_dir(to).doing("synchronise", to)?;
+    disk.sync_dir(to).io_context("synchronise", to)?;
     backend.set_manifest(&manifest.write())?;
-    Ok(Snapshot {
+    Ok(SnapshotInfo {
         parts: manifest.parts.len() as u64,
         bytes: manifest.parts.values().map(|part| part.bytes).sum(),
         rows: manifest.parts.values().map(|part| part.rows).sum(),
@@ -124,36 +128,36 @@ fn link(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
         {
             copy_bytes(disk, from, to)
         }
-        Err(error) => Err(error).doing("link", to),
+        Err(error) => Err(error).io_context("link", to),
     }
 }
 
 fn copy_bytes(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
     const PIECE: usize = 1 << 20;
-    let source = match disk.open(from, Mode::Read) {
+    let source = match disk.open(from, OpenMode::Read) {
         Ok(source) => source,
         // A store without series has no file of them.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && from.ends_with("series") => {
             return Ok(());
         }
-        Err(error) => return Err(error).doing("open", from),
+        Err(error) => return Err(error).io_context("open", from),
     };
     // Whatever is there has another name too, perhaps, and must not be written into.
     match disk.remove(to) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error).doing("remove", to);
+            return Err(error).io_context("remove", to);
         }
         _ => {}
     }
-    let target = disk.open(to, Mode::CreateNew).doing("create", to)?;
+    let target = disk.open(to, OpenMode::CreateNew).io_context("create", to)?;
     let mut bytes = vec![0; PIECE];
     let mut at = 0;
     loop {
-        let have = source.read_full_at(&mut bytes, at).doing("read", from)?;
-        target.write_all_at(&bytes[..have], at).doing("write", to)?;
+        let have = source.read_full_at(&mut bytes, at).io_context("read", from)?;
+        target.write_all_at(&bytes[..have], at).io_context("write", to)?;
         at += have as u64;
         if have < PIECE {
-            return target.sync().doing("synchronise", to);
+            return target.sync().io_context("synchronise", to);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A store: fed by its journal, read through views, kept in order by maintenance.
+//! Store handle: ingest, views, maintenance.
 //!
 //! Locks, in the order in which they are taken: `work` (who changes parts), `admission` (who appends
 //! to the journal shares it, who deletes series has it alone), `feed` (who reads the journal),
@@ -16,22 +16,24 @@ use std::time::{Duration, Instant};
 
 use disk::Disk;
 use journal::supervisor::catch_panic;
-use journal::{Ack, Clock, Identity, Journal, Level, Start, Subscriber, Supervisor};
+use journal::{
+    Ack, BatchIdentity, Journal, Level, StartPosition, Subscriber, Supervisor, WallClock,
+};
 use model::{Batch, Gap, Selector, Series, SeriesId, SeriesRef};
 
 use crate::backend::{Backend, Part};
-use crate::change::Change;
-use crate::check::Round;
+use crate::change::StoreChange;
+use crate::check::ScrubCursor;
+use crate::deleted_series::DeletedSeriesKeys;
 use crate::error::{Error, Result};
-use crate::forget::Forgotten;
 use crate::head::Head;
-use crate::index::{Cardinality, Index, Limits, NewSeries, Number};
-use crate::local::Local;
-use crate::manifest::{Keep, Manifest, PartInfo, Producers};
+use crate::index::{Cardinality, CardinalityLimits, NewSeries, SeriesIndex, SeriesNumber};
+use crate::local_backend::LocalBackend;
+use crate::manifest::{Manifest, PartInfo, ProducerTable, RetentionRule};
 use crate::quarantine::{ATTEMPTS_MAX, Quarantine};
 use crate::resolution::MINUTE;
-use crate::seal::Sealing;
-use crate::view::View;
+use crate::seal::SealingHead;
+use crate::view::ReadView;
 
 /// The journal's subscriber that feeds the store.
 pub(crate) const SUBSCRIBER: &str = "store";
@@ -46,30 +48,30 @@ pub struct Options {
     pub head_bytes_max: usize,
     /// How long after the end of a partition rows are waited for before it is sealed or rolled up: ten minutes
     /// by default, in nanoseconds. What comes later is right too, and costs more.
-    pub grace: i64,
+    pub late_grace: i64,
     /// How many series, and values of a label, are taken.
-    pub limits: Limits,
+    pub limits: CardinalityLimits,
     /// How many bytes of parts the thread looks at in a second, over and over: 1 MiB by default, none if 0.
     /// What it finds damaged stands in the notes of [`Stat`].
     pub scrub_bytes_per_second: u64,
     /// A thread of its own feeds the store and keeps it in order: `true` by default. Otherwise whoever has it
     /// calls [`Store::maintain`].
-    pub background: bool,
+    pub has_background_thread: bool,
     /// How the journal is opened.
     pub journal: journal::Options,
     /// Where times come from.
-    pub clock: Clock,
+    pub clock: WallClock,
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
             head_bytes_max: 128 << 20,
-            grace: 10 * MINUTE,
-            limits: Limits::default(),
+            late_grace: 10 * MINUTE,
+            limits: CardinalityLimits::default(),
             scrub_bytes_per_second: 1 << 20,
-            background: true,
-            journal: journal::Options { alone: true, ..journal::Options::default() },
+            has_background_thread: true,
+            journal: journal::Options { is_exclusive: true, ..journal::Options::default() },
             clock: journal::wall_clock(),
         }
     }
@@ -85,7 +87,7 @@ impl fmt::Debug for Options {
 
 /// A time-series store. One process has it open at a time; it may be used from many threads.
 pub struct Store {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -97,7 +99,7 @@ impl fmt::Debug for Store {
 
 /// What a store is like at one moment.
 #[derive(Clone, Debug)]
-pub struct Stat {
+pub struct StoreStat {
     /// Series that are known.
     pub series: u64,
     /// Bytes of memory that knowing them takes.
@@ -111,109 +113,109 @@ pub struct Stat {
     /// What is known to be missing.
     pub gaps: Vec<Gap>,
     /// How long rows are kept.
-    pub keep: Vec<Keep>,
+    pub retention: Vec<RetentionRule>,
     /// What opening found damaged, and what the last maintenance met.
-    pub notes: Vec<String>,
+    pub warnings: Vec<String>,
     /// Last sequences of producers that were forgotten because there were too many, since it was
     /// opened. A retry of those counts again.
     pub evicted_sequences: u64,
     /// The journal.
-    pub journal: journal::Stat,
+    pub journal: journal::JournalStat,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct StoreInner {
     dir: PathBuf,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) journal: Journal,
-    pub(crate) index: Arc<RwLock<Index>>,
+    pub(crate) index: Arc<RwLock<SeriesIndex>>,
     /// Forms that the file of series has.
-    forms: AtomicU64,
+    stored_keys: AtomicU64,
     /// Held while more are appended.
-    forms_turn: Mutex<()>,
+    keys_lock: Mutex<()>,
     /// Between the look at the index and the append: a series that a batch names by number must not go meanwhile.
     pub(crate) admission: RwLock<()>,
     /// Deleted series that batches in the journal may still name by number.
-    pub(crate) forgotten: Mutex<Forgotten>,
+    pub(crate) deleted_keys: Mutex<DeletedSeriesKeys>,
     pub(crate) feed: Mutex<Subscriber>,
     /// Whoever read the journal last has not ended in order: the head may have half of a record.
-    pub(crate) is_feed_broken: AtomicBool,
+    pub(crate) is_feed_interrupted: AtomicBool,
     /// Inputs that are left out.
     pub(crate) quarantine: Mutex<Quarantine>,
     /// Which batches were read of the journal.
-    pub(crate) producers: Mutex<Producers>,
+    pub(crate) producers: Mutex<ProducerTable>,
     /// Sequences that were forgotten because there were too many.
     pub(crate) evicted_sequences: AtomicU64,
     /// Bytes of memory that rows in heads take, as of the last record read.
     pub(crate) head_bytes: AtomicUsize,
     /// When the batch that was read last was appended; the smallest number before there is one.
-    pub(crate) seen: AtomicI64,
+    pub(crate) last_append_time: AtomicI64,
     /// Bytes of batches that were appended and are not read yet, about.
     pub(crate) unread_bytes: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<StoreState>,
     pub(crate) work: Mutex<()>,
     pub(crate) options: Options,
     stop: AtomicBool,
     /// Work of maintenance that panicked, and when it is tried again.
-    resting: Mutex<HashMap<String, Rest>>,
+    deferred_work: Mutex<HashMap<String, WorkBackoff>>,
     /// Told when there is something to do.
     wake: (Mutex<bool>, Condvar),
 }
 
-/// How long work that panicked is left alone.
+/// Backoff of maintenance work that panicked.
 #[derive(Clone, Copy)]
-struct Rest {
+struct WorkBackoff {
     /// When it began, in nanoseconds since the Unix epoch.
     since: i64,
     wait: Duration,
     panics: u32,
 }
 
-impl Rest {
+impl WorkBackoff {
     /// Whether it is over. A clock that was set back ends it.
-    fn is_over(self, now: i64) -> bool {
+    fn has_elapsed(self, now: i64) -> bool {
         let wait = i64::try_from(self.wait.as_nanos()).unwrap_or(i64::MAX);
         !(0..wait).contains(&now.saturating_sub(self.since))
     }
 }
 
-pub(crate) struct State {
+pub(crate) struct StoreState {
     pub(crate) manifest: Arc<Manifest>,
     /// Manifests that a view may still hold, with their generations.
-    past: Vec<(u64, Weak<Manifest>)>,
+    previous_manifests: Vec<(u64, Weak<Manifest>)>,
     /// Parts that the manifest does not name any more, and the generation that took them away.
-    dead: Vec<(u64, u64)>,
-    pub(crate) active: Arc<RwLock<Head>>,
-    pub(crate) sealing: Option<Sealing>,
+    unreferenced_parts: Vec<(u64, u64)>,
+    pub(crate) active_head: Arc<RwLock<Head>>,
+    pub(crate) sealing_head: Option<SealingHead>,
     open: HashMap<u64, Arc<dyn Part>>,
-    notes: Vec<String>,
-    stopped: Option<String>,
+    warnings: Vec<String>,
+    failure: Option<String>,
 }
 
-impl State {
+impl StoreState {
     /// What opening found damaged, and what maintenance met.
-    pub(crate) fn notes(&self) -> &[String] {
-        &self.notes
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The heads, the older first.
     pub(crate) fn heads(&self) -> Vec<Arc<RwLock<Head>>> {
-        let sealing = self.sealing.as_ref().map(|sealing| Arc::clone(&sealing.head));
-        sealing.into_iter().chain([Arc::clone(&self.active)]).collect()
+        let sealing = self.sealing_head.as_ref().map(|sealing| Arc::clone(&sealing.head));
+        sealing.into_iter().chain([Arc::clone(&self.active_head)]).collect()
     }
 }
 
 /// A lock whose owner panicked is taken all the same: what it guards is changed in single steps.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store {
     /// Makes a store in a folder, with its journal in the folder `journal` below it.
     pub fn create(disk: &Arc<dyn Disk>, dir: &Path, settings: &journal::Settings) -> Result<()> {
-        let backend = Local::open(Arc::clone(disk), dir)?;
+        let backend = LocalBackend::open(Arc::clone(disk), dir)?;
         // Parts without a manifest are what is left of one that was damaged: nothing may be made over them.
-        if Local::is_store(&**disk, dir)? || !backend.parts()?.is_empty() {
-            return Err(Error::Exists { dir: dir.to_owned() });
+        if LocalBackend::is_store(&**disk, dir)? || !backend.parts()?.is_empty() {
+            return Err(Error::AlreadyExists { dir: dir.to_owned() });
         }
         let journal = Store::create_journal(disk, &dir.join("journal"), settings)?;
         let manifest =
@@ -223,12 +225,12 @@ impl Store {
 
     /// Opens a store, whatever happened to it.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<Store> {
-        if !Local::is_store(&*disk, dir)? {
-            return Err(Error::Missing { dir: dir.to_owned() });
+        if !LocalBackend::is_store(&*disk, dir)? {
+            return Err(Error::NotFound { dir: dir.to_owned() });
         }
-        let backend: Arc<dyn Backend> = Arc::new(Local::open(Arc::clone(&disk), dir)?);
+        let backend: Arc<dyn Backend> = Arc::new(LocalBackend::open(Arc::clone(&disk), dir)?);
         let mut notes = Vec::new();
-        let found = backend.manifest()?.ok_or_else(|| Error::Missing { dir: dir.to_owned() })?;
+        let found = backend.manifest()?.ok_or_else(|| Error::NotFound { dir: dir.to_owned() })?;
         let (bytes, mut are_alike) = found;
         let mut manifest = Manifest::open(&bytes, dir)?;
         if !are_alike {
@@ -248,7 +250,7 @@ impl Store {
                 backend.remove(number)?;
             }
         }
-        let (index, deleted) = Index::load(&*backend, &manifest, options.limits, &mut notes)?;
+        let (index, deleted) = SeriesIndex::load(&*backend, &manifest, options.limits, &mut notes)?;
         // Of damaged forms that are in no part either nothing is left; the next new ones take their numbers.
         manifest.series = manifest.series.min(index.len() as u64);
 
@@ -258,17 +260,18 @@ impl Store {
         let journal = Journal::open(disk, &path, &options.journal)?;
         let found = journal.stat()?.id;
         // Of its own checkpoint the store says itself what became of it.
-        let of_journal = journal.opened().damaged_files.iter();
+        let of_journal = journal.recovery_report().damaged_files.iter();
         notes.extend(of_journal.filter(|note| !note.starts_with("checkpoint ")).cloned());
         if let Some(expected) = manifest.journal.filter(|&expected| expected != found) {
-            return Err(Error::OtherJournal { dir: path, found, expected });
+            return Err(Error::WrongJournal { dir: path, found, expected });
         }
         let mut subscriber = match journal.subscribe(SUBSCRIBER) {
             // What it says is in the manifest too, which is never ahead of it.
             Err(
-                lost @ (journal::Error::NoCheckpoint { .. } | journal::Error::Checkpoint { .. }),
+                lost @ (journal::Error::NoCheckpoint { .. }
+                | journal::Error::CheckpointCorrupt { .. }),
             ) => {
-                let start = Start::At(manifest.position);
+                let start = StartPosition::At(manifest.position);
                 match lost {
                     journal::Error::NoCheckpoint { .. } => {
                         journal.add_subscriber(SUBSCRIBER, start, true)?
@@ -288,47 +291,47 @@ impl Store {
         }
         let producers = manifest.producers.clone();
         let forms = index.len() as u64;
-        let state = State {
+        let state = StoreState {
             manifest: Arc::new(manifest),
-            past: Vec::new(),
-            dead: Vec::new(),
-            active: Arc::default(),
-            sealing: None,
+            previous_manifests: Vec::new(),
+            unreferenced_parts: Vec::new(),
+            active_head: Arc::default(),
+            sealing_head: None,
             open: HashMap::new(),
-            notes,
-            stopped: None,
+            warnings: notes,
+            failure: None,
         };
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(StoreInner {
             dir: dir.to_owned(),
             backend,
             journal,
             index: Arc::new(RwLock::new(index)),
-            forms: AtomicU64::new(forms),
-            forms_turn: Mutex::default(),
+            stored_keys: AtomicU64::new(forms),
+            keys_lock: Mutex::default(),
             admission: RwLock::default(),
-            forgotten: Mutex::default(),
+            deleted_keys: Mutex::default(),
             feed: Mutex::new(subscriber),
-            is_feed_broken: AtomicBool::new(false),
+            is_feed_interrupted: AtomicBool::new(false),
             quarantine: Mutex::new(quarantine),
             producers: Mutex::new(producers),
             evicted_sequences: AtomicU64::new(0),
             head_bytes: AtomicUsize::new(0),
-            seen: AtomicI64::new(i64::MIN),
+            last_append_time: AtomicI64::new(i64::MIN),
             unread_bytes: AtomicUsize::new(0),
             state: Mutex::new(state),
             work: Mutex::new(()),
             options: options.clone(),
             stop: AtomicBool::new(false),
-            resting: Mutex::default(),
+            deferred_work: Mutex::default(),
             wake: (Mutex::new(false), Condvar::new()),
         });
-        inner.remember(deleted)?;
+        inner.retain_keys(deleted)?;
         // On a full disk nothing can be sealed, and what was acknowledged is wanted all the same.
-        if let Err(error) = inner.read_all() {
-            inner.note(format!("opening: {error}"));
+        if let Err(error) = inner.drain_journal() {
+            inner.add_warning(format!("opening: {error}"));
             inner.catch_up()?;
         }
-        let thread = match options.background {
+        let thread = match options.has_background_thread {
             true => {
                 let inner = Arc::clone(&inner);
                 let thread = inner.supervisor().thread("store");
@@ -341,7 +344,7 @@ impl Store {
                     .spawn(run)
                     .map_err(|source| Error::Io {
                         path: dir.to_owned(),
-                        doing: "start a thread for it",
+                        action: "start a thread for it",
                         source,
                     })?;
                 Some(spawned)
@@ -354,24 +357,29 @@ impl Store {
     /// Takes a batch in, and answers when it has reached the level. With an identity, a repeat is recognised and
     /// counted once, also after a restart. Series that are named by id only must be known; if one that is new is
     /// beyond a limit, nothing of the batch is taken.
-    pub fn ingest(&self, identity: Option<Identity>, batch: &Batch, level: Level) -> Result<Ack> {
+    pub fn ingest(
+        &self,
+        identity: Option<BatchIdentity>,
+        batch: &Batch,
+        level: Level,
+    ) -> Result<Ack> {
         let producer = identity.map(|identity| identity.producer);
         let mut new = NewSeries::default();
         for entry in batch.read() {
             let entry = entry.expect("BUG: the batch was checked");
-            if let SeriesRef::Form(form) = entry.series
-                && entry.begins
+            if let SeriesRef::Key(form) = entry.series
+                && entry.starts_group
             {
-                self.inner.admit(form, producer, &mut new)?;
+                self.inner.check_batch(form, producer, &mut new)?;
             }
         }
         self.inner.ingest(identity, batch, level)
     }
 
     /// Takes a batch in whose new series were admitted ([`Store::admit`]): as [`Store::ingest`], beyond any limit.
-    pub fn ingest_admitted(
+    pub fn ingest_checked(
         &self,
-        identity: Option<Identity>,
+        identity: Option<BatchIdentity>,
         batch: &Batch,
         level: Level,
     ) -> Result<Ack> {
@@ -379,15 +387,15 @@ impl Store {
     }
 
     /// Whether a batch of that identity would be a repeat.
-    pub fn has_taken(&self, identity: Identity) -> Result<bool> {
+    pub fn has_taken(&self, identity: BatchIdentity) -> Result<bool> {
         self.inner.has_taken(identity)
     }
 
     /// Whether a series of that form is known, or may be taken in as one of `producer`. `batch` has the new series that
     /// came before it in the same batch, and then it too. Batches that are appended at the same time do not see one
     /// another's new series: together they may be that much beyond a limit.
-    pub fn admit(&self, form: &[u8], producer: u64, batch: &mut NewSeries) -> Result<()> {
-        self.inner.admit(form, Some(producer), batch)
+    pub fn check_batch(&self, form: &[u8], producer: u64, batch: &mut NewSeries) -> Result<()> {
+        self.inner.check_batch(form, Some(producer), batch)
     }
 
     /// Reads what the journal has that is not in the head yet.
@@ -397,13 +405,13 @@ impl Store {
 
     /// Whether there is a store in a folder, though parts of it may be damaged or missing.
     pub fn exists(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
-        Local::is_store(&**disk, dir)
+        LocalBackend::is_store(&**disk, dir)
     }
 
     /// What can be read now: all that was acknowledged before.
-    pub fn view(&self) -> Result<View> {
+    pub fn view(&self) -> Result<ReadView> {
         self.inner.catch_up()?;
-        Ok(View::new(Arc::clone(&self.inner)))
+        Ok(ReadView::new(Arc::clone(&self.inner)))
     }
 
     /// Does what is due: feeds, seals, rolls up, puts together, drops what is kept no longer. Says whether
@@ -414,35 +422,39 @@ impl Store {
 
     /// Brings everything in memory into parts.
     pub fn seal(&self) -> Result<()> {
-        let _work = locked(&self.inner.work);
+        let _work = lock(&self.inner.work);
         self.inner.seal().map(|_| ())
     }
 
     /// Replaces the rules by which rows are kept. The first rule that names a row's resolution and matches its
     /// series counts; without one it is kept for ever.
-    pub fn set_keep(&self, keep: Vec<Keep>) -> Result<()> {
-        let _work = locked(&self.inner.work);
+    pub fn set_retention(&self, keep: Vec<RetentionRule>) -> Result<()> {
+        let _work = lock(&self.inner.work);
         if let Some(rule) = keep.iter().find(|rule| rule.duration.is_some_and(|ns| ns <= 0)) {
             let found = format!("{} ns", rule.duration.unwrap_or_default());
-            return Err(Error::Setting {
+            return Err(Error::InvalidSetting {
                 name: "a duration",
                 found,
                 expected: "more than nothing",
             });
         }
-        Change::new(&self.inner)?.commit(|manifest| manifest.keep = keep)
+        StoreChange::new(&self.inner)?.commit(|manifest| manifest.retention = keep)
     }
 
     /// Deletes rows of matching series that ended within `[from, to)`, at every resolution.
-    pub fn delete(&self, selector: &Selector, range: std::ops::Range<i64>) -> Result<Deleted> {
-        let _work = locked(&self.inner.work);
+    pub fn delete(
+        &self,
+        selector: &Selector,
+        range: std::ops::Range<i64>,
+    ) -> Result<DeletionResult> {
+        let _work = lock(&self.inner.work);
         self.inner.seal()?;
         let series = self.inner.index().select(selector);
         let deleted = self.inner.delete(selector, range);
         // While it went on it looked at parts of before.
-        self.inner.sweep();
+        self.inner.remove_unreferenced();
         let mut deleted = deleted?;
-        deleted.series = self.inner.forget(series)?;
+        deleted.series = self.inner.forget_empty_series(series)?;
         Ok(deleted)
     }
 
@@ -453,11 +465,11 @@ impl Store {
     }
 
     /// What it is like now.
-    pub fn stat(&self) -> Result<Stat> {
+    pub fn stat(&self) -> Result<StoreStat> {
         self.inner.stat()
     }
 
-    pub(crate) fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &StoreInner {
         &self.inner
     }
 
@@ -468,7 +480,7 @@ impl Store {
 
     /// Bytes of memory that rows in no part take, and about those that they will take which are only in the journal.
     /// Costs nothing to ask.
-    pub fn held_bytes(&self) -> usize {
+    pub fn head_and_pending_bytes(&self) -> usize {
         let unread = self.inner.unread_bytes.load(Ordering::Relaxed);
         self.inner.head_bytes.load(Ordering::Relaxed).saturating_add(unread)
     }
@@ -479,27 +491,27 @@ impl Store {
     }
 
     /// The canonical form of a series, if the store knows it.
-    pub fn form(&self, id: &model::SeriesId) -> Option<Vec<u8>> {
+    pub fn key(&self, id: &model::SeriesId) -> Option<Vec<u8>> {
         let find = || {
             let index = self.inner.index();
-            let found = index.number(id).map(|number| index.form(number).to_owned());
+            let found = index.number(id).map(|number| index.key(number).to_owned());
             drop(index);
-            found.or_else(|| locked(&self.inner.forgotten).form(id))
+            found.or_else(|| lock(&self.inner.deleted_keys).key(id))
         };
         // It may have been acknowledged and not been read yet. If that fails, it says so elsewhere.
         find().or_else(|| self.inner.catch_up().ok().and_then(|()| find()))
     }
 }
 
-/// What a deletion did.
+/// Result of a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deleted {
+pub struct DeletionResult {
     /// Rows as they came that are gone.
     pub rows: u64,
     /// Rows of rollups that are gone although the rows they were made of had gone before.
     pub rollup_rows: u64,
     /// Rows of rollups that stay, because they reach beyond the range and what they were made of is gone.
-    pub kept: u64,
+    pub retained_rows: u64,
     /// Series of which nothing is left: they count for no limit any more.
     pub series: u64,
 }
@@ -515,9 +527,9 @@ impl Drop for Store {
     }
 }
 
-impl Inner {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        locked(&self.state)
+impl StoreInner {
+    pub(crate) fn state(&self) -> MutexGuard<'_, StoreState> {
+        lock(&self.state)
     }
 
     /// The store's folder.
@@ -525,7 +537,7 @@ impl Inner {
         &self.dir
     }
 
-    pub(crate) fn index(&self) -> RwLockReadGuard<'_, Index> {
+    pub(crate) fn index(&self) -> RwLockReadGuard<'_, SeriesIndex> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -538,8 +550,8 @@ impl Inner {
     }
 
     pub(crate) fn check_running(&self) -> Result<()> {
-        match &self.state().stopped {
-            Some(why) => Err(Error::Stopped { why: why.clone() }),
+        match &self.state().failure {
+            Some(why) => Err(Error::FailStop { reason: why.clone() }),
             None => Ok(()),
         }
     }
@@ -553,52 +565,52 @@ impl Inner {
         }
     }
 
-    pub(crate) fn stop_for(&self, why: &str) {
-        self.state().stopped.get_or_insert_with(|| why.to_owned());
+    pub(crate) fn fail_stop(&self, why: &str) {
+        self.state().failure.get_or_insert_with(|| why.to_owned());
     }
 
     /// Whether a batch is contained already, or will be when the journal was read.
-    fn has_taken(&self, identity: Identity) -> Result<bool> {
-        Ok(locked(&self.producers).have_heard(identity) || self.journal.has_accepted(identity)?)
+    fn has_taken(&self, identity: BatchIdentity) -> Result<bool> {
+        Ok(lock(&self.producers).contains(identity) || self.journal.has_accepted(identity)?)
     }
 
-    fn ingest(&self, identity: Option<Identity>, batch: &Batch, level: Level) -> Result<Ack> {
+    fn ingest(&self, identity: Option<BatchIdentity>, batch: &Batch, level: Level) -> Result<Ack> {
         self.check_running()?;
         let _admission = self.admission.read().unwrap_or_else(PoisonError::into_inner);
-        self.check_named(batch)?;
-        let heard = identity.is_some_and(|identity| locked(&self.producers).have_heard(identity));
+        self.check_known_series(batch)?;
+        let heard = identity.is_some_and(|identity| lock(&self.producers).contains(identity));
         if heard {
-            let end = self.journal.marks().end;
+            let end = self.journal.watermarks().end;
             let level = self.journal.flush(level).map(|_| level)?;
-            return Ok(Ack { positions: end..end, level, repeated: true });
+            return Ok(Ack { positions: end..end, level, is_duplicate: true });
         }
         let ack = self.journal.append_batch(identity, &[batch.bytes()], level)?;
-        if !ack.repeated {
+        if !ack.is_duplicate {
             self.unread_bytes.fetch_add(batch.bytes().len(), Ordering::Relaxed);
         }
         self.wake();
         Ok(ack)
     }
 
-    fn admit(&self, form: &[u8], producer: Option<u64>, batch: &mut NewSeries) -> Result<()> {
-        if !batch.is_current && self.index().number(&SeriesId::of_form(form)).is_none() {
+    fn check_batch(&self, form: &[u8], producer: Option<u64>, batch: &mut NewSeries) -> Result<()> {
+        if !batch.is_current && self.index().number(&SeriesId::from_canonical_key(form)).is_none() {
             // What was acknowledged and not read yet counts: otherwise limits hold nothing back while nobody asks.
             self.catch_up()?;
             batch.is_current = true;
         }
-        self.index().admit(form, producer, batch)?;
+        self.index().check_insert(form, producer, batch)?;
         Ok(())
     }
 
     /// Whether all series are known that a batch names by number, and its values are of their kinds.
-    fn check_named(&self, batch: &Batch) -> Result<()> {
+    fn check_known_series(&self, batch: &Batch) -> Result<()> {
         let mut is_current = false;
-        let mut named: Option<Number> = None;
+        let mut named: Option<SeriesNumber> = None;
         let mut index = self.index();
         for entry in batch.read() {
             let entry = entry.expect("BUG: the batch was checked");
             let SeriesRef::Id(id) = entry.series else { continue };
-            if !entry.begins {
+            if !entry.starts_group {
                 continue;
             }
             let mut number = index.number(&id);
@@ -612,7 +624,7 @@ impl Inner {
             let number = number.ok_or(Error::UnknownSeries { id })?;
             named = named.max(Some(number));
             let kind = index.kind(number);
-            if !entry.is_of(kind) {
+            if !entry.has_kind(kind) {
                 let (series, kind) = (index.series(number).to_string(), kind.name());
                 let found = "another kind of value";
                 return Err(model::Error::Kind { series, kind, found }.into());
@@ -623,26 +635,26 @@ impl Inner {
         // that is damaged, nobody would know whose all the others are. Where there is no room for
         // it, that risk is taken. Relaxed: of a number that is stored here its form was appended
         // before, by whoever stored it.
-        let kept = self.forms.load(Ordering::Relaxed);
+        let kept = self.stored_keys.load(Ordering::Relaxed);
         if named.is_some_and(|number| u64::from(number.0) >= kept) {
-            let _ = self.keep_forms(false);
+            let _ = self.append_keys(false);
         }
         Ok(())
     }
 
     /// Appends forms of series to their file that are not there yet; how many there are then. They
     /// survive the process, and a power cut too if that is asked for.
-    pub(crate) fn keep_forms(&self, durably: bool) -> Result<u64> {
-        let _turn = locked(&self.forms_turn);
-        let kept = self.forms.load(Ordering::Relaxed);
+    pub(crate) fn append_keys(&self, durably: bool) -> Result<u64> {
+        let _turn = lock(&self.keys_lock);
+        let kept = self.stored_keys.load(Ordering::Relaxed);
         let series: Vec<(Option<u64>, Vec<u8>)> = {
             let index = self.index();
-            let new = (kept..index.len() as u64).map(|number| Number(number as u32));
-            new.map(|number| (index.producer(number), index.form(number).to_owned())).collect()
+            let new = (kept..index.len() as u64).map(|number| SeriesNumber(number as u32));
+            new.map(|number| (index.producer(number), index.key(number).to_owned())).collect()
         };
         self.backend.add_series(&series, durably)?;
         let kept = kept + series.len() as u64;
-        self.forms.store(kept, Ordering::Relaxed);
+        self.stored_keys.store(kept, Ordering::Relaxed);
         Ok(kept)
     }
 
@@ -663,70 +675,75 @@ impl Inner {
     /// Makes a manifest the one that counts, and buries parts that it does not name.
     pub(crate) fn replace_manifest(&self, manifest: Manifest, removed: &[u64]) {
         let mut state = self.state();
-        if state.sealing.as_ref().is_some_and(|sealing| sealing.position <= manifest.position) {
-            state.sealing = None;
+        if state.sealing_head.as_ref().is_some_and(|sealing| sealing.position <= manifest.position)
+        {
+            state.sealing_head = None;
         }
         let generation = manifest.generation;
         let before = std::mem::replace(&mut state.manifest, Arc::new(manifest));
-        state.past.push((before.generation, Arc::downgrade(&before)));
-        state.dead.extend(removed.iter().map(|&number| (generation, number)));
+        state.previous_manifests.push((before.generation, Arc::downgrade(&before)));
+        state.unreferenced_parts.extend(removed.iter().map(|&number| (generation, number)));
     }
 
     /// Removes parts that no view can ask for any more.
-    pub(crate) fn sweep(&self) {
+    pub(crate) fn remove_unreferenced(&self) {
         let removable: Vec<u64> = {
             let mut state = self.state();
-            state.past.retain(|(_, manifest)| manifest.strong_count() > 0);
-            let oldest =
-                state.past.iter().map(|&(generation, _)| generation).min().unwrap_or(u64::MAX);
-            let dead = std::mem::take(&mut state.dead);
+            state.previous_manifests.retain(|(_, manifest)| manifest.strong_count() > 0);
+            let oldest = state
+                .previous_manifests
+                .iter()
+                .map(|&(generation, _)| generation)
+                .min()
+                .unwrap_or(u64::MAX);
+            let dead = std::mem::take(&mut state.unreferenced_parts);
             let (removable, dead): (Vec<_>, Vec<_>) =
                 dead.into_iter().partition(|&(generation, _)| generation <= oldest);
-            state.dead = dead;
+            state.unreferenced_parts = dead;
             removable.iter().for_each(|(_, number)| drop(state.open.remove(number)));
             removable.into_iter().map(|(_, number)| number).collect()
         };
         for number in removable {
             // No manifest names it: the next start removes it, if this does not.
             if let Err(error) = self.backend.remove(number) {
-                self.note(error.to_string());
+                self.add_warning(error.to_string());
             }
         }
     }
 
     fn maintain(&self) -> Result<bool> {
-        let _work = locked(&self.work);
+        let _work = lock(&self.work);
         self.check_running()?;
-        let mut changed = self.read_all()?;
+        let mut changed = self.drain_journal()?;
         let is_due = self.is_seal_due();
-        if is_due || self.is_journal_short()? {
+        if is_due || self.is_journal_nearly_full()? {
             self.catch_up()?;
             match self.seal_read() {
                 // A day is rolled up when all that there is of it is sealed.
-                Ok(sealed) if is_due && !sealed.whole => return Ok(true),
-                Ok(sealed) => changed |= sealed.changed,
+                Ok(sealed) if is_due && !sealed.is_complete => return Ok(true),
+                Ok(sealed) => changed |= sealed.is_changed,
                 // It is full on account of somebody else, and nothing is due.
                 Err(Error::Journal(journal::Error::Full(_))) if !is_due => {}
                 Err(error) => return Err(error),
             }
         }
         // What stands in the way of one, such as a part that cannot be read, is no reason to leave the others.
-        let done = [self.roll_due(), self.put_together(), self.drop_expired()];
-        self.sweep();
+        let done = [self.run_due_rollups(), self.compact_parts(), self.drop_expired()];
+        self.remove_unreferenced();
         if matches!(done[2], Ok(true)) {
-            self.guarded("taking out series without rows", || {
+            self.run_guarded("taking out series without rows", || {
                 let all = self.index().select(&Selector::All);
-                self.forget(all).map(|series| series > 0)
+                self.forget_empty_series(all).map(|series| series > 0)
             })?;
         }
-        self.release_forgotten()?;
+        self.release_keys()?;
         for done in done {
             changed |= done?;
         }
         Ok(changed)
     }
 
-    fn stat(&self) -> Result<Stat> {
+    fn stat(&self) -> Result<StoreStat> {
         self.catch_up()?;
         let (series, index_bytes) = {
             let index = self.index();
@@ -742,33 +759,33 @@ impl Inner {
             head_bytes += head.bytes() as u64;
             gaps.extend(head.gaps.iter().cloned());
         }
-        Ok(Stat {
+        Ok(StoreStat {
             series,
             index_bytes,
             head_rows,
             head_bytes,
             parts: state.manifest.parts.values().cloned().collect(),
             gaps,
-            keep: state.manifest.keep.clone(),
-            notes: state.notes.clone(),
+            retention: state.manifest.retention.clone(),
+            warnings: state.warnings.clone(),
             evicted_sequences: self.evicted_sequences.load(Ordering::Relaxed),
             journal,
         })
     }
 
-    pub(crate) fn note(&self, note: String) {
-        const NOTES_MAX: usize = 64;
+    pub(crate) fn add_warning(&self, note: String) {
+        const WARNINGS_MAX: usize = 64;
         let mut state = self.state();
-        if !state.notes.contains(&note) {
-            if state.notes.len() == NOTES_MAX {
-                state.notes.remove(0);
+        if !state.warnings.contains(&note) {
+            if state.warnings.len() == WARNINGS_MAX {
+                state.warnings.remove(0);
             }
-            state.notes.push(note);
+            state.warnings.push(note);
         }
     }
 
     fn wake(&self) {
-        *locked(&self.wake.0) = true;
+        *lock(&self.wake.0) = true;
         self.wake.1.notify_one();
     }
 
@@ -776,12 +793,16 @@ impl Inner {
     /// and whatever it was about is left alone for a minute, then for twice as long each time: what
     /// cannot be worked on must not keep the rest from being kept in order. Says `false` if it is
     /// left alone. From the third panic on it is told as quarantined, until it succeeds.
-    pub(crate) fn guarded(&self, name: &str, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
+    pub(crate) fn run_guarded(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
         const WAIT: Duration = Duration::from_secs(60);
         const WAIT_MAX: Duration = Duration::from_secs(3600);
         let (supervisor, now) = (self.supervisor(), self.supervisor().now());
-        let rest = locked(&self.resting).get(name).copied();
-        if rest.is_some_and(|rest| !rest.is_over(now)) {
+        let rest = lock(&self.deferred_work).get(name).copied();
+        if rest.is_some_and(|rest| !rest.has_elapsed(now)) {
             return Ok(false);
         }
         let work = || {
@@ -790,7 +811,7 @@ impl Inner {
         };
         match catch_panic(work) {
             Ok(done) => {
-                if locked(&self.resting).remove(name).is_some() {
+                if lock(&self.deferred_work).remove(name).is_some() {
                     supervisor.release(name);
                 }
                 done
@@ -798,13 +819,13 @@ impl Inner {
             Err(message) => {
                 let wait = rest.map_or(WAIT, |rest| (2 * rest.wait).min(WAIT_MAX));
                 let panics = rest.map_or(0, |rest| rest.panics).saturating_add(1);
-                let rest = Rest { since: now, wait, panics };
-                locked(&self.resting).insert(name.to_owned(), rest);
+                let rest = WorkBackoff { since: now, wait, panics };
+                lock(&self.deferred_work).insert(name.to_owned(), rest);
                 if panics >= ATTEMPTS_MAX {
                     supervisor.quarantine(name, &*message);
                 }
                 let seconds = wait.as_secs();
-                Err(Error::Defect { doing: name.to_owned(), message, seconds })
+                Err(Error::MaintenancePanicked { action: name.to_owned(), message, seconds })
             }
         }
     }
@@ -812,24 +833,24 @@ impl Inner {
     /// What the thread does.
     fn run(&self) {
         const PAUSE: Duration = Duration::from_millis(100);
-        let (mut round, mut looked) = (Round::default(), Instant::now());
+        let (mut round, mut looked) = (ScrubCursor::default(), Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
             self.supervisor().fault_point("store");
             if let Err(error) = self.maintain() {
                 if matches!(error, Error::Closing) {
                     return;
                 }
-                self.note(format!("maintenance: {error}"));
+                self.add_warning(format!("maintenance: {error}"));
                 if self.check_running().is_err() {
                     return;
                 }
             }
             let elapsed = looked.elapsed();
             looked += elapsed;
-            self.look_on_or_skip(&mut round, elapsed);
+            self.scrub_step_or_skip(&mut round, elapsed);
             // Not at every batch: the head is read by whoever asks, this only keeps it from falling far behind.
             std::thread::sleep(PAUSE);
-            let woken = locked(&self.wake.0);
+            let woken = lock(&self.wake.0);
             let waited = self.wake.1.wait_timeout_while(woken, 10 * PAUSE, |woken| !*woken);
             *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
         }
@@ -838,8 +859,8 @@ impl Inner {
 
 /// A series by its place in the index, for views.
 #[derive(Clone, Debug)]
-pub struct Found {
-    pub(crate) number: crate::index::Number,
+pub struct SeriesEntryRef {
+    pub(crate) number: crate::index::SeriesNumber,
     /// What it is.
     pub series: Series,
 }
@@ -851,33 +872,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_panics_is_left_alone_and_the_rest_goes_on() {
+    fn panicking_work_is_deferred() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         Store::create(&disk, Path::new("/store"), &journal::Settings::default()).unwrap();
         let store = Store::open(disk, Path::new("/store"), &Options::default()).unwrap();
-        let panics = || store.inner().guarded("rolling up day 7", || panic!("a count overflows"));
+        let panics =
+            || store.inner().run_guarded("rolling up day 7", || panic!("a count overflows"));
         let error = panics().unwrap_err().to_string();
         let expected = "rolling up day 7 met a defect of topdeck and is tried again in 60 s; please report it: \
                         a count overflows";
         assert_eq!(error, expected);
         assert!(!panics().unwrap(), "it is left alone");
-        assert!(store.inner().guarded("rolling up day 8", || Ok(true)).unwrap());
-        assert!(!store.inner().resting.lock().unwrap().contains_key("rolling up day 8"));
+        assert!(store.inner().run_guarded("rolling up day 8", || Ok(true)).unwrap());
+        assert!(!store.inner().deferred_work.lock().unwrap().contains_key("rolling up day 8"));
     }
 
     #[test]
-    fn closing_does_not_wait_for_a_day_to_be_rolled_up() {
+    fn close_interrupts_a_rollup() {
         use crate::resolution::DAY;
 
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         Store::create(&disk, Path::new("/store"), &journal::Settings::default()).unwrap();
-        let clock: Clock = Arc::new(|| 9 * DAY);
-        let options = Options { background: false, clock, ..Options::default() };
+        let clock: WallClock = Arc::new(|| 9 * DAY);
+        let options = Options { has_background_thread: false, clock, ..Options::default() };
         let store = Store::open(Arc::clone(&disk), Path::new("/store"), &options).unwrap();
-        let series = Series::new("load", model::Kind::Gauge).checked().unwrap();
+        let series = Series::new("load", model::SeriesKind::Gauge).validate().unwrap();
         let mut batch = model::BatchWriter::default();
         batch.series(&series);
-        let value = model::Value::Number(1.0);
+        let value = model::SampleValue::Number(1.0);
         batch.sample(&model::Sample { start: DAY, end: DAY, value }).unwrap();
         let _ack = store.ingest(None, &batch.finish(), Level::Disk).unwrap();
         store.seal().unwrap();

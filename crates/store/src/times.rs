@@ -1,4 +1,4 @@
-//! When rows began and ended, as bytes.
+//! Encoding of row times.
 //!
 //! ```text
 //! coding  u8   0 runs, 1 columns; the shorter is written
@@ -15,7 +15,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use model::wire::{Reader, put_bytes, put_varint, put_zigzag};
+use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
 use crate::column;
 
@@ -64,7 +64,7 @@ fn put_runs(out: &mut Vec<u8>, times: &[(i64, i64)]) -> usize {
     runs
 }
 
-pub(crate) fn read(reader: &mut Reader<'_>, rows: usize) -> model::Result<Vec<(i64, i64)>> {
+pub(crate) fn read(reader: &mut WireReader<'_>, rows: usize) -> model::Result<Vec<(i64, i64)>> {
     let offset = reader.offset();
     let invalid =
         |found: String, expected| model::Error::Invalid { offset, field: "times", found, expected };
@@ -118,7 +118,7 @@ mod tests {
         times.sort_by_key(|&(start, end)| (end, start));
         let mut out = Vec::new();
         put(&mut out, &times);
-        let mut reader = Reader::new(&out);
+        let mut reader = WireReader::new(&out);
         assert_eq!(read(&mut reader, times.len()).unwrap(), times);
         reader.finish().unwrap();
         out.len()
@@ -126,14 +126,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_come_back(times in prop::collection::vec((any::<i32>(), 0i64..1000, any::<bool>()), 0..60)) {
+        fn times_round_trip(times in prop::collection::vec((any::<i32>(), 0i64..1000, any::<bool>()), 0..60)) {
             let scale = |far| if far { 1 << 31 } else { 1 };
             check(times.iter().map(|&(start, span, far)| (i64::from(start) * scale(far), i64::from(start) * scale(far) + span)).collect());
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60), rows in 0usize..300) {
-            let _ = read(&mut Reader::new(&bytes), rows);
+        fn random_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..60), rows in 0usize..300) {
+            let _ = read(&mut WireReader::new(&bytes), rows);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What can be read at one moment, while the store goes on.
+//! Read view: consistent snapshot for queries.
 //!
 //! Every answer is made of rows as they came, or of exact rollups of them; which of the two does not show.
 //! What is known to be missing comes with the answer.
@@ -14,20 +14,20 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use hist::Mixture;
 use hist::codec::header::Temporality;
-use model::{Gap, Kind, Sample, Selector, Series, SeriesId, Value};
+use model::{Gap, Sample, SampleValue, Selector, Series, SeriesId, SeriesKind};
 
-use crate::backend::{Part, Place};
+use crate::backend::{ChunkLocation, Part};
 use crate::chunk;
 use crate::error::{Error, Result};
-use crate::gather::{self, Gathered, Predecessors};
-use crate::grid::{Grid, Run, plan, share_of};
+use crate::gather::{self, GatheredRows, KnownPredecessors};
+use crate::grid::{ColumnRun, TimeGrid, overlap_share, plan};
 use crate::head::Head;
 use crate::manifest::{Manifest, PartInfo};
-use crate::merge::{FULL, Merge, assign_columns, rows_of};
+use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs};
 use crate::resolution::{DAY, Resolution, slot};
-use crate::roll::{happened, too_late};
-use crate::row::{Predecessor, Row, Rows, Summary};
-use crate::store::{Found, Inner};
+use crate::rollup::{deltas_of_day, late_gap};
+use crate::row::{NumberSummary, Predecessor, Row, Rows};
+use crate::store::{SeriesEntryRef, StoreInner};
 
 /// Columns that are worked on at a time; an answer of more is given in pieces, and takes no more memory.
 const COLUMNS_AT_ONCE: u64 = 1024;
@@ -37,19 +37,19 @@ pub const COLUMNS_MAX: u64 = 10_000_000;
 /// Series that are looked for in a part between two looks at whether somebody still waits.
 const SERIES_AT_ONCE: usize = 256;
 
-/// What can be read at one moment.
-pub struct View {
-    inner: Arc<Inner>,
+/// Consistent read view.
+pub struct ReadView {
+    inner: Arc<StoreInner>,
     manifest: Arc<Manifest>,
     heads: Vec<Arc<RwLock<Head>>>,
     /// Days of which rows as they came were dropped, if only in part.
     dropped_days: OnceLock<BTreeSet<i64>>,
-    is_over: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    is_cancelled: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
 /// What happened in a column of time.
 #[derive(Clone, Debug)]
-pub struct Column<T> {
+pub struct TimeColumn<T> {
     /// When it begins, in nanoseconds since the Unix epoch.
     pub start: i64,
     /// When it ends.
@@ -61,44 +61,46 @@ pub struct Column<T> {
 }
 
 /// Works out some columns, and what is missing in them.
-type Fill<T> = fn(&View, &[Asked], &[Range<i64>], &mut Vec<Gap>) -> Result<Vec<T>>;
+type ColumnReader<T> =
+    fn(&ReadView, &[SeriesQuery], &[Range<i64>], &mut Vec<Gap>) -> Result<Vec<T>>;
 
 /// Takes a checked chunk; what is wrong with it otherwise.
-type EachChunk<'a> = dyn FnMut(&Place, &chunk::Header, &[u8]) -> Result<(), String> + 'a;
+type ChunkVisitor<'a> =
+    dyn FnMut(&ChunkLocation, &chunk::ChunkHeader, &[u8]) -> Result<(), String> + 'a;
 
-/// One series' part in an answer.
-struct Asked {
-    found: Found,
+/// Series of a read.
+struct SeriesQuery {
+    found: SeriesEntryRef,
     id: SeriesId,
 }
 
-impl View {
-    pub(crate) fn new(inner: Arc<Inner>) -> View {
+impl ReadView {
+    pub(crate) fn new(inner: Arc<StoreInner>) -> ReadView {
         let (manifest, heads) = {
             let state = inner.state();
             (Arc::clone(&state.manifest), state.heads())
         };
-        View { inner, manifest, heads, dropped_days: OnceLock::new(), is_over: None }
+        ReadView { inner, manifest, heads, dropped_days: OnceLock::new(), is_cancelled: None }
     }
 
     /// Every read stops with [`Error::Over`] when this says so: it is asked at each part and series. Give it what the
     /// question has.
-    pub fn until(self, is_over: Arc<dyn Fn() -> bool + Send + Sync>) -> View {
-        View { is_over: Some(is_over), ..self }
+    pub fn with_cancellation(self, is_over: Arc<dyn Fn() -> bool + Send + Sync>) -> ReadView {
+        ReadView { is_cancelled: Some(is_over), ..self }
     }
 
     /// An error if nobody waits any more.
     fn check(&self) -> Result<()> {
-        match &self.is_over {
-            Some(is_over) if is_over() => Err(Error::Over),
+        match &self.is_cancelled {
+            Some(is_over) if is_over() => Err(Error::Cancelled),
             _ => Ok(()),
         }
     }
 
     /// The series that a selector picks.
-    pub fn select(&self, selector: &Selector) -> Vec<Found> {
+    pub fn select(&self, selector: &Selector) -> Vec<SeriesEntryRef> {
         let index = self.inner.index();
-        let found = |number| Found { number, series: index.series(number) };
+        let found = |number| SeriesEntryRef { number, series: index.series(number) };
         index.select(selector).into_iter().map(found).collect()
     }
 
@@ -132,34 +134,35 @@ impl View {
     }
 
     /// From when to when there are rows of some series, in nanoseconds since the Unix epoch.
-    pub fn extent(&self, series: &[Found]) -> Result<Option<Range<i64>>> {
-        self.reach(series, |_| 0)
+    pub fn time_range(&self, series: &[SeriesEntryRef]) -> Result<Option<Range<i64>>> {
+        self.rows_range(series, |_| 0)
     }
 
     /// Which columns have all rows of some series: what was read at a moment, as what grows is, belongs to the
     /// nanosecond before it.
-    pub fn stretch(&self, series: &[Found]) -> Result<Option<Range<i64>>> {
-        self.reach(series, |kind| i64::from(kind != Kind::Histogram(Temporality::Delta)))
+    pub fn complete_range(&self, series: &[SeriesEntryRef]) -> Result<Option<Range<i64>>> {
+        self.rows_range(series, |kind| i64::from(kind != SeriesKind::Histogram(Temporality::Delta)))
     }
 
     /// From when to when there are rows at all, as parts say without being read; where only rollups are left it is
     /// whole days.
-    pub fn bounds(&self) -> Option<Range<i64>> {
+    pub fn part_range(&self) -> Option<Range<i64>> {
         let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
         let says = |part: &&PartInfo| match part.resolution {
             Resolution::Base => true,
             _ => !part.covers.values().flatten().all(|number| live.contains(number)),
         };
         let parts = self.manifest.parts.values().filter(says).map(|part| part.start..part.end);
-        let heads = self.heads().filter_map(|head| head.extent()).map(|(start, end)| start..end);
+        let heads =
+            self.heads().filter_map(|head| head.time_range()).map(|(start, end)| start..end);
         let all: Vec<Range<i64>> = parts.chain(heads).collect();
-        hull(all.iter())
+        enclosing_range(all.iter())
     }
 
     /// About how many rows of so many series there are to be read of a range, as they came, or of
     /// the coarsest rollups that fit in columns as long as `step`. Parts and the head are not read:
     /// each has as many rows of every series and in every moment as it has on average.
-    pub fn rows_about(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {
+    pub fn estimate_rows(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {
         let fits =
             |part: &&PartInfo| part.resolution.period().is_some_and(|period| Some(period) <= step);
         let coarsest = self.manifest.parts.values().filter(fits).map(|part| part.resolution).max();
@@ -171,16 +174,20 @@ impl View {
         let base = own(Some(Resolution::Base)).filter(|part| !covered.contains(&part.number));
         let in_parts = own(coarsest).chain(base).map(|part| {
             let share = (series as f64 / part.chunks.max(1) as f64).min(1.0);
-            part.rows as f64 * share * share_of(&(part.start..part.end), range)
+            part.rows as f64 * share * overlap_share(&(part.start..part.end), range)
         });
-        let in_heads = self.heads().map(|head| head.rows_about(series, range)).sum::<f64>();
+        let in_heads = self.heads().map(|head| head.estimate_rows(series, range)).sum::<f64>();
         // What is more than fits, fits barely.
         (in_parts.sum::<f64>() + in_heads).ceil() as u64
     }
 
     /// The rows of kinds that lie `before` their start begin so much earlier.
-    fn reach(&self, series: &[Found], before: impl Fn(Kind) -> i64) -> Result<Option<Range<i64>>> {
-        let asked = self.asked(series);
+    fn rows_range(
+        &self,
+        series: &[SeriesEntryRef],
+        before: impl Fn(SeriesKind) -> i64,
+    ) -> Result<Option<Range<i64>>> {
+        let asked = self.series_queries(series);
         let mut extent: Option<Range<i64>> = None;
         let mut add = |start: i64, end: i64| {
             let (first, last) = extent.clone().map_or((start, end), |held| (held.start, held.end));
@@ -205,7 +212,7 @@ impl View {
                                 None => place.start.saturating_sub(before(kind)),
                                 // A row of a moment begins where its slot ends: a range that cuts
                                 // the slot would not have it.
-                                Some(period) if begins_with_moment(&*part, &place, kind) => {
+                                Some(period) if starts_with_point(&*part, &place, kind) => {
                                     slot(place.start, period)
                                 }
                                 Some(_) => place.start,
@@ -222,7 +229,7 @@ impl View {
         self.check()?;
         for head in self.heads() {
             for series in &asked {
-                if let Some((start, end)) = head.covers(series.found.number) {
+                if let Some((start, end)) = head.series_range(series.found.number) {
                     add(start.saturating_sub(before(series.found.series.kind())), end);
                 }
             }
@@ -231,10 +238,14 @@ impl View {
     }
 
     /// Distributions of some series of histograms, put together, column by column.
-    pub fn histograms<'a>(&'a self, series: &[Found], grid: Grid) -> Result<Columns<'a, Mixture>> {
-        let kinds = |kind| matches!(kind, Kind::Histogram(_));
+    pub fn histograms<'a>(
+        &'a self,
+        series: &[SeriesEntryRef],
+        grid: TimeGrid,
+    ) -> Result<ColumnIter<'a, Mixture>> {
+        let kinds = |kind| matches!(kind, SeriesKind::Histogram(_));
         self.columns(series, grid, kinds, "histograms", |view, asked, columns, gaps| {
-            view.merged(asked, columns, false, gaps)
+            view.merge_histograms(asked, columns, false, gaps)
         })
     }
 
@@ -243,12 +254,12 @@ impl View {
     /// them apart, rollups have it in the column before.
     pub fn histograms_by_start<'a>(
         &'a self,
-        series: &[Found],
-        grid: Grid,
-    ) -> Result<Columns<'a, Mixture>> {
-        let kinds = |kind| matches!(kind, Kind::Histogram(_));
+        series: &[SeriesEntryRef],
+        grid: TimeGrid,
+    ) -> Result<ColumnIter<'a, Mixture>> {
+        let kinds = |kind| matches!(kind, SeriesKind::Histogram(_));
         self.columns(series, grid, kinds, "histograms", |view, asked, columns, gaps| {
-            view.merged(asked, columns, true, gaps)
+            view.merge_histograms(asked, columns, true, gaps)
         })
     }
 
@@ -256,26 +267,26 @@ impl View {
     /// Of cumulative counts it is the increase.
     pub fn numbers<'a>(
         &'a self,
-        series: &[Found],
-        grid: Grid,
-    ) -> Result<Columns<'a, Option<Summary>>> {
-        let kinds = |kind| matches!(kind, Kind::Counter(_) | Kind::Gauge);
+        series: &[SeriesEntryRef],
+        grid: TimeGrid,
+    ) -> Result<ColumnIter<'a, Option<NumberSummary>>> {
+        let kinds = |kind| matches!(kind, SeriesKind::Counter(_) | SeriesKind::Gauge);
         self.columns(series, grid, kinds, "numbers", |view, asked, columns, gaps| {
-            view.summed(asked, columns, gaps)
+            view.sum_numbers(asked, columns, gaps)
         })
     }
 
     fn columns<'a, T: 'static>(
         &'a self,
-        series: &[Found],
-        grid: Grid,
-        is_kind: impl Fn(Kind) -> bool,
+        series: &[SeriesEntryRef],
+        grid: TimeGrid,
+        is_kind: impl Fn(SeriesKind) -> bool,
         expected: &'static str,
-        fill: Fill<T>,
-    ) -> Result<Columns<'a, T>> {
+        fill: ColumnReader<T>,
+    ) -> Result<ColumnIter<'a, T>> {
         if grid.step <= 0 {
             let found = format!("{} ns", grid.step);
-            return Err(Error::Setting {
+            return Err(Error::InvalidSetting {
                 name: "a column's length",
                 found,
                 expected: "more than nothing",
@@ -283,8 +294,8 @@ impl View {
         }
         if grid.columns > COLUMNS_MAX {
             let (found, max) = (grid.columns, COLUMNS_MAX);
-            return Err(Error::TooMuch {
-                what: "columns",
+            return Err(Error::QueryTooExpensive {
+                limit: "columns",
                 found,
                 max,
                 remedy: "ask for longer columns",
@@ -294,15 +305,22 @@ impl View {
             let (series, kind) = (other.series.to_string(), other.series.kind().name());
             return Err(model::Error::Kind { series, kind, found: expected }.into());
         }
-        let asked = self.asked(series);
-        Ok(Columns { view: self, asked, grid, next: 0, ready: Vec::new().into_iter(), fill })
+        let asked = self.series_queries(series);
+        Ok(ColumnIter {
+            view: self,
+            series_queries: asked,
+            grid,
+            next: 0,
+            ready: Vec::new().into_iter(),
+            read_columns: fill,
+        })
     }
 
-    fn asked(&self, series: &[Found]) -> Vec<Asked> {
+    fn series_queries(&self, series: &[SeriesEntryRef]) -> Vec<SeriesQuery> {
         let index = self.inner.index();
-        let mut asked: Vec<Asked> = series
+        let mut asked: Vec<SeriesQuery> = series
             .iter()
-            .map(|found| Asked { found: found.clone(), id: index.id(found.number) })
+            .map(|found| SeriesQuery { found: found.clone(), id: index.id(found.number) })
             .collect();
         // Parts hold series by id: read in that order, a file is read from its front to its end.
         asked.sort_unstable_by_key(|series| series.id);
@@ -313,14 +331,14 @@ impl View {
     /// Rows of one series as they came, in the order of their ends.
     pub fn samples(
         &self,
-        series: &Found,
+        series: &SeriesEntryRef,
         range: Range<i64>,
         each: &mut dyn FnMut(Sample),
     ) -> Result<Vec<Gap>> {
         let kind = series.series.kind();
         let id = self.inner.index().id(series.number);
         let mut gaps = self.known_gaps(&range);
-        let asked = Asked { found: Found::clone(series), id };
+        let asked = SeriesQuery { found: SeriesEntryRef::clone(series), id };
         gaps.extend(self.dropped_samples(&asked, &range)?);
         let partition = Resolution::Base.partition();
         let mut starts: BTreeSet<i64> =
@@ -332,7 +350,7 @@ impl View {
                 continue;
             }
             let gathered = self.base_rows(&asked, &piece, |_| true, &mut gaps)?;
-            for_each_sample(gathered.settled(kind).0, each);
+            for_each_sample(gathered.into_settled(kind).0, each);
         }
         Ok(gaps)
     }
@@ -353,7 +371,7 @@ impl View {
     fn known_gaps(&self, range: &Range<i64>) -> Vec<Gap> {
         let mut gaps = self.manifest.gaps.clone();
         self.heads().for_each(|head| gaps.extend(head.gaps.iter().cloned()));
-        gaps.retain(|gap| touches(gap, range));
+        gaps.retain(|gap| overlaps(gap, range));
         gaps
     }
 
@@ -364,7 +382,7 @@ impl View {
         id: &SeriesId,
         range: &Range<i64>,
         gaps: &mut Vec<Gap>,
-        each: &mut EachChunk<'_>,
+        each: &mut ChunkVisitor<'_>,
     ) -> Result<()> {
         self.check()?;
         let whole = |why: String| Gap {
@@ -378,7 +396,7 @@ impl View {
             .inner
             .part(info.number)
             .and_then(|part| part.find(id).map(|places| (part, places)))
-            .and_then(|(part, places)| Ok((gather::missing(&*part, info)?, part, places)));
+            .and_then(|(part, places)| Ok((gather::missing_rows(&*part, info)?, part, places)));
         let (part, places) = match found {
             Ok((missing, part, places)) => {
                 gaps.extend(missing);
@@ -395,8 +413,9 @@ impl View {
             if place.end <= range.start || place.start > range.end {
                 continue;
             }
-            let read = gather::read(&*part, &place, &mut bytes)
-                .unwrap_or_else(|error| Err(gather::gap(&*part, &place, &error.to_string())));
+            let read = gather::read(&*part, &place, &mut bytes).unwrap_or_else(|error| {
+                Err(gather::missing_chunk(&*part, &place, &error.to_string()))
+            });
             match read {
                 Err(gap) => gaps.push(gap),
                 Ok(header) => {
@@ -412,14 +431,14 @@ impl View {
     /// All rows of the base that ended within `range`, out of parts that are wanted and out of the heads.
     fn base_rows(
         &self,
-        series: &Asked,
+        series: &SeriesQuery,
         range: &Range<i64>,
         wanted: impl Fn(&PartInfo) -> bool,
         gaps: &mut Vec<Gap>,
-    ) -> Result<Gathered> {
+    ) -> Result<GatheredRows> {
         let kind = series.found.series.kind();
-        let mut rows = Rows::none_of(kind);
-        let mut predecessors = Predecessors::default();
+        let mut rows = Rows::empty_for(kind);
+        let mut predecessors = KnownPredecessors::default();
         self.check()?;
         for info in self.manifest.base_parts() {
             if info.end <= range.start || info.start > range.end || !wanted(info) {
@@ -438,12 +457,17 @@ impl View {
                 rows.append(more);
             }
         }
-        Ok(Gathered { rows, predecessors })
+        Ok(GatheredRows { rows, predecessors })
     }
 
     /// Days of which rows are kept, but not those that some piece needs: they are not empty. Where
     /// finer rows have all that is known of a series, they are read instead.
-    fn dropped(&self, series: &[&Asked], plan: &Plan, covered: &Covered) -> Result<Dropped> {
+    fn dropped_gaps(
+        &self,
+        series: &[&SeriesQuery],
+        plan: &Plan,
+        covered: &CoveredParts,
+    ) -> Result<Dropped> {
         let live: BTreeSet<(i64, u64)> =
             self.manifest.base_parts().map(|part| (part.day(), part.number)).collect();
         let known: BTreeSet<(i64, u64)> = covered.iter().flatten().copied().collect();
@@ -461,7 +485,9 @@ impl View {
             let period = DAY.min(resolution.partition());
             let mut pieces = BTreeMap::new();
             for (range, _) in &plan[resolution as usize] {
-                for piece in within_days(range, &lacking).flat_map(|day| by_slots(&day, period)) {
+                for piece in
+                    clip_to_days(range, &lacking).flat_map(|day| split_by_slots(&day, period))
+                {
                     let held = pieces.entry(slot(piece.end, period)).or_insert(piece.clone());
                     *held = held.start.min(piece.start)..held.end.max(piece.end);
                 }
@@ -476,7 +502,7 @@ impl View {
                     self.check()?;
                     let lacks = match resolution {
                         // Texts have no rollups.
-                        _ if series.found.series.kind() == Kind::Text => false,
+                        _ if series.found.series.kind() == SeriesKind::Text => false,
                         Resolution::Base => {
                             !is_told
                                 && self.has_rows(series, day, coarser)
@@ -517,10 +543,10 @@ impl View {
     /// resolution has.
     fn rows_of_day(
         &self,
-        series: &Asked,
+        series: &SeriesQuery,
         day: i64,
         wanted: Resolution,
-        covered: &Covered,
+        covered: &CoveredParts,
     ) -> Result<RowsOfDay> {
         let kind = series.found.series.kind();
         let range = day..day.saturating_add(DAY);
@@ -539,25 +565,25 @@ impl View {
             // What is in no rollup of the resolution is read beside it.
             let beside = match kind {
                 _ if kind.is_cumulative() => None,
-                Kind::Histogram(_) => self.amount_in_base(series, &range, &mut |info| {
-                    self.is_loose(info, resolution, covered)
+                SeriesKind::Histogram(_) => self.amount_in_base(series, &range, &mut |info| {
+                    self.is_not_rolled_up(info, resolution, covered)
                 })?,
                 _ => self.amount_in_base(series, &range, &mut |info| {
-                    self.is_loose(info, Resolution::Day, covered)
+                    self.is_not_rolled_up(info, Resolution::Day, covered)
                 })?,
             };
             amounts.push((resolution, rows.amount().saturating_add(beside.unwrap_or(0))));
         }
         // Readings of a day of which some are gone are no measure: between which of those they lie
         // is not known.
-        if !kind.is_cumulative() || self.manifest.is_whole(day) {
+        if !kind.is_cumulative() || self.manifest.has_all_sources(day) {
             let amount = self.amount_in_base(series, &range, &mut |_| true)?;
             amounts.extend(amount.map(|amount| (Resolution::Base, amount)));
         }
         let most = amounts.iter().map(|(_, amount)| *amount).max().unwrap_or(0);
         if most == 0 {
             let is_base = |part: &PartInfo| part.resolution == Resolution::Base;
-            let is_known = !kind.is_cumulative() || self.manifest.is_whole(day);
+            let is_known = !kind.is_cumulative() || self.manifest.has_all_sources(day);
             let are_gone = !is_known && self.has_rows(series, day, is_base);
             return Ok(if are_gone { RowsOfDay::Missing } else { RowsOfDay::Complete });
         }
@@ -574,18 +600,20 @@ impl View {
     /// `None` if one cannot be read.
     fn amount_in_base(
         &self,
-        series: &Asked,
+        series: &SeriesQuery,
         range: &Range<i64>,
         wanted: &mut dyn FnMut(&PartInfo) -> bool,
     ) -> Result<Option<u128>> {
         // Whoever reads them for an answer says what is damaged.
         let mut gaps = Vec::new();
-        let infos = self.manifest.base_parts().filter(|info| meets(info, range) && wanted(info));
+        let infos =
+            self.manifest.base_parts().filter(|info| may_contain(info, range) && wanted(info));
         let found = self.inner.parts(infos, &mut gaps);
-        let found = found.and_then(|parts| gather::rows(&parts, &series.id, range, &mut gaps));
+        let found =
+            found.and_then(|parts| gather::gather_rows(&parts, &series.id, range, &mut gaps));
         Ok(match found {
             Ok(Some(rows)) => {
-                Some(self.as_happened(series, rows, range.start, &mut gaps)?.amount())
+                Some(self.deltas_since(series, rows, range.start, &mut gaps)?.amount())
             }
             Ok(None) => Some(0),
             Err(_) => None,
@@ -594,7 +622,7 @@ impl View {
 
     /// Whether rollups of a partition hold more of a series than the rows that are left of those
     /// they were made of: some were dropped, although others came since.
-    fn lacks_rows(&self, series: &Asked, start: i64, covered: &Covered) -> Result<bool> {
+    fn lacks_rows(&self, series: &SeriesQuery, start: i64, covered: &CoveredParts) -> Result<bool> {
         let range = start..start.saturating_add(Resolution::Base.partition());
         let kind = series.found.series.kind();
         // Whoever reads them for an answer says what is damaged.
@@ -625,45 +653,52 @@ impl View {
         }
         rolled.retain(|_, end| range.contains(&end.saturating_sub(1)));
         let left = self.amount_in_base(series, &range, &mut |info| {
-            info.partition().start == start && !self.is_loose(info, Resolution::Day, covered)
+            info.partition().start == start
+                && !self.is_not_rolled_up(info, Resolution::Day, covered)
         })?;
         Ok(left.is_some_and(|left| rolled.amount() > left))
     }
 
     /// Where rows of a series as they came were dropped and rollups have them: it is not empty
     /// there.
-    fn dropped_samples(&self, series: &Asked, range: &Range<i64>) -> Result<Vec<Gap>> {
+    fn dropped_samples(&self, series: &SeriesQuery, range: &Range<i64>) -> Result<Vec<Gap>> {
         let days = self.dropped_days.get_or_init(|| {
             let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
             let covers = self.manifest.parts.values().flat_map(|part| &part.covers);
             covers.filter(|(_, numbers)| !numbers.is_subset(&live)).map(|(&day, _)| day).collect()
         });
-        if within_days(range, days).next().is_none() {
+        if clip_to_days(range, days).next().is_none() {
             return Ok(Vec::new());
         }
         let mut plan = Plan::default();
         plan[Resolution::Base as usize].push((range.clone(), 0));
-        Ok(self.dropped(&[series], &plan, &self.covered())?.gaps)
+        Ok(self.dropped_gaps(&[series], &plan, &self.rollup_coverage())?.gaps)
     }
 
     /// Whether a series has rows of a day in parts that are wanted. A part that cannot be read has none: who
     /// reads its rows says so.
-    fn has_rows(&self, series: &Asked, day: i64, wanted: impl Fn(&PartInfo) -> bool) -> bool {
+    fn has_rows(&self, series: &SeriesQuery, day: i64, wanted: impl Fn(&PartInfo) -> bool) -> bool {
         self.manifest.parts.values().filter(|part| wanted(part)).any(|part| {
             let places = self.inner.part(part.number).and_then(|part| part.find(&series.id));
-            let is_of = |place: &Place| place.start < day.saturating_add(DAY) && day < place.end;
+            let is_of =
+                |place: &ChunkLocation| place.start < day.saturating_add(DAY) && day < place.end;
             places.is_ok_and(|places| places.iter().any(is_of))
         })
     }
 
     /// What is in no rollup yet, or in one that is not there.
-    fn is_loose(&self, info: &PartInfo, resolution: Resolution, covered: &Covered) -> bool {
+    fn is_not_rolled_up(
+        &self,
+        info: &PartInfo,
+        resolution: Resolution,
+        covered: &CoveredParts,
+    ) -> bool {
         resolution == Resolution::Base
             || !covered[resolution as usize].contains(&(info.day(), info.number))
     }
 
-    fn covered(&self) -> Covered {
-        let mut covered = Covered::default();
+    fn rollup_coverage(&self) -> CoveredParts {
+        let mut covered = CoveredParts::default();
         for part in self.manifest.parts.values() {
             for (&day, numbers) in &part.covers {
                 covered[part.resolution as usize]
@@ -673,24 +708,24 @@ impl View {
         covered
     }
 
-    fn merged(
+    fn merge_histograms(
         &self,
-        series: &[Asked],
+        series: &[SeriesQuery],
         columns: &[Range<i64>],
         points_by_start: bool,
         gaps: &mut Vec<Gap>,
     ) -> Result<Vec<Mixture>> {
         let plan = plan(columns);
         let placement = Placement { columns, points_by_start };
-        let mut merge = Merge::new(columns.len());
-        let covered = self.covered();
-        let (adding, readings): (Vec<&Asked>, Vec<&Asked>) =
+        let mut merge = ColumnMerge::new(columns.len());
+        let covered = self.rollup_coverage();
+        let (adding, readings): (Vec<&SeriesQuery>, Vec<&SeriesQuery>) =
             series.iter().partition(|series| !series.found.series.kind().is_cumulative());
         if !adding.is_empty() {
-            let plan = placement.with_points_before(plan.clone());
-            let dropped = self.dropped(&adding, &plan, &covered)?;
+            let plan = placement.extend_with_points(plan.clone());
+            let dropped = self.dropped_gaps(&adding, &plan, &covered)?;
             gaps.extend(dropped.gaps.iter().map(|gap| placement.shown(gap.clone())));
-            let (own, others): (Vec<&Asked>, Vec<&Asked>) =
+            let (own, others): (Vec<&SeriesQuery>, Vec<&SeriesQuery>) =
                 adding.iter().partition(|series| dropped.plans.contains_key(&series.id));
             let own =
                 own.iter().map(|series| (std::slice::from_ref(series), &dropped.plans[&series.id]));
@@ -699,10 +734,11 @@ impl View {
                 self.add_base(series, plan, &covered, placement, gaps, &mut merge)?;
             }
         }
-        let dropped = self.dropped(&readings, &plan, &covered)?;
+        let dropped = self.dropped_gaps(&readings, &plan, &covered)?;
         for series in readings {
             let plan = dropped.plan_of(series, &plan);
-            let Rows::Histograms(rows) = self.happened(series, plan, &covered, gaps)? else {
+            let Rows::Histograms(rows) = self.deltas_in_pieces(series, plan, &covered, gaps)?
+            else {
                 panic!("BUG: steps of histograms are histograms")
             };
             for row in rows {
@@ -713,9 +749,9 @@ impl View {
         }
         gaps.extend(dropped.gaps);
         let merged = merge.finish();
-        gaps.extend(merged.full.into_iter().map(|at| {
+        gaps.extend(merged.full_columns.into_iter().map(|at| {
             let Range { start, end } = columns[at].clone();
-            Gap { start, end, producer: None, lost: None, reason: FULL.to_owned() }
+            Gap { start, end, producer: None, lost: None, reason: COLUMN_FULL_REASON.to_owned() }
         }));
         Ok(merged.columns)
     }
@@ -723,16 +759,16 @@ impl View {
     /// Histograms of rollups, as far as the plan wants them.
     fn add_rollups(
         &self,
-        series: &[&Asked],
+        series: &[&SeriesQuery],
         plan: &Plan,
         placement: Placement<'_>,
         gaps: &mut Vec<Gap>,
-        merge: &mut Merge,
+        merge: &mut ColumnMerge,
     ) -> Result<()> {
         for info in self.manifest.parts.values() {
             let runs = &plan[info.resolution as usize];
             if info.resolution == Resolution::Base
-                || !runs.iter().any(|(range, _)| meets(info, range))
+                || !runs.iter().any(|(range, _)| may_contain(info, range))
             {
                 continue;
             }
@@ -744,21 +780,21 @@ impl View {
     /// Histograms as they came: where no rollup is wanted, and what is in none.
     fn add_base(
         &self,
-        series: &[&Asked],
+        series: &[&SeriesQuery],
         plan: &Plan,
-        covered: &Covered,
+        covered: &CoveredParts,
         placement: Placement<'_>,
         gaps: &mut Vec<Gap>,
-        merge: &mut Merge,
+        merge: &mut ColumnMerge,
     ) -> Result<()> {
         for info in self.manifest.base_parts() {
-            let mut runs: Vec<Run> = Vec::new();
+            let mut runs: Vec<ColumnRun> = Vec::new();
             for resolution in Resolution::ALL {
-                if self.is_loose(info, resolution, covered) {
+                if self.is_not_rolled_up(info, resolution, covered) {
                     runs.extend(
                         plan[resolution as usize]
                             .iter()
-                            .filter(|(range, _)| meets(info, range))
+                            .filter(|(range, _)| may_contain(info, range))
                             .cloned(),
                     );
                 }
@@ -768,9 +804,11 @@ impl View {
                 self.add_part(info, series, &runs, placement, gaps, merge)?;
             }
         }
-        let mut runs: Vec<&Run> = plan.iter().flatten().collect();
+        let mut runs: Vec<&ColumnRun> = plan.iter().flatten().collect();
         runs.sort_by_key(|(range, _)| range.start);
-        let Some(range) = hull(runs.iter().map(|(range, _)| range)) else { return Ok(()) };
+        let Some(range) = enclosing_range(runs.iter().map(|(range, _)| range)) else {
+            return Ok(());
+        };
         for head in self.heads() {
             for series in series {
                 self.check()?;
@@ -793,21 +831,23 @@ impl View {
     fn add_part(
         &self,
         info: &PartInfo,
-        series: &[&Asked],
-        runs: &[Run],
+        series: &[&SeriesQuery],
+        runs: &[ColumnRun],
         placement: Placement<'_>,
         gaps: &mut Vec<Gap>,
-        merge: &mut Merge,
+        merge: &mut ColumnMerge,
     ) -> Result<()> {
-        let Some(range) = hull(runs.iter().map(|(range, _)| range)) else { return Ok(()) };
+        let Some(range) = enclosing_range(runs.iter().map(|(range, _)| range)) else {
+            return Ok(());
+        };
         for series in series {
             self.chunks(info, &series.id, &range, gaps, &mut |place, header, bytes| {
                 let after = runs.partition_point(|(range, _)| range.end < place.start);
                 if runs.get(after).is_none_or(|(range, _)| range.start >= place.end) {
                     return Ok(());
                 }
-                let (times, block) = chunk::times(header, bytes)?;
-                let rows = rows_of(&times, runs);
+                let (times, block) = chunk::read_times(header, bytes)?;
+                let rows = rows_in_runs(&times, runs);
                 let rows = match placement.points_by_start {
                     true => assign_columns(rows, &times, |time, column| {
                         placement.column_of(time, column)
@@ -820,19 +860,19 @@ impl View {
         Ok(())
     }
 
-    fn summed(
+    fn sum_numbers(
         &self,
-        series: &[Asked],
+        series: &[SeriesQuery],
         columns: &[Range<i64>],
         gaps: &mut Vec<Gap>,
-    ) -> Result<Vec<Option<Summary>>> {
+    ) -> Result<Vec<Option<NumberSummary>>> {
         let plan = plan(columns);
-        let covered = self.covered();
-        let dropped = self.dropped(&series.iter().collect::<Vec<_>>(), &plan, &covered)?;
-        let mut sums: Vec<Option<Summary>> = vec![None; columns.len()];
+        let covered = self.rollup_coverage();
+        let dropped = self.dropped_gaps(&series.iter().collect::<Vec<_>>(), &plan, &covered)?;
+        let mut sums: Vec<Option<NumberSummary>> = vec![None; columns.len()];
         for series in series {
             let plan = dropped.plan_of(series, &plan);
-            let Rows::Summaries(rows) = self.happened(series, plan, &covered, gaps)? else {
+            let Rows::Summaries(rows) = self.deltas_in_pieces(series, plan, &covered, gaps)? else {
                 panic!("BUG: numbers put together are summaries")
             };
             for row in rows {
@@ -850,49 +890,49 @@ impl View {
 
     /// What happened in the planned pieces, of one series, in order: histograms, or summaries of numbers. The
     /// slower way, for what does not simply add up.
-    fn happened(
+    fn deltas_in_pieces(
         &self,
-        series: &Asked,
+        series: &SeriesQuery,
         plan: &Plan,
-        covered: &Covered,
+        covered: &CoveredParts,
         gaps: &mut Vec<Gap>,
     ) -> Result<Rows> {
         let kind = series.found.series.kind();
         let mut rows = Rows::none_of_rollup(kind);
-        let days = self.days(series, covered, gaps)?;
+        let days = self.unrolled_days(series, covered, gaps)?;
         // Pieces that rows are read of as they came: all of them, or only those that no rollup has.
         let (mut base, mut beside): (Vec<Range<i64>>, Vec<Range<i64>>) = Default::default();
         base.extend(plan[Resolution::Base as usize].iter().map(|(range, _)| range.clone()));
         for resolution in Resolution::ROLLUPS {
             let mut rolled: Vec<Range<i64>> = Vec::new();
             for (range, _) in &plan[resolution as usize] {
-                for piece in by_days(range) {
+                for piece in split_by_days(range) {
                     let day = slot(piece.end, DAY);
                     let has_rollup = days.rolled[resolution as usize].contains(&day);
                     match days.loose.get(&day) {
                         _ if !has_rollup => base.push(piece),
                         None => rolled.push(piece),
-                        Some(Loose::Whole) => base.push(piece),
-                        Some(Loose::Beside) => {
+                        Some(UnrolledDay::RawOnly) => base.push(piece),
+                        Some(UnrolledDay::RollupPlusRaw) => {
                             rolled.push(piece.clone());
                             beside.push(piece);
                         }
                     }
                 }
             }
-            self.rolled_rows(series, resolution, &joined(rolled), gaps, &mut rows)?;
+            self.rolled_rows(series, resolution, &join_ranges(rolled), gaps, &mut rows)?;
         }
-        for range in joined(base) {
+        for range in join_ranges(base) {
             let found = self.base_rows(series, &range, |_| true, gaps)?;
-            rows.append(self.as_happened(series, found, range.start, gaps)?);
+            rows.append(self.deltas_since(series, found, range.start, gaps)?);
         }
-        for range in joined(beside) {
-            let is_loose = |info: &PartInfo| self.is_loose(info, Resolution::Day, covered);
+        for range in join_ranges(beside) {
+            let is_loose = |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
             let found = self.base_rows(series, &range, is_loose, gaps)?;
             // Between which of those that are gone a reading lies is not known any more.
             match kind.is_cumulative() {
-                true => gaps.extend(too_late(&series.found.series, &found.rows)),
-                false => rows.append(self.as_happened(series, found, range.start, gaps)?),
+                true => gaps.extend(late_gap(&series.found.series, &found.rows)),
+                false => rows.append(self.deltas_since(series, found, range.start, gaps)?),
             }
         }
         match &mut rows {
@@ -905,15 +945,15 @@ impl View {
 
     fn rolled_rows(
         &self,
-        series: &Asked,
+        series: &SeriesQuery,
         resolution: Resolution,
         ranges: &[Range<i64>],
         gaps: &mut Vec<Gap>,
         rows: &mut Rows,
     ) -> Result<()> {
-        let Some(hull) = hull(ranges.iter()) else { return Ok(()) };
+        let Some(hull) = enclosing_range(ranges.iter()) else { return Ok(()) };
         for info in self.manifest.parts.values().filter(|info| info.resolution == resolution) {
-            if !meets(info, &hull) {
+            if !may_contain(info, &hull) {
                 continue;
             }
             self.chunks(info, &series.id, &hull, gaps, &mut |_, header, bytes| {
@@ -929,30 +969,30 @@ impl View {
     }
 
     /// Rows of the base as what happened from `start` on.
-    fn as_happened(
+    fn deltas_since(
         &self,
-        series: &Asked,
-        gathered: Gathered,
+        series: &SeriesQuery,
+        gathered: GatheredRows,
         start: i64,
         gaps: &mut Vec<Gap>,
     ) -> Result<Rows> {
         let kind = series.found.series.kind();
-        let (mut rows, mut predecessor) = gathered.settled(kind);
+        let (mut rows, mut predecessor) = gathered.into_settled(kind);
         if kind.is_cumulative() && rows.len() > 0 {
-            let stored = self.reading_before(series, start, gaps)?;
+            let stored = self.previous_sample(series, start, gaps)?;
             predecessor = self.manifest.predecessor(stored, predecessor);
             // A series of which nothing is in a part had no reading that could have been dropped.
             let is_new = u64::from(series.found.number.0) >= self.manifest.series;
             if predecessor == Predecessor::Unknown && !is_new {
-                gaps.extend(self.manifest.without_dropped(&series.id, &mut rows));
+                gaps.extend(self.manifest.without_baseline(&series.id, &mut rows));
             }
         }
-        Ok(match happened(kind, rows, predecessor.into_reading(), start) {
+        Ok(match deltas_of_day(kind, rows, predecessor.into_reading(), start) {
             Rows::Numbers(rows) => {
                 let summary = |row: Row<f64>| Row {
                     start: row.start,
                     end: row.end,
-                    value: Summary::of(row.value),
+                    value: NumberSummary::of_number(row.value),
                 };
                 Rows::Summaries(rows.into_iter().map(summary).collect())
             }
@@ -961,9 +1001,9 @@ impl View {
     }
 
     /// The last reading up to `time`, wherever it is.
-    fn reading_before(
+    fn previous_sample(
         &self,
-        series: &Asked,
+        series: &SeriesQuery,
         time: i64,
         gaps: &mut Vec<Gap>,
     ) -> Result<Option<Rows>> {
@@ -979,7 +1019,7 @@ impl View {
         }
         for start in partitions.into_iter().rev() {
             let range = start..start.saturating_add(Resolution::Base.partition()).min(time);
-            let (rows, _) = self.base_rows(series, &range, |_| true, gaps)?.settled(kind);
+            let (rows, _) = self.base_rows(series, &range, |_| true, gaps)?.into_settled(kind);
             let last = rows.last_reading(time);
             if last.is_some() {
                 return Ok(last);
@@ -989,9 +1029,14 @@ impl View {
     }
 
     /// Which days of a series have rows that are in no rollup.
-    fn days(&self, series: &Asked, covered: &Covered, gaps: &mut Vec<Gap>) -> Result<Days> {
+    fn unrolled_days(
+        &self,
+        series: &SeriesQuery,
+        covered: &CoveredParts,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<RollupCoverage> {
         let kind = series.found.series.kind();
-        let mut days = Days::default();
+        let mut days = RollupCoverage::default();
         let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
         let mut gone: BTreeSet<i64> = BTreeSet::new();
         for part in self.manifest.parts.values().filter(|part| part.resolution != Resolution::Base)
@@ -1005,10 +1050,10 @@ impl View {
         }
         let mut touched: Vec<Range<i64>> = Vec::new();
         for info in self.manifest.base_parts() {
-            if self.is_loose(info, Resolution::Day, covered) {
+            if self.is_not_rolled_up(info, Resolution::Day, covered) {
                 self.check()?;
                 let part = self.inner.part(info.number).and_then(|part| {
-                    let is_whole = gather::missing(&*part, info)?.is_none();
+                    let is_whole = gather::missing_rows(&*part, info)?.is_none();
                     Ok((part.find(&series.id)?, is_whole))
                 });
                 match part {
@@ -1021,23 +1066,27 @@ impl View {
             }
         }
         for head in self.heads() {
-            touched.extend(head.covers(series.found.number).map(|(start, end)| start..end));
+            touched.extend(head.series_range(series.found.number).map(|(start, end)| start..end));
         }
         for range in touched {
             let mut next = Some(range.end);
-            let mut loose: BTreeSet<i64> =
-                by_days(&(range.start.saturating_sub(1)..range.end.max(range.start)))
+            let mut unrolled: BTreeSet<i64> =
+                split_by_days(&(range.start.saturating_sub(1)..range.end.max(range.start)))
                     .iter()
                     .map(|piece| slot(piece.end, DAY))
                     .collect();
-            loose.insert(slot(range.end, DAY));
+            unrolled.insert(slot(range.end, DAY));
             if kind.is_cumulative() {
                 // The step after the last of these readings begins with it.
-                next = self.next_reading(series, range.end, gaps)?;
+                next = self.next_sample_time(series, range.end, gaps)?;
             }
-            loose.extend(next.map(|time| slot(time, DAY)));
-            for day in loose {
-                let how = if gone.contains(&day) { Loose::Beside } else { Loose::Whole };
+            unrolled.extend(next.map(|time| slot(time, DAY)));
+            for day in unrolled {
+                let how = if gone.contains(&day) {
+                    UnrolledDay::RollupPlusRaw
+                } else {
+                    UnrolledDay::RawOnly
+                };
                 days.loose.insert(day, how);
             }
         }
@@ -1045,7 +1094,12 @@ impl View {
     }
 
     /// When the first reading after `time` was made.
-    fn next_reading(&self, series: &Asked, time: i64, gaps: &mut Vec<Gap>) -> Result<Option<i64>> {
+    fn next_sample_time(
+        &self,
+        series: &SeriesQuery,
+        time: i64,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Option<i64>> {
         let mut partitions: BTreeSet<i64> = self
             .manifest
             .base_parts()
@@ -1069,20 +1123,20 @@ impl View {
 
 /// Whether the first row of a chunk of a rollup is a value of a moment. Of a chunk that cannot be read
 /// nobody knows; whoever reads its rows says so.
-fn begins_with_moment(part: &dyn Part, place: &Place, kind: Kind) -> bool {
+fn starts_with_point(part: &dyn Part, place: &ChunkLocation, kind: SeriesKind) -> bool {
     if place.start == place.end {
         return true;
     }
-    if kind != Kind::Histogram(Temporality::Delta) {
+    if kind != SeriesKind::Histogram(Temporality::Delta) {
         return false;
     }
     let mut bytes = Vec::new();
     let Ok(Ok(header)) = gather::read(part, place, &mut bytes) else { return false };
-    let times = chunk::times(&header, &bytes);
+    let times = chunk::read_times(&header, &bytes);
     times.is_ok_and(|(times, _)| times.first().is_some_and(|(start, end)| start == end))
 }
 
-/// To which columns rows belong that add up.
+/// Assignment of rows to columns.
 #[derive(Clone, Copy)]
 struct Placement<'a> {
     columns: &'a [Range<i64>],
@@ -1091,7 +1145,7 @@ struct Placement<'a> {
 }
 
 /// For each resolution the pieces of columns that are read of it.
-type Plan = [Vec<Run>; 5];
+type Plan = [Vec<ColumnRun>; 5];
 
 /// What rollups have of a series and a day.
 enum RowsOfDay {
@@ -1112,14 +1166,14 @@ struct Dropped {
 }
 
 impl Dropped {
-    fn plan_of<'p>(&'p self, series: &Asked, plan: &'p Plan) -> &'p Plan {
+    fn plan_of<'p>(&'p self, series: &SeriesQuery, plan: &'p Plan) -> &'p Plan {
         self.plans.get(&series.id).unwrap_or(plan)
     }
 
     /// The pieces of a day are read of a finer resolution.
     fn read_instead(
         &mut self,
-        series: &Asked,
+        series: &SeriesQuery,
         plan: &Plan,
         (day, resolution): (i64, Resolution),
         finer: Resolution,
@@ -1127,7 +1181,7 @@ impl Dropped {
         let own = self.plans.entry(series.id).or_insert_with(|| Plan::clone(plan));
         let mut stays = Vec::new();
         for (range, column) in std::mem::take(&mut own[resolution as usize]) {
-            for piece in by_days(&range) {
+            for piece in split_by_days(&range) {
                 let is_meant = slot(piece.end, DAY) == day;
                 match is_meant {
                     true => own[finer as usize].push((piece, column)),
@@ -1141,7 +1195,7 @@ impl Dropped {
 }
 
 /// Stands for the time before the first column, of which only values of its last moment are wanted.
-const BEFORE: usize = usize::MAX;
+const BEFORE_FIRST: usize = usize::MAX;
 
 impl Placement<'_> {
     /// A gap where an answer shows it: what is missing of the time before could only be of the
@@ -1156,14 +1210,15 @@ impl Placement<'_> {
     }
 
     /// A plan that also has what may lie between the time before and the first column.
-    fn with_points_before(self, mut plan: Plan) -> Plan {
+    fn extend_with_points(self, mut plan: Plan) -> Plan {
         let first = self.columns.first().filter(|_| self.points_by_start);
         if let Some(&Range { start, .. }) = first {
             // The coarsest that keeps such a value apart is what retention leaves.
             let periods = Resolution::ROLLUPS.map(|rollup| (rollup, rollup.period().unwrap_or(1)));
             let coarsest = periods.iter().rev().find(|(_, period)| start.rem_euclid(*period) == 0);
             let (resolution, period) = coarsest.copied().unwrap_or((Resolution::Base, 1));
-            plan[resolution as usize].insert(0, (start.saturating_sub(period)..start, BEFORE));
+            plan[resolution as usize]
+                .insert(0, (start.saturating_sub(period)..start, BEFORE_FIRST));
         }
         plan
     }
@@ -1171,7 +1226,7 @@ impl Placement<'_> {
     /// The column of a row, by its start and end, that ended in `column`.
     fn column_of(self, (start, end): (i64, i64), column: usize) -> Option<usize> {
         if !self.points_by_start || start < end {
-            return (column != BEFORE).then_some(column);
+            return (column != BEFORE_FIRST).then_some(column);
         }
         let at = self.columns.partition_point(|column| column.end <= end);
         self.columns.get(at).filter(|column| column.contains(&end)).map(|_| at)
@@ -1179,45 +1234,45 @@ impl Placement<'_> {
 }
 
 /// Day and number of the base parts that are in a rollup, by resolution.
-type Covered = [BTreeSet<(i64, u64)>; 5];
+type CoveredParts = [BTreeSet<(i64, u64)>; 5];
 
-/// What is rolled up of a series, and what is not.
+/// Days with and without rollups of a series.
 #[derive(Default)]
-struct Days {
+struct RollupCoverage {
     /// Days that have a rollup, by resolution.
     rolled: [BTreeSet<i64>; 5],
-    loose: BTreeMap<i64, Loose>,
+    loose: BTreeMap<i64, UnrolledDay>,
 }
 
-/// How a day with rows that are in no rollup is read.
+/// How a day without complete rollups is read.
 #[derive(Clone, Copy)]
-enum Loose {
+enum UnrolledDay {
     /// All of it as it came.
-    Whole,
+    RawOnly,
     /// What the rollup was made of is gone: the rollup, and what is in none.
-    Beside,
+    RollupPlusRaw,
 }
 
-fn touches(gap: &Gap, range: &Range<i64>) -> bool {
+fn overlaps(gap: &Gap, range: &Range<i64>) -> bool {
     gap.start < range.end && range.start < gap.end.max(gap.start.saturating_add(1))
 }
 
 /// Whether a part can have rows that ended within `range`.
-fn meets(info: &PartInfo, range: &Range<i64>) -> bool {
+fn may_contain(info: &PartInfo, range: &Range<i64>) -> bool {
     info.start <= range.end && range.start < info.end
 }
 
-fn hull<'a>(ranges: impl Iterator<Item = &'a Range<i64>>) -> Option<Range<i64>> {
+fn enclosing_range<'a>(ranges: impl Iterator<Item = &'a Range<i64>>) -> Option<Range<i64>> {
     ranges.cloned().reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
 }
 
 /// A stretch of time in pieces that each lie in one day.
-fn by_days(range: &Range<i64>) -> Vec<Range<i64>> {
-    by_slots(range, DAY)
+fn split_by_days(range: &Range<i64>) -> Vec<Range<i64>> {
+    split_by_slots(range, DAY)
 }
 
 /// The pieces of a stretch of time that lie in some days.
-fn within_days(range: &Range<i64>, days: &BTreeSet<i64>) -> impl Iterator<Item = Range<i64>> {
+fn clip_to_days(range: &Range<i64>, days: &BTreeSet<i64>) -> impl Iterator<Item = Range<i64>> {
     let Range { start, end } = range.clone();
     days.range(start.saturating_sub(DAY).min(end)..end)
         .map(move |&day| start.max(day)..end.min(day.saturating_add(DAY)))
@@ -1225,7 +1280,7 @@ fn within_days(range: &Range<i64>, days: &BTreeSet<i64>) -> impl Iterator<Item =
 }
 
 /// A stretch of time in pieces that each lie in one slot of a length.
-fn by_slots(range: &Range<i64>, period: i64) -> Vec<Range<i64>> {
+fn split_by_slots(range: &Range<i64>, period: i64) -> Vec<Range<i64>> {
     let mut pieces = Vec::new();
     let mut start = range.start;
     while start < range.end {
@@ -1238,7 +1293,7 @@ fn by_slots(range: &Range<i64>, period: i64) -> Vec<Range<i64>> {
 }
 
 /// Ranges that touch as one.
-fn joined(mut ranges: Vec<Range<i64>>) -> Vec<Range<i64>> {
+fn join_ranges(mut ranges: Vec<Range<i64>>) -> Vec<Range<i64>> {
     ranges.sort_by_key(|range| range.start);
     let mut joined: Vec<Range<i64>> = Vec::new();
     for range in ranges {
@@ -1255,48 +1310,48 @@ fn column_of(columns: &[Range<i64>], end: i64) -> Option<usize> {
     columns.get(at).filter(|column| column.contains(&end.saturating_sub(1))).map(|_| at)
 }
 
-/// Columns of an answer, in order of time; worked out as they are asked for.
-pub struct Columns<'a, T> {
-    view: &'a View,
-    asked: Vec<Asked>,
-    grid: Grid,
+/// Iterator over result columns, read in batches.
+pub struct ColumnIter<'a, T> {
+    view: &'a ReadView,
+    series_queries: Vec<SeriesQuery>,
+    grid: TimeGrid,
     next: u64,
-    ready: std::vec::IntoIter<Column<T>>,
-    fill: Fill<T>,
+    ready: std::vec::IntoIter<TimeColumn<T>>,
+    read_columns: ColumnReader<T>,
 }
 
-impl<T> Columns<'_, T> {
-    fn work(&mut self) -> Result<()> {
+impl<T> ColumnIter<'_, T> {
+    fn fetch_next(&mut self) -> Result<()> {
         let end = self.grid.columns.min(self.next.saturating_add(COLUMNS_AT_ONCE));
         let ranges: Vec<Range<i64>> = (self.next..end).map(|at| self.grid.column(at)).collect();
         self.next = end;
-        let Some(all) = hull(ranges.iter()) else { return Ok(()) };
+        let Some(all) = enclosing_range(ranges.iter()) else { return Ok(()) };
         let mut gaps = self.view.known_gaps(&all);
-        let values = (self.fill)(self.view, &self.asked, &ranges, &mut gaps)?;
+        let values = (self.read_columns)(self.view, &self.series_queries, &ranges, &mut gaps)?;
         gaps.sort();
         gaps.dedup();
-        let column = |(range, value): (Range<i64>, T)| Column {
+        let column = |(range, value): (Range<i64>, T)| TimeColumn {
             start: range.start,
             end: range.end,
             value,
-            gaps: gaps.iter().filter(|gap| touches(gap, &range)).cloned().collect(),
+            gaps: gaps.iter().filter(|gap| overlaps(gap, &range)).cloned().collect(),
         };
         self.ready = ranges.into_iter().zip(values).map(column).collect::<Vec<_>>().into_iter();
         Ok(())
     }
 }
 
-impl<T> Iterator for Columns<'_, T> {
-    type Item = Result<Column<T>>;
+impl<T> Iterator for ColumnIter<'_, T> {
+    type Item = Result<TimeColumn<T>>;
 
-    fn next(&mut self) -> Option<Result<Column<T>>> {
+    fn next(&mut self) -> Option<Result<TimeColumn<T>>> {
         if let Some(column) = self.ready.next() {
             return Some(Ok(column));
         }
         if self.next >= self.grid.columns {
             return None;
         }
-        if let Err(error) = self.work() {
+        if let Err(error) = self.fetch_next() {
             self.next = self.grid.columns;
             return Some(Err(error));
         }
@@ -1308,17 +1363,17 @@ fn for_each_sample(rows: Rows, each: &mut dyn FnMut(Sample)) {
     match rows {
         Rows::Histograms(rows) | Rows::Cumulative(rows) => {
             for Row { start, end, value } in rows {
-                each(Sample { start, end, value: Value::Histogram(Box::new(value)) });
+                each(Sample { start, end, value: SampleValue::Histogram(Box::new(value)) });
             }
         }
         Rows::Numbers(rows) => {
             for Row { start, end, value } in rows {
-                each(Sample { start, end, value: Value::Number(value) });
+                each(Sample { start, end, value: SampleValue::Number(value) });
             }
         }
         Rows::Texts(rows) => {
             for Row { start, end, value } in rows {
-                each(Sample { start, end, value: Value::Text(value) });
+                each(Sample { start, end, value: SampleValue::Text(value) });
             }
         }
         Rows::Summaries(_) => panic!("BUG: the base has no rollups"),

@@ -6,9 +6,9 @@ use anyhow::Result;
 use http::Method;
 use serde_json::Value;
 
-use crate::command::{plain, print};
-use crate::journal::show;
-use crate::server;
+use crate::command::{escape_control, print_stdout};
+use crate::journal::format;
+use crate::server_client;
 
 /// Show what came, what is kept, and what was lost, per producer and hop
 ///
@@ -18,7 +18,7 @@ use crate::server;
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
     #[command(flatten)]
-    server: server::Server,
+    server: server_client::ServerClient,
 
     /// Print JSON
     #[arg(long)]
@@ -37,9 +37,9 @@ Exit status:
   3  there is a difference that nobody can explain";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let audit = options.server.ask(Method::GET, "/v1/audit")?;
-    let text = if options.json { format!("{audit}\n") } else { table(&audit) };
-    print(text.as_bytes())?;
+    let audit = options.server.request(Method::GET, "/v1/audit")?;
+    let text = if options.json { format!("{audit}\n") } else { audit_table(&audit) };
+    print_stdout(text.as_bytes())?;
     Ok(if audit["explained"].as_bool() == Some(true) {
         ExitCode::SUCCESS
     } else {
@@ -47,37 +47,37 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     })
 }
 
-fn list(value: &Value) -> &[Value] {
+fn json_array(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn count(value: &Value) -> String {
+fn count_text(value: &Value) -> String {
     value["values"].as_u64().map_or_else(|| "unknown".to_owned(), |n| n.to_string())
 }
 
-fn table(audit: &Value) -> String {
+fn audit_table(audit: &Value) -> String {
     let mut rows =
         vec![["producer", "hop", "received", "acknowledged", "stored", "why"].map(str::to_owned)];
-    for producer in list(&audit["producers"]) {
+    for producer in json_array(&audit["producers"]) {
         let name = match producer["name"].as_str() {
             Some("") | None => producer["id"].as_str().unwrap_or("others"),
             Some(name) => name,
         };
-        for (at, line) in list(&producer["hops"]).iter().enumerate() {
-            let text = |key: &str| plain(line[key].as_str().unwrap_or(""));
+        for (at, line) in json_array(&producer["hops"]).iter().enumerate() {
+            let text = |key: &str| escape_control(line[key].as_str().unwrap_or(""));
             rows.push([
-                if at == 0 { plain(name) } else { String::new() },
+                if at == 0 { escape_control(name) } else { String::new() },
                 text("hop"),
-                count(&line["received"]),
-                count(&line["acknowledged"]),
-                count(&line["stored"]),
+                count_text(&line["received"]),
+                count_text(&line["acknowledged"]),
+                count_text(&line["stored"]),
                 text("why"),
             ]);
         }
     }
-    let mut text = show::table(&rows, [false, false, true, true, true, false]);
-    for note in list(&audit["notes"]) {
-        text.push_str(&format!("{}\n", plain(note.as_str().unwrap_or(""))));
+    let mut text = format::format_table(&rows, [false, false, true, true, true, false]);
+    for note in json_array(&audit["notes"]) {
+        text.push_str(&format!("{}\n", escape_control(note.as_str().unwrap_or(""))));
     }
     text
 }

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use journal::supervisor::panic_message;
 
-use crate::command::say;
+use crate::command::print_message;
 
 /// The exit status of a Rust program whose main thread panicked.
 const STATUS: i32 = 101;
@@ -20,7 +20,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     spawn_or(name, work, |message| {
-        say(message);
+        print_message(message);
         std::process::exit(STATUS)
     })
 }

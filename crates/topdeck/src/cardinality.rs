@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use store::Cardinality;
 
-use crate::command::{plain, print};
-use crate::journal::show;
-use crate::store::{open, plural, told};
+use crate::command::{escape_control, print_stdout};
+use crate::journal::format;
+use crate::store::{open, plural, with_dir};
 
 /// Show what a store has many series of: metrics, labels, and values of labels
 ///
@@ -42,41 +42,41 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;
-    let cardinality = store.cardinality(options.top as usize).map_err(told(&options.dir))?;
+    let cardinality = store.cardinality(options.top as usize).map_err(with_dir(&options.dir))?;
     let text = match options.json {
-        true => format!("{}\n", api::document::cardinality::of(&cardinality)),
+        true => format!("{}\n", api::document::cardinality::to_json(&cardinality)),
         false => text(&options.dir, &cardinality),
     };
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn text(dir: &Path, cardinality: &Cardinality) -> String {
     let mut text = format!(
         "{}\n  {} of {}, with {}\n",
-        plain(&dir.display().to_string()),
+        escape_control(&dir.display().to_string()),
         plural(cardinality.series, "series", "series"),
         plural(cardinality.metrics, "metric", "metrics"),
         plural(cardinality.labels, "label", "labels")
     );
     let head = |names: [&str; 2]| names.map(str::to_owned);
-    let metrics = cardinality.by_metric.iter().map(|(name, n)| [plain(name), show::count(*n)]);
+    let metrics =
+        cardinality.by_metric.iter().map(|(name, n)| [escape_control(name), format::count(*n)]);
     let metrics: Vec<_> = [head(["metric", "series"])].into_iter().chain(metrics).collect();
-    let labels = cardinality
-        .by_label
-        .iter()
-        .map(|label| [plain(&label.name), show::count(label.values), show::count(label.series)]);
+    let labels = cardinality.by_label.iter().map(|label| {
+        [escape_control(&label.name), format::count(label.values), format::count(label.series)]
+    });
     let labels: Vec<_> =
         [["label", "values", "series"].map(str::to_owned)].into_iter().chain(labels).collect();
     let pairs = cardinality
         .by_pair
         .iter()
-        .map(|(name, value, n)| [plain(&format!("{name}={value:?}")), show::count(*n)]);
+        .map(|(name, value, n)| [escape_control(&format!("{name}={value:?}")), format::count(*n)]);
     let pairs: Vec<_> = [head(["label and value", "series"])].into_iter().chain(pairs).collect();
     let tables = [
-        (metrics.len(), show::table(&metrics, [false, true])),
-        (labels.len(), show::table(&labels, [false, true, true])),
-        (pairs.len(), show::table(&pairs, [false, true])),
+        (metrics.len(), format::format_table(&metrics, [false, true])),
+        (labels.len(), format::format_table(&labels, [false, true, true])),
+        (pairs.len(), format::format_table(&pairs, [false, true])),
     ];
     for (lines, table) in tables {
         if lines > 1 {

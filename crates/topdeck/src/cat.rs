@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::command::{plain, print};
-use crate::processes::find::{self, Prefer};
-use crate::processes::moment::AsOf;
-use crate::processes::pattern::Patterns;
+use crate::command::{escape_control, print_stdout};
+use crate::processes::find::{self, MatchPreference};
+use crate::processes::metric_patterns::MetricPatterns;
+use crate::processes::reference_time::ReferenceTime;
 use crate::processes::{listing, report};
 
 /// Show all metrics of a process
@@ -45,23 +45,23 @@ Exit status:
   2  the command line makes no sense";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let mut process = find::one(&options.process, Prefer::Running)?;
+    let mut process = find::find_one(&options.process, MatchPreference::Running)?;
     let metrics = process.attached.metrics()?;
-    let as_of = AsOf::of(&process, &metrics);
-    let wanted = Patterns::new(&options.metrics);
-    if !metrics.iter().any(|metric| wanted.take(metric)) {
-        bail!("{}", wanted.nothing(&process.name(), &metrics));
+    let as_of = ReferenceTime::for_process(&process, &metrics);
+    let wanted = MetricPatterns::new(&options.metrics);
+    if !metrics.iter().any(|metric| wanted.matches(metric)) {
+        bail!("{}", wanted.no_match_message(&process.name(), &metrics));
     }
     if options.json {
-        print(document::of(&process, &metrics, &wanted, &as_of).as_bytes())?;
+        print_stdout(document::to_json(&process, &metrics, &wanted, &as_of).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = String::new();
-    for line in listing::heading(&process) {
-        text.push_str(&format!("{}\n", plain(&line)));
+    for line in listing::heading_lines(&process) {
+        text.push_str(&format!("{}\n", escape_control(&line)));
     }
-    text.push_str(&format!("  {}\n\n", plain(&as_of.sentence())));
-    text.push_str(&report::metrics(&metrics, &wanted, &as_of));
-    print(text.as_bytes())?;
+    text.push_str(&format!("  {}\n\n", escape_control(&as_of.sentence())));
+    text.push_str(&report::metrics_table(&metrics, &wanted, &as_of));
+    print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::command::{plain, print, say};
+use crate::command::{escape_control, print_message, print_stdout};
 use crate::node::ROLES;
 use crate::settings::Settings;
 use crate::store::plural;
@@ -39,14 +39,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             let counts = settings.roles.summary().into_iter();
             let counts: Vec<String> =
                 counts.map(|n| plural(n.count as u64, n.one, n.many)).collect();
-            let file = plain(&options.file.display().to_string());
+            let file = escape_control(&options.file.display().to_string());
             let text = match counts.split_last() {
                 Some((last, first)) => {
                     format!("{file}: sound, with {} and {last}\n", first.join(", "))
                 }
                 None => format!("{file}: sound\n"),
             };
-            print(text.as_bytes())?;
+            print_stdout(text.as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
         Err(problems) => {
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 // The lines of the file below a message are shown as they stand.
                 match problem.strip_prefix("  | ") {
                     Some(_) => eprintln!("{}", problem.replace(char::is_control, " ")),
-                    None => say(problem),
+                    None => print_message(problem),
                 }
             }
             Ok(ExitCode::FAILURE)

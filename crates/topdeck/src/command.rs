@@ -1,4 +1,4 @@
-//! The command line: what subcommands there are, and what their ends mean.
+//! Command line: subcommands and exit statuses.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    audit, cardinality, cat, check_config, compare, completions, diff, doctor, explain, generate,
-    heatmap, hiccup, hist, import, inflight, journal, load, ls, man, post_mortem, query, renamed,
-    restore, serve, snapshot, store, token, top, watch,
+    audit, breakdown, cardinality, cat, check_config, compare, completions, diff, doctor, generate,
+    heatmap, hiccup, hist, import, in_flight, journal, load, ls, man, post_mortem, query,
+    renamed_flags, restore, serve, snapshot, store, token, top, watch,
 };
 
 /// See how a system treats each of its users, not on average.
@@ -41,7 +41,7 @@ enum Command {
     Cat(cat::Options),
     Watch(watch::Options),
     Hist(hist::Options),
-    Inflight(inflight::Options),
+    Inflight(in_flight::Options),
     Diff(diff::Options),
     #[command(name = "post-mortem")]
     PostMortem(post_mortem::Options),
@@ -51,7 +51,7 @@ enum Command {
     Import(import::Options),
     Query(query::Options),
     Compare(compare::Options),
-    Explain(explain::Options),
+    Explain(breakdown::Options),
     Heatmap(heatmap::Options),
     Cardinality(cardinality::Options),
     #[command(name = "gen")]
@@ -69,12 +69,12 @@ enum Command {
     Man(man::Options),
 }
 
-pub(crate) fn parse() -> Topdeck {
-    Topdeck::try_parse().unwrap_or_else(|error| renamed::explain(error).exit())
+pub(crate) fn parse_args() -> Topdeck {
+    Topdeck::try_parse().unwrap_or_else(|error| renamed_flags::replace_error(error).exit())
 }
 
 /// The whole command line, for what is written from it.
-pub(crate) fn command() -> clap::Command {
+pub(crate) fn clap_command() -> clap::Command {
     Topdeck::command()
 }
 
@@ -91,7 +91,7 @@ impl Topdeck {
             Command::Cat(options) => cat::run(&options),
             Command::Watch(options) => watch::run(&options),
             Command::Hist(options) => hist::run(&options),
-            Command::Inflight(options) => inflight::run(&options),
+            Command::Inflight(options) => in_flight::run(&options),
             Command::Diff(options) => diff::run(&options),
             Command::PostMortem(options) => post_mortem::run(&options),
             Command::Journal(options) => journal::run(&options),
@@ -100,7 +100,7 @@ impl Topdeck {
             Command::Import(options) => import::run(&options),
             Command::Query(options) => query::run(&options),
             Command::Compare(options) => compare::run(&options),
-            Command::Explain(options) => explain::run(&options),
+            Command::Explain(options) => breakdown::run(&options),
             Command::Heatmap(options) => heatmap::run(&options),
             Command::Cardinality(options) => cardinality::run(&options),
             Command::Generate(options) => generate::run(&options),
@@ -115,24 +115,24 @@ impl Topdeck {
 }
 
 /// Says what went wrong. That nobody reads on (`| head`) is no failure of ours.
-pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
+pub(crate) fn report_failure(error: &anyhow::Error) -> ExitCode {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
     if error.chain().any(closed) {
         return ExitCode::SUCCESS;
     }
-    say(format_args!("{error:#}"));
+    print_message(format_args!("{error:#}"));
     ExitCode::FAILURE
 }
 
 /// Tells the user. Where nobody can be told (standard error is full, or gone) the exit status still is.
-pub(crate) fn say(message: impl Display) {
-    let _ = writeln!(io::stderr(), "topdeck: {}", plain(&message.to_string()));
+pub(crate) fn print_message(message: impl Display) {
+    let _ = writeln!(io::stderr(), "topdeck: {}", escape_control(&message.to_string()));
 }
 
 /// Foreign text (names of files, tags, labels) fit for a terminal and for XML: control characters are escaped.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn escape_control(text: &str) -> String {
     let escaped = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
         false => c.to_string(),
@@ -141,20 +141,20 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// Writes what was asked for.
-pub(crate) fn print(bytes: &[u8]) -> Result<()> {
+pub(crate) fn print_stdout(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
 /// What is told beside it, to standard error, if anybody listens there.
-pub(crate) fn print_aside(text: &str) {
+pub(crate) fn print_stderr(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_command_line_is_sound() {
-        super::command().debug_assert();
+    fn command_line_is_valid() {
+        super::clap_command().debug_assert();
     }
 }

@@ -1,7 +1,7 @@
 //! `topdeck compare`: two selections of a store side by side, or one at two times.
 
 mod quantiles;
-pub(crate) mod show;
+pub(crate) mod report;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -10,14 +10,14 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use model::Selector;
 use query::compare::{Comparison, Selection};
-use query::{Error, Limits, Stored};
-use store::View;
+use query::{Error, Limits, StoreSource};
+use store::ReadView;
 
-use crate::command::print;
+use crate::command::print_stdout;
 use crate::hist::terminal::Terminal;
-use crate::query::{flags, gaps};
-use crate::store::{open, pick, told};
-use crate::time::{self, Moment};
+use crate::query::{error_text, report_gaps};
+use crate::store::{find_series, open, with_dir};
+use crate::time::{self, TimeExpr};
 
 /// Compare two selections of a store, or one at two times: how far apart, and is it chance?
 ///
@@ -32,28 +32,28 @@ pub(crate) struct Options {
     dir: PathBuf,
 
     /// Which series are side A, such as latency or 'latency{host="a"}'
-    #[arg(value_name = "SELECTOR_A", value_parser = written)]
-    a: Written,
+    #[arg(value_name = "SELECTOR_A", value_parser = parse_selector)]
+    a: ParsedSelector,
 
     /// Which series are side B; the same as side A, at another time, if not said
-    #[arg(value_name = "SELECTOR_B", value_parser = written)]
-    b: Option<Written>,
+    #[arg(value_name = "SELECTOR_B", value_parser = parse_selector)]
+    b: Option<ParsedSelector>,
 
     /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h; from the first row, if not said
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    from: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    from: Option<TimeExpr>,
 
     /// Until when, also: now; to the last row, if not said
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    to: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    to: Option<TimeExpr>,
 
     /// From when side B is, if not from --from
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    from_b: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    from_b: Option<TimeExpr>,
 
     /// Until when side B is, if not until --to
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    to_b: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    to_b: Option<TimeExpr>,
 
     /// Draw with plain ASCII
     #[arg(long)]
@@ -86,11 +86,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         );
     }
     let store = open(&options.dir)?;
-    let view = store.view().map_err(told(&options.dir))?;
+    let view = store.view().map_err(with_dir(&options.dir))?;
     let b = options.b.as_ref().unwrap_or(&options.a);
     let sides = [
-        selection(options, &view, &options.a.selector, [options.from, options.to])?,
-        selection(
+        read_selection(options, &view, &options.a.selector, [options.from, options.to])?,
+        read_selection(
             options,
             &view,
             &b.selector,
@@ -98,72 +98,72 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         )?,
     ];
     let limits = Limits { series: options.max_series, ..Limits::default() };
-    let source = Stored::new(&view);
+    let source = StoreSource::new(&view);
     let compared = query::compare::compare(&source, [&sides[0], &sides[1]], limits, &|| false);
     let comparison: Comparison = match compared {
         Ok(comparison) => comparison,
-        Err(Error::Store(error)) => return Err(told(&options.dir)(error)),
-        Err(error) => bail!("{}", flags(&error)),
+        Err(Error::Store(error)) => return Err(with_dir(&options.dir)(error)),
+        Err(error) => bail!("{}", error_text(&error)),
     };
     let text = match options.json {
-        true => format!("{}\n", api::document::compare::of(&sides, &comparison)),
-        false => show::text(
+        true => format!("{}\n", api::document::compare::to_json(&sides, &comparison)),
+        false => report::report_text(
             [&options.a.text, &b.text],
             &sides,
             &comparison,
             &Terminal::new(options.ascii),
         ),
     };
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     if !options.json {
-        gaps(&comparison.gaps);
+        report_gaps(&comparison.gaps);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn selection(
+fn read_selection(
     options: &Options,
-    view: &View,
+    view: &ReadView,
     selector: &Selector,
-    [from, to]: [Option<Moment>; 2],
+    [from, to]: [Option<TimeExpr>; 2],
 ) -> Result<Selection> {
-    let range = range(&options.dir, view, selector, [from, to])?;
+    let range = resolve_range(&options.dir, view, selector, [from, to])?;
     Ok(Selection { selector: selector.clone(), range })
 }
 
-/// A selector and how it was written.
+/// Selector with its source text.
 #[derive(Clone, Debug)]
-pub(crate) struct Written {
+pub(crate) struct ParsedSelector {
     pub(crate) text: String,
     pub(crate) selector: Selector,
 }
 
-pub(crate) fn written(text: &str) -> Result<Written, String> {
-    let selector = crate::store::selector(text)?;
-    Ok(Written { text: text.to_owned(), selector })
+pub(crate) fn parse_selector(text: &str) -> Result<ParsedSelector, String> {
+    let selector = crate::store::parse_selector(text)?;
+    Ok(ParsedSelector { text: text.to_owned(), selector })
 }
 
 /// The time that is asked about: to the ends of what there is, where it is not said.
-pub(crate) fn range(
+pub(crate) fn resolve_range(
     dir: &std::path::Path,
-    view: &View,
+    view: &ReadView,
     selector: &Selector,
-    [from, to]: [Option<Moment>; 2],
+    [from, to]: [Option<TimeExpr>; 2],
 ) -> Result<Range<i64>> {
-    let found = pick(view, dir, selector)?;
+    let found = find_series(view, dir, selector)?;
     let now = journal::wall_clock()();
-    let Some(extent) = view.extent(&found).map_err(told(dir))? else {
+    let Some(extent) = view.time_range(&found).map_err(with_dir(dir))? else {
         bail!("{}: no rows of {selector}", dir.display());
     };
-    let start = from.map_or(extent.start, |from| from.ns(now));
-    let end = to.map_or(extent.end, |to| to.ns(now));
-    let (first, last) = (time::text(extent.start), time::text(extent.end));
+    let start = from.map_or(extent.start, |from| from.to_unix_ns(now));
+    let end = to.map_or(extent.end, |to| to.to_unix_ns(now));
+    let (first, last) = (time::time_text(extent.start), time::time_text(extent.end));
     if start >= end {
-        let (start, end) = (time::text(start), time::text(end));
+        let (start, end) = (time::time_text(start), time::time_text(end));
         bail!("{start} is not before {end}; {selector} has rows from {first} to {last}");
     }
     if end <= extent.start || extent.end <= start {
-        let (start, end) = (time::text(start), time::text(end));
+        let (start, end) = (time::time_text(start), time::time_text(end));
         bail!("{selector} has no rows between {start} and {end}, but from {first} to {last}");
     }
     Ok(start..end)

@@ -20,7 +20,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut command::command(), "topdeck", &mut script);
-    command::print(&script)?;
+    clap_complete::generate(options.shell, &mut command::clap_command(), "topdeck", &mut script);
+    command::print_stdout(&script)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 mod clock;
 mod interference;
-mod viewers;
+mod readers;
 
 use std::process::ExitCode;
 
@@ -13,20 +13,20 @@ use clap::Subcommand;
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
-    what: What,
+    subcommand: DoctorCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum DoctorCommand {
     Clock(clock::Options),
     Interference(interference::Options),
-    Viewers(viewers::Options),
+    Viewers(readers::Options),
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    match &options.what {
-        What::Clock(options) => clock::run(options),
-        What::Interference(options) => interference::run(options),
-        What::Viewers(options) => viewers::run(options),
+    match &options.subcommand {
+        DoctorCommand::Clock(options) => clock::run(options),
+        DoctorCommand::Interference(options) => interference::run(options),
+        DoctorCommand::Viewers(options) => readers::run(options),
     }
 }

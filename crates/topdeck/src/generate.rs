@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use collect::frames;
 use collect::synthetic::{
-    Dataset, LIMIT_NS, MINUTE_NS, Sample, Scale, Series, Truth, Which, Window,
+    Dataset, DatasetKind, DatasetScale, ExpectedStats, ExpectedWindow, MINUTE_NS, SyntheticSample,
+    SyntheticSeries, THRESHOLD_NS,
 };
 use hist::codec::circllhist;
 
@@ -24,7 +25,7 @@ use hist::codec::circllhist;
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
     /// The data set
-    set: Set,
+    set: DatasetName,
 
     /// Where to write; - is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
@@ -32,7 +33,7 @@ pub(crate) struct Options {
 
     /// How it is written
     #[arg(long, value_enum, default_value = "frames")]
-    format: Format,
+    format: OutputFormat,
 
     /// How many series: 1 of a and 1,000 of b unless said
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=SERIES_MAX))]
@@ -72,7 +73,7 @@ Exit status:
   2  the command line makes no sense";
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Set {
+enum DatasetName {
     /// One disk, a week: 1,226,742,335 measurements with five modes
     A,
     /// 1,000 series of a web service, a day: 1,361,435,848 measurements
@@ -80,7 +81,7 @@ enum Set {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Format {
+enum OutputFormat {
     /// One JSON object per line with a frame in base64; loses nothing
     Frames,
     /// HTTPTrap JSON, one document per line
@@ -89,11 +90,11 @@ enum Format {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let which = match options.set {
-        Set::A => Which::A,
-        Set::B => Which::B,
+        DatasetName::A => DatasetKind::A,
+        DatasetName::B => DatasetKind::B,
     };
-    let full = Scale::full(which);
-    let scale = Scale {
+    let full = DatasetScale::full(which);
+    let scale = DatasetScale {
         series: options.series.map_or(full.series, |n| n as usize),
         minutes: options.minutes.map_or(full.minutes, |n| n as usize),
         seed: options.seed.unwrap_or(full.seed),
@@ -101,14 +102,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dataset = Dataset::new(which, scale);
     let truth = if options.out.as_os_str() == "-" {
         let out = BufWriter::new(io::stdout().lock());
-        write(&dataset, options, out).context("cannot write to standard output")?
+        write_dataset(&dataset, options, out).context("cannot write to standard output")?
     } else {
         let path = &options.out;
         let out = File::create(path).map(BufWriter::new).with_context(|| cannot_write(path))?;
-        write(&dataset, options, out).with_context(|| cannot_write(path))?
+        write_dataset(&dataset, options, out).with_context(|| cannot_write(path))?
     };
     if let (Some(path), Some(truth)) = (&options.truth, truth) {
-        std::fs::write(path, csv(&truth)).with_context(|| cannot_write(path))?;
+        std::fs::write(path, expected_csv(&truth)).with_context(|| cannot_write(path))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -118,12 +119,16 @@ fn cannot_write(path: &Path) -> String {
 }
 
 /// Writes all in the order of time; the truth, if it is asked for.
-fn write(dataset: &Dataset, options: &Options, mut out: impl Write) -> io::Result<Option<Truth>> {
-    let mut truth = options.truth.is_some().then(|| Truth::new(dataset));
+fn write_dataset(
+    dataset: &Dataset,
+    options: &Options,
+    mut out: impl Write,
+) -> io::Result<Option<ExpectedStats>> {
+    let mut truth = options.truth.is_some().then(|| ExpectedStats::new(dataset));
     let scale = dataset.scale();
-    let series: Vec<Series> = (0..scale.series).map(|at| dataset.series(at)).collect();
+    let series: Vec<SyntheticSeries> = (0..scale.series).map(|at| dataset.series(at)).collect();
     let (mut generator, mut line) = (dataset.generator(), String::new());
-    let mut progress = Progress::new(scale.minutes);
+    let mut progress = GenerateProgress::new(scale.minutes);
     for minute in 0..scale.minutes {
         for (at, series) in series.iter().enumerate() {
             let sample = generator.draw(at, minute);
@@ -132,8 +137,8 @@ fn write(dataset: &Dataset, options: &Options, mut out: impl Write) -> io::Resul
             }
             line.clear();
             match options.format {
-                Format::Frames => frame(&mut line, series, sample),
-                Format::Httptrap => document(&mut line, series, sample),
+                OutputFormat::Frames => write_frame(&mut line, series, sample),
+                OutputFormat::Httptrap => write_httptrap(&mut line, series, sample),
             }
             out.write_all(line.as_bytes())?;
         }
@@ -143,14 +148,21 @@ fn write(dataset: &Dataset, options: &Options, mut out: impl Write) -> io::Resul
     Ok(truth)
 }
 
-fn frame(line: &mut String, series: &Series, sample: &Sample) {
+fn write_frame(line: &mut String, series: &SyntheticSeries, sample: &SyntheticSample) {
     let labels = series.labels.iter().map(|(name, value)| (*name, value.as_str()));
     let times = (sample.start_ns, sample.end_ns);
-    frames::write(line, series.metric, labels, times, Some(&series.unit), &sample.histogram());
+    frames::write_histogram(
+        line,
+        series.metric,
+        labels,
+        times,
+        Some(&series.unit),
+        &sample.histogram(),
+    );
 }
 
 /// The name is Circonus' canonical one, `metric|ST[label:value,...]`; no label here needs escaping.
-fn document(line: &mut String, series: &Series, sample: &Sample) {
+fn write_httptrap(line: &mut String, series: &SyntheticSeries, sample: &SyntheticSample) {
     let tags: Vec<String> =
         series.labels.iter().map(|(name, value)| format!("{name}:{value}")).collect();
     let base64 = circllhist::encode_base64(&sample.histogram());
@@ -164,11 +176,11 @@ fn document(line: &mut String, series: &Series, sample: &Sample) {
 }
 
 /// The columns say their units; a quantile is a bucket, which has two ends.
-fn csv(truth: &Truth) -> String {
+fn expected_csv(truth: &ExpectedStats) -> String {
     const QUANTILES: [(f64, &str); 3] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")];
     let mut text = format!(
         "start_s,length_s,count,at_or_below_{:.1}ms,sum_ns,min_ns,max_ns",
-        LIMIT_NS as f64 / 1e6
+        THRESHOLD_NS as f64 / 1e6
     );
     for (_, name) in QUANTILES {
         let _ = write!(text, ",{name}_bucket_lower_ns,{name}_bucket_upper_ns");
@@ -176,8 +188,16 @@ fn csv(truth: &Truth) -> String {
     text.push('\n');
     let total = truth.total();
     for window in truth.windows().iter().chain([&total]) {
-        let Window { count, at_or_below_limit, sum_ns, min_ns, max_ns, start_ns, end_ns, .. } =
-            window;
+        let ExpectedWindow {
+            count,
+            at_or_below_threshold: at_or_below_limit,
+            sum_ns,
+            min_ns,
+            max_ns,
+            start_ns,
+            end_ns,
+            ..
+        } = window;
         let (start_s, length_s) = (start_ns / SECOND_NS, (end_ns - start_ns) / SECOND_NS);
         let _ = write!(
             text,
@@ -194,26 +214,28 @@ fn csv(truth: &Truth) -> String {
 
 const SECOND_NS: i64 = MINUTE_NS / 60;
 
-/// How far it is, on standard error when that is a terminal.
-struct Progress {
+/// Progress on standard error if it is a terminal.
+struct GenerateProgress {
     minutes: usize,
-    shown: Option<Instant>,
-    is_seen: bool,
+    last_shown: Option<Instant>,
+    is_visible: bool,
 }
 
-impl Progress {
+impl GenerateProgress {
     const EVERY: Duration = Duration::from_millis(200);
 
-    fn new(minutes: usize) -> Progress {
+    fn new(minutes: usize) -> GenerateProgress {
         let is_seen = io::stderr().is_terminal() && !io::stdout().is_terminal();
-        Progress { minutes, shown: None, is_seen }
+        GenerateProgress { minutes, last_shown: None, is_visible: is_seen }
     }
 
     fn show(&mut self, minute: usize) {
-        if !self.is_seen || self.shown.is_some_and(|shown| shown.elapsed() < Progress::EVERY) {
+        if !self.is_visible
+            || self.last_shown.is_some_and(|shown| shown.elapsed() < GenerateProgress::EVERY)
+        {
             return;
         }
-        self.shown = Some(Instant::now());
+        self.last_shown = Some(Instant::now());
         // Progress that cannot be shown is no failure.
         let _ = write!(
             io::stderr(),
@@ -225,9 +247,9 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for GenerateProgress {
     fn drop(&mut self) {
-        if self.shown.is_some() {
+        if self.last_shown.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }

@@ -7,13 +7,13 @@
 //!
 //! Times are nanoseconds since 1970 in UTC, values are in [`Heatmap::unit`].
 
-pub(crate) mod clock;
+mod colour_scale;
+mod column_grid;
 mod command;
-mod ramp;
 mod rows;
-mod steps;
 mod svg;
 mod terminal;
+pub(crate) mod time_axis;
 
 use std::time::Duration;
 
@@ -21,44 +21,44 @@ use anyhow::Result;
 use collect::Unit;
 use hist::Bracket;
 
-use crate::hist::above;
 use crate::hist::intervals;
-use crate::hist::show::{self, Show};
-use crate::hist::whole::Whole;
-use crate::journal::show::age;
+use crate::hist::merged_distribution::MergedDistribution;
+use crate::hist::threshold_count;
+use crate::hist::value_formatter::{self, ValueFormatter};
+use crate::journal::format::format_age;
 
 pub(crate) use crate::heatmap::command::{Options, run};
 pub(crate) use crate::heatmap::svg::{document as svg, element, style};
-pub(crate) use crate::heatmap::terminal::{columns as columns_of, text};
+pub(crate) use crate::heatmap::terminal::{column_capacity as columns_of, heatmap_text};
 
-/// What happened in one stretch of time.
+/// Heatmap column.
 #[derive(Clone, Debug)]
-pub(crate) struct Column {
+pub(crate) struct HeatmapColumn {
     pub(crate) start: i64,
     pub(crate) end: i64,
     /// May be empty.
-    pub(crate) values: Whole,
+    pub(crate) values: MergedDistribution,
     /// Why something is missing, each reason once. Empty if nothing is known to be missing.
     pub(crate) gaps: Vec<String>,
 }
 
-/// What pictures are made of. Columns ascend and do not overlap; they should be equally long.
+/// Heatmap data. Columns ascend, do not overlap, and should have equal width.
 #[derive(Clone, Debug)]
 pub(crate) struct Heatmap {
     pub(crate) title: String,
     pub(crate) unit: Option<Unit>,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Vec<HeatmapColumn>,
     /// Values whose exceedances are counted, in the unit of the values.
-    pub(crate) limits: Vec<f64>,
+    pub(crate) thresholds: Vec<f64>,
     /// What a reader should know beside the picture.
-    pub(crate) notes: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 const NS_PER_MIN: u64 = 60_000_000_000;
 /// As many reasons for gaps as a person reads.
 const REASONS_SHOWN: usize = 3;
 
-impl Column {
+impl HeatmapColumn {
     fn is_unknown(&self) -> bool {
         self.values.count() == 0 && !self.gaps.is_empty()
     }
@@ -66,7 +66,7 @@ impl Column {
 
 impl Heatmap {
     /// The same picture with at most `most` columns: neighbours are merged, which loses nothing but time.
-    fn fitted(&self, most: usize) -> Result<Fitted> {
+    fn fit_columns(&self, most: usize) -> Result<FittedColumns> {
         let merged = self.columns.len().div_ceil(most.max(1)).max(1);
         let mut columns = Vec::new();
         for neighbours in self.columns.chunks(merged) {
@@ -82,11 +82,11 @@ impl Heatmap {
             }
             columns.push(column);
         }
-        Ok(Fitted { columns, merged })
+        Ok(FittedColumns { columns, merged })
     }
 
-    fn show(&self) -> Show {
-        Show::new(self.unit.as_ref())
+    fn formatter(&self) -> ValueFormatter {
+        ValueFormatter::new(self.unit.as_ref())
     }
 
     fn count(&self) -> u64 {
@@ -94,13 +94,13 @@ impl Heatmap {
     }
 
     /// The greatest value, and the column in which it was: the first, if there are several.
-    fn max(&self) -> Option<(Bracket, &Column)> {
+    fn max(&self) -> Option<(Bracket, &HeatmapColumn)> {
         let maxima = self.columns.iter().filter_map(|c| c.values.max().map(|max| (max, c)));
-        maxima.reduce(|a, b| if key(b.0) > key(a.0) { b } else { a })
+        maxima.reduce(|a, b| if bracket_key(b.0) > bracket_key(a.0) { b } else { a })
     }
 
-    fn above(&self, limit: f64) -> Bracket<u64> {
-        let counts = self.columns.iter().map(|column| column.values.above(limit));
+    fn count_above(&self, limit: f64) -> Bracket<u64> {
+        let counts = self.columns.iter().map(|column| column.values.count_above(limit));
         counts.fold(Bracket::exact(0), |total, n| Bracket {
             lower: total.lower.saturating_add(n.lower),
             estimate: total.estimate.saturating_add(n.estimate),
@@ -109,37 +109,44 @@ impl Heatmap {
     }
 
     /// From the beginning of the first column to the end of the last.
-    fn span(&self) -> Option<(i64, i64)> {
+    fn time_range(&self) -> Option<(i64, i64)> {
         Some((self.columns.first()?.start, self.columns.last()?.end))
     }
 
     /// How many values, and the worst of them.
-    fn totals(&self) -> String {
+    fn totals_text(&self) -> String {
         let values = if self.count() == 1 { "value" } else { "values" };
-        let mut text = format!("{} {values}", show::count(self.count()));
+        let mut text = format!("{} {values}", value_formatter::count(self.count()));
         if let Some((max, column)) = self.max() {
-            let (value, bounds) = (self.show().value(max), self.show().bounds(max));
+            let (value, bounds) = (self.formatter().value(max), self.formatter().bounds(max));
             text.push_str(&format!(", max {value}"));
             if !bounds.is_empty() {
                 text.push_str(&format!(" ({bounds})"));
             }
-            text.push_str(&format!(" in the column from {}", column.from()));
+            text.push_str(&format!(" in the column from {}", column.start_text()));
         }
         text
     }
 
     /// One sentence for each limit; none of nothing.
     fn exceedances(&self) -> Vec<String> {
-        let (show, n) = (self.show(), self.count());
+        let (show, n) = (self.formatter(), self.count());
         let of = |&limit: &f64| {
-            above::count_sentence(self.above(limit), n, limit, self.unit.as_ref(), &show)
+            threshold_count::count_sentence(
+                self.count_above(limit),
+                n,
+                limit,
+                self.unit.as_ref(),
+                &show,
+            )
         };
-        self.limits.iter().filter(|_| n > 0).map(of).collect()
+        self.thresholds.iter().filter(|_| n > 0).map(of).collect()
     }
 
     /// How much is missing, and why. Empty if nothing is known to be missing.
-    fn missing(&self) -> Vec<String> {
-        let incomplete: Vec<&Column> = self.columns.iter().filter(|c| !c.gaps.is_empty()).collect();
+    fn gap_summary(&self) -> Vec<String> {
+        let incomplete: Vec<&HeatmapColumn> =
+            self.columns.iter().filter(|c| !c.gaps.is_empty()).collect();
         let Some(first) = incomplete.first() else { return Vec::new() };
         let (n, of) = (incomplete.len(), self.columns.len());
         let unknown = incomplete.iter().filter(|column| column.is_unknown()).count();
@@ -151,7 +158,7 @@ impl Heatmap {
             _ => format!("{n} of {of} columns are incomplete, nothing is known of {unknown}"),
         }];
         if of > 1 {
-            lines[0].push_str(&format!("; first {}", first.from()));
+            lines[0].push_str(&format!("; first {}", first.start_text()));
         }
         let mut reasons: Vec<(&str, usize)> = Vec::new();
         for reason in incomplete.iter().flat_map(|column| &column.gaps) {
@@ -163,7 +170,7 @@ impl Heatmap {
         let more = reasons.len().saturating_sub(REASONS_SHOWN);
         lines.extend(reasons.iter().take(REASONS_SHOWN).map(|(reason, times)| match times {
             1 => (*reason).to_owned(),
-            times => format!("{reason} ({} columns)", show::count(*times as u64)),
+            times => format!("{reason} ({} columns)", value_formatter::count(*times as u64)),
         }));
         if more > 0 {
             lines.push(format!("{more} more reasons"));
@@ -172,33 +179,35 @@ impl Heatmap {
     }
 }
 
-impl Column {
+impl HeatmapColumn {
     /// The time it begins, with as many decimals as its length needs.
-    fn from(&self) -> String {
-        intervals::time(self.start, self.end.saturating_sub(self.start))
+    fn start_text(&self) -> String {
+        intervals::time_text(self.start, self.end.saturating_sub(self.start))
     }
 }
 
 /// Greater for what may be greater.
-fn key(max: Bracket) -> (f64, f64) {
+fn bracket_key(max: Bracket) -> (f64, f64) {
     (max.estimate, max.upper)
 }
 
-/// Columns that a picture has room for.
-struct Fitted {
-    columns: Vec<Column>,
+/// Columns merged to fit the width.
+struct FittedColumns {
+    columns: Vec<HeatmapColumn>,
     /// So many of the columns given are one of these.
     merged: usize,
 }
 
-impl Fitted {
+impl FittedColumns {
     /// What one column is, in words.
-    fn about(&self) -> Option<String> {
+    fn description(&self) -> Option<String> {
         let first = self.columns.first()?;
         let length_ns = first.end.saturating_sub(first.start);
         let length = match u64::try_from(length_ns) {
-            Ok(ns) if ns > 0 && ns.is_multiple_of(NS_PER_MIN) => age(Duration::from_nanos(ns)),
-            _ => intervals::length(length_ns),
+            Ok(ns) if ns > 0 && ns.is_multiple_of(NS_PER_MIN) => {
+                format_age(Duration::from_nanos(ns))
+            }
+            _ => intervals::duration_text(length_ns),
         };
         Some(match self.merged {
             1 => format!("a column is {length}"),
@@ -207,7 +216,7 @@ impl Fitted {
     }
 
     /// Place of a time, in columns from the left. Where columns do not touch, their edge.
-    fn place(&self, time: i64) -> Option<f64> {
+    fn position(&self, time: i64) -> Option<f64> {
         let at = self.columns.partition_point(|column| column.end <= time);
         let Some(column) = self.columns.get(at) else {
             return (self.columns.last()?.end == time).then_some(at as f64);

@@ -1,8 +1,8 @@
 //! `topdeck hiccup`: stalls of the platform, as an application would feel them.
 
-mod join;
+mod delay_stats;
+mod joined_scope;
 mod report;
-mod seen;
 
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
@@ -17,10 +17,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::background;
-use crate::command::{print, print_aside};
-use crate::processes::moment;
-use join::Joined;
-use seen::Seen;
+use crate::command::{print_stderr, print_stdout};
+use crate::processes::reference_time;
+use delay_stats::DelayStats;
+use joined_scope::JoinedScope;
 
 /// Measure stalls of the platform, as an application would feel them
 ///
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     cgroup: Option<String>,
 
     /// For so long
-    #[arg(long, value_name = "LENGTH", value_parser = moment::length)]
+    #[arg(long, value_name = "LENGTH", value_parser = reference_time::parse_duration)]
     duration: Option<u64>,
 
     /// JSON instead of text
@@ -80,11 +80,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         background::spawn("end of process", wait).context("cannot wait for the process")?;
     }
     // Before anything is joined, so that the command is where it would be without this.
-    let command = Running::start(&options.command)?;
+    let command = RunningCommand::start(&options.command)?;
     let joined = match (pid, &options.cgroup) {
-        (Some(pid), _) => Joined::process(pid)?,
-        (None, Some(path)) => Joined::cgroup(path)?,
-        (None, None) => Joined::nothing(),
+        (Some(pid), _) => JoinedScope::process(pid)?,
+        (None, Some(path)) => JoinedScope::cgroup(path)?,
+        (None, None) => JoinedScope::empty(),
     };
     if command.is_none() {
         for signal in [SIGINT, SIGTERM] {
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 .context("cannot wait for ctrl-C")?;
         }
     }
-    let wait = |mut command: Running| {
+    let wait = |mut command: RunningCommand| {
         let stop = Arc::clone(&stop);
         background::spawn("end of command", move || {
             let status = command.wait();
@@ -103,29 +103,29 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let waited = command.map(wait).transpose().context("cannot wait for the command")?;
     let seen = measure(options.duration, &stop);
     let text = match options.json {
-        true => report::json(&seen, &joined)?,
-        false => report::text(&seen, &joined),
+        true => report::report_json(&seen, &joined)?,
+        false => report::report_text(&seen, &joined),
     };
     let Some(waited) = waited else {
-        print(text.as_bytes())?;
+        print_stdout(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
     let status = waited.join().ok().context("BUG: nobody waited for the command")?;
     let status = status.context("cannot wait for the command")?;
-    print_aside(&text);
+    print_stderr(&text);
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }
 
 /// A command that runs. It ends with this.
-struct Running {
+struct RunningCommand {
     child: Child,
     /// Can be read when this program was told to end.
-    told: UnixStream,
+    signal_stream: UnixStream,
 }
 
-impl Running {
-    fn start(command: &[String]) -> Result<Option<Running>> {
+impl RunningCommand {
+    fn start(command: &[String]) -> Result<Option<RunningCommand>> {
         let Some((program, arguments)) = command.split_first() else { return Ok(None) };
         // Ctrl-C is told to the command by the terminal, as it is to this program, which ends when the command does.
         signal_hook::flag::register(SIGINT, Arc::default()).context("cannot wait for ctrl-C")?;
@@ -133,15 +133,17 @@ impl Running {
         signal_hook::low_level::pipe::register(SIGTERM, tell).context("cannot wait for SIGTERM")?;
         let child = Command::new(program).args(arguments).spawn();
         let child = child.with_context(|| format!("{program} cannot be started"))?;
-        Ok(Some(Running { child, told }))
+        Ok(Some(RunningCommand { child, signal_stream: told }))
     }
 
     /// Waits until it ends. A SIGTERM, which nobody but this program gets, is passed on.
     fn wait(&mut self) -> io::Result<ExitStatus> {
         let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
         loop {
-            let mut both =
-                [PollFd::new(&process, PollFlags::IN), PollFd::new(&self.told, PollFlags::IN)];
+            let mut both = [
+                PollFd::new(&process, PollFlags::IN),
+                PollFd::new(&self.signal_stream, PollFlags::IN),
+            ];
             match poll(&mut both, None) {
                 Err(rustix::io::Errno::INTR) => continue,
                 polled => polled?,
@@ -151,14 +153,14 @@ impl Running {
                 return self.child.wait();
             }
             if is_told {
-                let _bytes = (&self.told).read(&mut [0; 64])?;
+                let _bytes = (&self.signal_stream).read(&mut [0; 64])?;
                 pidfd_send_signal(&process, Signal::TERM)?;
             }
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     /// Nothing is left behind where it cannot be measured. Of a command that has ended it does nothing.
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -166,12 +168,12 @@ impl Drop for Running {
     }
 }
 
-fn measure(duration_ns: Option<u64>, stop: &AtomicBool) -> Seen {
-    let mut seen = Seen::new(PERIOD_NS);
+fn measure(duration_ns: Option<u64>, stop: &AtomicBool) -> DelayStats {
+    let mut seen = DelayStats::new(PERIOD_NS);
     let ends_ns = duration_ns.map(|duration| clock::now().saturating_add(duration));
-    host::watch(PERIOD_NS, stop, |woken| {
+    host::run_periodic(PERIOD_NS, stop, |woken| {
         seen.record(woken);
-        if ends_ns.is_some_and(|end| woken.at_ns >= end) {
+        if ends_ns.is_some_and(|end| woken.woken_ns >= end) {
             stop.store(true, Ordering::Relaxed);
         }
     });

@@ -4,53 +4,53 @@
 //! distribution; [`report`] prints a group, with pictures from [`shape`] and [`spectrum`]; [`json`], [`svg`],
 //! [`compare`] and [`intervals`] say the same in their own form. [`show`] writes numbers with units.
 
-pub(crate) mod above;
 pub(crate) mod axis;
 mod compare;
 pub(crate) mod curve;
 mod decades;
+mod density_shape;
 pub(crate) mod group;
 mod heat;
 pub(crate) mod input;
 pub(crate) mod intervals;
 pub(crate) mod json;
-mod memory;
+pub(crate) mod merged_distribution;
 pub(crate) mod options;
+pub(crate) mod percentile_spectrum;
 pub(crate) mod plot;
+mod process_metrics;
 mod report;
-mod shape;
-pub(crate) mod show;
-pub(crate) mod spectrum;
 mod svg;
 pub(crate) mod terminal;
-pub(crate) mod whole;
+pub(crate) mod threshold_count;
+pub(crate) mod value_formatter;
 
 use std::fs;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
-use crate::command::{print, say};
-use crate::hist::input::Collected;
+use crate::command::{print_message, print_stdout};
+use crate::hist::input::CollectedInput;
 pub(crate) use crate::hist::options::Options;
 use crate::hist::terminal::Terminal;
 
 /// Reads, reports, and says what could not be read.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     options.check();
-    let in_memory = memory::meant(options)?;
+    let in_memory = process_metrics::resolve_process(options)?;
     let options = in_memory.as_ref().unwrap_or(options);
     let collected = input::collect(options)?;
-    let damaged = !collected.troubles.is_empty() || !collected.unread.is_empty();
+    let damaged = !collected.errors.is_empty() || !collected.unreadable.is_empty();
     if damaged {
-        complain(options, &collected);
+        report_errors(options, &collected);
         if !options.keep_going {
             return Ok(ExitCode::FAILURE);
         }
     }
-    if collected.groups.iter().all(|group| group.whole.is_void()) {
+    if collected.groups.iter().all(|group| group.distribution.is_empty()) {
         if !damaged || collected.has_skipped() {
-            say(collected.nothing(options));
+            print_message(collected.no_data_message(options));
         }
         return Ok(ExitCode::FAILURE);
     }
@@ -72,40 +72,40 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         };
         fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// As many troubles as a person reads; the rest is counted.
-const TROUBLES_SHOWN: usize = 10;
+const ERRORS_SHOWN_MAX: usize = 10;
 
-fn complain(options: &Options, collected: &Collected) {
-    for unread in &collected.unread {
-        say(unread);
+fn report_errors(options: &Options, collected: &CollectedInput) {
+    for unread in &collected.unreadable {
+        print_message(unread);
     }
-    for (file, trouble) in collected.troubles.iter().take(TROUBLES_SHOWN) {
-        say(format_args!("{file}: {trouble}"));
+    for (file, trouble) in collected.errors.iter().take(ERRORS_SHOWN_MAX) {
+        print_message(format_args!("{file}: {trouble}"));
     }
-    let more = collected.trouble_count.saturating_sub(TROUBLES_SHOWN as u64);
+    let more = collected.error_count.saturating_sub(ERRORS_SHOWN_MAX as u64);
     if more > 0 {
-        say(format_args!("{more} more like these"));
+        print_message(format_args!("{more} more like these"));
     }
     if options.keep_going {
-        say("the report is of what could be read");
-    } else if collected.trouble_count > 0 {
+        print_message("the report is of what could be read");
+    } else if collected.error_count > 0 {
         let unknown =
-            collected.troubles.iter().any(|(_, trouble)| trouble.expected == "a known format");
+            collected.errors.iter().any(|(_, trouble)| trouble.expected == "a known format");
         let advice = if unknown {
             "name the format with --format"
         } else {
             "mend the input, or report what can be read with --keep-going"
         };
-        say(format_args!("nothing is reported; {advice}"));
+        print_message(format_args!("nothing is reported; {advice}"));
     }
 }
 
 /// A check that the command line makes no sense of: exit status 2 as for any other.
-fn usage(message: String) -> ! {
+fn exit_with_usage_error(message: String) -> ! {
     use clap::CommandFactory as _;
     let mut command = crate::command::Topdeck::command();
     command.build();

@@ -5,28 +5,28 @@
 //! carry that number. A store knows the batches it has, so the same contents are counted once, and an import that
 //! was interrupted goes on where it was.
 
-mod fill;
-mod look;
-mod place;
-mod source;
+mod import_batches;
+mod input_source;
+mod mapping;
+mod scan;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use collect::{Format, Unit};
-use journal::Codec;
+use collect::{InputFormat, Unit};
+use journal::Compression;
 
-use crate::command::{plain, print, say};
+use crate::command::{escape_control, print_message, print_stdout};
 use crate::hist::options::{format_parser, parse_unit};
-use crate::import::fill::Filled;
-use crate::import::look::Looked;
-use crate::import::source::Source;
-use crate::journal::progress::Progress;
-use crate::journal::show;
-use crate::store::seal::settle;
-use crate::store::{create, disk, open, plural, told};
-use crate::time::{self, Moment};
+use crate::import::import_batches::ImportSummary;
+use crate::import::input_source::InputSource;
+use crate::import::scan::ScanSummary;
+use crate::journal::format;
+use crate::journal::progress_line::ProgressLine;
+use crate::store::flush::run_maintenance;
+use crate::store::{create, disk, open, plural, with_dir};
+use crate::time::{self, TimeExpr};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::integer;
 
@@ -66,12 +66,12 @@ pub(crate) struct Options {
     ///
     /// Of readings without a time, when they were taken; of an .hlog whose times count from its own
     /// beginning, when that was.
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    start: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    start: Option<TimeExpr>,
 
     /// How the files are written, when their content does not tell
     #[arg(long, value_parser = format_parser())]
-    format: Option<Format>,
+    format: Option<InputFormat>,
 
     /// Import what can be read of a damaged file; the exit status is still 1
     ///
@@ -104,11 +104,11 @@ fn parse_label(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// What became of one file.
-struct Imported {
+/// Result of one file.
+struct FileResult {
     name: String,
-    looked: Looked,
-    filled: Option<Filled>,
+    scan: ScanSummary,
+    summary: Option<ImportSummary>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -116,79 +116,81 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("standard input (-) can be read once");
     }
     if options.create && !store::Store::exists(&disk(), &options.dir)? {
-        create(&options.dir, Codec::Lz4)?;
+        create(&options.dir, Compression::Lz4)?;
     }
     let store = open(&options.dir)?;
-    let start = options.start.map(|start| start.ns(journal::wall_clock()()));
-    let mut progress = Progress::new();
+    let start = options.start.map(|start| start.to_unix_ns(journal::wall_clock()()));
+    let mut progress = ProgressLine::new();
     let (mut imported, mut failed, mut is_new) = (Vec::new(), false, false);
     for path in &options.files {
-        let one = Source::open(path)
+        let one = InputSource::open(path)
             .and_then(|source| import(&store, &source, options, start, &mut progress));
         progress.clear();
         match one {
             Ok(one) => {
-                failed |= one.filled.is_none() || one.looked.trouble_count > 0;
+                failed |= one.summary.is_none() || one.scan.error_count > 0;
                 is_new |=
-                    one.filled.as_ref().is_some_and(|filled| filled.batches > filled.repeated);
-                one.looked.complain(&one.name, options.keep_going);
-                if !options.json && one.filled.is_some() {
-                    print(text(&one).as_bytes())?;
+                    one.summary.as_ref().is_some_and(|filled| filled.batches > filled.duplicates);
+                one.scan.report_errors(&one.name, options.keep_going);
+                if !options.json && one.summary.is_some() {
+                    print_stdout(file_text(&one).as_bytes())?;
                 }
                 imported.push(one);
             }
             Err(error) => {
-                say(format_args!("{error:#}"));
+                print_message(format_args!("{error:#}"));
                 failed = true;
             }
         }
     }
     if is_new {
-        let told = told(&options.dir);
+        let told = with_dir(&options.dir);
         progress.show(|_| "sealing".to_owned());
         store.seal().map_err(&told)?;
-        settle(&store, &mut progress).map_err(&told)?;
+        run_maintenance(&store, &mut progress).map_err(&told)?;
         progress.clear();
     }
     if options.json {
-        print(format!("{}\n", document(&imported)).as_bytes())?;
+        print_stdout(format!("{}\n", results_json(&imported)).as_bytes())?;
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn import(
     store: &store::Store,
-    source: &Source,
+    source: &InputSource,
     options: &Options,
     start: Option<i64>,
-    progress: &mut Progress,
-) -> Result<Imported> {
-    let rules = place::Rules {
+    progress: &mut ProgressLine,
+) -> Result<FileResult> {
+    let rules = mapping::ImportDefaults {
         metric: options.metric.as_deref(),
         labels: &options.label,
         unit: options.unit.as_ref(),
         start,
     };
-    let looked = look::look(source, options.format, &rules, progress)?;
+    let looked = scan::scan_source(source, options.format, &rules, progress)?;
     let name = source.name().to_owned();
-    if looked.trouble_count > 0 && !options.keep_going {
-        return Ok(Imported { name, looked, filled: None });
+    if looked.error_count > 0 && !options.keep_going {
+        return Ok(FileResult { name, scan: looked, summary: None });
     }
-    if looked.readings == 0 && looked.trouble_count == 0 {
+    if looked.samples == 0 && looked.error_count == 0 {
         bail!("{name}: nothing to import{}", looked.skipped_text(": found "));
     }
     let filled = match looked.format {
-        Some(format) => Some(fill::fill(store, source, format, &rules, &looked, progress)?),
+        Some(format) => {
+            Some(import_batches::import_source(store, source, format, &rules, &looked, progress)?)
+        }
         None => None,
     };
-    Ok(Imported { name, looked, filled })
+    Ok(FileResult { name, scan: looked, summary: filled })
 }
 
 /// Shorter than what is shown of a time.
-const MOMENT_NS: i64 = 1_000_000;
+const INSTANT_NS: i64 = 1_000_000;
 
-fn text(one: &Imported) -> String {
-    let filled = one.filled.as_ref().expect("BUG: asked of files that were filled in");
+fn file_text(one: &FileResult) -> String {
+    let filled = one.summary.as_ref().expect("BUG: asked of files that were filled in");
     let mut parts = Vec::new();
     if filled.histograms > 0 {
         parts.push(format!(
@@ -203,63 +205,63 @@ fn text(one: &Imported) -> String {
     if filled.texts > 0 {
         parts.push(plural(filled.texts, "text", "texts"));
     }
-    let mut text = format!("{}: ", plain(&one.name));
-    if filled.repeated == filled.batches {
+    let mut text = format!("{}: ", escape_control(&one.name));
+    if filled.duplicates == filled.batches {
         text.push_str("is in the store already; nothing is counted twice");
     } else {
         text.push_str(&parts.join(", "));
         text.push_str(&format!(" in {}", plural(filled.series, "series", "series")));
-        if let Some((start, end)) = filled.extent {
+        if let Some((start, end)) = filled.time_range {
             let (start, end, is_moment) =
-                (time::text(start), time::text(end), end - start < MOMENT_NS);
+                (time::time_text(start), time::time_text(end), end - start < INSTANT_NS);
             text.push_str(&match is_moment {
                 true => format!(", at {start}"),
                 false => format!(", {start} to {end}"),
             });
         }
-        if filled.repeated > 0 {
+        if filled.duplicates > 0 {
             text.push_str(&format!(
                 "; {} of {} were in the store already",
-                show::count(filled.repeated),
+                format::count(filled.duplicates),
                 plural(filled.batches, "batch", "batches")
             ));
         }
     }
     text.push('\n');
-    let skipped = one.looked.skipped_text("  left out: ");
+    let skipped = one.scan.skipped_text("  left out: ");
     if !skipped.is_empty() {
         text.push_str(&format!("{skipped}\n"));
     }
     text
 }
 
-fn document(imported: &[Imported]) -> Json {
+fn results_json(imported: &[FileResult]) -> Json {
     let time = |ns: Option<i64>| ns.map_or(Null, |ns| Json::Integer(ns.into()));
     let files = imported.iter().map(|one| {
-        let looked = &one.looked;
+        let looked = &one.scan;
         let skipped = looked.skipped.iter().map(|(what, n)| ((*what).to_owned(), integer(*n)));
         let mut fields = vec![
             ("file", Text(one.name.clone())),
             ("format", looked.format.map_or(Null, |format| Text(format.name().to_owned()))),
-            ("is_imported", Bool(one.filled.is_some())),
+            ("is_imported", Bool(one.summary.is_some())),
         ];
-        if let Some(filled) = &one.filled {
+        if let Some(filled) = &one.summary {
             fields.extend([
                 ("batches", integer(filled.batches)),
-                ("repeated_batches", integer(filled.repeated)),
+                ("repeated_batches", integer(filled.duplicates)),
                 ("series", integer(filled.series)),
                 ("histograms", integer(filled.histograms)),
                 ("values", integer(filled.values)),
                 ("numbers", integer(filled.numbers)),
                 ("texts", integer(filled.texts)),
-                ("from_ns", time(filled.extent.map(|extent| extent.0))),
-                ("to_ns", time(filled.extent.map(|extent| extent.1))),
+                ("from_ns", time(filled.time_range.map(|extent| extent.0))),
+                ("to_ns", time(filled.time_range.map(|extent| extent.1))),
             ]);
         }
         fields.extend([
             ("skipped", Json::Map(skipped.collect())),
-            ("troubles", List(looked.troubles.iter().cloned().map(Text).collect())),
-            ("trouble_count", integer(looked.trouble_count)),
+            ("troubles", List(looked.errors.iter().cloned().map(Text).collect())),
+            ("trouble_count", integer(looked.error_count)),
         ]);
         Object(fields)
     });

@@ -1,4 +1,4 @@
-//! `topdeck journal`: a durable log, made, filled, read, looked into and mended from the shell.
+//! `topdeck journal`: commands of the durable log.
 //!
 //! One file per subcommand. [`parse`] reads sizes and positions, [`show`] writes them; [`output`] brings
 //! records to standard output, [`input`] cuts what is appended into records, [`progress`] says on a terminal
@@ -10,13 +10,13 @@ mod cat;
 mod check;
 mod checkpoint;
 mod create;
-mod input;
+pub(crate) mod format;
 mod limit;
-mod output;
 pub(crate) mod parse;
-pub(crate) mod progress;
-mod rewind;
-pub(crate) mod show;
+pub(crate) mod progress_line;
+mod record_output;
+mod record_splitter;
+mod seek;
 mod stat;
 mod subscribers;
 mod tail;
@@ -29,7 +29,7 @@ use anyhow::{Result, anyhow};
 use clap::Subcommand;
 use journal::{Error, Journal};
 
-use crate::command::say;
+use crate::command::print_message;
 
 /// Keep records in a durable log, and read them with named subscribers
 ///
@@ -67,10 +67,10 @@ enum Command {
     Stat(stat::Options),
     Subscribers(subscribers::Options),
     Checkpoint(checkpoint::Options),
-    Rewind(rewind::Options),
+    Rewind(seek::Options),
     Limit(limit::Options),
-    Verify(check::VerifyOptions),
-    Repair(check::RepairOptions),
+    Verify(check::JournalVerifyOptions),
+    Repair(check::JournalRepairOptions),
     Bench(bench::Options),
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Command::Stat(options) => stat::run(options),
         Command::Subscribers(options) => subscribers::run(options),
         Command::Checkpoint(options) => checkpoint::run(options),
-        Command::Rewind(options) => rewind::run(options),
+        Command::Rewind(options) => seek::run(options),
         Command::Limit(options) => limit::run(options),
         Command::Verify(options) => check::verify(options),
         Command::Repair(options) => check::repair(options),
@@ -93,51 +93,57 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// Opens a journal, and says what was lost since it was open last, if anything was.
 fn open(dir: &Path) -> Result<Journal> {
-    try_open(dir, &journal::Options::default()).map_err(told(dir))
+    try_open(dir, &journal::Options::default()).map_err(with_dir(dir))
 }
 
 /// The same for a command that reads: it leaves the writing to others, so that one that is stopped (Ctrl-Z on a
 /// `tail -f`) keeps nobody waiting.
-fn open_to_read(dir: &Path) -> Result<Journal> {
-    let options = journal::Options { background: false, ..journal::Options::default() };
-    try_open(dir, &options).map_err(told(dir))
+fn open_read_only(dir: &Path) -> Result<Journal> {
+    let options = journal::Options { has_background_thread: false, ..journal::Options::default() };
+    try_open(dir, &options).map_err(with_dir(dir))
 }
 
 fn try_open(dir: &Path, options: &journal::Options) -> Result<Journal, Error> {
     let journal = Journal::open(Arc::new(disk::OsDisk), dir, options)?;
-    let opened = journal.opened();
+    let opened = journal.recovery_report();
     for gap in &opened.gaps {
-        say(format_args!("{}: found on opening: {}", dir.display(), show::gap(gap)));
+        print_message(format_args!(
+            "{}: found on opening: {}",
+            dir.display(),
+            format::describe_gap(gap)
+        ));
     }
     for file in &opened.damaged_files {
-        say(format_args!("{}: found on opening: {file}", dir.display()));
+        print_message(format_args!("{}: found on opening: {file}", dir.display()));
     }
     Ok(journal)
 }
 
 /// An error of the journal with the folder it is about, once, and what to do where the library cannot know.
-fn told(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
-    let (name, typed) = (dir.display().to_string(), show::typed(dir));
+fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
+    let (name, typed) = (dir.display().to_string(), format::shell_quote(dir));
     move |error| {
         let text = match &error {
             // These name the file or folder themselves.
             Error::Io { .. }
-            | Error::Missing { .. }
-            | Error::Exists { .. }
-            | Error::Settings { .. }
+            | Error::NotFound { .. }
+            | Error::AlreadyExists { .. }
+            | Error::SettingsLost { .. }
             | Error::Version { .. }
-            | Error::Busy { .. }
-            | Error::Crowded { .. }
-            | Error::Checkpoint { .. } => return anyhow!("{error}"),
-            Error::Full(full) => format!("the journal is full: {}", show::full(&typed, full)),
-            Error::Stalled { waited } => {
+            | Error::InUse { .. }
+            | Error::TooManyHandles { .. }
+            | Error::CheckpointCorrupt { .. } => return anyhow!("{error}"),
+            Error::Full(full) => {
+                format!("the journal is full: {}", format::full_message(&typed, full))
+            }
+            Error::AppendTimeout { waited } => {
                 format!(
                     "its buffer stayed full for {}: {}",
-                    show::duration(*waited),
-                    show::stalled(&typed)
+                    format::format_duration(*waited),
+                    format::stalled_message(&typed)
                 )
             }
-            Error::Setting { .. } => show::sizes(&error.to_string()),
+            Error::InvalidSetting { .. } => format::humanize_sizes(&error.to_string()),
             Error::NoCheckpoint { .. } => format!(
                 "{error}; `topdeck journal subscribers {typed}` and `topdeck journal checkpoint {typed}` list them"
             ),

@@ -36,7 +36,7 @@ use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::background;
-use crate::command::{print, print_aside, say};
+use crate::command::{print_message, print_stderr, print_stdout};
 use crate::hist::terminal::Terminal;
 pub(crate) use crate::load::options::Options;
 use crate::load::options::{Command, RunOptions};
@@ -201,14 +201,14 @@ fn write_outputs(
     let mut write = |path: &Path, text: Result<Vec<u8>>| {
         let written = text.and_then(|text| {
             if path.as_os_str() == STDOUT {
-                return print(&text);
+                return print_stdout(&text);
             }
             std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
         });
         if let Err(error) = written {
             match &result {
                 Ok(()) => result = Err(error),
-                Err(_) => say(format_args!("{error:#}")),
+                Err(_) => print_message(format_args!("{error:#}")),
             }
         }
     };
@@ -227,8 +227,8 @@ fn write_outputs(
 /// Writes the text: to standard error if standard output carries a file.
 fn write_text(options: &RunOptions, text: &str) -> Result<()> {
     match output_files(options).any(|path| path.as_os_str() == STDOUT) {
-        true => print_aside(text),
-        false => print(text.as_bytes())?,
+        true => print_stderr(text),
+        false => print_stdout(text.as_bytes())?,
     }
     Ok(())
 }

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use shm::Fate;
+use shm::ProcessState;
 
-use crate::command::{plain, print, say};
-use crate::hist::show::count;
-use crate::journal::show::table;
-use crate::processes::find::{self, Process};
+use crate::command::{escape_control, print_message, print_stdout};
+use crate::hist::value_formatter::count;
+use crate::journal::format::format_table;
+use crate::processes::find::{self, MatchedProcess};
 use crate::processes::listing;
 
 /// List the processes that show metrics in shared memory
@@ -40,54 +40,54 @@ Exit status:
   2  the command line makes no sense";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let (mut processes, problems) = find::all();
-    problems.iter().for_each(say);
+    let (mut processes, problems) = find::find_all();
+    problems.iter().for_each(print_message);
     if processes.is_empty() {
-        say(format_args!("no process shows metrics here: {}", find::advice()));
+        print_message(format_args!("no process shows metrics here: {}", find::no_metrics_advice()));
         return Ok(ExitCode::FAILURE);
     }
-    let (gone, running): (Vec<&Process>, Vec<&Process>) =
-        processes.iter().partition(|process| process.runs_as().is_none());
-    let others = (!options.all && !gone.is_empty()).then(|| others(&gone));
+    let (gone, running): (Vec<&MatchedProcess>, Vec<&MatchedProcess>) =
+        processes.iter().partition(|process| process.running_pid().is_none());
+    let others = (!options.all && !gone.is_empty()).then(|| hidden_summary(&gone));
     let none_runs = running.is_empty();
     let mut text = String::new();
     if options.all || !none_runs {
         let heading = ["pid", "program", "format", "user", "since", "series", "state", "memory"];
         let mut rows = vec![heading.map(str::to_owned)];
-        let wanted = processes.iter_mut().filter(|it| options.all || it.runs_as().is_some());
-        rows.extend(wanted.map(row));
+        let wanted = processes.iter_mut().filter(|it| options.all || it.running_pid().is_some());
+        rows.extend(wanted.map(process_row));
         let right = [true, false, false, false, false, true, false, true];
-        text.push_str(&table(&rows, right));
+        text.push_str(&format_table(&rows, right));
     } else {
         text.push_str("  no process that shows metrics runs\n");
     }
     text.extend(others);
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn row(process: &mut Process) -> [String; 8] {
-    let series = listing::series(process);
+fn process_row(process: &mut MatchedProcess) -> [String; 8] {
+    let series = listing::series_count_text(process);
     [
         process.attached.pid().to_string(),
-        plain(process.program()),
-        process.attached.found().format.name().to_owned(),
-        plain(&listing::user(process)),
-        listing::since(process),
+        escape_control(process.program()),
+        process.attached.metrics_file().format.name().to_owned(),
+        escape_control(&listing::owner_name(process)),
+        listing::start_text(process),
         series,
-        process.state().to_owned(),
-        listing::memory(process),
+        process.state_text().to_owned(),
+        listing::memory_text(process),
     ]
 }
 
 /// How many are not shown, and where to see them.
-fn others(gone: &[&Process]) -> String {
-    let of = |fate| gone.iter().filter(|it| it.attached.found().fate == fate).count();
+fn hidden_summary(gone: &[&MatchedProcess]) -> String {
+    let of = |fate| gone.iter().filter(|it| it.attached.metrics_file().state == fate).count();
     let parts = [
-        (of(Fate::Died), "died"),
-        (of(Fate::Ended), "ended"),
-        (of(Fate::Replaced), "were replaced"),
-        (of(Fate::Unknown), "may run elsewhere"),
+        (of(ProcessState::Terminated), "died"),
+        (of(ProcessState::Exited), "ended"),
+        (of(ProcessState::Replaced), "were replaced"),
+        (of(ProcessState::Unknown), "may run elsewhere"),
     ];
     let parts = parts.into_iter().filter(|(n, _)| *n > 0);
     let parts: Vec<String> = parts.map(|(n, what)| format!("{} {what}", count(n as u64))).collect();

@@ -3,6 +3,7 @@
 
 mod audit;
 mod background;
+mod breakdown;
 mod cardinality;
 mod cat;
 mod check_config;
@@ -11,13 +12,12 @@ mod compare;
 mod completions;
 mod diff;
 mod doctor;
-mod explain;
 mod generate;
 mod heatmap;
 mod hiccup;
 mod hist;
 mod import;
-mod inflight;
+mod in_flight;
 mod journal;
 mod load;
 mod ls;
@@ -26,10 +26,10 @@ mod node;
 mod post_mortem;
 mod processes;
 mod query;
-mod renamed;
+mod renamed_flags;
 mod restore;
 mod serve;
-mod server;
+mod server_client;
 mod settings;
 mod snapshot;
 mod store;
@@ -48,8 +48,8 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match command::parse().run() {
+    match command::parse_args().run() {
         Ok(status) => status,
-        Err(error) => command::failed(&error),
+        Err(error) => command::report_failure(&error),
     }
 }

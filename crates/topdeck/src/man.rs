@@ -20,7 +20,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let folder = &options.folder;
     let written = || format!("cannot write the manual to {}", folder.display());
     fs::create_dir_all(folder).with_context(written)?;
-    let mut command = command::command().disable_help_subcommand(true);
+    let mut command = command::clap_command().disable_help_subcommand(true);
     command.build();
     clap_mangen::generate_to(command, folder).with_context(written)?;
     Ok(ExitCode::SUCCESS)

@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 use heap::HeapTrimmer;
-use intake::{Home, Intake};
+use intake::{Intake, WriteTarget};
 use journal::{Journal, Supervisor, supervisor};
 use role::{NodeMode, RoleContext, RoleEntry, RoleTable, RunningRoles};
 use rustix::process::{Resource, getrlimit};
-use store::{Keep, Store};
+use store::{RetentionRule, Store};
 
-use crate::command::say;
+use crate::command::print_message;
 use crate::settings::{NodeSettings, Settings};
-use crate::store::{disk, private_dir, told};
+use crate::store::{disk, private_dir, with_dir};
 
 /// All roles, in the order in which data flows: the last one starts first and stops last, so that
 /// each can hand its last measurements on. `api` is none of them: it answers for all, starts last
@@ -34,7 +34,7 @@ pub(crate) const ROLES: RoleTable = &[
 ];
 
 /// How long requests that are being answered are waited for at a stop.
-const STOP_MAX: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// How large a segment of the journal is: a batch may take a quarter, which is what a request may have.
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// The same of an agent, which is small.
@@ -58,17 +58,17 @@ impl Node {
     /// Opens the folder and starts everything. What cannot be is an error, before anything was acknowledged.
     pub(crate) async fn start(mode: NodeMode, settings: Settings, data: &Path) -> Result<Node> {
         settings.roles.verify(Some(mode)).map_err(Error::from_boxed)?;
-        let home = home(mode, &settings.node, data)?;
+        let home = open_target(mode, &settings.node, data)?;
         let intake_settings = intake::Settings { log: log(), ..settings.node.intake() };
         let intake = Arc::new(Intake::new(home, intake_settings)?);
         // Before the first of them takes anything.
-        mark_lossy(&settings, &intake);
+        declare_volatile_sources(&settings, &intake);
         let role_context = role_context(&intake, &settings, data);
         let roles =
             RunningRoles::start(&settings.roles, &role_context).map_err(Error::from_boxed)?;
         let context = api::Context::new(Arc::clone(&intake), settings.node.desk(data))
             .with_routes(roles.routes());
-        context.desk.set_sections(roles.status());
+        context.queries.set_sections(roles.status());
         let trimmer = trimmer(&intake);
         // Last: who is told that it is well may send to all of it.
         let server = api::Server::start(settings.node.server(data), context.clone()).await?;
@@ -77,24 +77,24 @@ impl Node {
     }
 
     /// Where it is reached, and what is not measured here, in lines.
-    pub(crate) fn about(&self) -> Vec<String> {
+    pub(crate) fn startup_lines(&self) -> Vec<String> {
         let scheme = if self.settings.node.http.tls.is_some() { "https" } else { "http" };
         let addresses: Vec<String> =
             self.server.addresses().iter().map(|it| format!("{scheme}://{it}")).collect();
         let mut lines = vec![format!("HTTP and OTLP at {}", addresses.join(", "))];
         lines.push(format!("all is kept in {}", self.data.display()));
-        if let Some((connections, wanted)) = self.server.connections_cut() {
+        if let Some((connections, wanted)) = self.server.reduced_connection_limit() {
             lines.push(format!(
                 "{connections} connections at the most, not {wanted}: the limit of open files (`ulimit -Hn`, \
                  LimitNOFILE of systemd) leaves no more"
             ));
         }
         let limit = getrlimit(Resource::As);
-        lines.extend(address_space(limit.current));
+        lines.extend(address_space_warning(limit.current));
         // What was found damaged, or lost, when the store was opened.
-        let store = self.intake.home().store();
+        let store = self.intake.target().store();
         let stat = store.and_then(|store| store.stat().ok());
-        lines.extend(stat.into_iter().flat_map(|stat| stat.notes));
+        lines.extend(stat.into_iter().flat_map(|stat| stat.warnings));
         lines.extend(self.roles.log_lines());
         lines
     }
@@ -106,15 +106,15 @@ impl Node {
 
     /// Goes over to other settings, as far as that goes without a restart; says what does not.
     pub(crate) async fn reload(&mut self, settings: Settings) -> Result<Vec<String>> {
-        let mut notes = fixed(&self.settings.node, &settings.node);
+        let mut notes = restart_required(&self.settings.node, &settings.node);
         // Looked at as a whole before anything changes.
         settings.roles.verify(Some(self.mode)).map_err(Error::from_boxed)?;
         self.server.reload()?;
         // Before the first of them takes anything.
-        mark_lossy(&settings, &self.intake);
+        declare_volatile_sources(&settings, &self.intake);
         let context = role_context(&self.intake, &settings, &self.data);
         let reloaded = self.roles.reload(&settings.roles, &context).await;
-        self.context.desk.set_sections(self.roles.status());
+        self.context.queries.set_sections(self.roles.status());
         notes.extend(reloaded.map_err(Error::from_boxed)?);
         self.keep(&settings.node)?;
         self.settings = settings;
@@ -122,26 +122,27 @@ impl Node {
     }
 
     fn keep(&self, settings: &NodeSettings) -> Result<()> {
-        let (Some(store), Some(rules)) = (self.intake.home().store(), &settings.store.keep) else {
+        let (Some(store), Some(rules)) = (self.intake.target().store(), &settings.store.keep)
+        else {
             return Ok(());
         };
-        keep(store, rules.iter().map(|rule| rule.0.clone()).collect(), &self.data)
+        apply_retention(store, rules.iter().map(|rule| rule.0.clone()).collect(), &self.data)
     }
 
     /// Answers what was asked, stops what brings something in, hands on what there is, and closes the folder.
     pub(crate) async fn stop(self) -> Result<()> {
-        self.context.desk.stop();
-        if !self.server.stop(STOP_MAX).await {
-            say(format_args!("some requests were not answered within {STOP_MAX:?}"));
+        self.context.queries.stop();
+        if !self.server.stop(STOP_TIMEOUT).await {
+            print_message(format_args!("some requests were not answered within {STOP_TIMEOUT:?}"));
         }
-        self.roles.stop().await.iter().for_each(say);
+        self.roles.stop().await.iter().for_each(print_message);
         self.intake.stop();
         Ok(())
     }
 }
 
-pub(crate) fn log() -> intake::Log {
-    Arc::new(|line| say(line))
+pub(crate) fn log() -> intake::LogFn {
+    Arc::new(|line| print_message(line))
 }
 
 fn role_context(intake: &Arc<Intake>, settings: &Settings, data: &Path) -> RoleContext {
@@ -161,10 +162,10 @@ fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
         "topdeck_heap_returned_bytes_total",
         "resident bytes given back to the system by malloc_trim",
     );
-    let times = meter.timer("topdeck_heap_trim", "how long malloc_trim took", &[]);
+    let times = meter.histogram("topdeck_heap_trim_duration", "how long malloc_trim took", &[]);
     let trimmed = move |result: heap::TrimResult| {
         bytes.add(result.returned_bytes);
-        times.record(result.took);
+        times.record(result.duration);
     };
     let supervised = intake.supervisor().thread("heap trimmer");
     let supervise = move |is_stopping: &dyn Fn() -> bool, work: &mut dyn FnMut()| {
@@ -177,23 +178,25 @@ fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
     match HeapTrimmer::start(supervise, trimmed) {
         Ok(trimmer) => trimmer,
         Err(error) => {
-            say(format_args!("free memory is not given back to the system: {error}"));
+            print_message(format_args!("free memory is not given back to the system: {error}"));
             None
         }
     }
 }
 
 /// What roles hold in memory is lost when the process is killed: the next start says so.
-fn mark_lossy(settings: &Settings, intake: &Intake) {
+fn declare_volatile_sources(settings: &Settings, intake: &Intake) {
     let is_lossy = settings.roles.is_lossy();
     // Without room on the disk it is written with the books, when there is.
-    if is_lossy && let Err(error) = intake.mark_lossy() {
-        say(format_args!("whether topdeck was killed may not be known at the next start: {error}"));
+    if is_lossy && let Err(error) = intake.declare_volatile_source() {
+        print_message(format_args!(
+            "whether topdeck was killed may not be known at the next start: {error}"
+        ));
     }
 }
 
 /// What needs a restart, if it is another one now.
-fn fixed(is: &NodeSettings, wanted: &NodeSettings) -> Vec<String> {
+fn restart_required(is: &NodeSettings, wanted: &NodeSettings) -> Vec<String> {
     let changed = [
         ("data", is.data != wanted.data),
         ("acknowledge", is.acknowledge != wanted.acknowledge),
@@ -208,7 +211,7 @@ fn fixed(is: &NodeSettings, wanted: &NodeSettings) -> Vec<String> {
     changed.map(|(what, _)| format!("{what}: the change counts after a restart")).collect()
 }
 
-fn home(mode: NodeMode, settings: &NodeSettings, data: &Path) -> Result<Home> {
+fn open_target(mode: NodeMode, settings: &NodeSettings, data: &Path) -> Result<WriteTarget> {
     let dir = data.join(if mode == NodeMode::Serve { "store" } else { "journal" });
     private_dir(&dir)?;
     let segment_bytes = if mode == NodeMode::Serve { SEGMENT_BYTES } else { SEGMENT_BYTES_AGENT };
@@ -217,20 +220,24 @@ fn home(mode: NodeMode, settings: &NodeSettings, data: &Path) -> Result<Home> {
         ..journal::Settings::default().limits
     };
     let journal = journal::Settings {
-        codec: journal::Codec::Lz4,
+        codec: journal::Compression::Lz4,
         segment_bytes,
         producers_max: PRODUCERS_MAX,
         limits,
         ..journal::Settings::default()
     };
     match mode {
-        NodeMode::Serve => store_home(settings, &dir, &journal),
-        NodeMode::Agent => journal_home(&dir, &journal),
+        NodeMode::Serve => open_store_target(settings, &dir, &journal),
+        NodeMode::Agent => open_journal_target(&dir, &journal),
     }
 }
 
-fn store_home(settings: &NodeSettings, dir: &Path, journal: &journal::Settings) -> Result<Home> {
-    let told = told(dir);
+fn open_store_target(
+    settings: &NodeSettings,
+    dir: &Path,
+    journal: &journal::Settings,
+) -> Result<WriteTarget> {
+    let told = with_dir(dir);
     if !Store::exists(&disk(), dir).map_err(&told)? {
         Store::create(&disk(), dir, journal).map_err(&told)?;
     }
@@ -258,13 +265,13 @@ fn store_home(settings: &NodeSettings, dir: &Path, journal: &journal::Settings) 
         store = Store::open(disk(), dir, &options).map_err(&told)?;
     }
     if let Some(rules) = &settings.store.keep {
-        keep(&store, rules.iter().map(|rule| rule.0.clone()).collect(), dir)?;
+        apply_retention(&store, rules.iter().map(|rule| rule.0.clone()).collect(), dir)?;
     }
-    Ok(Home::Store(Arc::new(store)))
+    Ok(WriteTarget::Store(Arc::new(store)))
 }
 
 /// What a limit of address space means, if there is one.
-fn address_space(bytes: Option<u64>) -> Option<String> {
+fn address_space_warning(bytes: Option<u64>) -> Option<String> {
     let mib = bytes? >> 20;
     Some(format!(
         "address space is limited to {mib} MiB (`ulimit -v`, LimitAS of systemd): mapped files and stacks of \
@@ -275,24 +282,27 @@ fn address_space(bytes: Option<u64>) -> Option<String> {
 
 /// What runs threads again that panic, and logs it.
 fn supervisor() -> Supervisor {
-    let log: supervisor::Log = Arc::new(|message: &str| say(message));
-    Supervisor::new(supervisor::Settings { log: Some(log), ..supervisor::Settings::default() })
+    let log: supervisor::LogFn = Arc::new(|message: &str| print_message(message));
+    Supervisor::new(supervisor::SupervisorSettings {
+        log: Some(log),
+        ..supervisor::SupervisorSettings::default()
+    })
 }
 
-fn keep(store: &Store, rules: Vec<Keep>, dir: &Path) -> Result<()> {
-    let told = told(dir);
-    if store.stat().map_err(&told)?.keep != rules {
-        store.set_keep(rules).map_err(&told)?;
+fn apply_retention(store: &Store, rules: Vec<RetentionRule>, dir: &Path) -> Result<()> {
+    let told = with_dir(dir);
+    if store.stat().map_err(&told)?.retention != rules {
+        store.set_retention(rules).map_err(&told)?;
     }
     Ok(())
 }
 
-fn journal_home(dir: &Path, settings: &journal::Settings) -> Result<Home> {
+fn open_journal_target(dir: &Path, settings: &journal::Settings) -> Result<WriteTarget> {
     let disk = disk();
     let now = journal::wall_clock()();
     let lost = Some(*settings);
     let options = journal::Options {
-        alone: true,
+        is_exclusive: true,
         settings: lost,
         supervisor: supervisor(),
         ..journal::Options::default()
@@ -300,7 +310,7 @@ fn journal_home(dir: &Path, settings: &journal::Settings) -> Result<Home> {
     if !dir.join("journal").exists() {
         match Journal::create(&*disk, dir, journal::random_id(), now, settings) {
             // Its settings are missing, and opening it makes them anew.
-            Ok(()) | Err(journal::Error::Exists { .. }) => {}
+            Ok(()) | Err(journal::Error::AlreadyExists { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -311,7 +321,7 @@ fn journal_home(dir: &Path, settings: &journal::Settings) -> Result<Home> {
         drop(journal);
         journal = Journal::open(disk, dir, &options)?;
     }
-    Ok(Home::Journal(Arc::new(journal)))
+    Ok(WriteTarget::Journal(Arc::new(journal)))
 }
 
 #[cfg(test)]
@@ -337,9 +347,9 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_address_space_is_said_with_what_to_do() {
-        assert_eq!(address_space(None), None);
-        let said = address_space(Some(4 << 30)).unwrap();
+    fn address_space_limit_is_reported_with_a_remedy() {
+        assert_eq!(address_space_warning(None), None);
+        let said = address_space_warning(Some(4 << 30)).unwrap();
         assert!(said.starts_with("address space is limited to 4096 MiB (`ulimit -v`"), "{said}");
         assert!(said.ends_with("with a cgroup (MemoryMax) instead"), "{said}");
     }

@@ -1,9 +1,9 @@
 //! `topdeck query`: an expression of PromQL or CAQL, answered from a store.
 
-pub(crate) mod numbers;
+pub(crate) mod number_formatter;
 mod plot;
-mod show;
-pub(crate) mod table;
+mod result_page;
+pub(crate) mod text_table;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -13,16 +13,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use model::{Gap, Selector};
 use query::promql::{self, Expr, ExprKind};
-use query::{Answer, Data, Error, Language, Limits, Note, Question, Settings, Stored, Stream};
-use store::View;
+use query::{
+    Error, Language, Limits, QueryRequest, QueryResult, QueryWarningKind, ResultData, Settings,
+    StoreSource, Stream,
+};
+use store::ReadView;
 
-use crate::command::{print, say};
+use crate::command::{print_message, print_stdout};
 use crate::hist::terminal::Terminal;
-use crate::query::plot::Window;
+use crate::query::plot::StepWindow;
 use crate::store::stat::gap_text;
-use crate::store::{open, pick, plural, told};
-use crate::time::{self, Moment};
-use api::maxima::{Maxima, Wanted};
+use crate::store::{find_series, open, plural, with_dir};
+use crate::time::{self, TimeExpr};
+use api::maxima::{MaxQuery, Maxima};
 
 /// Ask a store anything about whole distributions, in PromQL or CAQL
 ///
@@ -47,16 +50,16 @@ pub(crate) struct Options {
     caql: bool,
 
     /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    from: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    from: Option<TimeExpr>,
 
     /// Until when, also: now; to the last row, if not said
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    to: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    to: Option<TimeExpr>,
 
     /// From one moment to the next, such as 5m; if not said, as long as the windows in the expression, or about a
     /// hundredth of the time
-    #[arg(long, value_name = "LENGTH", value_parser = time::length)]
+    #[arg(long, value_name = "LENGTH", value_parser = time::parse_duration)]
     step: Option<i64>,
 
     /// Understand what Prometheus has behind feature flags: experimental functions, durations with operators,
@@ -77,7 +80,7 @@ pub(crate) struct Options {
     json: bool,
 
     /// How old the latest reading of a series may be at a moment
-    #[arg(long, value_name = "LENGTH", value_parser = time::length, default_value = "5m")]
+    #[arg(long, value_name = "LENGTH", value_parser = time::parse_duration, default_value = "5m")]
     lookback: i64,
 
     /// Samples held in memory at the most; a histogram is one for each bucket and eight
@@ -97,7 +100,7 @@ pub(crate) struct Options {
     max_steps: u64,
 
     /// How long an answer may take
-    #[arg(long, value_name = "LENGTH", value_parser = time::length, default_value = "2min")]
+    #[arg(long, value_name = "LENGTH", value_parser = time::parse_duration, default_value = "2min")]
     timeout: i64,
 }
 
@@ -116,54 +119,54 @@ Exit status:
   2  the command line makes no sense";
 
 /// As many steps as a person looks at, where nobody says how many.
-const STEPS: i64 = 100;
+const DEFAULT_STEPS: i64 = 100;
 /// Windows that touch are put together in a picture; so many are read for it at the most.
 const STEPS_PLOT: i64 = 5_000;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;
-    let view = store.view().map_err(told(&options.dir))?;
-    let asked = Asked::new(options, &view)?;
-    let answer = match asked.answer(&options.expression)? {
+    let view = store.view().map_err(with_dir(&options.dir))?;
+    let asked = QueryRun::new(options, &view)?;
+    let answer = match asked.execute(&options.expression)? {
         Ok(answer) => answer,
         Err(error) => {
-            tell(&error, &options.expression);
+            report_error(&error, &options.expression);
             return Ok(ExitCode::FAILURE);
         }
     };
     let maxima = asked.maxima(&answer)?;
     let text = match (options.json, options.plot) {
-        (true, _) => format!("{}\n", api::document::answer::of(&answer, &maxima)),
+        (true, _) => format!("{}\n", api::document::result::to_json(&answer, &maxima)),
         (_, true) => {
-            let asked = (&*options.expression, asked.window());
-            plot::text(&answer, &maxima, asked, &Terminal::new(options.ascii))?
+            let asked = (&*options.expression, asked.step_window());
+            plot::plot_text(&answer, &maxima, asked, &Terminal::new(options.ascii))?
         }
-        _ => show::text(&answer, &maxima, &Terminal::new(options.ascii)),
+        _ => result_page::result_text(&answer, &maxima, &Terminal::new(options.ascii)),
     };
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     if !options.json {
-        notes(&answer);
+        report_warnings(&answer);
     }
-    if is_nothing(&answer) {
-        asked.say_what_there_is()?;
+    if is_empty(&answer) {
+        asked.report_empty_result()?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked of which store, and when.
-struct Asked<'a> {
+/// A query run against a store.
+struct QueryRun<'a> {
     options: &'a Options,
-    view: &'a View,
+    view: &'a ReadView,
     start: i64,
     end: i64,
     step: i64,
     settings: Settings,
-    began: Instant,
+    started: Instant,
 }
 
-impl Asked<'_> {
-    fn new<'a>(options: &'a Options, view: &'a View) -> Result<Asked<'a>> {
-        let (start, end, step) = times(options, view)?;
+impl QueryRun<'_> {
+    fn new<'a>(options: &'a Options, view: &'a ReadView) -> Result<QueryRun<'a>> {
+        let (start, end, step) = resolve_range(options, view)?;
         let settings = Settings {
             limits: Limits {
                 samples: options.max_samples,
@@ -175,14 +178,14 @@ impl Asked<'_> {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             ..Settings::default()
         };
-        Ok(Asked { options, view, start, end, step, settings, began: Instant::now() })
+        Ok(QueryRun { options, view, start, end, step, settings, started: Instant::now() })
     }
 
     fn language(&self) -> Language {
         if self.options.caql { Language::Caql } else { Language::PromQl }
     }
 
-    fn parts(&self) -> promql::Options {
+    fn promql_options(&self) -> promql::Options {
         match self.options.experimental {
             true => promql::Options::all(),
             false => promql::Options::default(),
@@ -190,68 +193,84 @@ impl Asked<'_> {
     }
 
     /// The answer, or what is wrong with the question; an error is about the store.
-    fn answer(&self, text: &str) -> Result<Result<Answer, Error>> {
+    fn execute(&self, text: &str) -> Result<Result<QueryResult, Error>> {
         let (start, end, step) = (self.start, self.end, self.step);
-        let (language, options) = (self.language(), self.parts());
-        let question = Question { text, language, start, end, step, options };
+        let (language, options) = (self.language(), self.promql_options());
+        let question = QueryRequest { text, language, start, end, step, options };
         let most = Duration::from_nanos(self.options.timeout.unsigned_abs());
-        let is_over = || self.began.elapsed() > most;
-        match query::ask(&Stored::new(self.view), &question, &self.settings, &is_over) {
-            Err(Error::Store(error)) => Err(told(&self.options.dir)(error)),
+        let is_over = || self.started.elapsed() > most;
+        match query::execute(&StoreSource::new(self.view), &question, &self.settings, &is_over) {
+            Err(Error::Store(error)) => Err(with_dir(&self.options.dir)(error)),
             answer => Ok(answer),
         }
     }
 
     /// The maxima that belong beside percentiles. That one cannot be had is told, and spoils no answer.
-    fn maxima(&self, answer: &Answer) -> Result<Vec<Maxima>> {
-        if matches!(answer.data, Data::Text(_) | Data::Scalar(_) | Data::Readings(_)) {
+    fn maxima(&self, answer: &QueryResult) -> Result<Vec<Maxima>> {
+        if matches!(
+            answer.data,
+            ResultData::Text(_) | ResultData::Scalar(_) | ResultData::Points(_)
+        ) {
             return Ok(Vec::new());
         }
         let wanted = match self.language() {
-            Language::PromQl => api::maxima::wanted(&self.options.expression, &self.parts()),
-            Language::Caql => api::maxima::wanted_caql(&self.options.expression),
+            Language::PromQl => {
+                api::maxima::max_queries(&self.options.expression, &self.promql_options())
+            }
+            Language::Caql => api::maxima::max_queries_caql(&self.options.expression),
         };
         let mut maxima = Vec::new();
-        for Wanted { question, is_beside, by } in wanted {
-            match self.answer(&question)? {
-                Ok(Answer {
-                    data: Data::Vector(streams) | Data::Matrix(streams), unit, ..
+        for MaxQuery { expression: question, is_per_stream: is_beside, by } in wanted {
+            match self.execute(&question)? {
+                Ok(QueryResult {
+                    data: ResultData::Vector(streams) | ResultData::Matrix(streams),
+                    unit,
+                    ..
                 }) => {
-                    let mut found = Maxima { question, streams, unit, is_beside, by };
-                    found.is_beside =
-                        streams_of(answer).iter().any(|of| found.of(&of.labels).is_some());
+                    let mut found = Maxima {
+                        expression: question,
+                        streams,
+                        unit,
+                        is_per_stream: is_beside,
+                        by,
+                    };
+                    found.is_per_stream = result_streams(answer)
+                        .iter()
+                        .any(|of| found.stream_for(&of.labels).is_some());
                     maxima.push(found);
                 }
                 Ok(_) => {}
-                Err(error) => say(format_args!("the maximum is unknown: {}", flags(&error))),
+                Err(error) => {
+                    print_message(format_args!("the maximum is unknown: {}", error_text(&error)))
+                }
             }
         }
         Ok(maxima)
     }
 
     /// How long the windows are that the answer is about.
-    fn window(&self) -> Window {
+    fn step_window(&self) -> StepWindow {
         match self.language() {
-            Language::Caql => Window::Step,
+            Language::Caql => StepWindow::Step,
             Language::PromQl => {
-                let window = window(&self.options.expression, &self.parts());
-                window.map_or(Window::Unknown, Window::Of)
+                let window = common_window(&self.options.expression, &self.promql_options());
+                window.map_or(StepWindow::Unknown, StepWindow::Length)
             }
         }
     }
 
     /// Why an answer may be empty: selectors that pick nothing, or times at which there is nothing.
-    fn say_what_there_is(&self) -> Result<()> {
+    fn report_empty_result(&self) -> Result<()> {
         let mut selectors = Vec::new();
-        if let Ok(expr) = promql::parse(&self.options.expression, &self.parts())
+        if let Ok(expr) = promql::parse(&self.options.expression, &self.promql_options())
             && !self.options.caql
         {
-            selectors_of(&expr, &self.options.expression, &mut selectors);
+            collect_selectors(&expr, &self.options.expression, &mut selectors);
         }
         for (selector, written) in &selectors {
-            if let Err(error) = pick(self.view, &self.options.dir, selector) {
+            if let Err(error) = find_series(self.view, &self.options.dir, selector) {
                 // As it was written here.
-                say(format!("{error:#}").replace(&selector.to_string(), written));
+                print_message(format!("{error:#}").replace(&selector.to_string(), written));
                 return Ok(());
             }
         }
@@ -259,52 +278,53 @@ impl Asked<'_> {
             true => Selector::All,
             false => Selector::or(selectors.into_iter().map(|(selector, _)| selector).collect()),
         };
-        let extent = self.view.extent(&self.view.select(&all)).map_err(told(&self.options.dir))?;
+        let extent =
+            self.view.time_range(&self.view.select(&all)).map_err(with_dir(&self.options.dir))?;
         if let Some(extent) = extent {
-            let (first, last) = (time::text(extent.start), time::text(extent.end));
-            say(format_args!("there are rows from {first} to {last}"));
+            let (first, last) = (time::time_text(extent.start), time::time_text(extent.end));
+            print_message(format_args!("there are rows from {first} to {last}"));
         }
         Ok(())
     }
 }
 
 /// Selectors of an expression, read as selectors of the store.
-fn selectors_of<'a>(expr: &Expr, text: &'a str, selectors: &mut Vec<(Selector, &'a str)>) {
+fn collect_selectors<'a>(expr: &Expr, text: &'a str, selectors: &mut Vec<(Selector, &'a str)>) {
     let selector = match &expr.kind {
         ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => Some(selector),
         _ => None,
     };
-    let written = selector.and_then(|of| text.get(of.place.start..of.place.end));
+    let written = selector.and_then(|of| text.get(of.span.start..of.span.end));
     let read = |written: &'a str| Some((Selector::parse(written).ok()?, written));
     selectors.extend(written.and_then(read));
-    expr.children().into_iter().for_each(|child| selectors_of(child, text, selectors));
+    expr.children().into_iter().for_each(|child| collect_selectors(child, text, selectors));
 }
 
-fn is_nothing(answer: &Answer) -> bool {
+fn is_empty(answer: &QueryResult) -> bool {
     match &answer.data {
-        Data::Vector(streams) | Data::Matrix(streams) => streams.is_empty(),
-        Data::Readings(series) => series.is_empty(),
+        ResultData::Vector(streams) | ResultData::Matrix(streams) => streams.is_empty(),
+        ResultData::Points(series) => series.is_empty(),
         _ => false,
     }
 }
 
-fn streams_of(answer: &Answer) -> &[Stream] {
+fn result_streams(answer: &QueryResult) -> &[Stream] {
     match &answer.data {
-        Data::Vector(streams) | Data::Matrix(streams) => streams,
+        ResultData::Vector(streams) | ResultData::Matrix(streams) => streams,
         _ => &[],
     }
 }
 
 /// The length of the windows in an expression, if all are equally long.
-fn window(text: &str, options: &promql::Options) -> Option<i64> {
-    fn lengths(expr: &Expr, found: &mut Vec<Option<i64>>) {
+fn common_window(text: &str, options: &promql::Options) -> Option<i64> {
+    fn collect_windows(expr: &Expr, found: &mut Vec<Option<i64>>) {
         if let ExprKind::Matrix { range, .. } = &expr.kind {
             found.push(range.resolve(0, 0).ok());
         }
-        expr.children().into_iter().for_each(|child| lengths(child, found));
+        expr.children().into_iter().for_each(|child| collect_windows(child, found));
     }
     let mut found = Vec::new();
-    lengths(&promql::parse(text, options).ok()?, &mut found);
+    collect_windows(&promql::parse(text, options).ok()?, &mut found);
     found.dedup();
     match found[..] {
         [Some(one)] if one > 0 => Some(one),
@@ -313,10 +333,10 @@ fn window(text: &str, options: &promql::Options) -> Option<i64> {
 }
 
 /// Says what is wrong with a question, with the place in its text.
-pub(crate) fn tell(error: &Error, text: &str) {
-    let shown = error.show(text);
+pub(crate) fn report_error(error: &Error, text: &str) {
+    let shown = error.format_with_source(text);
     let mut lines = shown.lines();
-    say(lines.next().map_or_else(String::new, with_flags));
+    print_message(lines.next().map_or_else(String::new, with_flags));
     for line in lines {
         // Tabs stand above each other in the text and in the line of the mark.
         let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -325,7 +345,7 @@ pub(crate) fn tell(error: &Error, text: &str) {
 }
 
 /// An error in a line.
-pub(crate) fn flags(error: &Error) -> String {
+pub(crate) fn error_text(error: &Error) -> String {
     with_flags(&error.to_string())
 }
 
@@ -339,76 +359,79 @@ fn with_flags(message: &str) -> String {
 }
 
 /// The first moment, the last, and from one to the next; 0 for one moment.
-fn times(options: &Options, view: &View) -> Result<(i64, i64, i64)> {
+fn resolve_range(options: &Options, view: &ReadView) -> Result<(i64, i64, i64)> {
     let now = journal::wall_clock()();
     let is_range = options.from.is_some() || options.step.is_some() || options.plot || options.caql;
     let extent = match (options.from, options.to) {
         (Some(_), Some(_)) => None,
         (None, Some(_)) if !is_range => None,
-        _ => view.extent(&view.select(&Selector::All)).map_err(told(&options.dir))?,
+        _ => view.time_range(&view.select(&Selector::All)).map_err(with_dir(&options.dir))?,
     };
     let missing = "there is nothing in this store yet; `topdeck import` brings recordings in";
     let end = match options.to {
-        Some(to) => to.ns(now),
+        Some(to) => to.to_unix_ns(now),
         None => extent.as_ref().context(missing)?.end,
     };
     if !is_range {
         return Ok((end, end, 0));
     }
     let start = match options.from {
-        Some(from) => from.ns(now),
+        Some(from) => from.to_unix_ns(now),
         None => extent.context(missing)?.start,
     };
     if start > end {
         bail!("--from lies after --to (or after the last row, where --to is not said)");
     }
-    let step = options.step.unwrap_or_else(|| step(options, end.saturating_sub(start)));
+    let step = options.step.unwrap_or_else(|| default_step(options, end.saturating_sub(start)));
     Ok((start, end, step))
 }
 
 /// From one moment to the next, where nobody says: as long as the windows that the expression asks for, which then
 /// touch, if these are not too many; else about a hundredth.
-fn step(options: &Options, length: i64) -> i64 {
+fn default_step(options: &Options, length: i64) -> i64 {
     let parts = match options.experimental {
         true => promql::Options::all(),
         false => promql::Options::default(),
     };
-    let most = if options.plot { STEPS_PLOT } else { 2 * STEPS };
-    let window = if options.caql { None } else { window(&options.expression, &parts) };
+    let most = if options.plot { STEPS_PLOT } else { 2 * DEFAULT_STEPS };
+    let window = if options.caql { None } else { common_window(&options.expression, &parts) };
     match window {
         Some(window) if length / window <= most => window,
-        _ => round_up(length / STEPS),
+        _ => round_up(length / DEFAULT_STEPS),
     }
 }
 
 /// The next length that people count in.
 fn round_up(length: i64) -> i64 {
     const SECOND: i64 = 1_000_000_000;
-    const ROUND_S: [i64; 18] = [
+    const ROUND_STEPS_S: [i64; 18] = [
         1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200,
         86_400,
     ];
-    let round = ROUND_S.iter().map(|seconds| seconds * SECOND).find(|round| *round >= length);
+    let round = ROUND_STEPS_S.iter().map(|seconds| seconds * SECOND).find(|round| *round >= length);
     round.unwrap_or_else(|| (length / (86_400 * SECOND) + 1) * 86_400 * SECOND)
 }
 
 /// What the answer should not be read without.
-fn notes(answer: &Answer) {
-    for kind in [Note::Warning, Note::Info] {
-        for (message, _) in answer.notes.of(kind) {
-            say(message);
+fn report_warnings(answer: &QueryResult) {
+    for kind in [QueryWarningKind::Warning, QueryWarningKind::Info] {
+        for (message, _) in answer.warnings.of_kind(kind) {
+            print_message(message);
         }
     }
-    gaps(&answer.gaps);
+    report_gaps(&answer.gaps);
 }
 
 /// What is known to be missing in what was read.
-pub(crate) fn gaps(gaps: &[Gap]) {
-    const SHOWN: usize = 5;
-    for gap in gaps.iter().take(SHOWN) {
-        say(format_args!("missing: {}", gap_text(gap)));
+pub(crate) fn report_gaps(gaps: &[Gap]) {
+    const GAPS_SHOWN_MAX: usize = 5;
+    for gap in gaps.iter().take(GAPS_SHOWN_MAX) {
+        print_message(format_args!("missing: {}", gap_text(gap)));
     }
-    if let Some(more) = gaps.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        say(format_args!("missing: {} more; --json has all", plural(more as u64, "gap", "gaps")));
+    if let Some(more) = gaps.len().checked_sub(GAPS_SHOWN_MAX).filter(|more| *more > 0) {
+        print_message(format_args!(
+            "missing: {} more; --json has all",
+            plural(more as u64, "gap", "gaps")
+        ));
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::store::{private_dir, restored};
+use crate::store::{private_dir, restore_snapshot};
 
 /// Make a folder for `topdeck serve` of a snapshot
 ///
@@ -35,5 +35,5 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     private_dir(&options.data)?;
-    restored(&options.snapshot, &options.data.join("store"), journal::Codec::Lz4)
+    restore_snapshot(&options.snapshot, &options.data.join("store"), journal::Compression::Lz4)
 }

@@ -10,7 +10,7 @@ use role::NodeMode;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::command::say;
+use crate::command::print_message;
 use crate::node::{self, Node, ROLES};
 use crate::settings::{OTLP_PORTS, Settings};
 
@@ -23,7 +23,7 @@ use crate::settings::{OTLP_PORTS, Settings};
 #[command(after_long_help = SERVE)]
 pub(crate) struct ServeOptions {
     #[command(flatten)]
-    options: Start,
+    options: StartOptions,
 }
 
 const SERVE: &str = "\
@@ -48,7 +48,7 @@ Exit status:
 #[command(after_long_help = AGENT)]
 pub(crate) struct AgentOptions {
     #[command(flatten)]
-    options: Start,
+    options: StartOptions,
 }
 
 const AGENT: &str = "\
@@ -63,7 +63,7 @@ Exit status:
   2  the command line makes no sense";
 
 #[derive(clap::Args)]
-struct Start {
+struct StartOptions {
     /// The settings, TOML; docs/topdeck.toml has every key
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -81,56 +81,63 @@ pub(crate) fn agent(options: &AgentOptions) -> Result<ExitCode> {
     run(NodeMode::Agent, &options.options)
 }
 
-fn run(mode: NodeMode, options: &Start) -> Result<ExitCode> {
+fn run(mode: NodeMode, options: &StartOptions) -> Result<ExitCode> {
     let settings = match &options.config {
-        Some(path) => read(path)?,
-        None => without_taken(Settings::without_file(ROLES, &node::log())),
+        Some(path) => read_settings(path)?,
+        None => without_ports_in_use(Settings::without_file(ROLES, &node::log())),
     };
-    let data = data(options, &settings)?;
+    let data = data_dir(options, &settings)?;
     heap::configure_allocator();
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(live(mode, options, settings, &data))?;
+    runtime.block_on(run_until_stopped(mode, options, settings, &data))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn live(mode: NodeMode, options: &Start, settings: Settings, data: &Path) -> Result<()> {
+async fn run_until_stopped(
+    mode: NodeMode,
+    options: &StartOptions,
+    settings: Settings,
+    data: &Path,
+) -> Result<()> {
     // Before anything is taken: who stops us early is heard too.
     let mut signals = Signals::new()?;
     let mut node = Node::start(mode, settings, data).await?;
-    node.about().iter().for_each(say);
-    tell_system("READY=1");
+    node.startup_lines().iter().for_each(print_message);
+    notify_service_manager("READY=1");
     loop {
         match signals.next().await {
-            Told::Stop => break,
-            Told::Reload => {
-                tell_system("RELOADING=1");
+            ServiceEvent::Stop => break,
+            ServiceEvent::Reload => {
+                notify_service_manager("RELOADING=1");
                 let wanted = match &options.config {
-                    Some(path) => read(path),
+                    Some(path) => read_settings(path),
                     // Not looked for anew: the ports that are in use now are our own. Tokens are read all the same.
                     None => Ok(node.settings().clone()),
                 };
                 match wanted {
                     Ok(settings) => match node.reload(settings).await {
-                        Ok(notes) if notes.is_empty() => say("the settings are as they were"),
-                        Ok(notes) => notes.iter().for_each(say),
-                        Err(error) => say(format_args!("the new settings: {error:#}")),
+                        Ok(notes) if notes.is_empty() => {
+                            print_message("the settings are as they were")
+                        }
+                        Ok(notes) => notes.iter().for_each(print_message),
+                        Err(error) => print_message(format_args!("the new settings: {error:#}")),
                     },
-                    Err(error) => say(format_args!("goes on as before: {error:#}")),
+                    Err(error) => print_message(format_args!("goes on as before: {error:#}")),
                 }
-                tell_system("READY=1");
+                notify_service_manager("READY=1");
             }
         }
     }
-    tell_system("STOPPING=1");
-    say("stopping");
+    notify_service_manager("STOPPING=1");
+    print_message("stopping");
     node.stop().await
 }
 
 /// What the settings say.
-fn read(path: &Path) -> Result<Settings> {
+fn read_settings(path: &Path) -> Result<Settings> {
     match Settings::read(path, ROLES) {
         Ok(settings) => Ok(settings),
         Err(problems) => bail!("{problems}"),
@@ -139,13 +146,15 @@ fn read(path: &Path) -> Result<Settings> {
 
 /// Nobody asked for OTLP's own ports: where others have them, the rest is done without. To be asked before this process
 /// has them itself.
-fn without_taken(mut settings: Settings) -> Settings {
+fn without_ports_in_use(mut settings: Settings) -> Settings {
     let mut addresses = settings.node.http_addresses();
     addresses.retain(|address| {
         let is_free =
             !OTLP_PORTS.contains(&address.port()) || std::net::TcpListener::bind(address).is_ok();
         if !is_free {
-            say(format_args!("{address} is in use: OTLP is taken on the other addresses"));
+            print_message(format_args!(
+                "{address} is in use: OTLP is taken on the other addresses"
+            ));
         }
         is_free
     });
@@ -154,7 +163,7 @@ fn without_taken(mut settings: Settings) -> Settings {
 }
 
 /// The folder of everything.
-fn data(options: &Start, settings: &Settings) -> Result<PathBuf> {
+fn data_dir(options: &StartOptions, settings: &Settings) -> Result<PathBuf> {
     let of =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let own =
@@ -165,7 +174,7 @@ fn data(options: &Start, settings: &Settings) -> Result<PathBuf> {
         .context("where should all be kept? say --data DIR, or set HOME")
 }
 
-enum Told {
+enum ServiceEvent {
     Stop,
     Reload,
 }
@@ -186,18 +195,18 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> ServiceEvent {
         tokio::select! {
-            _ = self.interrupt.recv() => Told::Stop,
-            _ = self.terminate.recv() => Told::Stop,
-            _ = self.hang_up.recv() => Told::Reload,
+            _ = self.interrupt.recv() => ServiceEvent::Stop,
+            _ = self.terminate.recv() => ServiceEvent::Stop,
+            _ = self.hang_up.recv() => ServiceEvent::Reload,
         }
     }
 }
 
 /// Tells the service manager, if there is one that listens:
 /// <https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html>. Nobody there is no failure.
-fn tell_system(state: &str) {
+fn notify_service_manager(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match path.as_encoded_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name),

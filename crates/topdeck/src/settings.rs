@@ -4,20 +4,20 @@
 //! A file is checked as a whole before anything starts: [`Settings::read`] gives settings that make
 //! sense, or every reason why they do not, each with its line.
 
-mod check;
 mod node;
+mod settings_checker;
 mod value;
 
 use std::net::SocketAddr;
 use std::path::Path;
 
-use intake::Log;
+use intake::LogFn;
 use role::settings::{Document, FilePath, Length, Problems, SettingsCheck, Size, TableRef};
 use role::{RoleSettings, RoleTable};
 use serde::Deserialize;
 
 pub(crate) use crate::settings::node::OTLP_PORTS;
-pub(crate) use crate::settings::value::{Acked, Rule};
+pub(crate) use crate::settings::value::{AckLevelSetting, RetentionSetting};
 
 /// All of it.
 #[derive(Clone, Debug)]
@@ -38,32 +38,32 @@ pub(crate) struct NodeSettings {
     /// The folder of everything that topdeck keeps.
     pub(crate) data: Option<FilePath>,
     /// What a batch has survived when its sender is told: `disk` (default), `process` or `memory`.
-    pub(crate) acknowledge: Acked,
+    pub(crate) acknowledge: AckLevelSetting,
     /// How often sources write what they have put together: `10s`, from 1 s to 60 s.
     pub(crate) interval: Option<Length>,
-    pub(crate) http: Http,
-    pub(crate) journal: Journal,
-    pub(crate) store: Store,
+    pub(crate) http: HttpSettings,
+    pub(crate) journal: JournalSettings,
+    pub(crate) store: StoreSettings,
 }
 
-/// `[http]`: everything that comes and goes by HTTP and gRPC, on each of the addresses.
+/// `[http]`: HTTP and gRPC on all addresses.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Http {
+pub(crate) struct HttpSettings {
     /// `["127.0.0.1:7717", "127.0.0.1:4317", "127.0.0.1:4318"]`; `[]` for none.
     pub(crate) listen: Option<Vec<SocketAddr>>,
     /// Whether a token is asked for on loopback too; on other addresses it always is.
     pub(crate) tokens_required: bool,
     /// Names under which it is asked for without a token, beside localhost: of a proxy before it.
     pub(crate) hosts: Vec<String>,
-    pub(crate) tls: Option<ServerTls>,
+    pub(crate) tls: Option<TlsSettings>,
     pub(crate) limits: Limits,
 }
 
 /// `[http.tls]`.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ServerTls {
+pub(crate) struct TlsSettings {
     /// PEM, the server's first.
     pub(crate) certificate: FilePath,
     /// PEM.
@@ -72,7 +72,7 @@ pub(crate) struct ServerTls {
     pub(crate) client_ca: Option<FilePath>,
 }
 
-/// `[http.limits]`: what one may ask of the server; docs/serve.md says what happens beyond.
+/// `[http.limits]`: see docs/serve.md.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
@@ -102,10 +102,10 @@ pub(crate) struct Limits {
     pub(crate) query_bytes: Option<Size>,
 }
 
-/// `[journal]`: what waits for the store, and for sites.
+/// `[journal]`: backlog for the store and for remotes.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Journal {
+pub(crate) struct JournalSettings {
     /// `10GiB`. At it, senders are asked to wait.
     pub(crate) size: Option<Size>,
 }
@@ -113,9 +113,9 @@ pub(crate) struct Journal {
 /// `[store]`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Store {
+pub(crate) struct StoreSettings {
     /// How long rows are kept, as `topdeck store keep` has it: `["base 30d", "1m 90d"]`.
-    pub(crate) keep: Option<Vec<Rule>>,
+    pub(crate) keep: Option<Vec<RetentionSetting>>,
     /// Series at the most: what the store says.
     pub(crate) series: Option<u64>,
     /// Series of one producer.
@@ -128,11 +128,11 @@ pub(crate) struct Store {
     pub(crate) head: Option<Size>,
 }
 
-impl Store {
+impl StoreSettings {
     /// How many series, and values of a label, are taken.
-    pub(crate) fn limits(&self) -> store::Limits {
-        let default = store::Limits::default();
-        store::Limits {
+    pub(crate) fn limits(&self) -> store::CardinalityLimits {
+        let default = store::CardinalityLimits::default();
+        store::CardinalityLimits {
             series_max: self.series.unwrap_or(default.series_max),
             series_per_producer_max: self
                 .producer_series
@@ -164,7 +164,7 @@ impl Settings {
             return Err(problems.sorted());
         };
         let mut check = SettingsCheck::new(&document);
-        node.check(&mut check);
+        node.check_check(&mut check);
         roles.check(&mut check);
         let problems = check.finish();
         let host = document.text_of(TableRef::named("host"), "name").map(str::to_owned);
@@ -172,7 +172,7 @@ impl Settings {
     }
 
     /// Of a node without a file.
-    pub(crate) fn without_file(roles: RoleTable, log: &Log) -> Settings {
+    pub(crate) fn without_file(roles: RoleTable, log: &LogFn) -> Settings {
         Settings {
             node: NodeSettings::default(),
             roles: RoleSettings::without_file(roles, log),

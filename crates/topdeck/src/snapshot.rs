@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use http::Method;
 
-use crate::command::{plain, print};
-use crate::server;
+use crate::command::{escape_control, print_stdout};
+use crate::server_client;
 
 /// Make a snapshot of a running topdeck
 ///
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     name: String,
 
     #[command(flatten)]
-    server: server::Server,
+    server: server_client::ServerClient,
 }
 
 const AFTER: &str = "\
@@ -44,8 +44,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             byte => format!("%{byte:02X}"),
         })
         .collect();
-    let made = options.server.ask(Method::POST, &format!("/v1/snapshots?name={name}"))?;
+    let made = options.server.request(Method::POST, &format!("/v1/snapshots?name={name}"))?;
     let folder = made["path"].as_str().unwrap_or("its folder of snapshots");
-    print(format!("made a snapshot in {}\n", plain(folder)).as_bytes())?;
+    print_stdout(format!("made a snapshot in {}\n", escape_control(folder)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

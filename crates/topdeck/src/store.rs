@@ -3,15 +3,15 @@
 //! One file per subcommand. [`rules`] reads and writes how long rows are kept; what is said of sizes, times and
 //! tables is said as for journals. `topdeck import` fills a store, `topdeck heatmap` draws what is in it.
 
-mod check;
 mod copy;
 mod create;
 mod delete;
 mod export;
-mod keep;
-pub(crate) mod rules;
-pub(crate) mod seal;
+pub(crate) mod flush;
+mod retention;
+pub(crate) mod retention_rules;
 pub(crate) mod stat;
+mod verify;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,13 +21,13 @@ use anyhow::{Context as _, Result, anyhow};
 use clap::Subcommand;
 use disk::{Disk, OsDisk};
 use model::{Selector, Series};
-use store::{Error, Found, Store, View};
+use store::{Error, ReadView, SeriesEntryRef, Store};
 
-pub(crate) use crate::store::copy::restored;
+pub(crate) use crate::store::copy::restore_snapshot;
 pub(crate) use crate::store::create::create;
 
-use crate::command::say;
-use crate::journal::show as journal_show;
+use crate::command::print_message;
+use crate::journal::format as journal_show;
 
 /// Keep histograms over time in a store, look into it, and keep it in order
 ///
@@ -59,13 +59,13 @@ Exit status:
 enum Command {
     Create(create::Options),
     Stat(stat::Options),
-    Keep(keep::Options),
+    Keep(retention::Options),
     Export(export::Options),
     Delete(delete::Options),
-    Seal(seal::SealOptions),
-    Maintain(seal::MaintainOptions),
-    Verify(check::VerifyOptions),
-    Scrub(check::ScrubOptions),
+    Seal(flush::FlushOptions),
+    Maintain(flush::MaintainOptions),
+    Verify(verify::StoreVerifyOptions),
+    Scrub(verify::ScrubOptions),
     Snapshot(copy::SnapshotOptions),
     Restore(copy::RestoreOptions),
 }
@@ -74,13 +74,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match &options.subcommand {
         Command::Create(options) => create::run(options),
         Command::Stat(options) => stat::run(options),
-        Command::Keep(options) => keep::run(options),
+        Command::Keep(options) => retention::run(options),
         Command::Export(options) => export::run(options),
         Command::Delete(options) => delete::run(options),
-        Command::Seal(options) => seal::seal(options),
-        Command::Maintain(options) => seal::maintain(options),
-        Command::Verify(options) => check::verify(options),
-        Command::Scrub(options) => check::scrub(options),
+        Command::Seal(options) => flush::flush(options),
+        Command::Maintain(options) => flush::maintain(options),
+        Command::Verify(options) => verify::verify(options),
+        Command::Scrub(options) => verify::scrub(options),
         Command::Snapshot(options) => copy::snapshot(options),
         Command::Restore(options) => copy::restore(options),
     }
@@ -115,36 +115,44 @@ pub(crate) fn private_dir(dir: &Path) -> Result<()> {
 
 /// Opens a store. Nothing happens in the background: a command does what it is for, and ends.
 pub(crate) fn open(dir: &Path) -> Result<Store> {
-    let journal =
-        journal::Options { alone: true, background: false, ..journal::Options::default() };
-    let options = store::Options { background: false, journal, ..store::Options::default() };
-    let store = Store::open(disk(), dir, &options).map_err(told(dir))?;
-    let opened = store.journal().opened();
+    let journal = journal::Options {
+        is_exclusive: true,
+        has_background_thread: false,
+        ..journal::Options::default()
+    };
+    let options =
+        store::Options { has_background_thread: false, journal, ..store::Options::default() };
+    let store = Store::open(disk(), dir, &options).map_err(with_dir(dir))?;
+    let opened = store.journal().recovery_report();
     for gap in &opened.gaps {
-        say(format_args!("{}: found on opening: {}", dir.display(), journal_show::gap(gap)));
+        print_message(format_args!(
+            "{}: found on opening: {}",
+            dir.display(),
+            journal_show::describe_gap(gap)
+        ));
     }
     for file in &opened.damaged_files {
-        say(format_args!("{}: found on opening: {file}", dir.display()));
+        print_message(format_args!("{}: found on opening: {file}", dir.display()));
     }
     Ok(store)
 }
 
 /// An error of the store with the folder it is about, once, and what to do where the library cannot know.
-pub(crate) fn told(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
-    let (name, typed) = (dir.display().to_string(), journal_show::typed(dir));
+pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
+    let (name, typed) = (dir.display().to_string(), journal_show::shell_quote(dir));
     move |error| match &error {
-        Error::Missing { .. } => {
+        Error::NotFound { .. } => {
             anyhow!("{error}; `topdeck store create {typed}` makes one")
         }
-        Error::Busy { .. } => anyhow!("{error} (`fuser {typed}/lock` says which)"),
+        Error::InUse { .. } => anyhow!("{error} (`fuser {typed}/lock` says which)"),
         Error::Io { .. }
-        | Error::Exists { .. }
+        | Error::AlreadyExists { .. }
         | Error::Version { .. }
         | Error::Manifest { .. }
-        | Error::NoSnapshot { .. }
-        | Error::OtherJournal { .. } => anyhow!("{error}"),
+        | Error::NotASnapshot { .. }
+        | Error::WrongJournal { .. } => anyhow!("{error}"),
         Error::Journal(journal::Error::Full(full)) => {
-            let full = journal_show::full(&format!("{typed}/journal"), full);
+            let full = journal_show::full_message(&format!("{typed}/journal"), full);
             anyhow!("{name}: the store's journal is full: {full}")
         }
         Error::Journal(inner) => anyhow!("{name}: the store's journal: {inner}"),
@@ -153,7 +161,7 @@ pub(crate) fn told(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
 }
 
 /// Reads a selector from the command line.
-pub(crate) fn selector(text: &str) -> Result<Selector, String> {
+pub(crate) fn parse_selector(text: &str) -> Result<Selector, String> {
     Selector::parse(text).map_err(|error| format!("{error}; docs/selectors.md has the grammar"))
 }
 
@@ -161,7 +169,11 @@ pub(crate) fn selector(text: &str) -> Result<Selector, String> {
 const NAMES_LISTED: usize = 12;
 
 /// The series that a selector picks; none is an error that says what there is.
-pub(crate) fn pick(view: &View, dir: &Path, selector: &Selector) -> Result<Vec<Found>> {
+pub(crate) fn find_series(
+    view: &ReadView,
+    dir: &Path,
+    selector: &Selector,
+) -> Result<Vec<SeriesEntryRef>> {
     let found = view.select(selector);
     if !found.is_empty() {
         return Ok(found);
@@ -178,21 +190,24 @@ pub(crate) fn pick(view: &View, dir: &Path, selector: &Selector) -> Result<Vec<F
     Err(match names.len() {
         0 => anyhow!("{dir}: the store has no series yet; `topdeck import` brings some{missing}"),
         n => {
-            anyhow!("{dir}: {selector} picks no series; there are: {}{missing}", listed(&names, n))
+            anyhow!(
+                "{dir}: {selector} picks no series; there are: {}{missing}",
+                list_names(&names, n)
+            )
         }
     })
 }
 
-fn listed(names: &[&str], n: usize) -> String {
+fn list_names(names: &[&str], n: usize) -> String {
     let more = n.saturating_sub(NAMES_LISTED);
     let shown = names[..n.min(NAMES_LISTED)].join(", ");
     if more > 0 { format!("{shown}, and {more} more") } else { shown }
 }
 
 /// Units among series, each with how many there are and one of them.
-pub(crate) fn units(found: &[Found]) -> Vec<(&str, usize, &Series)> {
+pub(crate) fn units(found: &[SeriesEntryRef]) -> Vec<(&str, usize, &Series)> {
     let mut units: Vec<(&str, usize, &Series)> = Vec::new();
-    for Found { series, .. } in found {
+    for SeriesEntryRef { series, .. } in found {
         match units.iter_mut().find(|known| known.0 == series.unit()) {
             Some(known) => known.1 += 1,
             None => units.push((series.unit(), 1, series)),
@@ -202,13 +217,13 @@ pub(crate) fn units(found: &[Found]) -> Vec<(&str, usize, &Series)> {
 }
 
 /// A unit of a series, as topdeck scales it where it knows how.
-pub(crate) fn unit(name: &str) -> Option<collect::Unit> {
+pub(crate) fn parse_unit(name: &str) -> Option<collect::Unit> {
     let other = || collect::Unit::Other(name.to_owned());
     (!name.is_empty()).then(|| collect::Unit::parse(name).unwrap_or_else(other))
 }
 
 /// `1 row`, `2,000 rows`.
-pub(crate) fn rows(n: u64) -> String {
+pub(crate) fn row_count_text(n: u64) -> String {
     plural(n, "row", "rows")
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn element(
 }
 
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Anchor {
+pub(crate) enum TextAnchor {
     Start,
     Middle,
     End,
@@ -65,14 +65,14 @@ pub(crate) fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f6
     );
 }
 
-pub(crate) fn text(out: &mut String, at: (f64, f64), class: &str, anchor: Anchor, words: &str) {
+pub(crate) fn text(out: &mut String, at: (f64, f64), class: &str, anchor: TextAnchor, words: &str) {
     if words.is_empty() {
         return;
     }
     let anchor = match anchor {
-        Anchor::Start => "",
-        Anchor::Middle => " text-anchor=\"middle\"",
-        Anchor::End => " text-anchor=\"end\"",
+        TextAnchor::Start => "",
+        TextAnchor::Middle => " text-anchor=\"middle\"",
+        TextAnchor::End => " text-anchor=\"end\"",
     };
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     let words = escape(words);
@@ -100,24 +100,24 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// Stretches of a line that words already stand on.
 #[derive(Default)]
-pub(crate) struct Room {
-    taken: Vec<(f64, f64)>,
+pub(crate) struct OccupiedSpans {
+    spans: Vec<(f64, f64)>,
 }
 
-impl Room {
-    pub(crate) fn of(from: f64, to: f64) -> Room {
-        Room { taken: vec![(from, to)] }
+impl OccupiedSpans {
+    pub(crate) fn new(from: f64, to: f64) -> OccupiedSpans {
+        OccupiedSpans { spans: vec![(from, to)] }
     }
 
     const GAP: f64 = 8.0;
 
-    pub(crate) fn take(&mut self, from: f64, to: f64) -> bool {
+    pub(crate) fn try_occupy(&mut self, from: f64, to: f64) -> bool {
         let free = self
-            .taken
+            .spans
             .iter()
             .all(|&(start, end)| to + Self::GAP <= start || end + Self::GAP <= from);
         if free {
-            self.taken.push((from, to));
+            self.spans.push((from, to));
         }
         free
     }

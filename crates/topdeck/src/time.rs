@@ -1,25 +1,25 @@
 //! Moments and lengths of time on the command line: [`api::moment`] with what to say when it cannot be read, and as
 //! topdeck writes them. All times are UTC; they are nanoseconds since the Unix epoch.
 
-use api::moment;
-pub(crate) use api::moment::Moment;
+use api::time_expr;
+pub(crate) use api::time_expr::TimeExpr;
 
 use crate::hist::intervals::{self, NS_PER_S, S_PER_DAY};
 
 /// `2026-11-09`, `2026-11-09T12:30:00.5Z`, `2026-11-09 12:30:00+02:00`, `now`, `-2h`.
-pub(crate) fn moment(text: &str) -> Result<Moment, String> {
-    Moment::parse(text).ok_or_else(|| {
+pub(crate) fn parse_time(text: &str) -> Result<TimeExpr, String> {
+    TimeExpr::parse(text).ok_or_else(|| {
         "expected a time such as 2026-11-09, 2026-11-09T12:30:00Z, now or -2h".to_owned()
     })
 }
 
 /// `90s`, `30d`, `1h30m`; in nanoseconds, more than nothing.
-pub(crate) fn length(text: &str) -> Result<i64, String> {
-    moment::length(text).ok_or_else(|| collect::LENGTH_EXPECTED.to_owned())
+pub(crate) fn parse_duration(text: &str) -> Result<i64, String> {
+    time_expr::length(text).ok_or_else(|| collect::LENGTH_EXPECTED.to_owned())
 }
 
 /// A length in the largest unit that it is a whole number of: `30d`.
-pub(crate) fn length_text(ns: i64) -> String {
+pub(crate) fn duration_text(ns: i64) -> String {
     const UNITS: [(i64, &str); 5] = [
         (365 * S_PER_DAY * NS_PER_S, "y"),
         (S_PER_DAY * NS_PER_S, "d"),
@@ -32,9 +32,9 @@ pub(crate) fn length_text(ns: i64) -> String {
 }
 
 /// `2026-05-01 12:00:00Z`, with as many decimals as it has.
-pub(crate) fn text(ns: i64) -> String {
+pub(crate) fn time_text(ns: i64) -> String {
     let row_ns = if ns % NS_PER_S == 0 { NS_PER_S } else { 1 };
-    intervals::time(ns, row_ns)
+    intervals::time_text(ns, row_ns)
 }
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
 
     #[track_caller]
     fn check(written: &str, shown: &str) {
-        assert_eq!(length(written).map(length_text), Ok(shown.to_owned()));
+        assert_eq!(parse_duration(written).map(duration_text), Ok(shown.to_owned()));
     }
 
     #[test]
@@ -57,12 +57,12 @@ mod tests {
     }
 
     #[test]
-    fn times_are_written_as_they_are_read() {
+    fn times_round_trip() {
         for at in
             [1_794_225_600_000_000_000, 1_794_225_600_250_000_000, 12_000_000_000, -1_000_000_000]
         {
-            assert_eq!(moment(&text(at)), Ok(Moment::At(at)));
+            assert_eq!(parse_time(&time_text(at)), Ok(TimeExpr::At(at)));
         }
-        assert!(moment("2026").is_err(), "a year is no second of 1970");
+        assert!(parse_time("2026").is_err(), "a year is no second of 1970");
     }
 }

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use api::{Proof, Scope, Tokens};
+use api::{Credential, Scope, TokenFile};
 use clap::Subcommand;
 
-use crate::command::{plain, print};
-use crate::journal::show;
+use crate::command::{escape_control, print_stdout};
+use crate::journal::format;
 use crate::store::private_dir;
 use crate::time;
 
@@ -24,7 +24,7 @@ pub(crate) struct Options {
     data: PathBuf,
 
     #[command(subcommand)]
-    what: What,
+    subcommand: TokenCommand,
 }
 
 const AFTER: &str = "\
@@ -41,13 +41,13 @@ Exit status:
   2  the command line makes no sense";
 
 #[derive(Subcommand)]
-enum What {
+enum TokenCommand {
     /// Make a token and print it, once
     Add {
         /// Whose it is
         name: String,
         /// What it is good for: ingest, read, admin
-        #[arg(required = true, value_parser = scope)]
+        #[arg(required = true, value_parser = parse_scope)]
         scopes: Vec<Scope>,
         /// No token: whoever shows a certificate of this name that the settings' client_ca has signed
         #[arg(long, value_name = "CERTIFICATE")]
@@ -62,40 +62,42 @@ enum What {
     },
 }
 
-fn scope(text: &str) -> Result<Scope, String> {
+fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| "expected ingest, read or admin".to_owned())
 }
 
 /// The file in which tokens are kept.
-pub(crate) fn file(data: &Path) -> PathBuf {
+pub(crate) fn token_file(data: &Path) -> PathBuf {
     data.join("tokens")
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     private_dir(&options.data)?;
-    let mut tokens = Tokens::open(&file(&options.data))?;
-    match &options.what {
-        What::Add { name, scopes, certificate } => {
+    let mut tokens = TokenFile::open(&token_file(&options.data))?;
+    match &options.subcommand {
+        TokenCommand::Add { name, scopes, certificate } => {
             let now_s = journal::wall_clock()() / 1_000_000_000;
             match certificate {
                 Some(certificate) => tokens.add_certificate(name, certificate, scopes, now_s)?,
-                None => print(format!("{}\n", tokens.add(name, scopes, now_s)?).as_bytes())?,
+                None => print_stdout(format!("{}\n", tokens.add(name, scopes, now_s)?).as_bytes())?,
             }
         }
-        What::List => {
+        TokenCommand::List => {
             let mut rows = vec![["name", "scopes", "since", "by"].map(str::to_owned)];
-            for token in tokens.list() {
+            for token in tokens.tokens() {
                 let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.name()).collect();
-                let by = match &token.proof {
-                    Proof::Certificate(name) => format!("certificate {}", plain(name)),
-                    Proof::Secret(_) => "token".to_owned(),
+                let by = match &token.credential {
+                    Credential::Certificate(name) => {
+                        format!("certificate {}", escape_control(name))
+                    }
+                    Credential::Secret(_) => "token".to_owned(),
                 };
-                let since = time::text(token.since_s.saturating_mul(1_000_000_000));
-                rows.push([plain(&token.name), scopes.join(" "), since, by]);
+                let since = time::time_text(token.created_s.saturating_mul(1_000_000_000));
+                rows.push([escape_control(&token.name), scopes.join(" "), since, by]);
             }
-            print(show::table(&rows, [false; 4]).as_bytes())?;
+            print_stdout(format::format_table(&rows, [false; 4]).as_bytes())?;
         }
-        What::Remove { name } => {
+        TokenCommand::Remove { name } => {
             if !tokens.remove(name)? {
                 bail!("there is no token named {name:?}; `topdeck token DIR list` shows them");
             }

@@ -5,25 +5,25 @@
 //! [`view`] draws the screen and [`once`] the text. Only [`watch`] and [`screen`] touch the world.
 
 mod ansi;
-mod board;
-mod close;
+mod app_state;
+mod column_table;
 mod columns;
+mod detail_selection;
 mod distribution;
-mod interval;
-mod keys;
-mod look;
 #[cfg(test)]
-mod made;
+mod fixtures;
+mod keys;
+mod metric_interval;
 mod once;
-mod order;
-mod process;
-mod reading;
+mod page_view;
+mod partial_value;
+mod process_history;
+mod process_monitor;
+mod process_sample;
 mod screen;
-mod series;
-mod spark;
-mod table;
-mod view;
-mod watch;
+mod series_history;
+mod sort_order;
+mod sparkline;
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -31,11 +31,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::command::{print, say};
+use crate::command::{print_message, print_stdout};
 use crate::time;
-use crate::top::board::Board;
-use crate::top::close::Close;
-use crate::top::watch::Watch;
+use crate::top::app_state::AppState;
+use crate::top::detail_selection::DetailSelection;
+use crate::top::process_monitor::ProcessMonitor;
 
 /// Show all processes that have metrics in shared memory, as they go
 ///
@@ -74,7 +74,7 @@ Exit status:
 const INTERVALS_NS: std::ops::RangeInclusive<i64> = 100_000_000..=10_000_000_000;
 
 fn interval(text: &str) -> Result<u64, String> {
-    let ns = time::length(text)?;
+    let ns = time::parse_duration(text)?;
     if !INTERVALS_NS.contains(&ns) {
         return Err("expected 100ms to 10s".to_owned());
     }
@@ -82,10 +82,10 @@ fn interval(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let mut board = Board::new(options.interval);
-    let mut watch = Watch::new(options.process.clone());
+    let mut board = AppState::new(options.interval);
+    let mut watch = ProcessMonitor::new(options.process.clone());
     if options.once {
-        return once(options, &mut board, &mut watch);
+        return print_once(options, &mut board, &mut watch);
     }
     if !io::stdout().is_terminal() {
         bail!("standard output is no terminal; --once writes one table as text");
@@ -95,12 +95,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             "TERM=dumb says that the terminal cannot be drawn on; --once writes one table as text"
         );
     }
-    screen::run(&mut board, &mut watch)?;
+    screen::run_screen(&mut board, &mut watch)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Why nothing is shown, and what to do.
-fn nobody(asked: Option<&str>) -> String {
+fn no_process_message(asked: Option<&str>) -> String {
     match asked {
         None => "no process of this host shows metrics in shared memory that may be read: a program does once it uses the crate shm, \
                  or runs on a Java virtual machine"
@@ -112,13 +112,17 @@ fn nobody(asked: Option<&str>) -> String {
     }
 }
 
-fn once(options: &Options, board: &mut Board, watch: &mut Watch) -> Result<ExitCode> {
+fn print_once(
+    options: &Options,
+    board: &mut AppState,
+    watch: &mut ProcessMonitor,
+) -> Result<ExitCode> {
     // Which metric is the busiest of its process is known only after the second look.
-    screen::look(board, watch, &Close::all(), false);
-    let nothing = |board: &Board, watch: &Watch| {
-        watch.problems.iter().for_each(say);
+    screen::sample_all(board, watch, &DetailSelection::all(), false);
+    let nothing = |board: &AppState, watch: &ProcessMonitor| {
+        watch.errors.iter().for_each(print_message);
         if board.processes.is_empty() {
-            say(nobody(options.process.as_deref()));
+            print_message(no_process_message(options.process.as_deref()));
         }
         board.processes.is_empty()
     };
@@ -126,7 +130,7 @@ fn once(options: &Options, board: &mut Board, watch: &mut Watch) -> Result<ExitC
         return Ok(ExitCode::FAILURE);
     }
     std::thread::sleep(Duration::from_nanos(board.interval_ns));
-    screen::look(board, watch, &Close::all(), false);
-    print(once::text(board).as_bytes())?;
+    screen::sample_all(board, watch, &DetailSelection::all(), false);
+    print_stdout(once::snapshot_text(board).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

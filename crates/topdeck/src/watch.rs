@@ -3,15 +3,15 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use shm::show::Metric;
+use shm::snapshot::ProcessMetric;
 
-use crate::command::{plain, print};
-use crate::hist::show::count;
-use crate::journal::show::{nanoseconds, table};
-use crate::processes::alarm::{self, Alarm, Woken};
-use crate::processes::find::{self, Prefer};
-use crate::processes::pattern::Patterns;
-use crate::processes::{change, moment, report};
+use crate::command::{escape_control, print_stdout};
+use crate::hist::value_formatter::count;
+use crate::journal::format::{format_ns, format_table};
+use crate::processes::find::{self, MatchPreference};
+use crate::processes::metric_patterns::MetricPatterns;
+use crate::processes::process_waiter::{self, ProcessWaiter, WakeReason};
+use crate::processes::{reference_time, report, value_change};
 use crate::store;
 
 /// Show what changes in a process, interval by interval
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     metrics: Vec<String>,
 
     /// How long an interval is: 1ms or more
-    #[arg(short, long, value_name = "LENGTH", default_value = "1s", value_parser = interval)]
+    #[arg(short, long, value_name = "LENGTH", default_value = "1s", value_parser = parse_interval)]
     interval: u64,
 
     /// So many intervals
@@ -51,106 +51,115 @@ Exit status:
   1  there is no such process, or it does not run
   2  the command line makes no sense";
 
-const INTERVAL_LEAST_NS: u64 = 1_000_000;
+const INTERVAL_MIN_NS: u64 = 1_000_000;
 
-fn interval(text: &str) -> Result<u64, String> {
-    match moment::length(text) {
-        Ok(ns) if ns >= INTERVAL_LEAST_NS => Ok(ns),
+fn parse_interval(text: &str) -> Result<u64, String> {
+    match reference_time::parse_duration(text) {
+        Ok(ns) if ns >= INTERVAL_MIN_NS => Ok(ns),
         Ok(_) => Err("an interval is 1ms at the least".to_owned()),
         // Of nought nobody says that it is a length.
         Err(why) => Err(format!("{why}; an interval is 1ms at the least")),
     }
 }
 
-/// What was seen, for the last line.
+/// Counts for the last line.
 #[derive(Default)]
-struct Seen {
+struct WatchSummary {
     intervals: u64,
     unchanged: u64,
-    late: u64,
+    delayed: u64,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let mut process = find::one(&options.process, Prefer::Running)?;
-    let alarm = Alarm::new(&process)?;
-    let wanted = Patterns::new(&options.metrics);
+    let mut process = find::find_one(&options.process, MatchPreference::Running)?;
+    let alarm = ProcessWaiter::new(&process)?;
+    let wanted = MetricPatterns::new(&options.metrics);
     let start_ns = clock::now();
     let (mut before, mut before_ns) = (process.attached.metrics()?, start_ns);
-    if !options.metrics.is_empty() && !before.iter().any(|metric| wanted.take(metric)) {
-        bail!("{}", wanted.nothing(&process.name(), &before));
+    if !options.metrics.is_empty() && !before.iter().any(|metric| wanted.matches(metric)) {
+        bail!("{}", wanted.no_match_message(&process.name(), &before));
     }
-    let (mut seen, mut next) = (Seen::default(), 1);
+    let (mut seen, mut next) = (WatchSummary::default(), 1);
     let why = loop {
         let woken =
             alarm.wait_until(start_ns.saturating_add(options.interval.saturating_mul(next)))?;
-        if woken == Woken::Interrupted {
+        if woken == WakeReason::Interrupted {
             break "interrupted".to_owned();
         }
         let now_ns = clock::now();
         let now = match process.attached.metrics() {
             // The file may go with its process.
-            Err(_) if woken == Woken::Ended => break alarm::ended(&process),
+            Err(_) if woken == WakeReason::ProcessExited => {
+                break process_waiter::exit_message(&process);
+            }
             now => now?,
         };
         let passed = ((now_ns - start_ns) / options.interval).max(next);
-        let late = if woken == Woken::Time { passed - next } else { 0 };
-        let rows = changes(&before, &now, &wanted, now_ns - before_ns);
+        let late = if woken == WakeReason::Timeout { passed - next } else { 0 };
+        let rows = change_rows(&before, &now, &wanted, now_ns - before_ns);
         seen.intervals += 1 + late;
-        seen.late += late;
+        seen.delayed += late;
         seen.unchanged += u64::from(rows.is_empty());
-        print(lines(&rows, now_ns - before_ns, late).as_bytes())?;
-        if woken == Woken::Ended {
-            break alarm::ended(&process);
+        print_stdout(change_lines(&rows, now_ns - before_ns, late).as_bytes())?;
+        if woken == WakeReason::ProcessExited {
+            break process_waiter::exit_message(&process);
         }
         if options.count.is_some_and(|count| seen.intervals >= count) {
             break "done".to_owned();
         }
         (before, before_ns, next) = (now, now_ns, passed + 1);
     };
-    print(summary(&why, &seen).as_bytes())?;
+    print_stdout(summary_text(&why, &seen).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// What changed of what is wanted.
-fn changes(before: &[Metric], now: &[Metric], wanted: &Patterns, over_ns: u64) -> Vec<[String; 4]> {
+fn change_rows(
+    before: &[ProcessMetric],
+    now: &[ProcessMetric],
+    wanted: &MetricPatterns,
+    over_ns: u64,
+) -> Vec<[String; 4]> {
     let mut rows = Vec::new();
-    for (at, metric) in now.iter().enumerate().filter(|(_, metric)| wanted.take(metric)) {
+    for (at, metric) in now.iter().enumerate().filter(|(_, metric)| wanted.matches(metric)) {
         // A series keeps its place, as long as none before it disappears.
-        let is_it = |it: &&Metric| it.name == metric.name && it.labels == metric.labels;
+        let is_it = |it: &&ProcessMetric| it.name == metric.name && it.labels == metric.labels;
         let before = before.get(at).filter(is_it).or_else(|| before.iter().find(is_it));
-        if let Some(change) = change::between(before.map(|it| &it.value), &metric.value) {
-            rows.push(report::change(metric, &change, Some(over_ns)));
+        if let Some(change) =
+            value_change::change_between(before.map(|it| &it.value), &metric.value)
+        {
+            rows.push(report::change_row(metric, &change, Some(over_ns)));
         }
     }
     rows.sort();
     rows
 }
 
-fn lines(rows: &[[String; 4]], over_ns: u64, late: u64) -> String {
-    let at = moment::milliseconds(clock::wall().unix_ns);
-    let mut text = format!("{at}  {} long", nanoseconds(over_ns as f64));
+fn change_lines(rows: &[[String; 4]], over_ns: u64, late: u64) -> String {
+    let at = reference_time::time_ms_text(clock::wall().unix_ns);
+    let mut text = format!("{at}  {} long", format_ns(over_ns as f64));
     if late > 0 {
         text.push_str(&format!(", {} intervals late", count(late)));
     }
     if rows.is_empty() {
         return text + ", nothing changed\n";
     }
-    text + "\n" + &table(rows, [false, true, true, false])
+    text + "\n" + &format_table(rows, [false, true, true, false])
 }
 
-fn summary(why: &str, seen: &Seen) -> String {
+fn summary_text(why: &str, seen: &WatchSummary) -> String {
     let mut text = format!("{why}: {}", store::plural(seen.intervals, "interval", "intervals"));
     if seen.unchanged > 0 {
         text.push_str(&format!(", nothing changed in {}", count(seen.unchanged)));
     }
-    match seen.late {
+    match seen.delayed {
         0 => text.push_str(", none late"),
         late => text.push_str(&format!(
             ", {} late and made one with the next: take longer ones, or fewer metrics",
             count(late)
         )),
     }
-    plain(&text) + "\n"
+    escape_control(&text) + "\n"
 }
 
 #[cfg(test)]
@@ -158,17 +167,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_asks_for_less_is_told_the_least() {
-        assert_eq!(interval("1ms"), Ok(1_000_000));
+    fn interval_below_the_minimum_is_rejected() {
+        assert_eq!(parse_interval("1ms"), Ok(1_000_000));
         for text in ["0", "0ms", "999us", "5"] {
-            let why = interval(text).expect_err(text);
+            let why = parse_interval(text).expect_err(text);
             assert!(why.ends_with("an interval is 1ms at the least"), "{why}");
         }
     }
 
     #[test]
-    fn one_interval_is_one() {
-        let seen = Seen { intervals: 1, ..Seen::default() };
-        assert_eq!(summary("done", &seen), "done: 1 interval, none late\n");
+    fn single_interval_is_singular() {
+        let seen = WatchSummary { intervals: 1, ..WatchSummary::default() };
+        assert_eq!(summary_text("done", &seen), "done: 1 interval, none late\n");
     }
 }

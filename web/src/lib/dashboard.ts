@@ -130,9 +130,9 @@ export function hostDashboard(host: string): Dashboard {
     schema: 1,
     title: `Host ${host}`,
     panels: [
-      metric("Block I/O latency", "host_block_io"),
-      metric("Run queue latency", "host_run_queue_delay"),
-      metric("Hiccups", "host_hiccup"),
+      metric("Block I/O latency", "host_block_io_latency"),
+      metric("Run queue latency", "host_run_queue_latency"),
+      metric("Hiccups", "host_hiccup_delay"),
       query("CPU seconds per second, by mode", cpu),
       query("Memory available", `host_memory_available_bytes{${matcher}}`),
       query("Network bytes per second", network),

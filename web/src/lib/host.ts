@@ -106,22 +106,22 @@ export async function fetchHost(
     );
   plan(
     "cpu ",
-    "host_run_queue_delay",
+    "host_run_queue_latency",
     { title: "Run queue latency", about: "Time runnable tasks waited for a CPU" },
     reason("run_queue"),
   );
   plan(
     "machine ",
-    "host_hiccup",
+    "host_hiccup_delay",
     { title: "Hiccups", about: "Timer wake-up delay of an idle thread (jHiccup)" },
     "hiccup is disabled in that host's [host] settings",
   );
   if (disks.length === 0) planned.set("disk ", `Block I/O not collected: ${blockIoReason}`);
-  const hasBlockIo = metrics.has("host_block_io");
+  const hasBlockIo = metrics.has("host_block_io_latency");
   const blockIo = hasBlockIo
     ? await getJson<{ series: Series[] }>(
         "/v1/series",
-        { selector: select("host_block_io"), limit: 1_000 },
+        { selector: select("host_block_io_latency"), limit: 1_000 },
         signal,
       )
     : { series: [] };
@@ -133,7 +133,7 @@ export async function fetchHost(
       const labels = `device=${quoted(disk)},operation=${quoted(operation)}`;
       return {
         title: `${disk} ${operation}`,
-        selector: hostSelector("host_block_io", host, labels),
+        selector: hostSelector("host_block_io_latency", host, labels),
         about: "Block I/O latency, queue to completion",
       };
     };

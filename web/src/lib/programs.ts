@@ -148,7 +148,7 @@ async function addExits(
     texts: { labels: Labels; time_ns: number; text: string }[];
   }
   const range = { from: formatIso(from), to: formatIso(to) };
-  const parameters = { selector: hostSelector("process_end", host), ...range, limit: 10_000 };
+  const parameters = { selector: hostSelector("process_exit_info", host), ...range, limit: 10_000 };
   const response = await getJson<TextsJson>("/v1/texts", parameters, signal).catch(ignoreError);
   for (const { labels, time_ns, text } of response?.texts ?? []) {
     const program = byId.get(idOf(labels));

@@ -98,7 +98,7 @@ export const FIGURES: readonly Figure[] = [
   cpu(["cpu", "utilisation", "CPU busy"], "avg", BUSY),
   cpu(["cpu", "utilisation", "max per CPU"], "max", BUSY),
   pressure("cpu", "cpu", "PSI CPU some"),
-  gauge(["cpu", "saturation", "load average (1 min)", "host_load"], " task|s", 'minutes="1"'),
+  gauge(["cpu", "saturation", "load average (1 min)", "host_load_average"], " task|s", 'minutes="1"'),
   MEMORY_IN_USE,
   pressure("memory", "memory", "PSI memory some"),
   counter(["memory", "saturation", "reclaim stalls", "host_allocation_stalls_total"], "count", [
@@ -111,14 +111,14 @@ export const FIGURES: readonly Figure[] = [
   ]),
   counter(["memory", "errors", "OOM kills", "host_oom_kills_total"], "count", ["", ""]),
   counter(
-    ["disk", "utilisation", "I/O time", "host_disk_busy_seconds_total"],
+    ["disk", "utilisation", "I/O time", "host_disk_io_time_seconds_total"],
     "share",
     ["", " of time"],
     "",
     "device",
   ),
   counter(
-    ["disk", "saturation", "avg queue length", "host_disk_queue_seconds_total"],
+    ["disk", "saturation", "avg queue length", "host_disk_weighted_io_time_seconds_total"],
     "rate",
     ["", " request|s"],
     "",
@@ -169,7 +169,7 @@ export const FIGURES: readonly Figure[] = [
     "",
     " connection|s",
   ]),
-  counter(["tcp", "errors", "receive errors (InErrs)", "host_tcp_errors_received_total"], "count", [
+  counter(["tcp", "errors", "receive errors (InErrs)", "host_tcp_in_errors_total"], "count", [
     "",
     " segment|s",
   ]),
@@ -179,7 +179,7 @@ export const FIGURES: readonly Figure[] = [
 /** Time that a window's samples cover: CPU time over all modes, idle included, is wall time. */
 const CLOCK = cpu(["machine", "utilisation", "clock"], "avg", "");
 
-/** Series of a host: `host_load{host="web-1"}`. */
+/** Series of a host: `host_load_average{host="web-1"}`. */
 export function hostSelector(metric: string, host: string, labels = ""): string {
   return `${metric}{host=${quoted(host)}${labels && `,${labels}`}}`;
 }
@@ -278,7 +278,7 @@ function viewFigure(
     return { name, text, isKnown: false, note: "", sparkline: [], query };
   };
   if (!data.metrics.has(figure.metric)) {
-    const isBlockIo = figure.metric.startsWith("host_block_io");
+    const isBlockIo = figure.metric.startsWith("host_block_io_latency");
     const reason = isBlockIo
       ? data.blockIoReason
       : "procfs is disabled in that host's [host] settings, or its kernel lacks it";
@@ -364,7 +364,7 @@ export function missingReason(
   if (isLoaded === null) return "no data from this host in the range";
   if (isLoaded) return "no events yet";
   const note = notes.find((note) => note.startsWith(BPF_NOTES[program]));
-  return note ?? "the BPF program cannot be loaded on that host; see its metric host_note";
+  return note ?? "the BPF program cannot be loaded on that host; see its metric host_collector_warning";
 }
 
 /** Notes that `missingReason` never returns: those about anything but BPF programs. */

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::target::Starter;
-use crate::line::root;
+use super::target::ProgramStarter;
+use crate::command_line::root;
 
 /// For an answer that takes a moment on an idle machine; qemu on a busy one needs more.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -24,16 +24,16 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A built `topdeck`, and how it is started on this machine.
-pub(crate) struct Program<'a> {
+pub(crate) struct DistProgram<'a> {
     pub(crate) path: &'a Path,
-    pub(crate) starter: Starter,
+    pub(crate) starter: ProgramStarter,
 }
 
-impl Program<'_> {
+impl DistProgram<'_> {
     pub(crate) fn command(&self) -> Command {
         let mut command = match self.starter {
-            Starter::Directly => Command::new(self.path),
-            Starter::By(emulator) => {
+            ProgramStarter::Directly => Command::new(self.path),
+            ProgramStarter::Emulator(emulator) => {
                 let mut command = Command::new(emulator);
                 command.arg(self.path);
                 command
@@ -56,7 +56,7 @@ impl Program<'_> {
 
 /// `folder` is for what the server keeps; it is made, and removed if all is well. A binary that is
 /// published `has_page`.
-pub(crate) fn check(program: &Program, folder: &Path, has_page: bool) -> Result<()> {
+pub(crate) fn check(program: &DistProgram, folder: &Path, has_page: bool) -> Result<()> {
     let version = program.stdout(&["--version"])?;
     ensure!(version.starts_with("topdeck "), "`topdeck --version` wrote {version:?}");
     if folder.exists() {
@@ -70,7 +70,7 @@ pub(crate) fn check(program: &Program, folder: &Path, has_page: bool) -> Result<
          block_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n"
     );
     fs::write(folder.join("topdeck.toml"), settings)?;
-    let mut server = Server::start(program, folder, port)?;
+    let mut server = DistServer::start(program, folder, port)?;
     server.request("POST", "/v1/record?metric=took&unit=ms", "1730\n12\n")?;
     expect_count(&server)?;
     if has_page {
@@ -81,14 +81,14 @@ pub(crate) fn check(program: &Program, folder: &Path, has_page: bool) -> Result<
         .stdout(&["audit", "--server", &by_name])
         .context("asking the server by a name of /etc/hosts")?;
     server.kill()?;
-    let server = Server::start(program, folder, port).context("after SIGKILL")?;
+    let server = DistServer::start(program, folder, port).context("after SIGKILL")?;
     expect_count(&server).context("after SIGKILL")?;
     drop(server);
     fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))
 }
 
 /// The store reads the journal a moment after the acknowledgement.
-fn expect_count(server: &Server) -> Result<()> {
+fn expect_count(server: &DistServer) -> Result<()> {
     let began = Instant::now();
     loop {
         let query = "/api/v1/query?query=exact_increase(took%5B1h%5D)";
@@ -107,21 +107,21 @@ fn expect_count(server: &Server) -> Result<()> {
 }
 
 /// The page in the program is the one that was built, to the byte.
-fn expect_page(server: &Server) -> Result<()> {
+fn expect_page(server: &DistServer) -> Result<()> {
     let page = server.request("GET", "/index.html", "")?;
     let built = fs::read_to_string(root().join("web/dist/index.html"));
     ensure!(built.is_ok_and(|built| built == page), "the program has another page than web/dist");
     Ok(())
 }
 
-struct Server {
+struct DistServer {
     child: Child,
     port: u16,
     log: PathBuf,
 }
 
-impl Server {
-    fn start(program: &Program, folder: &Path, port: u16) -> Result<Server> {
+impl DistServer {
+    fn start(program: &DistProgram, folder: &Path, port: u16) -> Result<DistServer> {
         let log = folder.join("log");
         let file = fs::File::options().create(true).append(true).open(&log)?;
         let mut command = program.command();
@@ -130,7 +130,7 @@ impl Server {
         command.current_dir(folder).stdout(file.try_clone()?).stderr(file);
         let child =
             command.spawn().with_context(|| format!("cannot start {}", program.path.display()))?;
-        let mut server = Server { child, port, log };
+        let mut server = DistServer { child, port, log };
         let began = Instant::now();
         while server.request("GET", "/health", "").is_err() {
             if let Some(status) = server.child.try_wait()? {
@@ -176,7 +176,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for DistServer {
     fn drop(&mut self) {
         // It has ended already if it was killed.
         let _ = self.kill();

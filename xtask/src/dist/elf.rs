@@ -15,7 +15,7 @@ const DT_NEEDED: u64 = 1;
 
 /// What the headers say.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Elf {
+pub(super) struct ElfHeaders {
     pub(super) machine: u16,
     /// Names a dynamic linker (`PT_INTERP`).
     pub(super) has_interpreter: bool,
@@ -24,10 +24,10 @@ pub(super) struct Elf {
     pub(super) sections: Vec<String>,
 }
 
-impl Elf {
-    pub(super) fn read(bytes: &[u8]) -> Result<Elf> {
+impl ElfHeaders {
+    pub(super) fn read(bytes: &[u8]) -> Result<ElfHeaders> {
         ensure!(bytes.starts_with(b"\x7fELF\x02\x01"), "not a 64-bit little-endian ELF file");
-        let mut elf = Elf {
+        let mut elf = ElfHeaders {
             machine: u16_at(bytes, 18)?,
             has_interpreter: false,
             library_count: 0,
@@ -35,11 +35,11 @@ impl Elf {
         };
         let (start, size) = (u64_at(bytes, 32)?, u64::from(u16_at(bytes, 54)?));
         for number in 0..u64::from(u16_at(bytes, 56)?) {
-            let header = place(start, number, size)?;
+            let header = table_offset(start, number, size)?;
             match u32_at(bytes, header)? {
                 PT_INTERP => elf.has_interpreter = true,
                 PT_DYNAMIC => {
-                    elf.library_count += libraries(part(bytes, header + 8, header + 32)?)?
+                    elf.library_count += libraries(byte_range(bytes, header + 8, header + 32)?)?
                 }
                 _ => {}
             }
@@ -81,10 +81,10 @@ fn sections(bytes: &[u8]) -> Result<Vec<String>> {
     if count == 0 {
         return Ok(Vec::new());
     }
-    let header = place(start, names, size)?;
-    let names = part(bytes, header + 24, header + 32)?;
+    let header = table_offset(start, names, size)?;
+    let names = byte_range(bytes, header + 24, header + 32)?;
     let name = |number: u16| {
-        let at = u32_at(bytes, place(start, u64::from(number), size)?)? as usize;
+        let at = u32_at(bytes, table_offset(start, u64::from(number), size)?)? as usize;
         let text = names.get(at..).context("a section's name is outside of the table of names")?;
         let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
         Ok(String::from_utf8_lossy(&text[..end]).into_owned())
@@ -93,13 +93,13 @@ fn sections(bytes: &[u8]) -> Result<Vec<String>> {
 }
 
 /// The bytes of the file whose offset and length are at these places.
-fn part(bytes: &[u8], offset: usize, length: usize) -> Result<&[u8]> {
+fn byte_range(bytes: &[u8], offset: usize, length: usize) -> Result<&[u8]> {
     let start = usize::try_from(u64_at(bytes, offset)?)?;
     let end = start.checked_add(usize::try_from(u64_at(bytes, length)?)?);
     end.and_then(|end| bytes.get(start..end)).context("a part reaches beyond the end of the file")
 }
 
-fn place(start: u64, number: u64, size: u64) -> Result<usize> {
+fn table_offset(start: u64, number: u64, size: u64) -> Result<usize> {
     let at = size.checked_mul(number).and_then(|offset| offset.checked_add(start));
     Ok(usize::try_from(at.context("a header is outside of the file")?)?)
 }
@@ -154,14 +154,14 @@ mod tests {
 
     #[track_caller]
     fn check(types: &[u32], tags: &[u64], machine: u16, expected: &str) {
-        let elf = Elf::read(&file(types, tags)).unwrap();
+        let elf = ElfHeaders::read(&file(types, tags)).unwrap();
         let found =
             elf.check_static(machine).map_or_else(|error| error.to_string(), |()| "static".into());
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn tells_static_from_dynamic() {
+    fn static_and_dynamic_are_distinguished() {
         check(&[1], &[], X86_64, "static");
         // A static program that is loaded anywhere (static-pie) has a dynamic section too.
         check(&[1, PT_DYNAMIC], &[5, 6, DT_NULL], X86_64, "static");
@@ -172,11 +172,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_breaks_off_is_an_error() {
+    fn truncated_file_is_an_error() {
         let whole = file(&[PT_INTERP, PT_DYNAMIC], &[DT_NEEDED, DT_NULL]);
-        assert!(Elf::read(&whole).is_ok());
+        assert!(ElfHeaders::read(&whole).is_ok());
         for length in 0..whole.len() {
-            assert!(Elf::read(&whole[..length]).is_err(), "{length} of {} bytes", whole.len());
+            assert!(
+                ElfHeaders::read(&whole[..length]).is_err(),
+                "{length} of {} bytes",
+                whole.len()
+            );
         }
     }
 }

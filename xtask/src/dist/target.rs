@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use super::elf;
-use crate::line::{Line, target as builds};
-use crate::log::Log;
+use crate::command_line::{CommandLine, target as builds};
+use crate::part_log::PartLog;
 
 const ZIGLANG: &str = "ziglang==0.17.1";
 /// A zig to use instead of PyPI's.
@@ -30,7 +30,7 @@ const RUSTFLAGS: &str = "-C linker-flavor=ld.lld -C link-self-contained=yes -C l
 /// A processor with Linux and musl. The names of variables are those that cargo and the crate `cc`
 /// look for.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct DistTarget {
     pub(crate) triple: &'static str,
     pub(super) machine: u16,
     /// As `std::env::consts::ARCH` has it.
@@ -45,8 +45,8 @@ pub(crate) struct Target {
     emulators: [&'static str; 2],
 }
 
-pub(super) const TARGETS: [Target; 2] = [
-    Target {
+pub(super) const TARGETS: [DistTarget; 2] = [
+    DistTarget {
         triple: "x86_64-unknown-linux-musl",
         machine: elf::X86_64,
         arch: "x86_64",
@@ -58,7 +58,7 @@ pub(super) const TARGETS: [Target; 2] = [
         runner: "CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUNNER",
         emulators: ["qemu-x86_64-static", "qemu-x86_64"],
     },
-    Target {
+    DistTarget {
         triple: "aarch64-unknown-linux-musl",
         machine: elf::AARCH64,
         arch: "aarch64",
@@ -73,24 +73,24 @@ pub(super) const TARGETS: [Target; 2] = [
 ];
 
 /// How programs of a target are started on this machine.
-pub(crate) enum Starter {
+pub(crate) enum ProgramStarter {
     Directly,
-    By(&'static str),
+    Emulator(&'static str),
 }
 
-impl Target {
-    pub(crate) fn named(triple: &str) -> Option<&'static Target> {
+impl DistTarget {
+    pub(crate) fn find(triple: &str) -> Option<&'static DistTarget> {
         TARGETS.iter().find(|target| target.triple == triple)
     }
 
     /// `Err` with the reason if programs of it cannot be started here.
-    pub(crate) fn starter(&self) -> Result<Starter, String> {
+    pub(crate) fn starter(&self) -> Result<ProgramStarter, String> {
         if self.arch == env::consts::ARCH {
-            return Ok(Starter::Directly);
+            return Ok(ProgramStarter::Directly);
         }
-        let starts = |name: &&str| Line::new(&format!("{name} --version")).succeeds();
+        let starts = |name: &&str| CommandLine::new(&format!("{name} --version")).succeeds();
         match self.emulators.into_iter().find(|name| starts(name)) {
-            Some(name) => Ok(Starter::By(name)),
+            Some(name) => Ok(ProgramStarter::Emulator(name)),
             None => Err(format!(
                 "{} is not installed (Debian package qemu-user-static)",
                 self.emulators[0]
@@ -100,17 +100,17 @@ impl Target {
 
     /// All that a build for it needs, fetched where it is missing. Commands write
     /// to `log`.
-    pub(crate) fn provide(&self, log: &Log) -> Result<Tools> {
+    pub(crate) fn provide_tools(&self, log: &PartLog) -> Result<DistTools> {
         self.provide_standard_library(log)?;
-        Ok(Tools { compiler: self.provide_compiler(log)? })
+        Ok(DistTools { compiler: self.provide_compiler(log)? })
     }
 
-    fn provide_standard_library(&self, log: &Log) -> Result<()> {
+    fn provide_standard_library(&self, log: &PartLog) -> Result<()> {
         if self.has_standard_library() {
             return Ok(());
         }
-        let add = Line::new(&format!("rustup target add {}", self.triple));
-        if !Line::new("rustup --version").succeeds() {
+        let add = CommandLine::new(&format!("rustup target add {}", self.triple));
+        if !CommandLine::new("rustup --version").succeeds() {
             bail!(
                 "the standard library for {} is missing, and so is rustup, which installs it; \
                  install rustup (https://rustup.rs), then run: {add}",
@@ -127,7 +127,8 @@ impl Target {
     }
 
     fn has_standard_library(&self) -> bool {
-        let asked = Line::new(&format!("rustc --print target-libdir --target {}", self.triple));
+        let asked =
+            CommandLine::new(&format!("rustc --print target-libdir --target {}", self.triple));
         let Ok(folder) = asked.stdout() else { return false };
         let folder = String::from_utf8_lossy(&folder);
         fs::read_dir(folder.trim()).is_ok_and(|mut files| {
@@ -139,13 +140,13 @@ impl Target {
 
     /// Scripts that are zig's C compiler and archiver for this target; `None` where the user has
     /// named others.
-    fn provide_compiler(&self, log: &Log) -> Result<Option<Compiler>> {
+    fn provide_compiler(&self, log: &PartLog) -> Result<Option<Compiler>> {
         if env::var_os(self.cc).is_some() {
             return Ok(None);
         }
         let zig = match env::var_os(ZIG).filter(|zig| !zig.is_empty()) {
             Some(zig) => PathBuf::from(zig),
-            None => fetch_zig(log).with_context(|| self.without_zig())?,
+            None => fetch_zig(log).with_context(|| self.missing_zig_message())?,
         };
         let folder = tools_folder().join(self.triple);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -157,7 +158,7 @@ impl Target {
         Ok(Some(compiler))
     }
 
-    fn without_zig(&self) -> String {
+    fn missing_zig_message(&self) -> String {
         format!(
             "dependencies in C need a compiler for {}, and PyPI's `{ZIGLANG}` cannot be \
              installed; either provide Python with venv (Debian package python3-venv) and a \
@@ -169,7 +170,7 @@ impl Target {
 }
 
 /// What a build is told.
-pub(crate) struct Tools {
+pub(crate) struct DistTools {
     compiler: Option<Compiler>,
 }
 
@@ -178,9 +179,9 @@ struct Compiler {
     ar: PathBuf,
 }
 
-impl Tools {
+impl DistTools {
     /// `line`, a cargo that builds for `target`, with these tools.
-    pub(crate) fn on(&self, line: Line, target: &Target) -> Result<Line> {
+    pub(crate) fn apply(&self, line: CommandLine, target: &DistTarget) -> Result<CommandLine> {
         let line = line.env(target.linker, "rust-lld").env(target.rustflags, RUSTFLAGS);
         Ok(match &self.compiler {
             Some(compiler) => {
@@ -196,17 +197,17 @@ fn tools_folder() -> PathBuf {
 }
 
 /// The environment is made anew for another version.
-fn fetch_zig(log: &Log) -> Result<PathBuf> {
+fn fetch_zig(log: &PartLog) -> Result<PathBuf> {
     let home = tools_folder().join(ZIGLANG);
     let (done, python) = (home.join("zig-path"), home.join("bin/python"));
     if let Ok(path) = fs::read_to_string(&done) {
         return Ok(PathBuf::from(path));
     }
-    Line::new("python3 -m venv --clear").word(text(&home)?).run(log)?;
-    let install = Line::program(&python);
-    install.word("-m").word("pip").word("install").word("--quiet").word(ZIGLANG).run(log)?;
+    CommandLine::new("python3 -m venv --clear").arg(text(&home)?).run(log)?;
+    let install = CommandLine::from_path(&python);
+    install.arg("-m").arg("pip").arg("install").arg("--quiet").arg(ZIGLANG).run(log)?;
     let says_where = "import ziglang, os; print(os.path.dirname(ziglang.__file__), end='')";
-    let folder = Line::program(&python).word("-c").word(says_where).stdout()?;
+    let folder = CommandLine::from_path(&python).arg("-c").arg(says_where).stdout()?;
     let zig = Path::new(&String::from_utf8(folder)?).join("zig");
     fs::write(&done, text(&zig)?).context("cannot write below the build folder")?;
     Ok(zig)
@@ -257,7 +258,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn the_compiler_does_not_hear_of_rusts_name_of_the_target() {
+    fn compiler_gets_the_zig_target_name() {
         let folder = env::temp_dir().join(format!("topdeck-xtask-cc-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let (echo, cc) = (folder.join("echo"), folder.join("cc"));
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_those_of_the_triple() {
+    fn variables_match_the_triple() {
         for target in &TARGETS {
             let name = target.triple.replace('-', "_");
             assert_eq!(target.cc, format!("CC_{name}"));

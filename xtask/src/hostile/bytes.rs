@@ -131,14 +131,14 @@ pub(super) fn frame(kind: FrameKind, flags: u8, stream: u32, payload: &[u8]) -> 
 }
 
 /// The frame `SETTINGS` that forbids the server to send any byte of an answer.
-pub(super) fn settings_of_no_window() -> Vec<u8> {
+pub(super) fn zero_window_settings() -> Vec<u8> {
     const INITIAL_WINDOW_SIZE: u8 = 4;
     frame(FrameKind::Settings, 0, 0, &[0, INITIAL_WINDOW_SIZE, 0, 0, 0, 0])
 }
 
 /// `GET path` as a block of HPACK without a table (RFC 7541): `:method: GET`, `:scheme: http`, and
 /// two literals.
-pub(super) fn get(path: &str, authority: &str) -> Vec<u8> {
+pub(super) fn hpack_get(path: &str, authority: &str) -> Vec<u8> {
     let mut out = vec![0x82, 0x86];
     for (name, value) in [(4, path), (1, authority)] {
         out.extend_from_slice(&[name, value.len() as u8]);
@@ -150,15 +150,15 @@ pub(super) fn get(path: &str, authority: &str) -> Vec<u8> {
 // Parcels and batches: docs/formats/forward.md, docs/formats/batch.md.
 
 /// A parcel of one batch, which has the value 1 of a gauge at time 0.
-pub(super) fn parcel(journal: u128, sequence: u64) -> Vec<u8> {
+pub(super) fn forward_request(journal: u128, sequence: u64) -> Vec<u8> {
     const GAUGE: u8 = 2;
-    const FORM: u8 = 1;
+    const CANONICAL_KEY: u8 = 1;
     let name = b"forged";
     // Kind, name, no unit, no labels.
     let mut form = vec![GAUGE, name.len() as u8];
     form.extend_from_slice(name);
     form.extend_from_slice(&[0, 0]);
-    let mut batch = vec![0xd3, 1, FORM, form.len() as u8];
+    let mut batch = vec![0xd3, 1, CANONICAL_KEY, form.len() as u8];
     batch.extend_from_slice(&form);
     // One sample, its start and its span.
     batch.extend_from_slice(&[1, 0, 0]);
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checksum_is_that_of_castagnoli() {
+    fn crc32c_matches_the_castagnoli_polynomial() {
         // RFC 3720, B.4, and the usual check value.
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_frame_begins_with_its_length_kind_and_stream() {
-        let found = frame(FrameKind::Headers, END_STREAM | END_HEADERS, 3, &get("/", "a"));
+        let found = frame(FrameKind::Headers, END_STREAM | END_HEADERS, 3, &hpack_get("/", "a"));
         assert_eq!(found, [0, 0, 8, 1, 5, 0, 0, 0, 3, 0x82, 0x86, 4, 1, b'/', 1, 1, b'a']);
     }
 }

@@ -5,18 +5,18 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// How long a server may be silent: only one that hangs is longer.
-pub(super) const SILENCE_MAX: Duration = Duration::from_secs(60);
+pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// No answer to an attack is longer; more would be a defect of its own.
-const ANSWER_BYTES_MAX: u64 = 256 << 20;
+const RESPONSE_BYTES_MAX: u64 = 256 << 20;
 
 /// What came back.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AttackResponse {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
 }
 
-impl Answer {
+impl AttackResponse {
     /// The start of the body, for messages.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body[..self.body.len().min(300)]).into_owned()
@@ -28,14 +28,14 @@ impl Answer {
 }
 
 /// A connection that is kept for many requests.
-pub(super) struct Connection {
+pub(super) struct KeepAliveConnection {
     stream: BufReader<TcpStream>,
     address: SocketAddr,
 }
 
-impl Connection {
-    pub(super) fn open(address: SocketAddr) -> io::Result<Connection> {
-        Ok(Connection { stream: BufReader::new(connect(address)?), address })
+impl KeepAliveConnection {
+    pub(super) fn open(address: SocketAddr) -> io::Result<KeepAliveConnection> {
+        Ok(KeepAliveConnection { stream: BufReader::new(connect(address)?), address })
     }
 
     /// One request and its answer.
@@ -45,21 +45,21 @@ impl Connection {
         path: &str,
         headers: &[(&str, &str)],
         body: &[u8],
-    ) -> io::Result<Answer> {
-        let mut request = head(self.address, method, path, headers);
+    ) -> io::Result<AttackResponse> {
+        let mut request = request_head(self.address, method, path, headers);
         request.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
         let mut request = request.into_bytes();
         request.extend_from_slice(body);
         // An answer may come before all is written, and the rest is not read then.
         let written = self.stream.get_mut().write_all(&request);
-        let answer = self.answer();
+        let answer = self.read_response();
         if answer.is_err() {
             written?;
         }
         answer
     }
 
-    fn answer(&mut self) -> io::Result<Answer> {
+    fn read_response(&mut self) -> io::Result<AttackResponse> {
         let status = self.line()?;
         let status = status.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
         let status = status.ok_or_else(|| io::Error::other("this is no answer of HTTP"))?;
@@ -80,7 +80,7 @@ impl Connection {
             _ if is_chunked => loop {
                 let size = self.line()?;
                 let size = u64::from_str_radix(size.trim(), 16).map_err(io::Error::other)?;
-                if body.len() as u64 + size > ANSWER_BYTES_MAX {
+                if body.len() as u64 + size > RESPONSE_BYTES_MAX {
                     return Err(io::Error::other("the answer is too long"));
                 }
                 (&mut self.stream).take(size).read_to_end(&mut body)?;
@@ -90,14 +90,14 @@ impl Connection {
                 }
             },
             Some(length) => {
-                let length = length.min(ANSWER_BYTES_MAX);
+                let length = length.min(RESPONSE_BYTES_MAX);
                 if (reader.take(length).read_to_end(&mut body)? as u64) < length {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
             }
-            None => drop(reader.take(ANSWER_BYTES_MAX).read_to_end(&mut body)?),
+            None => drop(reader.take(RESPONSE_BYTES_MAX).read_to_end(&mut body)?),
         }
-        Ok(Answer { status, body })
+        Ok(AttackResponse { status, body })
     }
 
     fn line(&mut self) -> io::Result<String> {
@@ -112,15 +112,15 @@ impl Connection {
 
 /// A plain connection that waits for [`SILENCE_MAX`] at most.
 pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, SILENCE_MAX)?;
-    stream.set_read_timeout(Some(SILENCE_MAX))?;
-    stream.set_write_timeout(Some(SILENCE_MAX))?;
+    let stream = TcpStream::connect_timeout(&address, SILENCE_TIMEOUT)?;
+    stream.set_read_timeout(Some(SILENCE_TIMEOUT))?;
+    stream.set_write_timeout(Some(SILENCE_TIMEOUT))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
 /// The head of a request, which still lacks its end.
-pub(super) fn head(
+pub(super) fn request_head(
     address: SocketAddr,
     method: &str,
     path: &str,
@@ -132,7 +132,7 @@ pub(super) fn head(
 }
 
 /// A text as a parameter of a query.
-pub(super) fn encoded(text: &str) -> String {
+pub(super) fn percent_encode(text: &str) -> String {
     let one = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
         other => format!("%{other:02X}"),

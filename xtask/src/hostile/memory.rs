@@ -6,14 +6,14 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 /// Between one look and the next. What is shorter is seen by the kernel's own greatest value.
-const PERIOD: Duration = Duration::from_millis(10);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// `VmRSS`; 0 if there is no such process.
-pub(super) fn resident(pid: u32) -> u64 {
-    field(pid, "VmRSS:").unwrap_or(0)
+pub(super) fn resident_bytes(pid: u32) -> u64 {
+    status_field(pid, "VmRSS:").unwrap_or(0)
 }
 
-fn field(pid: u32, name: &str) -> Option<u64> {
+fn status_field(pid: u32, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = kilobytes.split_whitespace().next()?.parse().ok()?;
@@ -21,21 +21,24 @@ fn field(pid: u32, name: &str) -> Option<u64> {
 }
 
 /// The greatest resident memory of the processes whose number is in `pid`, while `action` runs.
-pub(super) fn peak<T>(pid: &(impl Fn() -> u32 + Sync), action: impl FnOnce() -> T) -> (T, u64) {
+pub(super) fn measure_peak<T>(
+    pid: &(impl Fn() -> u32 + Sync),
+    action: impl FnOnce() -> T,
+) -> (T, u64) {
     let is_over = AtomicBool::new(false);
     let peak = AtomicU64::new(0);
     // "5" sets the kernel's greatest value (VmHWM) to what it is now: proc(5). Where that is not
     // allowed, samples are all there is.
     let is_reset = fs::write(format!("/proc/{}/clear_refs", pid()), "5").is_ok();
     let greatest = || match is_reset {
-        true => field(pid(), "VmHWM:").unwrap_or(0),
-        false => resident(pid()),
+        true => status_field(pid(), "VmHWM:").unwrap_or(0),
+        false => resident_bytes(pid()),
     };
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 peak.fetch_max(greatest(), Ordering::Relaxed);
-                sleep(PERIOD);
+                sleep(SAMPLE_INTERVAL);
             }
         });
         let value = action();

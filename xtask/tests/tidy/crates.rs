@@ -6,29 +6,35 @@
 
 use toml::{Table, Value};
 
-use crate::repo::{File, Findings, Repo};
+use crate::repo::{RepoFile, RepoFiles, RuleFindings};
 
-const MAP: &str = "ARCHITECTURE.md";
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
 /// Crates of this layer play the roles; the binary above joins them.
-const ROLES: i64 = 5;
+const ROLE_LAYER: i64 = 5;
 
 /// The crate table of ARCHITECTURE.md lists the folders of crates/ with their layers, and nothing
 /// else.
-pub(crate) fn table_is_true(repo: &Repo) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn crate_table_is_correct(repo: &RepoFiles) -> RuleFindings {
+    let mut findings = RuleFindings::default();
     let crates = crates(repo, &mut findings);
-    let Some(map) = repo.file(MAP) else {
-        findings.add(MAP, 1, "is missing", "write it, with a table `| layer | crate | job |`");
+    let Some(map) = repo.file(ARCHITECTURE) else {
+        findings.add(
+            ARCHITECTURE,
+            1,
+            "is missing",
+            "write it, with a table `| layer | crate | job |`",
+        );
         return findings;
     };
     let rows = rows(&map.text);
     for row in &rows {
-        findings.seen += 1;
+        findings.checked += 1;
         check_row(row, &rows, &crates, &mut findings);
     }
     for package in &crates {
         if !rows.iter().any(|row| row.name == package.name) {
-            let found = format!("crate `{}` has no row in the table of {MAP}", package.name);
+            let found =
+                format!("crate `{}` has no row in the table of {ARCHITECTURE}", package.name);
             let row = format!("add `| {} | `{}` | its job |`", package.layer, package.name);
             findings.add(&package.file.path, 1, &found, &row);
         }
@@ -36,9 +42,15 @@ pub(crate) fn table_is_true(repo: &Repo) -> Findings {
     findings
 }
 
-fn check_row(row: &Row, rows: &[Row], crates: &[Crate], findings: &mut Findings) {
+fn check_row(
+    row: &CrateRow,
+    rows: &[CrateRow],
+    crates: &[CrateManifest],
+    findings: &mut RuleFindings,
+) {
     let name = row.name;
-    let mut problem = |found: String, remedy: &str| findings.add(MAP, row.line, &found, remedy);
+    let mut problem =
+        |found: String, remedy: &str| findings.add(ARCHITECTURE, row.line, &found, remedy);
     if rows.iter().any(|other| other.name == name && other.line < row.line) {
         problem(format!("crate `{name}` has a second row"), "remove one");
     }
@@ -56,13 +68,13 @@ fn check_row(row: &Row, rows: &[Row], crates: &[Crate], findings: &mut Findings)
 }
 
 /// A crate depends only on crates of lower layers.
-pub(crate) fn dependencies_point_down(repo: &Repo) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn dependencies_point_down(repo: &RepoFiles) -> RuleFindings {
+    let mut findings = RuleFindings::default();
     let crates = crates(repo, &mut findings);
     let folders = internal_dependencies(repo, &mut findings);
     for package in &crates {
         for dependency in package.dependencies.iter().filter(|key| folders.contains(key)) {
-            findings.seen += 1;
+            findings.checked += 1;
             if let Some(below) = crates.iter().find(|other| other.name == *dependency) {
                 check_edge(package, below, &mut findings);
             }
@@ -71,13 +83,13 @@ pub(crate) fn dependencies_point_down(repo: &Repo) -> Findings {
     findings
 }
 
-fn check_edge(from: &Crate, to: &Crate, findings: &mut Findings) {
+fn check_edge(from: &CrateManifest, to: &CrateManifest, findings: &mut RuleFindings) {
     if to.layer < from.layer {
         return;
     }
     let arrow =
         format!("`{}` (layer {}) → `{}` (layer {})", from.name, from.layer, to.name, to.layer);
-    let remedy = match from.layer == ROLES && to.layer == ROLES {
+    let remedy = match from.layer == ROLE_LAYER && to.layer == ROLE_LAYER {
         true => "roles do not know each other; join them in `topdeck`",
         false => "depend on lower layers only; move what is shared down",
     };
@@ -86,12 +98,12 @@ fn check_edge(from: &Crate, to: &Crate, findings: &mut Findings) {
 
 /// A crate with `doctest = false`, which spares building and starting rustdoc, has no example in its docs that rustdoc would
 /// have run.
-pub(crate) fn examples_are_tested(repo: &Repo) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn examples_are_tested(repo: &RepoFiles) -> RuleFindings {
+    let mut findings = RuleFindings::default();
     for file in &repo.files {
         let Some(folder) = file.path.strip_suffix("/Cargo.toml") else { continue };
         let Ok(manifest) = file.text.parse::<Table>() else { continue };
-        findings.seen += 1;
+        findings.checked += 1;
         if lookup(&manifest, &["lib", "doctest"]) != Some(&Value::Boolean(false)) {
             continue;
         }
@@ -162,16 +174,16 @@ fn is_rust(words: &str) -> bool {
     words.all(|word| ATTRIBUTES.contains(&word) || word.starts_with("edition"))
 }
 
-struct Crate<'a> {
+struct CrateManifest<'a> {
     name: String,
     layer: i64,
     /// Keys of normal dependencies, for every target.
     dependencies: Vec<String>,
-    file: &'a File,
+    file: &'a RepoFile,
 }
 
 /// The crates of crates/; a manifest that cannot be understood is a finding.
-fn crates<'a>(repo: &'a Repo, findings: &mut Findings) -> Vec<Crate<'a>> {
+fn crates<'a>(repo: &'a RepoFiles, findings: &mut RuleFindings) -> Vec<CrateManifest<'a>> {
     let mut crates = Vec::new();
     for file in &repo.files {
         let folder = file.path.strip_prefix("crates/").and_then(|p| p.strip_suffix("/Cargo.toml"));
@@ -184,13 +196,13 @@ fn crates<'a>(repo: &'a Repo, findings: &mut Findings) -> Vec<Crate<'a>> {
     crates
 }
 
-fn parse_crate<'a>(name: &str, file: &'a File) -> Result<Crate<'a>, String> {
+fn parse_crate<'a>(name: &str, file: &'a RepoFile) -> Result<CrateManifest<'a>, String> {
     let manifest: Table = file.text.parse().map_err(|error| format!("not TOML: {error}"))?;
     let layer = lookup(&manifest, &["package", "metadata", "topdeck", "layer"]);
     let layer = layer.and_then(Value::as_integer);
     let layer = layer.ok_or("no number at package.metadata.topdeck.layer")?;
     let dependencies = dependencies(&manifest);
-    Ok(Crate { name: name.to_owned(), layer, dependencies, file })
+    Ok(CrateManifest { name: name.to_owned(), layer, dependencies, file })
 }
 
 fn dependencies(manifest: &Table) -> Vec<String> {
@@ -202,7 +214,7 @@ fn dependencies(manifest: &Table) -> Vec<String> {
 }
 
 /// Keys of `workspace.dependencies` that are crates of ours, each equal to its folder's name.
-fn internal_dependencies(repo: &Repo, findings: &mut Findings) -> Vec<String> {
+fn internal_dependencies(repo: &RepoFiles, findings: &mut RuleFindings) -> Vec<String> {
     let manifest = repo.file("Cargo.toml").expect("the workspace has a Cargo.toml");
     let table: Table = manifest.text.parse().expect("cargo has read Cargo.toml before us");
     let entries = lookup(&table, &["workspace", "dependencies"]).and_then(Value::as_table);
@@ -226,7 +238,7 @@ fn lookup<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a Value> {
 }
 
 /// Where a manifest sets `key`; 1 if it is not at the start of a line.
-fn line_of_key(file: &File, key: &str) -> usize {
+fn line_of_key(file: &RepoFile, key: &str) -> usize {
     let sets = |line: &str| {
         let rest = line.strip_prefix(key);
         rest.is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
@@ -235,23 +247,23 @@ fn line_of_key(file: &File, key: &str) -> usize {
 }
 
 #[derive(Debug, PartialEq)]
-struct Row<'a> {
+struct CrateRow<'a> {
     line: usize,
     layer: i64,
     name: &'a str,
 }
 
 /// Rows of the crate table; other tables do not begin with a number and one name in back-quotes.
-fn rows(text: &str) -> Vec<Row<'_>> {
+fn rows(text: &str) -> Vec<CrateRow<'_>> {
     let lines = text.lines().enumerate();
     lines.filter_map(|(index, line)| parse_row(index + 1, line)).collect()
 }
 
-fn parse_row(line: usize, text: &str) -> Option<Row<'_>> {
+fn parse_row(line: usize, text: &str) -> Option<CrateRow<'_>> {
     let mut cells = text.trim().strip_prefix('|')?.split('|').map(str::trim);
     let layer = cells.next()?.parse().ok()?;
     let name = cells.next()?.strip_prefix('`')?.strip_suffix('`')?;
-    Some(Row { line, layer, name })
+    Some(CrateRow { line, layer, name })
 }
 
 #[cfg(test)]
@@ -271,7 +283,7 @@ mod tests {
     fn check_table(table: &str, expected: &[&str]) {
         let hist = ("crates/hist/Cargo.toml", HIST);
         let collect = ("crates/collect/Cargo.toml", COLLECT);
-        check(table_is_true, &[("ARCHITECTURE.md", table), hist, collect], expected);
+        check(crate_table_is_correct, &[("ARCHITECTURE.md", table), hist, collect], expected);
     }
 
     #[track_caller]
@@ -282,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_true_table_passes() {
+    fn correct_table_passes() {
         check_table(TABLE, &[]);
     }
 
@@ -314,10 +326,10 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_map_is_found() {
+    fn missing_architecture_page_is_found() {
         let problem =
             "ARCHITECTURE.md:1: is missing: write it, with a table `| layer | crate | job |`";
-        check(table_is_true, &[("crates/hist/Cargo.toml", HIST)], &[problem]);
+        check(crate_table_is_correct, &[("crates/hist/Cargo.toml", HIST)], &[problem]);
     }
 
     #[test]
@@ -390,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_example_passes() {
+    fn non_examples_pass() {
         let off = "[lib]\ndoctest = false\n";
         let text = "//! ```text\n//! a picture\n//! ```\n//! End.\n// ```\n";
         check_examples(off, text, &[]);
@@ -399,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_unlike_its_folder_is_found() {
+    fn key_that_differs_from_its_folder_is_found() {
         let workspace = "[workspace.dependencies]\nhistogram = { path = 'crates/hist' }\n";
         let problem = "Cargo.toml:2: `histogram` is the crate in `crates/hist`: name the key like \
                        the folder in crates/";

@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 use crate::markdown::headings;
-use crate::repo::{Findings, Repo};
+use crate::repo::{RepoFiles, RuleFindings};
 
 /// Hosts of package registries. Packages come from wherever the reader's own tools are told to
 /// look. The pieces are joined here so that this file does not name them itself.
@@ -22,19 +22,19 @@ const LOCKED_SOURCE: &str =
     concat!("source = \"registry+https://github.com/rust-lang/crates", ".io-index\"");
 
 /// A folder of the machine this was made on.
-const WORKPLACE: &str = concat!("/wo", "rk/");
+const BUILD_MACHINE_DIR: &str = concat!("/wo", "rk/");
 
 /// No file names a folder of the machine it was written on, or a host that packages came from.
-pub(crate) fn no_private_places(repo: &Repo) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn no_machine_paths(repo: &RepoFiles) -> RuleFindings {
+    let mut findings = RuleFindings::default();
     for file in &repo.files {
-        findings.seen += 1;
+        findings.checked += 1;
         let locked = file.path.rsplit('/').next() == Some("Cargo.lock");
         for (index, line) in file.text.lines().enumerate() {
             if locked && line == LOCKED_SOURCE {
                 continue;
             }
-            if let Some((found, remedy)) = private_place(line, locked) {
+            if let Some((found, remedy)) = machine_path(line, locked) {
                 findings.add(&file.path, index + 1, &found, remedy);
             }
         }
@@ -43,13 +43,13 @@ pub(crate) fn no_private_places(repo: &Repo) -> Findings {
 }
 
 /// What of the line does not belong here, and what to do.
-fn private_place(line: &str, locked: bool) -> Option<(String, &'static str)> {
+fn machine_path(line: &str, locked: bool) -> Option<(String, &'static str)> {
     if locked && line.starts_with("source = ") {
         let found = format!("package from another place than the default registry, {line}");
         return Some((found, "depend on a published version"));
     }
-    if names_folder(line, WORKPLACE) {
-        let found = format!("names the folder {WORKPLACE} of one machine");
+    if names_folder(line, BUILD_MACHINE_DIR) {
+        let found = format!("names the folder {BUILD_MACHINE_DIR} of one machine");
         return Some((found, "write the path from the repository's root"));
     }
     let host = REGISTRIES.iter().find(|host| line.contains(**host))?;
@@ -65,13 +65,13 @@ fn names_folder(line: &str, folder: &str) -> bool {
 }
 
 /// The fuzzer has the checks of every crate that has any.
-pub(crate) fn fuzzer_has_all_checks(repo: &Repo) -> Findings {
+pub(crate) fn fuzzer_has_all_checks(repo: &RepoFiles) -> RuleFindings {
     const FUZZER: &str = "fuzz/src/lib.rs";
-    let mut findings = Findings::default();
+    let mut findings = RuleFindings::default();
     let fuzzer = repo.file(FUZZER).map_or("", |file| file.text.as_str());
     for file in &repo.files {
-        let Some(folder) = file.path.strip_suffix("/fuzzed.rs") else { continue };
-        findings.seen += 1;
+        let Some(folder) = file.path.strip_suffix("/fuzz_regressions.rs") else { continue };
+        findings.checked += 1;
         if !fuzzer.contains(&format!("#[path = \"../../{folder}/checks")) {
             let remedy = format!("add its checks to {FUZZER}");
             findings.add(&file.path, 1, "its checks are never fuzzed", &remedy);
@@ -81,15 +81,15 @@ pub(crate) fn fuzzer_has_all_checks(repo: &Repo) -> Findings {
 }
 
 /// CHANGELOG.md has a heading for what is not yet released, or for the workspace's version.
-pub(crate) fn changelog_has_version(repo: &Repo) -> Findings {
+pub(crate) fn changelog_has_version(repo: &RepoFiles) -> RuleFindings {
     const CHANGELOG: &str = "CHANGELOG.md";
-    let mut findings = Findings::default();
+    let mut findings = RuleFindings::default();
     let version = workspace_package(repo, "version");
     let Some(file) = repo.file(CHANGELOG) else {
         findings.add(CHANGELOG, 1, "is missing", "write it, newest first, from `## Unreleased`");
         return findings;
     };
-    findings.seen += 1;
+    findings.checked += 1;
     let current = |text: &str| text.contains("Unreleased") || has_number(text, &version);
     if !headings(&file.text).iter().any(|heading| current(&heading.text)) {
         let found = format!("has no heading for version {version}, which Cargo.toml has");
@@ -99,9 +99,9 @@ pub(crate) fn changelog_has_version(repo: &Repo) -> Findings {
 }
 
 /// README.md names the oldest Rust that builds this, and no other.
-pub(crate) fn readme_has_rust_version(repo: &Repo) -> Findings {
+pub(crate) fn readme_has_rust_version(repo: &RepoFiles) -> RuleFindings {
     const README: &str = "README.md";
-    let mut findings = Findings::default();
+    let mut findings = RuleFindings::default();
     let version = workspace_package(repo, "rust-version");
     let Some(file) = repo.file(README) else {
         findings.add(README, 1, "is missing", &format!("write it, and say `Rust {version}`"));
@@ -109,7 +109,7 @@ pub(crate) fn readme_has_rust_version(repo: &Repo) -> Findings {
     };
     for (index, line) in file.text.lines().enumerate() {
         for named in rust_versions(line) {
-            findings.seen += 1;
+            findings.checked += 1;
             if !has_number(named, &version) {
                 let found = format!("names Rust {named}");
                 let remedy = format!("Cargo.toml has rust-version {version}; make them agree");
@@ -117,7 +117,7 @@ pub(crate) fn readme_has_rust_version(repo: &Repo) -> Findings {
             }
         }
     }
-    if findings.seen == 0 {
+    if findings.checked == 0 {
         let found = "does not name the oldest Rust that builds this";
         findings.add(README, 1, found, &format!("say `Rust {version}`, as Cargo.toml does"));
     }
@@ -146,7 +146,7 @@ fn has_number(text: &str, number: &str) -> bool {
     })
 }
 
-fn workspace_package(repo: &Repo, key: &str) -> String {
+fn workspace_package(repo: &RepoFiles, key: &str) -> String {
     let manifest = repo.file("Cargo.toml").expect("the workspace has a Cargo.toml");
     let table: Table = manifest.text.parse().expect("cargo has read Cargo.toml before us");
     let value = table.get("workspace").and_then(|workspace| workspace.get("package")?.get(key));
@@ -163,7 +163,7 @@ mod tests {
 
     #[track_caller]
     fn check_line(line: &str, expected: Option<&str>) {
-        let found = private_place(line, false).map(|(found, _)| found);
+        let found = machine_path(line, false).map(|(found, _)| found);
         assert_eq!(found.as_deref(), expected);
     }
 
@@ -181,10 +181,10 @@ mod tests {
 
     #[test]
     fn a_folder_of_one_machine_is_found() {
-        let found = format!("names the folder {WORKPLACE} of one machine");
-        check_line(&format!("cd {WORKPLACE}main"), Some(&found));
-        check_line(&format!("\"file://{WORKPLACE}x\""), Some(&found));
-        check_line(&format!("docs{WORKPLACE}x ..{WORKPLACE}y"), None);
+        let found = format!("names the folder {BUILD_MACHINE_DIR} of one machine");
+        check_line(&format!("cd {BUILD_MACHINE_DIR}main"), Some(&found));
+        check_line(&format!("\"file://{BUILD_MACHINE_DIR}x\""), Some(&found));
+        check_line(&format!("docs{BUILD_MACHINE_DIR}x ..{BUILD_MACHINE_DIR}y"), None);
     }
 
     #[test]
@@ -204,13 +204,14 @@ mod tests {
             "fuzz/Cargo.lock:2: package from another place than the default registry, {other}: \
              depend on a published version"
         );
-        check(no_private_places, &[("fuzz/Cargo.lock", &text)], &[&problem]);
+        check(no_machine_paths, &[("fuzz/Cargo.lock", &text)], &[&problem]);
     }
 
     #[test]
     fn checks_that_are_never_fuzzed_are_found() {
         let fuzzer = "#[path = \"../../crates/a/tests/it/checks.rs\"]\nmod checks;\n";
-        let [a, b] = ["crates/a/tests/it/fuzzed.rs", "crates/b/tests/it/fuzzed.rs"];
+        let [a, b] =
+            ["crates/a/tests/it/fuzz_regressions.rs", "crates/b/tests/it/fuzz_regressions.rs"];
         let problem =
             format!("{b}:1: its checks are never fuzzed: add its checks to fuzz/src/lib.rs");
         check(fuzzer_has_all_checks, &[("fuzz/src/lib.rs", fuzzer), (a, "")], &[]);

@@ -3,16 +3,16 @@
 
 use std::collections::HashMap;
 
-use crate::repo::{File, Findings, Repo, line_of};
+use crate::repo::{RepoFile, RepoFiles, RuleFindings, line_at};
 
 /// Every relative link of every Markdown file names a file or folder, and its `#anchor` a heading
 /// there.
-pub(crate) fn links_resolve(repo: &Repo) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn links_resolve(repo: &RepoFiles) -> RuleFindings {
+    let mut findings = RuleFindings::default();
     for file in repo.files.iter().filter(|file| is_markdown(&file.path)) {
         for link in links(&file.text).iter().filter(|link| is_relative(link.target)) {
-            findings.seen += 1;
-            if let Err((found, remedy)) = follow(repo, file, link.target) {
+            findings.checked += 1;
+            if let Err((found, remedy)) = check_target(repo, file, link.target) {
                 let found = format!("link to `{}`, {found}", link.target);
                 findings.add(&file.path, link.line, &found, remedy);
             }
@@ -22,7 +22,11 @@ pub(crate) fn links_resolve(repo: &Repo) -> Findings {
 }
 
 /// What is wrong with the target, and what to do.
-fn follow(repo: &Repo, from: &File, target: &str) -> Result<(), (String, &'static str)> {
+fn check_target(
+    repo: &RepoFiles,
+    from: &RepoFile,
+    target: &str,
+) -> Result<(), (String, &'static str)> {
     let (path, anchor) = match target.split_once('#') {
         Some((path, anchor)) => (path, Some(anchor)),
         None => (target, None),
@@ -77,22 +81,22 @@ fn is_relative(target: &str) -> bool {
 }
 
 #[derive(Debug, PartialEq)]
-struct Link<'a> {
+struct MarkdownLink<'a> {
     line: usize,
     target: &'a str,
 }
 
 /// Targets of `[text](target)`, `[label]: target`, and of `src` and `href` in HTML; not those in
 /// code.
-fn links(text: &str) -> Vec<Link<'_>> {
+fn links(text: &str) -> Vec<MarkdownLink<'_>> {
     let prose = without_code_spans(&without_fences(text));
     // Code was blanked byte by byte, so an offset into the prose is one into the text.
     assert_eq!(prose.len(), text.len(), "blanking changed the length");
     let targets = [inline_targets(&prose), definition_targets(&prose), html_targets(&prose)];
     let mut ranges: Vec<(usize, usize)> = targets.concat();
     ranges.sort_unstable();
-    let link = |(start, end): (usize, usize)| Link {
-        line: line_of(text, start),
+    let link = |(start, end): (usize, usize)| MarkdownLink {
+        line: line_at(text, start),
         target: text[start..end].trim_matches(['<', '>']),
     };
     ranges.into_iter().map(link).filter(|link| !link.target.is_empty()).collect()
@@ -137,13 +141,13 @@ fn html_targets(prose: &str) -> Vec<(usize, usize)> {
 }
 
 /// A heading as `#` lines write it.
-pub(crate) struct Heading {
+pub(crate) struct MarkdownHeading {
     pub(crate) text: String,
     /// What follows `#` in a link to it.
     pub(crate) anchor: String,
 }
 
-pub(crate) fn headings(text: &str) -> Vec<Heading> {
+pub(crate) fn headings(text: &str) -> Vec<MarkdownHeading> {
     let prose = without_fences(text);
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut headings = Vec::new();
@@ -154,7 +158,7 @@ pub(crate) fn headings(text: &str) -> Vec<Heading> {
         // The second of two equal headings is `name-1`.
         let anchor = if *count == 0 { base } else { format!("{base}-{count}") };
         *count += 1;
-        headings.push(Heading { text: text.to_owned(), anchor });
+        headings.push(MarkdownHeading { text: text.to_owned(), anchor });
     }
     headings
 }
@@ -335,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_found() {
+    fn existing_targets_resolve() {
         for link in ["[x](b.md)", "[x](../src/lib.rs#L7)", "[x](/src/)", "[x](..)", "[x](./a.md)"] {
             check_link(link, &[]);
         }

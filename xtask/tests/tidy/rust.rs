@@ -1,15 +1,15 @@
 //! Rust sources: each says what it is for, and `unsafe` stands only where it may.
 
-use crate::repo::{Findings, Repo, line_of};
+use crate::repo::{RepoFiles, RuleFindings, line_at};
 
 const FOLDERS: [&str; 5] = ["crates/", "xtask/", "fuzz/", "bench/", "loom/"];
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
 /// Every Rust file opens with `//!`; a shebang may stand before it.
-pub(crate) fn files_open_with_their_role(repo: &Repo) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn files_begin_with_a_header_comment(repo: &RepoFiles) -> RuleFindings {
+    let mut findings = RuleFindings::default();
     for (path, text) in sources(repo) {
-        findings.seen += 1;
+        findings.checked += 1;
         // `#![…]` is an attribute, not a shebang.
         let shebang = text.starts_with("#!") && !text.starts_with("#![");
         let (line, first) = match shebang {
@@ -25,10 +25,10 @@ pub(crate) fn files_open_with_their_role(repo: &Repo) -> Findings {
 }
 
 /// A test that is declared slow says why: `// slow: REASON` above its function.
-pub(crate) fn slow_tests_give_a_reason(repo: &Repo) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn slow_tests_give_a_reason(repo: &RepoFiles) -> RuleFindings {
+    let mut findings = RuleFindings::default();
     for (path, text) in sources(repo) {
-        findings.seen += 1;
+        findings.checked += 1;
         for (index, line) in text.lines().enumerate() {
             let Some(rest) = line.trim_start().strip_prefix("// slow") else { continue };
             let is_declared = rest.is_empty() || rest.starts_with(':');
@@ -43,10 +43,10 @@ pub(crate) fn slow_tests_give_a_reason(repo: &Repo) -> Findings {
 }
 
 /// The keyword `unsafe` stands only in the allowed files, and in each of them.
-pub(crate) fn unsafe_only_in(repo: &Repo, allowed: &[&str]) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn unsafe_only_in(repo: &RepoFiles, allowed: &[&str]) -> RuleFindings {
+    let mut findings = RuleFindings::default();
     for (path, text) in sources(repo) {
-        findings.seen += 1;
+        findings.checked += 1;
         if !allowed.contains(&path) {
             for line in unsafe_lines(text) {
                 let remedy = "do without, or add the file to UNSAFE_FILES in xtask/tests/tidy.rs";
@@ -65,14 +65,14 @@ pub(crate) fn unsafe_only_in(repo: &Repo, allowed: &[&str]) -> Findings {
 
 /// Product code starts threads and tasks only in the listed files, so often as is listed. Each
 /// entry says how its panics become known.
-pub(crate) fn threads_only_in(repo: &Repo, allowed: &[(&str, usize, &str)]) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn threads_only_in(repo: &RepoFiles, allowed: &[(&str, usize, &str)]) -> RuleFindings {
+    let mut findings = RuleFindings::default();
     for (path, text) in sources(repo) {
         let is_product = path.starts_with("crates/") && path.contains("/src/");
         if !is_product || path.contains("/tests") {
             continue;
         }
-        findings.seen += 1;
+        findings.checked += 1;
         let lines = spawn_lines(text);
         let listed = allowed.iter().find(|entry| entry.0 == path).map_or(0, |entry| entry.1);
         if lines.len() != listed {
@@ -102,17 +102,17 @@ fn spawn_lines(text: &str) -> Vec<usize> {
     };
     let words = ["spawn(", "spawn_blocking("];
     let starts = words.iter().flat_map(|word| code.match_indices(word).filter(is_start));
-    let mut lines: Vec<usize> = starts.map(|(offset, _)| line_of(&code, offset)).collect();
+    let mut lines: Vec<usize> = starts.map(|(offset, _)| line_at(&code, offset)).collect();
     lines.sort_unstable();
     lines
 }
 
 /// Every root of a crate forbids unsafe code, unless a file of that crate is allowed it.
-pub(crate) fn crates_forbid_unsafe(repo: &Repo, allowed: &[&str]) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn crates_forbid_unsafe(repo: &RepoFiles, allowed: &[&str]) -> RuleFindings {
+    let mut findings = RuleFindings::default();
     for (path, text) in sources(repo) {
-        let Some(folder) = crate_of_root(path) else { continue };
-        findings.seen += 1;
+        let Some(folder) = root_crate_prefix(path) else { continue };
+        findings.checked += 1;
         let exempt = allowed.iter().any(|file| file.starts_with(folder));
         if !exempt && !code_only(text).contains(FORBID) {
             let remedy = &format!("add `{FORBID}` below the opening comment");
@@ -125,13 +125,13 @@ pub(crate) fn crates_forbid_unsafe(repo: &Repo, allowed: &[&str]) -> Findings {
 /// `crates/hist/src/` for `crates/hist/src/lib.rs`; `None` for a file that is not the root of a
 /// crate. fuzz/, bench/ and loom/ hold none: the fuzzer's entry point cannot forbid what its macro expands
 /// to.
-fn crate_of_root(path: &str) -> Option<&str> {
+fn root_crate_prefix(path: &str) -> Option<&str> {
     let folder = path.strip_suffix("lib.rs").or_else(|| path.strip_suffix("main.rs"))?;
     let ours = folder.starts_with("crates/") || folder.starts_with("xtask/");
     (ours && folder.ends_with("/src/")).then_some(folder)
 }
 
-fn sources(repo: &Repo) -> impl Iterator<Item = (&str, &str)> {
+fn sources(repo: &RepoFiles) -> impl Iterator<Item = (&str, &str)> {
     let files = repo.files.iter().map(|file| (file.path.as_str(), file.text.as_str()));
     files.filter(|(path, _)| {
         path.ends_with(".rs") && FOLDERS.iter().any(|folder| path.starts_with(folder))
@@ -146,7 +146,7 @@ fn unsafe_lines(text: &str) -> Vec<usize> {
         let after = code[offset + "unsafe".len()..].chars().next();
         !before.is_some_and(is_word) && !after.is_some_and(is_word)
     };
-    code.match_indices("unsafe").filter(keyword).map(|(offset, _)| line_of(&code, offset)).collect()
+    code.match_indices("unsafe").filter(keyword).map(|(offset, _)| line_at(&code, offset)).collect()
 }
 
 fn is_word(c: char) -> bool {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keyword_is_seen_wherever_it_is_code() {
+    fn unsafe_keyword_is_found_in_code() {
         check_unsafe("unsafe { f() }", &[1]);
         check_unsafe("//! Role.\nfn f() {\n    unsafe{g()}\n}\nunsafe impl S for T {}", &[3, 5]);
         check_unsafe("#[unsafe(no_mangle)]", &[1]);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_is_not_the_keyword() {
+    fn identifiers_containing_unsafe_are_ignored() {
         check_unsafe("#![forbid(unsafe_code)]\n#![deny(unsafe_op_in_unsafe_fn)]", &[]);
         check_unsafe("// unsafe\n/// unsafe\n/* unsafe /* */ unsafe */ let x = 1;", &[]);
         check_unsafe("let s = \"unsafe\"; let t = r#\"\" unsafe\"#; let u = b\"unsafe\";", &[]);
@@ -332,7 +332,7 @@ mod tests {
             "does not open with `//!`: begin with `//!` and one sentence on the file's role";
         let [first, second] = ["fuzz/x.rs", "bench/x.rs"].map(|path| format!("{path}:1: {remedy}"));
         let files = [good, script, attribute, empty, elsewhere];
-        check(files_open_with_their_role, &files, &[&first, &second]);
+        check(files_begin_with_a_header_comment, &files, &[&first, &second]);
     }
 
     #[test]
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_without_use_is_found() {
+    fn unused_unsafe_permission_is_found() {
         let files = [("crates/a/src/lib.rs", "//! No unsafe here.\n")];
         let problem = "crates/a/src/lib.rs:1: may hold `unsafe` and does not: remove it from \
                        UNSAFE_FILES in xtask/tests/tidy.rs";

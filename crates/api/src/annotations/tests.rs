@@ -3,17 +3,17 @@
 use axum::body::Body;
 use http::{Request, StatusCode};
 
-use super::{Annotation, Latest};
-use crate::trial::{NOW, START, Trial};
+use super::{Annotation, LatestAnnotations};
+use crate::test_server::{NOW, START, TestServer};
 
-async fn add(trial: &Trial, body: &str) -> (StatusCode, String) {
+async fn add(trial: &TestServer, body: &str) -> (StatusCode, String) {
     let request = Request::post("/v1/annotations").body(Body::from(body.to_owned())).unwrap();
     trial.send_request(request).await
 }
 
 #[tokio::test]
-async fn annotations_come_back() {
-    let trial = Trial::new();
+async fn annotations_are_stored_and_listed() {
+    let trial = TestServer::new();
     let (status, text) = add(&trial, r#"{"text":"deployed 1.2","tags":{"host":"a"}}"#).await;
     let deployed = format!(
         r#"{{"start_ns":{NOW},"end_ns":{NOW},"text":"deployed 1.2","tags":{{"host":"a"}}}}"#
@@ -46,19 +46,19 @@ async fn annotations_come_back() {
 }
 
 #[test]
-fn the_latest_are_held_in_bounded_memory() {
+fn latest_annotations_use_bounded_memory() {
     let one = |start: i64| Annotation {
         start,
         end: start,
         text: "x".repeat(1000),
         tags: vec![("host".to_owned(), "a".to_owned())],
     };
-    let bytes = one(0).bytes();
+    let bytes = one(0).memory_bytes();
     assert!(bytes > 1000);
     for (limit, bytes_max, kept) in
         [(3, usize::MAX / 2, 3), (100, 2 * bytes, 2), (100, bytes - 1, 0), (0, 9 * bytes, 0)]
     {
-        let mut latest = Latest::new(limit, bytes_max);
+        let mut latest = LatestAnnotations::new(limit, bytes_max);
         for start in 0..50 {
             latest.push(one(start));
             assert!(latest.bytes <= 2 * bytes_max && latest.found.len() <= 2 * limit);
@@ -71,8 +71,8 @@ fn the_latest_are_held_in_bounded_memory() {
 }
 
 #[tokio::test]
-async fn what_is_none_is_refused() {
-    let trial = Trial::new();
+async fn invalid_annotations_are_rejected() {
+    let trial = TestServer::new();
     for (body, expected) in [
         ("", "the annotation: is no JSON: "),
         ("[]", "the annotation: expected an object such as"),

@@ -13,12 +13,12 @@ use axum::response::Response;
 use http::Request;
 
 use super::*;
-use crate::access::{Access, Peer};
-use crate::desk::DeskSettings;
-use crate::gate::Gate;
-use crate::limits::{Held, Limits, Room};
-use crate::token::Tokens;
-use crate::trial::{Trial, store};
+use crate::access::{AccessPolicy, Peer};
+use crate::limits::{BodyBudget, BodyReservation, Limits};
+use crate::middleware::RequestMiddleware;
+use crate::query_service::QueryServiceSettings;
+use crate::test_server::{TestServer, empty_store};
+use crate::token::TokenFile;
 
 const BODY_BYTES_MAX: usize = 16 << 20;
 
@@ -75,15 +75,20 @@ impl Allocated {
 
 /// One body, looked at ten times while it comes, and when it is whole.
 fn check_one(piece: usize, bytes: usize) {
-    let room = Room::new(1 << 30);
-    let refused = Arc::new(Refused::new(&intake::Meter::default()));
+    let room = BodyBudget::new(1 << 30);
+    let refused = Arc::new(RejectCounters::new(&intake::Meter::default()));
     let readable = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let mut allocated = Allocated::default();
     let mut reading = allocated.run(|| {
-        let bound = Bound::new(Held::new(&room), &refused, 1 << 30, Duration::from_secs(60));
+        let bound = BodyLimits::new(
+            BodyReservation::new(&room),
+            &refused,
+            1 << 30,
+            Duration::from_secs(60),
+        );
         let pieces = Pieces { bytes, readable: Arc::clone(&readable), piece };
         let bound = Arc::new(bound);
-        let body = axum::body::Body::new(Limited::new(pieces, Arc::clone(&bound)));
+        let body = axum::body::Body::new(LimitedBody::new(pieces, Arc::clone(&bound)));
         Box::pin(async move { (to_bytes(body, usize::MAX).await, bound) })
     });
     let mut context = Context::from_waker(Waker::noop());
@@ -118,14 +123,14 @@ async fn a_body_takes_no_more_than_is_counted_however_it_comes() {
 async fn many_small_bodies_take_no_more_than_is_counted() {
     const REQUESTS: usize = 300;
     let meter = Arc::new(intake::Meter::default());
-    let access = Access {
-        tokens: RwLock::new(Arc::new(Tokens::none())),
+    let access = AccessPolicy {
+        tokens: RwLock::new(Arc::new(TokenFile::empty())),
         is_required: false,
         hosts: Vec::new(),
     };
-    let context = Trial::over(store(), DeskSettings::default()).context;
+    let context = TestServer::with_store(empty_store(), QueryServiceSettings::default()).context;
     let router = crate::server::router(&context, BODY_BYTES_MAX).with_state(context);
-    let gate = Arc::new(Gate::new(access, Limits::default(), router, &meter));
+    let gate = Arc::new(RequestMiddleware::new(access, Limits::default(), router, &meter));
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 7717));
     let peer = Peer { local, remote: local, certificate: Arc::default() };
     for path in ["/v1/record?metric=a", "/v1/metrics", "/api/v1/write", "/v1/batches"] {
@@ -142,14 +147,14 @@ async fn many_small_bodies_take_no_more_than_is_counted() {
                 let request = Request::post(path).header("host", "localhost:7717");
                 let request = request.body(pieces).expect("it is a request");
                 let mut answer: Pin<Box<dyn Future<Output = Response>>> =
-                    Box::pin(Arc::clone(&gate).answer(peer.clone(), request));
+                    Box::pin(Arc::clone(&gate).handle(peer.clone(), request));
                 let is_waiting = answer.as_mut().poll(&mut context).is_pending();
                 assert!(is_waiting, "{path} answers a body that is not whole");
                 answers.push(answer);
             });
         }
-        allocated.check(gate.room.used(), path);
+        allocated.check(gate.body_budget.used(), path);
         drop(answers);
-        assert_eq!(gate.room.used(), 0, "{path}");
+        assert_eq!(gate.body_budget.used(), 0, "{path}");
     }
 }

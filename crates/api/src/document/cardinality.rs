@@ -1,4 +1,4 @@
-//! What there is how many of.
+//! Cardinality as JSON.
 
 use store::Cardinality;
 
@@ -6,7 +6,7 @@ use crate::json::Json::{self, List, Object, Text};
 use crate::json::integer;
 
 /// Series, metrics and labels, and which are most.
-pub fn of(cardinality: &Cardinality) -> Json {
+pub fn to_json(cardinality: &Cardinality) -> Json {
     let metrics = cardinality
         .by_metric
         .iter()

@@ -7,18 +7,18 @@ use std::ops::ControlFlow;
 use axum::Router;
 use axum::response::Response;
 use axum::routing::post;
-use collect::place::{Placed, Placing, Rules};
-use collect::{Place, Reading, Sink, Trouble};
+use collect::mapper::{MapSummary, MappingDefaults, RowMapper};
+use collect::{DecodedSample, InputError, InputPosition, SampleSink};
 use http::StatusCode;
-use intake::{Way, Writer};
+use intake::{IngestWriter, SeriesKeyEncoding};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::ingest::posted::{Posted, json};
-use crate::ingest::record::whole;
+use crate::error_response::ErrorResponse;
+use crate::ingest::ingest_request::{IngestRequest, json_response};
+use crate::ingest::record::reject_partial;
 use crate::ingest::{LABELS, METRIC, START};
 use crate::openapi::{Parameter, Route};
-use crate::problem::Problem;
 
 const PARAMETERS: &[Parameter] = &[METRIC.required(), START, LABELS];
 
@@ -30,77 +30,84 @@ pub(crate) const ROUTES: &[Route] = &[Route::ingest(
 )];
 
 pub(crate) fn routes() -> Router<Context> {
-    Router::new().route("/v1/hlog", post(hlog))
+    Router::new().route("/v1/hlog", post(ingest_hlog))
 }
 
-async fn hlog(posted: Posted) -> Result<Response, Problem> {
-    posted.only(PARAMETERS)?;
+async fn ingest_hlog(posted: IngestRequest) -> Result<Response, ErrorResponse> {
+    posted.reject_unknown_parameters(PARAMETERS)?;
     if posted.parameter("metric").is_none_or(str::is_empty) {
-        return Err(Problem::bad("what was measured? name it: /v1/hlog?metric=NAME"));
+        return Err(ErrorResponse::bad_request("what was measured? name it: /v1/hlog?metric=NAME"));
     }
-    let start = start(&posted)?;
-    let taken = posted.take("hlog", Way::Placed, move |posted, body, _, rows| {
-        whole(read(posted, start, body, rows))
+    let start = start_parameter(&posted)?;
+    let taken = posted.ingest("hlog", SeriesKeyEncoding::Generic, move |posted, body, _, rows| {
+        reject_partial(read_log(posted, start, body, rows))
     });
     let taken = taken.await?;
     let answer = json!({
-        "intervals": taken.found.readings,
+        "intervals": taken.result.samples,
         "values": taken.values,
-        "repeated": taken.is_repeated,
+        "repeated": taken.is_duplicate,
     });
-    Ok(json(StatusCode::OK, &answer))
+    Ok(json_response(StatusCode::OK, &answer))
 }
 
 /// The parameter `start`, in nanoseconds.
-pub(crate) fn start(posted: &Posted) -> Result<Option<i64>, Problem> {
+pub(crate) fn start_parameter(posted: &IngestRequest) -> Result<Option<i64>, ErrorResponse> {
     let Some(text) = posted.parameter("start") else { return Ok(None) };
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..9e9).contains(seconds));
     let seconds = seconds.ok_or_else(|| {
-        Problem::bad(format!("start={text}: expected seconds since 1970, as in 1794906565.5"))
+        ErrorResponse::bad_request(format!(
+            "start={text}: expected seconds since 1970, as in 1794906565.5"
+        ))
     })?;
     Ok(Some((seconds * 1e6).round() as i64 * 1000))
 }
 
 /// Reads a log.
-pub(crate) fn read(posted: &Posted, start: Option<i64>, body: &[u8], rows: &mut Writer) -> Placed {
+pub(crate) fn read_log(
+    posted: &IngestRequest,
+    start: Option<i64>,
+    body: &[u8],
+    rows: &mut IngestWriter,
+) -> MapSummary {
     let labels = posted.labels();
     let metric = posted.parameter("metric");
-    let rules = Rules { metric, labels: &labels, unit: None, time: None };
-    let mut sink = FromStart { sink: Placing::new(rules, rows), start };
+    let rules = MappingDefaults { metric, labels: &labels, unit: None, time: None };
+    let mut sink = RelativeTimeSink { sink: RowMapper::new(rules, rows), start };
     collect::hlog::read(&mut &body[..], &mut sink).expect("BUG: memory does not fail to be read");
     sink.sink.finish()
 }
 
-/// Puts times that count from a beginning where they belong.
-struct FromStart<S> {
+/// Sink that turns relative log times into absolute ones.
+struct RelativeTimeSink<S> {
     sink: S,
     start: Option<i64>,
 }
 
-impl<S: Sink> Sink for FromStart<S> {
+impl<S: SampleSink> SampleSink for RelativeTimeSink<S> {
     fn number(&mut self, value: f64) {
         self.sink.number(value);
     }
 
-    fn reading(&mut self, mut reading: Reading) {
-        if !collect::hlog::date(&mut reading, self.start) {
-            let trouble = Trouble {
-                place: Place::Line(1),
+    fn sample(&mut self, mut reading: DecodedSample) {
+        if !collect::hlog::make_absolute(&mut reading, self.start) {
+            let trouble = InputError {
+                position: InputPosition::Line(1),
                 expected: "times since 1970, or ?start= to say when the log began".into(),
-                found: "times that count from the log's beginning".to_owned(),
-                is_absurd: false,
+                actual: "times that count from the log's beginning".to_owned(),
+                is_semantic: false,
             };
-            let _ = self.sink.trouble(trouble);
+            let _ = self.sink.error(trouble);
             return;
         }
-        self.sink.reading(reading);
+        self.sink.sample(reading);
     }
 
     fn skipped(&mut self, what: &'static str) {
         self.sink.skipped(what);
     }
 
-    fn trouble(&mut self, trouble: Trouble) -> ControlFlow<()> {
-        self.sink.trouble(trouble)
+    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
+        self.sink.error(trouble)
     }
 }

@@ -8,84 +8,89 @@ use axum::Router;
 use axum::extract::Path;
 use axum::response::Response;
 use axum::routing::put;
-use collect::place::{Placing, Rules};
+use collect::mapper::{MappingDefaults, RowMapper};
 use http::{HeaderName, StatusCode};
-use intake::Way;
+use intake::SeriesKeyEncoding;
 use serde_json::json;
 
 use crate::context::Context;
+use crate::error_response::ErrorResponse;
 use crate::ingest::LABELS;
-use crate::ingest::posted::{Posted, json};
+use crate::ingest::ingest_request::{IngestRequest, json_response};
 use crate::openapi::{JSON, Parameter, Route};
-use crate::problem::Problem;
 
 const DEBUG: HeaderName = HeaderName::from_static("x-circonus-httptrap-debug");
 
 const PARAMETERS: &[Parameter] = &[LABELS];
-const OF_CHECK: &[Parameter] =
+const CHECK_PARAMETERS: &[Parameter] =
     &[Parameter::text("check", "which check"), Parameter::text("secret", "a token"), LABELS];
 
 const BODY: (&str, &str) = (JSON, "metrics as Circonus' HTTPTrap takes them");
-const TAKEN: &str = "how many were taken: {\"stats\": n}; they are durable";
+const RESPONSE: &str = "how many were taken: {\"stats\": n}; they are durable";
 const ANY: Route = Route::ingest(
     "/v1/httptrap",
     "Takes an HTTPTrap body (docs/formats/httptrap.md).",
     PARAMETERS,
     BODY,
 )
-.answers(200, JSON, TAKEN);
+.with_response(200, JSON, RESPONSE);
 const ONE: Route = Route::ingest(
     "/module/httptrap/{check}/{secret}",
     "Takes an HTTPTrap body at the address that Circonus' clients know.",
-    OF_CHECK,
+    CHECK_PARAMETERS,
     BODY,
 )
-.answers(200, JSON, TAKEN);
+.with_response(200, JSON, RESPONSE);
 
 pub(crate) const ROUTES: &[Route] =
     &[ANY, Route { method: "put", ..ANY }, ONE, Route { method: "put", ..ONE }];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new()
-        .route("/module/httptrap/{check}/{secret}", put(of_check).post(of_check))
-        .route("/v1/httptrap", put(of_any).post(of_any))
+        .route("/module/httptrap/{check}/{secret}", put(handle_check).post(handle_check))
+        .route("/v1/httptrap", put(handle_any).post(handle_any))
 }
 
-async fn of_check(
+async fn handle_check(
     Path((check, _)): Path<(String, String)>,
-    posted: Posted,
-) -> Result<Response, Problem> {
-    trap(posted, Some(check)).await
+    posted: IngestRequest,
+) -> Result<Response, ErrorResponse> {
+    ingest_trap(posted, Some(check)).await
 }
 
-async fn of_any(posted: Posted) -> Result<Response, Problem> {
-    trap(posted, None).await
+async fn handle_any(posted: IngestRequest) -> Result<Response, ErrorResponse> {
+    ingest_trap(posted, None).await
 }
 
-async fn trap(posted: Posted, check: Option<String>) -> Result<Response, Problem> {
-    posted.only(PARAMETERS)?;
+async fn ingest_trap(
+    posted: IngestRequest,
+    check: Option<String>,
+) -> Result<Response, ErrorResponse> {
+    posted.reject_unknown_parameters(PARAMETERS)?;
     let debug = posted.headers.get(&DEBUG).cloned();
-    let taken = posted.take("httptrap", Way::Placed, move |posted, body, now, rows| {
-        let mut labels = posted.labels();
-        labels.extend(check.map(|check| ("check".to_owned(), check)));
-        let rules = Rules { labels: &labels, time: Some(now), ..Rules::default() };
-        let mut sink = Placing::new(rules, rows);
-        collect::httptrap::read(body, &mut sink);
-        Ok(sink.finish())
-    });
+    let taken =
+        posted.ingest("httptrap", SeriesKeyEncoding::Generic, move |posted, body, now, rows| {
+            let mut labels = posted.labels();
+            labels.extend(check.map(|check| ("check".to_owned(), check)));
+            let rules =
+                MappingDefaults { labels: &labels, time: Some(now), ..MappingDefaults::default() };
+            let mut sink = RowMapper::new(rules, rows);
+            collect::httptrap::read(body, &mut sink);
+            Ok(sink.finish())
+        });
     let taken = taken.await?;
-    let placed = taken.found;
+    let placed = taken.result;
     let mut answer =
-        json!({ "stats": placed.readings, "filtered": placed.skipped + placed.refused });
-    if taken.is_repeated {
+        json!({ "stats": placed.samples, "filtered": placed.skipped + placed.rejected });
+    if taken.is_duplicate {
         answer["repeated"] = true.into();
     }
     let mut status = StatusCode::OK;
-    if placed.refused > 0 {
+    if placed.rejected > 0 {
         status = StatusCode::NOT_ACCEPTABLE;
-        answer["error"] = placed.troubles.join("; ").into();
+        answer["error"] = placed.errors.join("; ").into();
     }
-    let mut response = json(status, &answer);
+    let mut response = json_response(status, &answer);
     if let Some(debug) = debug {
         response.headers_mut().insert(DEBUG, debug);
     }

@@ -3,17 +3,17 @@
 use axum::Router;
 use axum::response::Response;
 use axum::routing::post;
-use collect::Format;
+use collect::InputFormat;
 use http::StatusCode;
-use intake::Way;
+use intake::SeriesKeyEncoding;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::ingest::posted::{Posted, json};
-use crate::ingest::record::{read, whole};
+use crate::error_response::ErrorResponse;
+use crate::ingest::ingest_request::{IngestRequest, json_response};
+use crate::ingest::record::{read, reject_partial};
 use crate::ingest::{LABELS, METRIC, START, UNIT, hlog};
 use crate::openapi::{Parameter, Route};
-use crate::problem::Problem;
 
 const PARAMETERS: &[Parameter] = &[
     METRIC,
@@ -31,38 +31,40 @@ pub(crate) const ROUTES: &[Route] = &[Route::ingest(
 )];
 
 pub(crate) fn routes() -> Router<Context> {
-    Router::new().route("/v1/import", post(import))
+    Router::new().route("/v1/import", post(ingest_import))
 }
 
-async fn import(posted: Posted) -> Result<Response, Problem> {
-    posted.only(PARAMETERS)?;
+async fn ingest_import(posted: IngestRequest) -> Result<Response, ErrorResponse> {
+    posted.reject_unknown_parameters(PARAMETERS)?;
     let unit = posted.unit()?;
     let named = posted.parameter("format").map(format).transpose()?;
-    let start = hlog::start(&posted)?;
-    let taken = posted.take("import", Way::Placed, move |posted, body, now, rows| {
-        let found = named.map_or_else(|| collect::detect(body), Ok);
-        let format = found.map_err(|trouble| Problem::bad(trouble.to_string()))?;
-        let placed = match format {
-            Format::Hlog => hlog::read(posted, start, body, rows),
-            _ => read(posted, format, unit, body, now, rows),
-        };
-        Ok((format, whole(placed)?))
-    });
+    let start = hlog::start_parameter(&posted)?;
+    let taken =
+        posted.ingest("import", SeriesKeyEncoding::Generic, move |posted, body, now, rows| {
+            let found = named.map_or_else(|| collect::detect(body), Ok);
+            let format =
+                found.map_err(|trouble| ErrorResponse::bad_request(trouble.to_string()))?;
+            let placed = match format {
+                InputFormat::Hlog => hlog::read_log(posted, start, body, rows),
+                _ => read(posted, format, unit, body, now, rows),
+            };
+            Ok((format, reject_partial(placed)?))
+        });
     let taken = taken.await?;
-    let (format, placed) = taken.found;
+    let (format, placed) = taken.result;
     let answer = json!({
         "format": format.name(),
-        "readings": placed.readings,
+        "readings": placed.samples,
         "values": taken.values,
         "skipped": placed.skipped,
-        "repeated": taken.is_repeated,
+        "repeated": taken.is_duplicate,
     });
-    Ok(json(StatusCode::OK, &answer))
+    Ok(json_response(StatusCode::OK, &answer))
 }
 
-fn format(name: &str) -> Result<Format, Problem> {
-    Format::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
-        let known: Vec<&str> = Format::ALL.into_iter().map(Format::name).collect();
-        Problem::bad(format!("format={name}: expected one of {}", known.join(", ")))
+fn format(name: &str) -> Result<InputFormat, ErrorResponse> {
+    InputFormat::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
+        let known: Vec<&str> = InputFormat::ALL.into_iter().map(InputFormat::name).collect();
+        ErrorResponse::bad_request(format!("format={name}: expected one of {}", known.join(", ")))
     })
 }

@@ -6,49 +6,49 @@
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use collect::influx::{self, Precision};
+use collect::influx::{self, TimestampPrecision};
 use http::StatusCode;
-use intake::Way;
+use intake::SeriesKeyEncoding;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::ingest::posted::{Posted, json};
+use crate::error_response::ErrorResponse;
+use crate::ingest::ingest_request::{IngestRequest, json_response};
 use crate::openapi::{Parameter, Route};
-use crate::problem::Problem;
 
 const PARAMETERS: &[Parameter] =
     &[Parameter::text("precision", "the unit of times: ns, us, ms, s, m or h; ns if not said")];
 
 const LINES: (&str, &str) = ("text/plain", "lines of the Influx line protocol");
-const TAKEN: &str = "all of it is durable";
+const RESPONSE: &str = "all of it is durable";
 
 pub(crate) const ROUTES: &[Route] = &[
     Route::ingest("/write", "Takes the line protocol of InfluxDB 1.", PARAMETERS, LINES)
-        .answers(204, "", TAKEN),
+        .with_response(204, "", RESPONSE),
     Route::ingest("/api/v2/write", "Takes the line protocol of InfluxDB 2.", PARAMETERS, LINES)
-        .answers(204, "", TAKEN),
+        .with_response(204, "", RESPONSE),
 ];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/write", post(write)).route("/api/v2/write", post(write))
 }
 
-async fn write(posted: Posted) -> Result<Response, Problem> {
+async fn write(posted: IngestRequest) -> Result<Response, ErrorResponse> {
     let precision = match posted.parameter("precision") {
-        None | Some("") => Precision::default(),
-        Some(text) => Precision::parse(text).ok_or_else(|| {
-            Problem::bad(format!("precision={text}: expected ns, us, ms, s, m or h"))
+        None | Some("") => TimestampPrecision::default(),
+        Some(text) => TimestampPrecision::parse(text).ok_or_else(|| {
+            ErrorResponse::bad_request(format!("precision={text}: expected ns, us, ms, s, m or h"))
         })?,
     };
-    let taken = posted.take("influx", Way::Influx, move |_, body, now, rows| {
-        Ok(influx::read(body, precision, now, rows))
+    let taken = posted.ingest("influx", SeriesKeyEncoding::Influx, move |_, body, now, rows| {
+        Ok(influx::read_lines(body, precision, now, rows))
     });
-    let placed = taken.await?.found;
-    if placed.refused == 0 {
+    let placed = taken.await?.result;
+    if placed.rejected == 0 {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let (taken, dropped, why) = (placed.readings, placed.refused, placed.troubles.join("; "));
+    let (taken, dropped, why) = (placed.samples, placed.rejected, placed.errors.join("; "));
     let what = format!("partial write: {why}; dropped={dropped}, taken={taken}");
     let answer = json!({ "code": "invalid", "message": what, "error": what });
-    Ok(json(StatusCode::BAD_REQUEST, &answer))
+    Ok(json_response(StatusCode::BAD_REQUEST, &answer))
 }

@@ -5,17 +5,17 @@
 use axum::Router;
 use axum::response::Response;
 use axum::routing::post;
-use collect::place::{Placed, Placing, Rules};
-use collect::{Format, Unit};
+use collect::mapper::{MapSummary, MappingDefaults, RowMapper};
+use collect::{InputFormat, Unit};
 use http::StatusCode;
-use intake::{Way, Writer};
+use intake::{IngestWriter, SeriesKeyEncoding};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::ingest::posted::{Posted, json};
+use crate::error_response::ErrorResponse;
+use crate::ingest::ingest_request::{IngestRequest, json_response};
 use crate::ingest::{LABELS, METRIC, UNIT};
 use crate::openapi::{Parameter, Route};
-use crate::problem::Problem;
 
 const PARAMETERS: &[Parameter] = &[METRIC.required(), UNIT, LABELS];
 
@@ -27,58 +27,61 @@ pub(crate) const ROUTES: &[Route] = &[Route::ingest(
 )];
 
 pub(crate) fn routes() -> Router<Context> {
-    Router::new().route("/v1/record", post(record))
+    Router::new().route("/v1/record", post(ingest_record))
 }
 
-async fn record(posted: Posted) -> Result<Response, Problem> {
-    posted.only(PARAMETERS)?;
+async fn ingest_record(posted: IngestRequest) -> Result<Response, ErrorResponse> {
+    posted.reject_unknown_parameters(PARAMETERS)?;
     if posted.parameter("metric").is_none_or(str::is_empty) {
-        return Err(Problem::bad("what was measured? name it: /v1/record?metric=NAME&unit=ms"));
+        return Err(ErrorResponse::bad_request(
+            "what was measured? name it: /v1/record?metric=NAME&unit=ms",
+        ));
     }
     let unit = posted.unit()?;
-    let taken = posted.take("record", Way::Placed, move |posted, body, now, rows| {
-        whole(read(posted, Format::Numbers, unit, body, now, rows))
-    });
+    let taken =
+        posted.ingest("record", SeriesKeyEncoding::Generic, move |posted, body, now, rows| {
+            reject_partial(read(posted, InputFormat::Numbers, unit, body, now, rows))
+        });
     let taken = taken.await?;
-    let answer = json!({ "values": taken.values, "repeated": taken.is_repeated });
-    Ok(json(StatusCode::OK, &answer))
+    let answer = json!({ "values": taken.values, "repeated": taken.is_duplicate });
+    Ok(json_response(StatusCode::OK, &answer))
 }
 
 /// Reads a body as `format`, with what the address says.
 pub(crate) fn read(
-    posted: &Posted,
-    format: Format,
+    posted: &IngestRequest,
+    format: InputFormat,
     unit: Option<Unit>,
     body: &[u8],
     now: i64,
-    rows: &mut Writer,
-) -> Placed {
+    rows: &mut IngestWriter,
+) -> MapSummary {
     let labels = posted.labels();
     // Numbers with a unit of time become nanoseconds as they are read.
-    let is_scaled =
-        format == Format::Numbers && !matches!(unit, None | Some(Unit::Bytes | Unit::Other(_)));
+    let is_scaled = format == InputFormat::Numbers
+        && !matches!(unit, None | Some(Unit::Bytes | Unit::Other(_)));
     let placed_as = if is_scaled { Some(Unit::Nanoseconds) } else { unit.clone() };
-    let rules = Rules {
+    let rules = MappingDefaults {
         metric: posted.parameter("metric"),
         labels: &labels,
         unit: placed_as.as_ref(),
         time: Some(now),
     };
-    let mut sink = Placing::new(rules, rows);
+    let mut sink = RowMapper::new(rules, rows);
     collect::read(format, &mut &body[..], unit.as_ref(), &mut sink)
         .expect("BUG: memory does not fail to be read");
     sink.finish()
 }
 
 /// Refuses a body of which something could not be taken.
-pub(crate) fn whole(placed: Placed) -> Result<Placed, Problem> {
-    if placed.refused == 0 {
+pub(crate) fn reject_partial(placed: MapSummary) -> Result<MapSummary, ErrorResponse> {
+    if placed.rejected == 0 {
         return Ok(placed);
     }
-    let more = placed.refused - 1;
-    let mut what = placed.troubles.into_iter().next().unwrap_or_default();
+    let more = placed.rejected - 1;
+    let mut what = placed.errors.into_iter().next().unwrap_or_default();
     if more > 0 {
         what.push_str(&format!(", and {more} more"));
     }
-    Err(Problem::bad(format!("{what}; nothing of the body was taken")))
+    Err(ErrorResponse::bad_request(format!("{what}; nothing of the body was taken")))
 }

@@ -6,15 +6,15 @@
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use collect::remote_write::{self, Version, Written};
+use collect::remote_write::{self, RemoteWriteVersion, WriteSummary};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use intake::Way;
+use intake::SeriesKeyEncoding;
 
 use crate::context::Context;
-use crate::ingest::posted::Posted;
-use crate::ingest::unpack::{Packing, unsupported};
+use crate::error_response::ErrorResponse;
+use crate::ingest::decompress::{ContentEncoding, unsupported};
+use crate::ingest::ingest_request::IngestRequest;
 use crate::openapi::Route;
-use crate::problem::Problem;
 
 const SAMPLES: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
 const HISTOGRAMS: HeaderName =
@@ -28,24 +28,24 @@ pub(crate) const ROUTES: &[Route] = &[Route::ingest(
     &[],
     ("application/x-protobuf", "a write request, compressed with snappy"),
 )
-.answers(204, "", "all of it is durable; headers say how much")];
+.with_response(204, "", "all of it is durable; headers say how much")];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/api/v1/write", post(write))
 }
 
-async fn write(posted: Posted) -> Response {
-    let (written, answer) = match take(posted).await {
-        Ok(written) if written.refused == 0 => (written, StatusCode::NO_CONTENT.into_response()),
+async fn write(posted: IngestRequest) -> Response {
+    let (written, answer) = match ingest(posted).await {
+        Ok(written) if written.rejected == 0 => (written, StatusCode::NO_CONTENT.into_response()),
         Ok(written) => {
             let what = format!(
                 "{} of this request could not be taken, and the rest was: {}",
-                written.refused,
-                written.troubles.join("; ")
+                written.rejected,
+                written.errors.join("; ")
             );
-            (written, Problem::bad(what).into_response())
+            (written, ErrorResponse::bad_request(what).into_response())
         }
-        Err(problem) => (Written::default(), problem.into_response()),
+        Err(problem) => (WriteSummary::default(), problem.into_response()),
     };
     let mut answer = answer;
     let headers = answer.headers_mut();
@@ -55,35 +55,35 @@ async fn write(posted: Posted) -> Response {
     answer
 }
 
-async fn take(posted: Posted) -> Result<Written, Problem> {
+async fn ingest(posted: IngestRequest) -> Result<WriteSummary, ErrorResponse> {
     let version = version(&posted.headers)?;
-    if posted.packing != Packing::Snappy {
+    if posted.content_encoding != ContentEncoding::Snappy {
         let found = posted.headers.get(header::CONTENT_ENCODING);
         let found = found.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
         return Err(unsupported(&found, "snappy"));
     }
     let way = match version {
-        Version::V1 => Way::RemoteWrite1,
-        Version::V2 => Way::RemoteWrite2,
+        RemoteWriteVersion::V1 => SeriesKeyEncoding::RemoteWrite1,
+        RemoteWriteVersion::V2 => SeriesKeyEncoding::RemoteWrite2,
     };
-    let taken = posted.take("remote write", way, move |_, body, _, rows| {
-        remote_write::read(version, body, rows).map_err(|trouble| {
-            Problem::bad(format!("this is no request of remote write: {trouble}"))
+    let taken = posted.ingest("remote write", way, move |_, body, _, rows| {
+        remote_write::read_request(version, body, rows).map_err(|trouble| {
+            ErrorResponse::bad_request(format!("this is no request of remote write: {trouble}"))
         })
     });
-    Ok(taken.await?.found)
+    Ok(taken.await?.result)
 }
 
 /// Which message the body is. Senders that do not say send version 1, which is older than the question.
-fn version(headers: &HeaderMap) -> Result<Version, Problem> {
-    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(Version::V1) };
+fn version(headers: &HeaderMap) -> Result<RemoteWriteVersion, ErrorResponse> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(RemoteWriteVersion::V1) };
     let text = value.to_str().unwrap_or("?");
     let mut parts = text.split(';').map(str::trim);
     let is_protobuf = parts.next().is_some_and(|kind| kind == "application/x-protobuf");
     match parts.find_map(|part| part.strip_prefix("proto=")) {
-        None | Some("prometheus.WriteRequest") if is_protobuf => Ok(Version::V1),
-        Some("io.prometheus.write.v2.Request") if is_protobuf => Ok(Version::V2),
-        _ => Err(Problem::new(
+        None | Some("prometheus.WriteRequest") if is_protobuf => Ok(RemoteWriteVersion::V1),
+        Some("io.prometheus.write.v2.Request") if is_protobuf => Ok(RemoteWriteVersion::V2),
+        _ => Err(ErrorResponse::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             format!(
                 "expected application/x-protobuf with proto=prometheus.WriteRequest or \
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(kind: Option<&str>, expected: Option<Version>) {
+    fn check(kind: Option<&str>, expected: Option<RemoteWriteVersion>) {
         let mut headers = HeaderMap::new();
         if let Some(kind) = kind {
             headers.insert(header::CONTENT_TYPE, kind.parse().unwrap());
@@ -111,12 +111,15 @@ mod tests {
     }
 
     #[test]
-    fn the_type_of_the_content_says_the_version() {
-        check(None, Some(Version::V1));
-        check(Some("application/x-protobuf"), Some(Version::V1));
-        check(Some("application/x-protobuf;proto=prometheus.WriteRequest"), Some(Version::V1));
+    fn content_type_selects_the_version() {
+        check(None, Some(RemoteWriteVersion::V1));
+        check(Some("application/x-protobuf"), Some(RemoteWriteVersion::V1));
+        check(
+            Some("application/x-protobuf;proto=prometheus.WriteRequest"),
+            Some(RemoteWriteVersion::V1),
+        );
         let v2 = "application/x-protobuf; proto=io.prometheus.write.v2.Request";
-        check(Some(v2), Some(Version::V2));
+        check(Some(v2), Some(RemoteWriteVersion::V2));
         check(Some("application/x-protobuf;proto=io.prometheus.write.v3.Request"), None);
         check(Some("application/json"), None);
         check(Some("text/plain;proto=prometheus.WriteRequest"), None);

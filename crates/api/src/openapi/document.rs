@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Parameter, Route, all};
+use super::{Parameter, Route, all_routes};
 use crate::json::Json::{self, Bool, List, Map, Object, Text};
 
 /// Headers of requests that bring measurements: the component's name, the header and what it is.
@@ -21,9 +21,9 @@ const HEADERS: [(&str, &str, &str); 2] = [
 ];
 
 /// The document, with routes of roles.
-pub(super) fn text(offered: &[Route]) -> String {
+pub(super) fn document_text(offered: &[Route]) -> String {
     let mut paths: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
-    for route in all() {
+    for route in all_routes() {
         paths.entry(route.path).or_default().push(route);
     }
     for route in offered {
@@ -31,12 +31,12 @@ pub(super) fn text(offered: &[Route]) -> String {
     }
     let path = |(path, routes): (&str, Vec<&Route>)| {
         let operations =
-            routes.into_iter().map(|route| (route.method.to_owned(), operation(route)));
+            routes.into_iter().map(|route| (route.method.to_owned(), operation_json(route)));
         (path.to_owned(), Map(operations.collect()))
     };
     let document = Object(vec![
         ("openapi", string("3.1.0")),
-        ("info", info()),
+        ("info", info_json()),
         ("paths", Map(paths.into_iter().map(path).collect())),
         ("components", components()),
     ]);
@@ -47,7 +47,7 @@ fn string(text: &str) -> Json {
     Text(text.to_owned())
 }
 
-fn info() -> Json {
+fn info_json() -> Json {
     let about = "Whole distributions of latencies, in and out. docs/api.md has examples. A time is RFC 3339, Unix seconds, nanoseconds (1794225600000000000ns), now, or -2h; a length is 5m, 250ms, or seconds. Times of answers are nanoseconds since 1970.";
     Object(vec![
         ("title", string("topdeck")),
@@ -57,11 +57,11 @@ fn info() -> Json {
     ])
 }
 
-fn operation(route: &Route) -> Json {
+fn operation_json(route: &Route) -> Json {
     let variable = |name: &str| route.path.contains(&format!("{{{name}}}"));
-    let mut fields = vec![("summary", string(route.about))];
+    let mut fields = vec![("summary", string(route.description))];
     let mut parameters: Vec<Json> =
-        route.parameters.iter().map(|of| parameter(of, variable(of.name))).collect();
+        route.parameters.iter().map(|of| parameter_json(of, variable(of.name))).collect();
     if route.takes_batches() {
         let header = |(name, ..): &(&str, &str, &str)| {
             Object(vec![("$ref", Text(format!("#/components/parameters/{name}")))])
@@ -78,17 +78,17 @@ fn operation(route: &Route) -> Json {
     fields.push(("responses", responses(route)));
     let security = match route.scope {
         None => List(Vec::new()),
-        Some(scope) => List(vec![token(scope.name())]),
+        Some(scope) => List(vec![security_json(scope.name())]),
     };
     fields.push(("security", security));
     Object(fields)
 }
 
-fn token(scope: &str) -> Json {
+fn security_json(scope: &str) -> Json {
     Map(vec![("token".to_owned(), List(vec![string(scope)]))])
 }
 
-fn parameter(parameter: &Parameter, is_variable: bool) -> Json {
+fn parameter_json(parameter: &Parameter, is_variable: bool) -> Json {
     let single = Object(vec![("type", string(parameter.kind))]);
     let schema = match parameter.is_many {
         true => Object(vec![("type", string("array")), ("items", single)]),
@@ -109,7 +109,7 @@ fn content(kind: &str) -> Json {
 }
 
 fn responses(route: &Route) -> Json {
-    let (status, kind, about) = route.answer;
+    let (status, kind, about) = route.response;
     let mut success = vec![("description", string(about))];
     if !kind.is_empty() {
         success.push(("content", content(kind)));

@@ -6,20 +6,20 @@ use std::path::Path;
 
 use axum::body::Body;
 use http::{Method, Request, StatusCode};
-use intake::Home;
+use intake::WriteTarget;
 use role::{Parameter, RouteSpec};
 
-use super::all;
+use super::all_routes;
 use super::document;
-use crate::desk::DeskSettings;
 use crate::json::integer;
-use crate::trial::{Trial, store};
+use crate::query_service::QueryServiceSettings;
+use crate::test_server::{TestServer, empty_store};
 
 #[test]
-fn the_document_is_the_table() {
+fn document_matches_the_route_table() {
     let read: serde_json::Value = serde_json::from_str(&document([])).unwrap();
     assert_eq!(read["openapi"], "3.1.0");
-    for route in all() {
+    for route in all_routes() {
         let operation = &read["paths"][route.path][route.method];
         let named = |parameter: &serde_json::Value| parameter["name"].as_str().unwrap().to_owned();
         let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
@@ -33,9 +33,9 @@ fn the_document_is_the_table() {
 }
 
 #[test]
-fn routes_stand_in_the_table_once() {
+fn routes_are_listed_once() {
     let mut seen = BTreeSet::new();
-    for route in all() {
+    for route in all_routes() {
         assert!(seen.insert((route.path, route.method)), "{} {}", route.method, route.path);
         let variables = route.path.matches('{').count();
         let named =
@@ -45,9 +45,10 @@ fn routes_stand_in_the_table_once() {
 }
 
 #[tokio::test]
-async fn routes_of_the_table_are_answered() {
-    let trial = Trial::over(store(), DeskSettings::default());
-    for route in all().filter(|route| route.handler.is_some() && route.path != "/v1/stream") {
+async fn listed_routes_are_handled() {
+    let trial = TestServer::with_store(empty_store(), QueryServiceSettings::default());
+    for route in all_routes().filter(|route| route.handler.is_some() && route.path != "/v1/stream")
+    {
         let method = Method::from_bytes(route.method.to_uppercase().as_bytes()).unwrap();
         let path = route.path.replace("{name}", "host");
         let request = Request::builder().method(method).uri(&path).body(Body::empty()).unwrap();
@@ -68,7 +69,11 @@ static DOORS: RouteSpec = RouteSpec {
 #[tokio::test]
 async fn a_route_of_a_role_is_answered_and_described() {
     let doors = role::Route::new(&DOORS, |query| Ok(integer(query.count("limit", 3, 9)?)));
-    let trial = Trial::offering(Home::Store(store()), DeskSettings::default(), vec![doors]);
+    let trial = TestServer::offering(
+        WriteTarget::Store(empty_store()),
+        QueryServiceSettings::default(),
+        vec![doors],
+    );
     assert_eq!(trial.json("/v1/doors").await, 3);
     assert_eq!(trial.json("/v1/doors?limit=7").await, 7);
     for (wrong, said) in [
@@ -92,7 +97,7 @@ async fn a_route_of_a_role_is_answered_and_described() {
 
 /// Routes that are registered by their names in the sources of this crate.
 #[test]
-fn all_that_is_registered_is_in_the_table() {
+fn registered_routes_are_listed() {
     fn walk(folder: &Path, each: &mut dyn FnMut(&Path, &str)) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -102,7 +107,7 @@ fn all_that_is_registered_is_in_the_table() {
             }
         }
     }
-    let known: BTreeSet<&str> = all().map(|route| route.path).collect();
+    let known: BTreeSet<&str> = all_routes().map(|route| route.path).collect();
     let mut lines = 0;
     walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut |file, text| {
         lines += text.lines().count();

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_as_go_writes_them() {
+    fn numbers_are_formatted_as_in_go() {
         check(0.0, "0");
         check(-0.0, "-0");
         check(1.5, "1.5");

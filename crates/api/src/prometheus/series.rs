@@ -4,76 +4,80 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
 use axum::extract::Path;
-use model::{Kind, Selector, Series};
-use query::{Labels, NAME, promql};
-use store::View;
+use model::{Selector, Series, SeriesKind};
+use query::{LabelSet, NAME, promql};
+use store::ReadView;
 
-use super::ask::{TRUNCATED, unread};
-use super::{Beside, Failure, success, write_list};
+use super::expression::{TRUNCATED, parse_error};
+use super::{PrometheusError, ResponseExtras, success, write_list};
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::{Asking, Page, Written};
 use crate::json::write_text;
-use crate::parameters::{Parameters, together};
-use crate::query::{Entries, each_series, value_of};
-use crate::refusal::Refusal;
+use crate::parameters::{Parameters, parse_all};
+use crate::query::{EntryBudget, for_each_series, label_value};
+use crate::query_service::{ActiveQuery, BoundedBuffer, JsonBody};
 
 /// What all `match[]` pick together; `None` if there are none.
-fn selector(parameters: &Parameters) -> Result<Option<Selector>, Refusal> {
+fn match_selector(parameters: &Parameters) -> Result<Option<Selector>, ApiError> {
     let one = |text: &str| {
-        let unread = |error: query::Error| unread("match[]", &error, text);
+        let unread = |error: query::Error| parse_error("match[]", &error, text);
         let expression = promql::parse(text, &promql::Options::default()).map_err(unread)?;
         let promql::ExprKind::Selector(selector) = &expression.kind else {
             let what = "is not a selector such as up or {job=\"a\"}";
-            return Err(Refusal::Bad(format!("invalid parameter \"match[]\": {text:?} {what}")));
+            return Err(ApiError::BadRequest(format!(
+                "invalid parameter \"match[]\": {text:?} {what}"
+            )));
         };
         promql::selector_of(selector).map_err(unread)
     };
-    together("match[]", parameters.all("match[]"), promql::REGEXES_MAX, one)
+    parse_all("match[]", parameters.all("match[]"), promql::REGEXES_MAX, one)
 }
 
 /// Collects something of all series that are picked, and answers with the list of it, cut off at a limit. Texts are
 /// not known to Prometheus.
-async fn listed<T: Ord>(
+async fn list_response<T: Ord>(
     context: Context,
-    parameters: Result<Parameters, Refusal>,
+    parameters: Result<Parameters, ApiError>,
     (kind, needs_match): (&'static str, bool),
     collect: impl Fn(&Series, &mut BTreeSet<T>) + Send + 'static,
-    write: impl Fn(&mut Page, &T) -> fmt::Result + Send + 'static,
-) -> Result<Written, Failure> {
+    write: impl Fn(&mut BoundedBuffer, &T) -> fmt::Result + Send + 'static,
+) -> Result<JsonBody, PrometheusError> {
     let parameters = parameters?;
     let limit = match parameters.count("limit", 0, usize::MAX)? {
         0 => usize::MAX,
         limit => limit,
     };
-    let work = move |view: &View, asking: &Asking| {
-        let selector = selector(&parameters)?;
+    let work = move |view: &ReadView, asking: &ActiveQuery| {
+        let selector = match_selector(&parameters)?;
         if needs_match && selector.is_none() {
-            return Err(Refusal::Bad("no match[] parameter provided".to_owned()));
+            return Err(ApiError::BadRequest("no match[] parameter provided".to_owned()));
         }
         let selector = selector.unwrap_or(Selector::All);
-        let (mut found, mut entries) = (BTreeSet::new(), Entries::new(asking));
-        each_series(view, &selector, asking, |series| {
-            if series.kind() != Kind::Text {
+        let (mut found, mut entries) = (BTreeSet::new(), EntryBudget::new(asking));
+        for_each_series(view, &selector, asking, |series| {
+            if series.kind() != SeriesKind::Text {
                 collect(series, &mut found);
             }
-            entries.count(found.len())
+            entries.set_count(found.len())
         })?;
-        let mut beside = Beside::default();
+        let mut beside = ResponseExtras::default();
         beside.warnings.extend((found.len() > limit).then(|| TRUNCATED.to_owned()));
-        success(asking.page(), &beside, |page| write_list(page, found.iter().take(limit), write))
+        success(asking.response_buffer(), &beside, |page| {
+            write_list(page, found.iter().take(limit), write)
+        })
     };
-    Ok(context.light_view(kind, None, work).await?)
+    Ok(context.run_light_with_view(kind, None, work).await?)
 }
 
 pub(super) async fn series(
     context: Context,
-    parameters: Result<Parameters, Refusal>,
-) -> Result<Written, Failure> {
-    let collect = |series: &Series, found: &mut BTreeSet<Labels>| {
+    parameters: Result<Parameters, ApiError>,
+) -> Result<JsonBody, PrometheusError> {
+    let collect = |series: &Series, found: &mut BTreeSet<LabelSet>| {
         let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        found.insert(Labels::new(pairs.chain([(NAME, series.name())])));
+        found.insert(LabelSet::new(pairs.chain([(NAME, series.name())])));
     };
-    let write = |page: &mut Page, labels: &Labels| {
+    let write = |page: &mut BoundedBuffer, labels: &LabelSet| {
         page.write_char('{')?;
         for (at, (name, value)) in labels.iter().enumerate() {
             page.write_str(if at > 0 { "," } else { "" })?;
@@ -83,11 +87,11 @@ pub(super) async fn series(
         }
         page.write_char('}')
     };
-    listed(context, parameters, ("prometheus_series", true), collect, write).await
+    list_response(context, parameters, ("prometheus_series", true), collect, write).await
 }
 
 /// Adds a text that is copied only if it is new.
-fn add(text: &str, found: &mut BTreeSet<String>) {
+fn insert_text(text: &str, found: &mut BTreeSet<String>) {
     if !found.contains(text) {
         found.insert(text.to_owned());
     }
@@ -95,13 +99,13 @@ fn add(text: &str, found: &mut BTreeSet<String>) {
 
 pub(super) async fn labels(
     context: Context,
-    parameters: Result<Parameters, Refusal>,
-) -> Result<Written, Failure> {
+    parameters: Result<Parameters, ApiError>,
+) -> Result<JsonBody, PrometheusError> {
     let collect = |series: &Series, found: &mut BTreeSet<String>| {
-        add(NAME, found);
-        series.labels().iter().for_each(|(name, _)| add(name, found));
+        insert_text(NAME, found);
+        series.labels().iter().for_each(|(name, _)| insert_text(name, found));
     };
-    listed(context, parameters, ("prometheus_labels", false), collect, |page, text| {
+    list_response(context, parameters, ("prometheus_labels", false), collect, |page, text| {
         write_text(page, text)
     })
     .await
@@ -110,14 +114,14 @@ pub(super) async fn labels(
 pub(super) async fn values(
     context: Context,
     Path(label): Path<String>,
-    parameters: Result<Parameters, Refusal>,
-) -> Result<Written, Failure> {
+    parameters: Result<Parameters, ApiError>,
+) -> Result<JsonBody, PrometheusError> {
     let collect = move |series: &Series, found: &mut BTreeSet<String>| {
-        if let Some(value) = value_of(series, &label) {
-            add(value, found);
+        if let Some(value) = label_value(series, &label) {
+            insert_text(value, found);
         }
     };
-    listed(context, parameters, ("prometheus_values", false), collect, |page, text| {
+    list_response(context, parameters, ("prometheus_values", false), collect, |page, text| {
         write_text(page, text)
     })
     .await
@@ -125,32 +129,32 @@ pub(super) async fn values(
 
 pub(super) async fn metadata(
     context: Context,
-    parameters: Result<Parameters, Refusal>,
-) -> Result<Written, Failure> {
+    parameters: Result<Parameters, ApiError>,
+) -> Result<JsonBody, PrometheusError> {
     let parameters = parameters?;
     let limit = parameters.count("limit", usize::MAX, usize::MAX)?;
     let per_metric = parameters.count("limit_per_metric", usize::MAX, usize::MAX)?;
     let metric = parameters.get("metric");
     let selector =
-        metric.map_or(Selector::All, |name| Selector::equal(model::selector::NAME, name));
-    let work = move |view: &View, asking: &Asking| {
+        metric.map_or(Selector::All, |name| Selector::label_equals(model::selector::NAME, name));
+    let work = move |view: &ReadView, asking: &ActiveQuery| {
         let mut found: BTreeMap<String, BTreeSet<(&str, String)>> = BTreeMap::new();
-        let mut entries = Entries::new(asking);
-        each_series(view, &selector, asking, |series| {
+        let mut entries = EntryBudget::new(asking);
+        for_each_series(view, &selector, asking, |series| {
             let kind = match series.kind() {
-                Kind::Histogram(_) => "histogram",
-                Kind::Counter(_) => "counter",
-                Kind::Gauge => "gauge",
-                Kind::Text => return Ok(()),
+                SeriesKind::Histogram(_) => "histogram",
+                SeriesKind::Counter(_) => "counter",
+                SeriesKind::Gauge => "gauge",
+                SeriesKind::Text => return Ok(()),
             };
             let metadata = (kind, series.unit().to_owned());
             match found.get_mut(series.name()) {
                 Some(held) => drop(held.insert(metadata)),
                 None => drop(found.insert(series.name().to_owned(), BTreeSet::from([metadata]))),
             }
-            entries.count(found.len())
+            entries.set_count(found.len())
         })?;
-        success(asking.page(), &Beside::default(), |page| {
+        success(asking.response_buffer(), &ResponseExtras::default(), |page| {
             page.write_char('{')?;
             for (at, (name, all)) in found.iter().take(limit).enumerate() {
                 page.write_str(if at > 0 { "," } else { "" })?;
@@ -165,5 +169,5 @@ pub(super) async fn metadata(
             page.write_char('}')
         })
     };
-    Ok(context.light_view("prometheus_metadata", None, work).await?)
+    Ok(context.run_light_with_view("prometheus_metadata", None, work).await?)
 }

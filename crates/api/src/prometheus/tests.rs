@@ -4,7 +4,7 @@ use axum::body::Body;
 use expect_test::expect;
 use http::{Request, StatusCode};
 
-use crate::trial::{NOW, START, Trial, check};
+use crate::test_server::{NOW, START, TestServer, check};
 
 #[tokio::test]
 async fn results_of_all_types() {
@@ -45,7 +45,7 @@ async fn results_of_all_types() {
 }
 
 #[tokio::test]
-async fn what_prometheus_does_not_know_is_told_in_its_words() {
+async fn extensions_use_the_prometheus_format() {
     check(
         "/api/v1/query?query=histogram_quantile(0.5, sum(exact_increase(latency{host=\"a\"}[10m])))",
         expect![[r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1600003800,"5.076203828766933"]}]}}"#]],
@@ -56,7 +56,7 @@ async fn what_prometheus_does_not_know_is_told_in_its_words() {
 }
 
 #[tokio::test]
-async fn mistakes_are_told_as_prometheus_tells_them() {
+async fn errors_have_the_prometheus_format() {
     check("/api/v1/query?query=sum(", expect![[r#"400 Bad Request {"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": 1:5: parse error: unclosed left parenthesis"}"#]]).await;
     check("/api/v1/query", expect![[r#"400 Bad Request {"status":"error","errorType":"bad_data","error":"parameter query: is missing, expected an expression of PromQL"}"#]]).await;
     check("/api/v1/query?query=1&time=x", expect![[r#"400 Bad Request {"status":"error","errorType":"bad_data","error":"parameter time: found \"x\", expected a time such as 2026-11-09T12:30:00Z, Unix seconds, nanoseconds as 1794225600000000000ns, now or -2h"}"#]]).await;
@@ -102,7 +102,7 @@ async fn series_and_labels() {
 }
 
 #[tokio::test]
-async fn what_it_says_of_itself() {
+async fn status_endpoints() {
     for path in [
         "query_exemplars?query=a",
         "rules",
@@ -113,11 +113,11 @@ async fn what_it_says_of_itself() {
         "status/runtimeinfo",
         "status/tsdb?limit=1",
     ] {
-        let answer = Trial::new().json(&format!("/api/v1/{path}")).await;
+        let answer = TestServer::new().json(&format!("/api/v1/{path}")).await;
         assert_eq!(answer["status"], "success", "{path}");
         assert!(!answer["data"].is_null(), "{path}");
     }
-    let build = Trial::new().json("/api/v1/status/buildinfo").await;
+    let build = TestServer::new().json("/api/v1/status/buildinfo").await;
     assert_eq!(build["data"]["version"], "3.15.0");
     check(
         "/api/v1/format_query?query=sum by(a)(rate( b[5m]))",
@@ -127,8 +127,8 @@ async fn what_it_says_of_itself() {
 }
 
 #[tokio::test]
-async fn forms_are_read() {
-    let trial = Trial::new();
+async fn form_bodies_are_parsed() {
+    let trial = TestServer::new();
     let post = |path: &str, form: String| {
         Request::post(path)
             .header("content-type", "application/x-www-form-urlencoded")

@@ -1,19 +1,20 @@
-//! What there is how many series of.
+//! `/v1/cardinality`.
 
 use super::CARDINALITY;
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::Written;
 use crate::document;
 use crate::parameters::Parameters;
-use crate::refusal::Refusal;
+use crate::query_service::JsonBody;
 
 pub(super) async fn cardinality(
     context: Context,
     parameters: Parameters,
-) -> Result<Written, Refusal> {
-    let parameters = parameters.only(CARDINALITY)?;
+) -> Result<JsonBody, ApiError> {
+    let parameters = parameters.reject_unknown(CARDINALITY)?;
     let (timeout, top) = (parameters.timeout()?, parameters.count("top", 10, 10_000)?);
-    let (store, desk) = (context.desk.store()?, context.desk.clone());
-    let work = move |_: &_| desk.answer(&document::cardinality::of(&store.cardinality(top)?));
-    context.light("cardinality", timeout, work).await
+    let (store, desk) = (context.queries.store()?, context.queries.clone());
+    let work =
+        move |_: &_| desk.json_response(&document::cardinality::to_json(&store.cardinality(top)?));
+    context.run_light("cardinality", timeout, work).await
 }

@@ -1,68 +1,71 @@
-//! Two selections side by side.
+//! `/v1/compare`.
 
 use model::Selector;
 use query::compare::Selection;
-use query::{Limits, Stored};
-use store::View;
+use query::{Limits, StoreSource};
+use store::ReadView;
 
 use super::COMPARE;
-use super::selection::{self, End};
+use super::selection::{self, RangeBound};
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::{Asking, Written};
 use crate::document;
-use crate::parameters::{Parameters, SELECTOR};
-use crate::refusal::Refusal;
+use crate::parameters::{Parameters, SELECTOR_SYNTAX};
+use crate::query_service::{ActiveQuery, JsonBody};
 
 /// About as many intervals are compared of each side.
 const INTERVALS: u64 = 100;
 
-pub(super) async fn compare(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
-    let parameters = parameters.only(COMPARE)?;
-    let (desk, now) = (context.desk.clone(), context.intake.now());
+pub(super) async fn compare(
+    context: Context,
+    parameters: Parameters,
+) -> Result<JsonBody, ApiError> {
+    let parameters = parameters.reject_unknown(COMPARE)?;
+    let (desk, now) = (context.queries.clone(), context.intake.now());
     let timeout = parameters.timeout()?;
-    parameters.required("a", SELECTOR)?;
+    parameters.required("a", SELECTOR_SYNTAX)?;
     let has = |name| parameters.get(name).is_some();
     if !has("b") && !has("from_b") && !has("to_b") {
         let what = "parameter b: is missing, expected a second selector, or another time in from_b and to_b";
-        return Err(Refusal::Bad(what.to_owned()));
+        return Err(ApiError::BadRequest(what.to_owned()));
     }
-    let limits = super::limits(&parameters, desk.settings.limits)?;
+    let limits = super::parse_limits(&parameters, desk.settings.limits)?;
     let asked = parameters.clone();
-    let estimate = move |view: &View, _: &Asking| {
-        let moment = |name| asked.moment(name, now).ok().flatten();
+    let estimate = move |view: &ReadView, _: &ActiveQuery| {
+        let moment = |name| asked.time(name, now).ok().flatten();
         let (from, to) = (moment("from"), moment("to"));
         let ends_b = (moment("from_b").or(from), moment("to_b").or(to));
         let selector = |name| asked.selector(name).ok().flatten();
         let a = selector("a").unwrap_or(Selector::All);
         let b = selector("b").unwrap_or_else(|| a.clone());
-        let rows = |selector, ends| selection::rows_about(view, selector, ends, INTERVALS);
+        let rows = |selector, ends| selection::estimate_rows(view, selector, ends, INTERVALS);
         rows(&a, (from, to)).saturating_add(rows(&b, ends_b))
     };
-    let work = move |view: &View, asking: &Asking| {
+    let work = move |view: &ReadView, asking: &ActiveQuery| {
         let a = parameters.selector("a")?.unwrap_or(Selector::All);
         let b = parameters.selector("b")?.unwrap_or_else(|| a.clone());
-        let moment = |name: &'static str| Ok::<_, Refusal>((name, parameters.moment(name, now)?));
+        let moment = |name: &'static str| Ok::<_, ApiError>((name, parameters.time(name, now)?));
         let (from, to) = (moment("from")?, moment("to")?);
-        let or = |own: End<'static>, other: End<'static>| {
+        let or = |own: RangeBound<'static>, other: RangeBound<'static>| {
             if own.1.is_some() { own } else { other }
         };
         let (from_b, to_b) = (or(moment("from_b")?, from), or(moment("to_b")?, to));
         let sides = [side(view, a, (from, to), limits)?, side(view, b, (from_b, to_b), limits)?];
-        let source = Stored::new(view).within(asking);
+        let source = StoreSource::new(view).with_context(asking);
         let comparison = query::compare::compare(&source, [&sides[0], &sides[1]], limits, asking)
-            .map_err(|error| Refusal::of_question(error, ""))?;
-        asking.answer(&document::compare::of(&sides, &comparison))
+            .map_err(|error| ApiError::from_query_error(error, ""))?;
+        asking.json_response(&document::compare::to_json(&sides, &comparison))
     };
-    context.query("compare", timeout, estimate, work).await
+    context.run_query("compare", timeout, estimate, work).await
 }
 
 fn side(
-    view: &View,
+    view: &ReadView,
     selector: Selector,
-    ends: (End<'_>, End<'_>),
+    ends: (RangeBound<'_>, RangeBound<'_>),
     limits: Limits,
-) -> Result<Selection, Refusal> {
-    let found = selection::histograms(view, &selector, limits.series)?;
-    let range = selection::range(view, &found, ends)?;
+) -> Result<Selection, ApiError> {
+    let found = selection::find_histograms(view, &selector, limits.series)?;
+    let range = selection::resolve_range(view, &found, ends)?;
     Ok(Selection { selector, range })
 }

@@ -1,28 +1,28 @@
-//! Which functions there are in a language: what completion offers.
+//! `/v1/functions`: functions of both languages, for completion.
 
 use query::Language;
 use query::caql::Signature;
-use query::caql::signature::Standing;
+use query::caql::signature::Stability;
 use query::promql::{self, AggregateOp};
 
 use super::{FUNCTIONS, language};
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::Written;
 use crate::json::Json::{self, Bool, List, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
-use crate::refusal::Refusal;
+use crate::query_service::JsonBody;
 
 pub(super) async fn functions(
     context: Context,
     parameters: Parameters,
-) -> Result<Written, Refusal> {
-    let parameters = parameters.only(FUNCTIONS)?;
+) -> Result<JsonBody, ApiError> {
+    let parameters = parameters.reject_unknown(FUNCTIONS)?;
     let told = match language(&parameters)? {
         Language::PromQl => promql(),
         Language::Caql => caql(),
     };
-    context.desk.answer(&Object(vec![("schema", integer(1)), ("functions", List(told))]))
+    context.queries.json_response(&Object(vec![("schema", integer(1)), ("functions", List(told))]))
 }
 
 fn promql() -> Vec<Json> {
@@ -39,7 +39,7 @@ fn promql() -> Vec<Json> {
 
 /// Those that one should use.
 fn caql() -> Vec<Json> {
-    let current = Signature::all().iter().filter(|one| one.standing == Standing::Current);
+    let current = Signature::all().iter().filter(|one| one.stability == Stability::Current);
     current.map(|one| function(&one.name, one.to_string(), false)).collect()
 }
 

@@ -1,95 +1,101 @@
-//! Columns of a heatmap. Each is a whole distribution, merged by the store; nothing is ever averaged, and the total
-//! is the sum of the columns.
+//! `/v1/heatmap`: columns of full distributions, merged by the store, never averaged.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use hist::Mixture;
 use model::Gap;
-use store::{Column, Grid, View};
+use store::{ReadView, TimeColumn, TimeGrid};
 
 use super::HEATMAP;
-use super::histogram::{Picked, above, rows_about};
-use super::indexed::Edges;
+use super::histogram::{SelectedSeries, counts_above, estimate_rows};
+use super::indexed_cells::CellEdges;
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::{Asking, Written};
 use crate::document::{distribution, gap};
 use crate::json::Json::{self, Integer, List, Object};
 use crate::parameters::Parameters;
-use crate::refusal::Refusal;
+use crate::query_service::{ActiveQuery, JsonBody};
 
 /// Columns of an answer at the most: more than any screen has.
 const COLUMNS_MAX: u64 = 10_000;
 /// About so many, where nobody says.
 const COLUMNS: u64 = 120;
 
-pub(super) async fn heatmap(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
-    let parameters = parameters.only(HEATMAP)?;
-    let (desk, now) = (context.desk.clone(), context.intake.now());
-    let (timeout, lengths) = (parameters.timeout()?, Lengths::read(&parameters)?);
-    let mut edges = indexed(&parameters)?;
+pub(super) async fn heatmap(
+    context: Context,
+    parameters: Parameters,
+) -> Result<JsonBody, ApiError> {
+    let parameters = parameters.reject_unknown(HEATMAP)?;
+    let (desk, now) = (context.queries.clone(), context.intake.now());
+    let (timeout, lengths) = (parameters.timeout()?, ColumnWidth::parse(&parameters)?);
+    let mut edges = cell_edges(&parameters)?;
     let asked = parameters.clone();
-    let estimate = move |view: &View, _: &Asking| {
+    let estimate = move |view: &ReadView, _: &ActiveQuery| {
         let columns = match lengths {
-            Lengths::Columns(columns) => columns,
-            Lengths::Step(_) => COLUMNS_MAX,
-            Lengths::Round => COLUMNS,
+            ColumnWidth::Count(columns) => columns,
+            ColumnWidth::Step(_) => COLUMNS_MAX,
+            ColumnWidth::Round => COLUMNS,
         };
-        rows_about(&asked, view, now, columns)
+        estimate_rows(&asked, view, now, columns)
     };
-    let work = move |view: &View, asking: &Asking| {
-        let picked = Picked::read(&parameters, view, now, desk.settings.limits.series)?;
+    let work = move |view: &ReadView, asking: &ActiveQuery| {
+        let picked = SelectedSeries::resolve(&parameters, view, now, desk.settings.limits.series)?;
         let (mut columns, mut total, mut bytes) = (Vec::new(), Mixture::default(), 0);
         // Where nobody says from or until when, what is missing before or after the rows is
         // missing, too.
-        let mut gaps: BTreeSet<Gap> = view.gaps(&picked.asked).into_iter().collect();
+        let mut gaps: BTreeSet<Gap> = view.gaps(&picked.requested).into_iter().collect();
         let grids = lengths.grids(&picked.range)?;
         for grid in &grids {
-            for column in view.histograms(&picked.found, *grid)? {
-                asking.check()?;
+            for column in view.histograms(&picked.series, *grid)? {
+                asking.check_cancelled()?;
                 let column = column?;
                 gaps.extend(column.gaps.iter().cloned());
                 for part in column.value.parts() {
-                    total.add(part).map_err(|error| Refusal::Execution(error.to_string()))?;
+                    total.add(part).map_err(|error| ApiError::Unprocessable(error.to_string()))?;
                 }
-                let column = document(&picked.above, &column, edges.as_mut());
+                let column = document(&picked.thresholds, &column, edges.as_mut());
                 let held = size_of::<Json>() + column.held_bytes();
-                asking.hold(held)?;
+                asking.reserve(held)?;
                 bytes += held;
-                if bytes > desk.settings.answer_bytes_max {
-                    return Err(desk.page().refusal());
+                if bytes > desk.settings.max_response_bytes {
+                    return Err(desk.response_buffer().into_error());
                 }
                 columns.push(column);
             }
         }
         let (start, end) = (grids[0].start, grids[grids.len() - 1].range().end);
-        let mut fields = picked.head();
+        let mut fields = picked.header_fields();
         fields.extend([
             ("start_ns", Integer(start.into())),
             ("end_ns", Integer(end.into())),
             ("step_ns", Integer(grids[0].step.into())),
         ]);
         let mut sum = distribution(&total);
-        sum.push(("above", above(&picked.above, &total)));
+        sum.push(("above", counts_above(&picked.thresholds, &total)));
         sum.push(("gaps", List(gaps.iter().map(gap).collect())));
         fields.push(("total", Object(sum)));
         fields.extend(edges.as_ref().map(|edges| ("edges", edges.list())));
         fields.push(("columns", List(columns)));
-        asking.answer(&Object(fields))
+        asking.json_response(&Object(fields))
     };
-    context.query("heatmap", timeout, estimate, work).await
+    context.run_query("heatmap", timeout, estimate, work).await
 }
 
 /// Somewhere for the ends of cells, where columns are to name them by their place.
-fn indexed(parameters: &Parameters) -> Result<Option<Edges>, Refusal> {
+fn cell_edges(parameters: &Parameters) -> Result<Option<CellEdges>, ApiError> {
     match parameters.get("cells") {
         None | Some("objects") => Ok(None),
-        Some("indexed") => Ok(Some(Edges::default())),
-        Some(other) => Err(Refusal::parameter("cells", other, "objects or indexed")),
+        Some("indexed") => Ok(Some(CellEdges::default())),
+        Some(other) => Err(ApiError::invalid_parameter("cells", other, "objects or indexed")),
     }
 }
 
-fn document(limits: &[(String, f64)], column: &Column<Mixture>, edges: Option<&mut Edges>) -> Json {
+fn document(
+    limits: &[(String, f64)],
+    column: &TimeColumn<Mixture>,
+    edges: Option<&mut CellEdges>,
+) -> Json {
     let mut fields =
         vec![("start_ns", Integer(column.start.into())), ("end_ns", Integer(column.end.into()))];
     fields.extend(distribution(&column.value));
@@ -100,56 +106,56 @@ fn document(limits: &[(String, f64)], column: &Column<Mixture>, edges: Option<&m
             }
         }
     }
-    fields.push(("above", above(limits, &column.value)));
+    fields.push(("above", counts_above(limits, &column.value)));
     fields.push(("gaps", List(column.gaps.iter().map(gap).collect())));
     Object(fields)
 }
 
-/// How long columns are to be.
+/// Column width of a heatmap.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Lengths {
-    Columns(u64),
+enum ColumnWidth {
+    Count(u64),
     Step(i64),
     /// Round lengths, about so many as a person looks at.
     Round,
 }
 
-impl Lengths {
-    fn read(parameters: &Parameters) -> Result<Lengths, Refusal> {
+impl ColumnWidth {
+    fn parse(parameters: &Parameters) -> Result<ColumnWidth, ApiError> {
         let expected = format!("a whole number from 1 to {COLUMNS_MAX}");
-        let columns = parameters.read_by("columns", &expected, |text| {
+        let columns = parameters.parse_with("columns", &expected, |text| {
             text.parse().ok().filter(|columns| (1..=COLUMNS_MAX).contains(columns))
         })?;
-        match (columns, parameters.length("step")?) {
-            (Some(_), Some(_)) => Err(Refusal::Bad(
+        match (columns, parameters.duration("step")?) {
+            (Some(_), Some(_)) => Err(ApiError::BadRequest(
                 "parameters columns and step: found both, expected one of them".to_owned(),
             )),
-            (Some(columns), None) => Ok(Lengths::Columns(columns)),
-            (None, Some(step)) => Ok(Lengths::Step(step)),
-            (None, None) => Ok(Lengths::Round),
+            (Some(columns), None) => Ok(ColumnWidth::Count(columns)),
+            (None, Some(step)) => Ok(ColumnWidth::Step(step)),
+            (None, None) => Ok(ColumnWidth::Round),
         }
     }
 
     /// Grids that follow each other, one at least: the last one has the rest of the time.
-    fn grids(self, range: &Range<i64>) -> Result<Vec<Grid>, Refusal> {
+    fn grids(self, range: &Range<i64>) -> Result<Vec<TimeGrid>, ApiError> {
         let length = range.end - range.start;
         let step = match self {
-            Lengths::Round => return Ok(vec![Grid::over(range.clone(), COLUMNS)]),
-            Lengths::Step(step) => step,
+            ColumnWidth::Round => return Ok(vec![TimeGrid::covering(range.clone(), COLUMNS)]),
+            ColumnWidth::Step(step) => step,
             // The time of a single reading is a nanosecond: no column is shorter.
-            Lengths::Columns(columns) => (length / columns as i64).max(1),
+            ColumnWidth::Count(columns) => (length / columns as i64).max(1),
         };
         let columns = match self {
-            Lengths::Columns(columns) => columns.min(length as u64),
+            ColumnWidth::Count(columns) => columns.min(length as u64),
             _ => (length as u64).div_ceil(step as u64),
         };
         if columns > COLUMNS_MAX {
             let expected = format!("a length that the time has no more than {COLUMNS_MAX} of");
-            return Err(Refusal::parameter("step", &format!("{step}ns"), &expected));
+            return Err(ApiError::invalid_parameter("step", &format!("{step}ns"), &expected));
         }
-        let equal = Grid { start: range.start, step, columns: columns - 1 };
+        let equal = TimeGrid { start: range.start, step, columns: columns - 1 };
         let start = range.start + step * (columns as i64 - 1);
-        let last = Grid { start, step: range.end - start, columns: 1 };
+        let last = TimeGrid { start, step: range.end - start, columns: 1 };
         Ok(if equal.columns == 0 { vec![last] } else { vec![equal, last] })
     }
 }
@@ -159,7 +165,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(lengths: Lengths, range: Range<i64>, expected: &[(i64, i64, u64)]) {
+    fn check(lengths: ColumnWidth, range: Range<i64>, expected: &[(i64, i64, u64)]) {
         let grids = lengths.grids(&range).unwrap();
         let found: Vec<_> =
             grids.iter().map(|grid| (grid.start, grid.step, grid.columns)).collect();
@@ -168,16 +174,16 @@ mod tests {
     }
 
     #[test]
-    fn columns_fill_the_time() {
-        check(Lengths::Columns(3), 0..9, &[(0, 3, 2), (6, 3, 1)]);
-        check(Lengths::Columns(4), 5..16, &[(5, 2, 3), (11, 5, 1)]);
-        check(Lengths::Columns(1), 5..16, &[(5, 11, 1)]);
-        check(Lengths::Step(4), 0..10, &[(0, 4, 2), (8, 2, 1)]);
-        check(Lengths::Step(40), 0..10, &[(0, 10, 1)]);
-        let refused = |lengths: Lengths| lengths.grids(&(0..20_000)).unwrap_err().status();
-        assert_eq!(refused(Lengths::Step(1)), 400);
+    fn columns_cover_the_range() {
+        check(ColumnWidth::Count(3), 0..9, &[(0, 3, 2), (6, 3, 1)]);
+        check(ColumnWidth::Count(4), 5..16, &[(5, 2, 3), (11, 5, 1)]);
+        check(ColumnWidth::Count(1), 5..16, &[(5, 11, 1)]);
+        check(ColumnWidth::Step(4), 0..10, &[(0, 4, 2), (8, 2, 1)]);
+        check(ColumnWidth::Step(40), 0..10, &[(0, 10, 1)]);
+        let refused = |lengths: ColumnWidth| lengths.grids(&(0..20_000)).unwrap_err().status();
+        assert_eq!(refused(ColumnWidth::Step(1)), 400);
         // No column is shorter than a nanosecond.
-        check(Lengths::Columns(11), 0..10, &[(0, 1, 9), (9, 1, 1)]);
-        check(Lengths::Columns(11), 5..6, &[(5, 1, 1)]);
+        check(ColumnWidth::Count(11), 0..10, &[(0, 1, 9), (9, 1, 1)]);
+        check(ColumnWidth::Count(11), 5..6, &[(5, 1, 1)]);
     }
 }

@@ -1,139 +1,150 @@
-//! One distribution: all that series have in a time, put together exactly.
+//! `/v1/histogram`: the merged distribution of a selection.
 
 use std::ops::ControlFlow;
 
-use hist::{Bound, Mixture};
-use store::{Grid, View};
+use hist::{LimitInclusion, Mixture};
+use store::{ReadView, TimeGrid};
 
 use super::{HISTOGRAM, selection};
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::{Asking, Written};
 use crate::document::{count, distribution, gap, statistic};
 use crate::json::Json::{self, Integer, List, Null, Object, Text};
 use crate::json::{integer, number};
-use crate::parameters::{Parameters, SELECTOR};
-use crate::refusal::Refusal;
+use crate::parameters::{Parameters, SELECTOR_SYNTAX};
+use crate::query_service::{ActiveQuery, JsonBody};
 
 /// Shares that quantiles are told of, where nobody says.
-const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+const DEFAULT_QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 pub(super) async fn histogram(
     context: Context,
     parameters: Parameters,
-) -> Result<Written, Refusal> {
-    let parameters = parameters.only(HISTOGRAM)?;
-    let (desk, now) = (context.desk.clone(), context.intake.now());
-    let (timeout, shares) = (parameters.timeout()?, shares(&parameters)?);
+) -> Result<JsonBody, ApiError> {
+    let parameters = parameters.reject_unknown(HISTOGRAM)?;
+    let (desk, now) = (context.queries.clone(), context.intake.now());
+    let (timeout, shares) = (parameters.timeout()?, quantiles(&parameters)?);
     let asked = parameters.clone();
-    let estimate = move |view: &View, _: &Asking| rows_about(&asked, view, now, 1);
-    let work = move |view: &View, asking: &Asking| {
-        let picked = Picked::read(&parameters, view, now, desk.settings.limits.series)?;
+    let estimate = move |view: &ReadView, _: &ActiveQuery| estimate_rows(&asked, view, now, 1);
+    let work = move |view: &ReadView, asking: &ActiveQuery| {
+        let picked = SelectedSeries::resolve(&parameters, view, now, desk.settings.limits.series)?;
         let (start, end) = (picked.range.start, picked.range.end);
-        let grid = Grid { start, step: end - start, columns: 1 };
-        let mut columns = view.histograms(&picked.found, grid)?;
+        let grid = TimeGrid { start, step: end - start, columns: 1 };
+        let mut columns = view.histograms(&picked.series, grid)?;
         let mut column = columns.next().expect("BUG: a grid of one column has one")?;
         // Where nobody says until when, what is missing after the last row is missing too.
-        column.gaps.extend(view.gaps(&picked.asked));
+        column.gaps.extend(view.gaps(&picked.requested));
         column.gaps.sort();
         column.gaps.dedup();
-        asking.check()?;
+        asking.check_cancelled()?;
         let quantiles = shares.iter().map(|&share| {
             let value = statistic(column.value.quantile(share));
             Object(vec![("q", number(share)), ("value", value)])
         });
-        let mut fields = picked.head();
+        let mut fields = picked.header_fields();
         fields.extend([("start_ns", Integer(start.into())), ("end_ns", Integer(end.into()))]);
         fields.extend(distribution(&column.value));
         fields.extend([
             ("mean", statistic(column.value.mean())),
             ("stddev", statistic(column.value.stddev())),
             ("quantiles", List(quantiles.collect())),
-            ("above", above(&picked.above, &column.value)),
+            ("above", counts_above(&picked.thresholds, &column.value)),
             ("gaps", List(column.gaps.iter().map(gap).collect())),
         ]);
-        asking.answer(&Object(fields))
+        asking.json_response(&Object(fields))
     };
-    context.query("histogram", timeout, estimate, work).await
+    context.run_query("histogram", timeout, estimate, work).await
 }
 
 /// About how many rows a distribution or a heatmap of so many columns is made of.
-pub(super) fn rows_about(parameters: &Parameters, view: &View, now: i64, columns: u64) -> u64 {
-    let moment = |name| parameters.moment(name, now).ok().flatten();
+pub(super) fn estimate_rows(
+    parameters: &Parameters,
+    view: &ReadView,
+    now: i64,
+    columns: u64,
+) -> u64 {
+    let moment = |name| parameters.time(name, now).ok().flatten();
     let ends = (moment("from"), moment("to"));
-    let rows = |selector| selection::rows_about(view, &selector, ends, columns);
+    let rows = |selector| selection::estimate_rows(view, &selector, ends, columns);
     // What is wrong with it is told when it is worked on.
     parameters.selectors("selector").map_or(0, rows)
 }
 
-fn shares(parameters: &Parameters) -> Result<Vec<f64>, Refusal> {
-    let shares = selection::several(parameters, "q", |text| {
+fn quantiles(parameters: &Parameters) -> Result<Vec<f64>, ApiError> {
+    let shares = selection::parse_many(parameters, "q", |text| {
         let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-        share.ok_or_else(|| Refusal::parameter("q", text, "a share from 0 to 1"))
+        share.ok_or_else(|| ApiError::invalid_parameter("q", text, "a share from 0 to 1"))
     })?;
-    Ok(if shares.is_empty() { SHARES.to_vec() } else { shares })
+    Ok(if shares.is_empty() { DEFAULT_QUANTILES.to_vec() } else { shares })
 }
 
 /// How many values are above each limit.
-pub(super) fn above(limits: &[(String, f64)], mixture: &Mixture) -> Json {
+pub(super) fn counts_above(limits: &[(String, f64)], mixture: &Mixture) -> Json {
     let of = |(written, limit): &(String, f64)| {
         Object(vec![
             ("written", Text(written.clone())),
             ("limit", number(*limit)),
-            ("count", count(mixture.count_above(*limit, Bound::Exclusive))),
+            ("count", count(mixture.count_above(*limit, LimitInclusion::Exclusive))),
         ])
     };
     List(limits.iter().map(of).collect())
 }
 
-/// What is asked about: series of histograms in one unit, and when.
-pub(super) struct Picked {
+/// Selected histogram series of one unit and the time range.
+pub(super) struct SelectedSeries {
     pub(super) selector: String,
-    pub(super) found: Vec<store::Found>,
+    pub(super) series: Vec<store::SeriesEntryRef>,
     pub(super) unit: Option<collect::Unit>,
     pub(super) range: std::ops::Range<i64>,
     /// The time that is asked about: without end where nobody says one.
-    pub(super) asked: std::ops::Range<i64>,
-    pub(super) above: Vec<(String, f64)>,
+    pub(super) requested: std::ops::Range<i64>,
+    pub(super) thresholds: Vec<(String, f64)>,
 }
 
-impl Picked {
-    pub(super) fn read(
+impl SelectedSeries {
+    pub(super) fn resolve(
         parameters: &Parameters,
-        view: &View,
+        view: &ReadView,
         now: i64,
         series_max: u64,
-    ) -> Result<Picked, Refusal> {
-        let written = parameters.required("selector", SELECTOR)?.to_owned();
+    ) -> Result<SelectedSeries, ApiError> {
+        let written = parameters.required("selector", SELECTOR_SYNTAX)?.to_owned();
         let selector = parameters.selectors("selector")?;
         let series_max = parameters.count("max_series", series_max, u64::MAX)?.min(series_max);
-        let ends =
-            (("from", parameters.moment("from", now)?), ("to", parameters.moment("to", now)?));
+        let ends = (("from", parameters.time("from", now)?), ("to", parameters.time("to", now)?));
         let asked = ends.0.1.unwrap_or(i64::MIN)..ends.1.1.unwrap_or(i64::MAX);
         let picks_nothing = view.each_series(&selector, &mut |_| ControlFlow::Break(())) == 0;
         // A series all of whose rows are missing is none that a selector picks: the gaps say so.
         let missing = selection::range_of_gaps(view, &asked);
         let found = match picks_nothing && missing.is_some() {
             true => Vec::new(),
-            false => selection::histograms(view, &selector, series_max)?,
+            false => selection::find_histograms(view, &selector, series_max)?,
         };
-        let unit = selection::unit(&selector, &found)?;
+        let unit = selection::common_unit(&selector, &found)?;
         let above = match found.is_empty() {
             true => selection::limits_of_nothing(parameters, "above")?,
-            false => selection::limits(parameters, "above", unit.as_ref())?,
+            false => selection::parse_limits(parameters, "above", unit.as_ref())?,
         };
-        let range = match (selection::range(view, &found, ends), missing) {
-            (Err(Refusal::Missing(_)), Some(missing)) => missing,
+        let range = match (selection::resolve_range(view, &found, ends), missing) {
+            (Err(ApiError::NotFound(_)), Some(missing)) => missing,
             (range, _) => range?,
         };
-        Ok(Picked { selector: written, found, unit, range, asked, above })
+        Ok(SelectedSeries {
+            selector: written,
+            series: found,
+            unit,
+            range,
+            requested: asked,
+            thresholds: above,
+        })
     }
 
     /// With what the document begins.
-    pub(super) fn head(&self) -> Vec<(&'static str, Json)> {
+    pub(super) fn header_fields(&self) -> Vec<(&'static str, Json)> {
         vec![
             ("schema", integer(1)),
             ("selector", Text(self.selector.clone())),
-            ("series", integer(self.found.len() as u64)),
+            ("series", integer(self.series.len() as u64)),
             ("unit", self.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
         ]
     }

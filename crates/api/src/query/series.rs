@@ -1,56 +1,56 @@
-//! What is known: series, names of metrics, labels and their values. What is told is in order; where there is more
-//! than the limit, that is said.
+//! Metadata: series, metric names, labels and values; sorted, truncated at a limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use axum::extract::Path;
 use model::{Selector, Series, selector};
-use store::View;
+use store::ReadView;
 
 use super::{SERIES, VALUES};
+use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::desk::{Asking, Written};
 use crate::document;
 use crate::json::Json::{self, Bool, List, Null, Object, Text};
 use crate::json::integer;
 use crate::openapi::Parameter;
 use crate::parameters::Parameters;
-use crate::refusal::Refusal;
+use crate::query_service::{ActiveQuery, JsonBody};
 
 /// As many as are told where nobody says.
 const LIMIT: usize = 1_000;
 /// And at the most.
 const LIMIT_MAX: usize = 100_000;
-/// Different texts or series that are held while an answer is put together.
-const HELD_MAX: usize = 1_000_000;
+/// Memory budget for distinct texts or series of a response. Different texts or series that are
+/// held while an answer is put together.
+const ENTRIES_MAX: usize = 1_000_000;
 
-/// What is searched for, and where.
-struct Search<'a> {
+/// Search over series metadata.
+struct SeriesSearch<'a> {
     selector: Selector,
-    text: Option<String>,
+    filter: Option<String>,
     limit: usize,
-    view: &'a View,
-    asking: &'a Asking,
+    view: &'a ReadView,
+    query: &'a ActiveQuery,
 }
 
-impl Search<'_> {
+impl SeriesSearch<'_> {
     fn contains(&self, text: &str) -> bool {
-        self.text.as_ref().is_none_or(|wanted| text.to_lowercase().contains(wanted))
+        self.filter.as_ref().is_none_or(|wanted| text.to_lowercase().contains(wanted))
     }
 
-    fn is_of(&self, series: &Series) -> bool {
+    fn matches(&self, series: &Series) -> bool {
         self.contains(series.name())
             || series.labels().iter().any(|(_, value)| self.contains(value))
     }
 
     /// All series that are picked.
-    fn each(&self, each: impl FnMut(&Series) -> Result<(), Refusal>) -> Result<(), Refusal> {
-        each_series(self.view, &self.selector, self.asking, each)
+    fn for_each(&self, each: impl FnMut(&Series) -> Result<(), ApiError>) -> Result<(), ApiError> {
+        for_each_series(self.view, &self.selector, self.query, each)
     }
 
     /// The first of what was found, and how many that is in all.
-    fn first<T>(
+    fn first_page<T>(
         &self,
         found: impl ExactSizeIterator<Item = T>,
         document: impl Fn(T) -> Vec<(&'static str, Json)>,
@@ -61,15 +61,15 @@ impl Search<'_> {
 }
 
 /// Goes through all series that are picked, as long as somebody waits.
-pub(crate) fn each_series(
-    view: &View,
+pub(crate) fn for_each_series(
+    view: &ReadView,
     selector: &Selector,
-    asking: &Asking,
-    mut each: impl FnMut(&Series) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
+    asking: &ActiveQuery,
+    mut each: impl FnMut(&Series) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
     let mut outcome = Ok(());
     view.each_series(selector, &mut |series| {
-        outcome = asking.check().and_then(|()| each(&series));
+        outcome = asking.check_cancelled().and_then(|()| each(&series));
         if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     outcome
@@ -77,27 +77,27 @@ pub(crate) fn each_series(
 
 /// Different texts or series that are held while an answer is put together: no more than may be,
 /// with memory for them.
-pub(crate) struct Entries<'a> {
-    asking: &'a Asking,
+pub(crate) struct EntryBudget<'a> {
+    query: &'a ActiveQuery,
     /// For how many there is memory.
     accounted: usize,
 }
 
-impl Entries<'_> {
-    pub(crate) fn new(asking: &Asking) -> Entries<'_> {
-        Entries { asking, accounted: 0 }
+impl EntryBudget<'_> {
+    pub(crate) fn new(asking: &ActiveQuery) -> EntryBudget<'_> {
+        EntryBudget { query: asking, accounted: 0 }
     }
 
     /// There are so many now.
-    pub(crate) fn count(&mut self, many: usize) -> Result<(), Refusal> {
-        if many > HELD_MAX {
-            return Err(Refusal::Execution(format!(
-                "there are more than {HELD_MAX} different ones; select fewer series"
+    pub(crate) fn set_count(&mut self, many: usize) -> Result<(), ApiError> {
+        if many > ENTRIES_MAX {
+            return Err(ApiError::Unprocessable(format!(
+                "there are more than {ENTRIES_MAX} different ones; select fewer series"
             )));
         }
         if many > self.accounted {
-            self.accounted += ENTRIES_AT_ONCE;
-            self.asking.hold(ENTRIES_AT_ONCE * ENTRY_BYTES)?;
+            self.accounted += ENTRIES_PER_RESERVATION;
+            self.query.reserve(ENTRIES_PER_RESERVATION * ENTRY_BYTES)?;
         }
         Ok(())
     }
@@ -106,48 +106,48 @@ impl Entries<'_> {
 /// Memory of an entry with its text, in a map or set.
 const ENTRY_BYTES: usize = 192;
 /// Memory is taken for so many at once.
-const ENTRIES_AT_ONCE: usize = 1024;
+const ENTRIES_PER_RESERVATION: usize = 1024;
 
 /// Answers with a list of that name: what `find` finds of a search, and how many there are in all.
-async fn listed(
+async fn list_response(
     context: Context,
     parameters: Parameters,
     known: &'static [Parameter],
     (kind, name): (&'static str, &'static str),
-    find: impl FnOnce(&Search<'_>) -> Result<(usize, Vec<Json>), Refusal> + Send + 'static,
-) -> Result<Written, Refusal> {
-    let parameters = parameters.only(known)?;
+    find: impl FnOnce(&SeriesSearch<'_>) -> Result<(usize, Vec<Json>), ApiError> + Send + 'static,
+) -> Result<JsonBody, ApiError> {
+    let parameters = parameters.reject_unknown(known)?;
     let timeout = parameters.timeout()?;
-    let work = move |view: &View, asking: &Asking| {
-        let search = Search {
+    let work = move |view: &ReadView, asking: &ActiveQuery| {
+        let search = SeriesSearch {
             selector: parameters.selectors("selector")?,
-            text: parameters.get("text").map(str::to_lowercase),
+            filter: parameters.get("text").map(str::to_lowercase),
             limit: parameters.count("limit", LIMIT, LIMIT_MAX)?,
             view,
-            asking,
+            query: asking,
         };
         let (found, told) = find(&search)?;
-        asking.answer(&Object(vec![
+        asking.json_response(&Object(vec![
             ("schema", integer(1)),
             ("found", integer(found as u64)),
             ("cut", Bool(told.len() < found)),
             (name, List(told)),
         ]))
     };
-    context.light_view(kind, timeout, work).await
+    context.run_light_with_view(kind, timeout, work).await
 }
 
-pub(super) async fn series(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
-    let find = |search: &Search<'_>| {
+pub(super) async fn series(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
+    let find = |search: &SeriesSearch<'_>| {
         // The first of them by name and labels, whatever the order in which the store has them.
         let (mut found, mut told) = (0, BTreeSet::new());
-        search.each(|series| {
-            if search.is_of(series) {
+        search.for_each(|series| {
+            if search.matches(series) {
                 found += 1;
-                let form = series.form();
+                let form = series.canonical_key();
                 if told.len() < search.limit {
                     // Name, labels and form: thrice the texts, and what holds them.
-                    search.asking.hold(ENTRY_BYTES + 3 * form.len())?;
+                    search.query.reserve(ENTRY_BYTES + 3 * form.len())?;
                 }
                 told.insert((series.name().to_owned(), series.labels().to_vec(), form));
                 if told.len() > search.limit {
@@ -156,65 +156,66 @@ pub(super) async fn series(context: Context, parameters: Parameters) -> Result<W
             }
             Ok(())
         })?;
-        let told = told.into_iter().filter_map(|(_, _, form)| Series::from_form(&form).ok());
-        Ok((found, told.map(|series| Object(head(&series))).collect()))
+        let told =
+            told.into_iter().filter_map(|(_, _, form)| Series::from_canonical_key(&form).ok());
+        Ok((found, told.map(|series| Object(series_fields(&series))).collect()))
     };
-    listed(context, parameters, SERIES, ("series", "series"), find).await
+    list_response(context, parameters, SERIES, ("series", "series"), find).await
 }
 
 /// What a series is.
-pub(crate) fn head(series: &Series) -> Vec<(&'static str, Json)> {
+pub(crate) fn series_fields(series: &Series) -> Vec<(&'static str, Json)> {
     let labels = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
     vec![
         ("name", Text(series.name().to_owned())),
         ("labels", document::labels(labels)),
-        ("kind", Text(selector::kind_word(series.kind()).to_owned())),
-        ("unit", unit(series.unit())),
+        ("kind", Text(selector::kind_name(series.kind()).to_owned())),
+        ("unit", unit_json(series.unit())),
     ]
 }
 
-fn unit(unit: &str) -> Json {
+fn unit_json(unit: &str) -> Json {
     if unit.is_empty() { Null } else { Text(unit.to_owned()) }
 }
 
-pub(super) async fn names(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
-    let find = |search: &Search<'_>| {
+pub(super) async fn names(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
+    let find = |search: &SeriesSearch<'_>| {
         let mut found: BTreeMap<(String, &str, String), u64> = BTreeMap::new();
-        let mut entries = Entries::new(search.asking);
-        search.each(|series| {
+        let mut entries = EntryBudget::new(search.query);
+        search.for_each(|series| {
             if !search.contains(series.name()) {
                 return Ok(());
             }
-            let kind = selector::kind_word(series.kind());
+            let kind = selector::kind_name(series.kind());
             let key = (series.name().to_owned(), kind, series.unit().to_owned());
             *found.entry(key).or_default() += 1;
-            entries.count(found.len())
+            entries.set_count(found.len())
         })?;
-        Ok(search.first(found.iter(), |((name, kind, unit), series)| {
+        Ok(search.first_page(found.iter(), |((name, kind, unit), series)| {
             vec![
                 ("name", Text(name.clone())),
                 ("kind", Text((*kind).to_owned())),
-                ("unit", self::unit(unit)),
+                ("unit", self::unit_json(unit)),
                 ("series", integer(*series)),
             ]
         }))
     };
-    listed(context, parameters, SERIES, ("names", "names"), find).await
+    list_response(context, parameters, SERIES, ("names", "names"), find).await
 }
 
-pub(super) async fn labels(context: Context, parameters: Parameters) -> Result<Written, Refusal> {
-    let find = |search: &Search<'_>| {
+pub(super) async fn labels(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
+    let find = |search: &SeriesSearch<'_>| {
         let mut found: BTreeMap<String, (BTreeSet<String>, u64)> = BTreeMap::new();
-        let (mut values, mut entries) = (0, Entries::new(search.asking));
-        search.each(|series| {
+        let (mut values, mut entries) = (0, EntryBudget::new(search.query));
+        search.for_each(|series| {
             for (name, value) in series.labels().iter().filter(|(name, _)| search.contains(name)) {
                 let label = found.entry(name.clone()).or_default();
                 values += usize::from(label.0.insert(value.clone()));
                 label.1 += 1;
             }
-            entries.count(values)
+            entries.set_count(values)
         })?;
-        Ok(search.first(found.iter(), |(name, (values, series))| {
+        Ok(search.first_page(found.iter(), |(name, (values, series))| {
             vec![
                 ("name", Text(name.clone())),
                 ("values", integer(values.len() as u64)),
@@ -222,39 +223,40 @@ pub(super) async fn labels(context: Context, parameters: Parameters) -> Result<W
             ]
         }))
     };
-    listed(context, parameters, SERIES, ("labels", "labels"), find).await
+    list_response(context, parameters, SERIES, ("labels", "labels"), find).await
 }
 
 pub(super) async fn values(
     context: Context,
     Path(label): Path<String>,
     parameters: Parameters,
-) -> Result<Written, Refusal> {
-    let find = move |search: &Search<'_>| {
+) -> Result<JsonBody, ApiError> {
+    let find = move |search: &SeriesSearch<'_>| {
         let mut found: BTreeMap<String, u64> = BTreeMap::new();
-        let mut entries = Entries::new(search.asking);
-        search.each(|series| {
-            if let Some(value) = value_of(series, &label).filter(|value| search.contains(value)) {
+        let mut entries = EntryBudget::new(search.query);
+        search.for_each(|series| {
+            if let Some(value) = label_value(series, &label).filter(|value| search.contains(value))
+            {
                 match found.get_mut(value) {
                     Some(series) => *series += 1,
                     None => drop(found.insert(value.to_owned(), 1)),
                 }
             }
-            entries.count(found.len())
+            entries.set_count(found.len())
         })?;
-        Ok(search.first(found.iter(), |(value, series)| {
+        Ok(search.first_page(found.iter(), |(value, series)| {
             vec![("value", Text(value.clone())), ("series", integer(*series))]
         }))
     };
-    listed(context, parameters, VALUES, ("label_values", "values"), find).await
+    list_response(context, parameters, VALUES, ("label_values", "values"), find).await
 }
 
 /// The value of a label, or of what stands beside labels.
-pub(crate) fn value_of<'a>(series: &'a Series, label: &str) -> Option<&'a str> {
+pub(crate) fn label_value<'a>(series: &'a Series, label: &str) -> Option<&'a str> {
     match label {
         selector::NAME | query::NAME => Some(series.name()),
         selector::UNIT => Some(series.unit()).filter(|unit| !unit.is_empty()),
-        selector::KIND => Some(selector::kind_word(series.kind())),
+        selector::KIND => Some(selector::kind_name(series.kind())),
         label => series.label(label),
     }
 }

@@ -4,13 +4,13 @@ use expect_test::expect;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use http::StatusCode;
-use model::{Kind, Sample, Series, Value};
+use model::{Sample, SampleValue, Series, SeriesKind};
 
-use crate::desk::DeskSettings;
-use crate::trial::{NOW, START, Trial, check};
+use crate::query_service::QueryServiceSettings;
+use crate::test_server::{NOW, START, TestServer, check};
 
 #[tokio::test]
-async fn an_expression_at_one_moment_has_its_bounds_and_its_maximum() {
+async fn instant_query_has_bounds_and_maximum() {
     check(
         "/v1/query?query=histogram_quantile(0.5, sum(exact_increase(latency{host=\"a\"}[10m])))",
         expect![[r#"
@@ -21,7 +21,7 @@ async fn an_expression_at_one_moment_has_its_bounds_and_its_maximum() {
 }
 
 #[tokio::test]
-async fn an_expression_over_time() {
+async fn range_query() {
     check(
         "/v1/query?query=sum(histogram_count_above(50, exact_increase(latency[10m])))&from=-20m&step=10m",
         expect![[r#"
@@ -39,7 +39,7 @@ async fn an_expression_over_time() {
 }
 
 #[tokio::test]
-async fn a_distribution_of_a_time() {
+async fn histogram_over_a_range() {
     check(
         "/v1/histogram?selector=latency{host=\"a\"}&from=-10m&to=now&q=0.5,1&above=5ms&above=0.009s",
         expect![[r#"
@@ -50,8 +50,8 @@ async fn a_distribution_of_a_time() {
 }
 
 #[tokio::test]
-async fn columns_are_whole_distributions_and_their_total_is_their_sum() {
-    let trial = Trial::new();
+async fn heatmap_columns_add_up_to_the_total() {
+    let trial = TestServer::new();
     for (lengths, columns) in [("&columns=7", 7), ("&step=7m", 9), ("", 120), ("&columns=1", 1)] {
         let asked = format!("/v1/heatmap?selector=latency&from={START}ns&to={NOW}ns{lengths}");
         let map = trial.json(&asked).await;
@@ -76,11 +76,11 @@ async fn columns_are_whole_distributions_and_their_total_is_their_sum() {
 }
 
 #[tokio::test]
-async fn what_is_missing_stands_beside() {
-    let trial = Trial::new();
+async fn gaps_are_reported_with_the_result() {
+    let trial = TestServer::new();
     let (start, end) = (START, START + store::MINUTE);
     let reason = "a cable was cut".to_owned();
-    trial.lose(model::Gap { start, end, producer: Some(7), lost: Some(3), reason });
+    trial.send_gap(model::Gap { start, end, producer: Some(7), lost: Some(3), reason });
     let map = trial.json("/v1/heatmap?selector=latency&step=10m").await;
     assert_eq!(map["columns"][0]["gaps"][0]["reason"], "a cable was cut");
     assert_eq!(map["columns"][1]["gaps"].as_array().unwrap().len(), 0);
@@ -92,11 +92,11 @@ async fn what_is_missing_stands_beside() {
 }
 
 #[tokio::test]
-async fn what_is_missing_after_the_last_row_is_told_to_who_does_not_say_until_when() {
-    let trial = Trial::new();
+async fn gap_after_the_last_row_is_reported_without_end_parameter() {
+    let trial = TestServer::new();
     let (start, end) = (NOW + store::MINUTE, NOW + 2 * store::MINUTE);
     let reason = "records of the journal were lost".to_owned();
-    trial.lose(model::Gap { start, end, producer: None, lost: Some(6), reason });
+    trial.send_gap(model::Gap { start, end, producer: None, lost: Some(6), reason });
     let gaps = async |path: String| trial.json(&path).await["gaps"].as_array().unwrap().len();
     assert_eq!(gaps("/v1/histogram?selector=latency".to_owned()).await, 1);
     assert_eq!(gaps(format!("/v1/histogram?selector=latency&from={START}ns")).await, 1);
@@ -106,12 +106,12 @@ async fn what_is_missing_after_the_last_row_is_told_to_who_does_not_say_until_wh
 /// A series all of whose rows came too late, or were lost, is in no index any more.
 #[tokio::test]
 async fn a_series_all_of_whose_rows_are_missing_is_a_gap_and_not_unknown() {
-    let trial = Trial::new();
+    let trial = TestServer::new();
     let unknown = "/v1/histogram?selector=waited";
     assert_eq!(trial.get(unknown).await.0, StatusCode::NOT_FOUND);
     let (start, end) = (START, START + store::MINUTE);
     let reason = "readings came after those of their day were dropped".to_owned();
-    trial.lose(model::Gap { start, end, producer: None, lost: Some(3), reason });
+    trial.send_gap(model::Gap { start, end, producer: None, lost: Some(3), reason });
     for path in [
         "/v1/histogram?selector=waited&above=5ms",
         "/v1/histogram?selector=waited&from=-2h",
@@ -143,10 +143,10 @@ async fn a_series_all_of_whose_rows_are_missing_is_a_gap_and_not_unknown() {
 
 #[tokio::test]
 async fn what_is_missing_beyond_the_rows_of_a_series_is_told_by_every_way_out() {
-    let trial = Trial::new();
+    let trial = TestServer::new();
     let (start, end) = (NOW + store::DAY, NOW + store::DAY + store::MINUTE);
     let reason = "readings came after those of their day were dropped".to_owned();
-    trial.lose(model::Gap { start, end, producer: None, lost: Some(3), reason });
+    trial.send_gap(model::Gap { start, end, producer: None, lost: Some(3), reason });
     let to = NOW + 2 * store::DAY;
     for query in ["depth", "rate(requests_total[3d])", "latency[3d]"] {
         let path = format!("/v1/query?query={query}&from={START}ns&to={to}ns&step=1d");
@@ -164,7 +164,7 @@ async fn what_is_missing_beyond_the_rows_of_a_series_is_told_by_every_way_out() 
 }
 
 #[tokio::test]
-async fn what_is_known() {
+async fn series_names_and_labels_are_listed() {
     check("/v1/series?selector={host=\"a\"}", expect![[r#"
         {"schema":1,"found":2,"cut":false,"series":[{"name":"depth","labels":{"host":"a"},"kind":"gauge","unit":null},{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}
     "#]]).await;
@@ -197,8 +197,8 @@ async fn what_is_known() {
 }
 
 #[tokio::test]
-async fn two_sides_and_a_rectangle() {
-    let trial = Trial::new();
+async fn compare_and_breakdown() {
+    let trial = TestServer::new();
     let compared = trial.json("/v1/compare?a=latency{host=\"a\"}&b=latency{host=\"b\"}").await;
     assert_eq!((&compared["a"]["count"], &compared["b"]["count"]), (&600.into(), &600.into()));
     assert_eq!(compared["superiority"]["lower"].to_string(), "1.0");
@@ -210,7 +210,7 @@ async fn two_sides_and_a_rectangle() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named() {
+async fn invalid_queries_name_the_error() {
     check("/v1/query", expect![[r#"
         400 Bad Request {"error":"parameter query: is missing, expected an expression of PromQL or CAQL"}
     "#]]).await;
@@ -279,10 +279,10 @@ async fn what_is_wrong_is_named() {
 }
 
 #[tokio::test]
-async fn an_answer_has_a_limit() {
+async fn response_size_is_limited() {
     let refused = async |bytes: usize, uri: &str| {
-        let desk = DeskSettings { answer_bytes_max: bytes, ..Default::default() };
-        let (status, text) = Trial::filled(desk).get(uri).await;
+        let desk = QueryServiceSettings { max_response_bytes: bytes, ..Default::default() };
+        let (status, text) = TestServer::with_settings(desk).get(uri).await;
         assert_eq!(status == StatusCode::UNPROCESSABLE_ENTITY, !status.is_success(), "{text}");
         (!status.is_success()).then_some(text)
     };
@@ -299,12 +299,12 @@ async fn an_answer_has_a_limit() {
 }
 
 #[tokio::test]
-async fn maxima_take_room_of_the_answer() {
+async fn maxima_count_against_the_response_budget() {
     let asked = "/v1/query?query=histogram_quantile(0.9, latency)&from=-59m&step=1m";
     let bytes = async |uri: &str| {
         let fits = async |bytes: usize| {
-            let desk = DeskSettings { answer_bytes_max: bytes, ..Default::default() };
-            Trial::filled(desk).get(uri).await.0.is_success()
+            let desk = QueryServiceSettings { max_response_bytes: bytes, ..Default::default() };
+            TestServer::with_settings(desk).get(uri).await.0.is_success()
         };
         // The least that it fits into, to the KiB.
         let (mut less, mut enough) = (0, 1 << 10);
@@ -320,22 +320,22 @@ async fn maxima_take_room_of_the_answer() {
 }
 
 #[tokio::test]
-async fn so_many_limits_and_shares_may_be_asked_for() {
+async fn thresholds_and_quantiles_are_limited() {
     let many = |name: &str, n: usize| {
         format!("/v1/histogram?selector=latency&{name}={}", vec!["0.5"; n].join(","))
     };
     for name in ["above", "q"] {
-        assert!(Trial::new().get(&many(name, 100)).await.0.is_success());
-        let (status, text) = Trial::new().get(&many(name, 101)).await;
+        assert!(TestServer::new().get(&many(name, 100)).await.0.is_success());
+        let (status, text) = TestServer::new().get(&many(name, 101)).await;
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert!(text.contains("found more than 100 of them"), "{text}");
     }
 }
 
 #[tokio::test]
-async fn what_a_heatmap_tells_of_limits_and_gaps_takes_room() {
-    let desk = DeskSettings { answer_bytes_max: 400_000, ..Default::default() };
-    let trial = Trial::filled(desk);
+async fn heatmap_thresholds_and_gaps_count_against_the_budget() {
+    let desk = QueryServiceSettings { max_response_bytes: 400_000, ..Default::default() };
+    let trial = TestServer::with_settings(desk);
     let plain = format!("/v1/heatmap?selector=latency&from={START}ns&to={NOW}ns&columns=60");
     assert!(trial.get(&plain).await.0.is_success());
     let (status, text) = trial.get(&format!("{plain}&above={}", vec!["1"; 100].join(","))).await;
@@ -344,7 +344,7 @@ async fn what_a_heatmap_tells_of_limits_and_gaps_takes_room() {
 }
 
 #[tokio::test]
-async fn regexes_of_all_selectors_count_together() {
+async fn regex_limit_is_shared_by_all_selectors() {
     for (path, most) in [
         ("/v1/series?", 32),
         ("/v1/names?", 32),
@@ -354,25 +354,28 @@ async fn regexes_of_all_selectors_count_together() {
         ("/api/v1/labels?", 128),
     ] {
         let one = if most == 128 { "match[]={a=~\"b\"}&" } else { "selector={a=~\"b\"}&" };
-        let (status, text) = Trial::new().get(&format!("{path}{}", one.repeat(most + 1))).await;
+        let (status, text) =
+            TestServer::new().get(&format!("{path}{}", one.repeat(most + 1))).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {text}");
         assert!(text.contains(&format!("more than {most} regexes")), "{text}");
         // As many as may be pick nothing, but are read.
         if path != "/v1/stream?" {
-            let (status, _) = Trial::new().get(&format!("{path}{}", one.repeat(most))).await;
+            let (status, _) = TestServer::new().get(&format!("{path}{}", one.repeat(most))).await;
             assert_ne!(status, StatusCode::BAD_REQUEST, "{path}");
         }
     }
 }
 
 #[tokio::test]
-async fn what_a_first_reading_counted_is_a_part_of_the_whole() {
-    let trial = Trial::over(crate::trial::store(), DeskSettings::default());
-    let total = Series::new("total", Kind::Histogram(Temporality::Cumulative)).checked().unwrap();
+async fn first_sample_counts_toward_the_total() {
+    let trial =
+        TestServer::with_store(crate::test_server::empty_store(), QueryServiceSettings::default());
+    let total =
+        Series::new("total", SeriesKind::Histogram(Temporality::Cumulative)).validate().unwrap();
     let mut histogram = Histogram::default();
     for minute in 1..=3 {
         histogram.record(5.0);
-        let value = Value::Histogram(Box::new(histogram.clone()));
+        let value = SampleValue::Histogram(Box::new(histogram.clone()));
         let end = START + minute * store::MINUTE;
         trial.send(&total, Sample { start: START, end, value });
         let whole = trial.json("/v1/histogram?selector=total").await;
@@ -385,8 +388,8 @@ async fn what_a_first_reading_counted_is_a_part_of_the_whole() {
 }
 
 #[tokio::test]
-async fn functions_are_told_with_what_they_take() {
-    let trial = Trial::new();
+async fn functions_are_listed_with_their_signatures() {
+    let trial = TestServer::new();
     for (asked, known) in [
         (
             "/v1/functions",

@@ -2,11 +2,11 @@
 
 use http::StatusCode;
 
-use crate::trial::{NOW, Trial};
+use crate::test_server::{NOW, TestServer};
 
 #[tokio::test]
-async fn how_topdeck_is() {
-    let trial = Trial::new();
+async fn status_document() {
+    let trial = TestServer::new();
     let status = trial.json("/v1/status").await;
     assert_eq!(status["now_ns"].as_i64(), Some(NOW));
     assert_eq!(status["store"]["series"], 4);
@@ -18,8 +18,8 @@ async fn how_topdeck_is() {
 }
 
 #[tokio::test]
-async fn the_books_have_no_difference() {
-    let trial = Trial::new();
+async fn audit_has_no_discrepancy() {
+    let trial = TestServer::new();
     let audit = trial.json("/v1/audit").await;
     assert_eq!(audit["explained"], true);
     let producer = &audit["producers"][0];
@@ -36,7 +36,7 @@ async fn the_books_have_no_difference() {
 
 #[tokio::test]
 async fn health_and_metrics() {
-    let trial = Trial::new();
+    let trial = TestServer::new();
     for path in ["/health", "/-/healthy", "/-/ready"] {
         assert_eq!(trial.get(path).await, (StatusCode::OK, "topdeck is well\n".to_owned()));
     }
@@ -44,11 +44,11 @@ async fn health_and_metrics() {
     let (status, text) = trial.get("/metrics").await;
     assert_eq!(status, StatusCode::OK);
     assert!(text.contains("topdeck_batches_total{outcome=\"taken\"} 240\n"), "{text}");
-    assert!(text.contains("topdeck_query_seconds_count{kind=\"query\"} 1\n"), "{text}");
+    assert!(text.contains("topdeck_query_duration_seconds_count{kind=\"query\"} 1\n"), "{text}");
 }
 
 #[tokio::test]
-async fn an_agent_keeps_nothing_to_ask_about() {
+async fn agent_has_no_store_to_query() {
     let disk: std::sync::Arc<dyn disk::Disk> = std::sync::Arc::new(disk::SimDisk::new(1).process());
     let path = std::path::Path::new("/journal");
     let settings = journal::Settings {
@@ -57,10 +57,11 @@ async fn an_agent_keeps_nothing_to_ask_about() {
         ..Default::default()
     };
     journal::Journal::create(&*disk, path, 7, 0, &settings).unwrap();
-    let options = journal::Options { background: false, ..Default::default() };
+    let options = journal::Options { has_background_thread: false, ..Default::default() };
     let journal = journal::Journal::open(disk, path, &options).unwrap();
-    let home = intake::Home::Journal(std::sync::Arc::new(journal));
-    let trial = Trial::at(home, crate::desk::DeskSettings::default());
+    let home = intake::WriteTarget::Journal(std::sync::Arc::new(journal));
+    let trial =
+        TestServer::with_target(home, crate::query_service::QueryServiceSettings::default());
     let (status, text) = trial.get("/v1/query?query=1").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(text.contains("an agent keeps nothing"), "{text}");
@@ -70,15 +71,18 @@ async fn an_agent_keeps_nothing_to_ask_about() {
 }
 
 #[tokio::test]
-async fn health_is_503_while_a_thread_is_down_and_says_which() {
-    let trial = Trial::over(crate::trial::store(), crate::desk::DeskSettings::default());
+async fn health_is_503_while_a_thread_is_down() {
+    let trial = TestServer::with_store(
+        crate::test_server::empty_store(),
+        crate::query_service::QueryServiceSettings::default(),
+    );
     let thread = trial.context.intake.supervisor().thread("store");
-    thread.panicked(&"a count overflows");
+    thread.record_panic(&"a count overflows");
     let (status, text) = trial.get("/health").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     let expected = "thread store is down (0 restarts); see threads in /v1/status";
     assert_eq!(text, format!("{{\"error\":\"{expected}\"}}\n"), "and not what it said");
-    thread.restarted();
+    thread.record_restart();
     let status = trial.json("/v1/status").await;
     let store = status["threads"].as_array().unwrap().iter().find(|it| it["name"] == "store");
     let store = store.unwrap();
@@ -90,7 +94,10 @@ async fn health_is_503_while_a_thread_is_down_and_says_which() {
 
 #[tokio::test]
 async fn health_says_for_a_day_that_the_journal_is_damaged_and_status_what_to_do() {
-    let trial = Trial::over(crate::trial::store(), crate::desk::DeskSettings::default());
+    let trial = TestServer::with_store(
+        crate::test_server::empty_store(),
+        crate::query_service::QueryServiceSettings::default(),
+    );
     let supervisor = trial.context.intake.supervisor();
     let place = "records 3..4 of the journal".to_owned();
     supervisor.report_damage(place, 1, "run `topdeck journal repair /data`".to_owned());
@@ -110,8 +117,11 @@ async fn health_says_for_a_day_that_the_journal_is_damaged_and_status_what_to_do
 }
 
 #[tokio::test]
-async fn health_names_what_is_quarantined() {
-    let trial = Trial::over(crate::trial::store(), crate::desk::DeskSettings::default());
+async fn health_lists_quarantined_inputs() {
+    let trial = TestServer::with_store(
+        crate::test_server::empty_store(),
+        crate::query_service::QueryServiceSettings::default(),
+    );
     trial.context.intake.supervisor().quarantine("rolling up day 7", "a count overflows");
     let told = "topdeck is well\nrolling up day 7 is quarantined; see /v1/status\n";
     assert_eq!(trial.get("/health").await, (StatusCode::OK, told.to_owned()));

@@ -1,4 +1,4 @@
-//! The body of a stream: events, and a comment where none come.
+//! Event stream body with heartbeats.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,23 +13,23 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::HEARTBEAT;
 
-/// What is sent to one client.
-pub(super) struct Events {
+/// Events sent to one client.
+pub(super) struct EventStream {
     events: mpsc::Receiver<Arc<str>>,
-    waiting: Arc<AtomicUsize>,
+    queued_bytes: Arc<AtomicUsize>,
     /// Its first tick is now: the client learns that it is listened to.
     heartbeat: Interval,
 }
 
-impl Events {
-    pub(super) fn new(events: mpsc::Receiver<Arc<str>>, waiting: Arc<AtomicUsize>) -> Events {
+impl EventStream {
+    pub(super) fn new(events: mpsc::Receiver<Arc<str>>, waiting: Arc<AtomicUsize>) -> EventStream {
         let mut heartbeat = interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Events { events, waiting, heartbeat }
+        EventStream { events, queued_bytes: waiting, heartbeat }
     }
 }
 
-impl Body for Events {
+impl Body for EventStream {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -43,7 +43,7 @@ impl Body for Events {
         }
         match self.events.poll_recv(context) {
             Poll::Ready(Some(text)) => {
-                self.waiting.fetch_sub(text.len(), Ordering::Relaxed);
+                self.queued_bytes.fetch_sub(text.len(), Ordering::Relaxed);
                 frame(Bytes::copy_from_slice(text.as_bytes()))
             }
             Poll::Ready(None) => Poll::Ready(None),

@@ -1,7 +1,7 @@
-//! Events as they are sent.
+//! Server-sent events.
 
 use hist::Mixture;
-use model::{Entry, Gap, Series, Value};
+use model::{BatchEntry, Gap, SampleValue, Series};
 
 use crate::document;
 use crate::json::Json::{self, Integer, Null, Object, Text};
@@ -12,17 +12,17 @@ fn event(name: &str, data: &Json) -> String {
 }
 
 /// A row of a series.
-pub(super) fn row(series: &Series, entry: &Entry<'_>) -> String {
+pub(super) fn row(series: &Series, entry: &BatchEntry<'_>) -> String {
     let value = match entry.decode() {
-        Ok(Value::Histogram(histogram)) => {
+        Ok(SampleValue::Histogram(histogram)) => {
             Object(document::distribution(&Mixture::from(*histogram)))
         }
-        Ok(Value::Number(plain)) if plain.is_finite() => number(plain),
-        Ok(Value::Number(other)) => Text(format!("{other:+}").replace("inf", "Inf")),
-        Ok(Value::Text(text)) => Text(text),
+        Ok(SampleValue::Number(plain)) if plain.is_finite() => number(plain),
+        Ok(SampleValue::Number(other)) => Text(format!("{other:+}").replace("inf", "Inf")),
+        Ok(SampleValue::Text(text)) => Text(text),
         Err(_) => Null,
     };
-    let mut fields = crate::query::head(series);
+    let mut fields = crate::query::series_fields(series);
     fields.extend([
         ("start_ns", Integer(entry.start.into())),
         ("end_ns", Integer(entry.end.into())),

@@ -6,21 +6,21 @@ use axum::body::Body;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use http::{Request, StatusCode};
-use model::{Gap, Kind, Sample, Series, Value};
+use model::{Gap, Sample, SampleValue, Series, SeriesKind};
 
 use super::EVENTS_MAX;
-use crate::desk::DeskSettings;
-use crate::trial::{START, Trial, store};
+use crate::query_service::QueryServiceSettings;
+use crate::test_server::{START, TestServer, empty_store};
 
-/// Someone who listens.
-struct Listener(Body);
+/// Test client of the live stream.
+struct SseClient(Body);
 
-impl Listener {
-    async fn new(trial: &Trial, uri: &str) -> Listener {
-        let response = trial.answer(Request::get(uri).body(Body::empty()).unwrap()).await;
+impl SseClient {
+    async fn new(trial: &TestServer, uri: &str) -> SseClient {
+        let response = trial.respond(Request::get(uri).body(Body::empty()).unwrap()).await;
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        let mut listener = Listener(response.into_body());
+        let mut listener = SseClient(response.into_body());
         assert_eq!(listener.next().await.as_deref(), Some(": topdeck\n\n"));
         listener
     }
@@ -42,30 +42,36 @@ impl Listener {
 }
 
 fn gauge(name: &str) -> Series {
-    Series::new(name, Kind::Gauge).with_label("host", "a").checked().unwrap()
+    Series::new(name, SeriesKind::Gauge).with_label("host", "a").validate().unwrap()
 }
 
 fn number(value: f64) -> Sample {
-    Sample { start: START, end: START, value: Value::Number(value) }
+    Sample { start: START, end: START, value: SampleValue::Number(value) }
 }
 
 #[tokio::test]
-async fn rows_and_gaps_come_to_those_who_want_them() {
-    let trial = Trial::over(store(), DeskSettings::default());
+async fn rows_and_gaps_are_filtered_by_selector() {
+    let trial = TestServer::with_store(empty_store(), QueryServiceSettings::default());
     // What was before is not sent, but what it was of is known by its number only.
     trial.send(&gauge("depth"), number(1.0));
-    let mut all = Listener::new(&trial, "/v1/stream").await;
-    let mut some = Listener::new(&trial, "/v1/stream?selector=latency").await;
+    let mut all = SseClient::new(&trial, "/v1/stream").await;
+    let mut some = SseClient::new(&trial, "/v1/stream?selector=latency").await;
     trial.send(&gauge("depth"), number(f64::INFINITY));
-    let latency = Series::new("latency", Kind::Histogram(Temporality::Delta))
+    let latency = Series::new("latency", SeriesKind::Histogram(Temporality::Delta))
         .with_unit("ms")
-        .checked()
+        .validate()
         .unwrap();
     let mut histogram = Histogram::default();
     histogram.record_n(3.0, 2);
-    let value = Value::Histogram(Box::new(histogram));
+    let value = SampleValue::Histogram(Box::new(histogram));
     trial.send(&latency, Sample { start: START, end: START + 10, value });
-    trial.lose(Gap { start: 1, end: 2, producer: None, lost: Some(3), reason: "why".to_owned() });
+    trial.send_gap(Gap {
+        start: 1,
+        end: 2,
+        producer: None,
+        lost: Some(3),
+        reason: "why".to_owned(),
+    });
     let row = "event: row\ndata: {\"name\":\"latency\",\"labels\":{},\"kind\":\"histogram\",\"unit\":\"ms\",\"start_ns\":1600000200000000000,\"end_ns\":1600000200000000010,\"value\":{\"count\":2,\"sum\":{\"lower\":6.0,\"estimate\":6.0,\"upper\":6.0},\"min\":{\"lower\":3.0,\"estimate\":3.0,\"upper\":3.0},\"max\":{\"lower\":3.0,\"estimate\":3.0,\"upper\":3.0},\"cells\":[{\"lower\":3.0,\"upper\":3.0,\"count\":2}]}}\n\n";
     let gap = "event: gap\ndata: {\"start_ns\":1,\"end_ns\":2,\"producer\":null,\"lost\":3,\"reason\":\"why\"}\n\n";
     assert_eq!(some.event().await, row);
@@ -79,19 +85,19 @@ async fn rows_and_gaps_come_to_those_who_want_them() {
 }
 
 #[tokio::test]
-async fn the_slow_are_told_what_they_missed_and_hold_up_nobody() {
-    let trial = Trial::over(store(), DeskSettings::default());
-    let mut slow = Listener::new(&trial, "/v1/stream?selector=depth").await;
-    let mut quick = Listener::new(&trial, "/v1/stream?selector=mark").await;
+async fn slow_clients_are_told_what_they_missed() {
+    let trial = TestServer::with_store(empty_store(), QueryServiceSettings::default());
+    let mut slow = SseClient::new(&trial, "/v1/stream?selector=depth").await;
+    let mut quick = SseClient::new(&trial, "/v1/stream?selector=mark").await;
     let more = 10;
     let intake = &trial.context.intake;
-    let mut writer = intake.writer(intake::Way::Placed);
-    use collect::Rows as _;
+    let mut writer = intake.writer(intake::SeriesKeyEncoding::Generic);
+    use collect::RowSink as _;
     writer.series(b"depth", &mut || Ok(gauge("depth"))).unwrap();
     for at in 0..EVENTS_MAX + more {
         writer.sample(&number(at as f64)).unwrap();
     }
-    intake.take(&intake.producer("trial"), writer).unwrap().wait().unwrap();
+    intake.append(&intake.producer("trial"), writer).unwrap().wait_durable().unwrap();
     trial.send(&gauge("mark"), number(1.0));
     assert!(quick.event().await.contains("\"mark\""));
     for at in 0..EVENTS_MAX {
@@ -103,17 +109,17 @@ async fn the_slow_are_told_what_they_missed_and_hold_up_nobody() {
 }
 
 #[tokio::test]
-async fn so_many_may_listen_and_all_end_with_the_server() {
-    let desk = DeskSettings { stream_clients_max: 1, ..Default::default() };
-    let trial = Trial::over(store(), desk);
-    let mut one = Listener::new(&trial, "/v1/stream").await;
+async fn stream_clients_are_limited_and_end_with_the_server() {
+    let desk = QueryServiceSettings { max_stream_clients: 1, ..Default::default() };
+    let trial = TestServer::with_store(empty_store(), desk);
+    let mut one = SseClient::new(&trial, "/v1/stream").await;
     let (status, text) = trial.get("/v1/stream").await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
     assert!(text.contains("1 clients listen already"), "{text}");
-    drop(std::mem::replace(&mut one, Listener(Body::empty())));
-    let mut other = Listener::new(&trial, "/v1/stream").await;
+    drop(std::mem::replace(&mut one, SseClient(Body::empty())));
+    let mut other = SseClient::new(&trial, "/v1/stream").await;
     let context = trial.context.clone();
-    tokio::task::spawn_blocking(move || context.desk.stop()).await.unwrap();
+    tokio::task::spawn_blocking(move || context.queries.stop()).await.unwrap();
     assert_eq!(other.next().await, None);
     let (status, _) = trial.get("/v1/stream").await;
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);

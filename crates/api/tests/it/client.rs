@@ -5,17 +5,17 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// No test waits longer for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct RawResponse {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl RawResponse {
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -26,15 +26,15 @@ impl Answer {
     }
 
     #[track_caller]
-    pub(crate) fn is(&self, status: u16, part: &str) {
+    pub(crate) fn check(&self, status: u16, part: &str) {
         assert!(self.status == status && self.text().contains(part), "{self:?}");
     }
 }
 
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn request(method: &str, path: &str, headers: &str, body: &[u8]) -> V
 }
 
 /// Reads one answer; `None` if the connection ends before it begins.
-pub(crate) fn answer(stream: &mut impl Read) -> Option<Answer> {
+pub(crate) fn read_response(stream: &mut impl Read) -> Option<RawResponse> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -60,7 +60,7 @@ pub(crate) fn answer(stream: &mut impl Read) -> Option<Answer> {
     }
     let head = String::from_utf8(head).unwrap();
     let status = head[9..12].parse().unwrap();
-    let mut found = Answer { status, head, body: Vec::new() };
+    let mut found = RawResponse { status, head, body: Vec::new() };
     let length = found.header("content-length").map_or(0, |length| length.parse().unwrap());
     found.body = vec![0; length];
     stream.read_exact(&mut found.body).unwrap();
@@ -68,7 +68,7 @@ pub(crate) fn answer(stream: &mut impl Read) -> Option<Answer> {
 }
 
 /// Sends bytes and reads the answer.
-pub(crate) fn ask(stream: &mut (impl Read + Write), bytes: &[u8]) -> Answer {
+pub(crate) fn exchange(stream: &mut (impl Read + Write), bytes: &[u8]) -> RawResponse {
     stream.write_all(bytes).unwrap();
-    answer(stream).expect("an answer")
+    read_response(stream).expect("an answer")
 }

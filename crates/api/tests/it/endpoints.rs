@@ -3,21 +3,21 @@
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 
-use model::Value;
+use model::SampleValue;
 
-use crate::fixture::{Fixture, local};
+use crate::fixture::{ServerFixture, local_settings};
 
 #[test]
 fn numbers_are_recorded_in_one_histogram() {
-    let it = Fixture::new();
+    let it = ServerFixture::new();
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";
     let path = "/v1/record?metric=took&unit=ms&label.host=a";
-    it.post(path, form, "12.5").is(200, "{\"repeated\":false,\"values\":1}");
-    it.post(path, form, "1500\n1501\n0.5\n").is(200, "\"values\":3");
+    it.post(path, form, "12.5").check(200, "{\"repeated\":false,\"values\":1}");
+    it.post(path, form, "1500\n1501\n0.5\n").check(200, "\"values\":3");
     assert_eq!(it.count("took"), 4);
     let rows = it.rows(r#"took{host="a"}"#);
-    let sum = |value: &Value| match value {
-        Value::Histogram(histogram) => histogram.sum_side().value().unwrap().value(),
+    let sum = |value: &SampleValue| match value {
+        SampleValue::Histogram(histogram) => histogram.tracked_sum().value().unwrap().value(),
         other => panic!("{other:?}"),
     };
     let sum: f64 = rows.iter().map(|row| sum(&row.1.value)).sum();
@@ -25,71 +25,75 @@ fn numbers_are_recorded_in_one_histogram() {
 }
 
 #[test]
-fn a_body_that_is_wrong_is_refused_whole() {
-    let it = Fixture::new();
-    it.post("/v1/record?metric=took", "", "1\n2\nx\n").is(400, "line 3: expected a number, found");
-    it.post("/v1/record", "", "1").is(400, "what was measured?");
-    it.post("/v1/record?metric=a&unit=parsec", "", "1").is(400, "unit=parsec: expected one of ns");
-    it.post("/v1/record?metric=a&units=ms", "", "1").is(400, "\\\"units\\\" is no parameter here");
-    it.post("/v1/record?metric=a", "Content-Encoding: br\r\n", "1").is(415, "packed as \\\"br\\\"");
-    it.post("/v1/records?metric=a", "", "1").is(404, "there is nothing at /v1/records");
-    it.ask("GET", "/v1/record?metric=a", "", b"").is(405, "");
-    it.post("/v1/traces", "", "").is(404, "topdeck takes metrics");
+fn invalid_body_is_rejected_whole() {
+    let it = ServerFixture::new();
+    it.post("/v1/record?metric=took", "", "1\n2\nx\n")
+        .check(400, "line 3: expected a number, found");
+    it.post("/v1/record", "", "1").check(400, "what was measured?");
+    it.post("/v1/record?metric=a&unit=parsec", "", "1")
+        .check(400, "unit=parsec: expected one of ns");
+    it.post("/v1/record?metric=a&units=ms", "", "1")
+        .check(400, "\\\"units\\\" is no parameter here");
+    it.post("/v1/record?metric=a", "Content-Encoding: br\r\n", "1")
+        .check(415, "packed as \\\"br\\\"");
+    it.post("/v1/records?metric=a", "", "1").check(404, "there is nothing at /v1/records");
+    it.request("GET", "/v1/record?metric=a", "", b"").check(405, "");
+    it.post("/v1/traces", "", "").check(404, "topdeck takes metrics");
     assert_eq!(it.rows("{}").len(), 0);
 }
 
 #[test]
-fn bodies_may_be_packed() {
-    let it = Fixture::new();
+fn bodies_may_be_compressed() {
+    let it = ServerFixture::new();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(b"1\n2\n3\n").unwrap();
     let path = "/v1/record?metric=took";
-    it.post(path, "Content-Encoding: gzip\r\n", gzip.finish().unwrap()).is(200, "\"values\":3");
+    it.post(path, "Content-Encoding: gzip\r\n", gzip.finish().unwrap()).check(200, "\"values\":3");
     let zstd = zstd::encode_all(&b"4\n5\n"[..], 1).unwrap();
-    it.post(path, "Content-Encoding: zstd\r\n", zstd).is(200, "\"values\":2");
+    it.post(path, "Content-Encoding: zstd\r\n", zstd).check(200, "\"values\":2");
     assert_eq!(it.count("took"), 5);
 }
 
 #[test]
-fn a_batch_that_comes_twice_is_counted_once() {
-    let it = Fixture::new();
+fn duplicate_batch_is_counted_once() {
+    let it = ServerFixture::new();
     let post = |batch: &str, value: &str| {
         it.post("/v1/record?metric=took", &format!("Topdeck-Batch: {batch}\r\n"), value)
     };
-    post("a1/7/1", "1").is(200, "\"repeated\":false");
-    post("a1/7/1", "1").is(200, "\"repeated\":true");
-    post("a1/7/2", "2").is(200, "\"repeated\":false");
-    post("a1/8/1", "3").is(200, "\"repeated\":false");
-    post("b/7/1", "4").is(200, "\"repeated\":false");
-    post("a1/8", "5").is(400, "PRODUCER/BOOT/SEQUENCE");
+    post("a1/7/1", "1").check(200, "\"repeated\":false");
+    post("a1/7/1", "1").check(200, "\"repeated\":true");
+    post("a1/7/2", "2").check(200, "\"repeated\":false");
+    post("a1/8/1", "3").check(200, "\"repeated\":false");
+    post("b/7/1", "4").check(200, "\"repeated\":false");
+    post("a1/8", "5").check(400, "PRODUCER/BOOT/SEQUENCE");
     assert_eq!(it.count("took"), 4);
 }
 
 #[test]
-fn httptrap_takes_what_stands_before_an_error() {
-    let it = Fixture::new();
+fn httptrap_accepts_values_before_an_error() {
+    let it = ServerFixture::new();
     let path = "/module/httptrap/c640d8cb/secret";
     let body = br#"{"a":1,"b":{"_type":"h","_value":[1,2,3]},"c":"text","d":null}"#;
-    it.ask("PUT", path, "", body).is(200, "{\"filtered\":1,\"stats\":3}");
+    it.request("PUT", path, "", body).check(200, "{\"filtered\":1,\"stats\":3}");
     let debug = "X-Circonus-HTTPTrap-Debug: on\r\n";
     let answer = it.post(path, debug, r#"{"e":5,"f":"#);
-    answer.is(406, "\"stats\":1");
-    answer.is(406, "\"error\":\"byte 11: ");
+    answer.check(406, "\"stats\":1");
+    answer.check(406, "\"error\":\"byte 11: ");
     assert_eq!(answer.header("x-circonus-httptrap-debug"), Some("on"));
-    it.post("/v1/httptrap?label.host=b", "", r#"{"g":7}"#).is(200, "\"stats\":1");
+    it.post("/v1/httptrap?label.host=b", "", r#"{"g":7}"#).check(200, "\"stats\":1");
     assert_eq!(it.count(r#"{check="c640d8cb"}"#), 1 + 3 + 1 + 1);
     assert_eq!(it.count(r#"g{host="b"}"#), 1);
 }
 
 #[test]
-fn lines_of_influx_are_taken_one_by_one() {
-    let it = Fixture::new();
+fn influx_lines_are_accepted_one_by_one() {
+    let it = ServerFixture::new();
     let lines = "cpu,host=a used=1.5,idle=2i 1794906565\n";
-    it.post("/write?db=x&precision=s", "", lines).is(204, "");
-    it.post("/api/v2/write?bucket=b&org=o", "", "cpu,host=b used=3\n").is(204, "");
+    it.post("/write?db=x&precision=s", "", lines).check(204, "");
+    it.post("/api/v2/write?bucket=b&org=o", "", "cpu,host=b used=3\n").check(204, "");
     let answer = it.post("/write", "", "cpu,host=c used=1\ncpu,host=c used\n");
-    answer.is(400, "dropped=1, taken=1");
-    it.post("/write?precision=y", "", "cpu used=1").is(400, "precision=y");
+    answer.check(400, "dropped=1, taken=1");
+    it.post("/write?precision=y", "", "cpu used=1").check(400, "precision=y");
     assert_eq!(
         (it.count(r#"{host="a"}"#), it.count(r#"{host="b"}"#), it.count(r#"{host="c"}"#)),
         (2, 1, 1)
@@ -97,30 +101,30 @@ fn lines_of_influx_are_taken_one_by_one() {
 }
 
 #[test]
-fn logs_of_hdrhistogram_are_placed_in_time() {
-    let it = Fixture::new();
+fn hdrhistogram_logs_get_timestamps() {
+    let it = ServerFixture::new();
     let path = "/../../testdata/hist/hdr/jHiccup-2.0.7S.logV2.hlog";
     let log = std::fs::read(format!("{}{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let answer = it.post("/v1/hlog?metric=pause&label.host=a&start=1794906565", "", &log);
-    answer.is(200, "intervals");
+    answer.check(200, "intervals");
     let told: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
     assert!(told["values"].as_u64().unwrap() > 0);
     assert_eq!(it.count(r#"pause{host="a"}"#), told["values"].as_u64().unwrap());
     assert_eq!(it.rows("pause").len() as u64, told["intervals"].as_u64().unwrap());
-    it.post("/v1/import?metric=pause2", "", &log).is(200, "\"format\":\"hlog\"");
+    it.post("/v1/import?metric=pause2", "", &log).check(200, "\"format\":\"hlog\"");
     assert_eq!(it.count("pause2"), it.count("pause"));
-    it.post("/v1/hlog", "", &log).is(400, "what was measured?");
-    it.post("/v1/hlog?metric=x&start=soon", "", &log).is(400, "start=soon: expected seconds");
+    it.post("/v1/hlog", "", &log).check(400, "what was measured?");
+    it.post("/v1/hlog?metric=x&start=soon", "", &log).check(400, "start=soon: expected seconds");
 }
 
 #[test]
-fn imports_are_told_by_their_content() {
-    let it = Fixture::new();
+fn import_format_is_detected() {
+    let it = ServerFixture::new();
     let page = "# TYPE up gauge\nup{job=\"x\"} 1\n# TYPE n_total counter\nn_total 5\n";
-    it.post("/v1/import", "", page).is(200, "\"format\":\"prometheus\"");
-    it.post("/v1/import?metric=m", "", "1\n2\n").is(200, "\"format\":\"numbers\"");
-    it.post("/v1/import?format=xml", "", "1").is(400, "format=xml: expected one of numbers");
-    it.post("/v1/import", "", "<html>").is(400, "expected a known format");
+    it.post("/v1/import", "", page).check(200, "\"format\":\"prometheus\"");
+    it.post("/v1/import?metric=m", "", "1\n2\n").check(200, "\"format\":\"numbers\"");
+    it.post("/v1/import?format=xml", "", "1").check(400, "format=xml: expected one of numbers");
+    it.post("/v1/import", "", "<html>").check(400, "expected a known format");
     assert_eq!((it.count("up"), it.count("m")), (1, 2));
 }
 
@@ -135,25 +139,25 @@ fn write_request(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn remote_write_is_told_what_was_written() {
-    let it = Fixture::new();
+fn remote_write_response_has_the_counts() {
+    let it = ServerFixture::new();
     let post = |headers: &str, body: &[u8]| {
         let body = snap::raw::Encoder::new().compress_vec(body).unwrap();
         it.post("/api/v1/write", headers, body)
     };
     let v1 = "Content-Encoding: snappy\r\nContent-Type: application/x-protobuf\r\n";
     let answer = post(v1, &write_request("up"));
-    answer.is(204, "");
+    answer.check(204, "");
     assert_eq!(answer.header("x-prometheus-remote-write-samples-written"), Some("2"));
     assert_eq!(answer.header("x-prometheus-remote-write-histograms-written"), Some("0"));
     assert_eq!(answer.header("x-prometheus-remote-write-exemplars-written"), Some("0"));
     let answer = post(v1, b"\xff\xff\xff");
-    answer.is(400, "no request of remote write");
+    answer.check(400, "no request of remote write");
     assert_eq!(answer.header("x-prometheus-remote-write-samples-written"), Some("0"));
-    post("Content-Type: application/x-protobuf\r\n", b"").is(415, "expected snappy");
+    post("Content-Type: application/x-protobuf\r\n", b"").check(415, "expected snappy");
     let text = "Content-Encoding: snappy\r\nContent-Type: text/plain\r\n";
-    post(text, b"").is(415, "found \\\"text/plain");
-    it.post("/api/v1/write", v1, "no snappy").is(400, "snappy");
+    post(text, b"").check(415, "found \\\"text/plain");
+    it.post("/api/v1/write", v1, "no snappy").check(400, "snappy");
     let v2 = "Content-Encoding: snappy\r\n\
               Content-Type: application/x-protobuf;proto=io.prometheus.write.v2.Request\r\n";
     // Symbols "", "__name__", "down"; one series of them with one sample.
@@ -165,15 +169,18 @@ fn remote_write_is_told_what_was_written() {
 }
 
 #[test]
-fn one_sender_that_uses_up_its_series_holds_up_no_other() {
+fn sender_at_its_series_limit_does_not_affect_others() {
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = {
         let lines = Arc::clone(&lines);
         Arc::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()))
     };
     let way = intake::Settings { background: false, log, ..intake::Settings::default() };
-    let limits = store::Limits { series_per_producer_max: 2, ..store::Limits::default() };
-    let it = Fixture::limited(local(None), way, limits).unwrap();
+    let limits = store::CardinalityLimits {
+        series_per_producer_max: 2,
+        ..store::CardinalityLimits::default()
+    };
+    let it = ServerFixture::with_store_limits(local_settings(None), way, limits).unwrap();
     let write = |names: &[&str]| {
         let body: Vec<u8> = names.iter().flat_map(|name| write_request(name)).collect();
         let body = snap::raw::Encoder::new().compress_vec(&body).unwrap();
@@ -183,11 +190,11 @@ fn one_sender_that_uses_up_its_series_holds_up_no_other() {
     let written = "x-prometheus-remote-write-samples-written";
     // Two samples of each; all in one request.
     let answer = write(&["a", "b", "c", "d"]);
-    answer.is(
+    answer.check(
         400,
         "4 of this request could not be taken, and the rest was: cannot store new series c",
     );
-    answer.is(400, "series limit of its producer (2) reached");
+    answer.check(400, "series limit of its producer (2) reached");
     assert_eq!(answer.header(written), Some("4"));
     assert_eq!(["a", "b", "c", "d"].map(|name| it.count(name)), [2, 2, 0, 0]);
     // What it has goes on, beside what is refused.
@@ -205,11 +212,11 @@ fn one_sender_that_uses_up_its_series_holds_up_no_other() {
     // `ExportMetricsServiceResponse`: partial_success with rejected_data_points, 1.
     assert!(answer.body.windows(3).any(|field| field == b"\x08\x01\x12"), "{:?}", answer.body);
     assert_eq!(["o1", "o2", "o3"].map(|name| it.count(name)), [1, 1, 0]);
-    it.post("/write", "", "i1 value=1\ni2 value=1\ni3 value=1\n").is(400, "dropped=1, taken=2");
+    it.post("/write", "", "i1 value=1\ni2 value=1\ni3 value=1\n").check(400, "dropped=1, taken=2");
     assert_eq!(["i1", "i2", "i3"].map(|name| it.count(name)), [1, 1, 0]);
     let trap = it.post("/v1/httptrap", "", r#"{"t1": 1, "t2": 2, "t3": 3}"#);
-    trap.is(406, r#""stats":2"#);
-    it.post("/v1/record?metric=r", "", "1").is(200, "");
+    trap.check(406, r#""stats":2"#);
+    it.post("/v1/record?metric=r", "", "1").check(200, "");
     // Somebody else's series may be used, but is not another sender's new one.
     assert_eq!(otlp(&["o1"]).status, 200);
 
@@ -218,7 +225,7 @@ fn one_sender_that_uses_up_its_series_holds_up_no_other() {
         it.intake.meter().counter(name, "", &[("reason", reason)]).get()
     };
     assert_eq!((counter("producer_series"), counter("label_values")), (9, 0));
-    it.intake.keep_books().unwrap();
+    it.intake.checkpoint_ledger().unwrap();
     let gaps = it.store.stat().unwrap().gaps;
     let id = it.intake.producer("remote write").id();
     let gap = gaps.iter().find(|gap| gap.producer == Some(id)).unwrap();
@@ -233,30 +240,30 @@ fn one_sender_that_uses_up_its_series_holds_up_no_other() {
 }
 
 #[test]
-fn otlp_comes_over_http_in_both_encodings() {
-    let it = Fixture::new();
+fn otlp_http_accepts_both_encodings() {
+    let it = ServerFixture::new();
     let json = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"load","gauge":
         {"dataPoints":[{"timeUnixNano":"1794906565000000000","asDouble":0.5}]}}]}]}]}"#;
     let answer = it.post("/v1/metrics", "Content-Type: application/json\r\n", json);
-    answer.is(200, "{}");
+    answer.check(200, "{}");
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert_eq!(it.count("load"), 1);
     let protobuf = "Content-Type: application/x-protobuf\r\n";
     let answer = it.post("/v1/metrics", protobuf, crate::grpc::request("seen", 3));
-    answer.is(200, "");
+    answer.check(200, "");
     assert_eq!(answer.header("content-type"), Some("application/x-protobuf"));
     assert_eq!(it.count("seen"), 3);
     let answer = it.post("/v1/metrics", protobuf, b"\xff");
-    answer.is(400, "this is no request of OTLP");
+    answer.check(400, "this is no request of OTLP");
     assert_eq!(answer.body[..2], [0x08, 3], "a google.rpc.Status");
-    it.post("/v1/metrics", "Content-Type: application/json\r\n", "{").is(400, "\"code\":3");
-    it.post("/v1/metrics", "", "").is(415, "expected content of the type");
+    it.post("/v1/metrics", "Content-Type: application/json\r\n", "{").check(400, "\"code\":3");
+    it.post("/v1/metrics", "", "").check(415, "expected content of the type");
 }
 
 #[test]
-fn parameters_of_the_document_are_read_and_others_refused() {
-    let it = Fixture::new();
-    let document = it.ask("GET", "/v1/openapi.json", "", b"");
+fn unknown_parameters_are_rejected() {
+    let it = ServerFixture::new();
+    let document = it.request("GET", "/v1/openapi.json", "", b"");
     let document: serde_json::Value = serde_json::from_slice(&document.body).unwrap();
     for path in ["/v1/record", "/v1/hlog", "/v1/import", "/v1/httptrap"] {
         let parameters = document["paths"][path]["post"]["parameters"].as_array().unwrap();
@@ -266,57 +273,58 @@ fn parameters_of_the_document_are_read_and_others_refused() {
             let answer = it.post(&format!("{path}?{name}=1"), "", "");
             assert!(!answer.text().contains("is no parameter here"), "{path} {name}: {answer:?}");
         }
-        it.post(&format!("{path}?nobody=1"), "", "").is(400, "\\\"nobody\\\" is no parameter here");
+        it.post(&format!("{path}?nobody=1"), "", "")
+            .check(400, "\\\"nobody\\\" is no parameter here");
     }
 }
 
 #[test]
-fn a_forged_sequence_does_not_silence_a_sender_with_numbers_of_its_own() {
-    let fixture = Fixture::new();
+fn forged_sequence_does_not_block_a_sender() {
+    let fixture = ServerFixture::new();
     let record = |sequence: u64| {
         let header = format!("Topdeck-Batch: 7/1/{sequence}\r\n");
         fixture.post("/v1/record?metric=a", &header, "1")
     };
     assert_eq!(record(1).status, 200);
-    record(1 << 40).is(409, "cannot take sequence 1099511627776 of producer");
-    record(2).is(200, "\"repeated\":false");
+    record(1 << 40).check(409, "cannot take sequence 1099511627776 of producer");
+    record(2).check(200, "\"repeated\":false");
     assert_eq!(fixture.count("a"), 2);
-    let name = "topdeck_intake_forgeries_refused_total";
+    let name = "topdeck_intake_identity_rejections_total";
     let refused = fixture.intake.meter().counter(name, "", &[("reason", "sequence")]);
     assert_eq!(refused.get(), 1);
 }
 
 #[test]
 fn a_forged_request_without_the_secret_skips_no_batch_of_its_owner() {
-    let it = Fixture::new();
+    let it = ServerFixture::new();
     let record = |sequence: u64, secret: &str| {
         let header = format!("Topdeck-Batch: 7/1/{sequence}\r\n{secret}");
         it.post("/v1/record?metric=a", &header, "1")
     };
     let own = "Topdeck-Batch-Secret: 5f1c2a90b7d34e68\r\n";
-    record(1, own).is(200, "\"repeated\":false");
+    record(1, own).check(200, "\"repeated\":false");
     for forged in ["", "Topdeck-Batch-Secret: 0000000000000000\r\n"] {
-        record(1_000_000, forged).is(200, "\"repeated\":false");
+        record(1_000_000, forged).check(200, "\"repeated\":false");
     }
     // Without a secret a forged request can skip few, with one an honest sender many.
-    record(1_000_000 + 4_097, "").is(409, "at most 4096 may be left out");
-    record(2, own).is(200, "\"repeated\":false");
-    record(2, own).is(200, "\"repeated\":true");
-    record(1 << 20, own).is(200, "\"repeated\":false");
+    record(1_000_000 + 4_097, "").check(409, "at most 4096 may be left out");
+    record(2, own).check(200, "\"repeated\":false");
+    record(2, own).check(200, "\"repeated\":true");
+    record(1 << 20, own).check(200, "\"repeated\":false");
     assert_eq!(it.count("a"), 5);
-    record(3, "Topdeck-Batch-Secret: short\r\n").is(400, "it has 5 characters; send 16 to 256");
+    record(3, "Topdeck-Batch-Secret: short\r\n").check(400, "it has 5 characters; send 16 to 256");
 }
 
 #[test]
 fn a_batch_that_was_taken_by_the_version_before_is_not_taken_again() {
-    let it = Fixture::new();
+    let it = ServerFixture::new();
     let hash = blake3::Hasher::new_derive_key("topdeck 2026 producers of HTTP batches")
         .update(&7u64.to_le_bytes())
         .finalize();
     let producer = u64::from_le_bytes(*hash.as_bytes().first_chunk().unwrap());
-    let identity = journal::Identity { producer, boot: 1, sequence: 5 };
-    let mut writer = it.intake.writer(intake::Way::Form);
-    collect::Rows::gap(
+    let identity = journal::BatchIdentity { producer, epoch: 1, sequence: 5 };
+    let mut writer = it.intake.writer(intake::SeriesKeyEncoding::Canonical);
+    collect::RowSink::gap(
         &mut writer,
         model::Gap {
             start: 0,
@@ -326,10 +334,10 @@ fn a_batch_that_was_taken_by_the_version_before_is_not_taken_again() {
             reason: "taken before".to_owned(),
         },
     );
-    it.intake.take_as(identity, 0, "", writer).unwrap().wait().unwrap();
+    it.intake.append_with_identity(identity, 0, "", writer).unwrap().wait_durable().unwrap();
     let post =
         |batch: &str| it.post("/v1/record?metric=a", &format!("Topdeck-Batch: {batch}\r\n"), "1");
-    post("7/1/5").is(200, "\"repeated\":true");
-    post("7/1/6").is(200, "\"repeated\":false");
+    post("7/1/5").check(200, "\"repeated\":true");
+    post("7/1/6").check(200, "\"repeated\":false");
     assert_eq!(it.count("a"), 1);
 }

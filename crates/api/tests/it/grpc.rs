@@ -8,7 +8,7 @@ use tonic::client::Grpc;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Request, Status};
 
-use crate::fixture::{Dir, Fixture, local};
+use crate::fixture::{ServerFixture, TestDir, local_settings};
 
 const EXPORT: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
@@ -26,24 +26,24 @@ pub(crate) fn request(name: &str, points: u8) -> Vec<u8> {
 
 /// Messages as bytes.
 #[derive(Clone, Copy, Default)]
-struct Plain;
+struct RawCodec;
 
-impl Codec for Plain {
+impl Codec for RawCodec {
     type Encode = Vec<u8>;
     type Decode = Vec<u8>;
-    type Encoder = Plain;
-    type Decoder = Plain;
+    type Encoder = RawCodec;
+    type Decoder = RawCodec;
 
-    fn encoder(&mut self) -> Plain {
-        Plain
+    fn encoder(&mut self) -> RawCodec {
+        RawCodec
     }
 
-    fn decoder(&mut self) -> Plain {
-        Plain
+    fn decoder(&mut self) -> RawCodec {
+        RawCodec
     }
 }
 
-impl Encoder for Plain {
+impl Encoder for RawCodec {
     type Item = Vec<u8>;
     type Error = Status;
 
@@ -53,7 +53,7 @@ impl Encoder for Plain {
     }
 }
 
-impl Decoder for Plain {
+impl Decoder for RawCodec {
     type Item = Vec<u8>;
     type Error = Status;
 
@@ -89,15 +89,15 @@ async fn call(
         request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
     }
     let path = http::uri::PathAndQuery::from_static(path);
-    let answer = client.unary(request, path, Plain).await.map(tonic::Response::into_inner);
+    let answer = client.unary(request, path, RawCodec).await.map(tonic::Response::into_inner);
     drop(client);
     connection.abort();
     answer
 }
 
 #[test]
-fn tonic_is_understood_in_each_packing() {
-    let it = Fixture::new();
+fn tonic_client_works_with_each_encoding() {
+    let it = ServerFixture::new();
     let packings = [None, Some(CompressionEncoding::Gzip), Some(CompressionEncoding::Zstd)];
     for (packing, name) in packings.into_iter().zip(["plain", "gzip", "zstd"]) {
         let message = request(name, 3);
@@ -108,17 +108,17 @@ fn tonic_is_understood_in_each_packing() {
 }
 
 #[test]
-fn refusals_are_grpcs() {
-    let dir = Dir::new();
+fn errors_are_grpc_statuses() {
+    let dir = TestDir::new();
     let path = dir.0.join("tokens");
-    let mut tokens = api::Tokens::open(&path).unwrap();
+    let mut tokens = api::TokenFile::open(&path).unwrap();
     let ingest = tokens.add("in", &[api::Scope::Ingest], 1).unwrap();
     let read = tokens.add("out", &[api::Scope::Read], 1).unwrap();
-    let mut settings = local(None);
+    let mut settings = local_settings(None);
     settings.tokens = Some(path);
     settings.tokens_required = true;
-    settings.limits.body_bytes = 200;
-    let it = Fixture::with(settings);
+    settings.limits.max_body_bytes = 200;
+    let it = ServerFixture::with(settings);
     let (ingest, read) = (Some(ingest.as_str()), Some(read.as_str()));
     let check = |path, token, message: &[u8], code, part: &str| {
         let answer = it.runtime.block_on(call(it.address, path, None, token, message.to_vec()));
@@ -139,14 +139,14 @@ fn refusals_are_grpcs() {
 }
 
 #[test]
-fn no_room_is_told_with_the_time_to_wait() {
-    let mut settings = local(None);
-    settings.limits.bodies_bytes = 10;
-    let it = Fixture::with(settings);
+fn full_server_returns_retry_info() {
+    let mut settings = local_settings(None);
+    settings.limits.max_buffered_body_bytes = 10;
+    let it = ServerFixture::with(settings);
     let answer = it.runtime.block_on(call(it.address, EXPORT, None, None, request("seen", 1)));
     let status = answer.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
     let retry = b"\x0a\x28type.googleapis.com/google.rpc.RetryInfo\x12\x04\x0a\x02\x08\x01";
     assert!(status.details().ends_with(retry), "{:?}", status.details());
-    assert_eq!(it.refused("bodies_bytes"), 1);
+    assert_eq!(it.rejected("bodies_bytes"), 1);
 }

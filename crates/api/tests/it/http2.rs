@@ -10,19 +10,19 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::task::JoinHandle;
 
-use crate::fixture::Fixture;
+use crate::fixture::ServerFixture;
 
 /// A connection on which the window of every answer is closed.
-pub(crate) struct ClosedWindow<'a> {
-    it: &'a Fixture,
+pub(crate) struct ClosedWindowConnection<'a> {
+    it: &'a ServerFixture,
     sender: SendRequest<Empty<Bytes>>,
     connection: JoinHandle<()>,
     /// They are held, and not read.
-    answers: Mutex<Vec<Response<Incoming>>>,
+    responses: Mutex<Vec<Response<Incoming>>>,
 }
 
-impl ClosedWindow<'_> {
-    pub(crate) fn connect(it: &Fixture) -> ClosedWindow<'_> {
+impl ClosedWindowConnection<'_> {
+    pub(crate) fn connect(it: &ServerFixture) -> ClosedWindowConnection<'_> {
         let (sender, connection) = it.runtime.block_on(async {
             let stream = tokio::net::TcpStream::connect(it.address).await.unwrap();
             let mut builder = Builder::new(TokioExecutor::new());
@@ -30,11 +30,11 @@ impl ClosedWindow<'_> {
             let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
             (sender, tokio::spawn(async { drop(connection.await) }))
         });
-        ClosedWindow { it, sender, connection, answers: Mutex::default() }
+        ClosedWindowConnection { it, sender, connection, responses: Mutex::default() }
     }
 
     /// Asks; the status of the answer.
-    pub(crate) fn ask(&self, path: &str) -> u16 {
+    pub(crate) fn request(&self, path: &str) -> u16 {
         self.try_ask(path).unwrap()
     }
 
@@ -46,12 +46,12 @@ impl ClosedWindow<'_> {
         let answer = self.it.runtime.block_on(sender.send_request(request));
         let answer = answer.map_err(|error| format!("{error:?}"))?;
         let status = answer.status().as_u16();
-        self.answers.lock().unwrap().push(answer);
+        self.responses.lock().unwrap().push(answer);
         Ok(status)
     }
 }
 
-impl Drop for ClosedWindow<'_> {
+impl Drop for ClosedWindowConnection<'_> {
     fn drop(&mut self) {
         self.connection.abort();
     }

@@ -1,5 +1,6 @@
 //! The server, asked over real connections; what it took is read back from the store.
 
+mod auth;
 mod client;
 mod endpoints;
 mod fixture;
@@ -7,5 +8,4 @@ mod grpc;
 mod hostile;
 mod http2;
 mod panics;
-mod secured;
 mod stopping;

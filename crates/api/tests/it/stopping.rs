@@ -3,28 +3,28 @@
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::client::{answer, ask, connect, request};
-use crate::fixture::{Fixture, local};
+use crate::client::{connect, exchange, read_response, request};
+use crate::fixture::{ServerFixture, local_settings};
 
 /// More batches are sent at a time than may be on their way.
 const SENDERS: usize = 16;
 
 #[test]
-fn a_request_that_has_begun_is_answered_before_the_end() {
-    let mut it = Fixture::new();
+fn started_request_is_answered_before_shutdown() {
+    let mut it = ServerFixture::new();
     let whole = request("POST", "/v1/record?metric=a", "Expect: 100-continue\r\n", b"12345");
     let (head, body) = whole.split_at(whole.len() - 5);
     let mut begun = connect(it.address);
     begun.write_all(head).unwrap();
     // When the server asks for the body, the request is being answered.
-    assert_eq!(answer(&mut begun).unwrap().status, 100);
+    assert_eq!(read_response(&mut begun).unwrap().status, 100);
     let mut idle = connect(it.address);
     let server = it.server.take().unwrap();
-    let stopping = it.runtime.spawn(server.stop(crate::client::PATIENCE));
-    assert_eq!(answer(&mut idle), None, "an idle connection ends at once");
+    let stopping = it.runtime.spawn(server.stop(crate::client::TIMEOUT));
+    assert_eq!(read_response(&mut idle), None, "an idle connection ends at once");
     begun.write_all(body).unwrap();
-    answer(&mut begun).unwrap().is(200, "\"values\":1");
-    assert_eq!(answer(&mut begun), None);
+    read_response(&mut begun).unwrap().check(200, "\"values\":1");
+    assert_eq!(read_response(&mut begun), None);
     assert!(it.runtime.block_on(stopping).unwrap(), "all was answered");
     assert_eq!(it.count("a"), 1);
     assert!(std::net::TcpStream::connect(it.address).is_err());
@@ -32,7 +32,7 @@ fn a_request_that_has_begun_is_answered_before_the_end() {
 
 #[test]
 fn stopping_under_load_loses_nothing() {
-    let mut it = Fixture::new();
+    let mut it = ServerFixture::new();
     let (acknowledged, sent) = (AtomicU64::new(0), AtomicU64::new(0));
     let address = it.address;
     std::thread::scope(|scope| {
@@ -42,9 +42,9 @@ fn stopping_under_load_loses_nothing() {
                 let mut stream = connect(address);
                 while stream.write_all(&body).is_ok() {
                     sent.fetch_add(3, Ordering::Relaxed);
-                    match answer(&mut stream) {
+                    match read_response(&mut stream) {
                         Some(answer) => {
-                            answer.is(200, "\"values\":3");
+                            answer.check(200, "\"values\":3");
                             acknowledged.fetch_add(3, Ordering::Relaxed);
                         }
                         None => break,
@@ -63,9 +63,9 @@ fn stopping_under_load_loses_nothing() {
 }
 
 #[test]
-fn senders_who_have_to_wait_lose_nothing() {
+fn deferred_senders_lose_nothing() {
     let way = intake::Settings { in_flight_bytes_max: 3000, ..intake::Settings::default() };
-    let it = Fixture::on(local(None), way).unwrap();
+    let it = ServerFixture::with_intake(local_settings(None), way).unwrap();
     let body: String = (1..300).map(|at| format!("{}\n", at * at)).collect();
     let asked = request("POST", "/v1/record?metric=a", "", body.as_bytes());
     let waited = AtomicU64::new(0);
@@ -74,12 +74,12 @@ fn senders_who_have_to_wait_lose_nothing() {
         let mut acknowledged = 0;
         // Each goes on until all has been taken, and until somebody had to wait.
         while acknowledged < 10 || waited.load(Ordering::Relaxed) == 0 {
-            let answer = ask(&mut stream, &asked);
+            let answer = exchange(&mut stream, &asked);
             if answer.status == 200 {
                 acknowledged += 1;
                 continue;
             }
-            answer.is(429, "try again in");
+            answer.check(429, "try again in");
             assert!(answer.header("retry-after").is_some());
             waited.fetch_add(1, Ordering::Relaxed);
         }

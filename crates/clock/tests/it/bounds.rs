@@ -32,14 +32,14 @@ fn the_bound_holds_from_the_first_reading_on() {
         checks += 1_000;
         let status = clock::status();
         match status.mode {
-            clock::Mode::System => break status,
-            clock::Mode::Counter if status.comparisons >= COMPARISONS => break status,
+            clock::ClockMode::System => break status,
+            clock::ClockMode::Counter if status.comparisons >= COMPARISONS => break status,
             _ => {}
         }
         assert!(began.elapsed() < Duration::from_secs(60), "{status:?}");
         thread::sleep(Duration::from_millis(1));
     };
-    assert!(status.mode == clock::Mode::Counter || status.reason.is_some(), "{status:?}");
+    assert!(status.mode == clock::ClockMode::Counter || status.reason.is_some(), "{status:?}");
 }
 
 #[test]

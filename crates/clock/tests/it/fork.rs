@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn a_forked_process_has_a_clock_of_its_own() {
     let began = Instant::now();
-    while clock::status().mode == clock::Mode::Starting {
+    while clock::status().mode == clock::ClockMode::Starting {
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", clock::status());
         thread::sleep(Duration::from_millis(5));
     }
@@ -22,7 +22,7 @@ fn a_forked_process_has_a_clock_of_its_own() {
         // Where the system is asked, nobody compares anything.
         let is_kept = || {
             let status = clock::status();
-            status.mode == clock::Mode::System || status.comparisons != comparisons
+            status.mode == clock::ClockMode::System || status.comparisons != comparisons
         };
         let mut is_good = false;
         for _ in 0..12_000 {

@@ -1,14 +1,14 @@
 //! Pages made by hand.
 
 use super::*;
-use crate::reading::Recorded;
+use crate::decoded_sample::RecordingSink;
 
 #[track_caller]
 fn check(text: &str, expected: &[&str], troubles: &[&str], skipped: usize) {
-    let mut sink = Recorded::default();
+    let mut sink = RecordingSink::default();
     read(&mut text.as_bytes(), &mut sink).unwrap();
-    assert_eq!(sink.shown().lines().collect::<Vec<_>>(), expected, "{text}");
-    assert_eq!(sink.troubles(), troubles, "{text}");
+    assert_eq!(sink.dump_samples().lines().collect::<Vec<_>>(), expected, "{text}");
+    assert_eq!(sink.error_texts(), troubles, "{text}");
     assert_eq!(sink.skipped.len(), skipped, "{text}");
 }
 
@@ -52,7 +52,7 @@ fn series_units_times_and_spellings() {
 }
 
 #[test]
-fn everything_else_is_a_number() {
+fn other_lines_are_numbers() {
     check(
         "# TYPE cpu_seconds counter\ncpu_seconds_total{mode=\"user\"} 5.5\n# TYPE g gauge\ng 7 1500\n\
          # TYPE s summary\n# UNIT s ms\ns{quantile=\"0.9\"} 1\ns{quantile=\"1\"} 4\ns_sum 2\ns_count 3\n\
@@ -75,18 +75,19 @@ fn everything_else_is_a_number() {
 }
 
 #[test]
-fn kinds_say_what_adds_up() {
-    let mut sink = Recorded::default();
+fn types_set_the_temporality() {
+    let mut sink = RecordingSink::default();
     let page = "# TYPE c counter\nc_total 1\n# TYPE s summary\ns{quantile=\"0.9\"} 1\ns_sum 2\ns_count 3\n\
                 x_total 1\nx 1\n# TYPE y_total gauge\ny_total 1\n";
     read(&mut page.as_bytes(), &mut sink).unwrap();
-    let over: Vec<Over> = sink.readings.iter().map(|reading| reading.over).collect();
-    use Over::{Moment, Total};
-    assert_eq!(over, [Total, Moment, Total, Total, Total, Moment, Moment]);
+    let over: Vec<SampleTemporality> =
+        sink.samples.iter().map(|reading| reading.temporality).collect();
+    use SampleTemporality::{Cumulative, Instant};
+    assert_eq!(over, [Cumulative, Instant, Cumulative, Cumulative, Cumulative, Instant, Instant]);
 }
 
 #[test]
-fn created_says_since_when() {
+fn created_lines_set_the_start() {
     check(
         "# TYPE c counter\nc_total{a=\"1\"} 5 20\nc_created{a=\"1\"} 10.5 20\nc_total{a=\"2\"} 6\n\
          c_total{a=\"3\"} 7\nc_created{a=\"3\"} 9\n\
@@ -117,7 +118,7 @@ fn created_says_since_when() {
 }
 
 #[test]
-fn damage_has_its_line_and_the_rest_is_read() {
+fn damaged_lines_are_named_and_the_rest_is_read() {
     let whole = "b_bucket{le=\"+Inf\"} 1\n";
     let read = "b histogram of 1: -inf..inf=1 sum None";
     for (damage, trouble) in [

@@ -13,11 +13,11 @@ use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
-use crate::json::Token;
+use crate::json::JsonToken;
 
 use super::tokens;
 
-const OPENED: &str = "|ST[";
+const TAGS_START: &str = "|ST[";
 
 /// With or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -25,15 +25,15 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-pub(super) type Labels = Vec<(String, String)>;
+pub(super) type LabelPairs = Vec<(String, String)>;
 
 /// The name without the tags at its end, which are added to `labels`.
-pub(super) fn split<'a>(name: &'a str, labels: &mut Labels) -> &'a str {
-    let parts = name.strip_suffix(']').and_then(|name| name.rsplit_once(OPENED));
+pub(super) fn split_tags<'a>(name: &'a str, labels: &mut LabelPairs) -> &'a str {
+    let parts = name.strip_suffix(']').and_then(|name| name.rsplit_once(TAGS_START));
     let Some((plain, list)) = parts.filter(|(plain, _)| !plain.is_empty()) else { return name };
     let before = labels.len();
     for tag in list.split(',').filter(|tag| !tag.is_empty()) {
-        match parsed(tag) {
+        match parse_tag(tag) {
             Some(label) => labels.push(label),
             None => {
                 labels.truncate(before);
@@ -44,14 +44,14 @@ pub(super) fn split<'a>(name: &'a str, labels: &mut Labels) -> &'a str {
     plain
 }
 
-fn parsed(tag: &str) -> Option<(String, String)> {
+fn parse_tag(tag: &str) -> Option<(String, String)> {
     let (category, value) = tag.split_once(':').unwrap_or((tag, ""));
-    let (category, value) = (part(category)?, part(value)?);
+    let (category, value) = (decode_part(category)?, decode_part(value)?);
     let value = if value.is_empty() { "true".to_owned() } else { value };
     (!category.is_empty()).then_some((category, value))
 }
 
-fn part(text: &str) -> Option<String> {
+fn decode_part(text: &str) -> Option<String> {
     let coded = text.strip_prefix("b\"").and_then(|text| text.strip_suffix('"'));
     match coded {
         Some(coded) => String::from_utf8(BASE64.decode(coded).ok()?).ok(),
@@ -60,44 +60,44 @@ fn part(text: &str) -> Option<String> {
 }
 
 /// Tags as JSON: texts in a list, one text with commas, or an object. `None` if it is none of them.
-pub(super) fn read(bytes: &[u8]) -> Option<Labels> {
+pub(super) fn parse_tags(bytes: &[u8]) -> Option<LabelPairs> {
     let mut tokens = tokens(bytes);
-    let mut labels = Labels::new();
-    let list = |text: &str, labels: &mut Labels| -> Option<()> {
+    let mut labels = LabelPairs::new();
+    let list = |text: &str, labels: &mut LabelPairs| -> Option<()> {
         for tag in text.split(',').map(str::trim).filter(|tag| !tag.is_empty()) {
-            labels.push(parsed(tag)?);
+            labels.push(parse_tag(tag)?);
         }
         Some(())
     };
     match tokens.value().ok()? {
-        Token::Text(text) => list(&text, &mut labels)?,
-        Token::Array => {
+        JsonToken::Text(text) => list(&text, &mut labels)?,
+        JsonToken::Array => {
             while tokens.element().ok()? {
-                let Token::Text(text) = tokens.value().ok()? else { return None };
+                let JsonToken::Text(text) = tokens.value().ok()? else { return None };
                 list(&text, &mut labels)?;
             }
         }
-        Token::Object => {
+        JsonToken::Object => {
             while let Some(category) = tokens.key().ok()? {
                 let value = match tokens.value().ok()? {
-                    Token::Text(text) => text,
-                    Token::Number(text) => text.to_owned(),
-                    Token::Bool(value) => value.to_string(),
-                    Token::Object | Token::Array | Token::Null => return None,
+                    JsonToken::Text(text) => text,
+                    JsonToken::Number(text) => text.to_owned(),
+                    JsonToken::Bool(value) => value.to_string(),
+                    JsonToken::Object | JsonToken::Array | JsonToken::Null => return None,
                 };
                 labels.push((category, value));
             }
         }
-        Token::Number(_) | Token::Bool(_) | Token::Null => return None,
+        JsonToken::Number(_) | JsonToken::Bool(_) | JsonToken::Null => return None,
     }
     Some(labels)
 }
 
 /// Labels by ascending name, each name once.
-pub(super) fn joined(mut labels: Labels) -> Labels {
+pub(super) fn merge_labels(mut labels: LabelPairs) -> LabelPairs {
     labels.sort();
     labels.dedup();
-    let mut joined = Labels::with_capacity(labels.len());
+    let mut joined = LabelPairs::with_capacity(labels.len());
     for (name, value) in labels {
         match joined.last_mut() {
             Some((last, values)) if *last == name => {

@@ -1,14 +1,14 @@
 //! What documents become.
 
 use super::*;
-use crate::reading::Recorded;
+use crate::decoded_sample::RecordingSink;
 
 #[track_caller]
 fn check(text: &str, expected: &[&str], troubles: &[&str]) {
-    let mut sink = Recorded::default();
+    let mut sink = RecordingSink::default();
     read(text.as_bytes(), &mut sink);
-    assert_eq!(sink.shown().lines().collect::<Vec<_>>(), expected, "{text}");
-    assert_eq!(sink.troubles(), troubles, "{text}");
+    assert_eq!(sink.dump_samples().lines().collect::<Vec<_>>(), expected, "{text}");
+    assert_eq!(sink.error_texts(), troubles, "{text}");
 }
 
 #[test]
@@ -64,10 +64,10 @@ fn histograms() {
         &["a histogram of 1: 1.0000..1.1000=1 sum None @Some(1000000)..Some(1000000)"],
         &[],
     );
-    let mut sink = Recorded::default();
+    let mut sink = RecordingSink::default();
     read(br#"{"a":{"_type":"h","_value":[123,123,"234"]}}"#, &mut sink);
-    let Value::Histogram(histogram) = &sink.readings[0].value else { panic!("a histogram") };
-    assert_eq!((histogram.count(), histogram.sum_side().value().unwrap().value()), (3, 480.0));
+    let DecodedValue::Histogram(histogram) = &sink.samples[0].value else { panic!("a histogram") };
+    assert_eq!((histogram.count(), histogram.tracked_sum().value().unwrap().value()), (3, 480.0));
     check(r#"{"a":{"_type":"h","_value":[]}}"#, &["a histogram of 0: sum Some(0.0)"], &[]);
 }
 
@@ -77,7 +77,7 @@ fn repeated_keys_and_documents_one_after_another() {
 }
 
 #[test]
-fn what_stands_before_a_syntax_error_is_kept() {
+fn values_before_a_syntax_error_are_kept() {
     check(
         r#"{"a":1,"b":{"_type":"h","_value":["H[1]=1"]},"c":oops}"#,
         &["a number 1", "b histogram of 1: 1.0000..1.1000=1 sum None"],
@@ -107,9 +107,9 @@ fn values_against_their_type_are_named_and_the_rest_is_read() {
         &[],
         &["byte 27: expected a whole number from 0 to 2^64 - 1, found \"-1\""],
     );
-    let mut sink = Recorded::default();
+    let mut sink = RecordingSink::default();
     read(br#"{"a":{"_type":"h","_value":["H[x]=1"]},"b":1}"#, &mut sink);
-    assert_eq!((sink.readings.len(), sink.troubles[0].place), (1, Place::Byte(28)));
+    assert_eq!((sink.samples.len(), sink.errors[0].position), (1, InputPosition::Byte(28)));
 }
 
 #[test]
@@ -134,36 +134,36 @@ fn histograms_as_senders_write_them() {
 }
 
 #[test]
-fn beside_a_time_a_histogram_is_one_base64() {
+fn timestamped_histogram_is_one_base64_value() {
     for value in [r#""H[1]=1""#, r#"["AAEKAAAB","AAEKAAAB"]"#, "[1,2]", "5"] {
-        let mut sink = Recorded::default();
+        let mut sink = RecordingSink::default();
         let text = format!(r#"{{"a":{{"_type":"h","_value":{value},"_ts":1}},"b":1}}"#);
         read(text.as_bytes(), &mut sink);
-        assert_eq!(sink.readings.len(), 1, "{text}");
-        let trouble = sink.troubles[0].to_string();
+        assert_eq!(sink.samples.len(), 1, "{text}");
+        let trouble = sink.errors[0].to_string();
         assert!(trouble.contains("one base64 of circllhist beside _ts"), "{trouble}");
     }
 }
 
 #[test]
-fn what_belongs_to_which_time() {
+fn values_have_their_temporality() {
     #[track_caller]
-    fn check(text: &str, over: Over) {
-        let mut sink = Recorded::default();
+    fn check(text: &str, over: SampleTemporality) {
+        let mut sink = RecordingSink::default();
         read(text.as_bytes(), &mut sink);
-        assert_eq!(sink.readings[0].over, over, "{text}");
+        assert_eq!(sink.samples[0].temporality, over, "{text}");
     }
-    check(r#"{"a":{"_type":"h","_value":["H[1]=1"]}}"#, Over::Interval);
-    check(r#"{"a":{"_type":"n","_value":["H[1]=1"]}}"#, Over::Interval);
-    check(r#"{"a":{"_type":"H","_value":["H[1]=1"]}}"#, Over::Total);
-    check(r#"{"a":{"_type":"L","_value":1}}"#, Over::Moment);
-    check(r#"{"a":{"_type":"L","_value":1,"_fl":"+"}}"#, Over::Interval);
-    check(r#"{"a":{"_fl":"~","_type":"n","_value":1}}"#, Over::Moment);
-    check(r#"{"a":1}"#, Over::Moment);
+    check(r#"{"a":{"_type":"h","_value":["H[1]=1"]}}"#, SampleTemporality::Delta);
+    check(r#"{"a":{"_type":"n","_value":["H[1]=1"]}}"#, SampleTemporality::Delta);
+    check(r#"{"a":{"_type":"H","_value":["H[1]=1"]}}"#, SampleTemporality::Cumulative);
+    check(r#"{"a":{"_type":"L","_value":1}}"#, SampleTemporality::Instant);
+    check(r#"{"a":{"_type":"L","_value":1,"_fl":"+"}}"#, SampleTemporality::Delta);
+    check(r#"{"a":{"_fl":"~","_type":"n","_value":1}}"#, SampleTemporality::Instant);
+    check(r#"{"a":1}"#, SampleTemporality::Instant);
 }
 
 #[test]
-fn several_numbers_are_one() {
+fn number_lists_are_summed() {
     check(r#"{"a":{"_type":"n","_value":[1,"2",6]}}"#, &["a number 3"], &[]);
     check(r#"{"a":{"_type":"L","_value":[1,2,true],"_fl":"+"}}"#, &["a number 4"], &[]);
     check(r#"{"a":{"_type":"s","_value":["x","y"]}}"#, &["a text \"x\"", "a text \"y\""], &[]);
@@ -209,7 +209,7 @@ fn tags_become_labels() {
 }
 
 #[test]
-fn comments_and_bounds() {
+fn comments_and_limits() {
     check("/* x */ {\"a\": // y\n 1} // z", &["a number 1"], &[]);
     check(r#"{"a":{"_type":"n","_value":[ /* one */ 1]}}"#, &["a number 1"], &[]);
     check(
@@ -217,8 +217,8 @@ fn comments_and_bounds() {
         &["a number 1"],
         &["byte 39: expected no deeper nesting than 32, found \"[1]]]]]]]]]]]]]]]]]]\""],
     );
-    let mut sink = Recorded::default();
+    let mut sink = RecordingSink::default();
     let text = format!("{{\"{}\":[1,2],\"b\":1}}", "x".repeat(5000));
     read(text.as_bytes(), &mut sink);
-    assert_eq!((sink.readings.len(), sink.troubles.len()), (1, 1));
+    assert_eq!((sink.samples.len(), sink.errors.len()), (1, 1));
 }

@@ -13,40 +13,40 @@ use base64::engine::general_purpose::STANDARD;
 use model::{Error, LABELS_MAX, Labels};
 use serde_json::Value;
 
-use hist::protobuf::{Field, Message};
+use hist::protobuf::{FieldValue, MessageReader};
 
-use crate::trouble::{Place, Trouble};
+use crate::input_error::{InputError, InputPosition};
 
 /// Lists and maps within one another at the most.
 const NESTING_MAX: u32 = 16;
 
 /// What cannot be read of an attribute: its series is refused, and the request goes on.
-pub(super) fn refused(trouble: impl Into<Trouble>) -> Error {
+pub(super) fn attribute_error(trouble: impl Into<InputError>) -> Error {
     let trouble = trouble.into();
-    let (Place::Byte(at) | Place::Line(at)) = trouble.place;
+    let (InputPosition::Byte(at) | InputPosition::Line(at)) = trouble.position;
     Error::Invalid {
         offset: usize::try_from(at).unwrap_or(usize::MAX),
         field: "an attribute",
-        found: format!("{}, not {}", trouble.found, trouble.expected),
+        found: format!("{}, not {}", trouble.actual, trouble.expected),
         expected: "a key and a value",
     }
 }
 
 /// Keeps the attribute of a point as bytes: what tells the points of a metric apart.
-pub(super) fn keep(attribute: &[u8], key: &mut Vec<u8>) {
+pub(super) fn append_raw(attribute: &[u8], key: &mut Vec<u8>) {
     key.extend_from_slice(&(attribute.len() as u64).to_le_bytes());
     key.extend_from_slice(attribute);
 }
 
 /// Reads what [`keep`] put together. A label that is there already stays.
-pub(super) fn kept(mut bytes: &[u8], labels: &mut Labels) -> model::Result<()> {
+pub(super) fn read_raw(mut bytes: &[u8], labels: &mut Labels) -> model::Result<()> {
     let above = labels.len();
     while let Some((length, rest)) = bytes.split_first_chunk() {
         let (attribute, rest) = rest.split_at(u64::from_le_bytes(*length) as usize);
-        let pair = label(Message::new(attribute))?;
+        let pair = parse_label(MessageReader::new(attribute))?;
         if labels.len().saturating_sub(above) == LABELS_MAX {
             let (what, found, unit) = ("a point", LABELS_MAX + 1, "attributes");
-            return Err(Error::Size { what, found, min: 0, max: LABELS_MAX, unit });
+            return Err(Error::Size { part: what, found, min: 0, max: LABELS_MAX, unit });
         }
         if !labels[..above].iter().any(|label| label.0 == pair.0) {
             labels.push(pair);
@@ -57,17 +57,20 @@ pub(super) fn kept(mut bytes: &[u8], labels: &mut Labels) -> model::Result<()> {
 }
 
 /// An attribute as a label; an attribute without value has an empty one.
-pub(super) fn label(message: Message<'_>) -> model::Result<(String, String)> {
-    let (key, value) = key_value(message).map_err(refused)?;
-    let value = match value.map(|value| read(value, 0)).transpose().map_err(refused)? {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text,
-        Some(value) => value.to_string(),
-    };
+pub(super) fn parse_label(message: MessageReader<'_>) -> model::Result<(String, String)> {
+    let (key, value) = parse_key_value(message).map_err(attribute_error)?;
+    let value =
+        match value.map(|value| parse_value(value, 0)).transpose().map_err(attribute_error)? {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text,
+            Some(value) => value.to_string(),
+        };
     Ok((key.to_owned(), value))
 }
 
-fn key_value(mut message: Message<'_>) -> Result<(&str, Option<Message<'_>>), Trouble> {
+fn parse_key_value(
+    mut message: MessageReader<'_>,
+) -> Result<(&str, Option<MessageReader<'_>>), InputError> {
     let (mut key, mut value) = ("", None);
     while let Some((number, field)) = message.field()? {
         match number {
@@ -80,9 +83,13 @@ fn key_value(mut message: Message<'_>) -> Result<(&str, Option<Message<'_>>), Tr
 }
 
 /// The value that counts of an `AnyValue`: the last. What stands before it need not be read.
-fn read(mut message: Message<'_>, depth: u32) -> Result<Value, Trouble> {
+fn parse_value(mut message: MessageReader<'_>, depth: u32) -> Result<Value, InputError> {
     if depth > NESTING_MAX {
-        return Err(Trouble::new(Place::Byte(0), "at most 16 lists in one another", "more"));
+        return Err(InputError::new(
+            InputPosition::Byte(0),
+            "at most 16 lists in one another",
+            "more",
+        ));
     }
     let mut last = None;
     while let Some((number, field)) = message.field()? {
@@ -95,30 +102,33 @@ fn read(mut message: Message<'_>, depth: u32) -> Result<Value, Trouble> {
         1 => Value::String(field.text()?.to_owned()),
         2 => Value::Bool(field.varint()? != 0),
         3 => Value::from(field.varint()? as i64),
-        4 => double(field.double()?),
-        5 => Value::Array(list(field, depth)?),
-        6 => Value::Object(map(field, depth)?),
+        4 => json_double(field.double()?),
+        5 => Value::Array(parse_list(field, depth)?),
+        6 => Value::Object(parse_map(field, depth)?),
         _ => Value::String(STANDARD.encode(field.bytes()?)),
     })
 }
 
-fn list(field: Field<'_>, depth: u32) -> Result<Vec<Value>, Trouble> {
+fn parse_list(field: FieldValue<'_>, depth: u32) -> Result<Vec<Value>, InputError> {
     let (mut fields, mut values) = (field.message()?, Vec::new());
     while let Some((number, field)) = fields.field()? {
         if number == 1 {
-            values.push(read(field.message()?, depth.saturating_add(1))?);
+            values.push(parse_value(field.message()?, depth.saturating_add(1))?);
         }
     }
     Ok(values)
 }
 
-fn map(field: Field<'_>, depth: u32) -> Result<serde_json::Map<String, Value>, Trouble> {
+fn parse_map(
+    field: FieldValue<'_>,
+    depth: u32,
+) -> Result<serde_json::Map<String, Value>, InputError> {
     let (mut fields, mut values) = (field.message()?, std::collections::BTreeMap::new());
     while let Some((number, field)) = fields.field()? {
         if number == 1 {
-            let (key, value) = key_value(field.message()?)?;
-            let value =
-                value.map_or(Ok(Value::Null), |value| read(value, depth.saturating_add(1)))?;
+            let (key, value) = parse_key_value(field.message()?)?;
+            let value = value
+                .map_or(Ok(Value::Null), |value| parse_value(value, depth.saturating_add(1)))?;
             values.insert(key.to_owned(), value);
         }
     }
@@ -126,13 +136,13 @@ fn map(field: Field<'_>, depth: u32) -> Result<serde_json::Map<String, Value>, T
 }
 
 /// JSON has no word for what is no number.
-fn double(value: f64) -> Value {
-    let text = number(value);
+fn json_double(value: f64) -> Value {
+    let text = number_label(value);
     text.parse().map_or(Value::String(text), Value::Number)
 }
 
 /// A number as label: the shortest that is read as the same.
-pub(super) fn number(value: f64) -> String {
+pub(super) fn number_label(value: f64) -> String {
     if value.is_nan() {
         "NaN".to_owned()
     } else if value.is_infinite() {

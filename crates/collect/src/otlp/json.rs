@@ -12,23 +12,23 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
-use crate::json::{Token, Tokens};
-use crate::number;
-use crate::trouble::{Place, Trouble, quote};
+use crate::decimal;
+use crate::input_error::{InputError, InputPosition, quote};
+use crate::json::{JsonToken, JsonTokenizer};
 
-type Result<T> = std::result::Result<T, Trouble>;
+type Result<T> = std::result::Result<T, InputError>;
 
 /// A field of a message.
-struct Field {
+struct JsonField {
     name: &'static str,
     number: u32,
-    holds: Holds,
+    field_type: FieldType,
     is_list: bool,
 }
 
 #[derive(Clone, Copy)]
-enum Holds {
-    Message(&'static [Field]),
+enum FieldType {
+    Message(&'static [JsonField]),
     Text,
     Bytes,
     Bool,
@@ -38,107 +38,119 @@ enum Holds {
     /// `sfixed64`.
     SignedFixed,
     /// `uint32`, `uint64`, enumerations.
-    Whole,
+    Unsigned,
     /// `int64`.
     Signed,
     /// `sint32`.
     Zigzag,
 }
 
-const fn one(name: &'static str, number: u32, holds: Holds) -> Field {
-    Field { name, number, holds, is_list: false }
+const fn single_field(name: &'static str, number: u32, holds: FieldType) -> JsonField {
+    JsonField { name, number, field_type: holds, is_list: false }
 }
 
-const fn many(name: &'static str, number: u32, holds: Holds) -> Field {
-    Field { name, number, holds, is_list: true }
+const fn repeated_field(name: &'static str, number: u32, holds: FieldType) -> JsonField {
+    JsonField { name, number, field_type: holds, is_list: true }
 }
 
-use Holds::{Bool, Bytes, Double, Fixed, Message, Signed, SignedFixed, Text, Whole, Zigzag};
+use FieldType::{Bool, Bytes, Double, Fixed, Message, Signed, SignedFixed, Text, Unsigned, Zigzag};
 
-static REQUEST: [Field; 1] = [many("resourceMetrics", 1, Message(&RESOURCE_METRICS))];
-static RESOURCE_METRICS: [Field; 2] =
-    [one("resource", 1, Message(&RESOURCE)), many("scopeMetrics", 2, Message(&SCOPE_METRICS))];
-static RESOURCE: [Field; 1] = [many("attributes", 1, Message(&KEY_VALUE))];
-static SCOPE_METRICS: [Field; 2] =
-    [one("scope", 1, Message(&SCOPE)), many("metrics", 2, Message(&METRIC))];
-static SCOPE: [Field; 3] =
-    [one("name", 1, Text), one("version", 2, Text), many("attributes", 3, Message(&KEY_VALUE))];
-static KEY_VALUE: [Field; 2] = [one("key", 1, Text), one("value", 2, Message(&ANY_VALUE))];
-static ANY_VALUE: [Field; 7] = [
-    one("stringValue", 1, Text),
-    one("boolValue", 2, Bool),
-    one("intValue", 3, Signed),
-    one("doubleValue", 4, Double),
-    one("arrayValue", 5, Message(&ARRAY_VALUE)),
-    one("kvlistValue", 6, Message(&KEY_VALUE_LIST)),
-    one("bytesValue", 7, Bytes),
+static REQUEST: [JsonField; 1] = [repeated_field("resourceMetrics", 1, Message(&RESOURCE_METRICS))];
+static RESOURCE_METRICS: [JsonField; 2] = [
+    single_field("resource", 1, Message(&RESOURCE)),
+    repeated_field("scopeMetrics", 2, Message(&SCOPE_METRICS)),
 ];
-static ARRAY_VALUE: [Field; 1] = [many("values", 1, Message(&ANY_VALUE))];
-static KEY_VALUE_LIST: [Field; 1] = [many("values", 1, Message(&KEY_VALUE))];
-static METRIC: [Field; 7] = [
-    one("name", 1, Text),
-    one("unit", 3, Text),
-    one("gauge", 5, Message(&NUMBERS)),
-    one("sum", 7, Message(&NUMBERS)),
-    one("histogram", 9, Message(&HISTOGRAMS)),
-    one("exponentialHistogram", 10, Message(&EXPONENTIAL_HISTOGRAMS)),
-    one("summary", 11, Message(&SUMMARIES)),
+static RESOURCE: [JsonField; 1] = [repeated_field("attributes", 1, Message(&KEY_VALUE))];
+static SCOPE_METRICS: [JsonField; 2] =
+    [single_field("scope", 1, Message(&SCOPE)), repeated_field("metrics", 2, Message(&METRIC))];
+static SCOPE: [JsonField; 3] = [
+    single_field("name", 1, Text),
+    single_field("version", 2, Text),
+    repeated_field("attributes", 3, Message(&KEY_VALUE)),
 ];
-static NUMBERS: [Field; 3] =
-    [many("dataPoints", 1, Message(&NUMBER)), TEMPORALITY, one("isMonotonic", 3, Bool)];
-static HISTOGRAMS: [Field; 2] = [many("dataPoints", 1, Message(&HISTOGRAM)), TEMPORALITY];
-static EXPONENTIAL_HISTOGRAMS: [Field; 2] =
-    [many("dataPoints", 1, Message(&EXPONENTIAL_HISTOGRAM)), TEMPORALITY];
-static SUMMARIES: [Field; 1] = [many("dataPoints", 1, Message(&SUMMARY))];
-const TEMPORALITY: Field = one("aggregationTemporality", 2, Whole);
-const START: Field = one("startTimeUnixNano", 2, Fixed);
-const TIME: Field = one("timeUnixNano", 3, Fixed);
-static NUMBER: [Field; 6] = [
-    many("attributes", 7, Message(&KEY_VALUE)),
+static KEY_VALUE: [JsonField; 2] =
+    [single_field("key", 1, Text), single_field("value", 2, Message(&ANY_VALUE))];
+static ANY_VALUE: [JsonField; 7] = [
+    single_field("stringValue", 1, Text),
+    single_field("boolValue", 2, Bool),
+    single_field("intValue", 3, Signed),
+    single_field("doubleValue", 4, Double),
+    single_field("arrayValue", 5, Message(&ARRAY_VALUE)),
+    single_field("kvlistValue", 6, Message(&KEY_VALUE_LIST)),
+    single_field("bytesValue", 7, Bytes),
+];
+static ARRAY_VALUE: [JsonField; 1] = [repeated_field("values", 1, Message(&ANY_VALUE))];
+static KEY_VALUE_LIST: [JsonField; 1] = [repeated_field("values", 1, Message(&KEY_VALUE))];
+static METRIC: [JsonField; 7] = [
+    single_field("name", 1, Text),
+    single_field("unit", 3, Text),
+    single_field("gauge", 5, Message(&NUMBERS)),
+    single_field("sum", 7, Message(&NUMBERS)),
+    single_field("histogram", 9, Message(&HISTOGRAMS)),
+    single_field("exponentialHistogram", 10, Message(&EXPONENTIAL_HISTOGRAMS)),
+    single_field("summary", 11, Message(&SUMMARIES)),
+];
+static NUMBERS: [JsonField; 3] = [
+    repeated_field("dataPoints", 1, Message(&NUMBER)),
+    TEMPORALITY,
+    single_field("isMonotonic", 3, Bool),
+];
+static HISTOGRAMS: [JsonField; 2] =
+    [repeated_field("dataPoints", 1, Message(&HISTOGRAM)), TEMPORALITY];
+static EXPONENTIAL_HISTOGRAMS: [JsonField; 2] =
+    [repeated_field("dataPoints", 1, Message(&EXPONENTIAL_HISTOGRAM)), TEMPORALITY];
+static SUMMARIES: [JsonField; 1] = [repeated_field("dataPoints", 1, Message(&SUMMARY))];
+const TEMPORALITY: JsonField = single_field("aggregationTemporality", 2, Unsigned);
+const START: JsonField = single_field("startTimeUnixNano", 2, Fixed);
+const TIME: JsonField = single_field("timeUnixNano", 3, Fixed);
+static NUMBER: [JsonField; 6] = [
+    repeated_field("attributes", 7, Message(&KEY_VALUE)),
     START,
     TIME,
-    one("asDouble", 4, Double),
-    one("asInt", 6, SignedFixed),
-    one("flags", 8, Whole),
+    single_field("asDouble", 4, Double),
+    single_field("asInt", 6, SignedFixed),
+    single_field("flags", 8, Unsigned),
 ];
-static HISTOGRAM: [Field; 10] = [
-    many("attributes", 9, Message(&KEY_VALUE)),
+static HISTOGRAM: [JsonField; 10] = [
+    repeated_field("attributes", 9, Message(&KEY_VALUE)),
     START,
     TIME,
-    one("count", 4, Fixed),
-    one("sum", 5, Double),
-    many("bucketCounts", 6, Fixed),
-    many("explicitBounds", 7, Double),
-    one("flags", 10, Whole),
-    one("min", 11, Double),
-    one("max", 12, Double),
+    single_field("count", 4, Fixed),
+    single_field("sum", 5, Double),
+    repeated_field("bucketCounts", 6, Fixed),
+    repeated_field("explicitBounds", 7, Double),
+    single_field("flags", 10, Unsigned),
+    single_field("min", 11, Double),
+    single_field("max", 12, Double),
 ];
-static EXPONENTIAL_HISTOGRAM: [Field; 13] = [
-    many("attributes", 1, Message(&KEY_VALUE)),
+static EXPONENTIAL_HISTOGRAM: [JsonField; 13] = [
+    repeated_field("attributes", 1, Message(&KEY_VALUE)),
     START,
     TIME,
-    one("count", 4, Fixed),
-    one("sum", 5, Double),
-    one("scale", 6, Zigzag),
-    one("zeroCount", 7, Fixed),
-    one("positive", 8, Message(&BUCKETS)),
-    one("negative", 9, Message(&BUCKETS)),
-    one("flags", 10, Whole),
-    one("min", 12, Double),
-    one("max", 13, Double),
-    one("zeroThreshold", 14, Double),
+    single_field("count", 4, Fixed),
+    single_field("sum", 5, Double),
+    single_field("scale", 6, Zigzag),
+    single_field("zeroCount", 7, Fixed),
+    single_field("positive", 8, Message(&BUCKETS)),
+    single_field("negative", 9, Message(&BUCKETS)),
+    single_field("flags", 10, Unsigned),
+    single_field("min", 12, Double),
+    single_field("max", 13, Double),
+    single_field("zeroThreshold", 14, Double),
 ];
-static BUCKETS: [Field; 2] = [one("offset", 1, Zigzag), many("bucketCounts", 2, Whole)];
-static SUMMARY: [Field; 7] = [
-    many("attributes", 7, Message(&KEY_VALUE)),
+static BUCKETS: [JsonField; 2] =
+    [single_field("offset", 1, Zigzag), repeated_field("bucketCounts", 2, Unsigned)];
+static SUMMARY: [JsonField; 7] = [
+    repeated_field("attributes", 7, Message(&KEY_VALUE)),
     START,
     TIME,
-    one("count", 4, Fixed),
-    one("sum", 5, Double),
-    many("quantileValues", 6, Message(&QUANTILE)),
-    one("flags", 8, Whole),
+    single_field("count", 4, Fixed),
+    single_field("sum", 5, Double),
+    repeated_field("quantileValues", 6, Message(&QUANTILE)),
+    single_field("flags", 8, Unsigned),
 ];
-static QUANTILE: [Field; 2] = [one("quantile", 1, Double), one("value", 2, Double)];
+static QUANTILE: [JsonField; 2] =
+    [single_field("quantile", 1, Double), single_field("value", 2, Double)];
 
 /// Bytes that the length of a message takes.
 const LENGTH_BYTES: usize = 5;
@@ -147,60 +159,74 @@ const LAST: usize = LENGTH_BYTES - 1;
 
 /// The request as protocol buffers. Takes at most some bytes for each of the input's.
 pub(super) fn to_protobuf(body: &[u8]) -> Result<Vec<u8>> {
-    let mut writer = Writer { tokens: Tokens::new(body), out: Vec::with_capacity(body.len()) };
+    let mut writer = ProtobufTranscoder {
+        tokens: JsonTokenizer::new(body),
+        out: Vec::with_capacity(body.len()),
+    };
     let at = writer.tokens.offset();
     match writer.tokens.value()? {
-        Token::Object => writer.message(&REQUEST)?,
-        found => return Err(wrong(at, "an object", &found)),
+        JsonToken::Object => writer.write_message(&REQUEST)?,
+        found => return Err(unexpected_token(at, "an object", &found)),
     }
-    if !writer.tokens.at_end() {
+    if !writer.tokens.has_next_document() {
         let at = writer.tokens.offset();
         let found = quote(&body[at..]);
-        return Err(Trouble::new(Place::Byte(at as u64), "the end of the request", found));
+        return Err(InputError::new(
+            InputPosition::Byte(at as u64),
+            "the end of the request",
+            found,
+        ));
     }
     Ok(writer.out)
 }
 
-struct Writer<'a> {
-    tokens: Tokens<'a>,
+struct ProtobufTranscoder<'a> {
+    tokens: JsonTokenizer<'a>,
     out: Vec<u8>,
 }
 
-impl Writer<'_> {
-    fn message(&mut self, fields: &'static [Field]) -> Result<()> {
+impl ProtobufTranscoder<'_> {
+    fn write_message(&mut self, fields: &'static [JsonField]) -> Result<()> {
         while let Some(key) = self.tokens.key()? {
             match fields.iter().find(|field| field.name == key) {
-                Some(field) => self.field(field)?,
+                Some(field) => self.write_field(field)?,
                 None => self.tokens.skip()?,
             }
         }
         Ok(())
     }
 
-    fn field(&mut self, field: &'static Field) -> Result<()> {
+    fn write_field(&mut self, field: &'static JsonField) -> Result<()> {
         let at = self.tokens.offset();
         match self.tokens.value()? {
-            Token::Null => Ok(()),
-            Token::Array if field.is_list => {
+            JsonToken::Null => Ok(()),
+            JsonToken::Array if field.is_list => {
                 while self.tokens.element()? {
                     let at = self.tokens.offset();
                     let token = self.tokens.value()?;
-                    self.value(field, at, token)?;
+                    self.write_value(field, at, token)?;
                 }
                 Ok(())
             }
-            token if field.is_list => Err(wrong(at, format!("a list of {}", field.name), &token)),
-            token => self.value(field, at, token),
+            token if field.is_list => {
+                Err(unexpected_token(at, format!("a list of {}", field.name), &token))
+            }
+            token => self.write_value(field, at, token),
         }
     }
 
-    fn value(&mut self, field: &'static Field, at: usize, token: Token<'_>) -> Result<()> {
-        let fits = match (field.holds, &token) {
-            (Message(fields), Token::Object) => {
+    fn write_value(
+        &mut self,
+        field: &'static JsonField,
+        at: usize,
+        token: JsonToken<'_>,
+    ) -> Result<()> {
+        let fits = match (field.field_type, &token) {
+            (Message(fields), JsonToken::Object) => {
                 self.tag(field, 2);
                 let start = self.out.len();
                 self.out.extend_from_slice(&[0; LENGTH_BYTES]);
-                self.message(fields)?;
+                self.write_message(fields)?;
                 let written = self.out.len().saturating_sub(start);
                 let mut left = written.saturating_sub(LENGTH_BYTES);
                 for (byte, place) in self.out[start..].iter_mut().zip(0..=LAST) {
@@ -210,34 +236,34 @@ impl Writer<'_> {
                 }
                 Some(())
             }
-            (Text, Token::Text(text)) => {
+            (Text, JsonToken::Text(text)) => {
                 self.bytes(field, text.as_bytes());
                 Some(())
             }
-            (Bytes, Token::Text(text)) => {
+            (Bytes, JsonToken::Text(text)) => {
                 let decoded = STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text)).ok();
                 decoded.map(|bytes| self.bytes(field, &bytes))
             }
-            (Bool, Token::Bool(value)) => {
-                self.varint_of(field, u64::from(*value));
+            (Bool, JsonToken::Bool(value)) => {
+                self.varint_field(field, u64::from(*value));
                 Some(())
             }
-            (Double, token) => double(token).map(|value| self.fixed(field, value.to_bits())),
-            (Fixed, token) => {
-                whole(token, 0, u64::MAX.into()).map(|value| self.fixed(field, value as u64))
-            }
-            (SignedFixed, token) => whole(token, i64::MIN.into(), i64::MAX.into())
+            (Double, token) => parse_double(token).map(|value| self.fixed(field, value.to_bits())),
+            (Fixed, token) => parse_integer(token, 0, u64::MAX.into())
                 .map(|value| self.fixed(field, value as u64)),
-            (Whole, token) => {
-                whole(token, 0, u64::MAX.into()).map(|value| self.varint_of(field, value as u64))
-            }
-            (Signed, token) => whole(token, i64::MIN.into(), i64::MAX.into())
-                .map(|value| self.varint_of(field, value as u64)),
-            (Zigzag, token) => whole(token, i32::MIN.into(), i32::MAX.into())
-                .map(|value| self.varint_of(field, ((value << 1) ^ (value >> 127)) as u64)),
+            (SignedFixed, token) => parse_integer(token, i64::MIN.into(), i64::MAX.into())
+                .map(|value| self.fixed(field, value as u64)),
+            (Unsigned, token) => parse_integer(token, 0, u64::MAX.into())
+                .map(|value| self.varint_field(field, value as u64)),
+            (Signed, token) => parse_integer(token, i64::MIN.into(), i64::MAX.into())
+                .map(|value| self.varint_field(field, value as u64)),
+            (Zigzag, token) => parse_integer(token, i32::MIN.into(), i32::MAX.into())
+                .map(|value| self.varint_field(field, ((value << 1) ^ (value >> 127)) as u64)),
             _ => None,
         };
-        fits.ok_or_else(|| wrong(at, format!("{} as {}", field.name, field.holds.name()), &token))
+        fits.ok_or_else(|| {
+            unexpected_token(at, format!("{} as {}", field.name, field.field_type.name()), &token)
+        })
     }
 
     fn varint(&mut self, mut value: u64) {
@@ -248,28 +274,28 @@ impl Writer<'_> {
         self.out.push(value as u8);
     }
 
-    fn tag(&mut self, field: &Field, wire: u64) {
+    fn tag(&mut self, field: &JsonField, wire: u64) {
         self.varint(u64::from(field.number) << 3 | wire);
     }
 
-    fn bytes(&mut self, field: &Field, bytes: &[u8]) {
+    fn bytes(&mut self, field: &JsonField, bytes: &[u8]) {
         self.tag(field, 2);
         self.varint(bytes.len() as u64);
         self.out.extend_from_slice(bytes);
     }
 
-    fn fixed(&mut self, field: &Field, value: u64) {
+    fn fixed(&mut self, field: &JsonField, value: u64) {
         self.tag(field, 1);
         self.out.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn varint_of(&mut self, field: &Field, value: u64) {
+    fn varint_field(&mut self, field: &JsonField, value: u64) {
         self.tag(field, 0);
         self.varint(value);
     }
 }
 
-impl Holds {
+impl FieldType {
     fn name(self) -> &'static str {
         match self {
             Message(_) => "an object",
@@ -277,7 +303,7 @@ impl Holds {
             Bytes => "base64",
             Bool => "true or false",
             Double => "a number",
-            Fixed | Whole => "a whole number from 0 to 2^64 - 1",
+            Fixed | Unsigned => "a whole number from 0 to 2^64 - 1",
             SignedFixed | Signed => "a whole number from -2^63 to 2^63 - 1",
             Zigzag => "a whole number from -2^31 to 2^31 - 1",
         }
@@ -285,17 +311,17 @@ impl Holds {
 }
 
 /// A number, or a text that spells one, or "NaN", "Infinity", "-Infinity".
-fn double(token: &Token<'_>) -> Option<f64> {
-    number::parse(spelled(token)?.as_bytes())
+fn parse_double(token: &JsonToken<'_>) -> Option<f64> {
+    decimal::parse(token_text(token)?.as_bytes())
 }
 
 /// A whole number within bounds. Written with a point or an exponent it is one up to 2^53.
-fn whole(token: &Token<'_>, least: i128, greatest: i128) -> Option<i128> {
-    let text = spelled(token)?;
+fn parse_integer(token: &JsonToken<'_>, least: i128, greatest: i128) -> Option<i128> {
+    let text = token_text(token)?;
     let value = match text.parse() {
         Ok(value) => value,
         Err(_) => {
-            let value = number::parse(text.as_bytes())?;
+            let value = decimal::parse(text.as_bytes())?;
             let is_exact = value.trunc() == value && value.abs() <= (1u64 << 53) as f64;
             is_exact.then_some(value as i128)?
         }
@@ -303,22 +329,26 @@ fn whole(token: &Token<'_>, least: i128, greatest: i128) -> Option<i128> {
     (least..=greatest).contains(&value).then_some(value)
 }
 
-fn spelled<'a>(token: &'a Token<'_>) -> Option<&'a str> {
+fn token_text<'a>(token: &'a JsonToken<'_>) -> Option<&'a str> {
     match token {
-        Token::Number(text) => Some(text),
-        Token::Text(text) => Some(text),
+        JsonToken::Number(text) => Some(text),
+        JsonToken::Text(text) => Some(text),
         _ => None,
     }
 }
 
-fn wrong(at: usize, expected: impl Into<Cow<'static, str>>, found: &Token<'_>) -> Trouble {
+fn unexpected_token(
+    at: usize,
+    expected: impl Into<Cow<'static, str>>,
+    found: &JsonToken<'_>,
+) -> InputError {
     let found = match found {
-        Token::Object => "an object".to_owned(),
-        Token::Array => "a list".to_owned(),
-        Token::Text(text) => quote(text.as_bytes()),
-        Token::Number(text) => quote(text.as_bytes()),
-        Token::Bool(value) => value.to_string(),
-        Token::Null => "null".to_owned(),
+        JsonToken::Object => "an object".to_owned(),
+        JsonToken::Array => "a list".to_owned(),
+        JsonToken::Text(text) => quote(text.as_bytes()),
+        JsonToken::Number(text) => quote(text.as_bytes()),
+        JsonToken::Bool(value) => value.to_string(),
+        JsonToken::Null => "null".to_owned(),
     };
-    Trouble::new(Place::Byte(at as u64), expected, found)
+    InputError::new(InputPosition::Byte(at as u64), expected, found)
 }

@@ -5,7 +5,7 @@ mod official;
 
 use hist::codec::header::Temporality::{Cumulative, Delta};
 use hist::codec::prometheus::STALE_MARKER;
-use model::{Kind, Sample, Series, Value};
+use model::{Sample, SampleValue, Series, SeriesKind};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value::{AsDouble, AsInt};
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -16,7 +16,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use prost::Message as _;
 
 use super::*;
-use crate::rows::RowsKept;
+use crate::row_sink::VecRowSink;
 use official::{attribute, request};
 
 const NOW: i64 = 1_700_000_000_000_000_000;
@@ -26,32 +26,32 @@ fn number(value: f64) -> NumberDataPoint {
 }
 
 /// Rows of a metric, a line each, then what was refused.
-fn shown(data: Data, unit: &str) -> String {
+fn dump_rows(data: Data, unit: &str) -> String {
     let request = request("m", unit, data);
-    let (mut rows, mut from_json) = (RowsKept::default(), RowsKept::default());
+    let (mut rows, mut from_json) = (VecRowSink::default(), VecRowSink::default());
     let taken = read_protobuf(&request.encode_to_vec(), NOW, &mut rows).unwrap();
     let json = serde_json::to_vec(&request).unwrap();
     assert_eq!(read_json(&json, NOW, &mut from_json).as_ref(), Ok(&taken));
     assert_eq!(lines(&rows), lines(&from_json));
-    lines(&rows) + &taken.troubles.join("\n")
+    lines(&rows) + &taken.errors.join("\n")
 }
 
-fn lines(rows: &RowsKept) -> String {
+fn lines(rows: &VecRowSink) -> String {
     rows.rows.iter().map(|(series, sample)| line(series, sample) + "\n").collect()
 }
 
 fn line(series: &Series, Sample { start, end, value }: &Sample) -> String {
     let value = match value {
-        Value::Number(x) if x.to_bits() == STALE_MARKER => "no more".to_owned(),
-        Value::Number(x) => x.to_string(),
-        Value::Histogram(histogram) => {
+        SampleValue::Number(x) if x.to_bits() == STALE_MARKER => "no more".to_owned(),
+        SampleValue::Number(x) => x.to_string(),
+        SampleValue::Histogram(histogram) => {
             let cells = histogram.cells();
             let cells: Vec<String> =
                 cells.map(|c| format!("{}..{}={}", c.lower, c.upper, c.count)).collect();
-            let (sum, min) = (histogram.sum_side().value(), histogram.min_side());
-            format!("{} sum {:?} min {min}", cells.join(" "), sum.map(hist::Sum::value))
+            let (sum, min) = (histogram.tracked_sum().value(), histogram.tracked_min());
+            format!("{} sum {:?} min {min}", cells.join(" "), sum.map(hist::CompensatedSum::value))
         }
-        Value::Text(text) => text.clone(),
+        SampleValue::Text(text) => text.clone(),
     };
     let unit = series.unit();
     format!("{} {series} [{unit}] {start}..{end}: {value}", series.kind().name())
@@ -59,7 +59,7 @@ fn line(series: &Series, Sample { start, end, value }: &Sample) -> String {
 
 #[track_caller]
 fn check(data: Data, expected: &str) {
-    assert_eq!(shown(data, "1"), expected);
+    assert_eq!(dump_rows(data, "1"), expected);
 }
 
 fn sum(temporality: i32, is_monotonic: bool, point: NumberDataPoint) -> Data {
@@ -84,15 +84,15 @@ fn gauges_and_sums() {
 fn points_without_value() {
     let none = NumberDataPoint { flags: 1, value: None, ..number(0.0) };
     check(Data::Gauge(Gauge { data_points: vec![none.clone()] }), "gauges m [] 20..20: no more\n");
-    let mut rows = RowsKept::default();
+    let mut rows = VecRowSink::default();
     let body = request("m", "", sum(2, true, none.clone())).encode_to_vec();
     let taken = read_protobuf(&body, NOW, &mut rows).unwrap();
-    assert_eq!((taken.points, taken.skipped, taken.refused, rows.rows.len()), (0, 1, 0, 0));
+    assert_eq!((taken.points, taken.skipped, taken.rejected, rows.rows.len()), (0, 1, 0, 0));
     check(sum(2, true, NumberDataPoint { flags: 0, ..none }), "metric \"m\": it has no value");
 }
 
 #[test]
-fn what_is_wrong_with_a_point_is_said_and_the_rest_is_taken() {
+fn invalid_points_are_reported_and_the_rest_accepted() {
     check(
         sum(0, true, number(1.0)),
         "metric \"m\": its aggregation temporality is neither delta (1) nor cumulative (2)",
@@ -132,7 +132,7 @@ fn histograms() {
     let wrong = HistogramDataPoint { count: 4, ..explicit.clone() };
     let data = Histogram { data_points: vec![explicit, wrong], aggregation_temporality: 2 };
     assert_eq!(
-        shown(Data::Histogram(data), "ms"),
+        dump_rows(Data::Histogram(data), "ms"),
         "cumulative histograms m [ms] 10..20: 0.5..1=1 1.0000000000000002..5=2 sum Some(7.5) min 0.5\n\
          metric \"m\": count is 4, expected 3, the sum of the bucket counts"
     );
@@ -148,7 +148,7 @@ fn histograms() {
     let coarse = ExponentialHistogramDataPoint { scale: -11, ..exponential.clone() };
     let data_points = vec![exponential, fine, coarse];
     let data = ExponentialHistogram { data_points, aggregation_temporality: 1 };
-    let shown = shown(Data::ExponentialHistogram(data), "By");
+    let shown = dump_rows(Data::ExponentialHistogram(data), "By");
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines.len(), 3, "{shown}");
     assert_eq!(
@@ -170,7 +170,7 @@ fn summaries() {
         ..Default::default()
     };
     assert_eq!(
-        shown(Data::Summary(Summary { data_points: vec![point] }), "s"),
+        dump_rows(Data::Summary(Summary { data_points: vec![point] }), "s"),
         "cumulative counts m_count [] 10..20: 3\n\
          cumulative counts m_sum [s] 10..20: 1.5\n\
          gauges m{quantile=\"0.99\"} [s] 20..20: 0.75\n"
@@ -178,19 +178,22 @@ fn summaries() {
 }
 
 #[test]
-fn a_known_series_is_not_made_again_and_others_are_told_apart() {
+fn known_series_are_reused_and_others_are_distinct() {
     let with =
         |value: &str| NumberDataPoint { attributes: vec![attribute("a", value)], ..number(1.0) };
-    let mut rows = RowsKept::default();
+    let mut rows = VecRowSink::default();
     let gauge = Data::Gauge(Gauge { data_points: vec![with("1"), with("2"), with("1")] });
     read_protobuf(&request("m", "s", gauge).encode_to_vec(), NOW, &mut rows).unwrap();
     read_protobuf(&request("m", "s", sum(1, true, with("1"))).encode_to_vec(), NOW, &mut rows)
         .unwrap();
-    let kinds: Vec<(Kind, &str)> =
+    let kinds: Vec<(SeriesKind, &str)> =
         rows.rows.iter().map(|(series, _)| (series.kind(), series.label("a").unwrap())).collect();
-    let gauge = Kind::Gauge;
-    assert_eq!(kinds, [(gauge, "1"), (gauge, "2"), (gauge, "1"), (Kind::Counter(Delta), "1")]);
-    assert_ne!(Kind::Counter(Delta), Kind::Counter(Cumulative));
+    let gauge = SeriesKind::Gauge;
+    assert_eq!(
+        kinds,
+        [(gauge, "1"), (gauge, "2"), (gauge, "1"), (SeriesKind::Counter(Delta), "1")]
+    );
+    assert_ne!(SeriesKind::Counter(Delta), SeriesKind::Counter(Cumulative));
 }
 
 #[test]
@@ -210,10 +213,10 @@ fn labels_of_all_levels() {
             {"key":"gone","value":{"stringValue":"resource"}},
             {"key":"service.name","value":{"stringValue":"shop"}},
             {"key":"process.command_args","value":{"stringValue":"LONG"}}]}}]}"#;
-    let json = json.replace("LONG", &"x".repeat(owner::RESOURCE_VALUE_BYTES_MAX + 1));
-    let mut rows = RowsKept::default();
+    let json = json.replace("LONG", &"x".repeat(metric_context::RESOURCE_VALUE_BYTES_MAX + 1));
+    let mut rows = VecRowSink::default();
     let taken = read_json(json.as_bytes(), NOW, &mut rows).unwrap();
-    assert_eq!(taken.troubles, [""; 0]);
+    assert_eq!(taken.errors, [""; 0]);
     assert_eq!(
         lines(&rows),
         "gauges http.server.duration{a=\"point\",bytes=\"AAE=\",list=\"[-1,0.5,null,true]\",\
@@ -223,18 +226,18 @@ fn labels_of_all_levels() {
 }
 
 #[test]
-fn a_resource_may_be_too_much() {
+fn oversized_resource_is_rejected() {
     let attributes: Vec<_> = (0..65).map(|n| attribute(&format!("r{n}"), "x")).collect();
     let mut request = request("m", "", sum(1, true, number(1.0)));
     request.resource_metrics[0].resource.get_or_insert_default().attributes = attributes;
-    let taken = read_protobuf(&request.encode_to_vec(), NOW, &mut RowsKept::default()).unwrap();
+    let taken = read_protobuf(&request.encode_to_vec(), NOW, &mut VecRowSink::default()).unwrap();
     let why = "metric \"m\": a resource or scope has 65 attributes, allowed are 0 to 64";
-    assert_eq!((taken.refused, &taken.troubles[..]), (1, &[why.to_owned()][..]));
+    assert_eq!((taken.rejected, &taken.errors[..]), (1, &[why.to_owned()][..]));
 }
 
 /// A small request must not become gigabytes: one resource of 15 kB, and very many series.
 #[test]
-fn what_new_series_take_is_bounded() {
+fn new_series_memory_is_bounded() {
     let points = 8_000;
     let number =
         |n| NumberDataPoint { attributes: vec![attribute("a", &format!("{n}"))], ..number(1.0) };
@@ -242,8 +245,8 @@ fn what_new_series_take_is_bounded() {
     let mut request = request("m", "", data);
     request.resource_metrics[0].resource.get_or_insert_default().attributes =
         (0..15).map(|n| attribute(&format!("r{n}"), &"x".repeat(1_000))).collect();
-    struct Counted(u64);
-    impl Rows for Counted {
+    struct CountingSink(u64);
+    impl RowSink for CountingSink {
         fn series(
             &mut self,
             _: &[u8],
@@ -256,27 +259,27 @@ fn what_new_series_take_is_bounded() {
         }
         fn gap(&mut self, _: model::Gap) {}
     }
-    let mut rows = Counted(0);
+    let mut rows = CountingSink(0);
     let taken = read_protobuf(&request.encode_to_vec(), NOW, &mut rows).unwrap();
-    assert_eq!((taken.points, taken.refused), (rows.0, points - rows.0));
+    assert_eq!((taken.points, taken.rejected), (rows.0, points - rows.0));
     assert!((4_000..6_000).contains(&rows.0), "{}", rows.0);
-    assert!(taken.troubles[0].contains("new series of a request"), "{:?}", taken.troubles);
+    assert!(taken.errors[0].contains("new series of a request"), "{:?}", taken.errors);
 }
 
 #[test]
-fn a_request_that_is_cut_is_refused_whole() {
+fn truncated_request_is_rejected_whole() {
     let body = request("m", "", sum(1, true, number(1.0))).encode_to_vec();
     for end in 1..body.len() {
-        assert!(read_protobuf(&body[..end], NOW, &mut RowsKept::default()).is_err(), "{end}");
+        assert!(read_protobuf(&body[..end], NOW, &mut VecRowSink::default()).is_err(), "{end}");
     }
-    assert_eq!(read_protobuf(b"", NOW, &mut RowsKept::default()), Ok(Taken::default()));
+    assert_eq!(read_protobuf(b"", NOW, &mut VecRowSink::default()), Ok(OtlpSummary::default()));
 }
 
 #[test]
-fn json_that_is_none_of_otlp_has_its_place() {
+fn non_otlp_json_error_has_its_position() {
     #[track_caller]
     fn check(json: &str, expected: &str) {
-        let taken = read_json(json.as_bytes(), NOW, &mut RowsKept::default());
+        let taken = read_json(json.as_bytes(), NOW, &mut VecRowSink::default());
         assert_eq!(
             taken.map_err(|trouble| trouble.to_string()),
             Err(expected.to_owned()),
@@ -308,8 +311,8 @@ fn json_that_is_none_of_otlp_has_its_place() {
     );
     check(&point("{"), "byte 74: expected a key in quotes or }, found \"]}}]}]}]}\"");
     let fine = point(r#"{"asInt":1e3,"flags":null,"timeUnixNano":1.0,"new":[{}]}"#);
-    let mut rows = RowsKept::default();
-    assert_eq!(read_json(fine.as_bytes(), NOW, &mut rows).unwrap().refused, 1, "it has no name");
+    let mut rows = VecRowSink::default();
+    assert_eq!(read_json(fine.as_bytes(), NOW, &mut rows).unwrap().rejected, 1, "it has no name");
     let named = fine.replace(r#""gauge""#, r#""name":"m","gauge""#);
     read_json(named.as_bytes(), NOW, &mut rows).unwrap();
     assert_eq!(lines(&rows), "gauges m [] 1..1: 1000\n");

@@ -1,21 +1,24 @@
 //! A scrape made by Prometheus' own library (`testdata/collect/prometheus/make/main.go`), and damage to it.
 
 use super::*;
-use crate::reading::Recorded;
+use crate::decoded_sample::RecordingSink;
 
 const SCRAPE: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/scrape.pb");
 
-fn recorded(body: &[u8]) -> Recorded {
-    let mut sink = Recorded::default();
-    read(body, &mut sink);
+fn record(body: &[u8]) -> RecordingSink {
+    let mut sink = RecordingSink::default();
+    read_scrape(body, &mut sink);
     sink
 }
 
 #[test]
-fn what_client_golang_shows() {
-    let sink = recorded(SCRAPE);
-    assert_eq!(sink.shown(), include_str!("../../../../testdata/collect/prometheus/scrape.txt"));
-    assert_eq!(sink.troubles(), [""; 0]);
+fn client_golang_scrape_is_read() {
+    let sink = record(SCRAPE);
+    assert_eq!(
+        sink.dump_samples(),
+        include_str!("../../../../testdata/collect/prometheus/scrape.txt")
+    );
+    assert_eq!(sink.error_texts(), [""; 0]);
     assert_eq!(sink.skipped, [EXEMPLAR; 4]);
 }
 
@@ -32,13 +35,13 @@ const ONE: &[u8] = &[0x22, 11, 0x12, 9, 9, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f];
 
 #[track_caller]
 fn check(body: &[u8], readings: usize, troubles: &[&str]) {
-    let sink = recorded(body);
-    assert_eq!(sink.troubles(), troubles);
-    assert_eq!(sink.readings.len(), readings);
+    let sink = record(body);
+    assert_eq!(sink.error_texts(), troubles);
+    assert_eq!(sink.samples.len(), readings);
 }
 
 #[test]
-fn damage_is_told_and_other_families_are_read() {
+fn damaged_family_is_reported_and_others_are_read() {
     let good = family(&[NAME, GAUGE, ONE]);
     check(&good, 1, &[]);
     for (damage, trouble) in [
@@ -75,9 +78,9 @@ fn damage_is_told_and_other_families_are_read() {
 }
 
 #[test]
-fn every_cut_is_survived() {
+fn truncated_bodies_never_panic() {
     for end in 0..SCRAPE.len() {
-        let sink = recorded(&SCRAPE[..end]);
-        assert!(sink.troubles.len() <= 1, "{:?}", sink.troubles());
+        let sink = record(&SCRAPE[..end]);
+        assert!(sink.errors.len() <= 1, "{:?}", sink.error_texts());
     }
 }

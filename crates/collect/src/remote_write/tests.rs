@@ -1,10 +1,10 @@
 //! Requests made by hand, and by Prometheus' own library (`testdata/collect/prometheus/make/main.go`).
 
 use hist::codec::prometheus::STALE_MARKER;
-use model::Value;
+use model::SampleValue;
 
 use super::*;
-use crate::rows::RowsKept;
+use crate::row_sink::VecRowSink;
 
 const V1: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/write_v1.snappy");
 const V2: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/write_v2.snappy");
@@ -53,19 +53,19 @@ fn symbols(symbols: &[&str]) -> Vec<u8> {
 }
 
 /// Each row on a line, times in milliseconds: `kind series [unit] start..end value`.
-fn shown(rows: &RowsKept) -> Vec<String> {
+fn dump_rows(rows: &VecRowSink) -> Vec<String> {
     let line = |(series, sample): &(model::Series, model::Sample)| {
         let value = match &sample.value {
-            Value::Number(number) if number.to_bits() == STALE_MARKER => "stale".to_owned(),
-            Value::Number(number) => number.to_string(),
-            Value::Histogram(histogram) => {
+            SampleValue::Number(number) if number.to_bits() == STALE_MARKER => "stale".to_owned(),
+            SampleValue::Number(number) => number.to_string(),
+            SampleValue::Histogram(histogram) => {
                 let cell = |cell: hist::Cell| {
                     format!("{:.3}..{:.3}={}", cell.lower, cell.upper, cell.count)
                 };
                 let cells: Vec<String> = histogram.cells().map(cell).collect();
                 format!("{} in {}: {}", histogram.count(), histogram.scheme(), cells.join(" "))
             }
-            Value::Text(text) => text.clone(),
+            SampleValue::Text(text) => text.clone(),
         };
         let unit = series.unit();
         let (start, end) = (sample.start / 1_000_000, sample.end / 1_000_000);
@@ -75,38 +75,51 @@ fn shown(rows: &RowsKept) -> Vec<String> {
 }
 
 #[track_caller]
-fn check(version: Version, body: &[u8], expected: &[&str], troubles: &[&str]) -> Written {
-    let mut rows = RowsKept::default();
-    let written = read(version, body, &mut rows).unwrap();
-    assert_eq!(shown(&rows), expected);
-    assert_eq!(written.troubles, troubles);
+fn check(
+    version: RemoteWriteVersion,
+    body: &[u8],
+    expected: &[&str],
+    troubles: &[&str],
+) -> WriteSummary {
+    let mut rows = VecRowSink::default();
+    let written = read_request(version, body, &mut rows).unwrap();
+    assert_eq!(dump_rows(&rows), expected);
+    assert_eq!(written.errors, troubles);
     assert_eq!(written.samples + written.histograms, expected.len() as u64);
     assert_eq!(written.exemplars, 0);
     written
 }
 
 #[track_caller]
-fn check_error(version: Version, body: &[u8], expected: &str) {
-    let error = read(version, body, &mut RowsKept::default()).unwrap_err();
+fn check_error(version: RemoteWriteVersion, body: &[u8], expected: &str) {
+    let error = read_request(version, body, &mut VecRowSink::default()).unwrap_err();
     assert_eq!(error.to_string(), expected);
 }
 
 #[test]
-fn what_prometheus_writes() {
+fn prometheus_requests_are_read() {
     let half = "\"half_seconds\": positive counts is 0.5, expected a whole number up to 2^53; others can be rounded";
     for (version, body, expected) in [
-        (Version::V1, V1, include_str!("../../../../testdata/collect/prometheus/write_v1.txt")),
-        (Version::V2, V2, include_str!("../../../../testdata/collect/prometheus/write_v2.txt")),
+        (
+            RemoteWriteVersion::V1,
+            V1,
+            include_str!("../../../../testdata/collect/prometheus/write_v1.txt"),
+        ),
+        (
+            RemoteWriteVersion::V2,
+            V2,
+            include_str!("../../../../testdata/collect/prometheus/write_v2.txt"),
+        ),
     ] {
         let expected: Vec<&str> = expected.lines().collect();
         let body = decompress(body, 1 << 20).unwrap();
         let written = check(version, &body, &expected, &[half]);
-        assert_eq!((written.samples, written.histograms, written.refused), (12, 5, 1));
+        assert_eq!((written.samples, written.histograms, written.rejected), (12, 5, 1));
     }
 }
 
 #[test]
-fn names_tell_kinds_in_version_1() {
+fn kinds_follow_names_in_version_1() {
     let name = |name| [("__name__", name), ("z", "1"), ("a", "")];
     for (metric, kind) in [
         ("a_total", "cumulative counts"),
@@ -117,27 +130,32 @@ fn names_tell_kinds_in_version_1() {
         ("a_total_now", "gauges"),
     ] {
         let body = series_v1(&name(metric), &[sample(1.5, 7)]);
-        check(Version::V1, &body, &[&format!("{kind} {metric}{{z=\"1\"}} [] 7..7 1.5")], &[]);
+        check(
+            RemoteWriteVersion::V1,
+            &body,
+            &[&format!("{kind} {metric}{{z=\"1\"}} [] 7..7 1.5")],
+            &[],
+        );
     }
 }
 
 #[test]
-fn labels_may_stand_anywhere() {
+fn labels_may_be_in_any_order() {
     let before = series_v1(&[("__name__", "a")], &[sample(1.0, 1)]);
     let label = bytes(1, &[bytes(1, b"b"), bytes(2, b"c")].concat());
     let mut body = bytes(1, &[sample(1.0, 1), label].concat());
     check(
-        Version::V1,
+        RemoteWriteVersion::V1,
         &[before.clone(), body.clone()].concat(),
         &["gauges a [] 1..1 1"],
         &["a series without name: it has no name"],
     );
     body = bytes(1, &[sample(1.0, 1), before[3..].to_vec()].concat());
-    check(Version::V1, &body, &["gauges a [] 1..1 1", "gauges a [] 1..1 1"], &[]);
+    check(RemoteWriteVersion::V1, &body, &["gauges a [] 1..1 1", "gauges a [] 1..1 1"], &[]);
 }
 
 #[test]
-fn what_is_no_series_is_refused_and_the_rest_taken() {
+fn invalid_series_are_rejected_and_the_rest_accepted() {
     let good = series_v1(&[("__name__", "good")], &[sample(1.0, 1)]);
     for (labels, trouble) in [
         (&[("a", "b")][..], "a series without name: it has no name"),
@@ -151,45 +169,55 @@ fn what_is_no_series_is_refused_and_the_rest_taken() {
     ] {
         let bad = series_v1(labels, &[sample(1.0, 1), sample(2.0, 2)]);
         let body = [bad, good.clone()].concat();
-        let written = check(Version::V1, &body, &["gauges good [] 1..1 1"], &[trouble]);
-        assert_eq!((written.samples, written.refused), (1, 2), "{trouble}");
+        let written = check(RemoteWriteVersion::V1, &body, &["gauges good [] 1..1 1"], &[trouble]);
+        assert_eq!((written.samples, written.rejected), (1, 2), "{trouble}");
     }
     let body = series_v1(&[("__name__", "x")], &[sample(1.0, i64::MAX), sample(1.0, 1)]);
     let far = "\"x\": it is of 9223372036854775807 ms, which nanoseconds in 64 bits do not reach";
-    check(Version::V1, &body, &["gauges x [] 1..1 1"], &[far]);
+    check(RemoteWriteVersion::V1, &body, &["gauges x [] 1..1 1"], &[far]);
 }
 
 #[test]
-fn text_that_is_none_is_refused() {
+fn invalid_utf8_is_rejected() {
     let label = bytes(1, &[bytes(1, b"__name__"), bytes(2, b"\xff\n")].concat());
     let body = bytes(1, &[label, sample(1.0, 1)].concat());
     let trouble = "a series without name: \"\u{fffd}\\n\" is no text in UTF-8";
-    assert_eq!(check(Version::V1, &body, &[], &[trouble]).refused, 1);
+    assert_eq!(check(RemoteWriteVersion::V1, &body, &[], &[trouble]).rejected, 1);
 }
 
 #[test]
-fn both_drafts_say_since_when_a_series_counts() {
+fn created_timestamp_of_both_drafts_is_read() {
     let symbols = symbols(&["", "__name__", "a_total", "a", "s"]);
     let started = bytes(2, &[double(1, 5.0), varint(2, 90), varint(3, 30)].concat());
     let with = |refs, rest: &[Vec<u8>]| [symbols.clone(), series_v2(refs, rest)].concat();
     let later = "cumulative counts a_total [] 30..90 5";
-    check(Version::V2, &with(&[1, 2], std::slice::from_ref(&started)), &[later], &[]);
+    check(RemoteWriteVersion::V2, &with(&[1, 2], std::slice::from_ref(&started)), &[later], &[]);
     let rc3 = [varint(6, 40), sample(5.0, 90), started.clone()];
     let both = ["cumulative counts a_total [] 40..90 5", later];
-    check(Version::V2, &with(&[1, 2], &rc3), &both, &[]);
+    check(RemoteWriteVersion::V2, &with(&[1, 2], &rc3), &both, &[]);
     // Not of gauges, and not after the sample itself.
-    check(Version::V2, &with(&[1, 3], &[started]), &["gauges a [] 90..90 5"], &[]);
+    check(RemoteWriteVersion::V2, &with(&[1, 3], &[started]), &["gauges a [] 90..90 5"], &[]);
     let late = [varint(6, 91), sample(5.0, 90)];
-    check(Version::V2, &with(&[1, 2], &late), &["cumulative counts a_total [] 90..90 5"], &[]);
+    check(
+        RemoteWriteVersion::V2,
+        &with(&[1, 2], &late),
+        &["cumulative counts a_total [] 90..90 5"],
+        &[],
+    );
 }
 
 #[test]
-fn metadata_tell_kind_and_unit() {
+fn metadata_sets_kind_and_unit() {
     let symbols = symbols(&["", "__name__", "a", "seconds", "a_count", "widgets"]);
     let metadata = |kind, unit| bytes(5, &[varint(1, kind), varint(4, unit)].concat());
     let one = |refs: &[u8], kind, unit, expected: &str| {
         let rest = [sample(1.0, 1), metadata(kind, unit)];
-        check(Version::V2, &[symbols.clone(), series_v2(refs, &rest)].concat(), &[expected], &[]);
+        check(
+            RemoteWriteVersion::V2,
+            &[symbols.clone(), series_v2(refs, &rest)].concat(),
+            &[expected],
+            &[],
+        );
     };
     one(&[1, 2], 1, 3, "cumulative counts a [s] 1..1 1");
     one(&[1, 2], 2, 5, "gauges a [widgets] 1..1 1");
@@ -200,57 +228,64 @@ fn metadata_tell_kind_and_unit() {
 }
 
 #[test]
-fn references_must_lead_somewhere() {
+fn dangling_symbol_references_are_rejected() {
     let symbols = symbols(&["", "__name__", "a"]);
     let with = |rest: Vec<u8>| [symbols.clone(), rest].concat();
     let nowhere = "a series does not refer to at most 65 pairs of name and value, and a unit, among 3 symbols";
     for refs in [&[1, 9][..], &[1, 2, 1], &[1; 132]] {
         let body = with(series_v2(refs, &[sample(1.0, 1), sample(1.0, 2)]));
-        assert_eq!(check(Version::V2, &body, &[], &[nowhere]).refused, 2);
+        assert_eq!(check(RemoteWriteVersion::V2, &body, &[], &[nowhere]).rejected, 2);
     }
     let neither = "\"a\": it has neither a sample nor a histogram";
-    assert_eq!(check(Version::V2, &with(series_v2(&[1, 2], &[])), &[], &[neither]).refused, 1);
+    assert_eq!(
+        check(RemoteWriteVersion::V2, &with(series_v2(&[1, 2], &[])), &[], &[neither]).rejected,
+        1
+    );
     // Symbols may come after what refers to them.
     let body = [series_v2(&[1, 2], &[sample(1.0, 1)]), symbols.clone()].concat();
-    check(Version::V2, &body, &["gauges a [] 1..1 1"], &[]);
+    check(RemoteWriteVersion::V2, &body, &["gauges a [] 1..1 1"], &[]);
 }
 
 #[test]
-fn a_small_request_cannot_ask_for_any_amount() {
+fn small_request_cannot_expand_without_bound() {
     let long = "x".repeat(15_000);
     let one = series_v2(&[1, 2, 2, 2], &[sample(1.0, 1)]);
     let body = [symbols(&["", "__name__", &long]), one.repeat(3_000)].concat();
     check_error(
-        Version::V2,
+        RemoteWriteVersion::V2,
         &body,
         "byte 0: expected labels of at most 67108864 bytes in all, found more: send fewer series at once",
     );
 }
 
 #[test]
-fn a_request_of_the_other_version_is_no_request() {
+fn request_of_the_other_version_is_rejected() {
     let (v1, v2) = (decompress(V1, 1 << 20).unwrap(), decompress(V2, 1 << 20).unwrap());
     check_error(
-        Version::V1,
+        RemoteWriteVersion::V1,
         &v2,
         "byte 0: expected a request of version 1, found one of version 2",
     );
     check_error(
-        Version::V2,
+        RemoteWriteVersion::V2,
         &v1,
         "byte 0: expected a request of version 2, found one of version 1",
     );
     let cut = "expected the rest of a field, found the end of the message";
-    check_error(Version::V1, &v1[..v1.len() - 1], &format!("byte {}: {cut}", v1.len() - 30));
     check_error(
-        Version::V2,
+        RemoteWriteVersion::V1,
+        &v1[..v1.len() - 1],
+        &format!("byte {}: {cut}", v1.len() - 30),
+    );
+    check_error(
+        RemoteWriteVersion::V2,
         &symbols(&["a"]),
         "byte 0: expected an empty first symbol, found another",
     );
 }
 
 #[test]
-fn bytes_of_snappy_are_weighed_before_they_are_opened() {
+fn snappy_length_is_checked_before_decompression() {
     let error = |body: &[u8], max| decompress(body, max).unwrap_err().to_string();
     let length = decompress(V1, 1 << 20).unwrap().len();
     assert!(decompress(V1, length).is_ok());

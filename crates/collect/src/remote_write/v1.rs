@@ -12,37 +12,44 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use hist::protobuf::Message;
+use hist::protobuf::MessageReader;
 
-use super::told::{Told, Type};
-use super::writing::{InRequest, Writing};
-use super::{Version, Written};
-use crate::rows::Rows;
-use crate::trouble::{Place, Trouble};
+use super::request_series::{FamilyType, RequestSeries};
+use super::row_writer::{RequestCursor, RequestRowWriter};
+use super::{RemoteWriteVersion, WriteSummary};
+use crate::input_error::{InputError, InputPosition};
+use crate::row_sink::RowSink;
 
-pub(super) fn read(body: &[u8], rows: &mut dyn Rows) -> Result<Written, Trouble> {
-    let mut writing = Writing::new(rows);
-    let mut request = Message::new(body);
+pub(super) fn read_request(
+    body: &[u8],
+    rows: &mut dyn RowSink,
+) -> Result<WriteSummary, InputError> {
+    let mut writing = RequestRowWriter::new(rows);
+    let mut request = MessageReader::new(body);
     let mut key = Vec::new();
     while let Some((number, field)) = request.field()? {
         match number {
-            1 => series(field.message()?, &mut key, &mut writing)?,
+            1 => read_series(field.message()?, &mut key, &mut writing)?,
             // Read as one of version 1 nothing of it would be found, and nothing be said.
             4 | 5 => {
                 let found = "one of version 2";
-                return Err(Trouble::new(Place::Byte(0), "a request of version 1", found));
+                return Err(InputError::new(
+                    InputPosition::Byte(0),
+                    "a request of version 1",
+                    found,
+                ));
             }
             _ => {}
         }
     }
-    Ok(writing.written)
+    Ok(writing.summary)
 }
 
-fn series(
-    message: Message<'_>,
+fn read_series(
+    message: MessageReader<'_>,
     key: &mut Vec<u8>,
-    writing: &mut Writing<'_>,
-) -> Result<(), Trouble> {
+    writing: &mut RequestRowWriter<'_>,
+) -> Result<(), InputError> {
     key.clear();
     key.push(0);
     let mut fields = message.clone();
@@ -60,17 +67,21 @@ fn series(
         }
     }
     if let Some(others) = others {
-        let told = Labels(message);
-        let mut series = InRequest { version: Version::V1, told: &told, key, created: 0 };
-        writing.series(others, &mut series)?;
+        let told = V1Series(message);
+        let mut series =
+            RequestCursor { version: RemoteWriteVersion::V1, series: &told, key, created: 0 };
+        writing.write_series(others, &mut series)?;
     }
     Ok(())
 }
 
-struct Labels<'a>(Message<'a>);
+struct V1Series<'a>(MessageReader<'a>);
 
-impl Told for Labels<'_> {
-    fn labels<'a>(&'a self, each: &mut dyn FnMut(&'a [u8], &'a [u8])) -> Result<(), Trouble> {
+impl RequestSeries for V1Series<'_> {
+    fn for_each_label<'a>(
+        &'a self,
+        each: &mut dyn FnMut(&'a [u8], &'a [u8]),
+    ) -> Result<(), InputError> {
         let mut fields = self.0.clone();
         while let Some((number, field)) = fields.field()? {
             if number != 1 {
@@ -90,7 +101,7 @@ impl Told for Labels<'_> {
         Ok(())
     }
 
-    fn family(&self) -> (Type, &[u8]) {
-        (Type::default(), &[])
+    fn family(&self) -> (FamilyType, &[u8]) {
+        (FamilyType::default(), &[])
     }
 }

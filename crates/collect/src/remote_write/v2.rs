@@ -13,30 +13,33 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use hist::protobuf::{Field, Message};
+use hist::protobuf::{FieldValue, MessageReader};
 
-use super::told::{self, Told, Type};
-use super::writing::{InRequest, Writing};
-use super::{Version, Written};
-use crate::rows::Rows;
-use crate::trouble::{Place, Trouble};
+use super::request_series::{self, FamilyType, RequestSeries};
+use super::row_writer::{RequestCursor, RequestRowWriter};
+use super::{RemoteWriteVersion, WriteSummary};
+use crate::input_error::{InputError, InputPosition};
+use crate::row_sink::RowSink;
 
 /// Labels of a series at the most, the name among them.
 const LABELS_MAX: usize = model::LABELS_MAX + 1;
 /// Bytes that the labels of all series of a request have when written out, at the most. By referring to a long symbol
 /// again and again a small request could ask for any amount.
-const WRITTEN_OUT_BYTES_MAX: usize = 64 << 20;
+const EXPANDED_BYTES_MAX: usize = 64 << 20;
 
-pub(super) fn read(body: &[u8], rows: &mut dyn Rows) -> Result<Written, Trouble> {
-    let symbols = symbols(body)?;
-    let mut writing = Writing::new(rows);
-    let mut request = Message::new(body);
-    let mut series = Series {
+pub(super) fn read_request(
+    body: &[u8],
+    rows: &mut dyn RowSink,
+) -> Result<WriteSummary, InputError> {
+    let symbols = read_symbols(body)?;
+    let mut writing = RequestRowWriter::new(rows);
+    let mut request = MessageReader::new(body);
+    let mut series = V2Series {
         symbols: &symbols,
         refs: Vec::new(),
-        family: Type(0),
+        family: FamilyType(0),
         unit: &[],
-        room: WRITTEN_OUT_BYTES_MAX,
+        budget: EXPANDED_BYTES_MAX,
     };
     let mut key = Vec::new();
     while let Some((number, field)) = request.field()? {
@@ -44,106 +47,111 @@ pub(super) fn read(body: &[u8], rows: &mut dyn Rows) -> Result<Written, Trouble>
             series.read(field.message()?, &mut key, &mut writing)?;
         }
     }
-    Ok(writing.written)
+    Ok(writing.summary)
 }
 
 /// All symbols: what refers to them may stand before them.
-fn symbols(body: &[u8]) -> Result<Vec<&[u8]>, Trouble> {
+fn read_symbols(body: &[u8]) -> Result<Vec<&[u8]>, InputError> {
     let mut symbols = Vec::new();
-    let mut request = Message::new(body);
+    let mut request = MessageReader::new(body);
     while let Some((number, field)) = request.field()? {
         match number {
             4 => symbols.push(field.bytes()?),
             // Read as one of version 2 nothing of it would be found, and nothing be said.
             1 | 3 => {
                 let found = "one of version 1";
-                return Err(Trouble::new(Place::Byte(0), "a request of version 2", found));
+                return Err(InputError::new(
+                    InputPosition::Byte(0),
+                    "a request of version 2",
+                    found,
+                ));
             }
             _ => {}
         }
     }
     match symbols.first() {
         Some(first) if !first.is_empty() => {
-            Err(Trouble::new(Place::Byte(0), "an empty first symbol", "another"))
+            Err(InputError::new(InputPosition::Byte(0), "an empty first symbol", "another"))
         }
         _ => Ok(symbols),
     }
 }
 
-struct Series<'a> {
+struct V2Series<'a> {
     symbols: &'a [&'a [u8]],
     refs: Vec<u64>,
-    family: Type,
+    family: FamilyType,
     unit: &'a [u8],
     /// Bytes that labels may still have.
-    room: usize,
+    budget: usize,
 }
 
-impl<'a> Series<'a> {
+impl<'a> V2Series<'a> {
     fn read(
         &mut self,
-        mut fields: Message<'_>,
+        mut fields: MessageReader<'_>,
         key: &mut Vec<u8>,
-        writing: &mut Writing<'_>,
-    ) -> Result<(), Trouble> {
+        writing: &mut RequestRowWriter<'_>,
+    ) -> Result<(), InputError> {
         let mut unit_ref = 0;
         let (mut created, mut others) = (0, None);
         self.refs.clear();
-        self.family = Type(0);
+        self.family = FamilyType(0);
         loop {
             let here = fields.clone();
             match fields.field()? {
                 None => break,
                 Some((1, refs)) => refs.varints(&mut |at| self.refs.push(at))?,
-                Some((5, metadata)) => (self.family, unit_ref) = family(metadata)?,
+                Some((5, metadata)) => (self.family, unit_ref) = read_family(metadata)?,
                 Some((6, time)) => created = time.varint()? as i64,
                 Some(_) => others = others.or(Some(here)),
             }
         }
         let unit = self.symbol(unit_ref);
         self.unit = unit.unwrap_or_default();
-        let length = unit.and_then(|_| self.length());
+        let length = unit.and_then(|_| self.expanded_bytes());
         let Some(length) = length else {
             let count = self.symbols.len();
-            return self.refuse_all(others, writing, || {
+            return self.reject_all(others, writing, || {
                 format!(
                     "a series does not refer to at most {LABELS_MAX} pairs of name and value, and a unit, \
                      among {count} symbols"
                 )
             });
         };
-        self.room = self.room.checked_sub(length).ok_or_else(|| {
-            let expected = format!("labels of at most {WRITTEN_OUT_BYTES_MAX} bytes in all");
-            Trouble::new(Place::Byte(0), expected, "more: send fewer series at once")
+        self.budget = self.budget.checked_sub(length).ok_or_else(|| {
+            let expected = format!("labels of at most {EXPANDED_BYTES_MAX} bytes in all");
+            InputError::new(InputPosition::Byte(0), expected, "more: send fewer series at once")
         })?;
-        self.put_key(key);
-        let mut series = InRequest { version: Version::V2, told: self, key, created };
+        self.append_key(key);
+        let mut series =
+            RequestCursor { version: RemoteWriteVersion::V2, series: self, key, created };
         let any = match others {
-            Some(others) => writing.series(others, &mut series)?,
+            Some(others) => writing.write_series(others, &mut series)?,
             None => false,
         };
         if !any {
-            let name = || told::described(self);
-            writing.refuse(|| format!("{}: it has neither a sample nor a histogram", name()));
+            let name = || request_series::display_series(self);
+            writing.reject(|| format!("{}: it has neither a sample nor a histogram", name()));
         }
         Ok(())
     }
 
     /// Counts what cannot be read, as nobody knows what it is of.
-    fn refuse_all(
+    fn reject_all(
         &self,
-        fields: Option<Message<'_>>,
-        writing: &mut Writing<'_>,
+        fields: Option<MessageReader<'_>>,
+        writing: &mut RequestRowWriter<'_>,
         why: impl FnOnce() -> String,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InputError> {
         let mut samples = 0_u64;
         if let Some(mut fields) = fields {
             while let Some((number, _)) = fields.field()? {
                 samples = samples.saturating_add((number == 2 || number == 3).into());
             }
         }
-        writing.refuse(why);
-        let refused = &mut writing.written.refused;
+        writing.reject(why);
+        let refused = &mut writing.summary.rejected;
         *refused = refused.saturating_add(samples.saturating_sub(1));
         Ok(())
     }
@@ -155,7 +163,7 @@ impl<'a> Series<'a> {
     }
 
     /// Bytes of labels and unit; `None` if not all of them are there, or there are too many.
-    fn length(&self) -> Option<usize> {
+    fn expanded_bytes(&self) -> Option<usize> {
         if !self.refs.len().is_multiple_of(2) || self.refs.len() > 2 * LABELS_MAX {
             return None;
         }
@@ -163,7 +171,7 @@ impl<'a> Series<'a> {
         lengths.sum::<Option<usize>>().and_then(|length| length.checked_add(self.unit.len()))
     }
 
-    fn put_key(&self, key: &mut Vec<u8>) {
+    fn append_key(&self, key: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(&[0, self.family.0]);
         let symbols = self.refs.iter().map(|&at| self.symbol(at).unwrap_or_default());
@@ -174,8 +182,11 @@ impl<'a> Series<'a> {
     }
 }
 
-impl Told for Series<'_> {
-    fn labels<'a>(&'a self, each: &mut dyn FnMut(&'a [u8], &'a [u8])) -> Result<(), Trouble> {
+impl RequestSeries for V2Series<'_> {
+    fn for_each_label<'a>(
+        &'a self,
+        each: &mut dyn FnMut(&'a [u8], &'a [u8]),
+    ) -> Result<(), InputError> {
         for pair in self.refs.as_chunks::<2>().0 {
             let [name, value] = pair.map(|at| self.symbol(at).unwrap_or_default());
             each(name, value);
@@ -183,18 +194,18 @@ impl Told for Series<'_> {
         Ok(())
     }
 
-    fn family(&self) -> (Type, &[u8]) {
+    fn family(&self) -> (FamilyType, &[u8]) {
         (self.family, self.unit)
     }
 }
 
 /// Type, and where its unit is among the symbols.
-fn family(metadata: Field<'_>) -> Result<(Type, u64), Trouble> {
-    let (mut family, mut unit_ref) = (Type(0), 0);
+fn read_family(metadata: FieldValue<'_>) -> Result<(FamilyType, u64), InputError> {
+    let (mut family, mut unit_ref) = (FamilyType(0), 0);
     let mut fields = metadata.message()?;
     while let Some((number, field)) = fields.field()? {
         match number {
-            1 => family = Type(field.varint()?.try_into().unwrap_or(0)),
+            1 => family = FamilyType(field.varint()?.try_into().unwrap_or(0)),
             4 => unit_ref = field.varint()?,
             _ => {}
         }

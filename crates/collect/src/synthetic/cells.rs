@@ -1,8 +1,8 @@
-//! Where drawn values lie: the buckets of `LogLinear10` from 1 us to 100 s, in whole nanoseconds.
+//! Value cells: buckets of `LogLinear10` from 1 us to 100 s, in whole nanoseconds.
 //!
 //! A cell is a bucket. Only the bucket of 12 ms is two, so that the values at or below 12.3 ms are counted.
 
-use super::LIMIT_NS;
+use super::THRESHOLD_NS;
 
 const PER_DECADE: i32 = 90;
 /// The bucket that begins at 1 us.
@@ -14,7 +14,7 @@ pub(super) const BUCKETS: usize = (END_BUCKET - FIRST_BUCKET) as usize;
 /// How many cells there are.
 pub(super) const CELLS: usize = BUCKETS + 1;
 /// The cell that ends with the limit; the next one is the rest of the same bucket.
-pub(super) const LIMIT_CELL: usize = (7 * PER_DECADE + 2 - FIRST_BUCKET) as usize;
+pub(super) const THRESHOLD_CELL: usize = (7 * PER_DECADE + 2 - FIRST_BUCKET) as usize;
 
 /// The least value of bucket `index`, which is at or above 100 ns.
 pub(super) fn bucket_start_ns(index: i32) -> u64 {
@@ -24,15 +24,15 @@ pub(super) fn bucket_start_ns(index: i32) -> u64 {
 
 /// The bucket that a cell is in.
 #[inline]
-pub(super) fn bucket_of(cell: usize) -> i32 {
-    FIRST_BUCKET + cell as i32 - i32::from(cell > LIMIT_CELL)
+pub(super) fn cell_bucket(cell: usize) -> i32 {
+    FIRST_BUCKET + cell as i32 - i32::from(cell > THRESHOLD_CELL)
 }
 
 /// The least value of each cell, and the first value past the last.
-pub(super) fn starts_ns() -> [u64; CELLS + 1] {
+pub(super) fn cell_starts_ns() -> [u64; CELLS + 1] {
     std::array::from_fn(|cell| match cell {
-        _ if cell == LIMIT_CELL + 1 => LIMIT_NS + 1,
-        _ => bucket_start_ns(bucket_of(cell)),
+        _ if cell == THRESHOLD_CELL + 1 => THRESHOLD_NS + 1,
+        _ => bucket_start_ns(cell_bucket(cell)),
     })
 }
 
@@ -43,17 +43,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_the_buckets_of_the_scheme_with_one_cut_in_two() {
-        let starts = starts_ns();
+    fn cells_are_scheme_buckets_with_one_split() {
+        let starts = cell_starts_ns();
         assert!(starts.windows(2).all(|pair| pair[0] < pair[1]));
         assert_eq!((starts[0], starts[CELLS]), (1_000, 100_000_000_000));
-        for cell in (0..CELLS).filter(|&cell| cell != LIMIT_CELL + 1) {
-            let (lower, upper) = Scheme::LogLinear10.edges(bucket_of(cell)).unwrap();
+        for cell in (0..CELLS).filter(|&cell| cell != THRESHOLD_CELL + 1) {
+            let (lower, upper) = Scheme::LogLinear10.edges(cell_bucket(cell)).unwrap();
             assert_eq!(starts[cell] as f64, lower);
-            let end = if cell == LIMIT_CELL { cell + 2 } else { cell + 1 };
+            let end = if cell == THRESHOLD_CELL { cell + 2 } else { cell + 1 };
             assert_eq!(starts[end] as f64, upper);
         }
-        assert_eq!(starts[LIMIT_CELL..LIMIT_CELL + 3], [12_000_000, 12_300_001, 13_000_000]);
-        assert_eq!(bucket_of(LIMIT_CELL), bucket_of(LIMIT_CELL + 1));
+        assert_eq!(
+            starts[THRESHOLD_CELL..THRESHOLD_CELL + 3],
+            [12_000_000, 12_300_001, 13_000_000]
+        );
+        assert_eq!(cell_bucket(THRESHOLD_CELL), cell_bucket(THRESHOLD_CELL + 1));
     }
 }

@@ -1,12 +1,12 @@
-//! What is meant to happen in a data set: how many values, of what shape, in which minute.
+//! Data set plan: counts, shapes and incidents per minute.
 //!
 //! The values of a minute are a share of the total, and those of a series a share of the minute's, each rounded
 //! so that all of them add up; two neighbouring series then exchange some.
 
 use super::cells::CELLS;
-use super::random::Random;
-use super::shape::{Mode, shares, sine};
-use super::{Scale, Series, Which};
+use super::keyed_rng::KeyedRng;
+use super::shape::{LatencyMode, approximate_sine, shares};
+use super::{DatasetKind, DatasetScale, SyntheticSeries};
 use crate::unit::Unit;
 
 const DAY_MINUTES: usize = 1_440;
@@ -14,10 +14,10 @@ const US: f64 = 1e3;
 const MS: f64 = 1e6;
 const S: f64 = 1e9;
 
-/// How a data set goes on.
+/// Plan of a data set.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    which: Which,
+pub(super) struct DatasetPlan {
+    kind: DatasetKind,
     seed: u64,
     /// How many values each minute of the full length has. Longer data sets begin anew.
     minute_counts: Vec<u64>,
@@ -28,72 +28,72 @@ pub(super) struct Plan {
     incidents: Vec<Incident>,
 }
 
-const SHARE_WHOLE: u64 = 1 << 32;
+const SHARE_ONE: u64 = 1 << 32;
 
 /// Something goes wrong on the disk of A.
 #[derive(Clone, Copy, Debug)]
 struct Incident {
     begin: usize,
     end: usize,
-    kind: Kind,
+    kind: IncidentKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum IncidentKind {
     /// Many more wait for the slowest mode.
-    Stalls,
+    Stall,
     /// The disk's own mode becomes slower.
-    Slows,
+    Slowdown,
     /// The queue in front of it grows.
-    Queues,
+    Queueing,
     /// The cache is cold.
-    Misses,
+    CacheMisses,
 }
 
-impl Plan {
-    pub(super) fn new(which: Which, scale: Scale) -> Plan {
-        let full = Scale::full(which);
-        let weights = (0..full.minutes).map(|minute| load(which, scale.seed, minute));
+impl DatasetPlan {
+    pub(super) fn new(which: DatasetKind, scale: DatasetScale) -> DatasetPlan {
+        let full = DatasetScale::full(which);
+        let weights = (0..full.minutes).map(|minute| minute_load(which, scale.seed, minute));
         let total = match which {
-            Which::A => 1_226_742_335,
-            Which::B => 1_361_435_848,
+            DatasetKind::A => 1_226_742_335,
+            DatasetKind::B => 1_361_435_848,
         };
         let series: Vec<u64> =
-            (0..full.series).map(|series| whole(popularity(which, series))).collect();
+            (0..full.series).map(|series| fixed_point(popularity(which, series))).collect();
         let mut series_shares = vec![0];
-        let parts = split(SHARE_WHOLE, &series);
+        let parts = split(SHARE_ONE, &series);
         series_shares.extend(parts.iter().scan(0, |before, part| {
             *before += part;
             Some(*before)
         }));
-        Plan {
-            which,
+        DatasetPlan {
+            kind: which,
             seed: scale.seed,
-            minute_counts: split(total, &weights.map(whole).collect::<Vec<_>>()),
+            minute_counts: split(total, &weights.map(fixed_point).collect::<Vec<_>>()),
             series_shares,
             incidents: match which {
-                Which::A => incidents(scale.seed, scale.minutes),
-                Which::B => Vec::new(),
+                DatasetKind::A => incidents(scale.seed, scale.minutes),
+                DatasetKind::B => Vec::new(),
             },
         }
     }
 
     pub(super) fn start_ns(&self) -> i64 {
-        match self.which {
+        match self.kind {
             // 2026-11-09T00:00:00Z, a Monday.
-            Which::A => 1_794_182_400_000_000_000,
+            DatasetKind::A => 1_794_182_400_000_000_000,
             // 2026-11-15T00:00:00Z, the Sunday of the same week.
-            Which::B => 1_794_700_800_000_000_000,
+            DatasetKind::B => 1_794_700_800_000_000_000,
         }
     }
 
-    pub(super) fn series(&self, series: usize) -> Series {
-        let (metric, labels) = match self.which {
-            Which::A => (
+    pub(super) fn series(&self, series: usize) -> SyntheticSeries {
+        let (metric, labels) = match self.kind {
+            DatasetKind::A => (
                 "disk_io_latency",
                 vec![("device", format!("nvme{series}n1")), ("host", "db-01".to_owned())],
             ),
-            Which::B => (
+            DatasetKind::B => (
                 "http_request_duration",
                 vec![
                     ("endpoint", endpoint_name(series % ENDPOINTS)),
@@ -102,7 +102,7 @@ impl Plan {
                 ],
             ),
         };
-        Series { metric, labels, unit: Unit::Nanoseconds }
+        SyntheticSeries { metric, labels, unit: Unit::Nanoseconds }
     }
 
     /// How many values series `series` has in minute `minute`.
@@ -118,9 +118,9 @@ impl Plan {
         let at = series % width;
         let pair = [of(at & !1), of(at | 1)];
         // Both of a pair draw the same number; one gives what the other takes.
-        let mut random = Random::of([self.seed ^ COUNTS, (series & !1) as u64, minute as u64]);
+        let mut random = KeyedRng::new([self.seed ^ COUNTS, (series & !1) as u64, minute as u64]);
         let least = pair[0].min(pair[1]) as f64;
-        let given = (random.deviate() * least.sqrt() * 1.5).clamp(-least * 0.9, least * 0.9) as i64;
+        let given = (random.normal() * least.sqrt() * 1.5).clamp(-least * 0.9, least * 0.9) as i64;
         let sign = if series.is_multiple_of(2) { 1 } else { -1 };
         pair[at % 2].saturating_add_signed(sign * given)
     }
@@ -128,51 +128,52 @@ impl Plan {
     /// About how many values a series has in a minute.
     pub(super) fn expected(&self, series: usize) -> f64 {
         let at = series % (self.series_shares.len() - 1);
-        let share =
-            (self.series_shares[at + 1] - self.series_shares[at]) as f64 / SHARE_WHOLE as f64;
+        let share = (self.series_shares[at + 1] - self.series_shares[at]) as f64 / SHARE_ONE as f64;
         let total: u64 = self.minute_counts.iter().sum();
         total as f64 / self.minute_counts.len() as f64 * share
     }
 
-    pub(super) fn random(&self, series: usize, minute: usize) -> Random {
-        Random::of([self.seed, series as u64, minute as u64])
+    pub(super) fn random(&self, series: usize, minute: usize) -> KeyedRng {
+        KeyedRng::new([self.seed, series as u64, minute as u64])
     }
 
     /// What a series' shape in a minute depends on: minutes of the same key have the same shape.
     pub(super) fn shape_key(&self, series: usize, minute: usize) -> u64 {
-        match self.which {
-            Which::A => minute as u64,
-            Which::B => (minute / HOUR_MINUTES) as u64 * 4 + trouble(series, minute % DAY_MINUTES),
+        match self.kind {
+            DatasetKind::A => minute as u64,
+            DatasetKind::B => {
+                (minute / HOUR_MINUTES) as u64 * 4 + series_incident(series, minute % DAY_MINUTES)
+            }
         }
     }
 
     /// The shape that belongs to a key.
     pub(super) fn shape(&self, series: usize, key: u64) -> [f64; CELLS] {
-        match self.which {
-            Which::A => shares(&self.disk(key as usize)),
-            Which::B => shares(&self.request(series, key)),
+        match self.kind {
+            DatasetKind::A => shares(&self.disk_modes(key as usize)),
+            DatasetKind::B => shares(&self.request_modes(series, key)),
         }
     }
 
     /// The modes of a disk: page cache, flash, disk, queue, and retries after a stall.
-    fn disk(&self, minute: usize) -> [Mode; 5] {
-        let busy = daily(minute);
+    fn disk_modes(&self, minute: usize) -> [LatencyMode; 5] {
+        let busy = daily_load(minute);
         let mut modes = [
-            Mode::new(0.40, 85.0 * US, 10),
-            Mode::new(0.27, 420.0 * US, 9),
-            Mode::new(0.24 + 0.05 * busy, 7.5 * MS, 7),
-            Mode::new(0.06 + 0.05 * busy, 60.0 * MS * (1.0 + 0.25 * busy), 7),
-            Mode::new(0.006 + 0.004 * busy, 1.9 * S, 9),
+            LatencyMode::new(0.40, 85.0 * US, 10),
+            LatencyMode::new(0.27, 420.0 * US, 9),
+            LatencyMode::new(0.24 + 0.05 * busy, 7.5 * MS, 7),
+            LatencyMode::new(0.06 + 0.05 * busy, 60.0 * MS * (1.0 + 0.25 * busy), 7),
+            LatencyMode::new(0.006 + 0.004 * busy, 1.9 * S, 9),
         ];
         for incident in self.incidents.iter().filter(|one| (one.begin..one.end).contains(&minute)) {
             match incident.kind {
-                Kind::Stalls => modes[4].weight *= 12.0,
-                Kind::Slows => modes[2].median_ns *= 2.2,
-                Kind::Queues => {
+                IncidentKind::Stall => modes[4].weight *= 12.0,
+                IncidentKind::Slowdown => modes[2].median_ns *= 2.2,
+                IncidentKind::Queueing => {
                     modes[3].weight *= 3.5;
                     modes[3].median_ns *= 1.6;
                 }
-                Kind::Misses => {
+                IncidentKind::CacheMisses => {
                     modes[0].weight *= 0.3;
                     modes[2].weight *= 1.8;
                 }
@@ -182,10 +183,10 @@ impl Plan {
     }
 
     /// The modes of a request: answered from a cache, worked on, and waiting for somebody else.
-    fn request(&self, series: usize, key: u64) -> [Mode; 3] {
+    fn request_modes(&self, series: usize, key: u64) -> [LatencyMode; 3] {
         let (endpoint, host) = (series % ENDPOINTS, series / ENDPOINTS);
         let (hour, trouble) = ((key / 4) as usize, key % 4);
-        let busy = daily(hour * HOUR_MINUTES + HOUR_MINUTES / 2);
+        let busy = daily_load(hour * HOUR_MINUTES + HOUR_MINUTES / 2);
         let own = fraction([self.seed, SHAPES, endpoint as u64]);
         let of_host = 0.9 + 0.2 * fraction([self.seed, SHAPES + 1, host as u64]);
         // 37 and 40 have no divisor in common: neighbours are not alike.
@@ -194,9 +195,9 @@ impl Plan {
         let median = 4.0 * MS * (1.0 + 9.0 * rank * rank + 30.0 * rank * rank * rank * rank);
         let median = median * of_host * (1.0 + 0.3 * busy);
         let mut modes = [
-            Mode::new(0.15 + 0.35 * own, median / 5.0, 6),
-            Mode::new(0.75, median, 5),
-            Mode::new(0.02 + 0.04 * own, median * 6.0, 5),
+            LatencyMode::new(0.15 + 0.35 * own, median / 5.0, 6),
+            LatencyMode::new(0.75, median, 5),
+            LatencyMode::new(0.02 + 0.04 * own, median * 6.0, 5),
         ];
         match trouble {
             SLOW_HOST => modes[1].median_ns *= 3.0,
@@ -230,7 +231,7 @@ const WAITING: u64 = 2;
 
 /// What is wrong with a series of B in a minute of the day: one host is slow in the afternoon, and whoever
 /// pays waits for a while in the morning.
-fn trouble(series: usize, minute: usize) -> u64 {
+fn series_incident(series: usize, minute: usize) -> u64 {
     const SLOW_HOST_NUMBER: usize = 6;
     let payments = RESOURCES.iter().position(|&name| name == "payments");
     let (endpoint, host) = (series % ENDPOINTS, series / ENDPOINTS);
@@ -244,23 +245,23 @@ fn trouble(series: usize, minute: usize) -> u64 {
 }
 
 /// How busy a time of day is: 0 at three at night, 1 at three in the afternoon.
-fn daily(minute: usize) -> f64 {
+fn daily_load(minute: usize) -> f64 {
     let turn = (minute % DAY_MINUTES) as f64 / DAY_MINUTES as f64;
-    0.5 - 0.5 * sine(turn + 0.125)
+    0.5 - 0.5 * approximate_sine(turn + 0.125)
 }
 
 /// How much happens in a minute.
-fn load(which: Which, seed: u64, minute: usize) -> f64 {
-    let is_weekend = which == Which::A && minute / DAY_MINUTES % 7 >= 5;
-    let noise = 1.0 + 0.05 * Random::of([seed, LOADS, minute as u64]).deviate();
-    (0.45 + 0.55 * daily(minute)) * noise * if is_weekend { 0.7 } else { 1.0 }
+fn minute_load(which: DatasetKind, seed: u64, minute: usize) -> f64 {
+    let is_weekend = which == DatasetKind::A && minute / DAY_MINUTES % 7 >= 5;
+    let noise = 1.0 + 0.05 * KeyedRng::new([seed, LOADS, minute as u64]).normal();
+    (0.45 + 0.55 * daily_load(minute)) * noise * if is_weekend { 0.7 } else { 1.0 }
 }
 
 /// How much of the load a series has: some endpoints are asked for five times as often as others.
-fn popularity(which: Which, series: usize) -> f64 {
+fn popularity(which: DatasetKind, series: usize) -> f64 {
     match which {
-        Which::A => 1.0,
-        Which::B => {
+        DatasetKind::A => 1.0,
+        DatasetKind::B => {
             let rank = (series % ENDPOINTS * 23 % ENDPOINTS) as f64 / ENDPOINTS as f64;
             0.4 + 1.6 * rank * rank
         }
@@ -271,19 +272,24 @@ fn popularity(which: Which, series: usize) -> f64 {
 fn incidents(seed: u64, minutes: usize) -> Vec<Incident> {
     const EVERY: usize = 540;
     let one = |number: usize| {
-        let mut random = Random::of([seed, INCIDENTS, number as u64]);
+        let mut random = KeyedRng::new([seed, INCIDENTS, number as u64]);
         let begin = number * EVERY + random.below(EVERY as u64 - 90) as usize;
-        let kind = [Kind::Stalls, Kind::Slows, Kind::Queues, Kind::Misses][number % 4];
+        let kind = [
+            IncidentKind::Stall,
+            IncidentKind::Slowdown,
+            IncidentKind::Queueing,
+            IncidentKind::CacheMisses,
+        ][number % 4];
         Incident { begin, end: begin + 20 + random.below(71) as usize, kind }
     };
     (0..minutes.div_ceil(EVERY)).map(one).collect()
 }
 
 fn fraction(parts: [u64; 3]) -> f64 {
-    (Random::of(parts).bits() >> 11) as f64 / (1u64 << 53) as f64
+    (KeyedRng::new(parts).next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-fn whole(weight: f64) -> u64 {
+fn fixed_point(weight: f64) -> u64 {
     (weight * f64::from(1 << 20)) as u64
 }
 

@@ -1,21 +1,21 @@
-//! What a distribution looks like: some log-logistic modes.
+//! Distribution shapes: mixtures of log-logistic modes.
 //!
 //! The distribution function of a log-logistic mode needs no logarithm and no exponential, whose last digit
 //! differs from one C library to the next: shares are the same to the last bit on every machine.
 
-use super::cells::{CELLS, starts_ns};
+use super::cells::{CELLS, cell_starts_ns};
 
 /// A bump of the distribution. Steepness k makes the logarithm's deviation 1.81 / k.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mode {
+pub(super) struct LatencyMode {
     pub(super) weight: f64,
     pub(super) median_ns: f64,
     pub(super) steepness: u32,
 }
 
-impl Mode {
-    pub(super) fn new(weight: f64, median_ns: f64, steepness: u32) -> Mode {
-        Mode { weight, median_ns, steepness }
+impl LatencyMode {
+    pub(super) fn new(weight: f64, median_ns: f64, steepness: u32) -> LatencyMode {
+        LatencyMode { weight, median_ns, steepness }
     }
 
     /// The share of values below `ns`.
@@ -28,8 +28,8 @@ impl Mode {
 }
 
 /// Each cell's share of a mixture; what lies outside the cells is left out. The shares add up to 1.
-pub(super) fn shares(modes: &[Mode]) -> [f64; CELLS] {
-    let starts = starts_ns();
+pub(super) fn shares(modes: &[LatencyMode]) -> [f64; CELLS] {
+    let starts = cell_starts_ns();
     let mut shares = [0.0; CELLS];
     for mode in modes {
         let mut before = mode.below(starts[0] as f64);
@@ -44,7 +44,7 @@ pub(super) fn shares(modes: &[Mode]) -> [f64; CELLS] {
 }
 
 /// About the sine of a whole turn, −1 to 1 (Bhaskara I: within 0.0017).
-pub(super) fn sine(turn: f64) -> f64 {
+pub(super) fn approximate_sine(turn: f64) -> f64 {
     let turn = turn - turn.floor();
     let (sign, half) = if turn < 0.5 { (1.0, turn * 2.0) } else { (-1.0, turn * 2.0 - 1.0) };
     let product = half * (1.0 - half);
@@ -56,19 +56,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_lies_below_the_median() {
-        let shares = shares(&[Mode::new(3.0, 1e6, 5)]);
+    fn half_of_a_mode_is_below_its_median() {
+        let shares = shares(&[LatencyMode::new(3.0, 1e6, 5)]);
         let below: f64 =
-            shares.iter().zip(starts_ns()).filter(|s| s.1 < 1_000_000).map(|s| s.0).sum();
+            shares.iter().zip(cell_starts_ns()).filter(|s| s.1 < 1_000_000).map(|s| s.0).sum();
         assert!((below - 0.5).abs() < 1e-9, "{below}");
         assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
     }
 
     #[test]
-    fn a_sine_is_a_sine() {
+    fn approximate_sine_is_close() {
         for i in -20..60 {
             let turn = f64::from(i) / 20.0;
-            assert!((sine(turn) - (turn * std::f64::consts::TAU).sin()).abs() < 0.002, "{turn}");
+            assert!(
+                (approximate_sine(turn) - (turn * std::f64::consts::TAU).sin()).abs() < 0.002,
+                "{turn}"
+            );
         }
     }
 }

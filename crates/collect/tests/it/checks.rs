@@ -1,16 +1,16 @@
 //! What must hold for any input at all: one check per fuzz target, by its name. `fuzz/` includes this file by
-//! path, and `fuzzed` repeats the checks on inputs that once broke something.
+//! path, and `fuzz_regressions` repeats the checks on inputs that once broke something.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 
 use ::model::{Gap, Sample, Series};
-use collect::influx::Precision;
-use collect::remote_write::{self, Version};
+use collect::influx::TimestampPrecision;
+use collect::remote_write::{self, RemoteWriteVersion};
 use collect::{
-    Format, Reading, Rows, RowsKept, Sink, Trouble, Unit, Value, detect, graphite, influx, otlp,
-    prometheus_protobuf, read, statsd,
+    DecodedSample, DecodedValue, InputError, InputFormat, RowSink, SampleSink, Unit, VecRowSink,
+    detect, graphite, influx, otlp, prometheus_protobuf, read, statsd,
 };
 
 /// Panics where something broke.
@@ -18,25 +18,25 @@ pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/` for a source.
 pub(crate) const CHECKS: [(&str, Check); 13] = [
-    ("read_numbers", |bytes| reads(Format::Numbers, bytes)),
-    ("read_hlog", |bytes| reads(Format::Hlog, bytes)),
-    ("read_circllhist", |bytes| reads(Format::Circllhist, bytes)),
-    ("read_httptrap", |bytes| reads(Format::Httptrap, bytes)),
-    ("read_prometheus", |bytes| reads(Format::Prometheus, bytes)),
-    ("read_frames", |bytes| reads(Format::Frames, bytes)),
-    ("read_otlp", reads_otlp),
-    ("detect", detects),
-    ("remote_write", remote_writes),
-    ("prometheus_protobuf", scrapes),
-    ("statsd", statsd),
-    ("graphite", graphite),
-    ("influx", influx),
+    ("read_numbers", |bytes| check_format(InputFormat::Numbers, bytes)),
+    ("read_hlog", |bytes| check_format(InputFormat::Hlog, bytes)),
+    ("read_circllhist", |bytes| check_format(InputFormat::Circllhist, bytes)),
+    ("read_httptrap", |bytes| check_format(InputFormat::Httptrap, bytes)),
+    ("read_prometheus", |bytes| check_format(InputFormat::Prometheus, bytes)),
+    ("read_frames", |bytes| check_format(InputFormat::Frames, bytes)),
+    ("read_otlp", check_otlp),
+    ("detect", check_detection),
+    ("remote_write", check_remote_write),
+    ("prometheus_protobuf", check_scrape),
+    ("statsd", check_statsd),
+    ("graphite", check_graphite),
+    ("influx", check_influx),
 ];
 
 /// Whatever the format is taken for can be read.
-fn detects(bytes: &[u8]) {
+fn check_detection(bytes: &[u8]) {
     match detect(bytes) {
-        Ok(format) => reads(format, bytes),
+        Ok(format) => check_format(format, bytes),
         Err(trouble) => assert!(!trouble.to_string().contains('\n'), "a message of one line"),
     }
     // A first look does not have to see all.
@@ -44,16 +44,18 @@ fn detects(bytes: &[u8]) {
 }
 
 /// What is counted as written is what there is, in series and samples that a batch takes.
-fn remote_writes(bytes: &[u8]) {
+fn check_remote_write(bytes: &[u8]) {
     const BYTES_MAX: usize = 1 << 20;
     let opened = remote_write::decompress(bytes, BYTES_MAX).unwrap_or_default();
     assert!(opened.len() <= BYTES_MAX);
     for body in [bytes, &opened] {
-        for version in [Version::V1, Version::V2] {
-            let mut rows = RowsKept::default();
-            let Ok(written) = remote_write::read(version, body, &mut rows) else { continue };
+        for version in [RemoteWriteVersion::V1, RemoteWriteVersion::V2] {
+            let mut rows = VecRowSink::default();
+            let Ok(written) = remote_write::read_request(version, body, &mut rows) else {
+                continue;
+            };
             assert_eq!(written.samples + written.histograms, rows.rows.len() as u64);
-            assert_eq!(written.refused == 0, written.troubles.is_empty());
+            assert_eq!(written.rejected == 0, written.errors.is_empty());
             let mut batch = model::BatchWriter::default();
             for (series, sample) in &rows.rows {
                 batch.series(series);
@@ -65,37 +67,37 @@ fn remote_writes(bytes: &[u8]) {
     }
 }
 
-fn scrapes(bytes: &[u8]) {
-    let mut found = Found::default();
-    prometheus_protobuf::read(bytes, &mut found);
+fn check_scrape(bytes: &[u8]) {
+    let mut found = TextSink::default();
+    prometheus_protobuf::read_scrape(bytes, &mut found);
 }
 
 /// The same is found however the input is cut into pieces, and every histogram can be asked.
-fn reads(format: Format, bytes: &[u8]) {
+fn check_format(format: InputFormat, bytes: &[u8]) {
     for unit in [None, Some(&Unit::Hours)] {
-        let whole = found(format, &mut &bytes[..], unit);
-        let in_pieces = found(format, &mut BufReader::with_capacity(7, bytes), unit);
+        let whole = decode_all(format, &mut &bytes[..], unit);
+        let in_pieces = decode_all(format, &mut BufReader::with_capacity(7, bytes), unit);
         assert_eq!(whole, in_pieces, "read in pieces");
     }
 }
 
-fn found(format: Format, input: &mut dyn BufRead, unit: Option<&Unit>) -> Vec<String> {
-    let mut found = Found::default();
+fn decode_all(format: InputFormat, input: &mut dyn BufRead, unit: Option<&Unit>) -> Vec<String> {
+    let mut found = TextSink::default();
     read(format, input, unit, &mut found).expect("reading memory does not fail");
     found.0
 }
 
 /// Everything found, as text: numbers that are NaN are equal there.
 #[derive(Default)]
-struct Found(Vec<String>);
+struct TextSink(Vec<String>);
 
-impl Sink for Found {
+impl SampleSink for TextSink {
     fn number(&mut self, value: f64) {
         self.0.push(format!("{value:e}"));
     }
 
-    fn reading(&mut self, reading: Reading) {
-        if let Value::Histogram(histogram) = &reading.value {
+    fn sample(&mut self, reading: DecodedSample) {
+        if let DecodedValue::Histogram(histogram) = &reading.value {
             let held: u64 = histogram.cells().map(|cell| cell.count).sum();
             assert_eq!(held, histogram.count());
             assert_eq!(histogram.quantile(0.5).is_none(), histogram.is_empty());
@@ -109,7 +111,7 @@ impl Sink for Found {
         self.0.push(what.to_owned());
     }
 
-    fn trouble(&mut self, trouble: Trouble) -> ControlFlow<()> {
+    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
         let message = trouble.to_string();
         assert!(!message.contains('\n'), "a message of one line");
         self.0.push(message);
@@ -118,24 +120,24 @@ impl Sink for Found {
 }
 
 /// In either form: a key stands for one series, and what is counted is what was handed on.
-fn reads_otlp(bytes: &[u8]) {
+fn check_otlp(bytes: &[u8]) {
     for read in [otlp::read_protobuf, otlp::read_json] {
-        let mut rows = Keyed::default();
+        let mut rows = KeyedSeries::default();
         let Ok(taken) = read(bytes, 1, &mut rows) else { continue };
         assert!(rows.samples >= taken.points, "a summary has several");
-        assert!(taken.troubles.iter().all(|trouble| !trouble.contains('\n')), "of one line");
-        assert_eq!(taken.refused == 0, taken.troubles.is_empty());
+        assert!(taken.errors.iter().all(|trouble| !trouble.contains('\n')), "of one line");
+        assert_eq!(taken.rejected == 0, taken.errors.is_empty());
     }
 }
 
 /// Series by their keys.
 #[derive(Default)]
-struct Keyed {
+struct KeyedSeries {
     known: HashMap<Vec<u8>, Series>,
     samples: u64,
 }
 
-impl Rows for Keyed {
+impl RowSink for KeyedSeries {
     fn series(
         &mut self,
         key: &[u8],
@@ -157,18 +159,18 @@ impl Rows for Keyed {
 }
 
 /// What is found in a packet is what is found in its lines, and numbers are finite.
-fn statsd(bytes: &[u8]) {
+fn check_statsd(bytes: &[u8]) {
     let mut whole = Vec::new();
-    statsd::packet(bytes, |found| whole.push(found.map_err(|trouble| trouble.found)));
+    statsd::for_each_line(bytes, |found| whole.push(found.map_err(|trouble| trouble.actual)));
     let lines = bytes.split(|&byte| byte == b'\n');
     let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let lines: Vec<_> = lines
         .filter(|line| !line.is_empty())
-        .map(|line| statsd::line(1, line).map_err(|trouble| trouble.found))
+        .map(|line| statsd::parse_line(1, line).map_err(|trouble| trouble.actual))
         .collect();
     assert_eq!(whole.len(), lines.len());
     for found in lines.into_iter().flatten() {
-        let statsd::Found::Metric(metric) = found else { continue };
+        let statsd::StatsdLine::Metric(metric) = found else { continue };
         assert!(!metric.name.is_empty() && (statsd::RATE_MIN..=1.0).contains(&metric.rate));
         assert!(statsd::tags(metric.tags).all(|(name, _)| !name.is_empty()));
         assert!(metric.time.is_none_or(|time| time >= 0));
@@ -176,45 +178,47 @@ fn statsd(bytes: &[u8]) {
         assert!(!values.is_empty() && values.len() <= bytes.len());
         for value in values {
             match value {
-                Ok(statsd::Value::Number(x) | statsd::Value::Change(x)) => assert!(x.is_finite()),
-                Ok(statsd::Value::Member(member)) => assert!(member.len() <= bytes.len()),
-                Err(trouble) => one_line(&trouble.to_string()),
+                Ok(statsd::StatsdValue::Number(x) | statsd::StatsdValue::Delta(x)) => {
+                    assert!(x.is_finite())
+                }
+                Ok(statsd::StatsdValue::Member(member)) => assert!(member.len() <= bytes.len()),
+                Err(trouble) => check_one_line(&trouble.to_string()),
             }
         }
     }
 }
 
-fn graphite(bytes: &[u8]) {
+fn check_graphite(bytes: &[u8]) {
     for line in bytes.split(|&byte| byte == b'\n') {
-        match graphite::line(1, line, 7) {
-            Ok(graphite::Found::Metric(metric)) => {
+        match graphite::parse_line(1, line, 7) {
+            Ok(graphite::GraphiteLine::Metric(metric)) => {
                 assert!(metric.value.is_finite() && metric.time >= 0);
-                let (path, tags) = graphite::parts(metric.series);
+                let (path, tags) = graphite::path_and_tags(metric.series);
                 assert!(!path.is_empty() && tags.into_iter().all(|(name, _)| !name.is_empty()));
             }
-            Ok(graphite::Found::Skipped(_)) => {}
-            Err(trouble) => one_line(&trouble.to_string()),
+            Ok(graphite::GraphiteLine::Skipped(_)) => {}
+            Err(trouble) => check_one_line(&trouble.to_string()),
         }
     }
 }
 
 /// All that is counted is there, and nothing is longer than what it came from.
-fn influx(bytes: &[u8]) {
-    for precision in [Precision::Nanoseconds, Precision::Hours] {
-        let mut rows = RowsKept::default();
-        let placed = influx::read(bytes, precision, 7, &mut rows);
-        assert_eq!(placed.readings, rows.rows.len() as u64);
-        assert!(placed.readings + placed.refused <= bytes.len() as u64);
-        placed.troubles.iter().for_each(|trouble| one_line(trouble));
+fn check_influx(bytes: &[u8]) {
+    for precision in [TimestampPrecision::Nanoseconds, TimestampPrecision::Hours] {
+        let mut rows = VecRowSink::default();
+        let placed = influx::read_lines(bytes, precision, 7, &mut rows);
+        assert_eq!(placed.samples, rows.rows.len() as u64);
+        assert!(placed.samples + placed.rejected <= bytes.len() as u64);
+        placed.errors.iter().for_each(|trouble| check_one_line(trouble));
         for (series, sample) in rows.rows {
             assert!(series.name().len() <= bytes.len());
-            if let ::model::Value::Number(number) = sample.value {
+            if let ::model::SampleValue::Number(number) = sample.value {
                 assert!(number.is_finite());
             }
         }
     }
 }
 
-fn one_line(message: &str) {
+fn check_one_line(message: &str) {
     assert!(!message.contains('\n'), "a message of one line");
 }

@@ -1,4 +1,4 @@
 //! Integration tests of `collect`: what fuzzing found, and the seeds it begins with; what decoding costs.
 
 mod checks;
-mod fuzzed;
+mod fuzz_regressions;

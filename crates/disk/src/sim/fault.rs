@@ -1,12 +1,12 @@
-//! What may be made to go wrong.
+//! Injected faults.
 
 use std::io;
 use std::path::Path;
 
-/// An operation that [`Fault`] may strike.
+/// Kind of disk operation, for fault injection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Operation {
+pub enum DiskOperation {
     /// `read_at`.
     Read,
     /// `write_at` of at least one byte.
@@ -39,20 +39,20 @@ pub enum Operation {
     Map,
 }
 
-impl Operation {
+impl DiskOperation {
     /// Whether it changes something, or what is durable: these are counted, and a power cut or a kill may
     /// come in the middle of one.
     pub fn mutates(self) -> bool {
-        use Operation::*;
+        use DiskOperation::*;
         !matches!(self, Read | Open | List | Lock | Map)
     }
 }
 
-/// Operations that will fail: those of a kind on a path.
+/// Injected fault: fails matching operations on a path.
 #[derive(Clone, Debug)]
 pub struct Fault {
     /// Which operation.
-    pub operation: Operation,
+    pub operation: DiskOperation,
     /// Part of the file's present path (empty when it has none), of the folder's, or of either path of a
     /// rename.
     pub path_contains: String,
@@ -92,9 +92,9 @@ impl FaultKind {
 }
 
 /// The fault that strikes this operation, if any.
-pub(super) fn strike(
+pub(super) fn matching_fault(
     faults: &mut [Fault],
-    operation: Operation,
+    operation: DiskOperation,
     paths: &[&Path],
 ) -> Option<FaultKind> {
     for fault in faults {

@@ -1,4 +1,4 @@
-//! The state behind a [`super::SimDisk`]: files, names, processes, and what is to go wrong when.
+//! State of a [`super::SimDisk`]: inodes, directories, processes, faults.
 
 mod files;
 mod folders;
@@ -8,32 +8,35 @@ use std::io;
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::fault::{self, Fault, FaultKind, Operation};
-use super::names::{NameOrder, Names, NodeId};
-use super::node::{Node, OpenId, Pid};
+use super::dir_state::{DirState, InodeId, NameOrder};
+use super::fault::{self, DiskOperation, Fault, FaultKind};
+use super::inode::{Inode, OpenId, Pid};
 use super::pages::PAGE;
 use super::rng::Rng;
 
-/// What all handles of a disk share.
+/// State shared by all handles of a simulated disk.
 #[derive(Debug)]
-pub(super) struct Shared {
-    machine: Mutex<Machine>,
+pub(super) struct SimShared {
+    machine: Mutex<SimMachine>,
     /// Notified when a lock may be free, and when those who wait for one must die.
     released: Condvar,
 }
 
-impl Shared {
-    pub(super) fn new(machine: Machine) -> Shared {
-        Shared { machine: Mutex::new(machine), released: Condvar::new() }
+impl SimShared {
+    pub(super) fn new(machine: SimMachine) -> SimShared {
+        SimShared { machine: Mutex::new(machine), released: Condvar::new() }
     }
 
     /// The state. A test that fails while it has it must not make others fail.
-    pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
+    pub(super) fn machine(&self) -> MutexGuard<'_, SimMachine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until something is released.
-    pub(super) fn wait<'a>(&self, machine: MutexGuard<'a, Machine>) -> MutexGuard<'a, Machine> {
+    pub(super) fn wait<'a>(
+        &self,
+        machine: MutexGuard<'a, SimMachine>,
+    ) -> MutexGuard<'a, SimMachine> {
         self.released.wait(machine).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -43,84 +46,84 @@ impl Shared {
 }
 
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct SimMachine {
     pub(super) rng: Rng,
-    pub(super) names: Names,
-    pub(super) nodes: BTreeMap<NodeId, Node>,
+    pub(super) names: DirState,
+    pub(super) inodes: BTreeMap<InodeId, Inode>,
     pub(super) faults: Vec<Fault>,
-    pub(super) order: NameOrder,
+    pub(super) name_order: NameOrder,
     pub(super) capacity_pages: Option<u64>,
     /// Mutating operations that were begun, without those that a power cut or a kill interrupted.
     pub(super) operations: u64,
     /// After how many of them the power goes.
     pub(super) cut_at: Option<u64>,
     /// Since the power went, until `power_cut`.
-    pub(super) dark: bool,
+    pub(super) is_powered_off: bool,
     /// How often the power went.
-    pub(super) boots: u128,
-    opens: BTreeMap<OpenId, Open>,
-    processes: BTreeMap<Pid, Process>,
+    pub(super) boot_count: u128,
+    open_files: BTreeMap<OpenId, OpenFile>,
+    processes: BTreeMap<Pid, ProcessEntry>,
     next_id: u64,
 }
 
 /// A file that a process has open.
 #[derive(Clone, Copy, Debug)]
-struct Open {
-    node: NodeId,
+struct OpenFile {
+    inode: InodeId,
     pid: Pid,
     writable: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Process {
-    pub(super) dead: bool,
+pub(super) struct ProcessEntry {
+    pub(super) is_dead: bool,
     pub(super) operations: u64,
     pub(super) kill_at: Option<u64>,
 }
 
-/// How an operation is to go.
-enum Turn {
-    Whole,
+/// How an operation proceeds: completes, is short, fails, or is interrupted by a crash.
+enum OpDecision {
+    Complete,
     /// Only a part of it.
-    Short,
-    Fails(FaultKind, io::Error),
+    Partial,
+    Fail(FaultKind, io::Error),
     /// The power goes while it is under way.
-    PowerGoes,
+    CutPower,
     /// Its process is killed while it is under way.
-    Dies,
+    KillProcess,
 }
 
-impl Machine {
-    pub(super) fn new(seed: u64) -> Machine {
-        Machine {
+impl SimMachine {
+    pub(super) fn new(seed: u64) -> SimMachine {
+        SimMachine {
             rng: Rng::new(seed),
-            names: Names::default(),
-            nodes: BTreeMap::new(),
+            names: DirState::default(),
+            inodes: BTreeMap::new(),
             faults: Vec::new(),
-            order: NameOrder::default(),
+            name_order: NameOrder::default(),
             capacity_pages: None,
             operations: 0,
             cut_at: None,
-            dark: false,
-            boots: 0,
-            opens: BTreeMap::new(),
+            is_powered_off: false,
+            boot_count: 0,
+            open_files: BTreeMap::new(),
             processes: BTreeMap::new(),
             next_id: 0,
         }
     }
 
     /// A copy of what is on the disk and in its cache; no process lives there.
-    pub(super) fn fork(&self, seed: u64) -> Machine {
-        Machine {
+    pub(super) fn fork(&self, seed: u64) -> SimMachine {
+        SimMachine {
             names: self.names.clone(),
-            nodes: self.nodes.iter().map(|(&id, node)| (id, node.fork())).collect(),
-            order: self.order,
+            inodes: self.inodes.iter().map(|(&id, node)| (id, node.fork())).collect(),
+            name_order: self.name_order,
             capacity_pages: self.capacity_pages,
             operations: self.operations,
-            dark: self.dark,
-            boots: self.boots,
+            is_powered_off: self.is_powered_off,
+            boot_count: self.boot_count,
             next_id: self.next_id,
-            ..Machine::new(seed)
+            ..SimMachine::new(seed)
         }
     }
 
@@ -131,77 +134,84 @@ impl Machine {
 
     pub(super) fn new_process(&mut self) -> Pid {
         let pid = self.new_id();
-        self.processes.insert(pid, Process::default());
+        self.processes.insert(pid, ProcessEntry::default());
         pid
     }
 
-    pub(super) fn process(&mut self, pid: Pid) -> &mut Process {
+    pub(super) fn process(&mut self, pid: Pid) -> &mut ProcessEntry {
         self.processes.get_mut(&pid).expect("BUG: a process without a number")
     }
 
     pub(super) fn kill(&mut self, pid: Pid) {
-        self.process(pid).dead = true;
-        let ours = |open: &Open| open.pid == pid;
+        self.process(pid).is_dead = true;
+        let ours = |open: &OpenFile| open.pid == pid;
         let opens: Vec<_> =
-            self.opens.iter().filter(|(_, open)| ours(open)).map(|(&id, _)| id).collect();
+            self.open_files.iter().filter(|(_, open)| ours(open)).map(|(&id, _)| id).collect();
         for open in opens {
             self.close(open);
         }
-        self.nodes.values_mut().for_each(|node| node.forget(pid));
-        self.sweep();
+        self.inodes.values_mut().for_each(|node| node.unmap_process(pid));
+        self.drop_unreferenced();
     }
 
     pub(super) fn power_cut(&mut self) {
-        self.boots += 1;
-        self.opens.clear();
-        self.processes.values_mut().for_each(|process| process.dead = true);
-        let Machine { names, nodes, rng, .. } = self;
-        names.power_cut(self.order, rng);
+        self.boot_count += 1;
+        self.open_files.clear();
+        self.processes.values_mut().for_each(|process| process.is_dead = true);
+        let SimMachine { names, inodes: nodes, rng, .. } = self;
+        names.power_cut(self.name_order, rng);
         nodes.values_mut().for_each(|node| node.power_cut(rng));
-        self.dark = false;
+        self.is_powered_off = false;
         self.cut_at = None;
-        self.sweep();
+        self.drop_unreferenced();
     }
 
     /// Forgets files that have no name and that nobody uses.
-    fn sweep(&mut self) {
+    fn drop_unreferenced(&mut self) {
         let mut used = self.names.reachable();
-        used.extend(self.opens.values().map(|open| open.node));
-        self.nodes.retain(|id, node| used.contains(id) || node.is_mapped());
+        used.extend(self.open_files.values().map(|open| open.inode));
+        self.inodes.retain(|id, node| used.contains(id) || node.is_mapped());
     }
 
-    fn alive(&mut self, pid: Pid) -> io::Result<&mut Process> {
-        let dark = self.dark;
+    fn live_process(&mut self, pid: Pid) -> io::Result<&mut ProcessEntry> {
+        let dark = self.is_powered_off;
         let process = self.process(pid);
-        match (dark, process.dead) {
-            (true, _) => Err(no_power()),
-            (false, true) => Err(killed()),
+        match (dark, process.is_dead) {
+            (true, _) => Err(power_error()),
+            (false, true) => Err(killed_error()),
             (false, false) => Ok(process),
         }
     }
 
     /// Every operation of a process passes here, when it has been found possible.
-    fn begin(&mut self, pid: Pid, operation: Operation, paths: &[&Path]) -> io::Result<Turn> {
+    fn begin(
+        &mut self,
+        pid: Pid,
+        operation: DiskOperation,
+        paths: &[&Path],
+    ) -> io::Result<OpDecision> {
         let operations = self.operations;
         let cut_at = self.cut_at;
-        let process = self.alive(pid)?;
+        let process = self.live_process(pid)?;
         if operation.mutates() {
             if cut_at.is_some_and(|at| operations >= at) {
-                self.dark = true;
-                return Ok(Turn::PowerGoes);
+                self.is_powered_off = true;
+                return Ok(OpDecision::CutPower);
             }
             if process.kill_at.is_some_and(|at| process.operations >= at) {
-                return Ok(Turn::Dies);
+                return Ok(OpDecision::KillProcess);
             }
             process.operations += 1;
             self.operations += 1;
         }
         if self.faults.is_empty() {
-            return Ok(Turn::Whole);
+            return Ok(OpDecision::Complete);
         }
-        Ok(match fault::strike(&mut self.faults, operation, paths) {
-            None => Turn::Whole,
-            Some(kind) => kind.error().map_or(Turn::Short, |error| Turn::Fails(kind, error)),
+        Ok(match fault::matching_fault(&mut self.faults, operation, paths) {
+            None => OpDecision::Complete,
+            Some(kind) => {
+                kind.error().map_or(OpDecision::Partial, |error| OpDecision::Fail(kind, error))
+            }
         })
     }
 
@@ -210,33 +220,33 @@ impl Machine {
     fn operate<T>(
         &mut self,
         pid: Pid,
-        operation: Operation,
+        operation: DiskOperation,
         paths: &[&Path],
-        act: impl FnOnce(&mut Machine) -> io::Result<T>,
+        act: impl FnOnce(&mut SimMachine) -> io::Result<T>,
     ) -> io::Result<T> {
         match self.begin(pid, operation, paths)? {
-            Turn::Whole | Turn::Short => act(self),
-            Turn::Fails(_, error) => Err(error),
-            Turn::PowerGoes => act(self).and(Err(no_power())),
-            Turn::Dies => {
+            OpDecision::Complete | OpDecision::Partial => act(self),
+            OpDecision::Fail(_, error) => Err(error),
+            OpDecision::CutPower => act(self).and(Err(power_error())),
+            OpDecision::KillProcess => {
                 let done = if self.rng.chance(4) { act(self).map(drop) } else { Ok(()) };
                 self.kill(pid);
-                done.and(Err(killed()))
+                done.and(Err(killed_error()))
             }
         }
     }
 
-    pub(super) fn node(&mut self, id: NodeId) -> &mut Node {
-        self.nodes.get_mut(&id).expect("BUG: a file was forgotten while in use")
+    pub(super) fn inode(&mut self, id: InodeId) -> &mut Inode {
+        self.inodes.get_mut(&id).expect("BUG: a file was forgotten while in use")
     }
 
     /// Pages of all files that have a name or are in use.
     pub(super) fn used_pages(&self) -> u64 {
         let named = self.names.files().map(|(_, id)| id);
         let mut used: BTreeSet<_> = named.collect();
-        used.extend(self.opens.values().map(|open| open.node));
-        let counts = |(id, node): &(&NodeId, &Node)| used.contains(id) || node.is_mapped();
-        self.nodes.iter().filter(counts).map(|(_, node)| node.page_count()).sum()
+        used.extend(self.open_files.values().map(|open| open.inode));
+        let counts = |(id, node): &(&InodeId, &Inode)| used.contains(id) || node.is_mapped();
+        self.inodes.iter().filter(counts).map(|(_, node)| node.page_count()).sum()
     }
 
     fn free_pages(&self) -> u64 {
@@ -247,10 +257,10 @@ impl Machine {
     }
 }
 
-fn killed() -> io::Error {
+fn killed_error() -> io::Error {
     io::Error::other("killed")
 }
 
-fn no_power() -> io::Error {
+fn power_error() -> io::Error {
     io::Error::other("the power is out")
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// What a file system hands out and what memory maps: 4 KiB.
 pub(super) const PAGE: u64 = 4096;
 
-/// A file's bytes. Behind its length all is zero, whatever stood there before.
+/// Sparse file contents in pages. Behind its length all is zero, whatever stood there before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
     len: u64,
@@ -23,7 +23,7 @@ impl Pages {
     /// Fills `bytes` as far as the file goes; how far that was.
     pub(super) fn read(&self, bytes: &mut [u8], offset: u64) -> usize {
         let count = self.len.saturating_sub(offset).min(bytes.len() as u64) as usize;
-        for (page, within, range) in pieces(offset, count, PAGE) {
+        for (page, within, range) in split_aligned(offset, count, PAGE) {
             let bytes = &mut bytes[range];
             match self.pages.get(&page) {
                 Some(page) => bytes.copy_from_slice(&page[within..within + bytes.len()]),
@@ -34,7 +34,7 @@ impl Pages {
     }
 
     pub(super) fn write(&mut self, bytes: &[u8], offset: u64) {
-        for (page, within, range) in pieces(offset, bytes.len(), PAGE) {
+        for (page, within, range) in split_aligned(offset, bytes.len(), PAGE) {
             let page = self.pages.entry(page).or_insert_with(|| Arc::new([0; PAGE as usize]));
             let bytes = &bytes[range];
             Arc::make_mut(page)[within..within + bytes.len()].copy_from_slice(bytes);
@@ -70,7 +70,7 @@ impl Pages {
 
 /// Cuts `count` bytes at `offset` where multiples of `size` are: the number of the unit, the offset in
 /// it, and the range of the bytes.
-pub(super) fn pieces(
+pub(super) fn split_aligned(
     offset: u64,
     count: usize,
     size: u64,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_does_not_see_what_is_written_later() {
+    fn copy_is_independent_of_later_writes() {
         let mut pages = Pages::default();
         pages.write(b"before", 0);
         let copy = pages.clone();

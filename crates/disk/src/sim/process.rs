@@ -1,24 +1,24 @@
-//! What one process sees of a simulated disk.
+//! Simulated process.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::machine::Shared;
-use super::names::absolute;
-use super::node::{OpenId, Pid};
-use crate::{Disk, File, Mode, Region};
+use super::dir_state::absolute;
+use super::inode::{OpenId, Pid};
+use super::machine::SimShared;
+use crate::{Disk, File, OpenMode, Region};
 
-/// The disk as one process sees it. Clones are the same process, for its threads.
+/// Process with its own handles on a simulated disk. Clones are the same process, for its threads.
 #[derive(Clone)]
 pub struct SimProcess {
-    shared: Arc<Shared>,
+    shared: Arc<SimShared>,
     pid: Pid,
 }
 
 impl SimProcess {
-    pub(super) fn new(shared: Arc<Shared>) -> SimProcess {
+    pub(super) fn new(shared: Arc<SimShared>) -> SimProcess {
         let pid = shared.machine().new_process();
         SimProcess { shared, pid }
     }
@@ -46,11 +46,11 @@ impl SimProcess {
 
     /// Whether it has been killed, by name or by a power cut.
     pub fn is_dead(&self) -> bool {
-        self.shared.machine().process(self.pid).dead
+        self.shared.machine().process(self.pid).is_dead
     }
 
     /// Any of the operations may kill the process, and so release locks.
-    fn done<T>(&self, result: io::Result<T>) -> io::Result<T> {
+    fn finish_operation<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
             self.shared.notify();
         }
@@ -60,36 +60,41 @@ impl SimProcess {
 
 impl Disk for SimProcess {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.done(self.shared.machine().create_dir(self.pid, &absolute(path)))
+        self.finish_operation(self.shared.machine().create_dir(self.pid, &absolute(path)))
     }
 
-    fn open(&self, path: &Path, mode: Mode) -> io::Result<Box<dyn File>> {
-        let id = self.done(self.shared.machine().open(self.pid, &absolute(path), mode))?;
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn File>> {
+        let id =
+            self.finish_operation(self.shared.machine().open(self.pid, &absolute(path), mode))?;
         Ok(Box::new(SimFile { process: self.clone(), id }))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.done(self.shared.machine().list(self.pid, &absolute(dir)))
+        self.finish_operation(self.shared.machine().list(self.pid, &absolute(dir)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.done(self.shared.machine().rename(self.pid, &absolute(from), &absolute(to)))
+        self.finish_operation(self.shared.machine().rename(
+            self.pid,
+            &absolute(from),
+            &absolute(to),
+        ))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.done(self.shared.machine().link(self.pid, &absolute(from), &absolute(to)))
+        self.finish_operation(self.shared.machine().link(self.pid, &absolute(from), &absolute(to)))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.done(self.shared.machine().remove(self.pid, &absolute(path)))
+        self.finish_operation(self.shared.machine().remove(self.pid, &absolute(path)))
     }
 
     fn boot_id(&self) -> Option<u128> {
-        Some(self.shared.machine().boots)
+        Some(self.shared.machine().boot_count)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.done(self.shared.machine().sync_dir(self.pid, &absolute(dir)))
+        self.finish_operation(self.shared.machine().sync_dir(self.pid, &absolute(dir)))
     }
 }
 
@@ -116,12 +121,12 @@ impl Drop for SimFile {
 impl File for SimFile {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         let SimFile { process, id } = self;
-        process.done(process.shared.machine().read(process.pid, *id, bytes, offset))
+        process.finish_operation(process.shared.machine().read(process.pid, *id, bytes, offset))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let SimFile { process, id } = self;
-        process.done(process.shared.machine().write(process.pid, *id, bytes, offset))
+        process.finish_operation(process.shared.machine().write(process.pid, *id, bytes, offset))
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -130,17 +135,17 @@ impl File for SimFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let SimFile { process, id } = self;
-        process.done(process.shared.machine().set_len(process.pid, *id, len))
+        process.finish_operation(process.shared.machine().set_len(process.pid, *id, len))
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
         let SimFile { process, id } = self;
-        process.done(process.shared.machine().allocate(process.pid, *id, len))
+        process.finish_operation(process.shared.machine().allocate(process.pid, *id, len))
     }
 
     fn sync(&self) -> io::Result<()> {
         let SimFile { process, id } = self;
-        process.done(process.shared.machine().sync(process.pid, *id))
+        process.finish_operation(process.shared.machine().sync(process.pid, *id))
     }
 
     fn lock(&self) -> io::Result<()> {
@@ -176,6 +181,6 @@ impl File for SimFile {
 
     fn map(&self, len: u64) -> io::Result<Region> {
         let SimFile { process, id } = self;
-        process.done(process.shared.machine().map(process.pid, *id, len))
+        process.finish_operation(process.shared.machine().map(process.pid, *id, len))
     }
 }

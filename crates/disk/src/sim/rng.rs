@@ -1,6 +1,6 @@
 //! Arbitrary but repeatable choices: SplitMix64 (Steele, Lea and Flood 2014), whose every seed is good.
 
-/// A generator whose choices follow from its seed.
+/// Deterministic pseudo-random generator.
 #[derive(Clone, Debug)]
 pub(super) struct Rng(u64);
 
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shuffle_keeps_what_it_moves() {
+    fn shuffle_is_a_permutation() {
         let mut items: Vec<u32> = (0..50).collect();
         Rng::new(5).shuffle(&mut items);
         assert_ne!(items, (0..50).collect::<Vec<_>>());

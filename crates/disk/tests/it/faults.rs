@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use disk::{Disk, Fault, FaultKind, File, Mode, Operation, SimDisk, SimProcess};
+use disk::{Disk, DiskOperation, Fault, FaultKind, File, OpenMode, SimDisk, SimProcess};
 
 use crate::{open, put, read};
 
@@ -13,7 +13,7 @@ fn disk() -> (SimDisk, SimProcess) {
     (disk, process)
 }
 
-fn inject(disk: &SimDisk, operation: Operation, kind: FaultKind) {
+fn inject(disk: &SimDisk, operation: DiskOperation, kind: FaultKind) {
     let path_contains = "a".to_owned();
     disk.inject(Fault { operation, path_contains, skip: 0, times: 1, kind });
 }
@@ -21,22 +21,24 @@ fn inject(disk: &SimDisk, operation: Operation, kind: FaultKind) {
 #[test]
 fn each_operation_can_fail() {
     type Act = fn(&dyn Disk, &dyn File) -> std::io::Result<()>;
-    let cases: [(Operation, Act); 15] = [
-        (Operation::Read, |_, file| file.read_at(&mut [0], 0).map(drop)),
-        (Operation::Write, |_, file| file.write_at(b"x", 0).map(drop)),
-        (Operation::SetLen, |_, file| file.set_len(9000)),
-        (Operation::Allocate, |_, file| file.allocate(9000)),
-        (Operation::Sync, |_, file| file.sync()),
-        (Operation::Lock, |_, file| file.lock()),
-        (Operation::Map, |_, file| file.map(8192).map(drop)),
-        (Operation::Open, |disk, _| disk.open(Path::new("/dir/a"), Mode::Create).map(drop)),
-        (Operation::Create, |disk, _| disk.open(Path::new("/dir/a2"), Mode::Create).map(drop)),
-        (Operation::CreateDir, |disk, _| disk.create_dir(Path::new("/dir/a3"))),
-        (Operation::List, |disk, _| disk.list(Path::new("/dir")).map(drop)),
-        (Operation::Link, |disk, _| disk.link(Path::new("/dir/a"), Path::new("/dir/c"))),
-        (Operation::Rename, |disk, _| disk.rename(Path::new("/dir/a"), Path::new("/dir/b"))),
-        (Operation::Remove, |disk, _| disk.remove(Path::new("/dir/b"))),
-        (Operation::SyncDir, |disk, _| disk.sync_dir(Path::new("/dir"))),
+    let cases: [(DiskOperation, Act); 15] = [
+        (DiskOperation::Read, |_, file| file.read_at(&mut [0], 0).map(drop)),
+        (DiskOperation::Write, |_, file| file.write_at(b"x", 0).map(drop)),
+        (DiskOperation::SetLen, |_, file| file.set_len(9000)),
+        (DiskOperation::Allocate, |_, file| file.allocate(9000)),
+        (DiskOperation::Sync, |_, file| file.sync()),
+        (DiskOperation::Lock, |_, file| file.lock()),
+        (DiskOperation::Map, |_, file| file.map(8192).map(drop)),
+        (DiskOperation::Open, |disk, _| disk.open(Path::new("/dir/a"), OpenMode::Create).map(drop)),
+        (DiskOperation::Create, |disk, _| {
+            disk.open(Path::new("/dir/a2"), OpenMode::Create).map(drop)
+        }),
+        (DiskOperation::CreateDir, |disk, _| disk.create_dir(Path::new("/dir/a3"))),
+        (DiskOperation::List, |disk, _| disk.list(Path::new("/dir")).map(drop)),
+        (DiskOperation::Link, |disk, _| disk.link(Path::new("/dir/a"), Path::new("/dir/c"))),
+        (DiskOperation::Rename, |disk, _| disk.rename(Path::new("/dir/a"), Path::new("/dir/b"))),
+        (DiskOperation::Remove, |disk, _| disk.remove(Path::new("/dir/b"))),
+        (DiskOperation::SyncDir, |disk, _| disk.sync_dir(Path::new("/dir"))),
     ];
     let (disk, process) = disk();
     process.create_dir(Path::new("/dir")).unwrap();
@@ -58,7 +60,7 @@ fn a_fault_strikes_where_and_when_it_should() {
     let (a, b) = (open(&process, "/a"), open(&process, "/b"));
     let kind = FaultKind::Error(ErrorKind::StorageFull);
     let path_contains = "a".to_owned();
-    disk.inject(Fault { operation: Operation::Write, path_contains, skip: 2, times: 2, kind });
+    disk.inject(Fault { operation: DiskOperation::Write, path_contains, skip: 2, times: 2, kind });
     let mut kinds = Vec::new();
     for _ in 0..6 {
         b.write_at(b"x", 0).unwrap();
@@ -69,19 +71,19 @@ fn a_fault_strikes_where_and_when_it_should() {
     assert_eq!(kinds, [Ok(1), Ok(1), full, full, Ok(1), Ok(1)]);
     // The path is the present one.
     process.rename(Path::new("/b"), Path::new("/aa")).unwrap();
-    inject(&disk, Operation::Write, kind);
+    inject(&disk, DiskOperation::Write, kind);
     assert!(b.write_at(b"x", 0).is_err());
-    inject(&disk, Operation::Write, kind);
+    inject(&disk, DiskOperation::Write, kind);
     disk.clear_faults();
     b.write_at(b"x", 0).unwrap();
 }
 
 #[test]
-fn short_and_interrupted_operations_are_gone_on_with() {
+fn short_and_interrupted_operations_are_retried() {
     let (disk, process) = disk();
     let file = open(&process, "/a");
     let bytes: Vec<u8> = (0..100).collect();
-    for operation in [Operation::Write, Operation::Read] {
+    for operation in [DiskOperation::Write, DiskOperation::Read] {
         for kind in [FaultKind::ShortWrite, FaultKind::Interrupted] {
             let path_contains = String::new();
             disk.inject(Fault { operation, path_contains, skip: 0, times: 3, kind });
@@ -98,11 +100,11 @@ fn short_and_interrupted_operations_are_gone_on_with() {
 #[test]
 #[should_panic(expected = "no part")]
 fn not_everything_can_be_short() {
-    inject(&disk().0, Operation::Rename, FaultKind::ShortWrite);
+    inject(&disk().0, DiskOperation::Rename, FaultKind::ShortWrite);
 }
 
 #[test]
-fn after_a_failed_sync_what_was_written_is_read_and_then_lost() {
+fn failed_sync_keeps_data_readable_until_power_loss() {
     for seed in 0..100 {
         let disk = SimDisk::new(seed);
         let process = disk.process();
@@ -110,7 +112,7 @@ fn after_a_failed_sync_what_was_written_is_read_and_then_lost() {
         file.sync().unwrap();
         process.sync_dir(Path::new("/")).unwrap();
         file.write_all_at(b"new", 0).unwrap();
-        inject(&disk, Operation::Sync, FaultKind::Os(5));
+        inject(&disk, DiskOperation::Sync, FaultKind::Os(5));
         assert_eq!(file.sync().unwrap_err().raw_os_error(), Some(5));
         file.write_all_at(b"more", 3).unwrap();
         file.sync().unwrap();
@@ -132,7 +134,7 @@ fn an_interrupted_sync_loses_nothing() {
     let (disk, process) = disk();
     let file = put(&process, "/a", b"abc");
     process.sync_dir(Path::new("/")).unwrap();
-    inject(&disk, Operation::Sync, FaultKind::Interrupted);
+    inject(&disk, DiskOperation::Sync, FaultKind::Interrupted);
     assert_eq!(file.sync().unwrap_err().kind(), ErrorKind::Interrupted);
     file.sync().unwrap();
     disk.power_cut();
@@ -168,6 +170,6 @@ fn damage_is_seen_and_stays() {
 
 #[test]
 #[should_panic(expected = "there is no file")]
-fn what_is_not_there_cannot_be_damaged() {
+fn missing_file_cannot_be_damaged() {
     disk().0.flip_bit("/a", 0, 0);
 }

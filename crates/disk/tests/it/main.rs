@@ -1,11 +1,11 @@
 //! The crate from outside: one suite for the real disk and the simulated one, and what only the
 //! simulated one can do.
 
-mod alike;
+mod differential;
+mod equivalence;
 mod faults;
-mod power;
+mod power_loss;
 mod processes;
-mod same;
 mod space;
 
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use disk::{Disk, File, Mode};
+use disk::{Disk, File, OpenMode};
 
 /// A folder of the real disk, removed in the end.
 struct TempDir(PathBuf);
@@ -42,11 +42,11 @@ impl Drop for TempDir {
 
 /// A thread that is about to wait for something: others go on when it sleeps.
 #[derive(Default)]
-struct Sleeper(AtomicU32);
+struct SleepingThread(AtomicU32);
 
-impl Sleeper {
+impl SleepingThread {
     /// The calling thread is the one.
-    fn is_me(&self) {
+    fn set_current(&self) {
         self.0.store(
             rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned(),
             Ordering::SeqCst,
@@ -71,7 +71,7 @@ impl Sleeper {
 /// Opens or makes a file.
 #[track_caller]
 fn open(disk: &dyn Disk, path: impl AsRef<Path>) -> Box<dyn File> {
-    disk.open(path.as_ref(), Mode::Create).unwrap()
+    disk.open(path.as_ref(), OpenMode::Create).unwrap()
 }
 
 /// Makes a file with these bytes, not synced.
@@ -85,7 +85,7 @@ fn put(disk: &dyn Disk, path: impl AsRef<Path>, bytes: &[u8]) -> Box<dyn File> {
 /// All of a file.
 #[track_caller]
 fn read(disk: &dyn Disk, path: impl AsRef<Path>) -> Vec<u8> {
-    let file = disk.open(path.as_ref(), Mode::Read).unwrap();
+    let file = disk.open(path.as_ref(), OpenMode::Read).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
     assert_eq!(file.read_full_at(&mut bytes, 0).unwrap(), bytes.len());
     bytes

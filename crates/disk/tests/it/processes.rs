@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use disk::{Disk, File, Mode, SimDisk, SimProcess, WAKE_BYTES};
+use disk::{Disk, File, OpenMode, SimDisk, SimProcess, WAKE_BYTES};
 
-use crate::{Sleeper, open, put, read};
+use crate::{SleepingThread, open, put, read};
 
 #[test]
-fn a_killed_process_leaves_what_it_wrote_and_no_locks() {
+fn killed_process_keeps_writes_and_releases_locks() {
     let disk = SimDisk::new(1);
     let (victim, other) = (disk.process(), disk.process());
     let file = put(&victim, "/a", &[7; 8192]);
@@ -38,7 +38,7 @@ fn a_killed_process_leaves_what_it_wrote_and_no_locks() {
         file.try_lock_shared().map(drop),
         file.unlock(),
         file.map(8192).map(drop),
-        victim.open(path, Mode::Read).map(drop),
+        victim.open(path, OpenMode::Read).map(drop),
         victim.create_dir(Path::new("/x")),
         victim.list(Path::new("/")).map(drop),
         victim.rename(path, Path::new("/b")),
@@ -53,7 +53,7 @@ fn a_killed_process_leaves_what_it_wrote_and_no_locks() {
 }
 
 #[test]
-fn who_waits_for_a_lock_of_the_killed_gets_it() {
+fn kill_releases_lock_to_waiter() {
     check_waiter(|_, victim, _| victim.kill(), None);
     let in_an_operation = |_: &SimDisk, victim: &SimProcess, file: &dyn File| {
         victim.kill_after(0);
@@ -63,7 +63,7 @@ fn who_waits_for_a_lock_of_the_killed_gets_it() {
 }
 
 #[test]
-fn who_waits_for_a_lock_hears_of_the_power_cut() {
+fn power_cut_fails_lock_waiter() {
     check_waiter(|disk, _, _| disk.power_cut(), Some("killed"));
     let in_an_operation = |disk: &SimDisk, _: &SimProcess, file: &dyn File| {
         disk.cut_after(0);
@@ -79,10 +79,10 @@ fn check_waiter(act: impl Fn(&SimDisk, &SimProcess, &dyn File), error: Option<&s
     let (victim, other) = (disk.process(), disk.process());
     let (ours, theirs) = (open(&victim, "/a"), open(&other, "/a"));
     ours.lock().unwrap();
-    let sleeper = Sleeper::default();
+    let sleeper = SleepingThread::default();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            sleeper.is_me();
+            sleeper.set_current();
             theirs.lock()
         });
         sleeper.wait();
@@ -93,15 +93,15 @@ fn check_waiter(act: impl Fn(&SimDisk, &SimProcess, &dyn File), error: Option<&s
 }
 
 #[test]
-fn who_waits_for_a_lock_may_be_killed() {
+fn lock_waiter_can_be_killed() {
     let disk = SimDisk::new(1);
     let (victim, other) = (disk.process(), disk.process());
     let (ours, theirs) = (open(&other, "/a"), open(&victim, "/a"));
     ours.lock().unwrap();
-    let sleeper = Sleeper::default();
+    let sleeper = SleepingThread::default();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            sleeper.is_me();
+            sleeper.set_current();
             theirs.lock()
         });
         sleeper.wait();
@@ -111,7 +111,7 @@ fn who_waits_for_a_lock_may_be_killed() {
 }
 
 #[test]
-fn a_kill_comes_in_the_middle_of_an_operation() {
+fn kill_interrupts_an_operation() {
     let mut seen = BTreeSet::new();
     for seed in 0..200 {
         let disk = SimDisk::new(seed);
@@ -133,14 +133,14 @@ fn a_kill_comes_in_the_middle_of_an_operation() {
 }
 
 #[test]
-fn an_operation_that_is_killed_is_done_or_not() {
+fn killed_operation_is_atomic() {
     type Act = fn(&dyn Disk, &dyn File) -> std::io::Result<()>;
     let acts: [Act; 6] = [
         |_, file| file.set_len(1),
         |_, file| file.allocate(9),
         |disk, _| disk.rename(Path::new("/a"), Path::new("/b")),
         |disk, _| disk.remove(Path::new("/a")),
-        |disk, _| disk.open(Path::new("/b"), Mode::Create).map(drop),
+        |disk, _| disk.open(Path::new("/b"), OpenMode::Create).map(drop),
         |disk, _| disk.rename(Path::new("/b"), Path::new("/a")).or(disk.remove(Path::new("/a"))),
     ];
     for (index, act) in acts.into_iter().enumerate() {
@@ -173,7 +173,7 @@ fn a_dead_process_does_not_keep_a_file_mapped() {
 
 #[test]
 #[should_panic(expected = "is cut to 8184 bytes while 8192 are mapped")]
-fn to_cut_a_mapped_file_is_a_bug() {
+fn truncating_a_mapped_file_panics() {
     let disk = SimDisk::new(1).process();
     let file = put(&disk, "/a", &[7; 9000]);
     let _region = file.map(8192).unwrap();

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use disk::{Disk, Mode, SimDisk, SimProcess};
+use disk::{Disk, OpenMode, SimDisk, SimProcess};
 
 use crate::{open, put};
 
@@ -22,19 +22,19 @@ fn is_full<T>(result: std::io::Result<T>) {
 }
 
 #[test]
-fn a_write_does_what_fits() {
+fn write_is_short_when_disk_is_full() {
     let (disk, process) = disk(3);
     let file = put(&process, "/a", &[1; 5000]);
     assert_eq!(disk.used_bytes(), 2 * PAGE);
     assert_eq!(file.write_at(&[2; 9000], 5000).unwrap(), 3 * 4096 - 5000);
     is_full(file.write_at(b"x", 3 * PAGE));
-    is_full(process.open(Path::new("/b"), Mode::Create));
+    is_full(process.open(Path::new("/b"), OpenMode::Create));
     file.write_all_at(&[3; 12_288], 0).unwrap();
     assert_eq!(file.len().unwrap(), 3 * PAGE);
 }
 
 #[test]
-fn what_is_allocated_can_be_written() {
+fn allocated_space_is_writable() {
     let (disk, process) = disk(4);
     let (a, b) = (open(&process, "/a"), open(&process, "/b"));
     a.allocate(3 * PAGE).unwrap();
@@ -49,15 +49,15 @@ fn what_is_allocated_can_be_written() {
 }
 
 #[test]
-fn room_is_freed_with_the_last_reference() {
+fn space_is_freed_with_the_last_reference() {
     let (disk, process) = disk(2);
     let path = Path::new("/a");
     let file = put(&process, path, &[1; 8192]);
     let region = file.map(8192).unwrap();
     process.remove(path).unwrap();
-    is_full(process.open(path, Mode::Create));
+    is_full(process.open(path, OpenMode::Create));
     drop(file);
-    is_full(process.open(path, Mode::Create));
+    is_full(process.open(path, OpenMode::Create));
     drop(region);
     assert_eq!(disk.used_bytes(), 0);
     let file = put(&process, path, &[2; 8192]);

@@ -1,4 +1,4 @@
-//! The series of one kind that were asked for, so that each is made once.
+//! Cache of the series of one kind.
 //!
 //! Two bounds, those of shared memory: a name has 1,000 series, and what comes after is one, `overflow="true"`; all names together
 //! have 16,384, and what comes after is counted as refused.
@@ -9,59 +9,59 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use metrics::{Key, KeyName, Label};
 
-use super::series::Series;
+use super::series::MetricSeries;
 
 const SERIES_MAX: usize = shm::layout::ENTRIES_MAX;
 static OVERFLOW: [Label; 1] = [Label::from_static_parts("overflow", "true")];
 
-pub(super) struct Cache<T> {
-    known: RwLock<Known<T>>,
+pub(super) struct MetricCache<T> {
+    map: RwLock<MetricMap<T>>,
 }
 
-struct Known<T> {
-    series: HashMap<Key, Arc<Series<T>>, BuildHasherDefault<Hashed>>,
-    of_name: BTreeMap<KeyName, usize>,
+struct MetricMap<T> {
+    series: HashMap<Key, Arc<MetricSeries<T>>, BuildHasherDefault<PrehashedHasher>>,
+    count_by_name: BTreeMap<KeyName, usize>,
 }
 
-impl<T> Cache<T> {
-    pub(super) const fn new() -> Cache<T> {
+impl<T> MetricCache<T> {
+    pub(super) const fn new() -> MetricCache<T> {
         let series = HashMap::with_hasher(BuildHasherDefault::new());
-        Cache { known: RwLock::new(Known { series, of_name: BTreeMap::new() }) }
+        MetricCache { map: RwLock::new(MetricMap { series, count_by_name: BTreeMap::new() }) }
     }
 
     /// The series of a key.
-    pub(super) fn find(&self, key: &Key) -> Arc<Series<T>> {
-        let found = self.known.read().unwrap_or_else(PoisonError::into_inner).find(key);
+    pub(super) fn find(&self, key: &Key) -> Arc<MetricSeries<T>> {
+        let found = self.map.read().unwrap_or_else(PoisonError::into_inner).find(key);
         found.unwrap_or_else(|| self.add(key))
     }
 
     #[cold]
-    fn add(&self, key: &Key) -> Arc<Series<T>> {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+    fn add(&self, key: &Key) -> Arc<MetricSeries<T>> {
+        let mut known = self.map.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known.find(key) {
             return found;
         }
-        let key = known.of(key).to_retained();
+        let key = known.effective_key(key).to_retained();
         if known.series.len() >= SERIES_MAX {
-            return Arc::new(Series::without_room(key));
+            return Arc::new(MetricSeries::over_limit(key));
         }
-        let made = Arc::new(Series::new(key.clone(), key.labels().eq(&OVERFLOW)));
-        *known.of_name.entry(key.name_shared()).or_default() += 1;
+        let made = Arc::new(MetricSeries::new(key.clone(), key.labels().eq(&OVERFLOW)));
+        *known.count_by_name.entry(key.name_shared()).or_default() += 1;
         known.series.insert(key, Arc::clone(&made));
         made
     }
 }
 
-impl<T> Known<T> {
-    fn find(&self, key: &Key) -> Option<Arc<Series<T>>> {
-        let found = self.series.get(key).or_else(|| self.series.get(&self.of(key)));
+impl<T> MetricMap<T> {
+    fn find(&self, key: &Key) -> Option<Arc<MetricSeries<T>>> {
+        let found = self.series.get(key).or_else(|| self.series.get(&self.effective_key(key)));
         found.map(Arc::clone)
     }
 
     /// The key that a new one is counted under.
-    fn of(&self, key: &Key) -> Key {
-        match self.of_name.get(key.name()) {
-            Some(&held) if held >= shm::SERIES_OF_A_NAME_MAX => {
+    fn effective_key(&self, key: &Key) -> Key {
+        match self.count_by_name.get(key.name()) {
+            Some(&held) if held >= shm::SERIES_PER_NAME_MAX => {
                 Key::from_static_labels(key.name_shared(), &OVERFLOW)
             }
             _ => key.clone(),
@@ -69,11 +69,11 @@ impl<T> Known<T> {
     }
 }
 
-/// Keys come with their hash.
+/// Hasher for keys that carry their hash.
 #[derive(Default)]
-struct Hashed(u64);
+struct PrehashedHasher(u64);
 
-impl Hasher for Hashed {
+impl Hasher for PrehashedHasher {
     fn finish(&self) -> u64 {
         self.0
     }

@@ -1,31 +1,31 @@
-//! Counters, which are told what happened since, or what a count elsewhere has come to.
+//! Counters: increments and absolute values.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use metrics::{CounterFn, Unit};
 
-use super::refused::Reason;
-use super::series::{Series, Shown};
+use super::rejected::ValueRejectReason;
+use super::series::{BackingMetric, MetricSeries};
 use super::unit;
 
-/// A counter of shared memory.
-pub(super) struct Total {
+/// Counter with its last absolute value.
+pub(super) struct CounterState {
     counter: shm::Counter,
     /// The greatest of the absolute values so far.
     absolute: AtomicU64,
 }
 
-impl Shown for Total {
-    fn register(description: shm::Description, unit: Option<Unit>) -> shm::Result<Total> {
-        let counter = description.unit(unit::name(unit)).counter()?;
-        Ok(Total { counter, absolute: AtomicU64::new(0) })
+impl BackingMetric for CounterState {
+    fn register(description: shm::MetricBuilder, unit: Option<Unit>) -> shm::Result<CounterState> {
+        let counter = description.unit(unit::ucum_name(unit)).counter()?;
+        Ok(CounterState { counter, absolute: AtomicU64::new(0) })
     }
 }
 
-impl CounterFn for Series<Total> {
+impl CounterFn for MetricSeries<CounterState> {
     #[inline]
     fn increment(&self, value: u64) {
-        if let Some(total) = self.shown() {
+        if let Some(total) = self.metric() {
             total.counter.add(value);
         }
     }
@@ -35,9 +35,9 @@ impl CounterFn for Series<Total> {
     fn absolute(&self, value: u64) {
         if self.is_overflow {
             // The counts of different series, of which none is known any more.
-            return self.refused.count(Reason::NoSeries);
+            return self.rejected.count(ValueRejectReason::NoSeries);
         }
-        if let Some(total) = self.shown() {
+        if let Some(total) = self.metric() {
             // Each step is taken by the one who made it, whatever the order in which threads come here.
             let before = total.absolute.fetch_max(value, Ordering::Relaxed);
             total.counter.add(value.saturating_sub(before));

@@ -2,23 +2,27 @@
 
 use metrics::{GaugeFn, Unit};
 
-use super::refused::Reason;
-use super::series::{Series, Shown};
+use super::rejected::ValueRejectReason;
+use super::series::{BackingMetric, MetricSeries};
 use super::unit;
 
-impl Shown for shm::FloatGauge {
-    fn register(description: shm::Description, unit: Option<Unit>) -> shm::Result<Self> {
-        description.unit(unit::name(unit)).float_gauge()
+impl BackingMetric for shm::FloatGauge {
+    fn register(description: shm::MetricBuilder, unit: Option<Unit>) -> shm::Result<Self> {
+        description.unit(unit::ucum_name(unit)).float_gauge()
     }
 }
 
-impl GaugeFn for Series<shm::FloatGauge> {
+impl GaugeFn for MetricSeries<shm::FloatGauge> {
     fn increment(&self, value: f64) {
         if !value.is_finite() {
-            let reason = if value.is_nan() { Reason::NotANumber } else { Reason::TooLarge };
-            return self.refused.count(reason);
+            let reason = if value.is_nan() {
+                ValueRejectReason::NotANumber
+            } else {
+                ValueRejectReason::TooLarge
+            };
+            return self.rejected.count(reason);
         }
-        if let Some(gauge) = self.shown() {
+        if let Some(gauge) = self.metric() {
             gauge.add(value);
         }
     }
@@ -29,7 +33,7 @@ impl GaugeFn for Series<shm::FloatGauge> {
 
     #[inline]
     fn set(&self, value: f64) {
-        if let Some(gauge) = self.shown() {
+        if let Some(gauge) = self.metric() {
             gauge.set(value);
         }
     }

@@ -2,23 +2,26 @@
 
 use metrics::{HistogramFn, Unit};
 
-use super::series::{Series, Shown};
-use super::unit::Whole;
+use super::series::{BackingMetric, MetricSeries};
+use super::unit::IntegerScale;
 
-/// A histogram of shared memory, and what values are multiplied by.
-pub(super) struct Scaled {
+/// Histogram with the scale of its values.
+pub(super) struct ScaledHistogram {
     histogram: shm::Histogram,
-    whole: Whole,
+    scale: IntegerScale,
 }
 
-impl Shown for Scaled {
-    fn register(description: shm::Description, unit: Option<Unit>) -> shm::Result<Scaled> {
-        let whole = Whole::of(unit);
-        Ok(Scaled { histogram: description.unit(whole.unit).histogram()?, whole })
+impl BackingMetric for ScaledHistogram {
+    fn register(
+        description: shm::MetricBuilder,
+        unit: Option<Unit>,
+    ) -> shm::Result<ScaledHistogram> {
+        let whole = IntegerScale::for_unit(unit);
+        Ok(ScaledHistogram { histogram: description.unit(whole.unit).histogram()?, scale: whole })
     }
 }
 
-impl HistogramFn for Series<Scaled> {
+impl HistogramFn for MetricSeries<ScaledHistogram> {
     #[inline]
     fn record(&self, value: f64) {
         self.record_many(value, 1);
@@ -26,10 +29,10 @@ impl HistogramFn for Series<Scaled> {
 
     #[inline]
     fn record_many(&self, value: f64, count: usize) {
-        let Some(scaled) = self.shown() else { return };
-        match scaled.whole.number(value) {
+        let Some(scaled) = self.metric() else { return };
+        match scaled.scale.round_to_integer(value) {
             Ok(number) => (0..count).for_each(|_| scaled.histogram.record(number)),
-            Err(reason) => self.refused.count_many(reason, count as u64),
+            Err(reason) => self.rejected.count_many(reason, count as u64),
         }
     }
 }

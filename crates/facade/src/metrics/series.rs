@@ -5,44 +5,44 @@ use std::collections::BTreeMap;
 use metrics::{Key, Unit};
 
 use super::names;
-use super::refused::{Reason, Refused};
-use crate::lazy::{Lazy, Missing};
+use super::rejected::{RejectedValues, ValueRejectReason};
+use crate::lazy::{LazyMetric, Unregistered};
 
-/// What a series is in shared memory.
-pub(super) trait Shown: Sized {
+/// Shared-memory metric behind a series of the `metrics` crate.
+pub(super) trait BackingMetric: Sized {
     /// Registers it; values come in this unit.
-    fn register(description: shm::Description, unit: Option<Unit>) -> shm::Result<Self>;
+    fn register(description: shm::MetricBuilder, unit: Option<Unit>) -> shm::Result<Self>;
 }
 
-pub(super) struct Series<T> {
+pub(super) struct MetricSeries<T> {
     key: Key,
-    shown: Lazy<T>,
+    metric: LazyMetric<T>,
     /// Whether series that have no place of their own are counted here together.
     pub(super) is_overflow: bool,
-    pub(super) refused: Refused,
+    pub(super) rejected: RejectedValues,
 }
 
-impl<T> Series<T> {
-    pub(super) fn new(key: Key, is_overflow: bool) -> Series<T> {
-        let refused = Refused::new(key.name());
-        Series { key, shown: Lazy::new(), is_overflow, refused }
+impl<T> MetricSeries<T> {
+    pub(super) fn new(key: Key, is_overflow: bool) -> MetricSeries<T> {
+        let refused = RejectedValues::new(key.name());
+        MetricSeries { key, metric: LazyMetric::new(), is_overflow, rejected: refused }
     }
 
     /// One too many: whatever is recorded is refused.
-    pub(super) fn without_room(key: Key) -> Series<T> {
-        Series { shown: Lazy::never(), ..Series::new(key, false) }
+    pub(super) fn over_limit(key: Key) -> MetricSeries<T> {
+        MetricSeries { metric: LazyMetric::unavailable(), ..MetricSeries::new(key, false) }
     }
 }
 
-impl<T: Shown> Series<T> {
+impl<T: BackingMetric> MetricSeries<T> {
     /// What it is in shared memory, if anything; what is recorded where there is none, and never will be, counts as refused.
     #[inline(always)]
-    pub(super) fn shown(&self) -> Option<&T> {
-        match self.shown.get(|| self.register()) {
+    pub(super) fn metric(&self) -> Option<&T> {
+        match self.metric.get(|| self.register()) {
             Ok(shown) => Some(shown),
             Err(missing) => {
-                if missing == Missing::ForGood {
-                    self.refused.count(Reason::NoSeries);
+                if missing == Unregistered::Permanent {
+                    self.rejected.count(ValueRejectReason::NoSeries);
                 }
                 None
             }
@@ -50,13 +50,13 @@ impl<T: Shown> Series<T> {
     }
 
     fn register(&self) -> shm::Result<T> {
-        let (unit, help) = names::settle(self.key.name_shared());
-        let description = shm::Description::new(self.key.name()).help(help);
+        let (unit, help) = names::fix_description(self.key.name_shared());
+        let description = shm::MetricBuilder::new(self.key.name()).help(help);
         // Of labels that come twice the last one counts; shared memory would refuse them.
         let labels: BTreeMap<_, _> =
             self.key.labels().map(|label| (label.key(), label.value())).collect();
         let labelled =
-            |description: shm::Description, (name, value)| description.label(name, value);
+            |description: shm::MetricBuilder, (name, value)| description.label(name, value);
         T::register(labels.into_iter().fold(description, labelled), unit)
     }
 }

@@ -1,11 +1,11 @@
-//! Units: as UCUM writes them, and how values of each become whole numbers.
+//! Units in UCUM and the scale to whole numbers.
 
 use metrics::Unit;
 
-use super::refused::Reason;
+use super::rejected::ValueRejectReason;
 
 /// The unit that a name ends with, by Prometheus' convention. "_total" may follow.
-pub(super) fn of_name(name: &str) -> Option<Unit> {
+pub(super) fn unit_of_name(name: &str) -> Option<Unit> {
     let name = name.strip_suffix("_total").unwrap_or(name);
     Some(match name.rsplit_once(['_', '.'])?.1 {
         "seconds" => Unit::Seconds,
@@ -18,7 +18,7 @@ pub(super) fn of_name(name: &str) -> Option<Unit> {
 }
 
 /// As UCUM writes it. A plain count has no unit, as elsewhere in topdeck.
-pub(super) fn name(unit: Option<Unit>) -> &'static str {
+pub(super) fn ucum_name(unit: Option<Unit>) -> &'static str {
     match unit {
         None | Some(Unit::Count) => "",
         Some(Unit::Percent) => "%",
@@ -40,9 +40,9 @@ pub(super) fn name(unit: Option<Unit>) -> &'static str {
     }
 }
 
-/// How values become whole numbers, and of what.
+/// Scale from the metric's unit to whole numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Whole {
+pub(super) struct IntegerScale {
     factor: f64,
     pub(super) unit: &'static str,
 }
@@ -50,9 +50,9 @@ pub(super) struct Whole {
 /// 2^63: below, a double becomes a whole number in one instruction.
 const END: f64 = 9_223_372_036_854_775_808.0;
 
-impl Whole {
+impl IntegerScale {
     /// Of values in this unit.
-    pub(super) fn of(unit: Option<Unit>) -> Whole {
+    pub(super) fn for_unit(unit: Option<Unit>) -> IntegerScale {
         let kibi = |power| 1024f64.powi(power);
         let (factor, unit) = match unit {
             Some(Unit::Seconds) => (1e9, "ns"),
@@ -74,21 +74,21 @@ impl Whole {
             Some(Unit::CountPerSecond) => (1e9, "10*-9/s"),
             None => (1e9, "10*-9"),
         };
-        Whole { factor, unit }
+        IntegerScale { factor, unit }
     }
 
     /// The whole number that is nearest to a value; of two, the greater.
     #[inline(always)]
-    pub(super) fn number(self, value: f64) -> Result<u64, Reason> {
+    pub(super) fn round_to_integer(self, value: f64) -> Result<u64, ValueRejectReason> {
         let scaled = value * self.factor;
         if (0.0..END).contains(&scaled) {
             let below = scaled as i64;
             return Ok(below as u64 + u64::from(scaled - below as f64 >= 0.5));
         }
         Err(match value {
-            value if value.is_nan() => Reason::NotANumber,
-            value if value < 0.0 => Reason::Negative,
-            _ => Reason::TooLarge,
+            value if value.is_nan() => ValueRejectReason::NotANumber,
+            value if value < 0.0 => ValueRejectReason::Negative,
+            _ => ValueRejectReason::TooLarge,
         })
     }
 }
@@ -98,8 +98,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(unit: Option<Unit>, value: f64, expected: Result<u64, Reason>) {
-        assert_eq!(Whole::of(unit).number(value), expected, "{value} {unit:?}");
+    fn check(unit: Option<Unit>, value: f64, expected: Result<u64, ValueRejectReason>) {
+        assert_eq!(
+            IntegerScale::for_unit(unit).round_to_integer(value),
+            expected,
+            "{value} {unit:?}"
+        );
     }
 
     #[test]
@@ -120,23 +124,23 @@ mod tests {
     }
 
     #[test]
-    fn values_without_a_whole_number_are_refused() {
-        check(None, -0.5, Err(Reason::Negative));
-        check(None, f64::NEG_INFINITY, Err(Reason::Negative));
-        check(None, f64::NAN, Err(Reason::NotANumber));
-        check(None, -f64::NAN, Err(Reason::NotANumber));
-        check(None, 1e10, Err(Reason::TooLarge));
-        check(None, f64::MAX, Err(Reason::TooLarge));
-        check(Some(Unit::Count), 9_223_372_036_854_775_808.0, Err(Reason::TooLarge));
-        check(Some(Unit::Count), f64::INFINITY, Err(Reason::TooLarge));
+    fn non_integer_values_are_rejected() {
+        check(None, -0.5, Err(ValueRejectReason::Negative));
+        check(None, f64::NEG_INFINITY, Err(ValueRejectReason::Negative));
+        check(None, f64::NAN, Err(ValueRejectReason::NotANumber));
+        check(None, -f64::NAN, Err(ValueRejectReason::NotANumber));
+        check(None, 1e10, Err(ValueRejectReason::TooLarge));
+        check(None, f64::MAX, Err(ValueRejectReason::TooLarge));
+        check(Some(Unit::Count), 9_223_372_036_854_775_808.0, Err(ValueRejectReason::TooLarge));
+        check(Some(Unit::Count), f64::INFINITY, Err(ValueRejectReason::TooLarge));
     }
 
     #[test]
-    fn names_tell_units() {
-        assert_eq!(of_name("http_request_duration_seconds"), Some(Unit::Seconds));
-        assert_eq!(of_name("rpc.took.ms"), Some(Unit::Milliseconds));
-        assert_eq!(of_name("sent_bytes_total"), Some(Unit::Bytes));
-        assert_eq!(of_name("seconds"), None);
-        assert_eq!(of_name("took"), None);
+    fn units_are_read_from_names() {
+        assert_eq!(unit_of_name("http_request_duration_seconds"), Some(Unit::Seconds));
+        assert_eq!(unit_of_name("rpc.took.ms"), Some(Unit::Milliseconds));
+        assert_eq!(unit_of_name("sent_bytes_total"), Some(Unit::Bytes));
+        assert_eq!(unit_of_name("seconds"), None);
+        assert_eq!(unit_of_name("took"), None);
     }
 }

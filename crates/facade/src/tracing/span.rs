@@ -1,31 +1,36 @@
-//! A span while it is open, and what its place in the program, or an event's, has in shared memory.
+//! Open spans and the metrics of callsites.
 
-use shm::{Description, Role, Tag};
+use shm::{MetricBuilder, MetricRole, Tag};
 use tracing_core::Metadata;
 
-use super::sites::Site;
-use crate::lazy::Lazy;
+use super::callsites::CallsiteMetrics;
+use crate::lazy::LazyMetric;
 
 shm::metrics! {
     /// Spans that are open.
     static SPANS: shm::InFlight = "spans", tags &["span", "target"];
 }
 
-/// Where spans come from.
-pub(super) struct SpanSite {
+/// Metrics of a span callsite.
+pub(super) struct SpanCallsite {
     metadata: Option<&'static Metadata<'static>>,
-    duration: Lazy<shm::Histogram>,
-    busy: Lazy<shm::Histogram>,
-    tags: Lazy<[Tag; 2]>,
+    duration: LazyMetric<shm::Histogram>,
+    busy: LazyMetric<shm::Histogram>,
+    tags: LazyMetric<[Tag; 2]>,
 }
 
-impl Site for SpanSite {
-    fn new(metadata: Option<&'static Metadata<'static>>) -> SpanSite {
-        SpanSite { metadata, duration: Lazy::new(), busy: Lazy::new(), tags: Lazy::new() }
+impl CallsiteMetrics for SpanCallsite {
+    fn new(metadata: Option<&'static Metadata<'static>>) -> SpanCallsite {
+        SpanCallsite {
+            metadata,
+            duration: LazyMetric::new(),
+            busy: LazyMetric::new(),
+            tags: LazyMetric::new(),
+        }
     }
 }
 
-impl SpanSite {
+impl SpanCallsite {
     /// No tags where there is no room for them.
     fn tags(&self) -> [Tag; 2] {
         let (span, target) = match self.metadata {
@@ -37,8 +42,8 @@ impl SpanSite {
     }
 
     fn histogram(&self, name: &str, help: &str) -> shm::Result<shm::Histogram> {
-        let description = Description::new(name).unit("ns").help(help).role(Role::Timing);
-        labelled(description, self.metadata, |metadata| ("span", metadata.name())).histogram()
+        let description = MetricBuilder::new(name).unit("ns").help(help).role(MetricRole::Timing);
+        add_labels(description, self.metadata, |metadata| ("span", metadata.name())).histogram()
     }
 
     fn record(&self, took_ns: u64, busy_ns: Option<u64>) {
@@ -48,34 +53,34 @@ impl SpanSite {
         }
         let Some(busy_ns) = busy_ns else { return };
         let help = "For how long of their time somebody was inside spans.";
-        if let Ok(busy) = self.busy.get(|| self.histogram("span_busy", help)) {
+        if let Ok(busy) = self.busy.get(|| self.histogram("span_busy_duration", help)) {
             busy.record(busy_ns);
         }
     }
 }
 
-/// Where events come from.
-pub(super) struct EventSite {
+/// Metrics of an event callsite.
+pub(super) struct EventCallsite {
     metadata: Option<&'static Metadata<'static>>,
-    counter: Lazy<shm::Counter>,
+    counter: LazyMetric<shm::Counter>,
 }
 
-impl Site for EventSite {
-    fn new(metadata: Option<&'static Metadata<'static>>) -> EventSite {
-        EventSite { metadata, counter: Lazy::new() }
+impl CallsiteMetrics for EventCallsite {
+    fn new(metadata: Option<&'static Metadata<'static>>) -> EventCallsite {
+        EventCallsite { metadata, counter: LazyMetric::new() }
     }
 }
 
-impl EventSite {
+impl EventCallsite {
     /// One more event.
     pub(super) fn count(&self) {
         let made = self.counter.get(|| {
             let help = "Events at the levels error and warn.";
-            let description = Description::new("events_total").help(help).role(Role::Error);
+            let description = MetricBuilder::new("events_total").help(help).role(MetricRole::Error);
             let level = |metadata: &'static Metadata<'static>| {
                 ("level", if metadata.level().as_str() == "ERROR" { "error" } else { "warn" })
             };
-            labelled(description, self.metadata, level).counter()
+            add_labels(description, self.metadata, level).counter()
         });
         if let Ok(counter) = made {
             counter.add(1);
@@ -84,53 +89,59 @@ impl EventSite {
 }
 
 /// With the labels of a place.
-fn labelled(
-    description: Description,
+fn add_labels(
+    description: MetricBuilder,
     metadata: Option<&'static Metadata<'static>>,
     own: impl FnOnce(&'static Metadata<'static>) -> (&'static str, &'static str),
-) -> Description {
+) -> MetricBuilder {
     let Some(metadata) = metadata else { return description.label("overflow", "true") };
     let (name, value) = own(metadata);
     description.label(name, value).label("target", metadata.target())
 }
 
-/// A span that is open. It ends in the table when this is dropped, so also where its subscriber is given up.
-pub(super) struct Open {
-    site: &'static SpanSite,
+/// Open span with its in-flight operation. It ends in the table when this is dropped, so also where
+/// its subscriber is given up.
+pub(super) struct OpenSpan {
+    callsite: &'static SpanCallsite,
     since_ns: u64,
-    busy: Option<Busy>,
+    busy: Option<BusyTimer>,
     _operation: shm::Operation,
 }
 
-/// A span may be entered by several threads at once, and often: the time counts in which there was anyone.
+/// Measures the time during which at least one thread is inside a span.
 #[derive(Default)]
-struct Busy {
-    inside: u32,
+struct BusyTimer {
+    active: u32,
     since_ns: u64,
     total_ns: u64,
 }
 
-impl Open {
-    pub(super) fn new(site: &'static SpanSite, id: u64, is_busy_taken: bool) -> Open {
+impl OpenSpan {
+    pub(super) fn new(site: &'static SpanCallsite, id: u64, is_busy_taken: bool) -> OpenSpan {
         let since_ns = clock::now();
         let operation = SPANS.begin_at(since_ns, id, &site.tags());
-        Open { site, since_ns, busy: is_busy_taken.then(Busy::default), _operation: operation }
+        OpenSpan {
+            callsite: site,
+            since_ns,
+            busy: is_busy_taken.then(BusyTimer::default),
+            _operation: operation,
+        }
     }
 
     pub(super) fn enter(&mut self, now_ns: u64) {
         let Some(busy) = &mut self.busy else { return };
-        if busy.inside == 0 {
+        if busy.active == 0 {
             busy.since_ns = now_ns;
         }
-        busy.inside = busy.inside.saturating_add(1);
+        busy.active = busy.active.saturating_add(1);
     }
 
     pub(super) fn exit(&mut self, now_ns: u64) {
         let Some(busy) = &mut self.busy else { return };
-        if busy.inside == 1 {
+        if busy.active == 1 {
             busy.total_ns += now_ns.saturating_sub(busy.since_ns);
         }
-        busy.inside = busy.inside.saturating_sub(1);
+        busy.active = busy.active.saturating_sub(1);
     }
 
     /// The span is closed, now.
@@ -138,7 +149,7 @@ impl Open {
         let took_ns = clock::now().saturating_sub(self.since_ns);
         // The clock is read less strictly for it: it may come out a little longer than the whole.
         let busy_ns = self.busy.as_ref().map(|busy| busy.total_ns.min(took_ns));
-        self.site.record(took_ns, busy_ns);
+        self.callsite.record(took_ns, busy_ns);
     }
 }
 
@@ -148,13 +159,13 @@ mod tests {
 
     #[test]
     fn time_inside_counts_once() {
-        static SITE: SpanSite = SpanSite {
+        static CALLSITE: SpanCallsite = SpanCallsite {
             metadata: None,
-            duration: Lazy::new(),
-            busy: Lazy::new(),
-            tags: Lazy::new(),
+            duration: LazyMetric::new(),
+            busy: LazyMetric::new(),
+            tags: LazyMetric::new(),
         };
-        let mut open = Open::new(&SITE, 1, true);
+        let mut open = OpenSpan::new(&CALLSITE, 1, true);
         open.enter(10);
         open.enter(15);
         open.exit(20);
@@ -163,6 +174,6 @@ mod tests {
         open.exit(101);
         // More often left than entered, as nobody should.
         open.exit(500);
-        assert_eq!(open.busy.map(|busy| (busy.inside, busy.total_ns)), Some((0, 21)));
+        assert_eq!(open.busy.map(|busy| (busy.active, busy.total_ns)), Some((0, 21)));
     }
 }

@@ -5,21 +5,22 @@ mod metrics;
 mod room;
 mod tracing;
 
-use shm::Reader;
-use shm::show::{Metric, Number, Value};
+use shm::MetricsFileReader;
+use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
 
 /// The series of this process that has just these labels.
-fn find(name: &str, labels: &[(&str, &str)]) -> Option<Metric> {
+fn find(name: &str, labels: &[(&str, &str)]) -> Option<ProcessMetric> {
     let mut labels: Vec<_> =
         labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     labels.sort();
     let path = facade::status().expect("a file of metrics");
-    let metrics = Reader::attach(&path).and_then(|mut reader| reader.metrics()).expect("metrics");
+    let metrics =
+        MetricsFileReader::attach(&path).and_then(|mut reader| reader.metrics()).expect("metrics");
     metrics.into_iter().find(|metric| metric.name == name && metric.labels == labels)
 }
 
 #[track_caller]
-fn series(name: &str, labels: &[(&str, &str)]) -> Metric {
+fn series(name: &str, labels: &[(&str, &str)]) -> ProcessMetric {
     find(name, labels).unwrap_or_else(|| panic!("no series {name} {labels:?}"))
 }
 
@@ -28,7 +29,7 @@ fn series(name: &str, labels: &[(&str, &str)]) -> Metric {
 fn count(name: &str, labels: &[(&str, &str)]) -> u64 {
     match find(name, labels).map(|metric| metric.value) {
         None => 0,
-        Some(Value::Counter(Number::Unsigned(count))) => count,
+        Some(MetricValue::Counter(NumericValue::Unsigned(count))) => count,
         Some(other) => panic!("no counter: {other:?}"),
     }
 }
@@ -36,7 +37,7 @@ fn count(name: &str, labels: &[(&str, &str)]) -> u64 {
 #[track_caller]
 fn histogram(name: &str, labels: &[(&str, &str)]) -> hist::Histogram {
     match series(name, labels).value {
-        Value::Histogram(histogram) => *histogram,
+        MetricValue::Histogram(histogram) => *histogram,
         other => panic!("no histogram: {other:?}"),
     }
 }
@@ -44,7 +45,7 @@ fn histogram(name: &str, labels: &[(&str, &str)]) -> hist::Histogram {
 /// Count, sum, least and greatest.
 fn exact(histogram: &hist::Histogram) -> (u64, f64, f64, f64) {
     let side = |side: Option<f64>| side.expect("exact");
-    let sum = histogram.sum_side().exact().map(|sum| sum.value());
-    let (min, max) = (histogram.min_side().exact(), histogram.max_side().exact());
+    let sum = histogram.tracked_sum().exact().map(|sum| sum.value());
+    let (min, max) = (histogram.tracked_min().exact(), histogram.tracked_max().exact());
     (histogram.count(), side(sum), side(min), side(max))
 }

@@ -8,46 +8,46 @@ use metrics::{
     Key, Label, Recorder, Unit, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
 };
-use shm::show::{Number, Value};
+use shm::snapshot::{MetricValue, NumericValue};
 
-use crate::room::has_room;
+use crate::room::has_space;
 use crate::{count, exact, find, series};
 
 /// The one line.
-fn installed() {
+fn install_once() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| facade::metrics::install().expect("the only recorder"));
 }
 
 #[track_caller]
-fn refused(metric: &str, reason: &str) -> u64 {
-    count("facade_refused_total", &[("metric", metric), ("reason", reason)])
+fn rejected(metric: &str, reason: &str) -> u64 {
+    count("facade_rejected_total", &[("metric", metric), ("reason", reason)])
 }
 
 #[track_caller]
 fn level(name: &str) -> f64 {
     match series(name, &[]).value {
-        Value::Gauge(Number::Float(value)) => value,
+        MetricValue::Gauge(NumericValue::Float(value)) => value,
         other => panic!("no gauge: {other:?}"),
     }
 }
 
 #[test]
 fn it_is_installed_once() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    installed();
+    install_once();
     let error = facade::metrics::install().expect_err("a second recorder");
     assert!(error.to_string().starts_with("another recorder"), "{error}");
 }
 
 #[test]
 fn threads_lose_no_count() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    installed();
+    install_once();
     let handle = counter!("m_answers_total", "peer" => "a");
     thread::scope(|scope| {
         for _ in 0..6 {
@@ -70,10 +70,10 @@ fn threads_lose_no_count() {
 
 #[test]
 fn a_description_may_come_after_the_handle() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    installed();
+    install_once();
     let handle = histogram!("m_described", "route" => "a");
     assert!(find("m_described", &[("route", "a")]).is_none(), "registered before it is used");
     describe_histogram!("m_described", Unit::Milliseconds, "How long it took.");
@@ -83,36 +83,36 @@ fn a_description_may_come_after_the_handle() {
     assert_eq!(exact(&crate::histogram("m_described", &[("route", "a")])).1, 2_500_000.0);
     // The same again is no news; another unit would not add up with what was recorded.
     describe_histogram!("m_described", Unit::Milliseconds, "How long it took.");
-    assert_eq!(refused("m_described", "late description"), 0);
+    assert_eq!(rejected("m_described", "late description"), 0);
     describe_histogram!("m_described", Unit::Seconds, "How long it took.");
-    assert_eq!(refused("m_described", "late description"), 1);
+    assert_eq!(rejected("m_described", "late description"), 1);
     histogram!("m_described", "route" => "b").record(1.0);
     assert_eq!(exact(&crate::histogram("m_described", &[("route", "b")])).1, 1_000_000.0);
 }
 
 #[test]
 fn counters_and_gauges_keep_their_unit() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    installed();
+    install_once();
     describe_counter!("m_sent", Unit::Kibibytes, "Sent.");
     counter!("m_sent").increment(3);
     describe_gauge!("m_temperature", "In the room.");
     gauge!("m_temperature").set(21.5);
     let seen = series("m_sent", &[]);
     assert_eq!((seen.unit.as_str(), seen.help.as_str()), ("KiBy", "Sent."));
-    assert_eq!(seen.value, Value::Counter(Number::Unsigned(3)));
+    assert_eq!(seen.value, MetricValue::Counter(NumericValue::Unsigned(3)));
     assert_eq!(series("m_temperature", &[]).help, "In the room.");
     assert_eq!(level("m_temperature"), 21.5);
 }
 
 #[test]
 fn absolute_values_only_raise() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    installed();
+    install_once();
     let handle = counter!("m_absolute");
     handle.absolute(7);
     handle.absolute(3);
@@ -135,10 +135,10 @@ fn absolute_values_only_raise() {
 
 #[test]
 fn gauges_are_raised_and_lowered_by_many() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    installed();
+    install_once();
     gauge!("m_level").set(0.5);
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -155,17 +155,17 @@ fn gauges_are_raised_and_lowered_by_many() {
     gauge!("m_level").increment(f64::NAN);
     gauge!("m_level").decrement(f64::INFINITY);
     assert_eq!(level("m_level"), 40_000.5);
-    assert_eq!((refused("m_level", "not a number"), refused("m_level", "too large")), (1, 1));
+    assert_eq!((rejected("m_level", "not a number"), rejected("m_level", "too large")), (1, 1));
     gauge!("m_level").set(f64::INFINITY);
     assert_eq!(level("m_level"), f64::INFINITY);
 }
 
 #[test]
 fn values_are_whole_numbers_of_their_unit() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    installed();
+    install_once();
     #[track_caller]
     fn check(name: &'static str, value: f64, unit: &str, expected: f64) {
         let handle = histogram!(name);
@@ -191,11 +191,11 @@ fn values_are_whole_numbers_of_their_unit() {
 }
 
 #[test]
-fn what_has_no_place_is_counted() {
-    if !has_room() {
+fn rejected_values_are_counted() {
+    if !has_space() {
         return;
     }
-    installed();
+    install_once();
     let handle = histogram!("m_refused_seconds");
     handle.record(1.0);
     for value in [-1.0, f64::NEG_INFINITY, f64::NAN, f64::INFINITY, 1e10] {
@@ -203,28 +203,28 @@ fn what_has_no_place_is_counted() {
     }
     handle.record_many(-0.5, 3);
     assert_eq!(crate::histogram("m_refused_seconds", &[]).count(), 1);
-    assert_eq!(refused("m_refused_seconds", "negative"), 5);
-    assert_eq!(refused("m_refused_seconds", "not a number"), 1);
-    assert_eq!(refused("m_refused_seconds", "too large"), 2);
+    assert_eq!(rejected("m_refused_seconds", "negative"), 5);
+    assert_eq!(rejected("m_refused_seconds", "not a number"), 1);
+    assert_eq!(rejected("m_refused_seconds", "too large"), 2);
     // A name is one thing only.
     counter!("m_twice").increment(1);
     gauge!("m_twice").set(1.0);
     gauge!("m_twice").increment(1.0);
-    assert_eq!((count("m_twice", &[]), refused("m_twice", "no series")), (1, 2));
+    assert_eq!((count("m_twice", &[]), rejected("m_twice", "no series")), (1, 2));
     // What shared memory has no room for.
     let long = "n".repeat(5_000);
     counter!(long.clone()).increment(1);
-    assert_eq!(refused(&long[..512], "no series"), 1);
+    assert_eq!(rejected(&long[..512], "no series"), 1);
     counter!("").increment(1);
-    assert_eq!(refused("", "no series"), 1);
+    assert_eq!(rejected("", "no series"), 1);
 }
 
 #[test]
 fn labels_are_a_set() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    installed();
+    install_once();
     counter!("m_labels", "a" => "1", "b" => "2").increment(1);
     counter!("m_labels", "b" => "2", "a" => "1").increment(1);
     assert_eq!(count("m_labels", &[("a", "1"), ("b", "2")]), 2);
@@ -235,11 +235,11 @@ fn labels_are_a_set() {
 
 #[test]
 fn too_many_series_of_a_name_are_counted_together() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    installed();
-    for n in 0..shm::SERIES_OF_A_NAME_MAX + 30 {
+    install_once();
+    for n in 0..shm::SERIES_PER_NAME_MAX + 30 {
         counter!("m_many", "n" => n.to_string()).increment(1);
         counter!("m_many", "n" => n.to_string()).increment(1);
     }
@@ -248,18 +248,18 @@ fn too_many_series_of_a_name_are_counted_together() {
     assert_eq!(count("m_many", &[("overflow", "true")]), 60);
     counter!("m_many", "n" => "another").absolute(1_000);
     assert_eq!(count("m_many", &[("overflow", "true")]), 60);
-    assert_eq!(refused("m_many", "no series"), 1);
+    assert_eq!(rejected("m_many", "no series"), 1);
 }
 
 /// Keys of other recorders' making, beside the installed one.
 #[test]
 fn all_recorders_are_one() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
     let metadata = metrics::Metadata::new("a", metrics::Level::INFO, None);
     let key = Key::from_parts("m_recorders", vec![Label::new("a", "b")]);
-    let (one, other) = (facade::metrics::Recorder, facade::metrics::Recorder);
+    let (one, other) = (facade::metrics::MetricsRecorder, facade::metrics::MetricsRecorder);
     one.register_counter(&key, &metadata).absolute(5);
     other.register_counter(&key, &metadata).absolute(5);
     assert_eq!(count("m_recorders", &[("a", "b")]), 5);
@@ -270,7 +270,7 @@ fn all_recorders_are_one() {
 fn a_program_runs_on_without_shared_memory() {
     const CHILD: &str = "FACADE_TEST_WITHOUT_SHARED_MEMORY";
     if std::env::var_os(CHILD).is_some() {
-        installed();
+        install_once();
         counter!("m_off").increment(1);
         counter!("m_off").absolute(9);
         gauge!("m_off_level").increment(1.0);

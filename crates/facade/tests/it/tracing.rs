@@ -6,17 +6,17 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use shm::show::{InFlight, Value};
+use shm::snapshot::{InFlightSnapshot, MetricValue};
 use tracing::{Instrument, Span, info_span, subscriber};
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::room::has_room;
+use crate::room::has_space;
 use crate::{count, exact, find, histogram, series};
 
 const TARGET: &str = "it::tracing";
 
 /// What a program does that has spans.
-fn traced<T>(work: impl FnOnce() -> T) -> T {
+fn run_traced<T>(work: impl FnOnce() -> T) -> T {
     let layers = tracing_subscriber::registry().with(facade::tracing::layer());
     subscriber::with_default(layers, work)
 }
@@ -28,13 +28,14 @@ fn labels(span: &str) -> [(&str, &str); 2] {
 #[track_caller]
 fn spans(name: &str) -> (u64, u64) {
     let count = |metric| histogram(metric, &labels(name)).count();
-    (count("span_duration"), count("span_busy"))
+    (count("span_duration"), count("span_busy_duration"))
 }
 
 /// The open spans of a name.
 #[track_caller]
-fn open(name: &str) -> Vec<shm::show::Operation> {
-    let Value::InFlight(InFlight { operations, .. }) = series("spans", &[]).value else {
+fn open(name: &str) -> Vec<shm::snapshot::OperationSnapshot> {
+    let MetricValue::InFlight(InFlightSnapshot { operations, .. }) = series("spans", &[]).value
+    else {
         panic!("no table")
     };
     let tags = labels(name).map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -43,10 +44,10 @@ fn open(name: &str) -> Vec<shm::show::Operation> {
 
 #[test]
 fn spans_are_timed_and_listed_while_they_are_open() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    traced(|| {
+    run_traced(|| {
         let before_ns = clock::now();
         let outer = info_span!("t_outer", user = "never looked at").entered();
         for _ in 0..10 {
@@ -67,9 +68,9 @@ fn spans_are_timed_and_listed_while_they_are_open() {
 }
 
 /// Ready at its fourth poll.
-struct Fourth(u32);
+struct ReadyOnFourthPoll(u32);
 
-impl Future for Fourth {
+impl Future for ReadyOnFourthPoll {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
@@ -80,11 +81,11 @@ impl Future for Fourth {
 
 #[test]
 fn a_future_is_one_span_and_busy_only_while_it_is_polled() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    traced(|| {
-        let mut future = pin!(Fourth(0).instrument(info_span!("t_future")));
+    run_traced(|| {
+        let mut future = pin!(ReadyOnFourthPoll(0).instrument(info_span!("t_future")));
         let mut context = Context::from_waker(Waker::noop());
         while future.as_mut().poll(&mut context).is_pending() {
             assert_eq!(open("t_future").len(), 1);
@@ -93,16 +94,16 @@ fn a_future_is_one_span_and_busy_only_while_it_is_polled() {
     });
     assert_eq!(spans("t_future"), (1, 1));
     let (_, took_ns, ..) = exact(&histogram("span_duration", &labels("t_future")));
-    let (_, busy_ns, ..) = exact(&histogram("span_busy", &labels("t_future")));
+    let (_, busy_ns, ..) = exact(&histogram("span_busy_duration", &labels("t_future")));
     assert!(took_ns - busy_ns >= 30e6, "busy for {busy_ns} of {took_ns} ns");
 }
 
 #[test]
 fn spans_end_on_whichever_thread() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    traced(|| {
+    run_traced(|| {
         let all: Vec<Span> = (0..50).map(|_| info_span!("t_elsewhere")).collect();
         assert_eq!(open("t_elsewhere").len(), 50);
         thread::scope(|scope| {
@@ -118,19 +119,19 @@ fn spans_end_on_whichever_thread() {
     });
     assert_eq!(spans("t_elsewhere"), (50, 50));
     assert_eq!(open("t_elsewhere").len(), 0);
-    let busy = exact(&histogram("span_busy", &labels("t_elsewhere")));
+    let busy = exact(&histogram("span_busy_duration", &labels("t_elsewhere")));
     let took = exact(&histogram("span_duration", &labels("t_elsewhere")));
     assert!(busy.2 >= 1e6 && busy.1 <= took.1, "{busy:?} {took:?}");
 }
 
 #[test]
 fn a_panic_closes_its_spans() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    traced(|| {
+    run_traced(|| {
         let result = thread::spawn(|| {
-            traced(|| {
+            run_traced(|| {
                 let _span = info_span!("t_panic").entered();
                 panic!("on purpose");
             });
@@ -142,21 +143,21 @@ fn a_panic_closes_its_spans() {
 
 #[test]
 fn a_span_is_open_as_long_as_anyone_holds_it() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
-    let span = traced(|| info_span!("t_left"));
+    let span = run_traced(|| info_span!("t_left"));
     assert_eq!(open("t_left").len(), 1);
     drop(span);
     assert_eq!(open("t_left").len(), 0);
-    let span = traced(|| info_span!("t_forgotten"));
+    let span = run_traced(|| info_span!("t_forgotten"));
     std::mem::forget(span);
     assert_eq!(open("t_forgotten").len(), 1);
 }
 
 #[test]
 fn two_layers_count_once() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
     let layers = tracing_subscriber::registry()
@@ -168,21 +169,21 @@ fn two_layers_count_once() {
 
 #[test]
 fn busy_time_can_be_left_out() {
-    if !has_room() {
+    if !has_space() {
         return;
     }
     let layers = tracing_subscriber::registry().with(facade::tracing::layer().without_busy());
     subscriber::with_default(layers, || info_span!("t_idle").in_scope(|| {}));
     assert_eq!(histogram("span_duration", &labels("t_idle")).count(), 1);
-    assert!(find("span_busy", &labels("t_idle")).is_none());
+    assert!(find("span_busy_duration", &labels("t_idle")).is_none());
 }
 
 #[test]
-fn what_went_wrong_is_counted_by_level_and_target() {
-    if !has_room() {
+fn errors_are_counted_by_level_and_target() {
+    if !has_space() {
         return;
     }
-    traced(|| {
+    run_traced(|| {
         thread::scope(|scope| {
             let dispatch = tracing::dispatcher::get_default(Clone::clone);
             for _ in 0..4 {

@@ -12,12 +12,12 @@ const OPENING: &str = include_str!("../../src/opening.h");
 const FAST: &str = include_str!("../../src/fast.h");
 
 #[test]
-fn the_header_is_as_the_code() {
+fn header_matches_the_code() {
     expect_file!["../../../../bindings/c/topdeck.h"].assert_eq(&header());
 }
 
 #[test]
-fn what_is_not_known_is_not_guessed() {
+fn unknown_types_are_rejected() {
     assert_eq!(c_type("*const *const c_char", "tags"), "const char *const *tags");
     assert_eq!(c_type("[u64; 4]", "words"), "uint64_t words[4]");
     assert!(std::panic::catch_unwind(|| c_type("Vec<u8>", "x")).is_err());
@@ -25,7 +25,7 @@ fn what_is_not_known_is_not_guessed() {
 
 fn header() -> String {
     let mut text = OPENING.to_owned();
-    for (number, role) in shm::Role::ALL.iter().enumerate() {
+    for (number, role) in shm::MetricRole::ALL.iter().enumerate() {
         text += &format!("#define TD_ROLE_{} {number}\n", format!("{role:?}").to_uppercase());
     }
     text.push('\n');
@@ -175,10 +175,10 @@ fn fast() -> String {
 /// The table that `hist` has, found anew from the places of whole numbers.
 fn edges() -> Vec<u64> {
     const OCTAVE: u64 = 1 << 52;
-    let first = Integers::<{ layout::SCALE }>::place(OCTAVE + 1);
+    let first = Integers::<{ layout::SCALE }>::position(OCTAVE + 1);
     // The bucket of a mantissa: whole numbers of this octave are doubles, and a bucket has its upper edge.
     let bucket =
-        |mantissa: u64| Integers::<{ layout::SCALE }>::place(OCTAVE + mantissa + 1) - first;
+        |mantissa: u64| Integers::<{ layout::SCALE }>::position(OCTAVE + mantissa + 1) - first;
     (0..64u64)
         .map(|cell| {
             let (start, end) = (cell << 46, (cell + 1) << 46);

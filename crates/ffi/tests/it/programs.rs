@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use hist::Integers;
-use shm::show::{Metric, Number, Role, Value};
-use shm::{Process, Reader};
+use shm::snapshot::{MetricRole, MetricValue, NumericValue, ProcessMetric};
+use shm::{MetricsFileReader, ProcessInfo};
 
-use crate::folder::Folder;
+use crate::folder::TestFolder;
 
 /// How a program is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum How {
+enum BuildMode {
     C,
     Cpp,
     /// With the library inside.
@@ -46,8 +46,8 @@ fn scratch() -> PathBuf {
 }
 
 /// A program of `bindings/c`, compiled without a warning; `None` where there is no compiler.
-fn compiled(source: &str, how: How) -> Option<PathBuf> {
-    let compiler = if how == How::Cpp { "c++" } else { "cc" };
+fn compile(source: &str, how: BuildMode) -> Option<PathBuf> {
+    let compiler = if how == BuildMode::Cpp { "c++" } else { "cc" };
     if Command::new(compiler).arg("--version").output().is_err() {
         println!("skipped: there is no {compiler} (Debian packages gcc, g++)");
         return None;
@@ -58,17 +58,17 @@ fn compiled(source: &str, how: How) -> Option<PathBuf> {
     let made = program.with_extension(std::process::id().to_string());
     let mut command = Command::new(compiler);
     match how {
-        How::Cpp => command.args(["-x", "c++", "-std=c++11"]),
-        How::C | How::Static => command.arg("-std=gnu11"),
+        BuildMode::Cpp => command.args(["-x", "c++", "-std=c++11"]),
+        BuildMode::C | BuildMode::Static => command.arg("-std=gnu11"),
     };
     command.args(["-O2", "-pthread", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]);
     command.arg(sources()).arg(sources().join(format!("{source}.c"))).args(["-x", "none"]);
     command.arg("-o").arg(&made);
     match how {
-        How::Static => {
+        BuildMode::Static => {
             command.arg(library.join("libtopdeck.a")).args(["-lgcc_s", "-lm", "-ldl", "-lrt"])
         }
-        How::C | How::Cpp => command
+        BuildMode::C | BuildMode::Cpp => command
             .arg(format!("-Wl,-rpath,{}", library.display()))
             .arg("-L")
             .arg(&library)
@@ -81,34 +81,34 @@ fn compiled(source: &str, how: How) -> Option<PathBuf> {
 }
 
 /// The test program, made once for each way.
-fn test_program(how: How) -> Option<&'static Path> {
-    static MADE: [OnceLock<Option<PathBuf>>; 3] = [const { OnceLock::new() }; 3];
-    MADE[how as usize].get_or_init(|| compiled("test", how)).as_deref()
+fn test_program(how: BuildMode) -> Option<&'static Path> {
+    static BUILT: [OnceLock<Option<PathBuf>>; 3] = [const { OnceLock::new() }; 3];
+    BUILT[how as usize].get_or_init(|| compile("test", how)).as_deref()
 }
 
 /// The files of the processes that wrote to a folder, the first one first.
-fn readers(folder: &Folder) -> Vec<Reader> {
+fn readers(folder: &TestFolder) -> Vec<MetricsFileReader> {
     let files = folder.files().into_iter();
-    let mut readers: Vec<Reader> =
-        files.map(|path| Reader::attach(&path).expect("it can be read")).collect();
+    let mut readers: Vec<MetricsFileReader> =
+        files.map(|path| MetricsFileReader::attach(&path).expect("it can be read")).collect();
     readers.sort_by_key(|reader| reader.process().created_ns);
     readers
 }
 
 /// What a process left.
-struct Left {
-    process: Process,
-    metrics: Vec<Metric>,
+struct ProcessOutput {
+    process: ProcessInfo,
+    metrics: Vec<ProcessMetric>,
 }
 
-impl Left {
+impl ProcessOutput {
     #[track_caller]
-    fn value(&self, name: &str) -> &Value {
+    fn value(&self, name: &str) -> &MetricValue {
         &self.metric(name).value
     }
 
     #[track_caller]
-    fn metric(&self, name: &str) -> &Metric {
+    fn metric(&self, name: &str) -> &ProcessMetric {
         let found = self.metrics.iter().find(|metric| metric.name == name);
         found.unwrap_or_else(|| panic!("no series {name}"))
     }
@@ -116,7 +116,7 @@ impl Left {
     #[track_caller]
     fn histogram(&self, name: &str) -> &hist::Histogram {
         match self.value(name) {
-            Value::Histogram(histogram) => histogram,
+            MetricValue::Histogram(histogram) => histogram,
             other => panic!("{name} is {other:?}"),
         }
     }
@@ -124,9 +124,9 @@ impl Left {
 
 /// Runs a part of the test program; what came out, and what its processes left. `None` where there is no compiler, or no folder in memory.
 #[track_caller]
-fn run(part: &str, how: How, input: &[u8]) -> Option<(Vec<u8>, Vec<Left>)> {
+fn run(part: &str, how: BuildMode, input: &[u8]) -> Option<(Vec<u8>, Vec<ProcessOutput>)> {
     let program = test_program(how)?;
-    let folder = Folder::new()?;
+    let folder = TestFolder::new()?;
     let mut child = Command::new(program)
         .arg(part)
         .env("TOPDECK_SHM", &folder.0)
@@ -149,31 +149,40 @@ fn run(part: &str, how: How, input: &[u8]) -> Option<(Vec<u8>, Vec<Left>)> {
     );
     let left = readers(&folder).into_iter().map(|mut reader| {
         let metrics = reader.metrics().expect("metrics");
-        Left { process: reader.process(), metrics }
+        ProcessOutput { process: reader.process(), metrics }
     });
     Some((done.stdout, left.collect()))
 }
 
 #[track_caller]
-fn check_threads(how: How) {
+fn check_threads(how: BuildMode) {
     let Some((_, left)) = run("threads", how, &[]) else { return };
     let [left] = &left[..] else { panic!("{} files", left.len()) };
-    assert!(left.process.has_ended && left.process.lost == 0, "{:?}", left.process);
+    assert!(left.process.has_exited && left.process.lost_records == 0, "{:?}", left.process);
     let (threads, each) = (4 * 6, 20_000u64);
-    assert_eq!(left.value("inline_total"), &Value::Counter(Number::Unsigned(threads * (each + 1))));
-    assert_eq!(left.value("library_total"), &Value::Counter(Number::Unsigned(threads * each * 2)));
-    assert_eq!(left.value("balance"), &Value::Gauge(Number::Signed(-(threads as i64) * 10_000)));
+    assert_eq!(
+        left.value("inline_total"),
+        &MetricValue::Counter(NumericValue::Unsigned(threads * (each + 1)))
+    );
+    assert_eq!(
+        left.value("library_total"),
+        &MetricValue::Counter(NumericValue::Unsigned(threads * each * 2))
+    );
+    assert_eq!(
+        left.value("balance"),
+        &MetricValue::Gauge(NumericValue::Signed(-(threads as i64) * 10_000))
+    );
     let sum_of_each = each * (each - 1) / 2;
     for (name, more) in [("inline_took", 1), ("library_took", 0)] {
         let seen = left.histogram(name);
         assert_eq!(seen.count(), threads * (each + more), "{name}");
-        let sum = seen.sum_side().exact().map(|sum| sum.value());
+        let sum = seen.tracked_sum().exact().map(|sum| sum.value());
         assert_eq!(sum, Some((threads * (sum_of_each + 7 * more)) as f64), "{name}");
-        assert_eq!(seen.min_side().exact(), Some(0.0), "{name}");
-        assert_eq!(seen.max_side().exact(), Some((each - 1) as f64), "{name}");
+        assert_eq!(seen.tracked_min().exact(), Some(0.0), "{name}");
+        assert_eq!(seen.tracked_max().exact(), Some((each - 1) as f64), "{name}");
     }
-    assert_eq!(left.metric("inline_took").role, Role::Timing);
-    let Value::InFlight(work) = left.value("work") else { panic!("no table") };
+    assert_eq!(left.metric("inline_took").role, MetricRole::Timing);
+    let MetricValue::InFlight(work) = left.value("work") else { panic!("no table") };
     assert_eq!((work.started, work.ended, work.unlisted), (threads + 3, threads, 0));
     let shown: Vec<(u64, Vec<&str>)> = work
         .operations
@@ -185,36 +194,39 @@ fn check_threads(how: How) {
 
 #[test]
 fn threads_of_c_lose_nothing() {
-    check_threads(How::C);
+    check_threads(BuildMode::C);
 }
 
 #[test]
 fn threads_of_cpp_lose_nothing() {
-    check_threads(How::Cpp);
+    check_threads(BuildMode::Cpp);
 }
 
 #[test]
 fn threads_of_a_program_with_the_library_inside_lose_nothing() {
-    check_threads(How::Static);
+    check_threads(BuildMode::Static);
 }
 
 #[test]
 fn a_forked_process_counts_by_itself() {
-    for how in [How::C, How::Static] {
+    for how in [BuildMode::C, BuildMode::Static] {
         let Some((_, left)) = run("forks", how, &[]) else { return };
         let [parent, child] = &left[..] else { panic!("{} files", left.len()) };
-        assert!(parent.process.has_ended && child.process.has_ended);
+        assert!(parent.process.has_exited && child.process.has_exited);
         assert_ne!(parent.process.identity.pid, child.process.identity.pid);
-        assert_eq!(parent.value("inline_total"), &Value::Counter(Number::Unsigned(40_000)));
+        assert_eq!(
+            parent.value("inline_total"),
+            &MetricValue::Counter(NumericValue::Unsigned(40_000))
+        );
         assert_eq!(parent.histogram("inline_took").count(), 40_000);
-        assert_eq!(child.value("inline_total"), &Value::Counter(Number::Unsigned(5)));
-        assert_eq!(child.value("library_total"), &Value::Counter(Number::Unsigned(0)));
+        assert_eq!(child.value("inline_total"), &MetricValue::Counter(NumericValue::Unsigned(5)));
+        assert_eq!(child.value("library_total"), &MetricValue::Counter(NumericValue::Unsigned(0)));
         let seen = child.histogram("inline_took");
-        assert_eq!(seen.sum_side().exact().map(|sum| sum.value()), Some(5_010.0));
+        assert_eq!(seen.tracked_sum().exact().map(|sum| sum.value()), Some(5_010.0));
         // What the parent had begun is the parent's to end.
-        let Value::InFlight(work) = parent.value("work") else { panic!("no table") };
+        let MetricValue::InFlight(work) = parent.value("work") else { panic!("no table") };
         assert_eq!((work.started, work.ended, work.operations.len()), (1, 1, 0));
-        let Value::InFlight(work) = child.value("work") else { panic!("no table") };
+        let MetricValue::InFlight(work) = child.value("work") else { panic!("no table") };
         assert_eq!((work.started, work.ended, work.operations.len()), (0, 0, 0));
     }
 }
@@ -222,13 +234,13 @@ fn a_forked_process_counts_by_itself() {
 /// Edges of all buckets and what lies beside them, ends of the numbers, and any numbers.
 fn values() -> Vec<u64> {
     let mut values = vec![0, 1, 2, 3, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1];
-    let grid = Integers::<{ shm::layout::SCALE }>::PLACES;
+    let grid = Integers::<{ shm::layout::SCALE }>::POSITIONS;
     // The least value of each bucket, by halving.
     for place in 0..grid {
         let (mut low, mut high) = (1u64, u64::MAX);
         while low < high {
             let middle = low + (high - low) / 2;
-            match Integers::<{ shm::layout::SCALE }>::place(middle) < place {
+            match Integers::<{ shm::layout::SCALE }>::position(middle) < place {
                 true => low = middle + 1,
                 false => high = middle,
             }
@@ -248,12 +260,12 @@ fn values() -> Vec<u64> {
 fn a_value_has_the_same_bucket_in_c_and_in_rust() {
     let values = values();
     let input: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-    let Some((places, left)) = run("places", How::C, &input) else { return };
+    let Some((places, left)) = run("places", BuildMode::C, &input) else { return };
     let places = places.as_chunks::<8>().0.iter().map(|place| u64::from_ne_bytes(*place));
     let mut seen = 0;
     for (value, place) in values.iter().zip(places) {
         let expected = match *value as i64 > 0 {
-            true => Integers::<{ shm::layout::SCALE }>::place(*value) as u64,
+            true => Integers::<{ shm::layout::SCALE }>::position(*value) as u64,
             // The library finds these.
             false => u64::MAX,
         };
@@ -271,55 +283,58 @@ fn a_value_has_the_same_bucket_in_c_and_in_rust() {
         let seen = left[0].histogram(name);
         assert_eq!(seen.positive(), expected.positive(), "{name}");
         assert_eq!(seen.zero_count(), expected.zero_count(), "{name}");
-        assert_eq!(seen.sum_side().exact().map(|sum| sum.value()), Some(sum as f64), "{name}");
-        assert_eq!(seen.max_side().exact(), Some(u64::MAX as f64), "{name}");
+        assert_eq!(seen.tracked_sum().exact().map(|sum| sum.value()), Some(sum as f64), "{name}");
+        assert_eq!(seen.tracked_max().exact(), Some(u64::MAX as f64), "{name}");
     }
 }
 
 #[test]
-fn all_kinds_are_seen_as_they_were_described() {
-    let Some((_, left)) = run("kinds", How::Cpp, &[]) else { return };
+fn all_kinds_are_read_as_described() {
+    let Some((_, left)) = run("kinds", BuildMode::Cpp, &[]) else { return };
     let left = &left[0];
     let used = left.metric("connections_used");
-    assert_eq!(used.value, Value::Gauge(Number::Signed(-7)));
+    assert_eq!(used.value, MetricValue::Gauge(NumericValue::Signed(-7)));
     assert_eq!((used.unit.as_str(), used.help.as_str()), ("1", "How many there are."));
     let labels = [("peer", "größer"), ("zone", "a")];
     assert_eq!(used.labels, labels.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    assert_eq!(used.role, Role::Used);
-    let link = used.link.map(|at| left.metrics[at].name.as_str());
+    assert_eq!(used.role, MetricRole::Usage);
+    let link = used.related_metric.map(|at| left.metrics[at].name.as_str());
     assert_eq!(link, Some("connections"));
-    assert_eq!(left.value("connections"), &Value::Gauge(Number::Signed(100)));
-    assert_eq!(left.value("ratio"), &Value::Gauge(Number::Float(0.25)));
-    assert_eq!(left.value("state"), &Value::Text("leader".to_owned()));
-    let Value::Heartbeat(alive) = left.value("alive") else { panic!("no heartbeat") };
+    assert_eq!(left.value("connections"), &MetricValue::Gauge(NumericValue::Signed(100)));
+    assert_eq!(left.value("ratio"), &MetricValue::Gauge(NumericValue::Float(0.25)));
+    assert_eq!(left.value("state"), &MetricValue::Text("leader".to_owned()));
+    let MetricValue::Heartbeat(alive) = left.value("alive") else { panic!("no heartbeat") };
     assert_eq!((alive.beats, alive.every_ns), (2, 1_000_000_000));
-    for (number, role) in Role::ALL.into_iter().enumerate() {
+    for (number, role) in MetricRole::ALL.into_iter().enumerate() {
         assert_eq!(left.metric(&format!("role_{number}")).role, role);
     }
     assert_eq!(left.histogram("inline_took").count(), 1);
 }
 
 #[test]
-fn a_process_that_dies_leaves_what_it_counted() {
-    let Some((_, left)) = run("dies", How::C, &[]) else { return };
-    assert!(!left[0].process.has_ended);
-    assert_eq!(left[0].value("inline_total"), &Value::Counter(Number::Unsigned(20_000)));
+fn killed_process_leaves_its_counts() {
+    let Some((_, left)) = run("dies", BuildMode::C, &[]) else { return };
+    assert!(!left[0].process.has_exited);
+    assert_eq!(
+        left[0].value("inline_total"),
+        &MetricValue::Counter(NumericValue::Unsigned(20_000))
+    );
     assert_eq!(left[0].histogram("inline_took").count(), 20_000);
 }
 
 #[test]
-fn what_the_caller_does_wrong_is_told() {
-    for how in [How::C, How::Cpp] {
+fn invalid_calls_are_reported() {
+    for how in [BuildMode::C, BuildMode::Cpp] {
         let Some((_, left)) = run("errors", how, &[]) else { return };
-        assert_eq!(left[0].value("errors_total"), &Value::Counter(Number::Unsigned(3)));
-        assert_eq!(left[0].value("text"), &Value::Text("x".repeat(240)));
+        assert_eq!(left[0].value("errors_total"), &MetricValue::Counter(NumericValue::Unsigned(3)));
+        assert_eq!(left[0].value("text"), &MetricValue::Text("x".repeat(240)));
         assert_eq!(left[0].metrics.len(), 2);
     }
 }
 
 #[test]
-fn without_a_file_all_goes_nowhere() {
-    let Some(program) = test_program(How::C) else { return };
+fn without_a_file_calls_do_nothing() {
+    let Some(program) = test_program(BuildMode::C) else { return };
     let done = Command::new(program).arg("off").env("TOPDECK_SHM", "off").output();
     let done = done.expect("the program runs");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -347,8 +362,8 @@ fn the_samples_run() {
     for (source, arguments, name) in
         [("sample", &["5"][..], "answered_total"), ("bench", &["3", "2"], "bench_total")]
     {
-        let Some(program) = compiled(source, How::C) else { return };
-        let Some(folder) = Folder::new() else { return };
+        let Some(program) = compile(source, BuildMode::C) else { return };
+        let Some(folder) = TestFolder::new() else { return };
         let done = Command::new(program).args(arguments).env("TOPDECK_SHM", &folder.0).output();
         let done = done.expect("it runs");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -356,6 +371,10 @@ fn the_samples_run() {
         let metrics = readers[0].metrics().expect("metrics");
         let counted = metrics.iter().find(|metric| metric.name == name).map(|metric| &metric.value);
         let expected = if source == "sample" { 20 } else { 2 * 2 * 4 * 20_000 };
-        assert_eq!(counted, Some(&Value::Counter(Number::Unsigned(expected))), "{source}");
+        assert_eq!(
+            counted,
+            Some(&MetricValue::Counter(NumericValue::Unsigned(expected))),
+            "{source}"
+        );
     }
 }

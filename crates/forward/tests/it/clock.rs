@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use forward::Forward;
-use journal::Clock;
+use journal::WallClock;
 
-use crate::agent::{Folder, caught_up, create, end, open, put, settings};
-use crate::site::{Fault, Site};
+use crate::agent::{TestDir, create, open, put, settings, stop_all, wait_caught_up};
+use crate::remote::{ResponseFault, TestRemote};
 
 const HOUR: i64 = 3_600_000_000_000;
 const BATCHES: u64 = 40;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_is_set_loses_nothing() {
-    let folder = Folder::new();
+async fn clock_step_loses_nothing() {
+    let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let site = Site::start(|| Fault::None).await;
+    let site = TestRemote::start(|| ResponseFault::None).await;
     let offset = Arc::new(AtomicI64::new(0));
-    let clock: Clock = {
+    let clock: WallClock = {
         let (wall, offset) = (journal::wall_clock(), Arc::clone(&offset));
         Arc::new(move || wall() + offset.load(Ordering::SeqCst))
     };
@@ -34,20 +34,23 @@ async fn a_clock_that_is_set_loses_nothing() {
             tokio::task::spawn_blocking(move || put(&writing, 1 + at)).await.unwrap();
             sent += 1 + at;
             if at % 10 == 0 {
-                intake.keep_books().unwrap();
+                intake.checkpoint_ledger().unwrap();
             }
         }
-        let position = intake.home().journal().marks().end;
-        caught_up(&forward, position).await;
+        let position = intake.target().journal().watermarks().end;
+        wait_caught_up(&forward, position).await;
         let audit = intake.audit().unwrap();
         for account in &audit.producers {
-            assert!(account.is_explained() && account.losses.is_empty(), "{process}: {account:#?}");
+            assert!(
+                account.is_reconciled() && account.losses.is_empty(),
+                "{process}: {account:#?}"
+            );
         }
-        end(forward, intake).await;
+        stop_all(forward, intake).await;
         offset.fetch_sub(HOUR, Ordering::SeqCst);
     }
     let state = site.state();
-    assert_eq!((state.count, &state.gaps[..], state.repeated), (sent, &[][..], 0));
+    assert_eq!((state.count, &state.gaps[..], state.duplicates), (sent, &[][..], 0));
     assert!(
         state.order.is_sorted() && state.order.len() as u64 >= 2 * BATCHES,
         "{:?}",

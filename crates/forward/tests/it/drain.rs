@@ -3,13 +3,13 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use collect::Rows;
+use collect::RowSink;
 use forward::Forward;
 use intake::Intake;
-use model::{Kind, Sample, Series, Value};
+use model::{Sample, SampleValue, Series, SeriesKind};
 
-use crate::agent::{Dice, Folder, create, end, open, settings};
-use crate::site::{Fault, Site};
+use crate::agent::{SeededRng, TestDir, create, open, settings, stop_all};
+use crate::remote::{ResponseFault, TestRemote};
 
 const BATCH_BYTES: usize = 256 << 10;
 const BATCHES: u64 = 600;
@@ -21,29 +21,29 @@ fn resident() -> u64 {
     (pages[1] - pages[2]) * 4096
 }
 
-fn put_text(intake: &Intake, dice: &mut Dice) {
+fn put_text(intake: &Intake, dice: &mut SeededRng) {
     // Not to be compressed.
-    let text: String = (0..BATCH_BYTES).map(|_| char::from(b'!' + dice.roll(90) as u8)).collect();
-    let series = Series::new("text", Kind::Text).checked().unwrap();
-    let mut writer = intake.writer(intake::Way::Placed);
+    let text: String = (0..BATCH_BYTES).map(|_| char::from(b'!' + dice.below(90) as u8)).collect();
+    let series = Series::new("text", SeriesKind::Text).validate().unwrap();
+    let mut writer = intake.writer(intake::SeriesKeyEncoding::Generic);
     writer.series(b"text", &mut || Ok(series.clone())).unwrap();
-    writer.sample(&Sample { start: 1, end: 2, value: Value::Text(text) }).unwrap();
-    drop(intake.take(&intake.producer("test"), writer).unwrap());
+    writer.sample(&Sample { start: 1, end: 2, value: SampleValue::Text(text) }).unwrap();
+    drop(intake.append(&intake.producer("test"), writer).unwrap());
 }
 
 /// Says that this process is the one that is measured.
-const ALONE: &str = "TOPDECK_TEST_DRAIN_ALONE";
+const SUBPROCESS_VARIABLE: &str = "TOPDECK_TEST_DRAIN_ALONE";
 
 /// In a process of its own: what other tests hold would count, too.
 #[test]
-fn a_backlog_needs_no_memory_of_its_size() {
-    if std::env::var_os(ALONE).is_some() {
+fn backlog_is_drained_in_constant_memory() {
+    if std::env::var_os(SUBPROCESS_VARIABLE).is_some() {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         return runtime.worker_threads(2).enable_all().build().unwrap().block_on(drain());
     }
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "drain::a_backlog_needs_no_memory_of_its_size", "--nocapture"])
-        .env(ALONE, "1")
+        .args(["--exact", "drain::backlog_is_drained_in_constant_memory", "--nocapture"])
+        .env(SUBPROCESS_VARIABLE, "1")
         .output()
         .unwrap();
     let told =
@@ -52,30 +52,30 @@ fn a_backlog_needs_no_memory_of_its_size() {
 }
 
 async fn drain() {
-    let folder = Folder::new();
+    let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let site = Site::start(|| Fault::None).await;
+    let site = TestRemote::start(|| ResponseFault::None).await;
     let intake = open(&folder.0, journal::wall_clock());
     let settings = settings(&folder.0, &[("a", &site.url)]);
     // Its place is made before anything comes: the journal keeps nothing for a site that it does not know.
     Forward::start(settings.clone(), Arc::clone(&intake)).unwrap().stop().await;
     let writing = Arc::clone(&intake);
     let fill = move || {
-        let mut dice = Dice(5);
+        let mut dice = SeededRng(5);
         (0..BATCHES).for_each(|_| put_text(&writing, &mut dice));
     };
     tokio::task::spawn_blocking(fill).await.unwrap();
-    let _ = intake.home().journal().flush(journal::Level::Disk).unwrap();
+    let _ = intake.target().journal().flush(journal::Level::Disk).unwrap();
     let before = resident();
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     let mut most = 0;
     for position in 1..=BATCHES {
-        site.reaches(position).await;
+        site.wait_for_position(position).await;
         most = most.max(resident());
     }
-    end(forward, intake).await;
+    stop_all(forward, intake).await;
     let state = site.state();
-    assert_eq!((&state.gaps[..], state.repeated), (&[][..], 0));
+    assert_eq!((&state.gaps[..], state.duplicates), (&[][..], 0));
     // What is measured of topdeck itself may come behind.
     assert_eq!(state.order[..BATCHES as usize], (1..=BATCHES).collect::<Vec<_>>());
     // The site's side is in it too: a body, unpacked, and batches out of it.

@@ -3,35 +3,35 @@
 use std::sync::Arc;
 
 use forward::Forward;
-use journal::{AtLimit, Level, Limits};
+use journal::{Level, LimitPolicy, Limits};
 
-use crate::agent::{Folder, caught_up, create, end, open, put, settings};
-use crate::site::{Fault, Site};
+use crate::agent::{TestDir, create, open, put, settings, stop_all, wait_caught_up};
+use crate::remote::{ResponseFault, TestRemote};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_that_is_refused_for_good_is_set_aside_and_told() {
-    let folder = Folder::new();
+async fn permanently_rejected_batch_is_dead_lettered() {
+    let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let site = Site::start(|| Fault::None).await;
-    site.state().refuses = Some(3);
+    let site = TestRemote::start(|| ResponseFault::None).await;
+    site.state().rejects = Some(3);
     let settings = settings(&folder.0, &[("a", &site.url)]);
     let intake = open(&folder.0, journal::wall_clock());
     (0..5).for_each(|_| put(&intake, 7));
     // No batch at all: some program put it there.
-    intake.home().journal().append(b"what is this", Level::Disk).unwrap().level.to_string();
+    intake.target().journal().append(b"what is this", Level::Disk).unwrap().level.to_string();
     put(&intake, 7);
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
-    let status = caught_up(&forward, 7).await;
-    assert_eq!((status.records, status.set_aside, status.missing, status.lag), (5, 2, 0, 0));
+    let status = wait_caught_up(&forward, 7).await;
+    assert_eq!((status.records, status.dead_lettered, status.missing, status.lag), (5, 2, 0, 0));
     let producer = intake.producer("test").id();
     let audit = intake.audit().unwrap();
     let account = audit.producers.iter().find(|account| account.id == Some(producer)).unwrap();
-    let line = account.lines.last().unwrap();
+    let line = account.hops.last().unwrap();
     assert_eq!((&*line.hop, line.received.values, line.stored.values), ("site a", 42, 35));
-    assert_eq!((line.difference, line.is_explained), (7, true));
-    assert_eq!(line.why, "1 batch did not get there; the reasons are beside it");
-    assert_eq!(line.lost[0].reason, "not taken by site a, set aside: 400: so!");
-    end(forward, intake).await;
+    assert_eq!((line.discrepancy, line.is_reconciled), (7, true));
+    assert_eq!(line.reason, "1 batch did not get there; the reasons are beside it");
+    assert_eq!(line.losses[0].reason, "not taken by site a, set aside: 400: so!");
+    stop_all(forward, intake).await;
 
     let state = site.state();
     assert_eq!(state.count, 5 * 7);
@@ -49,7 +49,7 @@ async fn a_batch_that_is_refused_for_good_is_set_aside_and_told() {
     assert_eq!(gaps, expected);
     assert_eq!((state.gaps[0].start, state.gaps[0].end), (10, 20));
     let kept = std::fs::read(folder.0.join("refused/a/00000000000000000003.parcel")).unwrap();
-    let kept = model::Parcel::read(&kept).unwrap();
+    let kept = model::ForwardRequest::decode(&kept).unwrap();
     assert_eq!((kept.entries.len(), kept.entries[0].0), (1, 3));
     assert_eq!(model::Batch::check(kept.entries[0].1.to_owned()).unwrap().samples(), 1);
     let raw = std::fs::read(folder.0.join("refused/a/00000000000000000006.batch")).unwrap();
@@ -59,16 +59,20 @@ async fn a_batch_that_is_refused_for_good_is_set_aside_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_journal_dropped_is_told_as_a_gap() {
-    let folder = Folder::new();
+async fn dropped_records_are_reported_as_a_gap() {
+    let folder = TestDir::new();
     let small = journal::Settings {
         buffer_bytes: 4096,
         segment_bytes: 16 << 10,
-        limits: Limits { bytes_max: Some(48 << 10), age_max: None, at_limit: AtLimit::DropOldest },
+        limits: Limits {
+            bytes_max: Some(48 << 10),
+            age_max: None,
+            on_full: LimitPolicy::DropOldest,
+        },
         ..journal::Settings::default()
     };
     create(&folder.0, &small);
-    let site = Site::start(|| Fault::None).await;
+    let site = TestRemote::start(|| ResponseFault::None).await;
     let settings = settings(&folder.0, &[("a", &site.url)]);
     let intake = open(&folder.0, journal::wall_clock());
     // Its place is made, and then it is away.
@@ -79,17 +83,17 @@ async fn what_the_journal_dropped_is_told_as_a_gap() {
         // The books have read what is dropped next, however slow the machine is.
         let _read = intake.audit().unwrap();
     }
-    let first = intake.home().journal().marks().first;
+    let first = intake.target().journal().watermarks().first;
     assert!(first > 0, "nothing was dropped");
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
-    let status = caught_up(&forward, written).await;
-    assert_eq!((status.records, status.set_aside), (written - first, 0));
+    let status = wait_caught_up(&forward, written).await;
+    assert_eq!((status.records, status.dead_lettered), (written - first, 0));
     assert_eq!((status.missing, status.lag), (first, 0));
     let audit = intake.audit().unwrap();
-    let line = audit.producers[0].lines.last().unwrap();
+    let line = audit.producers[0].hops.last().unwrap();
     assert_eq!((line.stored.batches, line.stored.missing), (written - first, first));
-    assert!(audit.producers.iter().all(|account| account.is_explained()), "{audit:?}");
-    end(forward, intake).await;
+    assert!(audit.producers.iter().all(|account| account.is_reconciled()), "{audit:?}");
+    stop_all(forward, intake).await;
 
     let state = site.state();
     let lost: u64 = state.gaps.iter().filter_map(|gap| gap.lost).sum();

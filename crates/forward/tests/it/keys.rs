@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use forward::Forward;
 
-use crate::agent::{Folder, caught_up, create, end, open, put, settings};
-use crate::site::{Fault, Site};
+use crate::agent::{TestDir, create, open, put, settings, stop_all, wait_caught_up};
+use crate::remote::{ResponseFault, TestRemote};
 
 /// Sends a batch from the journal of a folder; the key of the last parcel.
-async fn send(folder: &Path, site: &Site, position: u64) -> [u8; 32] {
+async fn send(folder: &Path, site: &TestRemote, position: u64) -> [u8; 32] {
     let intake = open(folder, journal::wall_clock());
     let settings = settings(folder, &[("a", &site.url)]);
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     put(&intake, 10);
-    caught_up(&forward, position).await;
-    end(forward, intake).await;
+    wait_caught_up(&forward, position).await;
+    stop_all(forward, intake).await;
     *site.state().keys.last().unwrap()
 }
 
@@ -31,10 +31,10 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_is_started_anew_or_restored_from_a_copy_has_the_same_key() {
-    let (folder, restored, bare) = (Folder::new(), Folder::new(), Folder::new());
+async fn agent_keeps_its_key_after_restart_or_restore() {
+    let (folder, restored, bare) = (TestDir::new(), TestDir::new(), TestDir::new());
     create(&folder.0, &journal::Settings::default());
-    let site = Site::start(|| Fault::None).await;
+    let site = TestRemote::start(|| ResponseFault::None).await;
     let first = send(&folder.0, &site, 1).await;
     assert_eq!(send(&folder.0, &site, 2).await, first, "started anew");
     copy(&folder.0, &restored.0);

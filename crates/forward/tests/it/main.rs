@@ -7,4 +7,4 @@ mod faults;
 mod gaps;
 mod keys;
 mod panics;
-mod site;
+mod remote;

@@ -3,53 +3,53 @@
 use forward::Forward;
 use intake::Supervisor;
 
-use crate::agent::{Folder, caught_up, create, end, put, settings, supervised};
-use crate::site::{Fault, Site};
+use crate::agent::{TestDir, create, put, settings, stop_all, supervised, wait_caught_up};
+use crate::remote::{ResponseFault, TestRemote};
 
 async fn check(point: &str, repeated: u64) {
-    let folder = Folder::new();
+    let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let supervisor = Supervisor::throwing(&[(point, 2)]);
+    let supervisor = Supervisor::with_injected_panics(&[(point, 2)]);
     let intake = supervised(&folder.0, journal::wall_clock(), supervisor.clone());
-    let site = Site::start(|| Fault::None).await;
+    let site = TestRemote::start(|| ResponseFault::None).await;
     (0..3).for_each(|_| put(&intake, 10));
     let settings = settings(&folder.0, &[("a", &site.url)]);
     let forward = Forward::start(settings, std::sync::Arc::clone(&intake)).unwrap();
-    let status = caught_up(&forward, 3).await;
+    let status = wait_caught_up(&forward, 3).await;
     assert_eq!((status.records, status.missing), (3, 0));
     assert_eq!(supervisor.restarts("site a"), 2);
     {
         let state = site.state();
-        assert_eq!((state.count, state.order.len(), state.repeated), (30, 3, repeated));
+        assert_eq!((state.count, state.order.len(), state.duplicates), (30, 3, repeated));
     }
     let audit = intake.audit().unwrap();
-    assert!(audit.producers.iter().all(|account| account.is_explained()), "{audit:?}");
-    end(forward, intake).await;
+    assert!(audit.producers.iter().all(|account| account.is_reconciled()), "{audit:?}");
+    stop_all(forward, intake).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_before_a_parcel_is_sent_repeats_nothing() {
+async fn panic_before_sending_duplicates_nothing() {
     check("site a", 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_behind_an_answer_repeats_what_the_site_knows() {
+async fn panic_after_the_response_resends_duplicates() {
     check("site a answered", 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_on_which_packing_panics_is_set_aside_and_all_others_come() {
-    let folder = Folder::new();
+async fn record_that_panics_is_dead_lettered_alone() {
+    let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let supervisor = Supervisor::throwing(&[("site a record 1", u32::MAX)]);
+    let supervisor = Supervisor::with_injected_panics(&[("site a record 1", u32::MAX)]);
     let intake = supervised(&folder.0, journal::wall_clock(), supervisor.clone());
-    let site = Site::start(|| Fault::None).await;
+    let site = TestRemote::start(|| ResponseFault::None).await;
     (0..3).for_each(|_| put(&intake, 10));
     let settings = settings(&folder.0, &[("a", &site.url)]);
-    let kept = settings.aside.join("a/00000000000000000002.batch");
+    let kept = settings.dead_letter_dir.join("a/00000000000000000002.batch");
     let forward = Forward::start(settings, std::sync::Arc::clone(&intake)).unwrap();
-    let status = caught_up(&forward, 3).await;
-    assert_eq!((status.records, status.set_aside), (2, 1));
+    let status = wait_caught_up(&forward, 3).await;
+    assert_eq!((status.records, status.dead_lettered), (2, 1));
     assert!(kept.is_file());
     {
         let state = site.state();
@@ -59,5 +59,5 @@ async fn a_record_on_which_packing_panics_is_set_aside_and_all_others_come() {
     }
     assert_eq!(supervisor.quarantined()[0].name, "record 1 on its way to site a");
     assert_eq!(supervisor.restarts("site a"), 0, "the task goes on");
-    end(forward, intake).await;
+    stop_all(forward, intake).await;
 }

@@ -4,7 +4,7 @@ use base64::DecodeError::{InvalidByte, InvalidLastSymbol, InvalidLength, Invalid
 use base64::Engine;
 use base64::engine::general_purpose::{GeneralPurpose, PAD_INDIFFERENT};
 
-use crate::codec::bytes::Reader;
+use crate::codec::bytes::ByteReader;
 use crate::error::DecodeError;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::STANDARD, PAD_INDIFFERENT);
@@ -22,6 +22,6 @@ pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, DecodeError> {
             InvalidLength(len) => (text.len(), format!("{len} letters")),
             InvalidPadding => (text.len(), "wrong padding".into()),
         };
-        Reader::invalid(offset, "base64", found, "base64 of the standard alphabet")
+        ByteReader::invalid_error(offset, "base64", found, "base64 of the standard alphabet")
     })
 }

@@ -143,11 +143,11 @@ impl<'a> BitReader<'a> {
                 );
             }
         }
-        self.get_rice_slowly(low_bits, field)
+        self.get_rice_bitwise(low_bits, field)
     }
 
     #[inline(never)]
-    fn get_rice_slowly(&mut self, low_bits: u32, field: &'static str) -> Result<u64, DecodeError> {
+    fn get_rice_bitwise(&mut self, low_bits: u32, field: &'static str) -> Result<u64, DecodeError> {
         let high = u64::from(self.peek().trailing_ones()).min(UNARY_MAX);
         self.get(high.wrapping_add(1).min(UNARY_MAX) as u32, field)?;
         if high == UNARY_MAX {
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_come_back() {
+    fn bits_round_trip() {
         let numbers =
             [(1, 1), (0, 1), (5, 3), (u64::MAX, 64), (0, 0), (0x1234_5678, 31), (1 << 62, 63)];
         let mut writer = BitWriter::default();

@@ -1,4 +1,4 @@
-//! Many histograms of one series, for storage: small, fast to add up, exact side values included.
+//! Block codec: many histograms of one series, compact and fast to merge.
 //!
 //! ```text
 //! size      field
@@ -16,18 +16,20 @@
 
 use std::ops::Range;
 
-use crate::accumulator::{Accumulator, Coming};
+use crate::accumulator::{Accumulator, PendingAdds};
 use crate::codec::bits::{BitReader, BitWriter};
-use crate::codec::block1::{self, Head};
-use crate::codec::bytes::{Reader, put_varint};
-use crate::codec::columns::{self, Columns, Extent, Predictor, Sides};
+use crate::codec::block_v1::{self, BlockHeader};
+use crate::codec::bytes::{ByteReader, put_varint};
+use crate::codec::columns::{self, ColumnPredictor, MatrixColumns, RowBounds, SummaryColumns};
 use crate::codec::frame::put_number;
-use crate::codec::header::{BLOCK_MAGIC, BLOCK_VERSION, Meaning, put_header};
+use crate::codec::header::{BLOCK_MAGIC, BLOCK_VERSION, SeriesMeta, put_header};
 pub use crate::codec::matrix::CELLS_MAX;
-use crate::codec::matrix::{self, Cell, Frame, Matrix, Table, Union, Witness};
+use crate::codec::matrix::{
+    self, ColumnUnion, CountTable, CountWord, FrameObserver, MatrixDecoder, MatrixFrame,
+};
 use crate::error::DecodeError;
-use crate::histogram::{Histogram, Parts, PartsError, Threshold, check_thresholds};
-use crate::side::{Side, Sum};
+use crate::histogram::{Histogram, HistogramParts, PartsError, Threshold, check_thresholds};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// Histograms in one block at the most.
 pub const HISTOGRAMS_MAX: usize = 4096;
@@ -39,7 +41,7 @@ pub const LIMITS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 const SPAN_FREE: i64 = 1024;
 const SPAN_PER_COLUMN: i64 = 4;
 
-/// Histograms that do not go into one block.
+/// Error encoding a block.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlockError {
@@ -47,7 +49,7 @@ pub enum BlockError {
     #[error(
         "histogram {position} differs from the first in scheme, zero threshold or declared thresholds"
     )]
-    Differs {
+    NotUniform {
         /// Its place, from 0.
         position: usize,
     },
@@ -64,14 +66,14 @@ pub enum BlockError {
 /// Appends a block of histograms that share scheme, zero threshold and declared thresholds.
 pub fn encode(
     histograms: &[Histogram],
-    meaning: Meaning,
+    meaning: SeriesMeta,
     out: &mut Vec<u8>,
 ) -> Result<(), BlockError> {
     let empty = Histogram::default();
     let first = histograms.first().unwrap_or(&empty);
-    check_alike(histograms, first)?;
+    check_uniform(histograms, first)?;
     let signs = [Histogram::positive, Histogram::negative];
-    let unions = signs.map(|of| Union::of(histograms.iter().map(of)));
+    let unions = signs.map(|of| ColumnUnion::from_rows(histograms.iter().map(of)));
     for union in &unions {
         let columns = union.indexes.len();
         if histograms.len() > HISTOGRAMS_MAX || !matrix::fits(histograms.len(), columns) {
@@ -81,8 +83,8 @@ pub fn encode(
     }
     let [positive, negative] = unions;
     let tables = [
-        Table::new(positive, histograms.iter().map(Histogram::positive)),
-        Table::new(negative, histograms.iter().map(Histogram::negative)),
+        CountTable::new(positive, histograms.iter().map(Histogram::positive)),
+        CountTable::new(negative, histograms.iter().map(Histogram::negative)),
     ];
 
     let start = out.len();
@@ -93,7 +95,7 @@ pub fn encode(
     first.thresholds().iter().for_each(|threshold| put_number(out, threshold.value));
     tables.iter().for_each(|table| table.put(out));
     let mut bits = BitWriter::default();
-    columns::put(&mut bits, histograms, first, &tables);
+    columns::put_summary_columns(&mut bits, histograms, first, &tables);
     let bits = bits.finish();
     put_varint(out, bits.len() as u64);
     out.extend(bits);
@@ -102,7 +104,7 @@ pub fn encode(
     Ok(())
 }
 
-fn check_alike(histograms: &[Histogram], first: &Histogram) -> Result<(), BlockError> {
+fn check_uniform(histograms: &[Histogram], first: &Histogram) -> Result<(), BlockError> {
     let limits = |histogram: &Histogram| -> Vec<u64> {
         histogram.thresholds().iter().map(|threshold| threshold.value.to_bits()).collect()
     };
@@ -111,37 +113,37 @@ fn check_alike(histograms: &[Histogram], first: &Histogram) -> Result<(), BlockE
             || histogram.zero_threshold() != first.zero_threshold()
             || limits(histogram) != limits(first)
         {
-            return Err(BlockError::Differs { position });
+            return Err(BlockError::NotUniform { position });
         }
     }
     Ok(())
 }
 
 /// The histograms of a block that fills `bytes`, in order.
-pub fn decode(bytes: &[u8]) -> Result<(Vec<Histogram>, Meaning), DecodeError> {
-    let body = checked_body(bytes)?;
+pub fn decode(bytes: &[u8]) -> Result<(Vec<Histogram>, SeriesMeta), DecodeError> {
+    let body = verify_checksum(bytes)?;
     if is_first_version(body) {
-        return block1::decode(body);
+        return block_v1::decode(body);
     }
-    let (block, tables) = Block::read(body)?;
-    let [positive, negative] = tables.map(Table::into_rows);
+    let (block, tables) = BlockDecoder::read(body)?;
+    let [positive, negative] = tables.map(CountTable::into_rows);
     let rows = positive.into_iter().zip(negative).enumerate();
     let histograms = rows.map(|(row, (positive, negative))| {
-        Ok(Histogram::from_own_parts(block.parts(row, positive, negative))?)
+        Ok(Histogram::from_recorded_parts(block.parts(row, positive, negative))?)
     });
-    Ok((histograms.collect::<Result<_, DecodeError>>()?, block.head.meaning))
+    Ok((histograms.collect::<Result<_, DecodeError>>()?, block.header.meta))
 }
 
 /// How many histograms a block holds, as it says itself: nothing else of it is read or checked.
 pub fn rows(bytes: &[u8]) -> Result<usize, DecodeError> {
     let version = if is_first_version(bytes) { 1 } else { BLOCK_VERSION };
-    Ok(Head::read(&mut Reader::new(bytes), version)?.rows)
+    Ok(BlockHeader::read(&mut ByteReader::new(bytes), version)?.rows)
 }
 
 /// The grid of a block's histograms, as it says itself: nothing else of it is read or checked.
 pub fn scheme(bytes: &[u8]) -> Result<crate::Scheme, DecodeError> {
     let version = if is_first_version(bytes) { 1 } else { BLOCK_VERSION };
-    Ok(Head::read(&mut Reader::new(bytes), version)?.scheme)
+    Ok(BlockHeader::read(&mut ByteReader::new(bytes), version)?.scheme)
 }
 
 /// Adds the histograms at the places of `range` to `accumulator`. A damaged block is refused and nothing
@@ -150,7 +152,7 @@ pub fn merge_into(
     bytes: &[u8],
     range: Range<usize>,
     accumulator: &mut Accumulator,
-) -> Result<Meaning, DecodeError> {
+) -> Result<SeriesMeta, DecodeError> {
     merge_runs(bytes, &[(range, 0)], std::slice::from_mut(accumulator))
 }
 
@@ -165,13 +167,13 @@ pub fn merge_runs(
     bytes: &[u8],
     runs: &[(Range<usize>, usize)],
     into: &mut [Accumulator],
-) -> Result<Meaning, DecodeError> {
+) -> Result<SeriesMeta, DecodeError> {
     let ascend = runs.windows(2).all(|pair| pair[0].0.end <= pair[1].0.start);
     assert!(ascend && runs.iter().all(|run| run.1 < into.len()), "BUG: runs {runs:?}");
-    let body = checked_body(bytes)?;
+    let body = verify_checksum(bytes)?;
     if is_first_version(body) {
-        let (histograms, meaning) = block1::decode(body)?;
-        add_all(&merge_slowly(&histograms, runs)?, into)?;
+        let (histograms, meaning) = block_v1::decode(body)?;
+        add_all(&merge_by_row(&histograms, runs)?, into)?;
         return Ok(meaning);
     }
     let count = rows(body)?;
@@ -180,24 +182,24 @@ pub fn merge_runs(
         .map(|(range, number)| (range.start.min(count)..range.end.min(count), *number))
         .filter(|(range, _)| !range.is_empty())
         .collect();
-    let (block, tables) = Block::read(body)?;
-    if !block.add_plainly(&tables, &clipped, into) {
+    let (block, tables) = BlockDecoder::read(body)?;
+    if !block.add_directly(&tables, &clipped, into) {
         let merged = |(range, number): &(Range<usize>, usize)| {
-            let Some(parts) = block.merged(range.clone(), &tables) else { return Ok(None) };
-            Ok(Some((Histogram::from_own_parts(parts)?, *number)))
+            let Some(parts) = block.merge_rows(range.clone(), &tables) else { return Ok(None) };
+            Ok(Some((Histogram::from_recorded_parts(parts)?, *number)))
         };
         let merged = clipped.iter().map(merged).collect::<Result<Option<Vec<_>>, DecodeError>>()?;
         let merged = match merged {
             Some(merged) => merged,
-            None => merge_slowly(&decode(bytes)?.0, runs)?,
+            None => merge_by_row(&decode(bytes)?.0, runs)?,
         };
         add_all(&merged, into)?;
     }
-    Ok(block.head.meaning)
+    Ok(block.header.meta)
 }
 
 /// The sums of runs, one histogram after the other.
-fn merge_slowly(
+fn merge_by_row(
     histograms: &[Histogram],
     runs: &[(Range<usize>, usize)],
 ) -> Result<Vec<(Histogram, usize)>, DecodeError> {
@@ -222,7 +224,7 @@ fn add_all(merged: &[(Histogram, usize)], into: &mut [Accumulator]) -> Result<()
         total.checked_add(histogram.count())?.checked_add(histogram.nan_count())
     });
     let fits = |&(_, number): &(Histogram, usize)| {
-        total.is_some_and(|total| into[number].has_room_for(total))
+        total.is_some_and(|total| into[number].can_hold(total))
             && into[number].scheme() == first.scheme()
     };
     if merged.len() == 1 || merged.iter().all(fits) {
@@ -241,7 +243,7 @@ fn is_first_version(body: &[u8]) -> bool {
     body.get(1) == Some(&1)
 }
 
-fn checked_body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
+fn verify_checksum(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
         return Err(DecodeError::Truncated { offset: 0, field: "checksum" });
     };
@@ -249,37 +251,37 @@ fn checked_body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     if found == expected { Ok(body) } else { Err(DecodeError::Checksum { found, expected }) }
 }
 
-/// A block taken apart, but for its counts.
-struct Block {
-    head: Head,
+/// Block with decoded summary columns; counts are decoded on demand.
+struct BlockDecoder {
+    header: BlockHeader,
     /// Zero count, overflow, underflow, nan, above each limit.
-    side_counts: Vec<Vec<u64>>,
-    sides: Sides,
-    extents: Vec<Extent>,
+    summary_counts: Vec<Vec<u64>>,
+    summaries: SummaryColumns,
+    row_bounds: Vec<RowBounds>,
     /// Of the positive counts.
-    columns: Columns,
+    columns: MatrixColumns,
 }
 
-impl Block {
+impl BlockDecoder {
     /// Reads a block, and its positive and negative counts.
-    fn read(body: &[u8]) -> Result<(Block, [Table; 2]), DecodeError> {
-        let mut reader = Reader::new(body);
-        let head = Head::read(&mut reader, BLOCK_VERSION)?;
+    fn read(body: &[u8]) -> Result<(BlockDecoder, [CountTable; 2]), DecodeError> {
+        let mut reader = ByteReader::new(body);
+        let head = BlockHeader::read(&mut reader, BLOCK_VERSION)?;
         let rows = head.rows;
-        let positive = Matrix::read(&mut reader, rows)?;
-        let negative = Matrix::read(&mut reader, rows)?;
+        let positive = MatrixDecoder::read(&mut reader, rows)?;
+        let negative = MatrixDecoder::read(&mut reader, rows)?;
         let len = reader.varint("columns length")?;
         let offset = reader.offset();
-        let bits = reader.take(usize::try_from(len).unwrap_or(usize::MAX), "columns")?;
+        let bits = reader.read_bytes(usize::try_from(len).unwrap_or(usize::MAX), "columns")?;
         reader.finish()?;
 
         let mut bits = BitReader::new(bits, offset);
         let side_counts = (0..head.limits.len().wrapping_add(4))
-            .map(|_| block1::get_side_count(&mut bits, rows))
+            .map(|_| block_v1::get_summary_counts(&mut bits, rows))
             .collect::<Result<Vec<_>, _>>()?;
         let exponent = columns::get_exponent(&mut bits)?;
-        let predictor = Predictor::new(&head.scheme, head.zero_threshold, exponent);
-        let mut extents = vec![Extent::default(); rows];
+        let predictor = ColumnPredictor::new(&head.scheme, head.zero_threshold, exponent);
+        let mut extents = vec![RowBounds::default(); rows];
         if let (false, Some(&found)) = (head.scheme.is_mirrored(), negative.indexes.first()) {
             let scheme = Box::new(head.scheme.clone());
             return Err(PartsError::OutsideGrid { found, scheme }.into());
@@ -287,10 +289,14 @@ impl Block {
         let large = side_counts.iter().flatten().any(|&count| count >> 60 > 0);
         let asks_for_totals = large || positive.wide || negative.wide || !head.limits.is_empty();
         let mut totals = vec![Some(0u64); if asks_for_totals { rows } else { 0 }];
-        let mut take = |matrix: Matrix<'_>, is_negative| {
+        let mut take = |matrix: MatrixDecoder<'_>, is_negative| {
             let columns = predictor.columns(&matrix.indexes, is_negative)?;
             let (extents, totals) = (&mut extents, &mut totals);
-            let table = matrix.table(&mut Learner { columns: &columns, extents, totals })?;
+            let table = matrix.table(&mut RowBoundsBuilder {
+                columns: &columns,
+                row_bounds: extents,
+                totals,
+            })?;
             Ok::<_, DecodeError>((columns, table))
         };
         let (positive_columns, positive) = take(positive, false)?;
@@ -298,12 +304,18 @@ impl Block {
         let columns = [positive_columns, negative_columns];
         for (row, extent) in extents.iter_mut().enumerate() {
             let beside = [0, 1, 2].map(|column: usize| side_counts[column][row]);
-            predictor.close(extent, &columns, beside);
+            predictor.finish_row(extent, &columns, beside);
         }
-        let sides = Sides::read(&mut bits, &extents, exponent)?;
+        let sides = SummaryColumns::read(&mut bits, &extents, exponent)?;
         bits.finish()?;
         let [columns, _] = columns;
-        let block = Block { head, side_counts, sides, extents, columns };
+        let block = BlockDecoder {
+            header: head,
+            summary_counts: side_counts,
+            summaries: sides,
+            row_bounds: extents,
+            columns,
+        };
         block.check(&totals)?;
         Ok((block, [positive, negative]))
     }
@@ -311,12 +323,12 @@ impl Block {
     /// Whether each row makes a histogram, also where only sums of rows are made. Its counts in buckets are
     /// given where they may not fit or thresholds ask for them.
     fn check(&self, totals: &[Option<u64>]) -> Result<(), PartsError> {
-        if !(self.head.zero_threshold.is_finite() && self.head.zero_threshold >= 0.0) {
-            return Err(PartsError::ZeroThreshold { found: self.head.zero_threshold });
+        if !(self.header.zero_threshold.is_finite() && self.header.zero_threshold >= 0.0) {
+            return Err(PartsError::ZeroThreshold { found: self.header.zero_threshold });
         }
         for (row, &total) in totals.iter().enumerate() {
             let beside =
-                |total: u64, column: usize| total.checked_add(self.side_counts[column][row]);
+                |total: u64, column: usize| total.checked_add(self.summary_counts[column][row]);
             let count = total.and_then(|total| (0..3).try_fold(total, beside));
             let count = count.filter(|&count| beside(count, 3).is_some());
             check_thresholds(&self.thresholds(row), count.ok_or(PartsError::CountOverflow)?)?;
@@ -325,134 +337,142 @@ impl Block {
     }
 
     fn thresholds(&self, row: usize) -> Vec<Threshold> {
-        let limits = self.head.limits.iter().zip(&self.side_counts[4..]);
+        let limits = self.header.limits.iter().zip(&self.summary_counts[4..]);
         limits.map(|(&value, column)| Threshold { value, above: column[row] }).collect()
     }
 
-    fn parts(&self, row: usize, positive: Vec<(i32, u64)>, negative: Vec<(i32, u64)>) -> Parts {
-        let side_count = |column: usize| self.side_counts[column][row];
-        Parts {
-            scheme: self.head.scheme.clone(),
-            zero_threshold: self.head.zero_threshold,
+    fn parts(
+        &self,
+        row: usize,
+        positive: Vec<(i32, u64)>,
+        negative: Vec<(i32, u64)>,
+    ) -> HistogramParts {
+        let side_count = |column: usize| self.summary_counts[column][row];
+        HistogramParts {
+            scheme: self.header.scheme.clone(),
+            zero_threshold: self.header.zero_threshold,
             positive,
             negative,
             zero: side_count(0),
             overflow: side_count(1),
             underflow: side_count(2),
             nan: side_count(3),
-            sum: self.sides.sum[row],
-            min: self.sides.min[row],
-            max: self.sides.max[row],
+            sum: self.summaries.sum[row],
+            min: self.summaries.min[row],
+            max: self.summaries.max[row],
             thresholds: self.thresholds(row),
         }
     }
 
     /// The sum of some rows, column by column; `None` where side values or a total say that it takes more
     /// than that.
-    fn merged(&self, range: Range<usize>, tables: &[Table; 2]) -> Option<Parts> {
-        let mut parts = Parts::new(self.head.scheme.clone());
-        parts.zero_threshold = self.head.zero_threshold;
+    fn merge_rows(&self, range: Range<usize>, tables: &[CountTable; 2]) -> Option<HistogramParts> {
+        let mut parts = HistogramParts::new(self.header.scheme.clone());
+        parts.zero_threshold = self.header.zero_threshold;
         parts.positive = tables[0].sum_rows(range.clone())?;
         parts.negative = tables[1].sum_rows(range.clone())?;
-        let total = |column: &[u64]| checked_total(&column[range.clone()]);
-        parts.zero = total(&self.side_counts[0])?;
-        parts.overflow = total(&self.side_counts[1])?;
-        parts.underflow = total(&self.side_counts[2])?;
-        parts.nan = total(&self.side_counts[3])?;
-        let sides = self.sides_of(range.clone())?;
+        let total = |column: &[u64]| sum_checked(&column[range.clone()]);
+        parts.zero = total(&self.summary_counts[0])?;
+        parts.overflow = total(&self.summary_counts[1])?;
+        parts.underflow = total(&self.summary_counts[2])?;
+        parts.nan = total(&self.summary_counts[3])?;
+        let sides = self.summary_of_rows(range.clone())?;
         (parts.sum, parts.min, parts.max) = sides;
-        for (&value, column) in self.head.limits.iter().zip(&self.side_counts[4..]) {
+        for (&value, column) in self.header.limits.iter().zip(&self.summary_counts[4..]) {
             parts.thresholds.push(Threshold { value, above: total(column)? });
         }
         Some(parts)
     }
 
     /// Sum, minimum and maximum of some rows, if they are exact.
-    fn sides_of(&self, range: Range<usize>) -> Option<(Side<Sum>, Side<f64>, Side<f64>)> {
-        let mut sum = Sum::ZERO;
+    fn summary_of_rows(
+        &self,
+        range: Range<usize>,
+    ) -> Option<(TrackedValue<CompensatedSum>, TrackedValue<f64>, TrackedValue<f64>)> {
+        let mut sum = CompensatedSum::ZERO;
         let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
-        for row in range.filter(|&row| !self.extents[row].is_empty()) {
-            sum = sum.plus(self.sides.sum[row].exact()?);
-            min = min.min(self.sides.min[row].exact()?);
-            max = max.max(self.sides.max[row].exact()?);
+        for row in range.filter(|&row| !self.row_bounds[row].is_empty()) {
+            sum = sum.plus(self.summaries.sum[row].exact()?);
+            min = min.min(self.summaries.min[row].exact()?);
+            max = max.max(self.summaries.max[row].exact()?);
         }
-        Some((Side::Exact(sum), Side::Exact(min), Side::Exact(max)))
+        Some((TrackedValue::Exact(sum), TrackedValue::Exact(min), TrackedValue::Exact(max)))
     }
 
     /// Adds runs of rows straight to accumulators. `false`, and nothing is added, where there is more to rows
     /// than positive buckets, zeros and exact side values, or where an accumulator is not ready for all.
     #[expect(clippy::expect_used, reason = "coming gives nothing where a row is not exact")]
-    fn add_plainly(
+    fn add_directly(
         &self,
-        [positive, negative]: &[Table; 2],
+        [positive, negative]: &[CountTable; 2],
         runs: &[(Range<usize>, usize)],
         into: &mut [Accumulator],
     ) -> bool {
-        let Some(coming) = self.coming(positive) else { return false };
-        if negative.columns() > 0 || !runs.iter().all(|run| into[run.1].makes_room(&coming)) {
+        let Some(coming) = self.pending_adds(positive) else { return false };
+        if negative.columns() > 0 || !runs.iter().all(|run| into[run.1].reserve(&coming)) {
             return false;
         }
-        let stretches = positive.stretches();
+        let stretches = positive.bucket_runs();
         for (range, number) in runs {
-            if self.extents[range.clone()].iter().all(Extent::is_empty) {
+            if self.row_bounds[range.clone()].iter().all(RowBounds::is_empty) {
                 continue;
             }
-            let sides = self.sides_of(range.clone()).expect("BUG: all rows are exact");
-            let zero = self.side_counts[0][range.clone()].iter().sum();
+            let sides = self.summary_of_rows(range.clone()).expect("BUG: all rows are exact");
+            let zero = self.summary_counts[0][range.clone()].iter().sum();
             let add = |window: &mut [u64]| positive.add_rows(range.clone(), &stretches, window);
-            into[*number].add_run(positive.ends(), add, zero, sides);
+            into[*number].add_run(positive.index_range(), add, zero, sides);
         }
         true
     }
 
     /// What all rows are at the most, if they are plain.
-    fn coming(&self, positive: &Table) -> Option<Coming<'_>> {
-        let [zero, beside @ ..] = &self.side_counts[..] else { return None };
-        let ends = positive.ends();
+    fn pending_adds(&self, positive: &CountTable) -> Option<PendingAdds<'_>> {
+        let [zero, beside @ ..] = &self.summary_counts[..] else { return None };
+        let ends = positive.index_range();
         // Every accumulator gets room for all columns: that is too much where few of them lie far apart.
         let span = ends.map_or(0, |(first, last)| i64::from(last).wrapping_sub(i64::from(first)));
         let is_narrow =
             span <= SPAN_FREE.wrapping_add(SPAN_PER_COLUMN.wrapping_mul(positive.columns() as i64));
         let is_plain = is_narrow
-            && self.head.limits.is_empty()
+            && self.header.limits.is_empty()
             && beside.iter().flatten().all(|&count| count == 0);
         let mut sum = 0.0;
-        let zero_end = self.head.scheme.zero_end(self.head.zero_threshold);
+        let zero_end = self.header.scheme.zero_end(self.header.zero_threshold);
         for (row, extent) in
-            self.extents.iter().enumerate().filter(|(_, extent)| !extent.is_empty())
+            self.row_bounds.iter().enumerate().filter(|(_, extent)| !extent.is_empty())
         {
-            let (min, max) = (self.sides.min[row].exact()?, self.sides.max[row].exact()?);
+            let (min, max) = (self.summaries.min[row].exact()?, self.summaries.max[row].exact()?);
             let zero_end = (zero[row] > 0).then_some(zero_end);
-            if !self.columns.contain(extent, zero_end, min, max) {
+            if !self.columns.contains_extremes(extent, zero_end, min, max) {
                 return None;
             }
-            sum += self.sides.sum[row].exact()?.value().abs();
+            sum += self.summaries.sum[row].exact()?.value().abs();
         }
-        is_plain.then_some(Coming {
-            scheme: &self.head.scheme,
-            zero_threshold: self.head.zero_threshold,
-            ends,
+        is_plain.then_some(PendingAdds {
+            scheme: &self.header.scheme,
+            zero_threshold: self.header.zero_threshold,
+            index_range: ends,
             values: zero.iter().fold(positive.total(), |total, &n| total.saturating_add(n)),
             sum,
         })
     }
 }
 
-fn checked_total(counts: &[u64]) -> Option<u64> {
+fn sum_checked(counts: &[u64]) -> Option<u64> {
     counts.iter().try_fold(0u64, |total, &count| total.checked_add(count))
 }
 
-/// Learns what the counts tell of the side values, as they are decoded.
-struct Learner<'a> {
-    columns: &'a Columns,
-    extents: &'a mut [Extent],
+/// Builds the row bounds while frames of counts are decoded.
+struct RowBoundsBuilder<'a> {
+    columns: &'a MatrixColumns,
+    row_bounds: &'a mut [RowBounds],
     /// Of rows, as far as they are wanted.
     totals: &'a mut [Option<u64>],
 }
 
-impl Witness for Learner<'_> {
-    fn frame<T: Cell>(&mut self, frame: &Frame<'_, T>) {
-        self.columns.learn(self.extents, frame);
+impl FrameObserver for RowBoundsBuilder<'_> {
+    fn observe<T: CountWord>(&mut self, frame: &MatrixFrame<'_, T>) {
+        self.columns.observe_frame(self.row_bounds, frame);
         frame.add_totals(self.totals.get_mut(frame.first..).unwrap_or_default());
     }
 }

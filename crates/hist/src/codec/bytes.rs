@@ -1,17 +1,17 @@
-//! Reading and writing the numbers that formats are made of, with the offset of whatever is wrong.
+//! Byte-level primitives of the codecs; errors carry the offset.
 
 use crate::error::DecodeError;
 
-/// A place in foreign bytes.
+/// Cursor over input bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct ByteReader<'a> {
     bytes: &'a [u8],
     offset: usize,
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, offset: 0 }
+impl<'a> ByteReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> ByteReader<'a> {
+        ByteReader { bytes, offset: 0 }
     }
 
     pub(crate) fn offset(&self) -> usize {
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `len` bytes.
-    pub(crate) fn take(
+    pub(crate) fn read_bytes(
         &mut self,
         len: usize,
         field: &'static str,
@@ -52,7 +52,10 @@ impl<'a> Reader<'a> {
 
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
         let offset = self.offset;
-        self.take(N, field)?.first_chunk().copied().ok_or(DecodeError::Truncated { offset, field })
+        self.read_bytes(N, field)?
+            .first_chunk()
+            .copied()
+            .ok_or(DecodeError::Truncated { offset, field })
     }
 
     #[inline]
@@ -136,7 +139,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The field read last, which began at `offset`, is not what it may be.
-    pub(crate) fn invalid(
+    pub(crate) fn invalid_error(
         offset: usize,
         field: &'static str,
         found: impl ToString,
@@ -150,7 +153,7 @@ impl<'a> Reader<'a> {
         if self.is_empty() {
             return Ok(());
         }
-        Err(Self::invalid(
+        Err(Self::invalid_error(
             self.offset,
             "end",
             format_args!("{} more bytes", self.remaining()),
@@ -225,7 +228,7 @@ mod tests {
         let mut out = Vec::new();
         put_varint(&mut out, value);
         put_zigzag(&mut out, value as i64);
-        let mut reader = Reader::new(&out);
+        let mut reader = ByteReader::new(&out);
         assert_eq!(reader.varint("n"), Ok(value));
         assert_eq!(reader.zigzag("n"), Ok(value as i64));
         assert_eq!(reader.finish(), Ok(()));
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_back() {
+    fn numbers_round_trip() {
         for shift in 0..64 {
             check((1 << shift) - 1);
             check(1 << shift);
@@ -249,14 +252,14 @@ mod tests {
     }
 
     #[test]
-    fn too_long_or_too_short_is_refused() {
+    fn wrong_lengths_are_rejected() {
         let over = [0xff; 9].iter().copied().chain([2]).collect::<Vec<u8>>();
         assert!(matches!(
-            Reader::new(&over).varint("n"),
+            ByteReader::new(&over).varint("n"),
             Err(DecodeError::Invalid { offset: 0, .. })
         ));
         assert!(matches!(
-            Reader::new(&[0x80]).varint("n"),
+            ByteReader::new(&[0x80]).varint("n"),
             Err(DecodeError::Truncated { offset: 1, .. })
         ));
     }

@@ -24,10 +24,10 @@
 //! `double_to_hist_bucket`), circonusllhist `DecStrings` for the text, the base64 of both.
 
 use crate::codec::base64;
-use crate::codec::bytes::Reader;
+use crate::codec::bytes::ByteReader;
 use crate::error::{DecodeError, EncodeError};
-use crate::histogram::{Histogram, Parts, PartsError};
-use crate::scheme::{Place, Scheme, digits_and_exponent, index_of_digits};
+use crate::histogram::{Histogram, HistogramParts, PartsError};
+use crate::scheme::{BucketPosition, Scheme, digits_and_exponent, index_of_digits};
 
 const FORMAT: &str = "circllhist";
 
@@ -49,9 +49,9 @@ const LEN_MAX: u8 = 7;
 
 /// Reads the binary form.
 pub fn decode(bytes: &[u8]) -> Result<Histogram, DecodeError> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     let bin_count = reader.u16_be("bin_count")?;
-    let mut bins = Bins::default();
+    let mut bins = CircllBins::default();
     for _ in 0..bin_count {
         let (bin, count) = read_bin(&mut reader)?;
         bins.add(bin, count)?;
@@ -63,14 +63,14 @@ pub fn decode(bytes: &[u8]) -> Result<Histogram, DecodeError> {
 /// Writes the binary form. Refuses values at and beyond ±1e128, for which the format has no bin:
 /// [`encode_folded`] does with them what libcircllhist does.
 pub fn encode(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
-    no_overflow(histogram)?;
-    Ok(write_bins(&bins_of(histogram)?))
+    check_no_overflow(histogram)?;
+    Ok(write_bins(&bins_in_order(histogram)?))
 }
 
 /// Writes the binary form with the values at and beyond ±1e128, infinities among them, in the
 /// not-a-number bin, where libcircllhist counts them. Second is how many they were.
 pub fn encode_folded(histogram: &Histogram) -> Result<(Vec<u8>, u64), EncodeError> {
-    let bytes = write_bins(&bins_of(histogram)?);
+    let bytes = write_bins(&bins_in_order(histogram)?);
     Ok((bytes, histogram.overflow().wrapping_add(histogram.underflow())))
 }
 
@@ -89,7 +89,7 @@ pub fn encode_base64(histogram: &Histogram) -> Result<String, EncodeError> {
 /// Reads entries `H[value]=count` separated by commas or white space. Any decimal number names its bin:
 /// `H[0.1]=3`, `H[11]=7`, `H[-1.2e-01]=2`; `H[NaN]=1` is not a number.
 pub fn decode_text(text: &str) -> Result<Histogram, DecodeError> {
-    let mut bins = Bins::default();
+    let mut bins = CircllBins::default();
     let mut offset = 0;
     for entry in text.split(is_separator) {
         if !entry.is_empty() {
@@ -103,97 +103,97 @@ pub fn decode_text(text: &str) -> Result<Histogram, DecodeError> {
 
 /// Writes one entry `H[1.2e-01]=2` for each bin. Refuses what [`encode`] refuses.
 pub fn encode_text(histogram: &Histogram) -> Result<Vec<String>, EncodeError> {
-    no_overflow(histogram)?;
-    let entry = |(bin, count): (Bin, u64)| format!("H[{bin}]={count}");
-    Ok(bins_of(histogram)?.into_iter().map(entry).collect())
+    check_no_overflow(histogram)?;
+    let entry = |(bin, count): (CircllBin, u64)| format!("H[{bin}]={count}");
+    Ok(bins_in_order(histogram)?.into_iter().map(entry).collect())
 }
 
-/// What a count belongs to.
+/// Bin class of a circllhist entry.
 #[derive(Clone, Copy, Debug)]
-enum Bin {
+enum CircllBin {
     Nan,
     Zero,
     Positive(i32),
     Negative(i32),
 }
 
-/// Counts as they are read, in the order of the source.
+/// Bins read so far.
 #[derive(Default)]
-struct Bins {
+struct CircllBins {
     nan: u64,
     zero: u64,
     positive: Vec<(i32, u64)>,
     negative: Vec<(i32, u64)>,
 }
 
-impl Bins {
-    fn add(&mut self, bin: Bin, count: u64) -> Result<(), PartsError> {
+impl CircllBins {
+    fn add(&mut self, bin: CircllBin, count: u64) -> Result<(), PartsError> {
         match bin {
-            Bin::Nan => self.nan = plus(self.nan, count)?,
-            Bin::Zero => self.zero = plus(self.zero, count)?,
-            Bin::Positive(index) => self.positive.push((index, count)),
-            Bin::Negative(index) => self.negative.push((index, count)),
+            CircllBin::Nan => self.nan = add_checked(self.nan, count)?,
+            CircllBin::Zero => self.zero = add_checked(self.zero, count)?,
+            CircllBin::Positive(index) => self.positive.push((index, count)),
+            CircllBin::Negative(index) => self.negative.push((index, count)),
         }
         Ok(())
     }
 
     fn into_histogram(self) -> Result<Histogram, DecodeError> {
-        Ok(Histogram::from_parts(Parts {
-            positive: ascending(self.positive)?,
-            negative: ascending(self.negative)?,
+        Ok(Histogram::from_parts(HistogramParts {
+            positive: sort_and_merge(self.positive)?,
+            negative: sort_and_merge(self.negative)?,
             zero: self.zero,
             nan: self.nan,
-            ..Parts::new(Scheme::LogLinear10)
+            ..HistogramParts::new(Scheme::LogLinear10)
         })?)
     }
 }
 
 /// Sorted by index, one count for each.
-fn ascending(mut bins: Vec<(i32, u64)>) -> Result<Vec<(i32, u64)>, PartsError> {
+fn sort_and_merge(mut bins: Vec<(i32, u64)>) -> Result<Vec<(i32, u64)>, PartsError> {
     bins.sort_unstable_by_key(|&(index, _)| index);
     let mut merged: Vec<(i32, u64)> = Vec::with_capacity(bins.len());
     for (index, count) in bins {
         match merged.last_mut() {
-            Some((last, total)) if *last == index => *total = plus(*total, count)?,
+            Some((last, total)) if *last == index => *total = add_checked(*total, count)?,
             _ => merged.push((index, count)),
         }
     }
     Ok(merged)
 }
 
-fn plus(total: u64, count: u64) -> Result<u64, PartsError> {
+fn add_checked(total: u64, count: u64) -> Result<u64, PartsError> {
     total.checked_add(count).ok_or(PartsError::CountOverflow)
 }
 
-fn read_bin(reader: &mut Reader) -> Result<(Bin, u64), DecodeError> {
+fn read_bin(reader: &mut ByteReader) -> Result<(CircllBin, u64), DecodeError> {
     let start = reader.offset();
     let val = reader.u8("val")? as i8;
     let exp = reader.u8("exp")? as i8;
-    let bin = bin_of(val, exp).ok_or_else(|| {
+    let bin = bin_from_val_exp(val, exp).ok_or_else(|| {
         let found = format_args!("{val} with exponent {exp}");
-        Reader::invalid(start, "val", found, "±10..=±99, 0, or -1 with exponent 0")
+        ByteReader::invalid_error(start, "val", found, "±10..=±99, 0, or -1 with exponent 0")
     })?;
     let start = reader.offset();
     let len = reader.u8("len")?;
     if len > LEN_MAX {
-        return Err(Reader::invalid(start, "len", len, "0..=7"));
+        return Err(ByteReader::invalid_error(start, "len", len, "0..=7"));
     }
     let mut count = [0; 8];
-    let taken = reader.take(usize::from(len) + 1, "count")?;
+    let taken = reader.read_bytes(usize::from(len) + 1, "count")?;
     count[..taken.len()].copy_from_slice(taken);
     Ok((bin, u64::from_le_bytes(count)))
 }
 
-fn bin_of(val: i8, exp: i8) -> Option<Bin> {
+fn bin_from_val_exp(val: i8, exp: i8) -> Option<CircllBin> {
     match (val, exp) {
-        (VAL_NAN, 0) => Some(Bin::Nan),
+        (VAL_NAN, 0) => Some(CircllBin::Nan),
         // libcircllhist takes zero with any exponent for a valid bin that holds zeros.
-        (0, _) => Some(Bin::Zero),
+        (0, _) => Some(CircllBin::Zero),
         (DIGITS_MIN..=DIGITS_MAX, _) => {
-            Some(Bin::Positive(index_of_digits(val.into(), exp.into())))
+            Some(CircllBin::Positive(index_of_digits(val.into(), exp.into())))
         }
         (-99..=-10, _) => {
-            Some(Bin::Negative(index_of_digits(i32::from(val).wrapping_neg(), exp.into())))
+            Some(CircllBin::Negative(index_of_digits(i32::from(val).wrapping_neg(), exp.into())))
         }
         _ => None,
     }
@@ -201,41 +201,42 @@ fn bin_of(val: i8, exp: i8) -> Option<Bin> {
 
 /// The bins that hold anything, in the order of libcircllhist; what lies beyond the grid is not a number
 /// to it.
-fn bins_of(histogram: &Histogram) -> Result<Vec<(Bin, u64)>, EncodeError> {
+fn bins_in_order(histogram: &Histogram) -> Result<Vec<(CircllBin, u64)>, EncodeError> {
     if *histogram.scheme() != Scheme::LogLinear10 {
         return Err(EncodeError::scheme(FORMAT, histogram.scheme()));
     }
     if histogram.zero_threshold() > 0.0 {
         let what = format!("a zero threshold of {:e}", histogram.zero_threshold());
-        return Err(EncodeError::NoPlace { format: FORMAT, what });
+        return Err(EncodeError::Unrepresentable { format: FORMAT, detail: what });
     }
     let nan = histogram
         .nan_count()
         .wrapping_add(histogram.overflow())
         .wrapping_add(histogram.underflow());
-    let negative = histogram.negative().iter().rev().map(|(i, count)| (Bin::Negative(i), count));
-    let positive = histogram.positive().iter().map(|(i, count)| (Bin::Positive(i), count));
-    Ok([(Bin::Nan, nan)]
+    let negative =
+        histogram.negative().iter().rev().map(|(i, count)| (CircllBin::Negative(i), count));
+    let positive = histogram.positive().iter().map(|(i, count)| (CircllBin::Positive(i), count));
+    Ok([(CircllBin::Nan, nan)]
         .into_iter()
         .chain(negative)
-        .chain([(Bin::Zero, histogram.zero_count())])
+        .chain([(CircllBin::Zero, histogram.zero_count())])
         .chain(positive)
         .filter(|&(_, count)| count > 0)
         .collect())
 }
 
-fn no_overflow(histogram: &Histogram) -> Result<(), EncodeError> {
+fn check_no_overflow(histogram: &Histogram) -> Result<(), EncodeError> {
     match histogram.overflow().wrapping_add(histogram.underflow()) {
         0 => Ok(()),
-        n => Err(EncodeError::NoPlace {
+        n => Err(EncodeError::Unrepresentable {
             format: FORMAT,
-            what: format!("{n} values at or beyond ±1e128: encode_folded counts them as NaN"),
+            detail: format!("{n} values at or beyond ±1e128: encode_folded counts them as NaN"),
         }),
     }
 }
 
 #[expect(clippy::expect_used, reason = "the grid has fewer than 2^16 bins")]
-fn write_bins(bins: &[(Bin, u64)]) -> Vec<u8> {
+fn write_bins(bins: &[(CircllBin, u64)]) -> Vec<u8> {
     // There are 2 + 2 * 90 * 256 = 46,082 bins in all.
     let bin_count = u16::try_from(bins.len()).expect("BUG: more bins than the grid has");
     let mut out = bin_count.to_be_bytes().to_vec();
@@ -248,17 +249,17 @@ fn write_bins(bins: &[(Bin, u64)]) -> Vec<u8> {
     out
 }
 
-impl Bin {
+impl CircllBin {
     fn val_and_exp(self) -> (i8, i8) {
         let digits = |index| {
             let (digits, exponent) = digits_and_exponent(index);
             (digits as i8, exponent as i8)
         };
         match self {
-            Bin::Nan => (VAL_NAN, 0),
-            Bin::Zero => (0, 0),
-            Bin::Positive(index) => digits(index),
-            Bin::Negative(index) => {
+            CircllBin::Nan => (VAL_NAN, 0),
+            CircllBin::Zero => (0, 0),
+            CircllBin::Positive(index) => digits(index),
+            CircllBin::Negative(index) => {
                 let (val, exp) = digits(index);
                 (val.wrapping_neg(), exp)
             }
@@ -267,9 +268,9 @@ impl Bin {
 }
 
 /// The value that names the bin in text: its edge nearer to zero, as C's `%.1e` prints it.
-impl std::fmt::Display for Bin {
+impl std::fmt::Display for CircllBin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Bin::Nan = self {
+        if let CircllBin::Nan = self {
             return write!(f, "NaN");
         }
         let (val, exp) = self.val_and_exp();
@@ -283,13 +284,14 @@ fn is_separator(c: char) -> bool {
     c == ',' || c.is_ascii_whitespace()
 }
 
-fn read_entry(entry: &str, offset: usize) -> Result<(Bin, u64), DecodeError> {
-    let bad = |field, found, expected| Err(Reader::invalid(offset, field, found, expected));
+fn read_entry(entry: &str, offset: usize) -> Result<(CircllBin, u64), DecodeError> {
+    let bad =
+        |field, found, expected| Err(ByteReader::invalid_error(offset, field, found, expected));
     let Some((value, count)) = entry.strip_prefix("H[").and_then(|rest| rest.split_once("]="))
     else {
         return bad("entry", entry, "H[value]=count");
     };
-    let Some(bin) = bin_of_number(value) else {
+    let Some(bin) = bin_from_number(value) else {
         return bad("value", value, "a decimal number within ±1e128, or NaN");
     };
     match count.parse() {
@@ -298,13 +300,13 @@ fn read_entry(entry: &str, offset: usize) -> Result<(Bin, u64), DecodeError> {
     }
 }
 
-fn bin_of_number(text: &str) -> Option<Bin> {
-    match Scheme::LogLinear10.place(text.parse().ok()?, 0.0) {
-        Place::Nan => Some(Bin::Nan),
-        Place::Zero => Some(Bin::Zero),
-        Place::Positive(index) => Some(Bin::Positive(index)),
-        Place::Negative(index) => Some(Bin::Negative(index)),
+fn bin_from_number(text: &str) -> Option<CircllBin> {
+    match Scheme::LogLinear10.position(text.parse().ok()?, 0.0) {
+        BucketPosition::Nan => Some(CircllBin::Nan),
+        BucketPosition::Zero => Some(CircllBin::Zero),
+        BucketPosition::Positive(index) => Some(CircllBin::Positive(index)),
+        BucketPosition::Negative(index) => Some(CircllBin::Negative(index)),
         // No writer prints these: what it cannot place it prints as NaN.
-        Place::Overflow | Place::Underflow => None,
+        BucketPosition::Overflow | BucketPosition::Underflow => None,
     }
 }

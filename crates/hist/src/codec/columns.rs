@@ -1,4 +1,4 @@
-//! Side values in blocks: counts beside the buckets, minima, maxima and sums, each for all rows in turn.
+//! Summary columns of blocks: counts beside the buckets, minimum, maximum and sum.
 //!
 //! A minimum or maximum is coded as its place among the numbers that its outermost bucket can hold, a sum as
 //! its distance from what the bucket middles add up to: both as multiples of a power of ten, 10^-exponent,
@@ -10,18 +10,18 @@
 //! so every machine decodes the same.
 
 use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
-use crate::codec::block1::{MIXED, get_standings, low_bits};
-use crate::codec::bytes::{Reader, unzigzag, zigzag};
-use crate::codec::matrix::{Cell, FRAME, Frame, Table};
+use crate::codec::block_v1::{MIXED_EXACTNESS, get_exactness, low_bits};
+use crate::codec::bytes::{ByteReader, unzigzag, zigzag};
+use crate::codec::matrix::{CountTable, CountWord, FRAME, MatrixFrame};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, PartsError};
 use crate::scheme::Scheme;
-use crate::side::{Side, Sum};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// Digits behind the point at the most.
 const EXPONENT_MAX: u32 = 15;
 /// Whole numbers below this are doubles.
-const WHOLE_MAX: f64 = (1u64 << 53) as f64;
+const INTEGER_MAX: f64 = (1u64 << 53) as f64;
 /// Whole sums below this are coded, in two words of a double each.
 const SUM_MAX: f64 = (1u64 << 61) as f64;
 
@@ -32,27 +32,27 @@ const POWERS: [f64; EXPONENT_MAX as usize + 1] =
 /// How values of a column are written: all as they are; all coded; a bit for each, 1 if coded.
 const RAW: u64 = 0;
 const CODED: u64 = 1;
-const SOME_CODED: u64 = 2;
+const PARTLY_CODED: u64 = 2;
 /// Sums only: as they are, without their low words, which are zero.
 const RAW_HIGH: u64 = 3;
 
-/// Numbers from `first` to `last`, in units of 10^-exponent.
+/// Grid of decimal numbers: multiples of 10^-exponent.
 #[derive(Clone, Copy, Debug)]
-struct Places {
+struct DecimalGrid {
     first: i64,
     last: i64,
 }
 
-impl Places {
+impl DecimalGrid {
     /// No number.
-    const NONE: Places = Places { first: 0, last: -1 };
+    const NONE: DecimalGrid = DecimalGrid { first: 0, last: -1 };
 
-    fn between((lower, upper): (f64, f64), power: f64) -> Places {
+    fn between((lower, upper): (f64, f64), power: f64) -> DecimalGrid {
         let (first, last) = ((lower * power).ceil(), (upper * power).floor());
-        if first <= last && first.abs() < WHOLE_MAX && last.abs() < WHOLE_MAX {
-            Places { first: first as i64, last: last as i64 }
+        if first <= last && first.abs() < INTEGER_MAX && last.abs() < INTEGER_MAX {
+            DecimalGrid { first: first as i64, last: last as i64 }
         } else {
-            Places::NONE
+            DecimalGrid::NONE
         }
     }
 
@@ -61,7 +61,7 @@ impl Places {
     }
 
     /// The place of a value, if it has one.
-    fn of(self, value: f64, power: f64) -> Option<u64> {
+    fn index_of(self, value: f64, power: f64) -> Option<u64> {
         let scaled = (value * power).round();
         let whole = scaled as i64;
         let is_one = self.first <= whole
@@ -71,56 +71,63 @@ impl Places {
     }
 }
 
-/// What the buckets of a row tell of its side values.
+/// Bounds of a row's minimum, maximum and sum, from its buckets.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Extent {
+pub(crate) struct RowBounds {
     /// The first and last column of either sign, positive and negative.
-    ends: [Option<(u32, u32)>; 2],
+    column_range: [Option<(u32, u32)>; 2],
     /// What the outermost buckets can hold, once zero and what is past the grid are known.
-    lowest: Option<Places>,
-    highest: Option<Places>,
+    lowest: Option<DecimalGrid>,
+    highest: Option<DecimalGrid>,
     /// What the bucket middles add up to.
     sum: f64,
 }
 
-impl Extent {
+impl RowBounds {
     pub(crate) fn is_empty(&self) -> bool {
         self.lowest.is_none()
     }
 
-    fn lowest(&self) -> Places {
-        self.lowest.unwrap_or(Places::NONE)
+    fn lowest(&self) -> DecimalGrid {
+        self.lowest.unwrap_or(DecimalGrid::NONE)
     }
 
-    fn highest(&self) -> Places {
-        self.highest.unwrap_or(Places::NONE)
+    fn highest(&self) -> DecimalGrid {
+        self.highest.unwrap_or(DecimalGrid::NONE)
     }
 
     /// In whole units.
-    fn predicted(&self) -> i64 {
+    fn predicted_sum(&self) -> i64 {
         // Casts of doubles end at the greatest and least number, and are 0 for what is none.
         (self.sum.round() as i64).clamp(-(1 << 62), 1 << 62)
     }
 }
 
-/// What buckets can hold.
-pub(crate) struct Predictor<'a> {
+/// Predicts value ranges of buckets.
+pub(crate) struct ColumnPredictor<'a> {
     scheme: &'a Scheme,
     /// The edges of a logarithmic grid come from a logarithm that no two machines round alike, so nothing
     /// is predicted from them.
-    predicts: bool,
+    has_exact_edges: bool,
     power: f64,
-    zero: Places,
+    zero: DecimalGrid,
 }
 
-impl<'a> Predictor<'a> {
-    pub(crate) fn new(scheme: &'a Scheme, zero_threshold: f64, exponent: u32) -> Predictor<'a> {
+impl<'a> ColumnPredictor<'a> {
+    pub(crate) fn new(
+        scheme: &'a Scheme,
+        zero_threshold: f64,
+        exponent: u32,
+    ) -> ColumnPredictor<'a> {
         let predicts = !matches!(scheme, Scheme::Log(_));
         let power = POWERS[exponent as usize];
         let zero_end = scheme.zero_end(zero_threshold);
-        let zero =
-            if predicts { Places::between((-zero_end, zero_end), power) } else { Places::NONE };
-        Predictor { scheme, predicts, power, zero }
+        let zero = if predicts {
+            DecimalGrid::between((-zero_end, zero_end), power)
+        } else {
+            DecimalGrid::NONE
+        };
+        ColumnPredictor { scheme, has_exact_edges: predicts, power, zero }
     }
 
     /// What the buckets of these indexes can hold.
@@ -128,7 +135,7 @@ impl<'a> Predictor<'a> {
         &self,
         indexes: &[i32],
         is_negative: bool,
-    ) -> Result<Columns, DecodeError> {
+    ) -> Result<MatrixColumns, DecodeError> {
         let mut columns = Vec::with_capacity(indexes.len());
         for &index in indexes {
             let Some((lower, upper)) = self.scheme.span(index) else {
@@ -137,26 +144,30 @@ impl<'a> Predictor<'a> {
             };
             let (lower, upper) = if is_negative { (-upper, -lower) } else { (lower, upper) };
             let middle = (lower * 0.5 + upper * 0.5) * self.power;
-            let middle = if middle.is_finite() && self.predicts { middle } else { 0.0 };
-            columns.push(Column { span: (lower, upper), middle });
+            let middle = if middle.is_finite() && self.has_exact_edges { middle } else { 0.0 };
+            columns.push(MatrixColumn { span: (lower, upper), middle });
         }
-        Ok(Columns { columns, is_negative, power: self.predicts.then_some(self.power) })
+        Ok(MatrixColumns {
+            columns,
+            is_negative,
+            power: self.has_exact_edges.then_some(self.power),
+        })
     }
 
     /// Finds the outermost places, with what is counted beside the buckets: zero, overflow, underflow.
-    pub(crate) fn close(
+    pub(crate) fn finish_row(
         &self,
-        extent: &mut Extent,
-        columns: &[Columns; 2],
+        extent: &mut RowBounds,
+        columns: &[MatrixColumns; 2],
         [zero, overflow, underflow]: [u64; 3],
     ) {
         let places = |sign: usize| {
-            let (first, last) = extent.ends[sign]?;
-            Some((columns[sign].places(first), columns[sign].places(last)))
+            let (first, last) = extent.column_range[sign]?;
+            Some((columns[sign].value_grid(first), columns[sign].value_grid(last)))
         };
         let (positive, negative) = (places(0), places(1));
         let zero = (zero > 0).then_some(self.zero);
-        let beyond = |count: u64| (count > 0).then_some(Places::NONE);
+        let beyond = |count: u64| (count > 0).then_some(DecimalGrid::NONE);
         extent.lowest = beyond(underflow)
             .or(negative.map(|(_, last)| last))
             .or(zero)
@@ -170,23 +181,27 @@ impl<'a> Predictor<'a> {
     }
 }
 
-/// What the buckets of a matrix's columns can hold, and their middles.
-pub(crate) struct Columns {
-    columns: Vec<Column>,
+/// Value range and middle of each matrix column.
+pub(crate) struct MatrixColumns {
+    columns: Vec<MatrixColumn>,
     is_negative: bool,
     /// 10^exponent, if anything is predicted.
     power: Option<f64>,
 }
 
-struct Column {
+struct MatrixColumn {
     span: (f64, f64),
     middle: f64,
 }
 
-impl Columns {
+impl MatrixColumns {
     /// Adds the cells of a frame to what is known of its rows.
-    pub(crate) fn learn<T: Cell>(&self, rows: &mut [Extent], frame: &Frame<'_, T>) {
-        let &Frame { height, cells, .. } = frame;
+    pub(crate) fn observe_frame<T: CountWord>(
+        &self,
+        rows: &mut [RowBounds],
+        frame: &MatrixFrame<'_, T>,
+    ) {
+        let &MatrixFrame { height, cells, .. } = frame;
         let rows = &mut rows[frame.first..frame.first.wrapping_add(frame.rows)];
         let mut sums = [0.0; FRAME];
         sums.iter_mut().zip(rows.iter()).for_each(|(sum, row)| *sum = row.sum);
@@ -200,16 +215,17 @@ impl Columns {
         }
         rows.iter_mut().zip(sums).for_each(|(row, sum)| row.sum = sum);
         let columns = || (0..self.columns.len() as u32).zip(cells.chunks_exact(height));
-        let first = ends(rows.len(), columns());
-        let last = ends(rows.len(), columns().rev());
+        let first = first_columns(rows.len(), columns());
+        let last = first_columns(rows.len(), columns().rev());
         for ((row, first), last) in rows.iter_mut().zip(first).zip(last) {
-            row.ends[usize::from(self.is_negative)] = (first != NO_COLUMN).then_some((first, last));
+            row.column_range[usize::from(self.is_negative)] =
+                (first != NO_COLUMN).then_some((first, last));
         }
     }
 
     /// Adds the bucket middles of some rows to their sums: of few enough for these to stay in registers.
     #[inline(always)]
-    fn add_middles<T: Cell, const ROWS: usize>(
+    fn add_middles<T: CountWord, const ROWS: usize>(
         &self,
         cells: &[T],
         height: usize,
@@ -226,19 +242,25 @@ impl Columns {
         *sums = held;
     }
 
-    fn places(&self, column: u32) -> Places {
+    fn value_grid(&self, column: u32) -> DecimalGrid {
         match self.power {
-            Some(power) => Places::between(self.columns[column as usize].span, power),
-            None => Places::NONE,
+            Some(power) => DecimalGrid::between(self.columns[column as usize].span, power),
+            None => DecimalGrid::NONE,
         }
     }
 
     /// Whether a least and a greatest value of a row lie in its outermost buckets, or in that of zero, which ends
     /// there. Only if nothing is below zero or past the grid.
-    pub(crate) fn contain(&self, row: &Extent, zero_end: Option<f64>, min: f64, max: f64) -> bool {
+    pub(crate) fn contains_extremes(
+        &self,
+        row: &RowBounds,
+        zero_end: Option<f64>,
+        min: f64,
+        max: f64,
+    ) -> bool {
         let span = |column: u32| self.columns[column as usize].span;
         let zero = zero_end.map(|end| (-end, end));
-        let ends = row.ends[usize::from(self.is_negative)];
+        let ends = row.column_range[usize::from(self.is_negative)];
         let lowest = zero.or(ends.map(|(first, _)| span(first)));
         let highest = ends.map(|(_, last)| span(last)).or(zero);
         let within = |span: Option<(f64, f64)>, value: f64| {
@@ -252,7 +274,7 @@ impl Columns {
 const NO_COLUMN: u32 = u32::MAX;
 
 /// The first column in which each row holds anything.
-fn ends<'a, T: Cell + 'a>(
+fn first_columns<'a, T: CountWord + 'a>(
     rows: usize,
     columns: impl Iterator<Item = (u32, &'a [T])>,
 ) -> [u32; FRAME] {
@@ -283,14 +305,14 @@ fn ends<'a, T: Cell + 'a>(
 
 /// Appends the columns of side values.
 #[expect(clippy::expect_used, reason = "a histogram holds no bucket outside of its grid")]
-pub(crate) fn put(
+pub(crate) fn put_summary_columns(
     bits: &mut BitWriter,
     histograms: &[Histogram],
     first: &Histogram,
-    tables: &[Table; 2],
+    tables: &[CountTable; 2],
 ) {
     let mut side_count = |of: &dyn Fn(&Histogram) -> u64| {
-        put_side_count(bits, &histograms.iter().map(of).collect::<Vec<u64>>());
+        put_summary_counts(bits, &histograms.iter().map(of).collect::<Vec<u64>>());
     };
     side_count(&Histogram::zero_count);
     side_count(&Histogram::overflow);
@@ -301,49 +323,49 @@ pub(crate) fn put(
     }
     let held: Vec<&Histogram> =
         histograms.iter().filter(|histogram| !histogram.is_empty()).collect();
-    let exponent = exponent(&held);
+    let exponent = common_exponent(&held);
     bits.put(exponent.into(), 4);
-    let predictor = Predictor::new(first.scheme(), first.zero_threshold(), exponent);
-    let mut extents = vec![Extent::default(); histograms.len()];
+    let predictor = ColumnPredictor::new(first.scheme(), first.zero_threshold(), exponent);
+    let mut extents = vec![RowBounds::default(); histograms.len()];
     let columns = [(&tables[0], false), (&tables[1], true)].map(|(table, is_negative)| {
         let columns = predictor.columns(table.indexes(), is_negative);
         let columns = columns.expect("BUG: held buckets lie in the grid");
-        table.learn(&columns, &mut extents);
+        table.build_row_bounds(&columns, &mut extents);
         columns
     });
     for (extent, histogram) in extents.iter_mut().zip(histograms) {
         let beside = [histogram.zero_count(), histogram.overflow(), histogram.underflow()];
-        predictor.close(extent, &columns, beside);
+        predictor.finish_row(extent, &columns, beside);
     }
     let mut empty = histograms.iter().map(Histogram::is_empty);
     extents.retain(|_| empty.next() == Some(false));
     let power = predictor.power;
     for (side, places) in [
         (
-            Histogram::min_side as fn(&Histogram) -> Side<f64>,
-            Extent::lowest as fn(&Extent) -> Places,
+            Histogram::tracked_min as fn(&Histogram) -> TrackedValue<f64>,
+            RowBounds::lowest as fn(&RowBounds) -> DecimalGrid,
         ),
-        (Histogram::max_side, Extent::highest),
+        (Histogram::tracked_max, RowBounds::highest),
     ] {
-        put_standings(bits, held.iter().map(|histogram| side(histogram)));
+        put_exactness(bits, held.iter().map(|histogram| side(histogram)));
         let column = held.iter().zip(&extents);
         let column = column
             .filter_map(|(histogram, extent)| Some((side(histogram).value()?, places(extent))));
         put_extremes(bits, &column.collect::<Vec<_>>(), power);
     }
-    put_standings(bits, held.iter().map(|histogram| histogram.sum_side()));
+    put_exactness(bits, held.iter().map(|histogram| histogram.tracked_sum()));
     let column = held.iter().zip(&extents);
     let column = column.filter_map(|(histogram, extent)| {
-        Some((histogram.sum_side().value()?, extent.predicted()))
+        Some((histogram.tracked_sum().value()?, extent.predicted_sum()))
     });
     put_sums(bits, &column.collect::<Vec<_>>(), exponent);
 }
 
 /// The least exponent of which nearly all extremes are multiples; 0 if there is none.
-fn exponent(histograms: &[&Histogram]) -> u32 {
+fn common_exponent(histograms: &[&Histogram]) -> u32 {
     let values: Vec<f64> = histograms
         .iter()
-        .flat_map(|histogram| [histogram.min_side().value(), histogram.max_side().value()])
+        .flat_map(|histogram| [histogram.tracked_min().value(), histogram.tracked_max().value()])
         .flatten()
         .filter(|value| value.is_finite())
         .collect();
@@ -351,7 +373,7 @@ fn exponent(histograms: &[&Histogram]) -> u32 {
         let power = POWERS[exponent as usize];
         let is_multiple = |&&value: &&f64| {
             let scaled = (value * power).round();
-            scaled.abs() < WHOLE_MAX && scaled / power == value
+            scaled.abs() < INTEGER_MAX && scaled / power == value
         };
         values.iter().filter(is_multiple).count().wrapping_mul(10) >= values.len().wrapping_mul(9)
     };
@@ -359,7 +381,7 @@ fn exponent(histograms: &[&Histogram]) -> u32 {
 }
 
 /// One bit if all are zero; else Rice's code of the differences.
-fn put_side_count(bits: &mut BitWriter, counts: &[u64]) {
+fn put_summary_counts(bits: &mut BitWriter, counts: &[u64]) {
     let used = counts.iter().any(|&count| count > 0);
     bits.put(used.into(), 1);
     if !used {
@@ -380,38 +402,41 @@ fn put_rices(bits: &mut BitWriter, values: &[u64]) {
 }
 
 /// How sides are known: two bits if all alike, else two bits each.
-fn put_standings<T: Copy>(bits: &mut BitWriter, sides: impl Iterator<Item = Side<T>> + Clone) {
+fn put_exactness<T: Copy>(
+    bits: &mut BitWriter,
+    sides: impl Iterator<Item = TrackedValue<T>> + Clone,
+) {
     let standing = |side| match side {
-        Side::Absent => 0,
-        Side::Estimated(_) => 1,
-        Side::Exact(_) => 2,
+        TrackedValue::Absent => 0,
+        TrackedValue::Estimated(_) => 1,
+        TrackedValue::Exact(_) => 2,
     };
     let mut standings = sides.map(standing);
     let first = standings.clone().next().unwrap_or(0);
     if standings.clone().all(|standing| standing == first) {
         bits.put(first, 2);
     } else {
-        bits.put(MIXED, 2);
+        bits.put(MIXED_EXACTNESS, 2);
         standings.by_ref().for_each(|standing| bits.put(standing, 2));
     }
 }
 
 /// How a column is written of which so many values can be coded.
-fn form(coded: usize, values: usize) -> u64 {
+fn column_encoding(coded: usize, values: usize) -> u64 {
     match coded {
         _ if coded == values => CODED,
         0 => RAW,
-        _ => SOME_CODED,
+        _ => PARTLY_CODED,
     }
 }
 
-fn put_extremes(bits: &mut BitWriter, column: &[(f64, Places)], power: f64) {
+fn put_extremes(bits: &mut BitWriter, column: &[(f64, DecimalGrid)], power: f64) {
     let places: Vec<Option<u64>> =
-        column.iter().map(|(value, places)| places.of(*value, power)).collect();
-    let form = form(places.iter().flatten().count(), column.len());
+        column.iter().map(|(value, places)| places.index_of(*value, power)).collect();
+    let form = column_encoding(places.iter().flatten().count(), column.len());
     bits.put(form, 2);
     for ((value, places), place) in column.iter().zip(places) {
-        if form == SOME_CODED {
+        if form == PARTLY_CODED {
             bits.put(place.is_some().into(), 1);
         }
         match place {
@@ -421,9 +446,9 @@ fn put_extremes(bits: &mut BitWriter, column: &[(f64, Places)], power: f64) {
     }
 }
 
-fn put_sums(bits: &mut BitWriter, column: &[(Sum, i64)], exponent: u32) {
+fn put_sums(bits: &mut BitWriter, column: &[(CompensatedSum, i64)], exponent: u32) {
     // The finest unit that any sum needs; that nearly all need; none.
-    let mut needs: Vec<u32> = column.iter().map(|(sum, _)| unit_of(*sum, exponent)).collect();
+    let mut needs: Vec<u32> = column.iter().map(|(sum, _)| residual_bits(*sum, exponent)).collect();
     let mut units = vec![0];
     if needs.iter().any(|&unit| unit > 0) {
         needs.sort_unstable();
@@ -440,7 +465,7 @@ fn put_sums(bits: &mut BitWriter, column: &[(Sum, i64)], exponent: u32) {
     bits.append(best);
 }
 
-fn raw_sums(column: &[(Sum, i64)]) -> BitWriter {
+fn raw_sums(column: &[(CompensatedSum, i64)]) -> BitWriter {
     let mut bits = BitWriter::default();
     let plain = column.iter().all(|(sum, _)| sum.parts().1 == 0.0);
     bits.put(if plain { RAW_HIGH } else { RAW }, 2);
@@ -453,11 +478,11 @@ fn raw_sums(column: &[(Sum, i64)]) -> BitWriter {
     bits
 }
 
-fn coded_sums(column: &[(Sum, i64)], exponent: u32, unit: u32) -> BitWriter {
+fn coded_sums(column: &[(CompensatedSum, i64)], exponent: u32, unit: u32) -> BitWriter {
     let mut bits = BitWriter::default();
     let coded: Vec<Option<(i64, i64)>> =
         column.iter().map(|(sum, _)| split_sum(*sum, exponent, unit)).collect();
-    let form = form(coded.iter().flatten().count(), column.len());
+    let form = column_encoding(coded.iter().flatten().count(), column.len());
     if form == RAW {
         return raw_sums(column);
     }
@@ -474,7 +499,7 @@ fn coded_sums(column: &[(Sum, i64)], exponent: u32, unit: u32) -> BitWriter {
         bits.put(rest_bits.into(), 6);
     }
     for ((sum, predicted), coded) in pairs() {
-        if form == SOME_CODED {
+        if form == PARTLY_CODED {
             bits.put(coded.is_some().into(), 1);
         }
         match coded {
@@ -494,7 +519,7 @@ fn coded_sums(column: &[(Sum, i64)], exponent: u32, unit: u32) -> BitWriter {
 }
 
 /// The multiple of 10^-exponent next to a sum.
-fn whole_of(sum: Sum, exponent: u32) -> i64 {
+fn nearest_multiple(sum: CompensatedSum, exponent: u32) -> i64 {
     let (high, low) = sum.parts();
     if exponent == 0 && high.abs() < SUM_MAX && high.fract() == 0.0 && low.fract() == 0.0 {
         return (high as i64).wrapping_add(low as i64);
@@ -503,8 +528,8 @@ fn whole_of(sum: Sum, exponent: u32) -> i64 {
 }
 
 /// Bits behind the point that are needed for what a sum is off the multiple next to it; 127 if more.
-fn unit_of(sum: Sum, exponent: u32) -> u32 {
-    let whole = joined(whole_of(sum, exponent), 0, 0, exponent);
+fn residual_bits(sum: CompensatedSum, exponent: u32) -> u32 {
+    let whole = join_sum(nearest_multiple(sum, exponent), 0, 0, exponent);
     let (high, low) = sum.parts();
     let (off_high, off_low) = sum.minus(whole).parts();
     if !high.is_finite() || low == high {
@@ -525,33 +550,37 @@ fn last_bit(value: f64) -> u32 {
 }
 
 /// A sum as a multiple of 10^-exponent and the rest as a multiple of 2^-unit, if these give it back to the bit.
-fn split_sum(sum: Sum, exponent: u32, unit: u32) -> Option<(i64, i64)> {
-    let whole = whole_of(sum, exponent);
+fn split_sum(sum: CompensatedSum, exponent: u32, unit: u32) -> Option<(i64, i64)> {
+    let whole = nearest_multiple(sum, exponent);
     if whole.unsigned_abs() >= 1 << 61 {
         return None;
     }
-    let (high, low) = sum.minus(joined(whole, 0, 0, exponent)).parts();
+    let (high, low) = sum.minus(join_sum(whole, 0, 0, exponent)).parts();
     let scale = 2f64.powi(unit as i32);
     let rest = (high * scale).round() + (low * scale).round();
-    if rest.is_nan() || rest.abs() >= WHOLE_MAX || unit == 0 && rest != 0.0 {
+    if rest.is_nan() || rest.abs() >= INTEGER_MAX || unit == 0 && rest != 0.0 {
         return None;
     }
     let same = |a: (f64, f64), b: (f64, f64)| {
         a.0.to_bits() == b.0.to_bits() && a.1.to_bits() == b.1.to_bits()
     };
-    same(joined(whole, rest as i64, unit, exponent).parts(), sum.parts())
+    same(join_sum(whole, rest as i64, unit, exponent).parts(), sum.parts())
         .then_some((whole, rest as i64))
 }
 
 /// The sum of whole·10^-exponent, rounded to a double unless the exponent is 0, and rest·2^-unit.
-fn joined(whole: i64, rest: i64, unit: u32, exponent: u32) -> Sum {
+fn join_sum(whole: i64, rest: i64, unit: u32, exponent: u32) -> CompensatedSum {
     let rest = rest as f64 * (0.5f64).powi(unit as i32);
     if exponent > 0 {
-        return Sum::from_parts(whole as f64 / POWERS[exponent as usize], rest);
+        return CompensatedSum::from_parts(whole as f64 / POWERS[exponent as usize], rest);
     }
     let high = whole as f64;
     let low = i128::from(whole).wrapping_sub(high as i128) as f64;
-    if rest == 0.0 { Sum::from_parts(high, low) } else { Sum::from_parts(high, low + rest) }
+    if rest == 0.0 {
+        CompensatedSum::from_parts(high, low)
+    } else {
+        CompensatedSum::from_parts(high, low + rest)
+    }
 }
 
 // ---------------------------------------------------------------- reading
@@ -561,53 +590,54 @@ pub(crate) fn get_exponent(bits: &mut BitReader<'_>) -> Result<u32, DecodeError>
     Ok(bits.get(4, "exponent")? as u32)
 }
 
-/// Minimum, maximum and sum of each row.
-pub(crate) struct Sides {
-    pub(crate) min: Vec<Side<f64>>,
-    pub(crate) max: Vec<Side<f64>>,
-    pub(crate) sum: Vec<Side<Sum>>,
+/// Columns of minimum, maximum and sum.
+pub(crate) struct SummaryColumns {
+    pub(crate) min: Vec<TrackedValue<f64>>,
+    pub(crate) max: Vec<TrackedValue<f64>>,
+    pub(crate) sum: Vec<TrackedValue<CompensatedSum>>,
 }
 
-impl Sides {
+impl SummaryColumns {
     pub(crate) fn read(
         bits: &mut BitReader<'_>,
-        rows: &[Extent],
+        rows: &[RowBounds],
         exponent: u32,
-    ) -> Result<Sides, DecodeError> {
+    ) -> Result<SummaryColumns, DecodeError> {
         let power = POWERS[exponent as usize];
-        let min = get_extremes(bits, rows, Extent::lowest, power)?;
-        let max = get_extremes(bits, rows, Extent::highest, power)?;
+        let min = get_extremes(bits, rows, RowBounds::lowest, power)?;
+        let max = get_extremes(bits, rows, RowBounds::highest, power)?;
         let sum = get_sums(bits, rows, exponent)?;
-        Ok(Sides { min, max, sum })
+        Ok(SummaryColumns { min, max, sum })
     }
 }
 
-fn standing_of<T>(standing: Side<()>, value: T) -> Side<T> {
+fn with_exactness<T>(standing: TrackedValue<()>, value: T) -> TrackedValue<T> {
     match standing {
-        Side::Exact(()) => Side::Exact(value),
-        Side::Estimated(()) => Side::Estimated(value),
-        Side::Absent => Side::Absent,
+        TrackedValue::Exact(()) => TrackedValue::Exact(value),
+        TrackedValue::Estimated(()) => TrackedValue::Estimated(value),
+        TrackedValue::Absent => TrackedValue::Absent,
     }
 }
 
 fn get_extremes(
     bits: &mut BitReader<'_>,
-    rows: &[Extent],
-    places: fn(&Extent) -> Places,
+    rows: &[RowBounds],
+    places: fn(&RowBounds) -> DecimalGrid,
     power: f64,
-) -> Result<Vec<Side<f64>>, DecodeError> {
-    let standings = get_standings(bits, rows.iter().map(Extent::is_empty))?;
+) -> Result<Vec<TrackedValue<f64>>, DecodeError> {
+    let standings = get_exactness(bits, rows.iter().map(RowBounds::is_empty))?;
     let form = bits.get(2, "form of extremes")?;
-    if form > SOME_CODED {
-        return Err(Reader::invalid(0, "form of extremes", form, "0 to 2"));
+    if form > PARTLY_CODED {
+        return Err(ByteReader::invalid_error(0, "form of extremes", form, "0 to 2"));
     }
     let mut column = Vec::with_capacity(rows.len());
     for (row, standing) in rows.iter().zip(standings) {
-        if standing == Side::Absent {
-            column.push(Side::Absent);
+        if standing == TrackedValue::Absent {
+            column.push(TrackedValue::Absent);
             continue;
         }
-        let coded = form == CODED || form == SOME_CODED && bits.get(1, "form of an extreme")? == 1;
+        let coded =
+            form == CODED || form == PARTLY_CODED && bits.get(1, "form of an extreme")? == 1;
         let value = if coded {
             let places = places(row);
             let place = bits.get(places.bits().min(63), "place of an extreme")? as i64;
@@ -615,43 +645,43 @@ fn get_extremes(
         } else {
             f64::from_bits(bits.get(64, "extreme")?)
         };
-        column.push(standing_of(standing, value));
+        column.push(with_exactness(standing, value));
     }
     Ok(column)
 }
 
 fn get_sums(
     bits: &mut BitReader<'_>,
-    rows: &[Extent],
+    rows: &[RowBounds],
     exponent: u32,
-) -> Result<Vec<Side<Sum>>, DecodeError> {
-    let standings = get_standings(bits, rows.iter().map(Extent::is_empty))?;
+) -> Result<Vec<TrackedValue<CompensatedSum>>, DecodeError> {
+    let standings = get_exactness(bits, rows.iter().map(RowBounds::is_empty))?;
     let form = bits.get(2, "form of sums")?;
     let (mut unit, mut whole_bits, mut rest_bits) = (0, 0, 0);
-    if form == CODED || form == SOME_CODED {
+    if form == CODED || form == PARTLY_CODED {
         unit = bits.get(7, "unit of sums")? as u32;
         whole_bits = low_bits(bits)?;
         rest_bits = if unit > 0 { low_bits(bits)? } else { 0 };
     }
     let mut column = Vec::with_capacity(rows.len());
     for (row, standing) in rows.iter().zip(standings) {
-        if standing == Side::Absent {
-            column.push(Side::Absent);
+        if standing == TrackedValue::Absent {
+            column.push(TrackedValue::Absent);
             continue;
         }
-        let coded = form == CODED || form == SOME_CODED && bits.get(1, "form of a sum")? == 1;
+        let coded = form == CODED || form == PARTLY_CODED && bits.get(1, "form of a sum")? == 1;
         let sum = if coded {
             let off = unzigzag(bits.get_rice(whole_bits, "sum")?);
             let rest =
                 if unit > 0 { unzigzag(bits.get_rice(rest_bits, "rest of a sum")?) } else { 0 };
-            joined(row.predicted().wrapping_add(off), rest, unit, exponent)
+            join_sum(row.predicted_sum().wrapping_add(off), rest, unit, exponent)
         } else {
             let high = f64::from_bits(bits.get(64, "sum")?);
             let low =
                 if form == RAW_HIGH { 0.0 } else { f64::from_bits(bits.get(64, "low word")?) };
-            Sum::from_parts(high, low)
+            CompensatedSum::from_parts(high, low)
         };
-        column.push(standing_of(standing, sum));
+        column.push(with_exactness(standing, sum));
     }
     Ok(column)
 }

@@ -16,11 +16,11 @@ mod protobuf;
 pub use binary::{FLAGS, decode, decode_rounded, encode};
 pub use protobuf::{decode_protobuf, decode_protobuf_rounded, encode_protobuf};
 
-use crate::codec::bytes::Reader;
+use crate::codec::bytes::ByteReader;
 use crate::error::{DecodeError, EncodeError};
-use crate::histogram::{Histogram, Parts};
-use crate::scheme::{Interpolation, Log, Scheme};
-use crate::side::{Side, Sum};
+use crate::histogram::{Histogram, HistogramParts};
+use crate::scheme::{Interpolation, LogarithmicScheme, Scheme};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 const FORMAT: &str = "ddsketch";
 
@@ -28,46 +28,46 @@ const FORMAT: &str = "ddsketch";
 /// to a count before it is written.
 pub const COUNT_MAX: u64 = (1 << 53) - 1;
 
-/// What rounding the counts of a sketch to whole numbers changed.
+/// Effect of rounding fractional counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rounding {
     /// Counts that were not there: the sum of all that was rounded up.
     pub added: f64,
     /// Counts that are missing: the sum of all that was rounded down.
-    pub lost: f64,
+    pub removed: f64,
 }
 
-/// What to do with a count that is not whole.
+/// Policy for fractional counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counts {
-    Whole,
-    Rounded,
+enum CountPolicy {
+    RequireIntegers,
+    Round,
 }
 
-/// One bin as it was read; the same index may come more than once.
+/// Bin of a sketch; indexes may repeat.
 #[derive(Clone, Copy, Debug)]
-struct Bin {
+struct SketchBin {
     index: i32,
     count: f64,
     offset: usize,
 }
 
-/// A sketch as it is read, block by block.
+/// Sketch being decoded.
 #[derive(Debug)]
 struct Sketch {
-    counts: Counts,
-    grid: Option<Log>,
-    positive: Vec<Bin>,
-    negative: Vec<Bin>,
+    counts: CountPolicy,
+    grid: Option<LogarithmicScheme>,
+    positive: Vec<SketchBin>,
+    negative: Vec<SketchBin>,
     zero: f64,
     total: Option<f64>,
-    sum: Option<Sum>,
+    sum: Option<CompensatedSum>,
     min: Option<f64>,
     max: Option<f64>,
 }
 
 impl Sketch {
-    fn new(counts: Counts) -> Sketch {
+    fn new(counts: CountPolicy) -> Sketch {
         Sketch {
             counts,
             grid: None,
@@ -82,24 +82,44 @@ impl Sketch {
     }
 
     /// A count read at `offset`, if it is one that may be held.
-    fn checked(&self, count: f64, offset: usize, field: &'static str) -> Result<f64, DecodeError> {
+    fn check_count(
+        &self,
+        count: f64,
+        offset: usize,
+        field: &'static str,
+    ) -> Result<f64, DecodeError> {
         if !(count >= 0.0 && count.is_finite()) {
-            return Err(Reader::invalid(offset, field, count, "a number at or above zero"));
+            return Err(ByteReader::invalid_error(
+                offset,
+                field,
+                count,
+                "a number at or above zero",
+            ));
         }
         if count > COUNT_MAX as f64 {
             let (found, limit) = (count as u64, COUNT_MAX);
             return Err(DecodeError::Limit { offset, field, found, limit });
         }
-        if self.counts == Counts::Whole && count.fract() != 0.0 {
-            return Err(Reader::invalid(offset, field, count, "a whole number, unless rounded"));
+        if self.counts == CountPolicy::RequireIntegers && count.fract() != 0.0 {
+            return Err(ByteReader::invalid_error(
+                offset,
+                field,
+                count,
+                "a whole number, unless rounded",
+            ));
         }
         Ok(count)
     }
 
-    fn set_grid(&mut self, grid: Log, offset: usize) -> Result<(), DecodeError> {
+    fn set_grid(&mut self, grid: LogarithmicScheme, offset: usize) -> Result<(), DecodeError> {
         if self.grid.is_some_and(|before| before != grid) {
             let found = format_args!("{}", Scheme::Log(grid));
-            return Err(Reader::invalid(offset, "index mapping", found, "the mapping before it"));
+            return Err(ByteReader::invalid_error(
+                offset,
+                "index mapping",
+                found,
+                "the mapping before it",
+            ));
         }
         self.grid = Some(grid);
         Ok(())
@@ -108,50 +128,53 @@ impl Sketch {
     /// The whole sketch, of which `end` bytes were read.
     fn finish(mut self, end: usize) -> Result<(Histogram, Rounding), DecodeError> {
         let grid = self.grid.ok_or_else(|| {
-            Reader::invalid(end, "index mapping", "absent", "gamma and index offset")
+            ByteReader::invalid_error(end, "index mapping", "absent", "gamma and index offset")
         })?;
         let mut rounding = Rounding::default();
-        let positive = self.whole_bins(Store::Positive, &mut rounding)?;
-        let negative = self.whole_bins(Store::Negative, &mut rounding)?;
-        let zero = rounded(self.checked(self.zero, end, "zero count")?, &mut rounding);
-        let (sum, min, max) = self.sides();
+        let positive = self.integer_bins(SketchStore::Positive, &mut rounding)?;
+        let negative = self.integer_bins(SketchStore::Negative, &mut rounding)?;
+        let zero = round_count(self.check_count(self.zero, end, "zero count")?, &mut rounding);
+        let (sum, min, max) = self.summary_values();
         let exact = rounding == Rounding::default();
-        let mut parts = Parts { positive, negative, zero, ..Parts::new(Scheme::Log(grid)) };
+        let mut parts =
+            HistogramParts { positive, negative, zero, ..HistogramParts::new(Scheme::Log(grid)) };
         if exact {
             self.check_total(&parts, end)?;
             (parts.sum, parts.min, parts.max) = (sum, min, max);
         } else {
             // They were exact for the counts before rounding.
-            (parts.sum, parts.min, parts.max) = (sum.doubted(), min.doubted(), max.doubted());
+            (parts.sum, parts.min, parts.max) = (sum.downgrade(), min.downgrade(), max.downgrade());
         }
         Ok((Histogram::from_parts(parts)?, rounding))
     }
 
     /// Side values as the binary form gives them: a sum of zero is left out beside a count.
-    fn sides(&self) -> (Side<Sum>, Side<f64>, Side<f64>) {
-        let exact = |value: Option<f64>| value.map_or(Side::Absent, Side::Exact);
-        let sum = self.sum.or(self.total.map(|_| Sum::default()));
-        let sum = sum.map_or(Side::Absent, Side::Exact);
+    fn summary_values(
+        &self,
+    ) -> (TrackedValue<CompensatedSum>, TrackedValue<f64>, TrackedValue<f64>) {
+        let exact = |value: Option<f64>| value.map_or(TrackedValue::Absent, TrackedValue::Exact);
+        let sum = self.sum.or(self.total.map(|_| CompensatedSum::default()));
+        let sum = sum.map_or(TrackedValue::Absent, TrackedValue::Exact);
         (sum, exact(self.min), exact(self.max))
     }
 
-    fn check_total(&self, parts: &Parts, end: usize) -> Result<(), DecodeError> {
+    fn check_total(&self, parts: &HistogramParts, end: usize) -> Result<(), DecodeError> {
         let counts = parts.positive.iter().chain(&parts.negative).map(|&(_, count)| count);
         // Below 2^32 bins of at most 2^53: no overflow in 128 bits.
         let held = counts.chain([parts.zero]).map(u128::from).sum::<u128>();
         match self.total {
             Some(total) if total != held as f64 => {
                 let found = format_args!("{total} while the bins hold {held}");
-                Err(Reader::invalid(end, "count", found, "the sum of all bins"))
+                Err(ByteReader::invalid_error(end, "count", found, "the sum of all bins"))
             }
             _ => Ok(()),
         }
     }
 
     /// Ascending bins with one whole count each.
-    fn whole_bins(
+    fn integer_bins(
         &mut self,
-        store: Store,
+        store: SketchStore,
         rounding: &mut Rounding,
     ) -> Result<Vec<(i32, u64)>, DecodeError> {
         let mut bins = std::mem::take(self.store(store));
@@ -161,56 +184,58 @@ impl Sketch {
             // Whole doubles add up exactly as far as the check lets them.
             let mut total = 0.0;
             for bin in same {
-                total = self.checked(total + bin.count, bin.offset, "bin count")?;
+                total = self.check_count(total + bin.count, bin.offset, "bin count")?;
             }
-            whole.push((same[0].index, rounded(total, rounding)));
+            whole.push((same[0].index, round_count(total, rounding)));
         }
         Ok(whole)
     }
 
-    fn store(&mut self, store: Store) -> &mut Vec<Bin> {
+    fn store(&mut self, store: SketchStore) -> &mut Vec<SketchBin> {
         match store {
-            Store::Positive => &mut self.positive,
-            Store::Negative => &mut self.negative,
+            SketchStore::Positive => &mut self.positive,
+            SketchStore::Negative => &mut self.negative,
         }
     }
 
     /// Notes a bin. Empty ones are passed over.
     fn add(
         &mut self,
-        store: Store,
+        store: SketchStore,
         index: i64,
         count: f64,
         offset: usize,
     ) -> Result<(), DecodeError> {
-        let count = self.checked(count, offset, "bin count")?;
-        let index = i32::try_from(index)
-            .map_err(|_| Reader::invalid(offset, "bin index", index, "an index of 32 bits"))?;
+        let count = self.check_count(count, offset, "bin count")?;
+        let index = i32::try_from(index).map_err(|_| {
+            ByteReader::invalid_error(offset, "bin index", index, "an index of 32 bits")
+        })?;
         if count > 0.0 {
-            self.store(store).push(Bin { index, count, offset });
+            self.store(store).push(SketchBin { index, count, offset });
         }
         Ok(())
     }
 }
 
-/// Which values a bin counts.
+/// Store of a sketch: positive or negative values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Store {
+enum SketchStore {
     Positive,
     Negative,
 }
 
 /// The nearest whole number, half upwards; what that changes is noted.
-fn rounded(count: f64, rounding: &mut Rounding) -> u64 {
+fn round_count(count: f64, rounding: &mut Rounding) -> u64 {
     let whole = count.round();
     rounding.added += (whole - count).max(0.0);
-    rounding.lost += (count - whole).max(0.0);
+    rounding.removed += (count - whole).max(0.0);
     whole as u64
 }
 
 /// The mapping of a histogram that a sketch can hold.
-fn grid_of(histogram: &Histogram) -> Result<Log, EncodeError> {
-    let no_place = |what: String| Err(EncodeError::NoPlace { format: FORMAT, what });
+fn grid_of(histogram: &Histogram) -> Result<LogarithmicScheme, EncodeError> {
+    let no_place =
+        |what: String| Err(EncodeError::Unrepresentable { format: FORMAT, detail: what });
     let Scheme::Log(grid) = histogram.scheme() else {
         return Err(EncodeError::scheme(FORMAT, histogram.scheme()));
     };
@@ -247,7 +272,7 @@ fn interpolation_of(number: i64, offset: usize) -> Result<Interpolation, DecodeE
         1 => Ok(Interpolation::Linear),
         2 => Ok(Interpolation::Quadratic),
         3 => Ok(Interpolation::Cubic),
-        4 => Err(Reader::invalid(offset, "interpolation", "4 quartic", known)),
-        _ => Err(Reader::invalid(offset, "interpolation", number, known)),
+        4 => Err(ByteReader::invalid_error(offset, "interpolation", "4 quartic", known)),
+        _ => Err(ByteReader::invalid_error(offset, "interpolation", number, known)),
     }
 }

@@ -1,4 +1,4 @@
-//! One histogram on the wire: about a byte per bucket, read at a nanosecond per bucket.
+//! Frame codec: one histogram on the wire, about a byte per bucket.
 //!
 //! ```text
 //! size      field
@@ -17,12 +17,12 @@
 //! frame has one. `docs/formats/frame.md` tells a stranger the same, byte by byte.
 
 use crate::codec::base64;
-use crate::codec::bytes::{Reader, put_varint, put_zigzag};
-use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, header, put_header};
-pub use crate::codec::header::{Meaning, Temporality, Unit};
+use crate::codec::bytes::{ByteReader, put_varint, put_zigzag};
+use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, put_header, read_header};
+pub use crate::codec::header::{SeriesMeta, Temporality, Unit};
 use crate::error::DecodeError;
-use crate::histogram::{Histogram, Parts, Threshold};
-use crate::side::{Side, Sum};
+use crate::histogram::{Histogram, HistogramParts, Threshold};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// Names and bits of the flags, in the order in which their fields follow.
 pub const FLAGS: [(&str, u64); 14] = [
@@ -53,9 +53,9 @@ const MIN: u64 = FLAGS[8].1;
 const MAX: u64 = FLAGS[10].1;
 const THRESHOLDS: u64 = FLAGS[12].1;
 const NEGATIVE: u64 = FLAGS[13].1;
-const KNOWN: u64 = (1 << 14) - 1;
+const KNOWN_FLAGS: u64 = (1 << 14) - 1;
 /// The flag "is exact" of a side value whose own flag is `flag`: the bit above.
-const fn exact(flag: u64) -> u64 {
+const fn exact_flag(flag: u64) -> u64 {
     flag << 1
 }
 
@@ -65,21 +65,21 @@ pub const THRESHOLDS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 const ESCAPE: u64 = 15;
 
 /// Appends a frame.
-pub fn encode(histogram: &Histogram, meaning: Meaning, out: &mut Vec<u8>) {
+pub fn encode(histogram: &Histogram, meaning: SeriesMeta, out: &mut Vec<u8>) {
     put_header(out, FRAME_MAGIC, meaning, histogram.scheme());
-    let sum = histogram.sum_side().value().map_or((0.0, 0.0), Sum::parts);
+    let sum = histogram.tracked_sum().value().map_or((0.0, 0.0), CompensatedSum::parts);
     let empty = histogram.is_empty();
     let if_set = |condition: bool, flag: u64| if condition { flag } else { 0 };
-    let side = |side: Side<f64>, flag| match side {
-        Side::Exact(_) => flag | exact(flag),
-        Side::Estimated(_) => flag,
-        Side::Absent => 0,
+    let side = |side: TrackedValue<f64>, flag| match side {
+        TrackedValue::Exact(_) => flag | exact_flag(flag),
+        TrackedValue::Estimated(_) => flag,
+        TrackedValue::Absent => 0,
     };
-    let sum_standing = match histogram.sum_side() {
-        _ if empty => Side::Absent,
-        Side::Exact(_) => Side::Exact(0.0),
-        Side::Estimated(_) => Side::Estimated(0.0),
-        Side::Absent => Side::Absent,
+    let sum_standing = match histogram.tracked_sum() {
+        _ if empty => TrackedValue::Absent,
+        TrackedValue::Exact(_) => TrackedValue::Exact(0.0),
+        TrackedValue::Estimated(_) => TrackedValue::Estimated(0.0),
+        TrackedValue::Absent => TrackedValue::Absent,
     };
     let flags = if_set(histogram.zero_count() > 0, ZERO)
         | if_set(histogram.zero_threshold() > 0.0, ZERO_THRESHOLD)
@@ -88,8 +88,8 @@ pub fn encode(histogram: &Histogram, meaning: Meaning, out: &mut Vec<u8>) {
         | if_set(histogram.nan_count() > 0, NAN)
         | side(sum_standing, SUM)
         | if_set(!empty && sum.1 != 0.0, SUM_LOW)
-        | side(histogram.min_side(), MIN)
-        | side(histogram.max_side(), MAX)
+        | side(histogram.tracked_min(), MIN)
+        | side(histogram.tracked_max(), MAX)
         | if_set(!histogram.thresholds().is_empty(), THRESHOLDS)
         | if_set(!histogram.negative().is_empty(), NEGATIVE);
     put_varint(out, flags);
@@ -112,8 +112,8 @@ pub fn encode(histogram: &Histogram, meaning: Meaning, out: &mut Vec<u8>) {
     for (flag, number) in [
         (SUM, sum.0),
         (SUM_LOW, sum.1),
-        (MIN, histogram.min_side().value().unwrap_or(0.0)),
-        (MAX, histogram.max_side().value().unwrap_or(0.0)),
+        (MIN, histogram.tracked_min().value().unwrap_or(0.0)),
+        (MAX, histogram.tracked_max().value().unwrap_or(0.0)),
     ] {
         if flags & flag != 0 {
             put_number(out, number);
@@ -133,7 +133,7 @@ pub fn encode(histogram: &Histogram, meaning: Meaning, out: &mut Vec<u8>) {
 }
 
 /// Writes a frame in padded base64, for carriers of text.
-pub fn encode_base64(histogram: &Histogram, meaning: Meaning) -> String {
+pub fn encode_base64(histogram: &Histogram, meaning: SeriesMeta) -> String {
     let mut bytes = Vec::new();
     encode(histogram, meaning, &mut bytes);
     base64::encode(&bytes)
@@ -141,16 +141,16 @@ pub fn encode_base64(histogram: &Histogram, meaning: Meaning) -> String {
 
 /// Reads a frame in base64, padded or not. Offsets in errors past base64 itself are those of the bytes it
 /// stands for.
-pub fn decode_base64(text: &str) -> Result<(Histogram, Meaning), DecodeError> {
+pub fn decode_base64(text: &str) -> Result<(Histogram, SeriesMeta), DecodeError> {
     decode(&base64::decode(text.as_bytes())?)
 }
 
 /// Reads a frame that fills `bytes`.
-pub fn decode(bytes: &[u8]) -> Result<(Histogram, Meaning), DecodeError> {
-    let mut reader = Reader::new(bytes);
-    let (meaning, scheme) = header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
-    let fields = Fields::read(&mut reader)?;
-    let mut parts = Parts::new(scheme);
+pub fn decode(bytes: &[u8]) -> Result<(Histogram, SeriesMeta), DecodeError> {
+    let mut reader = ByteReader::new(bytes);
+    let (meaning, scheme) = read_header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
+    let fields = FrameFields::read(&mut reader)?;
+    let mut parts = HistogramParts::new(scheme);
     parts.zero = fields.zero;
     parts.zero_threshold = fields.zero_threshold;
     parts.overflow = fields.overflow;
@@ -158,97 +158,107 @@ pub fn decode(bytes: &[u8]) -> Result<(Histogram, Meaning), DecodeError> {
     parts.nan = fields.nan;
     (parts.sum, parts.min, parts.max) = (fields.sum, fields.min, fields.max);
     parts.thresholds = fields.thresholds;
-    parts.positive = buckets(&mut reader)?;
+    parts.positive = read_buckets(&mut reader)?;
     if fields.has_negative {
-        parts.negative = buckets(&mut reader)?;
+        parts.negative = read_buckets(&mut reader)?;
     }
     reader.finish()?;
-    Ok((Histogram::from_own_parts(parts)?, meaning))
+    Ok((Histogram::from_recorded_parts(parts)?, meaning))
 }
 
 /// How many values a frame has counted, without those that were no number: [`Histogram::count`] of it, at a
 /// nanosecond a bucket. What follows the buckets is not looked at.
 pub fn count(bytes: &[u8]) -> Result<u64, DecodeError> {
-    let mut reader = Reader::new(bytes);
-    header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
-    let fields = Fields::read(&mut reader)?;
+    let mut reader = ByteReader::new(bytes);
+    read_header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
+    let fields = FrameFields::read(&mut reader)?;
     let mut total =
-        Total(fields.zero.saturating_add(fields.overflow).saturating_add(fields.underflow));
-    each_bucket(&mut reader, &mut total)?;
+        CountSum(fields.zero.saturating_add(fields.overflow).saturating_add(fields.underflow));
+    for_each_bucket(&mut reader, &mut total)?;
     if fields.has_negative {
-        each_bucket(&mut reader, &mut total)?;
+        for_each_bucket(&mut reader, &mut total)?;
     }
     Ok(total.0)
 }
 
-/// Adds counts up.
-struct Total(u64);
+/// Sums bucket counts.
+struct CountSum(u64);
 
-impl BucketSink for Total {
-    fn one(&mut self, _: i64, count: u64) {
+impl BucketSink for CountSum {
+    fn add_bucket(&mut self, _: i64, count: u64) {
         self.0 = self.0.saturating_add(count);
     }
 
-    fn eight(&mut self, buckets: Eight) {
+    fn add_packed(&mut self, buckets: PackedBytes8) {
         self.0 = self.0.saturating_add(buckets.total());
     }
 }
 
-/// Everything of a frame between its header and its buckets.
-pub(crate) struct Fields {
+/// Optional fields between frame header and buckets.
+pub(crate) struct FrameFields {
     pub(crate) zero: u64,
     pub(crate) zero_threshold: f64,
     pub(crate) overflow: u64,
     pub(crate) underflow: u64,
     pub(crate) nan: u64,
-    pub(crate) sum: Side<Sum>,
-    pub(crate) min: Side<f64>,
-    pub(crate) max: Side<f64>,
+    pub(crate) sum: TrackedValue<CompensatedSum>,
+    pub(crate) min: TrackedValue<f64>,
+    pub(crate) max: TrackedValue<f64>,
     pub(crate) thresholds: Vec<Threshold>,
     pub(crate) has_negative: bool,
 }
 
-impl Fields {
+impl FrameFields {
     #[inline]
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Fields, DecodeError> {
+    pub(crate) fn read(reader: &mut ByteReader<'_>) -> Result<FrameFields, DecodeError> {
         let at = reader.offset();
         let flags = reader.varint("flags")?;
-        if flags & !KNOWN != 0 {
-            return Err(Reader::invalid(at, "flags", flags, "bits 14 and above zero"));
+        if flags & !KNOWN_FLAGS != 0 {
+            return Err(ByteReader::invalid_error(at, "flags", flags, "bits 14 and above zero"));
         }
-        let idle = flags & exact(SUM | MIN | MAX) & !exact(flags);
+        let idle = flags & exact_flag(SUM | MIN | MAX) & !exact_flag(flags);
         if idle != 0 || flags & (SUM | SUM_LOW) == SUM_LOW {
-            return Err(Reader::invalid(at, "flags", flags, "a value where one is called exact"));
+            return Err(ByteReader::invalid_error(
+                at,
+                "flags",
+                flags,
+                "a value where one is called exact",
+            ));
         }
-        let count = |reader: &mut Reader<'_>, flag, field| match flags & flag {
+        let count = |reader: &mut ByteReader<'_>, flag, field| match flags & flag {
             0 => Ok(0),
             _ => reader.varint(field),
         };
-        let side = |reader: &mut Reader<'_>, flag, field| match flags & (flag | exact(flag)) {
-            0 => Ok(Side::Absent),
-            standing => number(reader, field).map(|value| match standing & exact(flag) {
-                0 => Side::Estimated(value),
-                _ => Side::Exact(value),
+        let side = |reader: &mut ByteReader<'_>, flag, field| match flags
+            & (flag | exact_flag(flag))
+        {
+            0 => Ok(TrackedValue::Absent),
+            standing => read_number(reader, field).map(|value| match standing & exact_flag(flag) {
+                0 => TrackedValue::Estimated(value),
+                _ => TrackedValue::Exact(value),
             }),
         };
         let zero = count(reader, ZERO, "zero count")?;
         let zero_threshold =
-            if flags & ZERO_THRESHOLD != 0 { number(reader, "zero threshold")? } else { 0.0 };
+            if flags & ZERO_THRESHOLD != 0 { read_number(reader, "zero threshold")? } else { 0.0 };
         let overflow = count(reader, OVERFLOW, "overflow")?;
         let underflow = count(reader, UNDERFLOW, "underflow")?;
         let nan = count(reader, NAN, "nan")?;
         let high = side(reader, SUM, "sum")?;
-        let low = if flags & SUM_LOW != 0 { number(reader, "sum low word")? } else { 0.0 };
+        let low = if flags & SUM_LOW != 0 { read_number(reader, "sum low word")? } else { 0.0 };
         let sum = match high {
-            Side::Exact(high) => Side::Exact(Sum::from_parts(high, low)),
-            Side::Estimated(high) => Side::Estimated(Sum::from_parts(high, low)),
-            Side::Absent => Side::Absent,
+            TrackedValue::Exact(high) => TrackedValue::Exact(CompensatedSum::from_parts(high, low)),
+            TrackedValue::Estimated(high) => {
+                TrackedValue::Estimated(CompensatedSum::from_parts(high, low))
+            }
+            TrackedValue::Absent => TrackedValue::Absent,
         };
         let min = side(reader, MIN, "min")?;
         let max = side(reader, MAX, "max")?;
-        let thresholds = if flags & THRESHOLDS != 0 { thresholds(reader)? } else { Vec::new() };
+        let thresholds =
+            if flags & THRESHOLDS != 0 { read_thresholds(reader)? } else { Vec::new() };
         let has_negative = flags & NEGATIVE != 0;
-        Ok(Fields {
+        Ok(FrameFields {
             zero,
             zero_threshold,
             overflow,
@@ -263,7 +273,7 @@ impl Fields {
     }
 }
 
-fn thresholds(reader: &mut Reader<'_>) -> Result<Vec<Threshold>, DecodeError> {
+fn read_thresholds(reader: &mut ByteReader<'_>) -> Result<Vec<Threshold>, DecodeError> {
     let at = reader.offset();
     let count = reader.varint("threshold count")?;
     if count > THRESHOLDS_MAX {
@@ -272,7 +282,10 @@ fn thresholds(reader: &mut Reader<'_>) -> Result<Vec<Threshold>, DecodeError> {
     }
     (0..count)
         .map(|_| {
-            Ok(Threshold { value: number(reader, "threshold")?, above: reader.varint("above")? })
+            Ok(Threshold {
+                value: read_number(reader, "threshold")?,
+                above: reader.varint("above")?,
+            })
         })
         .collect()
 }
@@ -293,13 +306,16 @@ pub(crate) fn put_number(out: &mut Vec<u8>, value: f64) {
 
 /// Reads a double.
 #[inline]
-pub(crate) fn number(reader: &mut Reader<'_>, field: &'static str) -> Result<f64, DecodeError> {
+pub(crate) fn read_number(
+    reader: &mut ByteReader<'_>,
+    field: &'static str,
+) -> Result<f64, DecodeError> {
     let at = reader.offset();
     let coded = reader.varint(field)?;
     match coded {
         1 => reader.f64_le(field),
         _ if coded & 1 == 1 => {
-            Err(Reader::invalid(at, field, coded, "an even number, or 1 and eight bytes"))
+            Err(ByteReader::invalid_error(at, field, coded, "an even number, or 1 and eight bytes"))
         }
         _ => {
             let folded = coded >> 1;
@@ -332,48 +348,48 @@ pub(crate) fn put_buckets(out: &mut Vec<u8>, buckets: impl ExactSizeIterator<Ite
     }
 }
 
-fn buckets(reader: &mut Reader<'_>) -> Result<Vec<(i32, u64)>, DecodeError> {
+fn read_buckets(reader: &mut ByteReader<'_>) -> Result<Vec<(i32, u64)>, DecodeError> {
     let at = reader.offset();
     let mut found: Vec<(i32, u64)> = Vec::new();
-    if let Some((_, last)) = each_bucket(reader, &mut found)?
+    if let Some((_, last)) = for_each_bucket(reader, &mut found)?
         && i32::try_from(last).is_err()
     {
-        return Err(Reader::invalid(at, "last index", last, "a 32-bit number"));
+        return Err(ByteReader::invalid_error(at, "last index", last, "a 32-bit number"));
     }
     Ok(found)
 }
 
-/// Where buckets go as they are read. Indexes begin within 32 bits and never fall, but may leave them: who
-/// takes them looks at the last one.
+/// Receiver of decoded buckets. Indexes begin within 32 bits and never fall, but may leave them:
+/// who takes them looks at the last one.
 pub(crate) trait BucketSink {
     /// A bucket.
-    fn one(&mut self, index: i64, count: u64);
+    fn add_bucket(&mut self, index: i64, count: u64);
 
     /// Eight buckets.
     #[inline]
-    fn eight(&mut self, buckets: Eight) {
-        (0..8).for_each(|i| self.one(buckets.index(i), buckets.count(i)));
+    fn add_packed(&mut self, buckets: PackedBytes8) {
+        (0..8).for_each(|i| self.add_bucket(buckets.index(i), buckets.count(i)));
     }
 }
 
 impl BucketSink for Vec<(i32, u64)> {
-    fn one(&mut self, index: i64, count: u64) {
+    fn add_bucket(&mut self, index: i64, count: u64) {
         self.push((index as i32, count));
     }
 }
 
-/// The next eight bytes as buckets, a byte for each in two words.
+/// Eight one-byte buckets decoded together.
 #[derive(Clone, Copy)]
-pub(crate) struct Eight {
+pub(crate) struct PackedBytes8 {
     /// The index that offsets are counted from.
-    pub(crate) before: i64,
+    pub(crate) base_index: i64,
     offsets: u64,
     counts: u64,
     /// How many of the bytes are there and stand for themselves.
-    short: u32,
+    short_count: u32,
 }
 
-impl Eight {
+impl PackedBytes8 {
     /// The offsets of eight buckets are less than this.
     pub(crate) const SPAN: usize = 128;
 
@@ -381,7 +397,7 @@ impl Eight {
     const LOW_HALVES: u64 = 0x0f0f_0f0f_0f0f_0f0f;
 
     #[inline]
-    fn new(before: i64, bytes: &[u8]) -> Eight {
+    fn new(before: i64, bytes: &[u8]) -> PackedBytes8 {
         let (word, there) = match bytes.first_chunk() {
             Some(&bytes) => (u64::from_le_bytes(bytes), 8),
             None => {
@@ -396,13 +412,18 @@ impl Eight {
         // Times 1, 2^8, 2^16, … and added up: each byte becomes the sum of those up to it, 8 · 15 at most
         // while none is long.
         let offsets = gaps.wrapping_mul(Self::ONES);
-        Eight { before, offsets, counts, short: there.min(long.trailing_zeros() / 8) }
+        PackedBytes8 {
+            base_index: before,
+            offsets,
+            counts,
+            short_count: there.min(long.trailing_zeros() / 8),
+        }
     }
 
     /// The `i`-th index, where all bytes up to it are short.
     #[inline]
     pub(crate) fn index(self, i: u32) -> i64 {
-        self.before.saturating_add(self.offset(i).into())
+        self.base_index.saturating_add(self.offset(i).into())
     }
 
     /// How far the `i`-th index lies above `before`.
@@ -426,8 +447,8 @@ impl Eight {
 
 /// Gives each bucket to `sink` in ascending order and returns the first and last index.
 #[inline]
-pub(crate) fn each_bucket(
-    reader: &mut Reader<'_>,
+pub(crate) fn for_each_bucket(
+    reader: &mut ByteReader<'_>,
     sink: &mut impl BucketSink,
 ) -> Result<Option<(i64, i64)>, DecodeError> {
     let at = reader.offset();
@@ -448,17 +469,17 @@ pub(crate) fn each_bucket(
     let at = reader.offset();
     let first = reader.zigzag("first index")?;
     if i32::try_from(first).is_err() {
-        return Err(Reader::invalid(at, "first index", first, "a 32-bit number"));
+        return Err(ByteReader::invalid_error(at, "first index", first, "a 32-bit number"));
     }
     let mut index = first.wrapping_sub(1);
     let mut left = buckets;
     while left > 0 {
-        let eight = Eight::new(index, reader.peek());
-        let short = eight.short.min(left.min(8) as u32);
+        let eight = PackedBytes8::new(index, reader.peek());
+        let short = eight.short_count.min(left.min(8) as u32);
         if short == 8 {
-            sink.eight(eight);
+            sink.add_packed(eight);
         } else {
-            (0..short).for_each(|i| sink.one(eight.index(i), eight.count(i)));
+            (0..short).for_each(|i| sink.add_bucket(eight.index(i), eight.count(i)));
         }
         if short > 0 {
             index = eight.index(short.wrapping_sub(1));
@@ -474,18 +495,18 @@ pub(crate) fn each_bucket(
             gap = gap.saturating_add(reader.varint("gap")?);
         }
         if count == ESCAPE {
-            count = long_count(reader)?;
+            count = read_long_count(reader)?;
         }
         index = index.saturating_add_unsigned(gap).saturating_add(1);
-        sink.one(index, count.wrapping_add(1));
+        sink.add_bucket(index, count.wrapping_add(1));
         left = left.wrapping_sub(1);
     }
     Ok(Some((first, index)))
 }
 
 /// The count, less one, of a bucket whose byte cannot hold it.
-fn long_count(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
+fn read_long_count(reader: &mut ByteReader<'_>) -> Result<u64, DecodeError> {
     let at = reader.offset();
     let count = reader.varint("count")?.checked_add(ESCAPE).filter(|&count| count < u64::MAX);
-    count.ok_or_else(|| Reader::invalid(at, "count", "2^64 or more", "at most 2^64 - 1"))
+    count.ok_or_else(|| ByteReader::invalid_error(at, "count", "2^64 or more", "at most 2^64 - 1"))
 }

@@ -18,13 +18,13 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-pub use header::{Header, HeaderError};
-use stream::{Stream, put_leb};
+pub use header::{HdrHeader, HeaderError};
+use stream::{HdrStream, put_leb};
 
 use crate::codec::base64;
-use crate::codec::bytes::Reader;
+use crate::codec::bytes::ByteReader;
 use crate::error::{DecodeError, EncodeError};
-use crate::histogram::{Histogram, Parts};
+use crate::histogram::{Histogram, HistogramParts};
 
 /// What errors call the format.
 const FORMAT: &str = "HdrHistogram";
@@ -36,18 +36,18 @@ pub const BUCKETS_MAX: usize = 1 << 20;
 /// A decoder holds `(i32, u64)` pairs, doubled as they grow, and then indexes and counts beside them.
 const _: () = assert!(BUCKETS_MAX * (2 * size_of::<(i32, u64)>() + 12) <= 48 << 20);
 
-/// A histogram with the parameters HdrHistogram keeps beside it.
+/// HdrHistogram with the header parameters of its encoding.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recording {
+pub struct HdrHistogramData {
     /// The counts, on the grid of the header.
     pub histogram: Histogram,
     /// Range, precision and unit.
-    pub header: Header,
+    pub header: HdrHeader,
 }
 
 /// A version of the encoding. Java and C read all three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub enum HdrVersion {
     /// 2012 to 2014: words of 8 bytes; no doubles.
     V0,
     /// 2014 to 2015: words of 8 bytes.
@@ -56,15 +56,15 @@ pub enum Version {
     V2,
 }
 
-impl Recording {
+impl HdrHistogramData {
     /// No values yet.
-    pub fn new(header: Header) -> Recording {
-        Recording { histogram: Histogram::new(header.scheme()), header }
+    pub fn new(header: HdrHeader) -> HdrHistogramData {
+        HdrHistogramData { histogram: Histogram::new(header.scheme()), header }
     }
 
     /// HdrHistogram's maximum: the greatest whole number, or the greatest double, of the last bucket in use;
     /// 0 when empty.
-    pub fn greatest(&self) -> f64 {
+    pub fn hdr_max(&self) -> f64 {
         let last = self.histogram.positive().indexes().last();
         let end =
             last.and_then(|&index| self.header.scheme().edges(index)).map_or(0.0, |(_, end)| end);
@@ -76,7 +76,7 @@ impl Recording {
     }
 
     /// The bytes without compression.
-    pub fn encode(&self, version: Version) -> Result<Vec<u8>, EncodeError> {
+    pub fn encode(&self, version: HdrVersion) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::new();
         self.put_double_fields(layout::DOUBLE, &mut out);
         self.put_integers(version, &mut out)?;
@@ -85,7 +85,7 @@ impl Recording {
 
     /// The bytes with zlib compression.
     #[expect(clippy::expect_used, reason = "writing to memory does not fail")]
-    pub fn encode_compressed(&self, version: Version) -> Result<Vec<u8>, EncodeError> {
+    pub fn encode_compressed(&self, version: HdrVersion) -> Result<Vec<u8>, EncodeError> {
         let mut plain = Vec::new();
         self.put_integers(version, &mut plain)?;
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
@@ -94,9 +94,9 @@ impl Recording {
             .and_then(|()| encoder.finish())
             .expect("BUG: writing to memory does not fail");
         let cookie = match version {
-            Version::V0 => layout::V0_COMPRESSED | WORD_COOKIE,
-            Version::V1 => layout::V1_COMPRESSED | WORD_COOKIE,
-            Version::V2 => layout::V2_COMPRESSED | layout::LEB_WORDS,
+            HdrVersion::V0 => layout::V0_COMPRESSED | WORD_COOKIE,
+            HdrVersion::V1 => layout::V1_COMPRESSED | WORD_COOKIE,
+            HdrVersion::V2 => layout::V2_COMPRESSED | layout::LEB_WORDS,
         };
         let mut out = Vec::with_capacity(compressed.len().wrapping_add(24));
         self.put_double_fields(layout::DOUBLE_COMPRESSED, &mut out);
@@ -107,7 +107,7 @@ impl Recording {
     }
 
     /// The compressed bytes in base64 with padding, as they stand in logs.
-    pub fn encode_base64(&self, version: Version) -> Result<String, EncodeError> {
+    pub fn encode_base64(&self, version: HdrVersion) -> Result<String, EncodeError> {
         self.encode_compressed(version).map(|bytes| base64::encode(&bytes))
     }
 
@@ -120,17 +120,17 @@ impl Recording {
     }
 
     /// Header and counts of the histogram of whole numbers.
-    fn put_integers(&self, version: Version, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.check_places(version)?;
+    fn put_integers(&self, version: HdrVersion, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.check_lossless(version)?;
         let header = &self.header;
         let start = out.len();
         let cookie = match version {
-            Version::V0 => layout::V0 | WORD_COOKIE,
-            Version::V1 => layout::V1 | WORD_COOKIE,
-            Version::V2 => layout::V2 | layout::LEB_WORDS,
+            HdrVersion::V0 => layout::V0 | WORD_COOKIE,
+            HdrVersion::V1 => layout::V1 | WORD_COOKIE,
+            HdrVersion::V2 => layout::V2 | layout::LEB_WORDS,
         };
         out.extend(cookie.to_be_bytes());
-        if version != Version::V0 {
+        if version != HdrVersion::V0 {
             out.extend([0; 4]); // the payload's length, known below
             out.extend(header.index_offset().to_be_bytes());
         }
@@ -138,15 +138,15 @@ impl Recording {
         out.extend(header.lowest().to_be_bytes());
         out.extend(header.highest().to_be_bytes());
         match version {
-            Version::V0 => out.extend(self.histogram.count().to_be_bytes()),
+            HdrVersion::V0 => out.extend(self.histogram.count().to_be_bytes()),
             _ => out.extend(header.ratio().to_be_bytes()),
         }
         let payload = out.len();
         match version {
-            Version::V2 => self.put_numbers(out),
+            HdrVersion::V2 => self.put_numbers(out),
             _ => self.put_words(out),
         }
-        if version != Version::V0 {
+        if version != HdrVersion::V0 {
             let len = out.len().wrapping_sub(payload) as u32;
             out[start.wrapping_add(4)..start.wrapping_add(8)].copy_from_slice(&len.to_be_bytes());
         }
@@ -186,7 +186,7 @@ impl Recording {
     }
 
     /// Refuses what would be lost.
-    fn check_places(&self, version: Version) -> Result<(), EncodeError> {
+    fn check_lossless(&self, version: HdrVersion) -> Result<(), EncodeError> {
         let (histogram, header) = (&self.histogram, &self.header);
         if *histogram.scheme() != header.scheme() {
             return Err(EncodeError::scheme(FORMAT, histogram.scheme()));
@@ -199,7 +199,7 @@ impl Recording {
             (histogram.nan_count(), "NaN"),
             (histogram.zero_count(), "values counted as zero beside the bucket of zero"),
         ];
-        let no_place = |what| Err(EncodeError::NoPlace { format: FORMAT, what });
+        let no_place = |what| Err(EncodeError::Unrepresentable { format: FORMAT, detail: what });
         if let Some((count, what)) = homeless.into_iter().find(|&(count, _)| count > 0) {
             return no_place(format!("{what} ({count})"));
         }
@@ -215,7 +215,7 @@ impl Recording {
         }
         let is_plain =
             header.range().is_none() && header.index_offset() == 0 && header.ratio() == 1.0;
-        if version == Version::V0 && !is_plain {
+        if version == HdrVersion::V0 && !is_plain {
             return no_place("doubles, a conversion ratio or an index offset in V0".into());
         }
         Ok(())
@@ -229,23 +229,23 @@ const WORD_BYTES: usize = 8;
 const WORD_COOKIE: u32 = (WORD_BYTES as u32) << 4;
 
 /// Reads any of the encodings, by its cookie.
-pub fn decode(bytes: &[u8]) -> Result<Recording, DecodeError> {
+pub fn decode(bytes: &[u8]) -> Result<HdrHistogramData, DecodeError> {
     let (parts, header) = decode_parts(bytes)?;
-    Ok(Recording { histogram: Histogram::from_parts(parts)?, header })
+    Ok(HdrHistogramData { histogram: Histogram::from_parts(parts)?, header })
 }
 
 /// Reads any of the encodings in base64, with padding or without.
-pub fn decode_base64(text: impl AsRef<[u8]>) -> Result<Recording, DecodeError> {
+pub fn decode_base64(text: impl AsRef<[u8]>) -> Result<HdrHistogramData, DecodeError> {
     decode(&base64::decode(text.as_ref())?)
 }
 
 /// What [`decode_base64`] reads, before it is made a histogram.
-pub(crate) fn decode_base64_parts(text: &[u8]) -> Result<(Parts, Header), DecodeError> {
+pub(crate) fn decode_base64_parts(text: &[u8]) -> Result<(HistogramParts, HdrHeader), DecodeError> {
     decode_parts(&base64::decode(text)?)
 }
 
-fn decode_parts(bytes: &[u8]) -> Result<(Parts, Header), DecodeError> {
-    let mut reader = Reader::new(bytes);
+fn decode_parts(bytes: &[u8]) -> Result<(HistogramParts, HdrHeader), DecodeError> {
+    let mut reader = ByteReader::new(bytes);
     let cookie = reader.u32_be("cookie")?;
     if cookie != layout::DOUBLE && cookie != layout::DOUBLE_COMPRESSED {
         return decode_integers(bytes, None);
@@ -254,15 +254,15 @@ fn decode_parts(bytes: &[u8]) -> Result<(Parts, Header), DecodeError> {
     let (field, offset, _) = layout::DOUBLE_FIELDS[2];
     let range = reader.i64_be(field)?;
     if range < 2 {
-        return Err(Reader::invalid(offset, field, range, "at least 2"));
+        return Err(ByteReader::invalid_error(offset, field, range, "at least 2"));
     }
     let start = reader.offset();
-    let integers = reader.take(reader.remaining(), "histogram of whole numbers")?;
-    decode_integers(integers, Some((digits, range))).map_err(|error| moved(error, start))
+    let integers = reader.read_bytes(reader.remaining(), "histogram of whole numbers")?;
+    decode_integers(integers, Some((digits, range))).map_err(|error| shift_offset(error, start))
 }
 
 /// An error found in a part of the bytes that begins at `start`.
-fn moved(mut error: DecodeError, start: usize) -> DecodeError {
+fn shift_offset(mut error: DecodeError, start: usize) -> DecodeError {
     if let DecodeError::Truncated { offset, .. }
     | DecodeError::Invalid { offset, .. }
     | DecodeError::Limit { offset, .. } = &mut error
@@ -276,40 +276,45 @@ fn moved(mut error: DecodeError, start: usize) -> DecodeError {
 fn decode_integers(
     bytes: &[u8],
     double: Option<(u32, i64)>,
-) -> Result<(Parts, Header), DecodeError> {
-    let mut reader = Reader::new(bytes);
+) -> Result<(HistogramParts, HdrHeader), DecodeError> {
+    let mut reader = ByteReader::new(bytes);
     let cookie = reader.u32_be("cookie")? & !layout::WORD_SIZE_MASK;
     if ![layout::V0_COMPRESSED, layout::V1_COMPRESSED, layout::V2_COMPRESSED].contains(&cookie) {
-        return decode_plain(Stream::plain(bytes), double);
+        return decode_plain(HdrStream::plain(bytes), double);
     }
     let len = reader.u32_be("compressed length")? as usize;
-    let compressed = reader.take(len, "zlib stream")?;
+    let compressed = reader.read_bytes(len, "zlib stream")?;
     reader.finish()?;
-    decode_plain(Stream::inflate(compressed), double)
+    decode_plain(HdrStream::inflate(compressed), double)
 }
 
-/// How the counts are written.
+/// Encoding of the counts.
 #[derive(Clone, Copy)]
-enum Words {
+enum CountEncoding {
     /// V0: to the end of the bytes, and their sum.
     ToEnd { size: usize, total: u64 },
     /// V1: as many bytes.
     Fixed { size: usize, len: usize },
     /// V2: as many bytes.
-    Leb { len: usize },
+    Leb128 { len: usize },
 }
 
 fn decode_plain(
-    mut stream: Stream<'_>,
+    mut stream: HdrStream<'_>,
     double: Option<(u32, i64)>,
-) -> Result<(Parts, Header), DecodeError> {
+) -> Result<(HistogramParts, HdrHeader), DecodeError> {
     let cookie = stream.u32("cookie")?;
     let size = ((cookie & layout::WORD_SIZE_MASK) >> 4) as usize;
     let base = cookie & !layout::WORD_SIZE_MASK;
     let fixed = matches!(base, layout::V0 | layout::V1) && [2, 4, 8].contains(&(size & 0xe));
     if !fixed && base != layout::V2 {
         let expected = "a cookie of HdrHistogram V0, V1 or V2 with words of 2, 4 or 8 bytes";
-        return Err(Reader::invalid(0, "cookie", format_args!("{cookie:#010x}"), expected));
+        return Err(ByteReader::invalid_error(
+            0,
+            "cookie",
+            format_args!("{cookie:#010x}"),
+            expected,
+        ));
     }
     // The lowest bit of the word size says LEB128 and is no part of it.
     let size = size & 0xe;
@@ -317,21 +322,23 @@ fn decode_plain(
         layout::V0 => read_v0_fields(&mut stream, size, double)?,
         _ => read_fields(&mut stream, (base == layout::V1).then_some(size), double)?,
     };
-    let mut parts = Parts::new(header.scheme());
+    let mut parts = HistogramParts::new(header.scheme());
     parts.positive = match words {
-        Words::ToEnd { size, total } => read_words_to_end(&mut stream, &header, size, total)?,
-        Words::Fixed { size, len } => read_words(&mut stream, &header, size, len)?,
-        Words::Leb { len } => read_numbers(&mut stream, &header, len)?,
+        CountEncoding::ToEnd { size, total } => {
+            read_words_to_end(&mut stream, &header, size, total)?
+        }
+        CountEncoding::Fixed { size, len } => read_words(&mut stream, &header, size, len)?,
+        CountEncoding::Leb128 { len } => read_numbers(&mut stream, &header, len)?,
     };
     stream.finish()?;
     Ok((parts, header))
 }
 
 fn read_fields(
-    stream: &mut Stream<'_>,
+    stream: &mut HdrStream<'_>,
     word_size: Option<usize>,
     double: Option<(u32, i64)>,
-) -> Result<(Header, Words), DecodeError> {
+) -> Result<(HdrHeader, CountEncoding), DecodeError> {
     let len = stream.u32("payload length")? as usize;
     let index_offset = stream.u32("normalizing index offset")? as i32;
     let digits = stream.u32("digits")?;
@@ -339,31 +346,37 @@ fn read_fields(
     let highest = stream.i64("highest trackable value")?;
     let ratio = stream.f64("conversion ratio")?;
     let range = double.map(|(_, range)| range);
-    let header = Header::read(digits, lowest, highest, ratio, index_offset, range);
-    let header = located(header, &layout::FIELDS, double)?;
-    Ok((header, word_size.map_or(Words::Leb { len }, |size| Words::Fixed { size, len })))
+    let header = HdrHeader::read(digits, lowest, highest, ratio, index_offset, range);
+    let header = locate_header_error(header, &layout::FIELDS, double)?;
+    Ok((
+        header,
+        word_size.map_or(CountEncoding::Leb128 { len }, |size| CountEncoding::Fixed { size, len }),
+    ))
 }
 
 fn read_v0_fields(
-    stream: &mut Stream<'_>,
+    stream: &mut HdrStream<'_>,
     size: usize,
     double: Option<(u32, i64)>,
-) -> Result<(Header, Words), DecodeError> {
+) -> Result<(HdrHeader, CountEncoding), DecodeError> {
     let digits = stream.u32("digits")?;
     let lowest = stream.i64("lowest discernible value")?;
     let highest = stream.i64("highest trackable value")?;
     let total = stream.i64("total count")? as u64;
     let range = double.map(|(_, range)| range);
-    let header = Header::read(digits, lowest, highest, 1.0, 0, range);
-    Ok((located(header, &layout::V0_FIELDS, double)?, Words::ToEnd { size, total }))
+    let header = HdrHeader::read(digits, lowest, highest, 1.0, 0, range);
+    Ok((
+        locate_header_error(header, &layout::V0_FIELDS, double)?,
+        CountEncoding::ToEnd { size, total },
+    ))
 }
 
 /// The header, which must have the digits its wrapper names; or where the wrong field stands.
-fn located(
-    header: Result<Header, HeaderError>,
+fn locate_header_error(
+    header: Result<HdrHeader, HeaderError>,
     fields: &[layout::Field],
     double: Option<(u32, i64)>,
-) -> Result<Header, DecodeError> {
+) -> Result<HdrHeader, DecodeError> {
     let offset = |name| fields.iter().find(|field| field.0 == name).map_or(0, |field| field.1);
     let header = header.map_err(|error| DecodeError::Invalid {
         offset: offset(error.field),
@@ -374,30 +387,30 @@ fn located(
     match double {
         Some((digits, _)) if digits != u32::from(header.digits()) => {
             let expected = "the digits of the wrapper around it";
-            Err(Reader::invalid(offset("digits"), "digits", header.digits(), expected))
+            Err(ByteReader::invalid_error(offset("digits"), "digits", header.digits(), expected))
         }
         _ => Ok(header),
     }
 }
 
-/// Counts on their way into buckets.
-struct Counts {
+/// Builds buckets from a stream of counts.
+struct BucketBuilder {
     buckets: Vec<(i32, u64)>,
     next: u32,
     len: u32,
     total: u64,
 }
 
-impl Counts {
-    fn new(header: &Header) -> Counts {
-        Counts { buckets: Vec::new(), next: 0, len: header.counts_len(), total: 0 }
+impl BucketBuilder {
+    fn new(header: &HdrHeader) -> BucketBuilder {
+        BucketBuilder { buckets: Vec::new(), next: 0, len: header.counts_len(), total: 0 }
     }
 
     /// Takes the count of the next bucket, which was read at `offset`.
     #[inline]
     fn push(&mut self, count: i64, offset: usize) -> Result<(), DecodeError> {
         let Ok(count) = u64::try_from(count) else {
-            return Err(Reader::invalid(offset, "count", count, "at least 0"));
+            return Err(ByteReader::invalid_error(offset, "count", count, "at least 0"));
         };
         self.skip(1, offset)?;
         if count == 0 {
@@ -411,10 +424,9 @@ impl Counts {
                 limit: BUCKETS_MAX as u64,
             });
         }
-        self.total =
-            self.total.checked_add(count).filter(|&total| total <= COUNT_MAX).ok_or(
-                Reader::invalid(offset, "count", count, "a total of at most 2^63 - 1 values"),
-            )?;
+        self.total = self.total.checked_add(count).filter(|&total| total <= COUNT_MAX).ok_or(
+            ByteReader::invalid_error(offset, "count", count, "a total of at most 2^63 - 1 values"),
+        )?;
         self.buckets.push(((self.next as i32).wrapping_sub(1), count));
         Ok(())
     }
@@ -435,12 +447,12 @@ impl Counts {
 }
 
 fn read_words_to_end(
-    stream: &mut Stream<'_>,
-    header: &Header,
+    stream: &mut HdrStream<'_>,
+    header: &HdrHeader,
     size: usize,
     total: u64,
 ) -> Result<Vec<(i32, u64)>, DecodeError> {
-    let mut counts = Counts::new(header);
+    let mut counts = BucketBuilder::new(header);
     loop {
         let offset = stream.offset();
         match stream.word(size, "count")? {
@@ -451,21 +463,26 @@ fn read_words_to_end(
     // V0 does not say how long it is: without this a cut would go unseen.
     if counts.total != total {
         let (_, offset, _) = layout::V0_FIELDS[4];
-        return Err(Reader::invalid(offset, "total count", total, "the sum of the counts"));
+        return Err(ByteReader::invalid_error(
+            offset,
+            "total count",
+            total,
+            "the sum of the counts",
+        ));
     }
     Ok(counts.buckets)
 }
 
 fn read_words(
-    stream: &mut Stream<'_>,
-    header: &Header,
+    stream: &mut HdrStream<'_>,
+    header: &HdrHeader,
     size: usize,
     len: usize,
 ) -> Result<Vec<(i32, u64)>, DecodeError> {
     if !len.is_multiple_of(size) {
-        return Err(payload_length(len, "a multiple of the word size"));
+        return Err(payload_length_error(len, "a multiple of the word size"));
     }
-    let mut counts = Counts::new(header);
+    let mut counts = BucketBuilder::new(header);
     for _ in 0..len.checked_div(size).unwrap_or(0) {
         let offset = stream.offset();
         let truncated = DecodeError::Truncated { offset, field: "count" };
@@ -475,11 +492,11 @@ fn read_words(
 }
 
 fn read_numbers(
-    stream: &mut Stream<'_>,
-    header: &Header,
+    stream: &mut HdrStream<'_>,
+    header: &HdrHeader,
     len: usize,
 ) -> Result<Vec<(i32, u64)>, DecodeError> {
-    let mut counts = Counts::new(header);
+    let mut counts = BucketBuilder::new(header);
     let end = stream.offset().wrapping_add(len);
     while stream.offset() < end {
         let offset = stream.offset();
@@ -489,12 +506,12 @@ fn read_numbers(
         }
     }
     if stream.offset() > end {
-        return Err(payload_length(len, "where a count ends"));
+        return Err(payload_length_error(len, "where a count ends"));
     }
     Ok(counts.buckets)
 }
 
-fn payload_length(len: usize, expected: &'static str) -> DecodeError {
+fn payload_length_error(len: usize, expected: &'static str) -> DecodeError {
     let (field, offset, _) = layout::FIELDS[1];
-    Reader::invalid(offset, field, len, expected)
+    ByteReader::invalid_error(offset, field, len, expected)
 }

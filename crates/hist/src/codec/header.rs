@@ -1,4 +1,4 @@
-//! What frames and blocks begin with: what the numbers mean.
+//! Common header of frames and blocks: unit, temporality, scheme.
 //!
 //! ```text
 //! size      field
@@ -12,9 +12,9 @@
 //! (nothing), 3 logarithmic (gamma f64, offset f64, interpolation u8), 4 explicit (count varint, bounds f64).
 //! Numbers are little-endian; varints are LEB128.
 
-use crate::codec::bytes::{Reader, put_varint, put_zigzag};
+use crate::codec::bytes::{ByteReader, put_varint, put_zigzag};
 use crate::error::DecodeError;
-use crate::scheme::{Exp2, Explicit, Interpolation, Log, LogLinear2, Scheme};
+use crate::scheme::{Exp2, Explicit, Interpolation, LogLinear2, LogarithmicScheme, Scheme};
 
 /// First byte of a frame.
 pub const FRAME_MAGIC: u8 = 0xd1;
@@ -73,9 +73,9 @@ pub enum Temporality {
     Cumulative,
 }
 
-/// What the numbers of a histogram mean; the same for every histogram of a series.
+/// Unit and temporality, equal for all histograms of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Meaning {
+pub struct SeriesMeta {
     /// What values are measured in.
     pub unit: Unit,
     /// What counts cover.
@@ -83,7 +83,7 @@ pub struct Meaning {
 }
 
 /// Appends the header.
-pub(crate) fn put_header(out: &mut Vec<u8>, magic: u8, meaning: Meaning, scheme: &Scheme) {
+pub(crate) fn put_header(out: &mut Vec<u8>, magic: u8, meaning: SeriesMeta, scheme: &Scheme) {
     let cumulative = if meaning.temporality == Temporality::Cumulative { CUMULATIVE } else { 0 };
     // Their places in `Unit::ALL`, which has them in this order.
     let unit = meaning.unit as u8;
@@ -119,15 +119,19 @@ fn tag(scheme: &Scheme) -> u8 {
 }
 
 /// Reads the header of a format's version.
-pub(crate) fn header(
-    reader: &mut Reader<'_>,
+pub(crate) fn read_header(
+    reader: &mut ByteReader<'_>,
     magic: u8,
     version: u8,
-) -> Result<(Meaning, Scheme), DecodeError> {
-    let field = |reader: &mut Reader<'_>, name, expected: u8, text| {
+) -> Result<(SeriesMeta, Scheme), DecodeError> {
+    let field = |reader: &mut ByteReader<'_>, name, expected: u8, text| {
         let at = reader.offset();
         let found = reader.u8(name)?;
-        if found == expected { Ok(()) } else { Err(Reader::invalid(at, name, found, text)) }
+        if found == expected {
+            Ok(())
+        } else {
+            Err(ByteReader::invalid_error(at, name, found, text))
+        }
     };
     let text = if magic == FRAME_MAGIC { "209 (0xd1), a frame" } else { "210 (0xd2), a block" };
     field(reader, "magic", magic, text)?;
@@ -140,7 +144,7 @@ pub(crate) fn header(
     let at = reader.offset();
     let kind = reader.u8("kind")?;
     if kind & !(SCHEME_TAG | CUMULATIVE) != 0 {
-        return Err(Reader::invalid(at, "kind", kind, "bits 5 to 7 zero"));
+        return Err(ByteReader::invalid_error(at, "kind", kind, "bits 5 to 7 zero"));
     }
     let temporality =
         if kind & CUMULATIVE != 0 { Temporality::Cumulative } else { Temporality::Delta };
@@ -148,7 +152,7 @@ pub(crate) fn header(
     let unit = reader.u8("unit")?;
     let unit = *Unit::ALL
         .get(usize::from(unit))
-        .ok_or_else(|| Reader::invalid(at_unit, "unit", unit, "0 to 5"))?;
+        .ok_or_else(|| ByteReader::invalid_error(at_unit, "unit", unit, "0 to 5"))?;
     let scheme = match kind & SCHEME_TAG {
         0 => Scheme::Exp2(Exp2::new((reader.u8("scale")? as i8).into())?),
         1 => {
@@ -159,44 +163,44 @@ pub(crate) fn header(
         2 => Scheme::LogLinear10,
         3 => {
             let (gamma, at) = (reader.f64_le("gamma")?, reader.offset());
-            let offset = not_negative_zero(reader.f64_le("offset")?, at, "offset")?;
-            Scheme::Log(Log::new(gamma, offset, interpolation(reader)?)?)
+            let offset = reject_negative_zero(reader.f64_le("offset")?, at, "offset")?;
+            Scheme::Log(LogarithmicScheme::new(gamma, offset, read_interpolation(reader)?)?)
         }
-        4 => Scheme::Explicit(explicit(reader)?),
-        tag => return Err(Reader::invalid(at, "scheme tag", tag, "0 to 4")),
+        4 => Scheme::Explicit(read_explicit(reader)?),
+        tag => return Err(ByteReader::invalid_error(at, "scheme tag", tag, "0 to 4")),
     };
-    Ok((Meaning { unit, temporality }, scheme))
+    Ok((SeriesMeta { unit, temporality }, scheme))
 }
 
-fn interpolation(reader: &mut Reader<'_>) -> Result<Interpolation, DecodeError> {
+fn read_interpolation(reader: &mut ByteReader<'_>) -> Result<Interpolation, DecodeError> {
     let at = reader.offset();
     Ok(match reader.u8("interpolation")? {
         0 => Interpolation::None,
         1 => Interpolation::Linear,
         2 => Interpolation::Quadratic,
         3 => Interpolation::Cubic,
-        found => return Err(Reader::invalid(at, "interpolation", found, "0 to 3")),
+        found => return Err(ByteReader::invalid_error(at, "interpolation", found, "0 to 3")),
     })
 }
 
-fn explicit(reader: &mut Reader<'_>) -> Result<Explicit, DecodeError> {
+fn read_explicit(reader: &mut ByteReader<'_>) -> Result<Explicit, DecodeError> {
     let at = reader.offset();
     let count = reader.varint("bound count")?;
     if count > Explicit::BOUNDS_MAX as u64 {
         let limit = Explicit::BOUNDS_MAX as u64;
         return Err(DecodeError::Limit { offset: at, field: "bound count", found: count, limit });
     }
-    let bytes = reader.take((count as usize).wrapping_mul(8), "bounds")?;
+    let bytes = reader.read_bytes((count as usize).wrapping_mul(8), "bounds")?;
     let (bounds, _) = bytes.as_chunks::<8>();
-    let bound = |&bytes| not_negative_zero(f64::from_le_bytes(bytes), at, "bound");
+    let bound = |&bytes| reject_negative_zero(f64::from_le_bytes(bytes), at, "bound");
     let bounds = bounds.iter().map(bound).collect::<Result<Vec<f64>, DecodeError>>()?;
     Ok(Explicit::new(&bounds)?)
 }
 
 /// Schemes hold zero without a sign: a sign in the bytes was not written.
-fn not_negative_zero(value: f64, at: usize, field: &'static str) -> Result<f64, DecodeError> {
+fn reject_negative_zero(value: f64, at: usize, field: &'static str) -> Result<f64, DecodeError> {
     if value == 0.0 && value.is_sign_negative() {
-        return Err(Reader::invalid(at, field, "-0", "0 without a sign"));
+        return Err(ByteReader::invalid_error(at, field, "-0", "0 without a sign"));
     }
     Ok(value)
 }

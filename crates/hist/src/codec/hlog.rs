@@ -11,10 +11,10 @@
 use std::io::{self, BufRead, Read, Write};
 
 use crate::codec::bytes::LEB9_BYTES_MAX;
-use crate::codec::hdr::{BUCKETS_MAX, Recording, Version, decode_base64_parts};
+use crate::codec::hdr::{BUCKETS_MAX, HdrHistogramData, HdrVersion, decode_base64_parts};
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::Histogram;
-use crate::side::Side;
+use crate::tracked_value::TrackedValue;
 
 /// What the `max` column is divided by, unless said otherwise: nanoseconds in a millisecond.
 pub const MAX_UNIT_RATIO: f64 = 1e6;
@@ -34,9 +34,9 @@ const BASE_PREFIX: &str = "#[BaseTime:";
 const LEGEND: &str =
     "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"";
 
-/// One line of a log.
+/// Interval of a histogram log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Interval {
+pub struct HlogInterval {
     /// The name of a series, where several share a log.
     pub tag: Option<String>,
     /// When the interval began, in seconds since the epoch where the log says so. Not written.
@@ -48,25 +48,25 @@ pub struct Interval {
     /// The greatest value as it stands in the log, divided by the unit ratio.
     pub logged_max: f64,
     /// What was recorded.
-    pub recording: Recording,
+    pub recording: HdrHistogramData,
 }
 
-/// What is wrong with a log, and where.
+/// Error in a histogram log, with line and offset.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line}, at byte {offset}: {fault}")]
-pub struct LogError {
+#[error("line {line}, at byte {offset}: {cause}")]
+pub struct HlogError {
     /// Line, from 1.
     pub line: u64,
     /// Where the field, or else the line, begins in the log.
     pub offset: u64,
     /// What is wrong.
-    pub fault: Fault,
+    pub cause: HlogFault,
 }
 
-/// What is wrong with a line.
+/// Cause of a log error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum HlogFault {
     /// Not what should stand there.
     #[error("{field} is {found:?}, expected {expected}")]
     Field {
@@ -90,7 +90,7 @@ pub enum Fault {
 
 /// Reads a log, line by line.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct HlogReader<R> {
     source: R,
     max_unit_ratio: f64,
     start_time_s: Option<f64>,
@@ -101,15 +101,15 @@ pub struct Reader<R> {
     failed: bool,
 }
 
-impl<R: BufRead> Reader<R> {
+impl<R: BufRead> HlogReader<R> {
     /// A reader whose `max` column is in milliseconds of nanoseconds.
-    pub fn new(source: R) -> Reader<R> {
-        Reader::with_max_unit_ratio(source, MAX_UNIT_RATIO)
+    pub fn new(source: R) -> HlogReader<R> {
+        HlogReader::with_max_unit_ratio(source, MAX_UNIT_RATIO)
     }
 
     /// A reader whose `max` column was divided by `ratio`.
-    pub fn with_max_unit_ratio(source: R, ratio: f64) -> Reader<R> {
-        Reader {
+    pub fn with_max_unit_ratio(source: R, ratio: f64) -> HlogReader<R> {
+        HlogReader {
             source,
             max_unit_ratio: ratio,
             start_time_s: None,
@@ -131,11 +131,11 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// The next line and where it begins; `None` after the last.
-    fn next_line(&mut self) -> Result<Option<(Vec<u8>, u64)>, LogError> {
+    fn next_line(&mut self) -> Result<Option<(Vec<u8>, u64)>, HlogError> {
         let start = self.offset;
         self.line = self.line.wrapping_add(1);
         let line = self.line;
-        let located = |fault| LogError { line, offset: start, fault };
+        let located = |fault| HlogError { line, offset: start, cause: fault };
         let mut bytes = Vec::new();
         let limit = (LINE_BYTES_MAX as u64).wrapping_add(1);
         let read = (&mut self.source).take(limit).read_until(b'\n', &mut bytes);
@@ -153,7 +153,7 @@ impl<R: BufRead> Reader<R> {
                 located(error.into())
             })?;
             self.offset = self.offset.wrapping_add(skipped as u64);
-            return Err(located(Fault::LineTooLong));
+            return Err(located(HlogFault::LineTooLong));
         }
         let end = bytes
             .iter()
@@ -164,7 +164,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Takes a version or a time from a comment.
-    fn read_comment(&mut self, line: &Line<'_>) -> Result<(), LogError> {
+    fn read_comment(&mut self, line: &HlogField<'_>) -> Result<(), HlogError> {
         if let Some(version) = line.after(VERSION_PREFIX) {
             return version.check_version();
         }
@@ -176,15 +176,17 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    fn read_interval(&mut self, line: &Line<'_>) -> Result<Interval, LogError> {
+    fn read_interval(&mut self, line: &HlogField<'_>) -> Result<HlogInterval, HlogError> {
         let mut fields = line.fields();
         let mut field = |name| {
-            let end = Line {
+            let end = HlogField {
                 bytes: &[],
                 offset: line.offset.wrapping_add(line.bytes.len() as u64),
                 ..*line
             };
-            fields.next().ok_or_else(|| end.expected(name, "one more field: the line ends here"))
+            fields
+                .next()
+                .ok_or_else(|| end.expected_error(name, "one more field: the line ends here"))
         };
         let mut first = field("start timestamp")?;
         let tag = first.after("Tag=");
@@ -197,33 +199,33 @@ impl<R: BufRead> Reader<R> {
         let logged_max = field("interval maximum")?.number("interval maximum")?;
         let payload = field("histogram")?;
         if let Some(rest) = fields.next() {
-            return Err(rest.expected("end of line", "nothing after the histogram"));
+            return Err(rest.expected_error("end of line", "nothing after the histogram"));
         }
-        let start_s = self.absolute(logged_start_s);
+        let start_s = self.absolute_time(logged_start_s);
         let recording = self.decode(payload.bytes, logged_max);
-        let recording = recording.map_err(|error| payload.fault(error.into()))?;
-        Ok(Interval { tag, start_s, logged_start_s, length_s, logged_max, recording })
+        let recording = recording.map_err(|error| payload.error(error.into()))?;
+        Ok(HlogInterval { tag, start_s, logged_start_s, length_s, logged_max, recording })
     }
 
     /// The first timestamp decides whether timestamps count from the epoch or from the start time.
-    fn absolute(&mut self, logged_s: f64) -> f64 {
+    fn absolute_time(&mut self, logged_s: f64) -> f64 {
         let start = *self.start_time_s.get_or_insert(logged_s);
         let is_relative = logged_s < start - RELATIVE_BEFORE_START_S;
         logged_s + *self.base_time_s.get_or_insert(if is_relative { start } else { 0.0 })
     }
 
-    fn decode(&self, base64: &[u8], logged_max: f64) -> Result<Recording, DecodeError> {
+    fn decode(&self, base64: &[u8], logged_max: f64) -> Result<HdrHistogramData, DecodeError> {
         let (mut parts, header) = decode_base64_parts(base64)?;
         let max = logged_max * self.max_unit_ratio;
         if max.is_finite() {
-            parts.max = Side::Estimated(max);
+            parts.max = TrackedValue::Estimated(max);
         }
-        Ok(Recording { histogram: Histogram::from_parts(parts)?, header })
+        Ok(HdrHistogramData { histogram: Histogram::from_parts(parts)?, header })
     }
 }
 
-impl<R: BufRead> Iterator for Reader<R> {
-    type Item = Result<Interval, LogError>;
+impl<R: BufRead> Iterator for HlogReader<R> {
+    type Item = Result<HlogInterval, HlogError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.failed {
@@ -231,7 +233,7 @@ impl<R: BufRead> Iterator for Reader<R> {
                 Ok(line) => line?,
                 Err(error) => return Some(Err(error)),
             };
-            let line = Line { bytes: &bytes, line: self.line, offset };
+            let line = HlogField { bytes: &bytes, line: self.line, offset };
             if line.bytes.starts_with(b"#") {
                 if let Err(error) = self.read_comment(&line) {
                     return Some(Err(error));
@@ -244,15 +246,15 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-/// A piece of a line, and where it begins.
+/// Part of a line with its offset.
 #[derive(Clone, Copy, Debug)]
-struct Line<'a> {
+struct HlogField<'a> {
     bytes: &'a [u8],
     line: u64,
     offset: u64,
 }
 
-impl<'a> Line<'a> {
+impl<'a> HlogField<'a> {
     fn is_blank(&self) -> bool {
         self.bytes.iter().all(u8::is_ascii_whitespace)
     }
@@ -263,21 +265,21 @@ impl<'a> Line<'a> {
         text.starts_with(b"StartTimestamp") || text.starts_with(b"Timestamp")
     }
 
-    fn part(&self, from: usize, to: usize) -> Line<'a> {
-        Line {
+    fn slice(&self, from: usize, to: usize) -> HlogField<'a> {
+        HlogField {
             bytes: &self.bytes[from..to],
             line: self.line,
             offset: self.offset.wrapping_add(from as u64),
         }
     }
 
-    fn after(&self, prefix: &str) -> Option<Line<'a>> {
+    fn after(&self, prefix: &str) -> Option<HlogField<'a>> {
         let found = self.bytes.starts_with(prefix.as_bytes());
-        found.then(|| self.part(prefix.len(), self.bytes.len()))
+        found.then(|| self.slice(prefix.len(), self.bytes.len()))
     }
 
     /// What stands between commas or spaces.
-    fn fields(self) -> impl Iterator<Item = Line<'a>> {
+    fn fields(self) -> impl Iterator<Item = HlogField<'a>> {
         let mut at = 0usize;
         std::iter::from_fn(move || {
             let is_separator = |byte: &u8| b", ".contains(byte);
@@ -285,28 +287,28 @@ impl<'a> Line<'a> {
             let from = at.wrapping_add(rest.iter().position(|byte| !is_separator(byte))?);
             let len = self.bytes[from..].iter().position(is_separator);
             at = len.map_or(self.bytes.len(), |len| from.wrapping_add(len));
-            Some(self.part(from, at))
+            Some(self.slice(from, at))
         })
     }
 
-    fn text(&self, field: &'static str) -> Result<&'a str, LogError> {
-        std::str::from_utf8(self.bytes).map_err(|_| self.expected(field, "UTF-8 text"))
+    fn text(&self, field: &'static str) -> Result<&'a str, HlogError> {
+        std::str::from_utf8(self.bytes).map_err(|_| self.expected_error(field, "UTF-8 text"))
     }
 
-    fn number(&self, field: &'static str) -> Result<f64, LogError> {
+    fn number(&self, field: &'static str) -> Result<f64, HlogError> {
         let number = self.text(field)?.parse().ok().filter(|number: &f64| number.is_finite());
-        number.ok_or_else(|| self.expected(field, "a decimal number"))
+        number.ok_or_else(|| self.expected_error(field, "a decimal number"))
     }
 
     /// The number a comment begins with: `1441812279.474 (seconds since epoch), …`.
-    fn comment_number(&self, field: &'static str) -> Result<f64, LogError> {
+    fn comment_number(&self, field: &'static str) -> Result<f64, HlogError> {
         let first = self.fields().next().unwrap_or(*self);
         let len = first.bytes.strip_suffix(b"]").unwrap_or(first.bytes).len();
-        first.part(0, len).number(field)
+        first.slice(0, len).number(field)
     }
 
     /// What follows the words of a version comment: `1.3]`. jHiccup 2.0.1 wrote 1.01.
-    fn check_version(&self) -> Result<(), LogError> {
+    fn check_version(&self) -> Result<(), HlogError> {
         let known = || {
             let version = self.text("log format version").ok()?.strip_suffix(']')?;
             let (major, minor) = version.split_once('.')?;
@@ -315,22 +317,22 @@ impl<'a> Line<'a> {
         if known() == Some(true) {
             return Ok(());
         }
-        Err(self.expected("log format version", "1.0 to 1.3"))
+        Err(self.expected_error("log format version", "1.0 to 1.3"))
     }
 
-    fn expected(&self, field: &'static str, expected: &'static str) -> LogError {
+    fn expected_error(&self, field: &'static str, expected: &'static str) -> HlogError {
         let found = String::from_utf8_lossy(self.bytes).chars().take(40).collect();
-        self.fault(Fault::Field { field, found, expected })
+        self.error(HlogFault::Field { field, found, expected })
     }
 
-    fn fault(&self, fault: Fault) -> LogError {
-        LogError { line: self.line, offset: self.offset, fault }
+    fn error(&self, fault: HlogFault) -> HlogError {
+        HlogError { line: self.line, offset: self.offset, cause: fault }
     }
 }
 
 /// What stands before the intervals of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Preamble {
+pub struct HlogPreamble {
     /// Lines for people, without the `#`.
     pub comments: Vec<String>,
     /// When the log began, in seconds since the epoch.
@@ -339,10 +341,10 @@ pub struct Preamble {
     pub base_time_s: Option<f64>,
 }
 
-/// An interval that cannot be written. Nothing of it was, unless `Io`.
+/// Error writing an interval. Nothing of it was, unless `Io`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WriteError {
+pub enum HlogWriteError {
     /// The tag would end early.
     #[error("tag {found:?} has a comma, a space or a line break")]
     Tag {
@@ -373,16 +375,16 @@ pub enum WriteError {
 
 /// Writes a log of version 1.3.
 #[derive(Debug)]
-pub struct Writer<W> {
+pub struct HlogWriter<W> {
     out: W,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> HlogWriter<W> {
     /// Writes what stands before the intervals.
-    pub fn new(mut out: W, preamble: &Preamble) -> Result<Writer<W>, WriteError> {
+    pub fn new(mut out: W, preamble: &HlogPreamble) -> Result<HlogWriter<W>, HlogWriteError> {
         for comment in &preamble.comments {
             if comment.contains(['\r', '\n']) {
-                return Err(WriteError::Comment { found: comment.clone() });
+                return Err(HlogWriteError::Comment { found: comment.clone() });
             }
             writeln!(out, "#{comment}")?;
         }
@@ -395,15 +397,15 @@ impl<W: Write> Writer<W> {
             }
         }
         writeln!(out, "{LEGEND}")?;
-        Ok(Writer { out })
+        Ok(HlogWriter { out })
     }
 
     /// Writes one interval: [`Interval::logged_start_s`] is its time, `start_s` is not written.
-    pub fn write(&mut self, interval: &Interval) -> Result<(), WriteError> {
+    pub fn write(&mut self, interval: &HlogInterval) -> Result<(), HlogWriteError> {
         let mut line = String::new();
         if let Some(tag) = &interval.tag {
             if tag.contains([',', ' ', '\r', '\n']) {
-                return Err(WriteError::Tag { found: tag.clone() });
+                return Err(HlogWriteError::Tag { found: tag.clone() });
             }
             line = format!("Tag={tag},");
         }
@@ -415,7 +417,7 @@ impl<W: Write> Writer<W> {
             line.push_str(&decimal(field, number)?);
             line.push(',');
         }
-        line.push_str(&interval.recording.encode_base64(Version::V2)?);
+        line.push_str(&interval.recording.encode_base64(HdrVersion::V2)?);
         line.push('\n');
         Ok(self.out.write_all(line.as_bytes())?)
     }
@@ -426,19 +428,24 @@ impl<W: Write> Writer<W> {
     }
 }
 
-impl Interval {
+impl HlogInterval {
     /// An interval of a log whose timestamps count from the epoch. Its maximum is HdrHistogram's: the
     /// greatest value of the last bucket in use, in the unit [`MAX_UNIT_RATIO`] leads to.
-    pub fn new(tag: Option<String>, start_s: f64, length_s: f64, recording: Recording) -> Interval {
-        let max = recording.greatest() / MAX_UNIT_RATIO;
-        Interval { tag, start_s, logged_start_s: start_s, length_s, logged_max: max, recording }
+    pub fn new(
+        tag: Option<String>,
+        start_s: f64,
+        length_s: f64,
+        recording: HdrHistogramData,
+    ) -> HlogInterval {
+        let max = recording.hdr_max() / MAX_UNIT_RATIO;
+        HlogInterval { tag, start_s, logged_start_s: start_s, length_s, logged_max: max, recording }
     }
 }
 
 /// Three decimals as other writers have it, or as many as it takes to read the same number again.
-fn decimal(field: &'static str, number: f64) -> Result<String, WriteError> {
+fn decimal(field: &'static str, number: f64) -> Result<String, HlogWriteError> {
     if !number.is_finite() {
-        return Err(WriteError::Number { field, found: number });
+        return Err(HlogWriteError::Number { field, found: number });
     }
     let short = format!("{number:.3}");
     Ok(if short.parse() == Ok(number) { short } else { number.to_string() })

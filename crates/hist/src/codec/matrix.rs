@@ -1,4 +1,4 @@
-//! Bucket counts of many histograms of one series: small, and read at about two nanoseconds a count.
+//! Count matrix codec: bucket counts of many histograms of one series.
 //!
 //! Counts form a matrix, a row per histogram, a column per bucket index that any of them uses. Rows come in
 //! *frames* of [`FRAME`], a frame column by column. Every column has a rate, told at first and then learnt
@@ -11,9 +11,11 @@
 
 use crate::buckets::Buckets;
 use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
-use crate::codec::bytes::{Reader, put_varint, put_zigzag, unzigzag, zigzag};
-use crate::codec::codes::{Code, Codes, ESCAPE, LOOKUP, LOW_CODES, STEPS, low_cells, symbol_bits};
-use crate::codec::columns::{Columns, Extent};
+use crate::codec::bytes::{ByteReader, put_varint, put_zigzag, unzigzag, zigzag};
+use crate::codec::columns::{MatrixColumns, RowBounds};
+use crate::codec::huffman::{
+    ESCAPE, HuffmanCode, HuffmanCodes, LOOKUP, LOW_CODES, STEPS, low_cells, symbol_bits,
+};
 use crate::error::DecodeError;
 
 /// Rows of a frame.
@@ -30,24 +32,24 @@ const RATE_BITS: u32 = 12;
 /// Rates of more than 2^40 a row are taken for this.
 const RATE_MAX: u64 = 1 << (40 + RATE_BITS);
 /// A column of which a frame is expected to hold less than this, half a count, is told by its places.
-const RARE: u64 = 1 << (RATE_BITS - 1);
+const RARE_RATE_MAX: u64 = 1 << (RATE_BITS - 1);
 /// The least rate of the low codes: that of [`RARE`] in a whole frame.
-const LOW: u64 = RARE / FRAME as u64;
+const LOW_RATE_MIN: u64 = RARE_RATE_MAX / FRAME as u64;
 /// From this, 8 a row, a column is coded by its distance from what is expected.
-const HIGH: u64 = 8 << RATE_BITS;
+const HIGH_RATE_MIN: u64 = 8 << RATE_BITS;
 /// Counts of a narrow matrix are below this, so that those of a frame add up within 32 bits.
 const NARROW_BITS: u32 = 26;
 /// A code word and a step's bits, twice, come out of one load.
 const STEP_BITS_MAX: u32 = 17;
 /// High columns that take turns.
-const TOGETHER: usize = 4;
+const INTERLEAVED_COLUMNS: usize = 4;
 /// 2^63.5, rounded up: where the upper half of an octave begins.
 const UPPER_HALF: u64 = 0xb504_f333_f9de_6485;
 /// Bits below the point of row scales, at the most.
 const SCALE_BITS_MAX: u32 = 10;
 
-/// A count as it is decoded: 32 bits where that is enough, for then twice as many are added at once.
-pub(crate) trait Cell: Copy + Default + PartialEq {
+/// Count as decoded: `u32` where possible (twice as many per vector), else `u64`.
+pub(crate) trait CountWord: Copy + Default + PartialEq {
     /// The nearest double.
     fn double(self) -> f64;
     /// Bits that a count may have.
@@ -57,15 +59,15 @@ pub(crate) trait Cell: Copy + Default + PartialEq {
     fn wide(self) -> u64;
     fn plus(self, other: Self) -> Self;
     /// The total with this: where it could be too large, it stays at the greatest.
-    fn with(self, total: u64) -> u64;
+    fn saturating_add_to(self, total: u64) -> u64;
     /// A sum of so few that it fits, if counts have as few bits as they should.
     fn sum(cells: &[Self]) -> u64;
     fn or(self, other: Self) -> Self;
     /// Modulo 2^64 or 2^32.
-    fn scaled(rate: u32, scale: u32, shift: u32) -> Self;
+    fn expected_count(rate: u32, scale: u32, shift: u32) -> Self;
 }
 
-impl Cell for u32 {
+impl CountWord for u32 {
     const BITS: u32 = NARROW_BITS;
     #[inline(always)]
     fn low(value: u64) -> u32 {
@@ -85,7 +87,7 @@ impl Cell for u32 {
         self.wrapping_add(other)
     }
     #[inline(always)]
-    fn with(self, total: u64) -> u64 {
+    fn saturating_add_to(self, total: u64) -> u64 {
         // A matrix has too few cells for that.
         total.wrapping_add(self.into())
     }
@@ -98,12 +100,12 @@ impl Cell for u32 {
         self | other
     }
     #[inline(always)]
-    fn scaled(rate: u32, scale: u32, shift: u32) -> u32 {
+    fn expected_count(rate: u32, scale: u32, shift: u32) -> u32 {
         (u64::from(rate).wrapping_mul(u64::from(scale)) >> shift) as u32
     }
 }
 
-impl Cell for u64 {
+impl CountWord for u64 {
     const BITS: u32 = 64;
     #[inline(always)]
     fn low(value: u64) -> u64 {
@@ -122,7 +124,7 @@ impl Cell for u64 {
         self.wrapping_add(other)
     }
     #[inline(always)]
-    fn with(self, total: u64) -> u64 {
+    fn saturating_add_to(self, total: u64) -> u64 {
         total.saturating_add(self)
     }
     #[inline(always)]
@@ -134,14 +136,14 @@ impl Cell for u64 {
         self | other
     }
     #[inline(always)]
-    fn scaled(rate: u32, scale: u32, shift: u32) -> u64 {
+    fn expected_count(rate: u32, scale: u32, shift: u32) -> u64 {
         u64::from(rate).wrapping_mul(u64::from(scale)) >> shift
     }
 }
 
-/// How a column is coded in a frame.
+/// Coding of a column within a frame.
 #[derive(Clone, Copy)]
-enum Kind {
+enum ColumnCoding {
     /// Where there is anything, and how many.
     Rare,
     Low(usize),
@@ -149,8 +151,8 @@ enum Kind {
     High(usize, u32),
 }
 
-/// What both sides know before a frame.
-struct Model {
+/// Rate model shared by encoder and decoder.
+struct RateModel {
     rates: Vec<u64>,
     /// The spread of counts is that of a Poisson distribution, and 2^-half of this of the rate itself.
     spread: u32,
@@ -170,9 +172,9 @@ struct Model {
     is_first: bool,
 }
 
-impl Model {
-    fn new(columns: usize) -> Model {
-        Model {
+impl RateModel {
+    fn new(columns: usize) -> RateModel {
+        RateModel {
             rates: vec![0; columns],
             spread: 0,
             group_bits: 3,
@@ -210,7 +212,7 @@ impl Model {
 
     /// A column's rate in this frame, with the load of its rows.
     #[inline]
-    fn here(&self, rate: u64) -> u64 {
+    fn frame_rate(&self, rate: u64) -> u64 {
         if self.scale_bits == 0 {
             return rate;
         }
@@ -223,15 +225,16 @@ impl Model {
 
     /// How a column of a rate is coded.
     #[inline]
-    fn kind(&self, rate: u64) -> Kind {
-        let rate = self.here(rate);
-        if rate < HIGH && rate.wrapping_mul(self.rows) < RARE {
-            return Kind::Rare;
+    fn kind(&self, rate: u64) -> ColumnCoding {
+        let rate = self.frame_rate(rate);
+        if rate < HIGH_RATE_MIN && rate.wrapping_mul(self.rows) < RARE_RATE_MAX {
+            return ColumnCoding::Rare;
         }
-        if rate < HIGH {
+        if rate < HIGH_RATE_MIN {
             // Half octaves.
-            let code = rate.wrapping_mul(rate).ilog2().wrapping_sub(LOW.ilog2().wrapping_mul(2));
-            return Kind::Low((code as usize).min(LOW_CODES - 1));
+            let code =
+                rate.wrapping_mul(rate).ilog2().wrapping_sub(LOW_RATE_MIN.ilog2().wrapping_mul(2));
+            return ColumnCoding::Low((code as usize).min(LOW_CODES - 1));
         }
         let shift = RATE_BITS.wrapping_add(self.spread);
         let variance = if rate >> 32 == 0 {
@@ -245,15 +248,15 @@ impl Model {
         let is_upper_half = variance << variance.leading_zeros() >= UPPER_HALF;
         let halves =
             variance.ilog2().wrapping_mul(2).wrapping_add(u32::from(is_upper_half)).wrapping_sub(5);
-        Kind::High(halves as usize % 4, (halves / 4).min(STEP_BITS_MAX))
+        ColumnCoding::High(halves as usize % 4, (halves / 4).min(STEP_BITS_MAX))
     }
 
     /// Moves the rate of a column that is not high towards what the frame held.
     #[inline]
-    fn learn<T: Cell>(&mut self, column: usize, sum: u64) {
+    fn learn<T: CountWord>(&mut self, column: usize, sum: u64) {
         let mean = mean::<T>(sum, self.inverse);
         let rate = &mut self.rates[column];
-        *rate = if self.is_first || jumps(*rate, mean, FRAME.ilog2()) {
+        *rate = if self.is_first || is_rate_jump(*rate, mean, FRAME.ilog2()) {
             mean
         } else if *rate < 1 << RATE_BITS {
             (*rate).wrapping_mul(3).wrapping_add(mean) >> 2
@@ -264,7 +267,7 @@ impl Model {
 
     /// The rate of a high column after a group of 2^bits rows.
     #[inline(always)]
-    fn moved<T: Cell>(&self, rate: u64, group: usize, bits: u32, cells: &[T]) -> u64 {
+    fn updated_rate<T: CountWord>(&self, rate: u64, group: usize, bits: u32, cells: &[T]) -> u64 {
         let mean = mean::<T>(T::sum(cells), self.inverses[group % FRAME]);
         let near = if bits < 2 {
             rate.wrapping_mul(3).wrapping_add(mean) >> 2
@@ -277,7 +280,7 @@ impl Model {
             off.wrapping_mul(off)
                 > rate.wrapping_add(1 << RATE_BITS) << (RATE_BITS + 4).wrapping_sub(bits)
         } else {
-            jumps(rate, mean, bits)
+            is_rate_jump(rate, mean, bits)
         };
         if jumps { mean } else { near }
     }
@@ -289,13 +292,13 @@ impl Model {
 
 /// What is expected of a row of scale 1, as a rate in 64ths.
 #[inline(always)]
-fn sixty_fourths(rate: u64) -> u32 {
+fn rate_in_64ths(rate: u64) -> u32 {
     (rate >> (RATE_BITS - 6)).min(u32::MAX.into()) as u32
 }
 
 /// The mean of cells that add up to `sum`.
 #[inline(always)]
-fn mean<T: Cell>(sum: u64, inverse: u64) -> u64 {
+fn mean<T: CountWord>(sum: u64, inverse: u64) -> u64 {
     let mean = u128::from(sum).wrapping_mul(u128::from(inverse)) >> 32;
     // Narrow counts come to 2^48 at the most.
     if T::BITS < 64 { mean as u64 } else { mean.min(RATE_MAX.into()) as u64 }
@@ -303,7 +306,7 @@ fn mean<T: Cell>(sum: u64, inverse: u64) -> u64 {
 
 /// Whether the mean of 2^bits rows is four times as far from a rate as chance has it: something happened.
 #[inline(always)]
-fn jumps(rate: u64, mean: u64, bits: u32) -> bool {
+fn is_rate_jump(rate: u64, mean: u64, bits: u32) -> bool {
     let off = rate.abs_diff(mean).min(1 << 31);
     off.wrapping_mul(off)
         > rate.wrapping_add(1 << RATE_BITS).min(1 << 47) << (RATE_BITS + 4).wrapping_sub(bits)
@@ -326,8 +329,8 @@ const ROOT_MAX: u64 = 1 << (20 + RATE_BITS / 2);
 
 // ---------------------------------------------------------------- writing
 
-/// The columns that some rows need together.
-pub(crate) struct Union {
+/// Union of the columns of some rows.
+pub(crate) struct ColumnUnion {
     pub(crate) indexes: Vec<i32>,
     /// All counts or'ed.
     counts: u64,
@@ -338,8 +341,8 @@ pub(crate) struct Union {
 /// Indexes from the first to the last column that are looked up by a table.
 const SPAN_MAX: i64 = 1 << 16;
 
-impl Union {
-    pub(crate) fn of<'a>(rows: impl Iterator<Item = &'a Buckets> + Clone) -> Union {
+impl ColumnUnion {
+    pub(crate) fn from_rows<'a>(rows: impl Iterator<Item = &'a Buckets> + Clone) -> ColumnUnion {
         let (mut first, mut last, mut counts) = (i32::MAX, i32::MIN, 0);
         for row in rows.clone().filter(|row| !row.is_empty()) {
             first = first.min(row.indexes()[0]);
@@ -351,7 +354,7 @@ impl Union {
             let mut indexes: Vec<i32> = rows.flat_map(Buckets::indexes).copied().collect();
             indexes.sort_unstable();
             indexes.dedup();
-            return Union { indexes, counts, columns: Vec::new() };
+            return ColumnUnion { indexes, counts, columns: Vec::new() };
         }
         let mut columns = vec![0; span.max(0) as usize];
         for &index in rows.flat_map(Buckets::indexes) {
@@ -363,7 +366,7 @@ impl Union {
                 indexes.push(index);
             }
         }
-        Union { indexes, counts, columns }
+        ColumnUnion { indexes, counts, columns }
     }
 }
 
@@ -377,34 +380,37 @@ pub(super) fn height(rows: usize) -> usize {
     rows.next_multiple_of(LANE).min(FRAME)
 }
 
-/// The counts of a matrix, before they are coded and after.
-pub(crate) struct Table {
+/// Matrix of counts.
+pub(crate) struct CountTable {
     pub(super) indexes: Vec<i32>,
     pub(super) rows: usize,
-    pub(super) cells: Cells,
+    pub(super) cells: CountCells,
     /// What each column adds up to, frame by frame.
     pub(super) sums: Vec<u64>,
 }
 
-/// Frame by frame, column by column.
-pub(super) enum Cells {
+/// Cells in frame-major, column-major order.
+pub(super) enum CountCells {
     Narrow(Vec<u32>),
     Wide(Vec<u64>),
 }
 
-impl Table {
+impl CountTable {
     /// The counts of `rows`, of which `union` tells the columns.
-    pub(crate) fn new<'a>(union: Union, rows: impl ExactSizeIterator<Item = &'a Buckets>) -> Table {
+    pub(crate) fn new<'a>(
+        union: ColumnUnion,
+        rows: impl ExactSizeIterator<Item = &'a Buckets>,
+    ) -> CountTable {
         let count = rows.len();
         let (cells, sums);
         if union.counts >> NARROW_BITS == 0 {
-            let narrow = spread_out(&union, rows);
-            (sums, cells) = (column_sums(&narrow, count), Cells::Narrow(narrow));
+            let narrow = scatter(&union, rows);
+            (sums, cells) = (column_sums(&narrow, count), CountCells::Narrow(narrow));
         } else {
-            let wide = spread_out(&union, rows);
-            (sums, cells) = (column_sums(&wide, count), Cells::Wide(wide));
+            let wide = scatter(&union, rows);
+            (sums, cells) = (column_sums(&wide, count), CountCells::Wide(wide));
         }
-        Table { indexes: union.indexes, rows: count, cells, sums }
+        CountTable { indexes: union.indexes, rows: count, cells, sums }
     }
 
     pub(crate) fn indexes(&self) -> &[i32] {
@@ -412,14 +418,19 @@ impl Table {
     }
 
     /// Tells what the rows hold.
-    pub(crate) fn learn(&self, columns: &Columns, extents: &mut [Extent]) {
+    pub(crate) fn build_row_bounds(&self, columns: &MatrixColumns, extents: &mut [RowBounds]) {
         match &self.cells {
-            Cells::Narrow(cells) => self.learn_cells(cells, columns, extents),
-            Cells::Wide(cells) => self.learn_cells(cells, columns, extents),
+            CountCells::Narrow(cells) => self.build_row_bounds_of(cells, columns, extents),
+            CountCells::Wide(cells) => self.build_row_bounds_of(cells, columns, extents),
         }
     }
 
-    fn learn_cells<T: Cell>(&self, cells: &[T], columns: &Columns, extents: &mut [Extent]) {
+    fn build_row_bounds_of<T: CountWord>(
+        &self,
+        cells: &[T],
+        columns: &MatrixColumns,
+        extents: &mut [RowBounds],
+    ) {
         if self.indexes.is_empty() {
             return;
         }
@@ -427,7 +438,7 @@ impl Table {
         let frames = cells.chunks_exact(height.wrapping_mul(self.indexes.len()));
         for (first, cells) in (0..self.rows).step_by(FRAME).zip(frames) {
             let rows = FRAME.min(self.rows.wrapping_sub(first));
-            columns.learn(extents, &Frame { first, rows, height, cells });
+            columns.observe_frame(extents, &MatrixFrame { first, rows, height, cells });
         }
     }
 
@@ -437,19 +448,19 @@ impl Table {
         let Some(&first) = self.indexes.first() else { return };
         put_zigzag(out, first.into());
         match &self.cells {
-            Cells::Narrow(cells) => Encoder::new(self, cells).encode(out),
-            Cells::Wide(cells) => Encoder::new(self, cells).encode(out),
+            CountCells::Narrow(cells) => MatrixEncoder::new(self, cells).encode(out),
+            CountCells::Wide(cells) => MatrixEncoder::new(self, cells).encode(out),
         }
     }
 }
 
-fn column_sums<T: Cell>(cells: &[T], rows: usize) -> Vec<u64> {
+fn column_sums<T: CountWord>(cells: &[T], rows: usize) -> Vec<u64> {
     cells.chunks_exact(height(rows).max(1)).map(T::sum).collect()
 }
 
 #[expect(clippy::expect_used, reason = "the union has a column for each index of its rows")]
-fn spread_out<'a, T: Cell>(
-    union: &Union,
+fn scatter<'a, T: CountWord>(
+    union: &ColumnUnion,
     rows: impl ExactSizeIterator<Item = &'a Buckets>,
 ) -> Vec<T> {
     let height = height(rows.len());
@@ -475,19 +486,19 @@ fn spread_out<'a, T: Cell>(
     cells
 }
 
-struct Encoder<'a, T> {
+struct MatrixEncoder<'a, T> {
     indexes: &'a [i32],
     cells: &'a [T],
     rows: usize,
     height: usize,
     /// What each column adds up to.
     totals: Vec<u64>,
-    model: Model,
+    model: RateModel,
     streams: [BitWriter; STREAMS],
 }
 
-impl<'a, T: Cell> Encoder<'a, T> {
-    fn new(table: &'a Table, cells: &'a [T]) -> Encoder<'a, T> {
+impl<'a, T: CountWord> MatrixEncoder<'a, T> {
+    fn new(table: &'a CountTable, cells: &'a [T]) -> MatrixEncoder<'a, T> {
         let columns = table.indexes.len();
         let mut totals = vec![0u64; columns];
         for sums in table.sums.chunks_exact(columns) {
@@ -496,13 +507,13 @@ impl<'a, T: Cell> Encoder<'a, T> {
                 .zip(sums)
                 .for_each(|(total, sum)| *total = total.saturating_add(*sum));
         }
-        Encoder {
+        MatrixEncoder {
             indexes: &table.indexes,
             cells,
             rows: table.rows,
             height: height(table.rows),
             totals,
-            model: Model::new(columns),
+            model: RateModel::new(columns),
             streams: Default::default(),
         }
     }
@@ -572,10 +583,10 @@ impl<'a, T: Cell> Encoder<'a, T> {
     }
 
     fn put_cells(&mut self, column: usize, first: usize, cells: &[T]) {
-        let codes = Codes::get();
+        let codes = HuffmanCodes::get();
         let rate = self.model.rates[column];
         match self.model.kind(rate) {
-            Kind::Rare => {
+            ColumnCoding::Rare => {
                 let stream = &mut self.streams[0];
                 let mut held = 0usize;
                 if cells.iter().fold(T::default(), |all, &n| all.or(n)) != T::default() {
@@ -593,7 +604,7 @@ impl<'a, T: Cell> Encoder<'a, T> {
                     stream.put(0, 1);
                 }
             }
-            Kind::Low(code) => {
+            ColumnCoding::Low(code) => {
                 let (code, width) = low_code(codes, code, cells.len());
                 for (lane, stream) in cells.chunks(LANE).zip(&mut self.streams) {
                     match width {
@@ -604,10 +615,10 @@ impl<'a, T: Cell> Encoder<'a, T> {
                     }
                 }
             }
-            Kind::High(code, bits) => {
+            ColumnCoding::High(code, bits) => {
                 let code = &codes.high[code];
                 let streams = &mut self.streams;
-                self.model.rates[column] = self.model.each_high(
+                self.model.rates[column] = self.model.for_each_high(
                     rate,
                     bits,
                     first,
@@ -731,7 +742,7 @@ impl<'a, T: Cell> Encoder<'a, T> {
     /// After how many rows high columns learn: tried on some. Larger groups are read faster.
     fn set_group(&mut self) {
         let columns: Vec<usize> = self.sample(SAMPLE).collect();
-        let codes = Codes::get();
+        let codes = HuffmanCodes::get();
         let mut least = f64::INFINITY;
         let mut best = 3;
         let mut rates: Vec<u64> = Vec::new();
@@ -747,7 +758,9 @@ impl<'a, T: Cell> Encoder<'a, T> {
                 self.model.frame(first, FRAME.min(self.rows.wrapping_sub(first)));
                 for (&column, rate) in columns.iter().zip(&mut rates) {
                     let cells = self.cells(first, column);
-                    let Kind::High(code, bits) = self.model.kind((*rate).max(HIGH << 2)) else {
+                    let ColumnCoding::High(code, bits) =
+                        self.model.kind((*rate).max(HIGH_RATE_MIN << 2))
+                    else {
                         continue;
                     };
                     let code = &codes.high[code];
@@ -766,10 +779,10 @@ impl<'a, T: Cell> Encoder<'a, T> {
                             }
                         }));
                     };
-                    *rate = self.model.each_high(*rate, bits, first, cells, price);
+                    *rate = self.model.for_each_high(*rate, bits, first, cells, price);
                 }
             }
-            if (cost as f64) < least * GAIN {
+            if (cost as f64) < least * GROUP_GAIN_MAX {
                 (least, best) = (cost as f64, bits);
             }
         }
@@ -779,15 +792,15 @@ impl<'a, T: Cell> Encoder<'a, T> {
 
 /// Columns that group sizes are tried on, and what a smaller one has to come down to.
 const SAMPLE: usize = 12;
-const GAIN: f64 = 0.96;
+const GROUP_GAIN_MAX: f64 = 0.96;
 /// The coarseness of first levels, by the logarithm of the rows they are for; one more where few rows hold much.
 const COARSE: [u32; 6] = [6, 5, 5, 5, 5, 4];
 
-impl Model {
+impl RateModel {
     /// Goes through the rows of a high column, and gives each with its distance from the least count of the
     /// first step; the rate after them.
     #[inline(always)]
-    fn each_high<T: Cell>(
+    fn for_each_high<T: CountWord>(
         &self,
         mut rate: u64,
         bits: u32,
@@ -798,14 +811,15 @@ impl Model {
         let shift = self.scale_bits.wrapping_add(6);
         let group = 1 << self.group_bits;
         for (number, cells) in cells.chunks(group).enumerate() {
-            let expected = sixty_fourths(rate);
+            let expected = rate_in_64ths(rate);
             for (at, &count) in cells.iter().enumerate() {
                 let row = number.wrapping_mul(group).wrapping_add(at);
-                let expected = u64::scaled(expected, self.scale(first.wrapping_add(row)), shift);
+                let expected =
+                    u64::expected_count(expected, self.scale(first.wrapping_add(row)), shift);
                 each(row, count.wide().wrapping_sub(expected).wrapping_add(reach(bits)));
             }
             if cells.len() == group {
-                rate = self.moved(rate, number, self.group_bits, cells);
+                rate = self.updated_rate(rate, number, self.group_bits, cells);
             }
         }
         rate
@@ -814,7 +828,11 @@ impl Model {
 
 /// The rows of a lane in a low code.
 #[inline(always)]
-fn put_low<T: Cell, const WIDTH: usize>(stream: &mut BitWriter, code: &Code, lane: &[T]) {
+fn put_low<T: CountWord, const WIDTH: usize>(
+    stream: &mut BitWriter,
+    code: &HuffmanCode,
+    lane: &[T],
+) {
     let bits = symbol_bits(WIDTH);
     for cells in lane.chunks(WIDTH) {
         let (mut symbol, mut all) = (0u64, 0u64);
@@ -858,7 +876,7 @@ fn reach(bits: u32) -> u64 {
     (STEPS << bits) / 2
 }
 
-fn low_code(codes: &Codes, code: usize, rows: usize) -> (&Code, usize) {
+fn low_code(codes: &HuffmanCodes, code: usize, rows: usize) -> (&HuffmanCode, usize) {
     if rows <= 4 { (&codes.low_single[code], 1) } else { (&codes.low[code], low_cells(code)) }
 }
 
@@ -884,14 +902,14 @@ fn put_long(stream: &mut BitWriter, value: u64, low_bits: u32) {
 
 // ---------------------------------------------------------------- reading
 
-/// A stream of bits that may be read past its end, which is found out later.
-struct Stream<'a> {
+/// Bit reader that returns zeros past the end; checked after each frame.
+struct PaddedBitReader<'a> {
     bytes: &'a [u8],
     at_bit: usize,
     end_bit: usize,
 }
 
-impl Stream<'_> {
+impl PaddedBitReader<'_> {
     /// The next 57 bits or more.
     #[inline(always)]
     fn load(&self) -> u64 {
@@ -947,14 +965,14 @@ impl Stream<'_> {
     }
 
     /// A column that is nearly empty.
-    fn rare<T: Cell>(&mut self, rows: usize, out: &mut [T]) {
+    fn get_rare<T: CountWord>(&mut self, rows: usize, out: &mut [T]) {
         out.fill(T::default());
         for _ in 0..rows {
             if self.get(1) == 0 {
                 break;
             }
             let row = self.get(row_bits(rows)) as usize;
-            let count = T::low(self.checked_long::<T>().saturating_add(1));
+            let count = T::low(self.get_count::<T>().saturating_add(1));
             if let Some(cell) = out[..rows].get_mut(row) {
                 *cell = count;
             }
@@ -963,7 +981,7 @@ impl Stream<'_> {
 
     #[cold]
     #[inline(never)]
-    fn low_slowly<T: Cell>(&mut self, code: &[u16; LOOKUP], cells: usize, out: &mut [T]) {
+    fn get_low_scalar<T: CountWord>(&mut self, code: &[u16; LOOKUP], cells: usize, out: &mut [T]) {
         let bits = symbol_bits(cells);
         for out in out.chunks_mut(cells) {
             let entry = code[self.load() as usize % LOOKUP];
@@ -971,7 +989,7 @@ impl Stream<'_> {
             for at in 0..cells {
                 let count = match entry & ESCAPE {
                     0 => u64::from(entry >> at.wrapping_mul(bits)) & (1u64 << bits).wrapping_sub(1),
-                    _ => self.checked_long::<T>(),
+                    _ => self.get_count::<T>(),
                 };
                 if let Some(cell) = out.get_mut(at) {
                     *cell = T::low(count);
@@ -981,14 +999,14 @@ impl Stream<'_> {
     }
 
     /// A count; one that is too large for its kind stays too large.
-    fn checked_long<T: Cell>(&mut self) -> u64 {
+    fn get_count<T: CountWord>(&mut self) -> u64 {
         let count = self.get_long(0);
         if T::BITS < 64 { count.min(1 << T::BITS) } else { count }
     }
 
     #[cold]
     #[inline(never)]
-    fn high_slowly<T: Cell>(&mut self, code: &[u16; LOOKUP], bits: u32, out: &mut [T]) {
+    fn get_high_scalar<T: CountWord>(&mut self, code: &[u16; LOOKUP], bits: u32, out: &mut [T]) {
         for cell in out {
             let word = self.load();
             let entry = code[word as usize % LOOKUP];
@@ -1005,8 +1023,8 @@ impl Stream<'_> {
     }
 }
 
-/// Some rows of a matrix.
-pub(crate) struct Frame<'a, T> {
+/// Frame: consecutive rows of a matrix.
+pub(crate) struct MatrixFrame<'a, T> {
     /// The number of the first row.
     pub(crate) first: usize,
     pub(crate) rows: usize,
@@ -1016,7 +1034,7 @@ pub(crate) struct Frame<'a, T> {
     pub(crate) cells: &'a [T],
 }
 
-impl<T: Cell> Frame<'_, T> {
+impl<T: CountWord> MatrixFrame<'_, T> {
     /// Adds what each row holds, or finds out that it does not fit; to as many totals as there are.
     pub(crate) fn add_totals(&self, totals: &mut [Option<u64>]) {
         if totals.is_empty() {
@@ -1030,27 +1048,30 @@ impl<T: Cell> Frame<'_, T> {
     }
 }
 
-/// Sees each frame as soon as it is decoded.
-pub(crate) trait Witness {
-    fn frame<T: Cell>(&mut self, frame: &Frame<'_, T>);
+/// Observer of decoded frames.
+pub(crate) trait FrameObserver {
+    fn observe<T: CountWord>(&mut self, frame: &MatrixFrame<'_, T>);
 }
 
-/// Takes a matrix out again, frame by frame.
-pub(crate) struct Matrix<'a> {
+/// Count matrix decoder.
+pub(crate) struct MatrixDecoder<'a> {
     /// The columns' indexes, ascending.
     pub(crate) indexes: Vec<i32>,
     /// Whether counts may have more than [`NARROW_BITS`] bits.
     pub(crate) wide: bool,
     rows: usize,
-    model: Model,
-    streams: [Stream<'a>; STREAMS],
-    codes: &'static Codes,
+    model: RateModel,
+    streams: [PaddedBitReader<'a>; STREAMS],
+    codes: &'static HuffmanCodes,
     offset: usize,
 }
 
-impl<'a> Matrix<'a> {
+impl<'a> MatrixDecoder<'a> {
     /// Reads everything but the cells. `rows` has been checked by the caller.
-    pub(crate) fn read(reader: &mut Reader<'a>, rows: usize) -> Result<Matrix<'a>, DecodeError> {
+    pub(crate) fn read(
+        reader: &mut ByteReader<'a>,
+        rows: usize,
+    ) -> Result<MatrixDecoder<'a>, DecodeError> {
         let at = reader.offset();
         let columns = reader.varint("column count")?;
         // A column takes a bit at least.
@@ -1061,13 +1082,13 @@ impl<'a> Matrix<'a> {
             return Err(DecodeError::Limit { offset: at, field, found: columns, limit });
         }
         let columns = columns as usize;
-        let mut matrix = Matrix {
+        let mut matrix = MatrixDecoder {
             indexes: Vec::new(),
             wide: false,
             rows,
-            model: Model::new(0),
-            streams: [(); STREAMS].map(|()| Stream { bytes: &[], at_bit: 0, end_bit: 0 }),
-            codes: Codes::get(),
+            model: RateModel::new(0),
+            streams: [(); STREAMS].map(|()| PaddedBitReader { bytes: &[], at_bit: 0, end_bit: 0 }),
+            codes: HuffmanCodes::get(),
             offset: at,
         };
         if columns > 0 {
@@ -1079,28 +1100,34 @@ impl<'a> Matrix<'a> {
             for (stream, length) in matrix.streams.iter_mut().zip(lengths) {
                 // What follows the stream may be loaded, but counts as its end.
                 let bytes = reader.peek();
-                reader.take(length, "stream")?;
-                *stream = Stream { bytes, at_bit: 0, end_bit: length.wrapping_mul(8) };
+                reader.read_bytes(length, "stream")?;
+                *stream = PaddedBitReader { bytes, at_bit: 0, end_bit: length.wrapping_mul(8) };
             }
         }
         Ok(matrix)
     }
 
-    fn head(&mut self, reader: &mut Reader<'a>, columns: usize) -> Result<(), DecodeError> {
+    fn head(&mut self, reader: &mut ByteReader<'a>, columns: usize) -> Result<(), DecodeError> {
         let first = reader.zigzag("first index")?;
         let length = usize::try_from(reader.varint("head length")?).unwrap_or(usize::MAX);
         let at = reader.offset();
-        let mut head = BitReader::new(reader.take(length, "head")?, at);
+        let mut head = BitReader::new(reader.read_bytes(length, "head")?, at);
         self.wide = head.get(1, "width")? == 1;
         self.model.spread = head.get(4, "spread")? as u32;
         self.model.scale_bits = head.get(4, "scale bits")? as u32;
         self.model.group_bits = head.get(2, "group bits")? as u32;
         let coarse = head.get(3, "level bits")? as u32;
         if self.model.scale_bits > SCALE_BITS_MAX {
-            return Err(Reader::invalid(at, "scale bits", self.model.scale_bits, "at most 10"));
+            return Err(ByteReader::invalid_error(
+                at,
+                "scale bits",
+                self.model.scale_bits,
+                "at most 10",
+            ));
         }
         let index = |index: i64| {
-            i32::try_from(index).map_err(|_| Reader::invalid(at, "index", index, "a 32-bit number"))
+            i32::try_from(index)
+                .map_err(|_| ByteReader::invalid_error(at, "index", index, "a 32-bit number"))
         };
         let mut last = first;
         self.indexes.push(index(first)?);
@@ -1116,7 +1143,12 @@ impl<'a> Matrix<'a> {
             for _ in 0..self.rows {
                 scale = scale.wrapping_add(unzigzag(head.get_rice(low_bits, "scale")?));
                 if !(1..=32 << self.model.scale_bits).contains(&scale) {
-                    return Err(Reader::invalid(at, "scale", scale, "above 0 and at most 32"));
+                    return Err(ByteReader::invalid_error(
+                        at,
+                        "scale",
+                        scale,
+                        "above 0 and at most 32",
+                    ));
                 }
                 self.model.scales.push(scale as u32);
             }
@@ -1126,7 +1158,12 @@ impl<'a> Matrix<'a> {
         for _ in 0..columns {
             level = level.wrapping_add(unzigzag(head.get_rice(low_bits, "level")?));
             if !(0..=(ROOT_MAX >> coarse) as i64).contains(&level) {
-                return Err(Reader::invalid(at, "level", level, "a root of at most 2^26"));
+                return Err(ByteReader::invalid_error(
+                    at,
+                    "level",
+                    level,
+                    "a root of at most 2^26",
+                ));
             }
             self.model.rates.push(rate_of_level(level as u64, coarse));
         }
@@ -1134,19 +1171,22 @@ impl<'a> Matrix<'a> {
     }
 
     /// Decodes all frames. What `witness` saw of them counts only if all goes well.
-    pub(crate) fn table(mut self, witness: &mut impl Witness) -> Result<Table, DecodeError> {
+    pub(crate) fn table(
+        mut self,
+        witness: &mut impl FrameObserver,
+    ) -> Result<CountTable, DecodeError> {
         let mut sums = vec![0; self.rows.div_ceil(FRAME).wrapping_mul(self.indexes.len())];
         let cells = match self.wide {
-            true => Cells::Wide(self.cells(&mut sums, witness)?),
-            false => Cells::Narrow(self.cells(&mut sums, witness)?),
+            true => CountCells::Wide(self.cells(&mut sums, witness)?),
+            false => CountCells::Narrow(self.cells(&mut sums, witness)?),
         };
-        Ok(Table { indexes: self.indexes, rows: self.rows, cells, sums })
+        Ok(CountTable { indexes: self.indexes, rows: self.rows, cells, sums })
     }
 
-    fn cells<T: Cell>(
+    fn cells<T: CountWord>(
         &mut self,
         sums: &mut [u64],
-        witness: &mut impl Witness,
+        witness: &mut impl FrameObserver,
     ) -> Result<Vec<T>, DecodeError> {
         let (height, columns) = (height(self.rows), self.indexes.len());
         let mut all_cells = vec![T::default(); sums.len().wrapping_mul(height)];
@@ -1179,18 +1219,23 @@ impl<'a> Matrix<'a> {
                     let (sum, all) = total(&cells[column.wrapping_mul(height)..][..height]);
                     (sums[column], union) = (sum, union.or(all));
                 }
-                witness.frame(&Frame { first, rows, height, cells });
+                witness.observe(&MatrixFrame { first, rows, height, cells });
             }
         }
         if T::BITS < 64 && union.wide() >> T::BITS != 0 {
-            return Err(Reader::invalid(self.offset, "count", union.wide(), "less than 2^26"));
+            return Err(ByteReader::invalid_error(
+                self.offset,
+                "count",
+                union.wide(),
+                "less than 2^26",
+            ));
         }
         for stream in &self.streams {
             if stream.at_bit > stream.end_bit {
                 return Err(DecodeError::Truncated { offset: self.offset, field: "counts" });
             }
             if stream.at_bit.div_ceil(8).wrapping_mul(8) != stream.end_bit {
-                return Err(Reader::invalid(
+                return Err(ByteReader::invalid_error(
                     self.offset,
                     "counts",
                     "a remainder",
@@ -1203,62 +1248,64 @@ impl<'a> Matrix<'a> {
 
     /// A column of a frame; of a high one, which comes without what is expected of its rows, the bits of a step.
     #[inline(always)]
-    fn column<T: Cell>(&mut self, column: usize, rows: usize, out: &mut [T]) -> Option<u32> {
+    fn column<T: CountWord>(&mut self, column: usize, rows: usize, out: &mut [T]) -> Option<u32> {
         let codes = self.codes;
         let streams = &mut self.streams;
         let code = match self.model.kind(self.model.rates[column]) {
-            Kind::Rare => {
-                streams[0].rare(rows, out);
+            ColumnCoding::Rare => {
+                streams[0].get_rare(rows, out);
                 return None;
             }
-            Kind::Low(code) => code,
-            Kind::High(code, bits) => {
+            ColumnCoding::Low(code) => code,
+            ColumnCoding::High(code, bits) => {
                 let code = &codes.high[code].lookup;
                 // With the bits known beforehand a count takes a fifth fewer steps.
                 match bits {
-                    0 => high_column::<T, 4>(streams, code, 0, rows, out),
-                    1 => high_column::<T, 4>(streams, code, 1, rows, out),
-                    2 => high_column::<T, 4>(streams, code, 2, rows, out),
-                    3 => high_column::<T, 4>(streams, code, 3, rows, out),
-                    4 => high_column::<T, 3>(streams, code, 4, rows, out),
-                    5 => high_column::<T, 3>(streams, code, 5, rows, out),
-                    6 => high_column::<T, 3>(streams, code, 6, rows, out),
-                    7 => high_column::<T, 3>(streams, code, 7, rows, out),
-                    _ => high_column::<T, 2>(streams, code, bits, rows, out),
+                    0 => get_high_column::<T, 4>(streams, code, 0, rows, out),
+                    1 => get_high_column::<T, 4>(streams, code, 1, rows, out),
+                    2 => get_high_column::<T, 4>(streams, code, 2, rows, out),
+                    3 => get_high_column::<T, 4>(streams, code, 3, rows, out),
+                    4 => get_high_column::<T, 3>(streams, code, 4, rows, out),
+                    5 => get_high_column::<T, 3>(streams, code, 5, rows, out),
+                    6 => get_high_column::<T, 3>(streams, code, 6, rows, out),
+                    7 => get_high_column::<T, 3>(streams, code, 7, rows, out),
+                    _ => get_high_column::<T, 2>(streams, code, bits, rows, out),
                 }
                 return Some(bits);
             }
         };
         let (code, cells) = low_code(codes, code, rows);
         let code = &code.lookup;
-        let rest = |stream: &mut Stream<'_>, lane: &mut [T]| stream.low_slowly(code, cells, lane);
+        let rest = |stream: &mut PaddedBitReader<'_>, lane: &mut [T]| {
+            stream.get_low_scalar(code, cells, lane)
+        };
         match cells {
-            8 => each_lane(
+            8 => for_each_lane(
                 streams,
                 rows,
                 out,
-                |streams, lanes| low_turn::<T, 8>(streams, code, lanes),
+                |streams, lanes| get_low_round::<T, 8>(streams, code, lanes),
                 rest,
             ),
-            4 => each_lane(
+            4 => for_each_lane(
                 streams,
                 rows,
                 out,
-                |streams, lanes| low_turn::<T, 4>(streams, code, lanes),
+                |streams, lanes| get_low_round::<T, 4>(streams, code, lanes),
                 rest,
             ),
-            2 => each_lane(
+            2 => for_each_lane(
                 streams,
                 rows,
                 out,
-                |streams, lanes| low_turn::<T, 2>(streams, code, lanes),
+                |streams, lanes| get_low_round::<T, 2>(streams, code, lanes),
                 rest,
             ),
-            _ => each_lane(
+            _ => for_each_lane(
                 streams,
                 rows,
                 out,
-                |streams, lanes| low_turn::<T, 1>(streams, code, lanes),
+                |streams, lanes| get_low_round::<T, 1>(streams, code, lanes),
                 rest,
             ),
         }
@@ -1268,8 +1315,8 @@ impl<'a> Matrix<'a> {
 
 /// Eight rows of each stream, as many code words of each as one load holds in turn.
 #[inline(always)]
-fn low_turn<T: Cell, const CELLS: usize>(
-    streams: &mut [Stream<'_>; STREAMS],
+fn get_low_round<T: CountWord, const CELLS: usize>(
+    streams: &mut [PaddedBitReader<'_>; STREAMS],
     code: &[u16; LOOKUP],
     out: &mut [[T; LANE]; STREAMS],
 ) {
@@ -1305,7 +1352,7 @@ fn low_turn<T: Cell, const CELLS: usize>(
             if marks[stream] & ESCAPE == 0 {
                 streams[stream].at_bit = streams[stream].at_bit.wrapping_add(used[stream] as usize);
             } else {
-                streams[stream].low_slowly(
+                streams[stream].get_low_scalar(
                     code,
                     CELLS,
                     &mut out[stream][first..first.wrapping_add(words.wrapping_mul(CELLS))],
@@ -1317,27 +1364,27 @@ fn low_turn<T: Cell, const CELLS: usize>(
 
 /// A column of a high code, of which a load holds so many words.
 #[inline(always)]
-fn high_column<T: Cell, const WORDS: usize>(
-    streams: &mut [Stream<'_>; STREAMS],
+fn get_high_column<T: CountWord, const WORDS: usize>(
+    streams: &mut [PaddedBitReader<'_>; STREAMS],
     code: &[u16; LOOKUP],
     bits: u32,
     rows: usize,
     out: &mut [T],
 ) {
-    each_lane(
+    for_each_lane(
         streams,
         rows,
         out,
         #[inline(always)]
-        |streams, lanes| high_turn::<T, WORDS>(streams, code, bits, lanes),
-        |stream, lane| stream.high_slowly(code, bits, lane),
+        |streams, lanes| get_high_round::<T, WORDS>(streams, code, bits, lanes),
+        |stream, lane| stream.get_high_scalar(code, bits, lane),
     );
 }
 
 /// The same as [`low_turn`] for a high code.
 #[inline(always)]
-fn high_turn<T: Cell, const WORDS: usize>(
-    streams: &mut [Stream<'_>; STREAMS],
+fn get_high_round<T: CountWord, const WORDS: usize>(
+    streams: &mut [PaddedBitReader<'_>; STREAMS],
     code: &[u16; LOOKUP],
     bits: u32,
     out: &mut [[T; LANE]; STREAMS],
@@ -1370,7 +1417,7 @@ fn high_turn<T: Cell, const WORDS: usize>(
         }
         if escaped {
             for stream in (0..STREAMS).filter(|&stream| used[stream] >= ESCAPE.into()) {
-                streams[stream].high_slowly(
+                streams[stream].get_high_scalar(
                     code,
                     bits,
                     &mut out[stream][first..first.wrapping_add(words)],
@@ -1383,12 +1430,12 @@ fn high_turn<T: Cell, const WORDS: usize>(
 
 /// The rows of a frame by turns of all streams; then what is left, by eights.
 #[inline(always)]
-fn each_lane<'a, T: Cell>(
-    streams: &mut [Stream<'a>; STREAMS],
+fn for_each_lane<'a, T: CountWord>(
+    streams: &mut [PaddedBitReader<'a>; STREAMS],
     rows: usize,
     out: &mut [T],
-    turn: impl Fn(&mut [Stream<'a>; STREAMS], &mut [[T; LANE]; STREAMS]),
-    rest: impl Fn(&mut Stream<'a>, &mut [T]),
+    turn: impl Fn(&mut [PaddedBitReader<'a>; STREAMS], &mut [[T; LANE]; STREAMS]),
+    rest: impl Fn(&mut PaddedBitReader<'a>, &mut [T]),
 ) {
     let (out, after) = out.split_at_mut(rows);
     after.fill(T::default());
@@ -1405,9 +1452,9 @@ fn each_lane<'a, T: Cell>(
     }
 }
 
-impl Model {
+impl RateModel {
     /// Adds what is expected of the rows to high columns of a frame, and moves their rates.
-    fn expect_all<T: Cell>(
+    fn expect_all<T: CountWord>(
         &mut self,
         high: &[(usize, u32)],
         first: usize,
@@ -1429,13 +1476,13 @@ impl Model {
 
     /// A column's rate waits for the rows before: several columns take turns, so that one need not wait for
     /// the other.
-    fn expect_by<T: Cell, const GROUP: usize>(
+    fn expect_by<T: CountWord, const GROUP: usize>(
         &mut self,
         high: &[(usize, u32)],
         scales: &[u32],
         cells: &mut [T],
     ) {
-        let (together, rest) = high.as_chunks::<TOGETHER>();
+        let (together, rest) = high.as_chunks::<INTERLEAVED_COLUMNS>();
         if self.scale_bits == 0 {
             together.iter().for_each(|four| self.expect::<T, GROUP, _, false>(four, scales, cells));
             rest.iter().for_each(|&one| self.expect::<T, GROUP, _, false>(&[one], scales, cells));
@@ -1447,7 +1494,7 @@ impl Model {
 
     #[inline(always)]
     #[expect(clippy::expect_used, reason = "columns are of one frame, and no two of them the same")]
-    fn expect<T: Cell, const GROUP: usize, const COLUMNS: usize, const IS_SCALED: bool>(
+    fn expect<T: CountWord, const GROUP: usize, const COLUMNS: usize, const IS_SCALED: bool>(
         &mut self,
         columns: &[(usize, u32); COLUMNS],
         scales: &[u32],
@@ -1469,21 +1516,21 @@ impl Model {
         for (number, scales) in group_scales.iter().enumerate() {
             for at in 0..COLUMNS {
                 let cells = &mut held[at].0[number];
-                let expected = sixty_fourths(rates[at]);
+                let expected = rate_in_64ths(rates[at]);
                 for (cell, &scale) in cells.iter_mut().zip(scales) {
                     let expected = match IS_SCALED {
-                        true => T::scaled(expected, scale, shift),
-                        false => T::scaled(expected, 1, 6),
+                        true => T::expected_count(expected, scale, shift),
+                        false => T::expected_count(expected, 1, 6),
                     };
                     *cell = cell.plus(expected.plus(least[at]));
                 }
-                rates[at] = self.moved::<T>(rates[at], number, GROUP.ilog2(), cells);
+                rates[at] = self.updated_rate::<T>(rates[at], number, GROUP.ilog2(), cells);
             }
         }
         for at in 0..COLUMNS {
-            let expected = sixty_fourths(rates[at]);
+            let expected = rate_in_64ths(rates[at]);
             for (cell, &scale) in held[at].1.iter_mut().zip(rest_scales) {
-                *cell = cell.plus(T::scaled(expected, scale, shift)).plus(least[at]);
+                *cell = cell.plus(T::expected_count(expected, scale, shift)).plus(least[at]);
             }
             self.rates[columns[at].0] = rates[at];
         }
@@ -1492,7 +1539,7 @@ impl Model {
 
 /// The sum and the union of counts.
 #[inline(always)]
-pub(crate) fn total<T: Cell>(cells: &[T]) -> (u64, T) {
+pub(crate) fn total<T: CountWord>(cells: &[T]) -> (u64, T) {
     if T::BITS < 64 {
         let (sum, all) = cells
             .iter()
@@ -1504,7 +1551,7 @@ pub(crate) fn total<T: Cell>(cells: &[T]) -> (u64, T) {
 
 fn low_bits(bits: &mut BitReader<'_>) -> Result<u32, DecodeError> {
     match bits.get(6, "Rice parameter")? {
-        63 => Err(Reader::invalid(0, "Rice parameter", 63, "at most 62")),
+        63 => Err(ByteReader::invalid_error(0, "Rice parameter", 63, "at most 62")),
         low_bits => Ok(low_bits as u32),
     }
 }
@@ -1513,10 +1560,10 @@ fn low_bits(bits: &mut BitReader<'_>) -> Result<u32, DecodeError> {
 mod tests {
     use super::*;
 
-    struct Nobody;
+    struct NoopObserver;
 
-    impl Witness for Nobody {
-        fn frame<T: Cell>(&mut self, _: &Frame<'_, T>) {}
+    impl FrameObserver for NoopObserver {
+        fn observe<T: CountWord>(&mut self, _: &MatrixFrame<'_, T>) {}
     }
 
     #[track_caller]
@@ -1530,18 +1577,18 @@ mod tests {
             })
             .collect();
         let mut out = Vec::new();
-        Table::new(Union::of(buckets.iter()), buckets.iter()).put(&mut out);
-        let mut reader = Reader::new(&out);
-        let matrix = Matrix::read(&mut reader, rows.len()).unwrap();
-        assert_eq!(matrix.indexes, Union::of(buckets.iter()).indexes);
-        let found = matrix.table(&mut Nobody).unwrap().into_rows();
+        CountTable::new(ColumnUnion::from_rows(buckets.iter()), buckets.iter()).put(&mut out);
+        let mut reader = ByteReader::new(&out);
+        let matrix = MatrixDecoder::read(&mut reader, rows.len()).unwrap();
+        assert_eq!(matrix.indexes, ColumnUnion::from_rows(buckets.iter()).indexes);
+        let found = matrix.table(&mut NoopObserver).unwrap().into_rows();
         assert_eq!(found, rows);
         reader.finish().unwrap();
         out.len()
     }
 
     #[test]
-    fn matrices_come_back() {
+    fn matrices_round_trip() {
         check(&[]);
         check(&[vec![]]);
         check(&[vec![(5, 1)]]);

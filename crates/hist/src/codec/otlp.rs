@@ -8,12 +8,12 @@
 //!
 //! Source: opentelemetry-proto, `metrics/v1/metrics.proto`; OpenTelemetry specification, metrics data model.
 
-use super::protobuf::{self, Folded, wrong};
+use super::protobuf::{self, FoldResult, field_error};
 use crate::error::{DecodeError, EncodeError};
-use crate::histogram::{Histogram, Parts};
-use crate::protobuf::{Error, Field, Fields, Writer};
+use crate::histogram::{Histogram, HistogramParts};
+use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter};
 use crate::scheme::{Exp2, Explicit, Scheme};
-use crate::side::{Side, Sum};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 const FORMAT: &str = "OTLP";
 /// Bit of `flags`: the series exists, but there is no value now.
@@ -37,9 +37,9 @@ pub struct ExponentialHistogramDataPoint {
     /// Values within ±`zero_threshold`.
     pub zero_count: u64,
     /// Values above zero.
-    pub positive: Option<Buckets>,
+    pub positive: Option<OtlpBuckets>,
     /// Values below zero, by magnitude.
-    pub negative: Option<Buckets>,
+    pub negative: Option<OtlpBuckets>,
     /// Bit 0: no recorded value.
     pub flags: u32,
     /// `Exemplar` messages, not decoded.
@@ -54,7 +54,7 @@ pub struct ExponentialHistogramDataPoint {
 
 /// Counts of neighbouring buckets.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Buckets {
+pub struct OtlpBuckets {
     /// Index of the first bucket.
     pub offset: i32,
     /// Counts from there on, zeros included.
@@ -88,8 +88,8 @@ pub struct HistogramDataPoint {
     pub max: Option<f64>,
 }
 
-impl Fields for ExponentialHistogramDataPoint {
-    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+impl MessageFields for ExponentialHistogramDataPoint {
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
         match number {
             1 => self.attributes.push(field.bytes()?.to_vec()),
             2 => self.start_time_unix_nano = field.fixed64()?,
@@ -110,7 +110,7 @@ impl Fields for ExponentialHistogramDataPoint {
         Ok(())
     }
 
-    fn put(&self, out: &mut Writer) {
+    fn put(&self, out: &mut MessageWriter) {
         out.byte_strings(1, &self.attributes);
         out.fixed64(2, self.start_time_unix_nano);
         out.fixed64(3, self.time_unix_nano);
@@ -128,8 +128,8 @@ impl Fields for ExponentialHistogramDataPoint {
     }
 }
 
-impl Fields for Buckets {
-    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+impl MessageFields for OtlpBuckets {
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
         match number {
             1 => self.offset = field.zigzag32()?,
             2 => field.varints(&mut |count| self.bucket_counts.push(count))?,
@@ -138,14 +138,14 @@ impl Fields for Buckets {
         Ok(())
     }
 
-    fn put(&self, out: &mut Writer) {
+    fn put(&self, out: &mut MessageWriter) {
         out.sint32(1, self.offset);
         out.varints(2, &self.bucket_counts);
     }
 }
 
-impl Fields for HistogramDataPoint {
-    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+impl MessageFields for HistogramDataPoint {
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
         match number {
             2 => self.start_time_unix_nano = field.fixed64()?,
             3 => self.time_unix_nano = field.fixed64()?,
@@ -163,7 +163,7 @@ impl Fields for HistogramDataPoint {
         Ok(())
     }
 
-    fn put(&self, out: &mut Writer) {
+    fn put(&self, out: &mut MessageWriter) {
         out.fixed64(2, self.start_time_unix_nano);
         out.fixed64(3, self.time_unix_nano);
         out.fixed64(4, self.count);
@@ -197,11 +197,11 @@ impl ExponentialHistogramDataPoint {
 
     /// As [`Self::to_histogram`]; a scale above 8 is folded to 8, which adds at most 0.135 % to the error
     /// of a value.
-    pub fn to_histogram_folded(&self) -> Result<Option<Folded>, DecodeError> {
+    pub fn to_histogram_folded(&self) -> Result<Option<FoldResult>, DecodeError> {
         self.read(true)
     }
 
-    fn read(&self, fold: bool) -> Result<Option<Folded>, DecodeError> {
+    fn read(&self, fold: bool) -> Result<Option<FoldResult>, DecodeError> {
         if self.flags & NO_RECORDED_VALUE != 0 {
             return Ok(None);
         }
@@ -213,18 +213,20 @@ impl ExponentialHistogramDataPoint {
             .flat_map(|buckets| buckets.bucket_counts.iter().copied())
             .chain([self.zero_count]);
         check_count(self.count, protobuf::total(held))?;
-        let read = |side: &Option<Buckets>| match side {
-            Some(buckets) => protobuf::shift_buckets(buckets.indexed()?, shift, u64::checked_add),
+        let read = |side: &Option<OtlpBuckets>| match side {
+            Some(buckets) => {
+                protobuf::shift_buckets(buckets.to_indexed()?, shift, u64::checked_add)
+            }
             None => Ok(Vec::new()),
         };
-        let histogram = Histogram::from_parts(Parts {
+        let histogram = Histogram::from_parts(HistogramParts {
             zero_threshold: self.zero_threshold,
             positive: read(&self.positive)?,
             negative: read(&self.negative)?,
             zero: self.zero_count,
-            ..side_values(Scheme::Exp2(grid), self.sum, self.min, self.max)
+            ..summary_parts(Scheme::Exp2(grid), self.sum, self.min, self.max)
         })?;
-        Ok(Some(Folded { value: histogram, error_added: protobuf::error_added(grid, shift) }))
+        Ok(Some(FoldResult { value: histogram, error_added: protobuf::error_added(grid, shift) }))
     }
 
     /// A point with the buckets and side values of `histogram`. Times and attributes are the caller's.
@@ -233,15 +235,15 @@ impl ExponentialHistogramDataPoint {
     /// they are estimates.
     pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {
         let grid = protobuf::exponential_grid(histogram.scheme(), "an OTLP exponential histogram")?;
-        refuse_unplaced(histogram)?;
-        let (sum, min, max) = written_sides(histogram);
+        check_representable(histogram)?;
+        let (sum, min, max) = summary_fields(histogram);
         Ok(ExponentialHistogramDataPoint {
             count: histogram.count(),
             sum,
             scale: grid.scale().into(),
             zero_count: histogram.zero_count(),
-            positive: Buckets::dense(histogram.positive()),
-            negative: Buckets::dense(histogram.negative()),
+            positive: OtlpBuckets::from_buckets(histogram.positive()),
+            negative: OtlpBuckets::from_buckets(histogram.negative()),
             min,
             max,
             zero_threshold: histogram.zero_threshold(),
@@ -250,14 +252,14 @@ impl ExponentialHistogramDataPoint {
     }
 }
 
-impl Buckets {
+impl OtlpBuckets {
     /// Index and count of each bucket that holds anything.
-    fn indexed(&self) -> Result<Vec<(i32, u64)>, DecodeError> {
+    fn to_indexed(&self) -> Result<Vec<(i32, u64)>, DecodeError> {
         let last =
             i64::from(self.offset).wrapping_add(self.bucket_counts.len() as i64).wrapping_sub(1);
         if last > i64::from(i32::MAX) {
             let found = format_args!("{} with {} counts", self.offset, self.bucket_counts.len());
-            return Err(wrong("offset", found, "a last index below 2^31"));
+            return Err(field_error("offset", found, "a last index below 2^31"));
         }
         // In 64 bits: a range that has given its last number has already worked out the one after it.
         let indexed = (i64::from(self.offset)..).zip(self.bucket_counts.iter().copied());
@@ -266,13 +268,13 @@ impl Buckets {
     }
 
     /// All buckets from the first to the last that hold anything. At most 537 088, scale 8 over all doubles.
-    fn dense(buckets: &crate::buckets::Buckets) -> Option<Buckets> {
+    fn from_buckets(buckets: &crate::buckets::Buckets) -> Option<OtlpBuckets> {
         let (&first, &last) = buckets.indexes().first().zip(buckets.indexes().last())?;
         let mut bucket_counts = vec![0; (last.wrapping_sub(first) as usize).wrapping_add(1)];
         for (index, count) in buckets.iter() {
             bucket_counts[index.wrapping_sub(first) as usize] = count;
         }
-        Some(Buckets { offset: first, bucket_counts })
+        Some(OtlpBuckets { offset: first, bucket_counts })
     }
 }
 
@@ -300,13 +302,13 @@ impl HistogramDataPoint {
                 "{}, one more than the bounds",
                 self.explicit_bounds.len().wrapping_add(1)
             );
-            return Err(wrong("number of bucket_counts", counts.len(), expected));
+            return Err(field_error("number of bucket_counts", counts.len(), expected));
         }
         check_count(self.count, protobuf::total(counts.iter().copied()))?;
         let scheme = Scheme::explicit(&self.explicit_bounds)?;
-        let histogram = Histogram::from_parts(Parts {
+        let histogram = Histogram::from_parts(HistogramParts {
             positive: (0..).zip(counts.iter().copied()).collect(),
-            ..side_values(scheme, self.sum, self.min, self.max)
+            ..summary_parts(scheme, self.sum, self.min, self.max)
         })?;
         Ok(Some(histogram))
     }
@@ -317,7 +319,7 @@ impl HistogramDataPoint {
     /// estimates.
     pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {
         let bounds = explicit_bounds(histogram)?;
-        let (sum, min, max) = written_sides(histogram);
+        let (sum, min, max) = summary_fields(histogram);
         let mut bucket_counts = vec![0; bounds.len().wrapping_add(1)];
         for (index, count) in histogram.positive().iter() {
             bucket_counts[index as usize] = count;
@@ -339,10 +341,10 @@ fn explicit_bounds(histogram: &Histogram) -> Result<&[f64], EncodeError> {
     let Scheme::Explicit(grid) = histogram.scheme() else {
         return Err(EncodeError::scheme("an OTLP explicit histogram", histogram.scheme()));
     };
-    refuse_unplaced(histogram)?;
+    check_representable(histogram)?;
     if histogram.zero_count() > 0 {
         let what = format!("{} zeros counted beside the buckets", histogram.zero_count());
-        return Err(EncodeError::NoPlace { format: FORMAT, what });
+        return Err(EncodeError::Unrepresentable { format: FORMAT, detail: what });
     }
     Ok(Explicit::bounds(grid))
 }
@@ -351,28 +353,33 @@ fn check_count(count: u64, held: u128) -> Result<(), DecodeError> {
     if u128::from(count) == held {
         return Ok(());
     }
-    Err(wrong("count", count, format_args!("{held}, the sum of the bucket counts")))
+    Err(field_error("count", count, format_args!("{held}, the sum of the bucket counts")))
 }
 
 /// Parts without buckets. A point that has a side value has it exactly.
-fn side_values(scheme: Scheme, sum: Option<f64>, min: Option<f64>, max: Option<f64>) -> Parts {
-    let exact = |value: Option<f64>| value.map_or(Side::Absent, Side::Exact);
-    Parts {
-        sum: sum.map_or(Side::Absent, |sum| Side::Exact(Sum::new(sum))),
+fn summary_parts(
+    scheme: Scheme,
+    sum: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
+) -> HistogramParts {
+    let exact = |value: Option<f64>| value.map_or(TrackedValue::Absent, TrackedValue::Exact);
+    HistogramParts {
+        sum: sum.map_or(TrackedValue::Absent, |sum| TrackedValue::Exact(CompensatedSum::new(sum))),
         min: exact(min),
         max: exact(max),
-        ..Parts::new(scheme)
+        ..HistogramParts::new(scheme)
     }
 }
 
 /// Sum, and min and max where they are exact. The format has no mark for an estimate: a reader would cut
 /// buckets to a min or max that is none, while a doubtful sum is still the best there is.
-fn written_sides(histogram: &Histogram) -> (Option<f64>, Option<f64>, Option<f64>) {
-    let sum = histogram.sum_side().value().map(Sum::value);
-    (sum, histogram.min_side().exact(), histogram.max_side().exact())
+fn summary_fields(histogram: &Histogram) -> (Option<f64>, Option<f64>, Option<f64>) {
+    let sum = histogram.tracked_sum().value().map(CompensatedSum::value);
+    (sum, histogram.tracked_min().exact(), histogram.tracked_max().exact())
 }
 
-fn refuse_unplaced(histogram: &Histogram) -> Result<(), EncodeError> {
+fn check_representable(histogram: &Histogram) -> Result<(), EncodeError> {
     let counts = [
         (histogram.nan_count(), "NaN values"),
         (histogram.overflow(), "values above the greatest bucket"),
@@ -380,7 +387,7 @@ fn refuse_unplaced(histogram: &Histogram) -> Result<(), EncodeError> {
     ];
     match counts.iter().find(|(count, _)| *count > 0) {
         Some((count, what)) => {
-            Err(EncodeError::NoPlace { format: FORMAT, what: format!("{count} {what}") })
+            Err(EncodeError::Unrepresentable { format: FORMAT, detail: format!("{count} {what}") })
         }
         None => Ok(()),
     }

@@ -16,9 +16,9 @@ mod native;
 mod remote;
 mod spans;
 
-pub use classic::Classic;
+pub use classic::ClassicHistogram;
 pub use client::{ClientBucket, ClientHistogram};
-pub use float::{FloatHistogram, Rounded};
+pub use float::{FloatHistogram, RoundedHistogram};
 pub use remote::{RemoteCount, RemoteHistogram, RemoteZeroCount, ResetHint};
 pub use spans::BucketSpan;
 
@@ -27,9 +27,9 @@ use crate::histogram::Histogram;
 /// The sum of a sample that says: the series has ended. A NaN with a payload no computation makes.
 pub const STALE_MARKER: u64 = 0x7ff0_0000_0000_0002;
 
-/// What one sample of a histogram series is.
+/// Sample of a Prometheus histogram series.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Sample {
+pub enum HistogramSample {
     /// Whole counts.
     Integer(Histogram),
     /// Counts that are doubles, as recording rules and scaled histograms have them.
@@ -41,5 +41,5 @@ pub enum Sample {
 const FORMAT: &str = "a Prometheus histogram";
 const SCHEMA_CUSTOM: i32 = -53;
 /// Schemas that Prometheus writes; beyond, as far as [`SCHEMAS_READ`], they are reserved.
-const SCHEMAS_WRITTEN: std::ops::RangeInclusive<i32> = -4..=8;
-const SCHEMAS_READ: std::ops::RangeInclusive<i32> = -9..=52;
+const WRITE_SCHEMAS: std::ops::RangeInclusive<i32> = -4..=8;
+const READ_SCHEMAS: std::ops::RangeInclusive<i32> = -9..=52;

@@ -1,19 +1,18 @@
-//! What the protobuf formats share: messages with the offset of what is wrong, totals that must agree,
-//! exponential scales finer than the finest grid.
+//! Helpers shared by the protobuf formats: error offsets, totals, folding.
 //!
 //! Decoding allocates in proportion to the input: the worst is an empty opaque field, two bytes that become
 //! a `Vec` of 24. What a message *claims* (span lengths, offsets) allocates nothing.
 
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::{Histogram, PartsError};
-use crate::protobuf::{Fields, Message};
+use crate::protobuf::{MessageFields, MessageReader};
 use crate::scheme::{Exp2, Scheme};
 
-use super::bytes::Reader;
+use super::bytes::ByteReader;
 
-/// What was read from a source that may be finer than the finest grid, and what folding it cost.
+/// Value folded to the finest supported grid, with the added error.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Folded<T = Histogram> {
+pub struct FoldResult<T = Histogram> {
     /// The values, on a grid no finer than [`Exp2::SCALE_MAX`].
     pub value: T,
     /// How much the fold added at most to the relative error of a value read back from its bucket; 0 where
@@ -22,22 +21,25 @@ pub struct Folded<T = Histogram> {
 }
 
 /// A message of type `M`, or the offset of what does not belong to one.
-pub(crate) fn decode<M: Fields>(bytes: &[u8], message: &'static str) -> Result<M, DecodeError> {
+pub(crate) fn decode<M: MessageFields>(
+    bytes: &[u8],
+    message: &'static str,
+) -> Result<M, DecodeError> {
     let mut fields = M::default();
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     while !reader.is_empty() {
         let start = reader.offset();
         skip_field(&mut reader, message)?;
-        let field = Message::new(&bytes[start..reader.offset()]);
+        let field = MessageReader::new(&bytes[start..reader.offset()]);
         fields.merge(field).map_err(|error| {
             let offset = start.wrapping_add(error.offset as usize);
-            Reader::invalid(offset, message, error.found, error.expected)
+            ByteReader::invalid_error(offset, message, error.found, error.expected)
         })?;
     }
     Ok(fields)
 }
 
-fn skip_field(reader: &mut Reader, message: &'static str) -> Result<(), DecodeError> {
+fn skip_field(reader: &mut ByteReader, message: &'static str) -> Result<(), DecodeError> {
     let start = reader.offset();
     let wire_type = reader.varint(message)? & 7;
     let len = match wire_type {
@@ -47,14 +49,14 @@ fn skip_field(reader: &mut Reader, message: &'static str) -> Result<(), DecodeEr
         5 => 4,
         _ => {
             let found = format_args!("wire type {wire_type}");
-            return Err(Reader::invalid(start, message, found, "wire type 0, 1, 2 or 5"));
+            return Err(ByteReader::invalid_error(start, message, found, "wire type 0, 1, 2 or 5"));
         }
     };
-    reader.take(len, message).map(|_| ())
+    reader.read_bytes(len, message).map(|_| ())
 }
 
 /// A field of a decoded message holds what it may not.
-pub(crate) fn wrong(
+pub(crate) fn field_error(
     field: &'static str,
     found: impl ToString,
     expected: impl ToString,
@@ -72,12 +74,16 @@ pub(crate) fn exponential_scheme(
 ) -> Result<(Exp2, u32), DecodeError> {
     let finest = i32::from(Exp2::SCALE_MAX);
     if !scales.contains(&scale) {
-        return Err(wrong(field, scale, format_args!("{}..={}", scales.start(), scales.end())));
+        return Err(field_error(
+            field,
+            scale,
+            format_args!("{}..={}", scales.start(), scales.end()),
+        ));
     }
     if scale > finest && !fold {
         let expected =
             format_args!("{}..={finest}; finer ones are folded on request", scales.start());
-        return Err(wrong(field, scale, expected));
+        return Err(field_error(field, scale, expected));
     }
     let grid = Exp2::new(scale.min(finest))?;
     Ok((grid, u32::try_from(scale.wrapping_sub(finest)).unwrap_or(0)))
@@ -135,17 +141,17 @@ pub(crate) fn exponential_grid(scheme: &Scheme, format: &'static str) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protobuf::{Error, Field, Writer};
+    use crate::protobuf::{Error, FieldValue, MessageWriter};
 
     #[derive(Debug, Default)]
-    struct Pair {
+    struct TestMessage {
         number: u64,
         double: f64,
-        next: Option<Box<Pair>>,
+        next: Option<Box<TestMessage>>,
     }
 
-    impl Fields for Pair {
-        fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+    impl MessageFields for TestMessage {
+        fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
             match number {
                 1 => self.number = field.varint()?,
                 2 => self.double = field.double()?,
@@ -155,7 +161,7 @@ mod tests {
             Ok(())
         }
 
-        fn put(&self, out: &mut Writer) {
+        fn put(&self, out: &mut MessageWriter) {
             out.varint(1, self.number);
             out.double(2, self.double);
             out.messages(3, self.next.as_deref());
@@ -163,23 +169,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
-        let pair = Pair { number: 300, double: -1.5, next: Some(Box::default()) };
+    fn messages_round_trip() {
+        let pair = TestMessage { number: 300, double: -1.5, next: Some(Box::default()) };
         let bytes = pair.to_message();
         assert_eq!(bytes[..3], [0x08, 0xac, 0x02]);
         assert_eq!(bytes[bytes.len() - 2..], [0x1a, 0]);
-        let read: Pair = decode(&bytes, "pair").unwrap();
+        let read: TestMessage = decode(&bytes, "pair").unwrap();
         assert_eq!((read.number, read.double, read.next.is_some()), (300, -1.5, true));
-        assert!(Pair { double: -0.0, ..Pair::default() }.to_message().is_empty());
+        assert!(TestMessage { double: -0.0, ..TestMessage::default() }.to_message().is_empty());
         // The last of a field counts; a message that stands twice is put together; what is not known is passed by.
         let bytes = [0x08, 1, 0x08, 2, 0x1a, 2, 0x08, 5, 0x1a, 0, 0x25, 1, 2, 3, 4];
-        let read: Pair = decode(&bytes, "pair").unwrap();
+        let read: TestMessage = decode(&bytes, "pair").unwrap();
         assert_eq!((read.number, read.next.unwrap().number), (2, 5));
     }
 
     #[track_caller]
     fn check(bytes: &[u8], error: &str) {
-        assert_eq!(decode::<Pair>(bytes, "pair").unwrap_err().to_string(), error);
+        assert_eq!(decode::<TestMessage>(bytes, "pair").unwrap_err().to_string(), error);
     }
 
     #[test]

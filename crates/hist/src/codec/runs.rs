@@ -1,31 +1,31 @@
-//! What rows of a decoded matrix hold, and what runs of them add up to.
+//! Row access and run sums of a decoded matrix.
 
 use std::ops::Range;
 
-use crate::codec::matrix::{Cell, Cells, FRAME, Table, height, total};
+use crate::codec::matrix::{CountCells, CountTable, CountWord, FRAME, height, total};
 
 /// From so many rows of a frame on they are added up column by column before they are added to anything else.
-const ROWS_MANY: usize = 8;
+const COLUMN_SUM_ROWS_MIN: usize = 8;
 
-impl Table {
+impl CountTable {
     pub(crate) fn columns(&self) -> usize {
         self.indexes.len()
     }
 
     /// The first and the last index.
-    pub(crate) fn ends(&self) -> Option<(i32, i32)> {
+    pub(crate) fn index_range(&self) -> Option<(i32, i32)> {
         Some((*self.indexes.first()?, *self.indexes.last()?))
     }
 
     /// Index and count of what each row holds.
     pub(crate) fn into_rows(self) -> Vec<Vec<(i32, u64)>> {
         match &self.cells {
-            Cells::Narrow(cells) => self.rows_of(cells),
-            Cells::Wide(cells) => self.rows_of(cells),
+            CountCells::Narrow(cells) => self.rows_of(cells),
+            CountCells::Wide(cells) => self.rows_of(cells),
         }
     }
 
-    fn rows_of<T: Cell>(&self, cells: &[T]) -> Vec<Vec<(i32, u64)>> {
+    fn rows_of<T: CountWord>(&self, cells: &[T]) -> Vec<Vec<(i32, u64)>> {
         let mut all_rows = vec![Vec::new(); self.rows];
         let height = height(self.rows).max(1);
         for (rows, cells) in all_rows.chunks_mut(FRAME).zip(self.frames(cells)) {
@@ -46,23 +46,24 @@ impl Table {
 
     /// What all rows hold; if that is too much, the greatest number.
     pub(crate) fn total(&self) -> u64 {
-        self.sums.iter().fold(0, |total, &sum| sum.with(total))
+        self.sums.iter().fold(0, |total, &sum| sum.saturating_add_to(total))
     }
 
     /// Columns without a gap between them, and where each such stretch lies in a window that begins at the first
     /// column's index.
-    pub(crate) fn stretches(&self) -> Vec<Stretch> {
-        let mut stretches: Vec<Stretch> = Vec::new();
+    pub(crate) fn bucket_runs(&self) -> Vec<BucketRun> {
+        let mut stretches: Vec<BucketRun> = Vec::new();
         for (column, &index) in self.indexes.iter().enumerate() {
             let place = index.wrapping_sub(self.indexes[0]) as u32 as usize;
             match stretches.last_mut() {
                 Some(last)
-                    if place.wrapping_sub(last.place)
+                    if place.wrapping_sub(last.offset)
                         == column.wrapping_sub(last.columns.start) =>
                 {
                     last.columns.end = column.wrapping_add(1);
                 }
-                _ => stretches.push(Stretch { columns: column..column.wrapping_add(1), place }),
+                _ => stretches
+                    .push(BucketRun { columns: column..column.wrapping_add(1), offset: place }),
             }
         }
         stretches
@@ -73,29 +74,29 @@ impl Table {
     pub(crate) fn add_rows(
         &self,
         rows: Range<usize>,
-        stretches: &[Stretch],
+        stretches: &[BucketRun],
         window: &mut [u64],
     ) -> u64 {
         match &self.cells {
-            Cells::Narrow(cells) => self.add_cells(cells, rows, stretches, window),
-            Cells::Wide(cells) => self.add_cells(cells, rows, stretches, window),
+            CountCells::Narrow(cells) => self.add_cells(cells, rows, stretches, window),
+            CountCells::Wide(cells) => self.add_cells(cells, rows, stretches, window),
         }
     }
 
     /// What some rows add up to; `None` if that is too much.
     pub(crate) fn sum_rows(&self, rows: Range<usize>) -> Option<Vec<(i32, u64)>> {
         let mut counts = vec![0; self.indexes.len()];
-        let together = [Stretch { columns: 0..counts.len(), place: 0 }];
+        let together = [BucketRun { columns: 0..counts.len(), offset: 0 }];
         let values = self.add_rows(rows, &together, &mut counts);
         let pairs = self.indexes.iter().copied().zip(counts);
         (values < u64::MAX).then(|| pairs.filter(|&(_, count)| count > 0).collect())
     }
 
-    fn add_cells<T: Cell>(
+    fn add_cells<T: CountWord>(
         &self,
         cells: &[T],
         rows: Range<usize>,
-        stretches: &[Stretch],
+        stretches: &[BucketRun],
         window: &mut [u64],
     ) -> u64 {
         let mut values = 0u64;
@@ -109,26 +110,26 @@ impl Table {
         for (first, (cells, sums)) in frames.skip(of_run.start).take(of_run.len()) {
             let within = rows.start.max(first).wrapping_sub(first)
                 ..rows.end.min(first.wrapping_add(FRAME)).wrapping_sub(first);
-            for Stretch { columns, place } in stretches {
+            for BucketRun { columns, offset: place } in stretches {
                 let window = &mut window[*place..][..columns.len()];
                 let cells =
                     &cells[columns.start.wrapping_mul(height)..columns.end.wrapping_mul(height)];
                 if within.len() == FRAME.min(self.rows.wrapping_sub(first)) {
                     for (held, &sum) in window.iter_mut().zip(&sums[columns.clone()]) {
                         *held = held.wrapping_add(sum);
-                        values = sum.with(values);
+                        values = sum.saturating_add_to(values);
                     }
-                } else if within.len() >= ROWS_MANY {
+                } else if within.len() >= COLUMN_SUM_ROWS_MIN {
                     for (held, column) in window.iter_mut().zip(cells.chunks_exact(height)) {
                         let (sum, _) = total(&column[within.clone()]);
                         *held = held.wrapping_add(sum);
-                        values = sum.with(values);
+                        values = sum.saturating_add_to(values);
                     }
                 } else {
                     for row in within.clone() {
                         let mut add = |held: &mut u64, count: T| {
                             *held = held.wrapping_add(count.wide());
-                            values = count.with(values);
+                            values = count.saturating_add_to(values);
                         };
                         if height == FRAME {
                             let columns = cells.as_chunks::<FRAME>().0;
@@ -151,8 +152,8 @@ impl Table {
     }
 }
 
-/// Columns whose indexes follow each other.
-pub(crate) struct Stretch {
+/// Run of columns with consecutive indexes.
+pub(crate) struct BucketRun {
     columns: Range<usize>,
-    place: usize,
+    offset: usize,
 }

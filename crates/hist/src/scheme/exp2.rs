@@ -49,7 +49,7 @@ impl Exp2 {
     pub(crate) fn index(self, value: f64) -> i32 {
         debug_assert!(value > 0.0 && value.is_finite());
         let (octave, mantissa) = octave_and_mantissa_below(value);
-        (((octave << SCALE_FINEST) + place_in_octave::<9>(&CELLS_FINEST, mantissa))
+        (((octave << SCALE_FINEST) + bucket_in_octave::<9>(&CELLS_FINEST, mantissa))
             >> (SCALE_FINEST - self.scale)) as i32
     }
 
@@ -114,7 +114,7 @@ fn subnormal_octave_and_mantissa_below(value: f64) -> (i64, u64) {
 /// one bucket edge at most. Its entry holds `(place + 1) * 2^52 - edge`: adding the mantissa carries into
 /// the place exactly when the mantissa has reached the edge. One load, one add, one shift.
 #[inline]
-fn place_in_octave<const CELL_BITS: u32>(cells: &[u64], mantissa: u64) -> i64 {
+fn bucket_in_octave<const CELL_BITS: u32>(cells: &[u64], mantissa: u64) -> i64 {
     let cell = (mantissa >> (MANTISSA_BITS - CELL_BITS)) as usize;
     ((mantissa + cells[cell]) >> MANTISSA_BITS) as i64
 }
@@ -147,7 +147,7 @@ static CELLS_DEFAULT: [u64; 64] = cells();
 /// One more than the bucket at the default scale of a whole number from 2 to 2^53: [`Exp2::index`] with a table of 512 bytes, and
 /// without doubles, whose conversion takes as long as all the rest.
 #[inline]
-pub(crate) fn place_default(value: u64) -> usize {
+pub(crate) fn default_position(value: u64) -> usize {
     // What lies just below the value is in the octave of the number before it, and has the bits of the value less the least one.
     let zeros = (value - 1).leading_zeros();
     let below = (value << zeros).wrapping_sub(1);
@@ -169,7 +169,7 @@ mod tests {
         let (lower, upper) = grid.edges(index).unwrap();
         assert!(lower < value && value <= upper, "{value:e} is not in ({lower:e}, {upper:e}]");
         if scale == 5 && value.fract() == 0.0 && (2.0..=9_007_199_254_740_992.0).contains(&value) {
-            assert_eq!(place_default(value as u64), (index + 1) as usize);
+            assert_eq!(default_position(value as u64), (index + 1) as usize);
         }
     }
 
@@ -264,21 +264,21 @@ mod tests {
 
     /// Big integers as most-significant-first digits of 32 bits without leading zeros, so `Ord` on
     /// (length, digits) is numeric order.
-    type Big = (usize, Vec<u32>);
+    type BigDigits = (usize, Vec<u32>);
 
-    fn big(mut digits: Vec<u32>) -> Big {
+    fn big(mut digits: Vec<u32>) -> BigDigits {
         let zeros = digits.iter().take_while(|&&d| d == 0).count();
         digits.drain(..zeros);
         (digits.len(), digits)
     }
 
-    fn big_power_of_two(exponent: usize) -> Big {
+    fn big_power_of_two(exponent: usize) -> BigDigits {
         let mut digits = vec![0; exponent / 32 + 1];
         digits[0] = 1 << (exponent % 32);
         big(digits)
     }
 
-    fn big_power(base: u128, exponent: u32) -> Big {
+    fn big_power(base: u128, exponent: u32) -> BigDigits {
         let mut digits = big((0..4).rev().map(|i| (base >> (32 * i)) as u32).collect()).1;
         for _ in 0..exponent.trailing_zeros() {
             digits = big_square(&digits);

@@ -1,16 +1,16 @@
-//! The exponential grid for whole numbers from 0 to 2^64 − 1, as recorders see it: places in an array.
+//! Exponential grid for integers, as array positions of recorders.
 //!
 //! Place 0 holds the value 1, which closes the bucket below it; place p holds bucket `p - 1` of
 //! [`Exp2`]. Zero has no place. A whole number above 2^53 is recorded as the double nearest to it.
 
-use super::exp2::{Exp2, place_default};
+use super::exp2::{Exp2, default_position};
 
-/// The grid of one scale, 0..=8, fixed at compile time so that a record needs no look at it.
+/// Base-2 exponential grid with a compile-time scale, for recorders.
 pub struct Integers<const SCALE: u32>;
 
 impl<const SCALE: u32> Integers<SCALE> {
     /// How many places there are.
-    pub const PLACES: usize = (64 << SCALE) + 1;
+    pub const POSITIONS: usize = (64 << SCALE) + 1;
 
     /// The grid itself.
     pub fn grid() -> Exp2 {
@@ -20,7 +20,7 @@ impl<const SCALE: u32> Integers<SCALE> {
 
     /// Where a value above zero is counted: below [`Self::PLACES`].
     #[inline]
-    pub fn place(value: u64) -> usize {
+    pub fn position(value: u64) -> usize {
         debug_assert!(value > 0);
         if SCALE != Exp2::DEFAULT.scale() as u32 {
             return match value as i64 {
@@ -31,13 +31,13 @@ impl<const SCALE: u32> Integers<SCALE> {
         }
         // One has no octave below it, and above 2^53 the nearest double counts, not the number.
         if value.wrapping_sub(2) > (1 << 53) - 2 {
-            return Self::place_of_odd(value);
+            return Self::position_of_odd(value);
         }
-        place_default(value)
+        default_position(value)
     }
 
     #[cold]
-    fn place_of_odd(value: u64) -> usize {
+    fn position_of_odd(value: u64) -> usize {
         (Self::index_of_large(value) + 1) as usize
     }
 
@@ -61,19 +61,19 @@ mod tests {
             for value in [(1u64 << shift) - 1, 1 << shift, (1 << shift) + 1, (1 << shift) | 0x5555]
             {
                 if value > 0 {
-                    let place = Integers::<SCALE>::place(value);
-                    assert!(place < Integers::<SCALE>::PLACES);
+                    let place = Integers::<SCALE>::position(value);
+                    assert!(place < Integers::<SCALE>::POSITIONS);
                     let index = Integers::<SCALE>::grid().index(value as f64);
                     assert_eq!(Integers::<SCALE>::index(place), index, "value {value}");
                 }
             }
         }
-        assert_eq!(Integers::<SCALE>::place(1), 0);
-        assert_eq!(Integers::<SCALE>::place(u64::MAX), Integers::<SCALE>::PLACES - 1);
+        assert_eq!(Integers::<SCALE>::position(1), 0);
+        assert_eq!(Integers::<SCALE>::position(u64::MAX), Integers::<SCALE>::POSITIONS - 1);
     }
 
     #[test]
-    fn places_follow_the_grid() {
+    fn positions_follow_the_grid() {
         check::<0>();
         check::<3>();
         check::<5>();

@@ -12,7 +12,7 @@ use crate::error::SchemeError;
 
 /// How far a recorded value may lie outside the computed edges, relative, where no offset shifts the index:
 /// several roundings of the greatest logarithm, 745.
-const EDGE_DOUBT: f64 = 1e-12;
+const EDGE_ERROR: f64 = 1e-12;
 
 /// How the logarithm is approximated between powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,27 +29,31 @@ pub enum Interpolation {
 
 /// A logarithmic grid.
 #[derive(Clone, Copy, Debug)]
-pub struct Log {
+pub struct LogarithmicScheme {
     gamma: f64,
     offset: f64,
     interpolation: Interpolation,
 }
 
 /// Grids are equal when their parameters are equal to the bit.
-impl PartialEq for Log {
-    fn eq(&self, other: &Log) -> bool {
+impl PartialEq for LogarithmicScheme {
+    fn eq(&self, other: &LogarithmicScheme) -> bool {
         self.gamma.to_bits() == other.gamma.to_bits()
             && self.offset.to_bits() == other.offset.to_bits()
             && self.interpolation == other.interpolation
     }
 }
 
-impl Log {
+impl LogarithmicScheme {
     /// The largest shift of indexes: beyond it neighbouring indexes are no longer apart as doubles.
     pub const OFFSET_MAX: f64 = 1e9;
 
     /// A grid with buckets `gamma` wide: `gamma = (1 + a) / (1 - a)` for accuracy `a`.
-    pub fn new(gamma: f64, offset: f64, interpolation: Interpolation) -> Result<Log, SchemeError> {
+    pub fn new(
+        gamma: f64,
+        offset: f64,
+        interpolation: Interpolation,
+    ) -> Result<LogarithmicScheme, SchemeError> {
         // Below 1 + 1e-6 an index of a double no longer fits 31 bits.
         if !(gamma > 1.0 + 1e-6 && gamma <= 1e6) {
             return Err(SchemeError::Gamma { found: gamma });
@@ -58,7 +62,7 @@ impl Log {
             return Err(SchemeError::Offset { found: offset });
         }
         // As bounds do: protobuf takes −0.0 for 0.0, so they are one offset.
-        Ok(Log { gamma, offset: offset + 0.0, interpolation })
+        Ok(LogarithmicScheme { gamma, offset: offset + 0.0, interpolation })
     }
 
     /// The ratio of a bucket's edges.
@@ -90,7 +94,7 @@ impl Log {
         let log = |i: f64| (i - self.offset) / self.multiplier();
         let (from, to) = (log(f64::from(index)), log(f64::from(index) + 1.0));
         let (least, greatest) = (by.log(f64::from_bits(1)), by.log(f64::MAX));
-        let doubt = 745.0 * self.edge_doubt();
+        let doubt = 745.0 * self.edge_error();
         if to < least - doubt || from > greatest + doubt {
             return None;
         }
@@ -101,7 +105,7 @@ impl Log {
     /// The least and greatest value that bucket `index` may hold, closed.
     pub(crate) fn span(self, index: i32) -> Option<(f64, f64)> {
         let (lower, upper) = self.edges(index)?;
-        let doubt = self.edge_doubt();
+        let doubt = self.edge_error();
         // Among subnormal numbers a rounding is a step of the smallest one, whatever the value.
         let step = f64::from_bits(2);
         Some((
@@ -112,8 +116,8 @@ impl Log {
 
     /// How far a recorded value may lie outside the computed edges, relative: an offset takes its roundings
     /// from the index.
-    fn edge_doubt(self) -> f64 {
-        EDGE_DOUBT + 4.0 * f64::EPSILON * self.offset.abs() * self.gamma.ln()
+    fn edge_error(self) -> f64 {
+        EDGE_ERROR + 4.0 * f64::EPSILON * self.offset.abs() * self.gamma.ln()
     }
 
     fn multiplier(self) -> f64 {
@@ -200,7 +204,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(grid: Log) {
+    fn check(grid: LogarithmicScheme) {
         let mut value = 1e-9;
         while value < 1e15 {
             let (lower, upper) = grid.span(grid.index(value)).unwrap();
@@ -222,15 +226,15 @@ mod tests {
             Interpolation::Cubic,
         ] {
             for gamma in [1.001, 1.02 / 0.98, 1.1, 2.0] {
-                check(Log::new(gamma, 0.0, interpolation).unwrap());
-                check(Log::new(gamma, 1000.5, interpolation).unwrap());
+                check(LogarithmicScheme::new(gamma, 0.0, interpolation).unwrap());
+                check(LogarithmicScheme::new(gamma, 1000.5, interpolation).unwrap());
             }
         }
     }
 
     #[test]
     fn a_value_on_an_edge_below_index_zero_falls_beneath() {
-        let grid = Log::new(2.0, 0.0, Interpolation::Linear).unwrap();
+        let grid = LogarithmicScheme::new(2.0, 0.0, Interpolation::Linear).unwrap();
         // sketches-go 1.4.8 counts 0.25, 0.5, 1, 2 in these buckets (testdata/hist/ddsketch/go.tsv).
         assert_eq!([0.25, 0.5, 1.0, 2.0].map(|value| grid.index(value)), [-3, -2, 0, 1]);
         assert_eq!([0.3, 0.6].map(|value| grid.index(value)), [-2, -1]);
@@ -238,17 +242,23 @@ mod tests {
 
     #[test]
     fn an_offset_of_negative_zero_is_an_offset_of_zero() {
-        let grid = |offset| Log::new(2.0, offset, Interpolation::Cubic);
+        let grid = |offset| LogarithmicScheme::new(2.0, offset, Interpolation::Cubic);
         assert_eq!(grid(-0.0), grid(0.0));
     }
 
     #[test]
-    fn bad_parameters_are_refused() {
+    fn bad_parameters_are_rejected() {
         for gamma in [1.0, 0.5, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(Log::new(gamma, 0.0, Interpolation::None).is_err(), "gamma {gamma}");
+            assert!(
+                LogarithmicScheme::new(gamma, 0.0, Interpolation::None).is_err(),
+                "gamma {gamma}"
+            );
         }
         for offset in [f64::NAN, f64::INFINITY, 1e10] {
-            assert!(Log::new(1.02, offset, Interpolation::None).is_err(), "offset {offset}");
+            assert!(
+                LogarithmicScheme::new(1.02, offset, Interpolation::None).is_err(),
+                "offset {offset}"
+            );
         }
     }
 }

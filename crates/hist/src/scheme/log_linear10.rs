@@ -21,7 +21,7 @@ pub(crate) const INDEX_MAX: i32 = EXPONENT_MAX * PER_DECADE + PER_DECADE - 1;
 /// The greatest relative error of a bucket's harmonic middle: 0.1 / 2.1.
 pub(crate) const RELATIVE_ERROR: f64 = 0.1 / 2.1;
 /// Smaller values fall to zero.
-pub(crate) const LEAST: f64 = 1e-128;
+pub(crate) const MIN_MAGNITUDE: f64 = 1e-128;
 /// The first value past the grid.
 pub(crate) const END: f64 = 1e128;
 
@@ -37,7 +37,7 @@ pub(crate) fn digits_and_exponent(index: i32) -> (i32, i32) {
 
 /// The bucket of a value in `LEAST..END`.
 pub(crate) fn index(value: f64) -> i32 {
-    debug_assert!((LEAST..END).contains(&value));
+    debug_assert!((MIN_MAGNITUDE..END).contains(&value));
     let exponent = (value.log10().floor() as i32).clamp(EXPONENT_MIN, EXPONENT_MAX);
     let digits = (value / edge(index_of(DIGITS_MIN, exponent)) * 10.0).floor() as i32;
     let mut index = index_of(digits, exponent).clamp(INDEX_MIN, INDEX_MAX);
@@ -99,7 +99,7 @@ mod tests {
             for digits in 10..=99 {
                 let decimal: f64 = format!("{digits}e{}", exponent - 1).parse().unwrap();
                 check(decimal, digits, exponent);
-                if decimal > LEAST {
+                if decimal > MIN_MAGNITUDE {
                     assert_eq!(index(decimal.next_down()), index_of(digits, exponent) - 1);
                 }
             }

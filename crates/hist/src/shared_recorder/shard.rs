@@ -1,4 +1,4 @@
-//! One thread's counts, and copies of them.
+//! Shard of one thread, and its snapshots.
 //!
 //! Plain atomic loads and stores by one writer at a time; readers only copy. The order within a record is
 //! the contract: `begun`, then extremes, sum and thresholds, then the bucket, then `ended`.
@@ -6,25 +6,25 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use crate::histogram::{Histogram, Parts, Threshold};
+use crate::histogram::{Histogram, HistogramParts, Threshold};
 use crate::scheme::{Integers, Scheme};
-use crate::side::{Side, Sum};
 use crate::sync::{AtomicBool, AtomicU64, OnceLock, Ordering, fence};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// Buckets that are allocated together: an octave at the default scale, 256 bytes.
-const PAGE_PLACES: usize = if cfg!(loom) { 2 } else { 32 };
+const PAGE_BUCKETS: usize = if cfg!(loom) { 2 } else { 32 };
 
 /// Tries to copy a shard between two records. A copy takes about a microsecond, so at 100,000 records per
 /// second and thread nearly every first try succeeds.
 const COPY_ATTEMPTS: usize = if cfg!(loom) { 2 } else { 16 };
 
-/// Cumulative counts of one thread at a time. Aligned so that no two shards share a cache line, nor the
-/// pair of lines that is fetched together.
+/// Cumulative counts written by one thread at a time. Aligned so that no two shards share a cache
+/// line, nor the pair of lines that is fetched together.
 #[repr(align(128))]
 pub(super) struct Shard {
-    taken: AtomicBool,
-    begun: AtomicU64,
-    ended: AtomicU64,
+    is_leased: AtomicBool,
+    started: AtomicU64,
+    finished: AtomicU64,
     zero: AtomicU64,
     sum_low: AtomicU64,
     sum_high: AtomicU64,
@@ -33,18 +33,18 @@ pub(super) struct Shard {
     extremes: Extremes,
     /// Values above each limit.
     above: Box<[AtomicU64]>,
-    pages: Box<[OnceLock<Page>]>,
+    pages: Box<[OnceLock<CountPage>]>,
 }
 
-type Page = Arc<PageCounts>;
+type CountPage = Arc<PageCounts>;
 
 /// Aligned as shards are: pages of two threads must not share a line either.
 #[repr(align(128))]
-struct PageCounts([AtomicU64; PAGE_PLACES]);
+struct PageCounts([AtomicU64; PAGE_BUCKETS]);
 
-/// The writer's own way to the pages it has met. Looking a page up here costs a null check; through the
+/// Writer's cache of allocated pages. Looking a page up here costs a null check; through the
 /// shard's `OnceLock` it would cost an acquiring load more, half of all that a record costs.
-pub(super) struct KnownPages(Box<[OnceCell<Page>]>);
+pub(super) struct KnownPages(Box<[OnceCell<CountPage>]>);
 
 /// Extremes since the first record that saw an interval begin, and before it.
 struct Extremes {
@@ -52,7 +52,7 @@ struct Extremes {
     interval: AtomicU64,
     interval_previous: AtomicU64,
     /// Records that were ended when it saw it.
-    after: AtomicU64,
+    records_at_start: AtomicU64,
     min: AtomicU64,
     max: AtomicU64,
     min_before: AtomicU64,
@@ -65,11 +65,11 @@ struct Extremes {
 impl Shard {
     pub(super) fn new<const SCALE: u32>(limits: usize) -> Shard {
         let zeros = |n: usize| (0..n).map(|_| AtomicU64::new(0)).collect();
-        let pages = Integers::<SCALE>::PLACES.div_ceil(PAGE_PLACES);
+        let pages = Integers::<SCALE>::POSITIONS.div_ceil(PAGE_BUCKETS);
         Shard {
-            taken: AtomicBool::new(true),
-            begun: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
+            is_leased: AtomicBool::new(true),
+            started: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
             zero: AtomicU64::new(0),
             sum_low: AtomicU64::new(0),
             sum_high: AtomicU64::new(0),
@@ -77,7 +77,7 @@ impl Shard {
             extremes: Extremes {
                 interval: AtomicU64::new(0),
                 interval_previous: AtomicU64::new(0),
-                after: AtomicU64::new(0),
+                records_at_start: AtomicU64::new(0),
                 min: AtomicU64::new(u64::MAX),
                 max: AtomicU64::new(0),
                 min_before: AtomicU64::new(u64::MAX),
@@ -95,18 +95,18 @@ impl Shard {
     /// Makes the caller the one writer, unless there is one. Pairs with [`Self::release`], so the new
     /// writer sees all that the last one wrote.
     pub(super) fn claim(&self) -> bool {
-        self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.is_leased.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     pub(super) fn release(&self) {
-        self.taken.store(false, Ordering::Release);
+        self.is_leased.store(false, Ordering::Release);
     }
 
     /// Counts one value. Only the one writer may call this.
     #[inline]
     pub(super) fn record<const SCALE: u32>(&self, known: &KnownPages, limits: &[u64], value: u64) {
-        let ticket = self.begun.load(Ordering::Relaxed);
-        self.begun.store(ticket + 1, Ordering::Relaxed);
+        let ticket = self.started.load(Ordering::Relaxed);
+        self.started.store(ticket + 1, Ordering::Relaxed);
         // Pairs with the acquire fence in `copy`: whoever sees a store below sees `begun` raised.
         fence(Ordering::Release);
         let extremes = &self.extremes;
@@ -128,8 +128,8 @@ impl Shard {
         if !limits.is_empty() {
             self.count_above(limits, value);
         }
-        add(self.count_of::<SCALE>(known, value), 1);
-        self.ended.store(ticket + 1, Ordering::Release);
+        add(self.counter_for::<SCALE>(known, value), 1);
+        self.finished.store(ticket + 1, Ordering::Release);
     }
 
     fn count_above(&self, limits: &[u64], value: u64) {
@@ -141,7 +141,7 @@ impl Shard {
     }
 
     #[inline]
-    fn count_of<'a, const SCALE: u32>(
+    fn counter_for<'a, const SCALE: u32>(
         &'a self,
         known: &'a KnownPages,
         value: u64,
@@ -149,17 +149,17 @@ impl Shard {
         if value == 0 {
             return &self.zero;
         }
-        let place = Integers::<SCALE>::place(value);
-        let number = place / PAGE_PLACES;
+        let place = Integers::<SCALE>::position(value);
+        let number = place / PAGE_BUCKETS;
         let page = match known.0[number].get() {
             Some(page) => page,
-            None => self.meet(known, number),
+            None => self.page_or_insert(known, number),
         };
-        &page.0[place % PAGE_PLACES]
+        &page.0[place % PAGE_BUCKETS]
     }
 
     #[cold]
-    fn meet<'a>(&self, known: &'a KnownPages, number: usize) -> &'a Page {
+    fn page_or_insert<'a>(&self, known: &'a KnownPages, number: usize) -> &'a CountPage {
         known.0[number].get_or_init(|| self.pages[number].get_or_init(new_page).clone())
     }
 
@@ -169,31 +169,31 @@ impl Shard {
     }
 
     /// The counts as they are now.
-    pub(super) fn copy(&self) -> Copied {
-        let mut copied = self.copy_once();
+    pub(super) fn snapshot(&self) -> ShardSnapshot {
+        let mut copied = self.snapshot_once();
         for _ in 1..COPY_ATTEMPTS {
-            if copied.consistent {
+            if copied.is_consistent {
                 break;
             }
-            copied = self.copy_once();
+            copied = self.snapshot_once();
         }
         copied
     }
 
-    fn copy_once(&self) -> Copied {
+    fn snapshot_once(&self) -> ShardSnapshot {
         let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        let tickets = self.ended.load(Ordering::Acquire);
+        let tickets = self.finished.load(Ordering::Acquire);
         let extremes = &self.extremes;
-        let mut copied = Copied {
-            consistent: false,
-            tickets,
+        let mut copied = ShardSnapshot {
+            is_consistent: false,
+            records: tickets,
             counts: Vec::new(),
             zero: get(&self.zero),
             sum: 0,
             above: Vec::new(),
             interval: get(&extremes.interval),
             interval_previous: get(&extremes.interval_previous),
-            after: get(&extremes.after),
+            records_at_start: get(&extremes.records_at_start),
             min: get(&extremes.min),
             max: get(&extremes.max),
             min_before: get(&extremes.min_before),
@@ -206,7 +206,7 @@ impl Shard {
             for (place, count) in page.0.iter().enumerate() {
                 let count = get(count);
                 if count > 0 {
-                    copied.counts.push((number * PAGE_PLACES + place, count));
+                    copied.counts.push((number * PAGE_BUCKETS + place, count));
                 }
             }
         }
@@ -214,7 +214,7 @@ impl Shard {
         copied.above = self.above.iter().map(get).collect();
         // Pairs with the release fence in `record`.
         fence(Ordering::Acquire);
-        copied.consistent = self.begun.load(Ordering::Relaxed) == tickets;
+        copied.is_consistent = self.started.load(Ordering::Relaxed) == tickets;
         copied
     }
 
@@ -236,7 +236,7 @@ impl Extremes {
         set(&self.max_before, get(&self.max_before).max(max));
         set(&self.min, u64::MAX);
         set(&self.max, 0);
-        set(&self.after, ticket);
+        set(&self.records_at_start, ticket);
         set(&self.interval_previous, get(&self.interval));
         set(&self.interval, interval);
     }
@@ -249,17 +249,17 @@ fn add(number: &AtomicU64, n: u64) {
 }
 
 #[cold]
-fn new_page() -> Page {
+fn new_page() -> CountPage {
     Arc::new(PageCounts(std::array::from_fn(|_| AtomicU64::new(0))))
 }
 
-/// A reader's copy of a shard.
+/// Copy of a shard.
 #[derive(Clone, Default)]
-pub(super) struct Copied {
+pub(super) struct ShardSnapshot {
     /// No record was under way while the copy was made.
-    consistent: bool,
+    is_consistent: bool,
     /// Records that had ended when the copy began.
-    tickets: u64,
+    records: u64,
     /// Place and count, ascending, none zero.
     counts: Vec<(usize, u64)>,
     zero: u64,
@@ -267,7 +267,7 @@ pub(super) struct Copied {
     above: Vec<u64>,
     interval: u64,
     interval_previous: u64,
-    after: u64,
+    records_at_start: u64,
     min: u64,
     max: u64,
     min_before: u64,
@@ -276,18 +276,22 @@ pub(super) struct Copied {
     max_previous: u64,
 }
 
-impl Copied {
+impl ShardSnapshot {
     /// Everything since the shard was made.
-    pub(super) fn total<const SCALE: u32>(&self, limits: &[u64]) -> Histogram {
+    pub(super) fn to_histogram<const SCALE: u32>(&self, limits: &[u64]) -> Histogram {
         let mut parts = self.parts::<SCALE>(limits);
-        parts.sum = Side::Exact(Sum::from_integer(self.sum));
-        parts.min = Side::Exact(self.min_before.min(self.min) as f64);
-        parts.max = Side::Exact(self.max_before.max(self.max) as f64);
-        finish(parts, self.consistent)
+        parts.sum = TrackedValue::Exact(CompensatedSum::from_integer(self.sum));
+        parts.min = TrackedValue::Exact(self.min_before.min(self.min) as f64);
+        parts.max = TrackedValue::Exact(self.max_before.max(self.max) as f64);
+        finish(parts, self.is_consistent)
     }
 
     /// What came after `start`, an earlier copy of the same shard.
-    pub(super) fn since<const SCALE: u32>(&self, start: &Copied, limits: &[u64]) -> Histogram {
+    pub(super) fn since<const SCALE: u32>(
+        &self,
+        start: &ShardSnapshot,
+        limits: &[u64],
+    ) -> Histogram {
         let mut parts = self.parts::<SCALE>(limits);
         let mut earlier = start.counts.iter().peekable();
         for (index, count) in &mut parts.positive {
@@ -298,17 +302,19 @@ impl Copied {
         parts.zero -= start.zero;
         // A torn copy may hold one word of the sum from before a carry and one from after.
         let sum = self.sum.checked_sub(start.sum);
-        parts.sum = sum.map_or(Side::Absent, |sum| Side::Exact(Sum::from_integer(sum)));
+        parts.sum = sum.map_or(TrackedValue::Absent, |sum| {
+            TrackedValue::Exact(CompensatedSum::from_integer(sum))
+        });
         for (threshold, before) in parts.thresholds.iter_mut().zip(&start.above) {
             threshold.above -= before;
         }
-        let consistent = self.consistent && start.consistent;
+        let consistent = self.is_consistent && start.is_consistent;
         (parts.min, parts.max) = self.extremes_since::<SCALE>(start, &parts);
         finish(parts, consistent)
     }
 
-    fn parts<const SCALE: u32>(&self, limits: &[u64]) -> Parts {
-        let mut parts = Parts::new(Scheme::Exp2(Integers::<SCALE>::grid()));
+    fn parts<const SCALE: u32>(&self, limits: &[u64]) -> HistogramParts {
+        let mut parts = HistogramParts::new(Scheme::Exp2(Integers::<SCALE>::grid()));
         parts.positive = self
             .counts
             .iter()
@@ -330,77 +336,81 @@ impl Copied {
     /// those, they are known; if not, their bucket decides whether one of them can be the extreme.
     fn extremes_since<const SCALE: u32>(
         &self,
-        start: &Copied,
-        parts: &Parts,
-    ) -> (Side<f64>, Side<f64>) {
+        start: &ShardSnapshot,
+        parts: &HistogramParts,
+    ) -> (TrackedValue<f64>, TrackedValue<f64>) {
         let seen = self.interval != start.interval;
         let (mut min, mut max) = match seen {
-            true => (Known::Exactly(self.min), Known::Exactly(self.max)),
-            false => (Known::Unknown, Known::Unknown),
+            true => (IntervalExtreme::Exact(self.min), IntervalExtreme::Exact(self.max)),
+            false => (IntervalExtreme::Unknown, IntervalExtreme::Unknown),
         };
-        if !seen || self.after > start.tickets {
+        if !seen || self.records_at_start > start.records {
             let (min_late, max_late) =
                 if seen { (self.min_previous, self.max_previous) } else { (self.min, self.max) };
             // The extremes before are those that `start` saw, unless the writer skipped from one
             // interval's end to another's.
             let known = !seen || self.interval_previous == start.interval;
-            min = min.and_late(min_late, known && min_late < start.min, u64::min);
-            max = max.and_late(max_late, known && max_late > start.max, u64::max);
+            min = min.with_late(min_late, known && min_late < start.min, u64::min);
+            max = max.with_late(max_late, known && max_late > start.max, u64::max);
         }
         let alone = |place: Option<&(i32, u64)>, value: u64| {
             place.is_some_and(|&(index, count)| {
                 count == 1
                     && value > 0
-                    && Integers::<SCALE>::index(Integers::<SCALE>::place(value)) == index
+                    && Integers::<SCALE>::index(Integers::<SCALE>::position(value)) == index
             })
         };
         let lowest = parts.positive.first().filter(|_| parts.zero == 0);
         (
-            min.side(|value| alone(lowest, value) || parts.zero > 0 && value == 0),
-            max.side(|value| alone(parts.positive.last(), value)),
+            min.into_tracked(|value| alone(lowest, value) || parts.zero > 0 && value == 0),
+            max.into_tracked(|value| alone(parts.positive.last(), value)),
         )
     }
 }
 
-/// An extreme of an interval.
-enum Known {
+/// Minimum or maximum of an interval, exact or possible.
+enum IntervalExtreme {
     /// To the last bit.
-    Exactly(u64),
+    Exact(u64),
     /// Unless a late record in the same bucket was more extreme.
-    Perhaps(u64),
+    Possible(u64),
     Unknown,
 }
 
-impl Known {
+impl IntervalExtreme {
     /// With late records, whose extreme is `late` if it moved the extremes before.
-    fn and_late(self, late: u64, moved: bool, more: fn(u64, u64) -> u64) -> Known {
+    fn with_late(self, late: u64, moved: bool, more: fn(u64, u64) -> u64) -> IntervalExtreme {
         match (self, moved) {
-            (Known::Unknown, true) => Known::Exactly(late),
-            (Known::Exactly(value) | Known::Perhaps(value), true) => {
-                Known::Exactly(more(value, late))
+            (IntervalExtreme::Unknown, true) => IntervalExtreme::Exact(late),
+            (IntervalExtreme::Exact(value) | IntervalExtreme::Possible(value), true) => {
+                IntervalExtreme::Exact(more(value, late))
             }
-            (Known::Exactly(value) | Known::Perhaps(value), false) => Known::Perhaps(value),
-            (Known::Unknown, false) => Known::Unknown,
+            (IntervalExtreme::Exact(value) | IntervalExtreme::Possible(value), false) => {
+                IntervalExtreme::Possible(value)
+            }
+            (IntervalExtreme::Unknown, false) => IntervalExtreme::Unknown,
         }
     }
 
-    fn side(self, is_alone: impl Fn(u64) -> bool) -> Side<f64> {
+    fn into_tracked(self, is_alone: impl Fn(u64) -> bool) -> TrackedValue<f64> {
         match self {
-            Known::Exactly(value) => Side::Exact(value as f64),
-            Known::Perhaps(value) if is_alone(value) => Side::Exact(value as f64),
-            Known::Perhaps(value) => Side::Estimated(value as f64),
-            Known::Unknown => Side::Absent,
+            IntervalExtreme::Exact(value) => TrackedValue::Exact(value as f64),
+            IntervalExtreme::Possible(value) if is_alone(value) => {
+                TrackedValue::Exact(value as f64)
+            }
+            IntervalExtreme::Possible(value) => TrackedValue::Estimated(value as f64),
+            IntervalExtreme::Unknown => TrackedValue::Absent,
         }
     }
 }
 
 /// A histogram of `parts`; side values of an inconsistent copy are not exact, and its thresholds, which are
 /// nothing if not exact, are left out.
-fn finish(mut parts: Parts, consistent: bool) -> Histogram {
+fn finish(mut parts: HistogramParts, consistent: bool) -> Histogram {
     if !consistent {
-        parts.sum = parts.sum.doubted();
-        parts.min = parts.min.doubted();
-        parts.max = parts.max.doubted();
+        parts.sum = parts.sum.downgrade();
+        parts.min = parts.min.downgrade();
+        parts.max = parts.max.downgrade();
         parts.thresholds.clear();
     }
     Histogram::from_parts(parts).expect("BUG: a shard's counts make a histogram")

@@ -1,18 +1,18 @@
 //! Accumulators: adding is merging, whatever way the histograms come.
 
 use hist::codec::block;
-use hist::codec::frame::Meaning;
-use hist::{Accumulator, Histogram, Parts, Scheme};
+use hist::codec::frame::SeriesMeta;
+use hist::{Accumulator, Histogram, HistogramParts, Scheme};
 use proptest::prelude::*;
 
 use crate::block::block_of;
-use crate::frame::{frame_of, histograms, meanings};
+use crate::frame::{frame_of, histograms, metas};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn adding_frames_is_merging(histograms in histograms(), meaning in meanings(), in_memory in any::<bool>()) {
+    fn adding_frames_is_merging(histograms in histograms(), meaning in metas(), in_memory in any::<bool>()) {
         let Some(first) = histograms.first() else { return Ok(()) };
         let mut merged = Histogram::new(first.scheme().clone());
         let mut accumulator = Accumulator::new(first.scheme().clone());
@@ -34,10 +34,10 @@ proptest! {
 }
 
 #[test]
-fn a_frame_with_an_impossible_total_is_refused() {
-    let mut parts = Parts::new(Scheme::default());
+fn frame_with_impossible_total_is_rejected() {
+    let mut parts = HistogramParts::new(Scheme::default());
     parts.positive = vec![(1, u64::MAX)];
-    let bytes = frame_of(&Histogram::from_parts(parts).unwrap(), Meaning::default());
+    let bytes = frame_of(&Histogram::from_parts(parts).unwrap(), SeriesMeta::default());
     let mut accumulator = Accumulator::new(Scheme::default());
     accumulator.add_frame(&bytes).unwrap();
     assert!(accumulator.add_frame(&bytes).is_err());
@@ -45,7 +45,7 @@ fn a_frame_with_an_impossible_total_is_refused() {
 }
 
 #[test]
-fn a_frame_that_has_no_room_beside_nan_is_refused() {
+fn frame_overflowing_with_nan_is_rejected() {
     let of = |value, n| {
         let mut histogram = Histogram::default();
         histogram.record_n(value, n);
@@ -56,6 +56,6 @@ fn a_frame_that_has_no_room_beside_nan_is_refused() {
     accumulator.add(&of(1.0, 1)).unwrap();
     let one = of(1.0, 1);
     assert!(accumulator.add(&one).is_err());
-    assert!(accumulator.add_frame(&frame_of(&one, Meaning::default())).is_err());
+    assert!(accumulator.add_frame(&frame_of(&one, SeriesMeta::default())).is_err());
     assert_eq!(accumulator.to_histogram().count(), 1);
 }

@@ -9,14 +9,14 @@ pub(crate) const UNIT: i32 = -1074;
 
 /// Sign and magnitude, least word first, no zero word on top.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Big {
+pub(crate) struct BigInteger {
     negative: bool,
     words: Vec<u64>,
 }
 
-impl Big {
+impl BigInteger {
     /// A finite double in units of 2^-1074.
-    pub(crate) fn of(value: f64) -> Big {
+    pub(crate) fn from_f64(value: f64) -> BigInteger {
         assert!(value.is_finite());
         let bits = value.to_bits();
         let exponent = (bits >> 52) & 0x7ff;
@@ -26,24 +26,24 @@ impl Big {
         let mut words = vec![0; shift / 64];
         let wide = u128::from(mantissa) << (shift % 64);
         words.extend([wide as u64, (wide >> 64) as u64]);
-        Big { negative: value < 0.0, words }.trimmed()
+        BigInteger { negative: value < 0.0, words }.trim()
     }
 
-    pub(crate) fn whole(value: u64) -> Big {
-        Big { negative: false, words: vec![value] }.trimmed()
+    pub(crate) fn from_u64(value: u64) -> BigInteger {
+        BigInteger { negative: false, words: vec![value] }.trim()
     }
 
-    pub(crate) fn plus(&self, other: &Big) -> Big {
+    pub(crate) fn plus(&self, other: &BigInteger) -> BigInteger {
         if self.negative == other.negative {
             let mut words = Vec::new();
             let mut carry = 0u128;
             for i in 0..self.words.len().max(other.words.len()) + 1 {
-                let word = |big: &Big| u128::from(big.words.get(i).copied().unwrap_or(0));
+                let word = |big: &BigInteger| u128::from(big.words.get(i).copied().unwrap_or(0));
                 let total = word(self) + word(other) + carry;
                 words.push(total as u64);
                 carry = total >> 64;
             }
-            return Big { negative: self.negative, words }.trimmed();
+            return BigInteger { negative: self.negative, words }.trim();
         }
         let (large, small) = match compare(&self.words, &other.words) {
             Ordering::Less => (other, self),
@@ -58,14 +58,14 @@ impl Big {
             words.push(rest);
             borrow = under || under_again;
         }
-        Big { negative: large.negative, words }.trimmed()
+        BigInteger { negative: large.negative, words }.trim()
     }
 
-    pub(crate) fn minus(&self, other: &Big) -> Big {
-        self.plus(&Big { negative: !other.negative, words: other.words.clone() })
+    pub(crate) fn minus(&self, other: &BigInteger) -> BigInteger {
+        self.plus(&BigInteger { negative: !other.negative, words: other.words.clone() })
     }
 
-    pub(crate) fn times(&self, other: &Big) -> Big {
+    pub(crate) fn times(&self, other: &BigInteger) -> BigInteger {
         let mut words = vec![0u64; self.words.len() + other.words.len()];
         for (i, &a) in self.words.iter().enumerate() {
             let mut carry = 0u128;
@@ -76,15 +76,15 @@ impl Big {
             }
             words[i + other.words.len()] = carry as u64;
         }
-        Big { negative: self.negative != other.negative, words }.trimmed()
+        BigInteger { negative: self.negative != other.negative, words }.trim()
     }
 
-    pub(crate) fn power(&self, k: u32) -> Big {
-        (0..k).fold(Big::whole(1), |product, _| product.times(self))
+    pub(crate) fn power(&self, k: u32) -> BigInteger {
+        (0..k).fold(BigInteger::from_u64(1), |product, _| product.times(self))
     }
 
-    pub(crate) fn sum(values: impl Iterator<Item = Big>) -> Big {
-        values.fold(Big::default(), |total, value| total.plus(&value))
+    pub(crate) fn sum(values: impl Iterator<Item = BigInteger>) -> BigInteger {
+        values.fold(BigInteger::default(), |total, value| total.plus(&value))
     }
 
     /// How many bits the magnitude has.
@@ -93,7 +93,7 @@ impl Big {
     }
 
     /// The double nearest to `self / divisor * 2^exponent`, ties to even.
-    pub(crate) fn rounded(&self, divisor: u64, exponent: i32) -> f64 {
+    pub(crate) fn to_f64(&self, divisor: u64, exponent: i32) -> f64 {
         // Two words below the point leave more than 64 bits of quotient; the rest only says "not zero".
         let mut rest = 0u128;
         let mut quotient: Vec<u64> = Vec::new();
@@ -103,7 +103,7 @@ impl Big {
             rest = dividend % u128::from(divisor);
         }
         quotient.reverse();
-        let quotient = Big { negative: false, words: quotient }.trimmed();
+        let quotient = BigInteger { negative: false, words: quotient }.trim();
         let exponent = exponent - 128;
         let top = quotient.bits() + exponent;
         if quotient.words.is_empty() {
@@ -130,7 +130,7 @@ impl Big {
         (mantissa, bit(shift - 1), (0..shift - 1).any(bit))
     }
 
-    fn trimmed(mut self) -> Big {
+    fn trim(mut self) -> BigInteger {
         while self.words.last() == Some(&0) {
             self.words.pop();
         }
@@ -155,13 +155,28 @@ pub(crate) fn scaled(mut value: f64, mut exponent: i32) -> f64 {
 #[test]
 fn doubles_survive() {
     for value in [0.0, 1.0, -2.5, 0.1, 5e-324, f64::MAX, -1e-310, f64::MIN_POSITIVE] {
-        assert_eq!(Big::of(value).rounded(1, UNIT), value);
-        assert_eq!(Big::of(value).plus(&Big::of(value)).rounded(2, UNIT), value);
-        assert_eq!(Big::of(value).power(3).times(&Big::whole(7)).rounded(7, 3 * UNIT), {
-            let cube = value * value * value;
-            if value == 0.1 { 0.001_000_000_000_000_000_2 } else { cube }
-        });
+        assert_eq!(BigInteger::from_f64(value).to_f64(1, UNIT), value);
+        assert_eq!(
+            BigInteger::from_f64(value).plus(&BigInteger::from_f64(value)).to_f64(2, UNIT),
+            value
+        );
+        assert_eq!(
+            BigInteger::from_f64(value)
+                .power(3)
+                .times(&BigInteger::from_u64(7))
+                .to_f64(7, 3 * UNIT),
+            {
+                let cube = value * value * value;
+                if value == 0.1 { 0.001_000_000_000_000_000_2 } else { cube }
+            }
+        );
     }
-    assert_eq!(Big::of(1e300).plus(&Big::of(1.0)).minus(&Big::of(1e300)).rounded(1, UNIT), 1.0);
-    assert_eq!(Big::whole(1).rounded(3, 0), 1.0 / 3.0);
+    assert_eq!(
+        BigInteger::from_f64(1e300)
+            .plus(&BigInteger::from_f64(1.0))
+            .minus(&BigInteger::from_f64(1e300))
+            .to_f64(1, UNIT),
+        1.0
+    );
+    assert_eq!(BigInteger::from_u64(1).to_f64(3, 0), 1.0 / 3.0);
 }

@@ -2,17 +2,19 @@
 //! `docs/formats/block.md` and of the golden file. A second reader, made from the page, reads the same.
 
 use hist::codec::block::{self, BlockError};
-use hist::codec::frame::{Meaning, Temporality, Unit};
-use hist::{Accumulator, Histogram, LogLinear2, Parts, Scheme, Side, Sum};
+use hist::codec::frame::{SeriesMeta, Temporality, Unit};
+use hist::{
+    Accumulator, CompensatedSum, Histogram, HistogramParts, LogLinear2, Scheme, TrackedValue,
+};
 use proptest::prelude::*;
 
 use crate::block_reference as reference;
 use crate::block1_reference;
-use crate::frame::{frame_of, histograms, meanings};
+use crate::frame::{frame_of, histograms, metas};
 use crate::golden::{self, Golden, golden, listing, page};
 use crate::page::rows;
 
-pub(crate) fn block_of(histograms: &[Histogram], meaning: Meaning) -> Vec<u8> {
+pub(crate) fn block_of(histograms: &[Histogram], meaning: SeriesMeta) -> Vec<u8> {
     let mut bytes = Vec::new();
     block::encode(histograms, meaning, &mut bytes).unwrap();
     bytes
@@ -20,15 +22,23 @@ pub(crate) fn block_of(histograms: &[Histogram], meaning: Meaning) -> Vec<u8> {
 
 /// The reader made from the page reads these histograms: each is the same as when it travels in a frame.
 #[track_caller]
-fn check_reference(bytes: &[u8], histograms: &[Histogram], meaning: Meaning) -> reference::Sizes {
-    check_plains(reference::block(bytes), histograms, meaning)
+fn check_reference(
+    bytes: &[u8],
+    histograms: &[Histogram],
+    meaning: SeriesMeta,
+) -> reference::Sizes {
+    check_plain_rows(reference::block(bytes), histograms, meaning)
 }
 
 #[track_caller]
-fn check_plains(
-    (head, plains, sizes): (reference::Head, Vec<reference::Plain>, reference::Sizes),
+fn check_plain_rows(
+    (head, plains, sizes): (
+        reference::ReferenceHeader,
+        Vec<reference::PlainHistogram>,
+        reference::Sizes,
+    ),
     histograms: &[Histogram],
-    meaning: Meaning,
+    meaning: SeriesMeta,
 ) -> reference::Sizes {
     assert_eq!(plains.len(), histograms.len());
     for (plain, histogram) in plains.iter().zip(histograms) {
@@ -44,7 +54,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn blocks_come_back(histograms in histograms(), meaning in meanings()) {
+    fn blocks_round_trip(histograms in histograms(), meaning in metas()) {
         let bytes = block_of(&histograms, meaning);
         let (found, found_meaning) = block::decode(&bytes).unwrap();
         prop_assert_eq!(block_of(&found, meaning), bytes);
@@ -53,26 +63,26 @@ proptest! {
     }
 
     #[test]
-    fn a_reader_made_from_the_page_reads_blocks(histograms in histograms(), meaning in meanings()) {
+    fn reference_decoder_reads_blocks(histograms in histograms(), meaning in metas()) {
         check_reference(&block_of(&histograms, meaning), &histograms, meaning);
     }
 
     // slow: that reader is written to be plain, not fast.
     #[test]
-    fn a_reader_made_from_the_page_reads_longer_series(
+    fn reference_decoder_reads_longer_series(
         rows in 1usize..60,
         values in 1u64..3000,
         octaves in 1i32..40,
         seed in any::<u64>(),
     ) {
         let histograms = series(rows, values, octaves, seed);
-        let bytes = block_of(&histograms, Meaning::default());
-        check_reference(&bytes, &histograms, Meaning::default());
+        let bytes = block_of(&histograms, SeriesMeta::default());
+        check_reference(&bytes, &histograms, SeriesMeta::default());
         prop_assert_eq!(block::decode(&bytes).unwrap().0, histograms);
     }
 
     #[test]
-    fn runs_are_what_their_rows_add_up_to(
+    fn runs_equal_the_sum_of_their_rows(
         histograms in histograms(),
         cuts in proptest::collection::btree_set(0usize..24, 0..8),
         numbers in proptest::collection::vec(0usize..3, 8),
@@ -81,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn runs_of_longer_series_are_what_their_rows_add_up_to(
+    fn runs_of_longer_series_equal_the_sum_of_their_rows(
         rows in 1usize..120,
         values in 1u64..300,
         seed in any::<u64>(),
@@ -93,16 +103,16 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_block_is_refused(histograms in histograms(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
-        let mut bytes = block_of(&histograms, Meaning::default());
+    fn damaged_block_is_rejected(histograms in histograms(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let mut bytes = block_of(&histograms, SeriesMeta::default());
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
         prop_assert!(block::decode(&bytes).is_err());
     }
 
     #[test]
-    fn damage_under_a_good_checksum_does_no_harm(histograms in histograms(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
-        let mut bytes = block_of(&histograms, Meaning::default());
+    fn damage_under_a_valid_checksum_does_not_panic(histograms in histograms(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut bytes = block_of(&histograms, SeriesMeta::default());
         let body = bytes.len() - 4;
         bytes[at.index(body)] = byte;
         seal(&mut bytes);
@@ -110,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_are_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = block::decode(&bytes);
     }
 }
@@ -118,14 +128,14 @@ proptest! {
 /// Rows that make no histogram are refused also where their sum would make one: more above a limit than there
 /// is in one row, and less in the other.
 #[test]
-fn a_row_that_makes_no_histogram_is_refused_by_runs() {
+fn invalid_row_is_rejected_by_merge_runs() {
     let of = |n| {
         let mut histogram = Histogram::default().with_thresholds(&[5.0]).unwrap();
         histogram.record_n(1.0, 4 - n);
         histogram.record_n(9.0, n);
         histogram
     };
-    let bytes = block_of(&[of(1), of(2)], Meaning::default());
+    let bytes = block_of(&[of(1), of(2)], SeriesMeta::default());
     let mut refused = 0;
     for at in 0..8 * (bytes.len() - 4) {
         let mut damaged = bytes.clone();
@@ -147,7 +157,7 @@ fn rows_with_more_values_than_can_be_counted_are_refused_by_an_empty_accumulator
     for (rows, values) in [(2, 1 << 63), (300, 1 << 56), (4096, 1 << 56)] {
         let mut histogram = Histogram::default();
         histogram.record_n(5.0, values);
-        let bytes = block_of(&vec![histogram; rows], Meaning::default());
+        let bytes = block_of(&vec![histogram; rows], SeriesMeta::default());
         let mut sum = Accumulator::new(Scheme::default());
         assert!(block::merge_into(&bytes, 0..rows, &mut sum).is_err(), "{rows} rows");
         assert_eq!(sum.count(), 0, "{rows} rows");
@@ -160,25 +170,25 @@ fn rows_with_more_values_than_can_be_counted_are_refused_by_an_empty_accumulator
 
 /// Accumulators that hold what rows of a block do not simply add up with, and rows that are not plain themselves.
 #[test]
-fn runs_are_added_to_whatever_accumulators_hold() {
+fn runs_are_added_to_nonempty_accumulators() {
     let rows = series(40, 200, 6, 5);
-    let without = |change: &dyn Fn(&mut Parts)| {
+    let without = |change: &dyn Fn(&mut HistogramParts)| {
         let mut parts = rows[0].clone().into_parts();
         change(&mut parts);
-        Histogram::from_own_parts(parts).unwrap()
+        Histogram::from_recorded_parts(parts).unwrap()
     };
     let befores = [
         Histogram::default(),
-        without(&|parts| (parts.min, parts.max) = (Side::Absent, Side::Absent)),
-        without(&|parts| parts.sum = Side::Absent),
+        without(&|parts| (parts.min, parts.max) = (TrackedValue::Absent, TrackedValue::Absent)),
+        without(&|parts| parts.sum = TrackedValue::Absent),
         Histogram::default().with_zero_threshold(0.5).unwrap(),
-        recorded(Scheme::exp2(3).unwrap(), &[(7.0, 3)]),
-        recorded(Scheme::default(), &[(-3.0, 1), (f64::NAN, 2), (1e300, 1)]),
+        record_values(Scheme::exp2(3).unwrap(), &[(7.0, 3)]),
+        record_values(Scheme::default(), &[(-3.0, 1), (f64::NAN, 2), (1e300, 1)]),
     ];
     let mut odd = vec![rows.clone(); 4];
-    odd[1][39] = recorded(Scheme::default(), &[(0.0, 2), (1e12, 1)]);
-    odd[2][7] = recorded(Scheme::default(), &[(-3.0, 1), (f64::NAN, 2)]);
-    odd[3][0] = without(&|parts| parts.min = Side::Exact(f64::MIN_POSITIVE));
+    odd[1][39] = record_values(Scheme::default(), &[(0.0, 2), (1e12, 1)]);
+    odd[2][7] = record_values(Scheme::default(), &[(-3.0, 1), (f64::NAN, 2)]);
+    odd[3][0] = without(&|parts| parts.min = TrackedValue::Exact(f64::MIN_POSITIVE));
     for (before, rows) in
         befores.iter().flat_map(|before| odd.iter().map(move |rows| (before, rows)))
     {
@@ -189,7 +199,7 @@ fn runs_are_added_to_whatever_accumulators_hold() {
         for (range, number) in &runs {
             expected[*number].add(&rows[range.start]).unwrap();
         }
-        block::merge_runs(&block_of(rows, Meaning::default()), &runs, &mut found).unwrap();
+        block::merge_runs(&block_of(rows, SeriesMeta::default()), &runs, &mut found).unwrap();
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(found.to_histogram(), expected.to_histogram());
         }
@@ -218,20 +228,21 @@ fn check_runs(
             expected[*number].add(histogram).unwrap();
         }
     }
-    let bytes = block_of(histograms, Meaning::default());
+    let bytes = block_of(histograms, SeriesMeta::default());
     prop_assert_eq!(block::rows(&bytes), Ok(histograms.len()));
     block::merge_runs(&bytes, &runs, &mut found).unwrap();
     for (found, expected) in found.iter().zip(&expected) {
         let (found, expected) = (found.to_histogram(), expected.to_histogram());
-        let (found_sum, expected_sum) = (found.sum_side(), expected.sum_side());
-        let value = |side: Side<Sum>| side.value().map_or(0.0, Sum::value);
+        let (found_sum, expected_sum) = (found.tracked_sum(), expected.tracked_sum());
+        let value =
+            |side: TrackedValue<CompensatedSum>| side.value().map_or(0.0, CompensatedSum::value);
         // Sums of doubles may differ in what their second words lack.
         let near =
             (value(found_sum) - value(expected_sum)).abs() <= value(expected_sum).abs() * 1e-15;
         prop_assert!(near || value(found_sum).to_bits() == value(expected_sum).to_bits());
         let plain = |histogram: Histogram| {
             let mut parts = histogram.into_parts();
-            parts.sum = Side::Absent;
+            parts.sum = TrackedValue::Absent;
             parts
         };
         prop_assert_eq!(plain(found), plain(expected));
@@ -253,15 +264,16 @@ fn seal(bytes: &mut [u8]) {
 #[test]
 fn histograms_that_differ_make_no_block() {
     let other = Histogram::new(Scheme::exp2(3).unwrap());
-    let error = block::encode(&[Histogram::default(), other], Meaning::default(), &mut Vec::new());
-    assert_eq!(error, Err(BlockError::Differs { position: 1 }));
+    let error =
+        block::encode(&[Histogram::default(), other], SeriesMeta::default(), &mut Vec::new());
+    assert_eq!(error, Err(BlockError::NotUniform { position: 1 }));
 }
 
 #[test]
 fn more_than_the_limits_make_no_block() {
     #[track_caller]
     fn check(histograms: &[Histogram]) {
-        let error = block::encode(histograms, Meaning::default(), &mut Vec::new());
+        let error = block::encode(histograms, SeriesMeta::default(), &mut Vec::new());
         assert!(matches!(error, Err(BlockError::TooMany { .. })));
     }
     check(&vec![Histogram::default(); block::HISTOGRAMS_MAX + 1]);
@@ -273,21 +285,21 @@ fn more_than_the_limits_make_no_block() {
 }
 
 #[test]
-fn what_may_be_declared_fits_a_block() {
+fn maximum_thresholds_fit_a_block() {
     let limits: Vec<f64> = (0..=Histogram::THRESHOLDS_MAX).map(|limit| limit as f64).collect();
     assert!(Histogram::default().with_thresholds(&limits).is_err());
     let most = Histogram::default().with_thresholds(&limits[1..]).unwrap();
-    block::encode(&[most], Meaning::default(), &mut Vec::new()).unwrap();
+    block::encode(&[most], SeriesMeta::default(), &mut Vec::new()).unwrap();
 }
 
 /// Negative buckets of explicit bounds, and a middle far below -2^63: the parts are refused, but they are
 /// predicted from first.
 #[test]
-fn negative_buckets_of_huge_explicit_bounds_are_refused() {
+fn huge_negative_explicit_bounds_are_rejected() {
     let scheme = Scheme::explicit(&[-4e300, -1e300]).unwrap();
     let mut histogram = Histogram::new(scheme);
     histogram.record(-2e300);
-    let bytes = block_of(&[histogram], Meaning::default());
+    let bytes = block_of(&[histogram], SeriesMeta::default());
     // Header with 2 bounds, 1 histogram, zero threshold, no limits; positive: a matrix; negative: a zero; the
     // columns, with their length before them. Exchanging the matrices makes negative what was positive.
     let positive = 4 + (1 + 16) + 3;
@@ -304,13 +316,13 @@ fn negative_buckets_of_huge_explicit_bounds_are_refused() {
 /// The histograms of the page's example.
 fn example() -> Vec<Histogram> {
     [[(17.0, 3), (100.0, 20)], [(17.0, 2), (103.0, 18)]]
-        .map(|values| recorded(Scheme::default(), &values))
+        .map(|values| record_values(Scheme::default(), &values))
         .to_vec()
 }
 
 #[test]
-fn the_example_of_the_page_is_what_is_written() {
-    let meaning = Meaning { unit: Unit::Microseconds, ..Meaning::default() };
+fn page_example_matches_the_encoder() {
+    let meaning = SeriesMeta { unit: Unit::Microseconds, ..SeriesMeta::default() };
     let bytes = block_of(&example(), meaning);
     let told = listing(&page("block.md"), "Example");
     assert_eq!(golden::hex(&told), golden::hex(&bytes));
@@ -319,7 +331,7 @@ fn the_example_of_the_page_is_what_is_written() {
 }
 
 #[test]
-fn the_page_tells_the_limits() {
+fn page_lists_the_limits() {
     let limits = [
         ("histograms", block::HISTOGRAMS_MAX as u64),
         ("cells of a matrix", block::CELLS_MAX),
@@ -329,7 +341,7 @@ fn the_page_tells_the_limits() {
     assert_eq!(rows(&page("block.md"), "### Limits", "|"), limits);
 }
 
-fn recorded(scheme: Scheme, values: &[(f64, u64)]) -> Histogram {
+fn record_values(scheme: Scheme, values: &[(f64, u64)]) -> Histogram {
     let mut histogram = Histogram::new(scheme);
     values.iter().for_each(|&(value, n)| histogram.record_n(value, n));
     histogram
@@ -363,9 +375,9 @@ fn series(rows: usize, values: u64, octaves: i32, mut seed: u64) -> Vec<Histogra
 }
 
 /// What the golden file holds.
-fn goldens() -> Vec<(&'static str, Vec<Histogram>, Meaning)> {
-    let plain = |values: &[(f64, u64)]| recorded(Scheme::default(), values);
-    let change = |histogram: &Histogram, change: &dyn Fn(&mut Parts)| {
+fn goldens() -> Vec<(&'static str, Vec<Histogram>, SeriesMeta)> {
+    let plain = |values: &[(f64, u64)]| record_values(Scheme::default(), values);
+    let change = |histogram: &Histogram, change: &dyn Fn(&mut HistogramParts)| {
         let mut parts = histogram.clone().into_parts();
         change(&mut parts);
         Histogram::from_parts(parts).unwrap()
@@ -373,10 +385,12 @@ fn goldens() -> Vec<(&'static str, Vec<Histogram>, Meaning)> {
     let latencies = [(12.0, 5), (15.0, 40), (21.0, 17), (480.0, 1)];
     let known = plain(&latencies);
     let absent = change(&known, &|parts| {
-        (parts.sum, parts.min, parts.max) = (Side::Absent, Side::Absent, Side::Absent)
+        (parts.sum, parts.min, parts.max) =
+            (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent)
     });
     let estimated = change(&known, &|parts| {
-        (parts.sum, parts.min) = (Side::Estimated(Sum::new(1500.0)), Side::Estimated(12.0));
+        (parts.sum, parts.min) =
+            (TrackedValue::Estimated(CompensatedSum::new(1500.0)), TrackedValue::Estimated(12.0));
     });
     let limits = |scale: u64| {
         let empty = Histogram::default().with_thresholds(&[13.0, 50.5, 1e6]).unwrap();
@@ -387,13 +401,13 @@ fn goldens() -> Vec<(&'static str, Vec<Histogram>, Meaning)> {
     };
     let all = |scheme: Scheme| {
         vec![
-            recorded(scheme.clone(), &latencies),
-            recorded(scheme.clone(), &[]),
-            recorded(scheme, &latencies[1..3]),
+            record_values(scheme.clone(), &latencies),
+            record_values(scheme.clone(), &[]),
+            record_values(scheme, &latencies[1..3]),
         ]
     };
-    let delta = Meaning { unit: Unit::Microseconds, temporality: Temporality::Delta };
-    let cumulative = Meaning { temporality: Temporality::Cumulative, ..delta };
+    let delta = SeriesMeta { unit: Unit::Microseconds, temporality: Temporality::Delta };
+    let cumulative = SeriesMeta { temporality: Temporality::Cumulative, ..delta };
     let integers = Scheme::LogLinear2(LogLinear2::integers(7).unwrap());
     vec![
         ("none", vec![], delta),
@@ -416,8 +430,8 @@ fn goldens() -> Vec<(&'static str, Vec<Histogram>, Meaning)> {
         (
             "outside",
             vec![
-                recorded(Scheme::LogLinear10, &[(1e200, 1), (-1e150, 2), (3.0, 1)]),
-                recorded(Scheme::LogLinear10, &[(1e-200, 2), (f64::NAN, 1)]),
+                record_values(Scheme::LogLinear10, &[(1e200, 1), (-1e150, 2), (3.0, 1)]),
+                record_values(Scheme::LogLinear10, &[(1e-200, 2), (f64::NAN, 1)]),
             ],
             delta,
         ),
@@ -447,8 +461,8 @@ const LEGEND: &str =
     "Blocks of version 2: name, contents (all added up, where there are more than four), bytes.
 These bytes are to be read for ever: see README.md.";
 
-fn golden_lines() -> Vec<(Golden, Vec<Histogram>, Meaning)> {
-    let contents = |histograms: &[Histogram], meaning: Meaning| {
+fn golden_lines() -> Vec<(Golden, Vec<Histogram>, SeriesMeta)> {
+    let contents = |histograms: &[Histogram], meaning: SeriesMeta| {
         let texts = match histograms.len() {
             0..=4 => histograms.iter().map(golden::text).collect::<Vec<_>>(),
             _ => {
@@ -457,7 +471,7 @@ fn golden_lines() -> Vec<(Golden, Vec<Histogram>, Meaning)> {
                 vec![golden::text(&all)]
             }
         };
-        let (unit, n) = (golden::meaning_text(meaning), histograms.len());
+        let (unit, n) = (golden::meta_text(meaning), histograms.len());
         format!("{unit}; {n} histograms: {}", texts.join(" / "))
     };
     let lines: Vec<Golden> = goldens()
@@ -484,7 +498,7 @@ fn golden_lines() -> Vec<(Golden, Vec<Histogram>, Meaning)> {
 // slow: each byte of each block is damaged in turn.
 #[test]
 fn golden_blocks_of_version_1_are_read() {
-    let kept = golden::kept("block/v1.tsv");
+    let kept = golden::read_golden("block/v1.tsv");
     assert_eq!(kept.len(), goldens().len());
     for (Golden { name, mut bytes, .. }, (expected, histograms, meaning)) in
         kept.into_iter().zip(goldens())
@@ -492,7 +506,7 @@ fn golden_blocks_of_version_1_are_read() {
         assert_eq!(name, expected);
         assert_eq!(block::decode(&bytes), Ok((histograms.clone(), meaning)), "{name}");
         assert_eq!(block::rows(&bytes), Ok(histograms.len()));
-        check_plains(block1_reference::block(&bytes), &histograms, meaning);
+        check_plain_rows(block1_reference::block(&bytes), &histograms, meaning);
         for bit in (0..8 * bytes.len()).step_by(if bytes.len() > 1000 { 7 } else { 1 }) {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(block::decode(&bytes).is_err(), "{name}, bit {bit}");
@@ -520,7 +534,7 @@ fn golden_blocks_are_read_and_written_to_the_byte() {
 }
 
 #[test]
-fn golden_blocks_cut_short_are_refused() {
+fn truncated_golden_blocks_are_rejected() {
     for (Golden { name, bytes, .. }, ..) in golden_lines() {
         for len in 0..bytes.len() {
             assert!(block::decode(&bytes[..len]).is_err(), "{name} cut to {len} bytes");
@@ -531,7 +545,7 @@ fn golden_blocks_cut_short_are_refused() {
 }
 
 #[test]
-fn golden_blocks_with_a_bit_flipped_are_refused() {
+fn golden_blocks_with_flipped_bit_are_rejected() {
     for (Golden { name, mut bytes, .. }, ..) in golden_lines() {
         for bit in 0..8 * bytes.len() {
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -546,9 +560,10 @@ fn golden_blocks_with_a_bit_flipped_are_refused() {
 #[test]
 fn sizes_of_series() {
     let sizes = |name: &str, histograms: &[Histogram]| {
-        let bytes = block_of(histograms, Meaning::default());
-        let frames: usize = histograms.iter().map(|h| frame_of(h, Meaning::default()).len()).sum();
-        let sizes = check_reference(&bytes, histograms, Meaning::default());
+        let bytes = block_of(histograms, SeriesMeta::default());
+        let frames: usize =
+            histograms.iter().map(|h| frame_of(h, SeriesMeta::default()).len()).sum();
+        let sizes = check_reference(&bytes, histograms, SeriesMeta::default());
         println!("{name}: {} bytes, {frames} as frames, {sizes:?}", bytes.len());
     };
     for values in [1, 40, 1000] {

@@ -4,13 +4,14 @@
 use hist::Scheme;
 
 use crate::block_reference::{
-    Bits, Bytes, Head, Matrix, Plain, Sizes, bit_length, crc, side_count, standings, unfold,
+    Bits, Matrix, PageBytes, PlainHistogram, ReferenceHeader, Sizes, bit_length, crc, exactness,
+    summary_count, unfold,
 };
 
-pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
+pub(crate) fn block(bytes: &[u8]) -> (ReferenceHeader, Vec<PlainHistogram>, Sizes) {
     let (body, checksum) = bytes.split_at(bytes.len() - 4);
     assert_eq!(crc(body).to_le_bytes(), checksum);
-    let mut at = Bytes { bytes: body, at: 0 };
+    let mut at = PageBytes { bytes: body, at: 0 };
     let mut sizes = Vec::new();
     let head = at.head(0xd2, 1);
     let rows = at.varint() as usize;
@@ -20,19 +21,19 @@ pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
     let positive = matrix(&mut at, rows, &mut sizes);
     let negative = matrix(&mut at, rows, &mut sizes);
     let len = at.varint() as usize;
-    let mut bits = Bits::new(at.take(len));
+    let mut bits = Bits::new(at.take_bytes(len));
     assert_eq!(at.at, body.len());
 
-    let zero = side_count(&mut bits, rows);
-    let overflow = side_count(&mut bits, rows);
-    let underflow = side_count(&mut bits, rows);
-    let nan = side_count(&mut bits, rows);
-    let above: Vec<Vec<u64>> = limits.iter().map(|_| side_count(&mut bits, rows)).collect();
+    let zero = summary_count(&mut bits, rows);
+    let overflow = summary_count(&mut bits, rows);
+    let underflow = summary_count(&mut bits, rows);
+    let nan = summary_count(&mut bits, rows);
+    let above: Vec<Vec<u64>> = limits.iter().map(|_| summary_count(&mut bits, rows)).collect();
     sizes.push(("side counts", bits.at / 8));
 
     let mut plains = Vec::new();
     for row in 0..rows {
-        plains.push(Plain {
+        plains.push(PlainHistogram {
             zero_threshold,
             positive: positive.row(row),
             negative: negative.row(row),
@@ -46,11 +47,11 @@ pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
             thresholds: limits.iter().zip(&above).map(|(&l, column)| (l, column[row])).collect(),
         });
     }
-    let of_bucket = Predicted { scheme: &head.scheme, zero_threshold };
-    let held: Vec<usize> = (0..rows).filter(|&row| plains[row].is_held()).collect();
+    let of_bucket = RowPredictionV1 { scheme: &head.scheme, zero_threshold };
+    let held: Vec<usize> = (0..rows).filter(|&row| plains[row].has_values()).collect();
 
     for lowest in [true, false] {
-        let exact = standings(&mut bits, held.len());
+        let exact = exactness(&mut bits, held.len());
         let places = bits.get(1) == 1;
         for (&row, exact) in held.iter().zip(exact) {
             let Some(exact) = exact else { continue };
@@ -66,7 +67,7 @@ pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
         sizes.push((if lowest { "min" } else { "max" }, bits.at / 8));
     }
 
-    let exact = standings(&mut bits, held.len());
+    let exact = exactness(&mut bits, held.len());
     let whole = bits.get(1) == 1;
     let low_bits = if whole { bits.get(6) as u32 } else { 0 };
     for (&row, exact) in held.iter().zip(exact) {
@@ -86,12 +87,12 @@ pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
     (head, plains, sizes)
 }
 
-struct Table {
+struct TokenTable {
     /// (token, frequency, slot at which it starts)
     tokens: Vec<(u32, u32, u32)>,
 }
 
-fn matrix(at: &mut Bytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
+fn matrix(at: &mut PageBytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
     let start = at.at;
     let columns = at.varint() as usize;
     if columns == 0 {
@@ -109,7 +110,7 @@ fn matrix(at: &mut Bytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
         let levels = at.varint() + 1;
         let first = at.varint() as u32;
         let tokens = at.varint() as u32 + 1;
-        let mut table = Table { tokens: vec![] };
+        let mut table = TokenTable { tokens: vec![] };
         let mut slot = 0;
         for token in first..first + tokens {
             let frequency = at.varint() as u32;
@@ -124,13 +125,13 @@ fn matrix(at: &mut Bytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
     sizes.push(("tables", at.at - start));
 
     let mut states: [u32; 2] =
-        std::array::from_fn(|_| u32::from_le_bytes(at.take(4).try_into().unwrap()));
+        std::array::from_fn(|_| u32::from_le_bytes(at.take_bytes(4).try_into().unwrap()));
     let words = at.varint() as usize;
     sizes.push(("words", 8 + 2 * words));
-    let mut words = Bytes { bytes: at.take(2 * words), at: 0 };
+    let mut words = PageBytes { bytes: at.take_bytes(2 * words), at: 0 };
     let rest = at.varint() as usize;
     sizes.push(("bits of counts", rest));
-    let mut rest = Bits::new(at.take(rest));
+    let mut rest = Bits::new(at.take_bytes(rest));
 
     let mut rates = vec![0i64; columns];
     let mut cells: Vec<u64> = Vec::new();
@@ -148,7 +149,7 @@ fn matrix(at: &mut Bytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
                 .unwrap();
             *state = frequency * (*state / 1024) + slot - start;
             if *state < 1 << 16 {
-                let word = words.take(2);
+                let word = words.take_bytes(2);
                 *state = (*state << 16) + u32::from(word[0]) + 256 * u32::from(word[1]);
             }
             let count = if token < 16 {
@@ -183,12 +184,12 @@ fn level(rate: u64) -> usize {
     (8 * u64::from(octave) + eighth) as usize
 }
 
-struct Predicted<'a> {
+struct RowPredictionV1<'a> {
     scheme: &'a Scheme,
     zero_threshold: f64,
 }
 
-impl Predicted<'_> {
+impl RowPredictionV1<'_> {
     /// The least and greatest double of a positive bucket.
     fn span(&self, index: i64) -> (f64, f64) {
         let (lower, upper) = self.scheme.edges(index as i32).unwrap();
@@ -205,7 +206,7 @@ impl Predicted<'_> {
     }
 
     /// The whole numbers that the outermost bucket holds.
-    fn outermost(&self, plain: &Plain, lowest: bool) -> Option<(i64, i64)> {
+    fn outermost(&self, plain: &PlainHistogram, lowest: bool) -> Option<(i64, i64)> {
         let beyond = if lowest { plain.underflow } else { plain.overflow };
         if beyond > 0 || self.is_log() {
             return None;
@@ -229,7 +230,7 @@ impl Predicted<'_> {
         fits.then_some((first as i64, last as i64))
     }
 
-    fn sum(&self, plain: &Plain) -> i64 {
+    fn sum(&self, plain: &PlainHistogram) -> i64 {
         let middle = |index: i64| {
             let (lower, upper) = self.span(index);
             let middle = lower * 0.5 + upper * 0.5;

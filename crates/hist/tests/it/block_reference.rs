@@ -3,11 +3,11 @@
 //! They share nothing with the crate but [`Scheme::edges`], so what they read right, a stranger can read
 //! from the pages. They panic at damage: they are for what our own encoder wrote.
 
-use hist::{Interpolation, Log, LogLinear2, Scheme};
+use hist::{Interpolation, LogLinear2, LogarithmicScheme, Scheme};
 
 /// A histogram as the pages tell it. A side value is (is exact, value).
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Plain {
+pub(crate) struct PlainHistogram {
     pub(crate) zero_threshold: f64,
     pub(crate) positive: Vec<(i64, u64)>,
     pub(crate) negative: Vec<(i64, u64)>,
@@ -25,7 +25,7 @@ pub(crate) struct Plain {
 
 /// What frames and blocks begin with.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Head {
+pub(crate) struct ReferenceHeader {
     pub(crate) cumulative: bool,
     pub(crate) unit: u8,
     pub(crate) scheme: Scheme,
@@ -34,13 +34,13 @@ pub(crate) struct Head {
 /// Where a block's bytes go: name of the section, bytes.
 pub(crate) type Sizes = Vec<(&'static str, usize)>;
 
-pub(crate) fn frame(bytes: &[u8]) -> (Head, Plain) {
-    let mut at = Bytes { bytes, at: 0 };
+pub(crate) fn frame(bytes: &[u8]) -> (ReferenceHeader, PlainHistogram) {
+    let mut at = PageBytes { bytes, at: 0 };
     let head = at.head(0xd1, 1);
     let flags = at.varint();
     assert!(flags < 1 << 14);
     let flag = |bit: u32| flags >> bit & 1 == 1;
-    let mut plain = Plain {
+    let mut plain = PlainHistogram {
         zero_threshold: 0.0,
         positive: vec![],
         negative: vec![],
@@ -93,10 +93,10 @@ pub(crate) fn frame(bytes: &[u8]) -> (Head, Plain) {
     (head, plain)
 }
 
-pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
+pub(crate) fn block(bytes: &[u8]) -> (ReferenceHeader, Vec<PlainHistogram>, Sizes) {
     let (body, checksum) = bytes.split_at(bytes.len() - 4);
     assert_eq!(crc(body).to_le_bytes(), checksum);
-    let mut at = Bytes { bytes: body, at: 0 };
+    let mut at = PageBytes { bytes: body, at: 0 };
     let mut sizes = Vec::new();
     let head = at.head(0xd2, 2);
     let rows = at.varint() as usize;
@@ -106,19 +106,19 @@ pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
     let positive = matrix(&mut at, rows, &mut sizes);
     let negative = matrix(&mut at, rows, &mut sizes);
     let len = at.varint() as usize;
-    let mut bits = Bits::new(at.take(len));
+    let mut bits = Bits::new(at.take_bytes(len));
     assert_eq!(at.at, body.len());
 
-    let zero = side_count(&mut bits, rows);
-    let overflow = side_count(&mut bits, rows);
-    let underflow = side_count(&mut bits, rows);
-    let nan = side_count(&mut bits, rows);
-    let above: Vec<Vec<u64>> = limits.iter().map(|_| side_count(&mut bits, rows)).collect();
+    let zero = summary_count(&mut bits, rows);
+    let overflow = summary_count(&mut bits, rows);
+    let underflow = summary_count(&mut bits, rows);
+    let nan = summary_count(&mut bits, rows);
+    let above: Vec<Vec<u64>> = limits.iter().map(|_| summary_count(&mut bits, rows)).collect();
     sizes.push(("side counts", bits.at / 8));
 
     let mut plains = Vec::new();
     for row in 0..rows {
-        plains.push(Plain {
+        plains.push(PlainHistogram {
             zero_threshold,
             positive: positive.row(row),
             negative: negative.row(row),
@@ -134,11 +134,11 @@ pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
     }
     let exponent = bits.get(4) as i32;
     let power = format!("1e{exponent}").parse().unwrap();
-    let of_bucket = Predicted { scheme: &head.scheme, zero_threshold, power };
-    let held: Vec<usize> = (0..rows).filter(|&row| plains[row].is_held()).collect();
+    let of_bucket = RowPrediction { scheme: &head.scheme, zero_threshold, power };
+    let held: Vec<usize> = (0..rows).filter(|&row| plains[row].has_values()).collect();
 
     for lowest in [true, false] {
-        let exact = standings(&mut bits, held.len());
+        let exact = exactness(&mut bits, held.len());
         let form = bits.get(2);
         for (&row, exact) in held.iter().zip(exact) {
             let Some(exact) = exact else { continue };
@@ -154,7 +154,7 @@ pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
         sizes.push((if lowest { "min" } else { "max" }, bits.at / 8));
     }
 
-    let exact = standings(&mut bits, held.len());
+    let exact = exactness(&mut bits, held.len());
     let form = bits.get(2);
     let (mut unit, mut whole_bits, mut rest_bits) = (0, 0, 0);
     if form == 1 || form == 2 {
@@ -189,30 +189,30 @@ pub(crate) fn block(bytes: &[u8]) -> (Head, Vec<Plain>, Sizes) {
     (head, plains, sizes)
 }
 
-impl Plain {
-    pub(crate) fn is_held(&self) -> bool {
+impl PlainHistogram {
+    pub(crate) fn has_values(&self) -> bool {
         let buckets = self.positive.len() + self.negative.len();
         buckets > 0 || self.zero > 0 || self.overflow > 0 || self.underflow > 0
     }
 }
 
-pub(crate) struct Bytes<'a> {
+pub(crate) struct PageBytes<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) at: usize,
 }
 
-impl<'a> Bytes<'a> {
-    pub(crate) fn take(&mut self, len: usize) -> &'a [u8] {
+impl<'a> PageBytes<'a> {
+    pub(crate) fn take_bytes(&mut self, len: usize) -> &'a [u8] {
         self.at += len;
         &self.bytes[self.at - len..self.at]
     }
 
     fn byte(&mut self) -> u8 {
-        self.take(1)[0]
+        self.take_bytes(1)[0]
     }
 
     fn double(&mut self) -> f64 {
-        f64::from_le_bytes(self.take(8).try_into().unwrap())
+        f64::from_le_bytes(self.take_bytes(8).try_into().unwrap())
     }
 
     pub(crate) fn varint(&mut self) -> u64 {
@@ -235,7 +235,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    pub(crate) fn head(&mut self, magic: u8, version: u8) -> Head {
+    pub(crate) fn head(&mut self, magic: u8, version: u8) -> ReferenceHeader {
         assert_eq!((self.byte(), self.byte()), (magic, version));
         let kind = self.byte();
         let unit = self.byte();
@@ -254,7 +254,9 @@ impl<'a> Bytes<'a> {
                     Interpolation::Quadratic,
                     Interpolation::Cubic,
                 ];
-                Scheme::Log(Log::new(gamma, offset, by[usize::from(self.byte())]).unwrap())
+                Scheme::Log(
+                    LogarithmicScheme::new(gamma, offset, by[usize::from(self.byte())]).unwrap(),
+                )
             }
             4 => {
                 let bounds: Vec<f64> = (0..self.varint()).map(|_| self.double()).collect();
@@ -263,7 +265,7 @@ impl<'a> Bytes<'a> {
             tag => panic!("scheme {tag}"),
         };
         assert!(kind < 32 && unit < 6);
-        Head { cumulative: kind >= 16, unit, scheme }
+        ReferenceHeader { cumulative: kind >= 16, unit, scheme }
     }
 
     fn buckets(&mut self) -> Vec<(i64, u64)> {
@@ -439,7 +441,7 @@ fn log2_twice(value: u128) -> u32 {
     (value * value).ilog2()
 }
 
-fn matrix(at: &mut Bytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
+fn matrix(at: &mut PageBytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
     let start = at.at;
     let columns = at.varint() as usize;
     if columns == 0 {
@@ -447,7 +449,7 @@ fn matrix(at: &mut Bytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
     }
     let mut indexes = vec![at.zigzag()];
     let len = at.varint() as usize;
-    let mut head = Bits::new(at.take(len));
+    let mut head = Bits::new(at.take_bytes(len));
     let is_wide = head.get(1) == 1;
     let spread = head.get(4) as u32;
     let scale_bits = head.get(4) as u32;
@@ -474,7 +476,7 @@ fn matrix(at: &mut Bytes<'_>, rows: usize, sizes: &mut Sizes) -> Matrix {
     sizes.push(("head", at.at - start));
     let lengths: Vec<usize> = (0..4).map(|_| at.varint() as usize).collect();
     let mut streams: Vec<Bits<'_>> =
-        lengths.into_iter().map(|len| Bits::new(at.take(len))).collect();
+        lengths.into_iter().map(|len| Bits::new(at.take_bytes(len))).collect();
     sizes.push(("streams", at.at - start));
 
     let mut codes = Codes::new();
@@ -608,7 +610,7 @@ pub(crate) fn bit_length(value: u64) -> u32 {
     (0..64).filter(|&bit| value >> bit != 0).count() as u32
 }
 
-pub(crate) fn side_count(bits: &mut Bits<'_>, rows: usize) -> Vec<u64> {
+pub(crate) fn summary_count(bits: &mut Bits<'_>, rows: usize) -> Vec<u64> {
     if bits.get(1) == 0 {
         return vec![0; rows];
     }
@@ -623,7 +625,7 @@ pub(crate) fn side_count(bits: &mut Bits<'_>, rows: usize) -> Vec<u64> {
 }
 
 /// Whether each is exact; `None` where it is absent.
-pub(crate) fn standings(bits: &mut Bits<'_>, held: usize) -> Vec<Option<bool>> {
+pub(crate) fn exactness(bits: &mut Bits<'_>, held: usize) -> Vec<Option<bool>> {
     let common = bits.get(2);
     (0..held)
         .map(|_| match if common == 3 { bits.get(2) } else { common } {
@@ -635,14 +637,14 @@ pub(crate) fn standings(bits: &mut Bits<'_>, held: usize) -> Vec<Option<bool>> {
         .collect()
 }
 
-struct Predicted<'a> {
+struct RowPrediction<'a> {
     scheme: &'a Scheme,
     zero_threshold: f64,
     /// 10^E
     power: f64,
 }
 
-impl Predicted<'_> {
+impl RowPrediction<'_> {
     /// The least and greatest double of a positive bucket.
     fn span(&self, index: i64) -> (f64, f64) {
         let (lower, upper) = self.scheme.edges(index as i32).unwrap();
@@ -659,7 +661,7 @@ impl Predicted<'_> {
     }
 
     /// The whole numbers that the outermost bucket holds.
-    fn outermost(&self, plain: &Plain, lowest: bool) -> Option<(i64, i64)> {
+    fn outermost(&self, plain: &PlainHistogram, lowest: bool) -> Option<(i64, i64)> {
         let beyond = if lowest { plain.underflow } else { plain.overflow };
         if beyond > 0 || self.is_log() {
             return None;
@@ -683,7 +685,7 @@ impl Predicted<'_> {
         fits.then_some((first as i64, last as i64))
     }
 
-    fn sum(&self, plain: &Plain) -> i64 {
+    fn sum(&self, plain: &PlainHistogram) -> i64 {
         let middle = |index: i64, is_negative: bool| {
             let (mut lower, mut upper) = self.span(index);
             if is_negative {

@@ -1,26 +1,26 @@
 //! Random histograms: every scheme, every kind of value that ever broke one.
 
-use hist::{Histogram, Interpolation, Log, LogLinear2, Scheme, Side};
+use hist::{Histogram, Interpolation, LogLinear2, LogarithmicScheme, Scheme, TrackedValue};
 use proptest::prelude::*;
 
 /// Values and what they are to be recorded into.
 #[derive(Clone, Debug)]
-pub(crate) struct Case {
+pub(crate) struct HistogramCase {
     pub(crate) scheme: Scheme,
     pub(crate) zero_threshold: f64,
     pub(crate) declared: Vec<f64>,
     pub(crate) values: Vec<f64>,
     /// Side values thrown away, as a source without them leaves it.
-    pub(crate) without_sides: bool,
+    pub(crate) without_summary: bool,
 }
 
-impl Case {
+impl HistogramCase {
     pub(crate) fn histogram(&self) -> Histogram {
         let histogram = self.record(&self.values);
-        if !self.without_sides {
+        if !self.without_summary {
             return histogram;
         }
-        stripped(histogram)
+        strip_summary(histogram)
     }
 
     pub(crate) fn empty(&self) -> Histogram {
@@ -37,9 +37,10 @@ impl Case {
     }
 }
 
-pub(crate) fn stripped(histogram: Histogram) -> Histogram {
+pub(crate) fn strip_summary(histogram: Histogram) -> Histogram {
     let mut parts = histogram.into_parts();
-    (parts.sum, parts.min, parts.max) = (Side::Absent, Side::Absent, Side::Absent);
+    (parts.sum, parts.min, parts.max) =
+        (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent);
     Histogram::from_parts(parts).unwrap()
 }
 
@@ -55,7 +56,9 @@ pub(crate) fn schemes() -> impl Strategy<Value = Scheme> {
         prop::sample::select(vec![1.00001, 1.001, 1.02 / 0.98, 1.1, 2.0, 1000.0]),
         prop::sample::select(vec![0.0, 0.5, -1000.25, 1e9]),
     )
-        .prop_map(|(by, gamma, offset)| Scheme::Log(Log::new(gamma, offset, by).unwrap()));
+        .prop_map(|(by, gamma, offset)| {
+            Scheme::Log(LogarithmicScheme::new(gamma, offset, by).unwrap())
+        });
     let floors = prop_oneof![
         Just(-1022),
         -40..40i32,
@@ -109,7 +112,7 @@ pub(crate) fn finite() -> impl Strategy<Value = f64> {
 }
 
 /// Latencies: what everyday histograms hold.
-fn everyday() -> impl Strategy<Value = f64> {
+fn latencies() -> impl Strategy<Value = f64> {
     prop_oneof![
         (1..2_000_000u32).prop_map(f64::from),
         (-9.0..3.0f64).prop_map(f64::exp),
@@ -120,7 +123,7 @@ fn everyday() -> impl Strategy<Value = f64> {
 
 /// A value on an edge of the scheme, or one double beside it.
 fn edges(scheme: Scheme) -> impl Strategy<Value = f64> {
-    (everyday(), 0..3u8, any::<bool>()).prop_map(move |(near, step, upper)| {
+    (latencies(), 0..3u8, any::<bool>()).prop_map(move |(near, step, upper)| {
         let mut histogram = Histogram::new(scheme.clone());
         histogram.record(near);
         let edge = histogram
@@ -144,12 +147,12 @@ pub(crate) fn values(scheme: Scheme) -> impl Strategy<Value = Vec<f64>> {
         1 => prop::sample::select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0]),
     ];
     prop_oneof![
-        prop::collection::vec(everyday(), 0..40),
+        prop::collection::vec(latencies(), 0..40),
         prop::collection::vec(finite(), 0..40),
         prop::collection::vec(wild, 0..40),
         prop::collection::vec(edges(scheme), 1..40),
         (finite(), 1..20usize).prop_map(|(value, n)| vec![value; n]),
-        (everyday(), finite(), 1..20usize).prop_map(|(value, outlier, n)| {
+        (latencies(), finite(), 1..20usize).prop_map(|(value, outlier, n)| {
             let mut values = vec![value; n];
             values.push(outlier);
             values
@@ -174,15 +177,15 @@ pub(crate) fn declared() -> impl Strategy<Value = Vec<f64>> {
     })
 }
 
-pub(crate) fn cases() -> impl Strategy<Value = Case> {
+pub(crate) fn cases() -> impl Strategy<Value = HistogramCase> {
     (schemes(), thresholds(), declared(), any::<bool>()).prop_flat_map(
         |(scheme, zero_threshold, declared, without_sides)| {
-            values(scheme.clone()).prop_map(move |values| Case {
+            values(scheme.clone()).prop_map(move |values| HistogramCase {
                 scheme: scheme.clone(),
                 zero_threshold,
                 declared: declared.clone(),
                 values,
-                without_sides,
+                without_summary: without_sides,
             })
         },
     )

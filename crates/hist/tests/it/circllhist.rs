@@ -4,7 +4,8 @@ use hist::codec::circllhist::{
     LIMITS, decode, decode_base64, decode_text, encode, encode_base64, encode_folded, encode_text,
 };
 use hist::{
-    Bound, DecodeError, EncodeError, Histogram, MergeError, Method, Parts, PartsError, Scheme,
+    DecodeError, EncodeError, Histogram, HistogramParts, LimitInclusion, MergeError, PartsError,
+    QuantileMethod, Scheme,
 };
 use proptest::prelude::*;
 
@@ -58,12 +59,12 @@ fn check_text(text: &str, values: &str) {
 }
 
 #[track_caller]
-fn check_bad(bytes: &[u8], message: &str) {
+fn check_rejected(bytes: &[u8], message: &str) {
     assert_eq!(decode(bytes).unwrap_err().to_string(), message);
 }
 
 #[track_caller]
-fn check_bad_text(text: &str, message: &str) {
+fn check_rejected_text(text: &str, message: &str) {
     assert_eq!(decode_text(text).unwrap_err().to_string(), message);
 }
 
@@ -94,9 +95,9 @@ fn values_fall_into_the_bins_of_the_c_library() {
 fn quantiles_of_the_c_library() {
     let s1 = decode_base64("AAcAAAABDP8AAg3/AAEW/wABIP8AASn/AAIr/wAB").unwrap();
     for (method, expected) in [
-        (Method::Circllhist1, [0.0, 0.225, 0.435, 0.435, 0.435, 0.435]),
+        (QuantileMethod::Circllhist1, [0.0, 0.225, 0.435, 0.435, 0.435, 0.435]),
         (
-            Method::Circllhist7,
+            QuantileMethod::Circllhist7,
             [
                 0.0,
                 0.225,
@@ -115,7 +116,7 @@ fn quantiles_of_the_c_library() {
 }
 
 #[test]
-fn the_bracket_of_the_mean_holds_the_mean_of_the_c_library() {
+fn mean_bracket_contains_c_library_mean() {
     let s1 = decode_base64("AAcAAAABDP8AAg3/AAEW/wABIP8AASn/AAIr/wAB").unwrap();
     assert!(s1.mean().unwrap().contains(0.2443387586038558));
 }
@@ -123,7 +124,7 @@ fn the_bracket_of_the_mean_holds_the_mean_of_the_c_library() {
 #[test]
 fn counts_below_a_limit_of_two_digits_are_exact() {
     let s1 = decode_base64("AAcAAAABDP8AAg3/AAEW/wABIP8AASn/AAIr/wAB").unwrap();
-    assert_eq!(s1.count_below(0.32, Bound::Exclusive), hist::Bracket::exact(5));
+    assert_eq!(s1.count_below(0.32, LimitInclusion::Exclusive), hist::Bracket::exact(5));
 }
 
 #[test]
@@ -154,15 +155,15 @@ fn text_is_written_as_the_go_library_writes_it() {
 }
 
 #[test]
-fn bad_text_is_named_with_its_place() {
-    check_bad_text("H[1]=1 X", "at byte 7: entry is X, expected H[value]=count");
-    check_bad_text("H[1]", "at byte 0: entry is H[1], expected H[value]=count");
+fn bad_text_is_reported_with_its_offset() {
+    check_rejected_text("H[1]=1 X", "at byte 7: entry is X, expected H[value]=count");
+    check_rejected_text("H[1]", "at byte 0: entry is H[1], expected H[value]=count");
     let number = "expected a decimal number within ±1e128, or NaN";
-    check_bad_text("H[]=1", &format!("at byte 0: value is , {number}"));
-    check_bad_text("H[1e128]=1", &format!("at byte 0: value is 1e128, {number}"));
-    check_bad_text("H[-inf]=1", &format!("at byte 0: value is -inf, {number}"));
-    check_bad_text("H[1]=-1", "at byte 0: count is -1, expected a whole number below 2^64");
-    check_bad_text(
+    check_rejected_text("H[]=1", &format!("at byte 0: value is , {number}"));
+    check_rejected_text("H[1e128]=1", &format!("at byte 0: value is 1e128, {number}"));
+    check_rejected_text("H[-inf]=1", &format!("at byte 0: value is -inf, {number}"));
+    check_rejected_text("H[1]=-1", "at byte 0: count is -1, expected a whole number below 2^64");
+    check_rejected_text(
         "H[1]=18446744073709551616",
         "at byte 0: count is 18446744073709551616, expected a whole number below 2^64",
     );
@@ -183,25 +184,31 @@ fn zero_takes_any_exponent_and_counts_may_be_long_or_zero() {
 }
 
 #[test]
-fn bad_bytes_are_named_with_their_place() {
+fn bad_bytes_are_reported_with_their_offset() {
     let val = "expected ±10..=±99, 0, or -1 with exponent 0";
-    check_bad(&[], "at byte 0: the input ends inside bin_count");
-    check_bad(&[0, 1], "at byte 2: the input ends inside val");
-    check_bad(&[0, 1, 10, 0, 1, 1], "at byte 5: the input ends inside count");
-    check_bad(&[0, 1, 10, 0, 8, 1], "at byte 4: len is 8, expected 0..=7");
-    check_bad(&[0, 1, 9, 0, 0, 1], &format!("at byte 2: val is 9 with exponent 0, {val}"));
-    check_bad(&[0, 1, 0xf7, 3, 0, 1], &format!("at byte 2: val is -9 with exponent 3, {val}"));
-    check_bad(&[0, 1, 100, 0, 0, 1], &format!("at byte 2: val is 100 with exponent 0, {val}"));
-    check_bad(&[0, 1, 0x80, 0, 0, 1], &format!("at byte 2: val is -128 with exponent 0, {val}"));
-    check_bad(&[0, 1, 0xff, 1, 0, 1], &format!("at byte 2: val is -1 with exponent 1, {val}"));
-    check_bad(&[0, 0, 7], "at byte 2: end is 1 more bytes, expected nothing after the histogram");
+    check_rejected(&[], "at byte 0: the input ends inside bin_count");
+    check_rejected(&[0, 1], "at byte 2: the input ends inside val");
+    check_rejected(&[0, 1, 10, 0, 1, 1], "at byte 5: the input ends inside count");
+    check_rejected(&[0, 1, 10, 0, 8, 1], "at byte 4: len is 8, expected 0..=7");
+    check_rejected(&[0, 1, 9, 0, 0, 1], &format!("at byte 2: val is 9 with exponent 0, {val}"));
+    check_rejected(&[0, 1, 0xf7, 3, 0, 1], &format!("at byte 2: val is -9 with exponent 3, {val}"));
+    check_rejected(&[0, 1, 100, 0, 0, 1], &format!("at byte 2: val is 100 with exponent 0, {val}"));
+    check_rejected(
+        &[0, 1, 0x80, 0, 0, 1],
+        &format!("at byte 2: val is -128 with exponent 0, {val}"),
+    );
+    check_rejected(&[0, 1, 0xff, 1, 0, 1], &format!("at byte 2: val is -1 with exponent 1, {val}"));
+    check_rejected(
+        &[0, 0, 7],
+        "at byte 2: end is 1 more bytes, expected nothing after the histogram",
+    );
     let most = [0xff; 8];
     let twice = [&[0, 2, 10, 0, 7][..], &most, &[10, 0, 7], &most].concat();
     assert_eq!(decode(&twice), Err(DecodeError::Parts(PartsError::CountOverflow)));
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_refused() {
+fn unrepresentable_histograms_are_rejected() {
     let message = |histogram: &Histogram| encode(histogram).unwrap_err().to_string();
     assert!(matches!(encode(&Histogram::default()), Err(EncodeError::Scheme { .. })));
     assert_eq!(
@@ -213,7 +220,7 @@ fn what_the_format_cannot_hold_is_refused() {
 }
 
 #[test]
-fn folding_counts_what_lies_beyond_as_nan_and_says_so() {
+fn folding_counts_out_of_range_as_nan() {
     let (bytes, folded) = encode_folded(&histogram("1 NaN inf -inf 1e128")).unwrap();
     assert_eq!(folded, 3);
     assert_same_counts(&decode(&bytes).unwrap(), &histogram("1 NaN*4"));
@@ -270,7 +277,7 @@ fn plus_one_and_minus_one_stay_two_bins() {
 
 /// circonusllhist leaves 2^64 − 1 when one is taken from one.
 #[test]
-fn one_less_one_is_nothing_and_less_two_is_refused() {
+fn subtracting_more_than_held_is_rejected() {
     let one = decode(&encode(&histogram("1")).unwrap()).unwrap();
     let mut rest = one.clone();
     rest.subtract(&one).unwrap();
@@ -314,14 +321,14 @@ fn bad_base64_is_named() {
 }
 
 #[test]
-fn every_bin_of_the_grid_travels() {
+fn every_bin_round_trips() {
     let all = |count: fn(i32) -> u64| (-128 * 90..128 * 90).map(|i| (i, count(i))).collect();
-    let parts = Parts {
+    let parts = HistogramParts {
         positive: all(|i| i.unsigned_abs().into()),
         negative: all(|i| (i & 0xffff) as u64 + 1),
         zero: 1,
         nan: 1,
-        ..Parts::new(Scheme::LogLinear10)
+        ..HistogramParts::new(Scheme::LogLinear10)
     };
     check(&Histogram::from_parts(parts).unwrap());
 }
@@ -347,7 +354,7 @@ fn any_value() -> impl Strategy<Value = f64> {
 
 proptest! {
     #[test]
-    fn any_histogram_travels(values in prop::collection::vec((any_value(), 1u64..1 << 50), 0..200)) {
+    fn any_histogram_round_trips(values in prop::collection::vec((any_value(), 1u64..1 << 50), 0..200)) {
         let mut histogram = Histogram::new(Scheme::LogLinear10);
         for (value, count) in values {
             histogram.record_n(value, count);

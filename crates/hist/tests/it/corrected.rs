@@ -4,7 +4,7 @@ use hist::{Histogram, Scheme};
 use proptest::prelude::*;
 
 use crate::cases;
-use crate::model::Sample;
+use crate::model::SortedSample;
 
 fn corrected(scheme: &Scheme, value: f64, interval: f64) -> Histogram {
     let mut histogram = Histogram::new(scheme.clone()).with_thresholds(&[15.0, 60.0]).unwrap();
@@ -48,7 +48,7 @@ fn huge_ratios_take_a_step_for_each_bucket() {
 }
 
 #[test]
-fn more_values_than_can_be_counted_are_refused() {
+fn count_overflow_is_rejected() {
     let mut histogram = Histogram::default();
     histogram.record(3.0);
     let before = histogram.clone();
@@ -76,7 +76,7 @@ proptest! {
         let histogram = corrected(&scheme, value.into(), interval.into());
         prop_assert_eq!(&histogram, &by_hand);
         if values.len() < 40 {
-            crate::truth::check(&histogram, &Sample::new(&values));
+            crate::oracle::check(&histogram, &SortedSample::new(&values));
         }
     }
 }

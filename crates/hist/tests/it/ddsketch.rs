@@ -4,7 +4,10 @@ use hist::codec::ddsketch::{
     COUNT_MAX, FLAGS, decode, decode_protobuf, decode_protobuf_rounded, decode_rounded, encode,
     encode_protobuf,
 };
-use hist::{DecodeError, EncodeError, Histogram, Interpolation, Log, Parts, Scheme, Side, Sum};
+use hist::{
+    CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Interpolation,
+    LogarithmicScheme, Scheme, TrackedValue,
+};
 use proptest::prelude::*;
 use sketches_ddsketch::{Config, DDSketch};
 
@@ -44,18 +47,18 @@ fn histogram(scheme: Scheme, values: &[f64]) -> Histogram {
 }
 
 /// The same counts with nothing known beside them.
-fn without_sides(histogram: &Histogram) -> Histogram {
-    let absent = Parts {
-        sum: Side::Absent,
-        min: Side::Absent,
-        max: Side::Absent,
+fn without_summary(histogram: &Histogram) -> Histogram {
+    let absent = HistogramParts {
+        sum: TrackedValue::Absent,
+        min: TrackedValue::Absent,
+        max: TrackedValue::Absent,
         ..histogram.clone().into_parts()
     };
     Histogram::from_parts(absent).unwrap()
 }
 
 fn log(gamma: f64, offset: f64, interpolation: Interpolation) -> Scheme {
-    Scheme::Log(Log::new(gamma, offset, interpolation).unwrap())
+    Scheme::Log(LogarithmicScheme::new(gamma, offset, interpolation).unwrap())
 }
 
 /// Both forms give the same histogram back, to the byte.
@@ -65,14 +68,14 @@ fn check(histogram: &Histogram) {
     assert_eq!(decode(&binary).unwrap(), *histogram);
     assert_eq!(decode_rounded(&binary).unwrap(), (histogram.clone(), Default::default()));
     let protobuf = encode_protobuf(histogram).unwrap();
-    assert_eq!(decode_protobuf(&protobuf).unwrap(), without_sides(histogram));
-    let plain = without_sides(histogram);
+    assert_eq!(decode_protobuf(&protobuf).unwrap(), without_summary(histogram));
+    let plain = without_summary(histogram);
     assert_eq!(decode(&encode(&plain).unwrap()).unwrap(), plain);
 }
 
 /// A mapping and then `blocks` are refused so.
 #[track_caller]
-fn check_bad(blocks: &str, message: &str) {
+fn check_rejected(blocks: &str, message: &str) {
     let error = decode(&bytes(&format!("{MAPPING}{blocks}"))).unwrap_err();
     assert_eq!(error.to_string(), message);
 }
@@ -108,7 +111,7 @@ fn goldens_of_go_are_read() {
             if form == "proto" { decode_protobuf(&golden) } else { decode(&golden) }.unwrap();
         let mut values = values(name);
         values.sort_by(f64::total_cmp);
-        check_order(&without_sides(&read), &values, &row);
+        check_order(&without_summary(&read), &values, &row);
         check(&read);
         let mut recorded = histogram(read.scheme().clone(), &values);
         // There a bucket's edge lies on 1 = 2^0, and we round it otherwise.
@@ -116,12 +119,13 @@ fn goldens_of_go_are_read() {
             continue;
         }
         if form != "exact" {
-            recorded = without_sides(&recorded);
+            recorded = without_summary(&recorded);
         }
-        let sum = |histogram: &Histogram| histogram.sum_side().value().map(Sum::value);
-        assert_eq!(without_sides(&read), without_sides(&recorded), "{row}");
-        assert_eq!(read.min_side(), recorded.min_side(), "{row}");
-        assert_eq!(read.max_side(), recorded.max_side(), "{row}");
+        let sum =
+            |histogram: &Histogram| histogram.tracked_sum().value().map(CompensatedSum::value);
+        assert_eq!(without_summary(&read), without_summary(&recorded), "{row}");
+        assert_eq!(read.tracked_min(), recorded.tracked_min(), "{row}");
+        assert_eq!(read.tracked_max(), recorded.tracked_max(), "{row}");
         assert_eq!(sum(&read), sum(&recorded), "{row}");
     }
 }
@@ -169,7 +173,7 @@ fn encodings_joined_end_to_end_add_up() {
 }
 
 #[test]
-fn a_sum_of_zero_is_left_out_and_comes_back_exact() {
+fn zero_sum_is_omitted_and_round_trips() {
     let balanced = histogram(log(2.0, 0.0, Interpolation::Cubic), &[-1.5, 1.5]);
     assert!(!encode(&balanced).unwrap().contains(&0x84));
     check(&balanced);
@@ -178,28 +182,28 @@ fn a_sum_of_zero_is_left_out_and_comes_back_exact() {
 #[test]
 fn side_values_are_written_when_all_are_exact() {
     let whole = histogram(log(2.0, 0.0, Interpolation::Linear), &[1.0, 3.0]);
-    let parts = Parts { min: Side::Estimated(1.0), ..whole.clone().into_parts() };
+    let parts = HistogramParts { min: TrackedValue::Estimated(1.0), ..whole.clone().into_parts() };
     let partly = Histogram::from_parts(parts).unwrap();
-    assert_eq!(encode(&partly).unwrap(), encode(&without_sides(&whole)).unwrap());
+    assert_eq!(encode(&partly).unwrap(), encode(&without_summary(&whole)).unwrap());
 }
 
 #[test]
-fn bad_blocks_are_named_with_their_place() {
-    check_bad("fc", "at byte 17: flag is 0xfc, expected a flag of the format");
-    check_bad("01", "at byte 17: flag is 0x01, expected a flag of the format");
-    check_bad("11", "at byte 17: flag is 0x11, expected a flag of the format");
-    check_bad("13", "at byte 17: flag is 0x13, expected a flag of the format");
-    check_bad("04", "at byte 18: the input ends inside zero count");
-    check_bad("05 01 00", "at byte 20: the input ends inside bin count");
-    check_bad("84 00", "at byte 18: the input ends inside sum");
-    check_bad(
+fn bad_blocks_are_reported_with_their_offset() {
+    check_rejected("fc", "at byte 17: flag is 0xfc, expected a flag of the format");
+    check_rejected("01", "at byte 17: flag is 0x01, expected a flag of the format");
+    check_rejected("11", "at byte 17: flag is 0x11, expected a flag of the format");
+    check_rejected("13", "at byte 17: flag is 0x13, expected a flag of the format");
+    check_rejected("04", "at byte 18: the input ends inside zero count");
+    check_rejected("05 01 00", "at byte 20: the input ends inside bin count");
+    check_rejected("84 00", "at byte 18: the input ends inside sum");
+    check_rejected(
         "02 0000000000000040 0000000000000000",
         "at byte 17: index mapping is logarithmic gamma 2, expected the mapping before it",
     );
     let known = "expected 0 none, 1 linear, 2 quadratic or 3 cubic";
-    check_bad("12", &format!("at byte 17: interpolation is 4 quartic, {known}"));
-    check_bad("16", &format!("at byte 17: interpolation is 5, {known}"));
-    check_bad(
+    check_rejected("12", &format!("at byte 17: interpolation is 4 quartic, {known}"));
+    check_rejected("16", &format!("at byte 17: interpolation is 5, {known}"));
+    check_rejected(
         "a0 02",
         "at byte 19: count is 1 while the bins hold 0, expected the sum of all bins",
     );
@@ -211,7 +215,7 @@ fn bad_blocks_are_named_with_their_place() {
 }
 
 #[test]
-fn bad_counts_are_refused() {
+fn bad_counts_are_rejected() {
     let bad = |count: f64| {
         let mut message = bytes("0a0b09000000000000004018011a0021");
         message.extend(count.to_le_bytes());
@@ -229,14 +233,14 @@ fn bad_counts_are_refused() {
     // 2^53 - 1 twice in one bin.
     let most = var_double_hex(COUNT_MAX as f64);
     check_bins(&format!("05 01 00 {most}"), &[(0, COUNT_MAX)], &[]);
-    check_bad(
+    check_rejected(
         &format!("05 02 00 {most} 00 {most}"),
         "at byte 29: bin count is 18014398509481982, the limit is 9007199254740991",
     );
 }
 
 #[test]
-fn the_largest_count_travels() {
+fn largest_count_round_trips() {
     for count in [COUNT_MAX, COUNT_MAX - 1, 1 << 52, (1 << 52) - 1, 1 << 32] {
         let mut most = Histogram::new(log(2.0, 0.0, Interpolation::Linear));
         most.record_n(2.0, count);
@@ -244,34 +248,34 @@ fn the_largest_count_travels() {
     }
     let mut more = Histogram::new(log(2.0, 0.0, Interpolation::Linear));
     more.record_n(2.0, COUNT_MAX + 1);
-    assert!(matches!(encode(&more), Err(EncodeError::NoPlace { .. })));
+    assert!(matches!(encode(&more), Err(EncodeError::Unrepresentable { .. })));
 }
 
 #[test]
-fn hostile_indexes_and_lengths_are_refused() {
+fn hostile_indexes_and_lengths_are_rejected() {
     // 2^64 - 1 bins, and no more bytes.
-    check_bad("05 ffffffffffffffffff", "at byte 27: the input ends inside index delta");
-    check_bad("0d ffffffffffffffffff 00 02", "at byte 29: the input ends inside bin count");
-    check_bad(
+    check_rejected("05 ffffffffffffffffff", "at byte 27: the input ends inside index delta");
+    check_rejected("0d ffffffffffffffffff 00 02", "at byte 29: the input ends inside bin count");
+    check_rejected(
         "09 01 feffffffffffffffff",
         "at byte 19: bin index is 9223372036854775807, expected an index of 32 bits",
     );
-    check_bad(
+    check_rejected(
         "09 02 feffffff0f 02",
         "at byte 24: bin index is 2147483648, expected an index of 32 bits",
     );
-    check_bad(
+    check_rejected(
         "0d 02 feffffffffffffffff feffffffffffffffff 00 00",
         "at byte 37: bin index is 9223372036854775807, expected an index of 32 bits",
     );
-    check_bad(
+    check_rejected(
         "09 01 feffffff0f",
         "bucket index 2147483647 lies outside the grid (logarithmic gamma 2)",
     );
 }
 
 #[test]
-fn impossible_mappings_are_refused() {
+fn impossible_mappings_are_rejected() {
     for mapping in [
         "02 000000000000f03f 0000000000000000",
         "02 000000000000f87f 0000000000000000",
@@ -284,7 +288,7 @@ fn impossible_mappings_are_refused() {
 }
 
 #[test]
-fn rounding_says_what_it_changed() {
+fn rounding_reports_its_changes() {
     let message = |counts: &[f64]| {
         let list: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
         let mut message = bytes("0a0b0900000000000000401801");
@@ -295,7 +299,7 @@ fn rounding_says_what_it_changed() {
     assert!(decode_protobuf(&message(&[1.0, 2.5])).is_err());
     let (read, rounding) = decode_protobuf_rounded(&message(&[1.25, 2.5, 0.25, 7.0])).unwrap();
     assert_eq!(read.positive().iter().collect::<Vec<_>>(), [(0, 1), (1, 3), (3, 7)]);
-    assert_eq!((rounding.added, rounding.lost), (0.5, 0.5));
+    assert_eq!((rounding.added, rounding.removed), (0.5, 0.5));
 }
 
 #[test]
@@ -307,8 +311,11 @@ fn rounded_counts_leave_estimated_side_values() {
     let weighted = weighted.replace("079800", &var_double_hex(2.5));
     let (read, rounding) = decode_rounded(&bytes(&weighted)).unwrap();
     assert_eq!((read.count(), rounding.added), (3, 0.5));
-    assert_eq!((read.min_side(), read.max_side()), (Side::Estimated(1.0), Side::Estimated(1.0)));
-    assert_eq!(read.sum_side(), Side::Estimated(Sum::new(2.5)));
+    assert_eq!(
+        (read.tracked_min(), read.tracked_max()),
+        (TrackedValue::Estimated(1.0), TrackedValue::Estimated(1.0))
+    );
+    assert_eq!(read.tracked_sum(), TrackedValue::Estimated(CompensatedSum::new(2.5)));
 }
 
 /// A count as the libraries write it: long form, nine bytes.
@@ -321,7 +328,7 @@ fn var_double_hex(value: f64) -> String {
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_refused() {
+fn unrepresentable_histograms_are_rejected() {
     let message = |histogram: &Histogram| encode(histogram).unwrap_err().to_string();
     let grid = || log(2.0, 0.0, Interpolation::Linear);
     assert!(matches!(encode(&Histogram::default()), Err(EncodeError::Scheme { .. })));
@@ -351,8 +358,8 @@ fn peer(values: &[f64]) -> (Histogram, DDSketch) {
 fn check_peer(values: &[f64]) {
     let (ours, theirs) = peer(values);
     let read = decode(&theirs.to_java_bytes()).unwrap();
-    assert_eq!(without_sides(&read), without_sides(&ours));
-    assert_eq!((read.min_side(), read.max_side()), (ours.min_side(), ours.max_side()));
+    assert_eq!(without_summary(&read), without_summary(&ours));
+    assert_eq!((read.tracked_min(), read.tracked_max()), (ours.tracked_min(), ours.tracked_max()));
     let back = DDSketch::from_java_bytes(&encode(&ours).unwrap()).unwrap();
     assert_eq!(back.count() as u64, ours.count());
     for q in [0.0, 0.01, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0] {
@@ -409,7 +416,7 @@ fn any_value() -> impl Strategy<Value = f64> {
 
 proptest! {
     #[test]
-    fn any_histogram_travels(
+    fn any_histogram_round_trips(
         scheme in any_scheme(),
         values in prop::collection::vec((any_value(), 1u64..1 << 40), 0..200),
     ) {
@@ -418,8 +425,8 @@ proptest! {
             histogram.record_n(value, count);
         }
         // The form holds one double of the sum.
-        let sum = histogram.sum_side().value().map_or(0.0, Sum::value);
-        let parts = Parts { sum: Side::Exact(Sum::new(sum)), ..histogram.into_parts() };
+        let sum = histogram.tracked_sum().value().map_or(0.0, CompensatedSum::value);
+        let parts = HistogramParts { sum: TrackedValue::Exact(CompensatedSum::new(sum)), ..histogram.into_parts() };
         check(&Histogram::from_parts(parts).unwrap());
     }
 
@@ -447,7 +454,7 @@ proptest! {
         let bytes = [bytes(MAPPING), blocks].concat();
         if let Ok(read) = decode(&bytes) {
             let again = decode(&encode(&read).unwrap()).unwrap();
-            prop_assert_eq!(without_sides(&again), without_sides(&read));
+            prop_assert_eq!(without_summary(&again), without_summary(&read));
         }
         let _ = decode_rounded(&bytes);
     }

@@ -4,10 +4,10 @@ use hist::{Bracket, Histogram, Scheme, kolmogorov_smirnov, wasserstein};
 use proptest::prelude::*;
 
 use crate::cases;
-use crate::model::Sample;
+use crate::model::SortedSample;
 
 #[track_caller]
-fn holds(what: &str, bracket: Bracket, truth: f64) {
+fn assert_contains(what: &str, bracket: Bracket, truth: f64) {
     assert!(
         bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper,
         "{what}: {bracket:?} is out of order"
@@ -15,7 +15,7 @@ fn holds(what: &str, bracket: Bracket, truth: f64) {
     assert!(bracket.contains(truth), "{what}: {truth:?} is not in {bracket:?}");
 }
 
-fn check(a: (&Histogram, &Sample), b: (&Histogram, &Sample)) {
+fn check(a: (&Histogram, &SortedSample), b: (&Histogram, &SortedSample)) {
     let steepest = kolmogorov_smirnov(a.0, b.0);
     let work = wasserstein(a.0, b.0);
     if a.1.count() == 0 || b.1.count() == 0 {
@@ -25,11 +25,11 @@ fn check(a: (&Histogram, &Sample), b: (&Histogram, &Sample)) {
     let (steepest, work) = (steepest.unwrap(), work.unwrap());
     if a.1.is_finite() && b.1.is_finite() {
         let (steepest_truth, work_truth) = a.1.distances(b.1);
-        holds("Kolmogorov-Smirnov", steepest, steepest_truth);
-        holds("Wasserstein", work, work_truth);
+        assert_contains("Kolmogorov-Smirnov", steepest, steepest_truth);
+        assert_contains("Wasserstein", work, work_truth);
     } else {
-        holds("Kolmogorov-Smirnov", steepest, steepest.estimate);
-        holds("Wasserstein", work, work.estimate);
+        assert_contains("Kolmogorov-Smirnov", steepest, steepest.estimate);
+        assert_contains("Wasserstein", work, work.estimate);
     }
 }
 
@@ -39,14 +39,14 @@ proptest! {
     #[test]
     fn distances_bracket_the_truth(a in cases::cases(), b in cases::cases()) {
         let (ours, theirs) = (a.histogram(), b.histogram());
-        let (sample, other) = (Sample::new(&a.values), Sample::new(&b.values));
+        let (sample, other) = (SortedSample::new(&a.values), SortedSample::new(&b.values));
         check((&ours, &sample), (&theirs, &other));
         check((&ours, &sample), (&ours, &sample));
     }
 }
 
 #[test]
-fn shares_that_differ_by_less_than_a_rounding_are_told_apart() {
+fn shares_closer_than_a_rounding_are_distinguished() {
     let record = |n: u64| {
         let mut histogram = Histogram::new(Scheme::default());
         histogram.record_n(0.0, n);
@@ -56,5 +56,5 @@ fn shares_that_differ_by_less_than_a_rounding_are_told_apart() {
     let n = 1u64 << 40;
     let distance = kolmogorov_smirnov(&record(n), &record(n + 1)).unwrap();
     let truth = 1.0 / ((n + 1) as f64 * (n + 2) as f64);
-    holds("Kolmogorov-Smirnov", distance, truth);
+    assert_contains("Kolmogorov-Smirnov", distance, truth);
 }

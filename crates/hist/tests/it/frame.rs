@@ -1,11 +1,11 @@
 //! Frames: what goes in comes out, what is damaged is refused, and the bytes are those of the page
 //! `docs/formats/frame.md` and of the golden file.
 
-use hist::codec::frame::{self, FLAGS, Meaning, Temporality, Unit};
+use hist::codec::frame::{self, FLAGS, SeriesMeta, Temporality, Unit};
 use hist::codec::header;
 use hist::{
-    Accumulator, DecodeError, Explicit, Histogram, Interpolation, Log, LogLinear2, Parts, Scheme,
-    Side, Sum,
+    Accumulator, CompensatedSum, DecodeError, Explicit, Histogram, HistogramParts, Interpolation,
+    LogLinear2, LogarithmicScheme, Scheme, TrackedValue,
 };
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn schemes() -> impl Strategy<Value = Scheme> {
         }),
         Just(Scheme::LogLinear10),
         (0.001..0.2).prop_map(|accuracy| Scheme::log(accuracy).unwrap()),
-        Just(Scheme::Log(Log::new(1.02, 3.5, Interpolation::Cubic).unwrap())),
+        Just(Scheme::Log(LogarithmicScheme::new(1.02, 3.5, Interpolation::Cubic).unwrap())),
         proptest::collection::btree_set(-1000i32..1000, 0..20).prop_map(|bounds| {
             let bounds: Vec<f64> = bounds.into_iter().map(f64::from).collect();
             Scheme::explicit(&bounds).unwrap()
@@ -59,13 +59,13 @@ pub(crate) fn histogram_of(
     }
     let mut parts = histogram.into_parts();
     if strip & 1 != 0 {
-        parts.sum = Side::Absent;
+        parts.sum = TrackedValue::Absent;
     }
     if strip & 2 != 0 {
-        (parts.min, parts.max) = (Side::Absent, Side::Absent);
+        (parts.min, parts.max) = (TrackedValue::Absent, TrackedValue::Absent);
     }
     if strip & 4 != 0 {
-        parts.max = parts.max.value().map_or(Side::Absent, Side::Estimated);
+        parts.max = parts.max.value().map_or(TrackedValue::Absent, TrackedValue::Estimated);
     }
     Histogram::from_parts(parts).unwrap()
 }
@@ -79,7 +79,7 @@ pub(crate) fn histograms() -> impl Strategy<Value = Vec<Histogram>> {
     })
 }
 
-pub(crate) fn meanings() -> impl Strategy<Value = Meaning> {
+pub(crate) fn metas() -> impl Strategy<Value = SeriesMeta> {
     let units = [
         Unit::None,
         Unit::Nanoseconds,
@@ -90,10 +90,10 @@ pub(crate) fn meanings() -> impl Strategy<Value = Meaning> {
     ];
     let temporality = [Temporality::Delta, Temporality::Cumulative];
     (proptest::sample::select(units.to_vec()), proptest::sample::select(temporality.to_vec()))
-        .prop_map(|(unit, temporality)| Meaning { unit, temporality })
+        .prop_map(|(unit, temporality)| SeriesMeta { unit, temporality })
 }
 
-pub(crate) fn frame_of(histogram: &Histogram, meaning: Meaning) -> Vec<u8> {
+pub(crate) fn frame_of(histogram: &Histogram, meaning: SeriesMeta) -> Vec<u8> {
     let mut bytes = Vec::new();
     frame::encode(histogram, meaning, &mut bytes);
     bytes
@@ -103,7 +103,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn frames_come_back(histograms in histograms(), meaning in meanings()) {
+    fn frames_round_trip(histograms in histograms(), meaning in metas()) {
         for histogram in &histograms {
             let bytes = frame_of(histogram, meaning);
             prop_assert_eq!(frame::decode(&bytes), Ok((histogram.clone(), meaning)));
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn a_reader_made_from_the_page_reads_frames(histograms in histograms(), meaning in meanings()) {
+    fn reference_decoder_reads_frames(histograms in histograms(), meaning in metas()) {
         for histogram in &histograms {
             let (head, plain) = reference::frame(&frame_of(histogram, meaning));
             prop_assert_eq!(&head.scheme, histogram.scheme());
@@ -123,9 +123,9 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_frame_is_refused_or_another_histogram(histograms in histograms(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn damaged_frame_is_detected(histograms in histograms(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let Some(histogram) = histograms.first() else { return Ok(()) };
-        let mut bytes = frame_of(histogram, Meaning::default());
+        let mut bytes = frame_of(histogram, SeriesMeta::default());
         let at = at.index(bytes.len());
         bytes[at] = byte;
         let decoded = frame::decode(&bytes);
@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_are_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = frame::decode(&bytes);
         let _ = Accumulator::new(Scheme::default()).add_frame(&bytes);
     }
@@ -158,13 +158,13 @@ const UNITS: [(&str, Unit); 6] = [
     ("bytes", Unit::Bytes),
 ];
 
-fn in_unit(unit: Unit) -> Meaning {
-    Meaning { unit, ..Meaning::default() }
+fn in_unit(unit: Unit) -> SeriesMeta {
+    SeriesMeta { unit, ..SeriesMeta::default() }
 }
 
 /// What a reader made from the page has read is what the histogram says of itself.
 #[track_caller]
-fn check_plain(plain: &reference::Plain, histogram: &Histogram) {
+fn check_plain(plain: &reference::PlainHistogram, histogram: &Histogram) {
     let buckets = |buckets: &hist::Buckets| -> Vec<(i64, u64)> {
         buckets.iter().map(|(index, n)| (index.into(), n)).collect()
     };
@@ -175,11 +175,11 @@ fn check_plain(plain: &reference::Plain, histogram: &Histogram) {
     assert_eq!(plain.overflow, histogram.overflow());
     assert_eq!(plain.underflow, histogram.underflow());
     assert_eq!(plain.nan, histogram.nan_count());
-    let side = |side: Side<f64>| side.value().map(|value| (side.exact().is_some(), value));
-    assert_eq!(plain.min, side(histogram.min_side()));
-    assert_eq!(plain.max, side(histogram.max_side()));
+    let side = |side: TrackedValue<f64>| side.value().map(|value| (side.exact().is_some(), value));
+    assert_eq!(plain.min, side(histogram.tracked_min()));
+    assert_eq!(plain.max, side(histogram.tracked_max()));
     if !histogram.is_empty() {
-        let sum = histogram.sum_side();
+        let sum = histogram.tracked_sum();
         let found = plain.sum.map(|(is_exact, high, low)| (is_exact, high + low));
         assert_eq!(found, sum.value().map(|value| (sum.exact().is_some(), value.value())));
     }
@@ -197,7 +197,7 @@ fn example() -> Histogram {
 }
 
 #[test]
-fn the_example_of_the_page_is_what_is_written() {
+fn page_example_matches_the_encoder() {
     let meaning = in_unit(Unit::Milliseconds);
     let bytes = frame_of(&example(), meaning);
     let told = listing(&page("frame.md"), "Example");
@@ -206,7 +206,7 @@ fn the_example_of_the_page_is_what_is_written() {
 }
 
 #[test]
-fn the_page_tells_the_layout() {
+fn page_lists_the_layout() {
     let page = page("frame.md");
     check_fields(&page, "### Header", &header::FIELDS);
     let told = rows(&page, "### Header", "|");
@@ -228,7 +228,7 @@ fn the_page_tells_the_layout() {
         ("explicit", Scheme::explicit(&[1.0]).unwrap()),
     ];
     for (row, (name, scheme)) in told.iter().zip(&grids) {
-        let tag = frame_of(&Histogram::new(scheme.clone()), Meaning::default())[2];
+        let tag = frame_of(&Histogram::new(scheme.clone()), SeriesMeta::default())[2];
         assert_eq!(row[..2], [tag.to_string(), name.to_string()]);
     }
     assert_eq!(told.len(), grids.len());
@@ -244,28 +244,28 @@ fn the_page_tells_the_layout() {
     assert_eq!(rows(&page, "### Limits", "|"), limits);
 }
 
-fn recorded(scheme: Scheme, values: &[(f64, u64)]) -> Histogram {
+fn record_values(scheme: Scheme, values: &[(f64, u64)]) -> Histogram {
     let mut histogram = Histogram::new(scheme);
     values.iter().for_each(|&(value, n)| histogram.record_n(value, n));
     histogram
 }
 
-fn with_parts(histogram: Histogram, change: impl FnOnce(&mut Parts)) -> Histogram {
+fn with_parts(histogram: Histogram, change: impl FnOnce(&mut HistogramParts)) -> Histogram {
     let mut parts = histogram.into_parts();
     change(&mut parts);
     Histogram::from_parts(parts).unwrap()
 }
 
 /// What the golden file holds.
-fn goldens() -> Vec<(String, Histogram, Meaning)> {
+fn goldens() -> Vec<(String, Histogram, SeriesMeta)> {
     let exp2 = |scale| Scheme::exp2(scale).unwrap();
-    let plain = |values: &[(f64, u64)]| recorded(Scheme::default(), values);
+    let plain = |values: &[(f64, u64)]| record_values(Scheme::default(), values);
     let latencies = [(12.0, 5), (15.0, 40), (21.5, 17), (480.0, 1)];
     let mut limits = Histogram::default().with_thresholds(&[-1.5, 0.0, 50.0]).unwrap();
     latencies.iter().for_each(|&(value, n)| limits.record_n(value, n));
     let mut wide = Histogram::default().with_zero_threshold(0.25).unwrap();
     [0.1, -0.25, 0.5].into_iter().for_each(|value| wide.record(value));
-    let cubic = Scheme::Log(Log::new(1.02, 3.5, Interpolation::Cubic).unwrap());
+    let cubic = Scheme::Log(LogarithmicScheme::new(1.02, 3.5, Interpolation::Cubic).unwrap());
     let floor = Scheme::LogLinear2(LogLinear2::with_floor(3, -5).unwrap());
     let integers = Scheme::LogLinear2(LogLinear2::integers(7).unwrap());
     let mut goldens = vec![
@@ -276,34 +276,40 @@ fn goldens() -> Vec<(String, Histogram, Meaning)> {
         ("negatives", plain(&[(-1.0, 2), (-2.5, 1), (-1e6, 1), (3.0, 4)])),
         (
             "outside",
-            recorded(Scheme::LogLinear10, &[(1e200, 2), (-1e150, 3), (f64::NAN, 4), (7.0, 1)]),
+            record_values(Scheme::LogLinear10, &[(1e200, 2), (-1e150, 3), (f64::NAN, 4), (7.0, 1)]),
         ),
         ("infinite", plain(&[(f64::INFINITY, 1), (1.0, 1)])),
         ("both-infinities", plain(&[(f64::INFINITY, 1), (f64::NEG_INFINITY, 1)])),
         ("only-nan", plain(&[(f64::NAN, 2)])),
         ("thresholds", limits),
         ("zero-threshold", wide),
-        ("exp2-coarsest", recorded(exp2(-10), &latencies)),
-        ("exp2-finest", recorded(exp2(8), &latencies)),
-        ("log-linear-2", recorded(floor, &latencies)),
-        ("integers", recorded(integers, &[(0.0, 2), (1.0, 1), (127.0, 3), (300.0, 1)])),
-        ("log-linear-10", recorded(Scheme::LogLinear10, &latencies)),
-        ("log", recorded(Scheme::log(0.01).unwrap(), &latencies)),
-        ("log-cubic", recorded(cubic, &latencies)),
-        ("explicit", recorded(Scheme::explicit(&[-5.0, 0.5, 10.0, 100.0]).unwrap(), &latencies)),
-        ("explicit-no-bounds", recorded(Scheme::explicit(&[]).unwrap(), &latencies)),
+        ("exp2-coarsest", record_values(exp2(-10), &latencies)),
+        ("exp2-finest", record_values(exp2(8), &latencies)),
+        ("log-linear-2", record_values(floor, &latencies)),
+        ("integers", record_values(integers, &[(0.0, 2), (1.0, 1), (127.0, 3), (300.0, 1)])),
+        ("log-linear-10", record_values(Scheme::LogLinear10, &latencies)),
+        ("log", record_values(Scheme::log(0.01).unwrap(), &latencies)),
+        ("log-cubic", record_values(cubic, &latencies)),
+        (
+            "explicit",
+            record_values(Scheme::explicit(&[-5.0, 0.5, 10.0, 100.0]).unwrap(), &latencies),
+        ),
+        ("explicit-no-bounds", record_values(Scheme::explicit(&[]).unwrap(), &latencies)),
         (
             "no-sides",
             with_parts(plain(&latencies), |parts| {
-                (parts.sum, parts.min, parts.max) = (Side::Absent, Side::Absent, Side::Absent)
+                (parts.sum, parts.min, parts.max) =
+                    (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent)
             }),
         ),
         (
             "estimated-sides",
             with_parts(plain(&latencies), |parts| {
-                (parts.sum, parts.min) =
-                    (Side::Estimated(Sum::new(1500.25)), Side::Estimated(12.05));
-                parts.max = Side::Absent;
+                (parts.sum, parts.min) = (
+                    TrackedValue::Estimated(CompensatedSum::new(1500.25)),
+                    TrackedValue::Estimated(12.05),
+                );
+                parts.max = TrackedValue::Absent;
             }),
         ),
         (
@@ -320,7 +326,8 @@ fn goldens() -> Vec<(String, Histogram, Meaning)> {
                     (10_000, 1 << 40),
                     (10_001, u64::MAX - (1 << 41)),
                 ];
-                (parts.sum, parts.min, parts.max) = (Side::Absent, Side::Absent, Side::Absent);
+                (parts.sum, parts.min, parts.max) =
+                    (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent);
             }),
         ),
         ("low-word", plain(&[(0.1, 3), (1e9, 1)])),
@@ -333,7 +340,7 @@ fn goldens() -> Vec<(String, Histogram, Meaning)> {
     for (name, unit) in UNITS {
         let one = plain(&[(3.0, 1)]);
         goldens.push((format!("unit-{name}"), one.clone(), in_unit(unit)));
-        let meaning = Meaning { unit, temporality: Temporality::Cumulative };
+        let meaning = SeriesMeta { unit, temporality: Temporality::Cumulative };
         goldens.push((format!("cumulative-{name}"), one, meaning));
     }
     goldens
@@ -341,12 +348,12 @@ fn goldens() -> Vec<(String, Histogram, Meaning)> {
 
 const LEGEND: &str = "Frames of version 1: name, contents, bytes. These bytes are to be read for ever: see README.md.";
 
-fn golden_lines() -> Vec<(Golden, Histogram, Meaning)> {
+fn golden_lines() -> Vec<(Golden, Histogram, SeriesMeta)> {
     let lines: Vec<Golden> = goldens()
         .into_iter()
         .map(|(name, histogram, meaning)| {
             let text = golden::text(&histogram);
-            let contents = format!("{}; {text}", golden::meaning_text(meaning));
+            let contents = format!("{}; {text}", golden::meta_text(meaning));
             Golden { name, contents, bytes: frame_of(&histogram, meaning) }
         })
         .collect();
@@ -376,7 +383,7 @@ fn golden_frames_are_read_and_written_to_the_byte() {
 }
 
 #[test]
-fn golden_frames_cut_short_are_refused() {
+fn truncated_golden_frames_are_rejected() {
     for (Golden { name, bytes, .. }, ..) in golden_lines() {
         for len in 0..bytes.len() {
             assert!(frame::decode(&bytes[..len]).is_err(), "{name} cut to {len} bytes");
@@ -387,7 +394,7 @@ fn golden_frames_cut_short_are_refused() {
 }
 
 #[test]
-fn golden_frames_with_a_bit_flipped_are_refused_or_another_histogram() {
+fn golden_frames_with_flipped_bit_are_detected() {
     for (Golden { name, bytes, .. }, histogram, meaning) in golden_lines() {
         for bit in 0..8 * bytes.len() {
             let mut bytes = bytes.clone();
@@ -405,8 +412,8 @@ fn golden_frames_with_a_bit_flipped_are_refused_or_another_histogram() {
 }
 
 #[test]
-fn a_standing_without_its_value_is_refused() {
-    let bytes = frame_of(&recorded(Scheme::default(), &[(3.0, 1)]), Meaning::default());
+fn exactness_without_value_is_rejected() {
+    let bytes = frame_of(&record_values(Scheme::default(), &[(3.0, 1)]), SeriesMeta::default());
     let bit = |name: &str| FLAGS.iter().find(|flag| flag.0 == name).unwrap().1;
     // The flags are two bytes of a varint.
     assert_eq!(u64::from(bytes[5] & 0x7f) | u64::from(bytes[6]) << 7, 0xf60);
@@ -419,8 +426,8 @@ fn a_standing_without_its_value_is_refused() {
 }
 
 #[test]
-fn another_version_is_refused_politely() {
-    let mut bytes = frame_of(&Histogram::default(), Meaning::default());
+fn unknown_version_is_rejected() {
+    let mut bytes = frame_of(&Histogram::default(), SeriesMeta::default());
     bytes[1] = 2;
     let error = frame::decode(&bytes).unwrap_err().to_string();
     assert_eq!(error, "at byte 1: version is 2, expected 1, the version this program reads");
@@ -428,10 +435,10 @@ fn another_version_is_refused_politely() {
 
 /// Or else a flipped bit would go unseen: schemes hold zero without a sign.
 #[test]
-fn a_bound_or_offset_of_negative_zero_is_refused() {
-    let log = Scheme::Log(Log::new(1.02, 0.0, Interpolation::None).unwrap());
+fn negative_zero_bound_or_offset_is_rejected() {
+    let log = Scheme::Log(LogarithmicScheme::new(1.02, 0.0, Interpolation::None).unwrap());
     for scheme in [log, Scheme::explicit(&[0.0]).unwrap()] {
-        let mut bytes = frame_of(&Histogram::new(scheme), Meaning::default());
+        let mut bytes = frame_of(&Histogram::new(scheme), SeriesMeta::default());
         let zero = bytes.windows(8).position(|double| double == [0; 8]).unwrap();
         bytes[zero + 7] = 0x80;
         let error = frame::decode(&bytes).unwrap_err().to_string();

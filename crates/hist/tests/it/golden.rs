@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use hist::codec::frame::{Meaning, Temporality};
-use hist::{Histogram, Side, Sum};
+use hist::codec::frame::{SeriesMeta, Temporality};
+use hist::{CompensatedSum, Histogram, TrackedValue};
 
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -37,11 +37,11 @@ pub(crate) fn golden(file: &str, legend: &str, lines: &[Golden]) -> Vec<Golden> 
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
     }
-    kept(file)
+    read_golden(file)
 }
 
 /// The lines of a file in `testdata/hist`.
-pub(crate) fn kept(file: &str) -> Vec<Golden> {
+pub(crate) fn read_golden(file: &str) -> Vec<Golden> {
     let path = root().join("testdata/hist").join(file);
     let text = std::fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -82,17 +82,17 @@ pub(crate) fn text(histogram: &Histogram) -> String {
         text.push_str(&format!(", above {:?} {}", threshold.value, threshold.above));
     }
     if !histogram.is_empty() {
-        let side = |side: Side<f64>| match side {
-            Side::Exact(value) => format!("{value:?}"),
-            Side::Estimated(value) => format!("~{value:?}"),
-            Side::Absent => "unknown".into(),
+        let side = |side: TrackedValue<f64>| match side {
+            TrackedValue::Exact(value) => format!("{value:?}"),
+            TrackedValue::Estimated(value) => format!("~{value:?}"),
+            TrackedValue::Absent => "unknown".into(),
         };
-        let sum = match histogram.sum_side() {
-            Side::Exact(sum) => Side::Exact(Sum::value(sum)),
-            Side::Estimated(sum) => Side::Estimated(Sum::value(sum)),
-            Side::Absent => Side::Absent,
+        let sum = match histogram.tracked_sum() {
+            TrackedValue::Exact(sum) => TrackedValue::Exact(CompensatedSum::value(sum)),
+            TrackedValue::Estimated(sum) => TrackedValue::Estimated(CompensatedSum::value(sum)),
+            TrackedValue::Absent => TrackedValue::Absent,
         };
-        let (min, max) = (side(histogram.min_side()), side(histogram.max_side()));
+        let (min, max) = (side(histogram.tracked_min()), side(histogram.tracked_max()));
         text.push_str(&format!("; {min} to {max}, sum {}", side(sum)));
     }
     for (name, buckets) in [("positive", histogram.positive()), ("negative", histogram.negative())]
@@ -105,7 +105,7 @@ pub(crate) fn text(histogram: &Histogram) -> String {
     text
 }
 
-pub(crate) fn meaning_text(meaning: Meaning) -> String {
+pub(crate) fn meta_text(meaning: SeriesMeta) -> String {
     let cumulative =
         if meaning.temporality == Temporality::Cumulative { " cumulative" } else { "" };
     format!("{:?}{cumulative}", meaning.unit).to_lowercase()

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hist::codec::hdr::layout::{self, Field};
-use hist::codec::hdr::{self, Header, Recording, Version};
-use hist::codec::hlog::{self, Fault, Interval, LogError, Preamble};
-use hist::{DecodeError, EncodeError, Histogram, Method, Parts, Scheme};
+use hist::codec::hdr::{self, HdrHeader, HdrHistogramData, HdrVersion};
+use hist::codec::hlog::{self, HlogError, HlogFault, HlogInterval, HlogPreamble};
+use hist::{DecodeError, EncodeError, Histogram, HistogramParts, QuantileMethod, Scheme};
 use proptest::prelude::*;
 
 use crate::page::{check_fields, rows};
@@ -22,11 +22,11 @@ fn golden(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn intervals(log: &[u8]) -> Vec<Interval> {
-    hlog::Reader::new(log).collect::<Result<_, _>>().unwrap()
+fn intervals(log: &[u8]) -> Vec<HlogInterval> {
+    hlog::HlogReader::new(log).collect::<Result<_, _>>().unwrap()
 }
 
-fn merged<'a>(intervals: impl IntoIterator<Item = &'a Interval>) -> Histogram {
+fn merge_intervals<'a>(intervals: impl IntoIterator<Item = &'a HlogInterval>) -> Histogram {
     let mut intervals = intervals.into_iter();
     let mut sum = intervals.next().unwrap().recording.histogram.clone();
     intervals.for_each(|interval| sum.merge(&interval.recording.histogram).unwrap());
@@ -35,15 +35,15 @@ fn merged<'a>(intervals: impl IntoIterator<Item = &'a Interval>) -> Histogram {
 
 /// What Java's `new Histogram(3).add(…)` holds. Across precisions it does not fold: it records the least
 /// value of each bucket anew, so that the value reported is the end of a finer bucket at the lower edge.
-fn recorded_anew(histogram: &Histogram) -> Histogram {
-    let mut anew = Histogram::new(Header::new(3, 1, i64::MAX).unwrap().scheme());
+fn record_again(histogram: &Histogram) -> Histogram {
+    let mut anew = Histogram::new(HdrHeader::new(3, 1, i64::MAX).unwrap().scheme());
     for (index, count) in histogram.positive().iter() {
         anew.record_n(histogram.scheme().edges(index).unwrap().0, count);
     }
     anew
 }
 
-struct Totals {
+struct LogTotals {
     intervals: usize,
     values: u64,
     p999: f64,
@@ -51,24 +51,27 @@ struct Totals {
 }
 
 #[track_caller]
-fn check_totals(intervals: &[Interval], expected: Totals) {
-    let merged = merged(intervals);
+fn check_totals(intervals: &[HlogInterval], expected: LogTotals) {
+    let merged = merge_intervals(intervals);
     assert_eq!((intervals.len(), merged.count()), (expected.intervals, expected.values));
     // The exact merge: its bracket holds what Java reports.
     for (q, java) in [(0.999, expected.p999), (1.0, expected.max)] {
-        let exact = merged.quantile_with(q, Method::HdrUpper).unwrap();
+        let exact = merged.quantile_with(q, QuantileMethod::HdrUpper).unwrap();
         assert!(exact.contains(java), "{q}: {exact:?} does not hold {java}");
     }
     // Java's way of adding gives Java's numbers to the last digit. Its maximum is the bucket's end.
-    let anew = recorded_anew(&merged);
-    assert_eq!(anew.quantile_with(0.999, Method::HdrUpper).unwrap().estimate, expected.p999);
+    let anew = record_again(&merged);
+    assert_eq!(
+        anew.quantile_with(0.999, QuantileMethod::HdrUpper).unwrap().estimate,
+        expected.p999
+    );
     let last = *anew.positive().indexes().last().unwrap();
     assert_eq!(anew.scheme().edges(last).unwrap().1 - 1.0, expected.max);
 }
 
 /// Intervals that begin `from..=to` seconds after the log's start time.
-fn within(log: &[u8], from: f64, to: f64) -> Vec<Interval> {
-    let mut reader = hlog::Reader::new(log);
+fn intervals_within(log: &[u8], from: f64, to: f64) -> Vec<HlogInterval> {
+    let mut reader = hlog::HlogReader::new(log);
     let all = reader.by_ref().collect::<Result<Vec<_>, _>>().unwrap();
     let start = reader.start_time_s().unwrap();
     all.into_iter().filter(|i| (from..=to).contains(&(i.start_s - start))).collect()
@@ -79,23 +82,23 @@ fn logs_of_all_versions_hold_what_java_reads() {
     let v2 = golden("jHiccup-2.0.7S.logV2.hlog");
     check_totals(
         &intervals(&v2),
-        Totals { intervals: 62, values: 48_761, p999: 1_745_879_039.0, max: 1_796_210_687.0 },
+        LogTotals { intervals: 62, values: 48_761, p999: 1_745_879_039.0, max: 1_796_210_687.0 },
     );
     check_totals(
-        &within(&v2, 5.0, 20.0),
-        Totals { intervals: 15, values: 11_664, p999: 1_536_163_839.0, max: 1_544_552_447.0 },
+        &intervals_within(&v2, 5.0, 20.0),
+        LogTotals { intervals: 15, values: 11_664, p999: 1_536_163_839.0, max: 1_544_552_447.0 },
     );
     check_totals(
-        &within(&v2, 40.0, 60.0),
-        Totals { intervals: 20, values: 15_830, p999: 1_779_433_471.0, max: 1_796_210_687.0 },
+        &intervals_within(&v2, 40.0, 60.0),
+        LogTotals { intervals: 20, values: 15_830, p999: 1_779_433_471.0, max: 1_796_210_687.0 },
     );
     check_totals(
         &intervals(&golden("jHiccup-2.0.6.logV1.hlog")),
-        Totals { intervals: 88, values: 65_964, p999: 1_829_765_119.0, max: 1_888_485_375.0 },
+        LogTotals { intervals: 88, values: 65_964, p999: 1_829_765_119.0, max: 1_888_485_375.0 },
     );
     check_totals(
         &intervals(&golden("jHiccup-2.0.1.logV0.hlog")),
-        Totals { intervals: 81, values: 61_256, p999: 1_510_998_015.0, max: 1_569_718_271.0 },
+        LogTotals { intervals: 81, values: 61_256, p999: 1_510_998_015.0, max: 1_569_718_271.0 },
     );
     assert_eq!(intervals(&golden("ycsb.logV1.hlog")).len(), 602);
 }
@@ -103,51 +106,51 @@ fn logs_of_all_versions_hold_what_java_reads() {
 #[test]
 fn timestamps_count_from_the_start_time_or_the_epoch() {
     let log = golden("jHiccup-2.0.7S.logV2.hlog");
-    let mut reader = hlog::Reader::new(&log[..]);
+    let mut reader = hlog::HlogReader::new(&log[..]);
     let first = reader.next().unwrap().unwrap();
     assert_eq!(reader.start_time_s(), Some(1_441_812_279.474));
     assert_eq!((first.logged_start_s, first.length_s), (0.127, 1.007));
     assert_eq!(first.start_s, 1_441_812_279.474 + 0.127);
-    assert_eq!(first.recording.histogram.max_side(), hist::Side::Estimated(2_769_000.0));
+    assert_eq!(first.recording.histogram.tracked_max(), hist::TrackedValue::Estimated(2_769_000.0));
     // ycsb stamps with the time since the epoch, 5 ms before the start time.
     let first = &intervals(&golden("ycsb.logV1.hlog"))[0];
     assert_eq!(first.start_s, 1_438_613_579.290);
 }
 
 #[test]
-fn a_tag_is_a_series_of_its_own() {
+fn tag_is_its_own_series() {
     let all = intervals(&golden("tagged-Log.logV2.hlog"));
     let (tagged, plain): (Vec<_>, Vec<_>) = all.iter().partition(|i| i.tag.is_some());
     assert!(tagged.iter().all(|interval| interval.tag.as_deref() == Some("A")));
-    assert_eq!(merged(&all).count(), 32_290);
-    assert_eq!(merged(tagged), merged(plain));
+    assert_eq!(merge_intervals(&all).count(), 32_290);
+    assert_eq!(merge_intervals(tagged), merge_intervals(plain));
 }
 
 /// hdrhistogram 7.6.0 reads none of the 88 intervals of the V1 log and none of the 81 of V0.
 #[test]
-fn every_interval_comes_back_from_every_encoding() {
+fn every_interval_round_trips_in_every_encoding() {
     for name in ["jHiccup-2.0.1.logV0.hlog", "jHiccup-2.0.6.logV1.hlog", "ycsb.logV1.hlog"] {
         for interval in intervals(&golden(name)) {
             let mut recording = interval.recording;
-            recording.histogram = without_sides(recording.histogram);
+            recording.histogram = without_summary(recording.histogram);
             check_round_trip(&recording);
         }
     }
 }
 
 /// The histogram as a decoder makes it: sum and extremes unknown.
-fn without_sides(histogram: Histogram) -> Histogram {
-    let mut parts = Parts::new(histogram.scheme().clone());
+fn without_summary(histogram: Histogram) -> Histogram {
+    let mut parts = HistogramParts::new(histogram.scheme().clone());
     parts.positive = histogram.positive().iter().collect();
     Histogram::from_parts(parts).unwrap()
 }
 
 #[track_caller]
-fn check_round_trip(recording: &Recording) {
+fn check_round_trip(recording: &HdrHistogramData) {
     let is_plain = recording.header.range().is_none() && recording.header.index_offset() == 0;
-    for version in [Version::V0, Version::V1, Version::V2] {
-        if version == Version::V0 && !is_plain {
-            assert!(matches!(recording.encode(version), Err(EncodeError::NoPlace { .. })));
+    for version in [HdrVersion::V0, HdrVersion::V1, HdrVersion::V2] {
+        if version == HdrVersion::V0 && !is_plain {
+            assert!(matches!(recording.encode(version), Err(EncodeError::Unrepresentable { .. })));
             continue;
         }
         let plain = recording.encode(version).unwrap();
@@ -185,7 +188,7 @@ fn bytes_of_java_are_read_and_written_again() {
     for JavaLine { name, numbers, plain, compressed } in java_lines() {
         let [count, least, greatest, median, first, zeros] = numbers;
         let recording = hdr::decode(&plain).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(recording.encode(Version::V2).unwrap(), plain, "{name}");
+        assert_eq!(recording.encode(HdrVersion::V2).unwrap(), plain, "{name}");
         assert_eq!(hdr::decode(&compressed).as_ref(), Ok(&recording), "{name}");
         check_round_trip(&recording);
 
@@ -201,15 +204,15 @@ fn bytes_of_java_are_read_and_written_again() {
         let scheme = histogram.scheme();
         let lowest = histogram.positive().indexes().iter().find(|&&index| index > 0).unwrap();
         assert_eq!(scheme.edges(*lowest).unwrap().0, least, "{name}");
-        assert!(near(recording.greatest(), greatest), "{name}: {}", recording.greatest());
-        let ours = |q| histogram.quantile_with(q, Method::HdrUpper).unwrap().estimate;
+        assert!(near(recording.hdr_max(), greatest), "{name}: {}", recording.hdr_max());
+        let ours = |q| histogram.quantile_with(q, QuantileMethod::HdrUpper).unwrap().estimate;
         assert!(near(ours(0.0), first), "{name}: {} is not {first}", ours(0.0));
         assert!(near(ours(0.5), median), "{name}: {} is not {median}", ours(0.5));
     }
 }
 
 #[test]
-fn a_turned_counts_array_travels_straight() {
+fn rotated_counts_array_is_normalized() {
     let lines = java_lines();
     let offset = |name: &str| {
         let line = lines.iter().find(|line| line.name == name).unwrap();
@@ -226,25 +229,26 @@ fn check_against_peer(digits: u8, lowest: u64, highest: u64, values: &[(u64, u64
     use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
     let mut peer =
         hdrhistogram::Histogram::<u64>::new_with_bounds(lowest, highest, digits).unwrap();
-    let header = Header::new(digits.into(), lowest as i64, highest as i64).unwrap();
-    let mut ours = Recording::new(header);
+    let header = HdrHeader::new(digits.into(), lowest as i64, highest as i64).unwrap();
+    let mut ours = HdrHistogramData::new(header);
     for &(value, count) in values {
         peer.record_n(value, count).unwrap();
         ours.histogram.record_n(value as f64, count);
     }
     let mut bytes = Vec::new();
     V2Serializer::new().serialize(&peer, &mut bytes).unwrap();
-    assert_eq!(ours.encode(Version::V2).unwrap(), bytes);
+    assert_eq!(ours.encode(HdrVersion::V2).unwrap(), bytes);
 
     let theirs = hdr::decode(&bytes).unwrap();
     assert_eq!(theirs.header, header);
-    assert_eq!(theirs.histogram, without_sides(ours.histogram.clone()));
+    assert_eq!(theirs.histogram, without_summary(ours.histogram.clone()));
     let read: hdrhistogram::Histogram<u64> =
         Deserializer::new().deserialize(&mut &bytes[..]).unwrap();
     assert_eq!(read, peer);
     if !values.is_empty() {
         for q in [0.001, 0.25, 0.5, 0.9, 0.999, 1.0] {
-            let ours = theirs.histogram.quantile_with(q, Method::HdrUpper).unwrap().estimate;
+            let ours =
+                theirs.histogram.quantile_with(q, QuantileMethod::HdrUpper).unwrap().estimate;
             assert_eq!(ours, peer.value_at_quantile(q) as f64, "{q}");
         }
     }
@@ -260,18 +264,18 @@ fn v2_bytes_equal_those_of_the_rust_crate() {
     }
 }
 
-fn any_recording() -> impl Strategy<Value = Recording> {
+fn any_recording() -> impl Strategy<Value = HdrHistogramData> {
     let values = prop::collection::vec((any::<u64>(), 0u32..63, 1u64..1 << 40), 0..40);
     let range = prop_oneof![Just(None), (2i64..1 << 30, -200i32..200).prop_map(Some)];
     (0u32..=5, 1i64..1 << 20, 1u32..40, range, values).prop_map(
         |(digits, lowest, octaves, range, values)| {
             let header = match range {
                 Some((range, exponent)) => {
-                    Header::double(digits, range, f64::from(exponent).exp2()).unwrap()
+                    HdrHeader::double(digits, range, f64::from(exponent).exp2()).unwrap()
                 }
-                None => Header::new(digits, lowest, (2 * lowest) << (octaves / 2)).unwrap(),
+                None => HdrHeader::new(digits, lowest, (2 * lowest) << (octaves / 2)).unwrap(),
             };
-            let mut parts = Parts::new(header.scheme());
+            let mut parts = HistogramParts::new(header.scheme());
             // V0 and V1 write every word: keep to the lower 100 000 buckets.
             let len = u64::from(header.counts_len().min(100_000));
             let mut buckets = std::collections::BTreeMap::new();
@@ -279,7 +283,7 @@ fn any_recording() -> impl Strategy<Value = Recording> {
                 buckets.insert(((place >> shift) % len) as i32, count);
             }
             parts.positive = buckets.into_iter().collect();
-            Recording { histogram: Histogram::from_parts(parts).unwrap(), header }
+            HdrHistogramData { histogram: Histogram::from_parts(parts).unwrap(), header }
         },
     )
 }
@@ -288,7 +292,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_histogram_comes_back_from_any_encoding(recording in any_recording()) {
+    fn any_histogram_round_trips_in_any_encoding(recording in any_recording()) {
         check_round_trip(&recording);
     }
 
@@ -310,13 +314,13 @@ proptest! {
         let _ = hdr::decode(&bytes);
         let _ = hdr::decode_base64(&bytes);
         let _ = hdr::decode(&[&(cookie | words << 4).to_be_bytes(), &bytes[..]].concat());
-        hlog::Reader::new(&bytes[..]).for_each(drop);
+        hlog::HlogReader::new(&bytes[..]).for_each(drop);
     }
 
     #[test]
     fn any_change_to_valid_bytes_is_an_error_or_a_histogram(
         recording in any_recording(),
-        version in prop::sample::select(vec![Version::V1, Version::V2]),
+        version in prop::sample::select(vec![HdrVersion::V1, HdrVersion::V2]),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -340,58 +344,59 @@ proptest! {
             let at = at.index(log.len());
             log[at] = *byte;
         }
-        let read: Vec<_> = hlog::Reader::new(&log[..]).collect();
+        let read: Vec<_> = hlog::HlogReader::new(&log[..]).collect();
         // A changed byte costs at most its own line, a line break made of one joins or parts two.
         let good = read.iter().filter(|interval| interval.is_ok()).count();
         prop_assert!(good + 2 * changes.len() >= 42, "{good} intervals are left");
     }
 
     #[test]
-    fn what_is_written_to_a_log_is_read_again(
+    fn logs_round_trip(
         recordings in prop::collection::vec(any_recording(), 0..4),
         start in -1e9f64..2e9,
         length in 0.0f64..1e6,
         tag in prop::option::of("[^, \r\n]{0,9}"),
     ) {
-        let intervals: Vec<Interval> = recordings
+        let intervals: Vec<HlogInterval> = recordings
             .into_iter()
-            .map(|recording| Interval::new(tag.clone(), start, length, recording))
+            .map(|recording| HlogInterval::new(tag.clone(), start, length, recording))
             .collect();
-        check_log(&Preamble { base_time_s: Some(0.0), ..Preamble::default() }, &intervals);
+        check_log(&HlogPreamble { base_time_s: Some(0.0), ..HlogPreamble::default() }, &intervals);
     }
 }
 
 /// Written and read, the intervals are the same, but for the maximum, which the histogram then has.
 #[track_caller]
-fn check_log(preamble: &Preamble, intervals: &[Interval]) {
-    let mut writer = hlog::Writer::new(Vec::new(), preamble).unwrap();
+fn check_log(preamble: &HlogPreamble, intervals: &[HlogInterval]) {
+    let mut writer = hlog::HlogWriter::new(Vec::new(), preamble).unwrap();
     intervals.iter().for_each(|interval| writer.write(interval).unwrap());
     let log = writer.into_inner();
-    let read: Vec<Interval> = hlog::Reader::new(&log[..]).collect::<Result<_, _>>().unwrap();
-    let bare = |interval: &Interval| {
+    let read: Vec<HlogInterval> =
+        hlog::HlogReader::new(&log[..]).collect::<Result<_, _>>().unwrap();
+    let bare = |interval: &HlogInterval| {
         let mut bare = interval.clone();
-        bare.recording.histogram = without_sides(bare.recording.histogram);
+        bare.recording.histogram = without_summary(bare.recording.histogram);
         bare
     };
-    let bares = |intervals: &[Interval]| intervals.iter().map(bare).collect::<Vec<_>>();
+    let bares = |intervals: &[HlogInterval]| intervals.iter().map(bare).collect::<Vec<_>>();
     assert_eq!(bares(&read), bares(intervals));
     // And what was read once is read the same for ever.
-    let mut writer = hlog::Writer::new(Vec::new(), preamble).unwrap();
+    let mut writer = hlog::HlogWriter::new(Vec::new(), preamble).unwrap();
     read.iter().for_each(|interval| writer.write(interval).unwrap());
     let again = writer.into_inner();
     assert_eq!(again, log);
-    assert_eq!(hlog::Reader::new(&again[..]).collect::<Result<Vec<_>, _>>().unwrap(), read);
+    assert_eq!(hlog::HlogReader::new(&again[..]).collect::<Result<Vec<_>, _>>().unwrap(), read);
 }
 
 #[test]
-fn golden_logs_come_back_from_our_writer() {
+fn golden_logs_round_trip() {
     for name in ["jHiccup-2.0.1.logV0.hlog", "tagged-Log.logV2.hlog", "ycsb.logV1.hlog"] {
         let log = golden(name);
-        let mut reader = hlog::Reader::new(&log[..]);
+        let mut reader = hlog::HlogReader::new(&log[..]);
         let intervals = reader.by_ref().collect::<Result<Vec<_>, _>>().unwrap();
         let comments = vec!["[written again]".to_owned(), String::new()];
         check_log(
-            &Preamble { comments, start_time_s: reader.start_time_s(), base_time_s: None },
+            &HlogPreamble { comments, start_time_s: reader.start_time_s(), base_time_s: None },
             &intervals,
         );
     }
@@ -401,9 +406,9 @@ const PAYLOAD: &str = "HISTFAAAABx4nJNpmSzMwMDAyAABzFAaxmey/wBlAQA8yQJ9";
 
 /// A log of two lines after `head`, the second of them good: what becomes of the first.
 #[track_caller]
-fn read_first(head: &str, line: &str) -> Result<Interval, LogError> {
+fn read_first(head: &str, line: &str) -> Result<HlogInterval, HlogError> {
     let log = format!("{head}\n{line}\n\n3.5,1,0,{PAYLOAD}");
-    let mut read: Vec<_> = hlog::Reader::new(log.as_bytes()).collect();
+    let mut read: Vec<_> = hlog::HlogReader::new(log.as_bytes()).collect();
     let last = read.pop().unwrap().expect("the line after it is read");
     assert_eq!((last.logged_start_s, read.len()), (3.5, 1), "{read:?}");
     read.remove(0)
@@ -443,7 +448,7 @@ fn check_bad_line(line: &str, expected: &str) {
 
 /// The tagged ones are those HdrHistogram_c has to refuse.
 #[test]
-fn a_bad_line_is_named_and_the_next_is_read() {
+fn bad_line_is_reported_and_skipped() {
     let line = |line: &str| line.replace('@', PAYLOAD);
     check_bad_line(
         &line("Tag=A,x.127,1.007,2.769,@"),
@@ -483,49 +488,49 @@ fn a_bad_line_is_named_and_the_next_is_read() {
         "line 2, at byte 38: log format version is \"2.0]\", expected 1.0 to 1.3",
     );
     let long = format!("1,2,3,{}", "A".repeat(hlog::LINE_BYTES_MAX));
-    assert!(matches!(read_first("", &long).unwrap_err().fault, Fault::LineTooLong));
+    assert!(matches!(read_first("", &long).unwrap_err().cause, HlogFault::LineTooLong));
 }
 
 #[test]
-fn a_log_that_cannot_be_read_ends_with_the_reason() {
-    struct Broken;
-    impl std::io::Read for Broken {
+fn read_error_ends_the_log() {
+    struct FailingReader;
+    impl std::io::Read for FailingReader {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
             Err(std::io::Error::other("cable cut"))
         }
     }
-    let mut reader = hlog::Reader::new(std::io::BufReader::new(Broken));
+    let mut reader = hlog::HlogReader::new(std::io::BufReader::new(FailingReader));
     let error = reader.next().unwrap().unwrap_err();
     assert_eq!(error.to_string(), "line 1, at byte 0: cannot read the log: cable cut");
     assert!(reader.next().is_none());
 }
 
 #[test]
-fn what_a_log_cannot_hold_is_not_written() {
-    let interval = Interval::new(None, 1.0, 1.0, recording(&[(5, 1)]));
-    let write = |interval: &Interval| {
-        let mut writer = hlog::Writer::new(Vec::new(), &Preamble::default()).unwrap();
+fn unrepresentable_intervals_are_not_written() {
+    let interval = HlogInterval::new(None, 1.0, 1.0, recording(&[(5, 1)]));
+    let write = |interval: &HlogInterval| {
+        let mut writer = hlog::HlogWriter::new(Vec::new(), &HlogPreamble::default()).unwrap();
         writer.write(interval).unwrap_err().to_string()
     };
     for tag in ["a,b", "a b", "a\nb", "a\r"] {
-        let error = write(&Interval { tag: Some(tag.into()), ..interval.clone() });
+        let error = write(&HlogInterval { tag: Some(tag.into()), ..interval.clone() });
         assert!(error.starts_with("tag "), "{error}");
     }
-    let error = write(&Interval { length_s: f64::NAN, ..interval.clone() });
+    let error = write(&HlogInterval { length_s: f64::NAN, ..interval.clone() });
     assert_eq!(error, "interval length is NaN, expected a finite number");
-    let preamble = Preamble { comments: vec!["two\nlines".into()], ..Preamble::default() };
-    assert!(hlog::Writer::new(Vec::new(), &preamble).is_err());
+    let preamble = HlogPreamble { comments: vec!["two\nlines".into()], ..HlogPreamble::default() };
+    assert!(hlog::HlogWriter::new(Vec::new(), &preamble).is_err());
 }
 
-fn recording(values: &[(u64, u64)]) -> Recording {
-    let mut recording = Recording::new(Header::new(3, 1, 3_600_000_000_000).unwrap());
+fn recording(values: &[(u64, u64)]) -> HdrHistogramData {
+    let mut recording = HdrHistogramData::new(HdrHeader::new(3, 1, 3_600_000_000_000).unwrap());
     values.iter().for_each(|&(value, count)| recording.histogram.record_n(value as f64, count));
     recording
 }
 
 /// The bytes of a V2 histogram of three digits up to an hour, with `payload` for its counts.
 fn v2(payload: &[u8]) -> Vec<u8> {
-    let mut bytes = recording(&[]).encode(Version::V2).unwrap();
+    let mut bytes = recording(&[]).encode(HdrVersion::V2).unwrap();
     bytes.truncate(40);
     bytes[4..8].copy_from_slice(&(payload.len() as u32).to_be_bytes());
     bytes.extend(payload);
@@ -540,62 +545,65 @@ fn v2_with(at: usize, new: &[u8]) -> Vec<u8> {
 }
 
 #[track_caller]
-fn check_refused(bytes: &[u8], expected: &str) {
+fn check_rejected(bytes: &[u8], expected: &str) {
     let error = hdr::decode(bytes).unwrap_err();
     assert_eq!(error.to_string(), expected);
 }
 
 #[test]
-fn hostile_bytes_are_refused_by_name_and_place() {
-    check_refused(b"", "at byte 0: the input ends inside cookie");
-    check_refused(
+fn hostile_bytes_are_reported_with_field_and_offset() {
+    check_rejected(b"", "at byte 0: the input ends inside cookie");
+    check_rejected(
         b"\x1c\x84\x93\x05",
         "at byte 0: cookie is 0x1c849305, expected a cookie of HdrHistogram V0, V1 or V2 with words of \
          2, 4 or 8 bytes",
     );
-    check_refused(
+    check_rejected(
         b"\x1c\x84\x93\x61____",
         "at byte 0: cookie is 0x1c849361, expected a cookie of HdrHistogram V0, V1 or V2 with words of \
          2, 4 or 8 bytes",
     );
-    check_refused(&v2(&[2])[..38], "at byte 32: the input ends inside conversion ratio");
-    check_refused(&v2_with(15, &[6]), "at byte 12: digits is 6, expected 0 to 5");
-    check_refused(
+    check_rejected(&v2(&[2])[..38], "at byte 32: the input ends inside conversion ratio");
+    check_rejected(&v2_with(15, &[6]), "at byte 12: digits is 6, expected 0 to 5");
+    check_rejected(
         &v2_with(16, &[0; 8]),
         "at byte 16: lowest discernible value is 0, expected at least 1, and below 2^63 when multiplied \
          by the buckets of two octaves",
     );
-    check_refused(
+    check_rejected(
         &v2_with(24, &1i64.to_be_bytes()),
         "at byte 24: highest trackable value is 1, expected at least twice the lowest discernible value",
     );
-    check_refused(
+    check_rejected(
         &v2_with(8, &(-33_792i32).to_be_bytes()),
         "at byte 8: normalizing index offset is -33792, expected nearer to zero than the length of the \
          counts array",
     );
-    check_refused(
+    check_rejected(
         &v2_with(32, &f64::NAN.to_be_bytes()),
         "at byte 32: conversion ratio is NaN, expected a finite number",
     );
-    check_refused(&v2_with(7, &[2]), "at byte 41: the input ends inside count");
-    check_refused(
+    check_rejected(&v2_with(7, &[2]), "at byte 41: the input ends inside count");
+    check_rejected(
         &v2_with(7, &[0]),
         "at byte 40: end is more bytes, expected nothing after the histogram",
     );
-    check_refused(&v2(&[0x82]), "at byte 40: the input ends inside count");
+    check_rejected(&v2(&[0x82]), "at byte 40: the input ends inside count");
     // One run of zeros over the whole array is the last that fits; then one more, then the longest of all.
     assert!(hdr::decode(&v2(&leb(-33_792))).unwrap().histogram.is_empty());
-    check_refused(&v2(&leb(-33_793)), "at byte 40: end of the counts is 33793, the limit is 33792");
-    check_refused(
+    check_rejected(
+        &v2(&leb(-33_793)),
+        "at byte 40: end of the counts is 33793, the limit is 33792",
+    );
+    check_rejected(
         &v2(&[leb(-33_792), leb(1)].concat()),
         "at byte 43: end of the counts is 33793, the limit is 33792",
     );
-    check_refused(
+    check_rejected(
         &v2(&leb(i64::MIN)),
         "at byte 40: end of the counts is 9223372036854775808, the limit is 33792",
     );
-    check_refused(
+    check_rejected(
         &v2(&[leb(i64::MAX), leb(1)].concat()),
         "at byte 49: count is 1, expected a total of at most 2^63 - 1 values",
     );
@@ -614,18 +622,18 @@ fn leb(value: i64) -> Vec<u8> {
 }
 
 #[test]
-fn hostile_words_are_refused() {
-    let v0 = recording(&[(1, 1), (2, 2)]).encode(Version::V0).unwrap();
-    check_refused(
+fn hostile_words_are_rejected() {
+    let v0 = recording(&[(1, 1), (2, 2)]).encode(HdrVersion::V0).unwrap();
+    check_rejected(
         &v0[..v0.len() - 8],
         "at byte 24: total count is 3, expected the sum of the counts",
     );
-    check_refused(&v0[..v0.len() - 1], "at byte 48: the input ends inside count");
-    let mut v1 = recording(&[(1, 1), (2, 2)]).encode(Version::V1).unwrap();
+    check_rejected(&v0[..v0.len() - 1], "at byte 48: the input ends inside count");
+    let mut v1 = recording(&[(1, 1), (2, 2)]).encode(HdrVersion::V1).unwrap();
     v1[40] = 0x80;
-    check_refused(&v1, "at byte 40: count is -9223372036854775808, expected at least 0");
+    check_rejected(&v1, "at byte 40: count is -9223372036854775808, expected at least 0");
     v1[7] -= 1;
-    check_refused(&v1, "at byte 4: payload length is 23, expected a multiple of the word size");
+    check_rejected(&v1, "at byte 4: payload length is 23, expected a multiple of the word size");
 }
 
 fn compressed(cookie: u32, plain: &[u8]) -> Vec<u8> {
@@ -639,84 +647,88 @@ fn compressed(cookie: u32, plain: &[u8]) -> Vec<u8> {
 #[test]
 fn a_zip_bomb_ends_with_the_counts_array() {
     // 256 MiB of zeros in 256 KiB, said to be the counts of the longest array there is.
-    let mut plain =
-        Recording::new(Header::new(5, 1, i64::MAX).unwrap()).encode(Version::V2).unwrap();
+    let mut plain = HdrHistogramData::new(HdrHeader::new(5, 1, i64::MAX).unwrap())
+        .encode(HdrVersion::V2)
+        .unwrap();
     plain[4..8].copy_from_slice(&u32::MAX.to_be_bytes());
     plain.resize(256 << 20, 0);
     let bytes = compressed(layout::V2_COMPRESSED | 0x10, &plain);
     assert!(bytes.len() < 300 << 10);
-    check_refused(&bytes, "at byte 6160424: end of the counts is 6160385, the limit is 6160384");
+    check_rejected(&bytes, "at byte 6160424: end of the counts is 6160385, the limit is 6160384");
     // As many counts of one as fit a mebibyte, and more than we keep.
     plain.truncate(40 + (6 << 20));
     plain[40..].fill(2);
     let bytes = compressed(layout::V2_COMPRESSED | 0x10, &plain);
-    check_refused(&bytes, "at byte 1048616: buckets in use is 1048577, the limit is 1048576");
+    check_rejected(&bytes, "at byte 1048616: buckets in use is 1048577, the limit is 1048576");
 }
 
 #[test]
-fn a_damaged_zlib_stream_is_refused() {
-    let mut bytes = recording(&[(1, 1), (70_000, 5)]).encode_compressed(Version::V2).unwrap();
+fn damaged_zlib_stream_is_rejected() {
+    let mut bytes = recording(&[(1, 1), (70_000, 5)]).encode_compressed(HdrVersion::V2).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     let error = hdr::decode(&bytes).unwrap_err();
     assert!(matches!(error, DecodeError::Invalid { field: "zlib stream", .. }), "{error}");
     let cut = &bytes[..bytes.len() - 1];
-    check_refused(cut, "at byte 8: the input ends inside zlib stream");
+    check_rejected(cut, "at byte 8: the input ends inside zlib stream");
 }
 
 #[test]
 fn a_wrapper_of_doubles_is_checked() {
-    let header = Header::double(3, 1000, 0.25).unwrap();
-    let bytes = Recording::new(header).encode(Version::V2).unwrap();
+    let header = HdrHeader::double(3, 1000, 0.25).unwrap();
+    let bytes = HdrHistogramData::new(header).encode(HdrVersion::V2).unwrap();
     let with = |at: usize, new: &[u8]| {
         let mut bytes = bytes.clone();
         bytes[at..at + new.len()].copy_from_slice(new);
         bytes
     };
-    check_refused(
+    check_rejected(
         &with(7, &[2]),
         "at byte 28: digits is 3, expected the digits of the wrapper around it",
     );
-    check_refused(
+    check_rejected(
         &with(8, &[0; 8]),
         "at byte 8: highest to lowest value ratio is 0, expected at least 2",
     );
-    check_refused(
+    check_rejected(
         &with(48, &0.1f64.to_be_bytes()),
         "at byte 48: conversion ratio is 0.1, expected an exact power of two from 2^-1022 on: other \
          units have no lossless grid",
     );
-    check_refused(&bytes[..19], "at byte 16: the input ends inside cookie");
+    check_rejected(&bytes[..19], "at byte 16: the input ends inside cookie");
 }
 
 #[test]
-fn what_hdr_histogram_cannot_hold_is_not_written() {
+fn unrepresentable_histograms_are_not_written() {
     #[track_caller]
-    fn check_homeless(change: impl FnOnce(&mut Parts), expected: &str) {
+    fn check_unrepresentable(change: impl FnOnce(&mut HistogramParts), expected: &str) {
         let mut recording = recording(&[(5, 1)]);
         let mut parts = recording.histogram.clone().into_parts();
         change(&mut parts);
         recording.histogram = Histogram::from_parts(parts).unwrap();
-        let error = recording.encode(Version::V2).unwrap_err().to_string();
+        let error = recording.encode(HdrVersion::V2).unwrap_err().to_string();
         assert_eq!(error, format!("HdrHistogram has no place for {expected}"));
     }
-    check_homeless(|parts| parts.overflow = 2, "values above the grid (2)");
-    check_homeless(|parts| parts.underflow = 3, "values below the grid (3)");
-    check_homeless(|parts| parts.nan = 4, "NaN (4)");
-    check_homeless(|parts| parts.negative = vec![(1, 5)], "negative values (5)");
-    check_homeless(|parts| parts.zero = 6, "values counted as zero beside the bucket of zero (6)");
-    check_homeless(|parts| parts.zero_threshold = 0.5, "a zero threshold (0.5)");
-    check_homeless(
+    check_unrepresentable(|parts| parts.overflow = 2, "values above the grid (2)");
+    check_unrepresentable(|parts| parts.underflow = 3, "values below the grid (3)");
+    check_unrepresentable(|parts| parts.nan = 4, "NaN (4)");
+    check_unrepresentable(|parts| parts.negative = vec![(1, 5)], "negative values (5)");
+    check_unrepresentable(
+        |parts| parts.zero = 6,
+        "values counted as zero beside the bucket of zero (6)",
+    );
+    check_unrepresentable(|parts| parts.zero_threshold = 0.5, "a zero threshold (0.5)");
+    check_unrepresentable(
         |parts| parts.positive = vec![(33_792, 1)],
         "bucket 33792 above the highest trackable value 3600000000000",
     );
-    check_homeless(
+    check_unrepresentable(
         |parts| parts.positive = vec![(0, 1 << 63)],
         "more than 2^63 - 1 values (9223372036854775808)",
     );
     let mut other = recording(&[]);
     other.histogram = Histogram::default();
     assert_eq!(
-        other.encode(Version::V2).unwrap_err().to_string(),
+        other.encode(HdrVersion::V2).unwrap_err().to_string(),
         "HdrHistogram cannot hold exp2 scale 5 buckets: convert the histogram first"
     );
 }
@@ -725,9 +737,9 @@ fn what_hdr_histogram_cannot_hold_is_not_written() {
 fn check_covering(scheme: Scheme, values: &[f64]) {
     let mut histogram = Histogram::new(scheme);
     values.iter().for_each(|&value| histogram.record(value));
-    let header = Header::covering(&histogram).unwrap();
-    let recording = Recording { histogram: without_sides(histogram), header };
-    let read = hdr::decode(&recording.encode(Version::V2).unwrap());
+    let header = HdrHeader::for_histogram(&histogram).unwrap();
+    let recording = HdrHistogramData { histogram: without_summary(histogram), header };
+    let read = hdr::decode(&recording.encode(HdrVersion::V2).unwrap());
     assert_eq!(read.as_ref(), Ok(&recording));
 }
 
@@ -743,7 +755,7 @@ fn any_grid_of_hdr_histogram_finds_its_header() {
         }
     }
     for scheme in [Scheme::default(), Scheme::log_linear2(10).unwrap(), Scheme::LogLinear10] {
-        assert!(Header::covering(&Histogram::new(scheme)).is_err());
+        assert!(HdrHeader::for_histogram(&Histogram::new(scheme)).is_err());
     }
 }
 
@@ -759,7 +771,7 @@ const COOKIES: [(&str, u32); 8] = [
 ];
 
 #[test]
-fn the_page_tells_the_layout() {
+fn page_lists_the_layout() {
     let page = std::fs::read_to_string(root().join("docs/formats/hdr.md")).unwrap();
     for (heading, fields) in [
         ("### V1 and V2", &layout::FIELDS[..]),
@@ -787,7 +799,7 @@ fn the_bytes_keep_to_the_layout() {
         assert_eq!(u64::from_be_bytes(word), expected, "{name}");
     }
     let mut ours = recording(&[(0, 3), (5, 1)]);
-    let v0 = ours.encode(Version::V0).unwrap();
+    let v0 = ours.encode(HdrVersion::V0).unwrap();
     let integers = |bytes: &[u8], fields: &[Field], cookie: u32| {
         check_field(bytes, fields, "cookie", cookie.into());
         check_field(bytes, fields, "digits", 3);
@@ -797,7 +809,7 @@ fn the_bytes_keep_to_the_layout() {
     integers(&v0, &layout::V0_FIELDS, layout::V0 | 0x80);
     check_field(&v0, &layout::V0_FIELDS, "total count", 4);
     for (version, cookie, len) in
-        [(Version::V1, layout::V1 | 0x80, 48), (Version::V2, layout::V2 | 0x10, 3)]
+        [(HdrVersion::V1, layout::V1 | 0x80, 48), (HdrVersion::V2, layout::V2 | 0x10, 3)]
     {
         let bytes = ours.encode(version).unwrap();
         integers(&bytes, &layout::FIELDS, cookie);
@@ -805,7 +817,7 @@ fn the_bytes_keep_to_the_layout() {
         check_field(&bytes, &layout::FIELDS, "normalizing index offset", 0);
         check_field(&bytes, &layout::FIELDS, "conversion ratio", 1f64.to_bits());
     }
-    let bytes = ours.encode_compressed(Version::V2).unwrap();
+    let bytes = ours.encode_compressed(HdrVersion::V2).unwrap();
     let len = bytes.len() as u64 - 8;
     check_field(
         &bytes,
@@ -814,8 +826,8 @@ fn the_bytes_keep_to_the_layout() {
         (layout::V2_COMPRESSED | 0x10).into(),
     );
     check_field(&bytes, &layout::COMPRESSED_FIELDS, "compressed length", len);
-    ours = Recording::new(Header::double(3, 77, 1.0).unwrap());
-    let bytes = ours.encode_compressed(Version::V2).unwrap();
+    ours = HdrHistogramData::new(HdrHeader::double(3, 77, 1.0).unwrap());
+    let bytes = ours.encode_compressed(HdrVersion::V2).unwrap();
     check_field(&bytes, &layout::DOUBLE_FIELDS, "cookie", layout::DOUBLE_COMPRESSED.into());
     check_field(&bytes, &layout::DOUBLE_FIELDS, "digits", 3);
     check_field(&bytes, &layout::DOUBLE_FIELDS, "highest to lowest value ratio", 77);

@@ -1,14 +1,17 @@
 //! Merging, subtracting, folding and mixing: as if everything had been recorded into one.
 
-use hist::{Bound, Bracket, Histogram, LogLinear2, MergeError, Mixture, Parts, Scheme, Side, Sum};
+use hist::{
+    Bracket, CompensatedSum, Histogram, HistogramParts, LimitInclusion, LogLinear2, MergeError,
+    Mixture, Scheme, TrackedValue,
+};
 use proptest::prelude::*;
 
-use crate::cases::{self, Case};
-use crate::model::{Sample, Share};
-use crate::truth::check;
+use crate::cases::{self, HistogramCase};
+use crate::model::{DecimalShare, SortedSample};
+use crate::oracle::check;
 
 /// A case, and where its values are cut into three.
-fn thirds() -> impl Strategy<Value = (Case, [Vec<f64>; 3])> {
+fn thirds() -> impl Strategy<Value = (HistogramCase, [Vec<f64>; 3])> {
     (cases::cases(), any::<prop::sample::Index>(), any::<prop::sample::Index>()).prop_map(
         |(case, a, b)| {
             let n = case.values.len();
@@ -22,16 +25,16 @@ fn thirds() -> impl Strategy<Value = (Case, [Vec<f64>; 3])> {
 
 /// Equal but for the sum, whose last bits depend on the order where signs mix.
 #[track_caller]
-fn same(a: &Histogram, b: &Histogram) {
+fn assert_same(a: &Histogram, b: &Histogram) {
     let without_sum = |histogram: &Histogram| {
         let mut parts = histogram.clone().into_parts();
-        parts.sum = Side::Absent;
+        parts.sum = TrackedValue::Absent;
         parts
     };
     assert_eq!(without_sum(a), without_sum(b));
 }
 
-fn merged(parts: &[&Histogram]) -> Histogram {
+fn merge_all(parts: &[&Histogram]) -> Histogram {
     let mut total = parts[0].clone();
     parts[1..].iter().for_each(|part| total.merge(part).unwrap());
     total
@@ -69,14 +72,14 @@ proptest! {
     fn merging_is_recording_into_one((case, thirds) in thirds()) {
         let [a, b, c] = thirds.map(|values| case.record(&values));
         let whole = case.record(&case.values);
-        let sample = Sample::new(&case.values);
+        let sample = SortedSample::new(&case.values);
         for order in [[&a, &b, &c], [&c, &a, &b], [&b, &c, &a]] {
-            let total = merged(&order);
-            same(&total, &whole);
+            let total = merge_all(&order);
+            assert_same(&total, &whole);
             check(&total, &sample);
         }
-        let right = merged(&[&a, &merged(&[&b, &c])]);
-        same(&right, &whole);
+        let right = merge_all(&[&a, &merge_all(&[&b, &c])]);
+        assert_same(&right, &whole);
     }
 
     #[test]
@@ -89,47 +92,47 @@ proptest! {
         }
         for (i, part) in parts.iter_mut().enumerate() {
             if strip >> i & 1 == 1 {
-                *part = cases::stripped(part.clone());
+                *part = cases::strip_summary(part.clone());
             }
         }
         let [a, b, c] = &parts;
-        let sample = Sample::new(&values);
-        let total = merged(&[a, b, c]);
+        let sample = SortedSample::new(&values);
+        let total = merge_all(&[a, b, c]);
         check(&total, &sample);
-        let (forth, back) = (merged(&[a, b]), merged(&[b, a]));
+        let (forth, back) = (merge_all(&[a, b]), merge_all(&[b, a]));
         prop_assert_eq!(forth.positive(), back.positive());
         prop_assert_eq!(forth.negative(), back.negative());
-        check(&merged(&[c, &merged(&[b, a])]), &sample);
+        check(&merge_all(&[c, &merge_all(&[b, a])]), &sample);
         if thresholds == [0.0; 3] {
-            let right = merged(&[a, &merged(&[b, c])]);
+            let right = merge_all(&[a, &merge_all(&[b, c])]);
             prop_assert_eq!(right.positive(), total.positive());
             prop_assert_eq!(right.negative(), total.negative());
             if strip == 0 {
-                same(&right, &total);
-                same(&back, &forth);
+                assert_same(&right, &total);
+                assert_same(&back, &forth);
                 let mut whole = Histogram::new(total.scheme().clone());
                 values.iter().for_each(|&value| whole.record(value));
-                same(&total, &whole);
+                assert_same(&total, &whole);
             }
         }
     }
 
     #[test]
-    fn what_is_taken_away_leaves_the_rest((case, thirds) in thirds()) {
+    fn subtraction_leaves_the_rest((case, thirds) in thirds()) {
         let [a, b, _] = thirds.clone().map(|values| case.record(&values));
-        let mut rest = merged(&[&a, &b]);
+        let mut rest = merge_all(&[&a, &b]);
         rest.subtract(&b).unwrap();
         prop_assert_eq!(rest.positive(), a.positive());
         prop_assert_eq!(rest.negative(), a.negative());
         prop_assert_eq!((rest.zero_count(), rest.overflow(), rest.underflow()), (a.zero_count(), a.overflow(), a.underflow()));
         prop_assert_eq!(rest.thresholds(), a.thresholds());
-        check(&rest, &Sample::new(&thirds[0]));
+        check(&rest, &SortedSample::new(&thirds[0]));
         if a.is_empty() && a.nan_count() == 0 {
             prop_assert_eq!(&rest, &case.empty());
         }
         // The other way round nothing goes below zero.
         let mut less = a.clone();
-        let whole = merged(&[&a, &b]);
+        let whole = merge_all(&[&a, &b]);
         match less.subtract(&whole) {
             Ok(()) => prop_assert!(b.is_empty() && b.nan_count() == 0),
             Err(_) => prop_assert_eq!(less, a),
@@ -146,7 +149,7 @@ proptest! {
         };
         let mut folded = record(fine);
         folded.downscale(coarse).unwrap();
-        same(&folded, &record(coarse));
+        assert_same(&folded, &record(coarse));
         prop_assert!(fine == 8 || folded.downscale(fine + 1).is_err());
     }
 
@@ -158,7 +161,7 @@ proptest! {
             mixture.add(&case.histogram()).unwrap();
             values.extend(&case.values);
         }
-        check_mixture(&mixture, &Sample::new(&values));
+        check_mixture(&mixture, &SortedSample::new(&values));
     }
 
     #[test]
@@ -175,7 +178,11 @@ proptest! {
 }
 
 #[track_caller]
-fn holds<T: PartialOrd + Copy + std::fmt::Debug>(what: &str, bracket: hist::Bracket<T>, truth: T) {
+fn assert_contains<T: PartialOrd + Copy + std::fmt::Debug>(
+    what: &str,
+    bracket: hist::Bracket<T>,
+    truth: T,
+) {
     assert!(
         bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper,
         "{what}: {bracket:?} is out of order"
@@ -183,37 +190,41 @@ fn holds<T: PartialOrd + Copy + std::fmt::Debug>(what: &str, bracket: hist::Brac
     assert!(bracket.contains(truth), "{what}: {truth:?} is not in {bracket:?}");
 }
 
-fn check_mixture(mixture: &Mixture, sample: &Sample) {
+fn check_mixture(mixture: &Mixture, sample: &SortedSample) {
     assert_eq!(mixture.count(), sample.count());
     let n = sample.sorted.len();
     if n == 0 {
         assert!(mixture.mean().is_none());
         return;
     }
-    holds("min", mixture.min().unwrap(), sample.sorted[0]);
-    holds("max", mixture.max().unwrap(), sample.sorted[n - 1]);
+    assert_contains("min", mixture.min().unwrap(), sample.sorted[0]);
+    assert_contains("max", mixture.max().unwrap(), sample.sorted[n - 1]);
     if sample.is_finite() {
         let sum = mixture.sum();
         let (lower, upper) = (sum.lower.next_down(), sum.upper.next_up());
-        holds("sum", hist::Bracket { lower, upper, ..sum }, sample.sum());
-        holds("mean", mixture.mean().unwrap(), sample.mean());
-        holds("variance", mixture.variance().unwrap(), sample.variance());
-        holds("stddev", mixture.stddev().unwrap(), sample.stddev());
+        assert_contains("sum", hist::Bracket { lower, upper, ..sum }, sample.sum());
+        assert_contains("mean", mixture.mean().unwrap(), sample.mean());
+        assert_contains("variance", mixture.variance().unwrap(), sample.variance());
+        assert_contains("stddev", mixture.stddev().unwrap(), sample.stddev());
     } else {
         let variance = mixture.variance().unwrap();
-        holds("variance", variance, variance.estimate);
+        assert_contains("variance", variance, variance.estimate);
     }
     for digits in [0, 10, 50, 90, 99, 100] {
-        let q = Share { digits, scale: 100 };
-        holds("quantile", mixture.quantile(q.value()).unwrap(), sample.nearest_rank(q));
+        let q = DecimalShare { digits, scale: 100 };
+        assert_contains("quantile", mixture.quantile(q.value()).unwrap(), sample.nearest_rank(q));
     }
     for &x in sample.sorted.iter().step_by(n / 8 + 1) {
-        let above = sample.how_many(|v| v > x);
-        holds("above", mixture.count_above(x, Bound::Exclusive), above);
-        let from = sample.how_many(|v| v >= x);
-        holds("above, inclusive", mixture.count_above(x, Bound::Inclusive), from);
+        let above = sample.count_if(|v| v > x);
+        assert_contains("above", mixture.count_above(x, LimitInclusion::Exclusive), above);
+        let from = sample.count_if(|v| v >= x);
+        assert_contains(
+            "above, inclusive",
+            mixture.count_above(x, LimitInclusion::Inclusive),
+            from,
+        );
         let share = (sample.count() - above) as f64 / sample.count() as f64;
-        holds("cdf", mixture.cdf(x).unwrap(), share);
+        assert_contains("cdf", mixture.cdf(x).unwrap(), share);
     }
 }
 
@@ -251,7 +262,7 @@ fn flattening_keeps_buckets_apart() {
 }
 
 #[test]
-fn counts_that_do_not_fit_are_refused() {
+fn count_overflow_is_rejected() {
     let mut histogram = Histogram::default();
     histogram.record_n(1.0, u64::MAX - 1);
     let mut more = Histogram::default();
@@ -269,7 +280,7 @@ fn counts_that_do_not_fit_are_refused() {
 
 /// Cumulative histograms carry sums far larger than what one interval adds.
 #[test]
-fn a_sum_lost_in_a_larger_one_is_not_called_exact() {
+fn absorbed_sum_is_not_exact() {
     let record = |values: &[f64]| {
         let mut histogram = Histogram::default();
         values.iter().for_each(|&value| histogram.record(value));
@@ -277,22 +288,22 @@ fn a_sum_lost_in_a_larger_one_is_not_called_exact() {
     };
     let mut rest = record(&[1e300, 0.1]);
     rest.subtract(&record(&[1e300])).unwrap();
-    check(&rest, &Sample::new(&[0.1]));
+    check(&rest, &SortedSample::new(&[0.1]));
     // Whole numbers are not lost.
     let mut rest = record(&[9e15, 9e15, 1234.0]);
     rest.subtract(&record(&[9e15, 9e15])).unwrap();
-    assert_eq!(rest.sum_side().exact().map(hist::Sum::value), Some(1234.0));
+    assert_eq!(rest.tracked_sum().exact().map(hist::CompensatedSum::value), Some(1234.0));
 }
 
 /// A sender reports its total as one double; a step of little, or of nothing, has a sum all the
 /// same.
 #[test]
-fn the_sum_of_a_small_step_of_a_long_running_counter_is_exact() {
+fn small_counter_step_has_exact_sum() {
     let grid = Scheme::explicit(&[0.005, 1.0]).unwrap();
     let reading = |counts: &[(i32, u64)], sum: f64| {
-        let mut parts = Parts::new(grid.clone());
+        let mut parts = HistogramParts::new(grid.clone());
         parts.positive = counts.to_vec();
-        parts.sum = Side::Exact(Sum::new(sum));
+        parts.sum = TrackedValue::Exact(CompensatedSum::new(sum));
         Histogram::from_parts(parts).unwrap()
     };
     let before = reading(&[(0, 7), (2, 1 << 40)], 3.5e12);
@@ -304,14 +315,14 @@ fn the_sum_of_a_small_step_of_a_long_running_counter_is_exact() {
 }
 
 #[test]
-fn an_exact_minimum_survives_a_merge_that_cannot_undercut_it() {
+fn exact_minimum_survives_higher_merge() {
     let mut histogram = Histogram::default();
     histogram.record(1.5);
     let mut above = Histogram::default();
     above.record(100.0);
-    histogram.merge(&cases::stripped(above)).unwrap();
-    assert_eq!(histogram.min_side(), Side::Exact(1.5));
-    assert_eq!(histogram.max_side(), Side::Absent);
+    histogram.merge(&cases::strip_summary(above)).unwrap();
+    assert_eq!(histogram.tracked_min(), TrackedValue::Exact(1.5));
+    assert_eq!(histogram.tracked_max(), TrackedValue::Absent);
 }
 
 /// HdrHistogram's grid counts zero in its first bucket, which is no reason to put others there.
@@ -321,12 +332,12 @@ fn a_zero_threshold_wider_than_the_first_bucket_holds() {
     let mut histogram = Histogram::new(scheme).with_zero_threshold(10.0).unwrap();
     let values = [0.0, 5.0, 7.5, -3.0, 20.0];
     values.iter().for_each(|&value| histogram.record(value));
-    check(&cases::stripped(histogram), &Sample::new(&values));
+    check(&cases::strip_summary(histogram), &SortedSample::new(&values));
 }
 
 /// Buckets of an explicit grid are wide enough to hide that a process began anew.
 #[test]
-fn what_is_left_after_a_hidden_restart_comes_back_from_bytes() {
+fn difference_after_hidden_restart_round_trips() {
     let grid = Scheme::explicit(&[1.0, 1000.0]).unwrap();
     let of = |values: &[f64]| {
         let empty = Histogram::new(grid.clone()).with_thresholds(&[10.0, 500.0]).unwrap();
@@ -345,6 +356,9 @@ fn what_is_left_after_a_hidden_restart_comes_back_from_bytes() {
         let parts = rest.clone().into_parts();
         let again = Histogram::from_parts(parts).unwrap();
         assert_eq!(again.thresholds(), rest.thresholds());
-        assert_eq!((again.min_side(), again.max_side()), (rest.min_side(), rest.max_side()));
+        assert_eq!(
+            (again.tracked_min(), again.tracked_max()),
+            (rest.tracked_min(), rest.tracked_max())
+        );
     }
 }

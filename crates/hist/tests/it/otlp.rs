@@ -1,7 +1,7 @@
 //! OTLP points: messages that the Go library wrote, random histograms through every message, damage.
 
-use hist::codec::otlp::{Buckets, ExponentialHistogramDataPoint, HistogramDataPoint};
-use hist::{DecodeError, Exp2, Histogram, Scheme, Side};
+use hist::codec::otlp::{ExponentialHistogramDataPoint, HistogramDataPoint, OtlpBuckets};
+use hist::{DecodeError, Exp2, Histogram, Scheme, TrackedValue};
 use proptest::prelude::*;
 
 const POINTS: &str = include_str!("../../../../testdata/hist/otlp/points.tsv");
@@ -39,20 +39,20 @@ pub(crate) fn describe(histogram: &Histogram) -> String {
             line += &format!("; {name} {count}");
         }
     }
-    let value = |side: Side<f64>| match side {
-        Side::Exact(value) => format!("{value:?}"),
-        Side::Estimated(value) => format!("~{value:?}"),
-        Side::Absent => "unknown".into(),
+    let value = |side: TrackedValue<f64>| match side {
+        TrackedValue::Exact(value) => format!("{value:?}"),
+        TrackedValue::Estimated(value) => format!("~{value:?}"),
+        TrackedValue::Absent => "unknown".into(),
     };
     let sum = match parts.sum {
-        Side::Exact(sum) => Side::Exact(sum.value()),
-        Side::Estimated(sum) => Side::Estimated(sum.value()),
-        Side::Absent => Side::Absent,
+        TrackedValue::Exact(sum) => TrackedValue::Exact(sum.value()),
+        TrackedValue::Estimated(sum) => TrackedValue::Estimated(sum.value()),
+        TrackedValue::Absent => TrackedValue::Absent,
     };
     line + &format!("; sum {} min {} max {}", value(sum), value(parts.min), value(parts.max))
 }
 
-fn told(read: Result<Option<Histogram>, DecodeError>) -> String {
+fn describe_result(read: Result<Option<Histogram>, DecodeError>) -> String {
     match read {
         Ok(Some(histogram)) => describe(&histogram),
         Ok(None) => "no recorded value".into(),
@@ -82,7 +82,7 @@ pub(crate) fn check_table(
 
 /// What a message tells; it must be written back to the byte.
 #[track_caller]
-fn tell(kind: &str, bytes: &[u8], what: &str) -> String {
+fn describe_message(kind: &str, bytes: &[u8], what: &str) -> String {
     if kind == "exponential" {
         let point = ExponentialHistogramDataPoint::from_bytes(bytes).unwrap();
         assert_eq!(point.to_bytes(), bytes, "{what}");
@@ -90,7 +90,7 @@ fn tell(kind: &str, bytes: &[u8], what: &str) -> String {
             let written = ExponentialHistogramDataPoint::from_histogram(&histogram).unwrap();
             assert_eq!(written.to_histogram(), Ok(Some(histogram)), "{what}");
         }
-        return told(point.to_histogram());
+        return describe_result(point.to_histogram());
     }
     let point = HistogramDataPoint::from_bytes(bytes).unwrap();
     assert_eq!(point.to_bytes(), bytes, "{what}");
@@ -98,22 +98,22 @@ fn tell(kind: &str, bytes: &[u8], what: &str) -> String {
         let written = HistogramDataPoint::from_histogram(&histogram).unwrap();
         assert_eq!(written.to_histogram(), Ok(Some(histogram)), "{what}");
     }
-    told(point.to_histogram())
+    describe_result(point.to_histogram())
 }
 
 #[test]
 fn messages_of_the_go_library_are_read_and_written_back() {
     let file = expect_test::expect_file!["../../../../testdata/hist/otlp/points.tsv"];
-    check_table(file, POINTS, tell);
+    check_table(file, POINTS, describe_message);
     assert_eq!(rows(POINTS).count(), 13);
 }
 
 #[test]
-fn a_scale_above_8_folds_on_request_and_says_what_it_costs() {
+fn scale_above_8_folds_and_reports_the_error() {
     let point = ExponentialHistogramDataPoint {
         count: 6,
         scale: 20,
-        positive: Some(Buckets { offset: 10_449_964, bucket_counts: vec![1, 2, 3] }),
+        positive: Some(OtlpBuckets { offset: 10_449_964, bucket_counts: vec![1, 2, 3] }),
         ..Default::default()
     };
     assert!(matches!(point.to_histogram(), Err(DecodeError::Field { field: "scale", .. })));
@@ -127,7 +127,7 @@ fn a_scale_above_8_folds_on_request_and_says_what_it_costs() {
     let extreme = ExponentialHistogramDataPoint {
         count: 3,
         scale: i32::MAX,
-        positive: Some(Buckets { offset: -2, bucket_counts: vec![1, 0, 2] }),
+        positive: Some(OtlpBuckets { offset: -2, bucket_counts: vec![1, 0, 2] }),
         ..Default::default()
     };
     let folded = extreme.to_histogram_folded().unwrap().unwrap().value;
@@ -135,7 +135,7 @@ fn a_scale_above_8_folds_on_request_and_says_what_it_costs() {
 }
 
 #[test]
-fn a_recorded_value_stands_at_the_index_that_the_data_model_gives() {
+fn recorded_value_has_the_data_model_index() {
     // (value, scale, index): powers of two close the bucket below.
     for (value, scale, index) in [
         (1.0, 0, -1),
@@ -152,7 +152,7 @@ fn a_recorded_value_stands_at_the_index_that_the_data_model_gives() {
         histogram.record(value);
         histogram.record(-value);
         let point = ExponentialHistogramDataPoint::from_histogram(&histogram).unwrap();
-        let bucket = Some(Buckets { offset: index, bucket_counts: vec![1] });
+        let bucket = Some(OtlpBuckets { offset: index, bucket_counts: vec![1] });
         assert_eq!((&point.positive, &point.negative), (&bucket, &bucket), "{value:e} at {scale}");
         assert_eq!((point.min, point.max, point.sum), (Some(-value), Some(value), Some(0.0)));
     }
@@ -175,10 +175,10 @@ fn check_explicit_error(counts: &[u64], bounds: &[f64], count: u64, error: &str)
 }
 
 #[test]
-fn contradictions_name_both_sides() {
+fn contradictions_name_both_values() {
     let of = |count, offset, counts: &[u64]| ExponentialHistogramDataPoint {
         count,
-        positive: Some(Buckets { offset, bucket_counts: counts.to_vec() }),
+        positive: Some(OtlpBuckets { offset, bucket_counts: counts.to_vec() }),
         ..Default::default()
     };
     check_error(of(7, 0, &[1, 2]), "count is 7, expected 3, the sum of the bucket counts");
@@ -236,16 +236,16 @@ fn contradictions_name_both_sides() {
 }
 
 #[test]
-fn no_counts_after_the_last_index_are_no_counts() {
+fn zeros_after_the_last_index_are_ignored() {
     let point = ExponentialHistogramDataPoint {
-        positive: Some(Buckets { offset: i32::MAX, bucket_counts: vec![] }),
+        positive: Some(OtlpBuckets { offset: i32::MAX, bucket_counts: vec![] }),
         ..Default::default()
     };
     assert_eq!(point.to_histogram(), Ok(Some(Histogram::new(Scheme::exp2(0).unwrap()))));
 }
 
 #[test]
-fn what_has_no_place_is_refused() {
+fn unrepresentable_histograms_are_rejected() {
     let with = |value| {
         let mut histogram = Histogram::default();
         histogram.record(value);
@@ -283,9 +283,10 @@ pub(crate) fn histogram(scheme: Scheme, values: &[(f64, u64)], zero: f64) -> His
 #[track_caller]
 pub(crate) fn assert_same(found: &Histogram, expected: &Histogram, extremes: bool) {
     let (mut a, mut b) = (found.clone().into_parts(), expected.clone().into_parts());
-    let sums = |side: Side<hist::Sum>| side.value().map(hist::Sum::value);
+    let sums =
+        |side: TrackedValue<hist::CompensatedSum>| side.value().map(hist::CompensatedSum::value);
     assert_eq!(sums(a.sum), sums(b.sum));
-    (a.sum, b.sum) = (Side::Absent, Side::Absent);
+    (a.sum, b.sum) = (TrackedValue::Absent, TrackedValue::Absent);
     if !extremes {
         (b.min, b.max) = (a.min, a.max);
     }
@@ -350,12 +351,12 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         read_all(&bytes);
     }
 
     #[test]
-    fn damaged_messages_are_read_or_refused(row in 0..13usize, changes in changes()) {
+    fn damaged_messages_do_not_panic(row in 0..13usize, changes in changes()) {
         let row = rows(POINTS).nth(row).unwrap();
         read_all(&mutate(unhex(row[1]), &changes));
     }
@@ -377,8 +378,8 @@ pub(crate) fn fields_in_page(page: &str, heading: &str) -> Vec<(u64, String)> {
 }
 
 /// The number of the one field that a message holds, and what it holds.
-fn only_field(bytes: &[u8]) -> (u64, hist::protobuf::Field<'_>) {
-    let field = hist::protobuf::Message::new(bytes).field().expect("a message");
+fn only_field(bytes: &[u8]) -> (u64, hist::protobuf::FieldValue<'_>) {
+    let field = hist::protobuf::MessageReader::new(bytes).field().expect("a message");
     let (number, field) = field.expect("a field is set");
     (number.into(), field)
 }
@@ -393,10 +394,10 @@ pub(crate) fn inner_field_number(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn the_page_numbers_the_fields_as_the_code_does() {
+fn page_and_code_agree_on_field_numbers() {
     type Point = ExponentialHistogramDataPoint;
     let one = || vec![vec![0]];
-    let buckets = || Some(Buckets::default());
+    let buckets = || Some(OtlpBuckets::default());
     let fields: [(&str, Point); 14] = [
         ("attributes", Point { attributes: one(), ..Default::default() }),
         ("start_time_unix_nano", Point { start_time_unix_nano: 1, ..Default::default() }),
@@ -417,8 +418,8 @@ fn the_page_numbers_the_fields_as_the_code_does() {
     assert_eq!(fields_in_page(PAGE, "ExponentialHistogramDataPoint"), coded);
 
     let fields = [
-        ("offset", Buckets { offset: 1, ..Default::default() }),
-        ("bucket_counts", Buckets { bucket_counts: vec![1], ..Default::default() }),
+        ("offset", OtlpBuckets { offset: 1, ..Default::default() }),
+        ("bucket_counts", OtlpBuckets { bucket_counts: vec![1], ..Default::default() }),
     ];
     let coded = fields.map(|(name, buckets)| {
         let point = Point { positive: Some(buckets), ..Default::default() };

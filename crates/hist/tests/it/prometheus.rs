@@ -3,10 +3,10 @@
 
 use hist::codec::otlp::ExponentialHistogramDataPoint;
 use hist::codec::prometheus::{
-    BucketSpan, Classic, ClientBucket, ClientHistogram, FloatHistogram, RemoteCount,
-    RemoteHistogram, RemoteZeroCount, ResetHint, STALE_MARKER, Sample,
+    BucketSpan, ClassicHistogram, ClientBucket, ClientHistogram, FloatHistogram, HistogramSample,
+    RemoteCount, RemoteHistogram, RemoteZeroCount, ResetHint, STALE_MARKER,
 };
-use hist::{DecodeError, Histogram, Method, Scheme};
+use hist::{DecodeError, Histogram, QuantileMethod, Scheme};
 use proptest::prelude::*;
 
 use crate::otlp::{
@@ -18,11 +18,11 @@ const MESSAGES: &str = include_str!("../../../../testdata/hist/prometheus/messag
 const QUANTILES: &str = include_str!("../../../../testdata/hist/prometheus/quantiles.tsv");
 const PAGE: &str = include_str!("../../../../docs/formats/prometheus.md");
 
-fn told(sample: &Result<Option<Sample>, DecodeError>) -> String {
+fn describe_result(sample: &Result<Option<HistogramSample>, DecodeError>) -> String {
     match sample {
-        Ok(Some(Sample::Integer(histogram))) => describe(histogram),
-        Ok(Some(Sample::Float(float))) => format!("float {float:?}"),
-        Ok(Some(Sample::Stale)) => "stale".into(),
+        Ok(Some(HistogramSample::Integer(histogram))) => describe(histogram),
+        Ok(Some(HistogramSample::Float(float))) => format!("float {float:?}"),
+        Ok(Some(HistogramSample::Stale)) => "stale".into(),
         Ok(None) => "none".into(),
         Err(error) => format!("error: {error}"),
     }
@@ -30,36 +30,40 @@ fn told(sample: &Result<Option<Sample>, DecodeError>) -> String {
 
 /// What a message tells. A remote one must be written back to the byte.
 #[track_caller]
-fn tell(kind: &str, bytes: &[u8], what: &str) -> String {
+fn describe_message(kind: &str, bytes: &[u8], what: &str) -> String {
     if kind != "client" {
         let message = RemoteHistogram::from_bytes(bytes).unwrap();
         assert_eq!(message.to_bytes(), bytes, "{what}");
         assert_eq!(message.timestamp, 1_700_000_000_000);
         let started = if kind == "remote2" { 1_699_999_999_000 } else { 0 };
         assert_eq!(message.start_timestamp, started);
-        return told(&message.to_sample().map(Some));
+        return describe_result(&message.to_sample().map(Some));
     }
     let message = ClientHistogram::from_bytes(bytes).unwrap();
     let again = ClientHistogram::from_bytes(&message.to_bytes()).unwrap();
     assert_eq!(again.to_bytes(), message.to_bytes(), "{what}");
-    format!("native {} | classic {}", told(&message.to_native()), told(&message.to_classic()))
+    format!(
+        "native {} | classic {}",
+        describe_result(&message.to_native()),
+        describe_result(&message.to_classic())
+    )
 }
 
 #[test]
 fn messages_of_prometheus_are_read_and_written_back() {
     let file = expect_test::expect_file!["../../../../testdata/hist/prometheus/messages.tsv"];
-    check_table(file, MESSAGES, tell);
+    check_table(file, MESSAGES, describe_message);
     assert_eq!(rows(MESSAGES).count(), 22);
 }
 
 #[test]
-fn written_messages_are_what_prometheus_writes() {
+fn written_messages_match_prometheus() {
     for row in rows(MESSAGES).filter(|row| row[0] == "remote1" && !row[2].contains("stale")) {
         let theirs = RemoteHistogram::from_bytes(&unhex(row[1])).unwrap();
         let ours = match theirs.to_sample().unwrap() {
-            Sample::Integer(histogram) => RemoteHistogram::from_histogram(&histogram),
-            Sample::Float(float) => RemoteHistogram::from_float(&float),
-            Sample::Stale => unreachable!("left out above"),
+            HistogramSample::Integer(histogram) => RemoteHistogram::from_histogram(&histogram),
+            HistogramSample::Float(float) => RemoteHistogram::from_float(&float),
+            HistogramSample::Stale => unreachable!("left out above"),
         };
         let mut ours = ours.unwrap();
         (ours.timestamp, ours.reset_hint) = (theirs.timestamp, theirs.reset_hint);
@@ -113,7 +117,7 @@ fn from_row(row: &[&str]) -> Histogram {
         ..Default::default()
     };
     match message.to_sample().unwrap() {
-        Sample::Integer(histogram) => histogram,
+        HistogramSample::Integer(histogram) => histogram,
         other => panic!("{other:?}"),
     }
 }
@@ -122,7 +126,8 @@ fn from_row(row: &[&str]) -> Histogram {
 fn check_quantile(row: &[&str]) {
     let histogram = from_row(row);
     let expected: f64 = row[9].parse().unwrap();
-    let found = histogram.quantile_with(row[8].parse().unwrap(), Method::PrometheusExponential);
+    let found =
+        histogram.quantile_with(row[8].parse().unwrap(), QuantileMethod::PrometheusExponential);
     let Some(found) = found else {
         assert!(expected.is_nan(), "no quantile, expected {expected}: {row:?}");
         return;
@@ -143,24 +148,24 @@ fn quantiles_are_those_of_promql() {
 }
 
 #[test]
-fn a_rank_on_a_border_takes_the_bucket_above_from_the_median_on() {
+fn border_rank_takes_upper_bucket_from_median_on() {
     let mut histogram = Histogram::new(Scheme::exp2(0).unwrap());
     for value in [-1.5, 1.5] {
         histogram.record(value);
     }
-    let at = |q| histogram.quantile_with(q, Method::PrometheusExponential).unwrap();
+    let at = |q| histogram.quantile_with(q, QuantileMethod::PrometheusExponential).unwrap();
     assert_eq!((at(0.499).lower, at(0.5).upper), (-1.5, 1.5));
 }
 
-fn integer(sample: Sample) -> Histogram {
+fn integer(sample: HistogramSample) -> Histogram {
     match sample {
-        Sample::Integer(histogram) => histogram,
+        HistogramSample::Integer(histogram) => histogram,
         other => panic!("not whole: {other:?}"),
     }
 }
 
 #[test]
-fn otlp_and_prometheus_name_the_same_bucket_one_apart() {
+fn otlp_and_prometheus_indexes_differ_by_one() {
     for scale in -4..=8 {
         for value in [1e-9, 0.75, 1.0, 2.0, 1e6, f64::MAX] {
             let mut histogram = Histogram::new(Scheme::exp2(scale).unwrap());
@@ -203,7 +208,7 @@ fn reserved_schemas_fold_on_request() {
 }
 
 #[test]
-fn infinities_and_nan_have_their_places() {
+fn infinities_and_nan_are_counted() {
     for scale in [-4, 0, 8] {
         let mut histogram = Histogram::new(Scheme::exp2(scale).unwrap());
         for value in [f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::NAN] {
@@ -226,7 +231,7 @@ fn a_stale_marker_is_no_histogram() {
     let sum = f64::from_bits(STALE_MARKER);
     let message = RemoteHistogram { sum, schema: 77, ..Default::default() };
     let read = RemoteHistogram::from_bytes(&message.to_bytes()).unwrap();
-    assert_eq!(read.to_sample(), Ok(Sample::Stale));
+    assert_eq!(read.to_sample(), Ok(HistogramSample::Stale));
     assert_eq!(read.sum.to_bits(), STALE_MARKER);
 }
 
@@ -247,7 +252,7 @@ fn check_error(message: RemoteHistogram, error: &str) {
 }
 
 #[test]
-fn contradictions_name_both_sides() {
+fn contradictions_name_both_values() {
     let of = |count, offset, length, deltas: &[i64]| RemoteHistogram {
         count: Some(RemoteCount::Int(count)),
         positive_spans: vec![BucketSpan { offset, length }],
@@ -324,7 +329,7 @@ fn float(count: f64, positive: &[(i32, f64)]) -> FloatHistogram {
 }
 
 #[test]
-fn double_counts_become_whole_only_when_they_are_or_when_asked() {
+fn float_counts_are_rounded_only_on_request() {
     let whole = float(5.0, &[(0, 2.0), (3, 3.0)]);
     assert_eq!(whole.to_histogram().unwrap().count(), 5);
     let error = |float: FloatHistogram| float.to_histogram().unwrap_err().to_string();
@@ -348,12 +353,12 @@ fn double_counts_become_whole_only_when_they_are_or_when_asked() {
 
 #[track_caller]
 fn check_classic(buckets: &[(f64, u64)], count: u64, told: &str) {
-    let classic = Classic { buckets: buckets.to_vec(), sum: Some(0.0), count };
+    let classic = ClassicHistogram { buckets: buckets.to_vec(), sum: Some(0.0), count };
     match classic.to_histogram() {
         Ok(histogram) => {
             let line = describe(&histogram);
             assert_eq!(line.split("; sum").next(), Some(told));
-            let again = Classic::from_histogram(&histogram).unwrap();
+            let again = ClassicHistogram::from_histogram(&histogram).unwrap();
             assert_eq!(again.to_histogram(), Ok(histogram));
             assert_eq!(again.buckets.last(), Some(&(f64::INFINITY, count)));
         }
@@ -393,7 +398,9 @@ fn a_client_message_may_hold_double_counts() {
         bucket: vec![bucket(1.0, 0.5), bucket(2.0, 2.0)],
         ..Default::default()
     };
-    let Sample::Float(float) = message.to_classic().unwrap().unwrap() else { panic!("whole") };
+    let HistogramSample::Float(float) = message.to_classic().unwrap().unwrap() else {
+        panic!("whole")
+    };
     assert_eq!(float.positive, [(0, 0.5), (1, 1.5), (2, 0.5)]);
     let written = ClientHistogram::from_float(&float).unwrap();
     assert_eq!(written.bucket[..2], message.bucket[..]);
@@ -401,10 +408,10 @@ fn a_client_message_may_hold_double_counts() {
 }
 
 #[test]
-fn what_has_no_place_is_refused() {
+fn unrepresentable_histograms_are_rejected() {
     let mut nan = Histogram::new(Scheme::explicit(&[1.0]).unwrap());
     nan.record(f64::NAN);
-    let error = Classic::from_histogram(&nan).unwrap_err().to_string();
+    let error = ClassicHistogram::from_histogram(&nan).unwrap_err().to_string();
     assert_eq!(error, "a Prometheus histogram has no place for 1 NaN values, being classic");
     let custom = RemoteHistogram::from_histogram(&nan).unwrap().to_sample().unwrap();
     assert_eq!(integer(custom).nan_count(), 1);
@@ -421,15 +428,15 @@ fn what_has_no_place_is_refused() {
 }
 
 fn read_all(bytes: &[u8]) {
-    let write = |sample: Sample| match sample {
-        Sample::Integer(histogram) => drop(RemoteHistogram::from_histogram(&histogram)),
-        Sample::Float(float) => {
+    let write = |sample: HistogramSample| match sample {
+        HistogramSample::Integer(histogram) => drop(RemoteHistogram::from_histogram(&histogram)),
+        HistogramSample::Float(float) => {
             drop(RemoteHistogram::from_float(&float));
             drop(ClientHistogram::from_float(&float));
             drop(float.to_histogram());
             drop(float.round());
         }
-        Sample::Stale => {}
+        HistogramSample::Stale => {}
     };
     if let Ok(message) = RemoteHistogram::from_bytes(bytes)
         && let Ok(folded) = message.to_sample_folded()
@@ -491,7 +498,7 @@ proptest! {
     }
 
     #[test]
-    fn double_counts_come_back_to_the_bit(
+    fn float_counts_round_trip_bit_for_bit(
         buckets in proptest::collection::btree_map(-500..500i32, 1e-9..1e15f64, 0..20),
         below in proptest::collection::btree_map(-500..500i32, 1e-9..1e15f64, 0..20),
         zero in 0..1000u32,
@@ -508,11 +515,11 @@ proptest! {
         };
         let remote = RemoteHistogram::from_float(&float).unwrap().to_bytes();
         let remote = RemoteHistogram::from_bytes(&remote).unwrap();
-        prop_assert_eq!(remote.to_sample(), Ok(Sample::Float(float.clone())));
+        prop_assert_eq!(remote.to_sample(), Ok(HistogramSample::Float(float.clone())));
         let client = ClientHistogram::from_float(&float).unwrap().to_bytes();
         let client = ClientHistogram::from_bytes(&client).unwrap().to_native();
         if float.count > 0.0 {
-            prop_assert_eq!(client, Ok(Some(Sample::Float(float.clone()))));
+            prop_assert_eq!(client, Ok(Some(HistogramSample::Float(float.clone()))));
         }
         let rounded = float.round().unwrap();
         prop_assert!(rounded.moved <= 0.5 * 42.0, "{}", rounded.moved);
@@ -526,19 +533,19 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         read_all(&bytes);
     }
 
     #[test]
-    fn damaged_messages_are_read_or_refused(row in 0..22usize, changes in changes()) {
+    fn damaged_messages_do_not_panic(row in 0..22usize, changes in changes()) {
         let row = rows(MESSAGES).nth(row).unwrap();
         read_all(&mutate(unhex(row[1]), &changes));
     }
 }
 
 #[test]
-fn the_page_numbers_the_fields_as_the_code_does() {
+fn page_and_code_agree_on_field_numbers() {
     type Remote = RemoteHistogram;
     let span = || vec![BucketSpan::default()];
     let fields: [(&str, Remote); 17] = [

@@ -1,20 +1,29 @@
 //! What once was wrong, each test named for what the user saw.
 
-use hist::codec::frame::{self, Meaning};
-use hist::codec::prometheus::Classic;
-use hist::{Accumulator, Bound, Histogram, Parts, Recorder, Scheme, Side, Sum};
+use hist::codec::frame::{self, SeriesMeta};
+use hist::codec::prometheus::ClassicHistogram;
+use hist::{
+    Accumulator, CompensatedSum, Histogram, HistogramParts, LimitInclusion, Recorder, Scheme,
+    TrackedValue,
+};
 
 /// Counts on the default grid without any side value.
-fn buckets_alone(values: &[f64]) -> Histogram {
+fn without_summary(values: &[f64]) -> Histogram {
     let mut histogram = Histogram::default();
     values.iter().for_each(|&value| histogram.record(value));
     let parts = histogram.into_parts();
-    let absent = Side::Absent;
-    Histogram::from_parts(Parts { sum: Side::Absent, min: absent, max: absent, ..parts }).unwrap()
+    let absent = TrackedValue::Absent;
+    Histogram::from_parts(HistogramParts {
+        sum: TrackedValue::Absent,
+        min: absent,
+        max: absent,
+        ..parts
+    })
+    .unwrap()
 }
 
 #[test]
-fn a_long_wait_for_work_every_nanosecond_is_corrected_at_once() {
+fn nanosecond_interval_correction_is_fast() {
     let n = 1_000_000_000_000_000_000;
     let mut recorder = Recorder::new().with_thresholds(&[15]);
     recorder.record_corrected(n, 1).unwrap();
@@ -22,12 +31,12 @@ fn a_long_wait_for_work_every_nanosecond_is_corrected_at_once() {
     assert_eq!(histogram.count(), n);
     let sum = u128::from(n) * (u128::from(n) + 1) / 2;
     assert_eq!(histogram.sum().estimate, sum as f64);
-    assert_eq!(histogram.min_side(), Side::Exact(1.0));
+    assert_eq!(histogram.tracked_min(), TrackedValue::Exact(1.0));
     assert_eq!(histogram.thresholds()[0].above, n - 15);
 }
 
 #[test]
-fn a_corrected_wait_is_recorded_as_one_by_one() {
+fn corrected_wait_equals_single_records() {
     for (value, interval) in
         [(100, 10), (109, 10), (19, 10), (5, 10), (0, 3), (7, 0), (1 << 20, 3), (u64::MAX, 1 << 47)]
     {
@@ -46,7 +55,7 @@ fn a_corrected_wait_is_recorded_as_one_by_one() {
 }
 
 #[test]
-fn a_recorder_asked_for_too_many_values_says_so_and_keeps_what_it_has() {
+fn recorder_overflow_is_rejected_without_change() {
     let mut recorder = Recorder::new();
     recorder.record(3);
     assert!(recorder.record_corrected(u64::MAX, 1).is_err());
@@ -63,13 +72,13 @@ fn a_recorder_does_not_wrap_its_counts() {
 }
 
 #[test]
-fn a_frame_of_nearly_2_to_the_64_nans_does_not_end_the_accumulator() {
+fn frame_of_huge_nan_count_is_rejected() {
     let mut nans = Histogram::default();
     nans.record_n(f64::NAN, u64::MAX - 1);
     let mut three = Histogram::default();
     three.record_n(7.0, 3);
     let mut frame_of_three = Vec::new();
-    frame::encode(&three, Meaning::default(), &mut frame_of_three);
+    frame::encode(&three, SeriesMeta::default(), &mut frame_of_three);
 
     let mut accumulator = Accumulator::new(Scheme::default());
     accumulator.add(&nans).unwrap();
@@ -79,8 +88,8 @@ fn a_frame_of_nearly_2_to_the_64_nans_does_not_end_the_accumulator() {
 }
 
 #[test]
-fn the_sum_of_a_classic_histogram_is_believed() {
-    let classic = Classic { buckets: vec![(0.1, 2), (1.0, 5)], sum: Some(3.5), count: 6 };
+fn classic_histogram_sum_is_exact() {
+    let classic = ClassicHistogram { buckets: vec![(0.1, 2), (1.0, 5)], sum: Some(3.5), count: 6 };
     let histogram = classic.to_histogram().unwrap();
     assert_eq!(histogram.sum().estimate, 3.5);
     assert!(histogram.sum().is_exact());
@@ -89,8 +98,9 @@ fn the_sum_of_a_classic_histogram_is_believed() {
 }
 
 #[test]
-fn a_sum_far_beyond_the_bounds_leaves_a_finite_deviation() {
-    let classic = Classic { buckets: vec![(0.0, 1), (0.125, 2)], sum: Some(1e231), count: 3 };
+fn sum_beyond_bounds_leaves_finite_deviation() {
+    let classic =
+        ClassicHistogram { buckets: vec![(0.0, 1), (0.125, 2)], sum: Some(1e231), count: 3 };
     let deviation = classic.to_histogram().unwrap().stddev().unwrap();
     assert!(deviation.lower > 1e230 && deviation.lower < 1e231, "{deviation:?}");
 }
@@ -98,7 +108,7 @@ fn a_sum_far_beyond_the_bounds_leaves_a_finite_deviation() {
 #[test]
 fn the_greatest_value_is_not_estimated_below_a_quantile() {
     for values in [&[100.0; 1000][..], &[-100.0; 1000]] {
-        let histogram = buckets_alone(values);
+        let histogram = without_summary(values);
         let (min, max) = (histogram.min().unwrap(), histogram.max().unwrap());
         for q in [0.0, 0.001, 0.01, 0.5, 0.99, 0.999, 1.0] {
             let quantile = histogram.quantile(q).unwrap();
@@ -118,11 +128,11 @@ fn zero_over_buckets() -> (Histogram, Vec<f64>) {
         in_buckets.record(value);
     }
     let parts = in_buckets.into_parts();
-    let absent = Side::Absent;
-    let parts = Parts {
+    let absent = TrackedValue::Absent;
+    let parts = HistogramParts {
         zero: 3,
         zero_threshold: 10.0,
-        sum: Side::Exact(Sum::new(values.iter().sum())),
+        sum: TrackedValue::Exact(CompensatedSum::new(values.iter().sum())),
         min: absent,
         max: absent,
         ..parts
@@ -131,20 +141,20 @@ fn zero_over_buckets() -> (Histogram, Vec<f64>) {
 }
 
 #[test]
-fn a_zero_bucket_over_held_buckets_leaves_the_truth_in_every_bracket() {
+fn zero_bucket_over_others_keeps_brackets_true() {
     let (histogram, values) = zero_over_buckets();
     for (rank, &value) in (1..).zip(&values) {
         let q = f64::from(rank) / values.len() as f64;
         let found = histogram.quantile(q).unwrap();
         assert!(found.contains(value), "rank {rank}: {found:?} without {value}");
-        let ready = hist::Cumulative::new(&histogram).quantile(q).unwrap();
+        let ready = hist::CumulativeHistogram::new(&histogram).quantile(q).unwrap();
         assert_eq!(found, ready, "rank {rank}");
     }
     assert!(histogram.min().unwrap().contains(-12.0));
     assert!(histogram.max().unwrap().contains(40.0));
     for x in [-11.0, -5.0, 0.0, 5.0, 9.95, 20.0] {
         let truth = values.iter().filter(|&&value| value <= x).count() as u64;
-        let found = histogram.count_below(x, Bound::Inclusive);
+        let found = histogram.count_below(x, LimitInclusion::Inclusive);
         assert!(found.contains(truth), "below {x}: {found:?} without {truth}");
     }
     // The buckets themselves stay as they came.
@@ -152,19 +162,19 @@ fn a_zero_bucket_over_held_buckets_leaves_the_truth_in_every_bracket() {
 }
 
 #[test]
-fn the_least_value_lies_in_the_zero_bucket_or_in_a_bucket_under_it() {
-    let mut parts = Parts::new(Scheme::exp2(0).unwrap());
+fn minimum_lies_in_or_under_the_zero_bucket() {
+    let mut parts = HistogramParts::new(Scheme::exp2(0).unwrap());
     (parts.zero, parts.zero_threshold) = (1, 3.0);
     // Within 2 to 4: 2.5, which was no zero when it was recorded.
     parts.positive = vec![(1, 1)];
-    parts.max = Side::Exact(3.9);
+    parts.max = TrackedValue::Exact(3.9);
     let histogram = Histogram::from_parts(parts).unwrap();
-    assert_eq!(histogram.max_side(), Side::Exact(3.9));
+    assert_eq!(histogram.tracked_max(), TrackedValue::Exact(3.9));
     assert!(histogram.min().unwrap().contains(2.5));
 }
 
 #[test]
-fn a_raised_zero_threshold_does_not_swallow_a_whole_sketch() {
+fn raised_zero_threshold_keeps_other_buckets() {
     let scheme = Scheme::log(0.01).unwrap();
     let mut sketch = Histogram::new(scheme.clone());
     (0..1000).for_each(|value| sketch.record(1.0 + f64::from(value) * 0.01));

@@ -1,13 +1,13 @@
 //! Six distributions in large numbers: quantiles, sums and counts stay inside their brackets.
 
-use hist::{Bound, Histogram, LogLinear2, Scheme};
+use hist::{Histogram, LimitInclusion, LogLinear2, Scheme};
 
 /// xorshift64*, S. Vigna, "An experimental exploration of Marsaglia's xorshift generators", 2016.
-struct Random(u64);
+struct Xorshift64(u64);
 
-impl Random {
+impl Xorshift64 {
     /// Above 0, up to 1.
-    fn share(&mut self) -> f64 {
+    fn unit_interval(&mut self) -> f64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -15,24 +15,24 @@ impl Random {
     }
 
     fn normal(&mut self) -> f64 {
-        let (radius, angle) = (self.share(), self.share());
+        let (radius, angle) = (self.unit_interval(), self.unit_interval());
         (-2.0 * radius.ln()).sqrt() * (angle * std::f64::consts::TAU).cos()
     }
 }
 
 /// Draws the value of a place in the sequence.
-type Draw = fn(&mut Random, usize) -> f64;
+type DrawFn = fn(&mut Xorshift64, usize) -> f64;
 
 /// Nanoseconds, whole numbers, so that the sum can be checked in integers.
-const DISTRIBUTIONS: [(&str, Draw); 6] = [
+const DISTRIBUTIONS: [(&str, DrawFn); 6] = [
     ("lognormal", |r, _| (13.0 + 0.85 * r.normal()).exp()),
     ("bimodal", |r, _| {
-        let centre = if r.share() < 0.9 { 1e5 } else { 5e7 };
+        let centre = if r.unit_interval() < 0.9 { 1e5 } else { 5e7 };
         centre * (1.0 + 0.1 * r.normal()).abs()
     }),
-    ("Pareto, capped", |r, _| (1e4 / r.share()).min(6e10)),
-    ("uniform", |r, _| r.share() * 1e6),
-    ("exponential", |r, _| -2e6 * r.share().ln()),
+    ("Pareto, capped", |r, _| (1e4 / r.unit_interval()).min(6e10)),
+    ("uniform", |r, _| r.unit_interval() * 1e6),
+    ("exponential", |r, _| -2e6 * r.unit_interval().ln()),
     ("constant with an outlier", |_, i| if i == 77 { 3.6e12 } else { 1.25e6 }),
 ];
 
@@ -51,7 +51,7 @@ fn schemes() -> [Scheme; 8] {
 
 fn soak(n: usize) {
     for (name, draw) in DISTRIBUTIONS {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut random = Xorshift64(0x9e37_79b9_7f4a_7c15);
         let mut values: Vec<f64> = (0..n).map(|i| draw(&mut random, i).round()).collect();
         let mut histograms =
             schemes().map(|scheme| Histogram::new(scheme).with_thresholds(&[1.5e6]).unwrap());
@@ -62,7 +62,7 @@ fn soak(n: usize) {
         values.sort_by(f64::total_cmp);
         for histogram in &histograms {
             check(name, histogram, &values, sum);
-            check(name, &crate::cases::stripped(histogram.clone()), &values, sum);
+            check(name, &crate::cases::strip_summary(histogram.clone()), &values, sum);
         }
     }
 }
@@ -90,10 +90,10 @@ fn check(name: &str, histogram: &Histogram, sorted: &[f64], sum: u128) {
     }
     for limit in [0.0, 1e5, 1e6, 1.5e6, 1e7, 1e9] {
         let truth = n - sorted.partition_point(|&v| v <= limit) as u64;
-        let above = histogram.count_above(limit, Bound::Exclusive);
+        let above = histogram.count_above(limit, LimitInclusion::Exclusive);
         assert!(above.contains(truth), "{on}: {truth} above {limit}, not in {above:?}");
     }
-    assert!(histogram.count_above(1.5e6, Bound::Exclusive).is_exact());
+    assert!(histogram.count_above(1.5e6, LimitInclusion::Exclusive).is_exact());
 }
 
 #[test]

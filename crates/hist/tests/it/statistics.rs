@@ -1,18 +1,20 @@
 //! Every statistic of random histograms against the sorted values: the truth lies in the bracket.
 
-use hist::{Bound, Bracket, Cumulative, Histogram, Method, Mixture, Scheme};
+use hist::{
+    Bracket, CumulativeHistogram, Histogram, LimitInclusion, Mixture, QuantileMethod, Scheme,
+};
 use proptest::prelude::*;
 
-use crate::cases::{self, Case};
-use crate::model::Sample;
-use crate::truth::{check, holds_to_the_last_place};
+use crate::cases::{self, HistogramCase};
+use crate::model::SortedSample;
+use crate::oracle::{assert_contains_rounded, check};
 
 /// What is promised to be exact has no width.
-fn check_exact(case: &Case, histogram: &Histogram) {
+fn check_exact(case: &HistogramCase, histogram: &Histogram) {
     for threshold in histogram.thresholds() {
-        assert!(histogram.count_above(threshold.value, Bound::Exclusive).is_exact());
+        assert!(histogram.count_above(threshold.value, LimitInclusion::Exclusive).is_exact());
     }
-    if !case.without_sides && !histogram.is_empty() {
+    if !case.without_summary && !histogram.is_empty() {
         assert!(histogram.min().unwrap().is_exact() && histogram.max().unwrap().is_exact());
     }
     let spans = histogram.positive().indexes().iter().filter(|_| {
@@ -25,8 +27,14 @@ fn check_exact(case: &Case, histogram: &Histogram) {
             // The mirrored bucket ends there too.
             continue;
         }
-        assert!(histogram.count_below(first, Bound::Exclusive).is_exact(), "below {first:e}");
-        assert!(histogram.count_above(last, Bound::Exclusive).is_exact(), "above {last:e}");
+        assert!(
+            histogram.count_below(first, LimitInclusion::Exclusive).is_exact(),
+            "below {first:e}"
+        );
+        assert!(
+            histogram.count_above(last, LimitInclusion::Exclusive).is_exact(),
+            "above {last:e}"
+        );
     }
 }
 
@@ -34,9 +42,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn the_truth_lies_in_every_bracket(case in cases::cases()) {
+    fn brackets_contain_the_true_value(case in cases::cases()) {
         let histogram = case.histogram();
-        check(&histogram, &Sample::new(&case.values));
+        check(&histogram, &SortedSample::new(&case.values));
         check_exact(&case, &histogram);
     }
 
@@ -56,7 +64,7 @@ proptest! {
         values.iter().for_each(|&value| histogram.record(value));
         let sum = histogram.sum();
         prop_assert!(sum.is_exact());
-        holds_to_the_last_place("sum", sum, Sample::new(&values).sum());
+        assert_contains_rounded("sum", sum, SortedSample::new(&values).sum());
     }
 
     #[test]
@@ -73,34 +81,34 @@ proptest! {
 
 #[track_caller]
 fn check_values(scheme: Scheme, values: &[f64]) -> Histogram {
-    let case = Case {
+    let case = HistogramCase {
         scheme,
         zero_threshold: 0.0,
         declared: vec![],
         values: values.to_vec(),
-        without_sides: false,
+        without_summary: false,
     };
     let histogram = case.histogram();
-    check(&histogram, &Sample::new(values));
-    check(&cases::stripped(histogram.clone()), &Sample::new(values));
+    check(&histogram, &SortedSample::new(values));
+    check(&cases::strip_summary(histogram.clone()), &SortedSample::new(values));
     histogram
 }
 
 /// The bounds stay those of the bucket: a value there may be below zero.
 #[test]
-fn the_zero_bucket_is_not_spread_below_zero_where_nothing_is_negative() {
+fn zero_bucket_stays_positive_without_negatives() {
     let empty = Histogram::default().with_zero_threshold(1.0).unwrap();
     let record = |values: &[f64]| {
         let mut histogram = empty.clone();
         values.iter().for_each(|&value| histogram.record(value));
-        cases::stripped(histogram)
+        cases::strip_summary(histogram)
     };
     let above = record(&[0.0, 0.25, 0.5, 8.0]);
     let quarter = above.quantile(0.25).unwrap();
     assert_eq!((quarter.lower, quarter.estimate, quarter.upper), (-1.0, 0.25, 1.0));
-    assert_eq!(above.count_below(0.0, Bound::Inclusive).estimate, 0);
+    assert_eq!(above.count_below(0.0, LimitInclusion::Inclusive).estimate, 0);
     assert_eq!(Mixture::from(above.clone()).cdf(0.0).unwrap().estimate, 0.0);
-    assert_eq!(Cumulative::new(&above).quantile(0.25), Some(quarter));
+    assert_eq!(CumulativeHistogram::new(&above).quantile(0.25), Some(quarter));
     let below = record(&[-8.0, 0.0, -0.25, -0.5]);
     assert_eq!(below.quantile(0.5).unwrap().estimate, -0.75);
     let both = record(&[-8.0, 0.0, 0.0, 0.0, 8.0]);
@@ -109,14 +117,14 @@ fn the_zero_bucket_is_not_spread_below_zero_where_nothing_is_negative() {
 
 #[test]
 fn a_value_counted_as_zero_may_be_lost_in_a_sum() {
-    let case = Case {
+    let case = HistogramCase {
         scheme: Scheme::default(),
         zero_threshold: 1e-9,
         declared: vec![],
         values: vec![1e20, 3.0, -1e-59, -3.0, -1e20],
-        without_sides: false,
+        without_summary: false,
     };
-    check(&case.histogram(), &Sample::new(&case.values));
+    check(&case.histogram(), &SortedSample::new(&case.values));
 }
 
 /// libcircllhist divides by n^k: 0.42.
@@ -139,19 +147,19 @@ fn equal_values_have_no_deviation() {
 
 /// In libcircllhist NaN is in the count but in no quantile.
 #[test]
-fn nan_is_counted_apart() {
+fn nan_is_counted_separately() {
     let histogram = check_values(Scheme::LogLinear10, &[1.0, f64::NAN, 2.0, f64::NAN]);
     assert_eq!((histogram.count(), histogram.nan_count()), (2, 2));
-    assert_eq!(histogram.count_above(f64::NAN, Bound::Exclusive), Bracket::exact(0));
-    assert_eq!(histogram.count_below(f64::NAN, Bound::Inclusive), Bracket::exact(0));
+    assert_eq!(histogram.count_above(f64::NAN, LimitInclusion::Exclusive), Bracket::exact(0));
+    assert_eq!(histogram.count_below(f64::NAN, LimitInclusion::Inclusive), Bracket::exact(0));
 }
 
 /// circonusllhist merges +1 and -1 into one bucket.
 #[test]
-fn signs_are_kept_apart() {
+fn signs_have_separate_buckets() {
     let histogram = check_values(Scheme::LogLinear10, &[1.0, -1.0]);
     assert_eq!((histogram.positive().len(), histogram.negative().len()), (1, 1));
-    assert_eq!(histogram.count_below(0.0, Bound::Inclusive), Bracket::exact(1));
+    assert_eq!(histogram.count_below(0.0, LimitInclusion::Inclusive), Bracket::exact(1));
 }
 
 #[test]
@@ -175,7 +183,7 @@ fn ranks_of_huge_counts_are_whole_numbers() {
     histogram.record_n(1.0, n);
     histogram.record_n(2.0, n - 1);
     histogram.record_n(3.0, 1);
-    let median = |q| cases::stripped(histogram.clone()).quantile(q).unwrap();
+    let median = |q| cases::strip_summary(histogram.clone()).quantile(q).unwrap();
     assert!(median(0.5).contains(1.0) && median(0.75).contains(2.0) && median(1.0).contains(3.0));
 }
 
@@ -184,7 +192,7 @@ fn as_many_values_as_there_can_be_have_quantiles() {
     let mut histogram = Histogram::default();
     histogram.record_n(1.0, u64::MAX);
     for q in [0.0, 0.5, 0.9, 1.0] {
-        let quantile = histogram.quantile_with(q, Method::PrometheusExponential).unwrap();
+        let quantile = histogram.quantile_with(q, QuantileMethod::PrometheusExponential).unwrap();
         assert!(quantile.contains(1.0), "{q}");
     }
 }
@@ -192,7 +200,7 @@ fn as_many_values_as_there_can_be_have_quantiles() {
 /// Or else a histogram could be recorded that no frame of it could be read.
 #[test]
 #[should_panic(expected = "more than 2^64 values")]
-fn nan_counts_towards_as_many_values_as_there_can_be() {
+fn nan_counts_towards_the_count_limit() {
     let mut histogram = Histogram::default();
     histogram.record_n(1.0, u64::MAX);
     histogram.record(f64::NAN);

@@ -1,4 +1,4 @@
-//! Where the running kernel keeps what: types and offsets out of its BTF (`/sys/kernel/btf/vmlinux`).
+//! BTF parser: types and offsets of the running kernel (`/sys/kernel/btf/vmlinux`).
 //!
 //! Only what programs need is read: numbers of named types, byte offsets of members, values of enumerators. All that
 //! the bytes claim is checked against their length; walks through types are bounded by [`DEPTH_MAX`].
@@ -19,7 +19,7 @@ const KIND_VAR: u32 = 14;
 const KIND_DATASEC: u32 = 15;
 const KIND_ENUM64: u32 = 19;
 
-/// What the kernel says of its types.
+/// Kernel type information (BTF).
 #[derive(Debug)]
 pub(crate) struct Btf {
     bytes: Vec<u8>,
@@ -28,9 +28,9 @@ pub(crate) struct Btf {
     types: Vec<u32>,
 }
 
-/// A type, as far as all kinds are alike.
+/// BTF type record.
 #[derive(Clone, Copy, Debug)]
-struct Type {
+struct BtfType {
     name: u32,
     kind: u32,
     /// How many members, enumerators or parameters.
@@ -63,14 +63,14 @@ impl Btf {
             places.push(u32::try_from(at).map_err(|_| short())?);
             let head = read_type(&bytes, at).ok_or_else(short)?;
             at = head.at
-                + rest_of(head.kind, head.count).ok_or_else(|| {
+                + type_tail_bytes(head.kind, head.count).ok_or_else(|| {
                     format!("the kernel's BTF has a type of the unknown kind {}", head.kind)
                 })?;
         }
         Ok(Btf { strings, types: places, bytes })
     }
 
-    fn get(&self, id: u32) -> Option<Type> {
+    fn get(&self, id: u32) -> Option<BtfType> {
         let at = *self.types.get(id as usize)? as usize;
         (at != 0).then(|| read_type(&self.bytes, at))?
     }
@@ -185,10 +185,10 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes))
 }
 
-fn read_type(bytes: &[u8], at: usize) -> Option<Type> {
+fn read_type(bytes: &[u8], at: usize) -> Option<BtfType> {
     let info = word(bytes, at + 4)?;
     word(bytes, at + 8)?;
-    Some(Type {
+    Some(BtfType {
         name: word(bytes, at)?,
         kind: info >> 24 & 0x1f,
         count: (info & 0xffff) as usize,
@@ -198,7 +198,7 @@ fn read_type(bytes: &[u8], at: usize) -> Option<Type> {
 }
 
 /// Bytes behind the part that all kinds have; `None` for an unknown kind.
-fn rest_of(kind: u32, count: usize) -> Option<usize> {
+fn type_tail_bytes(kind: u32, count: usize) -> Option<usize> {
     Some(match kind {
         // Integer, variable, tag of a declaration.
         1 | KIND_VAR | 17 => 4,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_cut_or_changed_is_no_panic() {
+    fn mutated_btf_does_not_panic() {
         let whole = example();
         let ask = |bytes: Vec<u8>| {
             if let Ok(btf) = Btf::parse(bytes) {

@@ -1,4 +1,4 @@
-//! The buckets that programs count in: five sub-bits, as `hist` has them for whole numbers.
+//! Bucket grid of BPF programs, equal to `hist`'s integer grid.
 //!
 //! Below 32 ns a bucket is a nanosecond wide, above at most 1/32 of its lower edge, so a quantile is at most 1.54 % off
 //! at a bucket's middle. Values of 2^42 ns (73 min) and more are counted in the last bucket; sums are not cut.
@@ -6,10 +6,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hist::{Histogram, Parts, Scheme, Side, Sum};
+use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
 
 use super::instruction::Register::{R1, R2, R3, R4, R5, R7};
-use super::instruction::{Arithmetic, Assembler, When};
+use super::instruction::{Arithmetic, Assembler, JumpCondition};
 
 /// log2 of the buckets of an octave.
 const BITS: u32 = 5;
@@ -18,11 +18,11 @@ const TOP: u32 = 42;
 /// Buckets: 1,216.
 pub(crate) const BUCKETS: usize = ((TOP - BITS + 1) << BITS) as usize;
 
-/// How a cell is added to.
+/// Atomic or plain add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Adding {
+pub(crate) enum AtomicMode {
     /// Several processors count in the cell.
-    Locked,
+    Atomic,
     /// One processor does, with interrupts off.
     Plain,
 }
@@ -40,44 +40,44 @@ pub(crate) enum Adding {
 /// if (index > 1215) return;                  // never: for the verifier
 /// *(u64 *)(r7 + buckets + 8 * index) += 1;
 /// ```
-pub(crate) fn record(code: &mut Assembler, adding: Adding, buckets: i16, sum: i16) {
+pub(crate) fn record(code: &mut Assembler, adding: AtomicMode, buckets: i16, sum: i16) {
     add(code, adding, R7, sum, R2);
     let fits = code.label();
     code.constant(R3, (1 << TOP) - 1);
-    code.jump(When::AtMost, R2, R3, fits);
+    code.jump(JumpCondition::AtMost, R2, R3, fits);
     code.register(Arithmetic::Set, R2, R3);
-    code.here(fits);
+    code.bind(fits);
     code.immediate(Arithmetic::Set, R4, 0);
     for shift in [32, 16, 8, 4, 2, 1] {
         let skip = code.label();
         code.register(Arithmetic::Set, R5, R2);
         code.immediate(Arithmetic::ShiftRight, R5, shift);
-        code.jump_if(When::Less, R5, 1 << BITS, skip);
+        code.jump_if(JumpCondition::Less, R5, 1 << BITS, skip);
         code.register(Arithmetic::Set, R2, R5);
         code.immediate(Arithmetic::Add, R4, shift);
-        code.here(skip);
+        code.bind(skip);
     }
     code.immediate(Arithmetic::ShiftLeft, R4, BITS as i32);
     code.register(Arithmetic::Add, R4, R2);
     let outside = code.label();
-    code.jump_if(When::Greater, R4, BUCKETS as i32 - 1, outside);
+    code.jump_if(JumpCondition::Greater, R4, BUCKETS as i32 - 1, outside);
     code.immediate(Arithmetic::ShiftLeft, R4, 3);
     code.register(Arithmetic::Set, R5, R7);
     code.register(Arithmetic::Add, R5, R4);
     code.immediate(Arithmetic::Set, R1, 1);
     add(code, adding, R5, buckets, R1);
-    code.here(outside);
+    code.bind(outside);
 }
 
 /// Emits `*(u64 *)(to + offset) += from`; `r3` is lost.
 fn add(
     code: &mut Assembler,
-    adding: Adding,
+    adding: AtomicMode,
     to: super::instruction::Register,
     offset: i16,
     from: super::instruction::Register,
 ) {
-    if adding == Adding::Locked {
+    if adding == AtomicMode::Atomic {
         return code.atomic_add(to, offset, from);
     }
     code.load(super::instruction::Width::Eight, R3, to, offset);
@@ -85,20 +85,20 @@ fn add(
     code.store(to, offset, R3);
 }
 
-/// What was counted on one grid, up to a moment.
+/// Cumulative counts of a bucket grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct GridCounts {
     buckets: Vec<u64>,
     sum: u64,
 }
 
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts { buckets: vec![0; BUCKETS], sum: 0 }
+impl Default for GridCounts {
+    fn default() -> GridCounts {
+        GridCounts { buckets: vec![0; BUCKETS], sum: 0 }
     }
 }
 
-impl Counts {
+impl GridCounts {
     /// Adds what cells hold now. A record that is under way may be in the sum and in no bucket yet.
     pub(crate) fn add(&mut self, buckets: &[AtomicU64], sum: &AtomicU64) {
         // Relaxed: cells stand for themselves; the sum is marked as an estimate for what lies between two loads.
@@ -109,9 +109,9 @@ impl Counts {
     }
 
     /// What was counted since `before`; `None` if nothing was.
-    pub(crate) fn since(&self, before: &Counts) -> Option<Histogram> {
+    pub(crate) fn since(&self, before: &GridCounts) -> Option<Histogram> {
         let grid = Scheme::LogLinear2(hist::LogLinear2::integers(BITS).expect("BUG: five bits"));
-        let mut parts = Parts::new(grid);
+        let mut parts = HistogramParts::new(grid);
         let pairs = self.buckets.iter().zip(&before.buckets).enumerate();
         parts.positive = pairs
             .map(|(index, (now, then))| (index as i32, now.saturating_sub(*then)))
@@ -121,31 +121,31 @@ impl Counts {
             return None;
         }
         let sum = self.sum.wrapping_sub(before.sum);
-        parts.sum = Side::Estimated(Sum::new(sum as f64));
-        Some(Histogram::from_own_parts(parts).expect("BUG: buckets of the grid, in order"))
+        parts.sum = TrackedValue::Estimated(CompensatedSum::new(sum as f64));
+        Some(Histogram::from_recorded_parts(parts).expect("BUG: buckets of the grid, in order"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::instruction::Width;
-    use super::super::machine::{MAP, Machine};
+    use super::super::interpreter::{BpfInterpreter, MAP};
     use super::*;
 
     /// Counts a value by the program, and by `hist`.
     #[track_caller]
-    fn check(value: u64, adding: Adding) {
+    fn check(value: u64, adding: AtomicMode) {
         let mut code = Assembler::default();
         code.load(Width::Eight, R2, R1, 0);
         code.map_value(R7, 3, 0);
         record(&mut code, adding, 64, 8);
         code.exit();
-        let mut machine = Machine::new(8 + BUCKETS);
+        let mut machine = BpfInterpreter::new(8 + BUCKETS);
         machine.run(&code.finish(), &[value]);
         let cells: Vec<AtomicU64> = machine.map().iter().map(|&n| AtomicU64::new(n)).collect();
-        let mut counts = Counts::default();
+        let mut counts = GridCounts::default();
         counts.add(&cells[8..], &cells[1]);
-        let found = counts.since(&Counts::default()).unwrap();
+        let found = counts.since(&GridCounts::default()).unwrap();
         let mut expected = Histogram::new(found.scheme().clone());
         expected.record(value.min((1 << TOP) - 1) as f64);
         let buckets = |histogram: &Histogram| histogram.clone().into_parts().positive;
@@ -162,19 +162,19 @@ mod tests {
             values.extend([(1 << shift) - 1, 1 << shift, (1 << shift) + 1, 3 << (shift - 1)]);
         }
         for value in values {
-            check(value, Adding::Locked);
-            check(value, Adding::Plain);
+            check(value, AtomicMode::Atomic);
+            check(value, AtomicMode::Plain);
         }
     }
 
     #[test]
-    fn what_was_counted_before_is_not_counted_again() {
+    fn earlier_counts_are_subtracted() {
         let cells: Vec<AtomicU64> = (0..BUCKETS as u64).map(AtomicU64::new).collect();
-        let mut before = Counts::default();
+        let mut before = GridCounts::default();
         before.add(&cells, &AtomicU64::new(7));
         assert_eq!(before.since(&before), None);
         cells[40].fetch_add(2, Ordering::Relaxed);
-        let mut now = Counts::default();
+        let mut now = GridCounts::default();
         now.add(&cells, &AtomicU64::new(7 + 96));
         let histogram = now.since(&before).unwrap();
         assert_eq!(histogram.into_parts().positive, [(40, 2)]);

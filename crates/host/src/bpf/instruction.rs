@@ -55,10 +55,10 @@ pub(crate) enum Arithmetic {
     Set = 0xb0,
 }
 
-/// When to jump; comparisons are without sign but for the last two.
+/// Jump condition; unsigned except the last two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum When {
+pub(crate) enum JumpCondition {
     Equal = 0x10,
     Greater = 0x20,
     AnyBit = 0x40,
@@ -69,10 +69,10 @@ pub(crate) enum When {
     SignedLess = 0xc0,
 }
 
-/// Functions of the kernel, by their numbers.
+/// BPF helper function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub(crate) enum Function {
+pub(crate) enum HelperFunction {
     /// Nanoseconds on the monotonic clock.
     KtimeGetNs = 5,
     /// Writes bytes to who reads the iterator.
@@ -102,18 +102,18 @@ pub(crate) const PSEUDO_MAP_VALUE: u8 = 2;
 /// In a wide load: the immediate is the number of a kernel variable's type.
 pub(crate) const PSEUDO_BTF_ID: u8 = 3;
 
-/// A place to jump to.
+/// Label of a jump.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Label(usize);
+pub(crate) struct JumpLabel(usize);
 
-/// Puts a program together.
+/// BPF assembler.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     code: Vec<Instruction>,
     /// Where each label is.
-    places: Vec<Option<usize>>,
+    label_offsets: Vec<Option<usize>>,
     /// Jumps and where they lead.
-    jumps: Vec<(usize, Label)>,
+    jumps: Vec<(usize, JumpLabel)>,
 }
 
 impl Assembler {
@@ -128,11 +128,11 @@ impl Assembler {
 
     /// `*(u64 *)(to + offset) = from`
     pub(crate) fn store(&mut self, to: Register, offset: i16, from: Register) {
-        self.store_of(Width::Eight, to, offset, from);
+        self.store_width(Width::Eight, to, offset, from);
     }
 
     /// `*(to_width *)(to + offset) = from`
-    pub(crate) fn store_of(&mut self, width: Width, to: Register, offset: i16, from: Register) {
+    pub(crate) fn store_width(&mut self, width: Width, to: Register, offset: i16, from: Register) {
         self.push(CLASS_STX | MODE_MEM | width as u8, to, from as u8, offset, 0);
     }
 
@@ -177,7 +177,7 @@ impl Assembler {
     }
 
     /// `r0 = function(r1, …)`
-    pub(crate) fn call(&mut self, function: Function) {
+    pub(crate) fn call(&mut self, function: HelperFunction) {
         self.push(CALL, Register::R0, 0, 0, function as i32);
     }
 
@@ -188,30 +188,42 @@ impl Assembler {
     }
 
     /// A label that is somewhere further on.
-    pub(crate) fn label(&mut self) -> Label {
-        self.places.push(None);
-        Label(self.places.len() - 1)
+    pub(crate) fn label(&mut self) -> JumpLabel {
+        self.label_offsets.push(None);
+        JumpLabel(self.label_offsets.len() - 1)
     }
 
     /// The label is here.
-    pub(crate) fn here(&mut self, label: Label) {
-        self.places[label.0] = Some(self.code.len());
+    pub(crate) fn bind(&mut self, label: JumpLabel) {
+        self.label_offsets[label.0] = Some(self.code.len());
     }
 
     /// `if left ∘ right goto label`
-    pub(crate) fn jump(&mut self, when: When, left: Register, right: Register, label: Label) {
+    pub(crate) fn jump(
+        &mut self,
+        when: JumpCondition,
+        left: Register,
+        right: Register,
+        label: JumpLabel,
+    ) {
         self.jumps.push((self.code.len(), label));
         self.push(CLASS_JMP | SOURCE_REGISTER | when as u8, left, right as u8, 0, 0);
     }
 
     /// `if left ∘ immediate goto label`
-    pub(crate) fn jump_if(&mut self, when: When, left: Register, immediate: i32, label: Label) {
+    pub(crate) fn jump_if(
+        &mut self,
+        when: JumpCondition,
+        left: Register,
+        immediate: i32,
+        label: JumpLabel,
+    ) {
         self.jumps.push((self.code.len(), label));
         self.push(CLASS_JMP | when as u8, left, 0, 0, immediate);
     }
 
     /// `goto label`
-    pub(crate) fn go(&mut self, label: Label) {
+    pub(crate) fn jump_always(&mut self, label: JumpLabel) {
         self.jumps.push((self.code.len(), label));
         self.push(CLASS_JMP, Register::R0, 0, 0, 0);
     }
@@ -219,7 +231,7 @@ impl Assembler {
     /// The program.
     pub(crate) fn finish(mut self) -> Vec<Instruction> {
         for &(at, label) in &self.jumps {
-            let place = self.places[label.0].expect("BUG: a label that is nowhere");
+            let place = self.label_offsets[label.0].expect("BUG: a label that is nowhere");
             assert!(place > at, "BUG: a jump backwards");
             let distance = i16::try_from(place - at - 1);
             self.code[at].offset = distance.expect("BUG: a jump of more than 32,767");
@@ -239,10 +251,10 @@ mod tests {
         let end = code.label();
         code.load(Width::Four, R3, R6, 24);
         code.register(Arithmetic::Set, R1, R2);
-        code.jump_if(When::Greater, R4, 1215, end);
+        code.jump_if(JumpCondition::Greater, R4, 1215, end);
         code.atomic_add(R5, 64, R1);
-        code.call(Function::KtimeGetNs);
-        code.here(end);
+        code.call(HelperFunction::KtimeGetNs);
+        code.bind(end);
         code.exit();
         let expected = [
             (0x61, 0x63, 24, 0),

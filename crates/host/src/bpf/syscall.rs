@@ -29,7 +29,7 @@ const PROG_TYPE_TRACING: u32 = 26;
 /// What a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Kind {
+pub(crate) enum ProgramKind {
     /// It runs at a tracepoint and gets its arguments as typed pointers (`BPF_TRACE_RAW_TP`).
     Tracepoint = 23,
     /// It runs for each object of a kind when somebody reads (`BPF_TRACE_ITER`).
@@ -154,7 +154,7 @@ pub(crate) fn create_map(name: &str, value_bytes: u32) -> io::Result<OwnedFd> {
 pub(crate) fn load(
     name: &str,
     code: &[Instruction],
-    kind: Kind,
+    kind: ProgramKind,
     target: u32,
 ) -> Result<OwnedFd, (io::Error, String)> {
     let attempt = |log: &mut [u8]| {
@@ -195,7 +195,7 @@ pub(crate) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
 /// Attaches a program to the iterator that it was loaded for, until the link is dropped. It runs only when it is read.
 pub(crate) fn link(program: &OwnedFd) -> io::Result<OwnedFd> {
     let prog_fd = program.as_raw_fd() as u32;
-    let attach_type = Kind::Iterator as u32;
+    let attach_type = ProgramKind::Iterator as u32;
     let mut attributes = LinkCreate { prog_fd, target_fd: 0, attach_type, flags: 0 };
     // SAFETY: there are no pointers in the attributes.
     unsafe { bpf(LINK_CREATE, &mut attributes) }
@@ -210,21 +210,21 @@ pub(crate) fn iterate(link: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// Words of a map's value: `Deref` gives them. The kernel adds to them; here they are only loaded.
 #[derive(Debug)]
-pub(crate) struct Cells {
+pub(crate) struct MapCells {
     base: NonNull<AtomicU64>,
     /// Words that are mapped because pages begin where they do.
-    before: usize,
+    leading_words: usize,
     words: usize,
 }
 
 // SAFETY: all access goes through atomics, which any thread may use; the mapping lives as long as `self`.
-unsafe impl Send for Cells {}
+unsafe impl Send for MapCells {}
 // SAFETY: as above.
-unsafe impl Sync for Cells {}
+unsafe impl Sync for MapCells {}
 
-impl Cells {
+impl MapCells {
     /// Maps words of the value of a map that [`create_map`] made.
-    pub(crate) fn map(map: &OwnedFd, range: Range<usize>) -> io::Result<Cells> {
+    pub(crate) fn map(map: &OwnedFd, range: Range<usize>) -> io::Result<MapCells> {
         let before = range.start % (rustix::param::page_size() / WORD);
         let (start, words) = (range.start - before, before + range.len());
         let (offset, bytes) = ((WORD * start) as u64, WORD * words);
@@ -234,11 +234,11 @@ impl Cells {
             mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, map, offset)?
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Cells { base, before, words })
+        Ok(MapCells { base, leading_words: before, words })
     }
 }
 
-impl Deref for Cells {
+impl Deref for MapCells {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
@@ -246,11 +246,11 @@ impl Deref for Cells {
         // They are only loaded, relaxed, which read-only memory allows for words (std::sync::atomic, "Atomic accesses
         // to read-only memory"): no code of this crate stores to `Cells`, and a store would fault, not corrupt.
         let words = unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) };
-        &words[self.before..]
+        &words[self.leading_words..]
     }
 }
 
-impl Drop for Cells {
+impl Drop for MapCells {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and nothing borrows from it any more. That it fails is impossible for it.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), WORD * self.words) };

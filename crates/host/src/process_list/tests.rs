@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use shm::table::{How, Process, Taken, Writer};
+use shm::process_table::{CollectionInfo, CollectionMethod, ProcessRow, TableWriter};
 
 use super::ProcessList;
 use role::{RouteError, RouteQuery};
@@ -24,10 +24,10 @@ impl Drop for Folder {
     }
 }
 
-fn process(pid: u32, user_ms: u64, rss_bytes: u64) -> Process {
+fn process(pid: u32, user_ms: u64, rss_bytes: u64) -> ProcessRow {
     let mut comm = [0; 16];
     comm[..4].copy_from_slice(b"shop");
-    Process {
+    ProcessRow {
         pid,
         ppid: 1,
         uid: 1000,
@@ -38,17 +38,22 @@ fn process(pid: u32, user_ms: u64, rss_bytes: u64) -> Process {
         user_ns: user_ms * 1_000_000,
         system_ns: 500_000_000,
         rss_bytes,
-        ..Process::default()
+        ..ProcessRow::default()
     }
 }
 
-fn taken(at_s: u64) -> Taken {
+fn taken(at_s: u64) -> CollectionInfo {
     let (at_ns, unix_ns) = (at_s * 1_000_000_000, 7_000_000_000 + at_s as i64);
-    Taken { at_ns, unix_ns, how: How::Procfs, ticks_per_second: 100 }
+    CollectionInfo {
+        started_ns: at_ns,
+        unix_ns,
+        method: CollectionMethod::Procfs,
+        ticks_per_second: 100,
+    }
 }
 
 #[test]
-fn processes_have_the_part_of_a_processor_that_they_had_since_the_table_before() {
+fn cpu_usage_is_since_the_previous_table() {
     let Some(folder) = Folder::new("processes") else { return };
     let list = ProcessList::default();
     let ask = |parameters: &[(&str, &str)]| -> Result<Value, RouteError> {
@@ -67,7 +72,7 @@ fn processes_have_the_part_of_a_processor_that_they_had_since_the_table_before()
     let missing = why();
     assert!(missing.starts_with("the process table of this host cannot be read: "), "{missing}");
 
-    let mut writer = Writer::new(&folder.0).unwrap();
+    let mut writer = TableWriter::new(&folder.0).unwrap();
     writer.publish(&taken(10), &[process(2, 0, 100), process(3, 1_000, 50)]).unwrap();
     let first = ask(&[]).unwrap();
     assert_eq!(first["over_seconds"], Value::Null);

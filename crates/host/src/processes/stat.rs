@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use rustix::param::page_size;
-use shm::table::Process;
+use shm::process_table::ProcessRow;
 
 /// Ticks in a second.
 pub(super) static TICKS: LazyLock<u64> =
@@ -16,7 +16,7 @@ pub(super) fn tick_ns() -> u64 {
 }
 
 /// Everything that the line has; `None` if it is none. The user does not stand there.
-pub(super) fn parse(line: &[u8]) -> Option<Process> {
+pub(super) fn parse(line: &[u8]) -> Option<ProcessRow> {
     // There may be anything in the name, parentheses too.
     let open = line.iter().position(|&byte| byte == b'(')?;
     let close = line.iter().rposition(|&byte| byte == b')')?;
@@ -43,7 +43,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Process> {
     // The kernel shows more of the names of its own threads than they have.
     let kept = name.len().min(comm.len() - 1);
     comm[..kept].copy_from_slice(&name[..kept]);
-    Some(Process {
+    Some(ProcessRow {
         pid,
         ppid,
         uid: 0,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_cut_or_changed_is_no_panic() {
+    fn mutated_line_does_not_panic() {
         for at in 0..LINE.len() {
             let _ = parse(&LINE.as_bytes()[..at]);
             for byte in [0, b' ', b'(', b')', b'9', 0xff] {

@@ -1,4 +1,4 @@
-//! Processes by BPF: a program that the kernel runs for each task when the iterator is read, and what it writes.
+//! Process table by a BPF task iterator.
 //!
 //! Of a task that leads its group it writes 120 bytes, of another thread the first 72. Counts of threads that have ended are
 //! those of the group's `signal_struct`, which the program adds to the leader's own; counts of living threads are added up here. So
@@ -10,13 +10,15 @@
 
 use std::io::{self, Read};
 
-use shm::table::Process;
+use shm::process_table::ProcessRow;
 
 use super::stat::tick_ns;
-use crate::bpf::Iterator;
+use crate::bpf::BpfIterator;
 use crate::bpf::btf::Btf;
 use crate::bpf::instruction::Register::{R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
-use crate::bpf::instruction::{Arithmetic, Assembler, Function, Instruction, When, Width};
+use crate::bpf::instruction::{
+    Arithmetic, Assembler, HelperFunction, Instruction, JumpCondition, Width,
+};
 
 /// The kernel's function that the iterator is known by.
 const FUNCTION: &str = "bpf_iter_task";
@@ -52,9 +54,9 @@ const LEADER_BYTES: usize = 120;
 /// As much as the kernel gives at once: its buffer has eight pages.
 const READ_BYTES: usize = 32 << 10;
 
-/// Where the kernel keeps what the program reads.
+/// Kernel struct offsets used by the task iterator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Fields {
+struct TaskOffsets {
     seq: i16,
     signal: i16,
     tgid: i16,
@@ -75,15 +77,15 @@ struct Fields {
     exit_state: i16,
 }
 
-impl Fields {
-    fn find(btf: &Btf) -> Result<Fields, String> {
+impl TaskOffsets {
+    fn find(btf: &Btf) -> Result<TaskOffsets, String> {
         let task = |member| btf.offset("task_struct", member);
         let signal = |member| btf.offset("signal_struct", member);
         let mut counts = [(0, 0); 7];
         for (to, (of_task, of_group)) in counts.iter_mut().zip(COUNTS) {
             *to = (task(of_task)?, signal(of_group)?);
         }
-        Ok(Fields {
+        Ok(TaskOffsets {
             seq: btf.offset("bpf_iter_meta", "seq")?,
             signal: task("signal")?,
             tgid: task("tgid")?,
@@ -140,30 +142,30 @@ fn pages(btf: &Btf) -> Result<[i16; 3], String> {
 ///     return bpf_seq_write(ctx->meta->seq, &r, 120), 0;
 /// }
 /// ```
-fn program(fields: &Fields) -> Vec<Instruction> {
+fn program(fields: &TaskOffsets) -> Vec<Instruction> {
     const BASE: i16 = -(LEADER_BYTES as i16);
     let mut code = Assembler::default();
     let [end, leader, write] = [code.label(), code.label(), code.label()];
     let copy = |code: &mut Assembler, width, to: i16, from, offset| {
         code.load(width, R3, from, offset);
-        code.store_of(width, R10, BASE + to, R3);
+        code.store_width(width, R10, BASE + to, R3);
     };
     code.load(Width::Eight, R6, R1, 0);
     code.load(Width::Eight, R7, R1, 8);
-    code.jump_if(When::Equal, R7, 0, end);
+    code.jump_if(JumpCondition::Equal, R7, 0, end);
     code.load(Width::Eight, R8, R6, fields.seq);
     code.load(Width::Four, R1, R7, fields.tgid);
-    code.store_of(Width::Four, R10, BASE + TGID, R1);
+    code.store_width(Width::Four, R10, BASE + TGID, R1);
     code.load(Width::Four, R2, R7, fields.pid);
-    code.store_of(Width::Four, R10, BASE + PID, R2);
+    code.store_width(Width::Four, R10, BASE + PID, R2);
     for (at, (of_task, _)) in (FIRST_COUNT..).step_by(8).zip(fields.counts) {
         copy(&mut code, Width::Eight, at, R7, of_task);
     }
     copy(&mut code, Width::Eight, RUN_DELAY, R7, fields.run_delay);
     code.immediate(Arithmetic::Set, R5, THREAD_BYTES as i32);
-    code.jump(When::Equal, R1, R2, leader);
-    code.go(write);
-    code.here(leader);
+    code.jump(JumpCondition::Equal, R1, R2, leader);
+    code.jump_always(write);
+    code.bind(leader);
     code.load(Width::Eight, R9, R7, fields.signal);
     for (at, (_, of_group)) in (FIRST_COUNT..).step_by(8).zip(fields.counts) {
         code.load(Width::Eight, R3, R10, BASE + at);
@@ -179,9 +181,9 @@ fn program(fields: &Fields) -> Vec<Instruction> {
     for page in fields.pages {
         let is_less = code.label();
         code.load(Width::Eight, R3, R4, page);
-        code.jump_if(When::SignedLess, R3, 0, is_less);
+        code.jump_if(JumpCondition::SignedLess, R3, 0, is_less);
         code.register(Arithmetic::Add, R2, R3);
-        code.here(is_less);
+        code.bind(is_less);
     }
     code.store(R10, BASE + RSS, R2);
     code.load(Width::Eight, R4, R7, fields.parent);
@@ -192,45 +194,49 @@ fn program(fields: &Fields) -> Vec<Instruction> {
     code.load(Width::Four, R3, R7, fields.state);
     code.load(Width::Four, R4, R7, fields.exit_state);
     code.register(Arithmetic::Or, R3, R4);
-    code.store_of(Width::Four, R10, BASE + STATE, R3);
+    code.store_width(Width::Four, R10, BASE + STATE, R3);
     code.immediate(Arithmetic::Set, R5, LEADER_BYTES as i32);
-    code.here(write);
+    code.bind(write);
     code.register(Arithmetic::Set, R1, R8);
     code.register(Arithmetic::Set, R2, R10);
     code.immediate(Arithmetic::Add, R2, BASE.into());
     code.register(Arithmetic::Set, R3, R5);
-    code.call(Function::SeqWrite);
-    code.here(end);
+    code.call(HelperFunction::SeqWrite);
+    code.bind(end);
     code.exit();
     code.finish()
 }
 
-/// The program at work.
+/// Attached BPF task iterator.
 #[derive(Debug)]
-pub(super) struct Tasks {
-    iterator: Iterator,
+pub(super) struct TaskIterator {
+    iterator: BpfIterator,
     buffer: Vec<u8>,
-    sums: Sums,
+    totals: ThreadTotals,
 }
 
-impl Tasks {
+impl TaskIterator {
     /// Loads and attaches it.
-    pub(super) fn start(btf: &Btf) -> Result<Tasks, String> {
-        let code = program(&Fields::find(btf)?);
-        let iterator = Iterator::start("topdeck_tasks", btf.function(FUNCTION)?, &code)?;
-        Ok(Tasks { iterator, buffer: vec![0; READ_BYTES], sums: Sums::default() })
+    pub(super) fn start(btf: &Btf) -> Result<TaskIterator, String> {
+        let code = program(&TaskOffsets::find(btf)?);
+        let iterator = BpfIterator::start("topdeck_tasks", btf.function(FUNCTION)?, &code)?;
+        Ok(TaskIterator { iterator, buffer: vec![0; READ_BYTES], totals: ThreadTotals::default() })
     }
 
     /// One that cannot be read.
     #[cfg(test)]
-    pub(super) fn failing() -> Tasks {
-        Tasks { iterator: Iterator::none(), buffer: vec![0; READ_BYTES], sums: Sums::default() }
+    pub(super) fn failing() -> TaskIterator {
+        TaskIterator {
+            iterator: BpfIterator::empty(),
+            buffer: vec![0; READ_BYTES],
+            totals: ThreadTotals::default(),
+        }
     }
 
     /// Reads all processes into `rows`.
-    pub(super) fn read(&mut self, rows: &mut Vec<Process>) -> io::Result<()> {
+    pub(super) fn read(&mut self, rows: &mut Vec<ProcessRow>) -> io::Result<()> {
         rows.clear();
-        self.sums.clear();
+        self.totals.clear();
         let mut tasks = self.iterator.read()?;
         let mut filled = 0;
         loop {
@@ -241,43 +247,43 @@ impl Tasks {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            let taken = self.sums.take(&self.buffer[..length], rows);
+            let taken = self.totals.consume(&self.buffer[..length], rows);
             self.buffer.copy_within(taken..length, 0);
             filled = length - taken;
         }
-        self.sums.finish(rows);
+        self.totals.finish(rows);
         Ok(())
     }
 }
 
-/// What threads add to their processes' rows, which hold ticks in `user_ns` and `system_ns` until all are there.
+/// Sums thread records into process rows.
 #[derive(Debug, Default)]
-struct Sums {
+struct ThreadTotals {
     /// What the scheduler measured, of each row.
     runtimes: Vec<u64>,
     /// Threads that came before their leader, whose number is greater when numbers began anew.
-    early: Vec<Thread>,
+    orphans: Vec<ThreadRecord>,
 }
 
 /// A thread's record.
 #[derive(Clone, Copy, Debug)]
-struct Thread {
+struct ThreadRecord {
     tgid: u32,
     counts: [u64; COUNTS.len()],
     run_delay: u64,
 }
 
-impl Sums {
+impl ThreadTotals {
     fn clear(&mut self) {
         self.runtimes.clear();
-        self.early.clear();
+        self.orphans.clear();
     }
 
     /// Takes all records that are whole. How many bytes they have.
-    fn take(&mut self, bytes: &[u8], rows: &mut Vec<Process>) -> usize {
+    fn consume(&mut self, bytes: &[u8], rows: &mut Vec<ProcessRow>) -> usize {
         let mut rest = bytes;
         while let Some(record) = rest.first_chunk::<THREAD_BYTES>() {
-            let thread = Thread {
+            let thread = ThreadRecord {
                 tgid: u32_at(record, TGID),
                 counts: std::array::from_fn(|i| u64_at(record, FIRST_COUNT + 8 * i as i16)),
                 run_delay: u64_at(record, RUN_DELAY),
@@ -288,7 +294,7 @@ impl Sums {
                 continue;
             }
             let Some((record, further)) = rest.split_first_chunk::<LEADER_BYTES>() else { break };
-            rows.push(leader(record));
+            rows.push(decode_leader(record));
             self.runtimes.push(0);
             add(&thread, rows.last_mut(), self.runtimes.last_mut());
             rest = further;
@@ -296,7 +302,7 @@ impl Sums {
         bytes.len() - rest.len()
     }
 
-    fn add(&mut self, thread: &Thread, rows: &mut [Process]) {
+    fn add(&mut self, thread: &ThreadRecord, rows: &mut [ProcessRow]) {
         // Mostly it comes right behind its leader. Rows stand by ascending number, as tasks do.
         let at = match rows.last() {
             Some(last) if last.pid == thread.tgid => Ok(rows.len() - 1),
@@ -304,24 +310,24 @@ impl Sums {
         };
         match at {
             Ok(at) => add(thread, rows.get_mut(at), self.runtimes.get_mut(at)),
-            Err(_) => self.early.push(*thread),
+            Err(_) => self.orphans.push(*thread),
         }
     }
 
-    fn finish(&mut self, rows: &mut [Process]) {
-        for thread in std::mem::take(&mut self.early) {
+    fn finish(&mut self, rows: &mut [ProcessRow]) {
+        for thread in std::mem::take(&mut self.orphans) {
             // Without its leader it has ended with it, meanwhile.
             if let Ok(at) = rows.binary_search_by_key(&thread.tgid, |row| row.pid) {
                 add(&thread, rows.get_mut(at), self.runtimes.get_mut(at));
             }
         }
         for (row, &runtime) in rows.iter_mut().zip(&self.runtimes) {
-            (row.user_ns, row.system_ns) = shares(row.user_ns, row.system_ns, runtime);
+            (row.user_ns, row.system_ns) = split_cpu_time(row.user_ns, row.system_ns, runtime);
         }
     }
 }
 
-fn add(thread: &Thread, row: Option<&mut Process>, runtime: Option<&mut u64>) {
+fn add(thread: &ThreadRecord, row: Option<&mut ProcessRow>, runtime: Option<&mut u64>) {
     let (Some(row), Some(runtime)) = (row, runtime) else { return };
     let [user, system, ran, voluntary, involuntary, minor, major] = thread.counts;
     let grow = |sum: &mut u64, by: u64| *sum = sum.wrapping_add(by);
@@ -337,20 +343,20 @@ fn add(thread: &Thread, row: Option<&mut Process>, runtime: Option<&mut u64>) {
 }
 
 /// The row of a leader, without what counts.
-fn leader(record: &[u8; LEADER_BYTES]) -> Process {
+fn decode_leader(record: &[u8; LEADER_BYTES]) -> ProcessRow {
     let page = rustix::param::page_size() as u64;
     let mut comm = [0; 16];
     comm.copy_from_slice(&record[COMM as usize..][..16]);
-    Process {
+    ProcessRow {
         pid: u32_at(record, TGID),
         ppid: u32_at(record, PPID),
         uid: u32_at(record, UID),
         threads: u32_at(record, THREADS),
         start: u64_at(record, START) / tick_ns(),
         comm,
-        state: letter(u32_at(record, STATE)),
+        state: state_letter(u32_at(record, STATE)),
         rss_bytes: u64_at(record, RSS).saturating_mul(page),
-        ..Process::default()
+        ..ProcessRow::default()
     }
 }
 
@@ -365,7 +371,7 @@ fn u64_at(record: &[u8], at: i16) -> u64 {
 }
 
 /// The letter of a state: kernel, include/linux/sched.h (`task_state_index`), fs/proc/array.c.
-fn letter(state: u32) -> u8 {
+fn state_letter(state: u32) -> u8 {
     const REPORTED: u32 = 0x7f;
     const UNINTERRUPTIBLE: u32 = 0x02;
     /// Sleeps so, but is no load.
@@ -381,7 +387,7 @@ fn letter(state: u32) -> u8 {
 }
 
 /// Divides what the scheduler measured as the ticks fell.
-fn shares(user: u64, system: u64, runtime: u64) -> (u64, u64) {
+fn split_cpu_time(user: u64, system: u64, runtime: u64) -> (u64, u64) {
     if system == 0 {
         return (runtime, 0);
     }
@@ -395,7 +401,7 @@ fn shares(user: u64, system: u64, runtime: u64) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bpf::machine::Machine;
+    use crate::bpf::interpreter::BpfInterpreter;
 
     const META: u64 = 5 << 32;
     const TASK: u64 = 6 << 32;
@@ -403,7 +409,7 @@ mod tests {
     const MM: u64 = 8 << 32;
     const PARENT: u64 = 9 << 32;
     const CRED: u64 = 10 << 32;
-    const FIELDS: Fields = Fields {
+    const FIELDS: TaskOffsets = TaskOffsets {
         seq: 0,
         signal: 1848,
         tgid: 1268,
@@ -451,7 +457,7 @@ mod tests {
 
     /// What the program writes of a task.
     fn record(fields: &[(i16, u64)]) -> Vec<u8> {
-        let mut machine = Machine::new(1);
+        let mut machine = BpfInterpreter::new(1);
         machine.put(META, &[(FIELDS.seq, 77)]);
         machine.put(TASK, fields);
         let mut signal: Vec<_> =
@@ -468,9 +474,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn rows_of(bytes: &[u8]) -> Vec<Process> {
-        let (mut rows, mut sums) = (Vec::new(), Sums::default());
-        assert_eq!(sums.take(bytes, &mut rows), bytes.len());
+    fn rows_of(bytes: &[u8]) -> Vec<ProcessRow> {
+        let (mut rows, mut sums) = (Vec::new(), ThreadTotals::default());
+        assert_eq!(sums.consume(bytes, &mut rows), bytes.len());
         sums.finish(&mut rows);
         rows
     }
@@ -482,7 +488,7 @@ mod tests {
         assert_eq!((leader.len(), thread.len()), (LEADER_BYTES, THREAD_BYTES));
         // Ticks are 1 to 2, runtime is 3 of each hundred thousand, thousand and one.
         let runtime = 3 * 101_001;
-        let expected = Process {
+        let expected = ProcessRow {
             pid: 42,
             ppid: 7,
             uid: 1_000,
@@ -512,26 +518,26 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end() {
-        let mut machine = Machine::new(1);
+    fn truncated_records_end_the_read() {
+        let mut machine = BpfInterpreter::new(1);
         machine.run(&program(&FIELDS), &[META, 0]);
         assert!(machine.written.is_empty());
     }
 
     #[test]
-    fn whatever_is_written_is_no_panic() {
+    fn arbitrary_records_do_not_panic() {
         let whole = [record(&task(42, 42, MM, 1)), record(&task(43, 42, MM, 9))].concat();
         for cut in 0..whole.len() {
-            let (mut rows, mut sums) = (Vec::new(), Sums::default());
-            let taken = sums.take(&whole[..cut], &mut rows);
+            let (mut rows, mut sums) = (Vec::new(), ThreadTotals::default());
+            let taken = sums.consume(&whole[..cut], &mut rows);
             assert!(taken <= cut && cut - taken < LEADER_BYTES, "{cut}");
         }
         for at in 0..whole.len() {
             for byte in [0, 1, 0x7f, 0xff] {
                 let mut changed = whole.clone();
                 changed[at] = byte;
-                let (mut rows, mut sums) = (Vec::new(), Sums::default());
-                sums.take(&changed, &mut rows);
+                let (mut rows, mut sums) = (Vec::new(), ThreadTotals::default());
+                sums.consume(&changed, &mut rows);
                 sums.finish(&mut rows);
             }
         }
@@ -541,16 +547,16 @@ mod tests {
     #[test]
     fn states_have_their_letters() {
         let states = [0, 1, 2, 4, 8, 0x10, 0x20, 0x40, 0x402, 0x1000, 0x8002, 0x21, u32::MAX];
-        let letters = states.map(letter);
+        let letters = states.map(state_letter);
         assert_eq!(letters.escape_ascii().to_string(), "RSDTtXZPIDDZI");
     }
 
     #[test]
-    fn time_is_shared_as_ticks_fell() {
-        assert_eq!(shares(0, 0, 5), (5, 0));
-        assert_eq!(shares(10, 0, 5), (5, 0));
-        assert_eq!(shares(0, 10, 5), (0, 5));
-        assert_eq!(shares(30, 10, 1_000), (750, 250));
-        assert_eq!(shares(u64::MAX, u64::MAX, u64::MAX), (u64::MAX / 2 + 1, u64::MAX / 2));
+    fn cpu_time_is_split_by_ticks() {
+        assert_eq!(split_cpu_time(0, 0, 5), (5, 0));
+        assert_eq!(split_cpu_time(10, 0, 5), (5, 0));
+        assert_eq!(split_cpu_time(0, 10, 5), (0, 5));
+        assert_eq!(split_cpu_time(30, 10, 1_000), (750, 250));
+        assert_eq!(split_cpu_time(u64::MAX, u64::MAX, u64::MAX), (u64::MAX / 2 + 1, u64::MAX / 2));
     }
 }

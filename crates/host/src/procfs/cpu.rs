@@ -1,10 +1,10 @@
-//! Processors: utilisation by mode, saturation by what waits (load, pressure, run queues).
+//! CPU metrics: utilisation by mode, load, PSI, run queues.
 //!
 //! Source: kernel, Documentation/filesystems/proc.rst (stat, loadavg), Documentation/accounting/psi.rst,
 //! Documentation/scheduler/sched-stats.rst. Ticks are 1/100 s on all machines this is built for (`USER_HZ`).
 
 use super::numbers;
-use crate::metric::{Metric, Take, counter, gauge};
+use crate::metric::{MetricDefinition, MetricSink, counter, gauge};
 
 /// Ticks of a second, in files of `/proc`.
 const TICKS: f64 = 100.0;
@@ -12,42 +12,45 @@ const TICKS: f64 = 100.0;
 const MODES: [&str; 10] =
     ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice"];
 
-const CPU: Metric = counter(
+const CPU: MetricDefinition = counter(
     "host_cpu_seconds_total",
     "s",
     "time of each processor by `cpu` and `mode`; modes add up to all time: `user` is without `guest`",
 );
-const SWITCHES: Metric = counter("host_context_switches_total", "", "switches between tasks");
-const FORKS: Metric = counter("host_forks_total", "", "processes and threads that were begun");
-const INTERRUPTS: Metric = counter("host_interrupts_total", "", "interrupts served");
-const SOFT_INTERRUPTS: Metric = counter("host_softirqs_total", "", "soft interrupts served");
-const RUNNING: Metric = gauge("host_tasks_running", "", "tasks that run or could");
-const BLOCKED: Metric = gauge("host_tasks_blocked", "", "tasks that wait for I/O");
-const BOOT: Metric =
+const SWITCHES: MetricDefinition =
+    counter("host_context_switches_total", "", "switches between tasks");
+const FORKS: MetricDefinition =
+    counter("host_forks_total", "", "processes and threads that were begun");
+const INTERRUPTS: MetricDefinition = counter("host_interrupts_total", "", "interrupts served");
+const SOFT_INTERRUPTS: MetricDefinition =
+    counter("host_softirqs_total", "", "soft interrupts served");
+const RUNNING: MetricDefinition = gauge("host_tasks_running", "", "tasks that run or could");
+const BLOCKED: MetricDefinition = gauge("host_tasks_blocked", "", "tasks that wait for I/O");
+const BOOT: MetricDefinition =
     gauge("host_boot_time_seconds", "s", "when the system was started, since the Unix epoch");
-const LOAD: Metric = gauge(
-    "host_load",
+const LOAD_AVERAGE: MetricDefinition = gauge(
+    "host_load_average",
     "",
     "tasks that run, could, or wait for the disk, averaged, by `minutes`: 1, 5, 15",
 );
-const PRESSURE: Metric = counter(
+const PRESSURE: MetricDefinition = counter(
     "host_pressure_seconds_total",
     "s",
     "time in which tasks waited for a `resource` (cpu, io, memory), by `share`: `some` task or the `full` set",
 );
-const WAIT: Metric = counter(
+const WAIT: MetricDefinition = counter(
     "host_run_queue_wait_seconds_total",
     "s",
     "time that tasks waited for the processor, by `cpu`; where the kernel has `/proc/schedstat`",
 );
-const SLICES: Metric = counter(
-    "host_run_queue_slices_total",
+const TIMESLICES: MetricDefinition = counter(
+    "host_run_queue_timeslices_total",
     "",
     "turns that tasks got, by `cpu`; where the kernel has `/proc/schedstat`",
 );
 
 #[cfg(test)]
-pub(super) const METRICS: &[Metric] = &[
+pub(super) const METRICS: &[MetricDefinition] = &[
     CPU,
     SWITCHES,
     FORKS,
@@ -56,14 +59,14 @@ pub(super) const METRICS: &[Metric] = &[
     RUNNING,
     BLOCKED,
     BOOT,
-    LOAD,
+    LOAD_AVERAGE,
     PRESSURE,
     WAIT,
-    SLICES,
+    TIMESLICES,
 ];
 
 /// `/proc/stat`
-pub(super) fn stat(text: &str, take: &mut dyn Take) {
+pub(super) fn stat(text: &str, take: &mut dyn MetricSink) {
     for line in text.lines() {
         let Some((name, rest)) = line.split_once(' ') else { continue };
         let metric = match name {
@@ -83,12 +86,12 @@ pub(super) fn stat(text: &str, take: &mut dyn Take) {
         };
         // Of interrupts the first number is the total.
         if let Some(value) = numbers(rest).next() {
-            take.take(metric, &[], value);
+            take.record(metric, &[], value);
         }
     }
 }
 
-fn modes(cpu: &str, rest: &str, take: &mut dyn Take) {
+fn modes(cpu: &str, rest: &str, take: &mut dyn MetricSink) {
     let mut ticks = [None; MODES.len()];
     for (to, from) in ticks.iter_mut().zip(numbers(rest)) {
         *to = Some(from);
@@ -101,39 +104,39 @@ fn modes(cpu: &str, rest: &str, take: &mut dyn Take) {
     }
     for (mode, ticks) in MODES.into_iter().zip(ticks) {
         if let Some(ticks) = ticks {
-            take.take(&CPU, &[("cpu", cpu), ("mode", mode)], ticks / TICKS);
+            take.record(&CPU, &[("cpu", cpu), ("mode", mode)], ticks / TICKS);
         }
     }
 }
 
 /// `/proc/loadavg`
-pub(super) fn loadavg(text: &str, take: &mut dyn Take) {
+pub(super) fn loadavg(text: &str, take: &mut dyn MetricSink) {
     for (minutes, value) in ["1", "5", "15"].into_iter().zip(numbers(text)) {
-        take.take(&LOAD, &[("minutes", minutes)], value);
+        take.record(&LOAD_AVERAGE, &[("minutes", minutes)], value);
     }
 }
 
 /// `/proc/pressure/RESOURCE`
-pub(super) fn pressure(resource: &str, text: &str, take: &mut dyn Take) {
+pub(super) fn pressure(resource: &str, text: &str, take: &mut dyn MetricSink) {
     for line in text.lines() {
         let Some((share @ ("some" | "full"), rest)) = line.split_once(' ') else { continue };
         let total = rest.split(' ').find_map(|field| field.strip_prefix("total="));
         if let Some(microseconds) = total.and_then(|total| total.parse::<u64>().ok()) {
             let labels = [("resource", resource), ("share", share)];
-            take.take(&PRESSURE, &labels, microseconds as f64 / 1e6);
+            take.record(&PRESSURE, &labels, microseconds as f64 / 1e6);
         }
     }
 }
 
 /// `/proc/schedstat`
-pub(super) fn schedstat(text: &str, take: &mut dyn Take) {
+pub(super) fn schedstat(text: &str, take: &mut dyn MetricSink) {
     for line in text.lines() {
         let Some((name, rest)) = line.split_once(' ') else { continue };
         let Some(cpu) = name.strip_prefix("cpu") else { continue };
         let mut last = numbers(rest).skip(7);
         if let (Some(nanoseconds), Some(slices)) = (last.next(), last.next()) {
-            take.take(&WAIT, &[("cpu", cpu)], nanoseconds / 1e9);
-            take.take(&SLICES, &[("cpu", cpu)], slices);
+            take.record(&WAIT, &[("cpu", cpu)], nanoseconds / 1e9);
+            take.record(&TIMESLICES, &[("cpu", cpu)], slices);
         }
     }
 }
@@ -141,15 +144,15 @@ pub(super) fn schedstat(text: &str, take: &mut dyn Take) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::Taken;
+    use crate::metric::RecordedMetrics;
 
     const STAT: &str = "cpu  300 20 3 4 5 6 7 8 90 10\ncpu0 300 20 3 4 5 6 7 8 90 10\ncpu1 1 2 3 4\n\
                         intr 45782506 0 0 7\nctxt 134718135\nbtime 1795294823\nprocesses 971683\n\
                         procs_running 2\nprocs_blocked 1\nsoftirq 24477657 0 1\n";
 
     #[track_caller]
-    fn check(read: impl FnOnce(&mut Taken), expected: &[(&str, f64)]) {
-        let mut taken = Taken::default();
+    fn check(read: impl FnOnce(&mut RecordedMetrics), expected: &[(&str, f64)]) {
+        let mut taken = RecordedMetrics::default();
         read(&mut taken);
         for &(series, value) in expected {
             assert_eq!(taken.value(series), Some(value), "{series} in {taken:?}");
@@ -177,7 +180,7 @@ mod tests {
 
     #[test]
     fn all_processors_together_are_not_one_more() {
-        let mut taken = Taken::default();
+        let mut taken = RecordedMetrics::default();
         stat(STAT, &mut taken);
         assert_eq!(taken.len(), 10 + 4 + 7);
     }
@@ -187,7 +190,7 @@ mod tests {
         let text = "1.11 0.94 1.05 2/98 30501\n";
         check(
             |taken| loadavg(text, taken),
-            &[("host_load{minutes=1}", 1.11), ("host_load{minutes=15}", 1.05)],
+            &[("host_load_average{minutes=1}", 1.11), ("host_load_average{minutes=15}", 1.05)],
         );
     }
 
@@ -208,14 +211,14 @@ mod tests {
                     domain0 MC 3 0 0\n";
         let expected = [
             ("host_run_queue_wait_seconds_total{cpu=0}", 1.5),
-            ("host_run_queue_slices_total{cpu=0}", 321.0),
+            ("host_run_queue_timeslices_total{cpu=0}", 321.0),
         ];
         check(|taken| schedstat(text, taken), &expected);
     }
 
     #[test]
-    fn whatever_stands_there_is_no_panic() {
-        let mut taken = Taken::default();
+    fn arbitrary_text_does_not_panic() {
+        let mut taken = RecordedMetrics::default();
         for text in [
             "",
             "\n",

@@ -1,50 +1,55 @@
-//! Disks: what was done, how long it took in all, how much is under way. Sums, no distributions: those are counted
-//! in the kernel, see [`crate::block_io`].
+//! Disk metrics. Sums, no distributions: those are counted in the kernel, see [`crate::block_io`].
 //!
 //! A sector has 512 bytes here whatever the disk's own size is; times are in milliseconds.
 //! Source: kernel, Documentation/admin-guide/iostats.rst.
 
-use crate::metric::{Metric, Take, counter, gauge};
+use crate::metric::{MetricDefinition, MetricSink, counter, gauge};
 
 const SECTOR: f64 = 512.0;
 
-const DONE: Metric = counter(
+const COMPLETED: MetricDefinition = counter(
     "host_disk_completed_total",
     "",
     "requests that were completed, by `device` and `operation`: read, write, discard, flush",
 );
-const MERGED: Metric = counter(
-    "host_disk_merged_total",
+const MERGES: MetricDefinition = counter(
+    "host_disk_merges_total",
     "",
     "requests that went along with another, by `device` and `operation`",
 );
-const BYTES: Metric = counter(
+const BYTES: MetricDefinition = counter(
     "host_disk_bytes_total",
     "B",
     "what they were about, by `device` and `operation`; none for flush",
 );
-const TIME: Metric = counter(
+const TIME: MetricDefinition = counter(
     "host_disk_time_seconds_total",
     "s",
     "time of all requests added up, by `device` and `operation`; divided by `host_disk_completed_total` a mean only",
 );
-const IN_FLIGHT: Metric = gauge("host_disk_in_flight", "", "requests under way, by `device`");
-const BUSY: Metric = counter(
-    "host_disk_busy_seconds_total",
+const IN_FLIGHT: MetricDefinition =
+    gauge("host_disk_in_flight", "", "requests under way, by `device`");
+const IO_TIME: MetricDefinition = counter(
+    "host_disk_io_time_seconds_total",
     "s",
     "time in which any request was under way, by `device`",
 );
-const QUEUED: Metric = counter(
-    "host_disk_queue_seconds_total",
+const WEIGHTED_IO_TIME: MetricDefinition = counter(
+    "host_disk_weighted_io_time_seconds_total",
     "s",
     "requests under way, integrated over time, by `device`: its rate is the mean queue",
 );
 
 #[cfg(test)]
-pub(super) const METRICS: &[Metric] = &[DONE, MERGED, BYTES, TIME, IN_FLIGHT, BUSY, QUEUED];
+pub(super) const METRICS: &[MetricDefinition] =
+    &[COMPLETED, MERGES, BYTES, TIME, IN_FLIGHT, IO_TIME, WEIGHTED_IO_TIME];
 
 /// `/proc/diskstats`, of the devices that `is_disk` knows: partitions would count everything twice.
-pub(super) fn diskstats(text: &str, is_disk: &mut dyn FnMut(&str) -> bool, take: &mut dyn Take) {
+pub(super) fn diskstats(
+    text: &str,
+    is_disk: &mut dyn FnMut(&str) -> bool,
+    take: &mut dyn MetricSink,
+) {
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace().skip(2);
         let Some(device) = words.next() else { continue };
@@ -58,23 +63,25 @@ pub(super) fn diskstats(text: &str, is_disk: &mut dyn FnMut(&str) -> bool, take:
     }
 }
 
-fn disk(device: &str, fields: &[Option<f64>; 17], take: &mut dyn Take) {
+fn disk(device: &str, fields: &[Option<f64>; 17], take: &mut dyn MetricSink) {
     for (operation, at) in [("read", 0), ("write", 4), ("discard", 11)] {
-        let metrics = [(&DONE, 1.0), (&MERGED, 1.0), (&BYTES, SECTOR), (&TIME, 1e-3)];
+        let metrics = [(&COMPLETED, 1.0), (&MERGES, 1.0), (&BYTES, SECTOR), (&TIME, 1e-3)];
         for ((metric, scale), value) in metrics.into_iter().zip(&fields[at..at + 4]) {
             if let Some(value) = value {
-                take.take(metric, &[("device", device), ("operation", operation)], value * scale);
+                take.record(metric, &[("device", device), ("operation", operation)], value * scale);
             }
         }
     }
     if let [Some(done), Some(time)] = fields[15..17] {
         let labels = [("device", device), ("operation", "flush")];
-        take.take(&DONE, &labels, done);
-        take.take(&TIME, &labels, time * 1e-3);
+        take.record(&COMPLETED, &labels, done);
+        take.record(&TIME, &labels, time * 1e-3);
     }
-    for (metric, scale, at) in [(&IN_FLIGHT, 1.0, 8), (&BUSY, 1e-3, 9), (&QUEUED, 1e-3, 10)] {
+    for (metric, scale, at) in
+        [(&IN_FLIGHT, 1.0, 8), (&IO_TIME, 1e-3, 9), (&WEIGHTED_IO_TIME, 1e-3, 10)]
+    {
         if let Some(value) = fields[at] {
-            take.take(metric, &[("device", device)], value * scale);
+            take.record(metric, &[("device", device)], value * scale);
         }
     }
 }
@@ -89,14 +96,14 @@ pub(super) fn is_disk(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::Taken;
+    use crate::metric::RecordedMetrics;
 
     const VDA: &str = " 254       0 vda 4441419 164459 120524762 8670230 12549999 1683683 704256728 2878723 3 \
                        1003396 11971301 1226670 102 2858492288 162777 4739069 259570\n";
 
     #[track_caller]
     fn check(text: &str, count: usize, expected: &[(&str, f64)]) {
-        let mut taken = Taken::default();
+        let mut taken = RecordedMetrics::default();
         diskstats(text, &mut |name| name != "vda1", &mut taken);
         assert_eq!(taken.len(), count, "{taken:?}");
         for &(series, value) in expected {
@@ -108,13 +115,13 @@ mod tests {
     fn disks_are_read() {
         let expected = [
             ("host_disk_completed_total{device=vda,operation=read}", 4_441_419.0),
-            ("host_disk_merged_total{device=vda,operation=write}", 1_683_683.0),
+            ("host_disk_merges_total{device=vda,operation=write}", 1_683_683.0),
             ("host_disk_bytes_total{device=vda,operation=discard}", 2_858_492_288.0 * 512.0),
             ("host_disk_time_seconds_total{device=vda,operation=read}", 8_670_230.0 * 1e-3),
             ("host_disk_completed_total{device=vda,operation=flush}", 4_739_069.0),
             ("host_disk_in_flight{device=vda}", 3.0),
-            ("host_disk_busy_seconds_total{device=vda}", 1_003_396.0 * 1e-3),
-            ("host_disk_queue_seconds_total{device=vda}", 11_971_301.0 * 1e-3),
+            ("host_disk_io_time_seconds_total{device=vda}", 1_003_396.0 * 1e-3),
+            ("host_disk_weighted_io_time_seconds_total{device=vda}", 11_971_301.0 * 1e-3),
         ];
         check(VDA, 17, &expected);
     }
@@ -125,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn older_kernels_say_less() {
+    fn older_kernels_have_fewer_fields() {
         let old = "8 0 sda 1 2 3 4 5 6 7 8 9 10 11\n";
         check(old, 11, &[("host_disk_completed_total{device=sda,operation=write}", 5.0)]);
     }
 
     #[test]
-    fn whatever_stands_there_is_no_panic() {
+    fn arbitrary_text_does_not_panic() {
         for text in ["", "8", "8 0", "8 0 sda", "8 0 sda x", "8 0 sda 1 2 3 4 5 6 7 8 9 10 x"] {
             check(text, 0, &[]);
         }

@@ -1,12 +1,12 @@
-//! Memory: what is used and free, what was paged, swapped, reclaimed and killed for want of it.
+//! Memory metrics.
 //!
 //! Source: kernel, Documentation/filesystems/proc.rst (meminfo), mm/vmstat.c (`vmstat_text`).
 
 use super::numbers;
-use crate::metric::{Metric, Take, counter, gauge};
+use crate::metric::{MetricDefinition, MetricSink, counter, gauge};
 
 /// Fields of `/proc/meminfo`, there in units of 1,024 bytes.
-const SIZES: [(&str, Metric); 21] = [
+const SIZES: [(&str, MetricDefinition); 21] = [
     ("MemTotal", gauge("host_memory_total_bytes", "B", "memory that the kernel has to give")),
     ("MemFree", gauge("host_memory_free_bytes", "B", "memory that nobody uses")),
     (
@@ -56,7 +56,7 @@ const SIZES: [(&str, Metric); 21] = [
 ];
 
 /// Fields of `/proc/vmstat` that count events.
-const EVENTS: [(&str, Metric); 10] = [
+const EVENTS: [(&str, MetricDefinition); 10] = [
     ("pgfault", counter("host_page_faults_total", "", "faults of pages, minor and major")),
     (
         "pgmajfault",
@@ -82,12 +82,12 @@ const EVENTS: [(&str, Metric); 10] = [
     ),
     (
         "pgsteal_kswapd",
-        counter("host_reclaim_taken_kswapd_pages_total", "", "pages taken back in the background"),
+        counter("host_reclaim_stolen_kswapd_pages_total", "", "pages taken back in the background"),
     ),
     (
         "pgsteal_direct",
         counter(
-            "host_reclaim_taken_direct_pages_total",
+            "host_reclaim_stolen_direct_pages_total",
             "",
             "pages taken back while programs waited",
         ),
@@ -103,64 +103,65 @@ const EVENTS: [(&str, Metric); 10] = [
     ("oom_kill", counter("host_oom_kills_total", "", "processes killed for want of memory")),
 ];
 /// Times that memory had to be found while a program waited: one counter a zone, added up here.
-const STALLS: Metric = counter(
+const STALLS: MetricDefinition = counter(
     "host_allocation_stalls_total",
     "",
     "times that a program waited for memory to be taken back",
 );
 /// In units of 1,024 bytes.
-const PAGED_IN: Metric = counter("host_paged_in_bytes_total", "B", "read from disks into memory");
-const PAGED_OUT: Metric =
-    counter("host_paged_out_bytes_total", "B", "written from memory to disks");
+const PAGE_IN: MetricDefinition =
+    counter("host_page_in_bytes_total", "B", "read from disks into memory");
+const PAGE_OUT: MetricDefinition =
+    counter("host_page_out_bytes_total", "B", "written from memory to disks");
 
 /// All metrics of this file, for the page that lists them.
 #[cfg(test)]
-pub(super) fn metrics() -> impl Iterator<Item = Metric> {
-    let rest = [STALLS, PAGED_IN, PAGED_OUT];
+pub(super) fn metrics() -> impl Iterator<Item = MetricDefinition> {
+    let rest = [STALLS, PAGE_IN, PAGE_OUT];
     SIZES.iter().chain(&EVENTS).map(|entry| entry.1).chain(rest)
 }
 
 /// `/proc/meminfo`
-pub(super) fn meminfo(text: &str, take: &mut dyn Take) {
+pub(super) fn meminfo(text: &str, take: &mut dyn MetricSink) {
     for line in text.lines() {
         let Some((name, rest)) = line.split_once(':') else { continue };
         let Some((_, metric)) = SIZES.iter().find(|entry| entry.0 == name) else { continue };
         if let Some(kibibytes) = numbers(rest).next() {
-            take.take(metric, &[], kibibytes * 1024.0);
+            take.record(metric, &[], kibibytes * 1024.0);
         }
     }
 }
 
 /// `/proc/vmstat`
-pub(super) fn vmstat(text: &str, take: &mut dyn Take) {
+pub(super) fn vmstat(text: &str, take: &mut dyn MetricSink) {
     let mut stalls = None;
     for line in text.lines() {
         let Some((name, rest)) = line.split_once(' ') else { continue };
         let Some(value) = numbers(rest).next() else { continue };
         match name {
-            "pgpgin" => take.take(&PAGED_IN, &[], value * 1024.0),
-            "pgpgout" => take.take(&PAGED_OUT, &[], value * 1024.0),
+            "pgpgin" => take.record(&PAGE_IN, &[], value * 1024.0),
+            "pgpgout" => take.record(&PAGE_OUT, &[], value * 1024.0),
             _ if name.starts_with("allocstall_") => *stalls.get_or_insert(0.0) += value,
             _ => {
                 if let Some((_, metric)) = EVENTS.iter().find(|entry| entry.0 == name) {
-                    take.take(metric, &[], value);
+                    take.record(metric, &[], value);
                 }
             }
         }
     }
     if let Some(stalls) = stalls {
-        take.take(&STALLS, &[], stalls);
+        take.record(&STALLS, &[], stalls);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::Taken;
+    use crate::metric::RecordedMetrics;
 
     #[track_caller]
-    fn check(read: fn(&str, &mut dyn Take), text: &str, expected: &[(&str, f64)]) {
-        let mut taken = Taken::default();
+    fn check(read: fn(&str, &mut dyn MetricSink), text: &str, expected: &[(&str, f64)]) {
+        let mut taken = RecordedMetrics::default();
         read(text, &mut taken);
         assert_eq!(taken.len(), expected.len(), "{taken:?}");
         for &(series, value) in expected {
@@ -185,8 +186,8 @@ mod tests {
         let text = "nr_free_pages 2198742\npgpgin 3\npgpgout 4\npswpin 1\nallocstall_normal 5\n\
                     allocstall_movable 2\npgfault 897546879\noom_kill 1\n";
         let expected = [
-            ("host_paged_in_bytes_total{}", 3072.0),
-            ("host_paged_out_bytes_total{}", 4096.0),
+            ("host_page_in_bytes_total{}", 3072.0),
+            ("host_page_out_bytes_total{}", 4096.0),
             ("host_swap_in_pages_total{}", 1.0),
             ("host_page_faults_total{}", 897_546_879.0),
             ("host_oom_kills_total{}", 1.0),
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_stands_there_is_no_panic() {
+    fn arbitrary_text_does_not_panic() {
         for text in
             ["", ":", "MemTotal", "MemTotal:", "MemTotal: x kB", "pgfault", "pgfault x", " "]
         {

@@ -1,42 +1,43 @@
-//! Networks: what went through, what was lost, refused and sent again, and the sockets there are.
+//! Network metrics.
 //!
 //! Of the network namespace that topdeck runs in. Source: kernel, net/core/net-procfs.c, net/ipv4/proc.c,
 //! Documentation/networking/snmp_counter.rst.
 
 use super::numbers;
-use crate::metric::{Metric, Take, counter, gauge};
+use crate::metric::{MetricDefinition, MetricSink, counter, gauge};
 
-const BYTES: Metric = counter(
+const BYTES: MetricDefinition = counter(
     "host_network_bytes_total",
     "B",
     "bytes by `interface` and `direction`: receive, transmit",
 );
-const PACKETS: Metric =
+const PACKETS: MetricDefinition =
     counter("host_network_packets_total", "", "packets by `interface` and `direction`");
-const ERRORS: Metric =
+const ERRORS: MetricDefinition =
     counter("host_network_errors_total", "", "packets with errors by `interface` and `direction`");
-const DROPS: Metric = counter(
+const DROPS: MetricDefinition = counter(
     "host_network_drops_total",
     "",
     "packets dropped for want of room by `interface` and `direction`",
 );
-const SOCKETS: Metric = gauge("host_sockets", "", "sockets of all kinds");
-const TCP_SOCKETS: Metric = gauge(
+const SOCKETS: MetricDefinition = gauge("host_sockets", "", "sockets of all kinds");
+const TCP_SOCKETS: MetricDefinition = gauge(
     "host_tcp_sockets",
     "",
     "sockets of TCP by `state`: inuse, orphan, tw (waiting for the last packets), alloc",
 );
-const UDP_SOCKETS: Metric = gauge("host_udp_sockets", "", "sockets of UDP in use");
-const TCP_MEMORY: Metric = gauge("host_tcp_memory_pages", "", "pages of memory in buffers of TCP");
+const UDP_SOCKETS: MetricDefinition = gauge("host_udp_sockets", "", "sockets of UDP in use");
+const TCP_MEMORY: MetricDefinition =
+    gauge("host_tcp_memory_pages", "", "pages of memory in buffers of TCP");
 
 /// Fields of `/proc/net/snmp` and `/proc/net/netstat`: group, field.
-const FIELDS: [(&str, &str, Metric); 29] = [
+const FIELDS: [(&str, &str, MetricDefinition); 29] = [
     ("Ip", "InReceives", counter("host_ip_received_total", "", "packets that came")),
     (
         "Ip",
         "InDiscards",
         counter(
-            "host_ip_discarded_in_total",
+            "host_ip_in_discards_total",
             "",
             "sound packets that came and were dropped, for want of room",
         ),
@@ -46,7 +47,7 @@ const FIELDS: [(&str, &str, Metric); 29] = [
         "Ip",
         "OutDiscards",
         counter(
-            "host_ip_discarded_out_total",
+            "host_ip_out_discards_total",
             "",
             "sound packets that were not sent, for want of room",
         ),
@@ -66,7 +67,11 @@ const FIELDS: [(&str, &str, Metric); 29] = [
         "AttemptFails",
         counter("host_tcp_failed_opens_total", "", "connections that did not come about"),
     ),
-    ("Tcp", "EstabResets", counter("host_tcp_resets_total", "", "connections that were reset")),
+    (
+        "Tcp",
+        "EstabResets",
+        counter("host_tcp_established_resets_total", "", "connections that were reset"),
+    ),
     ("Tcp", "CurrEstab", gauge("host_tcp_established", "", "connections there are")),
     ("Tcp", "InSegs", counter("host_tcp_segments_received_total", "", "segments that came")),
     (
@@ -83,7 +88,7 @@ const FIELDS: [(&str, &str, Metric); 29] = [
         "RetransSegs",
         counter("host_tcp_segments_retransmitted_total", "", "segments that were sent again"),
     ),
-    ("Tcp", "InErrs", counter("host_tcp_errors_received_total", "", "segments that came damaged")),
+    ("Tcp", "InErrs", counter("host_tcp_in_errors_total", "", "segments that came damaged")),
     ("Tcp", "OutRsts", counter("host_tcp_resets_sent_total", "", "resets that were sent")),
     ("Udp", "InDatagrams", counter("host_udp_received_total", "", "datagrams that came")),
     ("Udp", "OutDatagrams", counter("host_udp_sent_total", "", "datagrams that were sent")),
@@ -92,7 +97,7 @@ const FIELDS: [(&str, &str, Metric); 29] = [
         "Udp",
         "InErrors",
         counter(
-            "host_udp_errors_received_total",
+            "host_udp_in_errors_total",
             "",
             "datagrams that came and could not be given to anybody",
         ),
@@ -184,13 +189,13 @@ const FIELDS: [(&str, &str, Metric); 29] = [
 
 /// All metrics of this file, for the page that lists them.
 #[cfg(test)]
-pub(super) fn metrics() -> impl Iterator<Item = Metric> {
+pub(super) fn metrics() -> impl Iterator<Item = MetricDefinition> {
     let own = [BYTES, PACKETS, ERRORS, DROPS, SOCKETS, TCP_SOCKETS, UDP_SOCKETS, TCP_MEMORY];
     own.into_iter().chain(FIELDS.iter().map(|entry| entry.2))
 }
 
 /// `/proc/net/dev`
-pub(super) fn dev(text: &str, take: &mut dyn Take) {
+pub(super) fn dev(text: &str, take: &mut dyn MetricSink) {
     for line in text.lines() {
         let Some((interface, rest)) = line.rsplit_once(':') else { continue };
         let interface = interface.trim();
@@ -207,14 +212,14 @@ pub(super) fn dev(text: &str, take: &mut dyn Take) {
             let metrics = [&BYTES, &PACKETS, &ERRORS, &DROPS];
             for (metric, &value) in metrics.into_iter().zip(&columns[at..]) {
                 let labels = [("interface", interface), ("direction", direction)];
-                take.take(metric, &labels, value);
+                take.record(metric, &labels, value);
             }
         }
     }
 }
 
 /// `/proc/net/snmp` and `/proc/net/netstat`: a line of names, a line of numbers.
-pub(super) fn pairs(text: &str, take: &mut dyn Take) {
+pub(super) fn pairs(text: &str, take: &mut dyn MetricSink) {
     let mut lines = text.lines();
     while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
         let (Some((group, names)), Some((again, values))) =
@@ -229,14 +234,14 @@ pub(super) fn pairs(text: &str, take: &mut dyn Take) {
         for (name, value) in names.zip(values.split_ascii_whitespace()) {
             let wanted = FIELDS.iter().find(|entry| (entry.0, entry.1) == (group, name));
             if let (Some((_, _, metric)), Ok(value)) = (wanted, value.parse::<u64>()) {
-                take.take(metric, &[], value as f64);
+                take.record(metric, &[], value as f64);
             }
         }
     }
 }
 
 /// `/proc/net/sockstat`
-pub(super) fn sockstat(text: &str, take: &mut dyn Take) {
+pub(super) fn sockstat(text: &str, take: &mut dyn MetricSink) {
     for line in text.lines() {
         let Some((group, rest)) = line.split_once(':') else { continue };
         let mut words = rest.split_ascii_whitespace();
@@ -244,10 +249,10 @@ pub(super) fn sockstat(text: &str, take: &mut dyn Take) {
             let Ok(value) = value.parse::<u64>() else { continue };
             let value = value as f64;
             match (group, name) {
-                ("sockets", "used") => take.take(&SOCKETS, &[], value),
-                ("TCP", "mem") => take.take(&TCP_MEMORY, &[], value),
-                ("TCP", state) => take.take(&TCP_SOCKETS, &[("state", state)], value),
-                ("UDP", "inuse") => take.take(&UDP_SOCKETS, &[], value),
+                ("sockets", "used") => take.record(&SOCKETS, &[], value),
+                ("TCP", "mem") => take.record(&TCP_MEMORY, &[], value),
+                ("TCP", state) => take.record(&TCP_SOCKETS, &[("state", state)], value),
+                ("UDP", "inuse") => take.record(&UDP_SOCKETS, &[], value),
                 _ => {}
             }
         }
@@ -257,11 +262,16 @@ pub(super) fn sockstat(text: &str, take: &mut dyn Take) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::Taken;
+    use crate::metric::RecordedMetrics;
 
     #[track_caller]
-    fn check(read: fn(&str, &mut dyn Take), text: &str, count: usize, expected: &[(&str, f64)]) {
-        let mut taken = Taken::default();
+    fn check(
+        read: fn(&str, &mut dyn MetricSink),
+        text: &str,
+        count: usize,
+        expected: &[(&str, f64)],
+    ) {
+        let mut taken = RecordedMetrics::default();
         read(text, &mut taken);
         assert_eq!(taken.len(), count, "{taken:?}");
         for &(series, value) in expected {
@@ -312,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_stands_there_is_no_panic() {
+    fn arbitrary_text_does_not_panic() {
         for text in [
             "",
             ":",

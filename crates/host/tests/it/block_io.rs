@@ -8,14 +8,15 @@ use std::path::Path;
 
 use host::Settings;
 
-use crate::{Place, nothing, works};
+use crate::{HostFixture, bpf_works, no_collectors};
 
 const READS: u64 = 200;
 const PAGE: usize = 4096;
 /// Requests that are in the kernel's one book and on their way to the other while a test looks.
-const BETWEEN: u64 = 16;
+const TOLERANCE_REQUESTS: u64 = 16;
 /// Places in `/proc/diskstats` behind the name.
-const PLACES: [(&str, usize); 4] = [("read", 0), ("write", 4), ("discard", 11), ("flush", 15)];
+const FIELD_INDEXES: [(&str, usize); 4] =
+    [("read", 0), ("write", 4), ("discard", 11), ("flush", 15)];
 
 /// The whole disk that a file is on.
 fn disk_of(path: &Path) -> Option<String> {
@@ -32,11 +33,11 @@ fn completed(disk: &str) -> HashMap<&'static str, u64> {
     let mut lines = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     let line = lines.find(|line| line[2] == disk).unwrap();
     let number = |at: usize| line.get(3 + at).map_or(0, |word| word.parse().unwrap());
-    PLACES.into_iter().map(|(operation, at)| (operation, number(at))).collect()
+    FIELD_INDEXES.into_iter().map(|(operation, at)| (operation, number(at))).collect()
 }
 
 /// Reads a page after page past the page cache; an error where the file system will not.
-fn read_directly(path: &Path) -> std::io::Result<()> {
+fn read_uncached(path: &Path) -> std::io::Result<()> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)?;
     let mut buffer = vec![0; 2 * PAGE];
     let at = buffer.as_ptr().align_offset(PAGE);
@@ -48,19 +49,19 @@ fn read_directly(path: &Path) -> std::io::Result<()> {
 
 #[test]
 fn every_request_counts_once() {
-    let place = Place::once();
+    let place = HostFixture::single_reading();
     let path = place.dir.join("pages");
     let mut file = File::create(&path).unwrap();
     file.write_all(&vec![7; READS as usize * PAGE]).unwrap();
     file.sync_all().unwrap();
     let Some(disk) = disk_of(&path) else { return println!("skipped: no disk below {path:?}") };
     let outer = completed(&disk);
-    let host = place.start(Settings { block_io: true, ..nothing() });
-    if !works(&host) {
+    let host = place.start(Settings { block_io: true, ..no_collectors() });
+    if !bpf_works(&host) {
         return;
     }
     let inner = completed(&disk);
-    if let Err(error) = read_directly(&path) {
+    if let Err(error) = read_uncached(&path) {
         return println!("skipped: no direct reads of {path:?}: {error}");
     }
     file.write_all(b"more").unwrap();
@@ -68,38 +69,42 @@ fn every_request_counts_once() {
     let inner_end = completed(&disk);
     host.stop().unwrap();
     let outer_end = completed(&disk);
-    let told = place.told();
+    let told = place.contents();
     // A program does not run where it is running: what the kernel left out is told.
-    let missed = told.number("host_bpf_missed_total", &[("program", "block_io")]).unwrap() as u64;
+    let missed =
+        told.number("host_bpf_recursion_misses_total", &[("program", "block_io")]).unwrap() as u64;
     println!("{missed} left out by the kernel");
-    let slack = BETWEEN + missed;
-    for (operation, _) in PLACES {
+    let slack = TOLERANCE_REQUESTS + missed;
+    for (operation, _) in FIELD_INDEXES {
         let labels = [("device", disk.as_str()), ("operation", operation)];
-        let (found, sum) = told.recorded("host_block_io", &labels);
+        let (found, sum) = told.distribution_totals("host_block_io_latency", &labels);
         let least = inner_end[operation] - inner[operation];
         let most = outer_end[operation] - outer[operation];
         println!("{disk} {operation}: {found} counted, {least} to {most} in /proc/diskstats");
-        assert!(found + slack >= least && found <= most + BETWEEN, "{found}: {least}..={most}");
+        assert!(
+            found + slack >= least && found <= most + TOLERANCE_REQUESTS,
+            "{found}: {least}..={most}"
+        );
         assert_eq!(found > 0, sum > 0.0);
         // The one is read after the other, and a request may end between them.
-        let (device, _) = told.recorded("host_block_io_device", &labels);
+        let (device, _) = told.distribution_totals("host_block_io_device_latency", &labels);
         assert!(device <= found + slack, "{device} of {found}");
     }
     let reads = [("device", disk.as_str()), ("operation", "read")];
-    assert!(told.recorded("host_block_io", &reads).0 + slack >= READS);
+    assert!(told.distribution_totals("host_block_io_latency", &reads).0 + slack >= READS);
     assert_eq!(told.number("host_block_io_errors_total", &reads), Some(0.0));
-    assert_eq!(told.number("host_block_io_untimed_total", &[("cause", "no slot")]), Some(0.0));
+    assert_eq!(told.number("host_block_io_unmeasured_total", &[("cause", "no slot")]), Some(0.0));
 }
 
 #[test]
-fn without_programs_there_are_sums_and_a_reason() {
-    let place = Place::once();
-    let host = place.start(Settings { block_io: true, ..nothing() });
-    let works = works(&host);
+fn without_bpf_sums_and_warning_are_reported() {
+    let place = HostFixture::single_reading();
+    let host = place.start(Settings { block_io: true, ..no_collectors() });
+    let works = bpf_works(&host);
     host.stop().unwrap();
-    let told = place.told();
-    let sums = told.of("host_disk_time_seconds_total", &[]).count();
-    let is_noted = told.of("host_note", &[]).count() == 1;
+    let told = place.contents();
+    let sums = told.series("host_disk_time_seconds_total", &[]).count();
+    let is_noted = told.series("host_collector_warning", &[]).count() == 1;
     // Distributions or sums with a reason, never neither.
     assert_eq!((works, !works), (sums == 0, is_noted));
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use hist::codec::header::Temporality;
 use host::Settings;
-use model::{Kind, Series, Value};
+use model::{SampleValue, Series, SeriesKind};
 
-use crate::{Place, Told, nothing, unlimited};
+use crate::{HostFixture, JournalContents, no_collectors, unlimited};
 
 /// Written by PCP's own library: `testdata/mmv/README.md`.
 const MMV: &[u8] = include_bytes!("../../../../testdata/mmv/v1.mmv");
@@ -20,20 +20,20 @@ const MMV_PROCESS: usize = 32;
 const REQUESTS: u64 = 12_345_678_901;
 
 /// A process that does nothing, and its file; both are gone at the end.
-struct Program {
+struct ForeignProcess {
     child: Child,
     path: PathBuf,
 }
 
-impl Program {
+impl ForeignProcess {
     /// `file` makes the bytes out of the process's number. `None` where a file cannot be put there.
     fn start(
         path: impl FnOnce(u32) -> PathBuf,
         file: impl FnOnce(u32) -> Vec<u8>,
-    ) -> Option<Program> {
+    ) -> Option<ForeignProcess> {
         let child = Command::new("sleep").arg("600").spawn().unwrap();
         let path = path(child.id());
-        let program = Program { child, path };
+        let program = ForeignProcess { child, path };
         let _ = std::fs::remove_file(&program.path);
         std::fs::create_dir_all(program.path.parent()?).ok()?;
         match std::fs::write(&program.path, file(program.child.id())) {
@@ -61,7 +61,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for ForeignProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -71,32 +71,32 @@ impl Drop for Program {
     }
 }
 
-fn often() -> Settings {
-    Settings { programs: Some(Duration::from_millis(100)), ..nothing() }
+fn frequent_settings() -> Settings {
+    Settings { shm_interval: Some(Duration::from_millis(100)), ..no_collectors() }
 }
 
 #[track_caller]
-fn wait(place: &Place, is_so: impl Fn(&Told) -> bool) {
-    crate::wait("it is told", || is_so(&place.told()));
+fn wait(place: &HostFixture, is_so: impl Fn(&JournalContents) -> bool) {
+    crate::wait("it is told", || is_so(&place.contents()));
 }
 
 /// The numbers of a series as they were told, one after the other, and the series.
 #[track_caller]
-fn numbers(told: &Told, name: &str, labels: &[(&str, &str)]) -> (Series, Vec<f64>) {
-    let rows: Vec<_> = told.of(name, labels).collect();
+fn numbers(told: &JournalContents, name: &str, labels: &[(&str, &str)]) -> (Series, Vec<f64>) {
+    let rows: Vec<_> = told.series(name, labels).collect();
     let series = rows.first().unwrap_or_else(|| panic!("there is no {name}")).0.clone();
-    let number = |value: &Value| match value {
-        Value::Number(number) => *number,
+    let number = |value: &SampleValue| match value {
+        SampleValue::Number(number) => *number,
         other => panic!("{name} is {other:?}"),
     };
     assert!(rows.iter().all(|row| row.0 == series), "{name} is one series");
     (series, rows.iter().map(|row| number(&row.1.value)).collect())
 }
 
-const COUNTER: Kind = Kind::Counter(Temporality::Cumulative);
+const COUNTER: SeriesKind = SeriesKind::Counter(Temporality::Cumulative);
 
 #[test]
-fn what_pcp_counts_is_counted_and_a_program_that_is_started_anew_begins_at_its_own_beginning() {
+fn mmv_counters_restart_at_zero_after_process_restart() {
     let name = format!("topdeck-it-{}", std::process::id());
     let path = |_| Path::new("/var/tmp/mmv").join(&name);
     let at = MMV.windows(8).position(|word| word == REQUESTS.to_le_bytes()).unwrap();
@@ -105,9 +105,9 @@ fn what_pcp_counts_is_counted_and_a_program_that_is_started_anew_begins_at_its_o
         bytes[MMV_PROCESS..][..4].copy_from_slice(&pid.to_le_bytes());
         bytes
     };
-    let Some(mut first) = Program::start(path, file) else { return };
-    let place = Place::new(unlimited(), Duration::from_secs(3_600));
-    let host = place.start(often());
+    let Some(mut first) = ForeignProcess::start(path, file) else { return };
+    let place = HostFixture::new(unlimited(), Duration::from_secs(3_600));
+    let host = place.start(frequent_settings());
     let pid = first.pid();
     let of =
         [("process", name.as_str()), ("pid", pid.as_str()), ("format", "pcp"), ("host", "box")];
@@ -119,7 +119,7 @@ fn what_pcp_counts_is_counted_and_a_program_that_is_started_anew_begins_at_its_o
     first.kill();
     wait(&place, |told| told.number("process_up", &of) == Some(0.0));
     // Started anew, it counts from its own beginning, under a number of its own.
-    let second = Program::start(path, |pid| {
+    let second = ForeignProcess::start(path, |pid| {
         let mut bytes = file(pid);
         bytes[at..][..8].copy_from_slice(&5u64.to_le_bytes());
         bytes
@@ -130,7 +130,7 @@ fn what_pcp_counts_is_counted_and_a_program_that_is_started_anew_begins_at_its_o
     wait(&place, |told| told.number("requests", &anew) == Some(5.0));
     host.stop().unwrap();
 
-    let told = place.told();
+    let told = place.contents();
     let (series, mut numbers_told) = numbers(&told, "requests", &of);
     numbers_told.dedup();
     assert_eq!(numbers_told, written);
@@ -141,25 +141,25 @@ fn what_pcp_counts_is_counted_and_a_program_that_is_started_anew_begins_at_its_o
         other != series && numbers_told.iter().all(|number| *number == 5.0),
         "{numbers_told:?}"
     );
-    let starts = told.of("requests", &anew).all(|row| row.1.start < row.1.end);
+    let starts = told.series("requests", &anew).all(|row| row.1.start < row.1.end);
     assert!(starts, "it says since when it counts");
     let one = |name: &str, more: &[(&str, &str)]| {
         let (series, numbers) = numbers(&told, name, &[&of[..], more].concat());
         (series.kind(), series.unit().to_owned(), numbers.last().copied())
     };
     let none = String::new;
-    assert_eq!(one("queue", &[]), (Kind::Gauge, none(), Some(-3.0)));
-    assert_eq!(one("limit", &[]), (Kind::Gauge, "MiBy".to_owned(), Some(512.0)));
-    assert_eq!(one("balance", &[]), (Kind::Gauge, none(), Some(-5e9)));
-    assert_eq!(one("load", &[]), (Kind::Gauge, none(), Some(0.75)));
+    assert_eq!(one("queue", &[]), (SeriesKind::Gauge, none(), Some(-3.0)));
+    assert_eq!(one("limit", &[]), (SeriesKind::Gauge, "MiBy".to_owned(), Some(512.0)));
+    assert_eq!(one("balance", &[]), (SeriesKind::Gauge, none(), Some(-5e9)));
+    assert_eq!(one("load", &[]), (SeriesKind::Gauge, none(), Some(0.75)));
     assert_eq!(one("busy", &[]), (COUNTER, "us".to_owned(), Some(2_500.0)));
     for (instance, bytes) in [("sda", 4_096.0), ("sdb", 8_192.0)] {
         let found = one("io.bytes", &[("instance", instance)]);
         assert_eq!(found, (COUNTER, "By".to_owned(), Some(bytes)));
     }
-    let texts = |name| told.of(name, &of).map(|row| row.1.value.clone()).collect::<Vec<_>>();
-    assert_eq!(texts("version"), [Value::Text("1.2.3".to_owned())]);
-    assert_eq!(texts("process_end"), [Value::Text("died".to_owned())]);
+    let texts = |name| told.series(name, &of).map(|row| row.1.value.clone()).collect::<Vec<_>>();
+    assert_eq!(texts("version"), [SampleValue::Text("1.2.3".to_owned())]);
+    assert_eq!(texts("process_exit_info"), [SampleValue::Text("died".to_owned())]);
 }
 
 /// A file of a JVM, out of numbers (units, variability) and a command line: `docs/formats/hsperfdata.md`.
@@ -194,7 +194,7 @@ fn hsperf(numbers: &[(&str, u8, u8, i64)], command: &str) -> (Vec<u8>, Vec<usize
 }
 
 #[test]
-fn what_a_jvm_counts_is_counted_with_its_units() {
+fn jvm_counters_have_their_units() {
     let folder = Path::new("/tmp").join(format!("hsperfdata_topdeck-it-{}", std::process::id()));
     // Ticks of a frequency of its own are nanoseconds; events and bytes are what they are.
     let numbers_of = [
@@ -204,10 +204,10 @@ fn what_a_jvm_counts_is_counted_with_its_units() {
         ("sun.gc.generation.0.used", 2, 3, 4_096),
     ];
     let (file, places) = hsperf(&numbers_of, "org.example.Shop --port 1");
-    let started = Program::start(|pid| folder.join(pid.to_string()), |_| file);
+    let started = ForeignProcess::start(|pid| folder.join(pid.to_string()), |_| file);
     let Some(mut jvm) = started else { return };
-    let place = Place::new(unlimited(), Duration::from_secs(3_600));
-    let host = place.start(often());
+    let place = HostFixture::new(unlimited(), Duration::from_secs(3_600));
+    let host = place.start(frequent_settings());
     let pid = jvm.pid();
     let of = [("process", "org.example.Shop"), ("pid", pid.as_str()), ("format", "jvm")];
     let classes = "java.cls.loadedClasses";
@@ -218,7 +218,7 @@ fn what_a_jvm_counts_is_counted_with_its_units() {
     jvm.kill();
     wait(&place, |told| told.number("process_up", &of) == Some(0.0));
     host.stop().unwrap();
-    let told = place.told();
+    let told = place.contents();
     let (series, mut seen) = numbers(&told, classes, &of);
     seen.dedup();
     assert_eq!((series.kind(), seen), (COUNTER, vec![450.0, 451.0, 1e6]));
@@ -228,8 +228,8 @@ fn what_a_jvm_counts_is_counted_with_its_units() {
     };
     let time = (COUNTER, "ns".to_owned(), Some(1_500_000.0));
     assert_eq!(one("sun.gc.collector.0.time"), time);
-    let used = (Kind::Gauge, "By".to_owned(), Some(4_096.0));
+    let used = (SeriesKind::Gauge, "By".to_owned(), Some(4_096.0));
     assert_eq!(one("sun.gc.generation.0.used"), used);
-    let ends: Vec<_> = told.of("process_end", &of).map(|row| &row.1.value).collect();
-    assert_eq!(ends, [&Value::Text("died".to_owned())]);
+    let ends: Vec<_> = told.series("process_exit_info", &of).map(|row| &row.1.value).collect();
+    assert_eq!(ends, [&SampleValue::Text("died".to_owned())]);
 }

@@ -21,25 +21,29 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use disk::{Disk, OsDisk};
-use host::{Host, Settings};
-use intake::{Home, Intake, Supervisor};
-use journal::{Item, Journal, Options, Start};
-use model::{Batch, Gap, Sample, Series, SeriesRef, Value};
+use host::{HostCollector, Settings};
+use intake::{Intake, Supervisor, WriteTarget};
+use journal::{Journal, Options, ReadItem, StartPosition};
+use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
 
 /// A journal in a folder of its own, and the way into it.
-struct Place {
+struct HostFixture {
     dir: PathBuf,
     journal: Arc<Journal>,
     intake: Arc<Intake>,
 }
 
-impl Place {
-    fn new(limits: journal::Limits, interval: Duration) -> Place {
-        Place::supervised(limits, interval, Supervisor::default())
+impl HostFixture {
+    fn new(limits: journal::Limits, interval: Duration) -> HostFixture {
+        HostFixture::supervised(limits, interval, Supervisor::default())
     }
 
     /// With what runs threads again.
-    fn supervised(limits: journal::Limits, interval: Duration, supervisor: Supervisor) -> Place {
+    fn supervised(
+        limits: journal::Limits,
+        interval: Duration,
+        supervisor: Supervisor,
+    ) -> HostFixture {
         let dir = folder();
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let settings = journal::Settings {
@@ -52,25 +56,25 @@ impl Place {
         let options = Options { supervisor, ..Options::default() };
         let journal = Arc::new(Journal::open(disk, &dir, &options).unwrap());
         let settings = intake::Settings { interval, ..intake::Settings::default() };
-        let intake = Intake::new(Home::Journal(Arc::clone(&journal)), settings).unwrap();
-        Place { dir, journal, intake: Arc::new(intake) }
+        let intake = Intake::new(WriteTarget::Journal(Arc::clone(&journal)), settings).unwrap();
+        HostFixture { dir, journal, intake: Arc::new(intake) }
     }
 
     /// Starts a host with an interval that never ends: there is one reading, the last.
-    fn once() -> Place {
-        Place::new(unlimited(), Duration::from_secs(365 * 86_400))
+    fn single_reading() -> HostFixture {
+        HostFixture::new(unlimited(), Duration::from_secs(365 * 86_400))
     }
 
-    fn start(&self, settings: Settings) -> Host {
-        Host::start(settings, Arc::clone(&self.intake)).unwrap()
+    fn start(&self, settings: Settings) -> HostCollector {
+        HostCollector::start(settings, Arc::clone(&self.intake)).unwrap()
     }
 
     /// All that is in the journal.
-    fn told(&self) -> Told {
-        let mut told = Told::default();
-        let mut reader = self.journal.reader(Start::Begin).unwrap();
+    fn contents(&self) -> JournalContents {
+        let mut told = JournalContents::default();
+        let mut reader = self.journal.reader(StartPosition::First).unwrap();
         while let Some(item) = reader.next().unwrap() {
-            let Item::Batch(batch) = item else { continue };
+            let ReadItem::Batch(batch) = item else { continue };
             for record in batch.records() {
                 // Tests fill journals with other things too.
                 if record.bytes.first() == Some(&0xd3) {
@@ -82,7 +86,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for HostFixture {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
@@ -119,19 +123,19 @@ fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Rows and gaps, in order.
 #[derive(Debug, Default)]
-struct Told {
+struct JournalContents {
     rows: Vec<(Series, Sample)>,
     gaps: Vec<Gap>,
 }
 
-impl Told {
+impl JournalContents {
     fn add(&mut self, bytes: &[u8]) {
         let batch = Batch::check(bytes.to_vec()).unwrap();
         let mut reader = batch.read();
         for entry in reader.by_ref() {
             let entry = entry.unwrap();
-            let SeriesRef::Form(form) = entry.series else { panic!("a journal needs forms") };
-            let series = Series::from_form(form).unwrap();
+            let SeriesRef::Key(form) = entry.series else { panic!("a journal needs forms") };
+            let series = Series::from_canonical_key(form).unwrap();
             let (start, end, value) = (entry.start, entry.end, entry.decode().unwrap());
             self.rows.push((series, Sample { start, end, value }));
         }
@@ -139,7 +143,11 @@ impl Told {
     }
 
     /// Of the series of a name that have these labels.
-    fn of(&self, name: &str, labels: &[(&str, &str)]) -> impl Iterator<Item = &(Series, Sample)> {
+    fn series(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+    ) -> impl Iterator<Item = &(Series, Sample)> {
         self.rows.iter().filter(move |(series, _)| {
             let has = |&(name, value): &(&str, &str)| series.label(name) == Some(value);
             series.name() == name && labels.iter().all(has)
@@ -147,9 +155,9 @@ impl Told {
     }
 
     /// How many values distributions have, and their sum.
-    fn recorded(&self, name: &str, labels: &[(&str, &str)]) -> (u64, f64) {
-        self.of(name, labels).fold((0, 0.0), |(count, sum), (_, sample)| match &sample.value {
-            Value::Histogram(histogram) => {
+    fn distribution_totals(&self, name: &str, labels: &[(&str, &str)]) -> (u64, f64) {
+        self.series(name, labels).fold((0, 0.0), |(count, sum), (_, sample)| match &sample.value {
+            SampleValue::Histogram(histogram) => {
                 (count + histogram.count(), sum + histogram.sum().estimate)
             }
             other => panic!("{name} is {other:?}"),
@@ -158,8 +166,8 @@ impl Told {
 
     /// The last number.
     fn number(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        match self.of(name, labels).last()?.1.value {
-            Value::Number(number) => Some(number),
+        match self.series(name, labels).last()?.1.value {
+            SampleValue::Number(number) => Some(number),
             _ => None,
         }
     }
@@ -171,7 +179,7 @@ fn unlimited() -> journal::Limits {
 }
 
 /// Nothing but what is asked for.
-fn nothing() -> Settings {
+fn no_collectors() -> Settings {
     let host = "box".to_owned();
     Settings {
         host,
@@ -180,14 +188,14 @@ fn nothing() -> Settings {
         run_queue: false,
         processes: false,
         folder: None,
-        hiccup: None,
-        programs: None,
+        hiccup_interval: None,
+        shm_interval: None,
     }
 }
 
 /// Whether programs are at work; says why not.
-fn works(host: &Host) -> bool {
-    let notes = host.notes();
+fn bpf_works(host: &HostCollector) -> bool {
+    let notes = host.warnings();
     for note in &notes {
         println!("skipped: {note}");
     }

@@ -6,13 +6,13 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use host::{Processes, Settings};
-use shm::table::{FILE_NAME, How, Process, read};
+use host::{ProcessCollector, Settings};
+use shm::process_table::{CollectionMethod, FILE_NAME, ProcessRow, read};
 
-use crate::{Place, nothing, wait};
+use crate::{HostFixture, no_collectors, wait};
 
 /// A child that has used some ticks of a processor and waits for a line that never comes.
-fn burnt() -> Child {
+fn busy_child() -> Child {
     let script = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo done; read x";
     let mut command = Command::new("sh");
     command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -23,22 +23,22 @@ fn burnt() -> Child {
     child
 }
 
-fn end(mut child: Child) {
+fn stop_child(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
 /// By BPF, if that is allowed here; says why if not.
-fn by_bpf() -> Option<Processes> {
-    let processes = Processes::new();
-    if let Some(note) = processes.note() {
+fn bpf_collector() -> Option<ProcessCollector> {
+    let processes = ProcessCollector::new();
+    if let Some(note) = processes.fallback_reason() {
         println!("skipped: {note}");
     }
-    (processes.how() == How::Bpf).then_some(processes)
+    (processes.method() == CollectionMethod::Bpf).then_some(processes)
 }
 
 #[track_caller]
-fn of(processes: &mut Processes, pid: u32) -> Process {
+fn row_of(processes: &mut ProcessCollector, pid: u32) -> ProcessRow {
     let rows = processes.read().unwrap();
     assert!(
         rows.windows(2).all(|pair| pair[0].pid < pair[1].pid),
@@ -48,9 +48,9 @@ fn of(processes: &mut Processes, pid: u32) -> Process {
 }
 
 /// A child as it is while it sleeps.
-fn asleep(processes: &mut Processes, pid: u32) -> Process {
+fn sleeping_row(processes: &mut ProcessCollector, pid: u32) -> ProcessRow {
     let mut found = None;
-    wait("the child sleeps", || found.insert(of(processes, pid)).state == b'S');
+    wait("the child sleeps", || found.insert(row_of(processes, pid)).state == b'S');
     found.expect("it was looked at")
 }
 
@@ -68,13 +68,13 @@ fn status(pid: u32, name: &str) -> u64 {
 }
 
 #[track_caller]
-fn check_child(row: &Process) {
+fn check_child(row: &ProcessRow) {
     let pid = row.pid;
     assert_eq!((row.ppid, row.name().as_ref(), row.threads), (std::process::id(), "sh", 1));
     assert_eq!(row.start, stat(pid, 22));
     assert_eq!(u64::from(row.uid), status(pid, "Uid"));
     assert_eq!((row.minor_faults, row.major_faults), (stat(pid, 10), stat(pid, 12)));
-    let tick = 1_000_000_000 / u64::from(Processes::ticks_per_second());
+    let tick = 1_000_000_000 / u64::from(ProcessCollector::ticks_per_second());
     let ticks = stat(pid, 14) + stat(pid, 15);
     let found = (row.user_ns + row.system_ns) / tick;
     // Files have ticks that are rounded down, one for each of the two.
@@ -82,23 +82,23 @@ fn check_child(row: &Process) {
 }
 
 /// How many processors the kernel counts for: `0-3`, or `0,2-3`.
-fn processors() -> u64 {
+fn cpu_count() -> u64 {
     let text = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
     let last = text.trim().rsplit([',', '-']).next().unwrap();
     last.parse::<u64>().unwrap() + 1
 }
 
 #[test]
-fn both_ways_tell_of_a_child_what_is_so() {
-    let child = burnt();
-    let mut ways = vec![Processes::by_procfs()];
-    ways.extend(by_bpf());
-    let rows: Vec<Process> = ways.iter_mut().map(|way| asleep(way, child.id())).collect();
+fn both_methods_read_a_child_correctly() {
+    let child = busy_child();
+    let mut ways = vec![ProcessCollector::from_procfs()];
+    ways.extend(bpf_collector());
+    let rows: Vec<ProcessRow> = ways.iter_mut().map(|way| sleeping_row(way, child.id())).collect();
     rows.iter().for_each(check_child);
     if let [file, bpf] = &rows[..] {
         // What a processor may hold back of each of three counters, by the kernel's rule. Also
         // those on which this test may not run.
-        let processors = processors();
+        let processors = cpu_count();
         let pages = 3 * processors * 32.max(2 * processors);
         let apart = file.rss_bytes.abs_diff(bpf.rss_bytes);
         assert!(apart <= pages * rustix::param::page_size() as u64, "{apart} bytes apart");
@@ -108,7 +108,7 @@ fn both_ways_tell_of_a_child_what_is_so() {
         assert!(bpf.run_delay_ns.is_some() && file.run_delay_ns.is_none());
     }
     let pid = child.id();
-    end(child);
+    stop_child(child);
     for way in &mut ways {
         way.read().unwrap();
         assert!(way.rows().iter().all(|row| row.pid != pid), "it has ended");
@@ -117,9 +117,9 @@ fn both_ways_tell_of_a_child_what_is_so() {
 
 #[test]
 fn threads_count_for_their_process_also_when_they_have_ended() {
-    let Some(mut processes) = by_bpf() else { return };
+    let Some(mut processes) = bpf_collector() else { return };
     let pid = std::process::id();
-    let tick = 1_000_000_000 / u64::from(Processes::ticks_per_second());
+    let tick = 1_000_000_000 / u64::from(ProcessCollector::ticks_per_second());
     let ticks = || stat(pid, 14) + stat(pid, 15);
     // Until a thread that ends has used some ticks.
     let before = ticks();
@@ -132,7 +132,7 @@ fn threads_count_for_their_process_also_when_they_have_ended() {
     // while a reading is under way: then another one has to be right.
     let mut found = Vec::new();
     while found.len() < 100 {
-        let (before, row, after) = (ticks(), of(&mut processes, pid), ticks());
+        let (before, row, after) = (ticks(), row_of(&mut processes, pid), ticks());
         let has = (row.user_ns + row.system_ns) / tick;
         if has + 2 >= before && has <= after + 2 && u64::from(row.threads) == stat(pid, 20) {
             return;
@@ -143,31 +143,35 @@ fn threads_count_for_their_process_also_when_they_have_ended() {
 }
 
 #[test]
-fn the_table_is_published_as_long_as_a_host_is_told_about() {
+fn table_is_published_while_the_host_is_collected() {
     let folder = PathBuf::from(format!("/dev/shm/topdeck-host-{}", std::process::id()));
     // Whatever the mask says: a folder that others may write to is refused.
     if let Err(error) = fs::DirBuilder::new().mode(0o755).create(&folder) {
         return println!("skipped: there is no tmpfs at /dev/shm: {error}");
     }
-    let place = Place::once();
-    let settings = || Settings { processes: true, folder: Some(folder.clone()), ..nothing() };
+    let place = HostFixture::single_reading();
+    let settings = || Settings { processes: true, folder: Some(folder.clone()), ..no_collectors() };
     let host = place.start(settings());
     let path = folder.join(FILE_NAME);
     // The first is there when the role has begun.
     let first = read(&path).unwrap();
     let own = first.processes.iter().find(|row| row.pid == std::process::id()).unwrap();
     assert_eq!(own.start, stat(own.pid, 22));
-    let notes = host.notes().join("\n");
-    assert_eq!(first.taken.how == How::Procfs, notes.contains("out of /proc"), "{notes}");
+    let notes = host.warnings().join("\n");
+    assert_eq!(
+        first.collection.method == CollectionMethod::Procfs,
+        notes.contains("out of /proc"),
+        "{notes}"
+    );
     // Another one says that it does not.
     let second = place.start(settings());
-    let notes = second.notes().join("\n");
+    let notes = second.warnings().join("\n");
     assert!(notes.contains("another topdeck publishes"), "{notes}");
     second.stop().unwrap();
     wait("it is written again", || read(&path).unwrap().generation >= 2);
     host.stop().unwrap();
     assert!(!path.exists(), "nobody writes it any more");
     fs::remove_dir_all(&folder).unwrap();
-    let told = place.told();
+    let told = place.contents();
     assert!(told.number("host_bpf_available", &[("program", "processes")]).is_some());
 }

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use host::Settings;
-use model::Value;
+use model::SampleValue;
 
-use crate::{Place, Told, memory, nothing, unlimited, wait};
+use crate::{HostFixture, JournalContents, memory, no_collectors, unlimited, wait};
 
 /// What is read in the programs' names: others may run on this host.
 const NAME: &str = "host_it_programs";
@@ -23,20 +23,20 @@ const ROLE: &str = "TOPDECK_HOST_IT_ROLE";
 const READY: &str = "ready ";
 
 /// A program that records as much as it is told to.
-struct Program {
+struct RecordingProgram {
     child: Child,
-    orders: ChildStdin,
-    answers: BufReader<std::process::ChildStdout>,
+    commands: ChildStdin,
+    responses: BufReader<std::process::ChildStdout>,
     /// When it began what it never ends, by the clock.
     stuck_since_ns: u64,
 }
 
-impl Program {
-    fn start(memory: &MemoryFolder) -> Program {
+impl RecordingProgram {
+    fn start(memory: &MemoryFolder) -> RecordingProgram {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "programs::program", "--ignored", "--nocapture"])
             .env(ROLE, "program")
-            .env(shm::VARIABLE, &memory.0)
+            .env(shm::ENV_VARIABLE, &memory.0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -50,7 +50,7 @@ impl Program {
                 break number.trim().parse().unwrap();
             }
         };
-        Program { child, orders, answers, stuck_since_ns }
+        RecordingProgram { child, commands: orders, responses: answers, stuck_since_ns }
     }
 
     fn pid(&self) -> String {
@@ -59,9 +59,9 @@ impl Program {
 
     /// Records so often, and has done so on return.
     fn record(&mut self, count: u8) {
-        self.orders.write_all(&[count]).unwrap();
+        self.commands.write_all(&[count]).unwrap();
         let mut done = [0];
-        self.answers.read_exact(&mut done).unwrap();
+        self.responses.read_exact(&mut done).unwrap();
     }
 
     /// It has no moment to say anything.
@@ -72,7 +72,7 @@ impl Program {
 
     /// It ends as it means to.
     fn end(self) {
-        let Program { mut child, orders, .. } = self;
+        let RecordingProgram { mut child, commands: orders, .. } = self;
         drop(orders);
         child.wait().unwrap();
     }
@@ -85,17 +85,17 @@ fn program() {
     if std::env::var_os(ROLE).is_none() {
         return;
     }
-    let counter = || shm::Description::new(format!("{NAME}_total"));
+    let counter = || shm::MetricBuilder::new(format!("{NAME}_total"));
     let counted = counter().label("kind", "a").label("host", "theirs").counter().unwrap();
-    let took = shm::Description::new(format!("{NAME}_took")).unit("ns").histogram().unwrap();
-    let text = shm::Description::new(format!("{NAME}_text")).text().unwrap();
-    let work = shm::Description::new(format!("{NAME}_work")).in_flight(&["device"]).unwrap();
+    let took = shm::MetricBuilder::new(format!("{NAME}_took")).unit("ns").histogram().unwrap();
+    let text = shm::MetricBuilder::new(format!("{NAME}_text")).text().unwrap();
+    let work = shm::MetricBuilder::new(format!("{NAME}_work")).in_flight(&["device"]).unwrap();
     let device = shm::Tag::new("sda").unwrap();
     text.set("first");
     // More than one batch has room for.
     for number in 0..300 {
         let many =
-            shm::Description::new(format!("{NAME}_many")).label("number", number.to_string());
+            shm::MetricBuilder::new(format!("{NAME}_many")).label("number", number.to_string());
         many.label("long", "x".repeat(1_000)).gauge().unwrap().set(number);
     }
     // Begun long ago, as far as anybody knows, and never ended: no machine has run for less than
@@ -115,16 +115,20 @@ fn program() {
     }
 }
 
-fn often() -> Settings {
-    Settings { programs: Some(Duration::from_millis(100)), ..nothing() }
+fn frequent_settings() -> Settings {
+    Settings { shm_interval: Some(Duration::from_millis(100)), ..no_collectors() }
 }
 
 /// What readings of a series that grows add up to, as the store has it: a reading that says since when it counts and begins after
 /// the one before it counts whole.
-fn grown(told: &Told, name: &str, of: impl Fn(&Value) -> f64) -> BTreeMap<String, f64> {
+fn counter_totals(
+    told: &JournalContents,
+    name: &str,
+    of: impl Fn(&SampleValue) -> f64,
+) -> BTreeMap<String, f64> {
     let mut sums: BTreeMap<String, f64> = BTreeMap::new();
     let mut before: BTreeMap<String, (i64, f64)> = BTreeMap::new();
-    for (series, sample) in told.of(name, &[]) {
+    for (series, sample) in told.series(name, &[]) {
         let (key, now) = (series.to_string(), of(&sample.value));
         assert!(sample.start < sample.end, "{key}: it does not say since when");
         let last = before.insert(key.clone(), (sample.end, now));
@@ -144,19 +148,19 @@ fn grown(told: &Told, name: &str, of: impl Fn(&Value) -> f64) -> BTreeMap<String
     sums
 }
 
-fn number(value: &Value) -> f64 {
+fn number(value: &SampleValue) -> f64 {
     match value {
-        Value::Number(number) => *number,
-        Value::Histogram(histogram) => histogram.count() as f64,
-        Value::Text(_) => panic!("a text"),
+        SampleValue::Number(number) => *number,
+        SampleValue::Histogram(histogram) => histogram.count() as f64,
+        SampleValue::Text(_) => panic!("a text"),
     }
 }
 
 #[track_caller]
-fn check(place: &Place, truth: &[(String, f64)]) {
-    let told = place.told();
+fn check(place: &HostFixture, truth: &[(String, f64)]) {
+    let told = place.contents();
     for what in ["total", "took"] {
-        let found = grown(&told, &format!("{NAME}_{what}"), number);
+        let found = counter_totals(&told, &format!("{NAME}_{what}"), number);
         for (pid, truth) in truth {
             assert_eq!(found.get(pid).copied().unwrap_or(0.0), *truth, "{what} of {pid}");
         }
@@ -171,7 +175,7 @@ impl MemoryFolder {
     /// `None`, having said so, where there is no memory to record into.
     fn new() -> Option<MemoryFolder> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        if !memory::has_room() {
+        if !memory::has_space() {
             return None;
         }
         loop {
@@ -199,71 +203,71 @@ impl Drop for MemoryFolder {
 }
 
 #[test]
-fn whoever_is_killed_nothing_is_lost_and_nothing_counts_twice() {
+fn killed_program_loses_and_repeats_nothing() {
     let Some(memory) = MemoryFolder::new() else { return };
-    let place = Place::new(unlimited(), Duration::from_secs(1));
+    let place = HostFixture::new(unlimited(), Duration::from_secs(1));
     let mut truth = Vec::new();
     // It was there before anybody collected.
-    let mut early = Program::start(&memory);
+    let mut early = RecordingProgram::start(&memory);
     early.record(200);
-    let host = place.start(often());
+    let host = place.start(frequent_settings());
     early.record(7);
-    let mut killed = Program::start(&memory);
+    let mut killed = RecordingProgram::start(&memory);
     killed.record(150);
     wait("it is told of", || {
-        place.told().of(&format!("{NAME}_total"), &[("pid", &killed.pid())]).count() > 0
+        place.contents().series(&format!("{NAME}_total"), &[("pid", &killed.pid())]).count() > 0
     });
     killed.record(31);
     truth.push((killed.pid(), 181.0));
     killed.kill();
     // Started anew, and over before anybody sees it.
-    let mut short = Program::start(&memory);
+    let mut short = RecordingProgram::start(&memory);
     short.record(3);
     truth.push((short.pid(), 3.0));
     short.end();
     host.stop().unwrap();
     // Nobody collects, and all goes on.
     early.record(11);
-    let mut unseen = Program::start(&memory);
+    let mut unseen = RecordingProgram::start(&memory);
     unseen.record(250);
     truth.push((unseen.pid(), 250.0));
     unseen.kill();
-    let host = place.start(often());
+    let host = place.start(frequent_settings());
     early.record(1);
     truth.push((early.pid(), 219.0));
     host.stop().unwrap();
     check(&place, &truth);
     // And once more: what is dead is told again, and counts nothing.
-    place.start(often()).stop().unwrap();
+    place.start(frequent_settings()).stop().unwrap();
     check(&place, &truth);
     early.end();
 }
 
 #[test]
-fn names_labels_texts_and_what_is_in_flight() {
+fn names_labels_texts_and_in_flight_are_read() {
     let Some(memory) = MemoryFolder::new() else { return };
-    let place = Place::once();
-    let mut program = Program::start(&memory);
+    let place = HostFixture::single_reading();
+    let mut program = RecordingProgram::start(&memory);
     program.record(5);
-    let (pid, mut other) = (program.pid(), Program::start(&memory));
+    let (pid, mut other) = (program.pid(), RecordingProgram::start(&memory));
     let of = [("pid", pid.as_str()), ("host", "box")];
     let stuck_since_ns = program.stuck_since_ns;
     let age_s = || (clock::now() - stuck_since_ns) as f64 / 1e9;
     let least_s = age_s();
-    place.start(often()).stop().unwrap();
+    place.start(frequent_settings()).stop().unwrap();
     // Clocks of two processes are as near to each other as this.
     let ages_s = least_s - 0.001..=age_s() + 0.001;
-    let told = place.told();
-    let (series, sample) = told.of(&format!("{NAME}_total"), &of).next().unwrap();
+    let told = place.contents();
+    let (series, sample) = told.series(&format!("{NAME}_total"), &of).next().unwrap();
     assert_eq!(series.label("exported_host"), Some("theirs"));
     assert_eq!(series.label("kind"), Some("a"));
     assert!(series.label("process").is_some_and(|name| name.starts_with("it-")), "{series}");
-    assert_eq!(sample.value, Value::Number(5.0));
-    let (series, sample) = told.of(&format!("{NAME}_took"), &of).next().unwrap();
+    assert_eq!(sample.value, SampleValue::Number(5.0));
+    let (series, sample) = told.series(&format!("{NAME}_took"), &of).next().unwrap();
     assert_eq!((series.unit(), number(&sample.value)), ("ns", 5.0));
-    assert_eq!(told.of(&format!("{NAME}_many"), &of).count(), 300);
-    let texts: Vec<_> = told.of(&format!("{NAME}_text"), &of).map(|row| &row.1.value).collect();
-    assert_eq!(texts, [&Value::Text("first".to_owned())]);
+    assert_eq!(told.series(&format!("{NAME}_many"), &of).count(), 300);
+    let texts: Vec<_> = told.series(&format!("{NAME}_text"), &of).map(|row| &row.1.value).collect();
+    assert_eq!(texts, [&SampleValue::Text("first".to_owned())]);
     let work = [of[0], ("operation", &*format!("{NAME}_work")), ("device", "sda")];
     // In one of the ages, and in none of the others.
     let stuck =
@@ -277,59 +281,62 @@ fn names_labels_texts_and_what_is_in_flight() {
     let to_s = stuck.iter().map(|one| one.0).find(|next| *next > from_s).unwrap_or(f64::MAX);
     assert!(*ages_s.end() >= from_s && *ages_s.start() < to_s, "{stuck:?} {ages_s:?}");
     assert_eq!(told.number("process_operations_started_total", &work[..2]), Some(6.0));
-    assert_eq!(told.number("process_operations_ended_total", &work[..2]), Some(5.0));
+    assert_eq!(told.number("process_operations_finished_total", &work[..2]), Some(5.0));
     let oldest = told.number("process_in_flight_oldest_seconds", &work[..2]).unwrap();
     assert!(ages_s.contains(&oldest), "{oldest} {ages_s:?}");
     assert_eq!(told.number("process_up", &of), Some(1.0));
     // How it ended is said when it is over.
     program.kill();
-    place.start(often()).stop().unwrap();
-    let told = place.told();
+    place.start(frequent_settings()).stop().unwrap();
+    let told = place.contents();
     assert_eq!(told.number("process_up", &of), Some(0.0));
-    let Value::Text(end) = &told.of("process_end", &of).next().unwrap().1.value else { panic!() };
+    let SampleValue::Text(end) = &told.series("process_exit_info", &of).next().unwrap().1.value
+    else {
+        panic!()
+    };
     let said_s = end.strip_prefix("died with 1 operation in flight, for ").expect(end);
     let said_s: f64 = said_s.strip_suffix(" s").expect(end).parse().unwrap();
     assert!((*ages_s.start()..=age_s() + 0.001).contains(&said_s), "{end} {ages_s:?}");
     // What we are ourselves is not among them, nor what does not record.
     let own = std::process::id().to_string();
-    assert_eq!(told.of("process_up", &[("pid", &own)]).count(), 0);
+    assert_eq!(told.series("process_up", &[("pid", &own)]).count(), 0);
     other.record(0);
     other.end();
 }
 
 #[test]
-fn what_does_not_change_is_told_now_and_then() {
+fn unchanged_series_are_refreshed() {
     let Some(memory) = MemoryFolder::new() else { return };
-    let place = Place::new(unlimited(), Duration::from_secs(365 * 86_400));
-    let program = Program::start(&memory);
-    let host = place.start(often());
-    let readings = |told: &Told| {
-        told.of("process_in_flight_oldest_seconds", &[("pid", &program.pid())]).count()
+    let place = HostFixture::new(unlimited(), Duration::from_secs(365 * 86_400));
+    let program = RecordingProgram::start(&memory);
+    let host = place.start(frequent_settings());
+    let readings = |told: &JournalContents| {
+        told.series("process_in_flight_oldest_seconds", &[("pid", &program.pid())]).count()
     };
-    wait("five readings", || readings(&place.told()) >= 5);
+    wait("five readings", || readings(&place.contents()) >= 5);
     host.stop().unwrap();
     // The age of what is stuck changes each time, and a count of nothing does not.
-    let told = place.told();
-    assert_eq!(told.of(&format!("{NAME}_total"), &[("pid", &program.pid())]).count(), 1);
+    let told = place.contents();
+    assert_eq!(told.series(&format!("{NAME}_total"), &[("pid", &program.pid())]).count(), 1);
     program.end();
 }
 
 #[test]
-fn a_file_that_is_none_is_said_and_in_nobodys_way() {
+fn invalid_file_is_reported_and_skipped() {
     let Some(memory) = MemoryFolder::new() else { return };
     let path = memory.0.join(format!("1-{}.tdk", std::process::id()));
     fs::write(&path, vec![7; 10_000]).unwrap();
-    let place = Place::once();
-    let mut program = Program::start(&memory);
+    let place = HostFixture::single_reading();
+    let mut program = RecordingProgram::start(&memory);
     program.record(9);
-    place.start(often()).stop().unwrap();
+    place.start(frequent_settings()).stop().unwrap();
     fs::remove_file(&path).unwrap();
-    let told = place.told();
+    let told = place.contents();
     assert_eq!(told.number(&format!("{NAME}_total"), &[("pid", &program.pid())]), Some(9.0));
     let name = path.to_string_lossy().into_owned();
-    let notes = told.of("host_note", &[("about", "programs")]);
+    let notes = told.series("host_collector_warning", &[("about", "programs")]);
     let said =
-        notes.filter(|row| matches!(&row.1.value, Value::Text(text) if text.contains(&name)));
+        notes.filter(|row| matches!(&row.1.value, SampleValue::Text(text) if text.contains(&name)));
     assert_eq!(said.count(), 1);
     program.end();
 }

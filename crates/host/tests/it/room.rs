@@ -3,32 +3,32 @@
 use std::time::Duration;
 
 use host::Settings;
-use journal::{Level, Limits, Start};
+use journal::{Level, Limits, StartPosition};
 
-use crate::{Place, nothing, unlimited, wait};
+use crate::{HostFixture, no_collectors, unlimited, wait};
 
 #[test]
-fn what_is_not_taken_comes_with_the_next() {
+fn rejected_reading_is_retried() {
     let limits = Limits { bytes_max: Some(1 << 20), ..unlimited() };
-    let place = Place::new(limits, Duration::from_millis(50));
-    place.journal.add_subscriber("slow", Start::Begin, true).unwrap();
+    let place = HostFixture::new(limits, Duration::from_millis(50));
+    place.journal.add_subscriber("slow", StartPosition::First, true).unwrap();
     let filler = vec![b'x'; 16 << 10];
     while place.journal.append(&filler, Level::Process).is_ok() {}
     let hiccup = Some(Duration::from_millis(1));
-    let host = place.start(Settings { procfs: true, hiccup, ..nothing() });
-    let deferred = place.intake.meter().counter("topdeck_host_deferred_total", "", &[]);
+    let host = place.start(Settings { procfs: true, hiccup_interval: hiccup, ..no_collectors() });
+    let deferred = place.intake.meter().counter("topdeck_host_deferred_readings_total", "", &[]);
     wait("three readings have no room", || deferred.get() >= 3);
     let mut slow = place.journal.subscribe("slow").unwrap();
     while slow.next().unwrap().is_some() {}
     let read = slow.position();
     slow.commit(read, Level::Disk).unwrap();
     host.stop().unwrap();
-    let told = place.told();
-    let first = &told.of("host_hiccup", &[]).next().unwrap().1;
+    let told = place.contents();
+    let first = &told.series("host_hiccup_delay", &[]).next().unwrap().1;
     // It spans the readings that were not taken, and has their waits.
     let span = (first.end - first.start) as f64 / 1e6;
     assert!(span > 100.0, "{span} ms");
-    let model::Value::Histogram(waits) = &first.value else { panic!("{first:?}") };
+    let model::SampleValue::Histogram(waits) = &first.value else { panic!("{first:?}") };
     assert!(waits.count() as f64 > span - 60.0, "{} waits in {span} ms", waits.count());
     let gap = &told.gaps[0];
     assert!(gap.lost.is_some_and(|lost| lost > 50) && gap.end <= first.end, "{gap:?}");

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use host::{Error, Settings};
-use model::{Kind, Value};
+use model::{SampleValue, SeriesKind};
 
-use crate::{Place, nothing, unlimited, wait};
+use crate::{HostFixture, no_collectors, unlimited, wait};
 
 #[test]
 fn a_reading_is_in_the_journal() {
-    let place = Place::once();
-    place.start(Settings { programs: None, ..Settings::of("box") }).stop().unwrap();
-    let told = place.told();
+    let place = HostFixture::single_reading();
+    place.start(Settings { shm_interval: None, ..Settings::for_host("box") }).stop().unwrap();
+    let told = place.contents();
     assert!(told.rows.len() > 100, "{} rows", told.rows.len());
     assert!(told.rows.iter().all(|(series, _)| series.label("host") == Some("box")));
     assert!(told.rows.iter().all(|(series, _)| series.name().starts_with("host_")));
@@ -21,41 +21,42 @@ fn a_reading_is_in_the_journal() {
     assert!(total >= told.number("host_memory_available_bytes", &[]).unwrap());
     // Wanted programs work or not, and if not it is said.
     let available = told.number("host_bpf_available", &[("program", "block_io")]).unwrap();
-    let noted = told.of("host_note", &[("about", "block_io")]).count();
+    let noted = told.series("host_collector_warning", &[("about", "block_io")]).count();
     assert_eq!(available == 1.0, noted == 0);
 }
 
 #[test]
 fn hiccups_follow_each_other_without_a_hole() {
-    let place = Place::new(unlimited(), Duration::from_millis(20));
-    let host = place.start(Settings { hiccup: Some(Duration::from_millis(1)), ..nothing() });
-    wait("three rows", || place.told().of("host_hiccup", &[]).count() >= 3);
+    let place = HostFixture::new(unlimited(), Duration::from_millis(20));
+    let host = place
+        .start(Settings { hiccup_interval: Some(Duration::from_millis(1)), ..no_collectors() });
+    wait("three rows", || place.contents().series("host_hiccup_delay", &[]).count() >= 3);
     host.stop().unwrap();
-    let told = place.told();
-    let rows: Vec<_> = told.of("host_hiccup", &[]).collect();
+    let told = place.contents();
+    let rows: Vec<_> = told.series("host_hiccup_delay", &[]).collect();
     for pair in rows.windows(2) {
         assert_eq!(pair[0].1.end, pair[1].1.start);
     }
     let (first, last) = (&rows[0].1, &rows[rows.len() - 1].1);
-    let (count, _) = told.recorded("host_hiccup", &[]);
+    let (count, _) = told.distribution_totals("host_hiccup_delay", &[]);
     // One a millisecond, those of stalls among them; the clock of rows ticks every few milliseconds.
     let moments = (last.end - first.start) as f64 / 1e6;
     assert!(
         (count as f64) < moments + 30.0 && count as f64 > moments - 60.0,
         "{count} of {moments}"
     );
-    assert!(matches!(rows[0].0.kind(), Kind::Histogram(_)));
-    assert!(matches!(first.value, Value::Histogram(_)));
+    assert!(matches!(rows[0].0.kind(), SeriesKind::Histogram(_)));
+    assert!(matches!(first.value, SampleValue::Histogram(_)));
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
-    let place = Place::once();
-    let start = |settings| host::Host::start(settings, place.intake.clone()).map(drop);
-    let period = |period| start(Settings { hiccup: Some(period), ..nothing() });
-    assert!(matches!(period(Duration::ZERO), Err(Error::Period { .. })));
-    assert!(matches!(period(Duration::from_secs(11)), Err(Error::Period { .. })));
-    let name = |name: &str| start(Settings { host: name.to_owned(), ..nothing() });
+fn invalid_settings_are_rejected() {
+    let place = HostFixture::single_reading();
+    let start = |settings| host::HostCollector::start(settings, place.intake.clone()).map(drop);
+    let period = |period| start(Settings { hiccup_interval: Some(period), ..no_collectors() });
+    assert!(matches!(period(Duration::ZERO), Err(Error::HiccupInterval { .. })));
+    assert!(matches!(period(Duration::from_secs(11)), Err(Error::HiccupInterval { .. })));
+    let name = |name: &str| start(Settings { host: name.to_owned(), ..no_collectors() });
     assert!(matches!(name(""), Err(Error::NameSize { found: 0 })));
     assert!(matches!(name(&"a".repeat(256)), Err(Error::NameSize { found: 256 })));
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use host::Settings;
 
-use crate::{Place, nothing, works};
+use crate::{HostFixture, bpf_works, no_collectors};
 
 const TURNS: u64 = 2_000;
 
@@ -17,10 +17,10 @@ fn schedstat() -> Option<(f64, u64)> {
 }
 
 #[test]
-fn waits_are_those_of_the_kernel() {
-    let place = Place::once();
-    let host = place.start(Settings { run_queue: true, ..nothing() });
-    if !works(&host) {
+fn waits_match_schedstat() {
+    let place = HostFixture::single_reading();
+    let host = place.start(Settings { run_queue: true, ..no_collectors() });
+    if !bpf_works(&host) {
         return;
     }
     // Two threads that wake each other up, turn by turn.
@@ -44,12 +44,12 @@ fn waits_are_those_of_the_kernel() {
     };
     let waited = after.0 - before.0 + there.0;
     let turns = after.1 - before.1 + there.1;
-    let told = place.told();
-    let (count, sum) = told.recorded("host_run_queue_delay", &[]);
+    let told = place.contents();
+    let (count, sum) = told.distribution_totals("host_run_queue_latency", &[]);
     println!(
         "{count} waits of {sum} ns counted, {turns} of {waited} ns in the books of two threads"
     );
     assert!(turns >= TURNS / 2, "the threads did not take turns: {turns}");
     assert!(count >= turns && sum >= waited);
-    assert_eq!(told.number("host_run_queue_untimed_total", &[]), Some(0.0));
+    assert_eq!(told.number("host_run_queue_unmeasured_total", &[]), Some(0.0));
 }

@@ -3,83 +3,84 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use disk::{Fault, FaultKind, Operation, SimDisk};
-use intake::{Book, Error, Home, Hop, Intake, Settings};
-use journal::Identity;
+use disk::{DiskOperation, Fault, FaultKind, SimDisk};
+use intake::{DownstreamHop, Error, Intake, Ledger, Settings, WriteTarget};
+use journal::BatchIdentity;
 use model::{BatchWriter, Gap};
 
-use crate::world::*;
+use crate::fixture::*;
 
-fn identity(producer: u64, sequence: u64) -> Identity {
-    Identity { producer, boot: 1, sequence }
+fn identity(producer: u64, sequence: u64) -> BatchIdentity {
+    BatchIdentity { producer, epoch: 1, sequence }
 }
 
 #[test]
-fn a_batch_is_in_the_store_and_in_the_books() {
+fn batch_is_in_the_store_and_in_the_ledger() {
     let now = Arc::default();
-    let (intake, store) = into_store(&SimDisk::new(1), &now, |_| {});
+    let (intake, store) = new_store_intake(&SimDisk::new(1), &now, |_| {});
     let producer = intake.producer("statsd");
     for _ in 0..3 {
-        let mut writer = intake.writer(WAY);
+        let mut writer = intake.writer(KEY_ENCODING);
         write(&mut writer, "a", 5);
         write(&mut writer, "b", 2);
         assert_eq!((writer.samples(), writer.values()), (2, 7));
-        intake.take(&producer, writer).unwrap().wait().unwrap();
+        intake.append(&producer, writer).unwrap().wait_durable().unwrap();
     }
-    producer.received(24);
-    producer.dropped(1, "no room");
+    producer.add_received(24);
+    producer.add_dropped(1, "no room");
     let stat = store.stat().unwrap();
     assert_eq!((stat.series, stat.head_rows), (2, 6));
 
     let audit = intake.audit().unwrap();
     let account = audit.producers.iter().find(|account| account.name == "statsd").unwrap();
     let source = account.source.as_ref().unwrap();
-    assert_eq!((source.received, source.taken, source.waiting()), (24, 21, 2));
-    let hops: Vec<_> = account.lines.iter().map(|line| line.hop.as_str()).collect();
+    assert_eq!((source.received, source.accepted, source.buffered()), (24, 21, 2));
+    let hops: Vec<_> = account.hops.iter().map(|line| line.hop.as_str()).collect();
     assert_eq!(hops, ["journal", "store"]);
-    for line in &account.lines {
+    for line in &account.hops {
         let stored = line.stored;
         assert_eq!((stored.batches, stored.samples, stored.values), (3, 6, 21), "{line:?}");
-        assert_eq!((line.difference, line.is_explained), (0, true), "{line:?}");
+        assert_eq!((line.discrepancy, line.is_reconciled), (0, true), "{line:?}");
     }
     intake.stop();
 }
 
 #[test]
-fn a_repeat_is_acknowledged_and_counted_once() {
+fn duplicate_is_acknowledged_and_counted_once() {
     let now = Arc::default();
-    let (intake, store) = into_store(&SimDisk::new(1), &now, |_| {});
+    let (intake, store) = new_store_intake(&SimDisk::new(1), &now, |_| {});
     let send = |sequence| {
-        let receipt = intake.take_batch(identity(9, sequence), "agent", &batch("a", 4)).unwrap();
-        receipt.wait().unwrap();
-        receipt.is_repeated()
+        let receipt =
+            intake.append_encoded(identity(9, sequence), "agent", &batch("a", 4)).unwrap();
+        receipt.wait_durable().unwrap();
+        receipt.is_duplicate()
     };
     assert_eq!([1, 1, 2, 1].map(send), [false, true, false, true]);
     let audit = intake.audit().unwrap();
     let account = audit.producers.iter().find(|account| account.name == "agent").unwrap();
-    assert_eq!(account.lines[0].stored.values, 8);
-    assert!(account.is_explained());
+    assert_eq!(account.hops[0].stored.values, 8);
+    assert!(account.is_reconciled());
     assert_eq!(store.stat().unwrap().head_rows, 2);
 }
 
 #[test]
-fn what_the_journal_alone_cannot_name_is_refused() {
+fn id_without_canonical_key_is_rejected() {
     let now = Arc::default();
-    let intake = into_journal(&SimDisk::new(1), &now);
+    let intake = new_journal_intake(&SimDisk::new(1), &now);
     let mut writer = BatchWriter::default();
-    writer.known_series(latency("a").id(), &latency("a"));
+    writer.series_by_id(latency("a").id(), &latency("a"));
     writer.sample(&sample(0, 1)).unwrap();
-    let refused = intake.take_batch(identity(9, 1), "agent", &writer.finish());
-    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    let refused = intake.append_encoded(identity(9, 1), "agent", &writer.finish());
+    assert!(matches!(refused, Err(Error::Rejected(_))), "{refused:?}");
 }
 
 #[test]
-fn what_the_store_cannot_take_is_told_with_its_reason() {
+fn rejected_samples_are_reported_with_their_reason() {
     let now = Arc::default();
-    let (intake, store) = into_store(&SimDisk::new(1), &now, |_| {});
+    let (intake, store) = new_store_intake(&SimDisk::new(1), &now, |_| {});
     // Somebody appends to the journal who is not asked.
     let mut writer = BatchWriter::default();
-    writer.known_series(latency("nobody").id(), &latency("nobody"));
+    writer.series_by_id(latency("nobody").id(), &latency("nobody"));
     writer.sample(&sample(0, 1)).unwrap();
     writer.series(&latency("a"));
     writer.sample(&sample(0, 1)).unwrap();
@@ -89,38 +90,42 @@ fn what_the_store_cannot_take_is_told_with_its_reason() {
         store.journal().append_batch(Some(identity(5, 1)), &[bytes], journal::Level::Disk).unwrap();
     let audit = intake.audit().unwrap();
     let account = audit.producers.iter().find(|account| account.id == Some(5)).unwrap();
-    let line = &account.lines[1];
+    let line = &account.hops[1];
     assert_eq!((line.received.samples, line.stored.samples), (2, 1));
-    assert_eq!((line.difference, line.is_explained), (1, true));
-    assert!(line.lost[0].reason.contains("is not known here"), "{line:?}");
+    assert_eq!((line.discrepancy, line.is_reconciled), (1, true));
+    assert!(line.losses[0].reason.contains("is not known here"), "{line:?}");
     assert_eq!(store.stat().unwrap().head_rows, 1);
 }
 
 #[derive(Debug)]
-struct Site(Book);
+struct RemoteHop(Ledger);
 
-impl Hop for Site {
-    fn book(&self) -> Book {
+impl DownstreamHop for RemoteHop {
+    fn ledger(&self) -> Ledger {
         self.0.clone()
     }
 }
 
 #[test]
-fn a_site_is_held_to_the_journal() {
+fn remote_is_reconciled_with_the_journal() {
     let now = Arc::default();
-    let intake = into_journal(&SimDisk::new(1), &now);
-    let mut site = Book::new(7, 0, 0);
+    let intake = new_journal_intake(&SimDisk::new(1), &now);
+    let mut site = Ledger::new(7, 0, 0);
     let batches = [batch("a", 4), batch("a", 5)];
     for (sequence, batch) in [1, 2].into_iter().zip(&batches) {
-        intake.take_batch(identity(9, sequence), "agent", batch).unwrap().wait().unwrap();
+        intake
+            .append_encoded(identity(9, sequence), "agent", batch)
+            .unwrap()
+            .wait_durable()
+            .unwrap();
     }
-    let check = |hop: Book, difference: i128, is_explained: bool| {
-        intake.add_hop("site a", Arc::new(Site(hop)));
+    let check = |hop: Ledger, difference: i128, is_explained: bool| {
+        intake.add_hop("site a", Arc::new(RemoteHop(hop)));
         let audit = intake.audit().unwrap();
         let account = audit.producers.iter().find(|account| account.name == "agent").unwrap();
-        assert_eq!(account.lines.len(), 2);
-        let line = &account.lines[1];
-        assert_eq!((line.difference, line.is_explained), (difference, is_explained), "{line:?}");
+        assert_eq!(account.hops.len(), 2);
+        let line = &account.hops[1];
+        assert_eq!((line.discrepancy, line.is_reconciled), (difference, is_explained), "{line:?}");
     };
     check(site.clone(), 9, true);
     site.add(0, Some(identity(9, 1)), batches[0].bytes());
@@ -131,34 +136,37 @@ fn a_site_is_held_to_the_journal() {
     site.add(1, Some(identity(9, 2)), batches[1].bytes());
     check(site.clone(), 0, true);
     intake.remove_hop("site a");
-    assert_eq!(intake.audit().unwrap().producers[0].lines.len(), 1);
+    assert_eq!(intake.audit().unwrap().producers[0].hops.len(), 1);
 }
 
 #[test]
-fn losses_are_told_with_their_reasons() {
-    use collect::Rows as _;
+fn losses_are_reported_with_their_reasons() {
+    use collect::RowSink as _;
     let now = Arc::default();
-    let intake = into_journal(&SimDisk::new(1), &now);
+    let intake = new_journal_intake(&SimDisk::new(1), &now);
     let producer = intake.producer("udp");
     for lost in [Some(3), None, Some(4)] {
-        let mut writer = intake.writer(WAY);
+        let mut writer = intake.writer(KEY_ENCODING);
         let reason = "the kernel's buffer was full".to_owned();
         writer.gap(Gap { start: 5, end: 9, producer: Some(producer.id()), lost, reason });
-        intake.take(&producer, writer).unwrap().wait().unwrap();
+        intake.append(&producer, writer).unwrap().wait_durable().unwrap();
     }
     let audit = intake.audit().unwrap();
     let account = audit.producers.iter().find(|account| account.name == "udp").unwrap();
     let loss = &account.losses[0];
-    assert_eq!((loss.gaps, loss.lost, loss.unknown, loss.start, loss.end), (3, 7, 1, 5, 9));
+    assert_eq!(
+        (loss.gaps, loss.samples_lost, loss.gaps_of_unknown_size, loss.start, loss.end),
+        (3, 7, 1, 5, 9)
+    );
 }
 
 #[test]
-fn many_at_once_are_all_told() {
+fn concurrent_appends_all_complete() {
     let now: Arc<AtomicI64> = Arc::default();
     let disk = SimDisk::new(1);
     let process: Arc<dyn disk::Disk> = Arc::new(disk.process());
     create_journal(&process).unwrap();
-    let home = Home::Journal(open_journal(&process, &now).unwrap());
+    let home = WriteTarget::Journal(open_journal(&process, &now).unwrap());
     let settings = Settings { background: true, ..settings(&now) };
     let intake = Intake::new(home, settings).unwrap();
     std::thread::scope(|scope| {
@@ -167,9 +175,9 @@ fn many_at_once_are_all_told() {
             scope.spawn(move || {
                 let producer = intake.producer(&format!("p{}", thread % 2));
                 for _ in 0..50 {
-                    let mut writer = intake.writer(WAY);
+                    let mut writer = intake.writer(KEY_ENCODING);
                     write(&mut writer, "a", 3);
-                    intake.take(&producer, writer).unwrap().wait().unwrap();
+                    intake.append(&producer, writer).unwrap().wait_durable().unwrap();
                 }
             });
         }
@@ -178,40 +186,40 @@ fn many_at_once_are_all_told() {
     let audit = intake.audit().unwrap();
     for name in ["p0", "p1"] {
         let account = audit.producers.iter().find(|account| account.name == name).unwrap();
-        assert_eq!((account.lines[0].stored.batches, account.lines[0].stored.values), (100, 300));
-        assert_eq!((account.lines[0].difference, account.is_explained()), (0, true));
+        assert_eq!((account.hops[0].stored.batches, account.hops[0].stored.values), (100, 300));
+        assert_eq!((account.hops[0].discrepancy, account.is_reconciled()), (0, true));
     }
     intake.stop();
     intake.stop();
-    let late = intake.take(&intake.producer("p0"), intake.writer(WAY)).unwrap();
-    assert!(matches!(late.wait(), Err(Error::Broken(_))));
+    let late = intake.append(&intake.producer("p0"), intake.writer(KEY_ENCODING)).unwrap();
+    assert!(matches!(late.wait_durable(), Err(Error::JournalFailed(_))));
 }
 
 #[test]
-fn a_disk_that_fails_is_told_to_all_who_wait_and_to_all_who_come() {
+fn disk_failure_fails_waiting_and_later_appends() {
     let now: Arc<AtomicI64> = Arc::default();
     let disk = SimDisk::new(1);
     let process: Arc<dyn disk::Disk> = Arc::new(disk.process());
     create_journal(&process).unwrap();
-    let home = Home::Journal(open_journal(&process, &now).unwrap());
+    let home = WriteTarget::Journal(open_journal(&process, &now).unwrap());
     let intake = Intake::new(home, Settings { background: true, ..settings(&now) }).unwrap();
     let producer = intake.producer("p");
     let (path_contains, kind) = (".seg".to_owned(), FaultKind::Os(5));
-    disk.inject(Fault { operation: Operation::Sync, path_contains, skip: 0, times: 1, kind });
-    let mut writer = intake.writer(WAY);
+    disk.inject(Fault { operation: DiskOperation::Sync, path_contains, skip: 0, times: 1, kind });
+    let mut writer = intake.writer(KEY_ENCODING);
     write(&mut writer, "a", 3);
-    let receipt = intake.take(&producer, writer).unwrap();
-    assert!(matches!(receipt.wait(), Err(Error::Broken(_))));
+    let receipt = intake.append(&producer, writer).unwrap();
+    assert!(matches!(receipt.wait_durable(), Err(Error::JournalFailed(_))));
     assert_eq!(intake.in_flight_bytes(), 0);
-    let refused = intake.take(&producer, intake.writer(WAY));
-    assert!(matches!(refused, Err(Error::Broken(_))), "{refused:?}");
+    let refused = intake.append(&producer, intake.writer(KEY_ENCODING));
+    assert!(matches!(refused, Err(Error::JournalFailed(_))), "{refused:?}");
     intake.stop();
 }
 
 #[test]
-fn topdeck_measures_itself_into_its_own_store() {
+fn self_metrics_are_stored() {
     let now: Arc<AtomicI64> = Arc::default();
-    let (intake, store) = into_store(&SimDisk::new(1), &now, |_| {});
+    let (intake, store) = new_store_intake(&SimDisk::new(1), &now, |_| {});
     intake.stop();
     drop(intake);
     let settings = Settings {
@@ -220,7 +228,7 @@ fn topdeck_measures_itself_into_its_own_store() {
         interval: std::time::Duration::from_millis(1),
         ..settings(&now)
     };
-    let intake = Intake::new(Home::Store(Arc::clone(&store)), settings).unwrap();
+    let intake = Intake::new(WriteTarget::Store(Arc::clone(&store)), settings).unwrap();
     intake.meter().counter("topdeck_test_total", "counts a test", &[]).add(3);
     let select = |name: &str| {
         let view = store.view().unwrap();
@@ -231,18 +239,18 @@ fn topdeck_measures_itself_into_its_own_store() {
     }
     for (name, series) in [
         ("topdeck_journal_position", 1),
-        ("topdeck_journal_lag", 2),
+        ("topdeck_journal_lag_records", 2),
         ("topdeck_store_series", 1),
-        ("topdeck_process_resident_bytes", 1),
+        ("process_resident_memory_bytes", 1),
         ("topdeck_process_cpu_seconds", 1),
-        ("topdeck_process_open_files", 1),
+        ("process_open_fds", 1),
         ("topdeck_uptime_seconds", 1),
-        ("topdeck_journal_append", 1),
+        ("topdeck_journal_append_duration", 1),
         ("topdeck_batches_total", 4),
     ] {
         assert_eq!(select(name), series, "{name}");
     }
     intake.stop();
     let account = intake.audit().unwrap().producers.remove(0);
-    assert_eq!((account.name.as_str(), account.is_explained()), ("topdeck", true), "{account:?}");
+    assert_eq!((account.name.as_str(), account.is_reconciled()), ("topdeck", true), "{account:?}");
 }

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
 
-use collect::Rows as _;
+use collect::RowSink as _;
 use disk::{Disk, SimDisk};
 use intake::{Intake, Supervisor};
 use journal::Journal;
 use model::Selector;
-use store::{Grid, Store};
+use store::{Store, TimeGrid};
 
-use crate::world::*;
+use crate::fixture::*;
 
 const BATCHES: u64 = 300;
 /// Values of each.
@@ -33,42 +33,42 @@ fn flip(disk: &SimDisk, text: &[u8]) {
 
 /// A sender's series is defined by its first record alone.
 #[test]
-fn a_flipped_bit_in_a_series_first_record_loses_one_batch_and_is_told() {
+fn flipped_bit_in_a_series_definition_loses_one_batch() {
     let (disk, now) = (SimDisk::new(1), Arc::default());
-    stored(&disk, &now, BATCHES);
+    store_batches(&disk, &now, BATCHES);
     flip(&disk, b"latency");
-    let (intake, store) = into_store_again(&disk, &now, |_| {});
+    let (intake, store) = reopen_store_intake(&disk, &now, |_| {});
     let view = store.view().unwrap();
     let series = view.select(&Selector::parse("latency").unwrap());
-    let grid = Grid { start: 0, step: 10, columns: 1 };
+    let grid = TimeGrid { start: 0, step: 10, columns: 1 };
     let column = view.histograms(&series, grid).unwrap().next().unwrap().unwrap();
     assert_eq!(column.value.count(), (BATCHES - 1) * VALUES);
 
     let damaged = "1 batches missing in the journal: damaged";
     let stat = store.stat().unwrap();
-    assert!(stat.notes.iter().any(|note| note.starts_with(damaged)), "{:?}", stat.notes);
+    assert!(stat.warnings.iter().any(|note| note.starts_with(damaged)), "{:?}", stat.warnings);
     assert!(stat.gaps.iter().any(|gap| gap.reason.starts_with(damaged)), "{:?}", stat.gaps);
 
     // It says whose the batch was, and how many values are lost.
     let check = |intake: &Intake| {
         let audit = intake.audit().unwrap();
         let [of_p] = &audit.producers[..] else { panic!("{audit:?}") };
-        let line = &of_p.lines[1];
+        let line = &of_p.hops[1];
         assert_eq!((line.received.values, line.stored.values), (1_800, 1_794));
-        assert_eq!((line.difference, line.unknown_batches), (6, 0));
+        assert_eq!((line.discrepancy, line.unknown_batches), (6, 0));
         assert_eq!((line.stored.batches, line.stored.missing), (BATCHES - 1, 1));
         let expected = "1 batch with 6 values were damaged or dropped in the journal before the \
                         store had them, after they were counted: their values are not in the store";
-        assert_eq!((&*line.hop, &*line.why), ("store", expected));
-        let [loss] = &line.lost[..] else { panic!("{line:?}") };
-        assert_eq!((&*loss.reason, loss.lost), ("missing in the journal: damaged", 1));
-        assert!(of_p.is_explained());
+        assert_eq!((&*line.hop, &*line.reason), ("store", expected));
+        let [loss] = &line.losses[..] else { panic!("{line:?}") };
+        assert_eq!((&*loss.reason, loss.samples_lost), ("missing in the journal: damaged", 1));
+        assert!(of_p.is_reconciled());
     };
     check(&intake);
     // Long afterwards, and after a restart, too.
     let producer = intake.producer("p");
     for _ in 0..10 {
-        let mut writer = intake.writer(WAY);
+        let mut writer = intake.writer(KEY_ENCODING);
         writer.gap(model::Gap {
             start: 0,
             end: 1,
@@ -76,53 +76,56 @@ fn a_flipped_bit_in_a_series_first_record_loses_one_batch_and_is_told() {
             lost: None,
             reason: "other batches".to_owned(),
         });
-        intake.take(&producer, writer).unwrap().wait().unwrap();
+        intake.append(&producer, writer).unwrap().wait_durable().unwrap();
     }
-    intake.keep_books().unwrap();
+    intake.checkpoint_ledger().unwrap();
     store.seal().unwrap();
     let audit = intake.audit().unwrap();
-    assert_eq!(audit.producers[0].lines[1].difference, 6);
+    assert_eq!(audit.producers[0].hops[1].discrepancy, 6);
     drop((intake, view, store));
-    let (intake, _store) = into_store_again(&disk, &now, |_| {});
-    let line = &intake.audit().unwrap().producers[0].lines[1];
-    assert_eq!((line.difference, line.unknown_batches), (6, 0), "{line:?}");
+    let (intake, _store) = reopen_store_intake(&disk, &now, |_| {});
+    let line = &intake.audit().unwrap().producers[0].hops[1];
+    assert_eq!((line.discrepancy, line.unknown_batches), (6, 0), "{line:?}");
 }
 
 #[test]
 fn of_a_damaged_batch_that_no_ledger_has_the_audit_says_that_its_values_are_unknown() {
     let (disk, now) = (SimDisk::new(1), Arc::default());
-    stored(&disk, &now, BATCHES);
+    store_batches(&disk, &now, BATCHES);
     flip(&disk, b"latency");
     disk.process().remove(&Path::new(DIR).join("journal/books/recent.batches")).unwrap();
-    let (intake, _store) = into_store_again(&disk, &now, |_| {});
+    let (intake, _store) = reopen_store_intake(&disk, &now, |_| {});
     let audit = intake.audit().unwrap();
     let [of_p, others] = &audit.producers[..] else { panic!("{audit:?}") };
-    let (line, rest) = (&of_p.lines[1], &others.lines[1]);
+    let (line, rest) = (&of_p.hops[1], &others.hops[1]);
     assert_eq!((&*line.hop, &*rest.hop), ("store", "store"));
     assert_eq!(
-        line.why,
+        line.reason,
         "all that is not among 1 batch that were lost in the journal, whose is not known: see others"
     );
-    assert_eq!((rest.stored.missing, rest.unknown_batches, rest.lost.len()), (1, 1, 1));
-    assert_eq!((&*rest.lost[0].reason, rest.lost[0].lost), ("missing in the journal: damaged", 1));
+    assert_eq!((rest.stored.missing, rest.unknown_batches, rest.losses.len()), (1, 1, 1));
+    assert_eq!(
+        (&*rest.losses[0].reason, rest.losses[0].samples_lost),
+        ("missing in the journal: damaged", 1)
+    );
     let unknown = "; whose 1 batch were, and how many values, is not known";
-    assert!(rest.why.contains("unknown number of values") && rest.why.ends_with(unknown));
-    assert!(others.is_explained() && of_p.is_explained());
+    assert!(rest.reason.contains("unknown number of values") && rest.reason.ends_with(unknown));
+    assert!(others.is_reconciled() && of_p.is_reconciled());
 }
 
 #[test]
 fn damage_that_a_reader_meets_is_reported_once_with_what_to_do() {
     let (disk, now) = (SimDisk::new(1), Arc::default());
-    stored(&disk, &now, 3);
+    store_batches(&disk, &now, 3);
     flip(&disk, b"latency");
     let log = Arc::new(Mutex::new(Vec::new()));
     let lines = Arc::clone(&log);
-    let supervisor = Supervisor::new(journal::supervisor::Settings {
+    let supervisor = Supervisor::new(journal::supervisor::SupervisorSettings {
         log: Some(Arc::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()))),
         ..Default::default()
     });
     let set = |options: &mut store::Options| options.journal.supervisor = supervisor.clone();
-    let (intake, _store) = into_store_again(&disk, &now, set);
+    let (intake, _store) = reopen_store_intake(&disk, &now, set);
     intake.audit().unwrap();
     let [report] = &supervisor.damage()[..] else { panic!("{:?}", supervisor.damage()) };
     assert_eq!((&*report.place, report.records), ("records 0..1 of the journal", 1));
@@ -134,65 +137,65 @@ fn damage_that_a_reader_meets_is_reported_once_with_what_to_do() {
 }
 
 /// Taken in, and gone with its process.
-fn stored(disk: &SimDisk, now: &Arc<AtomicI64>, batches: u64) {
-    let (intake, _store) = into_store(disk, now, |_| {});
+fn store_batches(disk: &SimDisk, now: &Arc<AtomicI64>, batches: u64) {
+    let (intake, _store) = new_store_intake(disk, now, |_| {});
     let producer = intake.producer("p");
     for _ in 0..batches {
-        let mut writer = intake.writer(WAY);
+        let mut writer = intake.writer(KEY_ENCODING);
         write(&mut writer, "a", VALUES);
-        intake.take(&producer, writer).unwrap().wait().unwrap();
+        intake.append(&producer, writer).unwrap().wait_durable().unwrap();
     }
-    intake.keep_books().unwrap();
+    intake.checkpoint_ledger().unwrap();
     let audit = intake.audit().unwrap();
-    assert_eq!(audit.producers[0].lines[1].why, "all of the journal is in the store");
+    assert_eq!(audit.producers[0].hops[1].reason, "all of the journal is in the store");
 }
 
 #[test]
-fn a_store_whose_journal_file_is_lost_starts_as_segments_say_what_it_was() {
+fn store_without_journal_file_starts_from_its_segments() {
     let (disk, now) = (SimDisk::new(1), Arc::default());
-    stored(&disk, &now, 3);
+    store_batches(&disk, &now, 3);
     let lost = Path::new(DIR).join("journal/journal");
     disk.process().remove(&lost).unwrap();
     // Who does not know its settings says which command does it.
     let process: Arc<dyn Disk> = Arc::new(disk.process());
-    let options = store::Options { background: false, ..store::Options::default() };
+    let options = store::Options { has_background_thread: false, ..store::Options::default() };
     let error = Store::open(Arc::clone(&process), Path::new(DIR), &options).unwrap_err();
     assert!(error.to_string().contains("`topdeck journal repair`"), "{error}");
     drop(process);
     for settings in [Some(journal_settings()), None] {
         let set = |options: &mut store::Options| options.journal.settings = settings;
-        let (intake, store) = into_store_again(&disk, &now, set);
+        let (intake, store) = reopen_store_intake(&disk, &now, set);
         assert_eq!(store.journal().stat().unwrap().settings, journal_settings());
-        let is_told = store.stat().unwrap().notes.iter().any(|note| note.contains("made anew"));
+        let is_told = store.stat().unwrap().warnings.iter().any(|note| note.contains("made anew"));
         assert_eq!(is_told, settings.is_some());
         let audit = intake.audit().unwrap();
-        assert_eq!(audit.producers[0].lines[1].stored.values, 3 * VALUES);
-        assert!(audit.producers[0].is_explained());
+        assert_eq!(audit.producers[0].hops[1].stored.values, 3 * VALUES);
+        assert!(audit.producers[0].is_reconciled());
     }
 }
 
 #[test]
-fn no_journal_is_made_in_the_place_of_one_whose_file_is_lost() {
+fn journal_without_its_file_is_not_recreated() {
     let (disk, now) = (SimDisk::new(1), Arc::default());
-    stored(&disk, &now, 1);
+    store_batches(&disk, &now, 1);
     let dir = Path::new(DIR).join("journal");
     let process = disk.process();
     process.remove(&dir.join("journal")).unwrap();
     let made = Journal::create(&process, &dir, 8, 0, &journal_settings());
-    assert!(matches!(made, Err(journal::Error::Exists { .. })), "{made:?}");
+    assert!(matches!(made, Err(journal::Error::AlreadyExists { .. })), "{made:?}");
 }
 
 #[test]
-fn a_store_without_its_manifest_is_there_while_the_copy_is() {
+fn store_without_manifest_opens_from_the_copy() {
     let (disk, now) = (SimDisk::new(1), Arc::default());
-    stored(&disk, &now, 3);
+    store_batches(&disk, &now, 3);
     let process: Arc<dyn Disk> = Arc::new(disk.process());
     for name in ["manifest", "manifest.copy"] {
         process.remove(&Path::new(DIR).join(name)).unwrap();
         assert!(Store::exists(&process, Path::new(DIR)).unwrap(), "{name}");
-        let (intake, store) = into_store_again(&disk, &now, |_| {});
-        let notes = store.stat().unwrap().notes;
+        let (intake, store) = reopen_store_intake(&disk, &now, |_| {});
+        let notes = store.stat().unwrap().warnings;
         assert!(notes.iter().any(|note| note.contains("manifest")), "{notes:?}");
-        assert_eq!(intake.audit().unwrap().producers[0].lines[1].stored.values, 3 * VALUES);
+        assert_eq!(intake.audit().unwrap().producers[0].hops[1].stored.values, 3 * VALUES);
     }
 }

@@ -1,10 +1,10 @@
 //! New series beyond a limit: what is rejected, and what of the rest is stored.
 
 use disk::SimDisk;
-use journal::Identity;
+use journal::BatchIdentity;
 use model::{Batch, BatchWriter};
 
-use crate::world::*;
+use crate::fixture::*;
 
 fn batch_of(hosts: &[&str]) -> Batch {
     let mut batch = BatchWriter::default();
@@ -17,16 +17,16 @@ fn batch_of(hosts: &[&str]) -> Batch {
 }
 
 #[test]
-fn an_agent_that_uses_up_its_series_holds_up_no_other_and_loses_nothing_silently() {
+fn producer_at_its_series_limit_does_not_affect_others() {
     let now = Default::default();
-    let (intake, store) = into_store(&SimDisk::new(1), &now, |options| {
+    let (intake, store) = new_store_intake(&SimDisk::new(1), &now, |options| {
         options.limits.series_per_producer_max = 2;
     });
     let send = |producer, sequence, hosts: &[&str]| {
-        let identity = Identity { producer, boot: 1, sequence };
-        let receipt = intake.take_batch(identity, "agent", &batch_of(hosts)).unwrap();
-        receipt.wait().unwrap();
-        receipt.is_repeated()
+        let identity = BatchIdentity { producer, epoch: 1, sequence };
+        let receipt = intake.append_encoded(identity, "agent", &batch_of(hosts)).unwrap();
+        receipt.wait_durable().unwrap();
+        receipt.is_duplicate()
     };
     assert!(!send(7, 1, &["a", "x", "b", "y"]) && send(7, 1, &["a", "x", "b", "y"]));
     assert!(!send(8, 1, &["c", "a", "d"]));
@@ -36,43 +36,43 @@ fn an_agent_that_uses_up_its_series_holds_up_no_other_and_loses_nothing_silently
     assert_eq!((gap.producer, gap.lost, gap.start, gap.end), (Some(7), Some(4), 0, 11));
     assert_eq!(gap.reason, "new series of metric latency rejected: limit producer_series reached");
     let audit = intake.audit().unwrap();
-    assert!(audit.producers.iter().all(|account| account.is_explained()));
+    assert!(audit.producers.iter().all(|account| account.is_reconciled()));
     let account = audit.producers.iter().find(|account| account.id == Some(7)).unwrap();
-    assert_eq!((account.losses[0].lost, account.lines[0].stored.samples), (4, 4));
+    assert_eq!((account.losses[0].samples_lost, account.hops[0].stored.samples), (4, 4));
     intake.stop();
 }
 
 #[test]
-fn samples_of_a_rejected_series_are_refused_and_others_of_the_batch_are_taken() {
-    use collect::Rows as _;
+fn samples_of_a_rejected_series_are_rejected_and_the_rest_accepted() {
+    use collect::RowSink as _;
 
     let now = Default::default();
-    let (intake, store) = into_store(&SimDisk::new(1), &now, |options| {
+    let (intake, store) = new_store_intake(&SimDisk::new(1), &now, |options| {
         options.limits.values_per_label_max = 1;
     });
     let producer = intake.producer("p");
     for round in 0..3 {
-        let mut writer = intake.writer_of(producer.id(), WAY);
+        let mut writer = intake.writer_for(producer.id(), KEY_ENCODING);
         for host in ["a", "b", "a"] {
             writer.series(host.as_bytes(), &mut || Ok(latency(host))).unwrap();
             let taken = writer.sample(&sample(round, 1)).map_err(|error| error.to_string());
             assert_eq!(taken.is_ok(), host == "a", "{taken:?}");
         }
-        intake.take(&producer, writer).unwrap().wait().unwrap();
+        intake.append(&producer, writer).unwrap().wait_durable().unwrap();
     }
     assert_eq!(store.stat().unwrap().head_rows, 6);
     // Of what was deleted others may take the place.
-    store.delete(&model::Selector::equal("host", "a"), i64::MIN..i64::MAX).unwrap();
-    let mut writer = intake.writer_of(producer.id(), WAY);
+    store.delete(&model::Selector::label_equals("host", "a"), i64::MIN..i64::MAX).unwrap();
+    let mut writer = intake.writer_for(producer.id(), KEY_ENCODING);
     write(&mut writer, "b", 1);
-    intake.take(&producer, writer).unwrap().wait().unwrap();
+    intake.append(&producer, writer).unwrap().wait_durable().unwrap();
     // Whoever was told that the store has it sends its form again.
-    let mut writer = intake.writer_of(producer.id(), WAY);
+    let mut writer = intake.writer_for(producer.id(), KEY_ENCODING);
     writer.series(b"a", &mut || Ok(latency("a"))).unwrap();
     writer.sample(&sample(9, 1)).unwrap();
-    intake.take(&producer, writer).unwrap().wait().unwrap();
+    intake.append(&producer, writer).unwrap().wait_durable().unwrap();
     assert_eq!(store.stat().unwrap().series, 2);
-    intake.keep_books().unwrap();
+    intake.checkpoint_ledger().unwrap();
     let gaps = store.stat().unwrap().gaps;
     let reason = "new values of label host of metric latency rejected: limit label_values reached";
     assert_eq!((gaps.len(), gaps[0].lost, gaps[0].reason.as_str()), (1, Some(3), reason));

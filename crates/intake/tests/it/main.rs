@@ -1,12 +1,12 @@
 //! The way in from outside.
 
+mod backpressure;
 mod basics;
-mod books;
 mod damage;
-#[path = "../../../journal/tests/it/dying.rs"]
+#[path = "../../../journal/tests/it/dying_process.rs"]
 mod dying;
+mod fixture;
 mod layout;
+mod ledger;
 mod limits;
 mod panics;
-mod room;
-mod world;

@@ -3,18 +3,18 @@
 use disk::SimDisk;
 use intake::{Intake, Supervisor};
 
-use crate::world::{WAY, with_threads, write};
+use crate::fixture::{KEY_ENCODING, new_threaded_intake, write};
 
 /// Takes batches until a thread was run again so often, and two more; what the books say.
 #[track_caller]
 fn check(point: &str, thread: &str) {
-    let supervisor = Supervisor::throwing(&[(point, 2)]);
-    let intake = with_threads(&SimDisk::new(1), &supervisor);
+    let supervisor = Supervisor::with_injected_panics(&[(point, 2)]);
+    let intake = new_threaded_intake(&SimDisk::new(1), &supervisor);
     let mut taken = 0;
     let take = |intake: &Intake| {
-        let mut writer = intake.writer(WAY);
+        let mut writer = intake.writer(KEY_ENCODING);
         write(&mut writer, "a", 10);
-        intake.take(&intake.producer("p"), writer).unwrap().wait().unwrap();
+        intake.append(&intake.producer("p"), writer).unwrap().wait_durable().unwrap();
     };
     while supervisor.restarts(thread) < 2 {
         match taken < 1_000 {
@@ -31,19 +31,19 @@ fn check(point: &str, thread: &str) {
     taken += 2;
     let audit = intake.audit().unwrap();
     let account = audit.producers.iter().find(|account| account.name == "p").unwrap();
-    assert!(account.is_explained(), "{account:?}");
-    let stored = &account.lines[0].stored;
+    assert!(account.is_reconciled(), "{account:?}");
+    let stored = &account.hops[0].stored;
     assert_eq!((stored.batches, stored.values, stored.missing), (taken, 10 * taken, 0));
     intake.stop();
 }
 
 #[test]
-fn whoever_waits_for_the_disk_is_answered_after_a_panic() {
+fn waiters_are_answered_after_a_committer_panic() {
     check("commit", "commit");
 }
 
 #[test]
-fn the_books_are_exact_after_panics_of_their_thread() {
+fn ledger_is_exact_after_housekeeping_panics() {
     check("books", "books");
     check("books record 0", "books");
 }

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use journal::*;
 
-use crate::processes::{Child, Folder, Part, open, say, sizes};
+use crate::processes::{ChildArguments, ChildProcess, TestFolder, open, print_line, sizes};
 
 /// Journal, how many records of 1 KiB.
-pub(crate) fn heap(part: Part) {
+pub(crate) fn heap(part: ChildArguments) {
     let journal = open(part.path(0), &Options::default()).unwrap();
     let count = part.number(1);
-    journal.add_subscriber("s", Start::Begin, true).unwrap();
+    journal.add_subscriber("s", StartPosition::First, true).unwrap();
     let mut record = [0; 1024];
     let since = Instant::now();
     for i in 0..count {
@@ -20,14 +20,14 @@ pub(crate) fn heap(part: Part) {
     }
     journal.flush(Level::Disk).unwrap();
     let took = since.elapsed().as_secs_f64();
-    say(&format!("written: {:.0} records/s", count as f64 / took));
+    print_line(&format!("written: {:.0} records/s", count as f64 / took));
 
     // Read in ten parts, of which each is timed.
     let mut subscriber = journal.subscribe("s").unwrap();
     let (mut next, mut rates, mut since) = (0, Vec::new(), Instant::now());
     while next < count {
         match subscriber.next().unwrap() {
-            Some(Item::Batch(batch)) => {
+            Some(ReadItem::Batch(batch)) => {
                 for got in batch.records() {
                     assert_eq!(got.position, next);
                     stamp(&mut record, next);
@@ -46,20 +46,20 @@ pub(crate) fn heap(part: Part) {
         }
     }
     assert!(subscriber.next().unwrap().is_none());
-    say(&format!("read: {rates:?} records/s"));
+    print_line(&format!("read: {rates:?} records/s"));
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    say(peak.trim().trim_end_matches(" kB"));
-    say(&journal.stat().unwrap().segments.to_string());
+    print_line(peak.trim().trim_end_matches(" kB"));
+    print_line(&journal.stat().unwrap().segments.to_string());
 }
 
 /// Peak memory in kB of a process that writes so many megabytes and then reads them.
 fn check(megabytes: u64) {
-    let folder = Folder::new("backlog");
-    folder.create(&Settings { codec: Codec::None, ..sizes(1 << 20, 16 << 20) });
+    let folder = TestFolder::new("backlog");
+    folder.create(&Settings { codec: Compression::None, ..sizes(1 << 20, 16 << 20) });
     let records = megabytes << 10;
     let journal = folder.journal();
-    let mut child = Child::start("heap", &[journal.to_str().unwrap(), &records.to_string()]);
+    let mut child = ChildProcess::start("heap", &[journal.to_str().unwrap(), &records.to_string()]);
     for _ in 0..2 {
         let line = child.line();
         assert!(!line.is_empty(), "the child failed");

@@ -9,10 +9,10 @@ use disk::{Disk, OsDisk, SimDisk};
 use journal::*;
 
 /// A folder of its own that is removed in the end.
-pub(crate) struct Dir(pub(crate) PathBuf);
+pub(crate) struct TestDir(pub(crate) PathBuf);
 
-impl Dir {
-    pub(crate) fn new() -> Dir {
+impl TestDir {
+    pub(crate) fn new() -> TestDir {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -20,7 +20,7 @@ impl Dir {
             // Made by who creates the journal; another process of that number may have left one.
             let path = std::env::temp_dir().join(name);
             if !path.exists() {
-                return Dir(path);
+                return TestDir(path);
             }
         }
     }
@@ -34,18 +34,18 @@ impl Dir {
     }
 }
 
-impl Drop for Dir {
+impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn small(codec: Codec) -> Settings {
+fn small(codec: Compression) -> Settings {
     Settings {
         codec,
         buffer_bytes: 16 << 10,
         segment_bytes: 64 << 10,
-        limits: Limits { bytes_max: None, age_max: None, at_limit: AtLimit::Refuse },
+        limits: Limits { bytes_max: None, age_max: None, on_full: LimitPolicy::Reject },
         ..Settings::default()
     }
 }
@@ -55,14 +55,14 @@ fn record(i: u64) -> Vec<u8> {
 }
 
 /// All that a reader gives now.
-pub(crate) fn drain(reader: &mut Reader) -> (Vec<(u64, Vec<u8>)>, Vec<Gap>) {
+pub(crate) fn drain(reader: &mut JournalReader) -> (Vec<(u64, Vec<u8>)>, Vec<Gap>) {
     let (mut records, mut gaps) = (Vec::new(), Vec::new());
     while let Some(item) = reader.next().unwrap() {
         match item {
-            Item::Batch(batch) => {
+            ReadItem::Batch(batch) => {
                 records.extend(batch.records().map(|r| (r.position, r.bytes.to_vec())))
             }
-            Item::Gap(gap) => gaps.push(gap),
+            ReadItem::Gap(gap) => gaps.push(gap),
         }
     }
     (records, gaps)
@@ -74,8 +74,8 @@ fn check(journal: &Journal, count: u64) {
         if !buffered {
             journal.flush(Level::Process).unwrap();
         }
-        let mut reader = journal.reader(Start::Begin).unwrap();
-        reader.set_buffered(buffered);
+        let mut reader = journal.reader(StartPosition::First).unwrap();
+        reader.set_reads_buffer(buffered);
         let (records, gaps) = drain(&mut reader);
         assert_eq!(gaps, []);
         assert_eq!(records.len() as u64, count);
@@ -86,53 +86,56 @@ fn check(journal: &Journal, count: u64) {
 }
 
 #[test]
-fn what_is_appended_is_read() {
-    for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
-        let dir = Dir::new();
+fn appended_records_are_read() {
+    for codec in [Compression::None, Compression::Lz4, Compression::Zstd] {
+        let dir = TestDir::new();
         dir.create(&small(codec));
         let journal = dir.open();
         for i in 0..5000 {
             let ack = journal.append(&record(i), Level::Process).unwrap();
-            assert_eq!(ack, Ack { positions: i..i + 1, level: Level::Process, repeated: false });
+            assert_eq!(
+                ack,
+                Ack { positions: i..i + 1, level: Level::Process, is_duplicate: false }
+            );
         }
         check(&journal, 5000);
         drop(journal);
         let journal = dir.open();
-        assert_eq!(*journal.opened(), Opened::default());
+        assert_eq!(*journal.recovery_report(), RecoveryReport::default());
         check(&journal, 5000);
         assert_eq!(journal.append(&record(5000), Level::Disk).unwrap().level, Level::Disk);
         check(&journal, 5001);
         let marks = journal.close().unwrap();
-        assert_eq!(marks, Marks { first: 0, durable: 5001, flushed: 5001, end: 5001 });
+        assert_eq!(marks, Watermarks { first: 0, durable: 5001, flushed: 5001, end: 5001 });
     }
 }
 
 #[test]
 fn batches_are_whole_and_repeats_are_recognised() {
-    let dir = Dir::new();
-    dir.create(&small(Codec::Lz4));
-    let identity = |sequence| Some(Identity { producer: 1, boot: 2, sequence });
+    let dir = TestDir::new();
+    dir.create(&small(Compression::Lz4));
+    let identity = |sequence| Some(BatchIdentity { producer: 1, epoch: 2, sequence });
     let big = vec![7; 12 << 10];
     {
         let journal = dir.open();
         let ack = journal.append_batch(identity(1), &[b"a", b"", b"c"], Level::Disk).unwrap();
-        assert_eq!((ack.positions, ack.repeated), (0..3, false));
+        assert_eq!((ack.positions, ack.is_duplicate), (0..3, false));
         let ack = journal.append_batch(identity(1), &[b"a", b"", b"c"], Level::Disk).unwrap();
-        assert_eq!((ack.positions, ack.repeated, ack.level), (3..3, true, Level::Disk));
+        assert_eq!((ack.positions, ack.is_duplicate, ack.level), (3..3, true, Level::Disk));
         // Larger than half the buffer.
         assert_eq!(
             journal.append_batch(identity(5), &[&big, &[]], Level::Disk).unwrap().positions,
             3..5
         );
-        assert!(journal.append_batch(identity(4), &[b"z"], Level::Disk).unwrap().repeated);
+        assert!(journal.append_batch(identity(4), &[b"z"], Level::Disk).unwrap().is_duplicate);
         assert_eq!(journal.append_batch(None, &[], Level::Disk).unwrap().positions, 5..5);
     }
     let journal = dir.open();
-    assert!(journal.append_batch(identity(5), &[b"z"], Level::Disk).unwrap().repeated);
-    assert!(!journal.append_batch(identity(6), &[b"z"], Level::Disk).unwrap().repeated);
-    let mut reader = journal.reader(Start::Begin).unwrap();
+    assert!(journal.append_batch(identity(5), &[b"z"], Level::Disk).unwrap().is_duplicate);
+    assert!(!journal.append_batch(identity(6), &[b"z"], Level::Disk).unwrap().is_duplicate);
+    let mut reader = journal.reader(StartPosition::First).unwrap();
     let mut seen = Vec::new();
-    while let Some(Item::Batch(batch)) = reader.next().unwrap() {
+    while let Some(ReadItem::Batch(batch)) = reader.next().unwrap() {
         seen.extend(batch.records().map(|r| (r.position, r.identity, r.bytes.len())));
     }
     let expected = [(1, 1), (1, 0), (1, 1), (5, big.len()), (5, 0), (6, 1)];
@@ -145,12 +148,12 @@ fn batches_are_whole_and_repeats_are_recognised() {
 }
 
 #[test]
-fn subscribers_go_on_where_they_were_and_free_what_all_have_read() {
-    let dir = Dir::new();
-    dir.create(&small(Codec::None));
+fn subscribers_resume_and_release_segments() {
+    let dir = TestDir::new();
+    dir.create(&small(Compression::None));
     let journal = dir.open();
-    journal.add_subscriber("a", Start::Begin, true).unwrap();
-    journal.add_subscriber("b", Start::Begin, true).unwrap();
+    journal.add_subscriber("a", StartPosition::First, true).unwrap();
+    journal.add_subscriber("b", StartPosition::First, true).unwrap();
     for i in 0..5000 {
         let _ = journal.append(&record(i), Level::Process).unwrap();
     }
@@ -164,38 +167,41 @@ fn subscribers_go_on_where_they_were_and_free_what_all_have_read() {
         assert_eq!((records.len(), gaps.len()), (5000, 0));
         subscriber.commit(4000, Level::Disk).unwrap();
         let beyond = subscriber.commit(5001, Level::Disk);
-        assert!(matches!(beyond, Err(Error::NotRead { found: 5001, read_to: 5000 })));
+        assert!(matches!(beyond, Err(Error::CommitBeyondRead { found: 5001, read_to: 5000 })));
     }
     let stat = journal.stat().unwrap();
     assert!(stat.segments < all, "{stat:?}");
-    assert!(stat.marks.first > 0 && stat.marks.first <= 4000);
+    assert!(stat.watermarks.first > 0 && stat.watermarks.first <= 4000);
     let mut subscriber = journal.subscribe("a").unwrap();
     let (records, gaps) = drain(&mut subscriber);
     assert_eq!((records[0].0, records.len(), gaps.len()), (4000, 1000, 0));
     drop(subscriber);
-    journal.add_mark("here", Start::At(4500), true).unwrap();
+    journal.add_bookmark("here", StartPosition::At(4500), true).unwrap();
     let position = journal.checkpoint("here").unwrap().position;
-    journal.set_checkpoint("a", Start::At(position)).unwrap();
+    journal.set_checkpoint("a", StartPosition::At(position)).unwrap();
     assert_eq!(journal.subscribe("a").unwrap().position(), 4500);
     journal.remove_checkpoint("b").unwrap();
     assert!(matches!(journal.subscribe("b"), Err(Error::NoCheckpoint { .. })));
-    assert!(matches!(journal.set_checkpoint("a", Start::At(9999)), Err(Error::Position { .. })));
+    assert!(matches!(
+        journal.set_checkpoint("a", StartPosition::At(9999)),
+        Err(Error::PositionOutOfRange { .. })
+    ));
 }
 
 #[test]
-fn at_the_limit_it_refuses_or_drops_and_says_what() {
-    for at_limit in [AtLimit::Refuse, AtLimit::DropOldest] {
-        let dir = Dir::new();
-        let limits = Limits { bytes_max: Some(256 << 10), age_max: None, at_limit };
-        dir.create(&Settings { limits, ..small(Codec::None) });
+fn limit_rejects_or_drops_with_a_gap() {
+    for at_limit in [LimitPolicy::Reject, LimitPolicy::DropOldest] {
+        let dir = TestDir::new();
+        let limits = Limits { bytes_max: Some(256 << 10), age_max: None, on_full: at_limit };
+        dir.create(&Settings { limits, ..small(Compression::None) });
         let journal = dir.open();
-        journal.add_subscriber("slow", Start::Begin, true).unwrap();
+        journal.add_subscriber("slow", StartPosition::First, true).unwrap();
         let mut accepted = 0;
         for i in 0..20_000 {
-            let identity = Some(Identity { producer: 3, boot: 4, sequence: i });
+            let identity = Some(BatchIdentity { producer: 3, epoch: 4, sequence: i });
             match journal.append_batch(identity, &[&record(i)], Level::Process) {
                 Ok(_) => accepted += 1,
-                Err(Error::Full(Full::Limit { holder, .. })) => {
+                Err(Error::Full(FullReason::RetentionLimit { holder, .. })) => {
                     assert_eq!(holder.as_deref(), Some("slow"));
                     break;
                 }
@@ -205,20 +211,20 @@ fn at_the_limit_it_refuses_or_drops_and_says_what() {
         let mut subscriber = journal.subscribe("slow").unwrap();
         let (records, gaps) = drain(&mut subscriber);
         match at_limit {
-            AtLimit::Refuse => {
+            LimitPolicy::Reject => {
                 assert!(accepted < 20_000);
                 assert_eq!(gaps, []);
                 assert_eq!(records.len() as u64, accepted);
                 subscriber.commit(subscriber.position(), Level::Disk).unwrap();
                 let _ = journal.append(b"there is room again", Level::Disk).unwrap();
             }
-            AtLimit::DropOldest => {
+            LimitPolicy::DropOldest => {
                 assert_eq!(accepted, 20_000);
                 assert_eq!(gaps.len(), 1, "{gaps:?}");
                 let gap = &gaps[0];
                 assert_eq!(
-                    (gap.positions.start, gap.reason, gap.complete),
-                    (0, Reason::BytesLimit, true)
+                    (gap.positions.start, gap.reason, gap.is_complete),
+                    (0, GapReason::BytesLimit, true)
                 );
                 assert_eq!(gap.records() + records.len() as u64, accepted);
                 assert_eq!(gap.producers.len(), 1);
@@ -231,11 +237,12 @@ fn at_the_limit_it_refuses_or_drops_and_says_what() {
 
 #[test]
 fn after_a_flood_of_one_clients_producers_a_retry_of_another_is_a_repeat() {
-    let dir = Dir::new();
-    dir.create(&Settings { producers_max: 64, ..small(Codec::Lz4) });
+    let dir = TestDir::new();
+    dir.create(&Settings { producers_max: 64, ..small(Compression::Lz4) });
     let append = |journal: &Journal, origin, producer| {
-        let identity = Identity { producer: with_origin(origin, producer), boot: 1, sequence: 1 };
-        journal.append_batch(Some(identity), &[b"x"], Level::Process).unwrap().repeated
+        let identity =
+            BatchIdentity { producer: with_origin(origin, producer), epoch: 1, sequence: 1 };
+        journal.append_batch(Some(identity), &[b"x"], Level::Process).unwrap().is_duplicate
     };
     let journal = dir.open();
     assert!((0..8).all(|producer| !append(&journal, 1, producer)));
@@ -253,13 +260,13 @@ fn a_damaged_frame_whose_head_is_sound_says_when_it_was_appended() {
     let disk = SimDisk::new(1);
     let process: Arc<dyn Disk> = Arc::new(disk.process());
     let dir = Path::new("/journal");
-    Journal::create(&*process, dir, 7, 0, &small(Codec::None)).unwrap();
+    Journal::create(&*process, dir, 7, 0, &small(Compression::None)).unwrap();
     let now = Arc::new(AtomicI64::new(0));
     let clock = Arc::clone(&now);
     let supervisor = Supervisor::default();
     let options = Options {
-        alone: true,
-        background: false,
+        is_exclusive: true,
+        has_background_thread: false,
         clock: Arc::new(move || clock.load(Ordering::SeqCst)),
         supervisor: supervisor.clone(),
         ..Options::default()
@@ -281,21 +288,21 @@ fn a_damaged_frame_whose_head_is_sound_says_when_it_was_appended() {
         of_text.for_each(|(path, at)| disk.flip_bit(&path, at, 0));
     }
     let journal = open();
-    let (records, gaps) = drain(&mut journal.reader(Start::Begin).unwrap());
+    let (records, gaps) = drain(&mut journal.reader(StartPosition::First).unwrap());
     assert_eq!(records.len(), 2);
     let [gap] = &gaps[..] else { panic!("{gaps:?}") };
-    assert_eq!((gap.positions.clone(), gap.reason), (1..3, Reason::Damaged));
+    assert_eq!((gap.positions.clone(), gap.reason), (1..3, GapReason::Damaged));
     assert_eq!(gap.time, Some(1..=2));
     let [report] = &supervisor.damage()[..] else { panic!("{:?}", supervisor.damage()) };
     assert_eq!((&*report.place, report.records), ("records 1..3 of the journal", 2));
 }
 
 #[test]
-fn a_reader_waits_and_is_told() {
-    let dir = Dir::new();
-    dir.create(&small(Codec::None));
+fn waiting_reader_is_woken() {
+    let dir = TestDir::new();
+    dir.create(&small(Compression::None));
     let journal = dir.open();
-    let mut reader = journal.reader(Start::End).unwrap();
+    let mut reader = journal.reader(StartPosition::End).unwrap();
     assert!(!reader.wait(Some(Duration::from_millis(5))).unwrap());
     let fd = reader.readiness().unwrap().try_clone_to_owned().unwrap();
     let mut event = [0; 8];
@@ -315,8 +322,8 @@ fn a_reader_waits_and_is_told() {
 
 #[test]
 fn many_threads_append_and_all_is_there() {
-    let dir = Dir::new();
-    dir.create(&small(Codec::Lz4));
+    let dir = TestDir::new();
+    dir.create(&small(Compression::Lz4));
     let journal = dir.open();
     const THREADS: u64 = 8;
     const EACH: u64 = 500;
@@ -332,7 +339,7 @@ fn many_threads_append_and_all_is_there() {
             });
         }
     });
-    let (records, gaps) = drain(&mut journal.reader(Start::Begin).unwrap());
+    let (records, gaps) = drain(&mut journal.reader(StartPosition::First).unwrap());
     assert_eq!((records.len() as u64, gaps.len()), (THREADS * EACH, 0));
     let mut next = [0; THREADS as usize];
     for (_, bytes) in records {
@@ -344,11 +351,11 @@ fn many_threads_append_and_all_is_there() {
 
 #[test]
 fn damage_is_named_counted_and_repaired() {
-    let dir = Dir::new();
-    dir.create(&small(Codec::None));
+    let dir = TestDir::new();
+    dir.create(&small(Compression::None));
     {
         let journal = dir.open();
-        journal.add_subscriber("s", Start::Begin, true).unwrap();
+        journal.add_subscriber("s", StartPosition::First, true).unwrap();
         for i in 0..5000 {
             let _ = journal.append(&record(i), Level::Process).unwrap();
         }
@@ -371,17 +378,17 @@ fn damage_is_named_counted_and_repaired() {
     let lost = damage.positions.end - damage.positions.start;
     assert_eq!(report.records + lost, 5000);
     let expect = |journal: &Journal| {
-        let (records, gaps) = drain(&mut journal.reader(Start::Begin).unwrap());
+        let (records, gaps) = drain(&mut journal.reader(StartPosition::First).unwrap());
         // Where the frame's head is sound, it says when that was; a repaired journal has forgotten.
         let time = gaps[0].time.clone();
         assert_eq!(
             gaps,
             [Gap {
                 positions: damage.positions.clone(),
-                reason: Reason::Damaged,
+                reason: GapReason::Damaged,
                 time,
                 producers: vec![],
-                complete: false
+                is_complete: false
             }]
         );
         assert_eq!(records.len() as u64, 5000 - lost);
@@ -391,12 +398,15 @@ fn damage_is_named_counted_and_repaired() {
     assert_eq!(repaired.damages, report.damages);
     assert_eq!(repaired.repaired.len(), 3, "{:?}", repaired.repaired);
     let after = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
-    assert_eq!((after.damages.len(), after.records, after.known_gaps.len()), (0, 5000 - lost, 1));
+    assert_eq!(
+        (after.damages.len(), after.records, after.explained_gaps.len()),
+        (0, 5000 - lost, 1)
+    );
     let again = repair(&OsDisk, &dir.0, &mut |_| {}).unwrap();
     assert_eq!(again.repaired, Vec::<String>::new());
     let journal = dir.open();
     expect(&journal);
-    assert!(matches!(repair(&OsDisk, &dir.0, &mut |_| {}), Err(Error::Busy { .. })));
+    assert!(matches!(repair(&OsDisk, &dir.0, &mut |_| {}), Err(Error::InUse { .. })));
     let live = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
     assert_eq!((live.damages.len(), live.records), (0, 5000 - lost));
 }
@@ -404,8 +414,8 @@ fn damage_is_named_counted_and_repaired() {
 /// Nothing that was counted is called a torn end, which would be no damage.
 #[test]
 fn damage_of_the_last_frame_is_damage() {
-    let dir = Dir::new();
-    dir.create(&small(Codec::None));
+    let dir = TestDir::new();
+    dir.create(&small(Compression::None));
     {
         let journal = dir.open();
         for i in 0..10 {
@@ -424,7 +434,7 @@ fn damage_of_the_last_frame_is_damage() {
     let repaired = repair(&OsDisk, &dir.0, &mut |_| {}).unwrap();
     assert!(repaired.repaired.iter().any(|line| line.contains("quarantine")), "{repaired:?}");
     let journal = dir.open();
-    let (records, gaps) = drain(&mut journal.reader(Start::Begin).unwrap());
+    let (records, gaps) = drain(&mut journal.reader(StartPosition::First).unwrap());
     // The buffer may still have it.
     assert!(
         records.len() == 10 || (records.len() == 9 && gaps[0].positions == (9..10)),
@@ -435,9 +445,9 @@ fn damage_of_the_last_frame_is_damage() {
 
 /// Records whose words look like the heads of entries took minutes: each was checked to the end of the ring.
 #[test]
-fn a_journal_opens_whatever_its_records_look_like() {
-    let dir = Dir::new();
-    dir.create(&Settings { buffer_bytes: 4 << 20, ..small(Codec::None) });
+fn journal_opens_with_adversarial_records() {
+    let dir = TestDir::new();
+    dir.create(&Settings { buffer_bytes: 4 << 20, ..small(Compression::None) });
     // A double, whose upper half reads as a length, and a number that may be a position.
     let record: Vec<u8> =
         (0..512u64).flat_map(|i| [1.5f64.to_bits(), i]).flat_map(u64::to_le_bytes).collect();
@@ -452,31 +462,34 @@ fn a_journal_opens_whatever_its_records_look_like() {
     std::os::unix::fs::FileExt::write_all_at(&buffer, &[0; 4096], 4096).unwrap();
     let began = std::time::Instant::now();
     let journal = dir.open();
-    assert_eq!(journal.marks().end, 600);
+    assert_eq!(journal.watermarks().end, 600);
     // Not a measurement: it was a matter of minutes.
     assert!(began.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
-fn a_reader_goes_to_any_position_and_knows_when_records_came() {
-    let dir = Dir::new();
-    dir.create(&small(Codec::Lz4));
+fn reader_seeks_and_reports_times() {
+    let dir = TestDir::new();
+    dir.create(&small(Compression::Lz4));
     let options = Options { clock: Arc::new(|| 77), ..Options::default() };
     let journal = Journal::open(Arc::new(OsDisk), &dir.0, &options).unwrap();
     for i in 0..3000 {
         let _ = journal.append(&record(i), Level::Process).unwrap();
     }
-    let mut reader = journal.reader(Start::Begin).unwrap();
+    let mut reader = journal.reader(StartPosition::First).unwrap();
     // In segments and in the buffer, in the middle of frames, forward and back.
     for position in [2999, 1234, 0, 2000, 1, 3000] {
         reader.seek(position).unwrap();
         let next = reader.next().unwrap();
-        let Some(Item::Batch(batch)) = next else {
+        let Some(ReadItem::Batch(batch)) = next else {
             assert!(next.is_none() && position == 3000, "{position}: {next:?}");
             continue;
         };
         assert_eq!((batch.positions().start, batch.times()), (position, (77, 77)));
         assert_eq!(batch.records().next().unwrap().bytes, record(position));
     }
-    assert!(matches!(reader.seek(3001), Err(Error::Position { found: 3001, first: 0, end: 3000 })));
+    assert!(matches!(
+        reader.seek(3001),
+        Err(Error::PositionOutOfRange { found: 3001, first: 0, end: 3000 })
+    ));
 }

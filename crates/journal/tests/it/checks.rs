@@ -1,5 +1,5 @@
 //! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes this file by
-//! path, and `fuzzed` repeats the checks on inputs that once broke something.
+//! path, and `fuzz_regressions` repeats the checks on inputs that once broke something.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -39,19 +39,24 @@ fn record(i: u64) -> Vec<u8> {
 }
 
 fn options() -> Options {
-    Options { background: false, sync_every: None, clock: Arc::new(|| 1), ..Options::default() }
+    Options {
+        has_background_thread: false,
+        sync_interval: None,
+        clock: Arc::new(|| 1),
+        ..Options::default()
+    }
 }
 
 /// A small journal with everything in it, some of it still in the buffer, and its files.
-fn sound() -> &'static (SimDisk, Vec<PathBuf>) {
-    static SOUND: OnceLock<(SimDisk, Vec<PathBuf>)> = OnceLock::new();
-    SOUND.get_or_init(|| {
+fn intact_journal() -> &'static (SimDisk, Vec<PathBuf>) {
+    static INTACT: OnceLock<(SimDisk, Vec<PathBuf>)> = OnceLock::new();
+    INTACT.get_or_init(|| {
         let disk = SimDisk::new(1);
         let process = disk.process();
         let limits =
-            Limits { bytes_max: Some(1 << 20), age_max: None, at_limit: AtLimit::DropOldest };
+            Limits { bytes_max: Some(1 << 20), age_max: None, on_full: LimitPolicy::DropOldest };
         let settings = Settings {
-            codec: Codec::Lz4,
+            codec: Compression::Lz4,
             buffer_bytes: 4096,
             segment_bytes: 16 << 10,
             producers_max: 2,
@@ -59,9 +64,10 @@ fn sound() -> &'static (SimDisk, Vec<PathBuf>) {
         };
         Journal::create(&process, Path::new(DIR), 7, 0, &settings).unwrap();
         let journal = Journal::open(Arc::new(process.clone()), Path::new(DIR), &options()).unwrap();
-        journal.add_subscriber("a", Start::Begin, true).unwrap();
+        journal.add_subscriber("a", StartPosition::First, true).unwrap();
         for i in 0..RECORDS {
-            let identity = (i % 2 == 0).then_some(Identity { producer: 1, boot: 1, sequence: i });
+            let identity =
+                (i % 2 == 0).then_some(BatchIdentity { producer: 1, epoch: 1, sequence: i });
             let level = if i % 20 == 19 { Level::Disk } else { Level::Process };
             let _ = journal.append_batch(identity, &[&record(i)], level).unwrap();
         }
@@ -78,7 +84,7 @@ fn sound() -> &'static (SimDisk, Vec<PathBuf>) {
 /// opens or says that its settings are gone; what is delivered was appended, in order, with exact gaps; and
 /// after a repair it is sound.
 fn files(bytes: &[u8]) {
-    let (disk, paths) = sound();
+    let (disk, paths) = intact_journal();
     let disk = disk.fork(1);
     for edit in bytes.chunks_exact(5).take(32) {
         let [file, how, high, low, what] = edit.try_into().expect("BUG: five bytes");
@@ -97,7 +103,7 @@ fn files(bytes: &[u8]) {
     }
     read(&disk);
     match repair(&disk.process(), Path::new(DIR), &mut |_| {}) {
-        Err(Error::Settings { .. } | Error::Version { .. }) => return,
+        Err(Error::SettingsLost { .. } | Error::Version { .. }) => return,
         repaired => drop(repaired.unwrap()),
     }
     let report = verify(&disk.process(), Path::new(DIR), &mut |_| {}).unwrap();
@@ -108,14 +114,14 @@ fn files(bytes: &[u8]) {
 fn read(disk: &SimDisk) {
     let process = disk.process();
     let journal = match Journal::open(Arc::new(process.clone()), Path::new(DIR), &options()) {
-        Err(Error::Settings { .. } | Error::Version { .. }) => return,
+        Err(Error::SettingsLost { .. } | Error::Version { .. }) => return,
         opened => opened.unwrap(),
     };
-    let mut reader = journal.reader(Start::Begin).unwrap();
+    let mut reader = journal.reader(StartPosition::First).unwrap();
     let mut position = reader.position();
     while let Some(item) = reader.next().unwrap() {
         match item {
-            Item::Batch(batch) => {
+            ReadItem::Batch(batch) => {
                 for found in batch.records() {
                     assert_eq!(found.position, position, "what is missing is a gap");
                     assert_eq!(
@@ -127,19 +133,19 @@ fn read(disk: &SimDisk) {
                 }
                 assert_eq!(batch.positions().end, position);
             }
-            Item::Gap(gap) => {
+            ReadItem::Gap(gap) => {
                 assert_eq!(gap.positions.start, position);
                 position = gap.positions.end;
             }
         }
     }
-    assert_eq!(position, journal.marks().end);
+    assert_eq!(position, journal.watermarks().end);
     drop(reader);
     // A sequence beyond all others is new, whatever is known of them.
-    let identity = Some(Identity { producer: 1, boot: 1, sequence: RECORDS + position });
+    let identity = Some(BatchIdentity { producer: 1, epoch: 1, sequence: RECORDS + position });
     let ack = journal.append_batch(identity, &[&record(position)], Level::Disk).unwrap();
     assert_eq!(
-        (ack.positions, ack.level, ack.repeated),
+        (ack.positions, ack.level, ack.is_duplicate),
         (position..position + 1, Level::Disk, false)
     );
 }

@@ -3,70 +3,77 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use disk::{Fault, FaultKind, NameOrder, Operation};
+use disk::{DiskOperation, Fault, FaultKind, NameOrder};
 use journal::*;
 
-use crate::world::{Done, Stop, World, small};
+use crate::fixture::{Interruption, JournalFixture, OperationResult, small};
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 
-fn identity(sequence: u64) -> Option<Identity> {
-    Some(Identity { producer: 5, boot: 6, sequence })
+fn identity(sequence: u64) -> Option<BatchIdentity> {
+    Some(BatchIdentity { producer: 5, epoch: 6, sequence })
 }
 
 fn settings() -> Settings {
-    small(Codec::Lz4, AtLimit::DropOldest, Some(3 * SEGMENT_BYTES_MIN))
+    small(Compression::Lz4, LimitPolicy::DropOldest, Some(3 * SEGMENT_BYTES_MIN))
 }
 
-fn fault(operation: Operation, skip: u64, times: u64, kind: FaultKind) -> Fault {
+fn fault(operation: DiskOperation, skip: u64, times: u64, kind: FaultKind) -> Fault {
     Fault { operation, path_contains: "journal".to_owned(), skip, times, kind }
 }
 
 /// What one may be told when the disk refuses.
 #[track_caller]
-fn expected(world: &World, error: &Error) {
+fn check_error(world: &JournalFixture, error: &Error) {
     match error {
-        Error::Io { .. } | Error::Full(_) | Error::Poisoned | Error::Stalled { .. } => {}
-        Error::Position { .. } => {}
+        Error::Io { .. } | Error::Full(_) | Error::Poisoned | Error::AppendTimeout { .. } => {}
+        Error::PositionOutOfRange { .. } => {}
         other => panic!("{other}\n{:#?}", world.log),
     }
 }
 
 /// Does something; an error may be one that a disk makes.
 #[track_caller]
-fn go<T>(world: &mut World, act: impl FnOnce(&mut World) -> Done<T>) -> Option<T> {
+fn attempt_operation<T>(
+    world: &mut JournalFixture,
+    act: impl FnOnce(&mut JournalFixture) -> OperationResult<T>,
+) -> Option<T> {
     match act(world) {
         Ok(value) => Some(value),
-        Err(Stop::Error(error)) => {
-            expected(world, &error);
+        Err(Interruption::Error(error)) => {
+            check_error(world, &error);
             None
         }
-        Err(Stop::Died) => panic!("nobody was killed"),
+        Err(Interruption::ProcessDied) => panic!("nobody was killed"),
     }
 }
 
 /// Opens, appends so that segments roll and are dropped, reads, commits, closes.
-fn workload(world: &mut World, from: u64) {
-    let Some(journal) = go(world, |world| world.open()) else { return };
-    go(world, |w| w.add(journal, "a", Start::Begin, Kind::Subscriber, true));
+fn workload(world: &mut JournalFixture, from: u64) {
+    let Some(journal) = attempt_operation(world, |world| world.open()) else { return };
+    attempt_operation(world, |w| {
+        w.add(journal, "a", StartPosition::First, CheckpointKind::Subscriber, true)
+    });
     for i in from..from + 12 {
         let level = if i % 4 == 3 { Level::Disk } else { Level::Process };
-        go(world, |w| w.append(journal, identity(2 * i), &[900, 30, 800], level));
-        go(world, |w| w.append(journal, identity(2 * i + 1), &[1300, 1000, 8], Level::Process));
+        attempt_operation(world, |w| w.append(journal, identity(2 * i), &[900, 30, 800], level));
+        attempt_operation(world, |w| {
+            w.append(journal, identity(2 * i + 1), &[1300, 1000, 8], Level::Process)
+        });
         let commit = [None, Some(Level::Process), Some(Level::Disk)][(i % 3) as usize];
-        go(world, |w| w.read(journal, "a", 3, commit));
+        attempt_operation(world, |w| w.read(journal, "a", 3, commit));
     }
-    go(world, |w| w.flush(journal, Level::Disk));
-    go(world, |w| w.try_audit(journal));
+    attempt_operation(world, |w| w.flush(journal, Level::Disk));
+    attempt_operation(world, |w| w.try_audit(journal));
     // Half of them are closed, the others killed.
     if from.is_multiple_of(2) { world.close(journal) } else { world.kill(journal) }
 }
 
 /// One kind of fault after `skip` operations, while the workload runs twice; then the disk is sound.
 /// False: the fault did not strike.
-fn try_fault(seed: u64, operation: Operation, skip: u64, times: u64, kind: FaultKind) -> bool {
-    let mut world = World::new(seed, NameOrder::Journal, settings());
+fn try_fault(seed: u64, operation: DiskOperation, skip: u64, times: u64, kind: FaultKind) -> bool {
+    let mut world = JournalFixture::new(seed, NameOrder::Journal, settings());
     world.log.push(format!("{operation:?} fails after {skip}, {times} times: {kind:?}"));
     workload(&mut world, seed % 2);
     world.disk.inject(fault(operation, skip, times, kind));
@@ -98,7 +105,7 @@ fn try_fault(seed: u64, operation: Operation, skip: u64, times: u64, kind: Fault
 
 /// Each such operation in turn fails, once and from then on; how many were tried.
 #[track_caller]
-fn each(operations: &[Operation], kind: FaultKind, most: u64, step: usize) -> u32 {
+fn for_each_fault(operations: &[DiskOperation], kind: FaultKind, most: u64, step: usize) -> u32 {
     let mut tried = 0;
     for &operation in operations {
         for times in [1, u64::MAX] {
@@ -117,46 +124,51 @@ fn each(operations: &[Operation], kind: FaultKind, most: u64, step: usize) -> u3
     tried
 }
 
-const MAKING: [Operation; 4] =
-    [Operation::Write, Operation::Allocate, Operation::Create, Operation::SetLen];
+const SPACE_OPERATIONS: [DiskOperation; 4] =
+    [DiskOperation::Write, DiskOperation::Allocate, DiskOperation::Create, DiskOperation::SetLen];
 
 #[test]
 fn a_full_disk_at_any_operation_loses_nothing() {
-    let tried = each(&MAKING, FaultKind::Os(ENOSPC), 300, 1);
+    let tried = for_each_fault(&SPACE_OPERATIONS, FaultKind::Os(ENOSPC), 300, 1);
     println!("{tried} faults");
     assert!(tried > 150, "only {tried}");
 }
 
 #[test]
-fn a_failed_sync_acknowledges_nothing_and_takes_nothing_back() {
-    let tried = each(&[Operation::Sync, Operation::SyncDir], FaultKind::Os(EIO), 200, 1);
+fn failed_sync_acknowledges_nothing() {
+    let tried =
+        for_each_fault(&[DiskOperation::Sync, DiskOperation::SyncDir], FaultKind::Os(EIO), 200, 1);
     println!("{tried} faults");
     assert!(tried > 60, "only {tried}");
 }
 
 #[test]
-fn an_input_or_output_error_at_any_operation_loses_nothing() {
-    let writing = [Operation::Write, Operation::Rename, Operation::Remove, Operation::SetLen];
-    let tried = each(&writing, FaultKind::Os(EIO), 300, 1);
-    let reading = [Operation::Read, Operation::Open, Operation::List, Operation::Lock];
-    let tried = tried + each(&reading, FaultKind::Os(EIO), 900, 5);
+fn io_error_at_any_operation_loses_nothing() {
+    let writing =
+        [DiskOperation::Write, DiskOperation::Rename, DiskOperation::Remove, DiskOperation::SetLen];
+    let tried = for_each_fault(&writing, FaultKind::Os(EIO), 300, 1);
+    let reading =
+        [DiskOperation::Read, DiskOperation::Open, DiskOperation::List, DiskOperation::Lock];
+    let tried = tried + for_each_fault(&reading, FaultKind::Os(EIO), 900, 5);
     println!("{tried} faults");
     assert!(tried > 300, "only {tried}");
 }
 
 /// Nobody notices.
 #[test]
-fn short_and_interrupted_reads_and_writes_are_gone_on_with() {
-    for operation in [Operation::Read, Operation::Write] {
+fn short_and_interrupted_io_is_retried() {
+    for operation in [DiskOperation::Read, DiskOperation::Write] {
         for kind in [FaultKind::ShortWrite, FaultKind::Interrupted] {
             for skip in 0..40 {
-                let mut world = World::new(skip, NameOrder::Journal, settings());
+                let mut world = JournalFixture::new(skip, NameOrder::Journal, settings());
                 // Every third or so from there on.
                 for i in 0..60 {
                     world.disk.inject(fault(operation, skip + 2 * i, 1, kind));
                 }
                 let journal = world.reopen();
-                world.add(journal, "a", Start::Begin, Kind::Subscriber, true).unwrap();
+                world
+                    .add(journal, "a", StartPosition::First, CheckpointKind::Subscriber, true)
+                    .unwrap();
                 for i in 0..20 {
                     let level = if i % 3 == 0 { Level::Disk } else { Level::Process };
                     let _ = world.append(journal, identity(i), &[900, 30, 800], level).unwrap();
@@ -173,35 +185,42 @@ fn short_and_interrupted_reads_and_writes_are_gone_on_with() {
 
 /// A disk that is really full, and later has room.
 #[test]
-fn a_journal_on_a_full_disk_refuses_and_goes_on_when_there_is_room() {
+fn full_disk_rejects_until_space_returns() {
     for pages in 8..28 {
-        for settings in [settings(), small(Codec::None, AtLimit::Refuse, None)] {
-            let mut world = World::new(pages, NameOrder::Journal, settings);
+        for settings in [settings(), small(Compression::None, LimitPolicy::Reject, None)] {
+            let mut world = JournalFixture::new(pages, NameOrder::Journal, settings);
             let used = world.disk.used_bytes();
             world.disk.set_capacity(used + pages * 4096);
             world.faulty = true;
-            let Some(journal) = go(&mut world, |w| w.open()) else {
+            let Some(journal) = attempt_operation(&mut world, |w| w.open()) else {
                 world.disk.set_capacity(u64::MAX);
                 world.faulty = false;
                 let journal = world.reopen();
                 world.audit(journal);
                 continue;
             };
-            go(&mut world, |w| w.add(journal, "a", Start::Begin, Kind::Subscriber, true));
+            attempt_operation(&mut world, |w| {
+                w.add(journal, "a", StartPosition::First, CheckpointKind::Subscriber, true)
+            });
             let mut refused = 0;
             for i in 0..60 {
                 let level = if i % 4 == 3 { Level::Disk } else { Level::Process };
-                let ack =
-                    go(&mut world, |w| w.append(journal, identity(i), &[900, 30, 800], level));
+                let ack = attempt_operation(&mut world, |w| {
+                    w.append(journal, identity(i), &[900, 30, 800], level)
+                });
                 refused += u32::from(ack.is_none());
-                go(&mut world, |w| w.read(journal, "a", 1, None));
+                attempt_operation(&mut world, |w| w.read(journal, "a", 1, None));
             }
-            go(&mut world, |w| w.try_audit(journal));
+            attempt_operation(&mut world, |w| w.try_audit(journal));
             let unlimited = settings.limits.bytes_max.is_none();
             assert!(!unlimited || refused > 0, "{pages} pages were enough");
             let stat = world.journal(journal).stat().unwrap();
-            assert!(!unlimited || stat.full == Some(Full::Disk), "{:?}", stat.full);
-            assert!(!stat.poisoned);
+            assert!(
+                !unlimited || stat.full_reason == Some(FullReason::NoSpace),
+                "{:?}",
+                stat.full_reason
+            );
+            assert!(!stat.is_failed);
             // The same disk, after a crash.
             if pages.is_multiple_of(2) {
                 world.power_cut();
@@ -223,15 +242,17 @@ fn a_journal_on_a_full_disk_refuses_and_goes_on_when_there_is_room() {
 
 /// The clock steps by days between operations; only the age limit is concerned.
 #[test]
-fn a_clock_that_steps_breaks_no_promise() {
+fn clock_steps_break_no_guarantee() {
     const DAY: i64 = 86_400_000_000_000;
-    for at_limit in [AtLimit::Refuse, AtLimit::DropOldest] {
+    for at_limit in [LimitPolicy::Reject, LimitPolicy::DropOldest] {
         for pattern in 0..81u32 {
-            let mut settings = small(Codec::None, at_limit, None);
+            let mut settings = small(Compression::None, at_limit, None);
             settings.limits.age_max = Some(std::time::Duration::from_secs(3600));
-            let mut world = World::new(1, NameOrder::Journal, settings);
+            let mut world = JournalFixture::new(1, NameOrder::Journal, settings);
             let mut journal = world.reopen();
-            world.add(journal, "a", Start::Begin, Kind::Subscriber, true).unwrap();
+            world
+                .add(journal, "a", StartPosition::First, CheckpointKind::Subscriber, true)
+                .unwrap();
             for i in 0..16 {
                 for k in 0..3 {
                     let _ = world

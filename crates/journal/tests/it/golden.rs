@@ -9,7 +9,7 @@ use std::time::Duration;
 use disk::OsDisk;
 use journal::*;
 
-use crate::basics::{Dir, drain};
+use crate::basics::{TestDir, drain};
 
 const NOW: i64 = 1_700_000_000_000_000_000;
 
@@ -18,7 +18,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn options() -> Options {
-    Options { background: false, clock: Arc::new(|| NOW), ..Options::default() }
+    Options { has_background_thread: false, clock: Arc::new(|| NOW), ..Options::default() }
 }
 
 fn record(i: u64) -> Vec<u8> {
@@ -28,42 +28,46 @@ fn record(i: u64) -> Vec<u8> {
 /// What a golden journal has: 300 records in batches of three, of two producers in turn and of nobody.
 const BATCHES: u64 = 100;
 
-fn identity(batch: u64) -> Option<Identity> {
-    (!batch.is_multiple_of(3)).then_some(Identity { producer: batch % 3, boot: 9, sequence: batch })
+fn identity(batch: u64) -> Option<BatchIdentity> {
+    (!batch.is_multiple_of(3)).then_some(BatchIdentity {
+        producer: batch % 3,
+        epoch: 9,
+        sequence: batch,
+    })
 }
 
-fn make(dir: &Path, codec: Codec) {
+fn make(dir: &Path, codec: Compression) {
     let limits = Limits {
         bytes_max: Some(1 << 20),
         age_max: Some(Duration::from_secs(3600)),
-        at_limit: AtLimit::DropOldest,
+        on_full: LimitPolicy::DropOldest,
     };
     let settings =
         Settings { codec, buffer_bytes: 4096, segment_bytes: 16 << 10, producers_max: 4, limits };
     Journal::create(&OsDisk, dir, 0x00112233445566778899aabbccddeeff, NOW, &settings).unwrap();
     let journal = Journal::open(Arc::new(OsDisk), dir, &options()).unwrap();
-    journal.add_subscriber("site A", Start::Begin, true).unwrap();
+    journal.add_subscriber("site A", StartPosition::First, true).unwrap();
     for batch in 0..BATCHES {
         let records: Vec<_> = (batch * 3..batch * 3 + 3).map(record).collect();
         let records: Vec<_> = records.iter().map(Vec::as_slice).collect();
         let _ = journal.append_batch(identity(batch), &records, Level::Process).unwrap();
     }
-    journal.add_mark("middle", Start::At(150), false).unwrap();
+    journal.add_bookmark("middle", StartPosition::At(150), false).unwrap();
     journal.close().unwrap();
 }
 
 /// Checks a copy: opening changes the folder.
 #[track_caller]
 fn check(name: &str) {
-    let dir = Dir::new();
+    let dir = TestDir::new();
     copy(&folder(name), &dir.0);
     let report = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
     assert_eq!((report.damages.as_slice(), report.records), (&[][..], BATCHES * 3), "{name}");
     let journal = Journal::open(Arc::new(OsDisk), &dir.0, &options()).unwrap();
-    assert_eq!(*journal.opened(), Opened::default(), "{name}");
+    assert_eq!(*journal.recovery_report(), RecoveryReport::default(), "{name}");
     assert_eq!(journal.checkpoint("middle").unwrap().position, 150);
     let repeat = journal.append_batch(identity(98), &[b"again"], Level::Process).unwrap();
-    assert!(repeat.repeated, "{name}");
+    assert!(repeat.is_duplicate, "{name}");
     let mut subscriber = journal.subscribe("site A").unwrap();
     let (records, gaps) = drain(&mut subscriber);
     assert_eq!(gaps, []);
@@ -87,13 +91,15 @@ fn copy(from: &Path, to: &Path) {
 
 #[test]
 fn journals_of_version_1_are_read() {
-    for (name, codec) in
-        [("v1-none", Codec::None), ("v1-lz4", Codec::Lz4), ("v1-zstd", Codec::Zstd)]
-    {
+    for (name, codec) in [
+        ("v1-none", Compression::None),
+        ("v1-lz4", Compression::Lz4),
+        ("v1-zstd", Compression::Zstd),
+    ] {
         let golden = folder(name);
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             let _ = std::fs::remove_dir_all(&golden);
-            let dir = Dir::new();
+            let dir = TestDir::new();
             make(&dir.0, codec);
             copy(&dir.0, &golden);
             // Empty locks say nothing, and the buffer of a closed journal is made anew.
@@ -110,16 +116,16 @@ fn journals_of_version_1_are_read() {
 fn a_buffer_of_version_1_is_read() {
     let golden = folder("v1-killed");
     let batch: [&[u8]; 2] = [b"two", b""];
-    let tagged = Some(Identity { producer: 4, boot: 5, sequence: 6 });
+    let tagged = Some(BatchIdentity { producer: 4, epoch: 5, sequence: 6 });
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         let _ = std::fs::remove_dir_all(&golden);
-        let dir = Dir::new();
+        let dir = TestDir::new();
         let settings = Settings {
-            codec: Codec::None,
+            codec: Compression::None,
             buffer_bytes: BUFFER_BYTES_MIN,
             segment_bytes: SEGMENT_BYTES_MIN,
             producers_max: 1,
-            limits: Limits { bytes_max: None, age_max: None, at_limit: AtLimit::Refuse },
+            limits: Limits { bytes_max: None, age_max: None, on_full: LimitPolicy::Reject },
         };
         Journal::create(&OsDisk, &dir.0, 1, NOW, &settings).unwrap();
         let journal = Journal::open(Arc::new(OsDisk), &dir.0, &options()).unwrap();
@@ -129,13 +135,13 @@ fn a_buffer_of_version_1_is_read() {
         copy(&dir.0, &golden);
         std::fs::remove_dir_all(golden.join("locks")).unwrap();
     }
-    let dir = Dir::new();
+    let dir = TestDir::new();
     copy(&golden, &dir.0);
     let journal = Journal::open(Arc::new(OsDisk), &dir.0, &options()).unwrap();
-    assert_eq!(journal.opened().from_buffer, 5);
+    assert_eq!(journal.recovery_report().from_buffer, 5);
     let repeat = journal.append_batch(tagged, &batch, Level::Process).unwrap();
-    assert_eq!((repeat.repeated, repeat.positions), (true, 5..5));
-    let (records, gaps) = drain(&mut journal.reader(Start::Begin).unwrap());
+    assert_eq!((repeat.is_duplicate, repeat.positions), (true, 5..5));
+    let (records, gaps) = drain(&mut journal.reader(StartPosition::First).unwrap());
     let expected: [&[u8]; 5] = [b"one", b"two", b"", b"two", b""];
     let expected: Vec<_> = (0..).zip(expected.map(<[u8]>::to_vec)).collect();
     assert_eq!((records, gaps), (expected, vec![]));
@@ -143,9 +149,9 @@ fn a_buffer_of_version_1_is_read() {
 
 /// Without compression nothing but the journal decides about a byte.
 #[test]
-fn what_is_written_now_is_what_was_written_then() {
-    let dir = Dir::new();
-    make(&dir.0, Codec::None);
+fn written_bytes_match_the_golden_file() {
+    let dir = TestDir::new();
+    make(&dir.0, Compression::None);
     for file in
         ["journal", "segments/0000000000000000.seg", "checkpoints/middle", "checkpoints/site%20A"]
     {

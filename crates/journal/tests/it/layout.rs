@@ -12,11 +12,11 @@ fn check(heading: &str, fields: &[Field]) {
 }
 
 #[test]
-fn the_page_tells_where_each_byte_lies() {
+fn page_matches_the_layout() {
     check("## Segment", &SEGMENT);
     check("### Producer", &PRODUCER);
     check("## Frame", &FRAME);
-    check("## Copies", &COPY);
+    check("## Copies", &SUPERBLOCK);
     check("### Settings", &SETTINGS);
     check("### Checkpoint", &CHECKPOINT);
     check("## Gaps", &GAPS);
@@ -26,14 +26,14 @@ fn the_page_tells_where_each_byte_lies() {
 }
 
 #[test]
-fn the_page_tells_the_magic_numbers() {
+fn page_lists_the_magic_numbers() {
     for magic in [SEGMENT_MAGIC, SETTINGS_MAGIC, CHECKPOINT_MAGIC, GAPS_MAGIC] {
         let magic = String::from_utf8(magic.to_vec()).unwrap();
         assert!(PAGE.contains(&format!("`{magic}`")), "{magic}");
     }
     let magic = String::from_utf8(FRAME_MAGIC.to_vec()).unwrap();
     assert!(PAGE.contains(&format!("| magic | `{magic}` |")), "{magic}");
-    assert!(PAGE.contains(&format!("at 0 and at {COPY_SECOND}.")));
+    assert!(PAGE.contains(&format!("at 0 and at {SUPERBLOCK_MIRROR_OFFSET}.")));
     assert!(PAGE.contains(&format!("64 + {PRODUCER_BYTES} · producers")) && SEGMENT_BYTES == 64);
     assert_eq!(VERSION, 1, "another version is another page");
 }

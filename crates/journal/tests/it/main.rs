@@ -2,40 +2,40 @@
 
 mod backlog;
 mod basics;
+mod bit_flips;
 mod checks;
-mod dying;
+mod dying_process;
 mod faults;
-mod flips;
-mod found;
-mod fuzzed;
+mod fixture;
+mod fuzz_regressions;
 mod golden;
-mod jlog;
-mod kill;
+mod jlog_regressions;
 mod layout;
 mod model;
 #[path = "../../../hist/tests/it/page.rs"]
 mod page;
 mod panics;
-mod power;
-mod power_loop;
+mod power_loss;
+mod power_loss_soak;
 mod processes;
 mod races;
+mod regressions;
+mod sigkill;
 mod syscalls;
-mod world;
 
-type Play = fn(processes::Part);
+type ChildMain = fn(processes::ChildArguments);
 
 /// What children of this binary can play: `processes::Child::start`.
-const PARTS: &[(&str, Play)] = &[
-    ("writer", kill::writer),
-    ("reader", kill::reader),
-    ("opener", kill::opener),
-    ("power writer", power_loop::writer),
-    ("power idle", power_loop::idle),
-    ("filler", power_loop::filler),
-    ("halting", jlog::halting),
-    ("bystander", jlog::bystander),
+const PARTS: &[(&str, ChildMain)] = &[
+    ("writer", sigkill::writer),
+    ("reader", sigkill::reader),
+    ("opener", sigkill::opener),
+    ("power writer", power_loss_soak::writer),
+    ("power idle", power_loss_soak::idle),
+    ("filler", power_loss_soak::filler),
+    ("halting", jlog_regressions::halting_writer),
+    ("bystander", jlog_regressions::bystander_writer),
     ("heap", backlog::heap),
-    ("servant", races::servant),
-    ("counted", syscalls::counted),
+    ("servant", races::server),
+    ("counted", syscalls::counted_appender),
 ];

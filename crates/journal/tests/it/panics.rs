@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use disk::{Disk, SimDisk};
-use journal::supervisor::{self, Fault};
+use journal::supervisor::{self, FaultHook};
 use journal::*;
 
 const DIR: &str = "/journal";
@@ -16,9 +16,9 @@ const DIR: &str = "/journal";
 const PANICS: u32 = 3;
 
 /// Panics are thrown at one point, in the journal's thread only.
-fn thrown_at(point: &'static str) -> Supervisor {
+fn with_panics_at(point: &'static str) -> Supervisor {
     let left = AtomicU32::new(PANICS);
-    let fault: Fault = Arc::new(move |found: &str| {
+    let fault: FaultHook = Arc::new(move |found: &str| {
         let is_here = found == point && thread::current().name() == Some("journal");
         let take = |left: u32| left.checked_sub(1);
         if is_here && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
@@ -27,17 +27,22 @@ fn thrown_at(point: &'static str) -> Supervisor {
     });
     let wait_first = Duration::ZERO;
     let fault = Some(fault);
-    Supervisor::new(supervisor::Settings { wait_first, fault, ..Default::default() })
+    Supervisor::new(supervisor::SupervisorSettings {
+        initial_backoff: wait_first,
+        fault,
+        ..Default::default()
+    })
 }
 
 #[test]
 fn a_reader_in_an_event_loop_is_woken_after_a_panic_of_the_thread_that_waits_for_it() {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
     Journal::create(&*disk, Path::new(DIR), 7, 0, &Settings::default()).unwrap();
-    let supervisor = Supervisor::throwing(&[("journal-ready", 2)]);
-    let options = Options { alone: true, supervisor: supervisor.clone(), ..Options::default() };
+    let supervisor = Supervisor::with_injected_panics(&[("journal-ready", 2)]);
+    let options =
+        Options { is_exclusive: true, supervisor: supervisor.clone(), ..Options::default() };
     let journal = Journal::open(disk, Path::new(DIR), &options).unwrap();
-    let mut reader = journal.reader(Start::End).unwrap();
+    let mut reader = journal.reader(StartPosition::End).unwrap();
     let fd = reader.readiness().unwrap().try_clone_to_owned().unwrap();
     let _ = journal.append(b"x", Level::Process).unwrap();
     let mut event = [0; 8];
@@ -49,10 +54,10 @@ fn a_reader_in_an_event_loop_is_woken_after_a_panic_of_the_thread_that_waits_for
 
 /// The records, each of which is its number.
 fn read(journal: &Journal) -> Vec<u64> {
-    let mut reader = journal.reader(Start::Begin).unwrap();
+    let mut reader = journal.reader(StartPosition::First).unwrap();
     let mut found = Vec::new();
     while let Some(item) = reader.next().unwrap() {
-        let Item::Batch(batch) = item else { panic!("nothing is missing") };
+        let ReadItem::Batch(batch) = item else { panic!("nothing is missing") };
         let number = |record: Record<'_>| u64::from_le_bytes(record.bytes.try_into().unwrap());
         found.extend(batch.records().map(number));
     }
@@ -68,11 +73,11 @@ fn check(point: &'static str) {
         ..Settings::default()
     };
     Journal::create(&*disk, Path::new(DIR), 7, 0, &settings).unwrap();
-    let supervisor = thrown_at(point);
+    let supervisor = with_panics_at(point);
     let options = Options {
-        alone: true,
-        flush_every: Duration::from_millis(1),
-        sync_every: Some(Duration::from_millis(1)),
+        is_exclusive: true,
+        flush_interval: Duration::from_millis(1),
+        sync_interval: Some(Duration::from_millis(1)),
         supervisor: supervisor.clone(),
         ..Options::default()
     };
@@ -101,7 +106,7 @@ fn a_panic_of_the_thread_loses_and_repeats_nothing() {
 }
 
 #[test]
-fn a_panic_between_a_frame_and_its_publication_loses_and_repeats_nothing() {
+fn panic_before_publication_loses_and_repeats_nothing() {
     check("journal frame");
 }
 
@@ -113,20 +118,20 @@ fn a_panic_before_a_sync_loses_and_repeats_nothing() {
 /// What was about to be synchronised only whoever panicked knew: it must not count as durable with
 /// what comes next.
 #[test]
-fn what_was_not_synchronised_because_of_a_panic_is_durable_once_that_is_said() {
+fn panic_before_sync_delays_durability() {
     for seed in 0..20 {
         let sim = SimDisk::new(seed);
         let disk: Arc<dyn Disk> = Arc::new(sim.process());
         let settings = Settings {
             segment_bytes: SEGMENT_BYTES_MIN,
-            codec: Codec::None,
+            codec: Compression::None,
             ..Settings::default()
         };
         Journal::create(&*disk, Path::new(DIR), 7, 0, &settings).unwrap();
         let options = Options {
-            background: false,
-            sync_every: None,
-            supervisor: Supervisor::throwing(&[("journal sync", 1)]),
+            has_background_thread: false,
+            sync_interval: None,
+            supervisor: Supervisor::with_injected_panics(&[("journal sync", 1)]),
             ..Options::default()
         };
         let journal = Journal::open(disk, Path::new(DIR), &options).unwrap();
@@ -142,10 +147,10 @@ fn what_was_not_synchronised_because_of_a_panic_is_durable_once_that_is_said() {
         sim.power_cut();
         std::mem::forget(journal);
         let journal = Journal::open(Arc::new(sim.process()), Path::new(DIR), &options).unwrap();
-        let mut reader = journal.reader(Start::Begin).unwrap();
+        let mut reader = journal.reader(StartPosition::First).unwrap();
         let mut expected = 0..21;
         while let Some(item) = reader.next().unwrap() {
-            let Item::Batch(batch) = item else { panic!("seed {seed}: {item:?} is missing") };
+            let ReadItem::Batch(batch) = item else { panic!("seed {seed}: {item:?} is missing") };
             for found in batch.records() {
                 assert_eq!(Some(found.bytes), expected.next().map(record).as_deref());
             }

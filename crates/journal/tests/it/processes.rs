@@ -18,16 +18,16 @@ use disk::OsDisk;
 use journal::*;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-const PART: &str = "TOPDECK_JOURNAL_PART";
+const ROLE_VARIABLE: &str = "TOPDECK_JOURNAL_PART";
 
 /// What a child begins its lines with, so that they are told from the test harness's.
 const LINE: &str = "child: ";
 
 /// A folder of its own that is removed in the end.
-pub(crate) struct Folder(pub(crate) PathBuf);
+pub(crate) struct TestFolder(pub(crate) PathBuf);
 
-impl Folder {
-    pub(crate) fn new(name: &str) -> Folder {
+impl TestFolder {
+    pub(crate) fn new(name: &str) -> TestFolder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut places = vec![std::env::temp_dir(), PathBuf::from(env!("CARGO_TARGET_TMPDIR"))];
         loop {
@@ -35,7 +35,7 @@ impl Folder {
             let place = places.last().expect("a place");
             let path = place.join(format!("topdeck-{name}-{}-{number}", std::process::id()));
             match fs::create_dir(&path) {
-                Ok(()) => return Folder(path),
+                Ok(()) => return TestFolder(path),
                 // Left by another process of that number.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) if places.len() == 1 => panic!("{}: {error}", path.display()),
@@ -58,7 +58,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -70,16 +70,16 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<Journal> {
 
 /// No limits, so that nothing is dropped, and sizes at which everything happens often.
 pub(crate) fn sizes(buffer_bytes: u64, segment_bytes: u64) -> Settings {
-    let limits = Limits { bytes_max: None, age_max: None, at_limit: AtLimit::Refuse };
+    let limits = Limits { bytes_max: None, age_max: None, on_full: LimitPolicy::Reject };
     Settings { buffer_bytes, segment_bytes, limits, ..Settings::default() }
 }
 
 /// xorshift64*: the same numbers for the same seed.
-pub(crate) struct Random(u64);
+pub(crate) struct Xorshift64(u64);
 
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+impl Xorshift64 {
+    pub(crate) fn new(seed: u64) -> Xorshift64 {
+        Xorshift64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -111,12 +111,14 @@ pub(crate) fn wait_for(what: &str, seconds: u64, mut holds: impl FnMut() -> bool
 }
 
 /// A number that one process sets and others read, in a file: it outlives its process.
-pub(crate) struct Count(fs::File);
+pub(crate) struct SharedCounter(fs::File);
 
-impl Count {
-    pub(crate) fn at(path: &Path) -> Count {
+impl SharedCounter {
+    pub(crate) fn at(path: &Path) -> SharedCounter {
         let mut options = fs::File::options();
-        Count(options.read(true).write(true).create(true).truncate(false).open(path).unwrap())
+        SharedCounter(
+            options.read(true).write(true).create(true).truncate(false).open(path).unwrap(),
+        )
     }
 
     pub(crate) fn get(&self) -> u64 {
@@ -133,34 +135,34 @@ impl Count {
 }
 
 /// A process that plays a part.
-pub(crate) struct Child {
+pub(crate) struct ChildProcess {
     process: std::process::Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
-    stopped: bool,
+    is_stopped: bool,
 }
 
-impl Child {
+impl ChildProcess {
     /// Starts one; `part` and its arguments, of which none has a line break.
-    pub(crate) fn start(part: &str, arguments: &[&str]) -> Child {
-        Child::start_with(&[], part, arguments)
+    pub(crate) fn start(part: &str, arguments: &[&str]) -> ChildProcess {
+        ChildProcess::start_with(&[], part, arguments)
     }
 
     /// The same, behind another command (`strace -o …`).
-    pub(crate) fn start_with(before: &[&str], part: &str, arguments: &[&str]) -> Child {
+    pub(crate) fn start_with(before: &[&str], part: &str, arguments: &[&str]) -> ChildProcess {
         let exe = std::env::current_exe().unwrap();
         let words: Vec<_> =
             before.iter().map(std::ffi::OsStr::new).chain([exe.as_os_str()]).collect();
         let mut process = Command::new(words[0])
             .args(&words[1..])
-            .args(["--exact", "processes::play_the_part", "--nocapture", "--test-threads=1"])
-            .env(PART, [&[part], arguments].concat().join("\n"))
+            .args(["--exact", "processes::child_main", "--nocapture", "--test-threads=1"])
+            .env(ROLE_VARIABLE, [&[part], arguments].concat().join("\n"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let stdout = BufReader::new(process.stdout.take().unwrap());
-        Child { stdin: process.stdin.take(), process, stdout, stopped: false }
+        ChildProcess { stdin: process.stdin.take(), process, stdout, is_stopped: false }
     }
 
     /// The next line that the child said; empty when it has ended.
@@ -182,7 +184,7 @@ impl Child {
     }
 
     /// Says something to it.
-    pub(crate) fn tell(&mut self, line: &str) {
+    pub(crate) fn send_line(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().expect("BUG: its input was closed");
         writeln!(stdin, "{line}").unwrap();
     }
@@ -200,7 +202,7 @@ impl Child {
     /// Stops it where it is (SIGSTOP), or lets it go on. On return no thread of it runs any more, or
     /// the signal to go on is sent.
     pub(crate) fn stop(&mut self, stop: bool) {
-        self.stopped = stop;
+        self.is_stopped = stop;
         let pid = Pid::from_child(&self.process);
         kill_process(pid, if stop { Signal::STOP } else { Signal::CONT }).unwrap();
         if stop {
@@ -219,7 +221,7 @@ impl Child {
     }
 }
 
-impl Drop for Child {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -227,25 +229,25 @@ impl Drop for Child {
 }
 
 /// Says that a test could not run, and why: skipped is not passed.
-pub(crate) fn skipped(what: &str, why: &str) {
+pub(crate) fn report_skipped(what: &str, why: &str) {
     println!("skipped: {what}: {why}");
 }
 
 /// Says something to the parent.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{LINE}{line}").unwrap();
     out.flush().unwrap();
 }
 
 /// What a part is given.
-pub(crate) struct Part {
+pub(crate) struct ChildArguments {
     pub(crate) arguments: Vec<String>,
     /// What the parent says.
     pub(crate) lines: std::sync::mpsc::Receiver<String>,
 }
 
-impl Part {
+impl ChildArguments {
     pub(crate) fn path(&self, index: usize) -> &Path {
         Path::new(&self.arguments[index])
     }
@@ -255,15 +257,15 @@ impl Part {
     }
 
     /// Waits for a word from the parent.
-    pub(crate) fn hear(&self) -> String {
+    pub(crate) fn receive_line(&self) -> String {
         self.lines.recv().unwrap_or_default()
     }
 }
 
 /// Not a test of its own: what children run. Without a part to play it passes.
 #[test]
-fn play_the_part() {
-    let Ok(text) = std::env::var(PART) else { return };
+fn child_main() {
+    let Ok(text) = std::env::var(ROLE_VARIABLE) else { return };
     let mut words = text.split('\n').map(str::to_owned);
     let part = words.next().unwrap();
     let (sender, lines) = std::sync::mpsc::channel();
@@ -275,7 +277,7 @@ fn play_the_part() {
         std::process::exit(1);
     });
     let part_of = crate::PARTS.iter().find(|(name, _)| *name == part);
-    part_of.unwrap_or_else(|| panic!("no part is named {part}")).1(Part {
+    part_of.unwrap_or_else(|| panic!("no part is named {part}")).1(ChildArguments {
         arguments: words.collect(),
         lines,
     });

@@ -7,67 +7,77 @@ use std::time::Duration;
 use disk::OsDisk;
 use journal::*;
 
-use crate::processes::{Child, Folder, Part, Random, open, say, sizes, wait_for};
+use crate::processes::{
+    ChildArguments, ChildProcess, TestFolder, Xorshift64, open, print_line, sizes, wait_for,
+};
 
-const FEW: Duration = Duration::from_millis(300);
+const SHORT_WAIT: Duration = Duration::from_millis(300);
 /// Where nobody is to wait for long: only a machine that hangs takes it.
-const LONG: Duration = Duration::from_secs(60);
+const LONG_WAIT: Duration = Duration::from_secs(60);
 
 fn foreground() -> Options {
-    Options { background: false, ..Options::default() }
+    Options { has_background_thread: false, ..Options::default() }
 }
 
 /// Nothing is written to segments unless somebody asks.
-fn lazy() -> Options {
-    Options { flush_every: Duration::from_secs(3600), sync_every: None, ..Options::default() }
+fn manual_options() -> Options {
+    Options { flush_interval: Duration::from_secs(3600), sync_interval: None, ..Options::default() }
 }
 
 /// A process that does what it is told, a word a line, and says what came of it.
-pub(crate) fn servant(part: Part) {
+pub(crate) fn server(part: ChildArguments) {
     let dir = part.path(0).to_owned();
     let options = match part.arguments[1].as_str() {
         "foreground" => foreground(),
-        "lazy" => lazy(),
-        "alone" => Options { alone: true, ..Options::default() },
+        "lazy" => manual_options(),
+        "alone" => Options { is_exclusive: true, ..Options::default() },
         _ => Options::default(),
     };
     let mut journal = None;
     let mut subscribers = Vec::new();
     loop {
-        let line = part.hear();
+        let line = part.receive_line();
         let mut words = line.split(' ');
         let word = words.next().unwrap();
         let argument = words.next().unwrap_or_default();
         let number = || argument.parse::<u64>().unwrap();
         match (word, &journal) {
             ("create", _) => {
-                say(&told(Journal::create(&OsDisk, &dir, random_id(), 0, &tiny())));
+                print_line(&describe_result(Journal::create(
+                    &OsDisk,
+                    &dir,
+                    random_id(),
+                    0,
+                    &tiny(),
+                )));
             }
             ("open", _) => match open(&dir, &options) {
                 Ok(opened) => {
                     journal = Some(opened);
-                    say("ok");
+                    print_line("ok");
                 }
-                Err(error) => say(&told::<()>(Err(error))),
+                Err(error) => print_line(&describe_result::<()>(Err(error))),
             },
             ("close", _) => {
-                say(&told(journal.take().unwrap().close()));
+                print_line(&describe_result(journal.take().unwrap().close()));
             }
             ("drop", _) => {
                 drop(journal.take());
-                say("ok");
+                print_line("ok");
             }
             ("append", Some(journal)) => {
-                say(&told(journal.append(argument.as_bytes(), Level::Process)))
+                print_line(&describe_result(journal.append(argument.as_bytes(), Level::Process)))
             }
             ("durable", Some(journal)) => {
-                say(&told(journal.append(argument.as_bytes(), Level::Disk)))
+                print_line(&describe_result(journal.append(argument.as_bytes(), Level::Disk)))
             }
             ("large", Some(journal)) => {
-                say(&told(journal.append(&vec![7; number() as usize], Level::Process)));
+                print_line(&describe_result(
+                    journal.append(&vec![7; number() as usize], Level::Process),
+                ));
             }
             ("endless", Some(journal)) => {
-                say("ok");
+                print_line("ok");
                 for i in 0u64.. {
                     let _ = journal.append(&i.to_le_bytes(), Level::Process).unwrap();
                 }
@@ -77,28 +87,28 @@ pub(crate) fn servant(part: Part) {
                 let producer = words.next().unwrap().parse().unwrap();
                 for sequence in 0..number() {
                     let journal = open(&dir, &options).unwrap();
-                    let identity = Identity { producer, boot: 1, sequence };
+                    let identity = BatchIdentity { producer, epoch: 1, sequence };
                     let bytes = [producer.to_le_bytes(), sequence.to_le_bytes()].concat();
                     let level = if sequence % 3 == 0 { Level::Disk } else { Level::Process };
                     let ack = journal.append_batch(Some(identity), &[&bytes], level).unwrap();
-                    assert!(!ack.repeated);
+                    assert!(!ack.is_duplicate);
                     if sequence % 2 == 0 {
                         journal.close().unwrap();
                     }
                 }
-                say("ok");
+                print_line("ok");
             }
             ("subscribe", Some(journal)) => match journal.subscribe(argument) {
                 Ok(subscriber) => {
                     subscribers.push(subscriber);
-                    say("ok");
+                    print_line("ok");
                 }
-                Err(error) => say(&told::<()>(Err(error))),
+                Err(error) => print_line(&describe_result::<()>(Err(error))),
             },
             // Commits as fast as it can, for ever.
             ("commits", Some(journal)) => {
                 let mut subscriber = journal.subscribe(argument).unwrap();
-                say("ok");
+                print_line("ok");
                 loop {
                     subscriber.commit(0, Level::Process).unwrap();
                 }
@@ -109,28 +119,28 @@ pub(crate) fn servant(part: Part) {
     }
 }
 
-fn told<T>(result: Result<T>) -> String {
+fn describe_result<T>(result: Result<T>) -> String {
     match result {
         Ok(_) => "ok".to_owned(),
-        Err(Error::Exists { .. }) => "exists".to_owned(),
-        Err(Error::Busy { alone, .. }) => format!("busy {alone}"),
+        Err(Error::AlreadyExists { .. }) => "exists".to_owned(),
+        Err(Error::InUse { is_exclusive: alone, .. }) => format!("busy {alone}"),
         Err(Error::SubscriberBusy { .. }) => "subscriber busy".to_owned(),
-        Err(Error::Stalled { .. }) => "stalled".to_owned(),
+        Err(Error::AppendTimeout { .. }) => "stalled".to_owned(),
         Err(error) => error.to_string(),
     }
 }
 
-fn servants(count: usize, dir: &Path, options: &str) -> Vec<Child> {
-    (0..count).map(|_| servant_of(dir, options)).collect()
+fn start_servers(count: usize, dir: &Path, options: &str) -> Vec<ChildProcess> {
+    (0..count).map(|_| start_server(dir, options)).collect()
 }
 
-fn servant_of(dir: &Path, options: &str) -> Child {
-    Child::start("servant", &[dir.to_str().unwrap(), options])
+fn start_server(dir: &Path, options: &str) -> ChildProcess {
+    ChildProcess::start("servant", &[dir.to_str().unwrap(), options])
 }
 
 #[track_caller]
-fn check(child: &mut Child, order: &str, answer: &str) {
-    child.tell(order);
+fn check(child: &mut ChildProcess, order: &str, answer: &str) {
+    child.send_line(order);
     assert_eq!(child.line(), answer, "{order}");
 }
 
@@ -140,12 +150,12 @@ fn tiny() -> Settings {
 
 /// All records now.
 fn all(journal: &Journal) -> Vec<Vec<u8>> {
-    let mut reader = journal.reader(Start::Begin).unwrap();
+    let mut reader = journal.reader(StartPosition::First).unwrap();
     let mut records = Vec::new();
     while let Some(item) = reader.next().unwrap() {
         match item {
-            Item::Batch(batch) => records.extend(batch.records().map(|r| r.bytes.to_vec())),
-            Item::Gap(gap) => panic!("nothing is missing, but: {gap:?}"),
+            ReadItem::Batch(batch) => records.extend(batch.records().map(|r| r.bytes.to_vec())),
+            ReadItem::Gap(gap) => panic!("nothing is missing, but: {gap:?}"),
         }
     }
     records
@@ -153,7 +163,7 @@ fn all(journal: &Journal) -> Vec<Vec<u8>> {
 
 /// Runs something that must come to an end, whatever it comes to.
 #[track_caller]
-fn ends<T: Send + 'static>(
+fn run_with_timeout<T: Send + 'static>(
     what: &str,
     seconds: u64,
     run: impl FnOnce() -> T + Send + 'static,
@@ -165,12 +175,12 @@ fn ends<T: Send + 'static>(
 }
 
 #[test]
-fn of_many_who_create_the_same_journal_one_does() {
+fn concurrent_create_succeeds_once() {
     for _ in 0..5 {
-        let folder = Folder::new("create");
-        let mut children = servants(6, &folder.journal(), "default");
-        children.iter_mut().for_each(|child| child.tell("create"));
-        let mut said: Vec<String> = children.iter_mut().map(Child::line).collect();
+        let folder = TestFolder::new("create");
+        let mut children = start_servers(6, &folder.journal(), "default");
+        children.iter_mut().for_each(|child| child.send_line("create"));
+        let mut said: Vec<String> = children.iter_mut().map(ChildProcess::line).collect();
         said.sort_unstable();
         assert_eq!(said, ["exists", "exists", "exists", "exists", "exists", "ok"]);
         check(&mut children[3], "open", "ok");
@@ -180,16 +190,16 @@ fn of_many_who_create_the_same_journal_one_does() {
 }
 
 #[test]
-fn many_who_open_a_new_journal_at_once_all_have_it() {
-    let folder = Folder::new("open");
+fn concurrent_open_of_a_new_journal_succeeds() {
+    let folder = TestFolder::new("open");
     folder.create(&tiny());
-    let mut children = servants(12, &folder.journal(), "default");
+    let mut children = start_servers(12, &folder.journal(), "default");
     for _ in 0..5 {
-        children.iter_mut().for_each(|child| child.tell("open"));
+        children.iter_mut().for_each(|child| child.send_line("open"));
         children.iter_mut().for_each(|child| child.expect("ok"));
-        children.iter_mut().for_each(|child| child.tell("append x"));
+        children.iter_mut().for_each(|child| child.send_line("append x"));
         children.iter_mut().for_each(|child| child.expect("ok"));
-        children.iter_mut().for_each(|child| child.tell("drop"));
+        children.iter_mut().for_each(|child| child.send_line("drop"));
         children.iter_mut().for_each(|child| child.expect("ok"));
     }
     assert_eq!(all(&folder.open()).len(), 60);
@@ -197,11 +207,11 @@ fn many_who_open_a_new_journal_at_once_all_have_it() {
 
 #[test]
 fn opening_while_others_close_loses_nothing() {
-    let folder = Folder::new("close");
+    let folder = TestFolder::new("close");
     folder.create(&tiny());
-    let mut children = servants(4, &folder.journal(), "default");
+    let mut children = start_servers(4, &folder.journal(), "default");
     for (producer, child) in children.iter_mut().enumerate() {
-        child.tell(&format!("cycles 40 {producer}"));
+        child.send_line(&format!("cycles 40 {producer}"));
     }
     children.iter_mut().for_each(|child| child.expect("ok"));
     let mut next = [0; 4];
@@ -214,16 +224,16 @@ fn opening_while_others_close_loses_nothing() {
 }
 
 #[test]
-fn who_wants_it_alone_has_it_alone_or_not_at_all() {
-    let folder = Folder::new("alone");
+fn exclusive_open_is_exclusive() {
+    let folder = TestFolder::new("alone");
     folder.create(&tiny());
-    let mut other = servant_of(&folder.journal(), "default");
-    let mut alone = servant_of(&folder.journal(), "alone");
+    let mut other = start_server(&folder.journal(), "default");
+    let mut alone = start_server(&folder.journal(), "alone");
     check(&mut other, "open", "ok");
     check(&mut alone, "open", "busy true");
     other.kill();
     check(&mut alone, "open", "ok");
-    let mut other = servant_of(&folder.journal(), "default");
+    let mut other = start_server(&folder.journal(), "default");
     check(&mut other, "open", "busy false");
     check(&mut alone, "append x", "ok");
     alone.kill();
@@ -233,16 +243,16 @@ fn who_wants_it_alone_has_it_alone_or_not_at_all() {
 }
 
 #[test]
-fn one_too_many_is_told_so_and_has_it_when_another_closes() {
+fn handle_limit_is_reported_and_released() {
     const MAX: usize = 128;
-    let folder = Folder::new("crowded");
+    let folder = TestFolder::new("crowded");
     folder.create(&tiny());
-    let mut child = servant_of(&folder.journal(), "default");
+    let mut child = start_server(&folder.journal(), "default");
     check(&mut child, "open", "ok");
     let mut handles: Vec<Journal> =
         (1..MAX).map(|_| open(&folder.journal(), &foreground()).unwrap()).collect();
     let crowded = open(&folder.journal(), &foreground());
-    assert!(matches!(crowded, Err(Error::Crowded { max: MAX, .. })), "{crowded:?}");
+    assert!(matches!(crowded, Err(Error::TooManyHandles { max: MAX, .. })), "{crowded:?}");
     for (i, handle) in handles.iter().enumerate() {
         assert_eq!(handle.append(b"x", Level::Process).unwrap().positions.start, i as u64);
     }
@@ -255,35 +265,38 @@ fn one_too_many_is_told_so_and_has_it_when_another_closes() {
 
 #[test]
 fn a_subscriber_is_one_readers_at_a_time() {
-    let folder = Folder::new("subscriber");
+    let folder = TestFolder::new("subscriber");
     folder.create(&tiny());
     let journal = folder.open();
-    journal.add_subscriber("s", Start::Begin, true).unwrap();
-    let mut children = servants(2, &folder.journal(), "default");
+    journal.add_subscriber("s", StartPosition::First, true).unwrap();
+    let mut children = start_servers(2, &folder.journal(), "default");
     for child in &mut children {
         check(child, "open", "ok");
     }
     check(&mut children[0], "subscribe s", "ok");
     check(&mut children[1], "subscribe s", "subscriber busy");
     assert!(matches!(journal.subscribe("s"), Err(Error::SubscriberBusy { .. })));
-    assert!(matches!(journal.set_checkpoint("s", Start::End), Err(Error::SubscriberBusy { .. })));
+    assert!(matches!(
+        journal.set_checkpoint("s", StartPosition::End),
+        Err(Error::SubscriberBusy { .. })
+    ));
     assert!(matches!(journal.remove_checkpoint("s"), Err(Error::SubscriberBusy { .. })));
     children[0].kill();
     check(&mut children[1], "subscribe s", "ok");
 }
 
 #[test]
-fn what_another_process_appended_is_read_at_once() {
-    let folder = Folder::new("at-once");
+fn records_of_another_process_are_read_at_once() {
+    let folder = TestFolder::new("at-once");
     folder.create(&Settings::default());
-    let journal = open(&folder.journal(), &lazy()).unwrap();
-    let mut child = servant_of(&folder.journal(), "lazy");
+    let journal = open(&folder.journal(), &manual_options()).unwrap();
+    let mut child = start_server(&folder.journal(), "lazy");
     check(&mut child, "open", "ok");
-    let mut reader = journal.reader(Start::End).unwrap();
+    let mut reader = journal.reader(StartPosition::End).unwrap();
     for i in 0..50 {
         check(&mut child, &format!("append {i}"), "ok");
         match reader.next().unwrap() {
-            Some(Item::Batch(batch)) => {
+            Some(ReadItem::Batch(batch)) => {
                 let records: Vec<_> = batch.records().map(|r| r.bytes.to_vec()).collect();
                 assert_eq!(records, [i.to_string().into_bytes()]);
             }
@@ -295,15 +308,15 @@ fn what_another_process_appended_is_read_at_once() {
 
 /// Who waits is woken: it never looks by itself here.
 #[test]
-fn who_waits_is_woken_by_another_process() {
+fn waiter_is_woken_by_another_process() {
     const ROUNDS: u32 = 20;
-    let folder = Folder::new("woken");
+    let folder = TestFolder::new("woken");
     folder.create(&Settings::default());
-    let never = Options { recheck_every: Duration::from_secs(3600), ..lazy() };
+    let never = Options { recheck_interval: Duration::from_secs(3600), ..manual_options() };
     let journal = open(&folder.journal(), &never).unwrap();
-    let mut child = servant_of(&folder.journal(), "lazy");
+    let mut child = start_server(&folder.journal(), "lazy");
     check(&mut child, "open", "ok");
-    let mut reader = journal.reader(Start::End).unwrap();
+    let mut reader = journal.reader(StartPosition::End).unwrap();
     for _ in 0..ROUNDS {
         std::thread::scope(|scope| {
             let (tid, is_known) = mpsc::channel();
@@ -342,13 +355,13 @@ fn is_asleep(folder: &str) -> bool {
 
 /// The process that writes segments does not run any more, and is not dead either.
 #[test]
-fn while_the_writing_process_is_stopped_appends_end_in_a_clear_error() {
-    let folder = Folder::new("stopped");
+fn append_times_out_while_the_writer_is_stopped() {
+    let folder = TestFolder::new("stopped");
     folder.create(&tiny());
-    let mut stopped = servant_of(&folder.journal(), "default");
+    let mut stopped = start_server(&folder.journal(), "default");
     check(&mut stopped, "open", "ok");
     check(&mut stopped, "durable x", "ok");
-    let options = Options { wait_max: FEW, ..Options::default() };
+    let options = Options { append_timeout: SHORT_WAIT, ..Options::default() };
     let journal = open(&folder.journal(), &options).unwrap();
     stopped.stop(true);
     let mut accepted = 1;
@@ -360,9 +373,9 @@ fn while_the_writing_process_is_stopped_appends_end_in_a_clear_error() {
         }
         assert!(accepted < 1000, "the buffer takes all");
     };
-    assert!(matches!(error, Error::Stalled { .. }), "{error}");
-    assert!(matches!(journal.append(&[7; 3000], Level::Process), Err(Error::Elsewhere { .. })));
-    assert!(matches!(journal.flush(Level::Disk), Err(Error::Stalled { .. })));
+    assert!(matches!(error, Error::AppendTimeout { .. }), "{error}");
+    assert!(matches!(journal.append(&[7; 3000], Level::Process), Err(Error::NotWriter { .. })));
+    assert!(matches!(journal.flush(Level::Disk), Err(Error::AppendTimeout { .. })));
     assert_eq!(all(&journal).len(), accepted, "reading goes on");
     stopped.stop(false);
     let ack = wait_for_append(&journal);
@@ -382,21 +395,21 @@ fn wait_for_append(journal: &Journal) -> Ack {
 
 /// Wherever a process is stopped, also with the append lock taken, others do not wait for ever.
 #[test]
-fn a_process_stopped_anywhere_hangs_nobody() {
-    let folder = Folder::new("stopped-anywhere");
+fn process_stopped_anywhere_blocks_no_other() {
+    let folder = TestFolder::new("stopped-anywhere");
     folder.create(&sizes(64 << 10, 1 << 20));
-    let mut random = Random::new(9);
-    let mut child = servant_of(&folder.journal(), "default");
+    let mut random = Xorshift64::new(9);
+    let mut child = start_server(&folder.journal(), "default");
     check(&mut child, "open", "ok");
     check(&mut child, "endless", "ok");
-    let options = Options { wait_max: FEW, ..Options::default() };
+    let options = Options { append_timeout: SHORT_WAIT, ..Options::default() };
     let journal = std::sync::Arc::new(open(&folder.journal(), &options).unwrap());
     for _ in 0..30 {
         std::thread::sleep(random.micros(3000));
         child.stop(true);
         let same = std::sync::Arc::clone(&journal);
-        match ends("an append", 60, move || same.append(b"x", Level::Process)) {
-            Ok(_) | Err(Error::Stalled { .. }) => {}
+        match run_with_timeout("an append", 60, move || same.append(b"x", Level::Process)) {
+            Ok(_) | Err(Error::AppendTimeout { .. }) => {}
             Err(error) => panic!("{error}"),
         }
         child.stop(false);
@@ -408,12 +421,12 @@ fn a_process_stopped_anywhere_hangs_nobody() {
 
 /// A process that only reads, without a thread of its own, may be the first that opens a journal.
 #[test]
-fn a_reader_without_a_thread_that_opened_it_first_stalls_no_writer() {
-    let folder = Folder::new("no-thread");
+fn first_opener_without_thread_blocks_no_writer() {
+    let folder = TestFolder::new("no-thread");
     folder.create(&tiny());
-    let mut idle = servant_of(&folder.journal(), "foreground");
+    let mut idle = start_server(&folder.journal(), "foreground");
     check(&mut idle, "open", "ok");
-    let options = Options { wait_max: LONG, ..Options::default() };
+    let options = Options { append_timeout: LONG_WAIT, ..Options::default() };
     let journal = open(&folder.journal(), &options).unwrap();
     for i in 0..200 {
         let ack = journal.append(&[7; 100], Level::Process);
@@ -424,13 +437,13 @@ fn a_reader_without_a_thread_that_opened_it_first_stalls_no_writer() {
 /// The same when it has written something itself before.
 #[test]
 fn a_writer_without_a_thread_that_is_idle_stalls_no_other() {
-    let folder = Folder::new("no-thread-idle");
+    let folder = TestFolder::new("no-thread-idle");
     folder.create(&tiny());
-    let mut idle = servant_of(&folder.journal(), "foreground");
+    let mut idle = start_server(&folder.journal(), "foreground");
     check(&mut idle, "open", "ok");
     for order in ["append x", "durable x", "large 3000"] {
         check(&mut idle, order, "ok");
-        let options = Options { wait_max: LONG, ..Options::default() };
+        let options = Options { append_timeout: LONG_WAIT, ..Options::default() };
         let journal = open(&folder.journal(), &options).unwrap();
         for i in 0..200 {
             let ack = journal.append(&[7; 100], Level::Process);
@@ -444,12 +457,12 @@ fn a_writer_without_a_thread_that_is_idle_stalls_no_other() {
 /// A batch past the buffer finds the journal full in one process; later there is room.
 #[test]
 fn after_a_full_journal_has_room_again_every_process_can_append() {
-    let folder = Folder::new("full");
-    let limits = Limits { bytes_max: Some(48 << 10), age_max: None, at_limit: AtLimit::Refuse };
-    folder.create(&Settings { limits, codec: Codec::None, ..tiny() });
+    let folder = TestFolder::new("full");
+    let limits = Limits { bytes_max: Some(48 << 10), age_max: None, on_full: LimitPolicy::Reject };
+    folder.create(&Settings { limits, codec: Compression::None, ..tiny() });
     let journal = folder.open();
-    journal.add_subscriber("s", Start::Begin, true).unwrap();
-    let mut child = servant_of(&folder.journal(), "default");
+    journal.add_subscriber("s", StartPosition::First, true).unwrap();
+    let mut child = start_server(&folder.journal(), "default");
     check(&mut child, "open", "ok");
     // This process has the role, and nothing is left in the buffer when it is full.
     let full = (0..100).find_map(|_| journal.append(&[7; 3000], Level::Disk).err()).unwrap();
@@ -464,24 +477,24 @@ fn after_a_full_journal_has_room_again_every_process_can_append() {
     while subscriber.next().unwrap().is_some() {}
     subscriber.commit(end, Level::Process).unwrap();
     wait_for("another process can append", 10, || {
-        child.tell("append x");
+        child.send_line("append x");
         child.line() == "ok"
     });
 }
 
 /// A subscriber that is looked at while it commits is never taken for damaged.
 #[test]
-fn a_checkpoint_that_is_being_moved_is_sound_to_all_who_look() {
-    let folder = Folder::new("commits");
+fn checkpoint_is_consistent_while_committed() {
+    let folder = TestFolder::new("commits");
     folder.create(&tiny());
     let journal = folder.open();
-    journal.add_subscriber("s", Start::Begin, true).unwrap();
-    let mut child = servant_of(&folder.journal(), "default");
+    journal.add_subscriber("s", StartPosition::First, true).unwrap();
+    let mut child = start_server(&folder.journal(), "default");
     check(&mut child, "open", "ok");
     check(&mut child, "commits s", "ok");
     for i in 0..20_000 {
         let checkpoint = journal.checkpoint("s").unwrap();
-        assert!(!checkpoint.damaged, "look {i}: {checkpoint:?}");
+        assert!(!checkpoint.is_degraded, "look {i}: {checkpoint:?}");
         if i % 100 == 0 {
             let busy = journal.subscribe("s");
             assert!(matches!(busy, Err(Error::SubscriberBusy { .. })), "look {i}: {busy:?}");
@@ -492,7 +505,7 @@ fn a_checkpoint_that_is_being_moved_is_sound_to_all_who_look() {
 /// A subscriber that somebody removes while another opens it: whoever has it has the one that exists.
 #[test]
 fn a_subscriber_is_not_given_out_after_it_was_removed() {
-    let folder = Folder::new("removed");
+    let folder = TestFolder::new("removed");
     folder.create(&tiny());
     let journal = folder.open();
     let _ = journal.append(b"x", Level::Process).unwrap();
@@ -502,7 +515,7 @@ fn a_subscriber_is_not_given_out_after_it_was_removed() {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 // Both fail while it is held.
                 let _ = journal.remove_checkpoint("s");
-                let _ = journal.add_subscriber("s", Start::Begin, true);
+                let _ = journal.add_subscriber("s", StartPosition::First, true);
             }
         });
         let mut had = 0;
@@ -526,21 +539,21 @@ fn a_subscriber_is_not_given_out_after_it_was_removed() {
 
 /// A reader that is as fast as the writer meets the buffer just when it is written to a segment.
 #[test]
-fn a_reader_at_the_writers_heels_sees_no_gap() {
-    let folder = Folder::new("heels");
+fn reader_following_the_writer_sees_no_gap() {
+    let folder = TestFolder::new("heels");
     folder.create(&tiny());
-    let options = Options { flush_every: Duration::ZERO, ..Options::default() };
+    let options = Options { flush_interval: Duration::ZERO, ..Options::default() };
     let journal = open(&folder.journal(), &options).unwrap();
     const RECORDS: u64 = 200_000;
     std::thread::scope(|scope| {
         // More than there are processors, so that they are interrupted anywhere.
         for _ in 0..8 {
             scope.spawn(|| {
-                let mut reader = journal.reader(Start::Begin).unwrap();
+                let mut reader = journal.reader(StartPosition::First).unwrap();
                 while reader.position() < RECORDS {
                     match reader.next().unwrap() {
-                        Some(Item::Gap(gap)) => panic!("nothing is missing, but: {gap:?}"),
-                        Some(Item::Batch(_)) | None => {}
+                        Some(ReadItem::Gap(gap)) => panic!("nothing is missing, but: {gap:?}"),
+                        Some(ReadItem::Batch(_)) | None => {}
                     }
                 }
             });

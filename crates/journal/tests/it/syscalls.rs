@@ -5,22 +5,24 @@ use std::process::{Command, Stdio};
 
 use journal::*;
 
-use crate::processes::{Child, Folder, Part, open, say, skipped};
+use crate::processes::{
+    ChildArguments, ChildProcess, TestFolder, open, print_line, report_skipped,
+};
 
 const APPENDS: u64 = 100_000;
 
 /// The part of the one who is counted: between two words of it, all it does is to append.
-pub(crate) fn counted(part: Part) {
+pub(crate) fn counted_appender(part: ChildArguments) {
     let journal = open(part.path(0), &Options::default()).unwrap();
     let record = [b'x'; 100];
     let append = || {
         let _ = journal.append(&record, Level::Process).unwrap();
     };
     append();
-    part.hear();
-    say(&format!("begin {}", rustix::thread::gettid().as_raw_nonzero()));
+    part.receive_line();
+    print_line(&format!("begin {}", rustix::thread::gettid().as_raw_nonzero()));
     (0..APPENDS).for_each(|_| append());
-    say("end");
+    print_line("end");
 }
 
 /// System calls of the appending thread for one append, with so many other processes that have it open.
@@ -28,20 +30,20 @@ fn count(others: usize) -> Option<f64> {
     let strace =
         Command::new("strace").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !strace.is_ok_and(|status| status.success()) {
-        skipped("counting system calls", "there is no strace");
+        report_skipped("counting system calls", "there is no strace");
         return None;
     }
-    let folder = Folder::new("syscalls");
+    let folder = TestFolder::new("syscalls");
     // Large enough that nobody waits for strace, which slows the thread that writes.
     folder.create(&Settings { buffer_bytes: 32 << 20, ..Settings::default() });
     let others: Vec<Journal> = (0..others).map(|_| folder.open()).collect();
     let (journal, log) = (folder.journal(), folder.0.join("log"));
     let before = ["strace", "-f", "-o", log.to_str().unwrap()];
-    let mut child = Child::start_with(&before, "counted", &[journal.to_str().unwrap()]);
-    child.tell("go");
+    let mut child = ChildProcess::start_with(&before, "counted", &[journal.to_str().unwrap()]);
+    child.send_line("go");
     let begin = child.line();
     let Some(thread) = begin.strip_prefix("begin ") else {
-        skipped("counting system calls", "strace may not trace here");
+        report_skipped("counting system calls", "strace may not trace here");
         return None;
     };
     child.expect("end");
@@ -72,6 +74,6 @@ fn an_append_makes_no_system_call() {
 }
 
 #[test]
-fn an_append_makes_no_system_call_when_others_have_the_journal_open_too() {
+fn append_makes_no_system_call_with_other_handles() {
     check(2, 0.01);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use listen::{Limits, Listener, Settings};
 
-use crate::world::{World, ip, loopback};
+use crate::fixture::{ListenFixture, ip, loopback};
 
 fn tcp() -> Settings {
     Settings { tcp: vec![loopback()], ..Settings::statsd() }
@@ -16,7 +16,7 @@ fn tcp() -> Settings {
 /// Sends pieces over a connection, each seen by the listener before the next, and shows what is stored.
 #[track_caller]
 fn check(settings: Settings, pieces: &[&str], expected: &str) {
-    let world = World::new();
+    let world = ListenFixture::new();
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let mut stream = TcpStream::connect(ip(&listener.addresses()[0])).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -25,18 +25,18 @@ fn check(settings: Settings, pieces: &[&str], expected: &str) {
     }
     drop(stream);
     listener.stop();
-    assert_eq!(world.shown(), expected);
+    assert_eq!(world.dump_rows(), expected);
 }
 
 #[test]
-fn lines_come_in_pieces() {
+fn lines_may_arrive_in_pieces() {
     check(tcp(), &["a:1|", "c\na:2|c\r\nb", ":5|c\n"], "a 0..3 3\nb 0..3 5");
     check(tcp(), &["\n\na:1|c\n\nb:1|c"], "a 0..3 1\nb 0..3 1");
     check(tcp(), &[], "");
 }
 
 #[test]
-fn a_line_that_is_too_long_is_passed_over() {
+fn overlong_line_is_skipped() {
     let settings = Settings { limits: Limits { line_bytes_max: 16, ..Limits::default() }, ..tcp() };
     let long = "x".repeat(100_000);
     let all = format!("a:1|c\n{long}\na:2|c\n{long}:1|c");
@@ -46,7 +46,7 @@ fn a_line_that_is_too_long_is_passed_over() {
 
 #[test]
 fn many_connections_send_at_once_and_nothing_is_lost() {
-    let world = World::new();
+    let world = ListenFixture::new();
     let settings = Settings { tcp: vec![loopback(); 2], ..tcp() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let send = |door: usize| {
@@ -62,13 +62,13 @@ fn many_connections_send_at_once_and_nothing_is_lost() {
         }
     });
     listener.stop();
-    assert_eq!(world.shown(), "a 0..3 32000 of 31984000ms\nb 0..3 32000");
-    world.check_books();
+    assert_eq!(world.dump_rows(), "a 0..3 32000 of 31984000ms\nb 0..3 32000");
+    world.check_ledger();
 }
 
 #[test]
-fn connections_have_a_bound() {
-    let world = World::new();
+fn connection_limit_is_enforced() {
+    let world = ListenFixture::new();
     let settings = Settings { limits: Limits { connections_max: 2, ..Limits::default() }, ..tcp() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let to = ip(&listener.addresses()[0]);
@@ -83,14 +83,14 @@ fn connections_have_a_bound() {
     assert_eq!(world.count(connections, "refused"), 1);
     first[1].write_all(b"a:1|c\n").unwrap();
     listener.stop();
-    assert_eq!(world.shown(), "a 0..3 1");
+    assert_eq!(world.dump_rows(), "a 0..3 1");
 }
 
 #[test]
-fn a_connection_without_lines_is_closed() {
-    let world = World::new();
+fn idle_connection_is_closed() {
+    let world = ListenFixture::new();
     let settings = Settings {
-        limits: Limits { idle_max: Duration::from_millis(1), ..Limits::default() },
+        limits: Limits { idle_timeout: Duration::from_millis(1), ..Limits::default() },
         ..tcp()
     };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
@@ -102,7 +102,7 @@ fn a_connection_without_lines_is_closed() {
 
 #[test]
 fn senders_wait_while_memory_is_full() {
-    let world = World::new();
+    let world = ListenFixture::new();
     // Less than one series and a read of lines take.
     let limits = Limits { memory_bytes_max: 4096, ..Limits::default() };
     let settings = Settings { tcp: vec![loopback()], limits, ..Settings::graphite() };
@@ -118,5 +118,5 @@ fn senders_wait_while_memory_is_full() {
     let (rows, gaps) = world.stored();
     assert_eq!((rows.len() as u64, gaps.len()), (count, 0));
     assert_eq!((world.values("taken"), world.values("memory_max")), (count, 0));
-    world.check_books();
+    world.check_ledger();
 }

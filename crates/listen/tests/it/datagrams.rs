@@ -4,10 +4,10 @@ use std::net::UdpSocket;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::sync::Arc;
 
-use listen::{Address, Error, Limits, Listener, Settings};
-use model::Value;
+use listen::{Error, Limits, ListenAddress, Listener, Settings};
+use model::SampleValue;
 
-use crate::world::{Folder, World, ip, loopback};
+use crate::fixture::{ListenFixture, TestDir, ip, loopback};
 
 fn udp() -> Settings {
     Settings { udp: vec![loopback()], ..Settings::statsd() }
@@ -16,15 +16,15 @@ fn udp() -> Settings {
 /// Sends datagrams, stops, and shows what is stored.
 #[track_caller]
 fn check(settings: Settings, datagrams: &[&str], expected: &[&str]) {
-    let world = World::new();
+    let world = ListenFixture::new();
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     for datagram in datagrams {
         socket.send_to(datagram.as_bytes(), ip(&listener.addresses()[0])).unwrap();
     }
     listener.stop();
-    assert_eq!(world.shown(), expected.join("\n"));
-    world.check_books();
+    assert_eq!(world.dump_rows(), expected.join("\n"));
+    world.check_ledger();
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn metrics_are_added_up() {
 }
 
 #[test]
-fn a_value_that_says_when_it_was_goes_there() {
+fn timestamped_value_goes_to_its_interval() {
     check(
         udp(),
         &[
@@ -74,7 +74,7 @@ fn a_value_that_says_when_it_was_goes_there() {
 }
 
 #[test]
-fn graphite_values_have_times_of_their_own() {
+fn graphite_values_keep_their_timestamps() {
     check(
         Settings { udp: vec![loopback()], ..Settings::graphite() },
         &["a.b 1 1699999999\n a.b 2 -1 \r\n", "a;x=1 3 N\n\nb nan 1\nb x 1\n"],
@@ -83,8 +83,8 @@ fn graphite_values_have_times_of_their_own() {
 }
 
 #[test]
-fn lines_that_are_none_are_named_with_their_sender() {
-    let world = World::new();
+fn malformed_lines_are_reported_with_their_sender() {
+    let world = ListenFixture::new();
     let listener = Listener::start(udp(), Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let to = ip(&listener.addresses()[0]);
@@ -97,17 +97,17 @@ fn lines_that_are_none_are_named_with_their_sender() {
     let lines = "topdeck_listen_lines_total";
     world.wait(lines, "refused", 104);
     let from = socket.local_addr().unwrap();
-    let troubles = listener.troubles();
+    let troubles = listener.recent_errors();
     let said = format!("udp {from}: line 1: expected name:value|type, found \"garbage\"");
     assert!(troubles.contains(&said), "{troubles:?}");
     assert!(troubles.len() <= 10, "{troubles:?}");
     listener.stop();
     assert_eq!((world.count(lines, "refused"), world.count(lines, "skipped")), (104, 1));
-    assert_eq!(world.shown(), "a 0..3 1");
+    assert_eq!(world.dump_rows(), "a 0..3 1");
 }
 
 #[test]
-fn more_series_than_there_may_be_are_lost_and_counted() {
+fn series_beyond_the_limit_are_dropped_and_counted() {
     let lines: Vec<String> = (0..10).map(|n| format!("a{n}:1|ms\n")).collect();
     let lines = lines.concat();
     check(
@@ -123,7 +123,7 @@ fn more_series_than_there_may_be_are_lost_and_counted() {
 }
 
 #[test]
-fn series_that_are_none_are_lost_and_counted() {
+fn invalid_series_are_dropped_and_counted() {
     let long = "x".repeat(2000);
     check(
         udp(),
@@ -133,18 +133,18 @@ fn series_that_are_none_are_lost_and_counted() {
 }
 
 /// Timings in histograms.
-fn timings(world: &World) -> u64 {
+fn timings(world: &ListenFixture) -> u64 {
     let (rows, _) = world.stored();
-    let count = |value: &Value| match value {
-        Value::Histogram(histogram) => histogram.count(),
+    let count = |value: &SampleValue| match value {
+        SampleValue::Histogram(histogram) => histogram.count(),
         _ => 0,
     };
     rows.iter().map(|(_, sample)| count(&sample.value)).sum()
 }
 
 #[test]
-fn what_the_kernel_drops_is_counted() {
-    let world = World::new();
+fn kernel_drops_are_counted() {
+    let world = ListenFixture::new();
     let settings =
         Settings { limits: Limits { receive_buffer_bytes: 4096, ..Limits::default() }, ..udp() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
@@ -159,16 +159,16 @@ fn what_the_kernel_drops_is_counted() {
     assert_eq!(world.values("taken"), timings(&world));
     let (_, gaps) = world.stored();
     assert_eq!(gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>(), dropped);
-    world.check_books();
+    world.check_ledger();
 }
 
 #[test]
-fn both_versions_of_ip_side_by_side() {
+fn ipv4_and_ipv6_listen_on_one_port() {
     if UdpSocket::bind("[::1]:0").is_err() {
         println!("skipped: there is no IPv6 here");
         return;
     }
-    let world = World::new();
+    let world = ListenFixture::new();
     let settings =
         Settings { udp: vec![loopback(), "[::1]:0".parse().unwrap()], ..Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
@@ -177,16 +177,16 @@ fn both_versions_of_ip_side_by_side() {
         socket.send_to(b"a:1|ms\ns:x|s\nc:2|c", ip(address)).unwrap();
     }
     listener.stop();
-    assert_eq!(world.shown(), "a 0..3 2 of 2ms\nc 0..3 4\ns 0..3 1");
+    assert_eq!(world.dump_rows(), "a 0..3 2 of 2ms\nc 0..3 4\ns 0..3 1");
 }
 
 #[test]
 fn nothing_is_dropped_on_a_unix_socket() {
-    let (world, folder) = (World::new(), Folder::new());
+    let (world, folder) = (ListenFixture::new(), TestDir::new());
     let path = folder.0.join("socket");
     let settings = Settings { unix: Some(path.clone()), ..Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
-    assert_eq!(listener.addresses(), [Address::Unix(path.clone())]);
+    assert_eq!(listener.addresses(), [ListenAddress::Unix(path.clone())]);
     let socket = UnixDatagram::unbound().unwrap();
     let count = 20_000u64;
     for n in 0..count {
@@ -200,8 +200,8 @@ fn nothing_is_dropped_on_a_unix_socket() {
 }
 
 #[test]
-fn a_socket_of_a_dead_process_is_replaced_and_no_other() {
-    let (world, folder) = (World::new(), Folder::new());
+fn stale_unix_socket_is_replaced() {
+    let (world, folder) = (ListenFixture::new(), TestDir::new());
     let path = folder.0.join("socket");
     let start = || {
         let settings = Settings { unix: Some(path.clone()), ..Settings::statsd() };
@@ -209,20 +209,20 @@ fn a_socket_of_a_dead_process_is_replaced_and_no_other() {
     };
     drop(UnixDatagram::bind(&path).unwrap());
     let listener = start().unwrap();
-    assert!(matches!(start(), Err(Error::Taken { .. })));
+    assert!(matches!(start(), Err(Error::AddressInUse { .. })));
     listener.stop();
     let other = UnixListener::bind(&path).unwrap();
-    assert!(matches!(start(), Err(Error::Taken { .. })));
+    assert!(matches!(start(), Err(Error::AddressInUse { .. })));
     drop(other);
     start().unwrap().stop();
     std::fs::write(&path, "mine").unwrap();
-    assert!(matches!(start(), Err(Error::NoSocket { .. })));
+    assert!(matches!(start(), Err(Error::NotASocket { .. })));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
-    let world = World::new();
+fn port_in_use_is_named() {
+    let world = ListenFixture::new();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let address = socket.local_addr().unwrap();
     let settings = Settings { udp: vec![address], ..Settings::statsd() };
@@ -233,15 +233,15 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn gauges_are_known_from_one_interval_to_the_next() {
-    let world = World::new();
+fn gauges_carry_over_between_intervals() {
+    let world = ListenFixture::new();
     let listener = Listener::start(udp(), Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     for (seconds, line) in [(3, "a:10|g"), (14, "a:+5|g"), (27, "a:-1|g")] {
-        world.set(seconds);
+        world.set_now(seconds);
         socket.send_to(line.as_bytes(), ip(&listener.addresses()[0])).unwrap();
         world.wait("topdeck_listen_values_total", "received", (seconds as u64 + 9) / 11);
     }
     listener.stop();
-    assert_eq!(world.shown(), "a 14..14 15\na 27..27 14\na 3..3 10");
+    assert_eq!(world.dump_rows(), "a 14..14 15\na 27..27 14\na 3..3 10");
 }

@@ -2,6 +2,6 @@
 
 mod connections;
 mod datagrams;
-mod full;
+mod fixture;
+mod overflow;
 mod panics;
-mod world;

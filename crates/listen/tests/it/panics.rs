@@ -7,15 +7,18 @@ use std::sync::Arc;
 use intake::Supervisor;
 use listen::{Listener, Settings};
 
-use crate::world::{World, ip, loopback};
+use crate::fixture::{ListenFixture, ip, loopback};
 
-fn world(points: &[(&str, u32)]) -> World {
-    World::supervised(journal::Settings::default(), Supervisor::throwing(points))
+fn fixture_with_panics(points: &[(&str, u32)]) -> ListenFixture {
+    ListenFixture::supervised(
+        journal::Settings::default(),
+        Supervisor::with_injected_panics(points),
+    )
 }
 
 /// Waits until a thread was run again.
 #[track_caller]
-fn restarted(world: &World, thread: &str) {
+fn await_restart(world: &ListenFixture, thread: &str) {
     while world.intake.supervisor().restarts(thread) == 0 {
         std::thread::yield_now();
     }
@@ -24,24 +27,24 @@ fn restarted(world: &World, thread: &str) {
 const VALUES: &str = "topdeck_listen_values_total";
 
 #[test]
-fn threads_that_panic_are_run_again_and_lose_nothing() {
+fn panicking_threads_restart_without_loss() {
     let threads = ["statsd datagrams", "statsd streams", "statsd flusher"];
-    let world = world(&threads.map(|thread| (thread, 1)));
+    let world = fixture_with_panics(&threads.map(|thread| (thread, 1)));
     let settings = Settings { udp: vec![loopback()], tcp: vec![loopback()], ..Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
-    threads.iter().for_each(|thread| restarted(&world, thread));
+    threads.iter().for_each(|thread| await_restart(&world, thread));
     let socket = UdpSocket::bind(loopback()).unwrap();
     socket.send_to(b"a:1|c", ip(&listener.addresses()[0])).unwrap();
     TcpStream::connect(ip(&listener.addresses()[1])).unwrap().write_all(b"a:2|c\n").unwrap();
     world.wait(VALUES, "received", 2);
     listener.stop();
-    assert_eq!(world.shown(), "a 0..3 3");
-    world.check_books();
+    assert_eq!(world.dump_rows(), "a 0..3 3");
+    world.check_ledger();
 }
 
 #[test]
-fn a_line_that_panics_is_refused_and_named_and_the_next_is_read() {
-    let world = world(&[("listen packet", 1)]);
+fn line_that_panics_is_rejected_and_the_next_is_read() {
+    let world = fixture_with_panics(&[("listen packet", 1)]);
     let settings = Settings { udp: vec![loopback()], ..Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
@@ -50,31 +53,31 @@ fn a_line_that_panics_is_refused_and_named_and_the_next_is_read() {
     socket.send_to(b"a:2|c", ip(&listener.addresses()[0])).unwrap();
     world.wait(VALUES, "received", 2);
     // Beside it there may be one about the receive buffer, which needs root to be this large.
-    let messages = listener.troubles();
+    let messages = listener.recent_errors();
     let is_named = |message: &String| message.contains("reading \"a:1|c\" panicked");
     assert!(messages.iter().any(is_named), "{messages:?}");
     assert_eq!(world.intake.supervisor().restarts("statsd lines"), 1);
     listener.stop();
     // The first line was read before work on it panicked.
-    assert_eq!(world.shown(), "a 0..3 3");
-    world.check_books();
+    assert_eq!(world.dump_rows(), "a 0..3 3");
+    world.check_ledger();
 }
 
 #[test]
-fn what_the_flusher_held_when_it_panicked_is_counted_and_a_gap() {
-    let world = world(&[("listen write", 1)]);
+fn values_in_a_panicking_flusher_become_a_gap() {
+    let world = fixture_with_panics(&[("listen write", 1)]);
     let settings = Settings { udp: vec![loopback()], ..Settings::statsd() };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     socket.send_to(b"a:1|c\na:2|ms", ip(&listener.addresses()[0])).unwrap();
     world.wait(VALUES, "received", 2);
     // The interval is over; it is lost on its way.
-    world.set(13);
-    restarted(&world, "statsd flusher");
+    world.set_now(13);
+    await_restart(&world, "statsd flusher");
     socket.send_to(b"a:4|c", ip(&listener.addresses()[0])).unwrap();
     world.wait(VALUES, "received", 3);
     listener.stop();
-    assert_eq!(world.shown(), "a 10..13 4\nlost 2: work on the values panicked");
+    assert_eq!(world.dump_rows(), "a 10..13 4\nlost 2: work on the values panicked");
     assert_eq!((world.values("panic"), world.values("taken")), (2, 1));
-    world.check_books();
+    world.check_ledger();
 }

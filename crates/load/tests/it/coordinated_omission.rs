@@ -171,7 +171,7 @@ fn requests_queue_at_the_connection_limit() {
         assert_eq!((tally.connections_opened, tally.completed), (10, 200));
         assert!(tally.response.max().unwrap().estimate > 450.0 * MS as f64);
         // Service time covers requests with a connection only: it does not show the queue.
-        let long = tally.service.count_above(100.0 * MS as f64, hist::Bound::Exclusive);
+        let long = tally.service.count_above(100.0 * MS as f64, hist::LimitInclusion::Exclusive);
         assert!(long.estimate <= 10, "{long:?}");
         return;
     }

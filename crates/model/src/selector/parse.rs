@@ -21,11 +21,11 @@ pub(super) fn parse(text: &str) -> Result<Selector> {
         let (found, expected) = (format!("{} bytes", text.len()), format!("at most {LENGTH_MAX}"));
         return Err(SelectorError { column: 1, found, expected });
     }
-    let mut parser = Parser { text, at: 0, regexes: 0 };
+    let mut parser = SelectorParser { text, at: 0, regexes: 0 };
     let selector = parser.selector()?;
-    parser.blanks();
+    parser.skip_blanks();
     if parser.peek().is_some() {
-        return Err(parser.expected("the end"));
+        return Err(parser.expected_error("the end"));
     }
     Ok(selector)
 }
@@ -41,25 +41,27 @@ pub(super) fn is_plain_in_name(c: char) -> bool {
     !is_ours && !c.is_whitespace() && !c.is_control()
 }
 
-struct Parser<'a> {
+struct SelectorParser<'a> {
     text: &'a str,
     at: usize,
     regexes: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> SelectorParser<'a> {
     fn selector(&mut self) -> Result<Selector> {
-        self.blanks();
-        if self.word().is_some() {
+        self.skip_blanks();
+        if self.list_operator().is_some() {
             return self.element(1);
         }
         let mut parts = Vec::new();
         match self.peek() {
             Some('{') => {}
-            None => return Err(self.expected("a name, name{…}, and(…), or {} for every series")),
+            None => {
+                return Err(self.expected_error("a name, name{…}, and(…), or {} for every series"));
+            }
             Some(_) => parts.extend(self.name()?),
         }
-        if self.take("{") {
+        if self.consume("{") {
             self.matchers(&mut parts)?;
         }
         Ok(Selector::and(parts))
@@ -71,10 +73,10 @@ impl<'a> Parser<'a> {
         let pattern = self.part("a name, name{…} or and(…)", is_plain_in_value)?;
         let is_bare = !self.text[start..].starts_with(['"', '/', '[']);
         let colon = self.text[start..self.at].find(':').filter(|_| is_bare);
-        self.blanks();
+        self.skip_blanks();
         if let (Some(colon), false) = (colon, self.peek() == Some('{')) {
             self.at = start + colon;
-            return Err(self.expected("and(tag:value), or {…} after a name with a colon"));
+            return Err(self.expected_error("and(tag:value), or {…} after a name with a colon"));
         }
         let is_any = pattern == Pattern::Glob("*".to_owned());
         Ok((!is_any).then(|| Selector::tag(NAME, pattern)))
@@ -83,34 +85,37 @@ impl<'a> Parser<'a> {
     // The tag search.
 
     /// The operator that a list follows.
-    fn word(&self) -> Option<&'static str> {
+    fn list_operator(&self) -> Option<&'static str> {
         ["and(", "or(", "not("].into_iter().find(|word| self.rest().starts_with(word))
     }
 
     fn element(&mut self, depth: usize) -> Result<Selector> {
-        let Some(word) = self.word() else { return self.tag() };
+        let Some(word) = self.list_operator() else { return self.tag() };
         if depth > DEPTH_MAX {
             let found = format!("level {depth} of and(…), or(…), not(…)");
-            return Err(SelectorError { found, ..self.expected(&format!("at most {DEPTH_MAX}")) });
+            return Err(SelectorError {
+                found,
+                ..self.expected_error(&format!("at most {DEPTH_MAX}"))
+            });
         }
         self.at += word.len();
         let mut parts = Vec::new();
         loop {
-            self.blanks();
+            self.skip_blanks();
             parts.push(self.element(depth + 1)?);
-            self.blanks();
-            if self.take(")") {
+            self.skip_blanks();
+            if self.consume(")") {
                 break;
             }
             let is_not = word == "not(";
-            if is_not || !self.take(",") {
-                return Err(self.expected(if is_not { "`)`" } else { "`,` or `)`" }));
+            if is_not || !self.consume(",") {
+                return Err(self.expected_error(if is_not { "`)`" } else { "`,` or `)`" }));
             }
         }
         Ok(match word {
             "and(" => Selector::and(parts),
             "or(" => Selector::or(parts),
-            _ => Selector::negated(parts.remove(0)),
+            _ => Selector::negate(parts.remove(0)),
         })
     }
 
@@ -125,24 +130,24 @@ impl<'a> Parser<'a> {
                 return Err(self.error(start, found, "a tag's name; patterns are for values"));
             }
         };
-        if !self.take(":") {
+        if !self.consume(":") {
             return Ok(Selector::tag(name, any));
         }
         let start = self.at;
         let pattern = self.part("a value, or \"\" for a missing tag", is_plain_in_value)?;
-        self.checked(start, Selector::tag(name, pattern))
+        self.check_kind(start, Selector::tag(name, pattern))
     }
 
     fn part(&mut self, expected: &str, is_plain: fn(char) -> bool) -> Result<Pattern> {
         let start = self.at;
-        if let Some(source) = self.between_slashes(is_plain) {
+        if let Some(source) = self.slashed_regex(is_plain) {
             return self.regex(start, || Regex::search(source)).map(Pattern::Regex);
         }
         let mut implementation = "";
-        if self.take("[") {
+        if self.consume("[") {
             let words = ["exact", "default", "re"];
-            implementation = words.into_iter().find(|word| self.take(word)).unwrap_or_default();
-            if implementation.is_empty() || !self.take("]") {
+            implementation = words.into_iter().find(|word| self.consume(word)).unwrap_or_default();
+            if implementation.is_empty() || !self.consume("]") {
                 let found = "another way to match".to_owned();
                 return Err(self.error(start, found, "[exact], [default] or [re]"));
             }
@@ -154,7 +159,7 @@ impl<'a> Parser<'a> {
                 let is_end = |c| !is_plain(c) && !matches!(c, '*' | '?');
                 let len = rest.find(is_end).unwrap_or(rest.len());
                 if len == 0 {
-                    return Err(self.expected(expected));
+                    return Err(self.expected_error(expected));
                 }
                 self.at += len;
                 rest[..len].to_owned()
@@ -168,7 +173,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The regex between slashes, if there is one and the part ends behind it. Otherwise nothing is taken.
-    fn between_slashes(&mut self, is_plain: fn(char) -> bool) -> Option<&'a str> {
+    fn slashed_regex(&mut self, is_plain: fn(char) -> bool) -> Option<&'a str> {
         let inner = self.rest().strip_prefix('/')?;
         let mut is_escaped = false;
         let len = inner.find(|c| {
@@ -189,14 +194,14 @@ impl<'a> Parser<'a> {
 
     fn matchers(&mut self, parts: &mut Vec<Selector>) -> Result<()> {
         loop {
-            self.blanks();
-            if self.take("}") {
+            self.skip_blanks();
+            if self.consume("}") {
                 return Ok(());
             }
             parts.push(self.matcher()?);
-            self.blanks();
-            if !self.take(",") && self.peek() != Some('}') {
-                return Err(self.expected("`,` or `}`"));
+            self.skip_blanks();
+            if !self.consume(",") && self.peek() != Some('}') {
+                return Err(self.expected_error("`,` or `}`"));
             }
         }
     }
@@ -213,28 +218,28 @@ impl<'a> Parser<'a> {
             rest[..len].to_owned()
         };
         if name.is_empty() {
-            return Err(self.expected("a label's name or `}`"));
+            return Err(self.expected_error("a label's name or `}`"));
         }
-        self.blanks();
+        self.skip_blanks();
         if is_quoted && matches!(self.peek(), Some(',' | '}')) {
-            return Ok(Selector::equal(NAME, name));
+            return Ok(Selector::label_equals(NAME, name));
         }
         let operators = ["=~", "!~", "!=", "="];
-        let Some(operator) = operators.into_iter().find(|operator| self.take(operator)) else {
-            return Err(self.expected("=, !=, =~ or !~"));
+        let Some(operator) = operators.into_iter().find(|operator| self.consume(operator)) else {
+            return Err(self.expected_error("=, !=, =~ or !~"));
         };
-        self.blanks();
+        self.skip_blanks();
         let start = self.at;
         if !matches!(self.peek(), Some('"' | '\'' | '`')) {
-            return Err(self.expected("a text in quotes"));
+            return Err(self.expected_error("a text in quotes"));
         }
         let value = self.string()?;
         let selector = if operator.ends_with('~') {
-            self.regex(start, || Selector::matching(name, &value))?
+            self.regex(start, || Selector::label_matches(name, &value))?
         } else {
-            self.checked(start, Selector::equal(name, value))?
+            self.check_kind(start, Selector::label_equals(name, value))?
         };
-        Ok(if operator.starts_with('!') { Selector::negated(selector) } else { selector })
+        Ok(if operator.starts_with('!') { Selector::negate(selector) } else { selector })
     }
 
     // What both have.
@@ -246,7 +251,7 @@ impl<'a> Parser<'a> {
         loop {
             let start = self.at;
             match self.next() {
-                None => return Err(self.expected(&format!("a closing {quote}"))),
+                None => return Err(self.expected_error(&format!("a closing {quote}"))),
                 Some(c) if c == quote => return Ok(out),
                 Some('\\') if quote != '`' => match self.escaped() {
                     Some(c) => out.push(c),
@@ -294,7 +299,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Refuses a kind that there is not.
-    fn checked(&self, start: usize, selector: Selector) -> Result<Selector> {
+    fn check_kind(&self, start: usize, selector: Selector) -> Result<Selector> {
         if let Selector::Tag { name, pattern: Pattern::Exact(word) } = &selector
             && name == KIND
             && !word.is_empty()
@@ -320,18 +325,18 @@ impl<'a> Parser<'a> {
         Some(next)
     }
 
-    fn take(&mut self, text: &str) -> bool {
+    fn consume(&mut self, text: &str) -> bool {
         let is_there = self.rest().starts_with(text);
         self.at += if is_there { text.len() } else { 0 };
         is_there
     }
 
-    fn blanks(&mut self) {
+    fn skip_blanks(&mut self) {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    fn expected(&self, expected: &str) -> SelectorError {
+    fn expected_error(&self, expected: &str) -> SelectorError {
         let found = self.peek().map_or("the end".to_owned(), |c| format!("`{}`", c.escape_debug()));
         self.error(self.at, found, expected)
     }
@@ -413,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn refused() {
+    fn invalid_selectors_are_rejected() {
         let column = |text, expected| check(text, expected);
         column(
             "",

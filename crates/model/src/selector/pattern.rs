@@ -63,11 +63,11 @@ pub struct Regex(regex::Regex);
 impl Regex {
     /// A regex that is searched for anywhere in a value.
     pub fn search(source: &str) -> Result<Regex, SelectorError> {
-        compile(&without_escaped_slashes(source)).map_err(|error| refused(source, &error))
+        compile(&without_escaped_slashes(source)).map_err(|error| regex_error(source, &error))
     }
 
     /// A regex that describes a whole value, as Prometheus has it: `.` is a line's end too.
-    pub fn whole(source: &str) -> Result<Regex, SelectorError> {
+    pub fn anchored(source: &str) -> Result<Regex, SelectorError> {
         // Alone first: `a)|(b` is no regex, and must not become one by the brackets around it.
         Regex::search(source)?;
         Regex::search(&format!("^(?s:{source})$"))
@@ -100,7 +100,7 @@ fn compile(source: &str) -> Result<Regex, regex::Error> {
 }
 
 /// Of what the crate says in several lines, the one that says why.
-fn refused(source: &str, error: &regex::Error) -> SelectorError {
+fn regex_error(source: &str, error: &regex::Error) -> SelectorError {
     let expected = match error {
         regex::Error::CompiledTooBig(max) => {
             format!("a regex of at most {max} bytes once compiled")
@@ -158,15 +158,15 @@ mod tests {
     proptest! {
         #[test]
         fn globs_are_as_regexes(glob in "[ab*?]{0,8}", value in "[ab]{0,8}") {
-            let regex = Regex::whole(&glob.replace('*', ".*").replace('?', ".")).unwrap();
+            let regex = Regex::anchored(&glob.replace('*', ".*").replace('?', ".")).unwrap();
             prop_assert_eq!(glob_matches(&glob, &value), regex.is_match(&value));
         }
     }
 
     #[test]
-    fn a_regex_that_is_none_is_refused() {
-        assert!(Regex::whole("a)|(b").is_err());
-        assert!(Regex::whole("(?x) a # and so on").is_err());
+    fn invalid_regex_is_rejected() {
+        assert!(Regex::anchored("a)|(b").is_err());
+        assert!(Regex::anchored("(?x) a # and so on").is_err());
         let error = Regex::search(r"\w{1000}").unwrap_err();
         assert_eq!(error.expected, "a regex of at most 1048576 bytes once compiled");
         let error = Regex::search("a(b").unwrap_err();

@@ -24,7 +24,7 @@ fn examples_are_read() {
 }
 
 #[test]
-fn refusals_are_as_shown() {
+fn documented_errors_match() {
     let examples = lines("refused");
     assert!(examples.len() >= 6 && examples.len().is_multiple_of(2), "{examples:?}");
     for example in examples.chunks(2) {
@@ -34,7 +34,7 @@ fn refusals_are_as_shown() {
 }
 
 #[test]
-fn kinds_and_limits_are_as_said() {
+fn documented_kinds_and_limits_match() {
     let words = KINDS.map(|(_, word)| format!("`{word}`")).join(", ");
     assert!(PAGE.contains(&words), "{words}");
     let limits = format!(

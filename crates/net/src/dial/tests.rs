@@ -11,7 +11,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let host = host.or_else(|| request.uri().authority().map(|authority| authority.as_str()));
     let said = format!("{:?} {} {}", request.version(), request.uri().path(), host.unwrap_or("?"));
@@ -31,11 +31,11 @@ async fn serve(tls: Option<TlsAcceptor>) -> u16 {
                 let builder = auto::Builder::new(TokioExecutor::new());
                 let _ = match tls {
                     None => {
-                        builder.serve_connection(TokioIo::new(stream), service_fn(answer)).await
+                        builder.serve_connection(TokioIo::new(stream), service_fn(respond)).await
                     }
                     Some(tls) => {
                         let Ok(stream) = tls.accept(stream).await else { return };
-                        builder.serve_connection(TokioIo::new(stream), service_fn(answer)).await
+                        builder.serve_connection(TokioIo::new(stream), service_fn(respond)).await
                     }
                 };
             });
@@ -70,17 +70,17 @@ fn certificates(alpn: &[&[u8]]) -> (TlsAcceptor, Arc<ClientConfig>) {
 }
 
 /// Longer than any of this takes on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-const ALLOWED: Allowance = Allowance { time: PATIENCE, bytes: 1 << 16 };
+const TIMEOUT: Duration = Duration::from_secs(60);
+const LIMITS: ResponseLimits = ResponseLimits { timeout: TIMEOUT, max_bytes: 1 << 16 };
 
 fn dialer(tls: Option<Arc<ClientConfig>>) -> Dialer {
-    let limits = Limits { resolve: PATIENCE, connect: PATIENCE, tls: PATIENCE };
+    let limits = DialTimeouts { resolve: TIMEOUT, connect: TIMEOUT, tls: TIMEOUT };
     Dialer { tls, limits }
 }
 
 /// The name that the certificates are for, where this machine knows its address; the address itself
 /// is in them too.
-async fn own_name() -> &'static str {
+async fn local_host_name() -> &'static str {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let found = tokio::net::lookup_host(("localhost", 0)).await;
     if found.is_ok_and(|mut found| found.any(|it| it == address)) {
@@ -94,12 +94,12 @@ fn post(body: &'static str) -> Request<Bytes> {
     Request::post("/a?b").body(Bytes::from_static(body.as_bytes())).unwrap()
 }
 
-async fn ask(dialer: &Dialer, url: String, expected: &str) -> Phases {
-    let target = Target::parse(&url).unwrap();
+async fn check_response(dialer: &Dialer, url: String, expected: &str) -> PhaseTimes {
+    let target = Endpoint::parse(&url).unwrap();
     let (mut connection, phases) = dialer.dial(&target).await.unwrap();
     // Twice: a connection is good for more than one request.
     for _ in 0..2 {
-        let answer = connection.send(post("body"), ALLOWED).await.unwrap();
+        let answer = connection.send(post("body"), LIMITS).await.unwrap();
         let body = String::from_utf8_lossy(answer.response.body()).into_owned();
         assert_eq!(body, expected.replace("PORT", &target.port.to_string()));
         assert!(connection.is_open());
@@ -108,17 +108,17 @@ async fn ask(dialer: &Dialer, url: String, expected: &str) -> Phases {
 }
 
 #[tokio::test]
-async fn plain_connections_answer_and_tell_their_phases() {
+async fn plain_connection_reports_phase_times() {
     let port = serve(None).await;
     let url = format!("http://127.0.0.1:{port}");
-    let phases = ask(&dialer(None), url, "HTTP/1.1 /a 127.0.0.1:PORT body").await;
+    let phases = check_response(&dialer(None), url, "HTTP/1.1 /a 127.0.0.1:PORT body").await;
     assert!(phases.connect > Duration::ZERO);
     assert_eq!(phases.tls, Duration::ZERO);
 }
 
 #[tokio::test]
-async fn tls_speaks_the_version_that_both_know() {
-    let name = own_name().await;
+async fn tls_negotiates_common_http_version() {
+    let name = local_host_name().await;
     for (alpn, expected) in [
         (&[&b"h2"[..], b"http/1.1"][..], "HTTP/2.0 /a NAME:PORT body"),
         (&[&b"http/1.1"[..]], "HTTP/1.1 /a NAME:PORT body"),
@@ -127,50 +127,51 @@ async fn tls_speaks_the_version_that_both_know() {
         let (server, client) = certificates(alpn);
         let port = serve(Some(server)).await;
         let url = format!("https://{name}:{port}");
-        let phases = ask(&dialer(Some(client)), url, &expected.replace("NAME", name)).await;
+        let phases =
+            check_response(&dialer(Some(client)), url, &expected.replace("NAME", name)).await;
         assert!(phases.tls > Duration::ZERO);
     }
 }
 
-async fn refused(dialer: &Dialer, url: &str) -> Error {
-    dialer.dial(&Target::parse(url).unwrap()).await.unwrap_err()
+async fn dial_error(dialer: &Dialer, url: &str) -> Error {
+    dialer.dial(&Endpoint::parse(url).unwrap()).await.unwrap_err()
 }
 
 #[tokio::test]
-async fn what_fails_says_in_which_phase() {
+async fn error_names_the_failed_phase() {
     let (server, _) = certificates(&[]);
     let port = serve(Some(server)).await;
     let (_, stranger) = certificates(&[]);
     let url = format!("https://127.0.0.1:{port}");
-    let error = refused(&dialer(Some(stranger)), &url).await;
-    assert_eq!((error.phase, error.timed_out), (Phase::Tls, false), "{error}");
-    let error = refused(&dialer(None), &url).await;
-    assert_eq!(error.why, "there are no settings for it");
+    let error = dial_error(&dialer(Some(stranger)), &url).await;
+    assert_eq!((error.phase, error.is_timeout), (RequestPhase::Tls, false), "{error}");
+    let error = dial_error(&dialer(None), &url).await;
+    assert_eq!(error.reason, "there are no settings for it");
 
     // Bound, so that nobody else gets it, and not listened on.
     let closed = tokio::net::TcpSocket::new_v4().unwrap();
     closed.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let port = closed.local_addr().unwrap().port();
-    let error = refused(&dialer(None), &format!("http://127.0.0.1:{port}")).await;
-    assert_eq!((error.phase, error.timed_out), (Phase::Connect, false), "{error}");
+    let error = dial_error(&dialer(None), &format!("http://127.0.0.1:{port}")).await;
+    assert_eq!((error.phase, error.is_timeout), (RequestPhase::Connect, false), "{error}");
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_left_after_the_time() {
+async fn silent_server_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = format!("http://{}", listener.local_addr().unwrap());
-    let (mut connection, _) = dialer(None).dial(&Target::parse(&target).unwrap()).await.unwrap();
-    let allowed = Allowance { time: Duration::from_millis(20), bytes: 100 };
+    let (mut connection, _) = dialer(None).dial(&Endpoint::parse(&target).unwrap()).await.unwrap();
+    let allowed = ResponseLimits { timeout: Duration::from_millis(20), max_bytes: 100 };
     let error = connection.send(post(""), allowed).await.unwrap_err();
-    assert_eq!((error.phase, error.timed_out), (Phase::Answer, true), "{error}");
+    assert_eq!((error.phase, error.is_timeout), (RequestPhase::Response, true), "{error}");
 }
 
 #[tokio::test]
-async fn a_body_above_the_limit_is_refused() {
+async fn body_above_the_limit_is_rejected() {
     let port = serve(None).await;
-    let target = Target::parse(&format!("http://127.0.0.1:{port}")).unwrap();
+    let target = Endpoint::parse(&format!("http://127.0.0.1:{port}")).unwrap();
     let (mut connection, _) = dialer(None).dial(&target).await.unwrap();
-    let allowed = Allowance { bytes: 10, ..ALLOWED };
+    let allowed = ResponseLimits { max_bytes: 10, ..LIMITS };
     let error = connection.send(post("more than ten bytes"), allowed).await.unwrap_err();
-    assert_eq!(error.why, "it has more than 10 bytes");
+    assert_eq!(error.reason, "it has more than 10 bytes");
 }

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use http::{Request, header};
-use net::dial::Allowance;
+use net::dial::ResponseLimits;
 use role::settings::{SettingsCheck, TableRef};
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 use crate::probe::{Attempt, Probe};
-use crate::settings::BEYOND;
+use crate::settings::MISSED_STARTS_MAX;
 
 /// Of an answer's body that is read.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -43,10 +43,13 @@ impl Probe for HttpProbe {
             .header(header::ACCEPT, "*/*")
             .body(Bytes::new())
             .map_err(|error| error.to_string())?;
-        let allowed = Allowance { time: attempt.timeout * BEYOND, bytes: BODY_BYTES_MAX };
-        let answer = attempt.connection.send_for_beginning(request, allowed).await;
+        let allowed = ResponseLimits {
+            timeout: attempt.timeout * MISSED_STARTS_MAX,
+            max_bytes: BODY_BYTES_MAX,
+        };
+        let answer = attempt.connection.send_and_truncate(request, allowed).await;
         let answer = answer.map_err(|error| error.to_string())?;
-        attempt.found.phases.extend([("wait", answer.waited), ("read", answer.reading)]);
+        attempt.found.phases.extend([("wait", answer.time_to_headers), ("read", answer.body_time)]);
         let status = answer.response.status();
         attempt.found.status = Some(status.as_u16());
         if !self.status.holds(status.as_u16()) {
@@ -108,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_are_read() {
+    fn status_ranges_are_parsed() {
         let holds = |text: &str, status| Statuses::parse(text).unwrap().holds(status);
         assert!(holds("200", 200) && !holds("200", 201) && holds("200-299", 299));
         assert!(holds("200, 301-302", 302) && !holds("200,301-302", 300));

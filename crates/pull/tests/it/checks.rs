@@ -6,27 +6,29 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use model::{Series, Value};
+use model::{SampleValue, Series};
 use net::tls::{ClientTls, ServerTls};
-use pull::{AnyProbe, Check, HttpProbe, Probe, Settings, TcpProbe};
+use pull::{AnyProbe, CheckJobSettings, HttpProbe, Probe, Settings, TcpProbe};
 
-use crate::world::{Gate, Server, World, answer, head, text};
+use crate::fixture::{
+    ConnectionBarrier, PullFixture, TestTarget, head, http_response, text_response,
+};
 
 /// Longer than any test takes on the slowest machine.
 const LONG: Duration = Duration::from_secs(60);
 
-fn only(check: Check) -> Settings {
+fn settings_with(check: CheckJobSettings) -> Settings {
     Settings { checks: vec![check], ..Settings::default() }
 }
 
-pub(crate) fn check(probe: impl Probe) -> Check {
-    Check {
+pub(crate) fn check(probe: impl Probe) -> CheckJobSettings {
+    CheckJobSettings {
         name: "j".to_owned(),
-        what: AnyProbe::new(probe),
+        target: AnyProbe::new(probe),
         // There is no second attempt, and none fails on a loaded machine.
         interval: LONG,
         timeout: LONG,
-        ..Check::default()
+        ..CheckJobSettings::default()
     }
 }
 
@@ -36,31 +38,34 @@ pub(crate) fn page(address: SocketAddr, body: Option<&str>) -> HttpProbe {
 }
 
 /// Milliseconds of each attempt, by phase.
-fn phases(world: &World, phase: &str, outcome: &str) -> Vec<f64> {
+fn phases(world: &PullFixture, phase: &str, outcome: &str) -> Vec<f64> {
     let is = |series: &Series| {
-        series.name() == "check_duration"
+        series.name() == "probe_duration"
             && series.label("phase") == Some(phase)
             && series.label("outcome") == Some(outcome)
     };
     let (rows, _) = world.stored();
-    let milliseconds = |value: &Value| match value {
-        Value::Histogram(histogram) => histogram.max_side().value().unwrap() / 1e6,
+    let milliseconds = |value: &SampleValue| match value {
+        SampleValue::Histogram(histogram) => histogram.tracked_max().value().unwrap() / 1e6,
         other => panic!("{other:?}"),
     };
     rows.iter().filter(|row| is(&row.0)).map(|row| milliseconds(&row.1.value)).collect()
 }
 
 #[test]
-fn phases_are_what_they_were() {
+fn phase_durations_are_measured() {
     let held = Duration::from_millis(50);
-    let server = Server::new(move |_| {
+    let server = TestTarget::new(move |_| {
         // At least so long, on any machine: so is what the other end waited.
         thread::sleep(held);
-        text("Welcome")
+        text_response("Welcome")
     });
-    let mut world = World::new();
+    let mut world = PullFixture::new();
     let labels = vec![("env".to_owned(), "test".to_owned())];
-    world.start(&only(Check { labels, ..check(page(server.address, Some("come"))) }));
+    world.start(&settings_with(CheckJobSettings {
+        labels,
+        ..check(page(server.address, Some("come")))
+    }));
     world.wait("check", "well", 1);
     world.stop();
     let of = |phase| phases(&world, phase, "well")[0];
@@ -74,8 +79,8 @@ fn phases_are_what_they_were() {
     assert!(parts <= of("total") * 1.001, "{parts} {}", of("total"));
     let labels = "{check=\"j\",env=\"test\"}";
     let values = world.values();
-    assert_eq!(values[&format!("check_up{labels}")], ["1"]);
-    assert_eq!(values[&format!("check_status{labels}")], ["200"]);
+    assert_eq!(values[&format!("probe_success{labels}")], ["1"]);
+    assert_eq!(values[&format!("probe_http_status_code{labels}")], ["200"]);
     assert!(server.heads()[0].starts_with("GET /page?x HTTP/1.1\r\n"));
     // The row stands for the time that it took.
     let (rows, _) = world.stored();
@@ -85,28 +90,28 @@ fn phases_are_what_they_were() {
 }
 
 #[test]
-fn a_connection_is_a_check() {
-    let server = Server::new(|_| Vec::new());
-    let mut world = World::new();
-    world.start(&only(check(TcpProbe { tcp: server.address.to_string() })));
+fn tcp_connect_is_a_check() {
+    let server = TestTarget::new(|_| Vec::new());
+    let mut world = PullFixture::new();
+    world.start(&settings_with(check(TcpProbe { tcp: server.address.to_string() })));
     world.wait("check", "well", 1);
     world.stop();
     assert_eq!(
-        (phases(&world, "connect", "well").len(), world.of("check_up")),
+        (phases(&world, "connect", "well").len(), world.values_of("probe_success")),
         (1, vec!["1".to_owned()])
     );
     assert!(phases(&world, "wait", "well").is_empty());
 }
 
 #[track_caller]
-fn check_failure(what: HttpProbe, timeout: Duration, came: &[&str], why: &str) {
-    let mut world = World::new();
-    world.start(&only(Check { timeout, ..check(what) }));
+fn probe_failure_reason(what: HttpProbe, timeout: Duration, came: &[&str], why: &str) {
+    let mut world = PullFixture::new();
+    world.start(&settings_with(CheckJobSettings { timeout, ..check(what) }));
     world.wait("check", "failed", 1);
     world.stop();
-    let up = world.of("check_up");
+    let up = world.values_of("probe_success");
     assert!(up.iter().all(|up| up == "0"), "{up:?}");
-    let said = world.of("check_failure");
+    let said = world.values_of("probe_failure_reason");
     assert!(said[0].contains(why), "{said:?}");
     for phase in ["resolve", "connect", "wait", "read", "total"] {
         let is_there = came.contains(&phase) || phase == "total";
@@ -116,12 +121,12 @@ fn check_failure(what: HttpProbe, timeout: Duration, came: &[&str], why: &str) {
 }
 
 #[test]
-fn failures_are_stored_with_how_far_they_came() {
+fn failures_are_stored_with_their_phase() {
     let mut running = Vec::new();
     let mut check_within = |timeout, what, came: &'static [&'static str], why: &'static str| {
-        running.push(thread::spawn(move || check_failure(what, timeout, came, why)));
+        running.push(thread::spawn(move || probe_failure_reason(what, timeout, came, why)));
     };
-    let silent = Server::new(|_| {
+    let silent = TestTarget::new(|_| {
         loop {
             thread::park();
         }
@@ -134,42 +139,46 @@ fn failures_are_stored_with_how_far_they_came() {
     let nobody = tokio::net::TcpSocket::new_v4().unwrap();
     nobody.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     check(page(nobody.local_addr().unwrap(), None), &[], "no connection");
-    let wrong = Server::new(|_| answer("500 Internal Server Error", "", b""));
+    let wrong = TestTarget::new(|_| http_response("500 Internal Server Error", "", b""));
     let all = &["resolve", "connect", "wait", "read"];
     check(page(wrong.address, None), all, "it answers 500");
-    let other = Server::new(|_| text("Sorry"));
+    let other = TestTarget::new(|_| text_response("Sorry"));
     check(page(other.address, Some("Welcome")), all, "does not stand in the answer");
-    let closed = Server::new(|_| Vec::new());
+    let closed = TestTarget::new(|_| Vec::new());
     check(page(closed.address, None), way, "no answer");
     running.into_iter().for_each(|one| one.join().unwrap());
 }
 
 #[test]
-fn of_a_long_answer_the_beginning_is_enough() {
+fn long_response_is_read_up_to_the_limit() {
     let body = format!("Welcome{}", "x".repeat(3 << 20));
-    let server = Server::new(move |_| text(&body));
-    let mut world = World::new();
-    world.start(&only(check(page(server.address, Some("Welcome")))));
+    let server = TestTarget::new(move |_| text_response(&body));
+    let mut world = PullFixture::new();
+    world.start(&settings_with(check(page(server.address, Some("Welcome")))));
     world.wait("check", "well", 1);
     world.stop();
-    assert_eq!(world.of("check_up"), ["1"]);
+    assert_eq!(world.values_of("probe_success"), ["1"]);
 }
 
 /// Five attempts have to be under way before any is answered: on a closed schedule there would never be a second.
 #[test]
-fn attempts_go_on_while_others_hang() {
-    let gate = Gate::of(5);
+fn attempts_continue_while_others_hang() {
+    let gate = ConnectionBarrier::new(5);
     let waited = Arc::new(Mutex::new(Vec::new()));
     let at_server = Arc::clone(&waited);
-    let server = Server::new(move |_| {
-        let waited = gate.pass();
+    let server = TestTarget::new(move |_| {
+        let waited = gate.wait();
         at_server.lock().unwrap().push(waited);
-        text("")
+        text_response("")
     });
-    let mut world = World::new();
+    let mut world = PullFixture::new();
     let interval = Duration::from_millis(200);
     let timeout = 60 * interval;
-    world.start(&only(Check { interval, timeout, ..check(page(server.address, None)) }));
+    world.start(&settings_with(CheckJobSettings {
+        interval,
+        timeout,
+        ..check(page(server.address, None))
+    }));
     world.wait("check", "well", 5);
     world.stop();
     let mut totals = phases(&world, "total", "well");
@@ -180,7 +189,7 @@ fn attempts_go_on_while_others_hang() {
 }
 
 #[test]
-fn a_certificate_says_until_when_it_counts() {
+fn certificate_expiry_is_stored() {
     let dir = std::env::temp_dir().join(format!("topdeck-pull-{:x}", journal::random_id()));
     std::fs::create_dir_all(&dir).unwrap();
     let (certificate, key) = (dir.join("crt.pem"), dir.join("key.pem"));
@@ -200,20 +209,20 @@ fn a_certificate_says_until_when_it_counts() {
             let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut stream = rustls::StreamOwned::new(connection, stream.unwrap());
             if head(&mut stream).is_some() {
-                stream.write_all(&text("")).unwrap();
+                stream.write_all(&text_response("")).unwrap();
                 stream.conn.send_close_notify();
                 let _ = stream.flush();
             }
         }
     });
     let http = format!("https://127.0.0.1:{port}/");
-    let mut world = World::new();
+    let mut world = PullFixture::new();
     let tls = ClientTls { ca: Some(certificate), ..ClientTls::default() };
     let what = HttpProbe { http, ..HttpProbe::default() };
-    world.start(&only(Check { tls, ..check(what) }));
+    world.start(&settings_with(CheckJobSettings { tls, ..check(what) }));
     world.wait("check", "well", 1);
     world.stop();
     std::fs::remove_dir_all(dir).unwrap();
-    assert_eq!(world.of("check_certificate_expires"), ["2340403200"]);
+    assert_eq!(world.values_of("probe_ssl_earliest_cert_expiry"), ["2340403200"]);
     assert_eq!(phases(&world, "tls", "well").len(), 1);
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use journal::{AtLimit, Codec, Limits, Start};
-use pull::{Check, Scrape, Settings, TcpProbe};
+use journal::{Compression, LimitPolicy, Limits, StartPosition};
+use pull::{CheckJobSettings, ScrapeJobSettings, Settings, TcpProbe};
 
 use crate::checks::{check, page};
-use crate::scrapes::{only, slowly};
-use crate::world::{Server, World, text, until};
+use crate::fixture::{PullFixture, TestTarget, text_response, wait_until};
+use crate::scrapes::{once_with_long_timeout, settings_with};
 
 #[track_caller]
 fn check_settings(settings: Settings, why: &str) {
@@ -19,48 +19,73 @@ fn check_settings(settings: Settings, why: &str) {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_at_the_start() {
-    let sound = || slowly("http://127.0.0.1:1/".to_owned());
+fn invalid_settings_are_rejected_at_start() {
+    let sound = || once_with_long_timeout("http://127.0.0.1:1/".to_owned());
     let tcp = || check(TcpProbe { tcp: "127.0.0.1:1".to_owned() });
     let with = |name: &str| vec![(name.to_owned(), "x".to_owned())];
     let checks = |check| Settings { checks: vec![check], ..Settings::default() };
     let both = Settings { scrapes: vec![sound()], checks: vec![tcp()], ..Settings::default() };
     assert!(both.check().is_ok());
     for own in ["check", "phase", "outcome"] {
-        check_settings(checks(Check { labels: with(own), ..tcp() }), own);
+        check_settings(checks(CheckJobSettings { labels: with(own), ..tcp() }), own);
     }
     let twice = [with("a"), with("a")].concat();
-    check_settings(checks(Check { labels: twice.clone(), ..tcp() }), "twice");
-    check_settings(only(Scrape { labels: twice, ..sound() }), "twice");
-    check_settings(only(Scrape { labels: with("__name__"), ..sound() }), "other uses");
-    check_settings(only(Scrape { interval: Duration::ZERO, ..sound() }), "interval");
-    check_settings(only(Scrape { timeout: Duration::from_secs(61), ..sound() }), "timeout");
-    check_settings(only(Scrape { timeout: Duration::ZERO, ..sound() }), "timeout");
+    check_settings(checks(CheckJobSettings { labels: twice.clone(), ..tcp() }), "twice");
+    check_settings(settings_with(ScrapeJobSettings { labels: twice, ..sound() }), "twice");
+    check_settings(
+        settings_with(ScrapeJobSettings { labels: with("__name__"), ..sound() }),
+        "other uses",
+    );
+    check_settings(
+        settings_with(ScrapeJobSettings { interval: Duration::ZERO, ..sound() }),
+        "interval",
+    );
+    check_settings(
+        settings_with(ScrapeJobSettings { timeout: Duration::from_secs(61), ..sound() }),
+        "timeout",
+    );
+    check_settings(
+        settings_with(ScrapeJobSettings { timeout: Duration::ZERO, ..sound() }),
+        "timeout",
+    );
     let (interval, timeout) = (Duration::from_secs(2), Duration::from_secs(121));
-    check_settings(checks(Check { interval, timeout, ..tcp() }), "60 intervals");
+    check_settings(checks(CheckJobSettings { interval, timeout, ..tcp() }), "60 intervals");
     check_settings(checks(check(TcpProbe { tcp: "x".to_owned() + ":y" })), "cannot be dialled");
-    check_settings(only(Scrape { url: "ftp://x".to_owned(), ..sound() }), "cannot be dialled");
-    check_settings(only(Scrape { token: Some("a\nb".to_owned()), ..sound() }), "token");
+    check_settings(
+        settings_with(ScrapeJobSettings { url: "ftp://x".to_owned(), ..sound() }),
+        "cannot be dialled",
+    );
+    check_settings(
+        settings_with(ScrapeJobSettings { token: Some("a\nb".to_owned()), ..sound() }),
+        "token",
+    );
     let tls = net::tls::ClientTls { ca: Some("/nowhere.pem".into()), ..Default::default() };
-    check_settings(only(Scrape { url: "https://x".to_owned(), tls, ..sound() }), "/nowhere.pem");
+    check_settings(
+        settings_with(ScrapeJobSettings { url: "https://x".to_owned(), tls, ..sound() }),
+        "/nowhere.pem",
+    );
 }
 
 #[test]
-fn a_reload_ends_what_is_no_more_and_leaves_the_rest() {
-    let server = Server::new(|_| text("a 1\n"));
+fn reload_ends_removed_jobs_and_keeps_the_rest() {
+    let server = TestTarget::new(|_| text_response("a 1\n"));
     let often = Duration::from_secs(1);
-    let scrape = Scrape { interval: often, timeout: often, ..slowly(server.url()) };
-    let named = |name: &str| Scrape { name: name.to_owned(), ..scrape.clone() };
+    let scrape = ScrapeJobSettings {
+        interval: often,
+        timeout: often,
+        ..once_with_long_timeout(server.url())
+    };
+    let named = |name: &str| ScrapeJobSettings { name: name.to_owned(), ..scrape.clone() };
     let both = Settings { scrapes: vec![named("j"), named("k")], ..Settings::default() };
-    let mut world = World::with_running_clock(&journal::Settings::default());
+    let mut world = PullFixture::with_running_clock(&journal::Settings::default());
     world.start(&both);
     for job in ["j", "k"] {
         world.wait_for("scrape", job, "well", 1);
     }
     // What makes no sense changes nothing.
-    let wrong = Scrape { interval: Duration::ZERO, ..named("k") };
-    assert!(world.reload(&only(wrong)).is_err());
-    world.reload(&only(named("k"))).unwrap();
+    let wrong = ScrapeJobSettings { interval: Duration::ZERO, ..named("k") };
+    assert!(world.reload(&settings_with(wrong)).is_err());
+    world.reload(&settings_with(named("k"))).unwrap();
     world.stop();
     let values = world.values();
     let of = |name: &str, job: &str| {
@@ -76,27 +101,31 @@ fn a_reload_ends_what_is_no_more_and_leaves_the_rest() {
 }
 
 #[test]
-fn a_page_that_finds_no_room_leaves_a_gap() {
+fn scrape_without_journal_space_leaves_a_gap() {
     let bytes_max = Some(256 << 10);
     let settings = journal::Settings {
         segment_bytes: 64 << 10,
         buffer_bytes: 16 << 10,
-        codec: Codec::None,
-        limits: Limits { bytes_max, age_max: None, at_limit: AtLimit::Refuse },
+        codec: Compression::None,
+        limits: Limits { bytes_max, age_max: None, on_full: LimitPolicy::Reject },
         ..journal::Settings::default()
     };
-    let mut world = World::with_running_clock(&settings);
-    world.journal.add_subscriber("slow", Start::Begin, true).unwrap();
+    let mut world = PullFixture::with_running_clock(&settings);
+    world.journal.add_subscriber("slow", StartPosition::First, true).unwrap();
     while world.journal.append(&[7; 4000], journal::Level::Disk).is_ok() {}
     // Larger than what may be left of the last segment.
     let lines: String = (0..100).map(|at| format!("a{at:0>40} {at}\n")).collect();
-    let server = Server::new(move |_| text(&lines));
+    let server = TestTarget::new(move |_| text_response(&lines));
     let second = Duration::from_secs(1);
-    world.start(&only(Scrape { interval: second, timeout: second, ..slowly(server.url()) }));
+    world.start(&settings_with(ScrapeJobSettings {
+        interval: second,
+        timeout: second,
+        ..once_with_long_timeout(server.url())
+    }));
     world.wait("scrape", "untaken", 2);
     assert_eq!(world.count("scrape", "j", "well"), 0);
-    world.journal.set_checkpoint("slow", Start::End).unwrap();
-    world.intake.keep_books().unwrap();
+    world.journal.set_checkpoint("slow", StartPosition::End).unwrap();
+    world.intake.checkpoint_ledger().unwrap();
     world.wait("scrape", "well", 1);
     world.stop();
     let (rows, gaps) = world.stored();
@@ -107,29 +136,33 @@ fn a_page_that_finds_no_room_leaves_a_gap() {
     assert!(gaps[0].reason.starts_with("of scrape \"j\" something was not taken: "), "{}", gaps[0]);
     let first = rows.iter().map(|(_, sample)| sample.end).min().unwrap();
     assert!(gaps[0].start < gaps[0].end && gaps[0].end <= first, "{} {first}", gaps[0]);
-    assert!(world.intake.audit().unwrap().producers.iter().all(|of| of.is_explained()));
+    assert!(world.intake.audit().unwrap().producers.iter().all(|of| of.is_reconciled()));
 }
 
 /// What a stop cuts off is a gap.
 #[test]
-fn a_stop_does_not_wait_for_who_hangs() {
+fn stop_does_not_wait_for_hanging_targets() {
     let seen = Arc::new(AtomicBool::new(false));
     let is_there = Arc::clone(&seen);
-    let server = Server::new(move |_| {
+    let server = TestTarget::new(move |_| {
         is_there.store(true, Ordering::SeqCst);
         loop {
             thread::park();
         }
     });
-    let mut world = World::new();
+    let mut world = PullFixture::new();
     let hour = Duration::from_secs(3600);
     let settings = Settings {
-        checks: vec![Check { interval: hour, timeout: hour, ..check(page(server.address, None)) }],
-        stop_max: Duration::from_millis(100),
+        checks: vec![CheckJobSettings {
+            interval: hour,
+            timeout: hour,
+            ..check(page(server.address, None))
+        }],
+        stop_timeout: Duration::from_millis(100),
         ..Settings::default()
     };
     world.start(&settings);
-    until("somebody asks", || seen.load(Ordering::SeqCst));
+    wait_until("somebody asks", || seen.load(Ordering::SeqCst));
     // A test that waits for the hour hangs.
     world.stop();
     let (rows, gaps) = world.stored();

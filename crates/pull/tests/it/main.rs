@@ -1,7 +1,7 @@
 //! Real servers, real connections: what they answer is what is in the journal, or why it is not.
 
 mod checks;
+mod fixture;
 mod jobs;
 mod panics;
 mod scrapes;
-mod world;

@@ -2,14 +2,14 @@
 
 use intake::Supervisor;
 
-use crate::scrapes::{only, scrape};
-use crate::world::{Server, World, text};
+use crate::fixture::{PullFixture, TestTarget, text_response};
+use crate::scrapes::{scrape, settings_with};
 
 #[test]
-fn a_job_that_panics_goes_on_and_the_attempt_is_missed() {
-    let server = Server::new(|_| text("up 1\n"));
-    let mut world = World::supervised(Supervisor::throwing(&[("pull", 1)]));
-    world.start(&only(scrape(server.url())));
+fn panicking_job_continues_and_skips_the_attempt() {
+    let server = TestTarget::new(|_| text_response("up 1\n"));
+    let mut world = PullFixture::supervised(Supervisor::with_injected_panics(&[("pull", 1)]));
+    world.start(&settings_with(scrape(server.url())));
     world.wait("scrape", "well", 2);
     world.stop();
     assert_eq!(world.intake.supervisor().restarts("pull"), 1);
@@ -20,10 +20,11 @@ fn a_job_that_panics_goes_on_and_the_attempt_is_missed() {
 }
 
 #[test]
-fn an_attempt_that_panics_is_missed_and_the_next_is_made() {
-    let server = Server::new(|_| text("up 1\n"));
-    let mut world = World::supervised(Supervisor::throwing(&[("pull attempt", 1)]));
-    world.start(&only(scrape(server.url())));
+fn panicking_attempt_is_skipped_and_the_next_runs() {
+    let server = TestTarget::new(|_| text_response("up 1\n"));
+    let mut world =
+        PullFixture::supervised(Supervisor::with_injected_panics(&[("pull attempt", 1)]));
+    world.start(&settings_with(scrape(server.url())));
     world.wait("scrape", "well", 2);
     world.stop();
     assert_eq!(world.intake.supervisor().restarts("pull attempt"), 1);

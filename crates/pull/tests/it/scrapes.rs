@@ -5,27 +5,27 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use pull::{Scrape, Settings};
+use pull::{ScrapeJobSettings, Settings};
 
-use crate::world::{Server, World, answer, text};
+use crate::fixture::{PullFixture, TestTarget, http_response, text_response};
 
-pub(crate) fn scrape(url: String) -> Scrape {
-    Scrape {
+pub(crate) fn scrape(url: String) -> ScrapeJobSettings {
+    ScrapeJobSettings {
         name: "j".to_owned(),
         url,
         interval: Duration::from_millis(100),
         timeout: Duration::from_millis(100),
-        ..Scrape::default()
+        ..ScrapeJobSettings::default()
     }
 }
 
 /// Once, with time.
-pub(crate) fn slowly(url: String) -> Scrape {
+pub(crate) fn once_with_long_timeout(url: String) -> ScrapeJobSettings {
     let long = Duration::from_secs(60);
-    Scrape { interval: long, timeout: long, ..scrape(url) }
+    ScrapeJobSettings { interval: long, timeout: long, ..scrape(url) }
 }
 
-pub(crate) fn only(scrape: Scrape) -> Settings {
+pub(crate) fn settings_with(scrape: ScrapeJobSettings) -> Settings {
     Settings { scrapes: vec![scrape], ..Settings::default() }
 }
 
@@ -38,11 +38,14 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// One attempt, and what is stored of the page: lines of series and values, without the report.
 #[track_caller]
 fn check_page(headers: &str, body: &[u8], expected: &[&str]) {
-    let bytes = answer("200 OK", headers, body);
-    let server = Server::new(move |_| bytes.clone());
-    let mut world = World::new();
+    let bytes = http_response("200 OK", headers, body);
+    let server = TestTarget::new(move |_| bytes.clone());
+    let mut world = PullFixture::new();
     let labels = vec![("env".to_owned(), "test".to_owned())];
-    world.start(&only(Scrape { labels, ..slowly(server.url()) }));
+    world.start(&settings_with(ScrapeJobSettings {
+        labels,
+        ..once_with_long_timeout(server.url())
+    }));
     world.wait("scrape", "well", 1);
     world.stop();
     let labels = format!("env=\"test\",instance=\"{}\",job=\"j\"", server.address);
@@ -90,25 +93,25 @@ fn openmetrics_is_read() {
 }
 
 #[test]
-fn gzip_is_undone() {
+fn gzip_is_decompressed() {
     let headers = "content-type: text/plain\r\ncontent-encoding: gzip\r\n";
     check_page(headers, &gzip(b"a 3\n"), &["a{…} 3"]);
 }
 
 #[test]
-fn protocol_buffers_bring_native_histograms() {
+fn protobuf_scrape_stores_native_histograms() {
     let page = include_bytes!("../../../../testdata/collect/prometheus/scrape.pb");
     let headers = "content-type: application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited\r\n";
-    let bytes = answer("200 OK", headers, page);
-    let server = Server::new(move |_| bytes.clone());
-    let mut world = World::new();
-    world.start(&only(slowly(server.url())));
+    let bytes = http_response("200 OK", headers, page);
+    let server = TestTarget::new(move |_| bytes.clone());
+    let mut world = PullFixture::new();
+    world.start(&settings_with(once_with_long_timeout(server.url())));
     world.wait("scrape", "well", 1);
     world.stop();
     let (rows, _) = world.stored();
     let (series, sample) = rows.iter().find(|(series, _)| series.name() == "both_seconds").unwrap();
     assert_eq!((series.unit(), series.label("job")), ("s", Some("j")));
-    let model::Value::Histogram(histogram) = &sample.value else { panic!("{sample:?}") };
+    let model::SampleValue::Histogram(histogram) = &sample.value else { panic!("{sample:?}") };
     // As its source has it: buckets that grow by 2^(1/8).
     assert_eq!(histogram.count(), 3);
     let cell = histogram.cells().next().unwrap();
@@ -121,43 +124,46 @@ fn protocol_buffers_bring_native_histograms() {
 
 /// One attempt that fails: nothing is stored but that, and why.
 #[track_caller]
-fn check_failure(bytes: Vec<u8>, why: &str) {
-    let server = Server::new(move |_| bytes.clone());
-    let mut world = World::new();
-    world.start(&only(Scrape { bytes_max: 1000, ..slowly(server.url()) }));
+fn probe_failure_reason(bytes: Vec<u8>, why: &str) {
+    let server = TestTarget::new(move |_| bytes.clone());
+    let mut world = PullFixture::new();
+    world.start(&settings_with(ScrapeJobSettings {
+        bytes_max: 1000,
+        ..once_with_long_timeout(server.url())
+    }));
     world.wait("scrape", "failed", 1);
     world.stop();
     let values = world.values();
     assert_eq!(values.len(), 6, "{values:?}");
-    assert_eq!([world.of("up"), world.of("scrape_samples_scraped")], [["0"], ["0"]]);
-    let said = world.of("scrape_failure");
+    assert_eq!([world.values_of("up"), world.values_of("scrape_samples_scraped")], [["0"], ["0"]]);
+    let said = world.values_of("scrape_error");
     assert!(said[0].contains(why), "{said:?}");
 }
 
 #[test]
-fn what_is_no_page_is_told() {
+fn invalid_response_is_a_failure() {
     let mut running = Vec::new();
     let mut check = |bytes: Vec<u8>, why: &'static str| {
-        running.push(std::thread::spawn(move || check_failure(bytes, why)));
+        running.push(std::thread::spawn(move || probe_failure_reason(bytes, why)));
     };
-    let text_with = |body: &[u8]| answer("200 OK", "content-type: text/plain\r\n", body);
-    check(answer("200 OK", "content-type: text/html\r\n", b"<p>a 1</p>"), "HTML");
+    let text_with = |body: &[u8]| http_response("200 OK", "content-type: text/plain\r\n", body);
+    check(http_response("200 OK", "content-type: text/html\r\n", b"<p>a 1</p>"), "HTML");
     check(
-        answer("302 Found", "location: /other\r\n", b""),
+        http_response("302 Found", "location: /other\r\n", b""),
         "302 Found; redirects are not followed",
     );
-    check(answer("404 Not Found", "", b"a 1\n"), "answers 404 Not Found");
+    check(http_response("404 Not Found", "", b"a 1\n"), "answers 404 Not Found");
     check(text_with(b"a 1\nb{ 2\nc 3\n"), "the page is damaged: line 2");
     check(text_with(b"a 1\nb x\n"), "the page is damaged: line 2");
     check(text_with(&b"a 1\n".repeat(1000)), "more than 1000 bytes");
     let packed = "content-encoding: gzip\r\n";
-    check(answer("200 OK", packed, &gzip(&b"a 1\n".repeat(1000))), "more than 1000 bytes");
-    check(answer("200 OK", packed, b"a 1\n"), "no gzip");
-    check(answer("200 OK", "content-encoding: br\r\n", b"a 1\n"), "\"br\"");
+    check(http_response("200 OK", packed, &gzip(&b"a 1\n".repeat(1000))), "more than 1000 bytes");
+    check(http_response("200 OK", packed, b"a 1\n"), "no gzip");
+    check(http_response("200 OK", "content-encoding: br\r\n", b"a 1\n"), "\"br\"");
     let openmetrics = "content-type: application/openmetrics-text\r\n";
-    check(answer("200 OK", openmetrics, b"a 1\n"), "# EOF");
+    check(http_response("200 OK", openmetrics, b"a 1\n"), "# EOF");
     let protobuf = "content-type: application/vnd.google.protobuf; encoding=delimited\r\n";
-    check(answer("200 OK", protobuf, b"\x09\x0a"), "the page is damaged: byte 0");
+    check(http_response("200 OK", protobuf, b"\x09\x0a"), "the page is damaged: byte 0");
     let mut cut = text_with(b"a 1\nb 2\n");
     cut.truncate(cut.len() - 2);
     check(cut, "no answer");
@@ -166,62 +172,71 @@ fn what_is_no_page_is_told() {
 }
 
 #[test]
-fn a_slow_page_is_given_up() {
-    let server = Server::new(|_| {
+fn slow_scrape_times_out() {
+    let server = TestTarget::new(|_| {
         loop {
             std::thread::park();
         }
     });
-    let mut world = World::new();
-    world.start(&only(scrape(server.url())));
+    let mut world = PullFixture::new();
+    world.start(&settings_with(scrape(server.url())));
     world.wait("scrape", "failed", 1);
     world.stop();
-    assert_eq!(world.of("scrape_failure")[0], "no page within 100 ms");
-    assert!(world.of("scrape_duration_seconds")[0].parse::<f64>().unwrap() >= 0.1);
+    assert_eq!(world.values_of("scrape_error")[0], "no page within 100 ms");
+    assert!(world.values_of("scrape_duration_seconds")[0].parse::<f64>().unwrap() >= 0.1);
 }
 
 #[test]
-fn what_cannot_be_is_left_out_alone() {
+fn invalid_samples_are_skipped_alone() {
     let page = "# TYPE h histogram\nh_bucket{le=\"1\"} 5\nh_bucket{le=\"+Inf\"} 3\na 1\nb{c=\"1\",c=\"2\"} 1\n";
-    let server = Server::new(move |_| text(page));
-    let mut world = World::new();
-    world.start(&only(slowly(server.url())));
+    let server = TestTarget::new(move |_| text_response(page));
+    let mut world = PullFixture::new();
+    world.start(&settings_with(once_with_long_timeout(server.url())));
     world.wait("scrape", "well", 1);
     world.stop();
-    assert_eq!([world.of("up"), world.of("a"), world.of("b")], [&["1"][..], &["1"], &[]]);
-    assert_eq!(world.of("scrape_samples_scraped"), ["3"]);
-    assert_eq!(world.of("scrape_samples_post_metric_relabeling"), ["1"]);
-    let refused = world.intake.meter().counter("topdeck_pull_refused_total", "", &[("job", "j")]);
+    assert_eq!(
+        [world.values_of("up"), world.values_of("a"), world.values_of("b")],
+        [&["1"][..], &["1"], &[]]
+    );
+    assert_eq!(world.values_of("scrape_samples_scraped"), ["3"]);
+    assert_eq!(world.values_of("scrape_samples_post_metric_relabeling"), ["1"]);
+    let refused =
+        world.intake.meter().counter("topdeck_pull_rejected_samples_total", "", &[("job", "j")]);
     assert_eq!(refused.get(), 2);
 }
 
 #[test]
-fn series_that_go_are_ended() {
-    let server = Server::new(|number| match number {
-        0 => text(&format!("a 1\nb 2\nc 3 1700000000000\n{HISTOGRAM}")),
-        1 => text("a 4\n"),
+fn missing_series_are_marked_stale() {
+    let server = TestTarget::new(|number| match number {
+        0 => text_response(&format!("a 1\nb 2\nc 3 1700000000000\n{HISTOGRAM}")),
+        1 => text_response("a 4\n"),
         _ => Vec::new(),
     });
-    let mut world = World::with_running_clock(&journal::Settings::default());
+    let mut world = PullFixture::with_running_clock(&journal::Settings::default());
     let long = Duration::from_secs(1);
-    world.start(&only(Scrape { interval: long, timeout: long, ..slowly(server.url()) }));
+    world.start(&settings_with(ScrapeJobSettings {
+        interval: long,
+        timeout: long,
+        ..once_with_long_timeout(server.url())
+    }));
     world.wait("scrape", "failed", 2);
     world.stop();
-    assert_eq!(world.of("a"), ["1", "4", "ended"]);
-    assert_eq!(world.of("b"), ["2", "ended"]);
+    assert_eq!(world.values_of("a"), ["1", "4", "ended"]);
+    assert_eq!(world.values_of("b"), ["2", "ended"]);
     // It says itself of when it is.
-    assert_eq!(world.of("c"), ["3"]);
-    assert_eq!(world.of("h"), ["3 values", "ended"]);
-    assert_eq!(world.of("up")[..4], ["1", "1", "0", "0"]);
-    assert_eq!(world.of("scrape_series_added")[..3], ["3", "0", "0"]);
+    assert_eq!(world.values_of("c"), ["3"]);
+    assert_eq!(world.values_of("h"), ["3 values", "ended"]);
+    assert_eq!(world.values_of("up")[..4], ["1", "1", "0", "0"]);
+    assert_eq!(world.values_of("scrape_series_added")[..3], ["3", "0", "0"]);
 }
 
 #[test]
-fn the_head_says_who_asks() {
-    let server = Server::new(|_| text("a 1\n"));
-    let mut world = World::new();
+fn request_names_the_scraper() {
+    let server = TestTarget::new(|_| text_response("a 1\n"));
+    let mut world = PullFixture::new();
     let token = Some("secret".to_owned());
-    world.start(&only(Scrape { token, ..slowly(server.url()) }));
+    world
+        .start(&settings_with(ScrapeJobSettings { token, ..once_with_long_timeout(server.url()) }));
     world.wait("scrape", "well", 1);
     world.stop();
     let head = server.heads()[0].to_ascii_lowercase();

@@ -18,11 +18,11 @@
 //! Before the view, `prefill_period` is learnt from: by default a day, or three seasons.
 
 use super::arguments::Arguments;
-use super::forecasting::{Smoothing, season_of};
+use super::forecasting::{Smoothing, slots_per_season};
+use super::kernel::{Kernel, KernelInput};
 use super::points::{numbers, stream};
-use super::work::{Kernel, Work};
 use crate::error::Result;
-use crate::stream::{Steps, Stream};
+use crate::stream::{StepGrid, Stream};
 
 const MINUTE_NS: i64 = 60_000_000_000;
 const DAY_NS: i64 = 24 * 60 * MINUTE_NS;
@@ -34,14 +34,14 @@ const GAMMA: f64 = 0.3;
 /// The weight of an error in what size is usual.
 const WEIGHT: f64 = 0.05;
 /// So many errors are learnt from before the first is judged.
-const LEARNT_MIN: u32 = 12;
+const LEARNED_MIN: u32 = 12;
 const ERROR_MAX: f64 = 3.0;
 const ALLOWANCE: f64 = 0.5;
 const THRESHOLD: f64 = 5.0;
 
 /// What works out this function.
 pub(crate) fn kernel(name: &str) -> Option<Kernel> {
-    (name == "anomaly_detection").then_some(Kernel { reach, work })
+    (name == "anomaly_detection").then_some(Kernel { reach, run: work })
 }
 
 /// How long a season is, if the model has one.
@@ -54,19 +54,19 @@ fn period(arguments: &Arguments) -> Option<i64> {
     }
 }
 
-fn reach(arguments: &Arguments, steps: Steps) -> (usize, usize) {
+fn reach(arguments: &Arguments, steps: StepGrid) -> (usize, usize) {
     let own = period(arguments).map_or(DAY_NS, |period| period.saturating_mul(3).max(3 * DAY_NS));
     let learnt = arguments.duration("prefill_period").unwrap_or(own);
     (usize::try_from(learnt / steps.step).unwrap_or(0), 0)
 }
 
-fn work(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { arguments, steps, before, .. } = work;
+fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { arguments, steps, slots_before: before, .. } = work;
     let sensitivity = arguments.number("sensitivity").unwrap_or(50.0);
     let block = BLOCK_NS.max(steps.step);
     let start = steps.start.saturating_sub(steps.step.saturating_mul(before as i64));
     let of = |input: &Stream| {
-        let mut detector = Detector::new(arguments, block, sensitivity);
+        let mut detector = AnomalyDetector::new(arguments, block, sensitivity);
         let (mut sum, mut count) = (0.0, 0.0);
         let scores = numbers(input).enumerate().map(|(at, number)| {
             if let Some(number) = number.filter(|number| number.is_finite()) {
@@ -75,7 +75,7 @@ fn work(work: Work<'_>) -> Result<Vec<Stream>> {
             let end = start.saturating_add(steps.step.saturating_mul(at as i64 + 1));
             // The slot that reaches over the end of a block ends it.
             if end.div_euclid(block) != end.saturating_sub(steps.step).div_euclid(block) {
-                detector.take((count > 0.0).then(|| sum / count));
+                detector.push((count > 0.0).then(|| sum / count));
                 (sum, count) = (0.0, 0.0);
             }
             Some(detector.score())
@@ -85,31 +85,31 @@ fn work(work: Work<'_>) -> Result<Vec<Stream>> {
     Ok(work.inputs.iter().map(of).collect())
 }
 
-struct Detector {
+struct AnomalyDetector {
     smoothing: Smoothing,
     /// The usual square of an error.
     square: f64,
-    learnt: u32,
+    learned: u32,
     above: f64,
     below: f64,
     allowance: f64,
     threshold: f64,
 }
 
-impl Detector {
-    fn new(arguments: &Arguments, block: i64, sensitivity: f64) -> Detector {
+impl AnomalyDetector {
+    fn new(arguments: &Arguments, block: i64, sensitivity: f64) -> AnomalyDetector {
         let smoothing = match (arguments.text("model"), period(arguments)) {
             (Some("trending"), _) => Smoothing::new(ALPHA, BETA),
             (_, Some(period)) => {
-                let season = season_of(period, Steps { start: 0, step: block, count: 1 });
+                let season = slots_per_season(period, StepGrid { start: 0, step: block, count: 1 });
                 Smoothing::new(ALPHA, 0.0).with_season(GAMMA, season)
             }
             _ => Smoothing::new(ALPHA, 0.0),
         };
-        Detector {
+        AnomalyDetector {
             smoothing,
             square: 0.0,
-            learnt: 0,
+            learned: 0,
             above: 0.0,
             below: 0.0,
             allowance: ALLOWANCE * (100.0 - sensitivity) / 50.0,
@@ -118,15 +118,15 @@ impl Detector {
     }
 
     /// Takes in the mean of the next block, if there is one.
-    fn take(&mut self, number: Option<f64>) {
+    fn push(&mut self, number: Option<f64>) {
         let (Some(number), Some(expected)) = (number, self.smoothing.forecast(1.0)) else {
-            return self.smoothing.take(number);
+            return self.smoothing.push(number);
         };
         let error = number - expected;
         // What never varied has no usual size: any other number is far off.
         let least = f64::EPSILON * 16.0 * expected.abs().max(f64::MIN_POSITIVE);
         let usual = self.square.sqrt().max(least);
-        let is_learnt = self.learnt >= LEARNT_MIN;
+        let is_learnt = self.learned >= LEARNED_MIN;
         let bound = if is_learnt { ERROR_MAX * usual } else { f64::INFINITY };
         let bounded = error.clamp(-bound, bound);
         if is_learnt {
@@ -137,10 +137,10 @@ impl Detector {
             (self.above, self.below) = (next(self.above, error), next(self.below, -error));
         }
         // The first errors have the same weight each.
-        let weight = WEIGHT.max(1.0 / f64::from(self.learnt + 1));
+        let weight = WEIGHT.max(1.0 / f64::from(self.learned + 1));
         self.square += weight * (bounded * bounded - self.square);
-        self.learnt = self.learnt.saturating_add(1);
-        self.smoothing.take(Some(expected + bounded));
+        self.learned = self.learned.saturating_add(1);
+        self.smoothing.push(Some(expected + bounded));
     }
 
     fn score(&self) -> f64 {
@@ -156,14 +156,14 @@ impl Detector {
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::{MINUTE_NS, T0, view, works};
-    use crate::stream::Steps;
-    use crate::value::Value;
+    use super::super::test_kernel::{MINUTE_NS, T0, run_kernel, view};
+    use crate::stream::StepGrid;
+    use crate::value::StepValue;
 
     /// Scores of a stream in the view, by minute from its start on.
-    fn scores(call: &str, of: impl Fn(i64) -> f64, steps: Steps) -> Vec<f64> {
-        let made = |time: i64| Some(Value::Number(of((time - T0) / MINUTE_NS)));
-        let streams = works(call, &[&made], steps).unwrap();
+    fn scores(call: &str, of: impl Fn(i64) -> f64, steps: StepGrid) -> Vec<f64> {
+        let made = |time: i64| Some(StepValue::Number(of((time - T0) / MINUTE_NS)));
+        let streams = run_kernel(call, &[&made], steps).unwrap();
         streams[0].points.iter().map(|point| point.as_ref().unwrap().number().unwrap()).collect()
     }
 
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_as_it_was_is_none() {
+    fn constant_stream_has_no_anomaly() {
         let most = |call: &str, of: fn(i64) -> f64| {
             scores(call, of, view(120)).into_iter().fold(0.0, f64::max)
         };
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_is_one_once_its_five_minutes_are_over() {
+    fn jump_is_detected_after_its_block() {
         let jump = |minute: i64| 100.0 + noise(minute) + if minute >= 30 { 20.0 } else { 0.0 };
         let found = scores("anomaly_detection()", jump, view(60));
         assert!(found[..34].iter().all(|score| *score < 100.0), "{found:?}");

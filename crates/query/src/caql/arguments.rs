@@ -1,16 +1,16 @@
-//! Arguments of a call: each as the value its function wants, or a word on why not.
+//! Binding of call arguments to parameters.
 
 use model::selector::{NAME, Pattern};
 use model::{Selector, SelectorError};
 
-use super::ast::{Call, Constant, Literal};
-use super::label::Format;
-use super::signature::{Default, Parameter, Signature, Wants, nearest_of};
-use crate::error::{Error, Place, Result};
+use super::ast::{CallExpr, Constant, Literal};
+use super::label::LabelFormat;
+use super::signature::{ArgumentType, DefaultValue, FunctionParameter, Signature, nearest_name};
+use crate::error::{Error, Result, SourceSpan};
 
-/// What a query is asked for.
+/// Parameters of a CAQL evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context {
+pub struct CaqlContext {
     /// The span that is drawn.
     pub view_range_ns: i64,
     /// The smallest span that is drawn.
@@ -19,9 +19,9 @@ pub struct Context {
     pub is_serial: bool,
 }
 
-/// A value of an argument.
+/// Argument value.
 #[derive(Clone, Debug)]
-pub enum Given {
+pub enum ArgumentValue {
     /// Always finite.
     Number(f64),
     /// In nanoseconds.
@@ -33,46 +33,46 @@ pub enum Given {
     /// To be searched for.
     Regex(regex::Regex),
     /// Of labels.
-    Format(Format),
+    Format(LabelFormat),
 }
 
 /// The arguments of a call. What is asked for by name is always a parameter or an option of the function.
 #[derive(Clone, Debug)]
 pub struct Arguments {
-    named: Vec<(&'static str, Given)>,
-    rest: Vec<Given>,
+    by_name: Vec<(&'static str, ArgumentValue)>,
+    variadic: Vec<ArgumentValue>,
 }
 
 impl Arguments {
     /// None at all.
     pub(crate) fn none() -> Arguments {
-        Arguments { named: Vec::new(), rest: Vec::new() }
+        Arguments { by_name: Vec::new(), variadic: Vec::new() }
     }
 
     /// The value of a parameter or an option, unless it is left out and has no default.
-    pub fn get(&self, name: &str) -> Option<&Given> {
-        self.named.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    pub fn get(&self, name: &str) -> Option<&ArgumentValue> {
+        self.by_name.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
     /// If it is a number.
     pub fn number(&self, name: &str) -> Option<f64> {
-        self.get(name).and_then(Given::number)
+        self.get(name).and_then(ArgumentValue::number)
     }
 
     /// If it is a duration: its nanoseconds.
     pub fn duration(&self, name: &str) -> Option<i64> {
-        self.get(name).and_then(Given::duration)
+        self.get(name).and_then(ArgumentValue::duration)
     }
 
     /// If it is a text.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.get(name).and_then(Given::text)
+        self.get(name).and_then(ArgumentValue::text)
     }
 
     /// If it is a selector.
     pub fn selector(&self, name: &str) -> Option<&Selector> {
         match self.get(name) {
-            Some(Given::Selector(selector)) => Some(selector),
+            Some(ArgumentValue::Selector(selector)) => Some(selector),
             _ => None,
         }
     }
@@ -80,109 +80,115 @@ impl Arguments {
     /// If it is a regex.
     pub fn regex(&self, name: &str) -> Option<&regex::Regex> {
         match self.get(name) {
-            Some(Given::Regex(regex)) => Some(regex),
+            Some(ArgumentValue::Regex(regex)) => Some(regex),
             _ => None,
         }
     }
 
     /// If it is a label.
-    pub fn format(&self, name: &str) -> Option<&Format> {
+    pub fn format(&self, name: &str) -> Option<&LabelFormat> {
         match self.get(name) {
-            Some(Given::Format(format)) => Some(format),
+            Some(ArgumentValue::Format(format)) => Some(format),
             _ => None,
         }
     }
 
     /// Those of which there may be any number.
-    pub fn rest(&self) -> &[Given] {
-        &self.rest
+    pub fn variadic(&self) -> &[ArgumentValue] {
+        &self.variadic
     }
 
     /// All.
-    pub fn values(&self) -> impl Iterator<Item = &Given> {
-        self.named.iter().map(|(_, value)| value).chain(&self.rest)
+    pub fn values(&self) -> impl Iterator<Item = &ArgumentValue> {
+        self.by_name.iter().map(|(_, value)| value).chain(&self.variadic)
     }
 }
 
-impl Given {
+impl ArgumentValue {
     /// If it is a number.
     pub fn number(&self) -> Option<f64> {
-        if let Given::Number(number) = self { Some(*number) } else { None }
+        if let ArgumentValue::Number(number) = self { Some(*number) } else { None }
     }
 
     /// If it is a duration: its nanoseconds.
     pub fn duration(&self) -> Option<i64> {
-        if let Given::Duration(ns) = self { Some(*ns) } else { None }
+        if let ArgumentValue::Duration(ns) = self { Some(*ns) } else { None }
     }
 
     /// If it is a text.
     pub fn text(&self) -> Option<&str> {
-        if let Given::Text(text) = self { Some(text) } else { None }
+        if let ArgumentValue::Text(text) = self { Some(text) } else { None }
     }
 }
 
 /// Puts the arguments of a call where its function wants them, and adds defaults.
-pub(super) fn arguments(function: &Signature, call: &Call, context: &Context) -> Result<Arguments> {
+pub(super) fn arguments(
+    function: &Signature,
+    call: &CallExpr,
+    context: &CaqlContext,
+) -> Result<Arguments> {
     let name = &function.name;
-    let refused = |place: Place, message: String| Err(Error::Parse { place, message });
-    let mut found = Arguments { named: Vec::new(), rest: Vec::new() };
+    let refused = |place: SourceSpan, message: String| Err(Error::Parse { span: place, message });
+    let mut found = Arguments { by_name: Vec::new(), variadic: Vec::new() };
     let is_alone = call.arguments.iter().filter(|argument| argument.name.is_none()).count() == 1;
     for (at, argument) in call.arguments.iter().enumerate() {
         let parameter = match &argument.name {
-            None => function.parameters.get(at).or(function.rest.as_ref()),
+            None => function.parameters.get(at).or(function.variadic.as_ref()),
             Some(word) => {
                 let mut known = function.parameters.iter().chain(&function.options);
                 known.find(|parameter| parameter.name == word)
             }
         };
         let Some(parameter) = parameter else {
-            return refused(argument.place, superfluous(function, argument.name.as_deref()));
+            return refused(argument.span, unexpected_argument(function, argument.name.as_deref()));
         };
         if found.get(parameter.name).is_some() {
             let message = format!("{} is given twice, here and by its position", parameter.name);
-            return refused(argument.place, message);
+            return refused(argument.span, message);
         }
-        let wants = match parameter.wants {
-            Wants::Name if is_alone && is_search(&argument.value) => Wants::Search,
+        let wants = match parameter.argument_type {
+            ArgumentType::Name if is_alone && is_search(&argument.value) => ArgumentType::Search,
             wants => wants,
         };
-        let value = match value(wants, &argument.value, context) {
+        let value = match parse_value(wants, &argument.value, context) {
             Ok(value) => value,
             Err(why) => {
                 let parameter = parameter.name;
-                return refused(argument.place, format!("{parameter} of {name} is {wants}; {why}"));
+                return refused(argument.span, format!("{parameter} of {name} is {wants}; {why}"));
             }
         };
         if argument.name.is_none() && at >= function.parameters.len() {
-            found.rest.push(value);
+            found.variadic.push(value);
         } else {
-            found.named.push((parameter.name, value));
+            found.by_name.push((parameter.name, value));
         }
     }
     for parameter in function.parameters.iter().chain(&function.options) {
         if found.get(parameter.name).is_some() {
             continue;
         }
-        if parameter.default == Default::Required {
-            return refused(call.name_place, missing(function, parameter));
+        if parameter.default == DefaultValue::Required {
+            return refused(call.name_span, missing_argument(function, parameter));
         }
         let value = match parameter.default {
-            Default::As(other) => found.get(other).cloned(),
-            default => value_of_default(default, context),
+            DefaultValue::As(other) => found.get(other).cloned(),
+            default => default_value(default, context),
         };
-        found.named.extend(value.map(|value| (parameter.name, value)));
+        found.by_name.extend(value.map(|value| (parameter.name, value)));
     }
-    match &function.rest {
-        Some(rest) if found.rest.is_empty() => refused(call.name_place, missing(function, rest)),
+    match &function.variadic {
+        Some(rest) if found.variadic.is_empty() => {
+            refused(call.name_span, missing_argument(function, rest))
+        }
         _ => Ok(found),
     }
 }
 
-fn missing(function: &Signature, parameter: &Parameter) -> String {
-    format!("{} wants {}, {}: {function}", function.name, parameter.name, parameter.wants)
+fn missing_argument(function: &Signature, parameter: &FunctionParameter) -> String {
+    format!("{} wants {}, {}: {function}", function.name, parameter.name, parameter.argument_type)
 }
 
-fn superfluous(function: &Signature, word: Option<&str>) -> String {
+fn unexpected_argument(function: &Signature, word: Option<&str>) -> String {
     let name = &function.name;
     let Some(word) = word else {
         let count = match function.parameters.len() {
@@ -197,24 +203,24 @@ fn superfluous(function: &Signature, word: Option<&str>) -> String {
         return format!("{name} takes {count} without a name, and {hint}: {function}");
     };
     let known = function.parameters.iter().chain(&function.options);
-    let hint = match nearest_of(word, known.map(|parameter| parameter.name)) {
+    let hint = match nearest_name(word, known.map(|parameter| parameter.name)) {
         Some(near) => format!("; did you mean {near}?"),
         None => format!(": {function}"),
     };
     format!("{name} has no argument {word}{hint}")
 }
 
-fn value_of_default(default: Default, context: &Context) -> Option<Given> {
+fn default_value(default: DefaultValue, context: &CaqlContext) -> Option<ArgumentValue> {
     match default {
-        Default::Number(number) => Some(Given::Number(number)),
-        Default::Duration(ns) => Some(Given::Duration(ns)),
-        Default::Text(text) => Some(Given::Text(text.to_owned())),
-        Default::Constant(constant) => match resolved(constant, context)? {
-            Literal::Number(number) => Some(Given::Number(number)),
-            Literal::Duration(ns) => Some(Given::Duration(ns)),
+        DefaultValue::Number(number) => Some(ArgumentValue::Number(number)),
+        DefaultValue::Duration(ns) => Some(ArgumentValue::Duration(ns)),
+        DefaultValue::Text(text) => Some(ArgumentValue::Text(text.to_owned())),
+        DefaultValue::Constant(constant) => match resolve_constant(constant, context)? {
+            Literal::Number(number) => Some(ArgumentValue::Number(number)),
+            Literal::Duration(ns) => Some(ArgumentValue::Duration(ns)),
             Literal::Text(_) | Literal::Constant(_) => None,
         },
-        Default::Required | Default::Absent | Default::As(_) => None,
+        DefaultValue::Required | DefaultValue::Absent | DefaultValue::As(_) => None,
     }
 }
 
@@ -224,7 +230,7 @@ const SECOND_NS: f64 = 1e9;
 const MINUTE_NS: f64 = 60e9;
 
 /// What a constant stands for; `None` is the missing value.
-fn resolved(constant: Constant, context: &Context) -> Option<Literal> {
+fn resolve_constant(constant: Constant, context: &CaqlContext) -> Option<Literal> {
     let (range, period) = (context.view_range_ns, context.view_period_ns);
     Some(match constant {
         Constant::Null => return None,
@@ -238,32 +244,39 @@ fn resolved(constant: Constant, context: &Context) -> Option<Literal> {
 }
 
 /// A literal as a constant stream. Durations are minutes there.
-pub(super) fn stream_of(literal: &Literal, context: &Context) -> Result<Option<f64>, String> {
+pub(super) fn constant_stream(
+    literal: &Literal,
+    context: &CaqlContext,
+) -> Result<Option<f64>, String> {
     match literal {
         Literal::Number(number) => Ok(Some(*number)),
         Literal::Duration(ns) => Ok(Some(*ns as f64 / MINUTE_NS)),
         Literal::Text(_) => {
             Err("a text is no stream: it may only be an argument, as in find(\"name\")".to_owned())
         }
-        Literal::Constant(constant) => match resolved(*constant, context) {
-            Some(literal) => stream_of(&literal, context),
+        Literal::Constant(constant) => match resolve_constant(*constant, context) {
+            Some(literal) => constant_stream(&literal, context),
             None => Ok(None),
         },
     }
 }
 
 /// The value, or what is wrong with the literal.
-fn value(wants: Wants, literal: &Literal, context: &Context) -> Result<Given, String> {
+fn parse_value(
+    wants: ArgumentType,
+    literal: &Literal,
+    context: &CaqlContext,
+) -> Result<ArgumentValue, String> {
     if let Literal::Constant(constant) = literal {
-        return match resolved(*constant, context) {
-            Some(literal) => value(wants, &literal, context)
-                .map_err(|_| format!("{} is {}", constant.name(), described(&literal))),
+        return match resolve_constant(*constant, context) {
+            Some(literal) => parse_value(wants, &literal, context)
+                .map_err(|_| format!("{} is {}", constant.name(), describe(&literal))),
             None => Err("found NULL".to_owned()),
         };
     }
     let within = |number: f64, lo: f64, hi: f64, is_whole: bool| {
         let is_fine = (lo..=hi).contains(&number) && (!is_whole || number.fract() == 0.0);
-        is_fine.then_some(Given::Number(number))
+        is_fine.then_some(ArgumentValue::Number(number))
     };
     let minutes = |number: f64| {
         let ns = (number * MINUTE_NS).round();
@@ -271,65 +284,77 @@ fn value(wants: Wants, literal: &Literal, context: &Context) -> Result<Given, St
         (ns.abs() <= 9.2e18).then_some(ns as i64)
     };
     let found = match (wants, literal) {
-        (Wants::Number, Literal::Number(number)) => Some(Given::Number(*number)),
-        (Wants::NumberWithin(lo, hi), Literal::Number(number)) => within(*number, lo, hi, false),
-        (Wants::WholeWithin(lo, hi), Literal::Number(number)) => within(*number, lo, hi, true),
-        (Wants::Moment, Literal::Number(number)) => Some(Given::Number(*number)),
-        (Wants::ShiftOrZone, Literal::Number(number)) => minutes(*number).map(Given::Duration),
-        (Wants::DurationOrMinutes, Literal::Number(number)) => {
-            minutes(*number).filter(|ns| *ns >= 0).map(Given::Duration)
+        (ArgumentType::Number, Literal::Number(number)) => Some(ArgumentValue::Number(*number)),
+        (ArgumentType::NumberWithin(lo, hi), Literal::Number(number)) => {
+            within(*number, lo, hi, false)
         }
-        (Wants::Span, Literal::Duration(ns)) => (*ns > 0).then_some(Given::Duration(*ns)),
+        (ArgumentType::IntegerWithin(lo, hi), Literal::Number(number)) => {
+            within(*number, lo, hi, true)
+        }
+        (ArgumentType::Time, Literal::Number(number)) => Some(ArgumentValue::Number(*number)),
+        (ArgumentType::ShiftOrZone, Literal::Number(number)) => {
+            minutes(*number).map(ArgumentValue::Duration)
+        }
+        (ArgumentType::DurationOrMinutes, Literal::Number(number)) => {
+            minutes(*number).filter(|ns| *ns >= 0).map(ArgumentValue::Duration)
+        }
+        (ArgumentType::Span, Literal::Duration(ns)) => {
+            (*ns > 0).then_some(ArgumentValue::Duration(*ns))
+        }
         (
-            Wants::Duration | Wants::DurationOrMinutes | Wants::DurationOr(_),
+            ArgumentType::Duration | ArgumentType::DurationOrMinutes | ArgumentType::DurationOr(_),
             Literal::Duration(ns),
-        ) => (*ns >= 0).then_some(Given::Duration(*ns)),
-        (Wants::Shift | Wants::ShiftOrZone | Wants::Moment, Literal::Duration(ns)) => {
-            Some(Given::Duration(*ns))
-        }
-        (wants, Literal::Text(text)) => return value_of_text(wants, text),
+        ) => (*ns >= 0).then_some(ArgumentValue::Duration(*ns)),
+        (
+            ArgumentType::Shift | ArgumentType::ShiftOrZone | ArgumentType::Time,
+            Literal::Duration(ns),
+        ) => Some(ArgumentValue::Duration(*ns)),
+        (wants, Literal::Text(text)) => return parse_text_value(wants, text),
         _ => None,
     };
     found.ok_or_else(|| {
         let hint = match (wants, literal) {
-            (Wants::Duration | Wants::Span | Wants::Shift, Literal::Number(number)) => {
+            (
+                ArgumentType::Duration | ArgumentType::Span | ArgumentType::Shift,
+                Literal::Number(number),
+            ) => {
                 format!(": write {number}s or {number}m")
             }
             (_, Literal::Duration(ns)) if *ns < 0 => ", below 0".to_owned(),
             _ => String::new(),
         };
-        format!("found {}{hint}", described(literal))
+        format!("found {}{hint}", describe(literal))
     })
 }
 
-fn value_of_text(wants: Wants, text: &str) -> Result<Given, String> {
-    let owned = || Given::Text(text.to_owned());
+fn parse_text_value(wants: ArgumentType, text: &str) -> Result<ArgumentValue, String> {
+    let owned = || ArgumentValue::Text(text.to_owned());
     match wants {
-        Wants::Text | Wants::ShiftOrZone => Ok(owned()),
-        Wants::OneOf(words) if words.contains(&text) => Ok(owned()),
-        Wants::DurationOr(word) if word == text => Ok(owned()),
-        Wants::Uuid if is_uuid(text) => Ok(owned()),
-        Wants::Name => name_selector(text).map(Given::Selector),
-        Wants::Search => search(text).map(Given::Selector),
-        Wants::Format => Format::parse(text).map(Given::Format),
-        Wants::Regex => {
+        ArgumentType::Text | ArgumentType::ShiftOrZone => Ok(owned()),
+        ArgumentType::OneOf(words) if words.contains(&text) => Ok(owned()),
+        ArgumentType::DurationOr(word) if word == text => Ok(owned()),
+        ArgumentType::Uuid if is_uuid(text) => Ok(owned()),
+        ArgumentType::Name => name_selector(text).map(ArgumentValue::Selector),
+        ArgumentType::Search => search(text).map(ArgumentValue::Selector),
+        ArgumentType::Format => LabelFormat::parse(text).map(ArgumentValue::Format),
+        ArgumentType::Regex => {
             // The limits are those of selectors.
-            model::selector::Regex::search(text).map_err(found_and_expected)?;
+            model::selector::Regex::search(text).map_err(without_column)?;
             let mut builder = regex::RegexBuilder::new(text);
             builder.size_limit(model::selector::REGEX_BYTES_MAX);
             builder.dfa_size_limit(model::selector::REGEX_BYTES_MAX);
-            builder.build().map(Given::Regex).map_err(|error| error.to_string())
+            builder.build().map(ArgumentValue::Regex).map_err(|error| error.to_string())
         }
-        _ => Err(format!("found {}", described(&Literal::Text(text.to_owned())))),
+        _ => Err(format!("found {}", describe(&Literal::Text(text.to_owned())))),
     }
 }
 
 /// Without the column, which is always that of the text's beginning.
-fn found_and_expected(error: SelectorError) -> String {
+fn without_column(error: SelectorError) -> String {
     format!("found {}, expected {}", error.found, error.expected)
 }
 
-fn described(literal: &Literal) -> String {
+fn describe(literal: &Literal) -> String {
     match literal {
         Literal::Number(number) => format!("the number {number}"),
         Literal::Duration(_) => format!("the duration {literal}"),

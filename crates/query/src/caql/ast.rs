@@ -3,11 +3,11 @@
 //! Pipes are gone: `a | f(1){b}` is `f(1){a, b}`. Durations are nanoseconds, as exact as written; rounding to the
 //! minimum period is for whoever evaluates.
 
-use crate::error::Place;
+use crate::error::SourceSpan;
 
 /// A query: what its head asks for, and what is to be computed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Query {
+pub struct CaqlQuery {
     /// The lines that begin with `#`.
     pub directives: Directives,
     /// What follows them.
@@ -45,18 +45,18 @@ pub struct Directives {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
     /// What it is.
-    pub form: Form,
+    pub kind: CaqlExprKind,
     /// From its first byte, brackets around it included, to its last. What was piped into a call belongs to it.
-    pub place: Place,
+    pub span: SourceSpan,
 }
 
 /// What a node is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Form {
+pub enum CaqlExprKind {
     /// As a source, a constant stream.
     Literal(Literal),
     /// A function of its sources.
-    Call(Call),
+    Call(CallExpr),
     /// One operand for `!` and the minus sign, two for comparisons, two or more for the rest: a chain of one
     /// operator, to be taken from the left.
     Operation {
@@ -69,11 +69,11 @@ pub enum Form {
 
 /// A call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
+pub struct CallExpr {
     /// With its package, as in `histogram:percentile`; a double colon is a single one here.
     pub name: String,
     /// Where the name stands.
-    pub name_place: Place,
+    pub name_span: SourceSpan,
     /// Those without a name first.
     pub arguments: Vec<Argument>,
     /// What was piped in, then what stands between the braces.
@@ -88,7 +88,7 @@ pub struct Argument {
     /// What is given.
     pub value: Literal,
     /// Of name and value.
-    pub place: Place,
+    pub span: SourceSpan,
 }
 
 /// A value, as written.
@@ -149,7 +149,7 @@ impl Constant {
     }
 
     /// The one of this name.
-    pub fn of_name(name: &str) -> Option<Constant> {
+    pub fn from_name(name: &str) -> Option<Constant> {
         Constant::ALL.into_iter().find(|constant| constant.name() == name)
     }
 }
@@ -192,7 +192,7 @@ pub enum Operator {
 
 impl Operator {
     /// Those between operands, from the loosest to the tightest.
-    pub const BETWEEN: [Operator; 13] = [
+    pub const BINARY: [Operator; 13] = [
         Operator::Or,
         Operator::And,
         Operator::Equal,

@@ -1,33 +1,33 @@
-//! From what is written to what is meant: every call with its function and the values of its arguments.
+//! Binder: resolves functions and argument values.
 //!
 //! What depends on data is not looked at here: how many streams a source gives, whether a time zone is known.
 
 use model::Selector;
 use model::selector::Pattern;
 
-use super::arguments::{Arguments, Context, Given, arguments, stream_of};
-use super::ast::{Call, Expr, Form, Operator};
-use super::signature::{Gives, Signature, Standing, Takes};
-use crate::error::{Error, Place, Result};
-use crate::note::Notes;
+use super::arguments::{ArgumentValue, Arguments, CaqlContext, arguments, constant_stream};
+use super::ast::{CallExpr, CaqlExprKind, Expr, Operator};
+use super::signature::{InputKind, OutputKind, Signature, Stability};
+use crate::error::{Error, Result, SourceSpan};
+use crate::query_warnings::QueryWarnings;
 
 /// Regexes of a query at the most, those of all its selectors together.
 pub const REGEXES_MAX: usize = 64;
 
-/// A node of a tree that can be evaluated.
+/// Bound expression.
 #[derive(Clone, Debug)]
-pub struct Bound {
+pub struct BoundExpr {
     /// What it is.
-    pub meaning: Meaning,
+    pub bound_kind: BoundKind,
     /// Of what kind its streams are.
-    pub kind: Kind,
+    pub stream_kind: StreamKind,
     /// Where it stands in the query.
-    pub place: Place,
+    pub span: SourceSpan,
 }
 
-/// What a node is.
+/// Kind of a bound expression.
 #[derive(Clone, Debug)]
-pub enum Meaning {
+pub enum BoundKind {
     /// The same number in every slot, or none in any.
     Constant(Option<f64>),
     /// A function of its sources.
@@ -37,22 +37,22 @@ pub enum Meaning {
         /// Its arguments, defaults included.
         arguments: Arguments,
         /// Where its name stands.
-        name_place: Place,
+        name_span: SourceSpan,
         /// Its streams are those of the first, then those of the second, and so on.
-        sources: Vec<Bound>,
+        sources: Vec<BoundExpr>,
     },
     /// An operator; of more than two operands, it is taken from the left.
     Operation {
         /// Which.
         operator: Operator,
         /// Its operands.
-        operands: Vec<Bound>,
+        operands: Vec<BoundExpr>,
     },
 }
 
-/// Of what kind streams are.
+/// Value kind of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StreamKind {
     /// All are numbers.
     Numbers,
     /// All are histograms.
@@ -62,45 +62,53 @@ pub enum Kind {
 }
 
 /// Binds a tree. What could be better about it is noted.
-pub fn bind(expr: &Expr, context: &Context, notes: &mut Notes) -> Result<Bound> {
-    Binder { context, notes, regexes: 0 }.bind(expr)
+pub fn bind(expr: &Expr, context: &CaqlContext, notes: &mut QueryWarnings) -> Result<BoundExpr> {
+    Binder { context, warnings: notes, regexes: 0 }.bind(expr)
 }
 
 struct Binder<'a> {
-    context: &'a Context,
-    notes: &'a mut Notes,
+    context: &'a CaqlContext,
+    warnings: &'a mut QueryWarnings,
     regexes: usize,
 }
 
 impl Binder<'_> {
     /// Recursive; the parser has seen to the depth.
-    fn bind(&mut self, expr: &Expr) -> Result<Bound> {
-        let place = expr.place;
-        match &expr.form {
-            Form::Literal(literal) => {
-                let number =
-                    stream_of(literal, self.context).map_err(|message| parse(place, message))?;
-                Ok(Bound { meaning: Meaning::Constant(number), kind: Kind::Numbers, place })
+    fn bind(&mut self, expr: &Expr) -> Result<BoundExpr> {
+        let place = expr.span;
+        match &expr.kind {
+            CaqlExprKind::Literal(literal) => {
+                let number = constant_stream(literal, self.context)
+                    .map_err(|message| parse_error(place, message))?;
+                Ok(BoundExpr {
+                    bound_kind: BoundKind::Constant(number),
+                    stream_kind: StreamKind::Numbers,
+                    span: place,
+                })
             }
-            Form::Operation { operator, operands } => {
+            CaqlExprKind::Operation { operator, operands } => {
                 let operands = self.all(operands)?;
                 for operand in &operands {
-                    fits(operand, Takes::Numbers, &format!("`{}`", operator.symbol()))?;
+                    check_input_kind(
+                        operand,
+                        InputKind::Numbers,
+                        &format!("`{}`", operator.symbol()),
+                    )?;
                 }
-                let meaning = Meaning::Operation { operator: *operator, operands };
-                Ok(Bound { meaning, kind: Kind::Numbers, place })
+                let meaning = BoundKind::Operation { operator: *operator, operands };
+                Ok(BoundExpr { bound_kind: meaning, stream_kind: StreamKind::Numbers, span: place })
             }
-            Form::Call(call) => self.call(call, place),
+            CaqlExprKind::Call(call) => self.call(call, place),
         }
     }
 
-    fn all(&mut self, exprs: &[Expr]) -> Result<Vec<Bound>> {
+    fn all(&mut self, exprs: &[Expr]) -> Result<Vec<BoundExpr>> {
         exprs.iter().map(|expr| self.bind(expr)).collect()
     }
 
-    fn call(&mut self, call: &Call, place: Place) -> Result<Bound> {
-        let name_place = call.name_place;
-        let refused = |message: String| Err(parse(name_place, message));
+    fn call(&mut self, call: &CallExpr, place: SourceSpan) -> Result<BoundExpr> {
+        let name_place = call.name_span;
+        let refused = |message: String| Err(parse_error(name_place, message));
         let function = self.function(call)?;
         let name = &function.name;
         if self.context.is_serial && !function.is_serial {
@@ -110,13 +118,13 @@ impl Binder<'_> {
         }
         let arguments = arguments(function, call, self.context)?;
         self.count_regexes(&arguments)?;
-        match (function.takes, call.sources.is_empty()) {
-            (Takes::Nothing, false) => {
+        match (function.inputs_kind, call.sources.is_empty()) {
+            (InputKind::Nothing, false) => {
                 return refused(format!(
                     "{name} takes no streams; to have both, write pass{{…, {name}(…)}}"
                 ));
             }
-            (Takes::Numbers | Takes::Histograms | Takes::Either, true) => {
+            (InputKind::Numbers | InputKind::Histograms | InputKind::Either, true) => {
                 return refused(format!(
                     "{name} wants streams: write find(…) | {name}(…), or {name}(…){{…}}"
                 ));
@@ -125,47 +133,50 @@ impl Binder<'_> {
         }
         let sources = self.all(&call.sources)?;
         for source in &sources {
-            fits(source, function.takes, name)?;
+            check_input_kind(source, function.inputs_kind, name)?;
         }
-        let kind = match function.gives {
-            Gives::Numbers => Kind::Numbers,
-            Gives::Histograms => Kind::Histograms,
-            Gives::Same => kind_of(&sources),
+        let kind = match function.output_kind {
+            OutputKind::Numbers => StreamKind::Numbers,
+            OutputKind::Histograms => StreamKind::Histograms,
+            OutputKind::AsInput => kind_of(&sources),
         };
-        let meaning = Meaning::Call { function, arguments, name_place, sources };
-        Ok(Bound { meaning, kind, place })
+        let meaning = BoundKind::Call { function, arguments, name_span: name_place, sources };
+        Ok(BoundExpr { bound_kind: meaning, stream_kind: kind, span: place })
     }
 
-    fn function(&mut self, call: &Call) -> Result<&'static Signature> {
-        let (name, place) = (&call.name, call.name_place);
-        let Some(function) = Signature::of(name) else {
+    fn function(&mut self, call: &CallExpr) -> Result<&'static Signature> {
+        let (name, place) = (&call.name, call.name_span);
+        let Some(function) = Signature::find(name) else {
             let mut near = Signature::nearest(name);
             near.truncate(4);
             let hint = match near.is_empty() {
                 true => String::new(),
                 false => format!("; did you mean {}?", near.join(" or ")),
             };
-            return Err(parse(place, format!("there is no function {name}{hint}")));
+            return Err(parse_error(place, format!("there is no function {name}{hint}")));
         };
-        match function.standing {
-            Standing::Current => {}
-            Standing::Deprecated(instead) => {
-                self.notes.info(place, format!("{name} is an old name: write {instead}"));
+        match function.stability {
+            Stability::Current => {}
+            Stability::Deprecated(instead) => {
+                self.warnings.info(place, format!("{name} is an old name: write {instead}"));
             }
-            Standing::Gone(instead) => {
-                return Err(parse(place, format!("there is no function {name}: use {instead}")));
+            Stability::Removed(instead) => {
+                return Err(parse_error(
+                    place,
+                    format!("there is no function {name}: use {instead}"),
+                ));
             }
         }
         Ok(function)
     }
 
     fn count_regexes(&mut self, arguments: &Arguments) -> Result<()> {
-        self.regexes += arguments.values().map(regexes_in).sum::<usize>();
+        self.regexes += arguments.values().map(count_in_value).sum::<usize>();
         if self.regexes <= REGEXES_MAX {
             return Ok(());
         }
         Err(Error::Limit {
-            what: "regexes",
+            limit: "regexes",
             found: self.regexes as u64,
             max: REGEXES_MAX as u64,
             remedy: "use globs, such as web-*, or one find for what several regexes find"
@@ -174,50 +185,50 @@ impl Binder<'_> {
     }
 }
 
-fn regexes_in(value: &Given) -> usize {
+fn count_in_value(value: &ArgumentValue) -> usize {
     match value {
-        Given::Regex(_) => 1,
-        Given::Selector(selector) => regexes_of(selector),
+        ArgumentValue::Regex(_) => 1,
+        ArgumentValue::Selector(selector) => count_in_selector(selector),
         _ => 0,
     }
 }
 
 /// Recursive; a selector is at most `model::selector::DEPTH_MAX` deep.
-fn regexes_of(selector: &Selector) -> usize {
+fn count_in_selector(selector: &Selector) -> usize {
     match selector {
-        Selector::And(parts) | Selector::Or(parts) => parts.iter().map(regexes_of).sum(),
-        Selector::Not(part) => regexes_of(part),
+        Selector::And(parts) | Selector::Or(parts) => parts.iter().map(count_in_selector).sum(),
+        Selector::Not(part) => count_in_selector(part),
         Selector::Tag { pattern: Pattern::Regex(_), .. } => 1,
         Selector::Tag { .. } | Selector::All => 0,
     }
 }
 
-fn kind_of(sources: &[Bound]) -> Kind {
-    let mut kinds = sources.iter().map(|source| source.kind);
-    let first = kinds.next().unwrap_or(Kind::Numbers);
-    if kinds.all(|kind| kind == first) { first } else { Kind::Mixed }
+fn kind_of(sources: &[BoundExpr]) -> StreamKind {
+    let mut kinds = sources.iter().map(|source| source.stream_kind);
+    let first = kinds.next().unwrap_or(StreamKind::Numbers);
+    if kinds.all(|kind| kind == first) { first } else { StreamKind::Mixed }
 }
 
 /// Refuses a source of a kind that a function does not take.
-fn fits(source: &Bound, takes: Takes, name: &str) -> Result<()> {
-    let (wanted, hint) = match (takes, source.kind) {
-        (Takes::Numbers, Kind::Histograms | Kind::Mixed) => (
+fn check_input_kind(source: &BoundExpr, takes: InputKind, name: &str) -> Result<()> {
+    let (wanted, hint) = match (takes, source.stream_kind) {
+        (InputKind::Numbers, StreamKind::Histograms | StreamKind::Mixed) => (
             "numbers",
             "histogram:mean() or histogram:percentile(99) make numbers of histograms, histogram:merge() adds them",
         ),
-        (Takes::Histograms, Kind::Numbers | Kind::Mixed) => {
+        (InputKind::Histograms, StreamKind::Numbers | StreamKind::Mixed) => {
             ("histograms", "find:histogram(…) finds them, histogram() makes them of numbers")
         }
         _ => return Ok(()),
     };
-    let found = match source.kind {
-        Kind::Numbers => "numbers",
-        Kind::Histograms => "histograms",
-        Kind::Mixed => "numbers and histograms",
+    let found = match source.stream_kind {
+        StreamKind::Numbers => "numbers",
+        StreamKind::Histograms => "histograms",
+        StreamKind::Mixed => "numbers and histograms",
     };
-    Err(parse(source.place, format!("{name} takes {wanted}, and this gives {found}: {hint}")))
+    Err(parse_error(source.span, format!("{name} takes {wanted}, and this gives {found}: {hint}")))
 }
 
-fn parse(place: Place, message: String) -> Error {
-    Error::Parse { place, message }
+fn parse_error(place: SourceSpan, message: String) -> Error {
+    Error::Parse { span: place, message }
 }

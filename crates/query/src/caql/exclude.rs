@@ -1,9 +1,9 @@
 //! `exclude:*`: streams that are not wanted, by tags or legend.
 
-use model::{Kind, Series};
+use model::{Series, SeriesKind};
 
+use super::kernel::{Kernel, KernelInput};
 use super::names::{legend, tags};
-use super::work::{Kernel, Work};
 use crate::error::Result;
 use crate::stream::Stream;
 
@@ -15,11 +15,11 @@ pub(super) fn kernel(name: &str) -> Option<Kernel> {
     }
 }
 
-fn by_tags(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, .. } = work;
+fn by_tags(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = work;
     if let Some(selector) = arguments.selector("tag_query") {
         inputs.retain(|stream| {
-            let series = Series::new(stream.labels.name(), Kind::Gauge);
+            let series = Series::new(stream.labels.name(), SeriesKind::Gauge);
             let series = series.with_labels(tags(&stream.labels));
             !selector.matches(&series)
         });
@@ -27,8 +27,8 @@ fn by_tags(work: Work<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-fn by_legend(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, .. } = work;
+fn by_legend(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = work;
     if let Some(regex) = arguments.regex("regex") {
         inputs.retain(|stream| !regex.is_match(&legend(&stream.labels)));
     }

@@ -1,34 +1,34 @@
 //! `fill` and `fill:forward`: something where nothing is.
 
 use super::arguments::Arguments;
-use super::work::{Kernel, Work};
+use super::kernel::{Kernel, KernelInput};
 use crate::error::Result;
-use crate::stream::{Steps, Stream};
+use crate::stream::{StepGrid, Stream};
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
     match name {
-        "fill" => Some(Kernel::slotwise(|work| Ok(super::each::coalesce(work, "value")))),
+        "fill" => Some(Kernel::slotwise(|work| Ok(super::elementwise::coalesce(work, "value")))),
         "fill:forward" => {
-            Some(Kernel { reach: |arguments, steps| (reach(arguments, steps), 0), work: forward })
+            Some(Kernel { reach: |arguments, steps| (reach(arguments, steps), 0), run: forward })
         }
         _ => None,
     }
 }
 
 /// Slots before the range that are looked at where no limit is set.
-const BEFORE: usize = 60;
+const LOOKBACK_SLOTS: usize = 60;
 
-fn limit(arguments: &Arguments, steps: Steps) -> Option<usize> {
+fn limit(arguments: &Arguments, steps: StepGrid) -> Option<usize> {
     let slots = arguments.duration("limit")? / steps.step;
     Some(usize::try_from(slots).unwrap_or(0))
 }
 
-fn reach(arguments: &Arguments, steps: Steps) -> usize {
-    limit(arguments, steps).unwrap_or(BEFORE)
+fn reach(arguments: &Arguments, steps: StepGrid) -> usize {
+    limit(arguments, steps).unwrap_or(LOOKBACK_SLOTS)
 }
 
-fn forward(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, steps, before, .. } = work;
+fn forward(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, steps, slots_before: before, .. } = work;
     let limit = limit(arguments, steps).unwrap_or(usize::MAX);
     for stream in &mut inputs {
         let mut last = None;

@@ -5,20 +5,20 @@
 
 use std::collections::HashSet;
 
-use super::arguments::{Arguments, Given};
+use super::arguments::{ArgumentValue, Arguments};
+use super::kernel::{Kernel, KernelInput};
 use super::names::legend;
-use super::op::holds;
+use super::operators::compare;
 use super::points::numbers;
 use super::stats::percentile;
-use super::work::{Kernel, Work};
 use crate::error::Result;
-use crate::stream::{Steps, Stream, seconds};
+use crate::stream::{StepGrid, Stream, seconds};
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let Read { mode, .. } = read(name)?;
+    let FilterName { mode, .. } = parse_filter_name(name)?;
     Some(match mode {
         "latest" => {
-            Kernel { reach: |arguments, steps| (latest_before(arguments, steps), 0), work: streams }
+            Kernel { reach: |arguments, steps| (lookback_slots(arguments, steps), 0), run: streams }
         }
         "values" => Kernel::slotwise(values),
         "limit" => Kernel::slotwise(|mut work| {
@@ -30,13 +30,13 @@ pub(super) fn kernel(name: &str) -> Option<Kernel> {
             work.inputs.retain(|stream| seen.insert(legend(&stream.labels)));
             Ok(work.inputs)
         }),
-        "whence" => Kernel::slotwise(whence),
+        "whence" => Kernel::slotwise(by_time),
         _ => Kernel::slotwise(streams),
     })
 }
 
-/// What a name says.
-struct Read<'a> {
+/// Parsed name of a filter function.
+struct FilterName<'a> {
     /// Whether the other streams are taken.
     is_inverted: bool,
     mode: &'a str,
@@ -47,10 +47,10 @@ struct Read<'a> {
     condition: &'a str,
 }
 
-fn read(name: &str) -> Option<Read<'_>> {
+fn parse_filter_name(name: &str) -> Option<FilterName<'_>> {
     let rest = name.strip_prefix("filter:")?;
     if rest == "label:unique" {
-        return Some(Read {
+        return Some(FilterName {
             is_inverted: false,
             mode: "unique",
             is_negated: false,
@@ -65,7 +65,7 @@ fn read(name: &str) -> Option<Read<'_>> {
         Some((statistic, condition)) => (Some(statistic), condition),
         None => (None, rest),
     };
-    Some(Read { is_inverted, mode, is_negated, statistic, condition })
+    Some(FilterName { is_inverted, mode, is_negated, statistic, condition })
 }
 
 fn negation(text: &str) -> (bool, &str) {
@@ -76,11 +76,11 @@ fn negation(text: &str) -> (bool, &str) {
 }
 
 /// Some of the streams, whole.
-fn streams(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { name, mut inputs, arguments, before, steps, .. } = work;
-    let Some(read) = read(name) else { return Ok(inputs) };
+fn streams(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { name, mut inputs, arguments, slots_before: before, steps, .. } = work;
+    let Some(read) = parse_filter_name(name) else { return Ok(inputs) };
     let x = arguments.number("x").unwrap_or(f64::NAN);
-    let meets = |number: f64| holds(read.condition, number, x) != read.is_negated;
+    let meets = |number: f64| compare(read.condition, number, x) != read.is_negated;
     let is_meant = |stream: &Stream| {
         let mut present = numbers(stream).flatten();
         match (read.mode, read.condition) {
@@ -111,12 +111,12 @@ fn streams(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// How many slots before the first the newest value may lie.
-fn latest_before(arguments: &Arguments, steps: Steps) -> usize {
+fn lookback_slots(arguments: &Arguments, steps: StepGrid) -> usize {
     let slots = arguments.duration("lookback").unwrap_or(0) / steps.step;
     usize::try_from(slots).unwrap_or(0).saturating_sub(steps.count)
 }
 
-fn latest(stream: &Stream, arguments: &Arguments, steps: Steps) -> Option<f64> {
+fn latest(stream: &Stream, arguments: &Arguments, steps: StepGrid) -> Option<f64> {
     let slots = match arguments.duration("lookback") {
         None => usize::MAX,
         Some(lookback) => usize::try_from(lookback / steps.step).unwrap_or(0).max(1),
@@ -125,9 +125,9 @@ fn latest(stream: &Stream, arguments: &Arguments, steps: Steps) -> Option<f64> {
 }
 
 /// All streams, without the values that do not meet the condition.
-fn values(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { name, mut inputs, arguments, .. } = work;
-    let Some(read) = read(name) else { return Ok(inputs) };
+fn values(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { name, mut inputs, arguments, .. } = work;
+    let Some(read) = parse_filter_name(name) else { return Ok(inputs) };
     for stream in &mut inputs {
         let x = match read.statistic {
             None => arguments.number("x"),
@@ -139,7 +139,7 @@ fn values(work: Work<'_>) -> Result<Vec<Stream>> {
         };
         for point in &mut stream.points {
             let number = point.as_ref().and_then(|value| value.number());
-            let meets = |(number, x)| holds(read.condition, number, x) != read.is_negated;
+            let meets = |(number, x)| compare(read.condition, number, x) != read.is_negated;
             if !number.zip(x).is_some_and(meets) {
                 *point = None;
             }
@@ -149,12 +149,12 @@ fn values(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// Values of a stretch of time. What is given as a duration is before the end of the range.
-fn whence(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, steps, .. } = work;
+fn by_time(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, steps, .. } = work;
     let end = seconds(steps.time(steps.count));
     let moment = |name: &str| match arguments.get(name) {
-        Some(Given::Duration(before)) => Some(end - seconds(*before)),
-        Some(Given::Number(moment)) => Some(*moment),
+        Some(ArgumentValue::Duration(before)) => Some(end - seconds(*before)),
+        Some(ArgumentValue::Number(moment)) => Some(*moment),
         _ => None,
     };
     let from = moment("start").unwrap_or(f64::NEG_INFINITY);

@@ -10,23 +10,23 @@ mod smooth;
 mod tests;
 
 use super::arguments::Arguments;
-use super::work::Kernel;
-use crate::stream::Steps;
+use super::kernel::Kernel;
+use crate::stream::StepGrid;
 
-pub(super) use smooth::{Smoothing, season_of};
+pub(super) use smooth::{Smoothing, slots_per_season};
 
 /// What works out a function of this package.
 pub(crate) fn kernel(name: &str) -> Option<Kernel> {
     Some(match name.strip_prefix("forecasting:")? {
-        "auto" => Kernel { reach: line::reach, work: line::regression },
-        "regression" => Kernel { reach: line::reach, work: line::regression },
-        "slope" => Kernel { reach: line::reach, work: line::slope },
-        "ewma" | "dewma" | "holt_winters" => Kernel { reach: smooth::reach, work: smooth::work },
+        "auto" => Kernel { reach: line::reach, run: line::regression },
+        "regression" => Kernel { reach: line::reach, run: line::regression },
+        "slope" => Kernel { reach: line::reach, run: line::slope },
+        "ewma" | "dewma" | "holt_winters" => Kernel { reach: smooth::reach, run: smooth::work },
         _ => return None,
     })
 }
 
 /// So many slots a duration is, with parts of them.
-fn slots(arguments: &Arguments, name: &str, steps: Steps) -> Option<f64> {
+fn slots(arguments: &Arguments, name: &str, steps: StepGrid) -> Option<f64> {
     arguments.duration(name).map(|duration| duration as f64 / steps.step as f64)
 }

@@ -1,11 +1,11 @@
 //! Functions without a package: `pass`, `coalesce`, `count`, `if`, `is_missing`, `normalize`, `wait`.
 
-use super::names::common;
-use super::points::{number, numbers, point, stream, truth};
-use super::work::{Kernel, Work};
+use super::kernel::{Kernel, KernelInput};
+use super::names::common_labels;
+use super::points::{bool_to_number, number, numbers, point, stream};
 use crate::error::Result;
-use crate::labels::Labels;
-use crate::stream::{Steps, Stream};
+use crate::labels::LabelSet;
+use crate::stream::{StepGrid, Stream};
 
 use super::arguments::Arguments;
 
@@ -13,47 +13,49 @@ pub(super) fn kernel(name: &str) -> Option<Kernel> {
     Some(match name {
         "pass" => Kernel::slotwise(|work| Ok(work.inputs)),
         "coalesce" => Kernel::slotwise(coalesce),
-        "count" => Kernel::slotwise(super::stats::counted),
+        "count" => Kernel::slotwise(super::stats::count_present),
         "if" => Kernel::slotwise(choose),
         "is_missing" => Kernel::slotwise(is_missing),
         "normalize" => Kernel::slotwise(normalize),
-        "wait" => {
-            Kernel { reach: |arguments, steps| (waited(arguments, steps) - 1, 0), work: wait }
-        }
+        "wait" => Kernel {
+            reach: |arguments, steps| (required_slots(arguments, steps) - 1, 0),
+            run: wait,
+        },
         _ => return None,
     })
 }
 
-fn labels_of(inputs: &[Stream]) -> Labels {
-    common(inputs.iter().map(|stream| &stream.labels))
+fn labels_of(inputs: &[Stream]) -> LabelSet {
+    common_labels(inputs.iter().map(|stream| &stream.labels))
 }
 
-fn coalesce(work: Work<'_>) -> Result<Vec<Stream>> {
+fn coalesce(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let first = |at| work.inputs.iter().find_map(|stream| number(stream, at));
     Ok(vec![stream(labels_of(&work.inputs), (0..work.steps.count).map(first))])
 }
 
 /// Nothing where nothing is known of the condition.
-fn choose(work: Work<'_>) -> Result<Vec<Stream>> {
+fn choose(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let [condition, then, otherwise] = &work.inputs[..] else { return Ok(work.inputs) };
     let chosen = |at| match number(condition, at)? {
         0.0 => number(otherwise, at),
         _ => number(then, at),
     };
-    let labels = common([&then.labels, &otherwise.labels].into_iter().filter(|of| !of.is_empty()));
+    let labels =
+        common_labels([&then.labels, &otherwise.labels].into_iter().filter(|of| !of.is_empty()));
     Ok(vec![stream(labels, (0..work.steps.count).map(chosen))])
 }
 
-fn is_missing(mut work: Work<'_>) -> Result<Vec<Stream>> {
+fn is_missing(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     for held in work.inputs.iter_mut().flat_map(|stream| &mut stream.points) {
-        *held = point(Some(truth(held.is_none())));
+        *held = point(Some(bool_to_number(held.is_none())));
     }
     Ok(work.inputs)
 }
 
 /// Each stream between 0 and the scale.
-fn normalize(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, .. } = work;
+fn normalize(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = work;
     let scale = arguments.number("scale").unwrap_or(1.0);
     let default = arguments.number("default");
     for stream in &mut inputs {
@@ -67,19 +69,19 @@ fn normalize(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// For how many slots it has to hold.
-fn waited(arguments: &Arguments, steps: Steps) -> usize {
+fn required_slots(arguments: &Arguments, steps: StepGrid) -> usize {
     let slots = arguments.duration("duration").unwrap_or(0) / steps.step;
     usize::try_from(slots).unwrap_or(1).max(1)
 }
 
-fn wait(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, steps, before, .. } = work;
-    let needed = waited(arguments, steps);
+fn wait(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, steps, slots_before: before, .. } = work;
+    let needed = required_slots(arguments, steps);
     for stream in &mut inputs {
         let mut held = 0;
         let waited = numbers(stream).map(|number| {
             held = if number.is_some_and(|number| number != 0.0) { held + 1 } else { 0 };
-            point(Some(truth(held >= needed)))
+            point(Some(bool_to_number(held >= needed)))
         });
         stream.points = waited.skip(before).collect();
     }

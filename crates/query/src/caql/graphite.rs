@@ -3,44 +3,44 @@
 use model::Selector;
 use model::selector::{NAME, Pattern, Regex};
 
-use super::names::{common, legend};
+use super::kernel::{Kernel, KernelInput, LABEL};
+use super::names::{common_labels, legend};
 use super::points::{number, numbers, point};
 use super::rank::mean;
 use super::seasons;
 use super::stats::{percentile, rows};
-use super::work::{Kernel, LABEL, Work};
 use crate::error::{Error, Result};
 use crate::labels::NAME as NAME_LABEL;
 use crate::stream::{Stream, seconds};
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(Work<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("graphite:")? {
+    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("graphite:")? {
         "aliasbynode" => alias_by_node,
         "aliassub" => alias_sub,
         "aliasbytags" => alias_by_tags,
         "removenode" => remove_node,
         "tagbynode" => tag_by_node,
         "substr" => substr,
-        "averageoutsidepercentile" => outside,
+        "averageoutsidepercentile" => outside_percentiles,
         "removebetweenpercentile" => remove_between,
         "interpolate" => interpolate,
         "integralbyinterval" => integral,
         "linearregression" => regression,
         "offsettozero" => offset,
         "rangeofseries" => |work| {
-            let Work { inputs, steps, .. } = work;
+            let KernelInput { inputs, steps, .. } = work;
             let mut points = Vec::with_capacity(steps.count);
             rows(&inputs, None, steps.count, |row| {
                 let least = row.iter().flatten().copied().reduce(f64::min);
                 let most = row.iter().flatten().copied().reduce(f64::max);
                 points.push(point(most.zip(least).map(|(most, least)| most - least)));
             });
-            Ok(vec![Stream::new(common(inputs.iter().map(|stream| &stream.labels)), points)])
+            Ok(vec![Stream::new(common_labels(inputs.iter().map(|stream| &stream.labels)), points)])
         },
         "holtwintersforecast" | "holtwintersconfidencebands" | "holtwintersaberration" => {
             return Some(Kernel {
                 reach: |_, steps| (seasons::reach(steps), 0),
-                work: seasons::work,
+                run: seasons::work,
             });
         }
         _ => return None,
@@ -85,8 +85,8 @@ pub(super) fn selector(path: &str) -> Result<Selector, String> {
 }
 
 /// Nodes of a path that are meant; a negative number counts from the end.
-fn chosen(work: &Work<'_>, count: usize) -> Vec<usize> {
-    let numbers = work.arguments.rest().iter().filter_map(|given| given.number());
+fn selected_nodes(work: &KernelInput<'_>, count: usize) -> Vec<usize> {
+    let numbers = work.arguments.variadic().iter().filter_map(|given| given.number());
     let place = |number: f64| {
         let at = if number < 0.0 { count as f64 + number } else { number };
         (at >= 0.0 && at < count as f64).then_some(at as usize)
@@ -94,37 +94,37 @@ fn chosen(work: &Work<'_>, count: usize) -> Vec<usize> {
     numbers.filter_map(place).collect()
 }
 
-fn joined(work: &Work<'_>, stream: &Stream) -> String {
+fn join_nodes(work: &KernelInput<'_>, stream: &Stream) -> String {
     let nodes: Vec<&str> = stream.labels.name().split('.').collect();
-    chosen(work, nodes.len()).into_iter().map(|at| nodes[at]).collect::<Vec<_>>().join(".")
+    selected_nodes(work, nodes.len()).into_iter().map(|at| nodes[at]).collect::<Vec<_>>().join(".")
 }
 
-fn alias_by_node(mut work: Work<'_>) -> Result<Vec<Stream>> {
+fn alias_by_node(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut streams = std::mem::take(&mut work.inputs);
     for stream in &mut streams {
-        stream.labels = stream.labels.with(LABEL, &joined(&work, stream));
+        stream.labels = stream.labels.with(LABEL, &join_nodes(&work, stream));
     }
     Ok(streams)
 }
 
-fn tag_by_node(mut work: Work<'_>) -> Result<Vec<Stream>> {
+fn tag_by_node(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let key = work.arguments.text("key").unwrap_or_default();
     if !super::names::is_tag(key) {
         let message = format!("{key:?} is no category of tags");
-        return Err(Error::Parse { place: work.place, message });
+        return Err(Error::Parse { span: work.span, message });
     }
     let mut streams = std::mem::take(&mut work.inputs);
     for stream in &mut streams {
-        stream.labels = stream.labels.with(key, &joined(&work, stream));
+        stream.labels = stream.labels.with(key, &join_nodes(&work, stream));
     }
     Ok(streams)
 }
 
-fn remove_node(mut work: Work<'_>) -> Result<Vec<Stream>> {
+fn remove_node(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut streams = std::mem::take(&mut work.inputs);
     for stream in &mut streams {
         let nodes: Vec<&str> = stream.labels.name().split('.').collect();
-        let removed = chosen(&work, nodes.len());
+        let removed = selected_nodes(&work, nodes.len());
         let left = nodes.iter().enumerate().filter(|(at, _)| !removed.contains(at));
         let left: Vec<&str> = left.map(|(_, node)| *node).collect();
         stream.labels = stream.labels.with(NAME_LABEL, &left.join("."));
@@ -133,8 +133,8 @@ fn remove_node(mut work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// `\1` means what `$1` does.
-fn alias_sub(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, .. } = work;
+fn alias_sub(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = work;
     let Some(regex) = arguments.regex("search") else { return Ok(inputs) };
     let mut replacement = String::new();
     let mut rest = arguments.text("replace").unwrap_or_default().chars().peekable();
@@ -155,14 +155,14 @@ fn alias_sub(work: Work<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-fn alias_by_tags(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, .. } = work;
+fn alias_by_tags(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = work;
     for stream in &mut inputs {
         let value = |category: &str| match category {
             "name" => stream.labels.name().to_owned(),
             category => stream.labels.get(category).to_owned(),
         };
-        let values = arguments.rest().iter().filter_map(|given| given.text()).map(value);
+        let values = arguments.variadic().iter().filter_map(|given| given.text()).map(value);
         let values: Vec<String> = values.filter(|value| !value.is_empty()).collect();
         stream.labels = stream.labels.with(LABEL, &values.join("."));
     }
@@ -170,8 +170,8 @@ fn alias_by_tags(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// A legend of the nodes from one to another, which is not in it.
-fn substr(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, .. } = work;
+fn substr(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = work;
     let of = |name: &str| arguments.number(name).unwrap_or(0.0);
     for stream in &mut inputs {
         let nodes: Vec<&str> = stream.labels.name().split('.').collect();
@@ -188,13 +188,13 @@ fn substr(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// Both percentiles that enclose the middle.
-fn bounds(work: &Work<'_>) -> (f64, f64) {
+fn bounds(work: &KernelInput<'_>) -> (f64, f64) {
     let lower = work.arguments.number("lower_percentile").unwrap_or(0.0);
     (lower.min(100.0 - lower), lower.max(100.0 - lower))
 }
 
 /// Streams whose average is not among those in the middle.
-fn outside(mut work: Work<'_>) -> Result<Vec<Stream>> {
+fn outside_percentiles(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let (lower, upper) = bounds(&work);
     let mut means: Vec<f64> = work.inputs.iter().filter_map(mean).collect();
     let ends = percentile(&mut means, lower).zip(percentile(&mut means, upper));
@@ -206,7 +206,7 @@ fn outside(mut work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// Streams that at some time are not in the middle of all.
-fn remove_between(mut work: Work<'_>) -> Result<Vec<Stream>> {
+fn remove_between(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let (lower, upper) = bounds(&work);
     let mut keeps = vec![false; work.inputs.len()];
     rows(&work.inputs, None, work.steps.count, |row| {
@@ -223,8 +223,8 @@ fn remove_between(mut work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// Gaps that are not too long, filled on a line from end to end.
-fn interpolate(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, .. } = work;
+fn interpolate(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = work;
     let limit = arguments.number("limit").unwrap_or(f64::INFINITY);
     for stream in &mut inputs {
         let held: Vec<(usize, f64)> =
@@ -244,8 +244,8 @@ fn interpolate(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// A running sum that begins anew with each interval.
-fn integral(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, steps, .. } = work;
+fn integral(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, steps, .. } = work;
     let interval = arguments.duration("interval").unwrap_or(steps.step).max(1);
     for stream in &mut inputs {
         let (mut sum, mut current) = (0.0, None);
@@ -263,8 +263,8 @@ fn integral(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// The line of least squares through the first part of the range, or all of it.
-fn regression(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, steps, .. } = work;
+fn regression(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, steps, .. } = work;
     let length = arguments.duration("bootstrap").unwrap_or(i64::MAX);
     let slots = usize::try_from(length / steps.step).unwrap_or(usize::MAX).max(1);
     let time = |at: usize| seconds(steps.step.saturating_mul(at as i64));
@@ -288,7 +288,7 @@ fn regression(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// Each stream less its least value.
-fn offset(mut work: Work<'_>) -> Result<Vec<Stream>> {
+fn offset(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     for stream in &mut work.inputs {
         let least = numbers(stream).flatten().fold(f64::INFINITY, f64::min);
         stream.points = numbers(stream).map(|number| point(number.map(|x| x - least))).collect();

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use hist::Mixture;
 
-use super::names::common;
+use super::kernel::{Kernel, KernelInput};
+use super::names::common_labels;
 use super::points::point;
 use super::stats::{reduce, rows};
-use super::work::{Kernel, Work};
 use crate::error::{Error, Result};
 use crate::stream::Stream;
-use crate::value::Value;
+use crate::value::StepValue;
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
     match name.strip_prefix("group_by:")? {
@@ -24,9 +24,9 @@ pub(super) fn kernel(name: &str) -> Option<Kernel> {
 }
 
 /// By the values of the tags that are asked for; streams without a tag are a group too.
-fn groups(work: &mut Work<'_>) -> impl Iterator<Item = Vec<Stream>> + use<> {
+fn groups(work: &mut KernelInput<'_>) -> impl Iterator<Item = Vec<Stream>> + use<> {
     let categories: Vec<&str> =
-        work.arguments.rest().iter().filter_map(|given| given.text()).collect();
+        work.arguments.variadic().iter().filter_map(|given| given.text()).collect();
     let mut groups: BTreeMap<Vec<String>, Vec<Stream>> = BTreeMap::new();
     for stream in std::mem::take(&mut work.inputs) {
         // Functions of Graphite call the name so.
@@ -40,21 +40,21 @@ fn groups(work: &mut Work<'_>) -> impl Iterator<Item = Vec<Stream>> + use<> {
     groups.into_values()
 }
 
-fn numbers(mut work: Work<'_>) -> Result<Vec<Stream>> {
+fn numbers(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let way = work.name.strip_prefix("group_by:").unwrap_or_default();
     let slots = work.steps.count;
     let one = |group: Vec<Stream>| {
         let mut points = Vec::with_capacity(slots);
         rows(&group, None, slots, |row| points.push(point(reduce(way, row))));
-        Stream::new(common(group.iter().map(|stream| &stream.labels)), points)
+        Stream::new(common_labels(group.iter().map(|stream| &stream.labels)), points)
     };
     Ok(groups(&mut work).map(one).collect())
 }
 
-fn merge(mut work: Work<'_>) -> Result<Vec<Stream>> {
-    let place = work.place;
+fn merge(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let place = work.span;
     let wrong = |error: hist::MergeError| Error::Execution {
-        place,
+        span: place,
         message: format!("{error}: group by more tags, or ask for shorter periods"),
     };
     let mut streams = Vec::new();
@@ -63,13 +63,13 @@ fn merge(mut work: Work<'_>) -> Result<Vec<Stream>> {
         for at in 0..work.steps.count {
             let mut sum = Mixture::default();
             for stream in &group {
-                if let Some(Value::Distribution(mixture)) = &stream.points[at] {
+                if let Some(StepValue::Distribution(mixture)) = &stream.points[at] {
                     mixture.parts().iter().try_for_each(|part| sum.add(part)).map_err(wrong)?;
                 }
             }
-            points.push(Some(Value::Distribution(Arc::new(sum))));
+            points.push(Some(StepValue::Distribution(Arc::new(sum))));
         }
-        streams.push(Stream::new(common(group.iter().map(|stream| &stream.labels)), points));
+        streams.push(Stream::new(common_labels(group.iter().map(|stream| &stream.labels)), points));
     }
     Ok(streams)
 }

@@ -7,9 +7,9 @@
 //! bins' middles. Nothing but bins comes from Circonus, so there the numbers are those of Circonus.
 
 mod count;
-mod draw;
 mod make;
 mod random;
+mod random_variates;
 mod statistic;
 #[cfg(test)]
 mod tests;
@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use hist::{Bracket, Histogram, Mixture, Scheme};
 
-use super::arguments::Given;
+use super::arguments::ArgumentValue;
+use super::kernel::{Kernel, KernelInput, LABEL};
 use super::names::legend;
-use super::work::{Kernel, LABEL, Work};
 use crate::error::Result;
-use crate::stream::{Steps, Stream};
-use crate::value::Value;
+use crate::stream::{StepGrid, Stream};
+use crate::value::StepValue;
 
 /// What works out a function of this package.
 pub(crate) fn kernel(name: &str) -> Option<Kernel> {
@@ -33,7 +33,7 @@ pub(crate) fn kernel(name: &str) -> Option<Kernel> {
 }
 
 /// The distribution of one number; `None` of what is none.
-pub(super) fn of_number(number: f64) -> Option<Arc<Mixture>> {
+pub(super) fn from_number(number: f64) -> Option<Arc<Mixture>> {
     if number.is_nan() {
         return None;
     }
@@ -43,24 +43,24 @@ pub(super) fn of_number(number: f64) -> Option<Arc<Mixture>> {
 }
 
 /// The distribution that a value is.
-pub(super) fn of_value(value: &Value) -> Option<&Arc<Mixture>> {
+pub(super) fn from_value(value: &StepValue) -> Option<&Arc<Mixture>> {
     match value {
-        Value::Distribution(mixture) => Some(mixture),
-        Value::Number(_) | Value::Bracket(_) | Value::Histogram(_) => None,
+        StepValue::Distribution(mixture) => Some(mixture),
+        StepValue::Number(_) | StepValue::Bracket(_) | StepValue::Histogram(_) => None,
     }
 }
 
 /// What a function makes of one distribution, its argument and the length of a slot.
-type Ask = fn(&Mixture, &Asked<'_>) -> Option<Bracket>;
+type StatisticFn = fn(&Mixture, &StatisticQuery<'_>) -> Option<Bracket>;
 
-/// What is asked of a distribution.
-struct Asked<'a> {
-    work: &'a Work<'a>,
+/// Arguments of a statistic.
+struct StatisticQuery<'a> {
+    work: &'a KernelInput<'a>,
     /// One of the arguments of which there may be any number; 0 if there are none.
     argument: f64,
 }
 
-impl Asked<'_> {
+impl StatisticQuery<'_> {
     /// The number given for a parameter.
     fn number(&self, name: &str) -> f64 {
         self.work.arguments.number(name).unwrap_or(0.0)
@@ -68,7 +68,7 @@ impl Asked<'_> {
 
     /// How many of the periods asked for a slot is.
     fn periods(&self, period: Option<i64>) -> f64 {
-        let Steps { step, .. } = self.work.steps;
+        let StepGrid { step, .. } = self.work.steps;
         step as f64 / period.unwrap_or(SECOND_NS) as f64
     }
 }
@@ -76,19 +76,24 @@ impl Asked<'_> {
 const SECOND_NS: i64 = 1_000_000_000;
 
 /// Asks each distribution once, or once for each argument: of each stream the arguments follow each other.
-fn each(work: &mut Work<'_>, named: fn(f64) -> Option<String>, ask: Ask) -> Result<Vec<Stream>> {
+fn for_each_distribution(
+    work: &mut KernelInput<'_>,
+    named: fn(f64) -> Option<String>,
+    ask: StatisticFn,
+) -> Result<Vec<Stream>> {
     let inputs = std::mem::take(&mut work.inputs);
-    let rest: Vec<f64> = work.arguments.rest().iter().filter_map(Given::number).collect();
+    let rest: Vec<f64> =
+        work.arguments.variadic().iter().filter_map(ArgumentValue::number).collect();
     let arguments = if rest.is_empty() { vec![0.0] } else { rest };
     let empty = Mixture::default();
     let mut streams = Vec::with_capacity(inputs.len() * arguments.len());
     for input in &inputs {
         for argument in &arguments {
-            let asked = Asked { work, argument: *argument };
-            let of = |value: &Option<Value>| {
-                let held = value.as_ref().and_then(of_value);
+            let asked = StatisticQuery { work, argument: *argument };
+            let of = |value: &Option<StepValue>| {
+                let held = value.as_ref().and_then(from_value);
                 let found = ask(held.map_or(&empty, |held| held), &asked)?;
-                found.estimate.is_finite().then(|| Value::of_bracket(found))
+                found.estimate.is_finite().then(|| StepValue::from_bracket(found))
             };
             let points = input.points.iter().map(of).collect();
             let mut labels = input.labels.clone();
@@ -102,13 +107,13 @@ fn each(work: &mut Work<'_>, named: fn(f64) -> Option<String>, ask: Ask) -> Resu
 }
 
 /// An estimate within what is known.
-fn estimated(known: Bracket, estimate: f64) -> Bracket {
+fn with_estimate(known: Bracket, estimate: f64) -> Bracket {
     let estimate = if estimate.is_nan() { known.estimate } else { estimate };
     Bracket { estimate: estimate.max(known.lower).min(known.upper), ..known }
 }
 
 /// Each bound by a factor that is above 0.
-fn times(known: Bracket, factor: f64) -> Bracket {
+fn scale(known: Bracket, factor: f64) -> Bracket {
     known.map(|bound| bound * factor)
 }
 
@@ -121,13 +126,13 @@ fn circllhist(mixture: &Mixture) -> Option<&Histogram> {
 }
 
 /// Values between two edges.
-struct Bin {
+struct HistogramBin {
     left: f64,
     right: f64,
     count: f64,
 }
 
-impl Bin {
+impl HistogramBin {
     /// Where libcircllhist takes all values of a bin to be: at the harmonic mean of its edges, from which no value in
     /// it is off by more than the same share of itself.
     fn middle(&self) -> f64 {
@@ -139,9 +144,9 @@ impl Bin {
 }
 
 /// Circllhist's bins, in no order. What lies past the grid is taken to lie on its end.
-fn bins(histogram: &Histogram) -> impl Iterator<Item = Bin> + '_ {
+fn bins(histogram: &Histogram) -> impl Iterator<Item = HistogramBin> + '_ {
     let edges = |index| histogram.scheme().edges(index).unwrap_or_default();
-    let bin = |left, right, count: u64| Bin { left, right, count: count as f64 };
+    let bin = |left, right, count: u64| HistogramBin { left, right, count: count as f64 };
     let positive = histogram.positive().iter().map(move |(index, count)| {
         let (left, right) = edges(index);
         bin(left, right, count)

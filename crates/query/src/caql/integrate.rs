@@ -5,10 +5,10 @@
 //! is of them, however long the slot: it is added as it is. Sums begin with the first slot that is asked for, at `base` or 0; what is missing
 //! adds nothing.
 
-use hist::Sum;
+use hist::CompensatedSum;
 
+use super::kernel::{Kernel, KernelInput};
 use super::points::{numbers, stream};
-use super::work::{Kernel, Work};
 use crate::error::Result;
 use crate::stream::Stream;
 
@@ -21,14 +21,14 @@ pub(crate) fn kernel(name: &str) -> Option<Kernel> {
     }))
 }
 
-fn integrate(work: Work<'_>) -> Result<Vec<Stream>> {
+fn integrate(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let base = work.arguments.number("base").unwrap_or(0.0);
     let restarts = vec![false; work.steps.count];
     Ok(work.inputs.iter().map(|input| sums(input, base, &restarts, weight(&work))).collect())
 }
 
 /// Sums of all streams but the first, from 0 again wherever that one is no longer as it should be.
-fn integrate_while(work: Work<'_>) -> Result<Vec<Stream>> {
+fn integrate_while(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let goes_on: fn(f64, f64) -> bool = match work.arguments.text("condition") {
         Some("rising") => |before, now| now >= before,
         Some("falling") => |before, now| now <= before,
@@ -49,18 +49,18 @@ fn integrate_while(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// How often a slot's number counts.
-fn weight(work: &Work<'_>) -> f64 {
+fn weight(work: &KernelInput<'_>) -> f64 {
     if work.are_counts { 1.0 } else { work.steps.step as f64 / MINUTE_NS }
 }
 
 fn sums(input: &Stream, base: f64, restarts: &[bool], weight: f64) -> Stream {
-    let mut sum = Sum::new(base);
+    let mut sum = CompensatedSum::new(base);
     let sums = numbers(input).zip(restarts).map(|(number, is_restart)| {
         if *is_restart {
-            sum = Sum::default();
+            sum = CompensatedSum::default();
         }
         let more = number.filter(|number| number.is_finite()).unwrap_or(0.0);
-        sum = sum.plus(Sum::new(more * weight));
+        sum = sum.plus(CompensatedSum::new(more * weight));
         Some(sum.value())
     });
     Stream {
@@ -73,42 +73,44 @@ const MINUTE_NS: f64 = 60e9;
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::{A, B, MINUTE_NS, T0, numbers, shown, view, works};
-    use crate::stream::Steps;
-    use crate::value::Value;
+    use super::super::test_kernel::{
+        A, B, MINUTE_NS, T0, format_streams, numbers, run_kernel, view,
+    };
+    use crate::stream::StepGrid;
+    use crate::value::StepValue;
 
     #[test]
     fn golden() {
         let made = numbers(A);
-        let found = works("integrate()", &[&made], view(10)).unwrap();
-        assert_eq!(shown(&found), "1 3 6 10 15 21 28 36 45 55");
-        let hour = |time: i64| Some(Value::Number(time.div_euclid(60 * MINUTE_NS) as f64));
-        let one = |_: i64| Some(Value::Number(1.0));
-        let steps = Steps { start: T0 + 55 * MINUTE_NS, step: MINUTE_NS, count: 10 };
-        let found = works("integrate:while()", &[&hour, &one], steps).unwrap();
-        assert_eq!(shown(&found), "1 2 3 4 5 1 2 3 4 5");
+        let found = run_kernel("integrate()", &[&made], view(10)).unwrap();
+        assert_eq!(format_streams(&found), "1 3 6 10 15 21 28 36 45 55");
+        let hour = |time: i64| Some(StepValue::Number(time.div_euclid(60 * MINUTE_NS) as f64));
+        let one = |_: i64| Some(StepValue::Number(1.0));
+        let steps = StepGrid { start: T0 + 55 * MINUTE_NS, step: MINUTE_NS, count: 10 };
+        let found = run_kernel("integrate:while()", &[&hour, &one], steps).unwrap();
+        assert_eq!(format_streams(&found), "1 2 3 4 5 1 2 3 4 5");
     }
 
     #[test]
-    fn what_is_missing_adds_nothing() {
+    fn missing_values_add_nothing() {
         let made = numbers(B);
-        let found = works("integrate(5)", &[&made], view(10)).unwrap();
-        assert_eq!(shown(&found), "15 25 25 35 45 55 55 55 65 75");
+        let found = run_kernel("integrate(5)", &[&made], view(10)).unwrap();
+        assert_eq!(format_streams(&found), "15 25 25 35 45 55 55 55 65 75");
     }
 
     #[test]
     fn a_longer_slot_adds_more() {
-        let one = |_: i64| Some(Value::Number(1.0));
-        let steps = Steps { start: T0, step: 10 * MINUTE_NS, count: 3 };
-        assert_eq!(shown(&works("integrate()", &[&one], steps).unwrap()), "10 20 30");
+        let one = |_: i64| Some(StepValue::Number(1.0));
+        let steps = StepGrid { start: T0, step: 10 * MINUTE_NS, count: 3 };
+        assert_eq!(format_streams(&run_kernel("integrate()", &[&one], steps).unwrap()), "10 20 30");
     }
 
     #[test]
     fn while_it_rises_or_falls() {
-        let (condition, one) = (numbers("1 1 2 . 1 1 0 3"), |_: i64| Some(Value::Number(1.0)));
+        let (condition, one) = (numbers("1 1 2 . 1 1 0 3"), |_: i64| Some(StepValue::Number(1.0)));
         let while_it = |way: &str| {
             let call = format!("integrate:while({way:?})");
-            shown(&works(&call, &[&condition, &one], view(8)).unwrap())
+            format_streams(&run_kernel(&call, &[&condition, &one], view(8)).unwrap())
         };
         assert_eq!(while_it("rising"), "1 2 3 4 1 2 1 2");
         assert_eq!(while_it("falling"), "1 2 1 2 3 4 5 1");

@@ -1,4 +1,4 @@
-//! The little language of labels: `%n on %tv{host}` for each of a set of streams.
+//! Label format language (`%n`, `%tv{host}`).
 //!
 //! ```text
 //! %d               number in the set, from 1
@@ -12,14 +12,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A label, read once.
+/// Parsed label format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Format {
-    parts: Vec<Part>,
+pub struct LabelFormat {
+    parts: Vec<FormatPart>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum FormatPart {
     Text(String),
     Number,
     Name,
@@ -32,9 +32,9 @@ enum Part {
     },
 }
 
-/// What a stream is called.
+/// Identity of a stream: name, canonical name, tags.
 #[derive(Clone, Copy, Debug)]
-pub struct Identity<'a> {
+pub struct StreamIdentity<'a> {
     /// Of the metric, without tags.
     pub name: &'a str,
     /// With tags.
@@ -44,11 +44,11 @@ pub struct Identity<'a> {
 }
 
 /// Labels for a set of streams: the i-th format for the i-th of them, the last format for the rest.
-pub fn labels(formats: &[Format], streams: &[Identity<'_>]) -> Vec<String> {
+pub fn labels(formats: &[LabelFormat], streams: &[StreamIdentity<'_>]) -> Vec<String> {
     let parts = || formats.iter().flat_map(|format| &format.parts);
     let needs_differing =
-        parts().any(|part| matches!(part, Part::Tags { is_differing_only: true, .. }));
-    let differing = if needs_differing { differing(streams) } else { BTreeSet::new() };
+        parts().any(|part| matches!(part, FormatPart::Tags { is_differing_only: true, .. }));
+    let differing = if needs_differing { differing_categories(streams) } else { BTreeSet::new() };
     let format_of = |at: usize| formats.get(at).or(formats.last());
     let label = |(at, stream)| {
         format_of(at).map_or_else(String::new, |format| format.render(at + 1, stream, &differing))
@@ -57,7 +57,7 @@ pub fn labels(formats: &[Format], streams: &[Identity<'_>]) -> Vec<String> {
 }
 
 /// Categories whose values are not the same in all streams.
-fn differing<'a>(streams: &[Identity<'a>]) -> BTreeSet<&'a str> {
+fn differing_categories<'a>(streams: &[StreamIdentity<'a>]) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut rest = streams.iter().map(by_category);
     let Some(first) = rest.next() else { return found };
@@ -68,7 +68,7 @@ fn differing<'a>(streams: &[Identity<'a>]) -> BTreeSet<&'a str> {
     found
 }
 
-fn by_category<'a>(stream: &Identity<'a>) -> BTreeMap<&'a str, Vec<&'a str>> {
+fn by_category<'a>(stream: &StreamIdentity<'a>) -> BTreeMap<&'a str, Vec<&'a str>> {
     let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (category, value) in stream.tags {
         found.entry(category.as_str()).or_default().push(value.as_str());
@@ -76,42 +76,47 @@ fn by_category<'a>(stream: &Identity<'a>) -> BTreeMap<&'a str, Vec<&'a str>> {
     found
 }
 
-impl Format {
+impl LabelFormat {
     /// Reads a label; the error says what is wrong.
-    pub fn parse(text: &str) -> Result<Format, String> {
+    pub fn parse(text: &str) -> Result<LabelFormat, String> {
         let mut parts = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
         while let Some(at) = rest.find('%') {
             plain.push_str(&rest[..at]);
             rest = &rest[at..];
-            let Some((part, after)) = code(rest)? else {
+            let Some((part, after)) = parse_code(rest)? else {
                 plain.push('%');
                 rest = rest.strip_prefix("%%").unwrap_or(&rest[1..]);
                 continue;
             };
             if !plain.is_empty() {
-                parts.push(Part::Text(std::mem::take(&mut plain)));
+                parts.push(FormatPart::Text(std::mem::take(&mut plain)));
             }
             parts.push(part);
             rest = after;
         }
         plain.push_str(rest);
         if !plain.is_empty() {
-            parts.push(Part::Text(plain));
+            parts.push(FormatPart::Text(plain));
         }
-        Ok(Format { parts })
+        Ok(LabelFormat { parts })
     }
 
-    fn render(&self, number: usize, stream: &Identity<'_>, differing: &BTreeSet<&str>) -> String {
+    fn render(
+        &self,
+        number: usize,
+        stream: &StreamIdentity<'_>,
+        differing: &BTreeSet<&str>,
+    ) -> String {
         let mut out = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Number => out.push_str(&number.to_string()),
-                Part::Name => out.push_str(stream.name),
-                Part::Canonical => out.push_str(stream.canonical),
-                Part::Tags { category, is_value_only, is_differing_only } => {
+                FormatPart::Text(text) => out.push_str(text),
+                FormatPart::Number => out.push_str(&number.to_string()),
+                FormatPart::Name => out.push_str(stream.name),
+                FormatPart::Canonical => out.push_str(stream.canonical),
+                FormatPart::Tags { category, is_value_only, is_differing_only } => {
                     let is_meant = |found: &str| match category {
                         Some(category) => found == category,
                         None => !found.starts_with("__"),
@@ -124,7 +129,7 @@ impl Format {
                         true => {
                             tags.map(|(_, value)| value.clone()).filter(|v| !v.is_empty()).collect()
                         }
-                        false => tags.map(shown).collect(),
+                        false => tags.map(format_tag).collect(),
                     };
                     out.push_str(&texts.join(","));
                 }
@@ -134,7 +139,7 @@ impl Format {
     }
 }
 
-fn shown((category, value): &(String, String)) -> String {
+fn format_tag((category, value): &(String, String)) -> String {
     match value.as_str() {
         "" => category.clone(),
         value => format!("{category}:{value}"),
@@ -142,8 +147,10 @@ fn shown((category, value): &(String, String)) -> String {
 }
 
 /// The code that a text begins with, and what follows it.
-fn code(text: &str) -> Result<Option<(Part, &str)>, String> {
-    for (code, part) in [("%d", Part::Number), ("%n", Part::Name), ("%cn", Part::Canonical)] {
+fn parse_code(text: &str) -> Result<Option<(FormatPart, &str)>, String> {
+    for (code, part) in
+        [("%d", FormatPart::Number), ("%n", FormatPart::Name), ("%cn", FormatPart::Canonical)]
+    {
         if let Some(after) = text.strip_prefix(code) {
             return Ok(Some((part, after)));
         }
@@ -162,7 +169,7 @@ fn code(text: &str) -> Result<Option<(Part, &str)>, String> {
             return Err(format!("`{code}` has no closing }}: write {code}host}}"));
         };
         let category = Some(category.to_owned()).filter(|category| category != "*");
-        return Ok(Some((Part::Tags { category, is_value_only, is_differing_only }, after)));
+        return Ok(Some((FormatPart::Tags { category, is_value_only, is_differing_only }, after)));
     }
     Ok(None)
 }
@@ -174,7 +181,8 @@ mod tests {
     /// Labels of the streams `req{dc=eu,host=c}`, `req{dc=us,host=a}` and `req{dc=us,host=b,x,x=1,x=2,__y=z}`.
     #[track_caller]
     fn check(formats: &[&str], expected: [&str; 3]) {
-        let formats: Vec<_> = formats.iter().map(|text| Format::parse(text).unwrap()).collect();
+        let formats: Vec<_> =
+            formats.iter().map(|text| LabelFormat::parse(text).unwrap()).collect();
         let tags = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
             pairs.iter().map(|(c, v)| ((*c).to_owned(), (*v).to_owned())).collect()
         };
@@ -189,7 +197,7 @@ mod tests {
             ("x", "1"),
             ("x", "2"),
         ]);
-        let identity = |tags, canonical| Identity { name: "req", canonical, tags };
+        let identity = |tags, canonical| StreamIdentity { name: "req", canonical, tags };
         let streams = [identity(&c[..], "req|C"), identity(&a, "req|A"), identity(&b, "req|B")];
         assert_eq!(labels(&formats, &streams), expected);
     }
@@ -212,10 +220,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_stands_for_itself() {
+    fn unknown_codes_are_literal() {
         check(&["100 % %%n %x %"], ["100 % %n %x %"; 3]);
         check(&[""], [""; 3]);
-        assert!(Format::parse("%tv{host").is_err());
+        assert!(LabelFormat::parse("%tv{host").is_err());
     }
 
     #[test]
@@ -226,9 +234,9 @@ mod tests {
 
     #[test]
     fn alone_nothing_differs() {
-        let format = Format::parse("%n%t-{*}").unwrap();
+        let format = LabelFormat::parse("%n%t-{*}").unwrap();
         let tags = [("a".to_owned(), "b".to_owned())];
-        let stream = Identity { name: "req", canonical: "req", tags: &tags };
+        let stream = StreamIdentity { name: "req", canonical: "req", tags: &tags };
         assert_eq!(labels(&[format], &[stream]), ["req"]);
     }
 }

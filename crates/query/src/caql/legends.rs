@@ -1,16 +1,16 @@
 //! `label:*` and `tag:*`: what streams are called.
 
-use super::label::Format;
-use super::names::{Named, is_tag};
-use super::work::{Kernel, LABEL, Work};
+use super::kernel::{Kernel, KernelInput, LABEL};
+use super::label::LabelFormat;
+use super::names::{NamedStreams, is_tag};
 use crate::error::{Error, Result};
-use crate::labels::{Labels, NAME};
+use crate::labels::{LabelSet, NAME};
 use crate::stream::Stream;
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(Work<'_>) -> Result<Vec<Stream>> = match name {
-        "label" => |work| named(work, |labels, text| labels.with(LABEL, text)),
-        "label:name" => |work| named(work, renamed),
+    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name {
+        "label" => |work| set_labels(work, |labels, text| labels.with(LABEL, text)),
+        "label:name" => |work| set_labels(work, rename),
         "label:replace" => replace,
         "tag:add" => add,
         "tag:remove" => remove,
@@ -21,17 +21,17 @@ pub(super) fn kernel(name: &str) -> Option<Kernel> {
 }
 
 /// The i-th format is for the i-th stream.
-fn named(work: Work<'_>, set: fn(&Labels, &str) -> Labels) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, .. } = work;
-    let formats: Vec<Format> = arguments
-        .rest()
+fn set_labels(work: KernelInput<'_>, set: fn(&LabelSet, &str) -> LabelSet) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = work;
+    let formats: Vec<LabelFormat> = arguments
+        .variadic()
         .iter()
         .filter_map(|given| match given {
-            super::Given::Format(format) => Some(format.clone()),
+            super::ArgumentValue::Format(format) => Some(format.clone()),
             _ => None,
         })
         .collect();
-    let texts = Named::of(&inputs).labels(&formats);
+    let texts = NamedStreams::from_streams(&inputs).labels(&formats);
     for (stream, text) in inputs.iter_mut().zip(texts) {
         stream.labels = set(&stream.labels, &text);
     }
@@ -39,23 +39,23 @@ fn named(work: Work<'_>, set: fn(&Labels, &str) -> Labels) -> Result<Vec<Stream>
 }
 
 /// Under another canonical name; without tags in it, those that are there stay.
-fn renamed(labels: &Labels, canonical: &str) -> Labels {
+fn rename(labels: &LabelSet, canonical: &str) -> LabelSet {
     let Some((name, list)) = canonical.split_once("|ST[") else {
         return labels.with(NAME, canonical);
     };
     let list = list.split_once(']').map_or(list, |(list, _)| list);
-    let untagged = labels.keep(|name| !is_tag(name)).with(NAME, name);
+    let untagged = labels.filter(|name| !is_tag(name)).with(NAME, name);
     let tags = list.split(',').filter_map(|tag| tag.split_once(':'));
     tags.fold(untagged, |labels, (category, value)| labels.with(category, value))
 }
 
-fn replace(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, .. } = work;
+fn replace(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = work;
     let (Some(format), Some(regex)) = (arguments.format("format"), arguments.regex("regex")) else {
         return Ok(inputs);
     };
     let replacement = arguments.text("replacement").unwrap_or_default();
-    let texts = Named::of(&inputs).labels(std::slice::from_ref(format));
+    let texts = NamedStreams::from_streams(&inputs).labels(std::slice::from_ref(format));
     for (stream, text) in inputs.iter_mut().zip(texts) {
         stream.labels = stream.labels.with(LABEL, &regex.replace_all(&text, replacement));
     }
@@ -63,7 +63,7 @@ fn replace(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// With one more tag. Of several values of a category, all stand in it.
-fn with_tag(labels: &Labels, category: &str, value: &str) -> Labels {
+fn with_tag(labels: &LabelSet, category: &str, value: &str) -> LabelSet {
     match labels.get(category) {
         "" => labels.with(category, value),
         held if held.split(',').any(|held| held == value) => labels.clone(),
@@ -71,15 +71,15 @@ fn with_tag(labels: &Labels, category: &str, value: &str) -> Labels {
     }
 }
 
-fn add(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, place, .. } = work;
-    for tag in arguments.rest().iter().filter_map(|given| given.text()) {
+fn add(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, span: place, .. } = work;
+    for tag in arguments.variadic().iter().filter_map(|given| given.text()) {
         let parts = tag.split_once(':').filter(|(category, value)| {
             is_tag(category) && !category.is_empty() && !value.is_empty()
         });
         let Some((category, value)) = parts else {
             let message = format!("{tag:?} is no tag: write \"category:value\", as \"svc:shop\"");
-            return Err(Error::Parse { place, message });
+            return Err(Error::Parse { span: place, message });
         };
         for stream in &mut inputs {
             stream.labels = with_tag(&stream.labels, category, value);
@@ -88,8 +88,8 @@ fn add(work: Work<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-fn remove(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, .. } = work;
+fn remove(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = work;
     let category = arguments.text("category").unwrap_or_default();
     if !is_tag(category) {
         return Ok(inputs);
@@ -107,8 +107,8 @@ fn remove(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// A tag out of what a regex finds.
-fn synth(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, place, .. } = work;
+fn synth(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, span: place, .. } = work;
     let (Some(format), Some(regex)) = (arguments.format("format"), arguments.regex("regex")) else {
         return Ok(inputs);
     };
@@ -116,9 +116,9 @@ fn synth(work: Work<'_>) -> Result<Vec<Stream>> {
     let value = arguments.text("value").unwrap_or_default();
     if !is_tag(category) || category.is_empty() {
         let message = format!("{category:?} is no category of tags");
-        return Err(Error::Parse { place, message });
+        return Err(Error::Parse { span: place, message });
     }
-    let texts = Named::of(&inputs).labels(std::slice::from_ref(format));
+    let texts = NamedStreams::from_streams(&inputs).labels(std::slice::from_ref(format));
     for (stream, text) in inputs.iter_mut().zip(texts) {
         if let Some(captures) = regex.captures(&text) {
             let mut found = String::new();

@@ -3,13 +3,13 @@
 //! Blanks and `//` comments are between tokens. A duration is one token with all its elements, `1d 6h`. A sign is a
 //! token of its own: whether it belongs to a number depends on what precedes it, which the parser knows.
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourceSpan};
 
 /// A token, and where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Token<'a> {
+pub(super) struct CaqlToken<'a> {
     pub(super) kind: TokenKind<'a>,
-    pub(super) place: Place,
+    pub(super) span: SourceSpan,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -72,11 +72,11 @@ impl<'a> Lexer<'a> {
         Lexer { text, at }
     }
 
-    pub(super) fn next(&mut self) -> Result<Token<'a>> {
-        self.blanks_and_comments();
+    pub(super) fn next(&mut self) -> Result<CaqlToken<'a>> {
+        self.skip_blanks_and_comments();
         let start = self.at;
         let Some(first) = self.peek() else {
-            return Ok(Token { kind: TokenKind::End, place: Place::new(start, start) });
+            return Ok(CaqlToken { kind: TokenKind::End, span: SourceSpan::new(start, start) });
         };
         let kind = match first {
             '0'..='9' => self.number_or_duration()?,
@@ -88,7 +88,7 @@ impl<'a> Lexer<'a> {
             'a'..='z' | 'A'..='Z' | '_' => TokenKind::Name(self.name()?),
             _ => TokenKind::Symbol(self.symbol()?),
         };
-        Ok(Token { kind, place: Place::new(start, self.at) })
+        Ok(CaqlToken { kind, span: SourceSpan::new(start, self.at) })
     }
 
     // Blanks.
@@ -102,9 +102,9 @@ impl<'a> Lexer<'a> {
         Lexer { text: self.text, at }
     }
 
-    pub(super) fn blanks_and_comments(&mut self) {
+    pub(super) fn skip_blanks_and_comments(&mut self) {
         loop {
-            self.blanks();
+            self.skip_blanks();
             if !self.rest().starts_with("//") {
                 return;
             }
@@ -112,7 +112,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn blanks(&mut self) {
+    fn skip_blanks(&mut self) {
         self.at += self.rest().len() - self.rest().trim_start().len();
     }
 
@@ -186,7 +186,7 @@ impl<'a> Lexer<'a> {
         };
         loop {
             let end = self.at;
-            self.blanks();
+            self.skip_blanks();
             let next = if self.peek().is_some_and(|c| c.is_ascii_digit()) {
                 self.element()?
             } else {
@@ -315,7 +315,7 @@ impl<'a> Lexer<'a> {
     }
 
     pub(super) fn error(&self, start: usize, end: usize, message: impl Into<String>) -> Error {
-        Error::Parse { place: Place::new(start, end), message: message.into() }
+        Error::Parse { span: SourceSpan::new(start, end), message: message.into() }
     }
 }
 
@@ -352,8 +352,8 @@ mod tests {
         let mut found = Vec::new();
         loop {
             match lexer.next() {
-                Ok(Token { kind: TokenKind::End, .. }) => break,
-                Ok(Token { kind, .. }) => found.push(match kind {
+                Ok(CaqlToken { kind: TokenKind::End, .. }) => break,
+                Ok(CaqlToken { kind, .. }) => found.push(match kind {
                     TokenKind::Name(name) => name.to_owned(),
                     TokenKind::Number(number) => number.to_string(),
                     TokenKind::Duration(ns) => format!("{}s", ns as f64 / 1e9),
@@ -362,7 +362,7 @@ mod tests {
                     TokenKind::End => String::new(),
                 }),
                 Err(error) => {
-                    let place = error.place().unwrap();
+                    let place = error.span().unwrap();
                     found.push(format!("[{}] {error}", &text[place.start..place.end]));
                     break;
                 }

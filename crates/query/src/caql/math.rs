@@ -2,14 +2,14 @@
 
 use std::f64::consts::{E, PI};
 
+use super::kernel::{Kernel, KernelInput};
 use super::points::{map, stream};
-use super::work::{Kernel, Work};
 use crate::error::Result;
-use crate::labels::Labels;
+use crate::labels::LabelSet;
 use crate::stream::Stream;
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(Work<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("math:")? {
+    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("math:")? {
         "pi" => |work| constant(work, PI),
         "e" => |work| constant(work, E),
         "abs" => |work| plain(work, f64::abs),
@@ -51,15 +51,15 @@ fn nearest(x: f64, step: f64) -> f64 {
     (x / step + 0.5).floor() * step
 }
 
-fn plain(work: Work<'_>, f: fn(f64) -> f64) -> Result<Vec<Stream>> {
+fn plain(work: KernelInput<'_>, f: fn(f64) -> f64) -> Result<Vec<Stream>> {
     Ok(map(work.inputs, f))
 }
 
-fn with(work: Work<'_>, argument: &str, f: fn(f64, f64) -> f64) -> Result<Vec<Stream>> {
+fn with(work: KernelInput<'_>, argument: &str, f: fn(f64, f64) -> f64) -> Result<Vec<Stream>> {
     let given = work.arguments.number(argument).unwrap_or(f64::NAN);
     Ok(map(work.inputs, |x| f(x, given)))
 }
 
-fn constant(work: Work<'_>, number: f64) -> Result<Vec<Stream>> {
-    Ok(vec![stream(Labels::default(), vec![Some(number); work.steps.count])])
+fn constant(work: KernelInput<'_>, number: f64) -> Result<Vec<Stream>> {
+    Ok(vec![stream(LabelSet::default(), vec![Some(number); work.steps.count])])
 }

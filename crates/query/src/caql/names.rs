@@ -1,11 +1,11 @@
-//! What streams are called: canonical names, tags and legends, and labels that say them.
+//! Stream names: canonical name, tags, legend.
 //!
 //! A label is a tag: its name the category. What a stream carries besides is under names of its own, which are no
 //! tags: the metric's name, the legend, and the key that it has in a vector.
 
-use super::label::Identity;
-use super::work::LABEL;
-use crate::labels::{Labels, NAME};
+use super::kernel::LABEL;
+use super::label::StreamIdentity;
+use crate::labels::{LabelSet, NAME};
 use crate::stream::Stream;
 
 /// Under which label stands the key that a stream has in a vector.
@@ -19,12 +19,12 @@ pub(super) fn is_tag(name: &str) -> bool {
 }
 
 /// The tags: category and value, by category.
-pub(super) fn tags(labels: &Labels) -> impl Iterator<Item = (&str, &str)> {
+pub(super) fn tags(labels: &LabelSet) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(name, _)| is_tag(name))
 }
 
 /// Name and tags, as in `req|ST[dc:us,host:a]`.
-pub(super) fn canonical(labels: &Labels) -> String {
+pub(super) fn canonical(labels: &LabelSet) -> String {
     let tags: Vec<String> = tags(labels).map(|(name, value)| format!("{name}:{value}")).collect();
     match tags.is_empty() {
         true => labels.name().to_owned(),
@@ -33,59 +33,59 @@ pub(super) fn canonical(labels: &Labels) -> String {
 }
 
 /// What a legend says: what was set, else the canonical name.
-pub(super) fn legend(labels: &Labels) -> String {
+pub(super) fn legend(labels: &LabelSet) -> String {
     match labels.get(LABEL) {
         "" => canonical(labels),
         legend => legend.to_owned(),
     }
 }
 
-/// What formats need of some streams.
-pub(super) struct Named {
-    named: Vec<One>,
+/// Identities of the streams to be labelled.
+pub(super) struct NamedStreams {
+    streams: Vec<StreamLabels>,
 }
 
-struct One {
+struct StreamLabels {
     name: String,
     canonical: String,
     tags: Vec<(String, String)>,
 }
 
-impl Named {
-    pub(super) fn of(streams: &[Stream]) -> Named {
+impl NamedStreams {
+    pub(super) fn from_streams(streams: &[Stream]) -> NamedStreams {
         let named = |stream: &Stream| {
             let labels = &stream.labels;
             let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-            One {
+            StreamLabels {
                 name: labels.name().to_owned(),
                 canonical: canonical(labels),
                 tags: tags(labels).map(owned).collect(),
             }
         };
-        Named { named: streams.iter().map(named).collect() }
+        NamedStreams { streams: streams.iter().map(named).collect() }
     }
 
     /// The formats' texts for each stream.
-    pub(super) fn labels(&self, formats: &[super::label::Format]) -> Vec<String> {
-        let identities: Vec<Identity<'_>> = self
-            .named
+    pub(super) fn labels(&self, formats: &[super::label::LabelFormat]) -> Vec<String> {
+        let identities: Vec<StreamIdentity<'_>> = self
+            .streams
             .iter()
-            .map(|One { name, canonical, tags }| Identity { name, canonical, tags })
+            .map(|StreamLabels { name, canonical, tags }| StreamIdentity { name, canonical, tags })
             .collect();
         super::label::labels(formats, &identities)
     }
 }
 
 /// What labels have in common.
-pub(super) fn common<'a>(mut all: impl Iterator<Item = &'a Labels>) -> Labels {
-    let Some(first) = all.next() else { return Labels::default() };
-    let mut common = first.keep(|name| is_tag(name) || name == NAME);
+pub(super) fn common_labels<'a>(mut all: impl Iterator<Item = &'a LabelSet>) -> LabelSet {
+    let Some(first) = all.next() else { return LabelSet::default() };
+    let mut common = first.filter(|name| is_tag(name) || name == NAME);
     for labels in all {
         if common.is_empty() {
             break;
         }
         let kept = |name: &str| labels.get(name) == common.get(name);
-        common = common.keep(kept);
+        common = common.filter(kept);
     }
     common
 }

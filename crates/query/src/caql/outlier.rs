@@ -6,10 +6,10 @@
 //! distance (B. Iglewicz and D. Hoaglin, How to detect and handle outliers, 1993). A sensitivity of 50 allows three
 //! deviations, 0 six, 100 none.
 
-use super::names::common;
+use super::kernel::{Kernel, KernelInput, LABEL};
+use super::names::common_labels;
 use super::points::{number, stream};
-use super::spread::Spread;
-use super::work::{Kernel, LABEL, Work};
+use super::running_variance::RunningVariance;
 use crate::error::Result;
 use crate::stream::Stream;
 
@@ -25,20 +25,22 @@ pub(crate) fn kernel(name: &str) -> Option<Kernel> {
 }
 
 /// How far each number lies above the mean of the others.
-fn cluster_score(work: Work<'_>) -> Result<Vec<Stream>> {
-    let norm = Norm::of(&work);
+fn cluster_score(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let norm = DeviationUnit::from_arguments(&work);
     let mut scores = vec![Vec::with_capacity(work.steps.count); work.inputs.len()];
     for at in 0..work.steps.count {
         let row: Vec<Option<f64>> = work.inputs.iter().map(|input| number(input, at)).collect();
         // Without each: what comes before it and what comes after it.
-        let spread = |number: &Option<f64>| number.map_or_else(Spread::default, Spread::of);
-        let mut after = vec![Spread::default(); row.len() + 1];
+        let spread = |number: &Option<f64>| {
+            number.map_or_else(RunningVariance::default, RunningVariance::from_number)
+        };
+        let mut after = vec![RunningVariance::default(); row.len() + 1];
         for i in (0..row.len()).rev() {
             after[i] = spread(&row[i]);
             let rest = after[i + 1];
             after[i].join(&rest);
         }
-        let mut before = Spread::default();
+        let mut before = RunningVariance::default();
         for (i, number) in row.iter().enumerate() {
             let mut others = before;
             others.join(&after[i + 1]);
@@ -51,48 +53,49 @@ fn cluster_score(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// How far the first number lies above the mean of the others, of which the outermost are left out.
-fn std_score(work: Work<'_>) -> Result<Vec<Stream>> {
-    let norm = Norm::of(&work);
+fn std_score(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let norm = DeviationUnit::from_arguments(&work);
     let trim = work.arguments.number("trim").unwrap_or(0.0) as usize;
     let shows_model = work.arguments.number("show_model") == Some(1.0);
     let Some((first, others)) = work.inputs.split_first() else { return Ok(Vec::new()) };
     let scores = (0..work.steps.count).map(|at| {
-        let rest = sorted(others, at);
+        let rest = sorted_numbers(others, at);
         let kept = rest.get(trim..rest.len().checked_sub(trim)?)?;
-        let model: Spread = kept.iter().copied().collect();
+        let model: RunningVariance = kept.iter().copied().collect();
         match shows_model {
             true => (model.count > 0.0).then_some(model.mean),
             false => norm.score(number(first, at)?, model),
         }
     });
     Ok(vec![stream(
-        common(work.inputs.iter().map(|input| &input.labels)),
+        common_labels(work.inputs.iter().map(|input| &input.labels)),
         scores.collect::<Vec<_>>(),
     )])
 }
 
-fn count(work: Work<'_>) -> Result<Vec<Stream>> {
-    let allowed = allowed(&work);
+fn count(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let allowed = allowed_deviations(&work);
     let counts = (0..work.steps.count).map(|at| {
-        let sorted = sorted(&work.inputs, at);
-        let outliers = normal(&sorted, allowed).map_or(0, |(low, high)| {
+        let sorted = sorted_numbers(&work.inputs, at);
+        let outliers = normal_range_of(&sorted, allowed).map_or(0, |(low, high)| {
             sorted.iter().filter(|number| **number < low || **number > high).count()
         });
         Some(outliers as f64)
     });
     Ok(vec![stream(
-        common(work.inputs.iter().map(|input| &input.labels)),
+        common_labels(work.inputs.iter().map(|input| &input.labels)),
         counts.collect::<Vec<_>>(),
     )])
 }
 
 /// Two streams: from where to where numbers are normal.
-fn normal_range(work: Work<'_>) -> Result<Vec<Stream>> {
-    let allowed = allowed(&work);
-    let ranges = (0..work.steps.count).map(|at| normal(&sorted(&work.inputs, at), allowed));
+fn normal_range(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let allowed = allowed_deviations(&work);
+    let ranges =
+        (0..work.steps.count).map(|at| normal_range_of(&sorted_numbers(&work.inputs, at), allowed));
     let (low, high): (Vec<_>, Vec<_>) =
         ranges.map(|range| (range.map(|range| range.0), range.map(|range| range.1))).unzip();
-    let labels = common(work.inputs.iter().map(|input| &input.labels));
+    let labels = common_labels(work.inputs.iter().map(|input| &input.labels));
     Ok(vec![
         stream(labels.with(LABEL, "lower bound"), low),
         stream(labels.with(LABEL, "upper bound"), high),
@@ -100,12 +103,12 @@ fn normal_range(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// How many deviations from the median are allowed.
-fn allowed(work: &Work<'_>) -> f64 {
+fn allowed_deviations(work: &KernelInput<'_>) -> f64 {
     6.0 * (1.0 - work.arguments.number("sensitivity").unwrap_or(50.0) / 100.0)
 }
 
 /// The numbers of a slot, in order.
-fn sorted(inputs: &[Stream], at: usize) -> Vec<f64> {
+fn sorted_numbers(inputs: &[Stream], at: usize) -> Vec<f64> {
     let numbers = inputs.iter().filter_map(|input| number(input, at));
     let mut sorted: Vec<f64> = numbers.filter(|number| number.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -113,7 +116,7 @@ fn sorted(inputs: &[Stream], at: usize) -> Vec<f64> {
 }
 
 /// From where to where numbers are normal.
-fn normal(sorted: &[f64], allowed: f64) -> Option<(f64, f64)> {
+fn normal_range_of(sorted: &[f64], allowed: f64) -> Option<(f64, f64)> {
     let middle = median(sorted)?;
     let mut distances: Vec<f64> = sorted.iter().map(|number| (number - middle).abs()).collect();
     distances.sort_by(f64::total_cmp);
@@ -129,44 +132,44 @@ fn median(sorted: &[f64]) -> Option<f64> {
     Some(f64::midpoint(sorted[last / 2], sorted[last - last / 2]))
 }
 
-/// In what a distance from the mean is given.
-enum Norm {
+/// Unit of a deviation score.
+enum DeviationUnit {
     Plain,
     Deviation,
     Mean,
 }
 
-impl Norm {
-    fn of(work: &Work<'_>) -> Norm {
+impl DeviationUnit {
+    fn from_arguments(work: &KernelInput<'_>) -> DeviationUnit {
         match work.arguments.number("normalize") {
-            Some(1.0) => Norm::Deviation,
-            Some(2.0) => Norm::Mean,
-            _ => Norm::Plain,
+            Some(1.0) => DeviationUnit::Deviation,
+            Some(2.0) => DeviationUnit::Mean,
+            _ => DeviationUnit::Plain,
         }
     }
 
     /// None where there are no others, or nothing to divide by.
-    fn score(&self, number: f64, others: Spread) -> Option<f64> {
+    fn score(&self, number: f64, others: RunningVariance) -> Option<f64> {
         let apart = number - others.mean;
         match self {
             _ if others.count == 0.0 => None,
             _ if apart == 0.0 => Some(0.0),
-            Norm::Plain => Some(apart),
-            Norm::Deviation => Some(apart / others.variance().sqrt()),
-            Norm::Mean => Some(apart / others.mean),
+            DeviationUnit::Plain => Some(apart),
+            DeviationUnit::Deviation => Some(apart / others.variance().sqrt()),
+            DeviationUnit::Mean => Some(apart / others.mean),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::{Made, numbers, shown, view, works};
+    use super::super::test_kernel::{StreamFn, format_streams, numbers, run_kernel, view};
 
     #[track_caller]
     fn check(streams: &[&str], call: &str, expected: &str) {
         let made: Vec<_> = streams.iter().map(|text| numbers(text)).collect();
-        let made: Vec<Made<'_>> = made.iter().map(|made| made as Made<'_>).collect();
-        assert_eq!(shown(&works(call, &made, view(3)).unwrap()), expected, "{call}");
+        let made: Vec<StreamFn<'_>> = made.iter().map(|made| made as StreamFn<'_>).collect();
+        assert_eq!(format_streams(&run_kernel(call, &made, view(3)).unwrap()), expected, "{call}");
     }
 
     const FIVE: [&str; 5] = ["10 10 .", "11 10 .", "12 10 .", "13 10 .", "100 11 7"];
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_normal() {
+    fn normal_range_is_computed() {
         // The median is 12, the distances from it 0 1 1 2 88: a deviation is 1.4826.
         check(&FIVE, "outlier:normal_range()", "7.5522 9.24802 7; 16.4478 10.75198 7");
         check(&FIVE, "outlier:count()", "1 1 0");

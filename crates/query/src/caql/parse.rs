@@ -14,33 +14,34 @@
 //! takes everything up to the next pipe, comma or bracket.
 
 use super::ast::{
-    Argument, Body, Call, Constant, Directives, Expr, Form, Literal, Operator, Query,
+    Argument, Body, CallExpr, CaqlExprKind, CaqlQuery, Constant, Directives, Expr, Literal,
+    Operator,
 };
-use super::lexer::{Lexer, Token, TokenKind, is_quote};
+use super::lexer::{CaqlToken, Lexer, TokenKind, is_quote};
 use super::{ARGUMENTS_MAX, DEPTH_MAX, EXPRESSION_BYTES_MAX, SOURCES_MAX};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourceSpan};
 
 /// Reads a query.
-pub fn parse(text: &str) -> Result<Query> {
+pub fn parse(text: &str) -> Result<CaqlQuery> {
     if text.len() > EXPRESSION_BYTES_MAX {
-        return Err(limit("bytes", text.len(), EXPRESSION_BYTES_MAX, "ask for less at once"));
+        return Err(limit_error("bytes", text.len(), EXPRESSION_BYTES_MAX, "ask for less at once"));
     }
     let mut lexer = Lexer::new(text, 0);
     let (directives, is_promql) = head(&mut lexer)?;
     if is_promql {
         let offset = lexer.at();
         let text = text[offset..].to_owned();
-        return Ok(Query { directives, body: Body::Promql { text, offset } });
+        return Ok(CaqlQuery { directives, body: Body::Promql { text, offset } });
     }
     let token = lexer.next()?;
     if token.kind == TokenKind::End {
         let message = "there is no expression: write one, such as find(\"name\")";
-        return Err(Error::Parse { place: token.place, message: message.to_owned() });
+        return Err(Error::Parse { span: token.span, message: message.to_owned() });
     }
     let mut parser = Parser { lexer, token, end: 0, level: 0 };
     let node = parser.pipe()?;
     match parser.token.kind {
-        TokenKind::End => Ok(Query { directives, body: Body::Caql(node.expr) }),
+        TokenKind::End => Ok(CaqlQuery { directives, body: Body::Caql(node.expr) }),
         _ => Err(parser.expected("an operator, | or the end")),
     }
 }
@@ -55,19 +56,19 @@ fn head(lexer: &mut Lexer<'_>) -> Result<(Directives, bool)> {
     let mut directives = Directives::default();
     let mut is_promql = false;
     loop {
-        lexer.blanks_and_comments();
+        lexer.skip_blanks_and_comments();
         let start = lexer.at();
         if !lexer.take("#") {
             return Ok((directives, is_promql));
         }
         let name = lexer.word();
-        let place = Place::new(start, lexer.at());
-        let refused = |message: String| Error::Parse { place, message };
+        let place = SourceSpan::new(start, lexer.at());
+        let refused = |message: String| Error::Parse { span: place, message };
         match name {
             "preview" => directives.preview = true,
             "serial" | "strict" => directives.serial = true,
             "min_period" | "lookback_window" => {
-                let ns = span(lexer, start, name)?;
+                let ns = parse_span(lexer, start, name)?;
                 let field = match name {
                     "min_period" => &mut directives.min_period_ns,
                     _ => &mut directives.lookback_ns,
@@ -96,7 +97,7 @@ fn head(lexer: &mut Lexer<'_>) -> Result<(Directives, bool)> {
 }
 
 /// `=`, and a number of seconds or a duration.
-fn span(lexer: &mut Lexer<'_>, start: usize, name: &str) -> Result<i64> {
+fn parse_span(lexer: &mut Lexer<'_>, start: usize, name: &str) -> Result<i64> {
     let is_given = lexer.take("=");
     let quoted = is_given && lexer.peek().is_some_and(is_quote);
     // No blanks in it: what follows on the same line may be an expression that begins with a number.
@@ -130,7 +131,7 @@ fn language(lexer: &mut Lexer<'_>) -> Result<String> {
 struct Parser<'a> {
     lexer: Lexer<'a>,
     /// The next one, not yet taken.
-    token: Token<'a>,
+    token: CaqlToken<'a>,
     /// Where the one before it ends.
     end: usize,
     /// How deep the parser is in brackets, signs and right operands.
@@ -138,22 +139,22 @@ struct Parser<'a> {
 }
 
 /// A node, and how many lie on the longest way down.
-struct Node {
+struct ParsedExpr {
     expr: Expr,
     depth: usize,
 }
 
 impl<'a> Parser<'a> {
-    fn pipe(&mut self) -> Result<Node> {
+    fn pipe(&mut self) -> Result<ParsedExpr> {
         let mut left = self.operation(0)?;
-        while self.take("|")? {
+        while self.consume("|")? {
             let Some(name) = self.name_of_call() else {
                 return Err(self.expected("a call after |, such as stats:sum()"));
             };
             let right = self.call(name, Some(left))?;
             if self.operator_between().is_some() {
                 let message = "a call follows |, and nothing is computed with it: write (… | f()) + 1, or f(){…} + 1";
-                return Err(self.refused(message));
+                return Err(self.error_at_token(message));
             }
             left = right;
         }
@@ -161,7 +162,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A chain of operators no looser than this level.
-    fn operation(&mut self, least: usize) -> Result<Node> {
+    fn operation(&mut self, least: usize) -> Result<ParsedExpr> {
         let mut left = self.unary()?;
         while let Some((level, operator)) =
             self.operator_between().filter(|(level, _)| *level >= least)
@@ -173,11 +174,11 @@ impl<'a> Parser<'a> {
                     let message = format!(
                         "comparisons take exactly two operands: write (a {symbol} b) and (b {symbol} c)"
                     );
-                    return Err(self.refused(&message));
+                    return Err(self.error_at_token(&message));
                 }
                 if operands.len() == SOURCES_MAX {
                     let remedy = "use op:sum or stats:sum with one find";
-                    return Err(limit(
+                    return Err(limit_error(
                         "operands in a chain",
                         operands.len() + 1,
                         SOURCES_MAX,
@@ -185,49 +186,49 @@ impl<'a> Parser<'a> {
                     ));
                 }
                 self.advance()?;
-                operands.push(self.deeper(|parser| parser.operation(level + 1))?);
+                operands.push(self.nested(|parser| parser.operation(level + 1))?);
             }
             left = operation(operator, operands)?;
         }
         Ok(left)
     }
 
-    fn unary(&mut self) -> Result<Node> {
-        let start = self.token.place.start;
+    fn unary(&mut self) -> Result<ParsedExpr> {
+        let start = self.token.span.start;
         if self.token.kind == TokenKind::Name("not") {
             self.advance()?;
-            let operand = self.deeper(|parser| parser.operation(0))?;
+            let operand = self.nested(|parser| parser.operation(0))?;
             return Ok(operation(Operator::Not, vec![operand])?.from(start));
         }
-        if self.take("!")? {
-            let operand = self.deeper(Parser::unary)?;
+        if self.consume("!")? {
+            let operand = self.nested(Parser::unary)?;
             return Ok(operation(Operator::Not, vec![operand])?.from(start));
         }
         if let Some(literal) = self.signed()? {
-            return Ok(Node::leaf(literal, Place::new(start, self.end)));
+            return Ok(ParsedExpr::leaf(literal, SourceSpan::new(start, self.end)));
         }
         // `signed` left a sign that no number follows.
-        if self.take("-")? {
-            let operand = self.deeper(Parser::unary)?;
+        if self.consume("-")? {
+            let operand = self.nested(Parser::unary)?;
             return Ok(operation(Operator::Negate, vec![operand])?.from(start));
         }
         self.primary()
     }
 
-    fn primary(&mut self) -> Result<Node> {
-        let start = self.token.place.start;
+    fn primary(&mut self) -> Result<ParsedExpr> {
+        let start = self.token.span.start;
         if let Some(name) = self.name_of_call() {
             return self.call(name, None);
         }
         if let Some(literal) = self.literal()? {
-            return Ok(Node::leaf(literal, Place::new(start, self.end)));
+            return Ok(ParsedExpr::leaf(literal, SourceSpan::new(start, self.end)));
         }
-        if self.take("(")? {
-            let mut inner = self.deeper(Parser::pipe)?;
-            if !self.take(")")? {
+        if self.consume("(")? {
+            let mut inner = self.nested(Parser::pipe)?;
+            if !self.consume(")")? {
                 return Err(self.expected("an operator, | or `)`"));
             }
-            inner.expr.place = Place::new(start, self.end);
+            inner.expr.span = SourceSpan::new(start, self.end);
             return Ok(inner);
         }
         Err(self.expected("a call, a number, a duration, a text or `(`"))
@@ -239,31 +240,36 @@ impl<'a> Parser<'a> {
     fn name_of_call(&self) -> Option<&'a str> {
         match self.token.kind {
             TokenKind::Name("not" | "and" | "or") => None,
-            TokenKind::Name(name) if Constant::of_name(name).is_none() => Some(name),
+            TokenKind::Name(name) if Constant::from_name(name).is_none() => Some(name),
             _ => None,
         }
     }
 
-    fn call(&mut self, name: &str, piped: Option<Node>) -> Result<Node> {
-        let name_place = self.token.place;
+    fn call(&mut self, name: &str, piped: Option<ParsedExpr>) -> Result<ParsedExpr> {
+        let name_place = self.token.span;
         self.advance()?;
         let (mut has_arguments, mut has_sources) = (false, false);
         let mut arguments = Vec::new();
-        if self.take("(")? {
+        if self.consume("(")? {
             has_arguments = true;
             self.list(")", |parser| parser.argument(&mut arguments))?;
         }
-        let start = piped.as_ref().map_or(name_place.start, |node| node.expr.place.start);
+        let start = piped.as_ref().map_or(name_place.start, |node| node.expr.span.start);
         let mut depth = piped.as_ref().map_or(0, |node| node.depth);
         let mut sources: Vec<Expr> = piped.into_iter().map(|node| node.expr).collect();
-        if self.take("{")? {
+        if self.consume("{")? {
             has_sources = true;
             self.list("}", |parser| {
                 if sources.len() == SOURCES_MAX {
                     let remedy = "find can give many streams from one source";
-                    return Err(limit("sources in a call", sources.len() + 1, SOURCES_MAX, remedy));
+                    return Err(limit_error(
+                        "sources in a call",
+                        sources.len() + 1,
+                        SOURCES_MAX,
+                        remedy,
+                    ));
                 }
-                let source = parser.deeper(Parser::pipe)?;
+                let source = parser.nested(Parser::pipe)?;
                 depth = depth.max(source.depth);
                 sources.push(source.expr);
                 Ok(())
@@ -271,24 +277,24 @@ impl<'a> Parser<'a> {
         }
         if !has_arguments && !has_sources {
             let message = format!("`{name}` wants a block: write {name}(…) or {name}{{…}}");
-            return Err(Error::Parse { place: name_place, message });
+            return Err(Error::Parse { span: name_place, message });
         }
         let name = name.replace("::", ":");
-        let call = Call { name, name_place, arguments, sources };
-        Node::new(Form::Call(call), Place::new(start, self.end), depth + 1)
+        let call = CallExpr { name, name_span: name_place, arguments, sources };
+        ParsedExpr::new(CaqlExprKind::Call(call), SourceSpan::new(start, self.end), depth + 1)
     }
 
     /// What stands between brackets, of which the opening one is taken, and commas.
     fn list(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
-        if self.take(close)? {
+        if self.consume(close)? {
             return Ok(());
         }
         loop {
             item(self)?;
-            if self.take(close)? {
+            if self.consume(close)? {
                 return Ok(());
             }
-            if !self.take(",")? {
+            if !self.consume(",")? {
                 return Err(self.expected(&format!("`,` or `{close}`")));
             }
         }
@@ -297,23 +303,28 @@ impl<'a> Parser<'a> {
     fn argument(&mut self, arguments: &mut Vec<Argument>) -> Result<()> {
         if arguments.len() == ARGUMENTS_MAX {
             let remedy = "split the call into several";
-            return Err(limit("arguments in a call", arguments.len() + 1, ARGUMENTS_MAX, remedy));
+            return Err(limit_error(
+                "arguments in a call",
+                arguments.len() + 1,
+                ARGUMENTS_MAX,
+                remedy,
+            ));
         }
-        let start = self.token.place;
+        let start = self.token.span;
         let mut name = None;
         if let TokenKind::Name(word) = self.token.kind
-            && Constant::of_name(word).is_none()
+            && Constant::from_name(word).is_none()
         {
             self.advance()?;
-            if !self.take("=")? {
+            if !self.consume("=")? {
                 let message = format!(
                     "`{word}` is no value: a text stands in quotes, \"{word}\", and streams in braces behind the arguments"
                 );
-                return Err(Error::Parse { place: start, message });
+                return Err(Error::Parse { span: start, message });
             }
             if arguments.iter().any(|argument: &Argument| argument.name.as_deref() == Some(word)) {
                 let message = format!("`{word}` is given twice");
-                return Err(Error::Parse { place: start, message });
+                return Err(Error::Parse { span: start, message });
             }
             name = Some(word.to_owned());
         }
@@ -324,14 +335,14 @@ impl<'a> Parser<'a> {
         let Some(value) = value else {
             return Err(self.expected("a number, a duration, a text or a constant"));
         };
-        let place = Place::new(start.start, self.end);
+        let place = SourceSpan::new(start.start, self.end);
         if name.is_none()
             && let Some(before) = arguments.last().and_then(|argument| argument.name.as_deref())
         {
             let message = format!("values without a name come first: move this before {before}=");
-            return Err(Error::Parse { place, message });
+            return Err(Error::Parse { span: place, message });
         }
-        arguments.push(Argument { name, value, place });
+        arguments.push(Argument { name, value, span: place });
         Ok(())
     }
 
@@ -346,9 +357,8 @@ impl<'a> Parser<'a> {
             return Ok(None);
         }
         if !digit {
-            return Err(
-                self.refused("a plus sign before one operand wants a number right behind it")
-            );
+            return Err(self
+                .error_at_token("a plus sign before one operand wants a number right behind it"));
         }
         self.advance()?;
         let literal = match self.literal()? {
@@ -365,7 +375,7 @@ impl<'a> Parser<'a> {
             TokenKind::Number(number) => Literal::Number(*number),
             TokenKind::Duration(ns) => Literal::Duration(*ns),
             TokenKind::Text(text) => Literal::Text(text.clone()),
-            TokenKind::Name(name) => match Constant::of_name(name) {
+            TokenKind::Name(name) => match Constant::from_name(name) {
                 Some(constant) => Literal::Constant(constant),
                 None => return Ok(None),
             },
@@ -382,17 +392,17 @@ impl<'a> Parser<'a> {
         let (TokenKind::Symbol(word) | TokenKind::Name(word)) = self.token.kind else {
             return None;
         };
-        let mut operators = Operator::BETWEEN.into_iter().enumerate();
+        let mut operators = Operator::BINARY.into_iter().enumerate();
         operators.find(|(_, operator)| operator.symbol() == word)
     }
 
     fn advance(&mut self) -> Result<()> {
-        self.end = self.token.place.end;
+        self.end = self.token.span.end;
         self.token = self.lexer.next()?;
         Ok(())
     }
 
-    fn take(&mut self, symbol: &str) -> Result<bool> {
+    fn consume(&mut self, symbol: &str) -> Result<bool> {
         let is_there = matches!(self.token.kind, TokenKind::Symbol(found) if found == symbol);
         if is_there {
             self.advance()?;
@@ -401,9 +411,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Does what makes the parser recurse, within the limit.
-    fn deeper(&mut self, inner: impl FnOnce(&mut Self) -> Result<Node>) -> Result<Node> {
+    fn nested(
+        &mut self,
+        inner: impl FnOnce(&mut Self) -> Result<ParsedExpr>,
+    ) -> Result<ParsedExpr> {
         if self.level == DEPTH_MAX {
-            return Err(too_deep(self.level + 1));
+            return Err(depth_error(self.level + 1));
         }
         self.level += 1;
         let node = inner(self);
@@ -418,50 +431,51 @@ impl<'a> Parser<'a> {
             TokenKind::Duration(_) => "a duration".to_owned(),
             TokenKind::Text(_) => "a text".to_owned(),
             TokenKind::Symbol("=") => {
-                return self.refused("a single = names an argument: a comparison is written ==");
+                return self
+                    .error_at_token("a single = names an argument: a comparison is written ==");
             }
             TokenKind::Symbol(symbol) => format!("`{symbol}`"),
             TokenKind::End => "the end".to_owned(),
         };
-        self.refused(&format!("found {found}, expected {expected}"))
+        self.error_at_token(&format!("found {found}, expected {expected}"))
     }
 
     /// The next token is what is wrong.
-    fn refused(&self, message: &str) -> Error {
-        Error::Parse { place: self.token.place, message: message.to_owned() }
+    fn error_at_token(&self, message: &str) -> Error {
+        Error::Parse { span: self.token.span, message: message.to_owned() }
     }
 }
 
-impl Node {
-    fn new(form: Form, place: Place, depth: usize) -> Result<Node> {
+impl ParsedExpr {
+    fn new(form: CaqlExprKind, place: SourceSpan, depth: usize) -> Result<ParsedExpr> {
         if depth > DEPTH_MAX {
-            return Err(too_deep(depth));
+            return Err(depth_error(depth));
         }
-        Ok(Node { expr: Expr { form, place }, depth })
+        Ok(ParsedExpr { expr: Expr { kind: form, span: place }, depth })
     }
 
-    fn leaf(literal: Literal, place: Place) -> Node {
-        Node { expr: Expr { form: Form::Literal(literal), place }, depth: 1 }
+    fn leaf(literal: Literal, place: SourceSpan) -> ParsedExpr {
+        ParsedExpr { expr: Expr { kind: CaqlExprKind::Literal(literal), span: place }, depth: 1 }
     }
 
-    fn from(mut self, start: usize) -> Node {
-        self.expr.place.start = start;
+    fn from(mut self, start: usize) -> ParsedExpr {
+        self.expr.span.start = start;
         self
     }
 }
 
-fn operation(operator: Operator, operands: Vec<Node>) -> Result<Node> {
+fn operation(operator: Operator, operands: Vec<ParsedExpr>) -> Result<ParsedExpr> {
     let depth = operands.iter().map(|node| node.depth).max().unwrap_or(0) + 1;
     let operands: Vec<Expr> = operands.into_iter().map(|node| node.expr).collect();
     let ends = operands.first().zip(operands.last());
-    let place = ends.map_or_else(Place::default, |(first, last)| first.place.to(last.place));
-    Node::new(Form::Operation { operator, operands }, place, depth)
+    let place = ends.map_or_else(SourceSpan::default, |(first, last)| first.span.to(last.span));
+    ParsedExpr::new(CaqlExprKind::Operation { operator, operands }, place, depth)
 }
 
-fn too_deep(found: usize) -> Error {
-    limit("levels of calls, operators and brackets", found, DEPTH_MAX, "split the query")
+fn depth_error(found: usize) -> Error {
+    limit_error("levels of calls, operators and brackets", found, DEPTH_MAX, "split the query")
 }
 
-fn limit(what: &'static str, found: usize, max: usize, remedy: &str) -> Error {
-    Error::Limit { what, found: found as u64, max: max as u64, remedy: remedy.to_owned() }
+fn limit_error(what: &'static str, found: usize, max: usize, remedy: &str) -> Error {
+    Error::Limit { limit: what, found: found as u64, max: max as u64, remedy: remedy.to_owned() }
 }

@@ -1,33 +1,32 @@
-//! From a query to what has to be done: sources are found, operators become functions, what stands in the query
-//! twice is worked out once, and histograms that are merged are read together.
+//! Planner of CAQL queries.
 
 use std::collections::HashMap;
 
-use super::arguments::{Arguments, Context};
+use super::arguments::{Arguments, CaqlContext};
 use super::ast::{Body, Directives, Operator};
-use super::bind::{Bound, Meaning, bind};
+use super::bind::{BoundExpr, BoundKind, bind};
 use super::parse;
 use super::quantiles;
 use super::signature::Signature;
-use super::sources::{Find, What};
-use super::stage::{Call, Form, Stage};
-use crate::ask::Question;
-use crate::error::{Error, Place, Result};
+use super::sources::{MetricQuery, MetricStatistic};
+use super::stage::{CallStage, PlanStage, StageKind};
+use crate::engine::QueryRequest;
+use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Settings;
-use crate::note::Notes;
-use crate::plan::{Node, Op};
+use crate::plan::{PlanNode, PlanOp};
 use crate::promql;
-use crate::stream::Steps;
+use crate::query_warnings::QueryWarnings;
+use crate::stream::StepGrid;
 
 /// Of a slot, where nothing else is said; and what durations are rounded down to.
 const PERIOD: i64 = store::MINUTE;
 
-/// What has to be done.
-pub(crate) struct Plan {
-    pub(crate) node: Node,
+/// Plan of a CAQL query.
+pub(crate) struct CaqlPlan {
+    pub(crate) node: PlanNode,
     /// The slots that are asked for.
-    pub(crate) steps: Steps,
-    pub(crate) notes: Notes,
+    pub(crate) steps: StepGrid,
+    pub(crate) warnings: QueryWarnings,
     /// The expression is PromQL, and begins here.
     pub(crate) promql_at: Option<usize>,
     /// How old PromQL takes the latest reading at the most, if the query says so.
@@ -35,13 +34,13 @@ pub(crate) struct Plan {
 }
 
 /// What has to be done for a question.
-pub(crate) fn plan(question: &Question<'_>, settings: &Settings) -> Result<Plan> {
+pub(crate) fn plan(question: &QueryRequest<'_>, settings: &Settings) -> Result<CaqlPlan> {
     let query = parse(question.text)?;
     let steps = slots(question, &query.directives, settings)?;
-    let mut plan = Plan {
-        node: Node { op: Op::Number(0.0), place: Place::default() },
+    let mut plan = CaqlPlan {
+        node: PlanNode { op: PlanOp::Number(0.0), span: SourceSpan::default() },
         steps,
-        notes: Notes::default(),
+        warnings: QueryWarnings::default(),
         promql_at: None,
         lookback: query.directives.lookback_ns,
     };
@@ -49,25 +48,25 @@ pub(crate) fn plan(question: &Question<'_>, settings: &Settings) -> Result<Plan>
         Body::Caql(expr) => expr,
         Body::Promql { text, offset } => {
             plan.promql_at = Some(offset);
-            let planned = of_promql(&text, question, settings, steps);
-            plan.node = planned.map_err(|error| error.moved(offset))?;
+            let planned = plan_promql(&text, question, settings, steps);
+            plan.node = planned.map_err(|error| error.shift(offset))?;
             return Ok(plan);
         }
     };
-    let context = Context {
+    let context = CaqlContext {
         view_range_ns: steps.step.saturating_mul(steps.count as i64),
         view_period_ns: steps.step,
         is_serial: query.directives.serial,
     };
-    let bound = bind(&expr, &context, &mut plan.notes)?;
+    let bound = bind(&expr, &context, &mut plan.warnings)?;
     if !settings.averaged_quantiles {
-        quantiles::refuse_averages(&bound, question.text)?;
+        quantiles::reject_averages(&bound, question.text)?;
     }
     let mut planner = Planner {
         context,
         start: steps.start,
         least: query.directives.min_period_ns.unwrap_or(PERIOD),
-        known: HashMap::new(),
+        known_nodes: HashMap::new(),
         uses: Vec::new(),
     };
     let counted = planner.count(&bound);
@@ -76,12 +75,16 @@ pub(crate) fn plan(question: &Question<'_>, settings: &Settings) -> Result<Plan>
 }
 
 /// The slots of a question: its end belongs to none of them.
-fn slots(question: &Question<'_>, directives: &Directives, settings: &Settings) -> Result<Steps> {
+fn slots(
+    question: &QueryRequest<'_>,
+    directives: &Directives,
+    settings: &Settings,
+) -> Result<StepGrid> {
     let least = directives.min_period_ns.unwrap_or(PERIOD);
     let period = if question.step == 0 { PERIOD } else { question.step }.max(least);
     let invalid = |message: &str| {
-        let place = Place::new(0, question.text.len());
-        Err(Error::Parse { place, message: message.to_owned() })
+        let place = SourceSpan::new(0, question.text.len());
+        Err(Error::Parse { span: place, message: message.to_owned() })
     };
     if question.step < 0 {
         return invalid("the period is negative: give a period above nought");
@@ -95,39 +98,39 @@ fn slots(question: &Question<'_>, directives: &Directives, settings: &Settings) 
     let max = settings.limits.steps;
     if count > max {
         let remedy = "ask for longer periods or a shorter time, or raise max_steps".to_owned();
-        return Err(Error::Limit { what: "steps (max_steps)", found: count, max, remedy });
+        return Err(Error::Limit { limit: "steps (max_steps)", found: count, max, remedy });
     }
-    Ok(Steps { start: question.start, step: period, count: count as usize })
+    Ok(StepGrid { start: question.start, step: period, count: count as usize })
 }
 
-fn of_promql(
+fn plan_promql(
     text: &str,
-    question: &Question<'_>,
+    question: &QueryRequest<'_>,
     settings: &Settings,
-    steps: Steps,
-) -> Result<Node> {
+    steps: StepGrid,
+) -> Result<PlanNode> {
     let expression = promql::parse(text, &question.options)?;
-    let question = Question { text, end: steps.end(), step: steps.step, ..question.clone() };
+    let question = QueryRequest { text, end: steps.end(), step: steps.step, ..question.clone() };
     let (_, node) = promql::plan(&expression, &question, settings)?;
     Ok(node)
 }
 
 struct Planner {
-    context: Context,
+    context: CaqlContext,
     /// Of the first slot that is asked for.
     start: i64,
     /// What durations are rounded down to.
     least: i64,
     /// Nodes by what they say: which of those that differ.
-    known: HashMap<String, usize>,
+    known_nodes: HashMap<String, usize>,
     /// By how many nodes that differ each is needed.
     uses: Vec<usize>,
 }
 
-/// A node, as one of those that differ.
-struct Counted {
-    which: usize,
-    sources: Vec<Counted>,
+/// Deduplication key of a node.
+struct DedupKey {
+    index: usize,
+    sources: Vec<DedupKey>,
 }
 
 /// How deep nodes may stand within each other: working them out is recursive.
@@ -140,113 +143,135 @@ fn is_pairwise(operator: Operator) -> bool {
 
 impl Planner {
     /// Recursive; the parser has seen to the depth.
-    fn count(&mut self, bound: &Bound) -> Counted {
-        let below: &[Bound] = match &bound.meaning {
-            Meaning::Constant(_) => &[],
-            Meaning::Call { sources, .. } => sources,
-            Meaning::Operation { operands, .. } => operands,
+    fn count(&mut self, bound: &BoundExpr) -> DedupKey {
+        let below: &[BoundExpr] = match &bound.bound_kind {
+            BoundKind::Constant(_) => &[],
+            BoundKind::Call { sources, .. } => sources,
+            BoundKind::Operation { operands, .. } => operands,
         };
-        let sources: Vec<Counted> = below.iter().map(|source| self.count(source)).collect();
-        let own = match &bound.meaning {
-            Meaning::Constant(number) => format!("{number:?}"),
+        let sources: Vec<DedupKey> = below.iter().map(|source| self.count(source)).collect();
+        let own = match &bound.bound_kind {
+            BoundKind::Constant(number) => format!("{number:?}"),
             // Two of them are not the same walk.
-            Meaning::Call { function, .. } if function.computes == "randomwalk" => {
-                format!("{}", bound.place)
+            BoundKind::Call { function, .. } if function.computes == "randomwalk" => {
+                format!("{}", bound.span)
             }
-            Meaning::Call { function, arguments, .. } => {
+            BoundKind::Call { function, arguments, .. } => {
                 format!("{} {arguments:?}", function.computes)
             }
-            Meaning::Operation { operator, .. } => format!("{operator:?}"),
+            BoundKind::Operation { operator, .. } => format!("{operator:?}"),
         };
-        let places: Vec<String> = sources.iter().map(|source| source.which.to_string()).collect();
+        let places: Vec<String> = sources.iter().map(|source| source.index.to_string()).collect();
         let key = format!("{own} {{{}}}", places.join(","));
         let next = self.uses.len();
-        let which = *self.known.entry(key).or_insert(next);
+        let which = *self.known_nodes.entry(key).or_insert(next);
         if which == next {
             self.uses.push(1);
         } else {
             self.uses[which] += 1;
             // Its sources are needed by the same as before.
             for source in &sources {
-                self.uses[source.which] -= 1;
+                self.uses[source.index] -= 1;
             }
         }
-        Counted { which, sources }
+        DedupKey { index: which, sources }
     }
 
-    fn node(&self, bound: &Bound, counted: &Counted, depth: usize) -> Result<Node> {
-        let place = bound.place;
+    fn node(&self, bound: &BoundExpr, counted: &DedupKey, depth: usize) -> Result<PlanNode> {
+        let place = bound.span;
         if depth > DEPTH_MAX {
             let message = format!(
                 "more than {DEPTH_MAX} operations within each other; a row of / % or ^ counts each of them"
             );
-            return Err(Error::Parse { place, message });
+            return Err(Error::Parse { span: place, message });
         }
-        let shared = (self.uses[counted.which] > 1).then_some(counted.which);
-        let stage = |form: Form| {
-            let stage = Stage { form, shared, context: self.context };
-            Ok(Node { op: Op::Stage(Box::new(stage)), place })
+        let shared = (self.uses[counted.index] > 1).then_some(counted.index);
+        let stage = |form: StageKind| {
+            let stage = PlanStage { kind: form, shared, context: self.context };
+            Ok(PlanNode { op: PlanOp::Stage(Box::new(stage)), span: place })
         };
-        match &bound.meaning {
-            Meaning::Constant(Some(number)) => Ok(Node { op: Op::Number(*number), place }),
-            Meaning::Constant(None) => stage(Form::Null),
-            Meaning::Operation { operator, operands } => {
+        match &bound.bound_kind {
+            BoundKind::Constant(Some(number)) => {
+                Ok(PlanNode { op: PlanOp::Number(*number), span: place })
+            }
+            BoundKind::Constant(None) => stage(StageKind::Null),
+            BoundKind::Operation { operator, operands } => {
                 // Two at a time, the first stand below all others.
                 let depth = depth + if is_pairwise(*operator) { operands.len() } else { 1 };
                 let sources = self.nodes(operands, &counted.sources, depth)?;
                 stage(self.operation(*operator, sources, place))
             }
-            Meaning::Call { function, arguments, sources, name_place } => {
+            BoundKind::Call { function, arguments, sources, name_span: name_place } => {
                 let computes = function.computes.as_str();
-                if let Some(what) = What::of_function(computes) {
-                    return stage(Form::Find(self.find(what, function, arguments, *name_place)?));
+                if let Some(what) = MetricStatistic::from_function(computes) {
+                    return stage(StageKind::Find(self.find(
+                        what,
+                        function,
+                        arguments,
+                        *name_place,
+                    )?));
                 }
                 if let Some(merge) = self.merge(computes, arguments, sources)? {
                     return stage(merge);
                 }
                 let sources = self.nodes(sources, &counted.sources, depth + 1)?;
                 if computes == "delay" {
-                    let delays = arguments.rest().iter().filter_map(|given| given.duration());
+                    let delays = arguments.variadic().iter().filter_map(|given| given.duration());
                     let delays = delays.map(|delay| delay - delay % self.least).collect();
-                    return stage(Form::Delay { delays, sources });
+                    return stage(StageKind::Delay { delays, sources });
                 }
                 let (arguments, place) = (arguments.clone(), *name_place);
-                stage(Form::Call(Box::new(Call { function, arguments, sources, place })))
+                stage(StageKind::Call(Box::new(CallStage {
+                    function,
+                    arguments,
+                    sources,
+                    span: place,
+                })))
             }
         }
     }
 
-    fn nodes(&self, bound: &[Bound], counted: &[Counted], depth: usize) -> Result<Vec<Node>> {
+    fn nodes(
+        &self,
+        bound: &[BoundExpr],
+        counted: &[DedupKey],
+        depth: usize,
+    ) -> Result<Vec<PlanNode>> {
         bound.iter().zip(counted).map(|(bound, counted)| self.node(bound, counted, depth)).collect()
     }
 
     /// Operators that take more than two operands take all at once, the others two at a time.
-    fn operation(&self, operator: Operator, sources: Vec<Node>, place: Place) -> Form {
-        let function = Signature::of(operator.function()).expect("BUG: operators are functions");
-        let call = |sources: Vec<Node>| {
+    fn operation(
+        &self,
+        operator: Operator,
+        sources: Vec<PlanNode>,
+        place: SourceSpan,
+    ) -> StageKind {
+        let function = Signature::find(operator.function()).expect("BUG: operators are functions");
+        let call = |sources: Vec<PlanNode>| {
             let arguments = Arguments::none();
-            Form::Call(Box::new(Call { function, arguments, sources, place }))
+            StageKind::Call(Box::new(CallStage { function, arguments, sources, span: place }))
         };
         if !is_pairwise(operator) || sources.len() < 3 {
             return call(sources);
         }
         let mut sources = sources.into_iter();
-        let mut left: Vec<Node> = sources.by_ref().take(2).collect();
+        let mut left: Vec<PlanNode> = sources.by_ref().take(2).collect();
         for right in sources {
-            let stage = Stage { form: call(left), shared: None, context: self.context };
-            left = vec![Node { op: Op::Stage(Box::new(stage)), place }, right];
+            let stage = PlanStage { kind: call(left), shared: None, context: self.context };
+            left = vec![PlanNode { op: PlanOp::Stage(Box::new(stage)), span: place }, right];
         }
         call(left)
     }
 
     fn find(
         &self,
-        what: What,
+        what: MetricStatistic,
         function: &Signature,
         arguments: &Arguments,
-        place: Place,
-    ) -> Result<Box<Find>> {
-        Find::new(what, function, arguments, self.start, place).map(Box::new)
+        place: SourceSpan,
+    ) -> Result<Box<MetricQuery>> {
+        MetricQuery::new(what, function, arguments, self.start, place).map(Box::new)
     }
 
     /// Histograms that are found only to be merged are read together: a store adds them up faster.
@@ -254,25 +279,29 @@ impl Planner {
         &self,
         computes: &str,
         arguments: &Arguments,
-        sources: &[Bound],
-    ) -> Result<Option<Form>> {
+        sources: &[BoundExpr],
+    ) -> Result<Option<StageKind>> {
         let by = match computes {
             "histogram:merge" => None,
             "group_by:merge" => {
-                let texts = arguments.rest().iter().filter_map(|given| given.text());
+                let texts = arguments.variadic().iter().filter_map(|given| given.text());
                 Some(texts.map(str::to_owned).collect())
             }
             _ => return Ok(None),
         };
-        let [Bound { meaning: Meaning::Call { function, arguments, name_place, .. }, .. }] =
-            sources
+        let [
+            BoundExpr {
+                bound_kind: BoundKind::Call { function, arguments, name_span: name_place, .. },
+                ..
+            },
+        ] = sources
         else {
             return Ok(None);
         };
-        match What::of_function(&function.computes) {
-            Some(what @ What::Histogram) => {
+        match MetricStatistic::from_function(&function.computes) {
+            Some(what @ MetricStatistic::Histogram) => {
                 let find = self.find(what, function, arguments, *name_place)?;
-                Ok(Some(Form::Merge { find, by }))
+                Ok(Some(StageKind::Merge { find, by }))
             }
             _ => Ok(None),
         }

@@ -1,12 +1,12 @@
 //! Points of streams as numbers, and back.
 
-use crate::labels::Labels;
+use crate::labels::LabelSet;
 use crate::stream::Stream;
-use crate::value::Value;
+use crate::value::StepValue;
 
 /// A number as a point; one that is none, or has no bound, is missing.
-pub(super) fn point(number: Option<f64>) -> Option<Value> {
-    number.filter(|number| number.is_finite()).map(Value::Number)
+pub(super) fn point(number: Option<f64>) -> Option<StepValue> {
+    number.filter(|number| number.is_finite()).map(StepValue::Number)
 }
 
 /// A number of a stream; `None` where it is missing, or a histogram.
@@ -16,11 +16,11 @@ pub(super) fn number(stream: &Stream, at: usize) -> Option<f64> {
 
 /// All numbers of a stream.
 pub(super) fn numbers(stream: &Stream) -> impl Iterator<Item = Option<f64>> + '_ {
-    stream.points.iter().map(|point| point.as_ref().and_then(Value::number))
+    stream.points.iter().map(|point| point.as_ref().and_then(StepValue::number))
 }
 
 /// A stream of numbers.
-pub(super) fn stream(labels: Labels, numbers: impl IntoIterator<Item = Option<f64>>) -> Stream {
+pub(super) fn stream(labels: LabelSet, numbers: impl IntoIterator<Item = Option<f64>>) -> Stream {
     Stream::new(labels, numbers.into_iter().map(point).collect())
 }
 
@@ -28,7 +28,7 @@ pub(super) fn stream(labels: Labels, numbers: impl IntoIterator<Item = Option<f6
 pub(super) fn map(mut streams: Vec<Stream>, f: impl Fn(f64) -> f64) -> Vec<Stream> {
     for stream in &mut streams {
         for held in &mut stream.points {
-            let number = held.as_ref().and_then(Value::number);
+            let number = held.as_ref().and_then(StepValue::number);
             *held = point(number.map(&f));
         }
     }
@@ -36,6 +36,6 @@ pub(super) fn map(mut streams: Vec<Stream>, f: impl Fn(f64) -> f64) -> Vec<Strea
 }
 
 /// 1 or 0.
-pub(super) fn truth(holds: bool) -> f64 {
+pub(super) fn bool_to_number(holds: bool) -> f64 {
     if holds { 1.0 } else { 0.0 }
 }

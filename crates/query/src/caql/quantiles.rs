@@ -1,15 +1,16 @@
-//! Averages of quantiles, which say nothing about anybody: refused, with what to write instead.
+//! Rejection of averages over quantiles, with the correct query.
 
-use super::arguments::{Arguments, Given};
+use super::arguments::{ArgumentValue, Arguments};
 use super::ast::Literal;
-use super::bind::{Bound, Meaning};
+use super::bind::{BoundExpr, BoundKind};
 use crate::error::{Error, Result};
 
 /// An error where a query averages quantiles, over streams or over time. Recursive, as deep as the tree.
-pub(super) fn refuse_averages(bound: &Bound, text: &str) -> Result<()> {
-    let sources = sources_of(bound);
-    sources.iter().try_for_each(|source| refuse_averages(source, text))?;
-    let Meaning::Call { function, arguments, name_place, .. } = &bound.meaning else {
+pub(super) fn reject_averages(bound: &BoundExpr, text: &str) -> Result<()> {
+    let sources = input_sources(bound);
+    sources.iter().try_for_each(|source| reject_averages(source, text))?;
+    let BoundKind::Call { function, arguments, name_span: name_place, .. } = &bound.bound_kind
+    else {
         return Ok(());
     };
     let (over, merge) = match function.computes.as_str() {
@@ -29,29 +30,29 @@ pub(super) fn refuse_averages(bound: &Bound, text: &str) -> Result<()> {
     let mut quantiles = Vec::new();
     sources.iter().for_each(|source| find(source, &mut quantiles));
     let Some(first) = quantiles.first() else { return Ok(()) };
-    let right = instead(&quantiles, &merge, text);
-    let quantile = shown(first);
+    let right = suggest_replacement(&quantiles, &merge, text);
+    let quantile = format_quantile(first);
     let message = format!(
         "an average of quantiles over {over} is not a quantile of anything: where few had a bad time it \
          says that all had a fair one. merge the histograms and take the quantile of the whole: \
          {right} | {quantile}"
     );
-    Err(Error::Parse { place: *name_place, message })
+    Err(Error::Parse { span: *name_place, message })
 }
 
-fn sources_of(bound: &Bound) -> &[Bound] {
-    match &bound.meaning {
-        Meaning::Constant(_) => &[],
-        Meaning::Call { sources, .. } => sources,
-        Meaning::Operation { operands, .. } => operands,
+fn input_sources(bound: &BoundExpr) -> &[BoundExpr] {
+    match &bound.bound_kind {
+        BoundKind::Constant(_) => &[],
+        BoundKind::Call { sources, .. } => sources,
+        BoundKind::Operation { operands, .. } => operands,
     }
 }
 
 /// Adds the quantiles that a node gives, but for their scale or name. Recursive, as deep as the tree.
-fn find<'a>(bound: &'a Bound, found: &mut Vec<&'a Bound>) {
-    let keeps = match &bound.meaning {
-        Meaning::Constant(_) => false,
-        Meaning::Call { function, .. } => {
+fn find<'a>(bound: &'a BoundExpr, found: &mut Vec<&'a BoundExpr>) {
+    let keeps = match &bound.bound_kind {
+        BoundKind::Constant(_) => false,
+        BoundKind::Call { function, .. } => {
             let name = function.computes.as_str();
             if matches!(name, "histogram:percentile" | "histogram:median") {
                 found.push(bound);
@@ -69,13 +70,13 @@ fn find<'a>(bound: &'a Bound, found: &mut Vec<&'a Bound>) {
                 );
             is_label || is_choice || is_scale || is_arithmetic(name) && has_constant(bound)
         }
-        Meaning::Operation { operator, .. } => {
+        BoundKind::Operation { operator, .. } => {
             operator.function() == "op:neg"
                 || is_arithmetic(operator.function()) && has_constant(bound)
         }
     };
     if keeps {
-        sources_of(bound).iter().for_each(|source| find(source, found));
+        input_sources(bound).iter().for_each(|source| find(source, found));
     }
 }
 
@@ -84,19 +85,19 @@ fn is_arithmetic(name: &str) -> bool {
 }
 
 /// Whether a node puts one stream together with constants alone.
-fn has_constant(bound: &Bound) -> bool {
-    let constants = |bound: &&Bound| matches!(bound.meaning, Meaning::Constant(_));
-    let sources = sources_of(bound);
+fn has_constant(bound: &BoundExpr) -> bool {
+    let constants = |bound: &&BoundExpr| matches!(bound.bound_kind, BoundKind::Constant(_));
+    let sources = input_sources(bound);
     sources.len() == sources.iter().filter(constants).count() + 1
 }
 
 /// What the quantiles are of, merged.
-fn instead(quantiles: &[&Bound], merge: &str, text: &str) -> String {
+fn suggest_replacement(quantiles: &[&BoundExpr], merge: &str, text: &str) -> String {
     const LENGTH_MAX: usize = 200;
     let of: Vec<&str> = quantiles
         .iter()
-        .flat_map(|quantile| sources_of(quantile))
-        .filter_map(|source| text.get(source.place.start..source.place.end))
+        .flat_map(|quantile| input_sources(quantile))
+        .filter_map(|source| text.get(source.span.start..source.span.end))
         .map(|source| source.split(" | histogram:merge()").next().unwrap_or(source).trim())
         .collect();
     let length: usize = of.iter().map(|source| source.len()).sum();
@@ -108,16 +109,16 @@ fn instead(quantiles: &[&Bound], merge: &str, text: &str) -> String {
 }
 
 /// A call that takes a quantile, without what it is taken of.
-fn shown(quantile: &Bound) -> String {
-    let Meaning::Call { function, arguments, .. } = &quantile.meaning else {
+fn format_quantile(quantile: &BoundExpr) -> String {
+    let BoundKind::Call { function, arguments, .. } = &quantile.bound_kind else {
         return String::new();
     };
-    let percents = arguments.rest().iter().filter_map(Given::number);
+    let percents = arguments.variadic().iter().filter_map(ArgumentValue::number);
     let percents: Vec<String> = percents.map(|percent| percent.to_string()).collect();
     format!("{}({})", function.name, percents.join(", "))
 }
 
 fn texts(arguments: &Arguments) -> String {
-    let texts = arguments.rest().iter().filter_map(Given::text);
+    let texts = arguments.variadic().iter().filter_map(ArgumentValue::text);
     texts.map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ")
 }

@@ -1,14 +1,14 @@
 //! `top`, `bottom` and `sort:*`: streams in another order, by what they are over the whole range.
 
+use super::kernel::{Kernel, KernelInput};
 use super::names::{canonical, legend};
 use super::points::numbers;
-use super::work::{Kernel, Work};
 use crate::error::Result;
 use crate::stream::Stream;
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(Work<'_>) -> Result<Vec<Stream>> = match name {
-        "top" | "bottom" => some,
+    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name {
+        "top" | "bottom" => pick_streams,
         "sort:label" => |work| by_text(work, |stream| legend(&stream.labels)),
         "sort:name" => |work| by_text(work, |stream| canonical(&stream.labels)),
         "sort:mean" | "sort:min" | "sort:max" => by_number,
@@ -33,7 +33,7 @@ fn statistic(stream: &Stream, method: &str) -> Option<f64> {
 }
 
 /// By a statistic; streams without values are the last.
-fn ordered(inputs: Vec<Stream>, method: &str, is_rising: bool) -> Vec<Stream> {
+fn sort_streams(inputs: Vec<Stream>, method: &str, is_rising: bool) -> Vec<Stream> {
     let ranked = inputs.into_iter().map(|stream| (statistic(&stream, method), stream));
     let mut ranked: Vec<(Option<f64>, Stream)> = ranked.collect();
     ranked.sort_by(|(a, _), (b, _)| match (a, b) {
@@ -44,24 +44,24 @@ fn ordered(inputs: Vec<Stream>, method: &str, is_rising: bool) -> Vec<Stream> {
     ranked.into_iter().map(|(_, stream)| stream).collect()
 }
 
-fn some(work: Work<'_>) -> Result<Vec<Stream>> {
+fn pick_streams(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let method = work.arguments.text("method").unwrap_or("mean");
-    let mut streams = ordered(work.inputs, method, work.name == "bottom");
+    let mut streams = sort_streams(work.inputs, method, work.name == "bottom");
     streams.truncate(work.arguments.number("k").unwrap_or(1.0) as usize);
     Ok(streams)
 }
 
-fn is_reverse(work: &Work<'_>) -> bool {
+fn is_reverse(work: &KernelInput<'_>) -> bool {
     work.arguments.number("reverse").is_some_and(|number| number != 0.0)
 }
 
-fn by_number(work: Work<'_>) -> Result<Vec<Stream>> {
+fn by_number(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let is_rising = is_reverse(&work);
     let method = work.name.strip_prefix("sort:").unwrap_or_default();
-    Ok(ordered(work.inputs, method, is_rising))
+    Ok(sort_streams(work.inputs, method, is_rising))
 }
 
-fn by_text(mut work: Work<'_>, text: fn(&Stream) -> String) -> Result<Vec<Stream>> {
+fn by_text(mut work: KernelInput<'_>, text: fn(&Stream) -> String) -> Result<Vec<Stream>> {
     work.inputs.sort_by_cached_key(text);
     if is_reverse(&work) {
         work.inputs.reverse();

@@ -1,21 +1,21 @@
 //! What readings of numbers say about slots of time, where sums of them do not suffice.
 
-use store::Grid;
+use store::TimeGrid;
 
 use super::points::point;
-use super::sources::What;
-use crate::stream::{Reading, seconds};
-use crate::value::{Value, is_stale};
+use super::sources::MetricStatistic;
+use crate::stream::{SeriesPoint, seconds};
+use crate::value::{StepValue, is_stale};
 
 /// Values of slots from readings by time, some of which may lie before the first slot. What is counted in deltas
 /// changes by what each reading says; all else by how it differs from the one before.
 pub(super) fn slots(
-    what: What,
-    readings: &[Reading],
-    grid: Grid,
+    what: MetricStatistic,
+    readings: &[SeriesPoint],
+    grid: TimeGrid,
     is_delta: bool,
-) -> Vec<Option<Value>> {
-    let mut slots: Vec<Vec<Seen>> = vec![Vec::new(); grid.columns as usize];
+) -> Vec<Option<StepValue>> {
+    let mut slots: Vec<Vec<SampleDelta>> = vec![Vec::new(); grid.columns as usize];
     let mut before: Option<(i64, f64)> = None;
     for reading in readings {
         let Some(number) = reading.value.number() else { continue };
@@ -41,41 +41,41 @@ pub(super) fn slots(
         if let Ok(at) = usize::try_from(since.div_euclid(grid.step))
             && let Some(slot) = slots.get_mut(at)
         {
-            slot.push(Seen { number, change });
+            slot.push(SampleDelta { number, change });
         }
     }
-    slots.iter().map(|seen| point(value(what, seen))).collect()
+    slots.iter().map(|seen| point(statistic_of_slot(what, seen))).collect()
 }
 
-/// A reading, with how it differs from the one before, and the seconds between them.
+/// Sample with its change and time since the previous sample.
 #[derive(Clone)]
-struct Seen {
+struct SampleDelta {
     number: f64,
     change: Option<(f64, f64)>,
 }
 
-fn value(what: What, seen: &[Seen]) -> Option<f64> {
+fn statistic_of_slot(what: MetricStatistic, seen: &[SampleDelta]) -> Option<f64> {
     let count = seen.len() as f64;
     let numbers = || seen.iter().map(|seen| seen.number);
-    let is_counter = matches!(what, What::Counter | What::CounterStddev);
+    let is_counter = matches!(what, MetricStatistic::Counter | MetricStatistic::CounterStddev);
     let changes = || {
         seen.iter().filter_map(|seen| seen.change).filter(|change| !is_counter || change.0 >= 0.0)
     };
     match what {
         _ if seen.is_empty() => None,
-        What::Average => Some(numbers().sum::<f64>() / count),
-        What::Count => Some(count),
-        What::Sum => Some(numbers().sum()),
-        What::Stddev => deviation(numbers()),
-        What::Counter | What::Derivative => {
+        MetricStatistic::Average => Some(numbers().sum::<f64>() / count),
+        MetricStatistic::Count => Some(count),
+        MetricStatistic::Sum => Some(numbers().sum()),
+        MetricStatistic::Stddev => deviation(numbers()),
+        MetricStatistic::Counter | MetricStatistic::Derivative => {
             let (change, time) =
                 changes().fold((0.0, 0.0), |sum, change| (sum.0 + change.0, sum.1 + change.1));
             (time > 0.0).then(|| change / time)
         }
-        What::CounterStddev | What::DerivativeStddev => {
+        MetricStatistic::CounterStddev | MetricStatistic::DerivativeStddev => {
             deviation(changes().map(|(change, time)| change / time))
         }
-        What::Histogram => None,
+        MetricStatistic::Histogram => None,
     }
 }
 
@@ -100,13 +100,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(what: What, readings: &[(i64, f64)], expected: [Option<f64>; 2]) {
+    fn check(what: MetricStatistic, readings: &[(i64, f64)], expected: [Option<f64>; 2]) {
         let reading = |&(time, number): &(i64, f64)| {
             let time = time * store::SECOND;
-            Reading { start: None, time, value: Value::Number(number) }
+            SeriesPoint { start: None, time, value: StepValue::Number(number) }
         };
-        let readings: Vec<Reading> = readings.iter().map(reading).collect();
-        let grid = Grid { start: 0, step: store::MINUTE, columns: 2 };
+        let readings: Vec<SeriesPoint> = readings.iter().map(reading).collect();
+        let grid = TimeGrid { start: 0, step: store::MINUTE, columns: 2 };
         let found: Vec<Option<f64>> = slots(what, &readings, grid, false)
             .iter()
             .map(|point| point.as_ref()?.number())
@@ -115,14 +115,18 @@ mod tests {
     }
 
     #[test]
-    fn slots_have_what_ended_in_them() {
+    fn slots_hold_readings_that_ended_in_them() {
         let readings = [(-10, 2.0), (20, 5.0), (50, 11.0), (60, 1.0), (90, 4.0)];
-        check(What::Count, &readings, [Some(3.0), Some(1.0)]);
-        check(What::Average, &readings, [Some(17.0 / 3.0), Some(4.0)]);
+        check(MetricStatistic::Count, &readings, [Some(3.0), Some(1.0)]);
+        check(MetricStatistic::Average, &readings, [Some(17.0 / 3.0), Some(4.0)]);
         // The drop at 60 counts nothing and takes no time.
-        check(What::Counter, &readings, [Some(9.0 / 60.0), Some(0.1)]);
-        check(What::Derivative, &readings, [Some(-1.0 / 70.0), Some(0.1)]);
-        check(What::Stddev, &[(10, 1.0), (20, 3.0)], [Some(1.0), None]);
-        check(What::CounterStddev, &[(0, 0.0), (10, 10.0), (20, 40.0)], [Some(1.0), None]);
+        check(MetricStatistic::Counter, &readings, [Some(9.0 / 60.0), Some(0.1)]);
+        check(MetricStatistic::Derivative, &readings, [Some(-1.0 / 70.0), Some(0.1)]);
+        check(MetricStatistic::Stddev, &[(10, 1.0), (20, 3.0)], [Some(1.0), None]);
+        check(
+            MetricStatistic::CounterStddev,
+            &[(0, 0.0), (10, 10.0), (20, 40.0)],
+            [Some(1.0), None],
+        );
     }
 }

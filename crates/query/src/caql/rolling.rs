@@ -1,9 +1,9 @@
 //! `rolling:*`: a window that ends with each slot.
 
-use super::window::{Rolling, kernel_of};
-use super::work::Kernel;
+use super::kernel::Kernel;
+use super::window::{RollingPackage, window_kernel};
 
 /// What works out a function of this package.
 pub(crate) fn kernel(name: &str) -> Option<Kernel> {
-    kernel_of::<Rolling>(name.strip_prefix("rolling:")?)
+    window_kernel::<RollingPackage>(name.strip_prefix("rolling:")?)
 }

@@ -3,34 +3,34 @@
 //! Factors and season are those of Graphite's documentation: 0.1 for level and season, 0.0035 for the slope, bands
 //! of three deviations, learnt from a week before the range.
 
+use super::kernel::{KernelInput, LABEL};
 use super::names::legend;
 use super::points::{numbers, point};
-use super::work::{LABEL, Work};
 use crate::error::Result;
-use crate::stream::{Steps, Stream};
-use crate::value::Value;
+use crate::stream::{StepGrid, Stream};
+use crate::value::StepValue;
 
 const LEVEL: f64 = 0.1;
 const SLOPE: f64 = 0.0035;
 const SEASON: f64 = 0.1;
 const DEVIATIONS: f64 = 3.0;
 
-fn season(steps: Steps) -> usize {
+fn season(steps: StepGrid) -> usize {
     usize::try_from(store::DAY / steps.step).unwrap_or(1).max(1)
 }
 
 /// How many slots before the range it learns from.
-pub(super) fn reach(steps: Steps) -> usize {
+pub(super) fn reach(steps: StepGrid) -> usize {
     season(steps).saturating_mul(7)
 }
 
-pub(super) fn work(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { name, inputs, steps, before, .. } = work;
+pub(super) fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { name, inputs, steps, slots_before: before, .. } = work;
     let mut outputs = Vec::new();
     for stream in inputs {
-        let foreseen: Vec<(f64, f64)> = foresee(&stream, season(steps)).split_off(before);
+        let foreseen: Vec<(f64, f64)> = forecast_stream(&stream, season(steps)).split_off(before);
         let seen = numbers(&stream).skip(before);
-        let mut add = |word: &str, points: Vec<Option<Value>>| {
+        let mut add = |word: &str, points: Vec<Option<StepValue>>| {
             let label = format!("{word} of {}", legend(&stream.labels));
             outputs.push(Stream::new(stream.labels.with(LABEL, &label), points));
         };
@@ -61,7 +61,7 @@ pub(super) fn work(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// For each slot what was foreseen, and by how much it is usually missed.
-fn foresee(stream: &Stream, season: usize) -> Vec<(f64, f64)> {
+fn forecast_stream(stream: &Stream, season: usize) -> Vec<(f64, f64)> {
     let mut seasonal = vec![0.0; season];
     let mut missed = vec![0.0; season];
     let mut held: Option<(f64, f64)> = None;

@@ -1,4 +1,4 @@
-//! What a function is called, wants, takes and gives.
+//! Function signatures.
 //!
 //! Positional arguments come first and may be left out from the end where they have a default; options are always
 //! given by name. The table of all functions is in `functions.rs`.
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use super::ast::{Constant, Literal};
 use super::functions;
 
-/// What a call of a function looks like.
+/// Signature of a CAQL function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signature {
     /// As it is written in a query, package included.
@@ -17,45 +17,45 @@ pub struct Signature {
     /// The name that stands for what it computes: that of another function, if this is a second name for it.
     pub computes: String,
     /// Arguments by position.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<FunctionParameter>,
     /// What may follow them any number of times, but at least once.
-    pub rest: Option<Parameter>,
+    pub variadic: Option<FunctionParameter>,
     /// Arguments by name.
-    pub options: Vec<Parameter>,
+    pub options: Vec<FunctionParameter>,
     /// Which streams.
-    pub takes: Takes,
+    pub inputs_kind: InputKind,
     /// How many of them, as known only when they are there.
-    pub inputs: Inputs,
+    pub arity: InputArity,
     /// Of what kind its own streams are.
-    pub gives: Gives,
+    pub output_kind: OutputKind,
     /// How many they are.
-    pub shape: Shape,
+    pub output_shape: OutputShape,
     /// Whether a value depends on no other than those before it, so that checks and `#serial` can have it.
     pub is_serial: bool,
     /// Whether it should be used.
-    pub standing: Standing,
+    pub stability: Stability,
 }
 
-/// A place for an argument.
+/// Parameter of a function.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parameter {
+pub struct FunctionParameter {
     /// What it is called.
     pub name: &'static str,
     /// What fits.
-    pub wants: Wants,
+    pub argument_type: ArgumentType,
     /// What is taken if it is left out.
-    pub default: Default,
+    pub default: DefaultValue,
 }
 
-/// What an argument may be.
+/// Type of an argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wants {
+pub enum ArgumentType {
     /// Any number.
     Number,
     /// A number not below the first and not above the second.
     NumberWithin(f64, f64),
     /// The same without fraction.
-    WholeWithin(f64, f64),
+    IntegerWithin(f64, f64),
     /// A duration not below 0.
     Duration,
     /// A duration above 0.
@@ -69,7 +69,7 @@ pub enum Wants {
     /// A duration not below 0, or this word.
     DurationOr(&'static str),
     /// A duration, which is before now, or seconds since 1970.
-    Moment,
+    Time,
     /// Any text.
     Text,
     /// One of these texts.
@@ -86,9 +86,9 @@ pub enum Wants {
     Format,
 }
 
-/// What is taken for an argument that is left out.
+/// Default of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Default {
+pub enum DefaultValue {
     /// It may not be left out.
     Required,
     /// Nothing.
@@ -105,9 +105,9 @@ pub enum Default {
     As(&'static str),
 }
 
-/// The streams a function works on.
+/// Input kind of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum InputKind {
     /// None: it is a source.
     Nothing,
     /// Streams of numbers.
@@ -118,9 +118,9 @@ pub enum Takes {
     Either,
 }
 
-/// How many streams a function works on. A constant given for the last one counts.
+/// Number of input streams. A constant given for the last one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inputs {
+pub enum InputArity {
     /// Any number.
     Any,
     /// So many.
@@ -129,20 +129,20 @@ pub enum Inputs {
     AtLeast(usize),
 }
 
-/// Of what kind a function's streams are.
+/// Output kind of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gives {
+pub enum OutputKind {
     /// Numbers.
     Numbers,
     /// Histograms.
     Histograms,
     /// What they were made of.
-    Same,
+    AsInput,
 }
 
-/// How many streams a function gives.
+/// Number of output streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum OutputShape {
     /// What is found, or what it makes by itself.
     Source,
     /// One of all.
@@ -161,15 +161,15 @@ pub enum Shape {
     Other,
 }
 
-/// Whether a function should be used.
+/// Stability level of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Stability {
     /// It should.
     Current,
     /// It can be, but there is something better.
     Deprecated(&'static str),
     /// It cannot be: what to use instead.
-    Gone(&'static str),
+    Removed(&'static str),
 }
 
 static TABLE: LazyLock<Vec<Signature>> = LazyLock::new(|| {
@@ -185,15 +185,15 @@ impl Signature {
     }
 
     /// That of a function.
-    pub fn of(name: &str) -> Option<&'static Signature> {
+    pub fn find(name: &str) -> Option<&'static Signature> {
         let at = TABLE.binary_search_by(|signature| signature.name.as_str().cmp(name)).ok()?;
         Some(&TABLE[at])
     }
 
     /// Names that may be meant by one that there is not: those one can take for it, else those of other packages.
     pub fn nearest(name: &str) -> Vec<&'static str> {
-        let known = || TABLE.iter().filter(|known| known.standing == Standing::Current);
-        if let Some(near) = nearest_of(name, known().map(|known| known.name.as_str())) {
+        let known = || TABLE.iter().filter(|known| known.stability == Stability::Current);
+        if let Some(near) = nearest_name(name, known().map(|known| known.name.as_str())) {
             return vec![near];
         }
         let word = name.rsplit(':').next();
@@ -203,15 +203,20 @@ impl Signature {
 }
 
 /// The one of some names that another may be a misspelling of.
-pub(super) fn nearest_of<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest_name<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     let max = (name.len() / 4).clamp(1, 3);
     // What is shorter than all that may be changed resembles everything.
     let near = known.filter(|known| known.len() > max);
-    near.filter_map(|known| Some((distance(name, known, max)?, known))).min().map(|(_, near)| near)
+    near.filter_map(|known| Some((edit_distance(name, known, max)?, known)))
+        .min()
+        .map(|(_, near)| near)
 }
 
 /// Letters to change, add or leave out to get from one to the other, if they are so few.
-fn distance(a: &str, b: &str, max: usize) -> Option<usize> {
+fn edit_distance(a: &str, b: &str, max: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > max {
         return None;
     }
@@ -233,12 +238,12 @@ impl Display for Signature {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}(", self.name)?;
         let parts = self.parameters.iter().map(|parameter| match parameter.default {
-            Default::Required => parameter.name.to_owned(),
+            DefaultValue::Required => parameter.name.to_owned(),
             default => format!("[{}{default}]", parameter.name),
         });
-        let rest = self.rest.iter().map(|parameter| format!("{}, …", parameter.name));
+        let rest = self.variadic.iter().map(|parameter| format!("{}, …", parameter.name));
         let options = self.options.iter().map(|parameter| match parameter.default {
-            Default::Required | Default::Absent => format!("{}=…", parameter.name),
+            DefaultValue::Required | DefaultValue::Absent => format!("{}=…", parameter.name),
             default => format!("{}{default}", parameter.name),
         });
         let parts: Vec<String> = parts.chain(rest).chain(options).collect();
@@ -246,21 +251,21 @@ impl Display for Signature {
     }
 }
 
-impl Display for Default {
+impl Display for DefaultValue {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
-            Default::Required | Default::Absent => Ok(()),
-            Default::Number(number) => write!(f, "={number}"),
-            Default::Duration(ns) => write!(f, "={}", Literal::Duration(*ns)),
-            Default::Text(text) => write!(f, "={text:?}"),
-            Default::Constant(constant) => write!(f, "={}", constant.name()),
-            Default::As(name) => write!(f, "={name}"),
+            DefaultValue::Required | DefaultValue::Absent => Ok(()),
+            DefaultValue::Number(number) => write!(f, "={number}"),
+            DefaultValue::Duration(ns) => write!(f, "={}", Literal::Duration(*ns)),
+            DefaultValue::Text(text) => write!(f, "={text:?}"),
+            DefaultValue::Constant(constant) => write!(f, "={}", constant.name()),
+            DefaultValue::As(name) => write!(f, "={name}"),
         }
     }
 }
 
 /// What is wanted, as a noun with an example.
-impl Display for Wants {
+impl Display for ArgumentType {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let bounds = |f: &mut Formatter<'_>, lo: f64, hi: f64| match hi.is_finite() {
             true if lo.is_finite() => write!(f, " from {lo} to {hi}"),
@@ -268,37 +273,39 @@ impl Display for Wants {
             _ => Ok(()),
         };
         match self {
-            Wants::Number => f.write_str("a number"),
-            Wants::NumberWithin(lo, hi) => {
+            ArgumentType::Number => f.write_str("a number"),
+            ArgumentType::NumberWithin(lo, hi) => {
                 f.write_str("a number")?;
                 bounds(f, *lo, *hi)
             }
-            Wants::WholeWithin(lo, hi) => {
+            ArgumentType::IntegerWithin(lo, hi) => {
                 f.write_str("a whole number")?;
                 bounds(f, *lo, *hi)
             }
-            Wants::Duration | Wants::Shift => f.write_str("a duration, such as 5m"),
-            Wants::Span => f.write_str("a duration above 0, such as 5m"),
-            Wants::DurationOrMinutes => f.write_str("a duration, such as 5m, or minutes"),
-            Wants::ShiftOrZone => {
+            ArgumentType::Duration | ArgumentType::Shift => f.write_str("a duration, such as 5m"),
+            ArgumentType::Span => f.write_str("a duration above 0, such as 5m"),
+            ArgumentType::DurationOrMinutes => f.write_str("a duration, such as 5m, or minutes"),
+            ArgumentType::ShiftOrZone => {
                 f.write_str("a duration, such as 5m, or a time zone, such as \"Europe/Berlin\"")
             }
-            Wants::DurationOr(word) => write!(f, "a duration, such as 5m, or {word:?}"),
-            Wants::Moment => {
+            ArgumentType::DurationOr(word) => write!(f, "a duration, such as 5m, or {word:?}"),
+            ArgumentType::Time => {
                 f.write_str("a duration before now, such as 5m, or seconds since 1970")
             }
-            Wants::Text => f.write_str("a text in quotes"),
-            Wants::OneOf(words) => {
+            ArgumentType::Text => f.write_str("a text in quotes"),
+            ArgumentType::OneOf(words) => {
                 let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
                 write!(f, "one of {}", words.join(", "))
             }
-            Wants::Uuid => {
+            ArgumentType::Uuid => {
                 f.write_str("a UUID in quotes, such as \"1b4e28ba-2fa1-11d2-883f-0016d3cca427\"")
             }
-            Wants::Name => f.write_str("a metric's name in quotes, such as \"http_*\""),
-            Wants::Search => f.write_str("a tag search in quotes, such as \"and(host:web-1)\""),
-            Wants::Regex => f.write_str("a regex in quotes, such as \"^web-\""),
-            Wants::Format => f.write_str("a label in quotes, such as \"%n %tv{host}\""),
+            ArgumentType::Name => f.write_str("a metric's name in quotes, such as \"http_*\""),
+            ArgumentType::Search => {
+                f.write_str("a tag search in quotes, such as \"and(host:web-1)\"")
+            }
+            ArgumentType::Regex => f.write_str("a regex in quotes, such as \"^web-\""),
+            ArgumentType::Format => f.write_str("a label in quotes, such as \"%n %tv{host}\""),
         }
     }
 }

@@ -11,26 +11,26 @@ use std::sync::Arc;
 use hist::Mixture;
 use hist::codec::header::Temporality;
 use model::selector::{NAME, Pattern};
-use model::{Kind, Selector};
-use store::Grid;
+use model::{Selector, SeriesKind};
+use store::TimeGrid;
 
-use super::arguments::{Arguments, Given};
+use super::arguments::{ArgumentValue, Arguments};
 use super::names::canonical;
 use super::points::point;
 use super::rates;
 use super::signature::Signature;
-use crate::error::{Error, Place, Result};
-use crate::estimate::Estimate;
+use crate::error::{Error, Result, SourceSpan};
+use crate::estimate::CostEstimate;
 use crate::eval::Evaluation;
-use crate::labels::Labels;
-use crate::plan::{Extension, Fetch, Shift};
-use crate::source::Handle;
-use crate::stream::{Reading, Steps, Stream, seconds};
-use crate::value::Value;
+use crate::labels::LabelSet;
+use crate::plan::{RangeExtension, SeriesFetch, TimeShift};
+use crate::source::SeriesHandle;
+use crate::stream::{SeriesPoint, StepGrid, Stream, seconds};
+use crate::value::StepValue;
 
-/// What is asked of a metric.
+/// Statistic read of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum MetricStatistic {
     Average,
     Count,
     Sum,
@@ -44,61 +44,68 @@ pub(super) enum What {
     Histogram,
 }
 
-impl What {
+impl MetricStatistic {
     /// What a function of this name reads.
-    pub(super) fn of_function(name: &str) -> Option<What> {
+    pub(super) fn from_function(name: &str) -> Option<MetricStatistic> {
         let kind = ["find:", "metric:", "graphite:find:"]
             .into_iter()
             .find_map(|package| name.strip_prefix(package))?;
         Some(match kind {
-            "average" => What::Average,
-            "count" => What::Count,
-            "sum" => What::Sum,
-            "stddev" => What::Stddev,
-            "counter" => What::Counter,
-            "counter_stddev" => What::CounterStddev,
-            "derivative" => What::Derivative,
-            "derivative_stddev" => What::DerivativeStddev,
-            "histogram" | "histogram_cum" => What::Histogram,
+            "average" => MetricStatistic::Average,
+            "count" => MetricStatistic::Count,
+            "sum" => MetricStatistic::Sum,
+            "stddev" => MetricStatistic::Stddev,
+            "counter" => MetricStatistic::Counter,
+            "counter_stddev" => MetricStatistic::CounterStddev,
+            "derivative" => MetricStatistic::Derivative,
+            "derivative_stddev" => MetricStatistic::DerivativeStddev,
+            "histogram" | "histogram_cum" => MetricStatistic::Histogram,
             _ => return None,
         })
     }
 }
 
-/// Which metrics are read, and what of them.
+/// Metric selection and statistic.
 #[derive(Clone, Debug)]
-pub(super) struct Find {
-    pub(super) what: What,
+pub(super) struct MetricQuery {
+    pub(super) statistic: MetricStatistic,
     selector: Selector,
     /// How many metrics at the most.
     limit: usize,
     /// How long before its slot it is read.
-    back: i64,
+    delay: i64,
     /// The one metric that is meant.
-    only: Option<String>,
-    place: Place,
+    metric: Option<String>,
+    span: SourceSpan,
 }
 
-impl Find {
+impl MetricQuery {
     /// Of a call; `start` is that of the first slot.
     pub(super) fn new(
-        what: What,
+        what: MetricStatistic,
         function: &Signature,
         arguments: &Arguments,
         start: i64,
-        place: Place,
-    ) -> Result<Find> {
-        let mut find = Find { what, selector: Selector::All, limit: 1, back: 0, only: None, place };
+        place: SourceSpan,
+    ) -> Result<MetricQuery> {
+        let mut find = MetricQuery {
+            statistic: what,
+            selector: Selector::All,
+            limit: 1,
+            delay: 0,
+            metric: None,
+            span: place,
+        };
         if let Some(check) = arguments.text("check_uuid") {
             let name = arguments.text("name").unwrap_or_default();
             find.selector = metric(check, name);
-            find.only = Some(in_order(name));
+            find.metric = Some(sort_canonical_name(name));
             return Ok(find);
         }
         let name = match arguments.get("name") {
-            Some(Given::Selector(selector)) => selector.clone(),
-            Some(Given::Text(pattern)) => super::graphite::selector(pattern)
-                .map_err(|message| Error::Parse { place, message })?,
+            Some(ArgumentValue::Selector(selector)) => selector.clone(),
+            Some(ArgumentValue::Text(pattern)) => super::graphite::selector(pattern)
+                .map_err(|message| Error::Parse { span: place, message })?,
             _ => panic!("BUG: {} has no name", function.name),
         };
         let search = arguments.selector("tag_query").cloned();
@@ -106,26 +113,26 @@ impl Find {
         find.limit = arguments.number("limit").map_or(usize::MAX, |limit| limit as usize);
         if let Some(instead) = arguments.number("start_time_override") {
             // Rust rounds to what an i64 can be.
-            find.back = start.saturating_sub((instead * 1e9) as i64);
+            find.delay = start.saturating_sub((instead * 1e9) as i64);
         }
         let offset = arguments.duration("start_time_offset").unwrap_or(0);
-        find.back = find.back.saturating_add(offset);
+        find.delay = find.delay.saturating_add(offset);
         Ok(find)
     }
 
-    fn fetch(&self) -> Fetch {
-        Fetch {
+    fn fetch(&self) -> SeriesFetch {
+        SeriesFetch {
             selector: self.selector.clone(),
             matchers: Vec::new(),
-            shift: Shift::default(),
-            extension: Extension::None,
-            looks_for_resets: false,
-            place: self.place,
+            shift: TimeShift::default(),
+            extension: RangeExtension::None,
+            detects_resets: false,
+            span: self.span,
         }
     }
 
     /// Adds what it reads.
-    pub(super) fn estimate(&self, estimate: &mut Estimate<'_>, steps: Steps) -> Result<()> {
+    pub(super) fn estimate(&self, estimate: &mut CostEstimate<'_>, steps: StepGrid) -> Result<()> {
         let grid = self.grid(steps);
         estimate.fetch(&self.fetch(), grid.range(), Some(grid.step), steps)
     }
@@ -134,17 +141,17 @@ impl Find {
     pub(super) fn metrics(
         &self,
         evaluation: &mut Evaluation<'_>,
-    ) -> Result<Vec<(Labels, Vec<Handle>)>> {
+    ) -> Result<Vec<(LabelSet, Vec<SeriesHandle>)>> {
         let found = evaluation.series(&self.fetch())?;
-        let mut found: Vec<(String, (Labels, Vec<Handle>))> = found
+        let mut found: Vec<(String, (LabelSet, Vec<SeriesHandle>))> = found
             .into_iter()
             .map(|(labels, handles)| (canonical(&labels), (labels, handles)))
             .collect();
-        if let Some(only) = &self.only {
+        if let Some(only) = &self.metric {
             found.retain(|(_, (labels, _))| canonical(&labels.with(CHECK, "")) == *only);
         }
         found.sort_by(|a, b| a.0.cmp(&b.0));
-        if found.len() > self.limit && self.only.is_none() {
+        if found.len() > self.limit && self.metric.is_none() {
             let (count, limit) = (found.len(), self.limit);
             let raise = match count as f64 <= super::FIND_LIMIT_MAX {
                 true => format!(", or set limit={count}"),
@@ -153,7 +160,7 @@ impl Find {
             let message = format!(
                 "find found {count} metrics and gives the first {limit} of them: search for fewer{raise}"
             );
-            evaluation.notes.warn(self.place, message);
+            evaluation.warnings.warn(self.span, message);
         }
         found.truncate(self.limit);
         Ok(found.into_iter().map(|(_, metric)| metric).collect())
@@ -161,36 +168,41 @@ impl Find {
 
     /// Tells what is missing in the slots, of whatever metric: one all of whose rows are missing is
     /// not found.
-    fn tell_gaps(&self, evaluation: &mut Evaluation<'_>, steps: Steps) {
+    fn tell_gaps(&self, evaluation: &mut Evaluation<'_>, steps: StepGrid) {
         let range = self.grid(steps).range();
         // A reading of a slot's first moment belongs to it.
         evaluation.tell_gaps(&(range.start.saturating_sub(1)..range.end));
     }
 
     /// Slots as columns, to which belongs what ends with them.
-    fn grid(&self, steps: Steps) -> Grid {
-        let start = steps.start.saturating_sub(self.back);
-        Grid { start, step: steps.step, columns: steps.count as u64 }
+    fn grid(&self, steps: StepGrid) -> TimeGrid {
+        let start = steps.start.saturating_sub(self.delay);
+        TimeGrid { start, step: steps.step, columns: steps.count as u64 }
     }
 
     /// Whether what is asked of a metric are its readings, each of which belongs to the slot that begins by then:
     /// not what was added since the reading before.
-    fn asks_for_readings(&self, kind: Kind) -> bool {
-        let is_total = kind == Kind::Counter(Temporality::Cumulative);
-        let are_values =
-            matches!(self.what, What::Average | What::Count | What::Sum | What::Stddev);
-        kind == Kind::Gauge || is_total && are_values
+    fn needs_readings(&self, kind: SeriesKind) -> bool {
+        let is_total = kind == SeriesKind::Counter(Temporality::Cumulative);
+        let are_values = matches!(
+            self.statistic,
+            MetricStatistic::Average
+                | MetricStatistic::Count
+                | MetricStatistic::Sum
+                | MetricStatistic::Stddev
+        );
+        kind == SeriesKind::Gauge || is_total && are_values
     }
 
     /// Numbers of slots, put together by the store.
     fn summaries(
         &self,
         evaluation: &mut Evaluation<'_>,
-        handle: &Handle,
-        grid: Grid,
-    ) -> Result<Vec<Option<store::Summary>>> {
-        let mut read = evaluation.source.numbers(&[handle], moved(grid, handle, self))?;
-        if self.asks_for_readings(handle.kind) && !read.gaps.is_empty() {
+        handle: &SeriesHandle,
+        grid: TimeGrid,
+    ) -> Result<Vec<Option<store::NumberSummary>>> {
+        let mut read = evaluation.source.numbers(&[handle], shift_grid(grid, handle, self))?;
+        if self.needs_readings(handle.kind) && !read.gaps.is_empty() {
             // Rollups hold what ended with their slot, too: where nothing else is left, they answer.
             let rolled = evaluation.source.numbers(&[handle], grid)?;
             if rolled.gaps.len() < read.gaps.len() {
@@ -199,7 +211,7 @@ impl Find {
                      counts in the slot before",
                     handle.labels
                 );
-                evaluation.notes.info(self.place, message);
+                evaluation.warnings.info(self.span, message);
                 read = rolled;
             }
         }
@@ -211,39 +223,43 @@ impl Find {
     pub(super) fn streams(
         &self,
         evaluation: &mut Evaluation<'_>,
-        steps: Steps,
+        steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         self.tell_gaps(evaluation, steps);
         let mut metrics = self.metrics(evaluation)?;
-        if metrics.is_empty() && self.only.is_some() {
-            metrics.push((Labels::default(), Vec::new()));
+        if metrics.is_empty() && self.metric.is_some() {
+            metrics.push((LabelSet::default(), Vec::new()));
         }
-        evaluation.fits(metrics.len(), steps)?;
+        evaluation.check_fits(metrics.len(), steps)?;
         let mut streams = Vec::with_capacity(metrics.len());
         for (labels, handles) in metrics {
-            let is_meant = |handle: &Handle| is_histogram(handle) == (self.what == What::Histogram);
-            let meant: Vec<Handle> = handles.into_iter().filter(is_meant).collect();
+            let is_meant = |handle: &SeriesHandle| {
+                is_histogram(handle) == (self.statistic == MetricStatistic::Histogram)
+            };
+            let meant: Vec<SeriesHandle> = handles.into_iter().filter(is_meant).collect();
             let points = match meant.is_empty() {
                 false => self.points(evaluation, &meant, steps)?,
                 true => {
-                    self.note_other_kind(evaluation, &labels);
+                    self.warn_of_other_kind(evaluation, &labels);
                     vec![None; steps.count]
                 }
             };
             let stream = Stream::new(labels, points);
-            evaluation.hold(std::slice::from_ref(&stream))?;
+            evaluation.charge_streams(std::slice::from_ref(&stream))?;
             streams.push(stream);
         }
         Ok(streams)
     }
 
-    fn note_other_kind(&self, evaluation: &mut Evaluation<'_>, labels: &Labels) {
-        let message = match self.what {
-            What::Histogram => format!("{labels} is no histogram: find(…) reads numbers"),
+    fn warn_of_other_kind(&self, evaluation: &mut Evaluation<'_>, labels: &LabelSet) {
+        let message = match self.statistic {
+            MetricStatistic::Histogram => {
+                format!("{labels} is no histogram: find(…) reads numbers")
+            }
             _ => format!("{labels} is a histogram: find:histogram(…) reads it"),
         };
         if !labels.is_empty() {
-            evaluation.notes.info(self.place, message);
+            evaluation.warnings.info(self.span, message);
         }
     }
 
@@ -251,48 +267,52 @@ impl Find {
     fn points(
         &self,
         evaluation: &mut Evaluation<'_>,
-        handles: &[Handle],
-        steps: Steps,
-    ) -> Result<Vec<Option<Value>>> {
-        evaluation.budget.check()?;
+        handles: &[SeriesHandle],
+        steps: StepGrid,
+    ) -> Result<Vec<Option<StepValue>>> {
+        evaluation.budget.check_deadline()?;
         let grid = self.grid(steps);
         let handle = handles.last().expect("BUG: no series of a metric");
         let is_alone = handles.len() == 1;
         let is_total = handle.kind.is_cumulative() || !is_alone;
-        let counts = matches!(handle.kind, model::Kind::Counter(_));
-        match self.what {
-            What::Histogram => {
-                let all: Vec<&Handle> = handles.iter().collect();
+        let counts = matches!(handle.kind, model::SeriesKind::Counter(_));
+        match self.statistic {
+            MetricStatistic::Histogram => {
+                let all: Vec<&SeriesHandle> = handles.iter().collect();
                 let read = evaluation.source.histograms_by_start(&all, grid)?;
                 evaluation.gaps.extend(read.gaps);
                 Ok(read.values.into_iter().map(|mixture| Some(distribution(mixture))).collect())
             }
-            What::Average | What::Count | What::Sum if !is_total => {
+            MetricStatistic::Average | MetricStatistic::Count | MetricStatistic::Sum
+                if !is_total =>
+            {
                 let summaries = self.summaries(evaluation, handle, grid)?;
-                let of = |summary: store::Summary| match self.what {
-                    What::Average => summary.mean(),
-                    What::Count => Some(summary.count as f64).filter(|count| *count > 0.0),
+                let of = |summary: store::NumberSummary| match self.statistic {
+                    MetricStatistic::Average => summary.mean(),
+                    MetricStatistic::Count => {
+                        Some(summary.count as f64).filter(|count| *count > 0.0)
+                    }
                     _ => (summary.count > 0).then(|| summary.sum.value()),
                 };
-                let number = |summary: Option<store::Summary>| summary.and_then(of);
+                let number = |summary: Option<store::NumberSummary>| summary.and_then(of);
                 Ok(summaries.into_iter().map(|value| point(number(value))).collect())
             }
-            What::Counter if counts && is_alone => {
+            MetricStatistic::Counter if counts && is_alone => {
                 let summaries = self.summaries(evaluation, handle, grid)?;
                 let period = seconds(steps.step);
-                let rate = |summary: store::Summary| {
+                let rate = |summary: store::NumberSummary| {
                     (summary.count > 0).then(|| summary.sum.value() / period)
                 };
-                let number = |summary: Option<store::Summary>| summary.and_then(rate);
+                let number = |summary: Option<store::NumberSummary>| summary.and_then(rate);
                 Ok(summaries.into_iter().map(|value| point(number(value))).collect())
             }
             what => {
                 // The reading before the first slot is what the first in it is compared with.
-                let grid = moved(grid, handle, self);
+                let grid = shift_grid(grid, handle, self);
                 let before = evaluation.settings.lookback.max(grid.step);
                 let range = grid.range();
                 let from = range.start.saturating_sub(before);
-                let readings: Vec<Reading> = evaluation.readings(handles, from..range.end)?;
+                let readings: Vec<SeriesPoint> = evaluation.readings(handles, from..range.end)?;
                 Ok(rates::slots(what, &readings, grid, counts && !is_total))
             }
         }
@@ -303,11 +323,12 @@ impl Find {
         &self,
         evaluation: &mut Evaluation<'_>,
         by: Option<&[String]>,
-        steps: Steps,
+        steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         self.tell_gaps(evaluation, steps);
         let metrics = self.metrics(evaluation)?;
-        let mut groups: BTreeMap<Vec<String>, (Vec<Labels>, Vec<&Handle>)> = BTreeMap::new();
+        let mut groups: BTreeMap<Vec<String>, (Vec<LabelSet>, Vec<&SeriesHandle>)> =
+            BTreeMap::new();
         if by.is_none() {
             // The sum of nothing is an empty histogram.
             groups.insert(Vec::new(), Default::default());
@@ -318,10 +339,10 @@ impl Find {
             all.push(labels.clone());
             match handles.iter().any(is_histogram) {
                 true => series.extend(handles.iter().filter(|handle| is_histogram(handle))),
-                false => self.note_other_kind(evaluation, labels),
+                false => self.warn_of_other_kind(evaluation, labels),
             }
         }
-        evaluation.fits(groups.len(), steps)?;
+        evaluation.check_fits(groups.len(), steps)?;
         let mut streams = Vec::with_capacity(groups.len());
         for (all, series) in groups.into_values() {
             if series.is_empty() && by.is_some() {
@@ -330,7 +351,7 @@ impl Find {
             let values = match series.is_empty() {
                 true => vec![Mixture::default(); steps.count],
                 false => {
-                    evaluation.budget.check()?;
+                    evaluation.budget.check_deadline()?;
                     let grid = self.grid(steps);
                     let read = evaluation.source.histograms_by_start(&series, grid)?;
                     evaluation.gaps.extend(read.gaps);
@@ -338,8 +359,8 @@ impl Find {
                 }
             };
             let points = values.into_iter().map(|mixture| Some(distribution(mixture))).collect();
-            let stream = Stream::new(super::names::common(all.iter()), points);
-            evaluation.hold(std::slice::from_ref(&stream))?;
+            let stream = Stream::new(super::names::common_labels(all.iter()), points);
+            evaluation.charge_streams(std::slice::from_ref(&stream))?;
             streams.push(stream);
         }
         Ok(streams)
@@ -347,7 +368,7 @@ impl Find {
 
     /// In what its values are: that of all metrics, if it is one.
     pub(super) fn unit(&self, evaluation: &mut Evaluation<'_>) -> Result<Option<String>> {
-        let wanted = self.what == What::Histogram;
+        let wanted = self.statistic == MetricStatistic::Histogram;
         let metrics = self.metrics(evaluation)?;
         let mut units = metrics
             .iter()
@@ -360,19 +381,19 @@ impl Find {
 }
 
 /// Columns that hold what the slots of `grid` hold: the store counts what ends with a column in it.
-fn moved(grid: Grid, handle: &Handle, find: &Find) -> Grid {
-    match find.asks_for_readings(handle.kind) {
-        true => Grid { start: grid.start.saturating_sub(1), ..grid },
+fn shift_grid(grid: TimeGrid, handle: &SeriesHandle, find: &MetricQuery) -> TimeGrid {
+    match find.needs_readings(handle.kind) {
+        true => TimeGrid { start: grid.start.saturating_sub(1), ..grid },
         false => grid,
     }
 }
 
-fn is_histogram(handle: &Handle) -> bool {
-    matches!(handle.kind, model::Kind::Histogram(_))
+fn is_histogram(handle: &SeriesHandle) -> bool {
+    matches!(handle.kind, model::SeriesKind::Histogram(_))
 }
 
-fn distribution(mixture: Mixture) -> Value {
-    Value::Distribution(Arc::new(mixture))
+fn distribution(mixture: Mixture) -> StepValue {
+    StepValue::Distribution(Arc::new(mixture))
 }
 
 /// The tag that says which check a metric is of.
@@ -380,17 +401,17 @@ const CHECK: &str = "__check_uuid";
 
 /// A metric by its check and its canonical name.
 fn metric(check: &str, name: &str) -> Selector {
-    let (name, tags) = parts(name);
+    let (name, tags) = split_canonical_name(name);
     let mut all = vec![
         Selector::tag(NAME, Pattern::Exact(name.to_owned())),
-        Selector::equal(CHECK, check.to_ascii_lowercase()),
+        Selector::label_equals(CHECK, check.to_ascii_lowercase()),
     ];
-    all.extend(tags.into_iter().map(|(category, value)| Selector::equal(category, value)));
+    all.extend(tags.into_iter().map(|(category, value)| Selector::label_equals(category, value)));
     Selector::and(all)
 }
 
 /// Name and tags of a canonical name.
-fn parts(name: &str) -> (&str, Vec<(&str, &str)>) {
+fn split_canonical_name(name: &str) -> (&str, Vec<(&str, &str)>) {
     let Some((name, rest)) = name.split_once("|ST[") else { return (name, Vec::new()) };
     let list = rest.split_once(']').map_or(rest, |(list, _)| list);
     let tags = list.split(',').filter(|tag| !tag.is_empty());
@@ -398,9 +419,9 @@ fn parts(name: &str) -> (&str, Vec<(&str, &str)>) {
 }
 
 /// A canonical name with its tags in order.
-fn in_order(name: &str) -> String {
-    let (name, tags) = parts(name);
-    canonical(&Labels::new(tags.into_iter().chain([(crate::labels::NAME, name)])))
+fn sort_canonical_name(name: &str) -> String {
+    let (name, tags) = split_canonical_name(name);
+    canonical(&LabelSet::new(tags.into_iter().chain([(crate::labels::NAME, name)])))
 }
 
 #[cfg(test)]
@@ -409,9 +430,9 @@ mod tests {
 
     #[test]
     fn canonical_names_are_put_in_order() {
-        assert_eq!(in_order("req"), "req");
-        assert_eq!(in_order("req|ST[host:a,dc:us]"), "req|ST[dc:us,host:a]");
-        assert_eq!(in_order("req|ST[host:a,dc:us]|MT{x:y}"), "req|ST[dc:us,host:a]");
-        assert_eq!(parts("req|ST["), ("req", Vec::new()));
+        assert_eq!(sort_canonical_name("req"), "req");
+        assert_eq!(sort_canonical_name("req|ST[host:a,dc:us]"), "req|ST[dc:us,host:a]");
+        assert_eq!(sort_canonical_name("req|ST[host:a,dc:us]|MT{x:y}"), "req|ST[dc:us,host:a]");
+        assert_eq!(split_canonical_name("req|ST["), ("req", Vec::new()));
     }
 }

@@ -2,18 +2,18 @@
 
 use std::collections::HashMap;
 
-use super::names::{Named, common};
+use super::kernel::{Kernel, KernelInput, LABEL};
+use super::names::{NamedStreams, common_labels};
 use super::points::{number, numbers, point, stream};
 use super::rates::{deviation, variance};
-use super::work::{Kernel, LABEL, Work};
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(Work<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("stats:")? {
-        "count" => counted,
-        "absent" => |work| present(work, |any| if any { None } else { Some(1.0) }),
-        "alwaysone" => |work| present(work, |any| any.then_some(1.0)),
+    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name.strip_prefix("stats:")? {
+        "count" => count_present,
+        "absent" => |work| map_presence(work, |any| if any { None } else { Some(1.0) }),
+        "alwaysone" => |work| map_presence(work, |any| any.then_some(1.0)),
         "percentile" => percentiles,
         "ratio" => ratio,
         "clamp" => clamp,
@@ -79,23 +79,23 @@ pub(super) fn rows(
 }
 
 /// One stream of all.
-fn across(work: Work<'_>, of: fn(&[Option<f64>]) -> Option<f64>) -> Result<Vec<Stream>> {
-    let Work { inputs, arguments, steps, .. } = work;
+fn across(work: KernelInput<'_>, of: fn(&[Option<f64>]) -> Option<f64>) -> Result<Vec<Stream>> {
+    let KernelInput { inputs, arguments, steps, .. } = work;
     let mut points = Vec::with_capacity(steps.count);
     rows(&inputs, arguments.number("x"), steps.count, |row| points.push(point(of(row))));
-    Ok(vec![Stream::new(common(inputs.iter().map(|stream| &stream.labels)), points)])
+    Ok(vec![Stream::new(common_labels(inputs.iter().map(|stream| &stream.labels)), points)])
 }
 
-pub(super) fn counted(work: Work<'_>) -> Result<Vec<Stream>> {
+pub(super) fn count_present(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let count = |at: usize| work.inputs.iter().filter(|stream| stream.points[at].is_some()).count();
     let counts = (0..work.steps.count).map(|at| Some(count(at) as f64));
-    Ok(vec![stream(common(work.inputs.iter().map(|stream| &stream.labels)), counts)])
+    Ok(vec![stream(common_labels(work.inputs.iter().map(|stream| &stream.labels)), counts)])
 }
 
-fn present(work: Work<'_>, of: fn(bool) -> Option<f64>) -> Result<Vec<Stream>> {
+fn map_presence(work: KernelInput<'_>, of: fn(bool) -> Option<f64>) -> Result<Vec<Stream>> {
     let any = |at: usize| work.inputs.iter().any(|stream| stream.points[at].is_some());
     let numbers = (0..work.steps.count).map(|at| of(any(at)));
-    Ok(vec![stream(common(work.inputs.iter().map(|stream| &stream.labels)), numbers)])
+    Ok(vec![stream(common_labels(work.inputs.iter().map(|stream| &stream.labels)), numbers)])
 }
 
 /// A percentile of numbers, which are put in order; between the ranks around it (type 7 of Hyndman and Fan).
@@ -108,9 +108,10 @@ pub(super) fn percentile(numbers: &mut [f64], percent: f64) -> Option<f64> {
     Some(numbers[below] + (numbers[above] - numbers[below]) * (rank - below as f64))
 }
 
-fn percentiles(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { inputs, arguments, steps, .. } = work;
-    let percents: Vec<f64> = arguments.rest().iter().filter_map(|given| given.number()).collect();
+fn percentiles(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { inputs, arguments, steps, .. } = work;
+    let percents: Vec<f64> =
+        arguments.variadic().iter().filter_map(|given| given.number()).collect();
     let mut all = vec![Vec::with_capacity(steps.count); percents.len()];
     rows(&inputs, None, steps.count, |row| {
         let mut present: Vec<f64> = row.iter().flatten().copied().collect();
@@ -118,19 +119,21 @@ fn percentiles(work: Work<'_>) -> Result<Vec<Stream>> {
             points.push(point(percentile(&mut present, *percent)));
         }
     });
-    let labels = common(inputs.iter().map(|stream| &stream.labels));
+    let labels = common_labels(inputs.iter().map(|stream| &stream.labels));
     let named = |(points, percent): (_, &f64)| {
         Stream::new(labels.with(LABEL, &format!("p{percent}")), points)
     };
     Ok(all.into_iter().zip(&percents).map(named).collect())
 }
 
-fn ratio(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, steps, .. } = work;
+fn ratio(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, steps, .. } = work;
     let of = arguments.number("of").unwrap_or(1.0);
     let partitions: Vec<String> =
         match (arguments.format("partition_fmt"), arguments.text("partition")) {
-            (Some(format), _) => Named::of(&inputs).labels(std::slice::from_ref(format)),
+            (Some(format), _) => {
+                NamedStreams::from_streams(&inputs).labels(std::slice::from_ref(format))
+            }
             (None, Some(category)) => {
                 inputs.iter().map(|stream| stream.labels.get(category).to_owned()).collect()
             }
@@ -151,18 +154,18 @@ fn ratio(work: Work<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-fn clamp(work: Work<'_>) -> Result<Vec<Stream>> {
+fn clamp(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let least = work.arguments.number("min").unwrap_or(f64::NEG_INFINITY);
     let most = work.arguments.number("max").unwrap_or(f64::INFINITY);
     Ok(super::points::map(work.inputs, |number| number.max(least).min(most)))
 }
 
 /// What is left of each slot's numbers, in order.
-fn trim(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { inputs, arguments, steps, .. } = work;
+fn trim(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { inputs, arguments, steps, .. } = work;
     let n = arguments.number("n").unwrap_or(0.0) as usize;
     let left = inputs.len().saturating_sub(n.saturating_mul(2));
-    let labels = common(inputs.iter().map(|stream| &stream.labels));
+    let labels = common_labels(inputs.iter().map(|stream| &stream.labels));
     let mut all = vec![Vec::with_capacity(steps.count); left];
     rows(&inputs, None, steps.count, |row| {
         let mut present: Vec<f64> = row.iter().flatten().copied().collect();
@@ -178,7 +181,7 @@ fn trim(work: Work<'_>) -> Result<Vec<Stream>> {
     Ok(all.into_iter().enumerate().map(named).collect())
 }
 
-fn select(work: Work<'_>) -> Result<Vec<Stream>> {
+fn select(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let n = work.arguments.number("n").unwrap_or(1.0) as usize;
     let count = work.inputs.len();
     match work.inputs.into_iter().nth(n.saturating_sub(1)) {
@@ -187,7 +190,7 @@ fn select(work: Work<'_>) -> Result<Vec<Stream>> {
             let message = format!(
                 "stats:select({n}) has {count} streams to select from: they are numbered from 1"
             );
-            Err(Error::Execution { place: work.place, message })
+            Err(Error::Execution { span: work.span, message })
         }
     }
 }

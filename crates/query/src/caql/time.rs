@@ -1,10 +1,10 @@
 //! `time:*`: when a slot begins.
 
+use super::kernel::{Kernel, KernelInput};
 use super::points::stream;
-use super::work::{Kernel, Work};
 use super::zone::Zone;
 use crate::error::{Error, Result};
-use crate::labels::Labels;
+use crate::labels::LabelSet;
 use crate::stream::{Stream, seconds};
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
@@ -15,13 +15,13 @@ pub(super) fn kernel(name: &str) -> Option<Kernel> {
     }
 }
 
-fn epoch(work: Work<'_>) -> Result<Vec<Stream>> {
-    Ok(vec![stream(Labels::default(), work.steps.times().map(|time| Some(seconds(time))))])
+fn epoch(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    Ok(vec![stream(LabelSet::default(), work.steps.times().map(|time| Some(seconds(time))))])
 }
 
-fn field(work: Work<'_>) -> Result<Vec<Stream>> {
-    let zone = Zone::named(work.arguments.text("timezone").unwrap_or_default())
-        .map_err(|message| Error::Parse { place: work.place, message })?;
+fn field(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let zone = Zone::find(work.arguments.text("timezone").unwrap_or_default())
+        .map_err(|message| Error::Parse { span: work.span, message })?;
     let field = work.arguments.text("field").unwrap_or_default();
     let number = |time| {
         let local = zone.local(time);
@@ -37,5 +37,5 @@ fn field(work: Work<'_>) -> Result<Vec<Stream>> {
             _ => f64::from(local.year()),
         })
     };
-    Ok(vec![stream(Labels::default(), work.steps.times().map(number))])
+    Ok(vec![stream(LabelSet::default(), work.steps.times().map(number))])
 }

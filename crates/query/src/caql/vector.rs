@@ -6,15 +6,15 @@
 
 use std::collections::HashSet;
 
-use super::names::{KEY, Named, VECTOR};
-use super::signature::{Shape, Signature};
-use super::work::{Kernel, LABEL, Work};
+use super::kernel::{Kernel, KernelInput, LABEL};
+use super::names::{KEY, NamedStreams, VECTOR};
+use super::signature::{OutputShape, Signature};
 use crate::error::{Error, Result};
-use crate::labels::Labels;
+use crate::labels::LabelSet;
 use crate::stream::Stream;
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
-    let work: fn(Work<'_>) -> Result<Vec<Stream>> = match name {
+    let work: fn(KernelInput<'_>) -> Result<Vec<Stream>> = match name {
         "vector:pack" => pack,
         "vector:unpack" => unpack,
         "vector:drop" => drop_keys,
@@ -23,12 +23,12 @@ pub(super) fn kernel(name: &str) -> Option<Kernel> {
     Some(Kernel::slotwise(work))
 }
 
-fn pack(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, place, .. } = work;
+fn pack(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, span: place, .. } = work;
     let Some(format) = arguments.format("format") else { return Ok(inputs) };
     let is_on = |name: &str| arguments.number(name).is_some_and(|number| number != 0.0);
     let (is_sloppy, keeps) = (is_on("sloppy"), is_on("meta"));
-    let keys = Named::of(&inputs).labels(std::slice::from_ref(format));
+    let keys = NamedStreams::from_streams(&inputs).labels(std::slice::from_ref(format));
     let mut seen = HashSet::new();
     if let Some(twice) = keys.iter().find(|key| !seen.insert(key.as_str()))
         && !is_sloppy
@@ -37,12 +37,12 @@ fn pack(work: Work<'_>) -> Result<Vec<Stream>> {
             "two streams have the key {twice:?}: put more into the format, such as %cn, \
              or set sloppy=1, which keeps the first of them"
         );
-        return Err(Error::Execution { place, message });
+        return Err(Error::Execution { span: place, message });
     }
     let mut held = HashSet::new();
     let vector = place.start.to_string();
     for (stream, key) in inputs.iter_mut().zip(&keys) {
-        let labels = if keeps { stream.labels.clone() } else { Labels::default() };
+        let labels = if keeps { stream.labels.clone() } else { LabelSet::default() };
         // No label is empty, and a key may be.
         stream.labels = labels.with(KEY, &format!("={key}")).with(VECTOR, &vector);
     }
@@ -51,52 +51,56 @@ fn pack(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// The key of a stream that is in a vector.
-pub(super) fn key_of(labels: &Labels) -> Option<&str> {
+pub(super) fn key_of(labels: &LabelSet) -> Option<&str> {
     labels.get(KEY).strip_prefix('=')
 }
 
-fn unpack(work: Work<'_>) -> Result<Vec<Stream>> {
+fn unpack(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut streams = work.inputs;
     for stream in &mut streams {
         let Some(key) = key_of(&stream.labels) else {
             let message = "vector:unpack takes a vector: vector(\"%tv{host}\") makes one";
-            return Err(Error::Execution { place: work.place, message: message.to_owned() });
+            return Err(Error::Execution { span: work.span, message: message.to_owned() });
         };
         stream.labels = stream.labels.with(LABEL, key).with(KEY, "").with(VECTOR, "");
     }
     Ok(streams)
 }
 
-fn drop_keys(work: Work<'_>) -> Result<Vec<Stream>> {
-    let Work { mut inputs, arguments, .. } = work;
-    let dropped: Vec<&str> = arguments.rest().iter().filter_map(|given| given.text()).collect();
+fn drop_keys(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = work;
+    let dropped: Vec<&str> = arguments.variadic().iter().filter_map(|given| given.text()).collect();
     inputs.retain(|stream| key_of(&stream.labels).is_none_or(|key| !dropped.contains(&key)));
     Ok(inputs)
 }
 
 /// Whether a function is done key by key.
 pub(super) fn is_elementwise(function: &Signature, inputs: &[Stream]) -> bool {
-    matches!(function.shape, Shape::One | Shape::OnePerArgument)
+    matches!(function.output_shape, OutputShape::One | OutputShape::OnePerArgument)
         && !function.computes.starts_with("vector:")
         && inputs.iter().any(|stream| key_of(&stream.labels).is_some())
 }
 
 /// How many operands streams are: a vector is one.
 pub(super) fn count(inputs: &[Stream]) -> usize {
-    let mut counter = Counter::default();
-    inputs.iter().map(|stream| counter.goes_on(&stream.labels)).filter(|goes_on| !goes_on).count()
+    let mut counter = VectorCounter::default();
+    inputs
+        .iter()
+        .map(|stream| counter.is_same_vector(&stream.labels))
+        .filter(|goes_on| !goes_on)
+        .count()
 }
 
-/// Where vectors end: at a stream of another, and where a key is seen again.
+/// Detects vector boundaries in a list of streams.
 #[derive(Default)]
-struct Counter {
+struct VectorCounter {
     vector: String,
     keys: HashSet<String>,
 }
 
-impl Counter {
+impl VectorCounter {
     /// Whether a stream is in the same vector as the one before.
-    fn goes_on(&mut self, labels: &Labels) -> bool {
+    fn is_same_vector(&mut self, labels: &LabelSet) -> bool {
         let Some(key) = key_of(labels) else {
             self.vector.clear();
             return false;
@@ -112,14 +116,14 @@ impl Counter {
 }
 
 /// Does something for each key that all vectors among the streams have, in the order of the first.
-pub(super) fn each(
+pub(super) fn for_each_key(
     inputs: Vec<Stream>,
     work: &mut dyn FnMut(Vec<Stream>) -> Result<Vec<Stream>>,
 ) -> Result<Vec<Stream>> {
     let mut operands: Vec<Vec<Stream>> = Vec::new();
-    let mut counter = Counter::default();
+    let mut counter = VectorCounter::default();
     for stream in inputs {
-        match (counter.goes_on(&stream.labels), operands.last_mut()) {
+        match (counter.is_same_vector(&stream.labels), operands.last_mut()) {
             (true, Some(operand)) => operand.push(stream),
             _ => operands.push(vec![stream]),
         }

@@ -9,7 +9,7 @@ pub(crate) struct Zone(TimeZone);
 
 impl Zone {
     /// The one of a name, such as `Europe/Berlin`; what is wrong if there is none.
-    pub(crate) fn named(name: &str) -> Result<Zone, String> {
+    pub(crate) fn find(name: &str) -> Result<Zone, String> {
         TimeZone::get(name).map(Zone).map_err(|_| {
             format!(
                 "there is no time zone {name:?}: write one such as \"UTC\" or \"Europe/Berlin\""
@@ -23,7 +23,7 @@ impl Zone {
     }
 
     /// When clocks there show a date and a time; where they show it twice or never, the earlier moment.
-    pub(crate) fn moment(&self, local: DateTime) -> Option<i64> {
+    pub(crate) fn time_of_local(&self, local: DateTime) -> Option<i64> {
         let moment = self.0.to_ambiguous_timestamp(local).compatible().ok()?;
         i64::try_from(moment.as_nanosecond()).ok()
     }

@@ -12,12 +12,12 @@ pub(crate) mod tests;
 
 use std::collections::HashMap;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
-use crate::labels::{Labels, NAME};
-use crate::plan::Node;
+use crate::labels::{LabelSet, NAME};
+use crate::plan::PlanNode;
 use crate::promql::AggregateOp;
-use crate::stream::{Steps, Stream};
+use crate::stream::{StepGrid, Stream};
 
 /// Which streams are put together.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,10 +29,10 @@ pub(crate) struct Grouping {
 
 impl Grouping {
     /// What a group is called.
-    pub(crate) fn labels_of(&self, labels: &Labels) -> Labels {
+    pub(crate) fn group_labels(&self, labels: &LabelSet) -> LabelSet {
         match self.is_without {
-            true => labels.keep(|label| label != NAME && !self.names(label)),
-            false => labels.keep(|label| self.names(label)),
+            true => labels.filter(|label| label != NAME && !self.names(label)),
+            false => labels.filter(|label| self.names(label)),
         }
     }
 
@@ -41,13 +41,13 @@ impl Grouping {
     }
 
     /// The groups, in the order of their first streams.
-    fn groups(&self, streams: Vec<Stream>) -> Vec<Group> {
-        let mut groups: Vec<Group> = Vec::new();
-        let mut known: HashMap<Labels, usize> = HashMap::new();
+    fn groups(&self, streams: Vec<Stream>) -> Vec<AggregateGroup> {
+        let mut groups: Vec<AggregateGroup> = Vec::new();
+        let mut known: HashMap<LabelSet, usize> = HashMap::new();
         for stream in streams {
-            let labels = self.labels_of(&stream.labels);
+            let labels = self.group_labels(&stream.labels);
             let at = *known.entry(labels).or_insert_with_key(|labels| {
-                groups.push(Group { labels: labels.clone(), members: Vec::new() });
+                groups.push(AggregateGroup { labels: labels.clone(), members: Vec::new() });
                 groups.len() - 1
             });
             groups[at].members.push(stream);
@@ -57,37 +57,37 @@ impl Grouping {
 }
 
 /// Streams that are put together.
-struct Group {
-    labels: Labels,
+struct AggregateGroup {
+    labels: LabelSet,
     members: Vec<Stream>,
 }
 
 /// An aggregation.
 #[derive(Clone, Debug)]
-pub(crate) struct Aggregate {
-    pub(crate) way: AggregateOp,
+pub(crate) struct Aggregation {
+    pub(crate) op: AggregateOp,
     pub(crate) grouping: Grouping,
-    pub(crate) of: Node,
+    pub(crate) input: PlanNode,
     /// How many, which quantile, or under which label.
-    pub(crate) param: Option<Node>,
+    pub(crate) param: Option<PlanNode>,
 }
 
 impl Evaluation<'_> {
     pub(crate) fn aggregate(
         &mut self,
-        aggregate: &Aggregate,
-        place: Place,
-        steps: Steps,
+        aggregate: &Aggregation,
+        place: SourceSpan,
+        steps: StepGrid,
     ) -> Result<Vec<Stream>> {
-        if aggregate.way == AggregateOp::CountValues {
+        if aggregate.op == AggregateOp::CountValues {
             return self.count_values(aggregate, place, steps);
         }
         let params = match &aggregate.param {
-            Some(node) => Params { numbers: self.scalar(node, steps)?, place: node.place },
-            None => Params { numbers: Vec::new(), place },
+            Some(node) => AggregateParam { numbers: self.scalar(node, steps)?, span: node.span },
+            None => AggregateParam { numbers: Vec::new(), span: place },
         };
-        let streams = self.streams(&aggregate.of, steps)?;
-        match aggregate.way {
+        let streams = self.streams(&aggregate.input, steps)?;
+        match aggregate.op {
             AggregateOp::TopK
             | AggregateOp::BottomK
             | AggregateOp::LimitK
@@ -98,32 +98,32 @@ impl Evaluation<'_> {
 }
 
 /// The parameter of an aggregation at each step.
-struct Params {
+struct AggregateParam {
     numbers: Vec<f64>,
-    place: Place,
+    span: SourceSpan,
 }
 
-impl Params {
+impl AggregateParam {
     fn has_nan(&self) -> bool {
         self.numbers.iter().any(|number| number.is_nan())
     }
 
     /// The greatest; NaN if one is.
     fn max(&self) -> f64 {
-        self.least_by(|number| -number).map_or(f64::NAN, |least| -least)
+        self.min_by_key(|number| -number).map_or(f64::NAN, |least| -least)
     }
 
     /// The least; NaN if one is.
     fn min(&self) -> f64 {
-        self.least_by(|number| number).unwrap_or(f64::NAN)
+        self.min_by_key(|number| number).unwrap_or(f64::NAN)
     }
 
-    fn least_by(&self, key: impl Fn(f64) -> f64) -> Option<f64> {
+    fn min_by_key(&self, key: impl Fn(f64) -> f64) -> Option<f64> {
         let keys = self.numbers.iter().map(|number| key(*number));
         (!self.has_nan()).then(|| keys.fold(f64::INFINITY, f64::min))
     }
 }
 
-fn failed<T>(place: Place, message: String) -> Result<T> {
-    Err(Error::Execution { place, message })
+fn execution_error<T>(place: SourceSpan, message: String) -> Result<T> {
+    Err(Error::Execution { span: place, message })
 }

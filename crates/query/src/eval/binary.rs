@@ -10,44 +10,44 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::error::{Place, Result};
+use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
-use crate::labels::{Labels, NAME};
-use crate::plan::Node;
+use crate::labels::{LabelSet, NAME};
+use crate::plan::PlanNode;
 use crate::promql::{BinaryOp, Matching};
-use crate::stream::{Steps, Stream};
-use crate::value::Value;
+use crate::stream::{StepGrid, Stream};
+use crate::value::StepValue;
 
-use element::{Outcome, Trouble};
+use element::{ElementResult, OperationWarning};
 
-/// What stands on a side.
+/// Operand kind: scalar or vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum OperandKind {
     Scalar,
     Vector,
 }
 
 /// An operation.
 #[derive(Clone, Debug)]
-pub(crate) struct Binary {
+pub(crate) struct BinaryOperation {
     pub(crate) operator: BinaryOp,
-    pub(crate) left: (Side, Node),
-    pub(crate) right: (Side, Node),
+    pub(crate) left: (OperandKind, PlanNode),
+    pub(crate) right: (OperandKind, PlanNode),
     pub(crate) matching: Matching,
     /// A comparison gives 0 or 1 and picks nothing.
     pub(crate) is_bool: bool,
 }
 
 /// What is as far on the other side of nought.
-pub(crate) fn negated(value: &Value) -> Value {
+pub(crate) fn negate_value(value: &StepValue) -> StepValue {
     match value {
-        Value::Number(number) => Value::Number(-number),
-        Value::Bracket(bracket) => Value::of_bracket(bounds::negated(**bracket)),
-        Value::Histogram(_) | Value::Distribution(_) => {
+        StepValue::Number(number) => StepValue::Number(-number),
+        StepValue::Bracket(bracket) => StepValue::from_bracket(bounds::negate_bracket(**bracket)),
+        StepValue::Histogram(_) | StepValue::Distribution(_) => {
             let mut histogram =
                 Arc::unwrap_or_clone(value.histogram().expect("BUG: it is a distribution"));
             histogram.negate();
-            Value::Histogram(Arc::new(histogram))
+            StepValue::Histogram(Arc::new(histogram))
         }
     }
 }
@@ -55,24 +55,24 @@ pub(crate) fn negated(value: &Value) -> Value {
 impl Evaluation<'_> {
     pub(crate) fn binary(
         &mut self,
-        binary: &Binary,
-        place: Place,
-        steps: Steps,
+        binary: &BinaryOperation,
+        place: SourceSpan,
+        steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         let ((left_side, left), (right_side, right)) = (&binary.left, &binary.right);
         match (left_side, right_side) {
-            (Side::Scalar, Side::Scalar) => self.between_scalars(binary, steps),
-            (Side::Vector, Side::Scalar) => {
+            (OperandKind::Scalar, OperandKind::Scalar) => self.between_scalars(binary, steps),
+            (OperandKind::Vector, OperandKind::Scalar) => {
                 let streams = self.streams(left, steps)?;
                 let numbers = self.scalar(right, steps)?;
                 self.with_scalar(binary, streams, &numbers, place)
             }
-            (Side::Scalar, Side::Vector) => {
+            (OperandKind::Scalar, OperandKind::Vector) => {
                 let numbers = self.scalar(left, steps)?;
                 let streams = self.streams(right, steps)?;
                 self.with_scalar(binary, streams, &numbers, place)
             }
-            (Side::Vector, Side::Vector) => {
+            (OperandKind::Vector, OperandKind::Vector) => {
                 let left = self.streams(left, steps)?;
                 let right = self.streams(right, steps)?;
                 match binary.operator.is_set() {
@@ -83,47 +83,51 @@ impl Evaluation<'_> {
         }
     }
 
-    fn between_scalars(&mut self, binary: &Binary, steps: Steps) -> Result<Vec<Stream>> {
+    fn between_scalars(
+        &mut self,
+        binary: &BinaryOperation,
+        steps: StepGrid,
+    ) -> Result<Vec<Stream>> {
         let left = self.scalar(&binary.left.1, steps)?;
         let right = self.scalar(&binary.right.1, steps)?;
-        self.budget.hold(steps.count as u64)?;
+        self.budget.charge_samples(steps.count as u64)?;
         let points = left.into_iter().zip(right).map(|(left, right)| {
-            let result = match element::holds(binary.operator, left, right) {
+            let result = match element::compare(binary.operator, left, right) {
                 Some(holds) => f64::from(holds),
-                None => element::computed(binary.operator, left, right).unwrap_or(f64::NAN),
+                None => element::compute(binary.operator, left, right).unwrap_or(f64::NAN),
             };
-            Some(Value::Number(result))
+            Some(StepValue::Number(result))
         });
-        Ok(vec![Stream::new(Labels::default(), points.collect())])
+        Ok(vec![Stream::new(LabelSet::default(), points.collect())])
     }
 
     fn with_scalar(
         &mut self,
-        binary: &Binary,
+        binary: &BinaryOperation,
         mut streams: Vec<Stream>,
         numbers: &[f64],
-        place: Place,
+        place: SourceSpan,
     ) -> Result<Vec<Stream>> {
         let operator = binary.operator;
-        let is_scalar_left = binary.left.0 == Side::Scalar;
+        let is_scalar_left = binary.left.0 == OperandKind::Scalar;
         // Of all that is wrong at a step, only the last is told.
-        let mut troubles: Vec<Option<Trouble>> = vec![None; numbers.len()];
+        let mut troubles: Vec<Option<OperationWarning>> = vec![None; numbers.len()];
         for stream in &mut streams {
             let before = stream.samples();
             for ((point, number), trouble) in
                 stream.points.iter_mut().zip(numbers).zip(&mut troubles)
             {
                 let Some(value) = point.take() else { continue };
-                let scalar = Value::Number(*number);
+                let scalar = StepValue::Number(*number);
                 let (left, right) = match is_scalar_left {
                     true => (&scalar, &value),
                     false => (&value, &scalar),
                 };
                 *point = match element::apply(operator, left, right) {
-                    Ok(Outcome { holds, .. }) if binary.is_bool => {
-                        Some(Value::Number(f64::from(holds)))
+                    Ok(ElementResult { holds, .. }) if binary.is_bool => {
+                        Some(StepValue::Number(f64::from(holds)))
                     }
-                    Ok(Outcome { holds: false, .. }) => None,
+                    Ok(ElementResult { holds: false, .. }) => None,
                     // A comparison picks values of the vector, on whichever side it stands.
                     Ok(_) if operator.is_comparison() => Some(value),
                     Ok(outcome) => Some(outcome.value),
@@ -133,36 +137,36 @@ impl Evaluation<'_> {
                     }
                 };
             }
-            self.budget.hold(stream.samples())?;
-            self.budget.release(before);
-            if changes_meaning(operator) || binary.is_bool {
+            self.budget.charge_samples(stream.samples())?;
+            self.budget.release_samples(before);
+            if is_name_dropped(operator) || binary.is_bool {
                 self.drop_name(stream);
             }
         }
         for trouble in troubles.into_iter().flatten() {
-            trouble.tell(operator, place, &mut self.notes);
+            trouble.emit(operator, place, &mut self.warnings);
         }
         streams.retain(|stream| !stream.is_empty());
-        self.merge_same(streams, place)
+        self.merge_equal_labels(streams, place)
     }
 }
 
 /// Whether the result is another thing than what the metric's name says.
-fn changes_meaning(operator: BinaryOp) -> bool {
+fn is_name_dropped(operator: BinaryOp) -> bool {
     use BinaryOp::*;
     matches!(operator, Add | Subtract | Multiply | Divide | Modulo | Power | Atan2)
 }
 
 /// The labels by which streams find each other.
-fn signature(matching: &Matching, labels: &Labels) -> Labels {
+fn signature(matching: &Matching, labels: &LabelSet) -> LabelSet {
     let named = |label: &str| matching.labels.iter().any(|held| held == label);
     match matching.on {
-        true => labels.keep(named),
-        false => labels.keep(|label| label != NAME && !named(label)),
+        true => labels.filter(named),
+        false => labels.filter(|label| label != NAME && !named(label)),
     }
 }
 
-/// Which streams have which signature: numbers from 0 for both sides, and how many there are.
+/// Match group number of each stream.
 struct Signatures {
     left: Vec<usize>,
     right: Vec<usize>,
@@ -170,8 +174,8 @@ struct Signatures {
 }
 
 impl Signatures {
-    fn of(matching: &Matching, left: &[Stream], right: &[Stream]) -> Signatures {
-        let mut known: HashMap<Labels, usize> = HashMap::with_capacity(left.len());
+    fn from_streams(matching: &Matching, left: &[Stream], right: &[Stream]) -> Signatures {
+        let mut known: HashMap<LabelSet, usize> = HashMap::with_capacity(left.len());
         let mut number = |streams: &[Stream]| -> Vec<usize> {
             let number_of = |stream: &Stream| {
                 let next = known.len();

@@ -1,5 +1,4 @@
-//! What happened in the stretches of time before the steps, exactly: nothing is extrapolated, and the coarsest
-//! rollups that fit are read.
+//! Exact range deltas from rollups, without extrapolation.
 //!
 //! A store adds up columns that lie side by side. Where stretches overlap they are made of shorter columns, each
 //! of which is read once; where such columns would be many, as step and range have little in common, of columns as
@@ -9,50 +8,50 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hist::Mixture;
-use model::{Gap, Kind};
-use store::{Grid, Summary};
+use model::{Gap, SeriesKind};
+use store::{NumberSummary, TimeGrid};
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluation;
-use crate::labels::Labels;
-use crate::plan::Exact;
-use crate::sliding::sums;
-use crate::source::{Handle, Read};
-use crate::stream::{Steps, Stream, seconds};
-use crate::value::{Value, samples_of};
+use crate::labels::LabelSet;
+use crate::plan::ExactRange;
+use crate::sliding::sliding_sums;
+use crate::source::{ColumnRead, SeriesHandle};
+use crate::stream::{StepGrid, Stream, seconds};
+use crate::value::{StepValue, samples_of};
 
 impl Evaluation<'_> {
-    pub(crate) fn exact(&mut self, exact: &Exact, steps: Steps) -> Result<Vec<Stream>> {
-        let mut handles: Vec<Handle> = Vec::new();
+    pub(crate) fn exact(&mut self, exact: &ExactRange, steps: StepGrid) -> Result<Vec<Stream>> {
+        let mut handles: Vec<SeriesHandle> = Vec::new();
         for (labels, mut same) in self.series(&exact.fetch)? {
-            let is_count = |handle: &Handle| matches!(handle.kind, Kind::Counter(_));
+            let is_count = |handle: &SeriesHandle| matches!(handle.kind, SeriesKind::Counter(_));
             if same.iter().any(is_count) {
                 let all = same.len();
-                same.retain(|handle| handle.kind != Kind::Gauge);
+                same.retain(|handle| handle.kind != SeriesKind::Gauge);
                 if same.len() < all {
                     let message = format!(
                         "{labels}: what was sent as a gauge does not add up and is left out"
                     );
-                    self.notes.warn(exact.fetch.place, message);
+                    self.warnings.warn(exact.fetch.span, message);
                 }
             }
             handles.extend(same);
         }
-        if let Some(standard) = &exact.standard {
-            let is_delta = |handle: &Handle| match handle.kind {
-                Kind::Histogram(_) => !handle.kind.is_cumulative(),
+        if let Some(standard) = &exact.standard_expr {
+            let is_delta = |handle: &SeriesHandle| match handle.kind {
+                SeriesKind::Histogram(_) => !handle.kind.is_cumulative(),
                 _ => false,
             };
             if !handles.iter().all(is_delta) || exact.fetch.shift.at.is_some() {
                 return self.streams(standard, steps);
             }
         }
-        if let Some(gauge) = handles.iter().find(|handle| handle.kind == Kind::Gauge) {
+        if let Some(gauge) = handles.iter().find(|handle| handle.kind == SeriesKind::Gauge) {
             let message = format!(
                 "{} is a gauge: it does not add up over time. use avg_over_time or max_over_time",
                 gauge.labels
             );
-            return Err(Error::Execution { place: exact.fetch.place, message });
+            return Err(Error::Execution { span: exact.fetch.span, message });
         }
         if handles.is_empty() {
             // A series all of whose rows were lost is no series any more: the gaps say so.
@@ -62,13 +61,13 @@ impl Evaluation<'_> {
             return Ok(Vec::new());
         }
         // Distributions and numbers of the same name are two groups.
-        let mut groups: BTreeMap<(Labels, bool), Vec<&Handle>> = BTreeMap::new();
+        let mut groups: BTreeMap<(LabelSet, bool), Vec<&SeriesHandle>> = BTreeMap::new();
         for handle in &handles {
             let labels = match &exact.grouping {
-                Some(grouping) => grouping.labels_of(&handle.labels),
+                Some(grouping) => grouping.group_labels(&handle.labels),
                 None => handle.labels.clone(),
             };
-            let is_histogram = matches!(handle.kind, Kind::Histogram(_));
+            let is_histogram = matches!(handle.kind, SeriesKind::Histogram(_));
             groups.entry((labels, is_histogram)).or_default().push(handle);
         }
         let mut streams = Vec::with_capacity(groups.len());
@@ -80,26 +79,26 @@ impl Evaluation<'_> {
             let mut stream = Stream::new(labels, points);
             self.drop_name(&mut stream);
             if !stream.is_empty() {
-                self.budget.room(streams.len() + 1, steps.count)?;
-                self.budget.hold(stream.samples())?;
+                self.budget.check_capacity(streams.len() + 1, steps.count)?;
+                self.budget.charge_samples(stream.samples())?;
                 streams.push(stream);
             }
         }
-        self.merge_same(streams, exact.fetch.place)
+        self.merge_equal_labels(streams, exact.fetch.span)
     }
 
     fn distributions(
         &mut self,
-        exact: &Exact,
-        series: &[&Handle],
-        steps: Steps,
-    ) -> Result<Vec<Option<Value>>> {
+        exact: &ExactRange,
+        series: &[&SeriesHandle],
+        steps: StepGrid,
+    ) -> Result<Vec<Option<StepValue>>> {
         let source = self.source;
         let (columns, held) = self.columns(exact, steps, |grid| source.histograms(series, grid))?;
         let add = |held: &mut Mixture, more: &Mixture| {
             more.parts().iter().try_for_each(|part| held.add(part)).map_err(|error| {
                 Error::Execution {
-                    place: exact.fetch.place,
+                    span: exact.fetch.span,
                     message: format!("{error}: ask for a shorter range or fewer series"),
                 }
             })
@@ -107,13 +106,13 @@ impl Evaluation<'_> {
         let windows = self.windows(columns, held, add)?;
         let value = |mixture: Option<Mixture>| {
             let mixture = mixture.filter(|mixture| !mixture.parts().is_empty())?;
-            let value = Value::Distribution(Arc::new(mixture));
+            let value = StepValue::Distribution(Arc::new(mixture));
             match exact.is_rate {
                 false => Some(value),
                 true => {
                     let mut histogram = Arc::unwrap_or_clone(value.histogram()?);
                     histogram.div(seconds(exact.range));
-                    Some(Value::Histogram(Arc::new(histogram)))
+                    Some(StepValue::Histogram(Arc::new(histogram)))
                 }
             }
         };
@@ -122,13 +121,13 @@ impl Evaluation<'_> {
 
     fn sums(
         &mut self,
-        exact: &Exact,
-        series: &[&Handle],
-        steps: Steps,
-    ) -> Result<Vec<Option<Value>>> {
+        exact: &ExactRange,
+        series: &[&SeriesHandle],
+        steps: StepGrid,
+    ) -> Result<Vec<Option<StepValue>>> {
         let source = self.source;
         let (columns, held) = self.columns(exact, steps, |grid| source.numbers(series, grid))?;
-        let add = |held: &mut Option<Summary>, more: &Option<Summary>| {
+        let add = |held: &mut Option<NumberSummary>, more: &Option<NumberSummary>| {
             match (held.as_mut(), more) {
                 (Some(held), Some(more)) => held.add(more),
                 (None, _) => *held = *more,
@@ -138,153 +137,158 @@ impl Evaluation<'_> {
         };
         let windows = self.windows(columns, held, add)?;
         let divisor = if exact.is_rate { seconds(exact.range) } else { 1.0 };
-        let value = |summary: Option<Option<Summary>>| {
+        let value = |summary: Option<Option<NumberSummary>>| {
             let summary = summary.flatten().filter(|summary| summary.count > 0)?;
-            Some(Value::Number(summary.sum.value() / divisor))
+            Some(StepValue::Number(summary.sum.value() / divisor))
         };
         Ok(windows.into_iter().map(value).collect())
     }
 
     /// What the stretches of the steps are made of, and for how many samples that is held.
-    fn columns<T: Held>(
+    fn columns<T: SampleCost>(
         &mut self,
-        exact: &Exact,
-        steps: Steps,
-        read: impl Fn(Grid) -> Result<Read<T>>,
-    ) -> Result<(Stretches<T>, u64)> {
+        exact: &ExactRange,
+        steps: StepGrid,
+        read: impl Fn(TimeGrid) -> Result<ColumnRead<T>>,
+    ) -> Result<(StepWindows<T>, u64)> {
         let (range, shift) = (exact.range, exact.fetch.shift);
         let count = if shift.at.is_some() { 1 } else { steps.count };
         let copies = steps.count / count;
         let step = if count == 1 { range } else { steps.step };
         let start = shift.apply(steps.start).saturating_sub(range);
-        let mut reading =
-            Reading { evaluation: self, read, columns: Vec::new(), gaps: Vec::new(), held: 0 };
-        let of = |columns: Vec<T>, each: usize, apart: usize, rests: Vec<T>| Stretches {
+        let mut reading = ColumnCursor {
+            evaluation: self,
+            read,
+            columns: Vec::new(),
+            gaps: Vec::new(),
+            held_samples: 0,
+        };
+        let of = |columns: Vec<T>, each: usize, apart: usize, rests: Vec<T>| StepWindows {
             columns,
             each,
-            apart,
-            rests,
+            stride: apart,
+            remainders: rests,
             count,
             copies,
         };
         // Stretches with nothing to be read between them are read one by one.
         let stretches = if step > range {
-            reading.apart(start, step, range, count)?;
+            reading.read_spaced(start, step, range, count)?;
             of(std::mem::take(&mut reading.columns), 1, 1, Vec::new())
         } else {
-            let unit = divisor(step, range);
+            let unit = gcd(step, range);
             let (each, apart) = ((range / unit) as usize, (step / unit) as usize);
             let columns =
                 (count as u64 - 1).saturating_mul(apart as u64).saturating_add(each as u64);
             let (whole, rest) = (range / step, range % step);
             let fewer = count as u64 - 1 + whole as u64;
-            if rest == 0 || columns / MANY <= fewer {
-                reading.beside(Grid { start, step: unit, columns })?;
+            if rest == 0 || columns / COLUMN_RATIO_MAX <= fewer {
+                reading.read_adjacent(TimeGrid { start, step: unit, columns })?;
                 of(std::mem::take(&mut reading.columns), each, apart, Vec::new())
             } else {
-                reading.apart(start, step, rest, count)?;
+                reading.read_spaced(start, step, rest, count)?;
                 let rests = std::mem::take(&mut reading.columns);
                 let start = start.saturating_add(rest);
-                reading.beside(Grid { start, step, columns: fewer })?;
+                reading.read_adjacent(TimeGrid { start, step, columns: fewer })?;
                 of(std::mem::take(&mut reading.columns), whole as usize, 1, rests)
             }
         };
-        let Reading { gaps, held, .. } = reading;
+        let ColumnCursor { gaps, held_samples: held, .. } = reading;
         self.gaps.extend(gaps);
         Ok((stretches, held))
     }
 
     /// What happened in each stretch. Of what the columns are held for nothing is held afterwards.
-    fn windows<T: Held>(
+    fn windows<T: SampleCost>(
         &self,
-        stretches: Stretches<T>,
+        stretches: StepWindows<T>,
         mut held: u64,
         add: impl Fn(&mut T, &T) -> Result<()>,
     ) -> Result<Vec<Option<T>>> {
         let windows = windows(stretches, add, |window| {
             held += window.samples();
-            self.budget.hold(window.samples())
+            self.budget.charge_samples(window.samples())
         })?;
-        self.budget.release(held);
+        self.budget.release_samples(held);
         Ok(windows)
     }
 }
 
 /// How many times as many columns are too many.
-const MANY: u64 = 8;
+const COLUMN_RATIO_MAX: u64 = 8;
 /// Columns that are read at once; a store works on so many at a time.
 const COLUMNS_AT_ONCE: u64 = 1024;
 
-/// Something of which it is known for how many samples it counts.
-trait Held: Clone {
+/// Sample cost of a value towards limits.
+trait SampleCost: Clone {
     fn samples(&self) -> u64;
 }
 
-impl Held for Mixture {
+impl SampleCost for Mixture {
     fn samples(&self) -> u64 {
         samples_of(self)
     }
 }
 
-impl Held for Option<Summary> {
+impl SampleCost for Option<NumberSummary> {
     fn samples(&self) -> u64 {
         // As many bytes as so many numbers.
         5
     }
 }
 
-/// Columns while they are read.
-struct Reading<'a, 'b, T, F> {
+/// Reads columns and accounts for their samples.
+struct ColumnCursor<'a, 'b, T, F> {
     evaluation: &'a mut Evaluation<'b>,
     read: F,
     columns: Vec<T>,
     gaps: Vec<Gap>,
     /// For how many samples all count that were read.
-    held: u64,
+    held_samples: u64,
 }
 
-impl<T: Held, F: Fn(Grid) -> Result<Read<T>>> Reading<'_, '_, T, F> {
+impl<T: SampleCost, F: Fn(TimeGrid) -> Result<ColumnRead<T>>> ColumnCursor<'_, '_, T, F> {
     /// Columns of some length that begin a step apart.
-    fn apart(&mut self, start: i64, step: i64, length: i64, count: usize) -> Result<()> {
+    fn read_spaced(&mut self, start: i64, step: i64, length: i64, count: usize) -> Result<()> {
         for at in 0..count as i64 {
             let start = start.saturating_add(step.saturating_mul(at));
-            self.piece(Grid { start, step: length, columns: 1 })?;
+            self.read_chunk(TimeGrid { start, step: length, columns: 1 })?;
         }
         Ok(())
     }
 
     /// Columns side by side.
-    fn beside(&mut self, grid: Grid) -> Result<()> {
+    fn read_adjacent(&mut self, grid: TimeGrid) -> Result<()> {
         let mut next = 0;
         while next < grid.columns {
             let columns = COLUMNS_AT_ONCE.min(grid.columns - next);
-            self.piece(Grid { start: grid.column(next).start, step: grid.step, columns })?;
+            self.read_chunk(TimeGrid { start: grid.column(next).start, step: grid.step, columns })?;
             next += columns;
         }
         Ok(())
     }
 
-    fn piece(&mut self, grid: Grid) -> Result<()> {
-        self.evaluation.budget.check()?;
-        let Read { values, gaps } = (self.read)(grid)?;
-        let held: u64 = values.iter().map(Held::samples).sum();
-        self.evaluation.budget.hold(held)?;
-        self.held += held;
+    fn read_chunk(&mut self, grid: TimeGrid) -> Result<()> {
+        self.evaluation.budget.check_deadline()?;
+        let ColumnRead { values, gaps } = (self.read)(grid)?;
+        let held: u64 = values.iter().map(SampleCost::samples).sum();
+        self.evaluation.budget.charge_samples(held)?;
+        self.held_samples += held;
         self.columns.extend(values);
         self.gaps.extend(gaps);
         Ok(())
     }
 }
 
-/// Columns, and which of them make the stretch of each step.
-struct Stretches<T> {
+/// Columns and the windows of steps made of them.
+struct StepWindows<T> {
     columns: Vec<T>,
     /// How many columns a stretch has.
     each: usize,
     /// How many columns the next begins after it.
-    apart: usize,
+    stride: usize,
     /// What each has before its columns; nothing at all where these are all of it.
-    rests: Vec<T>,
+    remainders: Vec<T>,
     /// How many stretches there are.
     count: usize,
     /// For how many steps each stands.
@@ -293,15 +297,16 @@ struct Stretches<T> {
 
 /// Adds up the columns of each stretch; what follows each other is given as often as it stands for steps.
 fn windows<T: Clone, E>(
-    stretches: Stretches<T>,
+    stretches: StepWindows<T>,
     add: impl Fn(&mut T, &T) -> Result<(), E>,
     mut hold: impl FnMut(&T) -> Result<(), E>,
 ) -> Result<Vec<Option<T>>, E> {
-    let Stretches { columns, each, apart, rests, count, copies } = stretches;
+    let StepWindows { columns, each, stride: apart, remainders: rests, count, copies } = stretches;
     if each == 1 && copies == 1 && rests.is_empty() {
         return Ok(columns.into_iter().step_by(apart).map(Some).collect());
     }
-    let mut windows = sums(&columns, (0..count).map(|at| at * apart..at * apart + each), &add)?;
+    let mut windows =
+        sliding_sums(&columns, (0..count).map(|at| at * apart..at * apart + each), &add)?;
     for (window, rest) in windows.iter_mut().zip(&rests) {
         match window {
             Some(window) => add(window, rest)?,
@@ -318,7 +323,7 @@ fn windows<T: Clone, E>(
 }
 
 /// The greatest that divides both.
-fn divisor(a: i64, b: i64) -> i64 {
+fn gcd(a: i64, b: i64) -> i64 {
     let (mut a, mut b) = (a, b);
     while b != 0 {
         (a, b) = (b, a % b);
@@ -334,7 +339,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stretches_are_sums_of_their_columns(
+        fn windows_are_sums_of_their_columns(
             each in 1usize..9, apart in 1usize..9, count in 1usize..20, seed in 0u64..1000,
         ) {
             let columns: Vec<u64> =
@@ -342,7 +347,7 @@ mod tests {
             let expected: Vec<Option<u64>> = (0..count)
                 .map(|at| Some(columns[at * apart..at * apart + each].iter().sum()))
                 .collect();
-            let stretches = Stretches { columns, each, apart, rests: Vec::new(), count, copies: 1 };
+            let stretches = StepWindows { columns, each, stride: apart, remainders: Vec::new(), count, copies: 1 };
             let add = |held: &mut u64, more: &u64| {
                 *held += more;
                 Ok::<(), ()>(())
@@ -352,9 +357,10 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_stretch_stands_for_all_steps() {
+    fn fixed_window_is_shared_by_all_steps() {
         let (columns, rests) = (vec![1, 2], Vec::new());
-        let stretches = Stretches { columns, each: 2, apart: 2, rests, count: 1, copies: 3 };
+        let stretches =
+            StepWindows { columns, each: 2, stride: 2, remainders: rests, count: 1, copies: 3 };
         let add = |held: &mut u64, more: &u64| {
             *held += more;
             Ok::<(), ()>(())

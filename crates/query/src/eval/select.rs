@@ -5,29 +5,29 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use model::Kind;
+use model::SeriesKind;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::histogram::{FloatHistogram, ResetHint};
-use crate::labels::{Labels, TYPE, UNIT};
-use crate::plan::{Extension, Fetch, Ranged, RangedOf};
-use crate::source::Handle;
-use crate::stream::{Reading, Readings, Steps, Stream};
-use crate::value::{Value, is_stale};
+use crate::labels::{LabelSet, TYPE, UNIT};
+use crate::plan::{RangeExtension, RangeSelection, RangeSource, SeriesFetch};
+use crate::source::SeriesHandle;
+use crate::stream::{SeriesPoint, SeriesPoints, StepGrid, Stream};
+use crate::value::{StepValue, is_stale};
 
 /// Makes something of the readings of one series.
 pub(crate) type MapReadings<'a, T> =
-    dyn Fn(&mut Evaluation<'_>, Readings) -> Result<Option<T>> + Sync + 'a;
+    dyn Fn(&mut Evaluation<'_>, SeriesPoints) -> Result<Option<T>> + Sync + 'a;
 
 /// Readings are taken so long a time at once: between, limits are looked at.
 const SLICE: i64 = store::DAY;
 
 impl Evaluation<'_> {
     /// The latest reading of each series at each step.
-    pub(crate) fn latest(&mut self, fetch: &Fetch, steps: Steps) -> Result<Vec<Stream>> {
-        if fetch.extension == Extension::Smoothed {
-            return self.smoothed(fetch, steps);
+    pub(crate) fn latest(&mut self, fetch: &SeriesFetch, steps: StepGrid) -> Result<Vec<Stream>> {
+        if fetch.extension == RangeExtension::Smoothed {
+            return self.smoothed_streams(fetch, steps);
         }
         self.latest_by(fetch, steps, |_, reading| Some(reading.value.clone()))
     }
@@ -35,9 +35,9 @@ impl Evaluation<'_> {
     /// Something of the latest reading of each series at each step.
     pub(crate) fn latest_by(
         &mut self,
-        fetch: &Fetch,
-        steps: Steps,
-        of: impl Fn(i64, &Reading) -> Option<Value> + Sync,
+        fetch: &SeriesFetch,
+        steps: StepGrid,
+        of: impl Fn(i64, &SeriesPoint) -> Option<StepValue> + Sync,
     ) -> Result<Vec<Stream>> {
         let lookback = self.settings.lookback;
         let range =
@@ -47,9 +47,9 @@ impl Evaluation<'_> {
         let kept = AtomicUsize::new(0);
         self.map_series(series, &|evaluation, labels, handles| {
             let mut points = Vec::with_capacity(steps.count);
-            let mut latest: Option<Reading> = None;
+            let mut latest: Option<SeriesPoint> = None;
             // Values of the steps whose moment comes before a time: until then, the latest stays what it is.
-            let mut until = |time: i64, latest: &Option<Reading>| {
+            let mut until = |time: i64, latest: &Option<SeriesPoint>| {
                 while points.len() < steps.count {
                     let step = steps.time(points.len());
                     let moment = fetch.shift.apply(step);
@@ -57,15 +57,16 @@ impl Evaluation<'_> {
                         break;
                     }
                     let fresh = latest.as_ref().filter(|reading| {
-                        reading.time > moment.saturating_sub(lookback) && !is_mark(&reading.value)
+                        reading.time > moment.saturating_sub(lookback)
+                            && !is_stale_marker(&reading.value)
                     });
                     points.push(fresh.and_then(|reading| of(step, reading)));
                 }
             };
-            let mut resets = Resets::default();
+            let mut resets = ResetDetector::default();
             evaluation.slices(handles, range.clone(), &mut |mut readings| {
-                if fetch.looks_for_resets {
-                    resets.look(&mut readings);
+                if fetch.detects_resets {
+                    resets.mark_resets(&mut readings);
                 }
                 for reading in readings {
                     until(reading.time, &latest);
@@ -80,8 +81,8 @@ impl Evaluation<'_> {
                 return Ok(None);
             }
             let before = kept.fetch_add(1, Ordering::Relaxed);
-            evaluation.budget.room(before + 1, steps.count)?;
-            evaluation.budget.hold(stream.samples())?;
+            evaluation.budget.check_capacity(before + 1, steps.count)?;
+            evaluation.budget.charge_samples(stream.samples())?;
             Ok(Some(stream))
         })
     }
@@ -90,19 +91,19 @@ impl Evaluation<'_> {
     /// extension needs. Marks that a series is no more are left out.
     pub(crate) fn map_readings<T: Send>(
         &mut self,
-        ranged: &Ranged,
-        steps: Steps,
+        ranged: &RangeSelection,
+        steps: StepGrid,
         map: &MapReadings<'_, T>,
     ) -> Result<Vec<T>> {
-        let fetch = match &ranged.of {
-            RangedOf::Subquery { .. } => return self.map_subquery(ranged, steps, map),
-            RangedOf::Series(fetch) => fetch,
+        let fetch = match &ranged.source {
+            RangeSource::Subquery { .. } => return self.map_subquery(ranged, steps, map),
+            RangeSource::Series(fetch) => fetch,
         };
         let lookback = self.settings.lookback;
         let (before, after) = match fetch.extension {
-            Extension::None => (0, 0),
-            Extension::Anchored => (lookback, 0),
-            Extension::Smoothed => (lookback, lookback),
+            RangeExtension::None => (0, 0),
+            RangeExtension::Anchored => (lookback, 0),
+            RangeExtension::Smoothed => (lookback, lookback),
         };
         let first = fetch.shift.apply(steps.start).saturating_sub(ranged.range);
         let range =
@@ -111,22 +112,22 @@ impl Evaluation<'_> {
         let series = self.series(fetch)?;
         self.map_series(series, &|evaluation, labels, handles| {
             let mut readings = evaluation.readings(handles, range.clone())?;
-            if fetch.looks_for_resets {
-                Resets::default().look(&mut readings);
+            if fetch.detects_resets {
+                ResetDetector::default().mark_resets(&mut readings);
             }
-            readings.retain(|reading| !is_mark(&reading.value));
+            readings.retain(|reading| !is_stale_marker(&reading.value));
             let is_delta = |of_histograms: bool| {
                 handles.iter().any(|handle| match handle.kind {
-                    Kind::Histogram(_) => of_histograms && !handle.kind.is_cumulative(),
-                    Kind::Counter(_) => !of_histograms && !handle.kind.is_cumulative(),
-                    Kind::Gauge | Kind::Text => false,
+                    SeriesKind::Histogram(_) => of_histograms && !handle.kind.is_cumulative(),
+                    SeriesKind::Counter(_) => !of_histograms && !handle.kind.is_cumulative(),
+                    SeriesKind::Gauge | SeriesKind::Text => false,
                 })
             };
-            let is_running = ranged.of_counters && (is_delta(true) || is_delta(false));
+            let is_running = ranged.is_for_counters && (is_delta(true) || is_delta(false));
             if is_running {
                 for class in [is_histogram, is_number] {
                     let mut adds = handles.iter().filter(|handle| class(handle)).map(|handle| {
-                        handle.kind != Kind::Gauge && !handle.kind.is_cumulative()
+                        handle.kind != SeriesKind::Gauge && !handle.kind.is_cumulative()
                     });
                     let first = adds.next();
                     if adds.any(|other| Some(other) != first) {
@@ -134,16 +135,16 @@ impl Evaluation<'_> {
                             "{labels} was sent as what was added since the reading before and as what there is: \
                              one does not follow the other. say which with __kind"
                         );
-                        return Err(Error::Execution { place: ranged.place, message });
+                        return Err(Error::Execution { span: ranged.span, message });
                     }
                 }
                 evaluation.run_total(&mut readings, is_delta(false), is_delta(true))?;
             }
             let held: u64 = readings.iter().map(|reading| reading.value.samples()).sum();
-            evaluation.budget.hold(held)?;
-            let readings = Readings { labels, drops_name: false, readings, is_running };
+            evaluation.budget.charge_samples(held)?;
+            let readings = SeriesPoints { labels, drops_name: false, points: readings, is_running_total: is_running };
             let mapped = map(evaluation, readings)?;
-            evaluation.budget.release(held);
+            evaluation.budget.release_samples(held);
             Ok(mapped)
         })
     }
@@ -157,16 +158,19 @@ impl Evaluation<'_> {
     /// The series that are meant, by labels: numbers and distributions of the same labels are one.
     /// So are series of several kinds, where a sender has changed what it says of a metric: a
     /// warning says so.
-    pub(crate) fn series(&mut self, fetch: &Fetch) -> Result<BTreeMap<Labels, Vec<Handle>>> {
+    pub(crate) fn series(
+        &mut self,
+        fetch: &SeriesFetch,
+    ) -> Result<BTreeMap<LabelSet, Vec<SeriesHandle>>> {
         let handles = self.source.select(&fetch.selector)?;
-        self.budget.series(handles.len())?;
-        let mut series: BTreeMap<Labels, Vec<Handle>> = BTreeMap::new();
+        self.budget.check_series(handles.len())?;
+        let mut series: BTreeMap<LabelSet, Vec<SeriesHandle>> = BTreeMap::new();
         for mut handle in handles {
-            if handle.kind == Kind::Text {
+            if handle.kind == SeriesKind::Text {
                 continue;
             }
             if self.settings.type_and_unit_labels {
-                handle.labels = typed(&handle);
+                handle.labels = with_type_and_unit(&handle);
             }
             series.entry(handle.labels.clone()).or_default().push(handle);
         }
@@ -177,8 +181,9 @@ impl Evaluation<'_> {
             // Of two readings of one moment the last one counts.
             handles.sort_by_key(|handle| (rank(handle.kind), handle.key));
             for class in [is_histogram, is_number] {
-                let same: Vec<&Handle> = handles.iter().filter(|handle| class(handle)).collect();
-                self.check_same(labels, &same, fetch.place)?;
+                let same: Vec<&SeriesHandle> =
+                    handles.iter().filter(|handle| class(handle)).collect();
+                self.check_single_kind(labels, &same, fetch.span)?;
             }
         }
         Ok(series)
@@ -186,25 +191,30 @@ impl Evaluation<'_> {
 
     /// Whether series of the same labels can be read as one: a sender may change the kind, not the
     /// unit.
-    fn check_same(&mut self, labels: &Labels, handles: &[&Handle], place: Place) -> Result<()> {
+    fn check_single_kind(
+        &mut self,
+        labels: &LabelSet,
+        handles: &[&SeriesHandle],
+        place: SourceSpan,
+    ) -> Result<()> {
         let [first, second, ..] = handles else { return Ok(()) };
         let mut units = handles.iter().map(|handle| &*handle.unit).filter(|unit| !unit.is_empty());
         let unit = units.next();
         if units.any(|other| unit != Some(other)) {
-            let (first, second) = (described(first), described(second));
+            let (first, second) = (describe(first), describe(second));
             let message = format!(
                 "{labels} is measured twice, as {first} and as {second}: \
                  say which with __unit or __kind, as in {{__kind=\"gauge\"}}"
             );
-            return Err(Error::Execution { place, message });
+            return Err(Error::Execution { span: place, message });
         }
-        let all: Vec<String> = handles.iter().map(|handle| described(handle)).collect();
+        let all: Vec<String> = handles.iter().map(|handle| describe(handle)).collect();
         let message = format!(
             "{labels} was sent as {}: readings of both are taken together; \
              say which with __unit or __kind, as in {{__kind=\"gauge\"}}",
             all.join(" and as ")
         );
-        self.notes.warn(place, message);
+        self.warnings.warn(place, message);
         Ok(())
     }
 
@@ -212,7 +222,7 @@ impl Evaluation<'_> {
     /// numbers, of distributions, or of both. Functions of counters look at differences alone.
     fn run_total(
         &self,
-        readings: &mut [Reading],
+        readings: &mut [SeriesPoint],
         of_numbers: bool,
         of_distributions: bool,
     ) -> Result<()> {
@@ -222,7 +232,7 @@ impl Evaluation<'_> {
             match reading.value.histogram() {
                 None if of_numbers => {
                     numbers += reading.value.number().unwrap_or(0.0);
-                    (reading.start, reading.value) = (None, Value::Number(numbers));
+                    (reading.start, reading.value) = (None, StepValue::Number(numbers));
                 }
                 Some(more) if of_distributions => {
                     let total = match &mut histogram {
@@ -236,49 +246,49 @@ impl Evaluation<'_> {
                         }
                     };
                     total.hint = ResetHint::Unknown;
-                    let total = Value::Histogram(Arc::new(total.clone()));
+                    let total = StepValue::Histogram(Arc::new(total.clone()));
                     // A total has all the buckets that any before it had.
-                    self.budget.hold(total.samples())?;
+                    self.budget.charge_samples(total.samples())?;
                     held += total.samples();
                     (reading.start, reading.value) = (None, total);
                 }
                 _ => {}
             }
         }
-        self.budget.release(held);
+        self.budget.release_samples(held);
         Ok(())
     }
 
     /// Readings of series of the same labels, by time.
     pub(crate) fn readings(
         &mut self,
-        handles: &[Handle],
+        handles: &[SeriesHandle],
         range: Range<i64>,
-    ) -> Result<Vec<Reading>> {
+    ) -> Result<Vec<SeriesPoint>> {
         let (mut all, mut held) = (Vec::new(), 0);
         let budget = Arc::clone(&self.budget);
         self.slices(handles, range, &mut |readings| {
             let samples = readings.iter().map(|reading| reading.value.samples()).sum();
-            budget.hold(samples)?;
+            budget.charge_samples(samples)?;
             held += samples;
             all.extend(readings);
             Ok(())
         })?;
-        budget.release(held);
+        budget.release_samples(held);
         Ok(all)
     }
 
     /// The same, slice of time after slice.
     fn slices(
         &mut self,
-        handles: &[Handle],
+        handles: &[SeriesHandle],
         range: Range<i64>,
-        each: &mut dyn FnMut(Vec<Reading>) -> Result<()>,
+        each: &mut dyn FnMut(Vec<SeriesPoint>) -> Result<()>,
     ) -> Result<()> {
-        let Some(range) = self.source.extent(handles, range)? else { return Ok(()) };
+        let Some(range) = self.source.time_range(handles, range)? else { return Ok(()) };
         let mut start = range.start;
         while start < range.end {
-            self.budget.check()?;
+            self.budget.check_deadline()?;
             let end = start.saturating_add(SLICE).min(range.end);
             let mut readings = Vec::new();
             for handle in handles {
@@ -307,68 +317,68 @@ impl Evaluation<'_> {
     }
 }
 
-/// Whether counters began anew, looked for reading by reading.
+/// Detects counter resets between consecutive histograms.
 #[derive(Default)]
-struct Resets {
-    before: Option<Arc<FloatHistogram>>,
+struct ResetDetector {
+    previous: Option<Arc<FloatHistogram>>,
 }
 
-impl Resets {
+impl ResetDetector {
     /// Says of each histogram whether its counter began anew after the one before.
-    fn look(&mut self, readings: &mut [Reading]) {
+    fn mark_resets(&mut self, readings: &mut [SeriesPoint]) {
         for reading in readings {
-            let Value::Histogram(histogram) = &mut reading.value else { continue };
+            let StepValue::Histogram(histogram) = &mut reading.value else { continue };
             let original = Arc::clone(histogram);
-            let before = self.before.take().filter(|_| histogram.hint == ResetHint::Unknown);
+            let before = self.previous.take().filter(|_| histogram.hint == ResetHint::Unknown);
             if let Some(is_reset) = before.map(|before| histogram.detect_reset(&before)) {
                 let hint = if is_reset { ResetHint::Reset } else { ResetHint::NotReset };
                 Arc::make_mut(histogram).hint = hint;
             }
-            self.before = Some(original);
+            self.previous = Some(original);
         }
     }
 }
 
 /// How many readings were made until a moment; `from` were until an earlier one. With a fixed moment it stays.
-pub(crate) fn advance(readings: &[Reading], from: usize, moment: i64) -> usize {
+pub(crate) fn advance(readings: &[SeriesPoint], from: usize, moment: i64) -> usize {
     let from = if from > 0 && readings[from - 1].time > moment { 0 } else { from };
     from + readings[from..].iter().take_while(|reading| reading.time <= moment).count()
 }
 
 /// Whether a reading only says that the series is no more.
-pub(crate) fn is_mark(value: &Value) -> bool {
+pub(crate) fn is_stale_marker(value: &StepValue) -> bool {
     match value {
-        Value::Number(number) => is_stale(*number),
-        Value::Histogram(histogram) => is_stale(histogram.sum),
-        Value::Bracket(_) | Value::Distribution(_) => false,
+        StepValue::Number(number) => is_stale(*number),
+        StepValue::Histogram(histogram) => is_stale(histogram.sum),
+        StepValue::Bracket(_) | StepValue::Distribution(_) => false,
     }
 }
 
 /// In which order readings of one moment are taken: what a sender has learnt to say of a metric is
 /// more than a gauge.
-fn rank(kind: Kind) -> u8 {
+fn rank(kind: SeriesKind) -> u8 {
     match kind {
-        Kind::Text => 0,
-        Kind::Gauge => 1,
-        Kind::Counter(_) => 2 + u8::from(kind.is_cumulative()),
-        Kind::Histogram(_) => 4 + u8::from(kind.is_cumulative()),
+        SeriesKind::Text => 0,
+        SeriesKind::Gauge => 1,
+        SeriesKind::Counter(_) => 2 + u8::from(kind.is_cumulative()),
+        SeriesKind::Histogram(_) => 4 + u8::from(kind.is_cumulative()),
     }
 }
 
-fn is_histogram(handle: &Handle) -> bool {
-    matches!(handle.kind, Kind::Histogram(_))
+fn is_histogram(handle: &SeriesHandle) -> bool {
+    matches!(handle.kind, SeriesKind::Histogram(_))
 }
 
-fn is_number(handle: &Handle) -> bool {
-    matches!(handle.kind, Kind::Counter(_) | Kind::Gauge)
+fn is_number(handle: &SeriesHandle) -> bool {
+    matches!(handle.kind, SeriesKind::Counter(_) | SeriesKind::Gauge)
 }
 
-fn typed(handle: &Handle) -> Labels {
+fn with_type_and_unit(handle: &SeriesHandle) -> LabelSet {
     let kind = match handle.kind {
-        Kind::Histogram(_) => "histogram",
-        Kind::Counter(_) => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Text => "",
+        SeriesKind::Histogram(_) => "histogram",
+        SeriesKind::Counter(_) => "counter",
+        SeriesKind::Gauge => "gauge",
+        SeriesKind::Text => "",
     };
     let labels = match handle.labels.get(TYPE) {
         "" => handle.labels.with(TYPE, kind),
@@ -380,8 +390,8 @@ fn typed(handle: &Handle) -> Labels {
     }
 }
 
-fn described(handle: &Handle) -> String {
-    let kind = model::selector::kind_word(handle.kind);
+fn describe(handle: &SeriesHandle) -> String {
+    let kind = model::selector::kind_name(handle.kind);
     match handle.unit.as_str() {
         "" => kind.to_owned(),
         unit => format!("{kind} in {unit}"),

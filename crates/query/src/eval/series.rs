@@ -8,19 +8,19 @@ use std::thread;
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluation;
-use crate::labels::Labels;
-use crate::note::Notes;
-use crate::source::Handle;
+use crate::labels::LabelSet;
+use crate::query_warnings::QueryWarnings;
+use crate::source::SeriesHandle;
 
 /// Makes something of one series.
 type MapSeries<'a, T> =
-    dyn Fn(&mut Evaluation<'_>, Labels, &[Handle]) -> Result<Option<T>> + Sync + 'a;
+    dyn Fn(&mut Evaluation<'_>, LabelSet, &[SeriesHandle]) -> Result<Option<T>> + Sync + 'a;
 
 impl Evaluation<'_> {
     /// What is made of each series, in their order. The first error is that of the earliest series that was begun.
     pub(crate) fn map_series<T: Send>(
         &mut self,
-        series: BTreeMap<Labels, Vec<Handle>>,
+        series: BTreeMap<LabelSet, Vec<SeriesHandle>>,
         map: &MapSeries<'_, T>,
     ) -> Result<Vec<T>> {
         let threads = self.settings.threads.min(series.len());
@@ -31,14 +31,14 @@ impl Evaluation<'_> {
             }
             return Ok(made);
         }
-        let series: Vec<(Labels, Vec<Handle>)> = series.into_iter().collect();
+        let series: Vec<(LabelSet, Vec<SeriesHandle>)> = series.into_iter().collect();
         let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let worker = || {
             let mut own = Evaluation {
                 source: self.source,
                 settings: self.settings,
                 budget: Arc::clone(&self.budget),
-                notes: Notes::default(),
+                warnings: QueryWarnings::default(),
                 gaps: Vec::new(),
                 shared: HashMap::new(),
                 is_range_of_one_step: false,
@@ -57,7 +57,7 @@ impl Evaluation<'_> {
                     }
                 }
             }
-            (made, own.notes, own.gaps)
+            (made, own.warnings, own.gaps)
         };
         let workers: Vec<_> = thread::scope(|scope| {
             let running: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
@@ -69,7 +69,7 @@ impl Evaluation<'_> {
         let mut all = Vec::with_capacity(series.len());
         for (made, notes, gaps) in workers {
             all.extend(made);
-            self.notes.append(notes);
+            self.warnings.append(notes);
             self.gaps.extend(gaps);
         }
         all.sort_by_key(|(at, _)| *at);

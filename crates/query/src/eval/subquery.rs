@@ -6,18 +6,18 @@ use crate::error::Result;
 use crate::eval::Evaluation;
 use crate::eval::select::MapReadings;
 use crate::histogram::ResetHint;
-use crate::plan::{Ranged, RangedOf};
-use crate::stream::{Reading, Readings, Steps};
-use crate::value::Value;
+use crate::plan::{RangeSelection, RangeSource};
+use crate::stream::{SeriesPoint, SeriesPoints, StepGrid};
+use crate::value::StepValue;
 
 impl Evaluation<'_> {
     pub(crate) fn map_subquery<T>(
         &mut self,
-        ranged: &Ranged,
-        steps: Steps,
+        ranged: &RangeSelection,
+        steps: StepGrid,
         map: &MapReadings<'_, T>,
     ) -> Result<Vec<T>> {
-        let RangedOf::Subquery { inner, step, shift } = &ranged.of else {
+        let RangeSource::Subquery { inner, step, shift } = &ranged.source else {
             panic!("BUG: no subquery");
         };
         let step = step.unwrap_or(self.settings.subquery_step);
@@ -25,10 +25,10 @@ impl Evaluation<'_> {
         let end = shift.apply(steps.end());
         // The first whole multiple of the step that lies after the start of the first stretch.
         let start = (first.div_euclid(step) + 1).saturating_mul(step);
-        let own = Steps::over(start, end, step);
+        let own = StepGrid::covering(start, end, step);
         // Room for all steps is made before anything is known to be there.
-        self.budget.hold(own.count as u64)?;
-        self.budget.release(own.count as u64);
+        self.budget.charge_samples(own.count as u64)?;
+        self.budget.release_samples(own.count as u64);
         let mut mapped = Vec::new();
         let is_range = own.is_instant() && own.start != end;
         let before = std::mem::replace(&mut self.is_range_of_one_step, is_range);
@@ -38,17 +38,17 @@ impl Evaluation<'_> {
             let held = stream.samples();
             let values = stream.points.into_iter().enumerate();
             let readings = values.filter_map(|(at, point)| {
-                let (time, value) = (own.time(at), unhinted(point?));
-                Some(Reading { start: None, time, value })
+                let (time, value) = (own.time(at), without_hint(point?));
+                Some(SeriesPoint { start: None, time, value })
             });
-            let readings = Readings {
+            let readings = SeriesPoints {
                 labels: stream.labels,
                 drops_name: stream.drops_name,
-                readings: readings.collect(),
-                is_running: false,
+                points: readings.collect(),
+                is_running_total: false,
             };
             mapped.extend(map(self, readings)?);
-            self.budget.release(held);
+            self.budget.release_samples(held);
         }
         Ok(mapped)
     }
@@ -56,14 +56,14 @@ impl Evaluation<'_> {
 
 /// Whether a histogram is the first after a reset was said of the readings as they came. The subquery picks
 /// others, or one of them twice: it has to be looked for again.
-fn unhinted(value: Value) -> Value {
+fn without_hint(value: StepValue) -> StepValue {
     match value {
-        Value::Histogram(histogram)
+        StepValue::Histogram(histogram)
             if matches!(histogram.hint, ResetHint::Reset | ResetHint::NotReset) =>
         {
             let mut histogram = Arc::unwrap_or_clone(histogram);
             histogram.hint = ResetHint::Unknown;
-            Value::Histogram(Arc::new(histogram))
+            StepValue::Histogram(Arc::new(histogram))
         }
         other => other,
     }

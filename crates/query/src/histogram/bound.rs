@@ -1,4 +1,4 @@
-//! Where buckets begin and end.
+//! Bucket bounds.
 //!
 //! Prometheus reads its exponential bounds from tables that are off the exact powers of two by up to three
 //! steps of a double. Quantiles that are to agree with it to the last bit need the very same bounds, so
@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 
 use hist::Scheme;
 
-use super::Grid;
+use super::BucketGrid;
 
 /// What lies beyond the last bucket of a [`Grid::Native`] is counted under this index.
-pub(super) const BEYOND: i32 = i32::MAX;
+pub(super) const BEYOND_INDEX: i32 = i32::MAX;
 
 /// By how many doubles Prometheus' entry `k` of 256 lies above the greatest double not above `2^(k/256)`, plus 3.
 #[rustfmt::skip]
@@ -31,38 +31,40 @@ static FRACTIONS: LazyLock<[f64; 256]> = LazyLock::new(|| {
     })
 });
 
-impl Grid {
+impl BucketGrid {
     /// Where bucket `index` begins and ends, of those for positive values. An index without a bucket has no
     /// width.
     pub fn edges(&self, index: i32) -> (f64, f64) {
         match self {
-            Grid::Exponential(schema) => {
+            BucketGrid::Exponential(schema) => {
                 (exponential(i64::from(index) - 1, *schema), exponential(index.into(), *schema))
             }
-            Grid::Custom(bounds) => {
+            BucketGrid::Custom(bounds) => {
                 (custom(i64::from(index) - 1, bounds), custom(index.into(), bounds))
             }
-            Grid::Native(scheme) => scheme.edges(index).unwrap_or_else(|| outside(scheme, index)),
+            BucketGrid::Native(scheme) => {
+                scheme.edges(index).unwrap_or_else(|| outside(scheme, index))
+            }
         }
     }
 
     /// Whether a bucket holds its upper edge rather than its lower one.
     pub(super) fn is_upper_inclusive(&self) -> bool {
-        !matches!(self, Grid::Native(Scheme::LogLinear2(_) | Scheme::LogLinear10))
+        !matches!(self, BucketGrid::Native(Scheme::LogLinear2(_) | Scheme::LogLinear10))
     }
 
     /// Whether values are taken as evenly spread within a bucket; else their logarithms are.
     pub(crate) fn is_linear(&self) -> bool {
         match self {
-            Grid::Exponential(_) => false,
-            Grid::Custom(_) => true,
-            Grid::Native(scheme) => !matches!(scheme, Scheme::Exp2(_) | Scheme::Log(_)),
+            BucketGrid::Exponential(_) => false,
+            BucketGrid::Custom(_) => true,
+            BucketGrid::Native(scheme) => !matches!(scheme, Scheme::Exp2(_) | Scheme::Log(_)),
         }
     }
 
     /// Whether the buckets are custom ones, which have no zero bucket and no mirror image.
     pub fn is_custom(&self) -> bool {
-        matches!(self, Grid::Custom(_))
+        matches!(self, BucketGrid::Custom(_))
     }
 }
 
@@ -112,11 +114,11 @@ mod tests {
 
     #[track_caller]
     fn check(schema: i32, index: i32, lower: f64, upper: f64) {
-        assert_eq!(Grid::Exponential(schema).edges(index), (lower, upper));
+        assert_eq!(BucketGrid::Exponential(schema).edges(index), (lower, upper));
     }
 
     #[test]
-    fn as_prometheus_has_them() {
+    fn bounds_match_prometheus() {
         check(0, 1, 1.0, 2.0);
         check(-1, 1, 1.0, 4.0);
         check(1, 1, 1.0, 2f64.sqrt().next_down());
@@ -139,26 +141,26 @@ mod tests {
     fn no_index_panics() {
         for index in [i32::MIN, i32::MIN + 1, -1, 0, 1, i32::MAX - 1, i32::MAX] {
             for schema in [i32::MIN, -53, -10, -4, 0, 8, 9, i32::MAX] {
-                let (lower, upper) = Grid::Exponential(schema).edges(index);
+                let (lower, upper) = BucketGrid::Exponential(schema).edges(index);
                 assert!(lower <= upper);
             }
-            let (lower, upper) = Grid::Custom([1.0, 2.0].into()).edges(index);
+            let (lower, upper) = BucketGrid::Custom([1.0, 2.0].into()).edges(index);
             assert!(lower <= upper);
             for scheme in
                 [Scheme::LogLinear10, Scheme::log_linear2(3).unwrap(), Scheme::log(0.01).unwrap()]
             {
-                let (lower, upper) = Grid::Native(scheme).edges(index);
+                let (lower, upper) = BucketGrid::Native(scheme).edges(index);
                 assert!(lower <= upper);
             }
         }
     }
 
     #[test]
-    fn nearly_the_bounds_that_are_recorded_with() {
+    fn bounds_are_close_to_recorder_bounds() {
         let scheme = Scheme::exp2(8).unwrap();
         for index in -2000..2000 {
             let (lower, _) = scheme.edges(index).unwrap();
-            let (close, _) = Grid::Exponential(8).edges(index + 1);
+            let (close, _) = BucketGrid::Exponential(8).edges(index + 1);
             assert!(lower.to_bits().abs_diff(close.to_bits()) <= 3);
         }
     }

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::logarithm::log2;
-use super::number::Number;
-use super::{FloatHistogram, Grid};
+use super::number::GoNumber;
+use super::{BucketGrid, FloatHistogram};
 
 /// Values between two bounds, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,17 +22,17 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    fn positive(grid: &Grid, index: i32, count: f64) -> Bucket {
+    fn positive(grid: &BucketGrid, index: i32, count: f64) -> Bucket {
         let (lower, upper) = grid.edges(index);
         let (lower_inclusive, upper_inclusive) = match grid {
-            Grid::Custom(_) => (index == 0, true),
+            BucketGrid::Custom(_) => (index == 0, true),
             _ if grid.is_upper_inclusive() => (lower < 0.0, upper > 0.0),
             _ => (true, upper.is_infinite()),
         };
         Bucket { lower, upper, lower_inclusive, upper_inclusive, count }
     }
 
-    fn negative(grid: &Grid, index: i32, count: f64) -> Bucket {
+    fn negative(grid: &BucketGrid, index: i32, count: f64) -> Bucket {
         let mirrored = Bucket::positive(grid, index, count);
         Bucket {
             lower: -mirrored.upper,
@@ -58,7 +58,7 @@ impl Bucket {
     }
 
     /// Without what the zero bucket holds already.
-    fn clipped(mut self, zero_threshold: f64) -> Bucket {
+    fn clip(mut self, zero_threshold: f64) -> Bucket {
         if self.upper < 0.0 && self.upper > -zero_threshold {
             self.upper = -zero_threshold;
         } else if self.lower > 0.0 && self.lower < zero_threshold {
@@ -75,10 +75,10 @@ impl fmt::Display for Bucket {
             out,
             "{}{},{}{}:{}",
             if self.lower_inclusive { '[' } else { '(' },
-            Number(self.lower),
-            Number(self.upper),
+            GoNumber(self.lower),
+            GoNumber(self.upper),
             if self.upper_inclusive { ']' } else { ')' },
-            Number(self.count),
+            GoNumber(self.count),
         )
     }
 }
@@ -107,7 +107,7 @@ impl FloatHistogram {
 
     /// All buckets from the lowest to the highest. The neighbours of the zero bucket begin where it ends.
     pub fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
-        let clip = |bucket: Bucket| bucket.clipped(self.zero_threshold);
+        let clip = |bucket: Bucket| bucket.clip(self.zero_threshold);
         let zero = (self.zero_count > 0.0).then(|| self.zero_bucket());
         self.negative_buckets().rev().map(clip).chain(zero).chain(self.positive_buckets().map(clip))
     }
@@ -116,7 +116,7 @@ impl FloatHistogram {
 /// As Prometheus writes it: `{count:3, sum:4.5, (0.5,1]:1, (1,2]:2}`.
 impl fmt::Display for FloatHistogram {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{{count:{}, sum:{}", Number(self.count), Number(self.sum))?;
+        write!(out, "{{count:{}, sum:{}", GoNumber(self.count), GoNumber(self.sum))?;
         let zero = (self.zero_count != 0.0 && !self.grid.is_custom()).then(|| self.zero_bucket());
         let below = self.negative_buckets().rev();
         for bucket in below.chain(zero).chain(self.positive_buckets()) {

@@ -1,32 +1,32 @@
-//! Sums of many histograms whose rounding is made good in the end: Kahan's summation, as Neumaier improved it.
+//! Compensated (Kahan–Neumaier) sums of histograms.
 
 use super::FloatHistogram;
-use super::counts::{self, Counts};
+use super::counts::{self, BucketCounts};
 
-/// A sum and what rounding lost of it.
+/// Kahan sum: rounded sum and compensation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Kahan {
+pub(crate) struct KahanSum {
     /// The sum, rounded.
     pub(crate) sum: f64,
     /// What has to be added to it.
     pub(crate) lost: f64,
 }
 
-impl Kahan {
+impl KahanSum {
     /// Both, to be taken apart.
     pub(crate) fn parts(self) -> (f64, f64) {
         (self.sum, self.lost)
     }
 
     /// Both sums together.
-    pub(super) fn plus(self, other: Kahan) -> Kahan {
+    pub(super) fn plus(self, other: KahanSum) -> KahanSum {
         let sum = add_compensated(other.sum, self);
         if other.lost == 0.0 { sum } else { add_compensated(other.lost, sum) }
     }
 }
 
 /// The sum with `more` in it. A sum that leaves the doubles has lost nothing that could be told.
-pub(crate) fn add_compensated(more: f64, Kahan { sum, lost }: Kahan) -> Kahan {
+pub(crate) fn add_compensated(more: f64, KahanSum { sum, lost }: KahanSum) -> KahanSum {
     let total = sum + more;
     let lost = if total.is_infinite() {
         0.0
@@ -35,7 +35,7 @@ pub(crate) fn add_compensated(more: f64, Kahan { sum, lost }: Kahan) -> Kahan {
     } else {
         lost + ((more - total) + sum)
     };
-    Kahan { sum: total, lost }
+    KahanSum { sum: total, lost }
 }
 
 /// What rounding lost of a sum of histograms, bucket by bucket. Starts empty; belongs to one histogram.
@@ -44,8 +44,8 @@ pub struct Compensation {
     pub(super) zero_count: f64,
     pub(super) count: f64,
     pub(super) sum: f64,
-    pub(super) positive: Counts,
-    pub(super) negative: Counts,
+    pub(super) positive: BucketCounts,
+    pub(super) negative: BucketCounts,
 }
 
 impl Compensation {
@@ -70,7 +70,7 @@ impl Compensation {
 
 impl FloatHistogram {
     /// Adds what was lost on the way, once the sum is complete.
-    pub fn settle(&mut self, compensation: &Compensation) {
+    pub fn apply_compensation(&mut self, compensation: &Compensation) {
         self.zero_count += compensation.zero_count;
         self.count += compensation.count;
         self.sum += compensation.sum;

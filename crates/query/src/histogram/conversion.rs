@@ -6,9 +6,9 @@
 
 use hist::{Histogram, Mixture, Scheme};
 
-use super::bound::BEYOND;
-use super::counts::{Counts, drop_empty};
-use super::{FloatHistogram, Grid, ResetHint};
+use super::bound::BEYOND_INDEX;
+use super::counts::{BucketCounts, drop_empty};
+use super::{BucketGrid, FloatHistogram, ResetHint};
 
 impl From<&Histogram> for FloatHistogram {
     /// Base-2 exponential scales from −4 become Prometheus' schemas, explicit bounds custom ones; every other
@@ -24,7 +24,7 @@ impl From<&Histogram> for FloatHistogram {
                 for (index, _) in positive.iter_mut().chain(&mut negative) {
                     *index = index.saturating_add(1);
                 }
-                Grid::Exponential(grid.scale().into())
+                BucketGrid::Exponential(grid.scale().into())
             }
             Scheme::Explicit(grid) => {
                 let last = grid.bounds().len() as i32;
@@ -34,14 +34,14 @@ impl From<&Histogram> for FloatHistogram {
                     add_at(&mut positive, at, zero_count);
                 }
                 (zero_threshold, zero_count) = (0.0, 0.0);
-                Grid::Custom(grid.bounds().into())
+                BucketGrid::Custom(grid.bounds().into())
             }
             scheme => {
                 if matches!(scheme, Scheme::LogLinear10) {
                     // This grid has no buckets nearer to zero.
                     zero_threshold = zero_threshold.max(1e-128f64.next_down());
                 }
-                Grid::Native(scheme)
+                BucketGrid::Native(scheme)
             }
         };
         FloatHistogram {
@@ -74,8 +74,8 @@ impl From<&Mixture> for FloatHistogram {
 }
 
 /// Moves what is beyond explicit bounds into the first and last bucket.
-fn into_outermost(positive: &mut Counts, negative: &mut Counts, last: i32) {
-    if let Some((_, count)) = positive.pop_if(|(index, _)| *index == BEYOND) {
+fn into_outermost(positive: &mut BucketCounts, negative: &mut BucketCounts, last: i32) {
+    if let Some((_, count)) = positive.pop_if(|(index, _)| *index == BEYOND_INDEX) {
         add_at(positive, last, count);
     }
     for (_, count) in negative.drain(..) {
@@ -84,7 +84,7 @@ fn into_outermost(positive: &mut Counts, negative: &mut Counts, last: i32) {
     drop_empty(positive);
 }
 
-fn add_at(counts: &mut Counts, index: i32, count: f64) {
+fn add_at(counts: &mut BucketCounts, index: i32, count: f64) {
     match counts.binary_search_by_key(&index, |held| held.0) {
         Ok(at) => counts[at].1 += count,
         Err(at) => counts.insert(at, (index, count)),
@@ -141,6 +141,8 @@ mod tests {
         other.record(7.0);
         mixture.add(&other).unwrap();
         let both = FloatHistogram::from(&mixture);
-        assert!(matches!(both.grid, Grid::Native(Scheme::LogLinear2(_))) && both.count == 2.0);
+        assert!(
+            matches!(both.grid, BucketGrid::Native(Scheme::LogLinear2(_))) && both.count == 2.0
+        );
     }
 }

@@ -1,12 +1,12 @@
 //! Counts by index, in rising order: the operations that sums of histograms are made of.
 
-use super::compensation::{Kahan, add_compensated};
+use super::compensation::{KahanSum, add_compensated};
 
 /// Index and count of each bucket that holds anything.
-pub(super) type Counts = Vec<(i32, f64)>;
+pub(super) type BucketCounts = Vec<(i32, f64)>;
 
 /// Adds `theirs`, each times `sign`, to `ours`. Indexes of theirs may come more than once, one after another.
-pub(super) fn add(ours: &mut Counts, theirs: &[(i32, f64)], sign: f64) {
+pub(super) fn add(ours: &mut BucketCounts, theirs: &[(i32, f64)], sign: f64) {
     if same_indexes(ours, theirs) {
         for (our, their) in ours.iter_mut().zip(theirs) {
             our.1 += sign * their.1;
@@ -14,7 +14,7 @@ pub(super) fn add(ours: &mut Counts, theirs: &[(i32, f64)], sign: f64) {
         drop_empty(ours);
         return;
     }
-    let mut merged = Counts::with_capacity(ours.len() + theirs.len());
+    let mut merged = BucketCounts::with_capacity(ours.len() + theirs.len());
     let mut push = |(index, count): (i32, f64)| match merged.last_mut() {
         Some(last) if last.0 == index => last.1 += count,
         _ => merged.push((index, count)),
@@ -32,8 +32,8 @@ pub(super) fn add(ours: &mut Counts, theirs: &[(i32, f64)], sign: f64) {
 }
 
 /// The same counts under other indexes, which never fall. Those that become one are added up.
-pub(super) fn fold(counts: &[(i32, f64)], to: impl Fn(i32) -> i32) -> Counts {
-    let mut folded = Counts::with_capacity(counts.len());
+pub(super) fn fold(counts: &[(i32, f64)], to: impl Fn(i32) -> i32) -> BucketCounts {
+    let mut folded = BucketCounts::with_capacity(counts.len());
     for &(index, count) in counts {
         let index = to(index);
         match folded.last_mut() {
@@ -47,22 +47,23 @@ pub(super) fn fold(counts: &[(i32, f64)], to: impl Fn(i32) -> i32) -> Counts {
 
 /// As [`add`], with what rounding loses kept in `rest`. `their_rest` is what was lost of theirs already.
 pub(super) fn add_kahan(
-    ours: &mut Counts,
-    rest: &mut Counts,
+    ours: &mut BucketCounts,
+    rest: &mut BucketCounts,
     theirs: &[(i32, f64)],
     their_rest: &[(i32, f64)],
 ) {
     if their_rest.is_empty() && same_indexes(ours, theirs) && same_indexes(ours, rest) {
         for ((our, lost), their) in ours.iter_mut().zip(rest.iter_mut()).zip(theirs) {
-            (our.1, lost.1) = add_compensated(their.1, Kahan { sum: our.1, lost: lost.1 }).parts();
+            (our.1, lost.1) =
+                add_compensated(their.1, KahanSum { sum: our.1, lost: lost.1 }).parts();
         }
         drop_empty(ours);
         return;
     }
     let cells = kahan_cells(ours, rest);
     let theirs = kahan_cells(theirs, their_rest);
-    let mut merged: Vec<(i32, Kahan)> = Vec::with_capacity(cells.len() + theirs.len());
-    let mut push = |(index, cell): (i32, Kahan)| match merged.last_mut() {
+    let mut merged: Vec<(i32, KahanSum)> = Vec::with_capacity(cells.len() + theirs.len());
+    let mut push = |(index, cell): (i32, KahanSum)| match merged.last_mut() {
         Some(last) if last.0 == index => last.1 = last.1.plus(cell),
         _ => merged.push((index, cell)),
     };
@@ -78,8 +79,12 @@ pub(super) fn add_kahan(
 }
 
 /// As [`fold`], with what rounding loses kept in `rest`.
-pub(super) fn fold_kahan(counts: &mut Counts, rest: &mut Counts, to: impl Fn(i32) -> i32) {
-    let mut folded: Vec<(i32, Kahan)> = Vec::with_capacity(counts.len());
+pub(super) fn fold_kahan(
+    counts: &mut BucketCounts,
+    rest: &mut BucketCounts,
+    to: impl Fn(i32) -> i32,
+) {
+    let mut folded: Vec<(i32, KahanSum)> = Vec::with_capacity(counts.len());
     for (index, cell) in kahan_cells(counts, rest) {
         let index = to(index);
         match folded.last_mut() {
@@ -91,22 +96,22 @@ pub(super) fn fold_kahan(counts: &mut Counts, rest: &mut Counts, to: impl Fn(i32
 }
 
 /// Counts beside what rounding lost of each.
-fn kahan_cells(counts: &[(i32, f64)], rest: &[(i32, f64)]) -> Vec<(i32, Kahan)> {
+fn kahan_cells(counts: &[(i32, f64)], rest: &[(i32, f64)]) -> Vec<(i32, KahanSum)> {
     let mut cells = Vec::with_capacity(counts.len().max(rest.len()));
     let mut rest = rest.iter().copied().peekable();
     for &(index, sum) in counts {
         while let Some((index, lost)) = rest.next_if(|lost| lost.0 < index) {
-            cells.push((index, Kahan { sum: 0.0, lost }));
+            cells.push((index, KahanSum { sum: 0.0, lost }));
         }
         let lost = rest.next_if(|lost| lost.0 == index).map_or(0.0, |lost| lost.1);
-        cells.push((index, Kahan { sum, lost }));
+        cells.push((index, KahanSum { sum, lost }));
     }
-    cells.extend(rest.map(|(index, lost)| (index, Kahan { sum: 0.0, lost })));
+    cells.extend(rest.map(|(index, lost)| (index, KahanSum { sum: 0.0, lost })));
     cells
 }
 
-fn split_cells(cells: &[(i32, Kahan)]) -> (Counts, Counts) {
-    let mut counts: Counts = cells.iter().map(|&(index, cell)| (index, cell.sum)).collect();
+fn split_cells(cells: &[(i32, KahanSum)]) -> (BucketCounts, BucketCounts) {
+    let mut counts: BucketCounts = cells.iter().map(|&(index, cell)| (index, cell.sum)).collect();
     drop_empty(&mut counts);
     // Zeros stay in the rest, so that both keep the same indexes and the next sum is a plain walk.
     let rest = cells.iter().map(|&(index, cell)| (index, cell.lost)).collect();
@@ -117,7 +122,7 @@ fn same_indexes(a: &[(i32, f64)], b: &[(i32, f64)]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0)
 }
 
-pub(super) fn drop_empty(counts: &mut Counts) {
+pub(super) fn drop_empty(counts: &mut BucketCounts) {
     if counts.iter().any(|&(_, count)| count == 0.0) {
         counts.retain(|&(_, count)| count != 0.0);
     }

@@ -5,22 +5,22 @@
 //! of the zero bucket; `buckets` go up from index `offset`, `n_buckets` from `n_offset`. What is left out is
 //! 0 or unknown.
 
-use super::number::Number;
-use super::{FloatHistogram, Grid, ResetHint};
+use super::number::GoNumber;
+use super::{BucketGrid, FloatHistogram, ResetHint};
 
 /// Buckets with a gap between them that would take more text than this are not written.
 const BUCKETS_MAX: i64 = 1 << 20;
 
-/// A histogram that was read.
+/// Parsed histogram literal.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Description {
+pub struct ParsedHistogram {
     /// What it is.
     pub histogram: FloatHistogram,
     /// Whether its `counter_reset_hint` was given.
-    pub hint_given: bool,
+    pub has_hint: bool,
 }
 
-/// Why a text is no histogram: whoever wrote it is to blame.
+/// Histogram literal syntax error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct DescriptionError {
@@ -31,34 +31,34 @@ pub struct DescriptionError {
 }
 
 /// Reads a histogram between double braces, blanks around them allowed.
-pub fn parse_description(text: &str) -> Result<Description, DescriptionError> {
+pub fn parse_description(text: &str) -> Result<ParsedHistogram, DescriptionError> {
     let start = text.len() - text.trim_start().len();
     let inner = text
         .trim()
         .strip_prefix("{{")
         .and_then(|rest| rest.strip_suffix("}}"))
-        .ok_or_else(|| wrong(start, "a histogram has to stand between {{ and }}"))?;
-    let mut read = Fields::default();
-    let mut reader = Reader { text: inner, at: 0, start: start + 2 };
+        .ok_or_else(|| error_at(start, "a histogram has to stand between {{ and }}"))?;
+    let mut read = HistogramFields::default();
+    let mut reader = DescriptionReader { text: inner, at: 0, start: start + 2 };
     reader.skip_blanks();
     while reader.at < inner.len() {
         read.field(&mut reader)?;
         let end = reader.at;
         reader.skip_blanks();
         if end == reader.at && end < inner.len() {
-            return Err(reader.wrong("a blank has to stand between two fields"));
+            return Err(reader.error("a blank has to stand between two fields"));
         }
     }
     read.finish(start + 2)
 }
 
-fn wrong(offset: usize, message: impl Into<String>) -> DescriptionError {
+fn error_at(offset: usize, message: impl Into<String>) -> DescriptionError {
     DescriptionError { offset, message: message.into() }
 }
 
 #[derive(Default)]
-struct Fields {
-    seen: Vec<&'static str>,
+struct HistogramFields {
+    seen_keys: Vec<&'static str>,
     schema: i32,
     sum: f64,
     count: f64,
@@ -86,22 +86,25 @@ const KEYS: [&str; 11] = [
     "counter_reset_hint",
 ];
 
-impl Fields {
-    fn field(&mut self, reader: &mut Reader) -> Result<(), DescriptionError> {
+impl HistogramFields {
+    fn field(&mut self, reader: &mut DescriptionReader) -> Result<(), DescriptionError> {
         let at = reader.at;
         let word = reader.take_while(|c| c.is_ascii_alphabetic() || c == '_').to_ascii_lowercase();
         let Some(key) = KEYS.into_iter().find(|key| *key == word) else {
             let message =
                 format!("bad histogram descriptor found: {word:?}, wanted one of {KEYS:?}");
-            return Err(wrong(reader.start + at, message));
+            return Err(error_at(reader.start + at, message));
         };
-        if !reader.take(':') {
-            return Err(reader.wrong("missing `:` for histogram descriptor"));
+        if !reader.consume(':') {
+            return Err(reader.error("missing `:` for histogram descriptor"));
         }
-        if self.seen.contains(&key) {
-            return Err(wrong(reader.start + at, format!("duplicate key \"{key}\" in histogram")));
+        if self.seen_keys.contains(&key) {
+            return Err(error_at(
+                reader.start + at,
+                format!("duplicate key \"{key}\" in histogram"),
+            ));
         }
-        self.seen.push(key);
+        self.seen_keys.push(key);
         match key {
             "schema" => self.schema = reader.integer()?,
             "sum" => self.sum = reader.number()?,
@@ -118,22 +121,22 @@ impl Fields {
         Ok(())
     }
 
-    fn finish(self, start: usize) -> Result<Description, DescriptionError> {
+    fn finish(self, start: usize) -> Result<ParsedHistogram, DescriptionError> {
         let grid = match (self.schema, self.custom_values) {
-            (-53, bounds) => Grid::Custom(bounds.unwrap_or_default().into()),
-            (schema @ -4..=8, None) => Grid::Exponential(schema),
+            (-53, bounds) => BucketGrid::Custom(bounds.unwrap_or_default().into()),
+            (schema @ -4..=8, None) => BucketGrid::Exponential(schema),
             (-4..=8, Some(_)) => {
-                return Err(wrong(start, "custom_values are for schema -53 only"));
+                return Err(error_at(start, "custom_values are for schema -53 only"));
             }
             (schema, _) => {
                 let message = format!("schema {schema} has to be -53 or one of -4 to 8");
-                return Err(wrong(start, message));
+                return Err(error_at(start, message));
             }
         };
         let side = |offset: i32, counts: Vec<f64>| {
             let end = i32::try_from(counts.len()).ok().and_then(|len| offset.checked_add(len));
             if end.is_none() {
-                return Err(wrong(
+                return Err(error_at(
                     start,
                     format!("buckets from {offset} on have to end below 2^31"),
                 ));
@@ -151,19 +154,19 @@ impl Fields {
             negative: side(self.negative_offset, self.negative_buckets)?,
             hint: self.hint.unwrap_or_default(),
         };
-        Ok(Description { histogram, hint_given: self.hint.is_some() })
+        Ok(ParsedHistogram { histogram, has_hint: self.hint.is_some() })
     }
 }
 
-struct Reader<'a> {
+struct DescriptionReader<'a> {
     text: &'a str,
     at: usize,
     start: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn wrong(&self, message: impl Into<String>) -> DescriptionError {
-        wrong(self.start + self.at, message)
+impl<'a> DescriptionReader<'a> {
+    fn error(&self, message: impl Into<String>) -> DescriptionError {
+        error_at(self.start + self.at, message)
     }
 
     fn rest(&self) -> &'a str {
@@ -177,7 +180,7 @@ impl<'a> Reader<'a> {
         &rest[..end]
     }
 
-    fn take(&mut self, wanted: char) -> bool {
+    fn consume(&mut self, wanted: char) -> bool {
         let is_there = self.rest().starts_with(wanted);
         self.at += if is_there { wanted.len_utf8() } else { 0 };
         is_there
@@ -194,16 +197,16 @@ impl<'a> Reader<'a> {
             Some(digits) => (-1, digits),
             None => (1, word.strip_prefix('+').unwrap_or(word)),
         };
-        whole(digits).and_then(|value| i32::try_from(sign * value).ok()).ok_or_else(|| {
-            wrong(self.start + at, format!("{word:?} has to be a whole number of 32 bits"))
+        parse_integer(digits).and_then(|value| i32::try_from(sign * value).ok()).ok_or_else(|| {
+            error_at(self.start + at, format!("{word:?} has to be a whole number of 32 bits"))
         })
     }
 
     fn number(&mut self) -> Result<f64, DescriptionError> {
-        let sign = if self.take('-') {
+        let sign = if self.consume('-') {
             -1.0
         } else {
-            self.take('+');
+            self.consume('+');
             1.0
         };
         Ok(sign * self.unsigned()?)
@@ -212,11 +215,11 @@ impl<'a> Reader<'a> {
     fn unsigned(&mut self) -> Result<f64, DescriptionError> {
         let at = self.at;
         let word = self.word_of_number();
-        let value = match whole(word) {
+        let value = match parse_integer(word) {
             Some(value) => Some(value as f64),
             None => word.parse().ok(),
         };
-        value.ok_or_else(|| wrong(self.start + at, format!("{word:?} has to be a number")))
+        value.ok_or_else(|| error_at(self.start + at, format!("{word:?} has to be a number")))
     }
 
     /// Digits, with a sign only behind an exponent.
@@ -225,25 +228,25 @@ impl<'a> Reader<'a> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
         let word = self.take_while(is_part);
         let is_hex = word.starts_with("0x") || word.starts_with("0X");
-        if word.ends_with(['e', 'E']) && !is_hex && (self.take('-') || self.take('+')) {
+        if word.ends_with(['e', 'E']) && !is_hex && (self.consume('-') || self.consume('+')) {
             self.take_while(is_part);
         }
         &self.text[start..self.at]
     }
 
     fn numbers(&mut self) -> Result<Vec<f64>, DescriptionError> {
-        if !self.take('[') {
-            return Err(self.wrong("numbers have to stand between [ and ], as [5 10 7]"));
+        if !self.consume('[') {
+            return Err(self.error("numbers have to stand between [ and ], as [5 10 7]"));
         }
         let mut numbers = vec![self.number()?];
         loop {
             let end = self.at;
             self.skip_blanks();
-            if self.take(']') {
+            if self.consume(']') {
                 return Ok(numbers);
             }
             if end == self.at {
-                return Err(self.wrong("a blank or ] has to follow a number"));
+                return Err(self.error("a blank or ] has to follow a number"));
             }
             numbers.push(self.number()?);
         }
@@ -259,14 +262,14 @@ impl<'a> Reader<'a> {
             "gauge" => Ok(ResetHint::Gauge),
             _ => {
                 let message = format!("{word:?} has to be unknown, reset, not_reset or gauge");
-                Err(wrong(self.start + at, message))
+                Err(error_at(self.start + at, message))
             }
         }
     }
 }
 
 /// A whole number in the notation of Go: decimal, or with 0x, 0o, 0b or 0 before other digits.
-fn whole(word: &str) -> Option<i64> {
+fn parse_integer(word: &str) -> Option<i64> {
     let word = word.to_ascii_lowercase().replace('_', "");
     let (digits, radix) = if let Some(digits) = word.strip_prefix("0x") {
         (digits, 16)
@@ -292,19 +295,19 @@ impl FloatHistogram {
         let mut fields = Vec::new();
         let mut number = |key: &str, value: f64| {
             if value != 0.0 {
-                fields.push(format!("{key}:{}", Number(value)));
+                fields.push(format!("{key}:{}", GoNumber(value)));
             }
         };
         match self.grid {
-            Grid::Exponential(schema) => number("schema", schema.into()),
-            Grid::Custom(_) => number("schema", -53.0),
-            Grid::Native(_) => return None,
+            BucketGrid::Exponential(schema) => number("schema", schema.into()),
+            BucketGrid::Custom(_) => number("schema", -53.0),
+            BucketGrid::Native(_) => return None,
         }
         number("count", self.count);
         number("sum", self.sum);
         number("z_bucket", self.zero_count);
         number("z_bucket_w", self.zero_threshold);
-        if let Grid::Custom(bounds) = &self.grid
+        if let BucketGrid::Custom(bounds) = &self.grid
             && !bounds.is_empty()
         {
             fields.push(format!("custom_values:{}", list(bounds.iter().copied())));
@@ -335,7 +338,7 @@ impl FloatHistogram {
 }
 
 fn list(values: impl Iterator<Item = f64>) -> String {
-    let values: Vec<String> = values.map(|value| Number(value).to_string()).collect();
+    let values: Vec<String> = values.map(|value| GoNumber(value).to_string()).collect();
     format!("[{}]", values.join(" "))
 }
 
@@ -384,13 +387,13 @@ mod tests {
     }
 
     #[test]
-    fn only_given_hints_are_given() {
-        assert!(!parse_description("{{sum:1}}").unwrap().hint_given);
-        assert!(parse_description("{{counter_reset_hint:unknown}}").unwrap().hint_given);
+    fn only_explicit_hints_are_written() {
+        assert!(!parse_description("{{sum:1}}").unwrap().has_hint);
+        assert!(parse_description("{{counter_reset_hint:unknown}}").unwrap().has_hint);
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_problem() {
         fails("{sum:1}", 0);
         fails("{{sum:1", 0);
         fails(" {{}", 1);

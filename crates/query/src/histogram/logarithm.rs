@@ -37,7 +37,7 @@ pub(crate) fn log2(value: f64) -> f64 {
     if value <= 0.0 {
         return if value == 0.0 { f64::NEG_INFINITY } else { f64::NAN };
     }
-    let (fraction, exponent) = halved(value);
+    let (fraction, exponent) = fraction_and_exponent(value);
     if fraction == 0.5 {
         return f64::from(exponent - 1);
     }
@@ -80,12 +80,12 @@ pub(crate) fn exp2(exponent: f64) -> f64 {
     let [p1, p2, p3, p4, p5] = EXP;
     let c = r - t * (p1 + t * (p2 + t * (p3 + t * (p4 + t * p5))));
     let power = 1.0 - ((low - (r * c) / (2.0 - c)) - high);
-    let (fraction, more) = halved(power);
+    let (fraction, more) = fraction_and_exponent(power);
     super::bound::scaled(fraction, more as i64 + whole as i64)
 }
 
 /// A positive finite value as fraction from a half up to one, and power of two.
-fn halved(value: f64) -> (f64, i32) {
+fn fraction_and_exponent(value: f64) -> (f64, i32) {
     let (value, shift) =
         if value < f64::MIN_POSITIVE { (value * 2f64.powi(52), 52) } else { (value, 0) };
     let bits = value.to_bits();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_off_by_little() {
+    fn other_values_are_nearly_exact() {
         for i in 1..10_000 {
             let value = f64::from(i) * 0.37;
             assert!((log2(value) - value.log2()).abs() <= 4e-15);

@@ -4,35 +4,35 @@
 use std::fmt;
 
 /// A double to be written.
-pub(crate) struct Number(pub(crate) f64);
+pub(crate) struct GoNumber(pub(crate) f64);
 
-impl fmt::Display for Number {
+impl fmt::Display for GoNumber {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.0;
-        if let Some(word) = word(value) {
+        if let Some(word) = special_name(value) {
             return out.write_str(word);
         }
-        let Shortest { scientific, exponent, .. } = Shortest::of(value);
+        let ShortestDigits { scientific, exponent, .. } = ShortestDigits::format(value);
         match scientific.split_once('e') {
             Some((digits, _)) if !(-4..6).contains(&exponent) => {
                 let sign = if exponent < 0 { '-' } else { '+' };
                 write!(out, "{digits}e{sign}{:02}", exponent.abs())
             }
-            _ => write!(out, "{}", Plain(value)),
+            _ => write!(out, "{}", GoPlainNumber(value)),
         }
     }
 }
 
 /// A double to be written likewise, but never with an exponent (Go's `%f`).
-pub(crate) struct Plain(pub(crate) f64);
+pub(crate) struct GoPlainNumber(pub(crate) f64);
 
-impl fmt::Display for Plain {
+impl fmt::Display for GoPlainNumber {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.0;
-        if let Some(word) = word(value) {
+        if let Some(word) = special_name(value) {
             return out.write_str(word);
         }
-        let Shortest { digits, exponent, .. } = Shortest::of(value);
+        let ShortestDigits { digits, exponent, .. } = ShortestDigits::format(value);
         let decimals = (digits as i32 - 1 - exponent).max(0) as usize;
         match decimals {
             // Behind the last digit that counts are zeros, not what the double has there.
@@ -42,7 +42,7 @@ impl fmt::Display for Plain {
     }
 }
 
-fn word(value: f64) -> Option<&'static str> {
+fn special_name(value: f64) -> Option<&'static str> {
     match value {
         _ if value.is_nan() => Some("NaN"),
         f64::INFINITY => Some("+Inf"),
@@ -52,17 +52,17 @@ fn word(value: f64) -> Option<&'static str> {
 }
 
 /// The fewest digits that read back as the same number.
-struct Shortest {
+struct ShortestDigits {
     /// `-1.25e-7`.
     scientific: String,
     digits: usize,
     exponent: i32,
 }
 
-impl Shortest {
+impl ShortestDigits {
     /// Of as few digits two may be equally near to the number: as in Go, the even one counts, as where a number of
     /// digits is asked for.
-    fn of(value: f64) -> Shortest {
+    fn format(value: f64) -> ShortestDigits {
         let some = format!("{value:e}");
         let mantissa = some.split('e').next().unwrap_or("");
         let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
@@ -70,7 +70,7 @@ impl Shortest {
         let even = format!("{value:.decimals$e}");
         let scientific = if even.parse() == Ok(value) { even } else { some };
         let exponent = scientific.split_once('e').and_then(|(_, exponent)| exponent.parse().ok());
-        Shortest { exponent: exponent.unwrap_or(0), digits, scientific }
+        ShortestDigits { exponent: exponent.unwrap_or(0), digits, scientific }
     }
 }
 
@@ -80,11 +80,11 @@ mod tests {
 
     #[track_caller]
     fn check(value: f64, expected: &str) {
-        assert_eq!(Number(value).to_string(), expected);
+        assert_eq!(GoNumber(value).to_string(), expected);
     }
 
     #[test]
-    fn as_go_writes_them() {
+    fn numbers_are_written_as_in_go() {
         check(0.0, "0");
         check(-0.0, "-0");
         check(100_000.0, "100000");
@@ -97,10 +97,10 @@ mod tests {
         check(12_345_678.9, "1.23456789e+07");
         // As near to …313e-08.
         check(2f64.powi(-25), "2.9802322387695312e-08");
-        assert_eq!(Plain(2f64.powi(-25)).to_string(), "0.000000029802322387695312");
-        assert_eq!(Plain(-1e23).to_string(), "-100000000000000000000000");
-        assert_eq!(Plain(1.5).to_string(), "1.5");
-        assert_eq!(Plain(-0.0).to_string(), "-0");
+        assert_eq!(GoPlainNumber(2f64.powi(-25)).to_string(), "0.000000029802322387695312");
+        assert_eq!(GoPlainNumber(-1e23).to_string(), "-100000000000000000000000");
+        assert_eq!(GoPlainNumber(1.5).to_string(), "1.5");
+        assert_eq!(GoPlainNumber(-0.0).to_string(), "-0");
         check(f64::INFINITY, "+Inf");
         check(f64::NEG_INFINITY, "-Inf");
         check(f64::NAN, "NaN");

@@ -32,16 +32,16 @@ impl FloatHistogram {
         }
         let before = previous.fold(&common);
         [true, false].into_iter().any(|positive| {
-            falls(
-                self.outside_zero(positive, self.zero_threshold),
-                before.outside_zero(positive, self.zero_threshold),
+            has_decrease(
+                self.buckets_outside_zero(positive, self.zero_threshold),
+                before.buckets_outside_zero(positive, self.zero_threshold),
             )
         })
     }
 }
 
 /// Whether any bucket has become less, or is gone.
-fn falls(now: &[(i32, f64)], before: &[(i32, f64)]) -> bool {
+fn has_decrease(now: &[(i32, f64)], before: &[(i32, f64)]) -> bool {
     let mut now = now.iter().copied().peekable();
     before.iter().any(|&(index, count)| {
         while now.next_if(|now| now.0 < index).is_some() {}
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_falls_or_is_gone_was_reset() {
+    fn decrease_or_missing_bucket_is_a_reset() {
         check("{{count:3 buckets:[1 2]}}", "{{count:4 buckets:[2 2]}}", false);
         check("{{count:3 buckets:[1 2]}}", "{{count:4 buckets:[3 1]}}", true);
         check("{{count:3 buckets:[1 2]}}", "{{count:4 buckets:[4]}}", true);

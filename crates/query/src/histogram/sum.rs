@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use hist::Scheme;
 
-use super::compensation::{Compensation, Kahan, add_compensated};
-use super::counts::{self, Counts};
-use super::{FloatHistogram, Grid};
+use super::compensation::{Compensation, KahanSum, add_compensated};
+use super::counts::{self, BucketCounts};
+use super::{BucketGrid, FloatHistogram};
 
-/// What happened on the way to a sum or difference; an answer should say so.
+/// Warnings of an addition or subtraction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Combined {
+pub struct AddOutcome {
     /// Custom bounds differed: those that both have remain.
     pub bounds_reconciled: bool,
     /// One histogram said that there was a counter reset, the other that there was none.
@@ -21,7 +21,7 @@ pub struct Combined {
 /// Why two histograms cannot be added, subtracted or compared.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Incompatible {
+pub enum IncompatibleHistograms {
     /// One has custom bounds, the other has not.
     #[error(
         "histograms incompatible: cannot apply this operation on histograms with a mix of exponential and custom bucket schemas"
@@ -39,24 +39,28 @@ pub enum Incompatible {
 
 impl FloatHistogram {
     /// Adds all that is in `other`. The coarser grid and the wider zero bucket of the two remain.
-    pub fn add(&mut self, other: &FloatHistogram) -> Result<Combined, Incompatible> {
+    pub fn add(&mut self, other: &FloatHistogram) -> Result<AddOutcome, IncompatibleHistograms> {
         self.combine(other, 1.0)
     }
 
     /// Takes away all that is in `other`, as [`Self::add`] adds it. The difference of two counters is a
     /// gauge: whoever asked for one says so in `hint`.
-    pub fn sub(&mut self, other: &FloatHistogram) -> Result<Combined, Incompatible> {
+    pub fn sub(&mut self, other: &FloatHistogram) -> Result<AddOutcome, IncompatibleHistograms> {
         self.combine(other, -1.0)
     }
 
-    fn combine(&mut self, other: &FloatHistogram, sign: f64) -> Result<Combined, Incompatible> {
+    fn combine(
+        &mut self,
+        other: &FloatHistogram,
+        sign: f64,
+    ) -> Result<AddOutcome, IncompatibleHistograms> {
         let target = self.grid.common(&other.grid)?;
         let other_zero_count = self.reconcile_zero(other, None).sum;
         self.zero_count += sign * other_zero_count;
         self.count += sign * other.count;
         self.sum += sign * other.sum;
         for positive in [true, false] {
-            let theirs = other.outside_wider(positive, self.zero_threshold);
+            let theirs = other.buckets_outside_wider_zero(positive, self.zero_threshold);
             let ours = if positive { &mut self.positive } else { &mut self.negative };
             if self.grid != target {
                 *ours = counts::fold(ours, |index| self.grid.fold(index, &target));
@@ -72,7 +76,7 @@ impl FloatHistogram {
                 counts::add(ours, &theirs, sign);
             }
         }
-        Ok(self.combined(other, target))
+        Ok(self.combine_on(other, target))
     }
 
     /// Adds all that is in `other` and keeps what rounding loses in `compensation`, which starts empty and
@@ -81,18 +85,18 @@ impl FloatHistogram {
         &mut self,
         other: &FloatHistogram,
         compensation: &mut Compensation,
-    ) -> Result<Combined, Incompatible> {
+    ) -> Result<AddOutcome, IncompatibleHistograms> {
         let target = self.grid.common(&other.grid)?;
         let c = compensation;
         let other_zero = self.reconcile_zero(other, Some(c));
-        let plus = |sum: &mut f64, lost: &mut f64, more: Kahan| {
-            (*sum, *lost) = Kahan { sum: *sum, lost: *lost }.plus(more).parts();
+        let plus = |sum: &mut f64, lost: &mut f64, more: KahanSum| {
+            (*sum, *lost) = KahanSum { sum: *sum, lost: *lost }.plus(more).parts();
         };
         plus(&mut self.zero_count, &mut c.zero_count, other_zero);
-        plus(&mut self.count, &mut c.count, Kahan { sum: other.count, lost: 0.0 });
-        plus(&mut self.sum, &mut c.sum, Kahan { sum: other.sum, lost: 0.0 });
+        plus(&mut self.count, &mut c.count, KahanSum { sum: other.count, lost: 0.0 });
+        plus(&mut self.sum, &mut c.sum, KahanSum { sum: other.sum, lost: 0.0 });
         for positive in [true, false] {
-            let theirs = other.outside_wider(positive, self.zero_threshold);
+            let theirs = other.buckets_outside_wider_zero(positive, self.zero_threshold);
             let (ours, rest) = if positive {
                 (&mut self.positive, &mut c.positive)
             } else {
@@ -104,7 +108,7 @@ impl FloatHistogram {
             if other.grid == target {
                 counts::add_kahan(ours, rest, theirs, &[]);
             } else {
-                let mut their_rest = Counts::new();
+                let mut their_rest = BucketCounts::new();
                 let mut theirs = other.grid.fold_each(theirs, &target);
                 if !target.is_custom() {
                     counts::fold_kahan(&mut theirs, &mut their_rest, |index| index);
@@ -112,19 +116,19 @@ impl FloatHistogram {
                 counts::add_kahan(ours, rest, &theirs, &their_rest);
             }
         }
-        Ok(self.combined(other, target))
+        Ok(self.combine_on(other, target))
     }
 
-    fn combined(&mut self, other: &FloatHistogram, target: Grid) -> Combined {
+    fn combine_on(&mut self, other: &FloatHistogram, target: BucketGrid) -> AddOutcome {
         let bounds_reconciled = self.grid.is_custom() && self.grid != other.grid;
         self.grid = target;
         let resets_collide;
         (self.hint, resets_collide) = self.hint.combine(other.hint);
-        Combined { bounds_reconciled, resets_collide }
+        AddOutcome { bounds_reconciled, resets_collide }
     }
 
     /// The same histogram on a coarser grid, one that [`Grid::common`] gave for its own and another.
-    pub(super) fn fold(&self, target: &Grid) -> FloatHistogram {
+    pub(super) fn fold(&self, target: &BucketGrid) -> FloatHistogram {
         let fold = |counts: &[_]| counts::fold(counts, |index| self.grid.fold(index, target));
         FloatHistogram {
             grid: target.clone(),
@@ -137,8 +141,8 @@ impl FloatHistogram {
     /// Reduces the resolution to a coarser exponential schema. Says whether it could: only an exponential
     /// histogram of a finer schema can.
     pub fn reduce(&mut self, schema: i32) -> bool {
-        let target = Grid::Exponential(schema);
-        let is_coarser = matches!(self.grid, Grid::Exponential(own) if own > schema);
+        let target = BucketGrid::Exponential(schema);
+        let is_coarser = matches!(self.grid, BucketGrid::Exponential(own) if own > schema);
         if is_coarser && self.grid.common(&target).is_ok_and(|common| common == target) {
             *self = self.fold(&target);
             return true;
@@ -147,13 +151,13 @@ impl FloatHistogram {
     }
 
     /// The buckets that a wider zero bucket than this histogram's own does not count.
-    fn outside_wider(&self, positive: bool, threshold: f64) -> &[(i32, f64)] {
+    fn buckets_outside_wider_zero(&self, positive: bool, threshold: f64) -> &[(i32, f64)] {
         let threshold = if threshold > self.zero_threshold { threshold } else { 0.0 };
-        self.outside_zero(positive, threshold)
+        self.buckets_outside_zero(positive, threshold)
     }
 
     /// The buckets that reach beyond a zero bucket.
-    pub(super) fn outside_zero(&self, positive: bool, threshold: f64) -> &[(i32, f64)] {
+    pub(super) fn buckets_outside_zero(&self, positive: bool, threshold: f64) -> &[(i32, f64)] {
         let counts = if positive { &self.positive } else { &self.negative };
         if self.grid.is_custom() || threshold == 0.0 {
             return counts;
@@ -168,11 +172,11 @@ impl FloatHistogram {
         &mut self,
         other: &FloatHistogram,
         mut compensation: Option<&mut Compensation>,
-    ) -> Kahan {
+    ) -> KahanSum {
         let (mut theirs, mut threshold) =
-            (Kahan { sum: other.zero_count, lost: 0.0 }, other.zero_threshold);
+            (KahanSum { sum: other.zero_count, lost: 0.0 }, other.zero_threshold);
         if self.grid.is_custom() {
-            return Kahan::default();
+            return KahanSum::default();
         }
         // Each turn widens one of them, up to a bucket's bound at most; equal or NaN ends it.
         loop {
@@ -205,11 +209,11 @@ impl FloatHistogram {
         &self,
         threshold: f64,
         compensation: Option<&Compensation>,
-    ) -> (Kahan, f64) {
+    ) -> (KahanSum, f64) {
         let mut threshold = threshold;
         let lost = compensation.map_or(0.0, |c| c.zero_count);
         if threshold <= self.zero_threshold {
-            return (Kahan { sum: self.zero_count, lost }, threshold);
+            return (KahanSum { sum: self.zero_count, lost }, threshold);
         }
         let sides = || {
             [
@@ -233,7 +237,7 @@ impl FloatHistogram {
                 break;
             }
         }
-        let mut zero = Kahan { sum: self.zero_count, lost };
+        let mut zero = KahanSum { sum: self.zero_count, lost };
         for (counts, rest) in sides() {
             for &(index, count) in counts {
                 if self.grid.edges(index).0 >= threshold {
@@ -250,24 +254,29 @@ impl FloatHistogram {
     }
 }
 
-impl Grid {
+impl BucketGrid {
     /// The finest grid into which buckets of both fold.
-    pub fn common(&self, other: &Grid) -> Result<Grid, Incompatible> {
+    pub fn common(&self, other: &BucketGrid) -> Result<BucketGrid, IncompatibleHistograms> {
         if self == other {
             return Ok(self.clone());
         }
         match (self, other) {
-            (Grid::Exponential(a), Grid::Exponential(b)) => Ok(Grid::Exponential(*a.min(b))),
-            (Grid::Custom(a), Grid::Custom(b)) => Ok(Grid::Custom(intersection(a, b))),
-            (Grid::Custom(_), Grid::Exponential(_)) | (Grid::Exponential(_), Grid::Custom(_)) => {
-                Err(Incompatible::ExponentialWithCustom)
+            (BucketGrid::Exponential(a), BucketGrid::Exponential(b)) => {
+                Ok(BucketGrid::Exponential(*a.min(b)))
+            }
+            (BucketGrid::Custom(a), BucketGrid::Custom(b)) => {
+                Ok(BucketGrid::Custom(intersection(a, b)))
+            }
+            (BucketGrid::Custom(_), BucketGrid::Exponential(_))
+            | (BucketGrid::Exponential(_), BucketGrid::Custom(_)) => {
+                Err(IncompatibleHistograms::ExponentialWithCustom)
             }
             _ => self
                 .scheme()
                 .zip(other.scheme())
                 .and_then(|(a, b)| a.common(&b))
-                .map(Grid::Native)
-                .ok_or_else(|| Incompatible::Schemes {
+                .map(BucketGrid::Native)
+                .ok_or_else(|| IncompatibleHistograms::Schemes {
                     left: self.to_string(),
                     right: other.to_string(),
                 }),
@@ -275,24 +284,26 @@ impl Grid {
     }
 
     /// The bucket of `coarser`, a grid that [`Self::common`] gave, into which bucket `index` goes.
-    pub(super) fn fold(&self, index: i32, coarser: &Grid) -> i32 {
+    pub(super) fn fold(&self, index: i32, coarser: &BucketGrid) -> i32 {
         let shifted = |from: i32, to: i32, index: i64| index >> (from - to).clamp(0, 31);
         match (self, coarser) {
             (own, coarser) if own == coarser => index,
-            (Grid::Exponential(from), Grid::Exponential(to)) => {
+            (BucketGrid::Exponential(from), BucketGrid::Exponential(to)) => {
                 (shifted(*from, *to, i64::from(index) - 1) + 1) as i32
             }
-            (Grid::Exponential(from), Grid::Native(Scheme::Exp2(to))) => {
+            (BucketGrid::Exponential(from), BucketGrid::Native(Scheme::Exp2(to))) => {
                 shifted(*from, to.scale().into(), i64::from(index) - 1) as i32
             }
-            (Grid::Native(Scheme::Exp2(from)), Grid::Native(Scheme::Exp2(to))) => {
+            (BucketGrid::Native(Scheme::Exp2(from)), BucketGrid::Native(Scheme::Exp2(to))) => {
                 shifted(from.scale().into(), to.scale().into(), index.into()) as i32
             }
-            (Grid::Custom(from), Grid::Custom(to)) => match custom_bound(from, index) {
+            (BucketGrid::Custom(from), BucketGrid::Custom(to)) => match custom_bound(from, index) {
                 Some(bound) => to.partition_point(|&wider| wider < bound) as i32,
                 None => to.len() as i32,
             },
-            (Grid::Native(from), Grid::Native(to)) if index != super::bound::BEYOND => {
+            (BucketGrid::Native(from), BucketGrid::Native(to))
+                if index != super::bound::BEYOND_INDEX =>
+            {
                 from.edges(index).map_or(index, |(lower, _)| bucket_of(to, lower))
             }
             _ => index,
@@ -300,26 +311,26 @@ impl Grid {
     }
 
     /// Counts under the indexes of a coarser grid. An index may come more than once, one after another.
-    fn fold_each(&self, counts: &[(i32, f64)], coarser: &Grid) -> Counts {
+    fn fold_each(&self, counts: &[(i32, f64)], coarser: &BucketGrid) -> BucketCounts {
         counts.iter().map(|&(index, count)| (self.fold(index, coarser), count)).collect()
     }
 
     /// As `hist` has it.
     fn scheme(&self) -> Option<Scheme> {
         match self {
-            Grid::Exponential(schema) => Scheme::exp2(*schema).ok(),
-            Grid::Custom(_) => None,
-            Grid::Native(scheme) => Some(scheme.clone()),
+            BucketGrid::Exponential(schema) => Scheme::exp2(*schema).ok(),
+            BucketGrid::Custom(_) => None,
+            BucketGrid::Native(scheme) => Some(scheme.clone()),
         }
     }
 }
 
-impl fmt::Display for Grid {
+impl fmt::Display for BucketGrid {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Grid::Exponential(schema) => write!(out, "exponential schema {schema}"),
-            Grid::Custom(bounds) => write!(out, "{} custom bounds", bounds.len()),
-            Grid::Native(scheme) => scheme.fmt(out),
+            BucketGrid::Exponential(schema) => write!(out, "exponential schema {schema}"),
+            BucketGrid::Custom(bounds) => write!(out, "{} custom bounds", bounds.len()),
+            BucketGrid::Native(scheme) => scheme.fmt(out),
         }
     }
 }
@@ -367,19 +378,19 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(a: &str, b: &str, sum: &str, combined: Combined) {
+    fn check(a: &str, b: &str, sum: &str, combined: AddOutcome) {
         let mut found = read(a);
         assert_eq!(found.add(&read(b)), Ok(combined));
         assert_eq!(found.description().unwrap(), sum);
         let (mut kahan, mut compensation) = (read(a), Compensation::default());
         assert_eq!(kahan.kahan_add(&read(b), &mut compensation), Ok(combined));
-        kahan.settle(&compensation);
+        kahan.apply_compensation(&compensation);
         assert_eq!(kahan, found);
     }
 
     #[test]
     fn sums() {
-        let quiet = Combined::default();
+        let quiet = AddOutcome::default();
         check("{{}}", "{{count:1 sum:2 buckets:[1]}}", "{{count:1 sum:2 buckets:[1]}}", quiet);
         check(
             "{{count:3 sum:2 buckets:[1 2]}}",
@@ -401,17 +412,17 @@ mod tests {
             "{{counter_reset_hint:reset}}",
             "{{counter_reset_hint:not_reset}}",
             "{{}}",
-            Combined { resets_collide: true, ..Combined::default() },
+            AddOutcome { resets_collide: true, ..AddOutcome::default() },
         );
     }
 
     #[test]
-    fn the_wider_zero_bucket_takes_what_it_covers() {
+    fn wider_zero_bucket_absorbs_covered_buckets() {
         check(
             "{{count:3 z_bucket:1 z_bucket_w:0.5 buckets:[1 1]}}",
             "{{count:5 z_bucket:4 z_bucket_w:0.75 offset:1 buckets:[1]}}",
             "{{count:8 z_bucket:6 z_bucket_w:1 offset:1 buckets:[2]}}",
-            Combined::default(),
+            AddOutcome::default(),
         );
     }
 
@@ -421,7 +432,7 @@ mod tests {
             "{{schema:-53 count:4 custom_values:[1 2 3] buckets:[1 1 1 1]}}",
             "{{schema:-53 count:6 custom_values:[0 2 3] buckets:[1 2 0 3]}}",
             "{{schema:-53 count:10 custom_values:[2 3] buckets:[5 1 4]}}",
-            Combined { bounds_reconciled: true, ..Combined::default() },
+            AddOutcome { bounds_reconciled: true, ..AddOutcome::default() },
         );
     }
 
@@ -430,24 +441,24 @@ mod tests {
         let mut a = read("{{count:1 buckets:[1]}}");
         let before = a.clone();
         let custom = read("{{schema:-53 custom_values:[1]}}");
-        assert_eq!(a.add(&custom), Err(Incompatible::ExponentialWithCustom));
-        let native = FloatHistogram { grid: Grid::Native(Scheme::LogLinear10), ..custom };
-        assert!(matches!(a.sub(&native), Err(Incompatible::Schemes { .. })));
+        assert_eq!(a.add(&custom), Err(IncompatibleHistograms::ExponentialWithCustom));
+        let native = FloatHistogram { grid: BucketGrid::Native(Scheme::LogLinear10), ..custom };
+        assert!(matches!(a.sub(&native), Err(IncompatibleHistograms::Schemes { .. })));
         assert_eq!(a, before);
     }
 
     #[test]
-    fn compensation_keeps_what_rounding_loses() {
+    fn compensation_keeps_rounding_errors() {
         let (mut sum, mut compensation) =
             (read("{{sum:1e100 buckets:[1e100]}}"), Compensation::default());
         for text in ["{{sum:1 buckets:[1]}}", "{{sum:-1e100 buckets:[-1e100]}}"] {
             sum.kahan_add(&read(text), &mut compensation).unwrap();
         }
-        sum.settle(&compensation);
+        sum.apply_compensation(&compensation);
         assert_eq!(sum.description().unwrap(), "{{sum:1 buckets:[1]}}");
     }
 
-    fn recorded(scheme: &Scheme, values: &[f64]) -> FloatHistogram {
+    fn record_values(scheme: &Scheme, values: &[f64]) -> FloatHistogram {
         let mut histogram = hist::Histogram::new(scheme.clone());
         values.iter().for_each(|&value| histogram.record(value));
         FloatHistogram::from(&histogram)
@@ -465,15 +476,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sum_is_what_both_would_have_recorded(
+        fn sum_equals_recording_both(
             (a, b) in schemes(),
             values in prop::collection::vec(-1e3..1e6f64, 0..40),
             more in prop::collection::vec(-1e3..1e6f64, 0..40),
         ) {
-            let mut sum = recorded(&a, &values);
-            sum.add(&recorded(&b, &more)).unwrap();
+            let mut sum = record_values(&a, &values);
+            sum.add(&record_values(&b, &more)).unwrap();
             let both: Vec<f64> = values.iter().chain(&more).copied().collect();
-            let expected = recorded(&a.common(&b).unwrap(), &both);
+            let expected = record_values(&a.common(&b).unwrap(), &both);
             prop_assert_eq!(&sum.positive, &expected.positive);
             prop_assert_eq!(&sum.negative, &expected.negative);
             prop_assert_eq!(sum.zero_count, expected.zero_count);
@@ -481,15 +492,15 @@ mod tests {
         }
 
         #[test]
-        fn what_was_added_can_be_taken_away(
+        fn subtraction_inverts_addition(
             (a, b) in schemes(),
             values in prop::collection::vec(-1e3..1e6f64, 0..40),
             more in prop::collection::vec(-1e3..1e6f64, 0..40),
         ) {
-            let mut sum = recorded(&a, &values);
+            let mut sum = record_values(&a, &values);
             let before = sum.clone();
-            sum.add(&recorded(&b, &more)).unwrap();
-            sum.sub(&recorded(&b, &more)).unwrap();
+            sum.add(&record_values(&b, &more)).unwrap();
+            sum.sub(&record_values(&b, &more)).unwrap();
             let expected = before.fold(&sum.grid);
             prop_assert_eq!(&sum.positive, &expected.positive);
             prop_assert_eq!(&sum.negative, &expected.negative);

@@ -8,7 +8,7 @@ use super::{Bucket, FloatHistogram};
 
 /// Which values remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum TrimSide {
     /// Those below the value (`</`).
     Below,
     /// Those above it (`>/`).
@@ -17,7 +17,7 @@ pub enum Keep {
 
 impl FloatHistogram {
     /// Takes away the values on one side of `at`. Count and sum stay what they are if no bucket loses any.
-    pub fn trim(&mut self, at: f64, keep: Keep) {
+    pub fn trim(&mut self, at: f64, keep: TrimSide) {
         let linear = self.grid.is_linear();
         let (mut count, mut sum, mut changed) = (0.0, 0.0, false);
         let mut tally = |held: f64, kept: f64, middle: f64| {
@@ -30,14 +30,14 @@ impl FloatHistogram {
         let positive: Vec<f64> = self
             .positive_buckets()
             .map(|bucket| {
-                let (kept, middle) = kept(&bucket, at, keep, 1.0, linear);
+                let (kept, middle) = retained(&bucket, at, keep, 1.0, linear);
                 tally(bucket.count, kept, middle)
             })
             .collect();
         let negative: Vec<f64> = self
             .negative_buckets()
             .map(|bucket| {
-                let (kept, middle) = kept(&bucket, at, keep, -1.0, linear);
+                let (kept, middle) = retained(&bucket, at, keep, -1.0, linear);
                 tally(bucket.count, kept, middle)
             })
             .collect();
@@ -49,7 +49,7 @@ impl FloatHistogram {
             if has_positive && !has_negative {
                 zero.lower = 0.0;
             }
-            let (kept, middle) = kept_of_zero(&zero, at, keep);
+            let (kept, middle) = retained_of_zero(&zero, at, keep);
             self.zero_count = tally(zero.count, kept, middle);
         }
         if !changed {
@@ -66,11 +66,11 @@ impl FloatHistogram {
 }
 
 /// How many values of a bucket remain, and where their middle is.
-fn kept(bucket: &Bucket, at: f64, keep: Keep, sign: f64, linear: bool) -> (f64, f64) {
+fn retained(bucket: &Bucket, at: f64, keep: TrimSide, sign: f64, linear: bool) -> (f64, f64) {
     let Bucket { lower, upper, count, .. } = *bucket;
     let (all, some) = match keep {
-        Keep::Below => (upper <= at, lower < at),
-        Keep::Above => (lower >= at, upper > at),
+        TrimSide::Below => (upper <= at, lower < at),
+        TrimSide::Above => (lower >= at, upper > at),
     };
     if all {
         return (count, middle(lower, upper, sign, linear));
@@ -79,30 +79,30 @@ fn kept(bucket: &Bucket, at: f64, keep: Keep, sign: f64, linear: bool) -> (f64, 
         return (0.0, 0.0);
     }
     if lower == f64::NEG_INFINITY {
-        return kept_of_lowest(upper, count, at, keep);
+        return retained_of_lowest(upper, count, at, keep);
     }
     if upper == f64::INFINITY {
         // Nothing says how far up its values lie. Those above are kept for sure to lose none of them.
         return match keep {
-            Keep::Below => (0.0, lower),
-            Keep::Above => (count, at),
+            TrimSide::Below => (0.0, lower),
+            TrimSide::Above => (count, at),
         };
     }
     let below = count * bucket.fraction_below(at, linear);
     match keep {
-        Keep::Below => (below, middle(lower, at, sign, linear)),
-        Keep::Above => (count - below, middle(at, upper, sign, linear)),
+        TrimSide::Below => (below, middle(lower, at, sign, linear)),
+        TrimSide::Above => (count - below, middle(at, upper, sign, linear)),
     }
 }
 
 /// The same of a bucket without a lower bound that `at` lies within. It is taken to begin at 0 if it ends
 /// above; below that nothing is known of where its values lie.
-fn kept_of_lowest(upper: f64, count: f64, at: f64, keep: Keep) -> (f64, f64) {
+fn retained_of_lowest(upper: f64, count: f64, at: f64, keep: TrimSide) -> (f64, f64) {
     let known = if upper.is_infinite() { 0.0 } else { upper };
     match keep {
-        Keep::Below if at > 0.0 && upper.is_finite() => (count * at / upper, at / 2.0),
-        Keep::Below if upper <= 0.0 => (count, at),
-        Keep::Above if at >= 0.0 && upper.is_finite() => {
+        TrimSide::Below if at > 0.0 && upper.is_finite() => (count * at / upper, at / 2.0),
+        TrimSide::Below if upper <= 0.0 => (count, at),
+        TrimSide::Above if at >= 0.0 && upper.is_finite() => {
             (count * (1.0 - at / upper), (at + upper) / 2.0)
         }
         _ => (0.0, known),
@@ -110,12 +110,12 @@ fn kept_of_lowest(upper: f64, count: f64, at: f64, keep: Keep) -> (f64, f64) {
 }
 
 /// The same of the zero bucket, whose values are spread evenly.
-fn kept_of_zero(zero: &Bucket, at: f64, keep: Keep) -> (f64, f64) {
+fn retained_of_zero(zero: &Bucket, at: f64, keep: TrimSide) -> (f64, f64) {
     let Bucket { lower, upper, count, .. } = *zero;
     let (all, none) = match keep {
         // Where both bounds are the value itself, `</` keeps nothing and `>/` all.
-        Keep::Below => (at > lower && at >= upper, at <= lower),
-        Keep::Above => (at <= lower, at >= upper),
+        TrimSide::Below => (at > lower && at >= upper, at <= lower),
+        TrimSide::Above => (at <= lower, at >= upper),
     };
     if all {
         return (count, (lower + upper) / 2.0);
@@ -124,8 +124,8 @@ fn kept_of_zero(zero: &Bucket, at: f64, keep: Keep) -> (f64, f64) {
         return (0.0, 0.0);
     }
     let (part, middle) = match keep {
-        Keep::Below => ((at - lower) / (upper - lower), (lower + at) / 2.0),
-        Keep::Above => ((upper - at) / (upper - lower), (at + upper) / 2.0),
+        TrimSide::Below => ((at - lower) / (upper - lower), (lower + at) / 2.0),
+        TrimSide::Above => ((upper - at) / (upper - lower), (at + upper) / 2.0),
     };
     (count * part, middle)
 }
@@ -148,7 +148,7 @@ mod tests {
     use crate::histogram::parse_description;
 
     #[track_caller]
-    fn check(before: &str, at: f64, keep: Keep, expected: &str) {
+    fn check(before: &str, at: f64, keep: TrimSide, expected: &str) {
         let mut histogram = parse_description(before).unwrap().histogram;
         histogram.trim(at, keep);
         assert_eq!(histogram.to_string(), expected);
@@ -157,33 +157,33 @@ mod tests {
     #[test]
     fn between_buckets_whole_ones_go() {
         let all = "{{count:6 sum:9 offset:1 buckets:[1 2 3]}}";
-        check(all, 4.0, Keep::Below, "{count:3, sum:7.0710678118654755, (1,2]:1, (2,4]:2}");
-        check(all, 4.0, Keep::Above, "{count:3, sum:16.970562748477143, (4,8]:3}");
-        check(all, 1.0, Keep::Above, "{count:6, sum:9, (1,2]:1, (2,4]:2, (4,8]:3}");
-        check(all, 0.5, Keep::Below, "{count:0, sum:0}");
+        check(all, 4.0, TrimSide::Below, "{count:3, sum:7.0710678118654755, (1,2]:1, (2,4]:2}");
+        check(all, 4.0, TrimSide::Above, "{count:3, sum:16.970562748477143, (4,8]:3}");
+        check(all, 1.0, TrimSide::Above, "{count:6, sum:9, (1,2]:1, (2,4]:2, (4,8]:3}");
+        check(all, 0.5, TrimSide::Below, "{count:0, sum:0}");
     }
 
     #[test]
     fn a_cut_bucket_is_interpolated() {
         let custom = "{{schema:-53 count:4 sum:9 custom_values:[2 4] buckets:[1 2 1]}}";
-        check(custom, 3.0, Keep::Below, "{count:2, sum:3.5, [-Inf,2]:1, (2,4]:1}");
-        check(custom, 1.0, Keep::Below, "{count:0.5, sum:0.25, [-Inf,2]:0.5}");
+        check(custom, 3.0, TrimSide::Below, "{count:2, sum:3.5, [-Inf,2]:1, (2,4]:1}");
+        check(custom, 1.0, TrimSide::Below, "{count:0.5, sum:0.25, [-Inf,2]:0.5}");
         check(
             custom,
             1.0,
-            Keep::Above,
+            TrimSide::Above,
             "{count:3.5, sum:10.75, [-Inf,2]:0.5, (2,4]:2, (4,+Inf]:1}",
         );
-        check(custom, 9.0, Keep::Below, "{count:3, sum:7, [-Inf,2]:1, (2,4]:2}");
-        check(custom, 9.0, Keep::Above, "{count:1, sum:9, (4,+Inf]:1}");
+        check(custom, 9.0, TrimSide::Below, "{count:3, sum:7, [-Inf,2]:1, (2,4]:2}");
+        check(custom, 9.0, TrimSide::Above, "{count:1, sum:9, (4,+Inf]:1}");
     }
 
     #[test]
-    fn the_zero_bucket_is_one_sided_beside_one_side() {
+    fn zero_bucket_is_one_sided_without_negatives() {
         let both = "{{count:6 sum:0 z_bucket:4 z_bucket_w:1 offset:1 buckets:[1] n_offset:1 n_buckets:[1]}}";
         let one = "{{count:5 sum:0 z_bucket:4 z_bucket_w:1 offset:1 buckets:[1]}}";
-        check(both, 0.0, Keep::Below, "{count:3, sum:-2.414213562373095, [-2,-1):1, [-1,1]:2}");
-        check(one, 0.0, Keep::Below, "{count:0, sum:0}");
-        check(one, 0.5, Keep::Below, "{count:2, sum:0.5, [-1,1]:2}");
+        check(both, 0.0, TrimSide::Below, "{count:3, sum:-2.414213562373095, [-2,-1):1, [-1,1]:2}");
+        check(one, 0.0, TrimSide::Below, "{count:0, sum:0}");
+        check(one, 0.5, TrimSide::Below, "{count:2, sum:0.5, [-1,1]:2}");
     }
 }

@@ -1,12 +1,12 @@
-//! What a PromQL expression says, as a tree.
+//! PromQL AST.
 //!
 //! Durations are nanoseconds. Places are bytes of the text that was read; [`Expr`]s that differ only in their places
 //! are not equal, so compare what [`Expr::without_places`] gives.
 
-use crate::error::Place;
+use crate::error::SourceSpan;
 
-use super::duration::Duration;
-use super::functions::{AggregateOp, Function};
+use super::duration::DurationValue;
+use super::functions::{AggregateOp, PromqlFunction};
 use super::matcher::Matcher;
 
 /// An expression and where it stands.
@@ -15,7 +15,7 @@ pub struct Expr {
     /// What it is.
     pub kind: ExprKind,
     /// Where it stands.
-    pub place: Place,
+    pub span: SourceSpan,
 }
 
 /// What an expression is.
@@ -32,20 +32,20 @@ pub enum ExprKind {
         /// What is selected, with offset and `@`.
         selector: VectorSelector,
         /// How far back; resolves to more than 0.
-        range: Duration,
+        range: DurationValue,
     },
     /// `expr[5m:30s]`: a range vector.
     Subquery {
         /// What is evaluated at every step.
         expr: Box<Expr>,
         /// How far back; resolves to more than 0.
-        range: Duration,
+        range: DurationValue,
         /// The step, if it is said; resolves to more than 0.
-        step: Option<Duration>,
+        step: Option<DurationValue>,
         /// How much earlier; may be negative.
-        offset: Duration,
+        offset: DurationValue,
         /// The time it is asked for instead of that of the evaluation.
-        at: Option<At>,
+        at: Option<AtModifier>,
     },
     /// `-expr`, `+expr`; signs before plain numbers are part of the number.
     Unary {
@@ -83,7 +83,7 @@ pub enum ExprKind {
     /// `function(args)`.
     Call {
         /// Which function.
-        function: &'static Function,
+        function: &'static PromqlFunction,
         /// Its arguments: of the right number and types.
         args: Vec<Expr>,
     },
@@ -99,20 +99,20 @@ pub struct VectorSelector {
     /// All conditions; one for `name`, if there is one, is the last.
     pub matchers: Vec<Matcher>,
     /// How much earlier; may be negative.
-    pub offset: Duration,
+    pub offset: DurationValue,
     /// The time it is asked for instead of that of the evaluation.
-    pub at: Option<At>,
+    pub at: Option<AtModifier>,
     /// Whether a range begins and ends with the samples before its ends.
     pub anchored: bool,
     /// Whether the ends of a range are interpolated.
     pub smoothed: bool,
     /// Where name and braces stand; the range of a range vector is not part of it.
-    pub place: Place,
+    pub span: SourceSpan,
 }
 
 /// What `@` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum AtModifier {
     /// A time, in nanoseconds since the Unix epoch; a whole number of milliseconds.
     Time(i64),
     /// The first time of the query.
@@ -173,7 +173,7 @@ impl BinaryOp {
     }
 
     /// How strongly it binds: more is stronger.
-    pub(super) fn binding(self) -> u8 {
+    pub(super) fn precedence(self) -> u8 {
         match self {
             BinaryOp::Or => 1,
             BinaryOp::And | BinaryOp::Unless => 2,
@@ -201,7 +201,7 @@ impl BinaryOp {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matching {
     /// How many of one side may meet how many of the other.
-    pub cardinality: Cardinality,
+    pub cardinality: MatchCardinality,
     /// The labels that are compared, or ignored.
     pub labels: Vec<String>,
     /// Whether only `labels` are compared, instead of all others.
@@ -216,7 +216,7 @@ pub struct Matching {
 
 /// How many series of one side may meet how many of the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cardinality {
+pub enum MatchCardinality {
     /// One and one.
     #[default]
     OneToOne,
@@ -281,7 +281,7 @@ impl Expr {
     }
 
     /// What is inside any parentheses around it.
-    pub fn unwrapped(&self) -> &Expr {
+    pub fn unwrap_parens(&self) -> &Expr {
         let mut expr = self;
         while let ExprKind::Paren(inner) = &expr.kind {
             expr = inner;
@@ -320,18 +320,18 @@ impl Expr {
     }
 
     /// The same with every place at 0, to compare what was written differently.
-    pub fn without_places(mut self) -> Expr {
+    pub fn without_spans(mut self) -> Expr {
         fn clear(expr: &mut Expr) {
-            expr.place = Place::default();
+            expr.span = SourceSpan::default();
             match &mut expr.kind {
-                ExprKind::Selector(selector) => selector.clear_places(),
+                ExprKind::Selector(selector) => selector.clear_spans(),
                 ExprKind::Matrix { selector, range } => {
-                    selector.clear_places();
-                    range.clear_places();
+                    selector.clear_spans();
+                    range.clear_spans();
                 }
                 ExprKind::Subquery { range, step, offset, .. } => {
                     for duration in [Some(range), step.as_mut(), Some(offset)] {
-                        duration.into_iter().for_each(Duration::clear_places);
+                        duration.into_iter().for_each(DurationValue::clear_spans);
                     }
                 }
                 _ => {}
@@ -344,8 +344,8 @@ impl Expr {
 }
 
 impl VectorSelector {
-    fn clear_places(&mut self) {
-        self.place = Place::default();
-        self.offset.clear_places();
+    fn clear_spans(&mut self) {
+        self.span = SourceSpan::default();
+        self.offset.clear_spans();
     }
 }

@@ -1,14 +1,14 @@
-//! Whether the types of an expression fit together; what only types can tell about matching is settled here.
+//! Type checker of PromQL.
 
 use std::collections::HashSet;
 
-use crate::error::{Place, Result};
+use crate::error::{Result, SourceSpan};
 
-use super::ast::{Cardinality, Expr, ExprKind, Matching, ValueType, VectorSelector};
-use super::functions::{Function, Variadic};
+use super::ast::{Expr, ExprKind, MatchCardinality, Matching, ValueType, VectorSelector};
+use super::functions::{PromqlFunction, Variadic};
 use super::lexer::is_blank;
 use super::parse::error;
-use super::quote::quoted;
+use super::quote::quote_text;
 
 /// Checks an expression that was read from a text, innermost first.
 pub(super) fn check(expr: &mut Expr, text: &str) -> Result<ValueType> {
@@ -16,7 +16,7 @@ pub(super) fn check(expr: &mut Expr, text: &str) -> Result<ValueType> {
 }
 
 fn check_in(expr: &mut Expr, text: &str, may_select_all: bool) -> Result<ValueType> {
-    let place = expr.place;
+    let place = expr.span;
     let fails = |message: String| Err(error(place, message));
     match &mut expr.kind {
         ExprKind::Number(_) => Ok(ValueType::Scalar),
@@ -42,7 +42,7 @@ fn check_in(expr: &mut Expr, text: &str, may_select_all: bool) -> Result<ValueTy
             other => fails(format!(
                 "unary expression only allowed on expressions of type scalar or instant vector, \
                  got {}",
-                quoted(other.documented())
+                quote_text(other.documented())
             )),
         },
         ExprKind::Aggregate { op, expr, param, .. } => {
@@ -62,11 +62,11 @@ fn check_in(expr: &mut Expr, text: &str, may_select_all: bool) -> Result<ValueTy
 
 fn expect(expr: &mut Expr, wanted: ValueType, context: &str, text: &str) -> Result<()> {
     let found = check(expr, text)?;
-    if found == wanted { Ok(()) } else { Err(wrong_type(expr.place, wanted, context, found)) }
+    if found == wanted { Ok(()) } else { Err(wrong_type(expr.span, wanted, context, found)) }
 }
 
 fn wrong_type(
-    place: Place,
+    place: SourceSpan,
     wanted: ValueType,
     context: &str,
     found: ValueType,
@@ -81,19 +81,24 @@ fn check_selector(selector: &VectorSelector, may_select_all: bool) -> Result<()>
         let Some(second) = written.iter().find(|matcher| matcher.name == "__name__") else {
             return Ok(());
         };
-        let (first, second) = (quoted(&selector.name), quoted(&second.value));
+        let (first, second) = (quote_text(&selector.name), quote_text(&second.value));
         let message = format!("metric name must not be set twice: {first} or {second}");
-        return Err(error(selector.place, message));
+        return Err(error(selector.span, message));
     }
     // So that nobody asks for everything by mistake.
     if may_select_all || selector.matchers.iter().any(|matcher| !matcher.matches("")) {
         return Ok(());
     }
-    Err(error(selector.place, "vector selector must contain at least one non-empty matcher"))
+    Err(error(selector.span, "vector selector must contain at least one non-empty matcher"))
 }
 
-fn check_call(function: &Function, args: &mut [Expr], place: Place, text: &str) -> Result<()> {
-    let (found, name) = (args.len(), quoted(function.name));
+fn check_call(
+    function: &PromqlFunction,
+    args: &mut [Expr],
+    place: SourceSpan,
+    text: &str,
+) -> Result<()> {
+    let (found, name) = (args.len(), quote_text(function.name));
     let (min, max) = (function.args_min(), function.args_max());
     let wanted = if function.variadic == Variadic::No && found != min {
         format!("{min}")
@@ -121,26 +126,26 @@ fn check_call(function: &Function, args: &mut [Expr], place: Place, text: &str) 
             _ => "expected label selectors only",
         };
         if !message.is_empty() {
-            return Err(error(labels.place, message));
+            return Err(error(labels.span, message));
         }
     }
     for (index, arg) in args.iter_mut().enumerate() {
         let found = check_in(arg, text, is_info && index == 1)?;
         let wanted = function.args.get(index).or(function.args.last());
         if let Some(wanted) = wanted.filter(|wanted| **wanted != found) {
-            return Err(wrong_type(arg.place, *wanted, &context, found));
+            return Err(wrong_type(arg.span, *wanted, &context, found));
         }
     }
     Ok(())
 }
 
 fn check_binary(expr: &mut Expr, text: &str) -> Result<ValueType> {
-    let place = expr.place;
+    let place = expr.span;
     let ExprKind::Binary { op, left, right, matching, return_bool } = &mut expr.kind else {
         return Ok(ValueType::Vector);
     };
     let types = (check(left, text)?, check(right, text)?);
-    let between = || between(left.place, right.place, text);
+    let between = || between(left.span, right.span, text);
     if *return_bool && !op.is_comparison() {
         return Err(error(between(), "bool modifier can only be used on comparison operators"));
     }
@@ -149,21 +154,21 @@ fn check_binary(expr: &mut Expr, text: &str) -> Result<ValueType> {
         return Err(error(between(), "comparisons between scalars must use BOOL modifier"));
     }
     let known = matching.get_or_insert_default();
-    if op.is_set() && known.cardinality == Cardinality::OneToOne {
-        known.cardinality = Cardinality::ManyToMany;
+    if op.is_set() && known.cardinality == MatchCardinality::OneToOne {
+        known.cardinality = MatchCardinality::ManyToMany;
     }
     let included: HashSet<&String> = known.include.iter().collect();
     if known.on
         && let Some(label) = known.labels.iter().find(|label| included.contains(label))
     {
-        let label = quoted(label);
+        let label = quote_text(label);
         let message = format!("label {label} must not occur in ON and GROUP clause at once");
         return Err(error(between(), message));
     }
     for (found, side) in [(types.0, &left), (types.1, &right)] {
         if !matches!(found, ValueType::Scalar | ValueType::Vector) {
             let message = "binary expression must contain only scalar and instant vector types";
-            return Err(error(side.place, message));
+            return Err(error(side.span, message));
         }
     }
     let wrong = if types == (ValueType::Vector, ValueType::Vector) {
@@ -173,7 +178,7 @@ fn check_binary(expr: &mut Expr, text: &str) -> Result<ValueType> {
     } else if is_filled(known) {
         Some("filling in missing series only allowed between instant vectors".to_owned())
     } else if op.is_set() {
-        let op = quoted(op.text());
+        let op = quote_text(op.text());
         Some(format!("set operator {op} not allowed in binary scalar expression"))
     } else {
         *matching = None;
@@ -191,8 +196,8 @@ fn is_filled(matching: &Matching) -> bool {
 }
 
 fn wrong_for_sets(matching: &Matching, op: &str) -> Option<String> {
-    if matching.cardinality != Cardinality::ManyToMany {
-        Some(format!("no grouping allowed for {} operation", quoted(op)))
+    if matching.cardinality != MatchCardinality::ManyToMany {
+        Some(format!("no grouping allowed for {} operation", quote_text(op)))
     } else if is_filled(matching) {
         Some("filling in missing series not allowed for set operators".to_owned())
     } else {
@@ -201,7 +206,7 @@ fn wrong_for_sets(matching: &Matching, op: &str) -> Option<String> {
 }
 
 /// Where the operator stands. As in Prometheus, the last byte of it is not part of it.
-fn between(left: Place, right: Place, text: &str) -> Place {
+fn between(left: SourceSpan, right: SourceSpan, text: &str) -> SourceSpan {
     let is_blank_at = |at: usize| text.as_bytes().get(at).is_some_and(|c| is_blank(*c as char));
     let (mut start, mut end) = (left.end, right.start.saturating_sub(1));
     while is_blank_at(start) {
@@ -210,5 +215,5 @@ fn between(left: Place, right: Place, text: &str) -> Place {
     while end > start && is_blank_at(end) {
         end -= 1;
     }
-    Place::new(start, end)
+    SourceSpan::new(start, end)
 }

@@ -1,10 +1,10 @@
 //! Lengths of time in expressions: plain ones, and those that are worked out when step and range are known.
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourceSpan};
 
-/// A length of time.
+/// Duration, constant or expression.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Duration {
+pub enum DurationValue {
     /// Nanoseconds.
     Nanos(i64),
     /// To be worked out.
@@ -17,7 +17,7 @@ pub struct DurationExpr {
     /// What it is.
     pub kind: DurationKind,
     /// Where it stands.
-    pub place: Place,
+    pub span: SourceSpan,
 }
 
 /// What a length of time is made of.
@@ -80,24 +80,24 @@ pub(super) fn nanos(seconds: f64) -> i64 {
     (seconds * 1e9).round() as i64
 }
 
-impl Duration {
+impl DurationValue {
     /// No time at all.
-    pub const ZERO: Duration = Duration::Nanos(0);
+    pub const ZERO: DurationValue = DurationValue::Nanos(0);
 
     /// The length of a range or a step, more than 0, with the step and the range of the query.
     pub fn resolve(&self, step_ns: i64, range_ns: i64) -> Result<i64> {
-        self.worked_out(step_ns, range_ns, false)
+        self.evaluate(step_ns, range_ns, false)
     }
 
     /// The length of an offset, which may be negative.
     pub fn resolve_offset(&self, step_ns: i64, range_ns: i64) -> Result<i64> {
-        self.worked_out(step_ns, range_ns, true)
+        self.evaluate(step_ns, range_ns, true)
     }
 
-    fn worked_out(&self, step_ns: i64, range_ns: i64, may_be_negative: bool) -> Result<i64> {
+    fn evaluate(&self, step_ns: i64, range_ns: i64, may_be_negative: bool) -> Result<i64> {
         let tree = match self {
-            Duration::Nanos(nanos) => return Ok(*nanos),
-            Duration::Expr(tree) => tree,
+            DurationValue::Nanos(nanos) => return Ok(*nanos),
+            DurationValue::Expr(tree) => tree,
         };
         let seconds = tree.seconds(step_ns, range_ns)?;
         let wrong = if !seconds.is_finite() {
@@ -113,9 +113,9 @@ impl Duration {
         Err(tree.error(wrong))
     }
 
-    pub(super) fn clear_places(&mut self) {
-        if let Duration::Expr(tree) = self {
-            tree.clear_places();
+    pub(super) fn clear_spans(&mut self) {
+        if let DurationValue::Expr(tree) = self {
+            tree.clear_spans();
         }
     }
 }
@@ -149,16 +149,16 @@ impl DurationExpr {
     }
 
     fn error(&self, message: &str) -> Error {
-        Error::Execution { place: self.place, message: message.to_owned() }
+        Error::Execution { span: self.span, message: message.to_owned() }
     }
 
-    fn clear_places(&mut self) {
-        self.place = Place::default();
+    fn clear_spans(&mut self) {
+        self.span = SourceSpan::default();
         match &mut self.kind {
-            DurationKind::Negative(inner) | DurationKind::Paren(inner) => inner.clear_places(),
+            DurationKind::Negative(inner) | DurationKind::Paren(inner) => inner.clear_spans(),
             DurationKind::Two(_, left, right) => {
-                left.clear_places();
-                right.clear_places();
+                left.clear_spans();
+                right.clear_spans();
             }
             DurationKind::Seconds(_) | DurationKind::Step | DurationKind::Range => {}
         }

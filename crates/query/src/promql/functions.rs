@@ -7,7 +7,7 @@ use ValueType::{Matrix, Scalar, Text, Vector};
 
 /// A function, as far as reading goes.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Function {
+pub struct PromqlFunction {
     /// Its name.
     pub name: &'static str,
     /// The types of its arguments; the last stands for all that follow.
@@ -19,7 +19,7 @@ pub struct Function {
     /// Whether it has to be switched on.
     pub is_experimental: bool,
     /// Whether it is topdeck's own; Prometheus has no function of this name.
-    pub is_own: bool,
+    pub is_topdeck_only: bool,
 }
 
 /// Whether the last argument may be left out, or come again.
@@ -34,133 +34,144 @@ pub enum Variadic {
 }
 
 /// The function of a name, whether switched on or not.
-pub fn function(name: &str) -> Option<&'static Function> {
+pub fn function(name: &str) -> Option<&'static PromqlFunction> {
     FUNCTIONS.binary_search_by_key(&name, |function| function.name).ok().map(|at| &FUNCTIONS[at])
 }
 
 /// All functions, by name.
-pub static FUNCTIONS: &[Function] = &[
-    one("abs", &[Vector], Vector),
-    one("absent", &[Vector], Vector),
-    one("absent_over_time", &[Matrix], Vector),
-    one("acos", &[Vector], Vector),
-    one("acosh", &[Vector], Vector),
-    one("asin", &[Vector], Vector),
-    one("asinh", &[Vector], Vector),
-    one("atan", &[Vector], Vector),
-    one("atanh", &[Vector], Vector),
-    one("avg_over_time", &[Matrix], Vector),
-    one("ceil", &[Vector], Vector),
-    one("changes", &[Matrix], Vector),
-    one("clamp", &[Vector, Scalar, Scalar], Vector),
-    one("clamp_max", &[Vector, Scalar], Vector),
-    one("clamp_min", &[Vector, Scalar], Vector),
-    one("cos", &[Vector], Vector),
-    one("cosh", &[Vector], Vector),
-    one("count_over_time", &[Matrix], Vector),
-    one("day_of_month", &[Vector], Vector).up_to(1),
-    one("day_of_week", &[Vector], Vector).up_to(1),
-    one("day_of_year", &[Vector], Vector).up_to(1),
-    one("days_in_month", &[Vector], Vector).up_to(1),
-    one("deg", &[Vector], Vector),
-    one("delta", &[Matrix], Vector),
-    one("deriv", &[Matrix], Vector),
-    one("double_exponential_smoothing", &[Matrix, Scalar, Scalar], Vector).experimental(),
-    one("end", &[], Scalar).experimental(),
-    one("exact_increase", &[Matrix], Vector).own(),
-    one("exact_rate", &[Matrix], Vector).own(),
-    one("exp", &[Vector], Vector),
-    one("first_over_time", &[Matrix], Vector),
-    one("floor", &[Vector], Vector),
-    one("histogram_avg", &[Vector], Vector),
-    one("histogram_count", &[Vector], Vector),
-    one("histogram_count_above", &[Scalar, Vector], Vector).own(),
-    one("histogram_count_below", &[Scalar, Vector], Vector).own(),
-    one("histogram_count_between", &[Scalar, Scalar, Vector], Vector).own(),
-    one("histogram_fraction", &[Scalar, Scalar, Vector], Vector),
-    one("histogram_inverse_quantile", &[Scalar, Vector], Vector).own(),
-    one("histogram_max", &[Vector], Vector).own(),
-    one("histogram_min", &[Vector], Vector).own(),
-    one("histogram_quantile", &[Scalar, Vector], Vector),
-    one("histogram_quantiles", &[Vector, Text, Scalar, Scalar], Vector).up_to(9).experimental(),
-    one("histogram_stddev", &[Vector], Vector),
-    one("histogram_stdvar", &[Vector], Vector),
-    one("histogram_sum", &[Vector], Vector),
-    one("hour", &[Vector], Vector).up_to(1),
-    one("idelta", &[Matrix], Vector),
-    one("increase", &[Matrix], Vector),
-    one("info", &[Vector, Vector], Vector).up_to(1).experimental(),
-    one("irate", &[Matrix], Vector),
-    one("label_join", &[Vector, Text, Text, Text], Vector).any(),
-    one("label_replace", &[Vector, Text, Text, Text, Text], Vector),
-    one("last_over_time", &[Matrix], Vector),
-    one("ln", &[Vector], Vector),
-    one("log10", &[Vector], Vector),
-    one("log2", &[Vector], Vector),
-    one("mad_over_time", &[Matrix], Vector).experimental(),
-    one("max_of", &[Scalar, Scalar], Scalar).experimental(),
-    one("max_over_time", &[Matrix], Vector),
-    one("min_of", &[Scalar, Scalar], Scalar).experimental(),
-    one("min_over_time", &[Matrix], Vector),
-    one("minute", &[Vector], Vector).up_to(1),
-    one("month", &[Vector], Vector).up_to(1),
-    one("pi", &[], Scalar),
-    one("predict_linear", &[Matrix, Scalar], Vector),
-    one("present_over_time", &[Matrix], Vector),
-    one("quantile_over_time", &[Scalar, Matrix], Vector),
-    one("rad", &[Vector], Vector),
-    one("range", &[], Scalar).experimental(),
-    one("rate", &[Matrix], Vector),
-    one("resets", &[Matrix], Vector),
-    one("round", &[Vector, Scalar], Vector).up_to(1),
-    one("running_total", &[Vector], Vector).own(),
-    one("scalar", &[Vector], Scalar),
-    one("sgn", &[Vector], Vector),
-    one("sin", &[Vector], Vector),
-    one("sinh", &[Vector], Vector),
-    one("sort", &[Vector], Vector),
-    one("sort_by_label", &[Vector, Text], Vector).any().experimental(),
-    one("sort_by_label_desc", &[Vector, Text], Vector).any().experimental(),
-    one("sort_desc", &[Vector], Vector),
-    one("sqrt", &[Vector], Vector),
-    one("start", &[], Scalar).experimental(),
-    one("start_timestamp", &[Vector], Vector).experimental(),
-    one("stddev_over_time", &[Matrix], Vector),
-    one("stdvar_over_time", &[Matrix], Vector),
-    one("step", &[], Scalar).experimental(),
-    one("sum_over_time", &[Matrix], Vector),
-    one("tan", &[Vector], Vector),
-    one("tanh", &[Vector], Vector),
-    one("time", &[], Scalar),
-    one("timestamp", &[Vector], Vector),
-    one("ts_of_first_over_time", &[Matrix], Vector).experimental(),
-    one("ts_of_last_over_time", &[Matrix], Vector).experimental(),
-    one("ts_of_max_over_time", &[Matrix], Vector).experimental(),
-    one("ts_of_min_over_time", &[Matrix], Vector).experimental(),
-    one("users_harmed", &[Scalar, Scalar, Vector], Vector).own(),
-    one("vector", &[Scalar], Vector),
-    one("year", &[Vector], Vector).up_to(1),
+pub static FUNCTIONS: &[PromqlFunction] = &[
+    define("abs", &[Vector], Vector),
+    define("absent", &[Vector], Vector),
+    define("absent_over_time", &[Matrix], Vector),
+    define("acos", &[Vector], Vector),
+    define("acosh", &[Vector], Vector),
+    define("asin", &[Vector], Vector),
+    define("asinh", &[Vector], Vector),
+    define("atan", &[Vector], Vector),
+    define("atanh", &[Vector], Vector),
+    define("avg_over_time", &[Matrix], Vector),
+    define("ceil", &[Vector], Vector),
+    define("changes", &[Matrix], Vector),
+    define("clamp", &[Vector, Scalar, Scalar], Vector),
+    define("clamp_max", &[Vector, Scalar], Vector),
+    define("clamp_min", &[Vector, Scalar], Vector),
+    define("cos", &[Vector], Vector),
+    define("cosh", &[Vector], Vector),
+    define("count_over_time", &[Matrix], Vector),
+    define("day_of_month", &[Vector], Vector).up_to(1),
+    define("day_of_week", &[Vector], Vector).up_to(1),
+    define("day_of_year", &[Vector], Vector).up_to(1),
+    define("days_in_month", &[Vector], Vector).up_to(1),
+    define("deg", &[Vector], Vector),
+    define("delta", &[Matrix], Vector),
+    define("deriv", &[Matrix], Vector),
+    define("double_exponential_smoothing", &[Matrix, Scalar, Scalar], Vector).experimental(),
+    define("end", &[], Scalar).experimental(),
+    define("exact_increase", &[Matrix], Vector).topdeck_only(),
+    define("exact_rate", &[Matrix], Vector).topdeck_only(),
+    define("exp", &[Vector], Vector),
+    define("first_over_time", &[Matrix], Vector),
+    define("floor", &[Vector], Vector),
+    define("histogram_avg", &[Vector], Vector),
+    define("histogram_count", &[Vector], Vector),
+    define("histogram_count_above", &[Scalar, Vector], Vector).topdeck_only(),
+    define("histogram_count_below", &[Scalar, Vector], Vector).topdeck_only(),
+    define("histogram_count_between", &[Scalar, Scalar, Vector], Vector).topdeck_only(),
+    define("histogram_fraction", &[Scalar, Scalar, Vector], Vector),
+    define("histogram_inverse_quantile", &[Scalar, Vector], Vector).topdeck_only(),
+    define("histogram_max", &[Vector], Vector).topdeck_only(),
+    define("histogram_min", &[Vector], Vector).topdeck_only(),
+    define("histogram_quantile", &[Scalar, Vector], Vector),
+    define("histogram_quantiles", &[Vector, Text, Scalar, Scalar], Vector).up_to(9).experimental(),
+    define("histogram_stddev", &[Vector], Vector),
+    define("histogram_stdvar", &[Vector], Vector),
+    define("histogram_sum", &[Vector], Vector),
+    define("hour", &[Vector], Vector).up_to(1),
+    define("idelta", &[Matrix], Vector),
+    define("increase", &[Matrix], Vector),
+    define("info", &[Vector, Vector], Vector).up_to(1).experimental(),
+    define("irate", &[Matrix], Vector),
+    define("label_join", &[Vector, Text, Text, Text], Vector).variadic(),
+    define("label_replace", &[Vector, Text, Text, Text, Text], Vector),
+    define("last_over_time", &[Matrix], Vector),
+    define("ln", &[Vector], Vector),
+    define("log10", &[Vector], Vector),
+    define("log2", &[Vector], Vector),
+    define("mad_over_time", &[Matrix], Vector).experimental(),
+    define("max_of", &[Scalar, Scalar], Scalar).experimental(),
+    define("max_over_time", &[Matrix], Vector),
+    define("min_of", &[Scalar, Scalar], Scalar).experimental(),
+    define("min_over_time", &[Matrix], Vector),
+    define("minute", &[Vector], Vector).up_to(1),
+    define("month", &[Vector], Vector).up_to(1),
+    define("pi", &[], Scalar),
+    define("predict_linear", &[Matrix, Scalar], Vector),
+    define("present_over_time", &[Matrix], Vector),
+    define("quantile_over_time", &[Scalar, Matrix], Vector),
+    define("rad", &[Vector], Vector),
+    define("range", &[], Scalar).experimental(),
+    define("rate", &[Matrix], Vector),
+    define("resets", &[Matrix], Vector),
+    define("round", &[Vector, Scalar], Vector).up_to(1),
+    define("running_total", &[Vector], Vector).topdeck_only(),
+    define("scalar", &[Vector], Scalar),
+    define("sgn", &[Vector], Vector),
+    define("sin", &[Vector], Vector),
+    define("sinh", &[Vector], Vector),
+    define("sort", &[Vector], Vector),
+    define("sort_by_label", &[Vector, Text], Vector).variadic().experimental(),
+    define("sort_by_label_desc", &[Vector, Text], Vector).variadic().experimental(),
+    define("sort_desc", &[Vector], Vector),
+    define("sqrt", &[Vector], Vector),
+    define("start", &[], Scalar).experimental(),
+    define("start_timestamp", &[Vector], Vector).experimental(),
+    define("stddev_over_time", &[Matrix], Vector),
+    define("stdvar_over_time", &[Matrix], Vector),
+    define("step", &[], Scalar).experimental(),
+    define("sum_over_time", &[Matrix], Vector),
+    define("tan", &[Vector], Vector),
+    define("tanh", &[Vector], Vector),
+    define("time", &[], Scalar),
+    define("timestamp", &[Vector], Vector),
+    define("ts_of_first_over_time", &[Matrix], Vector).experimental(),
+    define("ts_of_last_over_time", &[Matrix], Vector).experimental(),
+    define("ts_of_max_over_time", &[Matrix], Vector).experimental(),
+    define("ts_of_min_over_time", &[Matrix], Vector).experimental(),
+    define("users_harmed", &[Scalar, Scalar, Vector], Vector).topdeck_only(),
+    define("vector", &[Scalar], Vector),
+    define("year", &[Vector], Vector).up_to(1),
 ];
 
-const fn one(name: &'static str, args: &'static [ValueType], returns: ValueType) -> Function {
-    Function { name, args, variadic: Variadic::No, returns, is_experimental: false, is_own: false }
+const fn define(
+    name: &'static str,
+    args: &'static [ValueType],
+    returns: ValueType,
+) -> PromqlFunction {
+    PromqlFunction {
+        name,
+        args,
+        variadic: Variadic::No,
+        returns,
+        is_experimental: false,
+        is_topdeck_only: false,
+    }
 }
 
-impl Function {
-    const fn up_to(self, times: usize) -> Function {
-        Function { variadic: Variadic::UpTo(times), ..self }
+impl PromqlFunction {
+    const fn up_to(self, times: usize) -> PromqlFunction {
+        PromqlFunction { variadic: Variadic::UpTo(times), ..self }
     }
 
-    const fn any(self) -> Function {
-        Function { variadic: Variadic::Any, ..self }
+    const fn variadic(self) -> PromqlFunction {
+        PromqlFunction { variadic: Variadic::Any, ..self }
     }
 
-    const fn experimental(self) -> Function {
-        Function { is_experimental: true, ..self }
+    const fn experimental(self) -> PromqlFunction {
+        PromqlFunction { is_experimental: true, ..self }
     }
 
-    const fn own(self) -> Function {
-        Function { is_own: true, ..self }
+    const fn topdeck_only(self) -> PromqlFunction {
+        PromqlFunction { is_topdeck_only: true, ..self }
     }
 
     /// How many arguments there must be at least.
@@ -179,7 +190,7 @@ impl Function {
 }
 
 /// As one writes a call of it, with the types of its arguments; those in brackets may be left out.
-impl Display for Function {
+impl Display for PromqlFunction {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}(", self.name)?;
         let many = if self.variadic == Variadic::Any { ", …" } else { "" };
@@ -279,12 +290,12 @@ mod tests {
     #[test]
     fn functions_are_in_order() {
         assert!(FUNCTIONS.is_sorted_by(|a, b| a.name < b.name));
-        let own = FUNCTIONS.iter().filter(|function| function.is_own).count();
+        let own = FUNCTIONS.iter().filter(|function| function.is_topdeck_only).count();
         assert_eq!((FUNCTIONS.len() - own, own), (90, 10));
     }
 
     #[test]
-    fn calls_as_one_writes_them() {
+    fn call_arity_is_checked() {
         let written = |name| function(name).map(ToString::to_string);
         assert_eq!(written("pi").as_deref(), Some("pi()"));
         assert_eq!(written("rate").as_deref(), Some("rate(range vector)"));

@@ -3,11 +3,11 @@
 //! What a character means depends on what came before: braces and brackets have words of their own. Messages and
 //! their places are those of Prometheus, also where a place says more about its lexer than about the text.
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourceSpan};
 
 use super::ast::BinaryOp;
-use super::quote::{code_point, quoted, quoted_char};
-use super::token::{Kind, Token, Word, duration_word, word};
+use super::quote::{code_point, quote_char, quote_text};
+use super::token::{Keyword, PromqlToken, TokenKind, duration_keyword, keyword};
 
 /// Reads words.
 pub(super) struct Lexer<'a> {
@@ -40,13 +40,13 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next word; after the last, `End`. After an error there is nothing more to ask for.
-    pub(super) fn next(&mut self) -> Result<Token> {
+    pub(super) fn next(&mut self) -> Result<PromqlToken> {
         let kind = self.kind()?;
-        let place = Place::new(self.start, self.at);
-        Ok(Token { kind, place })
+        let place = SourceSpan::new(self.start, self.at);
+        Ok(PromqlToken { kind, span: place })
     }
 
-    fn kind(&mut self) -> Result<Kind> {
+    fn kind(&mut self) -> Result<TokenKind> {
         if self.is_in_braces {
             self.skip(true);
             self.in_braces()
@@ -69,7 +69,7 @@ impl<'a> Lexer<'a> {
         Some(c)
     }
 
-    fn take(&mut self, accepts: impl Fn(char) -> bool) -> bool {
+    fn consume(&mut self, accepts: impl Fn(char) -> bool) -> bool {
         let is_next = self.peek().is_some_and(accepts);
         if is_next {
             self.bump();
@@ -77,25 +77,25 @@ impl<'a> Lexer<'a> {
         is_next
     }
 
-    fn take_all(&mut self, accepts: impl Fn(char) -> bool) {
-        while self.take(&accepts) {}
+    fn consume_all(&mut self, accepts: impl Fn(char) -> bool) {
+        while self.consume(&accepts) {}
     }
 
     /// Goes on to the next word.
     fn skip(&mut self, with_comments: bool) {
         loop {
-            self.take_all(is_blank);
+            self.consume_all(is_blank);
             if !with_comments || self.peek() != Some('#') {
                 break;
             }
-            self.take_all(|c| c != '\n' && c != '\r');
+            self.consume_all(|c| c != '\n' && c != '\r');
         }
         self.start = self.at;
     }
 
     fn error<T>(&self, message: impl Into<String>) -> Result<T> {
-        let place = Place::new(self.start, self.text.len());
-        Err(Error::Parse { place, message: message.into() })
+        let place = SourceSpan::new(self.start, self.text.len());
+        Err(Error::Parse { span: place, message: message.into() })
     }
 
     /// An error after a word that was already complete.
@@ -104,30 +104,30 @@ impl<'a> Lexer<'a> {
         self.error(message)
     }
 
-    fn in_expression(&mut self) -> Result<Kind> {
+    fn in_expression(&mut self) -> Result<TokenKind> {
         let Some(c) = self.bump() else {
             return match (self.parens, self.is_in_brackets) {
-                (0, false) => Ok(Kind::End),
+                (0, false) => Ok(TokenKind::End),
                 (0, true) => self.error("unclosed left bracket"),
                 _ => self.error("unclosed left parenthesis"),
             };
         };
-        let found = quoted_char(c);
+        let found = quote_char(c);
         Ok(match c {
-            ',' => Kind::Comma,
-            '=' if self.take(|c| c == '=') => Kind::Op(BinaryOp::Equal),
+            ',' => TokenKind::Comma,
+            '=' if self.consume(|c| c == '=') => TokenKind::Op(BinaryOp::Equal),
             '=' if self.peek() == Some('~') => {
                 return self.error("unexpected character after '=': '~'");
             }
-            '=' => Kind::Equals,
-            '!' if self.take(|c| c == '=') => Kind::Op(BinaryOp::NotEqual),
-            '!' => return self.not("unexpected character after '!'"),
-            '<' if self.take(|c| c == '=') => Kind::Op(BinaryOp::LessOrEqual),
-            '<' if self.take(|c| c == '/') => Kind::Op(BinaryOp::TrimUpper),
-            '<' => Kind::Op(BinaryOp::Less),
-            '>' if self.take(|c| c == '=') => Kind::Op(BinaryOp::GreaterOrEqual),
-            '>' if self.take(|c| c == '/') => Kind::Op(BinaryOp::TrimLower),
-            '>' => Kind::Op(BinaryOp::Greater),
+            '=' => TokenKind::Equals,
+            '!' if self.consume(|c| c == '=') => TokenKind::Op(BinaryOp::NotEqual),
+            '!' => return self.unexpected("unexpected character after '!'"),
+            '<' if self.consume(|c| c == '=') => TokenKind::Op(BinaryOp::LessOrEqual),
+            '<' if self.consume(|c| c == '/') => TokenKind::Op(BinaryOp::TrimUpper),
+            '<' => TokenKind::Op(BinaryOp::Less),
+            '>' if self.consume(|c| c == '=') => TokenKind::Op(BinaryOp::GreaterOrEqual),
+            '>' if self.consume(|c| c == '/') => TokenKind::Op(BinaryOp::TrimLower),
+            '>' => TokenKind::Op(BinaryOp::Greater),
             '+' | '-' | '*' | '/' | '%' | '^' => arithmetic(c),
             c if self.is_number(c) => return self.number(),
             '"' | '\'' | '`' => return self.quotes(c),
@@ -136,7 +136,7 @@ impl<'a> Lexer<'a> {
             }
             ':' if self.is_in_brackets => {
                 self.had_colon = true;
-                Kind::Colon
+                TokenKind::Colon
             }
             c if is_letter(c) && self.is_in_brackets => match self.duration_word(c) {
                 Some(kind) => kind,
@@ -146,7 +146,7 @@ impl<'a> Lexer<'a> {
             '(' | ')' => return self.paren(c),
             '{' => {
                 self.is_in_braces = true;
-                Kind::LeftBrace
+                TokenKind::LeftBrace
             }
             '[' if self.is_in_brackets => {
                 return self.error(format!("unexpected left bracket {found}"));
@@ -154,46 +154,46 @@ impl<'a> Lexer<'a> {
             '[' => {
                 (self.is_in_brackets, self.is_before_number) = (true, true);
                 self.had_colon = false;
-                Kind::LeftBracket
+                TokenKind::LeftBracket
             }
             ']' if self.is_in_brackets => {
                 self.is_in_brackets = false;
-                Kind::RightBracket
+                TokenKind::RightBracket
             }
             ']' => return self.error(format!("unexpected right bracket {found}")),
-            '@' => Kind::At,
+            '@' => TokenKind::At,
             _ => return self.error(format!("unexpected character: {found}")),
         })
     }
 
-    fn in_braces(&mut self) -> Result<Kind> {
+    fn in_braces(&mut self) -> Result<TokenKind> {
         let Some(c) = self.bump() else {
             return self.error("unexpected end of input inside braces");
         };
-        let found = quoted_char(c);
+        let found = quote_char(c);
         Ok(match c {
             c if is_letter(c) => {
-                self.take_all(is_letter_or_digit);
-                Kind::Identifier
+                self.consume_all(is_letter_or_digit);
+                TokenKind::Identifier
             }
-            ',' => Kind::Comma,
+            ',' => TokenKind::Comma,
             '"' | '\'' | '`' => return self.quotes(c),
-            '=' if self.take(|c| c == '~') => Kind::Like,
-            '=' => Kind::Equals,
-            '!' if self.take(|c| c == '~') => Kind::NotLike,
-            '!' if self.take(|c| c == '=') => Kind::Op(BinaryOp::NotEqual),
-            '!' => return self.not("unexpected character after '!' inside braces"),
+            '=' if self.consume(|c| c == '~') => TokenKind::Like,
+            '=' => TokenKind::Equals,
+            '!' if self.consume(|c| c == '~') => TokenKind::NotLike,
+            '!' if self.consume(|c| c == '=') => TokenKind::Op(BinaryOp::NotEqual),
+            '!' => return self.unexpected("unexpected character after '!' inside braces"),
             '{' => return self.error(format!("unexpected left brace {found}")),
             '}' => {
                 self.is_in_braces = false;
-                Kind::RightBrace
+                TokenKind::RightBrace
             }
             _ => return self.error(format!("unexpected character inside braces: {found}")),
         })
     }
 
     /// Within brackets, before the first number: from there on the words are those of expressions.
-    fn in_duration(&mut self) -> Result<Kind> {
+    fn in_duration(&mut self) -> Result<TokenKind> {
         let Some(c) = self.bump() else {
             return self.error("unexpected end of input in duration expression");
         };
@@ -201,7 +201,7 @@ impl<'a> Lexer<'a> {
             ']' => {
                 (self.is_in_brackets, self.is_before_number) = (false, false);
                 self.had_colon = false;
-                Kind::RightBracket
+                TokenKind::RightBracket
             }
             ':' if !self.had_number => {
                 return self.error_after("unexpected colon before duration in duration expression");
@@ -211,10 +211,10 @@ impl<'a> Lexer<'a> {
             }
             ':' => {
                 self.had_colon = true;
-                Kind::Colon
+                TokenKind::Colon
             }
             '(' | ')' => return self.paren(c),
-            ',' => Kind::Comma,
+            ',' => TokenKind::Comma,
             '+' | '-' | '*' | '/' | '%' | '^' => arithmetic(c),
             c if self.is_number(c) => {
                 (self.is_before_number, self.had_number) = (false, true);
@@ -223,7 +223,7 @@ impl<'a> Lexer<'a> {
             c => match self.duration_word(c) {
                 Some(kind) => kind,
                 None => {
-                    let found = quoted_char(c);
+                    let found = quote_char(c);
                     return self
                         .error(format!("unexpected character in duration expression: {found}"));
                 }
@@ -231,44 +231,44 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    fn not(&mut self, message: &str) -> Result<Kind> {
+    fn unexpected(&mut self, message: &str) -> Result<TokenKind> {
         // Where the text ends Prometheus shows its mark for that, which is no character.
-        let found = self.peek().map_or("'\u{fffd}'".to_owned(), quoted_char);
+        let found = self.peek().map_or("'\u{fffd}'".to_owned(), quote_char);
         self.error(format!("{message}: {found}"))
     }
 
-    fn paren(&mut self, c: char) -> Result<Kind> {
+    fn paren(&mut self, c: char) -> Result<TokenKind> {
         if c == '(' {
             self.parens += 1;
-            return Ok(Kind::LeftParen);
+            return Ok(TokenKind::LeftParen);
         }
         match self.parens.checked_sub(1) {
             Some(parens) => self.parens = parens,
             None => return self.error_after("unexpected right parenthesis ')'"),
         }
-        Ok(Kind::RightParen)
+        Ok(TokenKind::RightParen)
     }
 
-    fn word(&mut self) -> Kind {
-        self.take_all(|c| is_letter_or_digit(c) || c == ':');
+    fn word(&mut self) -> TokenKind {
+        self.consume_all(|c| is_letter_or_digit(c) || c == ':');
         let text = &self.text[self.start..self.at];
-        match word(text) {
+        match keyword(text) {
             // So that metrics may have these names.
-            Some(Kind::Word(Word::Fill | Word::FillLeft | Word::FillRight))
+            Some(TokenKind::Keyword(Keyword::Fill | Keyword::FillLeft | Keyword::FillRight))
                 if !self.text[self.at..].trim_start_matches(is_blank).starts_with('(') =>
             {
-                Kind::Identifier
+                TokenKind::Identifier
             }
             Some(kind) => kind,
-            None if text.contains(':') => Kind::MetricIdentifier,
-            None => Kind::Identifier,
+            None if text.contains(':') => TokenKind::MetricIdentifier,
+            None => TokenKind::Identifier,
         }
     }
 
-    fn duration_word(&mut self, first: char) -> Option<Kind> {
+    fn duration_word(&mut self, first: char) -> Option<TokenKind> {
         matches!(first.to_ascii_lowercase(), 's' | 'r' | 'm').then(|| {
-            self.take_all(is_letter);
-            duration_word(&self.text[self.start..self.at])
+            self.consume_all(is_letter);
+            duration_keyword(&self.text[self.start..self.at])
         })?
     }
 
@@ -276,35 +276,35 @@ impl<'a> Lexer<'a> {
         c.is_ascii_digit() || c == '.' && self.peek().is_some_and(|c| c.is_ascii_digit())
     }
 
-    fn number(&mut self) -> Result<Kind> {
+    fn number(&mut self) -> Result<TokenKind> {
         self.at = self.start;
         if self.plain_number() {
-            return Ok(Kind::Number);
+            return Ok(TokenKind::Number);
         }
         if self.units() {
-            return Ok(Kind::Duration);
+            return Ok(TokenKind::Duration);
         }
         let text = &self.text[self.start..self.at];
-        self.error(format!("bad number or duration syntax: {}", quoted(text)))
+        self.error(format!("bad number or duration syntax: {}", quote_text(text)))
     }
 
     /// Whether a number stands here. If not, what was read so far may go on as a duration, or is shown as wrong.
     fn plain_number(&mut self) -> bool {
-        let is_hex = self.take(|c| c == '0') && self.take(|c| matches!(c, 'x' | 'X'));
+        let is_hex = self.consume(|c| c == '0') && self.consume(|c| matches!(c, 'x' | 'X'));
         let is_digit = |c: char| if is_hex { c.is_ascii_hexdigit() } else { c.is_ascii_digit() };
         if is_hex {
-            self.take(|c| c == '_');
+            self.consume(|c| c == '_');
         }
         let is_bad = |c: char| matches!(c, '.' | '_' | 'e' | 'E');
         // A first dot and a first digit are not looked at closely: `.5.5` fails later, as a number.
-        self.take(|c| c == '.');
-        self.take(is_digit);
+        self.consume(|c| c == '.');
+        self.consume(is_digit);
         let (mut had_dot, mut had_exponent) = (false, false);
         loop {
             match self.peek() {
                 Some('.') => {
                     self.bump();
-                    if had_dot || self.take(|c| matches!(c, '.' | '_')) || is_hex {
+                    if had_dot || self.consume(|c| matches!(c, '.' | '_')) || is_hex {
                         return false;
                     }
                     had_dot = true;
@@ -316,18 +316,18 @@ impl<'a> Lexer<'a> {
                         return false;
                     }
                     had_exponent = true;
-                    self.take(|c| matches!(c, '+' | '-'));
-                    if self.take(is_bad) || self.peek().is_none() {
+                    self.consume(|c| matches!(c, '+' | '-'));
+                    if self.consume(is_bad) || self.peek().is_none() {
                         return false;
                     }
                 }
                 Some('_') => {
                     self.bump();
-                    if self.take(is_bad) || self.peek().is_none() {
+                    if self.consume(is_bad) || self.peek().is_none() {
                         return false;
                     }
                 }
-                Some(c) if is_digit(c) => self.take_all(is_digit),
+                Some(c) if is_digit(c) => self.consume_all(is_digit),
                 next => return !next.is_some_and(is_letter_or_digit),
             }
         }
@@ -335,26 +335,26 @@ impl<'a> Lexer<'a> {
 
     /// Whether units stand here; which, and in which order, is looked at when the duration is read.
     fn units(&mut self) -> bool {
-        if !self.take(|c| matches!(c, 's' | 'm' | 'h' | 'd' | 'w' | 'y')) {
+        if !self.consume(|c| matches!(c, 's' | 'm' | 'h' | 'd' | 'w' | 'y')) {
             return false;
         }
-        self.take(|c| c == 's');
-        while self.take(|c| c.is_ascii_digit()) {
-            self.take_all(|c| c.is_ascii_digit());
-            if !self.take(|c| matches!(c, 's' | 'm' | 'h' | 'd' | 'w')) {
+        self.consume(|c| c == 's');
+        while self.consume(|c| c.is_ascii_digit()) {
+            self.consume_all(|c| c.is_ascii_digit());
+            if !self.consume(|c| matches!(c, 's' | 'm' | 'h' | 'd' | 'w')) {
                 return false;
             }
-            self.take(|c| c == 's');
+            self.consume(|c| c == 's');
         }
         // What does not belong there is shown.
-        !self.take(is_letter_or_digit)
+        !self.consume(is_letter_or_digit)
     }
 
-    fn quotes(&mut self, quote: char) -> Result<Kind> {
+    fn quotes(&mut self, quote: char) -> Result<TokenKind> {
         let is_raw = quote == '`';
         loop {
             match self.bump() {
-                Some(c) if c == quote => return Ok(Kind::Text),
+                Some(c) if c == quote => return Ok(TokenKind::Text),
                 Some('\\') if !is_raw => self.escape(quote)?,
                 // What is no UTF-8 has become this on the way here.
                 Some(char::REPLACEMENT_CHARACTER) => return self.error("invalid UTF-8 rune"),
@@ -408,8 +408,8 @@ fn is_letter_or_digit(c: char) -> bool {
     is_letter(c) || c.is_ascii_digit()
 }
 
-fn arithmetic(c: char) -> Kind {
-    Kind::Op(match c {
+fn arithmetic(c: char) -> TokenKind {
+    TokenKind::Op(match c {
         '+' => BinaryOp::Add,
         '-' => BinaryOp::Subtract,
         '*' => BinaryOp::Multiply,

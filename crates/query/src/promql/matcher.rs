@@ -3,7 +3,7 @@
 use regex::{Regex, RegexBuilder};
 
 use super::pattern;
-use crate::labels::{Labels, NAME};
+use crate::labels::{LabelSet, NAME};
 
 /// Bytes of a regex once compiled at the most, and of what it remembers while it searches.
 pub const REGEX_SIZE_MAX: usize = 1 << 20;
@@ -61,14 +61,14 @@ impl Matcher {
     ) -> Result<Matcher, String> {
         let value = value.into();
         let regex = match op {
-            MatchOp::Regex | MatchOp::NotRegex => Some(whole_regex(&value)?),
+            MatchOp::Regex | MatchOp::NotRegex => Some(anchored_regex(&value)?),
             MatchOp::Equal | MatchOp::NotEqual => None,
         };
         Ok(Matcher { name: name.into(), op, value, regex })
     }
 
     /// That a label has a value.
-    pub fn equal(name: impl Into<String>, value: impl Into<String>) -> Matcher {
+    pub fn label_equals(name: impl Into<String>, value: impl Into<String>) -> Matcher {
         Matcher { name: name.into(), op: MatchOp::Equal, value: value.into(), regex: None }
     }
 
@@ -94,7 +94,7 @@ pub fn is_label_name(name: &str) -> bool {
 }
 
 /// A regex as PromQL has them: for the whole of a text, in which `.` is a line's end too, written as in Go.
-pub fn whole_regex(text: &str) -> Result<Regex, String> {
+pub fn anchored_regex(text: &str) -> Result<Regex, String> {
     let failed = |why: &str| format!("error parsing regexp: {why}: `{text}`");
     let translated = pattern::translate(text).map_err(|why| failed(&why))?;
     RegexBuilder::new(&format!("^(?s:{translated})$"))
@@ -116,9 +116,9 @@ pub fn whole_regex(text: &str) -> Result<Regex, String> {
 
 /// Labels that matchers name with `=`. One that more than one of them is about is left out, unless its first `=`
 /// comes after all the others: so Prometheus has it.
-pub(crate) fn labels_named(matchers: &[Matcher]) -> Labels {
+pub(crate) fn labels_from_matchers(matchers: &[Matcher]) -> LabelSet {
     let mut seen: Vec<&str> = Vec::new();
-    let mut labels = Labels::default();
+    let mut labels = LabelSet::default();
     for Matcher { name, op, value, .. } in matchers {
         if name == NAME {
             continue;
@@ -142,11 +142,11 @@ mod tests {
             Matcher::new(*name, *op, *value).expect("a good matcher")
         };
         let matchers: Vec<Matcher> = matchers.iter().map(matcher).collect();
-        assert_eq!(labels_named(&matchers).to_string(), expected);
+        assert_eq!(labels_from_matchers(&matchers).to_string(), expected);
     }
 
     #[test]
-    fn as_prometheus_calls_it() {
+    fn labels_match_prometheus() {
         use MatchOp::{Equal, Regex};
         check(&[(NAME, Equal, "x"), ("job", Equal, "a")], r#"{job="a"}"#);
         check(&[("job", Equal, "a"), ("job", Equal, "b"), ("foo", Equal, "c")], r#"{foo="c"}"#);

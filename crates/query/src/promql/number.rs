@@ -13,7 +13,7 @@ const UNITS: [(&str, i64); 7] = [
 
 /// Nanoseconds of a duration like `1h30m`; a year has 365 days. `0` needs no unit.
 pub fn parse_duration(text: &str) -> Result<i64, String> {
-    let invalid = || format!("not a valid duration string: {}", super::quote::quoted(text));
+    let invalid = || format!("not a valid duration string: {}", super::quote::quote_text(text));
     match text {
         "0" => return Ok(0),
         "" => return Err("empty duration string".to_owned()),
@@ -32,7 +32,7 @@ pub fn parse_duration(text: &str) -> Result<i64, String> {
             return Err(invalid());
         }
         if UNITS.iter().all(|(name, _)| *name != unit) {
-            let (unit, text) = (super::quote::quoted(unit), super::quote::quoted(text));
+            let (unit, text) = (super::quote::quote_text(unit), super::quote::quote_text(text));
             return Err(format!("unknown unit {unit} in duration {text}"));
         }
         // What was looked at is gone: a unit that comes again, or too late, is not found.
@@ -71,7 +71,7 @@ pub fn show_duration(nanos: i64) -> String {
 /// without a sign.
 pub fn parse_number(text: &str) -> Result<f64, String> {
     let failed = |why: &str| {
-        let text = super::quote::quoted(text);
+        let text = super::quote::quote_text(text);
         format!("error parsing number: strconv.ParseFloat: parsing {text}: {why}")
     };
     let (sign, plain) = match text.as_bytes().first() {
@@ -82,7 +82,7 @@ pub fn parse_number(text: &str) -> Result<f64, String> {
     if plain.starts_with(['+', '-']) {
         return Err(failed("invalid syntax"));
     }
-    if let Some(whole) = whole_number(plain) {
+    if let Some(whole) = parse_integer(plain) {
         return Ok(sign * whole as f64);
     }
     match plain.to_ascii_lowercase().as_str() {
@@ -95,7 +95,7 @@ pub fn parse_number(text: &str) -> Result<f64, String> {
         _ => {}
     }
     let is_known = |c: u8| matches!(c, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-' | b'_');
-    if !plain.bytes().all(is_known) || !are_underscores_apart(plain, 10) {
+    if !plain.bytes().all(is_known) || !are_underscores_valid(plain, 10) {
         return Err(failed("invalid syntax"));
     }
     match plain.replace('_', "").parse::<f64>() {
@@ -106,7 +106,7 @@ pub fn parse_number(text: &str) -> Result<f64, String> {
 }
 
 /// Whether every `_` stands between two digits, or after the prefix of another base.
-fn are_underscores_apart(digits: &str, base: u32) -> bool {
+fn are_underscores_valid(digits: &str, base: u32) -> bool {
     let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_digit(base));
     digits.match_indices('_').all(|(at, _)| {
         let is_after = at == 0 && base != 10 || is_digit(digits[..at].chars().next_back());
@@ -115,7 +115,7 @@ fn are_underscores_apart(digits: &str, base: u32) -> bool {
 }
 
 /// An integer as in Go: prefixes `0x`, `0o`, `0b` or `0` for the base, `_` between digits.
-fn whole_number(text: &str) -> Option<i64> {
+fn parse_integer(text: &str) -> Option<i64> {
     let lower = text.to_ascii_lowercase();
     let (base, digits) = match lower.as_bytes() {
         [b'0', b'x', ..] => (16, &lower[2..]),
@@ -124,7 +124,7 @@ fn whole_number(text: &str) -> Option<i64> {
         [b'0', _, ..] => (8, &lower[1..]),
         _ => (10, &*lower),
     };
-    if !are_underscores_apart(digits, base) {
+    if !are_underscores_valid(digits, base) {
         return None;
     }
     i64::from_str_radix(&digits.replace('_', ""), base).ok()

@@ -12,26 +12,26 @@ mod suffixes;
 
 pub use matchers::parse_series_labels;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourceSpan};
 
 use super::ast::{BinaryOp, Expr, ExprKind, VectorSelector};
 use super::check::check;
-use super::duration::Duration;
+use super::duration::DurationValue;
 use super::lexer::Lexer;
 use super::matcher::Matcher;
 use super::number::{parse_duration, parse_number};
-use super::quote::unquoted;
-use super::token::{Kind, Token, Word};
+use super::quote::unquote;
+use super::token::{Keyword, PromqlToken, TokenKind};
 use super::{HEIGHT_MAX, LENGTH_MAX, NESTING_MAX, Options};
 
 /// Reads an expression and checks its types.
 pub fn parse(text: &str, options: &Options) -> Result<Expr> {
     let mut parser = Parser::new(text, options)?;
-    if parser.peek()?.kind == Kind::End {
-        return Err(error(Place::default(), "no expression found in input"));
+    if parser.peek()?.kind == TokenKind::End {
+        return Err(error(SourceSpan::default(), "no expression found in input"));
     }
     let result = parser.expr(0).and_then(|node| {
-        if parser.peek()?.kind != Kind::End {
+        if parser.peek()?.kind != TokenKind::End {
             return Err(parser.unexpected());
         }
         Ok(node.expr)
@@ -41,29 +41,29 @@ pub fn parse(text: &str, options: &Options) -> Result<Expr> {
     Ok(expr)
 }
 
-pub(super) fn error(place: Place, message: impl Into<String>) -> Error {
-    Error::Parse { place, message: message.into() }
+pub(super) fn error(place: SourceSpan, message: impl Into<String>) -> Error {
+    Error::Parse { span: place, message: message.into() }
 }
 
 /// What a message calls the construct, and what it says was expected.
-type Context = (&'static str, &'static str);
+type ParseContext = (&'static str, &'static str);
 
 /// Reads words into trees.
 pub(super) struct Parser<'a> {
     text: &'a str,
     options: &'a Options,
     lexer: Lexer<'a>,
-    peeked: Option<Token>,
+    peeked: Option<PromqlToken>,
     /// Where the last word that was taken ends.
     end: usize,
-    context: Context,
+    context: ParseContext,
     first_error: Option<Error>,
     nesting: usize,
     regexes: usize,
 }
 
 /// An expression and how deep it nests.
-pub(super) struct Node {
+pub(super) struct ParsedExpr {
     expr: Expr,
     height: usize,
 }
@@ -86,7 +86,7 @@ impl<'a> Parser<'a> {
 
     // Words.
 
-    fn peek(&mut self) -> Result<Token> {
+    fn peek(&mut self) -> Result<PromqlToken> {
         if let Some(token) = self.peeked {
             return Ok(token);
         }
@@ -95,14 +95,14 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    fn next(&mut self) -> Result<Token> {
+    fn next(&mut self) -> Result<PromqlToken> {
         let token = self.peek()?;
         self.peeked = None;
-        self.end = token.place.end;
+        self.end = token.span.end;
         Ok(token)
     }
 
-    fn take(&mut self, kind: Kind) -> Result<bool> {
+    fn consume(&mut self, kind: TokenKind) -> Result<bool> {
         let is_next = self.peek()?.kind == kind;
         if is_next {
             self.next()?;
@@ -110,21 +110,21 @@ impl<'a> Parser<'a> {
         Ok(is_next)
     }
 
-    fn expect(&mut self, kind: Kind) -> Result<Token> {
+    fn expect(&mut self, kind: TokenKind) -> Result<PromqlToken> {
         if self.peek()?.kind != kind {
             return Err(self.unexpected());
         }
         self.next()
     }
 
-    fn written(&self, token: Token) -> &'a str {
-        self.text.get(token.place.start..token.place.end).unwrap_or("")
+    fn token_text(&self, token: PromqlToken) -> &'a str {
+        self.text.get(token.span.start..token.span.end).unwrap_or("")
     }
 
     // Errors.
 
     /// Notes an error that does not keep the parser from reading on.
-    fn note(&mut self, place: Place, message: impl Into<String>) {
+    fn record_error(&mut self, place: SourceSpan, message: impl Into<String>) {
         self.first_error.get_or_insert_with(|| error(place, message));
     }
 
@@ -142,7 +142,7 @@ impl<'a> Parser<'a> {
         if !expected.is_empty() {
             message.push_str(&format!(", expected {expected}"));
         }
-        error(token.place, message)
+        error(token.span, message)
     }
 
     fn unexpected_in(&mut self, context: &'static str, expected: &'static str) -> Error {
@@ -172,7 +172,7 @@ impl<'a> Parser<'a> {
     /// Reads something in a construct with a message of its own.
     fn within<T>(
         &mut self,
-        context: Context,
+        context: ParseContext,
         read: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
         let outer = std::mem::replace(&mut self.context, context);
@@ -186,11 +186,11 @@ impl<'a> Parser<'a> {
     // Expressions.
 
     /// Operators that bind at least this strongly, and what is between them.
-    fn expr(&mut self, binding_min: u8) -> Result<Node> {
+    fn expr(&mut self, binding_min: u8) -> Result<ParsedExpr> {
         self.nested(|parser| {
             let mut left = parser.unary()?;
-            while let Kind::Op(op) = parser.peek()?.kind
-                && op.binding() >= binding_min
+            while let TokenKind::Op(op) = parser.peek()?.kind
+                && op.precedence() >= binding_min
             {
                 parser.next()?;
                 left = parser.binary(left, op)?;
@@ -199,14 +199,14 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn binary(&mut self, left: Node, op: BinaryOp) -> Result<Node> {
+    fn binary(&mut self, left: ParsedExpr, op: BinaryOp) -> Result<ParsedExpr> {
         let (return_bool, matching) = self.modifiers()?;
         let is_right_first = op == BinaryOp::Power;
-        let right = self.expr(op.binding() + u8::from(!is_right_first))?;
-        let place = left.expr.place.to(right.expr.place);
+        let right = self.expr(op.precedence() + u8::from(!is_right_first))?;
+        let place = left.expr.span.to(right.expr.span);
         let is_filled = matching.fill_left.is_some() || matching.fill_right.is_some();
         if is_filled && !self.options.binop_fill {
-            self.note(place, "binop fill modifiers are experimental and not enabled");
+            self.record_error(place, "binop fill modifiers are experimental and not enabled");
         }
         let height = left.height.max(right.height);
         let (left, right) = (Box::new(left.expr), Box::new(right.expr));
@@ -214,16 +214,16 @@ impl<'a> Parser<'a> {
         node(ExprKind::Binary { op, left, right, matching, return_bool }, place, height)
     }
 
-    fn unary(&mut self) -> Result<Node> {
+    fn unary(&mut self) -> Result<ParsedExpr> {
         let token = self.peek()?;
         let negative = match token.kind {
-            Kind::Op(BinaryOp::Add) => false,
-            Kind::Op(BinaryOp::Subtract) => true,
+            TokenKind::Op(BinaryOp::Add) => false,
+            TokenKind::Op(BinaryOp::Subtract) => true,
             _ => return self.with_suffixes(),
         };
         self.next()?;
-        let operand = self.expr(BinaryOp::Power.binding())?;
-        let place = token.place.to(operand.expr.place);
+        let operand = self.expr(BinaryOp::Power.precedence())?;
+        let place = token.span.to(operand.expr.span);
         match operand.expr.kind {
             ExprKind::Number(number) => {
                 let number = if negative { -number } else { number };
@@ -237,52 +237,54 @@ impl<'a> Parser<'a> {
     }
 
     /// An expression with the ranges, offsets and so on that follow it.
-    fn with_suffixes(&mut self) -> Result<Node> {
+    fn with_suffixes(&mut self) -> Result<ParsedExpr> {
         let mut node = self.primary()?;
         loop {
             match self.peek()?.kind {
-                Kind::LeftBracket => node = self.brackets(node)?,
-                Kind::Word(Word::Offset) => self.offset(&mut node.expr)?,
-                Kind::At => self.at(&mut node.expr)?,
-                Kind::Word(word @ (Word::Anchored | Word::Smoothed)) => {
+                TokenKind::LeftBracket => node = self.brackets(node)?,
+                TokenKind::Keyword(Keyword::Offset) => self.offset(&mut node.expr)?,
+                TokenKind::At => self.at(&mut node.expr)?,
+                TokenKind::Keyword(word @ (Keyword::Anchored | Keyword::Smoothed)) => {
                     self.next()?;
-                    self.extend_range(&mut node.expr, word == Word::Anchored);
+                    self.extend_range(&mut node.expr, word == Keyword::Anchored);
                 }
                 _ => return Ok(node),
             }
         }
     }
 
-    fn primary(&mut self) -> Result<Node> {
+    fn primary(&mut self) -> Result<ParsedExpr> {
         let token = self.peek()?;
         match token.kind {
-            Kind::Number | Kind::Duration => {
+            TokenKind::Number | TokenKind::Duration => {
                 let number = self.number()?;
-                node(ExprKind::Number(number), token.place, 0)
+                node(ExprKind::Number(number), token.span, 0)
             }
-            Kind::Text => {
+            TokenKind::Text => {
                 self.next()?;
-                node(ExprKind::Text(unquoted(self.written(token))), token.place, 0)
+                node(ExprKind::Text(unquote(self.token_text(token))), token.span, 0)
             }
-            Kind::LeftParen => {
+            TokenKind::LeftParen => {
                 self.next()?;
                 let inner = self.expr(0)?;
-                let close = self.expect(Kind::RightParen)?;
-                let place = token.place.to(close.place);
+                let close = self.expect(TokenKind::RightParen)?;
+                let place = token.span.to(close.span);
                 node(ExprKind::Paren(Box::new(inner.expr)), place, inner.height)
             }
-            Kind::LeftBrace => self.selector(None),
-            kind if !begins_expr(kind) => Err(self.unexpected()),
+            TokenKind::LeftBrace => self.selector(None),
+            kind if !starts_expr(kind) => Err(self.unexpected()),
             kind => {
                 self.next()?;
                 let after = self.peek()?.kind;
                 match (kind, after) {
                     (
-                        Kind::Aggregate(op),
-                        Kind::LeftParen | Kind::Word(Word::By | Word::Without),
+                        TokenKind::Aggregate(op),
+                        TokenKind::LeftParen | TokenKind::Keyword(Keyword::By | Keyword::Without),
                     ) => self.aggregate(op, token),
-                    (Kind::Identifier, Kind::LeftParen) => self.call(token),
-                    (Kind::Word(word), Kind::LeftParen) if is_function(word) => self.call(token),
+                    (TokenKind::Identifier, TokenKind::LeftParen) => self.call(token),
+                    (TokenKind::Keyword(word), TokenKind::LeftParen) if is_function(word) => {
+                        self.call(token)
+                    }
                     _ => self.selector(Some(token)),
                 }
             }
@@ -294,27 +296,27 @@ impl<'a> Parser<'a> {
     /// A number, or a duration in seconds.
     fn number(&mut self) -> Result<f64> {
         let token = self.next()?;
-        let text = self.written(token);
+        let text = self.token_text(token);
         let number = match token.kind {
-            Kind::Duration => parse_duration(text).map(|nanos| nanos as f64 / 1e9),
+            TokenKind::Duration => parse_duration(text).map(|nanos| nanos as f64 / 1e9),
             _ => parse_number(text),
         };
         Ok(number.unwrap_or_else(|message| {
-            self.note(token.place, message);
+            self.record_error(token.span, message);
             0.0
         }))
     }
 
     fn signed_number(&mut self) -> Result<f64> {
         let sign = match self.peek()?.kind {
-            Kind::Op(BinaryOp::Add) => 1.0,
-            Kind::Op(BinaryOp::Subtract) => -1.0,
+            TokenKind::Op(BinaryOp::Add) => 1.0,
+            TokenKind::Op(BinaryOp::Subtract) => -1.0,
             _ => 0.0,
         };
         if sign != 0.0 {
             self.next()?;
         }
-        if !matches!(self.peek()?.kind, Kind::Number | Kind::Duration) {
+        if !matches!(self.peek()?.kind, TokenKind::Number | TokenKind::Duration) {
             return Err(self.unexpected());
         }
         let number = self.number()?;
@@ -323,27 +325,28 @@ impl<'a> Parser<'a> {
 
     // Selectors.
 
-    fn selector(&mut self, name: Option<Token>) -> Result<Node> {
-        let mut place = name.map_or(self.peek()?.place, |token| token.place);
+    fn selector(&mut self, name: Option<PromqlToken>) -> Result<ParsedExpr> {
+        let mut place = name.map_or(self.peek()?.span, |token| token.span);
         let mut matchers = Vec::new();
-        if self.peek()?.kind == Kind::LeftBrace {
+        if self.peek()?.kind == TokenKind::LeftBrace {
             matchers = self.matchers()?;
             place.end = self.end;
         }
-        let name = name.map_or("", |token| self.written(token)).to_owned();
+        let name = name.map_or("", |token| self.token_text(token)).to_owned();
         if !name.is_empty() {
-            matchers.push(Matcher::equal("__name__", name.clone()));
+            matchers.push(Matcher::label_equals("__name__", name.clone()));
         }
-        let (offset, at, anchored, smoothed) = (Duration::ZERO, None, false, false);
-        let selector = VectorSelector { name, matchers, offset, at, anchored, smoothed, place };
+        let (offset, at, anchored, smoothed) = (DurationValue::ZERO, None, false, false);
+        let selector =
+            VectorSelector { name, matchers, offset, at, anchored, smoothed, span: place };
         node(ExprKind::Selector(selector), place, 0)
     }
 }
 
-fn node(kind: ExprKind, place: Place, height_within: usize) -> Result<Node> {
+fn node(kind: ExprKind, place: SourceSpan, height_within: usize) -> Result<ParsedExpr> {
     let height = height_within + 1;
     limit("levels in a tree of operators (HEIGHT_MAX)", height, HEIGHT_MAX)?;
-    Ok(Node { expr: Expr { kind, place }, height })
+    Ok(ParsedExpr { expr: Expr { kind, span: place }, height })
 }
 
 fn limit(what: &'static str, found: usize, max: usize) -> Result<()> {
@@ -351,23 +354,27 @@ fn limit(what: &'static str, found: usize, max: usize) -> Result<()> {
         return Ok(());
     }
     let remedy = "split it, or record a part of it".to_owned();
-    Err(Error::Limit { what, found: found as u64, max: max as u64, remedy })
+    Err(Error::Limit { limit: what, found: found as u64, max: max as u64, remedy })
 }
 
 /// Words that are functions as well.
-fn is_function(word: Word) -> bool {
-    use Word::{End, MaxOf, MinOf, Range, Start, Step};
+fn is_function(word: Keyword) -> bool {
+    use Keyword::{End, MaxOf, MinOf, Range, Start, Step};
     matches!(word, End | MaxOf | MinOf | Range | Start | Step)
 }
 
 /// Whether an expression can begin so.
-fn begins_expr(kind: Kind) -> bool {
-    use Word::{Bool, GroupLeft, GroupRight, Ignoring, On};
+fn starts_expr(kind: TokenKind) -> bool {
+    use Keyword::{Bool, GroupLeft, GroupRight, Ignoring, On};
     match kind {
-        Kind::Number | Kind::Duration | Kind::Text | Kind::LeftParen | Kind::LeftBrace => true,
-        Kind::Identifier | Kind::MetricIdentifier | Kind::Aggregate(_) => true,
-        Kind::Op(op) => op.is_set() || matches!(op, BinaryOp::Add | BinaryOp::Subtract),
-        Kind::Word(word) => !matches!(word, Bool | GroupLeft | GroupRight | Ignoring | On),
+        TokenKind::Number
+        | TokenKind::Duration
+        | TokenKind::Text
+        | TokenKind::LeftParen
+        | TokenKind::LeftBrace => true,
+        TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_) => true,
+        TokenKind::Op(op) => op.is_set() || matches!(op, BinaryOp::Add | BinaryOp::Subtract),
+        TokenKind::Keyword(word) => !matches!(word, Bool | GroupLeft | GroupRight | Ignoring | On),
         _ => false,
     }
 }

@@ -214,11 +214,11 @@ fn named_class(mut after: Peekable<Chars<'_>>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::matcher::whole_regex;
+    use super::super::matcher::anchored_regex;
 
     #[track_caller]
     fn check(regex: &str, matching: &[&str], others: &[&str]) {
-        let regex = whole_regex(regex).unwrap();
+        let regex = anchored_regex(regex).unwrap();
         for text in matching {
             assert!(regex.is_match(text), "{regex} does not match {text:?}");
         }
@@ -229,7 +229,7 @@ mod tests {
 
     #[track_caller]
     fn check_fails(regex: &str, expected: &str) {
-        let error = whole_regex(regex).unwrap_err();
+        let error = anchored_regex(regex).unwrap_err();
         assert!(error.starts_with(&format!("error parsing regexp: {expected}")), "{error}");
     }
 
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn regexes_that_are_none() {
+    fn invalid_regexes_are_rejected() {
         check_fails("a)|(b", "unexpected )");
         check_fails("(a", "missing closing )");
         check_fails("[a", "missing closing ]");

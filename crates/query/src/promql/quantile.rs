@@ -1,4 +1,4 @@
-//! Quantiles, shares and spreads: Prometheus' number, and the bounds that the truth lies within.
+//! Quantiles, fractions and moments: Prometheus' value with bounds.
 //!
 //! The number follows Prometheus to the last bit. The bounds come from the buckets alone, as they are: where
 //! Prometheus takes a lowest bucket or the zero bucket to begin at 0, the bounds do not. They hold as long as
@@ -7,12 +7,14 @@
 mod classic;
 mod native;
 
-pub use classic::{Forced, Level, Repair, classic_fraction, classic_quantile};
-pub use native::{NanNote, average, fraction, quantile, stddev, variance};
+pub use classic::{
+    CumulativeBucket, ForcedMonotonic, MonotonicFix, classic_fraction, classic_quantile,
+};
+pub use native::{NanEffect, average, fraction, quantile, stddev, variance};
 
-/// A number and the bounds of what is true.
+/// Quantile estimate with bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bracketed {
+pub struct QuantileEstimate {
     /// What Prometheus answers.
     pub estimate: f64,
     /// The truth is not below.
@@ -21,18 +23,18 @@ pub struct Bracketed {
     pub upper: f64,
 }
 
-impl Bracketed {
+impl QuantileEstimate {
     /// A number without doubt, or NaN, of which nothing is known.
-    pub fn exact(value: f64) -> Bracketed {
-        Bracketed { estimate: value, lower: value, upper: value }
+    pub fn exact(value: f64) -> QuantileEstimate {
+        QuantileEstimate { estimate: value, lower: value, upper: value }
     }
 
     /// Bounds, moved out to the estimate where rounding has put it outside of them. NaN stays alone.
-    fn new(lower: f64, estimate: f64, upper: f64) -> Bracketed {
+    fn new(lower: f64, estimate: f64, upper: f64) -> QuantileEstimate {
         if estimate.is_nan() {
-            return Bracketed::exact(estimate);
+            return QuantileEstimate::exact(estimate);
         }
-        Bracketed { estimate, lower: lower.min(estimate), upper: upper.max(estimate) }
+        QuantileEstimate { estimate, lower: lower.min(estimate), upper: upper.max(estimate) }
     }
 }
 
@@ -60,10 +62,10 @@ pub fn sort_samples(samples: &mut [f64]) {
 }
 
 /// The quantile of samples that [`sort_samples`] has sorted: between two of them, which are its bounds.
-pub fn of_sorted(q: f64, samples: &[f64]) -> Bracketed {
-    let Some(last) = samples.len().checked_sub(1) else { return Bracketed::exact(f64::NAN) };
+pub fn quantile_of_sorted(q: f64, samples: &[f64]) -> QuantileEstimate {
+    let Some(last) = samples.len().checked_sub(1) else { return QuantileEstimate::exact(f64::NAN) };
     if let Some(answer) = out_of_range(q) {
-        return Bracketed::exact(answer);
+        return QuantileEstimate::exact(answer);
     }
     let rank = q * last as f64;
     let whole = rank.floor();
@@ -72,7 +74,7 @@ pub fn of_sorted(q: f64, samples: &[f64]) -> Bracketed {
     let above = (below + 1).min(last);
     let (lower, upper) = (samples[below], samples[above]);
     let upper_bound = if weight == 0.0 { lower } else { upper };
-    Bracketed::new(lower, lower * (1.0 - weight) + upper * weight, upper_bound)
+    QuantileEstimate::new(lower, lower * (1.0 - weight) + upper * weight, upper_bound)
 }
 
 #[cfg(test)]
@@ -83,7 +85,7 @@ mod tests {
     fn check(q: f64, samples: &[f64], lower: f64, estimate: f64, upper: f64) {
         let mut samples = samples.to_vec();
         sort_samples(&mut samples);
-        let found = of_sorted(q, &samples);
+        let found = quantile_of_sorted(q, &samples);
         let same = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan();
         assert!(
             same(found.lower, lower) && same(found.estimate, estimate) && same(found.upper, upper),

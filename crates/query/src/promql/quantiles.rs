@@ -1,16 +1,16 @@
-//! Averages of quantiles, which say nothing about anybody: refused, with what to write instead.
+//! Rejection of averages over quantiles, with the correct query.
 
 use crate::error::{Error, Result};
 
 use super::ast::BinaryOp;
 use super::ast::{Expr, ExprKind, ValueType};
-use super::duration::Duration;
+use super::duration::DurationValue;
 use super::functions::AggregateOp;
 
 /// An error where an expression averages quantiles, over series or over time.
-pub(crate) fn refuse_averages(expr: &Expr) -> Result<()> {
+pub(crate) fn reject_averages(expr: &Expr) -> Result<()> {
     for child in expr.children() {
-        refuse_averages(child)?;
+        reject_averages(child)?;
     }
     let mut average = expr;
     let (quantile, what) = match &expr.kind {
@@ -22,7 +22,7 @@ pub(crate) fn refuse_averages(expr: &Expr) -> Result<()> {
         }
         // As an average is written out.
         ExprKind::Binary { op: BinaryOp::Divide, left, right, .. } => {
-            let (sum, count) = (left.unwrapped(), right.unwrapped());
+            let (sum, count) = (left.unwrap_parens(), right.unwrap_parens());
             average = sum;
             match (&sum.kind, &count.kind) {
                 (
@@ -41,7 +41,7 @@ pub(crate) fn refuse_averages(expr: &Expr) -> Result<()> {
         _ => (None, ""),
     };
     let Some(quantile) = quantile else { return Ok(()) };
-    let remedy = match instead(average, quantile) {
+    let remedy = match suggest_replacement(average, quantile) {
         Some(right) => {
             format!("merge the distributions and take the quantile of the whole: {right}")
         }
@@ -55,12 +55,12 @@ pub(crate) fn refuse_averages(expr: &Expr) -> Result<()> {
         "an average of quantiles over {what} is not a quantile of anything: \
          where few had a bad time it says that all had a fair one. {remedy}"
     );
-    Err(Error::Parse { place: expr.place, message })
+    Err(Error::Parse { span: expr.span, message })
 }
 
 /// The quantile that an expression is, if it is one but for its scale or name.
 fn quantile_in(expr: &Expr) -> Option<&Expr> {
-    let expr = expr.unwrapped();
+    let expr = expr.unwrap_parens();
     match &expr.kind {
         ExprKind::Call { function, args } => match function.name {
             "histogram_quantile" | "histogram_quantiles" | "quantile_over_time" => Some(expr),
@@ -104,13 +104,13 @@ fn quantile_in(expr: &Expr) -> Option<&Expr> {
 }
 
 /// The expression that was meant.
-fn instead(average: &Expr, quantile: &Expr) -> Option<String> {
+fn suggest_replacement(average: &Expr, quantile: &Expr) -> Option<String> {
     let ExprKind::Call { function, args } = &quantile.kind else { return None };
     let ("histogram_quantile", [q, of]) = (function.name, &args[..]) else { return None };
     match &average.kind {
         ExprKind::Aggregate { grouping, without, .. } => {
             // The sum that is there, but for its labels, or a new one.
-            let (of, inner) = match &of.unwrapped().kind {
+            let (of, inner) = match &of.unwrap_parens().kind {
                 ExprKind::Aggregate { op: AggregateOp::Sum, expr, grouping, without, .. } => {
                     (&**expr, Some((grouping, *without)))
                 }
@@ -130,10 +130,10 @@ fn instead(average: &Expr, quantile: &Expr) -> Option<String> {
                 _ => {}
             }
             // Buckets that are series of their own are put together by their bounds.
-            labels.retain(|label| !without || label != BOUND);
-            let has_bound = labels.iter().any(|label| label == BOUND);
+            labels.retain(|label| !without || label != BUCKET_LABEL);
+            let has_bound = labels.iter().any(|label| label == BUCKET_LABEL);
             if !without && !has_bound && (is_classic(of) || is_by_bound(inner)) {
-                labels.push(BOUND.to_owned());
+                labels.push(BUCKET_LABEL.to_owned());
             }
             let by = match (without, labels.is_empty()) {
                 (false, true) => String::new(),
@@ -143,14 +143,16 @@ fn instead(average: &Expr, quantile: &Expr) -> Option<String> {
             Some(format!("histogram_quantile({q}, sum{by} ({of}))"))
         }
         ExprKind::Call { args: outer, .. } => {
-            let ExprKind::Subquery { range, .. } = &outer[0].unwrapped().kind else { return None };
+            let ExprKind::Subquery { range, .. } = &outer[0].unwrap_parens().kind else {
+                return None;
+            };
             let mut longer = of.clone();
-            let of = match (stretch(&mut longer, range), &of.unwrapped().kind) {
+            let of = match (set_ranges(&mut longer, range), &of.unwrap_parens().kind) {
                 (true, _) => longer.to_string(),
                 (false, ExprKind::Selector(selector)) => {
                     let (selector, range) = (selector.clone(), range.clone());
                     let readings =
-                        Expr { kind: ExprKind::Matrix { selector, range }, place: of.place };
+                        Expr { kind: ExprKind::Matrix { selector, range }, span: of.span };
                     format!("sum_over_time({readings})")
                 }
                 (false, _) => format!("sum_over_time(({of})[{range}:])"),
@@ -162,10 +164,12 @@ fn instead(average: &Expr, quantile: &Expr) -> Option<String> {
 }
 
 /// The label with the upper bound of a bucket that is a series of its own.
-const BOUND: &str = "le";
+const BUCKET_LABEL: &str = "le";
 
 fn is_by_bound(grouping: Option<(&Vec<String>, bool)>) -> bool {
-    grouping.is_some_and(|(labels, without)| !without && labels.iter().any(|label| label == BOUND))
+    grouping.is_some_and(|(labels, without)| {
+        !without && labels.iter().any(|label| label == BUCKET_LABEL)
+    })
 }
 
 /// Whether buckets that are series of their own are read, by what they are called.
@@ -179,10 +183,10 @@ fn is_classic(expr: &Expr) -> bool {
 }
 
 /// Gives every range the length; whether there was one.
-fn stretch(expr: &mut Expr, length: &Duration) -> bool {
+fn set_ranges(expr: &mut Expr, length: &DurationValue) -> bool {
     if let ExprKind::Matrix { range, .. } = &mut expr.kind {
         *range = length.clone();
         return true;
     }
-    expr.children_mut().into_iter().fold(false, |any, child| stretch(child, length) | any)
+    expr.children_mut().into_iter().fold(false, |any, child| set_ranges(child, length) | any)
 }

@@ -1,7 +1,7 @@
 //! Texts in quotes, both ways.
 
 /// A text in double quotes, written so that it reads back as the same.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn quote_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -15,7 +15,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// A character in single quotes.
-pub(super) fn quoted_char(c: char) -> String {
+pub(super) fn quote_char(c: char) -> String {
     let mut out = String::from("'");
     match c {
         '\'' => out.push_str("\\'"),
@@ -28,7 +28,7 @@ pub(super) fn quoted_char(c: char) -> String {
 /// A character as `U+002E '.'`, for messages about escapes.
 pub(super) fn code_point(c: char) -> String {
     let number = format!("U+{:04X}", u32::from(c));
-    if is_shown(c) { format!("{number} '{c}'") } else { number }
+    if is_printable(c) { format!("{number} '{c}'") } else { number }
 }
 
 fn push(out: &mut String, c: char) {
@@ -42,7 +42,7 @@ fn push(out: &mut String, c: char) {
         '\x0b' => out.push_str("\\v"),
         '\x0c' => out.push_str("\\f"),
         // As it stands, the replacement character is refused by the lexer.
-        c if is_shown(c) && c != '\u{fffd}' => out.push(c),
+        c if is_printable(c) && c != '\u{fffd}' => out.push(c),
         c if u32::from(c) < 0x80 => out.push_str(&format!("\\x{:02x}", u32::from(c))),
         c if u32::from(c) < 0x1_0000 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
         c => out.push_str(&format!("\\U{:08x}", u32::from(c))),
@@ -50,7 +50,7 @@ fn push(out: &mut String, c: char) {
 }
 
 /// Whether a character can be seen, or is a plain blank.
-fn is_shown(c: char) -> bool {
+fn is_printable(c: char) -> bool {
     match c {
         ' '..='~' => true,
         '\0'..='\u{a0}' | '\u{ad}' => false,
@@ -61,7 +61,7 @@ fn is_shown(c: char) -> bool {
 
 /// What a text in quotes says. The lexer has seen that its quotes and escapes are right; what is not is left out.
 /// Bytes written as `\xff` or `\377` that are no UTF-8 become the replacement character: no label has such bytes.
-pub(super) fn unquoted(text: &str) -> String {
+pub(super) fn unquote(text: &str) -> String {
     let quote = text.chars().next().unwrap_or('"');
     let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or("");
     if quote == '`' || !inner.contains('\\') {
@@ -119,7 +119,7 @@ mod tests {
             (r#""\x41\101\u00e4\U0001F600""#, "AAä😀"),
             (r#""\xc3\xa4 \xff""#, "ä \u{fffd}"),
         ] {
-            assert_eq!(unquoted(text), expected, "{text}");
+            assert_eq!(unquote(text), expected, "{text}");
         }
     }
 
@@ -128,9 +128,9 @@ mod tests {
         for text in
             ["", "a\"b'c`d\\", "\0\x1f\x7f\u{85}\u{a0}\u{feff}\u{fffd}", "ä😀\u{301}", "\n\t"]
         {
-            assert_eq!(unquoted(&quoted(text)), text);
+            assert_eq!(unquote(&quote_text(text)), text);
         }
-        assert_eq!(quoted_char('}'), "'}'");
+        assert_eq!(quote_char('}'), "'}'");
         assert_eq!(code_point('.'), "U+002E '.'");
     }
 }

@@ -10,14 +10,15 @@ use crate::error::Error;
 #[track_caller]
 fn check(text: &str, shown: &str) {
     let options = Options::all();
-    let expr = parse(text, &options).unwrap_or_else(|error| panic!("{}", error.show(text)));
+    let expr =
+        parse(text, &options).unwrap_or_else(|error| panic!("{}", error.format_with_source(text)));
     assert_eq!(expr.to_string(), shown);
     check_reads_back(text, &options);
 }
 
 /// That an expression is shown as it is written.
 #[track_caller]
-fn same(text: &str) {
+fn check_unchanged(text: &str) {
     check(text, text);
 }
 
@@ -26,9 +27,10 @@ fn same(text: &str) {
 fn check_reads_back(text: &str, options: &Options) {
     let Ok(expr) = parse(text, options) else { return };
     let shown = expr.to_string();
-    let again = parse(&shown, options).unwrap_or_else(|error| panic!("{}", error.show(&shown)));
+    let again = parse(&shown, options)
+        .unwrap_or_else(|error| panic!("{}", error.format_with_source(&shown)));
     // As texts, as NaN is not equal to itself.
-    let (expr, again) = (expr.without_places(), again.without_places());
+    let (expr, again) = (expr.without_spans(), again.without_spans());
     assert_eq!(format!("{again:?}"), format!("{expr:?}"), "{text} is shown as {shown}");
 }
 
@@ -41,7 +43,7 @@ fn check_fails(text: &str, expected: Expect) {
 #[track_caller]
 fn check_fails_with(text: &str, options: &Options, expected: Expect) {
     let error = parse(text, options).expect_err("the expression is refused");
-    let place = error.place().map(|place| format!("{place}: ")).unwrap_or_default();
+    let place = error.span().map(|place| format!("{place}: ")).unwrap_or_default();
     expected.assert_eq(&format!("{place}{error}"));
 }
 
@@ -58,8 +60,8 @@ fn selector(text: &str) -> VectorSelector {
 fn check_picks(text: &str, matching: &[&str], others: &[&str]) {
     let selector = super::selector_of(&selector(text)).expect("a store can be asked for it");
     let series = |host: &str| {
-        let series = model::Series::new("m", model::Kind::Gauge).with_label("host", host);
-        series.checked().expect("a good series")
+        let series = model::Series::new("m", model::SeriesKind::Gauge).with_label("host", host);
+        series.validate().expect("a good series")
     };
     for host in matching {
         assert!(selector.matches(&series(host)), "{text} does not pick {host:?}");
@@ -70,7 +72,7 @@ fn check_picks(text: &str, matching: &[&str], others: &[&str]) {
 }
 
 #[test]
-fn a_store_is_asked_in_the_dialect_of_its_regexes() {
+fn store_regexes_are_translated() {
     check_picks(r#"{host=~"\\w+"}"#, &["e1"], &["é1"]);
     check_picks(r#"m{host!~"\\w+"}"#, &["é1"], &["e1"]);
     check_picks(r#"{host=~"\\Qa.b\\E"}"#, &["a.b"], &["axb"]);
@@ -95,15 +97,15 @@ fn literals() {
 
 #[test]
 fn selectors() {
-    same("foo");
-    same("foo:bar");
+    check_unchanged("foo");
+    check_unchanged("foo:bar");
     check("foo{}", "foo");
     check(r#"foo { a = "b" , c!='d',e=~`f`,g!~"h",}"#, r#"foo{a="b",c!="d",e=~"f",g!~"h"}"#);
     check(r#"{"foo.bar", 'a b'="c"}"#, r#"{__name__="foo.bar","a b"="c"}"#);
     check("{by=\"x\", sum='y'}", r#"{by="x",sum="y"}"#);
     for word in ["sum", "by", "and", "offset", "without", "start", "anchored", "min_of", "fill"] {
-        same(word);
-        same(&format!("{word} + {word}"));
+        check_unchanged(word);
+        check_unchanged(&format!("{word} + {word}"));
     }
     let selector = selector(r#"foo{a="b"}"#);
     assert_eq!(selector.name, "foo");
@@ -112,25 +114,25 @@ fn selectors() {
 
 #[test]
 fn ranges_offsets_and_times() {
-    same("foo[5m] offset 1w");
-    same("foo[5m] anchored");
-    same("foo smoothed");
-    same("foo offset -1m");
-    same("rate(foo[5m] smoothed @ start() offset 1h)");
-    same("sum(foo)[1h:1m] @ end() offset 5m");
+    check_unchanged("foo[5m] offset 1w");
+    check_unchanged("foo[5m] anchored");
+    check_unchanged("foo smoothed");
+    check_unchanged("foo offset -1m");
+    check_unchanged("rate(foo[5m] smoothed @ start() offset 1h)");
+    check_unchanged("sum(foo)[1h:1m] @ end() offset 5m");
     check("foo[90]", "foo[1m30s]");
     check("foo offset 1h @ 1.5", "foo @ 1.500 offset 1h");
     check("foo @ -5m", "foo @ -300.000");
     check("foo[0.0005]", "foo[0.0005]");
     check("foo[5m:]", "foo[5m:]");
     check("max_over_time(rate(foo[5m])[1h:step()])", "max_over_time(rate(foo[5m])[1h:step()])");
-    same("-foo offset 5m ^ 2");
+    check_unchanged("-foo offset 5m ^ 2");
 }
 
 #[test]
 fn durations_are_trees() {
-    same("foo[(1 + 2) * step() - range() / 2 % 3]");
-    same("foo[-min_of(step(), max_of(1, 2)) ^ 2]");
+    check_unchanged("foo[(1 + 2) * step() - range() / 2 % 3]");
+    check_unchanged("foo[-min_of(step(), max_of(1, 2)) ^ 2]");
     // After a number, the offset is over; after parentheses it is not.
     check("foo offset 1m + 2", "foo offset 1m + 2");
     assert!(matches!(
@@ -153,7 +155,7 @@ fn durations_are_trees() {
 
 #[test]
 fn operators_bind() {
-    same("a or b and c unless d == e + f * g ^ -h ^ i");
+    check_unchanged("a or b and c unless d == e + f * g ^ -h ^ i");
     let right = |text: &str| match parse(text, &Options::all()).unwrap().kind {
         ExprKind::Binary { right, .. } => right.to_string(),
         ExprKind::Unary { expr, .. } => expr.to_string(),
@@ -170,14 +172,14 @@ fn operators_bind() {
 
 #[test]
 fn matching() {
-    same("a == bool b");
-    same("a + ignoring (x, \"y z\") b");
-    same("a * on (x) group_left (y) b");
-    same("a * on () group_right () b");
+    check_unchanged("a == bool b");
+    check_unchanged("a + ignoring (x, \"y z\") b");
+    check_unchanged("a * on (x) group_left (y) b");
+    check_unchanged("a * on () group_right () b");
     check("a * on(x) group_left b", "a * on (x) group_left () b");
     check("a + on(a) c", "a + on (a) c");
     check("a + ignoring() c", "a + c");
-    same("a + fill (0) b");
+    check_unchanged("a + fill (0) b");
     check("a + fill_right(-1) fill_left(5m) b", "a + fill_left (300) fill_right (-1) b");
     check("a + fill_left(2) fill_right(2) b", "a + fill (2) b");
     check("a and on(\"without\", \"inf\", by) b", "a and on (\"without\", \"inf\", by) b");
@@ -185,22 +187,22 @@ fn matching() {
 
 #[test]
 fn aggregations_and_calls() {
-    same("sum(a)");
+    check_unchanged("sum(a)");
     check("SUM(a) by (x,)", "sum by (x) (a)");
     check("sum without() (a)", "sum without () (a)");
     check("sum by () (a)", "sum(a)");
-    same("topk by (x) (3, a)");
-    same("count_values(\"v\", a)");
-    same("limit_ratio(-0.5, a)");
-    same("label_replace(a, \"b\", \"c\", \"d\", \"e\")");
-    same("info(a, {data=~\".+\"})");
+    check_unchanged("topk by (x) (3, a)");
+    check_unchanged("count_values(\"v\", a)");
+    check_unchanged("limit_ratio(-0.5, a)");
+    check_unchanged("label_replace(a, \"b\", \"c\", \"d\", \"e\")");
+    check_unchanged("info(a, {data=~\".+\"})");
     check("info(a, {})", "info(a, {})");
-    same("time() + step() + range() + min_of(1, 2) + start() + end()");
-    same("histogram_quantiles(a, \"q\", 0.5, 0.9)");
+    check_unchanged("time() + step() + range() + min_of(1, 2) + start() + end()");
+    check_unchanged("histogram_quantiles(a, \"q\", 0.5, 0.9)");
 }
 
 #[test]
-fn words_that_cannot_be_there() {
+fn unexpected_words_are_rejected() {
     check_fails("", expect!["0..0: no expression found in input"]);
     check_fails("1 +", expect!["3..3: unexpected end of input"]);
     check_fails("sum(a b)", expect![[r#"6..7: unexpected identifier "b" in aggregation"#]]);
@@ -232,7 +234,7 @@ fn words_that_cannot_be_there() {
 }
 
 #[test]
-fn characters_that_cannot_be_there() {
+fn unexpected_characters_are_rejected() {
     check_fails("(a", expect!["2..2: unclosed left parenthesis"]);
     check_fails("a)", expect!["2..2: unexpected right parenthesis ')'"]);
     check_fails("a[5m", expect!["4..4: unclosed left bracket"]);
@@ -246,7 +248,7 @@ fn characters_that_cannot_be_there() {
 }
 
 #[test]
-fn types_that_do_not_fit() {
+fn type_mismatches_are_rejected() {
     check_fails(
         "rate(a)",
         expect![[
@@ -317,7 +319,7 @@ fn types_that_do_not_fit() {
 }
 
 #[test]
-fn suffixes_that_do_not_fit() {
+fn misplaced_suffixes_are_rejected() {
     check_fails("a offset 1 offset 2", expect!["0..10: offset may not be set multiple times"]);
     check_fails("a @ 1 @ 2", expect!["0..5: @ <timestamp> may not be set multiple times"]);
     check_fails("a @ inf", expect!["0..1: timestamp out of bounds for @ modifier: +Inf"]);
@@ -339,7 +341,7 @@ fn suffixes_that_do_not_fit() {
 }
 
 #[test]
-fn what_is_not_switched_on() {
+fn disabled_features_are_rejected() {
     let check = |text, expected| check_fails_with(text, &Options::default(), expected);
     check(
         "sort_by_label(a, \"b\")",
@@ -360,7 +362,7 @@ fn what_is_not_switched_on() {
 #[test]
 fn limits() {
     let too_much = |text: String, what: &str| match parse(&text, &Options::all()) {
-        Err(Error::Limit { what: found, .. }) => assert!(found.contains(what), "{found}"),
+        Err(Error::Limit { limit: found, .. }) => assert!(found.contains(what), "{found}"),
         other => panic!("{} bytes: {other:?}", text.len()),
     };
     too_much(" ".repeat(super::LENGTH_MAX + 1), "LENGTH_MAX");
@@ -482,19 +484,19 @@ proptest! {
     }
 
     #[test]
-    fn grown_reads_back(text in grown()) {
+    fn grown_reads_back(text in any_expression()) {
         check_reads_back(&text, &Options::all());
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in ".{0,64}") {
+    fn random_text_does_not_panic(text in ".{0,64}") {
         check_reads_back(&text, &Options::all());
         let _ = parse_series_labels(&text);
     }
 }
 
 /// Expressions most of which are right.
-fn grown() -> impl Strategy<Value = String> {
+fn any_expression() -> impl Strategy<Value = String> {
     let duration =
         prop::sample::select(&["5m", "0.0015", "90", "1y3ms"][..]).prop_map(str::to_owned);
     let duration = duration.prop_recursive(3, 8, 2, |inner| {

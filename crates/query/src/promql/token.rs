@@ -1,21 +1,21 @@
 //! What words there are in expressions, and how messages call them.
 
-use crate::error::Place;
+use crate::error::SourceSpan;
 
 use super::ast::BinaryOp;
 use super::functions::AggregateOp;
-use super::quote::quoted;
+use super::quote::quote_text;
 
 /// A word and where it stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
-    pub(super) place: Place,
+pub(super) struct PromqlToken {
+    pub(super) kind: TokenKind,
+    pub(super) span: SourceSpan,
 }
 
 /// What a word is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     End,
     Identifier,
     /// With a colon.
@@ -41,12 +41,12 @@ pub(super) enum Kind {
     At,
     Op(BinaryOp),
     Aggregate(AggregateOp),
-    Word(Word),
+    Keyword(Keyword),
 }
 
-/// Words that mean something.
+/// PromQL keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum Keyword {
     Anchored,
     Bool,
     By,
@@ -68,67 +68,75 @@ pub(super) enum Word {
     Step,
 }
 
-const WORDS: [(&str, Kind); 25] = [
-    ("and", Kind::Op(BinaryOp::And)),
-    ("or", Kind::Op(BinaryOp::Or)),
-    ("unless", Kind::Op(BinaryOp::Unless)),
-    ("atan2", Kind::Op(BinaryOp::Atan2)),
-    ("inf", Kind::Number),
-    ("nan", Kind::Number),
-    ("anchored", Kind::Word(Word::Anchored)),
-    ("bool", Kind::Word(Word::Bool)),
-    ("by", Kind::Word(Word::By)),
-    ("fill", Kind::Word(Word::Fill)),
-    ("fill_left", Kind::Word(Word::FillLeft)),
-    ("fill_right", Kind::Word(Word::FillRight)),
-    ("group_left", Kind::Word(Word::GroupLeft)),
-    ("group_right", Kind::Word(Word::GroupRight)),
-    ("ignoring", Kind::Word(Word::Ignoring)),
-    ("offset", Kind::Word(Word::Offset)),
-    ("on", Kind::Word(Word::On)),
-    ("smoothed", Kind::Word(Word::Smoothed)),
-    ("without", Kind::Word(Word::Without)),
-    ("end", Kind::Word(Word::End)),
-    ("max_of", Kind::Word(Word::MaxOf)),
-    ("min_of", Kind::Word(Word::MinOf)),
-    ("range", Kind::Word(Word::Range)),
-    ("start", Kind::Word(Word::Start)),
-    ("step", Kind::Word(Word::Step)),
+const KEYWORDS: [(&str, TokenKind); 25] = [
+    ("and", TokenKind::Op(BinaryOp::And)),
+    ("or", TokenKind::Op(BinaryOp::Or)),
+    ("unless", TokenKind::Op(BinaryOp::Unless)),
+    ("atan2", TokenKind::Op(BinaryOp::Atan2)),
+    ("inf", TokenKind::Number),
+    ("nan", TokenKind::Number),
+    ("anchored", TokenKind::Keyword(Keyword::Anchored)),
+    ("bool", TokenKind::Keyword(Keyword::Bool)),
+    ("by", TokenKind::Keyword(Keyword::By)),
+    ("fill", TokenKind::Keyword(Keyword::Fill)),
+    ("fill_left", TokenKind::Keyword(Keyword::FillLeft)),
+    ("fill_right", TokenKind::Keyword(Keyword::FillRight)),
+    ("group_left", TokenKind::Keyword(Keyword::GroupLeft)),
+    ("group_right", TokenKind::Keyword(Keyword::GroupRight)),
+    ("ignoring", TokenKind::Keyword(Keyword::Ignoring)),
+    ("offset", TokenKind::Keyword(Keyword::Offset)),
+    ("on", TokenKind::Keyword(Keyword::On)),
+    ("smoothed", TokenKind::Keyword(Keyword::Smoothed)),
+    ("without", TokenKind::Keyword(Keyword::Without)),
+    ("end", TokenKind::Keyword(Keyword::End)),
+    ("max_of", TokenKind::Keyword(Keyword::MaxOf)),
+    ("min_of", TokenKind::Keyword(Keyword::MinOf)),
+    ("range", TokenKind::Keyword(Keyword::Range)),
+    ("start", TokenKind::Keyword(Keyword::Start)),
+    ("step", TokenKind::Keyword(Keyword::Step)),
 ];
 
-pub(super) fn word(text: &str) -> Option<Kind> {
+pub(super) fn keyword(text: &str) -> Option<TokenKind> {
     let is = |name: &str| name.eq_ignore_ascii_case(text);
-    let aggregate = || AggregateOp::ALL.into_iter().find(|op| is(op.text())).map(Kind::Aggregate);
-    WORDS.iter().find(|(name, _)| is(name)).map(|(_, kind)| *kind).or_else(aggregate)
+    let aggregate =
+        || AggregateOp::ALL.into_iter().find(|op| is(op.text())).map(TokenKind::Aggregate);
+    KEYWORDS.iter().find(|(name, _)| is(name)).map(|(_, kind)| *kind).or_else(aggregate)
 }
 
 /// The words that may stand in a duration within brackets.
-pub(super) fn duration_word(text: &str) -> Option<Kind> {
-    use Word::{MaxOf, MinOf, Range, Step};
-    word(text).filter(|kind| matches!(kind, Kind::Word(MaxOf | MinOf | Range | Step)))
+pub(super) fn duration_keyword(text: &str) -> Option<TokenKind> {
+    use Keyword::{MaxOf, MinOf, Range, Step};
+    keyword(text).filter(|kind| matches!(kind, TokenKind::Keyword(MaxOf | MinOf | Range | Step)))
 }
 
-impl Token {
+impl PromqlToken {
     /// How a message calls it.
     pub(super) fn describe(&self, text: &str) -> String {
-        let value = text.get(self.place.start..self.place.end).unwrap_or("");
+        let value = text.get(self.span.start..self.span.end).unwrap_or("");
         let short = || match value.char_indices().nth(10) {
-            Some((end, _)) if value.len() > 10 => format!("{}...", quoted(&value[..end])),
-            _ => quoted(value),
+            Some((end, _)) if value.len() > 10 => format!("{}...", quote_text(&value[..end])),
+            _ => quote_text(value),
         };
         match self.kind {
-            Kind::End => "end of input".to_owned(),
-            Kind::Identifier => format!("identifier {}", quoted(value)),
-            Kind::MetricIdentifier => format!("metric identifier {}", quoted(value)),
-            Kind::Text => format!("string {}", short()),
-            Kind::Number => format!("number {}", short()),
-            Kind::Duration => format!("duration {}", short()),
-            Kind::Op(_) | Kind::Like | Kind::NotLike | Kind::At => format!("<op:{value}>"),
-            Kind::Aggregate(_) => format!("<aggr:{value}>"),
-            Kind::Word(
-                Word::End | Word::MaxOf | Word::MinOf | Word::Range | Word::Start | Word::Step,
+            TokenKind::End => "end of input".to_owned(),
+            TokenKind::Identifier => format!("identifier {}", quote_text(value)),
+            TokenKind::MetricIdentifier => format!("metric identifier {}", quote_text(value)),
+            TokenKind::Text => format!("string {}", short()),
+            TokenKind::Number => format!("number {}", short()),
+            TokenKind::Duration => format!("duration {}", short()),
+            TokenKind::Op(_) | TokenKind::Like | TokenKind::NotLike | TokenKind::At => {
+                format!("<op:{value}>")
+            }
+            TokenKind::Aggregate(_) => format!("<aggr:{value}>"),
+            TokenKind::Keyword(
+                Keyword::End
+                | Keyword::MaxOf
+                | Keyword::MinOf
+                | Keyword::Range
+                | Keyword::Start
+                | Keyword::Step,
             ) => short(),
-            Kind::Word(_) => format!("<{value}>"),
+            TokenKind::Keyword(_) => format!("<{value}>"),
             _ => short(),
         }
     }

@@ -110,7 +110,7 @@ eval instant at 2m depth +
 "#;
 
 #[test]
-fn what_is_wrong_is_noticed() {
+fn wrong_results_are_detected() {
     let report = run(WRONG);
     let lines = WRONG.lines().enumerate();
     let questions: Vec<usize> =
@@ -121,7 +121,7 @@ fn what_is_wrong_is_noticed() {
 }
 
 #[test]
-fn scripts_that_cannot_be_read_say_where() {
+fn script_errors_name_the_line() {
     let check = |script: &str, line: usize| {
         let report = run(script);
         let failed: Vec<usize> = report.failures.iter().map(|failure| failure.line).collect();

@@ -3,15 +3,17 @@
 //! The fixture: periods of a minute, ten slots from 13:00 UTC of a Sunday, nothing before them. `A` in an expression
 //! stands for `find("req", "and(host:a)")`, and so on.
 
-mod every;
+mod errors;
+mod every_function;
 mod fixture;
 mod golden;
 mod reads;
-mod refused;
 mod sources;
 
-use fixture::{Fixture, START};
-use query::{Answer, Data, Labels, Language, Question, Result, Settings, Value};
+use fixture::{CaqlFixture, START};
+use query::{
+    LabelSet, Language, QueryRequest, QueryResult, Result, ResultData, Settings, StepValue,
+};
 use store::MINUTE;
 
 /// Short names for streams.
@@ -25,7 +27,7 @@ const STREAMS: [(&str, &str); 6] = [
 ];
 
 /// With streams for their short names, which stand alone as words and not in quotes.
-fn written_out(text: &str) -> String {
+fn expand_names(text: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
     let (mut out, mut word, mut quote) = (String::new(), String::new(), None);
     for c in text.chars().chain(['\n']) {
@@ -46,8 +48,8 @@ fn written_out(text: &str) -> String {
     out.trim_end().to_owned()
 }
 
-fn question(text: &str) -> Question<'_> {
-    Question {
+fn question(text: &str) -> QueryRequest<'_> {
+    QueryRequest {
         text,
         language: Language::Caql,
         start: START,
@@ -57,26 +59,26 @@ fn question(text: &str) -> Question<'_> {
     }
 }
 
-fn answer_of(question: &Question<'_>) -> Result<Answer> {
-    Fixture::get(|source| query::ask(source, question, &Settings::default(), &|| false))
+fn answer_of(question: &QueryRequest<'_>) -> Result<QueryResult> {
+    CaqlFixture::get(|source| query::execute(source, question, &Settings::default(), &|| false))
 }
 
-fn answer(text: &str) -> Result<Answer> {
-    answer_of(&question(&written_out(text)))
+fn answer(text: &str) -> Result<QueryResult> {
+    answer_of(&question(&expand_names(text)))
 }
 
-type Row = (Labels, Vec<Option<Value>>);
+type StreamRow = (LabelSet, Vec<Option<StepValue>>);
 
-fn rows_of(answer: Answer) -> Vec<Row> {
-    let Data::Matrix(streams) = answer.data else { panic!("CAQL gives streams") };
+fn rows_of(answer: QueryResult) -> Vec<StreamRow> {
+    let ResultData::Matrix(streams) = answer.data else { panic!("CAQL gives streams") };
     streams.into_iter().map(|stream| (stream.labels, stream.points)).collect()
 }
 
 #[track_caller]
-fn rows(text: &str) -> Vec<Row> {
+fn rows(text: &str) -> Vec<StreamRow> {
     match answer(text) {
         Ok(answer) => rows_of(answer),
-        Err(error) => panic!("{}", error.show(&written_out(text))),
+        Err(error) => panic!("{}", error.format_with_source(&expand_names(text))),
     }
 }
 
@@ -88,7 +90,7 @@ fn check(text: &str, expected: &str) {
     let lines: Vec<&str> = expected.split('\n').map(str::trim).filter(|l| !l.is_empty()).collect();
     let shown = || {
         let numbers =
-            |row: &Row| row.1.iter().map(|p| show(p.as_ref())).collect::<Vec<_>>().join(" ");
+            |row: &StreamRow| row.1.iter().map(|p| show(p.as_ref())).collect::<Vec<_>>().join(" ");
         found
             .iter()
             .map(|row| format!("{} ({})", numbers(row), row.0))
@@ -103,7 +105,7 @@ fn check(text: &str, expected: &str) {
         };
         assert_eq!(points.len(), words.len(), "{text}:\n{}", shown());
         for (point, word) in points.iter().zip(words) {
-            let number = point.as_ref().and_then(Value::number);
+            let number = point.as_ref().and_then(StepValue::number);
             let is_same = match (number, word) {
                 (None, "·") => true,
                 (Some(number), word) if word != "·" => {
@@ -126,11 +128,11 @@ fn read(word: &str) -> f64 {
     }
 }
 
-fn show(point: Option<&Value>) -> String {
+fn show(point: Option<&StepValue>) -> String {
     match point.map(|value| (value.number(), value)) {
         None => "·".to_owned(),
         Some((Some(number), _)) => number.to_string(),
-        Some((None, Value::Distribution(mixture))) => format!("[{}]", mixture.count()),
+        Some((None, StepValue::Distribution(mixture))) => format!("[{}]", mixture.count()),
         Some(_) => "?".to_owned(),
     }
 }
@@ -142,7 +144,7 @@ fn check_legends(text: &str, expected: &[&str]) {
     assert_eq!(found, expected, "{text}");
 }
 
-fn legend(labels: &Labels) -> String {
+fn legend(labels: &LabelSet) -> String {
     match labels.get(query::caql::LABEL) {
         "" => {
             let tags = labels.iter().filter(|(name, _)| *name != query::NAME);

@@ -1,5 +1,5 @@
 //! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes this file by
-//! path, and `fuzzed` repeats the checks on inputs that once broke something.
+//! path, and `fuzz_regressions` repeats the checks on inputs that once broke something.
 
 #[path = "truth_choice.rs"]
 pub(crate) mod choice;
@@ -13,10 +13,10 @@ pub(crate) mod words;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use query::promql::{LENGTH_MAX, Options, ValueType, parse, parse_series_labels};
-use query::{Answer, Data, Error, Language, Limits, Question, Settings, Value};
+use query::{Error, Language, Limits, QueryRequest, QueryResult, ResultData, Settings, StepValue};
 
-use choice::Choice;
-use wild::Wild;
+use choice::ByteChoices;
+use wild::RandomSource;
 
 /// Panics where something broke.
 pub(crate) type Check = fn(&[u8]);
@@ -32,7 +32,7 @@ fn promql(bytes: &[u8]) {
     let options = if choice % 2 == 0 { Options::all() } else { Options::default() };
     let expr = match parse(text, &options) {
         Ok(expr) => expr,
-        Err(error) => return drop(error.show(text)),
+        Err(error) => return drop(error.format_with_source(text)),
     };
     let shown = expr.to_string();
     // What is shown may be longer than what was written, and than what is read.
@@ -40,32 +40,33 @@ fn promql(bytes: &[u8]) {
         return;
     }
     let again = parse(&shown, &options);
-    let again = again.unwrap_or_else(|error| panic!("{text:?}: {}", error.show(&shown)));
+    let again =
+        again.unwrap_or_else(|error| panic!("{text:?}: {}", error.format_with_source(&shown)));
     // As texts, as NaN is not equal to itself.
-    let (expr, again) = (expr.without_places(), again.without_places());
+    let (expr, again) = (expr.without_spans(), again.without_spans());
     assert_eq!(format!("{again:?}"), format!("{expr:?}"), "{text:?} is shown as {shown:?}");
 }
 
 /// Any data is asked anything: there is an answer that keeps to its limits, or an error that says why not.
 fn query(bytes: &[u8]) {
-    question(bytes);
+    run_query(bytes);
 }
 
 /// What became of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Outcome {
+pub(crate) enum FuzzOutcome {
     Answered,
     Nothing,
-    Late,
+    TimedOut,
     Limited,
     Failed,
-    Unread,
+    ParseFailed,
 }
 
 /// Asks what some bytes stand for, and says what became of it.
-pub(crate) fn question(bytes: &[u8]) -> Outcome {
-    let choice = &mut Choice::new(bytes);
-    let begin = Wild::begin(choice);
+pub(crate) fn run_query(bytes: &[u8]) -> FuzzOutcome {
+    let choice = &mut ByteChoices::new(bytes);
+    let begin = RandomSource::begin(choice);
     let (start, end, step) = times(choice, begin);
     let kind = match choice.below(16) {
         14 => ValueType::Scalar,
@@ -80,49 +81,49 @@ pub(crate) fn question(bytes: &[u8]) -> Outcome {
     };
     let settings = settings(choice);
     let options = Options::all();
-    let question = Question { text: &text, language, start, end, step, options };
+    let question = QueryRequest { text: &text, language, start, end, step, options };
     let patience = if choice.one_in(8) { choice.below(20) as u64 } else { u64::MAX };
-    let source = Wild::new(choice, begin);
+    let source = RandomSource::new(choice, begin);
     let asked = AtomicU64::new(0);
     let is_over = || asked.fetch_add(1, Ordering::Relaxed) >= patience;
     if std::env::var_os("TOPDECK_SHOW").is_some() {
         eprintln!("{text} from {start} to {end} by {step}");
     }
-    let found = query::testing::ask_and_count(&source, &question, &settings, &is_over);
+    let found = query::testing::execute_with_stats(&source, &question, &settings, &is_over);
     let what = || format!("{text} from {start} to {end} by {step} with {settings:?}");
     match found {
         Ok((answer, beside)) => {
             check_answer(&answer, language, &what);
             assert_eq!(beside, 0, "samples are counted that are gone: {}", what());
             match answer.data {
-                Data::Vector(streams) | Data::Matrix(streams) if streams.is_empty() => {
-                    Outcome::Nothing
+                ResultData::Vector(streams) | ResultData::Matrix(streams) if streams.is_empty() => {
+                    FuzzOutcome::Nothing
                 }
-                _ => Outcome::Answered,
+                _ => FuzzOutcome::Answered,
             }
         }
-        Err(Error::Time) => {
+        Err(Error::Timeout) => {
             let asked = asked.into_inner();
             assert_eq!(asked, patience + 1, "it went on though nobody waits: {}", what());
-            Outcome::Late
+            FuzzOutcome::TimedOut
         }
         Err(error) => {
-            let shown = error.show(&text);
+            let shown = error.format_with_source(&text);
             match error {
-                Error::Limit { .. } => Outcome::Limited,
+                Error::Limit { .. } => FuzzOutcome::Limited,
                 Error::Parse { .. } => {
                     // Expressions are well typed; what else is wrong with them is known.
                     let is_caql = language == Language::Caql;
                     assert!(is_caql || !shown.contains("unexpected"), "{shown}");
-                    Outcome::Unread
+                    FuzzOutcome::ParseFailed
                 }
-                _ => Outcome::Failed,
+                _ => FuzzOutcome::Failed,
             }
         }
     }
 }
 
-fn times(choice: &mut Choice<'_>, begin: i64) -> (i64, i64, i64) {
+fn times(choice: &mut ByteChoices<'_>, begin: i64) -> (i64, i64, i64) {
     const SECOND: i64 = 1_000_000_000;
     let start = match choice.below(30) {
         0 => i64::MIN,
@@ -147,14 +148,20 @@ fn times(choice: &mut Choice<'_>, begin: i64) -> (i64, i64, i64) {
     (start, end, step)
 }
 
-fn settings(choice: &mut Choice<'_>) -> Settings {
+fn settings(choice: &mut ByteChoices<'_>) -> Settings {
     let is_small = choice.one_in(6);
     let samples = if is_small { choice.below(300) as u64 } else { 20_000 };
     let bytes = if is_small { choice.below(5000) as u64 } else { 1 << 20 };
     let series = if is_small { choice.below(8) as u64 } else { 100 };
     Settings {
         limits: Limits { samples, series, bytes, steps: 2000 },
-        lookback: choice.of(&[300_000_000_000, 300_000_000_000, 300_000_000_000, i64::MAX, 1]),
+        lookback: choice.pick_one(&[
+            300_000_000_000,
+            300_000_000_000,
+            300_000_000_000,
+            i64::MAX,
+            1,
+        ]),
         delayed_name_removal: choice.one_in(3),
         type_and_unit_labels: choice.one_in(4),
         start_timestamps: choice.one_in(3),
@@ -164,22 +171,22 @@ fn settings(choice: &mut Choice<'_>) -> Settings {
 }
 
 /// What holds of every answer.
-fn check_answer(answer: &Answer, language: Language, what: &dyn Fn() -> String) {
+fn check_answer(answer: &QueryResult, language: Language, what: &dyn Fn() -> String) {
     let count = answer.steps.count;
     let streams = match &answer.data {
-        Data::Scalar(numbers) => {
+        ResultData::Scalar(numbers) => {
             assert_eq!(numbers.len(), count, "{}", what());
             return;
         }
-        Data::Text(_) | Data::Readings(_) => return,
-        Data::Vector(streams) | Data::Matrix(streams) => streams,
+        ResultData::Text(_) | ResultData::Points(_) => return,
+        ResultData::Vector(streams) | ResultData::Matrix(streams) => streams,
     };
     for stream in streams {
         assert_eq!(stream.points.len(), count, "{} of {}", stream.labels, what());
         let may_be_empty = language == Language::Caql;
         assert!(may_be_empty || !stream.is_empty(), "{} of {}", stream.labels, what());
         for point in stream.points.iter().flatten() {
-            if let Value::Bracket(bracket) = point {
+            if let StepValue::Bracket(bracket) = point {
                 let holds = bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper;
                 assert!(holds, "{bracket:?} of {}", what());
             }

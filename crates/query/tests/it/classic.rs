@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use query::{FloatHistogram, Labels, NAME, Reading, ResetHint, Value};
+use query::{FloatHistogram, LabelSet, NAME, ResetHint, SeriesPoint, StepValue};
 
-use crate::script::Load;
+use crate::script::LoadCommand;
 
 /// What the series of one histogram say at one moment.
 #[derive(Default)]
-struct Said {
+struct ClassicSamples {
     /// Counts below upper bounds, as they come.
     buckets: Vec<(f64, f64)>,
     count: Option<f64>,
@@ -16,8 +16,8 @@ struct Said {
 }
 
 /// The histograms among the series that a command loads.
-pub(crate) fn histograms(load: &Load) -> Result<Vec<(Labels, Vec<Reading>)>, String> {
-    let mut all: BTreeMap<Labels, BTreeMap<i64, Said>> = BTreeMap::new();
+pub(crate) fn histograms(load: &LoadCommand) -> Result<Vec<(LabelSet, Vec<SeriesPoint>)>, String> {
+    let mut all: BTreeMap<LabelSet, BTreeMap<i64, ClassicSamples>> = BTreeMap::new();
     for loaded in &load.series {
         let name = loaded.labels.name();
         let Some((base, part)) = name.rsplit_once('_') else { continue };
@@ -31,7 +31,8 @@ pub(crate) fn histograms(load: &Load) -> Result<Vec<(Labels, Vec<Reading>)>, Str
             _ => continue,
         };
         for (at, item) in loaded.values.iter().enumerate() {
-            let Some(Value::Number(number)) = item.as_ref().map(|written| &written.value) else {
+            let Some(StepValue::Number(number)) = item.as_ref().map(|written| &written.value)
+            else {
                 continue;
             };
             let moments = all.entry(labels.clone()).or_default();
@@ -48,15 +49,15 @@ pub(crate) fn histograms(load: &Load) -> Result<Vec<(Labels, Vec<Reading>)>, Str
         let mut readings = Vec::with_capacity(moments.len());
         for (time, said) in moments {
             let histogram = said.histogram().map_err(|wrong| format!("{labels}: {wrong}"))?;
-            let value = Value::Histogram(histogram.into());
-            readings.push(Reading { start: None, time, value });
+            let value = StepValue::Histogram(histogram.into());
+            readings.push(SeriesPoint { start: None, time, value });
         }
         histograms.push((labels, readings));
     }
     Ok(histograms)
 }
 
-impl Said {
+impl ClassicSamples {
     fn histogram(mut self) -> Result<FloatHistogram, String> {
         self.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
         self.buckets.dedup_by(|a, b| a.0 == b.0);
@@ -81,7 +82,7 @@ impl Said {
         }
         let bounds = self.buckets[..self.buckets.len() - 1].iter().map(|bucket| bucket.0);
         Ok(FloatHistogram {
-            grid: query::Grid::Custom(bounds.collect()),
+            grid: query::BucketGrid::Custom(bounds.collect()),
             zero_threshold: 0.0,
             zero_count: 0.0,
             count,

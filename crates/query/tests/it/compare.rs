@@ -2,53 +2,62 @@
 
 use std::fmt::Write;
 
-use query::{Data, FloatHistogram, Grid, Labels, STALE_BITS, Steps, Stream, Value, is_stale};
+use query::{
+    BucketGrid, FloatHistogram, LabelSet, ResultData, STALE_BITS, StepGrid, StepValue, Stream,
+    is_stale,
+};
 
-use crate::notation::Item;
-use crate::script::{Eval, Expected};
+use crate::notation::NotationItem;
+use crate::script::{EvalCommand, ExpectedResult};
 
 /// How far numbers may be apart, as a part of both together.
 const EPSILON: f64 = 1e-6;
 
 /// Values of one series of an answer, with their moments.
-pub(crate) struct Row {
-    pub(crate) labels: Labels,
-    pub(crate) points: Vec<(i64, Value)>,
+pub(crate) struct ResultRow {
+    pub(crate) labels: LabelSet,
+    pub(crate) points: Vec<(i64, StepValue)>,
 }
 
 /// An answer in one form.
-pub(crate) enum Found {
+pub(crate) enum ActualResult {
     Scalar(f64),
     Text(String),
     /// Of one moment, in the answer's order.
-    Vector(Vec<Row>),
-    Matrix(Vec<Row>),
+    Vector(Vec<ResultRow>),
+    Matrix(Vec<ResultRow>),
 }
 
-impl Found {
+impl ActualResult {
     /// Of the data of an answer.
-    pub(crate) fn of(data: Data, steps: Steps, is_range: bool) -> Found {
+    pub(crate) fn from_data(data: ResultData, steps: StepGrid, is_range: bool) -> ActualResult {
         let row = |stream: Stream| {
             let points = steps.times().zip(stream.points);
             let points = points.filter_map(|(time, point)| Some((time, point?))).collect();
-            Row { labels: stream.labels, points }
+            ResultRow { labels: stream.labels, points }
         };
         match data {
-            Data::Scalar(numbers) if is_range => {
-                let numbers = numbers.into_iter().map(Value::Number);
+            ResultData::Scalar(numbers) if is_range => {
+                let numbers = numbers.into_iter().map(StepValue::Number);
                 let points = steps.times().zip(numbers).collect();
-                Found::Matrix(vec![Row { labels: Labels::default(), points }])
+                ActualResult::Matrix(vec![ResultRow { labels: LabelSet::default(), points }])
             }
-            Data::Scalar(numbers) => Found::Scalar(numbers.first().copied().unwrap_or(f64::NAN)),
-            Data::Text(text) => Found::Text(text),
-            Data::Vector(streams) => Found::Vector(streams.into_iter().map(row).collect()),
-            Data::Matrix(streams) => Found::Matrix(streams.into_iter().map(row).collect()),
-            Data::Readings(all) => {
-                let row = |readings: query::Readings| Row {
+            ResultData::Scalar(numbers) => {
+                ActualResult::Scalar(numbers.first().copied().unwrap_or(f64::NAN))
+            }
+            ResultData::Text(text) => ActualResult::Text(text),
+            ResultData::Vector(streams) => {
+                ActualResult::Vector(streams.into_iter().map(row).collect())
+            }
+            ResultData::Matrix(streams) => {
+                ActualResult::Matrix(streams.into_iter().map(row).collect())
+            }
+            ResultData::Points(all) => {
+                let row = |readings: query::SeriesPoints| ResultRow {
                     labels: readings.labels,
-                    points: readings.readings.into_iter().map(|r| (r.time, r.value)).collect(),
+                    points: readings.points.into_iter().map(|r| (r.time, r.value)).collect(),
                 };
-                Found::Matrix(all.into_iter().map(row).collect())
+                ActualResult::Matrix(all.into_iter().map(row).collect())
             }
         }
     }
@@ -56,15 +65,15 @@ impl Found {
     /// As a script would write it.
     pub(crate) fn show(&self) -> String {
         match self {
-            Found::Scalar(number) => number.to_string(),
-            Found::Text(text) => format!("{text:?}"),
-            Found::Vector(rows) | Found::Matrix(rows) => {
+            ActualResult::Scalar(number) => number.to_string(),
+            ActualResult::Text(text) => format!("{text:?}"),
+            ActualResult::Vector(rows) | ActualResult::Matrix(rows) => {
                 let mut shown = String::new();
                 for row in rows {
                     let _ = write!(shown, "\n      {}", row.labels);
                     for (time, value) in &row.points {
                         let seconds = query::seconds(*time);
-                        let _ = match matches!(self, Found::Matrix(_)) {
+                        let _ = match matches!(self, ActualResult::Matrix(_)) {
                             true => write!(shown, " {}@{seconds}", show(value)),
                             false => write!(shown, " {}", show(value)),
                         };
@@ -77,12 +86,12 @@ impl Found {
 }
 
 /// An expected answer as a script writes it.
-pub(crate) fn show_expected(expected: &Expected) -> String {
+pub(crate) fn show_expected(expected: &ExpectedResult) -> String {
     match expected {
-        Expected::Scalar(number) => number.to_string(),
-        Expected::Text(text) => format!("{text:?}"),
-        Expected::Series(series) if series.is_empty() => "nothing".to_owned(),
-        Expected::Series(series) => {
+        ExpectedResult::Scalar(number) => number.to_string(),
+        ExpectedResult::Text(text) => format!("{text:?}"),
+        ExpectedResult::Series(series) if series.is_empty() => "nothing".to_owned(),
+        ExpectedResult::Series(series) => {
             let mut shown = String::new();
             for (labels, items) in series {
                 let _ = write!(shown, "\n      {labels}");
@@ -97,7 +106,7 @@ pub(crate) fn show_expected(expected: &Expected) -> String {
     }
 }
 
-fn show(value: &Value) -> String {
+fn show(value: &StepValue) -> String {
     match (value.number(), value.histogram()) {
         (Some(number), _) if is_stale(number) => "stale".to_owned(),
         (Some(number), _) => number.to_string(),
@@ -109,9 +118,9 @@ fn show(value: &Value) -> String {
 fn show_histogram(histogram: &FloatHistogram) -> String {
     let FloatHistogram { count, sum, zero_count, zero_threshold, .. } = histogram;
     let grid = match &histogram.grid {
-        Grid::Exponential(schema) => format!("schema:{schema}"),
-        Grid::Custom(bounds) => format!("schema:-53 custom_values:{bounds:?}"),
-        Grid::Native(scheme) => format!("{scheme:?}"),
+        BucketGrid::Exponential(schema) => format!("schema:{schema}"),
+        BucketGrid::Custom(bounds) => format!("schema:-53 custom_values:{bounds:?}"),
+        BucketGrid::Native(scheme) => format!("{scheme:?}"),
     };
     let mut shown = format!("{{{{{grid} count:{count} sum:{sum}");
     if *zero_count != 0.0 || *zero_threshold != 0.0 {
@@ -127,20 +136,30 @@ fn show_histogram(histogram: &FloatHistogram) -> String {
 }
 
 /// What is wrong with an answer.
-pub(crate) fn check(eval: &Eval, found: &Found) -> Result<(), String> {
+pub(crate) fn check(eval: &EvalCommand, found: &ActualResult) -> Result<(), String> {
     match (&eval.answer, found) {
-        (Expected::Scalar(expected), Found::Scalar(found)) => match almost(*expected, *found) {
-            true => Ok(()),
-            false => Err("the number is another".to_owned()),
-        },
-        (Expected::Text(expected), Found::Text(found)) if expected == found => Ok(()),
-        (Expected::Series(expected), Found::Vector(rows)) => check_vector(eval, expected, rows),
-        (Expected::Series(expected), Found::Matrix(rows)) => check_matrix(eval, expected, rows),
+        (ExpectedResult::Scalar(expected), ActualResult::Scalar(found)) => {
+            match almost_equal(*expected, *found) {
+                true => Ok(()),
+                false => Err("the number is another".to_owned()),
+            }
+        }
+        (ExpectedResult::Text(expected), ActualResult::Text(found)) if expected == found => Ok(()),
+        (ExpectedResult::Series(expected), ActualResult::Vector(rows)) => {
+            check_vector(eval, expected, rows)
+        }
+        (ExpectedResult::Series(expected), ActualResult::Matrix(rows)) => {
+            check_matrix(eval, expected, rows)
+        }
         _ => Err("the answer is of another kind".to_owned()),
     }
 }
 
-fn check_vector(eval: &Eval, expected: &[(Labels, Vec<Item>)], rows: &[Row]) -> Result<(), String> {
+fn check_vector(
+    eval: &EvalCommand,
+    expected: &[(LabelSet, Vec<NotationItem>)],
+    rows: &[ResultRow],
+) -> Result<(), String> {
     for (at, row) in rows.iter().enumerate() {
         let [(_, value)] = &row.points[..] else {
             return Err(format!("{} has {} values", row.labels, row.points.len()));
@@ -153,14 +172,18 @@ fn check_vector(eval: &Eval, expected: &[(Labels, Vec<Item>)], rows: &[Row]) -> 
         }
         let item = expected[place].1.first().and_then(Option::as_ref);
         let item = item.ok_or_else(|| format!("no value is expected of {}", row.labels))?;
-        if !is_same(&item.value, value, item.says_hint) {
+        if !is_same(&item.value, value, item.has_hint) {
             return Err(format!("the value of {} is another", row.labels));
         }
     }
-    all_there(expected, rows)
+    check_all_present(expected, rows)
 }
 
-fn check_matrix(eval: &Eval, expected: &[(Labels, Vec<Item>)], rows: &[Row]) -> Result<(), String> {
+fn check_matrix(
+    eval: &EvalCommand,
+    expected: &[(LabelSet, Vec<NotationItem>)],
+    rows: &[ResultRow],
+) -> Result<(), String> {
     if eval.expect.ordered {
         return Err("values over time have no order".to_owned());
     }
@@ -184,25 +207,28 @@ fn check_matrix(eval: &Eval, expected: &[(Labels, Vec<Item>)], rows: &[Row]) -> 
                 let expected = query::seconds(*expected_at);
                 return Err(format!("{labels} has a value at {seconds} s, not at {expected} s"));
             }
-            if !is_same(&item.value, value, item.says_hint) {
+            if !is_same(&item.value, value, item.has_hint) {
                 return Err(format!("the value of {labels} at {seconds} s is another"));
             }
         }
     }
-    all_there(expected, rows)
+    check_all_present(expected, rows)
 }
 
-fn all_there(expected: &[(Labels, Vec<Item>)], rows: &[Row]) -> Result<(), String> {
-    let is_there = |labels: &Labels| rows.iter().any(|row| row.labels == *labels);
+fn check_all_present(
+    expected: &[(LabelSet, Vec<NotationItem>)],
+    rows: &[ResultRow],
+) -> Result<(), String> {
+    let is_there = |labels: &LabelSet| rows.iter().any(|row| row.labels == *labels);
     match expected.iter().find(|(labels, _)| !is_there(labels)) {
         Some((labels, _)) => Err(format!("{labels} is missing")),
         None => Ok(()),
     }
 }
 
-fn is_same(expected: &Value, found: &Value, says_hint: bool) -> bool {
+fn is_same(expected: &StepValue, found: &StepValue, says_hint: bool) -> bool {
     match (expected.number(), found.number(), expected.histogram(), found.histogram()) {
-        (Some(expected), Some(found), _, _) => almost(expected, found),
+        (Some(expected), Some(found), _, _) => almost_equal(expected, found),
         (None, None, Some(expected), Some(found)) => {
             same_histogram(&expected, &found) && (!says_hint || expected.hint == found.hint)
         }
@@ -212,19 +238,19 @@ fn is_same(expected: &Value, found: &Value, says_hint: bool) -> bool {
 
 fn same_histogram(expected: &FloatHistogram, found: &FloatHistogram) -> bool {
     let same_buckets = |a: &[(i32, f64)], b: &[(i32, f64)]| {
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && almost(a.1, b.1))
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && almost_equal(a.1, b.1))
     };
     expected.grid == found.grid
         && expected.zero_threshold == found.zero_threshold
-        && almost(expected.zero_count, found.zero_count)
-        && almost(expected.count, found.count)
-        && almost(expected.sum, found.sum)
+        && almost_equal(expected.zero_count, found.zero_count)
+        && almost_equal(expected.count, found.count)
+        && almost_equal(expected.sum, found.sum)
         && same_buckets(&expected.positive, &found.positive)
         && same_buckets(&expected.negative, &found.negative)
 }
 
 /// Whether two numbers are the same but for what adding up in another order makes.
-fn almost(a: f64, b: f64) -> bool {
+fn almost_equal(a: f64, b: f64) -> bool {
     if is_stale(a) || is_stale(b) {
         return a.to_bits() == STALE_BITS && b.to_bits() == STALE_BITS;
     }
@@ -244,12 +270,12 @@ mod tests {
 
     #[test]
     fn numbers_are_almost_the_same() {
-        assert!(almost(1.0, 1.000_001));
-        assert!(!almost(1.0, 1.000_01));
-        assert!(almost(f64::NAN, -f64::NAN));
-        assert!(!almost(f64::NAN, f64::from_bits(STALE_BITS)));
-        assert!(almost(f64::INFINITY, f64::INFINITY));
-        assert!(!almost(0.0, 1e-300));
-        assert!(!almost(f64::INFINITY, f64::MAX));
+        assert!(almost_equal(1.0, 1.000_001));
+        assert!(!almost_equal(1.0, 1.000_01));
+        assert!(almost_equal(f64::NAN, -f64::NAN));
+        assert!(!almost_equal(f64::NAN, f64::from_bits(STALE_BITS)));
+        assert!(almost_equal(f64::INFINITY, f64::INFINITY));
+        assert!(!almost_equal(0.0, 1e-300));
+        assert!(!almost_equal(f64::INFINITY, f64::MAX));
     }
 }

@@ -5,7 +5,7 @@
 
 mod data;
 mod prometheus;
-mod questions;
+mod queries;
 mod reply;
 
 use std::fs;
@@ -14,15 +14,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::{Disk, SimDisk};
-use journal::{Identity, Level};
-use model::{BatchWriter, Sample, Value};
-use query::{Language, Question, Settings, Stored, ask, promql};
-use store::{Options, Store, View};
+use journal::{BatchIdentity, Level};
+use model::{BatchWriter, Sample, SampleValue};
+use query::{Language, QueryRequest, Settings, StoreSource, execute, promql};
+use store::{Options, ReadView, Store};
 
-use self::data::{ASKED_MS, END_MS, Line, Point};
-use self::prometheus::Prometheus;
-use self::questions::Asked;
-use self::reply::Reply;
+use self::data::{DataPoint, DataSeries, END_MS, QUERY_RANGES_MS};
+use self::prometheus::PrometheusProcess;
+use self::queries::ComplianceQuery;
+use self::reply::ComplianceReply;
 
 const MILLI: i64 = 1_000_000;
 /// Where the store is on its disk.
@@ -30,54 +30,61 @@ const DIR: &str = "/store";
 
 #[test]
 #[ignore = "needs TOPDECK_PROMETHEUS, a program"]
-fn prometheus_answers_alike() {
+fn prometheus_gives_equal_results() {
     let program = std::env::var("TOPDECK_PROMETHEUS").expect("TOPDECK_PROMETHEUS names a program");
     let lines = data::lines();
-    let store = stored(&lines);
+    let store = build_store(&lines);
     let view = store.view().expect("a store can be read");
-    let prometheus = Prometheus::start(Path::new(&program));
+    let prometheus = PrometheusProcess::start(Path::new(&program));
     prometheus.load(&lines);
     let list = crate::data("compared.txt");
-    let own = questions::read(&fs::read_to_string(list).expect("our list can be read"));
+    let own = queries::read(&fs::read_to_string(list).expect("our list can be read"));
     let ours = compare("compared", &own, &prometheus, &view);
     let mut wrong = ours.wrong;
     if let Ok(path) = std::env::var("TOPDECK_COMPLIANCE_QUERIES") {
         let file = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        let theirs = questions::read_compliance(&file);
+        let theirs = queries::read_compliance(&file);
         wrong += compare("compliance", &theirs, &prometheus, &view).wrong;
     }
     assert_eq!(wrong, 0, "answers differ");
-    crate::at_least("compared", ours.alike);
+    crate::at_least("compared", ours.equal);
 }
 
 /// What became of a list.
 #[derive(Default)]
-struct Outcome {
-    alike: usize,
+struct ListOutcome {
+    equal: usize,
     /// Differ, as is known.
     known: usize,
     /// Differ, or are alike where they are known to differ.
     wrong: usize,
     /// Those that both refuse.
-    refused: usize,
+    both_failed: usize,
     /// Those of which nothing is the answer.
     empty: usize,
 }
 
 /// Asks all, and shows what is not as it is to be.
-fn compare(name: &str, asked: &[Asked], prometheus: &Prometheus, view: &View) -> Outcome {
-    let mut outcome = Outcome::default();
-    for Asked { text, differs } in asked {
-        let replies = ASKED_MS.map(|range| prometheus.ask(text, range));
-        let replies = replies.map(|body| Reply::of_json(&body));
-        outcome.refused += usize::from(replies.iter().all(Reply::is_failed));
-        outcome.empty += usize::from(replies.iter().all(Reply::is_empty));
-        let mut differences = replies.iter().zip(ASKED_MS).filter_map(|(reply, range)| {
-            let found = catch_unwind(AssertUnwindSafe(|| Reply::of(own(view, text, range))));
+fn compare(
+    name: &str,
+    asked: &[ComplianceQuery],
+    prometheus: &PrometheusProcess,
+    view: &ReadView,
+) -> ListOutcome {
+    let mut outcome = ListOutcome::default();
+    for ComplianceQuery { text, differs } in asked {
+        let replies = QUERY_RANGES_MS.map(|range| prometheus.query_range(text, range));
+        let replies = replies.map(|body| ComplianceReply::from_json(&body));
+        outcome.both_failed += usize::from(replies.iter().all(ComplianceReply::is_failed));
+        outcome.empty += usize::from(replies.iter().all(ComplianceReply::is_empty));
+        let mut differences = replies.iter().zip(QUERY_RANGES_MS).filter_map(|(reply, range)| {
+            let found = catch_unwind(AssertUnwindSafe(|| {
+                ComplianceReply::from_result(run_topdeck(view, text, range))
+            }));
             found.map_or_else(|_| Some("it panics".to_owned()), |found| reply.difference(&found))
         });
         match (differences.next(), differs) {
-            (None, false) => outcome.alike += 1,
+            (None, false) => outcome.equal += 1,
             (Some(_), true) => outcome.known += 1,
             (Some(difference), false) => {
                 outcome.wrong += 1;
@@ -89,7 +96,7 @@ fn compare(name: &str, asked: &[Asked], prometheus: &Prometheus, view: &View) ->
             }
         }
     }
-    let Outcome { alike, known, wrong, refused, empty } = &outcome;
+    let ListOutcome { equal: alike, known, wrong, both_failed: refused, empty } = &outcome;
     let count = asked.len();
     println!(
         "{name:<12}{alike:>5} of {count} alike ({refused} refused, {empty} empty), {known} known to differ, {wrong} wrong"
@@ -97,24 +104,24 @@ fn compare(name: &str, asked: &[Asked], prometheus: &Prometheus, view: &View) ->
     outcome
 }
 
-fn own(
-    view: &View,
+fn run_topdeck(
+    view: &ReadView,
     text: &str,
     (start, end, step): (i64, i64, i64),
-) -> query::Result<query::Answer> {
+) -> query::Result<query::QueryResult> {
     let options = promql::Options { standard_only: true, ..promql::Options::all() };
     let (start, end, step) = (start * MILLI, end * MILLI, step * MILLI);
-    let question = Question { text, language: Language::PromQl, start, end, step, options };
-    ask(&Stored::new(view), &question, &Settings::default(), &|| false)
+    let question = QueryRequest { text, language: Language::PromQl, start, end, step, options };
+    execute(&StoreSource::new(view), &question, &Settings::default(), &|| false)
 }
 
 /// A store with all lines, half of it in parts and half in memory.
-fn stored(lines: &[Line]) -> Store {
+fn build_store(lines: &[DataSeries]) -> Store {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
     Store::create(&disk, Path::new(DIR), &journal::Settings::default())
         .expect("a store can be made");
     let clock = Arc::new(|| END_MS * MILLI);
-    let options = Options { background: false, clock, ..Options::default() };
+    let options = Options { has_background_thread: false, clock, ..Options::default() };
     let store = Store::open(disk, Path::new(DIR), &options).expect("a store can be opened");
     let middle = (data::START_MS + END_MS) / 2;
     for (half, times) in [i64::MIN..middle, middle..i64::MAX].into_iter().enumerate() {
@@ -126,15 +133,17 @@ fn stored(lines: &[Line]) -> Store {
                 {
                     let at = time_ms * MILLI;
                     let value = match point {
-                        Point::Number(number) => Value::Number(*number),
-                        Point::Histogram(histogram) => Value::Histogram(histogram.clone()),
+                        DataPoint::Number(number) => SampleValue::Number(*number),
+                        DataPoint::Histogram(histogram) => {
+                            SampleValue::Histogram(histogram.clone())
+                        }
                     };
                     let sample = Sample { start: at, end: at, value };
                     batch.sample(&sample).expect("a sample is as it should be");
                 }
             }
             let sequence = (half * 1_000 + part + 1) as u64;
-            let identity = Identity { producer: 1, boot: 1, sequence };
+            let identity = BatchIdentity { producer: 1, epoch: 1, sequence };
             let taken = store.ingest(Some(identity), &batch.finish(), Level::Process);
             let _acknowledged = taken.expect("a batch is taken");
         }

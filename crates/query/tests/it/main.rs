@@ -6,13 +6,13 @@ mod checks;
 mod classic;
 mod compare;
 mod compliance;
-mod ends;
-mod fuzzed;
+mod fuzz_regressions;
 mod memory;
 mod notation;
+mod oracle;
 mod run;
 mod script;
-mod truth;
+mod staleness;
 
 use std::fmt::Write;
 use std::fs;

@@ -8,33 +8,34 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hist::Mixture;
-use model::{Kind, Selector, Series};
+use model::{Selector, Series, SeriesKind};
 use query::{
-    FloatHistogram, Handle, Labels, NAME, Read, Reading, ResetHint, Result, Source, Value, is_stale,
+    ColumnRead, FloatHistogram, LabelSet, NAME, ResetHint, Result, SeriesHandle, SeriesPoint,
+    Source, StepValue, is_stale,
 };
-use store::{Grid, Summary};
+use store::{NumberSummary, TimeGrid};
 
-use crate::script::Load;
+use crate::script::LoadCommand;
 
 /// All series of a script.
 #[derive(Default)]
-pub(crate) struct Memory {
-    series: Vec<Held>,
-    places: BTreeMap<Labels, usize>,
+pub(crate) struct ScriptSource {
+    series: Vec<ScriptSeries>,
+    indexes: BTreeMap<LabelSet, usize>,
 }
 
-struct Held {
-    labels: Labels,
+struct ScriptSeries {
+    labels: LabelSet,
     series: Series,
     /// As they were loaded.
-    loaded: Vec<Reading>,
+    loaded: Vec<SeriesPoint>,
     /// As they are read.
-    readings: Vec<Reading>,
+    readings: Vec<SeriesPoint>,
 }
 
-impl Memory {
+impl ScriptSource {
     /// Adds what a command loads.
-    pub(crate) fn load(&mut self, load: &Load) -> Result<(), String> {
+    pub(crate) fn load(&mut self, load: &LoadCommand) -> Result<(), String> {
         for loaded in &load.series {
             let mut readings = Vec::with_capacity(loaded.values.len());
             for (at, item) in loaded.values.iter().enumerate() {
@@ -43,7 +44,7 @@ impl Memory {
                 let start = loaded.starts.get(at).copied().flatten().map(|offset| time + offset);
                 // Moment 0 is how Prometheus writes that nothing is known.
                 let start = start.filter(|&start| start != 0);
-                readings.push(Reading { start, time, value: written.value.clone() });
+                readings.push(SeriesPoint { start, time, value: written.value.clone() });
             }
             self.add(&loaded.labels, readings)?;
         }
@@ -51,14 +52,18 @@ impl Memory {
     }
 
     /// Adds readings to a series.
-    pub(crate) fn add(&mut self, labels: &Labels, readings: Vec<Reading>) -> Result<(), String> {
-        let at = match self.places.get(labels) {
+    pub(crate) fn add(
+        &mut self,
+        labels: &LabelSet,
+        readings: Vec<SeriesPoint>,
+    ) -> Result<(), String> {
+        let at = match self.indexes.get(labels) {
             Some(&at) => at,
             None => {
                 let series = series_of(labels)?;
-                self.places.insert(labels.clone(), self.series.len());
+                self.indexes.insert(labels.clone(), self.series.len());
                 let (loaded, readings) = (Vec::new(), Vec::new());
-                self.series.push(Held { labels: labels.clone(), series, loaded, readings });
+                self.series.push(ScriptSeries { labels: labels.clone(), series, loaded, readings });
                 self.series.len() - 1
             }
         };
@@ -72,8 +77,8 @@ impl Memory {
     }
 }
 
-fn series_of(labels: &Labels) -> Result<Series, String> {
-    let mut series = Series::new(labels.name(), Kind::Gauge);
+fn series_of(labels: &LabelSet) -> Result<Series, String> {
+    let mut series = Series::new(labels.name(), SeriesKind::Gauge);
     for (name, value) in labels.iter().filter(|(name, _)| *name != NAME) {
         series = series.with_label(name, value);
     }
@@ -81,10 +86,10 @@ fn series_of(labels: &Labels) -> Result<Series, String> {
 }
 
 /// Says of each histogram what is known about a reset before it.
-fn hint(readings: &mut [Reading]) {
+fn hint(readings: &mut [SeriesPoint]) {
     let mut before: Option<Arc<FloatHistogram>> = None;
     for reading in readings {
-        let Value::Histogram(histogram) = &mut reading.value else {
+        let StepValue::Histogram(histogram) = &mut reading.value else {
             // A mark goes into the chunk, and ends it; another number is no part of one.
             before = None;
             continue;
@@ -119,11 +124,11 @@ fn continues(before: &FloatHistogram, histogram: &FloatHistogram) -> bool {
         && covers(&before.negative, &histogram.negative)
 }
 
-impl Source for Memory {
-    fn select(&self, selector: &Selector) -> Result<Vec<Handle>> {
+impl Source for ScriptSource {
+    fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
         let picked =
             self.series.iter().enumerate().filter(|(_, held)| selector.matches(&held.series));
-        let handle = |(key, held): (usize, &Held)| Handle {
+        let handle = |(key, held): (usize, &ScriptSeries)| SeriesHandle {
             labels: held.labels.clone(),
             kind: held.series.kind(),
             unit: String::new(),
@@ -132,20 +137,28 @@ impl Source for Memory {
         Ok(picked.map(handle).collect())
     }
 
-    fn readings(&self, series: &Handle, range: Range<i64>) -> Result<Read<Reading>> {
+    fn readings(
+        &self,
+        series: &SeriesHandle,
+        range: Range<i64>,
+    ) -> Result<ColumnRead<SeriesPoint>> {
         let readings = &self.series[series.key].readings;
         let from = readings.partition_point(|reading| reading.time <= range.start);
         let to = readings.partition_point(|reading| reading.time <= range.end).max(from);
-        Ok(Read { values: readings[from..to].to_vec(), gaps: Vec::new() })
+        Ok(ColumnRead { values: readings[from..to].to_vec(), gaps: Vec::new() })
     }
 
-    fn histograms(&self, _: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
+    fn histograms(&self, _: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
         // All series are gauges, of which there are no distributions.
         let values = (0..grid.columns).map(|_| Mixture::default()).collect();
-        Ok(Read { values, gaps: Vec::new() })
+        Ok(ColumnRead { values, gaps: Vec::new() })
     }
 
-    fn numbers(&self, _: &[&Handle], grid: Grid) -> Result<Read<Option<Summary>>> {
-        Ok(Read { values: (0..grid.columns).map(|_| None).collect(), gaps: Vec::new() })
+    fn numbers(
+        &self,
+        _: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+        Ok(ColumnRead { values: (0..grid.columns).map(|_| None).collect(), gaps: Vec::new() })
     }
 }

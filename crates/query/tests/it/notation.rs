@@ -4,18 +4,18 @@
 //! often more it comes, and a number or histogram before `x` what is added each time.
 
 use query::promql::{self, ExprKind, Options, parse_duration};
-use query::{FloatHistogram, Labels, NAME, STALE_BITS, Value, parse_description};
+use query::{FloatHistogram, LabelSet, NAME, STALE_BITS, StepValue, parse_description};
 
 /// One value of a series as it is written.
 #[derive(Clone, Debug)]
-pub(crate) struct Written {
-    pub(crate) value: Value,
+pub(crate) struct NotationValue {
+    pub(crate) value: StepValue,
     /// A histogram's text says what is known of resets, so it is compared.
-    pub(crate) says_hint: bool,
+    pub(crate) has_hint: bool,
 }
 
 /// A value, or none.
-pub(crate) type Item = Option<Written>;
+pub(crate) type NotationItem = Option<NotationValue>;
 
 /// How many values a line may have: more is a slip of the pen.
 const ITEMS_MAX: usize = 100_000;
@@ -41,7 +41,7 @@ pub(crate) fn quoted(text: &str) -> Result<(String, &str), String> {
 }
 
 /// A series with its values.
-pub(crate) fn series(line: &str) -> Result<(Labels, Vec<Item>), String> {
+pub(crate) fn series(line: &str) -> Result<(LabelSet, Vec<NotationItem>), String> {
     let (labels, mut rest) = metric(line)?;
     let mut items = Vec::new();
     while !rest.is_empty() {
@@ -58,7 +58,7 @@ pub(crate) fn series(line: &str) -> Result<(Labels, Vec<Item>), String> {
 }
 
 /// Name and labels, and what follows them.
-pub(crate) fn metric(text: &str) -> Result<(Labels, &str), String> {
+pub(crate) fn metric(text: &str) -> Result<(LabelSet, &str), String> {
     let end = text.find(|c: char| c.is_whitespace() || c == '{').unwrap_or(text.len());
     let (name, mut rest) = text.split_at(end);
     let mut pairs = vec![(NAME.to_owned(), name.to_owned())];
@@ -66,14 +66,14 @@ pub(crate) fn metric(text: &str) -> Result<(Labels, &str), String> {
     if !braces.starts_with('{') || braces.starts_with("{{") {
         return match name {
             "" => Err(format!("expected a metric at {text:?}")),
-            _ => Ok((Labels::new(pairs), rest)),
+            _ => Ok((LabelSet::new(pairs), rest)),
         };
     }
     rest = &braces[1..];
     loop {
         rest = rest.trim_start();
         if let Some(after) = rest.strip_prefix('}') {
-            return Ok((Labels::new(pairs), after));
+            return Ok((LabelSet::new(pairs), after));
         }
         let is_quoted = rest.starts_with(['"', '\'', '`']);
         let (label, after) = match is_quoted {
@@ -103,7 +103,7 @@ pub(crate) fn metric(text: &str) -> Result<(Labels, &str), String> {
 }
 
 /// One item of values, and what follows it.
-fn item<'a>(text: &'a str, items: &mut Vec<Item>) -> Result<&'a str, String> {
+fn item<'a>(text: &'a str, items: &mut Vec<NotationItem>) -> Result<&'a str, String> {
     if text.starts_with("{{") {
         return histograms(text, items);
     }
@@ -125,7 +125,7 @@ fn item<'a>(text: &'a str, items: &mut Vec<Item>) -> Result<&'a str, String> {
     let more = if after.is_empty() && step.is_none() { 0 } else { times(after)? };
     let mut number = first;
     for _ in 0..=more {
-        items.push(Some(Written { value: Value::Number(number), says_hint: false }));
+        items.push(Some(NotationValue { value: StepValue::Number(number), has_hint: false }));
         if let Some(step) = step {
             number += step;
         }
@@ -134,7 +134,7 @@ fn item<'a>(text: &'a str, items: &mut Vec<Item>) -> Result<&'a str, String> {
 }
 
 /// `{{…}}`, with what is added, how often.
-fn histograms<'a>(text: &'a str, items: &mut Vec<Item>) -> Result<&'a str, String> {
+fn histograms<'a>(text: &'a str, items: &mut Vec<NotationItem>) -> Result<&'a str, String> {
     let (first, mut says_hint, mut rest) = histogram(text)?;
     let mut step = None;
     let sign = rest.chars().next().filter(|c| matches!(c, '+' | '-'));
@@ -153,8 +153,8 @@ fn histograms<'a>(text: &'a str, items: &mut Vec<Item>) -> Result<&'a str, Strin
         if let Some(step) = step.as_ref().filter(|_| at > 0) {
             current.add(step).map_err(|wrong| wrong.to_string())?;
         }
-        let value = Value::Histogram(current.clone().into());
-        items.push(Some(Written { value, says_hint }));
+        let value = StepValue::Histogram(current.clone().into());
+        items.push(Some(NotationValue { value, has_hint: says_hint }));
     }
     Ok(after)
 }
@@ -163,7 +163,7 @@ fn histogram(text: &str) -> Result<(FloatHistogram, bool, &str), String> {
     let end = text.find("}}").ok_or_else(|| format!("the histogram does not end: {text}"))? + 2;
     let (description, rest) = text.split_at(end);
     let read = parse_description(description).map_err(|wrong| format!("{description}: {wrong}"))?;
-    Ok((read.histogram, read.hint_given, rest))
+    Ok((read.histogram, read.has_hint, rest))
 }
 
 /// The number of `x5`.

@@ -5,43 +5,45 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use query::promql::{self, At, Expr, ExprKind};
-use query::{Answer, Language, Note, Notes, Question, Settings, ask};
+use query::promql::{self, AtModifier, Expr, ExprKind};
+use query::{
+    Language, QueryRequest, QueryResult, QueryWarningKind, QueryWarnings, Settings, execute,
+};
 
 use crate::classic;
-use crate::compare::{self, Found};
-use crate::memory::Memory;
-use crate::script::{self, CommandKind, Eval, Pattern};
+use crate::compare::{self, ActualResult};
+use crate::memory::ScriptSource;
+use crate::script::{self, CommandKind, EvalCommand, MessagePattern};
 
 /// What became of a script.
 #[derive(Default)]
-pub(crate) struct Report {
+pub(crate) struct ScriptReport {
     pub(crate) passed: usize,
-    pub(crate) failures: Vec<Failure>,
+    pub(crate) failures: Vec<ScriptFailure>,
 }
 
 /// A question whose answer is not as expected, or a command that cannot be done.
-pub(crate) struct Failure {
+pub(crate) struct ScriptFailure {
     /// Of the script, from 1.
     pub(crate) line: usize,
     pub(crate) message: String,
 }
 
 /// Runs a script from its beginning to its end.
-pub(crate) fn run(text: &str) -> Report {
-    let mut report = Report::default();
+pub(crate) fn run(text: &str) -> ScriptReport {
+    let mut report = ScriptReport::default();
     let commands = match script::read(text) {
         Ok(commands) => commands,
         Err((line, message)) => {
-            report.failures.push(Failure { line, message });
+            report.failures.push(ScriptFailure { line, message });
             return report;
         }
     };
-    let mut memory = Memory::default();
+    let mut memory = ScriptSource::default();
     for command in commands {
         let result = match command.kind {
             CommandKind::Clear => {
-                memory = Memory::default();
+                memory = ScriptSource::default();
                 continue;
             }
             CommandKind::Load(load) => {
@@ -56,43 +58,43 @@ pub(crate) fn run(text: &str) -> Report {
             }
             CommandKind::Eval(eval) => {
                 let result = catch_unwind(AssertUnwindSafe(|| answer(&memory, &eval)));
-                let result =
-                    result.unwrap_or_else(|panic| Err(format!("it panics: {}", said(&*panic))));
+                let result = result
+                    .unwrap_or_else(|panic| Err(format!("it panics: {}", panic_text(&*panic))));
                 result.map_err(|message| format!("{}\n    {message}", eval.expr))
             }
         };
         match result {
             Ok(()) => report.passed += 1,
-            Err(message) => report.failures.push(Failure { line: command.line, message }),
+            Err(message) => report.failures.push(ScriptFailure { line: command.line, message }),
         }
     }
     report
 }
 
-fn add_histograms(memory: &mut Memory, load: &script::Load) -> Result<(), String> {
+fn add_histograms(memory: &mut ScriptSource, load: &script::LoadCommand) -> Result<(), String> {
     for (labels, readings) in classic::histograms(load)? {
         memory.add(&labels, readings)?;
     }
     Ok(())
 }
 
-fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// Asks a question in all ways, and compares.
-fn answer(memory: &Memory, eval: &Eval) -> Result<(), String> {
+fn answer(memory: &ScriptSource, eval: &EvalCommand) -> Result<(), String> {
     if eval.is_range {
         return check(
             eval,
             &eval.expr,
-            ask_for(memory, &eval.expr, eval.start, eval.end, eval.step),
+            query_range(memory, &eval.expr, eval.start, eval.end, eval.step),
         );
     }
     let time = eval.end;
     let mut questions = vec![(eval.expr.clone(), time)];
-    if let Some(fixed) = fixed(&eval.expr, time)? {
+    if let Some(fixed) = at_fixed_time(&eval.expr, time)? {
         let second = 1_000_000_000;
         let others = match time {
             0 => vec![-second, 0, second],
@@ -104,7 +106,7 @@ fn answer(memory: &Memory, eval: &Eval) -> Result<(), String> {
         let asked = |way: &str, wrong: String| {
             format!("{way} {expr} at {} s: {wrong}", query::seconds(time))
         };
-        check(eval, &expr, ask_for(memory, &expr, time, time, 0))
+        check(eval, &expr, query_range(memory, &expr, time, time, 0))
             .map_err(|wrong| asked("", wrong))?;
         if eval.expect.fail.is_some() || !eval.is_for_range_too || asks_for_its_range(&expr) {
             continue;
@@ -125,14 +127,20 @@ fn asks_for_its_range(expr: &str) -> bool {
 }
 
 /// The middle one of three moments is to be as if it were asked for alone.
-fn check_over_range(memory: &Memory, eval: &Eval, expr: &str, time: i64) -> Result<(), String> {
+fn check_over_range(
+    memory: &ScriptSource,
+    eval: &EvalCommand,
+    expr: &str,
+    time: i64,
+) -> Result<(), String> {
     let minute = 60_000_000_000;
-    let answer = ask_for(memory, expr, time - minute, time + minute, minute);
+    let answer = query_range(memory, expr, time - minute, time + minute, minute);
     let answer = answer.map_err(|error| error.to_string())?;
     if eval.expect.ordered {
         return Ok(());
     }
-    let Found::Matrix(mut rows) = Found::of(answer.data, answer.steps, true) else {
+    let ActualResult::Matrix(mut rows) = ActualResult::from_data(answer.data, answer.steps, true)
+    else {
         return Err("the answer is of another kind".to_owned());
     };
     if !rows.is_sorted_by(|a, b| a.labels <= b.labels) {
@@ -143,24 +151,36 @@ fn check_over_range(memory: &Memory, eval: &Eval, expr: &str, time: i64) -> Resu
     }
     rows.retain(|row| !row.points.is_empty());
     let found = match (&eval.answer, &rows[..]) {
-        (script::Expected::Scalar(_), [row]) if row.labels.is_empty() => {
-            Found::Scalar(row.points[0].1.number().unwrap_or(f64::NAN))
+        (script::ExpectedResult::Scalar(_), [row]) if row.labels.is_empty() => {
+            ActualResult::Scalar(row.points[0].1.number().unwrap_or(f64::NAN))
         }
-        _ => Found::Vector(rows),
+        _ => ActualResult::Vector(rows),
     };
     compare_with(eval, &found)
 }
 
-fn ask_for(memory: &Memory, expr: &str, start: i64, end: i64, step: i64) -> query::Result<Answer> {
-    let question =
-        Question { text: expr, language: Language::PromQl, start, end, step, options: options() };
+fn query_range(
+    memory: &ScriptSource,
+    expr: &str,
+    start: i64,
+    end: i64,
+    step: i64,
+) -> query::Result<QueryResult> {
+    let question = QueryRequest {
+        text: expr,
+        language: Language::PromQl,
+        start,
+        end,
+        step,
+        options: options(),
+    };
     let settings = Settings {
         delayed_name_removal: true,
         start_timestamps: true,
         averaged_quantiles: true,
         ..Settings::default()
     };
-    ask(memory, &question, &settings, &|| false)
+    execute(memory, &question, &settings, &|| false)
 }
 
 /// Everything that is to be switched on is.
@@ -168,7 +188,7 @@ fn options() -> promql::Options {
     promql::Options::all()
 }
 
-fn check(eval: &Eval, expr: &str, answer: query::Result<Answer>) -> Result<(), String> {
+fn check(eval: &EvalCommand, expr: &str, answer: query::Result<QueryResult>) -> Result<(), String> {
     let answer = match (answer, &eval.expect.fail) {
         (Err(error), Some(pattern)) => {
             let message = error.to_string();
@@ -180,30 +200,30 @@ fn check(eval: &Eval, expr: &str, answer: query::Result<Answer>) -> Result<(), S
         (Err(error), None) => return Err(format!("it fails: {error}")),
         (Ok(answer), _) => answer,
     };
-    let found = Found::of(answer.data, answer.steps, eval.is_range);
+    let found = ActualResult::from_data(answer.data, answer.steps, eval.is_range);
     if eval.expect.fail.is_some() {
         return Err(format!("it does not fail but gives {}", found.show()));
     }
-    check_notes(eval, expr, &answer.notes)?;
+    check_warnings(eval, expr, &answer.warnings)?;
     compare_with(eval, &found)
 }
 
-fn compare_with(eval: &Eval, found: &Found) -> Result<(), String> {
+fn compare_with(eval: &EvalCommand, found: &ActualResult) -> Result<(), String> {
     compare::check(eval, found).map_err(|wrong| {
         let expected = compare::show_expected(&eval.answer);
         format!("{wrong}\n    expected {expected}\n    found {}", found.show())
     })
 }
 
-fn check_notes(eval: &Eval, expr: &str, notes: &Notes) -> Result<(), String> {
+fn check_warnings(eval: &EvalCommand, expr: &str, notes: &QueryWarnings) -> Result<(), String> {
     let expect = &eval.expect;
     let kinds = [
-        (Note::Warning, "warning", &expect.warn, expect.no_warn),
-        (Note::Info, "info", &expect.info, expect.no_info),
+        (QueryWarningKind::Warning, "warning", &expect.warn, expect.no_warn),
+        (QueryWarningKind::Info, "info", &expect.info, expect.no_info),
     ];
     for (kind, name, patterns, none) in kinds {
         let found: Vec<String> = notes
-            .of(kind)
+            .of_kind(kind)
             .map(|(message, place)| {
                 let (line, column) = place.line_and_column(expr);
                 format!("{message} ({line}:{column})")
@@ -223,12 +243,12 @@ fn check_notes(eval: &Eval, expr: &str, notes: &Notes) -> Result<(), String> {
     Ok(())
 }
 
-fn is_any(pattern: &Pattern, found: &[String]) -> bool {
+fn is_any(pattern: &MessagePattern, found: &[String]) -> bool {
     found.iter().any(|note| pattern.matches(note))
 }
 
 /// Functions whose value depends on the moment they are asked for, though what they take does not.
-const OF_THE_MOMENT: [&str; 15] = [
+const TIME_DEPENDENT: [&str; 15] = [
     "day_of_month",
     "day_of_week",
     "day_of_year",
@@ -247,23 +267,24 @@ const OF_THE_MOMENT: [&str; 15] = [
 ];
 
 /// The expression with every selector at a moment, so that it is the same at every other; `None` if it is not.
-fn fixed(text: &str, time: i64) -> Result<Option<String>, String> {
-    let mut expr = promql::parse(text, &options()).map_err(|error| error.show(text))?;
-    Ok(fix(&mut expr, time).then(|| expr.to_string()))
+fn at_fixed_time(text: &str, time: i64) -> Result<Option<String>, String> {
+    let mut expr =
+        promql::parse(text, &options()).map_err(|error| error.format_with_source(text))?;
+    Ok(set_fixed_time(&mut expr, time).then(|| expr.to_string()))
 }
 
-fn fix(expr: &mut Expr, time: i64) -> bool {
+fn set_fixed_time(expr: &mut Expr, time: i64) -> bool {
     let at = match &mut expr.kind {
         ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => &mut selector.at,
         ExprKind::Subquery { at, .. } => at,
-        ExprKind::Call { function, .. } if OF_THE_MOMENT.contains(&function.name) => return false,
+        ExprKind::Call { function, .. } if TIME_DEPENDENT.contains(&function.name) => return false,
         _ => {
             let mut children = expr.children_mut().into_iter();
-            return children.all(|child| fix(child, time));
+            return children.all(|child| set_fixed_time(child, time));
         }
     };
-    if !matches!(at, Some(At::Time(_))) {
-        *at = Some(At::Time(time));
+    if !matches!(at, Some(AtModifier::Time(_))) {
+        *at = Some(AtModifier::Time(time));
     }
     true
 }

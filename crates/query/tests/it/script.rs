@@ -3,100 +3,100 @@
 //! The notation is that of Prometheus' own tests (its package `promqltest`), so that one script can ask both.
 //! A line that is empty, or begins with `#`, ends what belongs to a command.
 
-use query::Labels;
+use query::LabelSet;
 use query::promql::{parse_duration, parse_number};
 use regex::Regex;
 
-use crate::notation::{self, Item};
+use crate::notation::{self, NotationItem};
 
 /// A command, and in which line of the script it stands, from 1.
-pub(crate) struct Command {
+pub(crate) struct ScriptCommand {
     pub(crate) line: usize,
     pub(crate) kind: CommandKind,
 }
 
 pub(crate) enum CommandKind {
     Clear,
-    Load(Load),
-    Eval(Box<Eval>),
+    Load(LoadCommand),
+    Eval(Box<EvalCommand>),
 }
 
 /// Series that come to those that are there.
 #[derive(Default)]
-pub(crate) struct Load {
+pub(crate) struct LoadCommand {
     /// Nanoseconds from one value to the next; the first is at 0.
     pub(crate) step: i64,
     /// Histograms of which the buckets are series are loaded as histograms, too.
     pub(crate) with_custom_buckets: bool,
-    pub(crate) series: Vec<Loaded>,
+    pub(crate) series: Vec<LoadedSeries>,
 }
 
-pub(crate) struct Loaded {
-    pub(crate) labels: Labels,
-    pub(crate) values: Vec<Item>,
+pub(crate) struct LoadedSeries {
+    pub(crate) labels: LabelSet,
+    pub(crate) values: Vec<NotationItem>,
     /// Since when each counts, against its time; empty if nothing is said of it.
     pub(crate) starts: Vec<Option<i64>>,
 }
 
 /// A question, and what its answer has to be.
-pub(crate) struct Eval {
+pub(crate) struct EvalCommand {
     pub(crate) expr: String,
     pub(crate) start: i64,
     pub(crate) end: i64,
     /// 0 of a question for one moment, unless its answer is a range vector.
     pub(crate) step: i64,
     pub(crate) is_range: bool,
-    pub(crate) expect: Expect,
-    pub(crate) answer: Expected,
+    pub(crate) expect: Expectation,
+    pub(crate) answer: ExpectedResult,
     /// What comes besides may be asked of the same question over a range, too.
     pub(crate) is_for_range_too: bool,
 }
 
 /// What is expected besides the answer.
 #[derive(Default)]
-pub(crate) struct Expect {
+pub(crate) struct Expectation {
     pub(crate) ordered: bool,
     /// It fails, with such a message.
-    pub(crate) fail: Option<Pattern>,
-    pub(crate) warn: Vec<Pattern>,
-    pub(crate) info: Vec<Pattern>,
+    pub(crate) fail: Option<MessagePattern>,
+    pub(crate) warn: Vec<MessagePattern>,
+    pub(crate) info: Vec<MessagePattern>,
     pub(crate) no_warn: bool,
     pub(crate) no_info: bool,
 }
 
 /// The answer that is expected.
-pub(crate) enum Expected {
+pub(crate) enum ExpectedResult {
     Scalar(f64),
     Text(String),
     /// With the place in the order.
-    Series(Vec<(Labels, Vec<Item>)>),
+    Series(Vec<(LabelSet, Vec<NotationItem>)>),
 }
 
 /// What a message has to be.
 #[derive(Debug)]
-pub(crate) enum Pattern {
+pub(crate) enum MessagePattern {
     Any,
     Exact(String),
     Like(Regex),
 }
 
-impl Pattern {
+impl MessagePattern {
     pub(crate) fn matches(&self, message: &str) -> bool {
         match self {
-            Pattern::Any => true,
-            Pattern::Exact(exact) => exact == message,
-            Pattern::Like(regex) => regex.is_match(message),
+            MessagePattern::Any => true,
+            MessagePattern::Exact(exact) => exact == message,
+            MessagePattern::Like(regex) => regex.is_match(message),
         }
     }
 
-    fn regex(text: &str) -> Result<Pattern, String> {
-        Ok(Pattern::Like(Regex::new(text).map_err(|wrong| wrong.to_string())?))
+    fn regex(text: &str) -> Result<MessagePattern, String> {
+        Ok(MessagePattern::Like(Regex::new(text).map_err(|wrong| wrong.to_string())?))
     }
 }
 
 /// Reads a script; of a wrong one, the line and what is wrong there.
-pub(crate) fn read(text: &str) -> Result<Vec<Command>, (usize, String)> {
-    let mut lines = Lines::new(text);
+pub(crate) fn read(text: &str) -> Result<Vec<ScriptCommand>, (usize, String)> {
+    let mut lines = ScriptLines::new(text);
     let mut commands = Vec::new();
     while let Some((line, text)) = lines.next_command() {
         let word = text.split_whitespace().next().unwrap_or("").to_lowercase();
@@ -109,7 +109,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Command>, (usize, String)> {
             _ => Err(format!("{word:?} is no command: load, clear or eval")),
         };
         match kind {
-            Ok(kind) => commands.push(Command { line, kind }),
+            Ok(kind) => commands.push(ScriptCommand { line, kind }),
             Err(wrong) => return Err((lines.at, wrong)),
         }
     }
@@ -117,16 +117,19 @@ pub(crate) fn read(text: &str) -> Result<Vec<Command>, (usize, String)> {
 }
 
 /// Lines without blanks around them and without comments.
-struct Lines<'a> {
+struct ScriptLines<'a> {
     lines: Vec<&'a str>,
     /// How many were read.
     at: usize,
 }
 
-impl<'a> Lines<'a> {
-    fn new(text: &'a str) -> Lines<'a> {
+impl<'a> ScriptLines<'a> {
+    fn new(text: &'a str) -> ScriptLines<'a> {
         let without_comment = |line: &'a str| if line.starts_with('#') { "" } else { line };
-        Lines { lines: text.lines().map(|line| without_comment(line.trim())).collect(), at: 0 }
+        ScriptLines {
+            lines: text.lines().map(|line| without_comment(line.trim())).collect(),
+            at: 0,
+        }
     }
 
     fn next_command(&mut self) -> Option<(usize, &'a str)> {
@@ -147,9 +150,9 @@ impl<'a> Lines<'a> {
     }
 }
 
-fn load(text: &str, lines: &mut Lines<'_>) -> Result<Load, String> {
+fn load(text: &str, lines: &mut ScriptLines<'_>) -> Result<LoadCommand, String> {
     let (command, step) = text.split_once(char::is_whitespace).ok_or("expected load <step>")?;
-    let mut load = Load {
+    let mut load = LoadCommand {
         step: parse_duration(step.trim())?,
         with_custom_buckets: command == "load_with_nhcb",
         series: Vec::new(),
@@ -173,7 +176,7 @@ fn load(text: &str, lines: &mut Lines<'_>) -> Result<Load, String> {
         };
         // Of two lines for the same series the last counts.
         load.series.retain(|loaded| loaded.labels != labels);
-        load.series.push(Loaded { labels, values, starts });
+        load.series.push(LoadedSeries { labels, values, starts });
     }
     match starts {
         Some((of, _)) => Err(format!("{of}@st is not followed by values")),
@@ -181,17 +184,17 @@ fn load(text: &str, lines: &mut Lines<'_>) -> Result<Load, String> {
     }
 }
 
-fn eval(text: &str, lines: &mut Lines<'_>) -> Result<Eval, String> {
-    let mut words = Words(text);
+fn eval(text: &str, lines: &mut ScriptLines<'_>) -> Result<EvalCommand, String> {
+    let mut words = WordReader(text);
     let command = words.next();
-    let mut eval = Eval {
+    let mut eval = EvalCommand {
         expr: String::new(),
         start: 0,
         end: 0,
         step: 0,
         is_range: false,
-        expect: Expect::default(),
-        answer: Expected::Series(Vec::new()),
+        expect: Expectation::default(),
+        answer: ExpectedResult::Series(Vec::new()),
         is_for_range_too: true,
     };
     match words.next() {
@@ -210,9 +213,9 @@ fn eval(text: &str, lines: &mut Lines<'_>) -> Result<Eval, String> {
     eval.expr = words.0.trim().to_owned();
     match command {
         "eval" => {}
-        "eval_fail" => eval.expect.fail = Some(Pattern::Any),
-        "eval_warn" => eval.expect.warn.push(Pattern::Any),
-        "eval_info" => eval.expect.info.push(Pattern::Any),
+        "eval_fail" => eval.expect.fail = Some(MessagePattern::Any),
+        "eval_warn" => eval.expect.warn.push(MessagePattern::Any),
+        "eval_info" => eval.expect.info.push(MessagePattern::Any),
         "eval_ordered" => eval.expect.ordered = true,
         _ => return Err(format!("{command:?} is no command: load, clear or eval")),
     }
@@ -224,8 +227,8 @@ fn eval(text: &str, lines: &mut Lines<'_>) -> Result<Eval, String> {
     Ok(eval)
 }
 
-impl Eval {
-    fn set_range(&mut self, words: &mut Words<'_>) -> Result<(), String> {
+impl EvalCommand {
+    fn set_range(&mut self, words: &mut WordReader<'_>) -> Result<(), String> {
         self.start = parse_duration(words.next())?;
         words.expect("to")?;
         self.end = parse_duration(words.next())?;
@@ -240,15 +243,15 @@ impl Eval {
     /// Reads one line of what is expected; `false` if it is the last.
     fn expected(&mut self, line: &str) -> Result<bool, String> {
         if let Some(message) = line.strip_prefix("expected_fail_message") {
-            self.expect.fail = Some(Pattern::Exact(message.trim().to_owned()));
+            self.expect.fail = Some(MessagePattern::Exact(message.trim().to_owned()));
             return Ok(false);
         }
         if let Some(regex) = line.strip_prefix("expected_fail_regexp") {
-            self.expect.fail = Some(Pattern::regex(regex.trim())?);
+            self.expect.fail = Some(MessagePattern::regex(regex.trim())?);
             return Ok(false);
         }
         if let Some(range) = line.strip_prefix("expect range vector") {
-            let mut words = Words(range);
+            let mut words = WordReader(range);
             words.expect("from")?;
             self.is_for_range_too = false;
             self.set_range(&mut words)?;
@@ -256,7 +259,7 @@ impl Eval {
         }
         if let Some(text) = line.strip_prefix("expect string") {
             let (text, _) = notation::quoted(text.trim())?;
-            self.answer = Expected::Text(text);
+            self.answer = ExpectedResult::Text(text);
             self.is_for_range_too = false;
             return Ok(true);
         }
@@ -264,7 +267,7 @@ impl Eval {
             return self.expect.read(text.trim()).map(|()| true);
         }
         if let Ok(number) = parse_number(line) {
-            self.answer = Expected::Scalar(number);
+            self.answer = ExpectedResult::Scalar(number);
             return Ok(false);
         }
         let (labels, values) = notation::series(line)?;
@@ -272,21 +275,21 @@ impl Eval {
             return Err("an answer for one moment has one value; expect range vector".to_owned());
         }
         match &mut self.answer {
-            Expected::Series(series) => series.push((labels, values)),
+            ExpectedResult::Series(series) => series.push((labels, values)),
             _ => return Err("expected either series or one value".to_owned()),
         }
         Ok(true)
     }
 }
 
-impl Expect {
+impl Expectation {
     /// What stands after `expect`.
     fn read(&mut self, text: &str) -> Result<(), String> {
         let (kind, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let pattern = match rest.trim().split_once(':') {
-            Some(("msg", message)) => Pattern::Exact(message.trim().to_owned()),
-            Some(("regex", regex)) => Pattern::regex(regex.trim())?,
-            None if rest.trim().is_empty() => Pattern::Any,
+            Some(("msg", message)) => MessagePattern::Exact(message.trim().to_owned()),
+            Some(("regex", regex)) => MessagePattern::regex(regex.trim())?,
+            None if rest.trim().is_empty() => MessagePattern::Any,
             _ => return Err(format!("expected msg: or regex: at {rest:?}")),
         };
         match kind {
@@ -307,9 +310,9 @@ impl Expect {
 }
 
 /// Words of a line, one after another.
-struct Words<'a>(&'a str);
+struct WordReader<'a>(&'a str);
 
-impl<'a> Words<'a> {
+impl<'a> WordReader<'a> {
     fn next(&mut self) -> &'a str {
         let text = self.0.trim_start();
         let (word, rest) = text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()));

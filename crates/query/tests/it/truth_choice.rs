@@ -1,13 +1,13 @@
 //! Choices out of bytes: what a fuzzer changes, or a seed stands for.
 
 /// Bytes that choices are made of; once they are used up, every choice is the first.
-pub(crate) struct Choice<'a> {
+pub(crate) struct ByteChoices<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Choice<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Choice<'a> {
-        Choice { bytes }
+impl<'a> ByteChoices<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> ByteChoices<'a> {
+        ByteChoices { bytes }
     }
 
     pub(crate) fn byte(&mut self) -> u8 {
@@ -33,7 +33,7 @@ impl<'a> Choice<'a> {
         self.below(n) == n - 1
     }
 
-    pub(crate) fn of<T: Clone>(&mut self, all: &[T]) -> T {
+    pub(crate) fn pick_one<T: Clone>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())].clone()
     }
 }

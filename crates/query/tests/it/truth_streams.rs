@@ -1,9 +1,11 @@
 //! Expressions of CAQL out of choices: most fit together, with all functions there are.
 
 use query::caql::Signature;
-use query::caql::signature::{Default, Gives, Parameter, Standing, Takes, Wants};
+use query::caql::signature::{
+    ArgumentType, DefaultValue, FunctionParameter, InputKind, OutputKind, Stability,
+};
 
-use super::choice::Choice;
+use super::choice::ByteChoices;
 use super::words::NAMES;
 
 const DURATIONS: [&str; 9] = ["1m", "5m", "90s", "1h", "2m", "1d", "1w", "1y", "0m"];
@@ -12,7 +14,7 @@ const NUMBERS: [&str; 12] =
 const TEXTS: [&str; 7] = ["a", "host", "%n", "%tv{host}", "host:a", "^a", ""];
 
 /// An expression; `depth` bounds how far it nests.
-pub(crate) fn expression(choice: &mut Choice<'_>, depth: u32) -> String {
+pub(crate) fn expression(choice: &mut ByteChoices<'_>, depth: u32) -> String {
     let directive = match choice.below(12) {
         9 => "#min_period=60s ",
         10 => "#serial ",
@@ -22,58 +24,62 @@ pub(crate) fn expression(choice: &mut Choice<'_>, depth: u32) -> String {
     directive.to_owned() + &pipe(choice, depth)
 }
 
-fn pipe(choice: &mut Choice<'_>, depth: u32) -> String {
+fn pipe(choice: &mut ByteChoices<'_>, depth: u32) -> String {
     let (mut text, mut gives) = source(choice);
     for _ in 0..choice.below(4) {
         if depth > 0 && choice.one_in(4) {
-            let operator = choice.of(&["+", "-", "*", "/", "<", ">=", "==", "and", "or", "^", "%"]);
+            let operator =
+                choice.pick_one(&["+", "-", "*", "/", "<", ">=", "==", "and", "or", "^", "%"]);
             text = format!("({text} {operator} ({}))", pipe(choice, depth - 1));
             continue;
         }
-        let fits = |one: &&Signature| match one.takes {
-            Takes::Nothing => false,
-            Takes::Either => true,
-            Takes::Numbers => gives == Gives::Numbers,
-            Takes::Histograms => gives == Gives::Histograms,
+        let fits = |one: &&Signature| match one.inputs_kind {
+            InputKind::Nothing => false,
+            InputKind::Either => true,
+            InputKind::Numbers => gives == OutputKind::Numbers,
+            InputKind::Histograms => gives == OutputKind::Histograms,
         };
         let one = signature(choice, fits);
         text = match depth > 0 && choice.one_in(8) {
             true => format!("{}{{{text}, {}}}", call(choice, one), pipe(choice, depth - 1)),
             false => format!("{text} | {}", call(choice, one)),
         };
-        gives = if one.gives == Gives::Same { gives } else { one.gives };
+        gives = if one.output_kind == OutputKind::AsInput { gives } else { one.output_kind };
     }
     text
 }
 
-fn source(choice: &mut Choice<'_>) -> (String, Gives) {
-    let name = choice.of(&NAMES);
+fn source(choice: &mut ByteChoices<'_>) -> (String, OutputKind) {
+    let name = choice.pick_one(&NAMES);
     match choice.below(7) {
-        0..=2 => (format!("find:histogram(\"{name}\")"), Gives::Histograms),
-        3 | 4 => (format!("find(\"{name}\")"), Gives::Numbers),
-        5 => (format!("find:counter(\"{name}\")"), Gives::Numbers),
+        0..=2 => (format!("find:histogram(\"{name}\")"), OutputKind::Histograms),
+        3 | 4 => (format!("find(\"{name}\")"), OutputKind::Numbers),
+        5 => (format!("find:counter(\"{name}\")"), OutputKind::Numbers),
         _ => {
-            let one = signature(choice, |one| one.takes == Takes::Nothing);
-            (call(choice, one), one.gives)
+            let one = signature(choice, |one| one.inputs_kind == InputKind::Nothing);
+            (call(choice, one), one.output_kind)
         }
     }
 }
 
-fn signature(choice: &mut Choice<'_>, fits: impl Fn(&&Signature) -> bool) -> &'static Signature {
-    let is_there = |one: &&Signature| !matches!(one.standing, Standing::Gone(_));
+fn signature(
+    choice: &mut ByteChoices<'_>,
+    fits: impl Fn(&&Signature) -> bool,
+) -> &'static Signature {
+    let is_there = |one: &&Signature| !matches!(one.stability, Stability::Removed(_));
     let all: Vec<&Signature> = Signature::all().iter().filter(is_there).filter(fits).collect();
-    choice.of(&all)
+    choice.pick_one(&all)
 }
 
-fn call(choice: &mut Choice<'_>, of: &Signature) -> String {
+fn call(choice: &mut ByteChoices<'_>, of: &Signature) -> String {
     let mut args = Vec::new();
     for parameter in &of.parameters {
-        if parameter.default != Default::Required && choice.one_in(2) {
+        if parameter.default != DefaultValue::Required && choice.one_in(2) {
             break;
         }
         args.push(argument(choice, parameter));
     }
-    if let Some(rest) = &of.rest {
+    if let Some(rest) = &of.variadic {
         (0..1 + choice.below(3)).for_each(|_| args.push(argument(choice, rest)));
     }
     for option in &of.options {
@@ -84,28 +90,33 @@ fn call(choice: &mut Choice<'_>, of: &Signature) -> String {
     format!("{}({})", of.name, args.join(", "))
 }
 
-fn argument(choice: &mut Choice<'_>, of: &Parameter) -> String {
-    let duration = |choice: &mut Choice<'_>| choice.of(&DURATIONS).to_owned();
+fn argument(choice: &mut ByteChoices<'_>, of: &FunctionParameter) -> String {
+    let duration = |choice: &mut ByteChoices<'_>| choice.pick_one(&DURATIONS).to_owned();
     let quoted = |text: &str| format!("{text:?}");
-    match of.wants {
-        Wants::Number => choice.of(&NUMBERS).to_owned(),
-        Wants::NumberWithin(least, most) => {
-            let number: f64 = choice.of(&[0.5, 1.0, 0.0, 10.0, 99.0, 1e9]);
+    match of.argument_type {
+        ArgumentType::Number => choice.pick_one(&NUMBERS).to_owned(),
+        ArgumentType::NumberWithin(least, most) => {
+            let number: f64 = choice.pick_one(&[0.5, 1.0, 0.0, 10.0, 99.0, 1e9]);
             number.clamp(least, most).to_string()
         }
-        Wants::WholeWithin(least, most) => {
-            choice.of(&[1.0, 0.0, 2.0, 5.0, 100.0, 1e9f64]).clamp(least, most).to_string()
+        ArgumentType::IntegerWithin(least, most) => {
+            choice.pick_one(&[1.0, 0.0, 2.0, 5.0, 100.0, 1e9f64]).clamp(least, most).to_string()
         }
-        Wants::Duration | Wants::Span | Wants::DurationOrMinutes | Wants::DurationOr(_) => {
-            duration(choice)
+        ArgumentType::Duration
+        | ArgumentType::Span
+        | ArgumentType::DurationOrMinutes
+        | ArgumentType::DurationOr(_) => duration(choice),
+        ArgumentType::Shift | ArgumentType::ShiftOrZone if choice.one_in(3) => {
+            format!("-{}", duration(choice))
         }
-        Wants::Shift | Wants::ShiftOrZone if choice.one_in(3) => format!("-{}", duration(choice)),
-        Wants::ShiftOrZone if choice.one_in(3) => quoted("Europe/Berlin"),
-        Wants::Shift | Wants::ShiftOrZone | Wants::Moment => duration(choice),
-        Wants::OneOf(words) => quoted(choice.of(words)),
-        Wants::Uuid => quoted("00000000-0000-0000-0000-000000000001"),
-        Wants::Name => quoted(choice.of(&NAMES)),
-        Wants::Search => quoted("and(host:a)"),
-        Wants::Text | Wants::Regex | Wants::Format => quoted(choice.of(&TEXTS)),
+        ArgumentType::ShiftOrZone if choice.one_in(3) => quoted("Europe/Berlin"),
+        ArgumentType::Shift | ArgumentType::ShiftOrZone | ArgumentType::Time => duration(choice),
+        ArgumentType::OneOf(words) => quoted(choice.pick_one(words)),
+        ArgumentType::Uuid => quoted("00000000-0000-0000-0000-000000000001"),
+        ArgumentType::Name => quoted(choice.pick_one(&NAMES)),
+        ArgumentType::Search => quoted("and(host:a)"),
+        ArgumentType::Text | ArgumentType::Regex | ArgumentType::Format => {
+            quoted(choice.pick_one(&TEXTS))
+        }
     }
 }

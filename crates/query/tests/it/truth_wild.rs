@@ -7,73 +7,74 @@ use std::sync::Arc;
 
 use hist::codec::header::Temporality::{Cumulative, Delta};
 use hist::{Histogram, Mixture, Scheme};
-use model::{Kind, Selector, Series};
+use model::{Selector, Series, SeriesKind};
 use query::{
-    FloatHistogram, Grid, Handle, Labels, NAME, Read, Reading, ResetHint, Result, STALE_BITS,
-    Source, Value,
+    BucketGrid, ColumnRead, FloatHistogram, LabelSet, NAME, ResetHint, Result, STALE_BITS,
+    SeriesHandle, SeriesPoint, Source, StepValue,
 };
-use store::Summary;
+use store::NumberSummary;
 
-use super::choice::Choice;
+use super::choice::ByteChoices;
 use super::words::NAMES;
 
 /// Series with readings.
-pub(crate) struct Wild {
-    series: Vec<(Series, Vec<Reading>)>,
+pub(crate) struct RandomSource {
+    series: Vec<(Series, Vec<SeriesPoint>)>,
 }
 
 const SECOND: i64 = 1_000_000_000;
 
-const BEGINS: [i64; 8] =
+const START_TIMES: [i64; 8] =
     [0, 0, 0, 1_700_000_000 * SECOND, -1_000 * SECOND, i64::MIN, i64::MAX - 600 * SECOND, 12_345];
 const STEPS: [i64; 8] =
     [15 * SECOND, 15 * SECOND, 15 * SECOND, SECOND, 60 * SECOND, 1, 7_000_001, 3600 * SECOND];
 
-impl Wild {
+impl RandomSource {
     /// Around when things are measured.
-    pub(crate) fn begin(choice: &mut Choice<'_>) -> i64 {
-        choice.of(&BEGINS)
+    pub(crate) fn begin(choice: &mut ByteChoices<'_>) -> i64 {
+        choice.pick_one(&START_TIMES)
     }
 
-    pub(crate) fn new(choice: &mut Choice<'_>, begin: i64) -> Wild {
-        let mut series: BTreeMap<(String, String, bool), (Series, Vec<Reading>)> = BTreeMap::new();
-        for _ in 0..choice.of(&[12, 9, 6, 4, 3, 2, 1, 0]) {
-            let name = choice.of(&NAMES);
+    pub(crate) fn new(choice: &mut ByteChoices<'_>, begin: i64) -> RandomSource {
+        let mut series: BTreeMap<(String, String, bool), (Series, Vec<SeriesPoint>)> =
+            BTreeMap::new();
+        for _ in 0..choice.pick_one(&[12, 9, 6, 4, 3, 2, 1, 0]) {
+            let name = choice.pick_one(&NAMES);
             let kind = match (name, choice.below(8)) {
-                ("latency", 0..=5) => Kind::Histogram(Delta),
-                ("waited", 0..=5) => Kind::Histogram(Cumulative),
-                ("requests", 0..=5) => Kind::Counter(Delta),
-                ("bytes_total" | "old_bucket", 0..=5) => Kind::Counter(Cumulative),
-                (_, 6) => Kind::Histogram(Cumulative),
-                (_, 7) => Kind::Histogram(Delta),
-                _ => Kind::Gauge,
+                ("latency", 0..=5) => SeriesKind::Histogram(Delta),
+                ("waited", 0..=5) => SeriesKind::Histogram(Cumulative),
+                ("requests", 0..=5) => SeriesKind::Counter(Delta),
+                ("bytes_total" | "old_bucket", 0..=5) => SeriesKind::Counter(Cumulative),
+                (_, 6) => SeriesKind::Histogram(Cumulative),
+                (_, 7) => SeriesKind::Histogram(Delta),
+                _ => SeriesKind::Gauge,
             };
-            let mut labels = vec![("host", choice.of(&["a", "b", "c"]))];
+            let mut labels = vec![("host", choice.pick_one(&["a", "b", "c"]))];
             if choice.one_in(3) {
-                labels.push(("zone", choice.of(&["x", "y"])));
+                labels.push(("zone", choice.pick_one(&["x", "y"])));
             }
             if name == "old_bucket" {
-                labels.push(("le", choice.of(&["0.1", "1", "10", "+Inf", "nought"])));
+                labels.push(("le", choice.pick_one(&["0.1", "1", "10", "+Inf", "nought"])));
             }
             if name == "target_info" || choice.one_in(8) {
-                labels.extend([("instance", choice.of(&["i", "j"])), ("job", "k")]);
+                labels.extend([("instance", choice.pick_one(&["i", "j"])), ("job", "k")]);
             }
-            let mut own = Series::new(name, kind).with_unit(choice.of(&["", "s", "ns"]));
+            let mut own = Series::new(name, kind).with_unit(choice.pick_one(&["", "s", "ns"]));
             own = labels.iter().fold(own, |series, (name, value)| series.with_label(*name, *value));
             let readings = readings(choice, kind, begin);
-            let is_histogram = matches!(kind, Kind::Histogram(_));
+            let is_histogram = matches!(kind, SeriesKind::Histogram(_));
             series.insert((name.to_owned(), format!("{labels:?}"), is_histogram), (own, readings));
         }
-        Wild { series: series.into_values().collect() }
+        RandomSource { series: series.into_values().collect() }
     }
 }
 
-fn readings(choice: &mut Choice<'_>, kind: Kind, begin: i64) -> Vec<Reading> {
-    let step = choice.of(&STEPS);
+fn readings(choice: &mut ByteChoices<'_>, kind: SeriesKind, begin: i64) -> Vec<SeriesPoint> {
+    let step = choice.pick_one(&STEPS);
     let mut readings = Vec::new();
     let mut time = begin.saturating_add(choice.below(5) as i64 * SECOND);
     let mut total = 0.0;
-    for _ in 0..choice.of(&[12, 10, 8, 6, 4, 2, 1, 0]) {
+    for _ in 0..choice.pick_one(&[12, 10, 8, 6, 4, 2, 1, 0]) {
         time = time.saturating_add(step.saturating_mul(1 + choice.below(3) as i64));
         let start = match choice.below(4) {
             0 => time,
@@ -83,21 +84,27 @@ fn readings(choice: &mut Choice<'_>, kind: Kind, begin: i64) -> Vec<Reading> {
         };
         let is_mixed = choice.one_in(20);
         let value = match kind {
-            Kind::Histogram(Delta) if !is_mixed => Value::Distribution(Arc::new(mixture(choice))),
-            Kind::Histogram(_) => Value::Histogram(Arc::new(histogram(choice))),
-            _ if is_mixed => Value::Histogram(Arc::new(histogram(choice))),
+            SeriesKind::Histogram(Delta) if !is_mixed => {
+                StepValue::Distribution(Arc::new(mixture(choice)))
+            }
+            SeriesKind::Histogram(_) => StepValue::Histogram(Arc::new(histogram(choice))),
+            _ if is_mixed => StepValue::Histogram(Arc::new(histogram(choice))),
             _ => {
                 total += choice.below(100) as f64;
-                Value::Number(if choice.one_in(3) { number(choice) } else { total })
+                StepValue::Number(if choice.one_in(3) { number(choice) } else { total })
             }
         };
-        readings.push(Reading { start: Some(start).filter(|start| *start < time), time, value });
+        readings.push(SeriesPoint {
+            start: Some(start).filter(|start| *start < time),
+            time,
+            value,
+        });
     }
     readings.dedup_by_key(|reading| reading.time);
     readings
 }
 
-fn number(choice: &mut Choice<'_>) -> f64 {
+fn number(choice: &mut ByteChoices<'_>) -> f64 {
     match choice.below(16) {
         0 => 0.0,
         1 => -0.0,
@@ -116,7 +123,7 @@ fn number(choice: &mut Choice<'_>) -> f64 {
     }
 }
 
-fn scheme(choice: &mut Choice<'_>) -> Scheme {
+fn scheme(choice: &mut ByteChoices<'_>) -> Scheme {
     match choice.below(8) {
         0..=2 => Scheme::exp2(5),
         3 => Scheme::exp2(choice.below(19) as i32 - 10),
@@ -128,42 +135,46 @@ fn scheme(choice: &mut Choice<'_>) -> Scheme {
     .unwrap_or_default()
 }
 
-fn recorded(choice: &mut Choice<'_>) -> Histogram {
+fn record_values(choice: &mut ByteChoices<'_>) -> Histogram {
     let mut histogram = Histogram::new(scheme(choice));
     for _ in 0..choice.below(6) {
         let value = number(choice);
-        let n = choice.of(&[1, 1, 1, 2, 1 << 40, 1 << 60]);
+        let n = choice.pick_one(&[1, 1, 1, 2, 1 << 40, 1 << 60]);
         histogram.record_n(value, n);
     }
     histogram
 }
 
-fn mixture(choice: &mut Choice<'_>) -> Mixture {
+fn mixture(choice: &mut ByteChoices<'_>) -> Mixture {
     let mut mixture = Mixture::default();
     for _ in 0..1 + choice.below(3) / 2 {
         // More than 2^64 values are refused.
-        let _ = mixture.add(&recorded(choice));
+        let _ = mixture.add(&record_values(choice));
     }
     mixture
 }
 
-fn histogram(choice: &mut Choice<'_>) -> FloatHistogram {
-    let hint =
-        choice.of(&[ResetHint::Unknown, ResetHint::Gauge, ResetHint::Reset, ResetHint::NotReset]);
+fn histogram(choice: &mut ByteChoices<'_>) -> FloatHistogram {
+    let hint = choice.pick_one(&[
+        ResetHint::Unknown,
+        ResetHint::Gauge,
+        ResetHint::Reset,
+        ResetHint::NotReset,
+    ]);
     if choice.below(3) > 0 {
-        return FloatHistogram { hint, ..FloatHistogram::from(&recorded(choice)) };
+        return FloatHistogram { hint, ..FloatHistogram::from(&record_values(choice)) };
     }
     let grid = match choice.below(4) {
-        0 | 1 => Grid::Exponential(choice.below(13) as i32 - 4),
-        2 => Grid::Custom([-1.0, 0.5, 3.0].into()),
-        _ => Grid::Native(scheme(choice)),
+        0 | 1 => BucketGrid::Exponential(choice.below(13) as i32 - 4),
+        2 => BucketGrid::Custom([-1.0, 0.5, 3.0].into()),
+        _ => BucketGrid::Native(scheme(choice)),
     };
-    let is_custom = matches!(grid, Grid::Custom(_));
+    let is_custom = matches!(grid, BucketGrid::Custom(_));
     let mut counts = |least: i32, most: i32| {
         let mut counts = BTreeMap::new();
         for _ in 0..choice.below(4) {
             let index = least + choice.below((most - least) as usize + 1) as i32;
-            let count = choice.of(&[1.0, 0.25, 3.0, 1e300, -2.0]);
+            let count = choice.pick_one(&[1.0, 0.25, 3.0, 1e300, -2.0]);
             counts.insert(index, count);
         }
         counts.into_iter().collect::<Vec<(i32, f64)>>()
@@ -175,62 +186,83 @@ fn histogram(choice: &mut Choice<'_>) -> FloatHistogram {
     let zero_count = if is_custom { 0.0 } else { choice.below(3) as f64 };
     let count = zero_count + positive.iter().chain(&negative).map(|(_, count)| count).sum::<f64>();
     let sum = number(choice);
-    let zero_threshold = if is_custom { 0.0 } else { choice.of(&[0.0, 1e-128, 0.5]) };
+    let zero_threshold = if is_custom { 0.0 } else { choice.pick_one(&[0.0, 1e-128, 0.5]) };
     FloatHistogram { grid, zero_threshold, zero_count, count, sum, positive, negative, hint }
 }
 
-impl Source for Wild {
-    fn select(&self, selector: &Selector) -> Result<Vec<Handle>> {
+impl Source for RandomSource {
+    fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
         let picked = self.series.iter().enumerate().filter(|(_, held)| selector.matches(&held.0));
         let handle = |(key, (series, _)): (usize, &(Series, _))| {
             let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            let labels = Labels::new(pairs.chain([(NAME, series.name())]));
-            Handle { labels, kind: series.kind(), unit: series.unit().to_owned(), key }
+            let labels = LabelSet::new(pairs.chain([(NAME, series.name())]));
+            SeriesHandle { labels, kind: series.kind(), unit: series.unit().to_owned(), key }
         };
         Ok(picked.map(handle).collect())
     }
 
-    fn extent(&self, series: &[Handle], range: Range<i64>) -> Result<Option<Range<i64>>> {
+    fn time_range(&self, series: &[SeriesHandle], range: Range<i64>) -> Result<Option<Range<i64>>> {
         let times = series.iter().flat_map(|handle| &self.series[handle.key].1).map(|of| of.time);
         let (Some(first), Some(last)) = (times.clone().min(), times.max()) else { return Ok(None) };
         let (start, end) = (range.start.max(first.saturating_sub(1)), range.end.min(last));
         Ok((start < end).then_some(start..end))
     }
 
-    fn readings(&self, series: &Handle, range: Range<i64>) -> Result<Read<Reading>> {
+    fn readings(
+        &self,
+        series: &SeriesHandle,
+        range: Range<i64>,
+    ) -> Result<ColumnRead<SeriesPoint>> {
         let readings = &self.series[series.key].1;
-        let is_in = |reading: &&Reading| range.start < reading.time && reading.time <= range.end;
-        Ok(Read { values: readings.iter().filter(is_in).cloned().collect(), gaps: Vec::new() })
+        let is_in =
+            |reading: &&SeriesPoint| range.start < reading.time && reading.time <= range.end;
+        Ok(ColumnRead {
+            values: readings.iter().filter(is_in).cloned().collect(),
+            gaps: Vec::new(),
+        })
     }
 
-    fn histograms(&self, series: &[&Handle], grid: store::Grid) -> Result<Read<Mixture>> {
+    fn histograms(
+        &self,
+        series: &[&SeriesHandle],
+        grid: store::TimeGrid,
+    ) -> Result<ColumnRead<Mixture>> {
         let mut values = vec![Mixture::default(); grid.columns as usize];
-        self.each(series, grid, |at, value| {
-            if let Value::Distribution(mixture) = value {
+        self.for_each_value(series, grid, |at, value| {
+            if let StepValue::Distribution(mixture) = value {
                 for part in mixture.parts() {
                     let _ = values[at].add(part);
                 }
             }
         });
-        Ok(Read { values, gaps: Vec::new() })
+        Ok(ColumnRead { values, gaps: Vec::new() })
     }
 
-    fn numbers(&self, series: &[&Handle], grid: store::Grid) -> Result<Read<Option<Summary>>> {
-        let mut values: Vec<Option<Summary>> = vec![None; grid.columns as usize];
-        self.each(series, grid, |at, value| {
-            if let Value::Number(number) = value {
+    fn numbers(
+        &self,
+        series: &[&SeriesHandle],
+        grid: store::TimeGrid,
+    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+        let mut values: Vec<Option<NumberSummary>> = vec![None; grid.columns as usize];
+        self.for_each_value(series, grid, |at, value| {
+            if let StepValue::Number(number) = value {
                 match &mut values[at] {
-                    Some(sum) => sum.add(&Summary::of(*number)),
-                    empty => *empty = Some(Summary::of(*number)),
+                    Some(sum) => sum.add(&NumberSummary::of_number(*number)),
+                    empty => *empty = Some(NumberSummary::of_number(*number)),
                 }
             }
         });
-        Ok(Read { values, gaps: Vec::new() })
+        Ok(ColumnRead { values, gaps: Vec::new() })
     }
 }
 
-impl Wild {
-    fn each(&self, series: &[&Handle], grid: store::Grid, mut take: impl FnMut(usize, &Value)) {
+impl RandomSource {
+    fn for_each_value(
+        &self,
+        series: &[&SeriesHandle],
+        grid: store::TimeGrid,
+        mut take: impl FnMut(usize, &StepValue),
+    ) {
         for reading in series.iter().flat_map(|handle| &self.series[handle.key].1) {
             let at = (i128::from(reading.time) - i128::from(grid.start) - 1)
                 .div_euclid(i128::from(grid.step));

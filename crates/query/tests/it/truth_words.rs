@@ -1,8 +1,8 @@
 //! Expressions of PromQL out of choices: well typed, with all functions, operators and modifiers.
 
-use query::promql::{AggregateOp, BinaryOp, FUNCTIONS, Function, ValueType};
+use query::promql::{AggregateOp, BinaryOp, FUNCTIONS, PromqlFunction, ValueType};
 
-use super::choice::Choice;
+use super::choice::ByteChoices;
 
 /// Metrics that there may be something of.
 pub(crate) const NAMES: [&str; 7] =
@@ -23,21 +23,21 @@ const OFFSETS: [&str; 8] = ["1m", "-1m", "7s", "1h", "-1h", "1y", "-200y", "200y
 const ATS: [&str; 7] = ["start()", "end()", "0", "100", "-100", "9e9", "-9e9"];
 
 /// An expression that gives a type, not much higher than `depth`.
-pub(crate) fn expression(choice: &mut Choice<'_>, kind: ValueType, depth: u32) -> String {
+pub(crate) fn expression(choice: &mut ByteChoices<'_>, kind: ValueType, depth: u32) -> String {
     match kind {
         ValueType::Scalar => scalar(choice, depth),
         ValueType::Vector => vector(choice, depth),
         ValueType::Matrix => matrix(choice, depth),
-        ValueType::Text => format!("{:?}", choice.of(&TEXTS)),
+        ValueType::Text => format!("{:?}", choice.pick_one(&TEXTS)),
     }
 }
 
-fn scalar(choice: &mut Choice<'_>, depth: u32) -> String {
+fn scalar(choice: &mut ByteChoices<'_>, depth: u32) -> String {
     match choice.below(if depth == 0 { 3 } else { 6 }) {
-        0..=2 => choice.of(&NUMBERS).to_owned(),
-        3 => called(choice, ValueType::Scalar, depth),
+        0..=2 => choice.pick_one(&NUMBERS).to_owned(),
+        3 => function_call(choice, ValueType::Scalar, depth),
         4 => {
-            let op = choice.of(&OPERATORS);
+            let op = choice.pick_one(&OPERATORS);
             let word = if op.is_comparison() { " bool" } else { "" };
             match op {
                 op if op.is_set() || is_trim(op) => scalar(choice, depth - 1),
@@ -79,27 +79,27 @@ const OPERATORS: [BinaryOp; 18] = {
     ]
 };
 
-fn vector(choice: &mut Choice<'_>, depth: u32) -> String {
+fn vector(choice: &mut ByteChoices<'_>, depth: u32) -> String {
     if depth == 0 {
         return selector(choice);
     }
     match choice.below(12) {
         0 | 1 => selector(choice),
-        2..=5 => called(choice, ValueType::Vector, depth),
+        2..=5 => function_call(choice, ValueType::Vector, depth),
         6 | 7 => aggregate(choice, depth),
         8..=10 => binary(choice, depth),
         _ => format!("-({})", vector(choice, depth - 1)),
     }
 }
 
-fn selector(choice: &mut Choice<'_>) -> String {
-    let mut text = selected(choice);
+fn selector(choice: &mut ByteChoices<'_>) -> String {
+    let mut text = selector_with_range(choice);
     text += &modifiers(choice);
     text
 }
 
-fn selected(choice: &mut Choice<'_>) -> String {
-    let name = choice.of(&NAMES);
+fn selector_with_range(choice: &mut ByteChoices<'_>) -> String {
+    let name = choice.pick_one(&NAMES);
     match choice.below(16) {
         0..=10 => name.to_owned(),
         11 => format!("{name}{{host=\"a\"}}"),
@@ -110,39 +110,40 @@ fn selected(choice: &mut Choice<'_>) -> String {
     }
 }
 
-fn modifiers(choice: &mut Choice<'_>) -> String {
+fn modifiers(choice: &mut ByteChoices<'_>) -> String {
     let mut text = String::new();
     if choice.one_in(12) {
-        text += &format!(" offset {}", choice.of(&OFFSETS));
+        text += &format!(" offset {}", choice.pick_one(&OFFSETS));
     }
     if choice.one_in(12) {
-        text += &format!(" @ {}", choice.of(&ATS));
+        text += &format!(" @ {}", choice.pick_one(&ATS));
     }
     text
 }
 
-fn matrix(choice: &mut Choice<'_>, depth: u32) -> String {
-    let range = choice.of(&RANGES);
+fn matrix(choice: &mut ByteChoices<'_>, depth: u32) -> String {
+    let range = choice.pick_one(&RANGES);
     if depth == 0 || choice.below(4) > 0 {
         let extension = match choice.below(12) {
             10 => " anchored",
             11 => " smoothed",
             _ => "",
         };
-        return format!("{}[{range}]{extension}{}", selected(choice), modifiers(choice));
+        return format!("{}[{range}]{extension}{}", selector_with_range(choice), modifiers(choice));
     }
     let step = match choice.below(4) {
         0 => "",
         1 => "1s",
         2 => "30s",
-        _ => choice.of(&RANGES),
+        _ => choice.pick_one(&RANGES),
     };
     format!("({})[{range}:{step}]{}", vector(choice, depth - 1), modifiers(choice))
 }
 
-fn called(choice: &mut Choice<'_>, returns: ValueType, depth: u32) -> String {
-    let fits: Vec<&Function> = FUNCTIONS.iter().filter(|one| one.returns == returns).collect();
-    let function = choice.of(&fits);
+fn function_call(choice: &mut ByteChoices<'_>, returns: ValueType, depth: u32) -> String {
+    let fits: Vec<&PromqlFunction> =
+        FUNCTIONS.iter().filter(|one| one.returns == returns).collect();
+    let function = choice.pick_one(&fits);
     let most = function.args_max().unwrap_or(function.args_min() + 2);
     let count = function.args_min() + choice.below((most - function.args_min()).min(3) + 1);
     let last = function.args.len().saturating_sub(1);
@@ -157,14 +158,14 @@ fn called(choice: &mut Choice<'_>, returns: ValueType, depth: u32) -> String {
     format!("{}({args})", function.name)
 }
 
-fn labels(choice: &mut Choice<'_>) -> String {
+fn labels(choice: &mut ByteChoices<'_>) -> String {
     let count = choice.below(3);
-    let labels: Vec<&str> = (0..count).map(|_| choice.of(&LABELS)).collect();
+    let labels: Vec<&str> = (0..count).map(|_| choice.pick_one(&LABELS)).collect();
     labels.join(", ")
 }
 
-fn aggregate(choice: &mut Choice<'_>, depth: u32) -> String {
-    let op = choice.of(&AggregateOp::ALL);
+fn aggregate(choice: &mut ByteChoices<'_>, depth: u32) -> String {
+    let op = choice.pick_one(&AggregateOp::ALL);
     let grouping = match choice.below(3) {
         0 => String::new(),
         1 => format!(" by ({})", labels(choice)),
@@ -177,8 +178,8 @@ fn aggregate(choice: &mut Choice<'_>, depth: u32) -> String {
     format!("{}{grouping} ({param}{})", op.text(), vector(choice, depth - 1))
 }
 
-fn binary(choice: &mut Choice<'_>, depth: u32) -> String {
-    let op = choice.of(&OPERATORS);
+fn binary(choice: &mut ByteChoices<'_>, depth: u32) -> String {
+    let op = choice.pick_one(&OPERATORS);
     let is_bool = op.is_comparison() && choice.one_in(3);
     let word = if is_bool { " bool" } else { "" };
     let sides = if op.is_set() { 0 } else { choice.below(4) };
@@ -189,7 +190,7 @@ fn binary(choice: &mut Choice<'_>, depth: u32) -> String {
     };
     let mut matching = String::new();
     if sides < 2 && choice.below(3) > 0 {
-        let word = choice.of(&["on", "ignoring"]);
+        let word = choice.pick_one(&["on", "ignoring"]);
         matching += &format!(" {word} ({})", labels(choice));
         if !op.is_set() {
             matching += match choice.below(4) {
@@ -200,7 +201,7 @@ fn binary(choice: &mut Choice<'_>, depth: u32) -> String {
         }
     }
     if sides < 2 && !op.is_set() && choice.one_in(6) {
-        matching += choice.of(&[" fill (0)", " fill_left (NaN)", " fill_right (1)"]);
+        matching += choice.pick_one(&[" fill (0)", " fill_left (NaN)", " fill_right (1)"]);
     }
     format!("({left}) {}{word}{matching} ({right})", op.text())
 }

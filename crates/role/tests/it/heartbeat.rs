@@ -157,7 +157,7 @@ impl Restartable for Heart {
         }
     }
 
-    async fn stopped(&mut self) {
+    async fn wait_for_stop(&mut self) {
         // An error is a stop, too.
         let _ = self.period.wait_for(Option::is_none).await;
     }
@@ -213,7 +213,7 @@ async fn it_beats_until_it_is_stopped() {
     };
     tokio::time::timeout(PERIOD_MAX, beats).await.expect("it beats");
     assert_ne!((route.handler)(&RouteQuery::default()), Ok(integer(0)));
-    let measured = context.intake.meter().now();
+    let measured = context.intake.meter().snapshot();
     assert!(measured.iter().any(|one| one.name == "topdeck_heartbeat_beats_total"));
     assert_eq!(roles.reload(&settings, &context).await.unwrap(), [""; 0]);
     let slow = node::read(ROLES, "").unwrap();

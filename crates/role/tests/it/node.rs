@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use intake::{Home, Intake};
+use intake::{Intake, WriteTarget};
 use role::settings::{Document, Problems, SettingsCheck, TableRef};
 use role::{RoleContext, RoleSettings, RoleTable};
 
@@ -27,16 +27,17 @@ pub(crate) fn context() -> (RoleContext, Arc<Mutex<Vec<String>>>) {
     let disk: Arc<dyn disk::Disk> = Arc::new(disk::SimDisk::new(1).process());
     let settings =
         journal::Settings { buffer_bytes: 1 << 20, segment_bytes: 4 << 20, ..Default::default() };
-    let journal = journal::Options { alone: true, background: false, ..Default::default() };
-    let options = store::Options { background: false, journal, ..Default::default() };
+    let journal =
+        journal::Options { is_exclusive: true, has_background_thread: false, ..Default::default() };
+    let options = store::Options { has_background_thread: false, journal, ..Default::default() };
     let path = Path::new("/store");
     store::Store::create(&disk, path, &settings).unwrap();
-    let home = Home::Store(Arc::new(store::Store::open(disk, path, &options).unwrap()));
+    let home = WriteTarget::Store(Arc::new(store::Store::open(disk, path, &options).unwrap()));
     let settings = intake::Settings { background: false, ..Default::default() };
     let intake = Arc::new(Intake::new(home, settings).unwrap());
     let lines = Arc::new(Mutex::new(Vec::new()));
     let own = Arc::clone(&lines);
-    let log: intake::Log = Arc::new(move |line: &str| own.lock().unwrap().push(line.to_owned()));
+    let log: intake::LogFn = Arc::new(move |line: &str| own.lock().unwrap().push(line.to_owned()));
     let data = Path::new("/data").to_owned();
     (RoleContext { intake, data, host: "box".to_owned(), log }, lines)
 }

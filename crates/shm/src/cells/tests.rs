@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use super::*;
 
-impl Distribution {
-    fn new() -> Distribution {
+impl HistogramCells {
+    fn new() -> HistogramCells {
         let [begun, zero, sum_low, sum_high, not_min, max, touched, reserved] = words();
-        Distribution { begun, zero, sum_low, sum_high, not_min, max, touched, reserved }
+        HistogramCells { begun, zero, sum_low, sum_high, not_min, max, touched, reserved }
     }
 
     fn cell(&self, offset: usize) -> u64 {
-        let Distribution { begun, zero, sum_low, sum_high, not_min, max, touched, .. } = self;
+        let HistogramCells { begun, zero, sum_low, sum_high, not_min, max, touched, .. } = self;
         // Those of loom are larger than words.
         let cells = [
-            (offset_of!(Distribution, begun), begun),
-            (offset_of!(Distribution, zero), zero),
-            (offset_of!(Distribution, sum_low), sum_low),
-            (offset_of!(Distribution, sum_high), sum_high),
-            (offset_of!(Distribution, not_min), not_min),
-            (offset_of!(Distribution, max), max),
-            (offset_of!(Distribution, touched), touched),
+            (offset_of!(HistogramCells, begun), begun),
+            (offset_of!(HistogramCells, zero), zero),
+            (offset_of!(HistogramCells, sum_low), sum_low),
+            (offset_of!(HistogramCells, sum_high), sum_high),
+            (offset_of!(HistogramCells, not_min), not_min),
+            (offset_of!(HistogramCells, max), max),
+            (offset_of!(HistogramCells, touched), touched),
         ];
         let (_, cell) = cells.iter().find(|(at, _)| *at == offset).expect("a cell");
         cell.load(Ordering::Acquire)
@@ -32,29 +32,29 @@ fn words<const N: usize>() -> [AtomicU64; N] {
 }
 
 /// A histogram's cells, and two buckets: of values up to 9, and above.
-struct Cells {
-    side: Distribution,
+struct TestHistogram {
+    cells: HistogramCells,
     buckets: [AtomicU64; 2],
 }
 
-impl Cells {
-    fn new() -> Cells {
-        Cells { side: Distribution::new(), buckets: words() }
+impl TestHistogram {
+    fn new() -> TestHistogram {
+        TestHistogram { cells: HistogramCells::new(), buckets: words() }
     }
 
-    fn record<A: Access>(&self, value: u64) {
+    fn record<A: CellAccess>(&self, value: u64) {
         let bucket = match value {
-            0 => &self.side.zero,
+            0 => &self.cells.zero,
             _ => &self.buckets[usize::from(value > 9)],
         };
-        self.side.record::<A>(bucket, value);
+        self.cells.record::<A>(bucket, value);
     }
 
     /// Counts of the buckets, and the rest.
-    fn read(&self) -> ([u64; 2], Side) {
+    fn read(&self) -> ([u64; 2], HistogramSummary) {
         let mut counts = [0; 2];
         let side = read_distribution(
-            |offset| Ok::<u64, ()>(self.side.cell(offset)),
+            |offset| Ok::<u64, ()>(self.cells.cell(offset)),
             |_| {
                 counts = std::array::from_fn(|at| self.buckets[at].load(Ordering::Acquire));
                 Ok(counts[0] + counts[1])
@@ -65,7 +65,7 @@ impl Cells {
 }
 
 /// What is said to be exact must be what these counts allow: some of the values in the order in which they were recorded.
-fn check_read(cells: &Cells, values: &[u64]) {
+fn check_read(cells: &TestHistogram, values: &[u64]) {
     let (counts, side) = cells.read();
     if !side.is_exact {
         return;
@@ -79,12 +79,12 @@ fn check_read(cells: &Cells, values: &[u64]) {
 
 #[cfg(not(loom))]
 #[test]
-fn miri_what_is_recorded_is_read() {
-    let cells = Cells::new();
+fn miri_recorded_values_are_read() {
+    let cells = TestHistogram::new();
     let values = [5, 0, u64::MAX, 7, u64::MAX];
     for (count, value) in values.iter().enumerate() {
         check_read(&cells, &values[..count]);
-        cells.record::<Alone>(*value);
+        cells.record::<SingleWriter>(*value);
     }
     check_read(&cells, &values);
     let (counts, side) = cells.read();
@@ -94,12 +94,14 @@ fn miri_what_is_recorded_is_read() {
 
 #[cfg(not(loom))]
 #[test]
-fn miri_a_reader_beside_a_writer_believes_nothing_false() {
-    let cells = Arc::new(Cells::new());
+fn miri_concurrent_reader_is_never_wrong() {
+    let cells = Arc::new(TestHistogram::new());
     let values: Vec<u64> = (0..40).map(|n| n * 7 % 23).collect();
     let writer = {
         let (cells, values) = (Arc::clone(&cells), values.clone());
-        std::thread::spawn(move || values.iter().for_each(|&value| cells.record::<Alone>(value)))
+        std::thread::spawn(move || {
+            values.iter().for_each(|&value| cells.record::<SingleWriter>(value))
+        })
     };
     for _ in 0..20 {
         check_read(&cells, &values);
@@ -111,43 +113,43 @@ fn miri_a_reader_beside_a_writer_believes_nothing_false() {
 
 #[cfg(not(loom))]
 #[test]
-fn miri_a_slot_is_taken_once() {
-    let slots: [Slot; 3] = std::array::from_fn(|_| slot());
-    let take = |from, to| Table::take(from, to, |at| &slots[at]).map(|(at, _)| at);
+fn miri_slot_is_claimed_once() {
+    let slots: [OperationSlot; 3] = std::array::from_fn(|_| slot());
+    let take = |from, to| InFlightCells::claim_slot(from, to, |at| &slots[at]).map(|(at, _)| at);
     assert_eq!([take(1, 3), take(1, 3), take(1, 3), take(0, 3)], [Some(1), Some(2), None, Some(0)]);
     slots[1].fill(0, 9, [1, 2]);
     assert!(slots[1].start.load(Ordering::Relaxed) > crate::layout::FILLING, "an operation");
-    slots[1].free();
+    slots[1].release();
     assert_eq!(take(0, 3), Some(1));
 }
 
 #[cfg(not(loom))]
 #[test]
-fn miri_a_text_is_the_one_that_was_said_last() {
+fn miri_last_text_is_read() {
     let (current, buffers) = (AtomicU64::new(0), [words::<2>(), words::<2>()]);
-    assert_eq!(said(&current, &buffers), Some([0, 0]));
+    assert_eq!(read_words(&current, &buffers), Some([0, 0]));
     for text in 1..4 {
-        say(&current, &buffers, text);
-        assert_eq!(said(&current, &buffers), Some([text, text]));
+        write_words(&current, &buffers, text);
+        assert_eq!(read_words(&current, &buffers), Some([text, text]));
     }
 }
 
 /// A text of two words, which are the same.
-fn say(current: &AtomicU64, buffers: &[[AtomicU64; 2]; 2], text: u64) {
+fn write_words(current: &AtomicU64, buffers: &[[AtomicU64; 2]; 2], text: u64) {
     write_text(current, |buffer| {
         buffers[buffer].iter().for_each(|word| word.store(text, Ordering::Relaxed));
     });
 }
 
-fn said(current: &AtomicU64, buffers: &[[AtomicU64; 2]; 2]) -> Option<[u64; 2]> {
+fn read_words(current: &AtomicU64, buffers: &[[AtomicU64; 2]; 2]) -> Option<[u64; 2]> {
     let current = || Ok::<u64, ()>(current.load(Ordering::Acquire));
     let read =
         |buffer: usize| Ok(buffers[buffer].each_ref().map(|word| word.load(Ordering::Acquire)));
     read_text(current, read).expect("nothing fails")
 }
 
-fn slot() -> Slot {
-    Slot { start: AtomicU64::new(0), number: AtomicU64::new(0), tags: words() }
+fn slot() -> OperationSlot {
+    OperationSlot { start: AtomicU64::new(0), number: AtomicU64::new(0), tags: words() }
 }
 
 #[cfg(loom)]
@@ -157,13 +159,15 @@ mod loom_tests {
     use super::*;
 
     #[test]
-    fn loom_what_is_said_to_be_exact_is() {
+    fn loom_exact_summaries_are_exact() {
         loom::model(|| {
-            let cells = Arc::new(Cells::new());
+            let cells = Arc::new(TestHistogram::new());
             let values = [4, 12];
             let writer = {
                 let cells = Arc::clone(&cells);
-                thread::spawn(move || values.iter().for_each(|&value| cells.record::<Alone>(value)))
+                thread::spawn(move || {
+                    values.iter().for_each(|&value| cells.record::<SingleWriter>(value))
+                })
             };
             check_read(&cells, &values);
             writer.join().unwrap();
@@ -175,12 +179,12 @@ mod loom_tests {
     #[test]
     fn loom_two_threads_in_the_shared_lane_lose_nothing() {
         loom::model(|| {
-            let cells = Arc::new(Cells::new());
+            let cells = Arc::new(TestHistogram::new());
             let other = {
                 let cells = Arc::clone(&cells);
-                thread::spawn(move || cells.record::<Shared>(4))
+                thread::spawn(move || cells.record::<MultiWriter>(4))
             };
-            cells.record::<Shared>(12);
+            cells.record::<MultiWriter>(12);
             other.join().unwrap();
             let (counts, side) = cells.read();
             assert_eq!((counts, side.sum, side.min, side.max), ([1, 1], 16, 4, 12));
@@ -189,15 +193,15 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_what_a_slot_shows_twice_was_there() {
+    fn loom_slot_read_twice_was_written() {
         loom::model(|| {
             let slot = Arc::new(slot());
             slot.fill(5, 5, [5, 5]);
             let writer = {
                 let slot = Arc::clone(&slot);
                 thread::spawn(move || {
-                    slot.free();
-                    assert!(slot.take());
+                    slot.release();
+                    assert!(slot.try_claim());
                     slot.fill(7, 7, [7, 7]);
                 })
             };
@@ -214,26 +218,26 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_a_text_that_is_read_was_said() {
+    fn loom_text_read_was_written() {
         loom::model(|| {
             let text = Arc::new((AtomicU64::new(0), [words::<2>(), words::<2>()]));
             let writer = {
                 let text = Arc::clone(&text);
                 // The second one goes where the reader may be.
-                thread::spawn(move || (1..3).for_each(|n| say(&text.0, &text.1, n)))
+                thread::spawn(move || (1..3).for_each(|n| write_words(&text.0, &text.1, n)))
             };
-            if let Some([first, second]) = said(&text.0, &text.1) {
+            if let Some([first, second]) = read_words(&text.0, &text.1) {
                 assert_eq!(first, second, "a half of each");
             }
             writer.join().unwrap();
-            assert_eq!(said(&text.0, &text.1), Some([2, 2]));
+            assert_eq!(read_words(&text.0, &text.1), Some([2, 2]));
         });
     }
 
     #[test]
-    fn loom_an_entry_that_is_seen_is_whole() {
+    fn loom_visible_entry_is_complete() {
         loom::model(|| {
-            let (entry, count) = (Arc::new(Words(words::<8>())), Arc::new(AtomicU64::new(0)));
+            let (entry, count) = (Arc::new(U64Cells(words::<8>())), Arc::new(AtomicU64::new(0)));
             let writer = {
                 let (entry, count) = (Arc::clone(&entry), Arc::clone(&count));
                 thread::spawn(move || publish(&entry, &[1, 2, 3, 4, 5, 6, 7, 8], &count, 0))

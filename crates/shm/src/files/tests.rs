@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 
 /// A folder that is gone at the end.
-struct Root(PathBuf);
+struct TestRoot(PathBuf);
 
-impl Root {
+impl TestRoot {
     fn new() -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -33,20 +33,20 @@ impl Root {
 
     /// Paths below the root, by one space.
     fn mmvs(&self, tmp: Option<&str>) -> String {
-        let found = mmvs(&self.0, tmp.map(OsStr::new)).unwrap();
+        let found = find_mmv_files(&self.0, tmp.map(OsStr::new)).unwrap();
         let paths =
             found.iter().map(|found| found.path.strip_prefix(&self.0).unwrap().to_str().unwrap());
         paths.collect::<Vec<_>>().join(" ")
     }
 }
 
-impl Drop for Root {
+impl Drop for TestRoot {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-fn content(found: &Listed) -> Result<String, Error> {
+fn content(found: &ForeignFile) -> Result<String, Error> {
     let mut bytes = b"what was there before".to_vec();
     found.open()?.read(&mut bytes)?;
     Ok(String::from_utf8(bytes).unwrap())
@@ -54,7 +54,7 @@ fn content(found: &Listed) -> Result<String, Error> {
 
 #[test]
 fn jvms_are_found_by_user_and_number() {
-    let root = Root::new();
+    let root = TestRoot::new();
     root.file("tmp/hsperfdata_web/12", "twelve");
     root.file("tmp/hsperfdata_web/7", "seven");
     root.file("tmp/hsperfdata_db/1", "one");
@@ -63,7 +63,7 @@ fn jvms_are_found_by_user_and_number() {
         root.file(&format!("tmp/{other}"), "no JVM");
     }
     root.file("tmp/hsperfdata_file", "no folder");
-    let jvms = jvms(&root.0).unwrap();
+    let jvms = find_jvm_files(&root.0).unwrap();
     let found: Vec<_> =
         jvms.iter().map(|jvm| (&*jvm.user, jvm.pid, content(&jvm.file).unwrap())).collect();
     let expected = [("db", 1, "one"), ("web", 7, "seven"), ("web", 12, "twelve")];
@@ -72,43 +72,43 @@ fn jvms_are_found_by_user_and_number() {
 
 #[test]
 fn nothing_leads_out_of_a_root() {
-    let (root, outside) = (Root::new(), Root::new());
+    let (root, outside) = (TestRoot::new(), TestRoot::new());
     outside.file("hsperfdata_x/1", "outside");
     outside.file("mmv/x", "outside");
     let out = outside.0.to_str().unwrap();
     root.link("tmp", out);
     root.link("var/tmp", out);
     root.link("var/lib/pcp/tmp/mmv", &format!("{out}/mmv"));
-    assert!(jvms(&root.0).unwrap().is_empty());
+    assert!(find_jvm_files(&root.0).unwrap().is_empty());
     assert_eq!(root.mmvs(Some("../../../../../../../../tmp")), "");
     assert_eq!(root.mmvs(Some(out)), "");
     // What is a link inside of the root is where it says, as seen from inside.
-    let root = Root::new();
+    let root = TestRoot::new();
     root.file("private/hsperfdata_x/1", "inside");
     root.link("tmp", "/private");
-    assert_eq!(jvms(&root.0).unwrap().len(), 1);
+    assert_eq!(find_jvm_files(&root.0).unwrap().len(), 1);
     // A user's folder may not be a link.
     root.link("private/hsperfdata_y", "hsperfdata_x");
-    assert_eq!(jvms(&root.0).unwrap().len(), 1);
+    assert_eq!(find_jvm_files(&root.0).unwrap().len(), 1);
 }
 
 /// As on systems without `openat2`: what is a link is not there.
 #[test]
-fn without_openat2_no_link_is_followed() {
-    let root = Root::new();
+fn links_are_not_followed_without_openat2() {
+    let root = TestRoot::new();
     root.file("var/tmp/mmv/x", "");
     root.link("link", "var/tmp");
     let folder = open_root(&root.0).unwrap();
     let opens = |path: &str| {
-        without_links(&folder, Path::new(path), OFlags::DIRECTORY | OFlags::RDONLY).is_some()
+        open_without_links(&folder, Path::new(path), OFlags::DIRECTORY | OFlags::RDONLY).is_some()
     };
     assert!(opens("var/tmp/mmv") && opens("var"));
     assert!(!opens("link") && !opens("link/mmv") && !opens("../var") && !opens("var/tmp/mmv/x"));
 }
 
 #[test]
-fn pcp_says_where_its_files_are() {
-    let root = Root::new();
+fn pcp_conf_names_the_folder() {
+    let root = TestRoot::new();
     root.file("var/lib/pcp/tmp/mmv/a", "");
     root.file("var/tmp/mmv/b", "");
     root.file("var/tmp/mmv/.hidden", "");
@@ -126,13 +126,13 @@ fn pcp_says_where_its_files_are() {
 
 #[test]
 fn only_regular_files_are_read() {
-    let root = Root::new();
+    let root = TestRoot::new();
     root.file("var/tmp/mmv/real", "real");
     root.link("var/tmp/mmv/link", "real");
     create_dir_all(root.0.join("var/tmp/mmv/folder")).unwrap();
     let pipe = root.0.join("var/tmp/mmv/pipe");
     rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    for found in mmvs(&root.0, None).unwrap() {
+    for found in find_mmv_files(&root.0, None).unwrap() {
         let real = found.path.ends_with("real");
         match content(&found) {
             Ok(text) => assert!(real && text == "real", "{found:?}"),
@@ -142,10 +142,10 @@ fn only_regular_files_are_read() {
 }
 
 #[test]
-fn what_is_too_large_or_gone_says_so() {
-    let root = Root::new();
+fn large_or_missing_files_are_reported() {
+    let root = TestRoot::new();
     root.file("var/tmp/mmv/file", "0123456789");
-    let found = mmvs(&root.0, None).unwrap().remove(0);
+    let found = find_mmv_files(&root.0, None).unwrap().remove(0);
     let opened = found.open().unwrap();
     let mut bytes = Vec::new();
     opened.read_start(&mut bytes, 4).unwrap();
@@ -155,14 +155,14 @@ fn what_is_too_large_or_gone_says_so() {
     assert!(error.to_string().ends_with("67108865 bytes, at most 67108864 are read"), "{error}");
     fs::remove_file(&found.path).unwrap();
     assert!(matches!(found.open(), Err(Error::Io { .. })));
-    assert!(jvms(&root.0.join("no such root")).is_err());
+    assert!(find_jvm_files(&root.0.join("no such root")).is_err());
 }
 
 #[test]
-fn a_process_has_a_number_inside() {
+fn process_has_a_namespace_pid() {
     let status = "Name:\tjava\nPid:\t4711\nNSpid:\t4711\t90\t7\nThreads:\t9\n";
-    assert_eq!(pid_inside(status), Some(7));
-    assert_eq!(pid_inside("NSpid:\t4711\n"), Some(4711));
-    assert_eq!(pid_inside("NSpid:\n"), None);
-    assert_eq!(pid_inside("Name:\tjava\n"), None);
+    assert_eq!(namespace_pid(status), Some(7));
+    assert_eq!(namespace_pid("NSpid:\t4711\n"), Some(4711));
+    assert_eq!(namespace_pid("NSpid:\n"), None);
+    assert_eq!(namespace_pid("Name:\tjava\n"), None);
 }

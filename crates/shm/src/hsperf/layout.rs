@@ -1,12 +1,12 @@
-//! Where what lies in a file of HotSpot's performance data; `docs/formats/hsperfdata.md` has the same tables, held to
-//! these by a test. Source: OpenJDK, `runtime/perfMemory.hpp` and `perfData.hpp`.
+//! Field offsets of hsperfdata; equal to `docs/formats/hsperfdata.md`. Source: OpenJDK,
+//! `runtime/perfMemory.hpp` and `perfData.hpp`.
 
-use crate::foreign::{Field, size};
+use crate::endian::{EndianField, record_size};
 
 /// The same bytes in either order.
 pub(super) const MAGIC: [u8; 4] = [0xca, 0xfe, 0xc0, 0xc0];
 
-pub(super) const PROLOGUE: [Field; 10] = [
+pub(super) const PROLOGUE: [EndianField; 10] = [
     ("magic", 0, 4),
     ("byte order", 4, 1),
     ("major version", 5, 1),
@@ -19,7 +19,7 @@ pub(super) const PROLOGUE: [Field; 10] = [
     ("entries", 28, 4),
 ];
 
-pub(super) const ENTRY: [Field; 8] = [
+pub(super) const ENTRY: [EndianField; 8] = [
     ("length", 0, 4),
     ("name", 4, 4),
     ("vector length", 8, 4),
@@ -30,5 +30,5 @@ pub(super) const ENTRY: [Field; 8] = [
     ("data", 16, 4),
 ];
 
-pub(super) const PROLOGUE_BYTES: u64 = size(&PROLOGUE);
-pub(super) const ENTRY_BYTES: u64 = size(&ENTRY);
+pub(super) const PROLOGUE_BYTES: u64 = record_size(&PROLOGUE);
+pub(super) const ENTRY_BYTES: u64 = record_size(&ENTRY);

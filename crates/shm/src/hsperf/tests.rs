@@ -6,17 +6,17 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::foreign::page;
+use crate::endian::page;
 
 const PAGE: &str = include_str!("../../../../docs/formats/hsperfdata.md");
 
 /// A file by its entries, laid out as `docs/formats/hsperfdata.md` says.
-struct Builder {
+struct HsperfBuilder {
     big: bool,
     entries: Vec<Vec<u8>>,
 }
 
-impl Builder {
+impl HsperfBuilder {
     fn new(big: bool) -> Self {
         Self { big, entries: Vec::new() }
     }
@@ -73,8 +73,8 @@ impl Builder {
     }
 }
 
-fn sample(big: bool) -> Builder {
-    Builder::new(big)
+fn sample(big: bool) -> HsperfBuilder {
+    HsperfBuilder::new(big)
         .long("sun.os.hrt.frequency", HERTZ, 1, 1_000_000)
         .long("java.cls.loadedClasses", 4, MONOTONIC, 450)
         .long("sun.gc.generation.0.used", BYTES, 3, 4096)
@@ -85,12 +85,12 @@ fn sample(big: bool) -> Builder {
         .text("java.property.java.home", 1, b"/usr/lib/jvm")
 }
 
-fn lines(shown: &Shown) -> String {
+fn lines(shown: &HsperfSnapshot) -> String {
     let mut text = String::new();
     for metric in &shown.metrics {
         let _ = writeln!(text, "{} {:?} {:?}", metric.name, metric.value, metric.unit);
     }
-    let _ = writeln!(text, "refused {}: {:?}", shown.refused, shown.trouble);
+    let _ = writeln!(text, "refused {}: {:?}", shown.rejected, shown.first_error);
     text
 }
 
@@ -100,7 +100,7 @@ fn check(bytes: &[u8], expected: Expect) {
 }
 
 #[test]
-fn both_byte_orders_say_the_same() {
+fn both_byte_orders_are_read_equally() {
     let shown = parse(&sample(true).build()).unwrap();
     assert_eq!(parse(&sample(false).build()).unwrap(), shown);
     assert_eq!((shown.modified, shown.overflow), (777, 3));
@@ -123,7 +123,7 @@ fn both_byte_orders_say_the_same() {
 #[test]
 fn ticks_without_a_frequency_stay_ticks() {
     for frequency in [0, -1, i64::MIN] {
-        let file = Builder::new(false).long("t", TICKS, MONOTONIC, 7).long(
+        let file = HsperfBuilder::new(false).long("t", TICKS, MONOTONIC, 7).long(
             "sun.os.hrt.frequency",
             HERTZ,
             1,
@@ -131,13 +131,13 @@ fn ticks_without_a_frequency_stay_ticks() {
         );
         let shown = parse(&file.build()).unwrap();
         assert_eq!(shown.metrics[0].unit, "{tick}");
-        assert_eq!(shown.metrics[0].value, Value::Counter(Number::Signed(7)));
+        assert_eq!(shown.metrics[0].value, MetricValue::Counter(NumericValue::Signed(7)));
     }
 }
 
 #[test]
 fn ticks_of_linux_are_nanoseconds_to_the_last() {
-    let file = Builder::new(false).long("t", TICKS, 3, i64::MIN).long(
+    let file = HsperfBuilder::new(false).long("t", TICKS, 3, i64::MIN).long(
         "sun.os.hrt.frequency",
         HERTZ,
         1,
@@ -145,7 +145,7 @@ fn ticks_of_linux_are_nanoseconds_to_the_last() {
     );
     let shown = parse(&file.build()).unwrap();
     assert_eq!(shown.metrics[0].unit, "ns");
-    assert_eq!(shown.metrics[0].value, Value::Gauge(Number::Signed(i64::MIN)));
+    assert_eq!(shown.metrics[0].value, MetricValue::Gauge(NumericValue::Signed(i64::MIN)));
 }
 
 #[track_caller]
@@ -153,12 +153,12 @@ fn check_error(change: impl FnOnce(&mut Vec<u8>), again: bool, expected: Expect)
     let mut bytes = sample(false).build();
     change(&mut bytes);
     let error = parse(&bytes).unwrap_err();
-    assert_eq!(error.try_again(), again, "{error}");
+    assert_eq!(error.is_transient(), again, "{error}");
     expected.assert_eq(&error.to_string());
 }
 
 #[test]
-fn errors_say_what_was_found() {
+fn errors_name_the_value_found() {
     check_error(
         |bytes| bytes[0] = 0,
         false,
@@ -216,7 +216,7 @@ fn errors_say_what_was_found() {
 
 /// Three entries, of which the second is changed.
 fn three(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut builder = Builder::new(false)
+    let mut builder = HsperfBuilder::new(false)
         .long("first", 1, 1, 1)
         .text("second", 3, b"text")
         .long("third", 1, 1, 3);
@@ -231,40 +231,40 @@ fn check_second(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
 
 /// The second entry is refused, and why; the others are shown.
 #[track_caller]
-fn check_refused(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
+fn check_rejected(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
     let shown = parse(&three(change)).unwrap();
     let names: Vec<&str> = shown.metrics.iter().map(|metric| metric.name.as_str()).collect();
-    assert_eq!((&names[..], shown.refused), (&["first", "third"][..], 1));
-    expected.assert_eq(&shown.trouble.unwrap().to_string());
+    assert_eq!((&names[..], shown.rejected), (&["first", "third"][..], 1));
+    expected.assert_eq(&shown.first_error.unwrap().to_string());
 }
 
 #[test]
-fn what_is_wrong_with_an_entry_costs_that_entry() {
-    check_refused(
+fn bad_entry_is_skipped() {
+    check_rejected(
         |entry| entry[4] = 19,
         expect!["entry 1 has no name inside its bounds that can be shown"],
     );
-    check_refused(
+    check_rejected(
         |entry| entry[4] = 255,
         expect!["entry 1 has no name inside its bounds that can be shown"],
     );
-    check_refused(
+    check_rejected(
         |entry| entry[20] = 7,
         expect!["entry 1 has no name inside its bounds that can be shown"],
     );
-    check_refused(
+    check_rejected(
         |entry| entry[8] = 200,
         expect!["entry 1 has no text inside its bounds that can be shown"],
     );
-    check_refused(
+    check_rejected(
         |entry| entry[11] = 0xff,
         expect!["entry 1 has no text inside its bounds that can be shown"],
     );
-    check_refused(
+    check_rejected(
         |entry| entry[19] = 0xff,
         expect!["entry 1 has no text inside its bounds that can be shown"],
     );
-    check_refused(
+    check_rejected(
         |entry| entry[20..26].copy_from_slice(b"first\0"),
         expect!["1 entries have the name of another"],
     );
@@ -284,23 +284,23 @@ fn an_entry_that_is_not_filled_in_yet_ends_the_list() {
     check_second(
         |entry| entry.fill(0),
         expect![[r#"
-        first Gauge(Signed(1)) ""
-        refused 2: Some(Entry { index: 1, length: 0, left: 80 })
-    "#]],
+            first Gauge(Signed(1)) ""
+            refused 2: Some(Entry { index: 1, length: 0, available: 80 })
+        "#]],
     );
     check_second(
         |entry| entry[0] = 19,
         expect![[r#"
-        first Gauge(Signed(1)) ""
-        refused 2: Some(Entry { index: 1, length: 19, left: 80 })
-    "#]],
+            first Gauge(Signed(1)) ""
+            refused 2: Some(Entry { index: 1, length: 19, available: 80 })
+        "#]],
     );
     check_second(
         |entry| entry[3] = 0xff,
         expect![[r#"
-        first Gauge(Signed(1)) ""
-        refused 2: Some(Entry { index: 1, length: 4278190120, left: 80 })
-    "#]],
+            first Gauge(Signed(1)) ""
+            refused 2: Some(Entry { index: 1, length: 4278190120, available: 80 })
+        "#]],
     );
 }
 
@@ -309,7 +309,7 @@ proptest! {
 
     /// Whatever is changed in a file, nothing breaks, and each entry is shown, refused or both known by name.
     #[test]
-    fn files_may_lie(
+    fn mutated_files_do_not_panic(
         big in any::<bool>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         length in any::<prop::sample::Index>(),
@@ -324,13 +324,13 @@ proptest! {
             bytes.truncate(length.index(bytes.len()));
         }
         if let Ok(shown) = parse(&bytes) {
-            prop_assert_eq!(shown.refused == 0, shown.trouble.is_none());
+            prop_assert_eq!(shown.rejected == 0, shown.first_error.is_none());
         }
     }
 }
 
 #[test]
-fn the_page_tells_where_each_byte_lies() {
+fn page_matches_the_layout() {
     page::check_fields(PAGE, "## Prologue", &layout::PROLOGUE);
     page::check_fields(PAGE, "## Entry", &layout::ENTRY);
     assert!(PAGE.contains(&format!("At most {ENTRIES_MAX} entries")));

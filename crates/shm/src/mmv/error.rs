@@ -1,4 +1,4 @@
-//! What is wrong with a file of Memory Mapped Values.
+//! MMV errors.
 
 use super::{COUNT_MAX, LABELS_MAX, SECTIONS_MAX, TEXT_MAX};
 
@@ -22,27 +22,27 @@ pub enum Error {
     #[error(
         "the file is being written (generation {first} at its beginning, then {second}): try again"
     )]
-    Writing {
+    BeingWritten {
         /// Set when writing begins.
         first: u64,
         /// Set to the same when it ends.
         second: u64,
     },
     /// Shorter than it says it is.
-    #[error("the file has {have} bytes, its {what} would end at {need}: try again")]
+    #[error("the file has {have} bytes, its {part} would end at {need}: try again")]
     Truncated {
         /// What does not fit.
-        what: &'static str,
+        part: &'static str,
         /// Bytes that there are.
         have: u64,
         /// Bytes that would be needed.
         need: u64,
     },
     /// A section with more entries than are read.
-    #[error("{found} {what}, at most {COUNT_MAX} are read")]
+    #[error("{found} {part}, at most {COUNT_MAX} are read")]
     Count {
         /// What there are too many of.
-        what: &'static str,
+        part: &'static str,
         /// How many.
         found: u64,
     },
@@ -53,34 +53,34 @@ pub enum Error {
         found: u32,
     },
     /// A section that is there twice.
-    #[error("two sections of {what}")]
-    Twice {
+    #[error("two sections of {part}")]
+    DuplicateSection {
         /// Which.
-        what: &'static str,
+        part: &'static str,
     },
     /// A section without which there is nothing to show.
-    #[error("no section of {what}")]
-    Missing {
+    #[error("no section of {part}")]
+    MissingSection {
         /// Which.
-        what: &'static str,
+        part: &'static str,
     },
     /// A reference that leads to no entry.
-    #[error("value {index} refers to byte {offset}, where no {what} begins")]
+    #[error("value {index} refers to byte {offset}, where no {part} begins")]
     Reference {
         /// Number of the value, from 0.
         index: u64,
         /// What it should be.
-        what: &'static str,
+        part: &'static str,
         /// Where it leads.
         offset: u64,
     },
     /// A name that is not there, empty, no UTF-8, or with control characters.
-    #[error("value {index} has no {what} that can be shown")]
+    #[error("value {index} has no {part} that can be shown")]
     Name {
         /// Number of the value, from 0.
         index: u64,
         /// Name of what.
-        what: &'static str,
+        part: &'static str,
     },
     /// A label of version 3 that cannot be read, or one too many.
     #[error("label {index} is no JSON object of a known kind, or one of more than {LABELS_MAX}")]
@@ -90,7 +90,7 @@ pub enum Error {
     },
     /// Values that have name and labels in common with one before them.
     #[error("{count} values have name and labels in common with another")]
-    Same {
+    Duplicates {
         /// How many.
         count: u64,
     },
@@ -104,7 +104,7 @@ pub enum Error {
 
 impl Error {
     /// Whether the same file may be read well a moment later.
-    pub fn try_again(&self) -> bool {
-        matches!(self, Error::Writing { .. } | Error::Truncated { .. })
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Error::BeingWritten { .. } | Error::Truncated { .. })
     }
 }

@@ -19,15 +19,15 @@ const INSTANCES: u32 = 1 << 5;
 /// Says that a label is not part of the identity.
 const OPTIONAL: u32 = 1 << 7;
 
-type Group = BTreeMap<String, String>;
+type LabelGroup = BTreeMap<String, String>;
 
-/// The labels of a file by what they belong to.
+/// Labels of an MMV file by scope.
 #[derive(Default)]
-pub(super) struct Labels {
-    groups: HashMap<(u32, u32, i32), Group>,
+pub(super) struct MmvLabels {
+    groups: HashMap<(u32, u32, i32), LabelGroup>,
 }
 
-impl Labels {
+impl MmvLabels {
     /// Takes a record in. `false` if it is none that can be read, or one too many.
     pub(super) fn add(&mut self, flags: u32, identity: u32, internal: i32, json: &[u8]) -> bool {
         if flags & OPTIONAL != 0 {
@@ -40,7 +40,9 @@ impl Labels {
             INSTANCES => (INSTANCES, identity, internal),
             _ => return false,
         };
-        let Some(labels) = std::str::from_utf8(json).ok().and_then(object) else { return false };
+        let Some(labels) = std::str::from_utf8(json).ok().and_then(parse_object) else {
+            return false;
+        };
         let group = self.groups.entry(key).or_default();
         for (name, value) in labels {
             if group.len() >= LABELS_MAX && !group.contains_key(&name) {
@@ -52,11 +54,11 @@ impl Labels {
     }
 
     /// The groups that a value has labels of, each to be overruled by the next.
-    pub(super) fn of(
+    pub(super) fn for_value(
         &self,
         item: u32,
         instance: Option<(u32, i32)>,
-    ) -> impl Iterator<Item = &Group> {
+    ) -> impl Iterator<Item = &LabelGroup> {
         let keys = [
             instance.map(|(indom, _)| (INDOM, indom, 0)),
             Some((CLUSTER, 0, 0)),
@@ -68,21 +70,21 @@ impl Labels {
 }
 
 /// Names and values of a JSON object that is all of the text.
-fn object(text: &str) -> Option<Vec<(String, String)>> {
+fn parse_object(text: &str) -> Option<Vec<(String, String)>> {
     let mut labels = Vec::new();
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = LabelJsonReader { text, at: 0 };
     reader.space();
     reader.members("", DEPTH_MAX, &mut labels)?;
     reader.space();
     (reader.at == text.len()).then_some(labels)
 }
 
-struct Reader<'a> {
+struct LabelJsonReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> LabelJsonReader<'a> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -94,7 +96,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Goes over this byte and space behind it, if it is the next.
-    fn eat(&mut self, byte: u8) -> bool {
+    fn consume(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         if found {
             self.at += 1;
@@ -110,10 +112,10 @@ impl<'a> Reader<'a> {
         depth: usize,
         labels: &mut Vec<(String, String)>,
     ) -> Option<()> {
-        if depth == 0 || !self.eat(b'{') {
+        if depth == 0 || !self.consume(b'{') {
             return None;
         }
-        if self.eat(b'}') {
+        if self.consume(b'}') {
             return Some(());
         }
         loop {
@@ -124,7 +126,7 @@ impl<'a> Reader<'a> {
                 return None;
             }
             let name = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
-            if !self.eat(b':') {
+            if !self.consume(b':') {
                 return None;
             }
             match self.peek()? {
@@ -136,8 +138,8 @@ impl<'a> Reader<'a> {
                     }
                 }
             }
-            if !self.eat(b',') {
-                return self.eat(b'}').then_some(());
+            if !self.consume(b',') {
+                return self.consume(b'}').then_some(());
             }
         }
     }
@@ -155,10 +157,10 @@ impl<'a> Reader<'a> {
     }
 
     fn array(&mut self, depth: usize) -> Option<()> {
-        if depth == 0 || !self.eat(b'[') {
+        if depth == 0 || !self.consume(b'[') {
             return None;
         }
-        if self.eat(b']') {
+        if self.consume(b']') {
             return Some(());
         }
         loop {
@@ -168,8 +170,8 @@ impl<'a> Reader<'a> {
                 b'"' => self.string().map(drop)?,
                 _ => self.word()?,
             }
-            if !self.eat(b',') {
-                return self.eat(b']').then_some(());
+            if !self.consume(b',') {
+                return self.consume(b']').then_some(());
             }
         }
     }
@@ -247,7 +249,7 @@ mod tests {
 
     #[track_caller]
     fn check(json: &str, expected: Option<&[(&str, &str)]>) {
-        let found = object(json);
+        let found = parse_object(json);
         let found: Option<Vec<(&str, &str)>> = found
             .as_ref()
             .map(|labels| labels.iter().map(|(name, value)| (&**name, &**value)).collect());
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_no_labels() {
+    fn non_objects_are_no_labels() {
         for json in [
             "",
             "1",
@@ -293,7 +295,7 @@ mod tests {
 
     #[test]
     fn the_more_particular_wins() {
-        let mut labels = Labels::default();
+        let mut labels = MmvLabels::default();
         for (flags, identity, internal, json) in [
             (INSTANCES, 7, 1, r#"{"a":"instance"}"#),
             (ITEM, 3, -1, r#"{"a":"item","b":"item"}"#),
@@ -305,7 +307,7 @@ mod tests {
         }
         let merged = |item, instance| {
             let mut merged = BTreeMap::new();
-            labels.of(item, instance).for_each(|group| merged.extend(group.clone()));
+            labels.for_value(item, instance).for_each(|group| merged.extend(group.clone()));
             merged
                 .into_iter()
                 .map(|(name, value)| format!("{name}={value}"))
@@ -320,7 +322,7 @@ mod tests {
 
     #[test]
     fn there_is_an_end_to_labels() {
-        let mut labels = Labels::default();
+        let mut labels = MmvLabels::default();
         let taken = (0..LABELS_MAX + 5)
             .filter(|number| labels.add(ITEM, 1, -1, format!("{{\"a{number}\":1}}").as_bytes()))
             .count();

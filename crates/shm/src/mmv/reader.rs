@@ -2,24 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use super::labels::Labels;
+use super::labels::MmvLabels;
 use super::layout::*;
-use super::{COUNT_MAX, Error, SECTIONS_MAX, Shown, units};
-use crate::foreign::{self, Bytes, Field, at, size};
-use crate::shown::{Metric, Number, Role, Value};
+use super::{COUNT_MAX, Error, MmvSnapshot, SECTIONS_MAX, units};
+use crate::endian::{self, EndianBytes, EndianField, field_offset, record_size};
+use crate::metric_snapshot::{MetricRole, MetricValue, NumericValue, ProcessMetric};
 
 /// `pmInDom`s that say that a metric has no instances.
 const NO_INDOM: [u32; 2] = [0, u32::MAX];
 
 /// Entries of one kind, all of them inside the file.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Section {
+pub(super) struct MmvSection {
     start: u64,
     pub(super) count: u64,
     entry_bytes: u64,
 }
 
-impl Section {
+impl MmvSection {
     /// Where entry `index` begins; the caller has seen that it is below `count`.
     fn entry(&self, index: u64) -> u64 {
         self.start + index * self.entry_bytes
@@ -33,26 +33,26 @@ impl Section {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Sections {
-    instances: Section,
-    metrics: Section,
-    pub(super) values: Section,
-    pub(super) labels: Section,
+pub(super) struct MmvSections {
+    instances: MmvSection,
+    metrics: MmvSection,
+    pub(super) values: MmvSection,
+    pub(super) labels: MmvSection,
 }
 
 /// What a section holds: number, name, size of an entry in version 1 and after it. Sets of instances and strings are found by the
 /// references to them.
 const KINDS: [(u32, &str, u64, u64); 4] = [
-    (2, "instances", size(&INSTANCE_1), size(&INSTANCE_2)),
-    (3, "metrics", size(&METRIC_1), size(&METRIC_2)),
+    (2, "instances", record_size(&INSTANCE_1), record_size(&INSTANCE_2)),
+    (3, "metrics", record_size(&METRIC_1), record_size(&METRIC_2)),
     (4, "values", VALUE_BYTES, VALUE_BYTES),
     (6, "labels", LABEL_BYTES, LABEL_BYTES),
 ];
 
-pub(super) struct Reader<'a> {
-    pub(super) file: Bytes<'a>,
+pub(super) struct MmvReader<'a> {
+    pub(super) file: EndianBytes<'a>,
     /// Version 1: names stand in place.
-    pub(super) one: bool,
+    pub(super) is_version_1: bool,
     /// Values of certain bits have not been set.
     pub(super) sentinel: bool,
     /// The time of day, microseconds since 1970.
@@ -60,7 +60,7 @@ pub(super) struct Reader<'a> {
 }
 
 /// A metric's own entry, of either layout.
-struct Entry {
+struct MmvMetric {
     item: u32,
     kind: i32,
     semantics: u32,
@@ -70,8 +70,8 @@ struct Entry {
     long: u64,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn sections(&self, count: u32) -> Result<Sections, Error> {
+impl<'a> MmvReader<'a> {
+    pub(super) fn sections(&self, count: u32) -> Result<MmvSections, Error> {
         if u64::from(count) > SECTIONS_MAX {
             return Err(Error::Sections { found: count });
         }
@@ -80,54 +80,54 @@ impl<'a> Reader<'a> {
             let start = HEADER_BYTES + index * SECTION_BYTES;
             let have = self.file.len();
             let need = start + SECTION_BYTES;
-            let table = Error::Truncated { what: "sections", have, need };
+            let table = Error::Truncated { part: "sections", have, need };
             let read = || {
-                let kind = self.file.u32(start + const { at(&SECTION, "type") })?;
-                let count = self.file.u32(start + const { at(&SECTION, "count") })?;
+                let kind = self.file.u32(start + const { field_offset(&SECTION, "type") })?;
+                let count = self.file.u32(start + const { field_offset(&SECTION, "count") })?;
                 Some((
                     kind,
                     u64::from(count),
-                    self.file.u64(start + const { at(&SECTION, "offset") })?,
+                    self.file.u64(start + const { field_offset(&SECTION, "offset") })?,
                 ))
             };
             let (kind, count, start) = read().ok_or(table)?;
             let Some(place) = KINDS.iter().position(|known| known.0 == kind) else { continue };
             let (_, what, one, two) = KINDS[place];
             if count > COUNT_MAX {
-                return Err(Error::Count { what, found: count });
+                return Err(Error::Count { part: what, found: count });
             }
-            let entry_bytes = if self.one { one } else { two };
+            let entry_bytes = if self.is_version_1 { one } else { two };
             let need = start.saturating_add(count * entry_bytes);
             if count > 0 && need > have {
-                return Err(Error::Truncated { what, have, need });
+                return Err(Error::Truncated { part: what, have, need });
             }
-            if found[place].replace(Section { start, count, entry_bytes }).is_some() {
-                return Err(Error::Twice { what });
+            if found[place].replace(MmvSection { start, count, entry_bytes }).is_some() {
+                return Err(Error::DuplicateSection { part: what });
             }
         }
         let [instances, metrics, values, labels] = found;
-        Ok(Sections {
+        Ok(MmvSections {
             instances: instances.unwrap_or_default(),
-            metrics: metrics.ok_or(Error::Missing { what: "metrics" })?,
-            values: values.ok_or(Error::Missing { what: "values" })?,
+            metrics: metrics.ok_or(Error::MissingSection { part: "metrics" })?,
+            values: values.ok_or(Error::MissingSection { part: "values" })?,
             labels: labels.unwrap_or_default(),
         })
     }
 
-    pub(super) fn labels(&self, section: Section, shown: &mut Shown) -> Labels {
-        let mut labels = Labels::default();
+    pub(super) fn labels(&self, section: MmvSection, shown: &mut MmvSnapshot) -> MmvLabels {
+        let mut labels = MmvLabels::default();
         for index in 0..section.count {
             let start = section.entry(index);
             let mut read = || {
-                let flags = self.file.u32(start + const { at(&LABEL, "flags") })?;
-                let identity = self.file.u32(start + const { at(&LABEL, "identity") })?;
-                let internal = self.file.i32(start + const { at(&LABEL, "internal") })?;
-                const PAYLOAD: u64 = at(&LABEL, "payload");
+                let flags = self.file.u32(start + const { field_offset(&LABEL, "flags") })?;
+                let identity = self.file.u32(start + const { field_offset(&LABEL, "identity") })?;
+                let internal = self.file.i32(start + const { field_offset(&LABEL, "internal") })?;
+                const PAYLOAD: u64 = field_offset(&LABEL, "payload");
                 let json = self.file.text(start + PAYLOAD, LABEL_BYTES - PAYLOAD)?;
                 Some(labels.add(flags, identity, internal, json))
             };
             if !read().unwrap_or(false) {
-                shown.refuse(1, Error::Label { index });
+                shown.reject(1, Error::Label { index });
             }
         }
         labels
@@ -137,34 +137,36 @@ impl<'a> Reader<'a> {
     pub(super) fn metric(
         &self,
         index: u64,
-        sections: &Sections,
-        labels: &Labels,
+        sections: &MmvSections,
+        labels: &MmvLabels,
         text_left: &mut usize,
-    ) -> Result<Metric, Error> {
+    ) -> Result<ProcessMetric, Error> {
         let start = sections.values.entry(index);
         let offset = |field: u64| self.file.u64(start + field).unwrap_or(u64::MAX);
-        let metric = offset(const { at(&VALUE, "metric") });
-        let reference = |what, offset| Error::Reference { index, what, offset };
+        let metric = offset(const { field_offset(&VALUE, "metric") });
+        let reference = |what, offset| Error::Reference { index, part: what, offset };
         let entry = Some(metric).filter(|offset| sections.metrics.has(*offset));
         let entry = entry.and_then(|offset| self.entry(offset));
         let entry = entry.ok_or(reference("metric", metric))?;
-        let name = self.name(metric + NAME).ok_or(Error::Name { index, what: "name" })?;
+        let name = self.name(metric + NAME).ok_or(Error::Name { index, part: "name" })?;
         let mut instance = None;
         if !NO_INDOM.contains(&entry.indom) {
-            let offset = offset(const { at(&VALUE, "instance") });
+            let offset = offset(const { field_offset(&VALUE, "instance") });
             if !sections.instances.has(offset) {
                 return Err(reference("instance", offset));
             }
-            let internal =
-                self.file.i32(offset + const { at(&INSTANCE_1, "internal") }).unwrap_or(-1);
+            let internal = self
+                .file
+                .i32(offset + const { field_offset(&INSTANCE_1, "internal") })
+                .unwrap_or(-1);
             let name =
-                self.name(offset + EXTERNAL).ok_or(Error::Name { index, what: "instance" })?;
+                self.name(offset + EXTERNAL).ok_or(Error::Name { index, part: "instance" })?;
             instance = Some((internal, name));
         }
         let mut merged: BTreeMap<&str, &str> = BTreeMap::new();
         let mut text = name.len();
         let identity = instance.map(|(internal, _)| (entry.indom, internal));
-        for group in labels.of(entry.item, identity) {
+        for group in labels.for_value(entry.item, identity) {
             // What is overruled costs too: it has been looked at.
             text += group.iter().map(|(name, value)| name.len() + value.len() + 16).sum::<usize>();
             merged.extend(group.iter().map(|(name, value)| (&**name, &**value)));
@@ -174,7 +176,7 @@ impl<'a> Reader<'a> {
         let help = self.help(&entry);
         let value = self.value(start, &entry);
         text += help.len() + instance.map_or(0, |(_, name)| name.len());
-        text += if let Value::Text(text) = &value { text.len() } else { 0 };
+        text += if let MetricValue::Text(text) = &value { text.len() } else { 0 };
         *text_left = text_left.checked_sub(text).ok_or(Error::Text { index })?;
         let unit = match entry.kind {
             ELAPSED => units::ELAPSED.to_owned(),
@@ -182,41 +184,41 @@ impl<'a> Reader<'a> {
             _ => units::unit(entry.dimension),
         };
         let labels = merged.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Ok(Metric {
+        Ok(ProcessMetric {
             name: name.to_owned(),
             labels,
             unit,
             help,
-            role: Role::Other,
-            link: None,
+            role: MetricRole::Other,
+            related_metric: None,
             value,
         })
     }
 
-    fn entry(&self, start: u64) -> Option<Entry> {
+    fn entry(&self, start: u64) -> Option<MmvMetric> {
         // The fields behind the name are the same in both, at another distance.
-        let rest = start + if self.one { ITEM_1 } else { ITEM_2 };
-        const fn behind(name: &str) -> u64 {
-            at(&METRIC_2, name) - ITEM_2
+        let rest = start + if self.is_version_1 { ITEM_1 } else { ITEM_2 };
+        const fn offset_after_name(name: &str) -> u64 {
+            field_offset(&METRIC_2, name) - ITEM_2
         }
-        Some(Entry {
+        Some(MmvMetric {
             item: self.file.u32(rest)?,
-            kind: self.file.i32(rest + const { behind("type") })?,
-            semantics: self.file.u32(rest + const { behind("semantics") })?,
-            dimension: self.file.u32(rest + const { behind("dimension") })?,
-            indom: self.file.u32(rest + const { behind("indom") })?,
-            short: self.file.u64(rest + const { behind("short text") })?,
-            long: self.file.u64(rest + const { behind("help text") })?,
+            kind: self.file.i32(rest + const { offset_after_name("type") })?,
+            semantics: self.file.u32(rest + const { offset_after_name("semantics") })?,
+            dimension: self.file.u32(rest + const { offset_after_name("dimension") })?,
+            indom: self.file.u32(rest + const { offset_after_name("indom") })?,
+            short: self.file.u64(rest + const { offset_after_name("short text") })?,
+            long: self.file.u64(rest + const { offset_after_name("help text") })?,
         })
     }
 
     /// A name in place (version 1) or where the place says.
     fn name(&self, place: u64) -> Option<&'a str> {
-        let bytes = match self.one {
+        let bytes = match self.is_version_1 {
             true => self.file.text(place, NAME_BYTES),
             false => self.string(self.file.u64(place)?),
         };
-        bytes.and_then(foreign::name)
+        bytes.and_then(endian::name)
     }
 
     fn string(&self, offset: u64) -> Option<&'a [u8]> {
@@ -224,22 +226,22 @@ impl<'a> Reader<'a> {
     }
 
     /// The long text, else the short one, else none.
-    fn help(&self, entry: &Entry) -> String {
+    fn help(&self, entry: &MmvMetric) -> String {
         let mut texts =
             [entry.long, entry.short].into_iter().filter_map(|offset| self.string(offset));
         let text = texts.find(|text| !text.is_empty()).unwrap_or_default();
         String::from_utf8_lossy(text).into_owned()
     }
 
-    fn value(&self, start: u64, entry: &Entry) -> Value {
+    fn value(&self, start: u64, entry: &MmvMetric) -> MetricValue {
         self.number_or_text(start, entry)
-            .unwrap_or(Value::Unknown("its text lies outside the file"))
+            .unwrap_or(MetricValue::Unknown("its text lies outside the file"))
     }
 
-    fn number_or_text(&self, start: u64, entry: &Entry) -> Option<Value> {
-        const UNSET: Value = Value::Unknown("not set by the program");
-        let place = start + const { at(&VALUE, "value") };
-        let extra = self.file.i64(start + const { at(&VALUE, "extra") })?;
+    fn number_or_text(&self, start: u64, entry: &MmvMetric) -> Option<MetricValue> {
+        const UNSET: MetricValue = MetricValue::Unknown("not set by the program");
+        let place = start + const { field_offset(&VALUE, "value") };
+        let extra = self.file.i64(start + const { field_offset(&VALUE, "extra") })?;
         let all_ones = self.file.u64(place)? == u64::MAX;
         let number = match entry.kind {
             STRING => {
@@ -248,36 +250,36 @@ impl<'a> Reader<'a> {
                 return Some(if unset {
                     UNSET
                 } else {
-                    Value::Text(String::from_utf8_lossy(text).into_owned())
+                    MetricValue::Text(String::from_utf8_lossy(text).into_owned())
                 });
             }
             ELAPSED if self.sentinel && all_ones => return Some(UNSET),
             ELAPSED => {
                 // Inside a section, `extra` is the moment when it began, negative.
                 let inside = if extra < 0 { self.wall_us.saturating_add(extra).max(0) } else { 0 };
-                return Some(Value::Counter(Number::Signed(
+                return Some(MetricValue::Counter(NumericValue::Signed(
                     self.file.i64(place)?.saturating_add(inside),
                 )));
             }
             0..=3 if self.sentinel && all_ones => return Some(UNSET),
-            0 => Number::Signed(self.file.i32(place)?.into()),
-            1 => Number::Unsigned(self.file.u32(place)?.into()),
-            2 => Number::Signed(self.file.i64(place)?),
-            3 => Number::Unsigned(self.file.u64(place)?),
-            4 => Number::Float(f32::from_bits(self.file.u32(place)?).into()),
-            5 => Number::Float(f64::from_bits(self.file.u64(place)?)),
-            -1 => return Some(Value::Unknown("not supported by the program")),
-            _ => return Some(Value::Unknown("of a type that MMV does not have")),
+            0 => NumericValue::Signed(self.file.i32(place)?.into()),
+            1 => NumericValue::Unsigned(self.file.u32(place)?.into()),
+            2 => NumericValue::Signed(self.file.i64(place)?),
+            3 => NumericValue::Unsigned(self.file.u64(place)?),
+            4 => NumericValue::Float(f32::from_bits(self.file.u32(place)?).into()),
+            5 => NumericValue::Float(f64::from_bits(self.file.u64(place)?)),
+            -1 => return Some(MetricValue::Unknown("not supported by the program")),
+            _ => return Some(MetricValue::Unknown("of a type that MMV does not have")),
         };
-        if let (true, Number::Float(number)) = (self.sentinel, number)
+        if let (true, NumericValue::Float(number)) = (self.sentinel, number)
             && number.is_nan()
         {
             return Some(UNSET);
         }
         Some(match entry.semantics {
             // 0 is not defined; PCP's own reader takes it for a counter.
-            0 | 1 => Value::Counter(number),
-            _ => Value::Gauge(number),
+            0 | 1 => MetricValue::Counter(number),
+            _ => MetricValue::Gauge(number),
         })
     }
 }
@@ -285,21 +287,24 @@ impl<'a> Reader<'a> {
 const STRING: i32 = 6;
 const ELAPSED: i32 = 9;
 
-const NAME: u64 = at(&METRIC_1, "name");
-const ITEM_1: u64 = at(&METRIC_1, "item");
-const ITEM_2: u64 = at(&METRIC_2, "item");
-const EXTERNAL: u64 = at(&INSTANCE_1, "external");
+const NAME: u64 = field_offset(&METRIC_1, "name");
+const ITEM_1: u64 = field_offset(&METRIC_1, "item");
+const ITEM_2: u64 = field_offset(&METRIC_2, "item");
+const EXTERNAL: u64 = field_offset(&INSTANCE_1, "external");
 
 /// What the layouts have in common, on which the above relies.
 const _: () = {
-    const fn alike(one: &[Field], two: &[Field], shift: u64) {
+    const fn is_same_layout(one: &[EndianField], two: &[EndianField], shift: u64) {
         let mut index = 1;
         while index < one.len() {
             assert!(one[index].1 - two[index].1 == shift && one[index].2 == two[index].2);
             index += 1;
         }
     }
-    alike(&METRIC_1, &METRIC_2, ITEM_1 - ITEM_2);
-    assert!(at(&METRIC_2, "name") == NAME && at(&INSTANCE_2, "external") == EXTERNAL);
-    assert!(at(&INSTANCE_2, "internal") == at(&INSTANCE_1, "internal"));
+    is_same_layout(&METRIC_1, &METRIC_2, ITEM_1 - ITEM_2);
+    assert!(
+        field_offset(&METRIC_2, "name") == NAME
+            && field_offset(&INSTANCE_2, "external") == EXTERNAL
+    );
+    assert!(field_offset(&INSTANCE_2, "internal") == field_offset(&INSTANCE_1, "internal"));
 };

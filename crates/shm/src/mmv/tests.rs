@@ -6,8 +6,8 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::foreign::{Field, page};
-use crate::shown::{Number, Value};
+use crate::endian::{EndianField, page};
+use crate::metric_snapshot::{MetricValue, NumericValue};
 
 const PAGE: &str = include_str!("../../../../docs/formats/mmv.md");
 const FILES: [&[u8]; 3] = [
@@ -17,7 +17,7 @@ const FILES: [&[u8]; 3] = [
 ];
 
 /// One line a metric: name{labels} value unit # help.
-fn lines(shown: &Shown) -> String {
+fn lines(shown: &MmvSnapshot) -> String {
     let mut text = String::new();
     for metric in &shown.metrics {
         let labels: Vec<_> =
@@ -25,7 +25,7 @@ fn lines(shown: &Shown) -> String {
         let _ = write!(text, "{}{{{}}} {:?}", metric.name, labels.join(", "), metric.value);
         let _ = writeln!(text, " {:?} ({})", metric.unit, metric.help);
     }
-    let _ = writeln!(text, "refused {}: {:?}", shown.refused, shown.trouble);
+    let _ = writeln!(text, "refused {}: {:?}", shown.rejected, shown.first_error);
     text
 }
 
@@ -35,14 +35,14 @@ fn check(bytes: &[u8], expected: Expect) {
 }
 
 /// A file by its parts, laid out as `docs/formats/mmv.md` says, in either byte order.
-struct Builder {
+struct MmvBuilder {
     big: bool,
     version: u32,
     flags: u32,
     sections: Vec<(u32, u32, Vec<u8>)>,
 }
 
-impl Builder {
+impl MmvBuilder {
     fn new(version: u32) -> Self {
         Self { big: false, version, flags: 0, sections: Vec::new() }
     }
@@ -96,7 +96,7 @@ fn padded(text: &str, size: usize) -> Vec<u8> {
 
 /// One metric of version 1 with one value; `indom` 0 has no instances.
 fn one_value(big: bool, flags: u32, kind: u32, semantics: u32, atom: u64, extra: u64) -> Vec<u8> {
-    let mut builder = Builder { big, flags, ..Builder::new(1) };
+    let mut builder = MmvBuilder { big, flags, ..MmvBuilder::new(1) };
     let mut metric = padded("m", 64);
     metric.extend(builder.record(&[
         (1, 4),
@@ -107,7 +107,7 @@ fn one_value(big: bool, flags: u32, kind: u32, semantics: u32, atom: u64, extra:
         (0, 4),
     ]));
     metric.extend(builder.record(&[(0, 8), (0, 8)]));
-    let start = Builder::start(2);
+    let start = MmvBuilder::start(2);
     // A number of four bytes stands at the beginning of the eight.
     let mut value = match kind {
         0 | 1 | 4 if atom != u64::MAX => [builder.number(atom, 4), vec![0; 4]].concat(),
@@ -120,11 +120,11 @@ fn one_value(big: bool, flags: u32, kind: u32, semantics: u32, atom: u64, extra:
 }
 
 #[track_caller]
-fn check_value(flags: u32, kind: u32, semantics: u32, atom: u64, expected: Value) {
+fn check_value(flags: u32, kind: u32, semantics: u32, atom: u64, expected: MetricValue) {
     for big in [false, true] {
         let shown = parse(&one_value(big, flags, kind, semantics, atom, 0), 0).unwrap();
         assert_eq!(shown.metrics[0].value, expected, "big: {big}");
-        assert_eq!((shown.pid, shown.cluster, shown.refused), (Some(77), 5, 0));
+        assert_eq!((shown.pid, shown.cluster, shown.rejected), (Some(77), 5, 0));
     }
 }
 
@@ -196,28 +196,28 @@ fn version_3_of_pcp() {
 
 #[test]
 fn every_type_in_both_byte_orders() {
-    use Number::{Float, Signed, Unsigned};
+    use NumericValue::{Float, Signed, Unsigned};
     let float = |number: f32| u64::from(number.to_bits());
-    check_value(0, 0, 1, 0xffff_fffd, Value::Counter(Signed(-3)));
-    check_value(0, 1, 0, 0xffff_fffd, Value::Counter(Unsigned(0xffff_fffd)));
-    check_value(0, 2, 3, -3i64 as u64, Value::Gauge(Signed(-3)));
-    check_value(0, 3, 4, u64::MAX, Value::Gauge(Unsigned(u64::MAX)));
-    check_value(0, 4, 3, float(0.75), Value::Gauge(Float(0.75)));
-    check_value(0, 5, 1, 1.5f64.to_bits(), Value::Counter(Float(1.5)));
-    check_value(0, 9, 3, 2500, Value::Counter(Signed(2500)));
-    check_value(0, -1i32 as u32, 1, 0, Value::Unknown("not supported by the program"));
-    check_value(0, 7, 1, 0, Value::Unknown("of a type that MMV does not have"));
-    check_value(0, 6, 1, 0, Value::Unknown("its text lies outside the file"));
+    check_value(0, 0, 1, 0xffff_fffd, MetricValue::Counter(Signed(-3)));
+    check_value(0, 1, 0, 0xffff_fffd, MetricValue::Counter(Unsigned(0xffff_fffd)));
+    check_value(0, 2, 3, -3i64 as u64, MetricValue::Gauge(Signed(-3)));
+    check_value(0, 3, 4, u64::MAX, MetricValue::Gauge(Unsigned(u64::MAX)));
+    check_value(0, 4, 3, float(0.75), MetricValue::Gauge(Float(0.75)));
+    check_value(0, 5, 1, 1.5f64.to_bits(), MetricValue::Counter(Float(1.5)));
+    check_value(0, 9, 3, 2500, MetricValue::Counter(Signed(2500)));
+    check_value(0, -1i32 as u32, 1, 0, MetricValue::Unknown("not supported by the program"));
+    check_value(0, 7, 1, 0, MetricValue::Unknown("of a type that MMV does not have"));
+    check_value(0, 6, 1, 0, MetricValue::Unknown("its text lies outside the file"));
 }
 
 #[test]
-fn what_is_not_set_is_not_shown_as_a_number() {
-    let unset = Value::Unknown("not set by the program");
+fn unset_value_is_unknown() {
+    let unset = MetricValue::Unknown("not set by the program");
     for kind in [0, 1, 2, 3, 4, 5, 9] {
         check_value(4, kind, 1, u64::MAX, unset.clone());
     }
-    check_value(4, 3, 1, 0, Value::Counter(Number::Unsigned(0)));
-    check_value(4, 2, 1, u64::MAX - 1, Value::Counter(Number::Signed(-2)));
+    check_value(4, 3, 1, 0, MetricValue::Counter(NumericValue::Unsigned(0)));
+    check_value(4, 2, 1, u64::MAX - 1, MetricValue::Counter(NumericValue::Signed(-2)));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn time_inside_a_section_counts() {
         assert_eq!(shown.metrics[0].unit, "us");
         shown.metrics[0].value.clone()
     };
-    let micros = |us| Value::Counter(Number::Signed(us));
+    let micros = |us| MetricValue::Counter(NumericValue::Signed(us));
     assert_eq!(elapsed(0, 5_000), micros(100));
     assert_eq!(elapsed(-4_000, 5_000), micros(1_100));
     assert_eq!(elapsed(-6_000, 5_000), micros(100), "a clock that went back takes nothing away");
@@ -235,17 +235,17 @@ fn time_inside_a_section_counts() {
 }
 
 #[test]
-fn a_file_that_is_being_written_says_so() {
+fn file_being_written_is_transient() {
     let whole = one_value(false, 0, 3, 1, 7, 0);
-    assert_eq!(generation(&whole[..GENERATION_BYTES]), Ok(9));
+    assert_eq!(read_generation(&whole[..GENERATION_BYTES]), Ok(9));
     let mut begun = whole.clone();
     begun[16] = 0;
-    assert_eq!(parse(&begun, 0), Err(Error::Writing { first: 9, second: 0 }));
+    assert_eq!(parse(&begun, 0), Err(Error::BeingWritten { first: 9, second: 0 }));
     begun[8] = 0;
-    assert_eq!(generation(&begun), Err(Error::Writing { first: 0, second: 0 }));
+    assert_eq!(read_generation(&begun), Err(Error::BeingWritten { first: 0, second: 0 }));
     for bytes in [&whole[..0], &whole[..39], &[0; 4096], &whole[..whole.len() - 1], &whole[..60]] {
         let error = parse(bytes, 0).unwrap_err();
-        assert!(error.try_again(), "{error}");
+        assert!(error.is_transient(), "{error}");
     }
 }
 
@@ -254,12 +254,12 @@ fn check_error(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
     let mut bytes = one_value(false, 0, 3, 1, 7, 0);
     change(&mut bytes);
     let error = parse(&bytes, 0).unwrap_err();
-    assert!(!error.try_again() || matches!(error, Error::Truncated { .. }));
+    assert!(!error.is_transient() || matches!(error, Error::Truncated { .. }));
     expected.assert_eq(&error.to_string());
 }
 
 #[test]
-fn errors_say_what_was_found() {
+fn errors_name_the_value_found() {
     check_error(
         |bytes| bytes[0] = b'm',
         expect![[
@@ -289,30 +289,30 @@ fn errors_say_what_was_found() {
 }
 
 #[track_caller]
-fn check_refused(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
+fn check_rejected(change: impl FnOnce(&mut Vec<u8>), expected: Expect) {
     let mut bytes = one_value(false, 0, 3, 1, 7, 0);
     change(&mut bytes);
     let shown = parse(&bytes, 0).unwrap();
-    assert_eq!((shown.metrics.len(), shown.refused), (0, 1));
-    expected.assert_eq(&shown.trouble.unwrap().to_string());
+    assert_eq!((shown.metrics.len(), shown.rejected), (0, 1));
+    expected.assert_eq(&shown.first_error.unwrap().to_string());
 }
 
 #[test]
-fn what_is_wrong_with_a_value_costs_that_value() {
+fn bad_value_is_skipped() {
     let value = 72 + 104;
-    check_refused(|bytes| bytes[72] = 0, expect!["value 0 has no name that can be shown"]);
-    check_refused(|bytes| bytes[72] = 7, expect!["value 0 has no name that can be shown"]);
-    check_refused(|bytes| bytes[73] = 0xff, expect!["value 0 has no name that can be shown"]);
-    check_refused(
+    check_rejected(|bytes| bytes[72] = 0, expect!["value 0 has no name that can be shown"]);
+    check_rejected(|bytes| bytes[72] = 7, expect!["value 0 has no name that can be shown"]);
+    check_rejected(|bytes| bytes[73] = 0xff, expect!["value 0 has no name that can be shown"]);
+    check_rejected(
         |bytes| bytes[value + 16] += 1,
         expect!["value 0 refers to byte 73, where no metric begins"],
     );
-    check_refused(
+    check_rejected(
         |bytes| bytes[value + 16..value + 24].fill(0xff),
         expect!["value 0 refers to byte 18446744073709551615, where no metric begins"],
     );
     // A metric with instances, a value without.
-    check_refused(
+    check_rejected(
         |bytes| bytes[72 + 80] = 7,
         expect!["value 0 refers to byte 0, where no instance begins"],
     );
@@ -321,8 +321,8 @@ fn what_is_wrong_with_a_value_costs_that_value() {
 /// Version 3 with one metric and as many values, labels and strings as there are: what refers to what is the same
 /// for all, which no writer does.
 fn hostile(values: u32, labels: u32, label_of: impl Fn(u32) -> String) -> Vec<u8> {
-    let mut builder = Builder::new(3);
-    let start = Builder::start(4);
+    let mut builder = MmvBuilder::new(3);
+    let start = MmvBuilder::start(4);
     let name = start + 48 + u64::from(values) * 32 + u64::from(labels) * 256;
     let metric = builder.record(&[
         (name, 8),
@@ -357,23 +357,27 @@ fn many_values_that_share_one_text_are_cut_off() {
     let shown = parse(&bytes, 0).unwrap();
     // All have one identity, so one is left; the text was at its limit before.
     assert_eq!(shown.metrics.len(), 1);
-    assert!(matches!(shown.trouble, Some(Error::Text { index: 1.. })), "{:?}", shown.trouble);
-    assert_eq!(shown.refused, COUNT_MAX - 1);
+    assert!(
+        matches!(shown.first_error, Some(Error::Text { index: 1.. })),
+        "{:?}",
+        shown.first_error
+    );
+    assert_eq!(shown.rejected, COUNT_MAX - 1);
 }
 
 #[test]
 fn values_of_one_identity_are_one_value() {
     let shown = parse(&hostile(3, 0, |_| String::new()), 0).unwrap();
-    assert_eq!((shown.metrics.len(), shown.trouble), (1, Some(Error::Same { count: 2 })));
+    assert_eq!((shown.metrics.len(), shown.first_error), (1, Some(Error::Duplicates { count: 2 })));
 }
 
 #[test]
-fn labels_that_cannot_be_read_are_counted() {
+fn unreadable_labels_are_counted() {
     let shown = parse(&hostile(1, 40, |number| format!("{{\"l{number}\":1}}")), 0).unwrap();
     assert_eq!(shown.metrics[0].labels.len(), LABELS_MAX);
-    assert_eq!((shown.refused, shown.trouble), (8, Some(Error::Label { index: 32 })));
+    assert_eq!((shown.rejected, shown.first_error), (8, Some(Error::Label { index: 32 })));
     let shown = parse(&hostile(1, 1, |_| "nonsense".to_owned()), 0).unwrap();
-    assert_eq!((shown.refused, shown.metrics.len()), (1, 1));
+    assert_eq!((shown.rejected, shown.metrics.len()), (1, 1));
 }
 
 proptest! {
@@ -381,7 +385,7 @@ proptest! {
 
     /// Whatever is changed in a file, nothing breaks, and what is shown can be told apart.
     #[test]
-    fn files_may_lie(
+    fn mutated_files_do_not_panic(
         file in 0usize..3,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         length in any::<prop::sample::Index>(),
@@ -399,19 +403,19 @@ proptest! {
             bytes.truncate(length.index(bytes.len()));
         }
         if let Ok(shown) = parse(&bytes, wall_us) {
-            prop_assert_eq!(shown.refused == 0, shown.trouble.is_none());
+            prop_assert_eq!(shown.rejected == 0, shown.first_error.is_none());
             prop_assert!(shown.metrics.iter().all(|metric| metric.labels.is_sorted()));
         }
     }
 }
 
 #[track_caller]
-fn check_table(heading: &str, fields: &[Field]) {
+fn check_table(heading: &str, fields: &[EndianField]) {
     page::check_fields(PAGE, heading, fields);
 }
 
 #[test]
-fn the_page_tells_where_each_byte_lies() {
+fn page_matches_the_layout() {
     check_table("## Header", &layout::HEADER);
     check_table("## Sections", &layout::SECTION);
     check_table("### Metric, version 1", &layout::METRIC_1);

@@ -1,21 +1,21 @@
-//! The series of a file as a reader keeps them: entries and texts, copied once because neither ever changes, and checked.
+//! Catalog of a metrics file: entries and texts, copied once.
 
 use std::path::Path;
 
-use crate::entry::{Entry, sizes, text_at};
+use crate::entry::{RegistryEntry, sizes, text_at};
 use crate::error::{Error, Result};
 use crate::layout::{self, header, kind};
-use crate::source::Source;
+use crate::source::FileSource;
 
 /// Series in the order of their entries.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     /// As the file has them, from where texts begin.
     texts: Vec<u8>,
-    series: Vec<Listed>,
-    runs: Vec<Run>,
+    series: Vec<SeriesEntry>,
+    runs: Vec<ContiguousCounters>,
     /// Entries that were looked at; some may make no series.
-    seen: usize,
+    scanned: usize,
     /// Bytes that the names, labels and help texts of all series take, each told whole.
     text_bytes: usize,
     /// Where the cells of the last one end.
@@ -26,43 +26,47 @@ pub(crate) struct Catalog {
 /// A file may let all its entries have one long text; no process does.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
-/// An entry that makes a series.
+/// Registry entry of a series.
 #[derive(Debug)]
-struct Listed {
+struct SeriesEntry {
     /// Its number in the registry.
     number: u64,
     words: [u64; 8],
 }
 
-/// Counters whose numbers and cells follow each other.
+/// Counters with consecutive numbers and cells.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct ContiguousCounters {
     pub(crate) first: usize,
     pub(crate) count: usize,
     pub(crate) small: usize,
 }
 
-impl Run {
-    fn goes_on(&self, at: usize, small: usize) -> bool {
+impl ContiguousCounters {
+    fn is_continued_by(&self, at: usize, small: usize) -> bool {
         at == self.first + self.count && small == self.small.saturating_add(self.count * 8)
     }
 }
 
 impl Catalog {
     /// Whether this header speaks of entries or texts that were not read yet.
-    pub(crate) fn lacks(&self, words: &[u64; header::WORDS]) -> bool {
+    pub(crate) fn is_stale_for(&self, words: &[u64; header::WORDS]) -> bool {
         let texts = (words[header::TEXTS_USED] as usize).next_multiple_of(8);
-        words[header::REGISTRY_COUNT] as usize != self.seen || texts != self.texts.len()
+        words[header::REGISTRY_COUNT] as usize != self.scanned || texts != self.texts.len()
     }
 
     /// Takes note of what was registered since.
-    pub(crate) fn extend(&mut self, source: &Source, words: &[u64; header::WORDS]) -> Result<()> {
-        if !self.lacks(words) {
+    pub(crate) fn extend(
+        &mut self,
+        source: &FileSource,
+        words: &[u64; header::WORDS],
+    ) -> Result<()> {
+        if !self.is_stale_for(words) {
             return Ok(());
         }
         let count = (words[header::REGISTRY_COUNT] as usize).min(layout::ENTRIES_MAX);
-        let mut entries = vec![0; count.saturating_sub(self.seen) * layout::ENTRY_BYTES];
-        source.read(layout::REGISTRY + self.seen * layout::ENTRY_BYTES, &mut entries)?;
+        let mut entries = vec![0; count.saturating_sub(self.scanned) * layout::ENTRY_BYTES];
+        source.read(layout::REGISTRY + self.scanned * layout::ENTRY_BYTES, &mut entries)?;
         // Only now: the texts of an entry stand there before it does.
         self.read_texts(source)?;
         let (entries, _) = entries.as_chunks::<{ layout::ENTRY_BYTES }>();
@@ -73,12 +77,12 @@ impl Catalog {
             if words[0] == 0 {
                 break;
             }
-            self.note(words, source.path())?;
+            self.add_entry(words, source.path())?;
         }
         Ok(())
     }
 
-    fn read_texts(&mut self, source: &Source) -> Result<()> {
+    fn read_texts(&mut self, source: &FileSource) -> Result<()> {
         let have = self.texts.len();
         let used = (source.word(header::TEXTS_USED)? as usize).min(layout::TEXTS_BYTES);
         self.texts.resize(used.next_multiple_of(8).max(have), 0);
@@ -91,11 +95,11 @@ impl Catalog {
     }
 
     /// The next entry.
-    fn note(&mut self, words: [u64; 8], path: &Path) -> Result<()> {
-        let damaged = |problem| Err(Error::Damaged { path: path.to_owned(), problem });
-        let number = self.seen as u64;
-        self.seen += 1;
-        let entry = Entry { words: &words, texts: &self.texts };
+    fn add_entry(&mut self, words: [u64; 8], path: &Path) -> Result<()> {
+        let damaged = |problem| Err(Error::Damaged { path: path.to_owned(), reason: problem });
+        let number = self.scanned as u64;
+        self.scanned += 1;
+        let entry = RegistryEntry { words: &words, texts: &self.texts };
         let sizes = sizes(entry.kind());
         let (Some((small_bytes, _, large_bytes)), Some(text_bytes)) = (sizes, entry.text_bytes())
         else {
@@ -114,11 +118,11 @@ impl Catalog {
         if matches!(entry.kind(), kind::COUNTER | kind::UP_DOWN) {
             let at = self.series.len();
             match self.runs.last_mut() {
-                Some(run) if run.goes_on(at, small) => run.count += 1,
-                _ => self.runs.push(Run { first: at, count: 1, small }),
+                Some(run) if run.is_continued_by(at, small) => run.count += 1,
+                _ => self.runs.push(ContiguousCounters { first: at, count: 1, small }),
             }
         }
-        self.series.push(Listed { number, words });
+        self.series.push(SeriesEntry { number, words });
         Ok(())
     }
 
@@ -128,17 +132,17 @@ impl Catalog {
     }
 
     /// A series.
-    pub(crate) fn entry(&self, at: usize) -> Entry<'_> {
-        Entry { words: &self.series[at].words, texts: &self.texts }
+    pub(crate) fn entry(&self, at: usize) -> RegistryEntry<'_> {
+        RegistryEntry { words: &self.series[at].words, texts: &self.texts }
     }
 
     /// The series of an entry.
-    pub(crate) fn place_of(&self, number: u64) -> Option<usize> {
+    pub(crate) fn index_of(&self, number: u64) -> Option<usize> {
         self.series.binary_search_by_key(&number, |one| one.number).ok()
     }
 
     /// Counters and up-down gauges.
-    pub(crate) fn runs(&self) -> &[Run] {
+    pub(crate) fn runs(&self) -> &[ContiguousCounters] {
         &self.runs
     }
 

@@ -1,39 +1,47 @@
 //! Reads values out of the cells of all lanes, kind by kind.
 
-use hist::{Histogram, Integers, Parts, Scheme, Side, Sum};
+use hist::{CompensatedSum, Histogram, HistogramParts, Integers, Scheme, TrackedValue};
 
-use super::Reader;
+use super::MetricsFileReader;
 use crate::cells::{read_distribution, read_text};
-use crate::entry::Entry;
+use crate::entry::RegistryEntry;
 use crate::error::{Error, Result};
 use crate::layout::{self, BUCKETS, GROUP, SCALE, SLOT_BYTES, kind};
-use crate::shown::{Heartbeat, InFlight, Number, Operation, Value};
-use crate::source::Budget;
+use crate::metric_snapshot::{
+    HeartbeatSnapshot, InFlightSnapshot, MetricValue, NumericValue, OperationSnapshot,
+};
+use crate::source::ReadBudget;
 
 /// Operations of a table that are shown; the rest counts as not listed.
 const OPERATIONS_MAX: usize = 65_536;
 
-impl Reader {
-    pub(super) fn value_within(&self, budget: &Budget, at: usize) -> Result<Value> {
+impl MetricsFileReader {
+    pub(super) fn value_within(&self, budget: &ReadBudget, at: usize) -> Result<MetricValue> {
         let entry = self.catalog.entry(at);
         let (small, _) = entry.cells();
         Ok(match entry.kind() {
-            kind::COUNTER => Value::Counter(Number::Unsigned(self.sum(small)?)),
-            kind::UP_DOWN => Value::Gauge(Number::Signed(self.sum(small)? as i64)),
-            kind::GAUGE => Value::Gauge(Number::Signed(self.set(small)? as i64)),
-            kind::FLOAT_GAUGE => Value::Gauge(Number::Float(f64::from_bits(self.set(small)?))),
+            kind::COUNTER => MetricValue::Counter(NumericValue::Unsigned(self.sum_lanes(small)?)),
+            kind::UP_DOWN => {
+                MetricValue::Gauge(NumericValue::Signed(self.sum_lanes(small)? as i64))
+            }
+            kind::GAUGE => {
+                MetricValue::Gauge(NumericValue::Signed(self.read_shared(small)? as i64))
+            }
+            kind::FLOAT_GAUGE => {
+                MetricValue::Gauge(NumericValue::Float(f64::from_bits(self.read_shared(small)?)))
+            }
             kind::TEXT => self.text_value(budget, small)?,
             kind::HISTOGRAM => match self.histogram(budget, entry)? {
-                Some(histogram) => Value::Histogram(Box::new(histogram)),
-                None => Value::Unknown("its buckets make no histogram"),
+                Some(histogram) => MetricValue::Histogram(Box::new(histogram)),
+                None => MetricValue::Unknown("its buckets make no histogram"),
             },
-            kind::IN_FLIGHT => Value::InFlight(self.in_flight(budget, entry)?),
-            kind::HEARTBEAT => Value::Heartbeat(Heartbeat {
-                beats: self.set(small)?,
-                last_ns: self.set(small + 8)?,
+            kind::IN_FLIGHT => MetricValue::InFlight(self.in_flight(budget, entry)?),
+            kind::HEARTBEAT => MetricValue::Heartbeat(HeartbeatSnapshot {
+                beats: self.read_shared(small)?,
+                last_ns: self.read_shared(small + 8)?,
                 every_ns: entry.parameter(),
             }),
-            _ => Value::Unknown("a kind that this topdeck does not know"),
+            _ => MetricValue::Unknown("a kind that this topdeck does not know"),
         })
     }
 
@@ -45,7 +53,7 @@ impl Reader {
 
     /// How many values a histogram has, records that are under way among them: a word of each lane instead of all its buckets. `None` of
     /// what is no histogram.
-    pub fn recorded(&self, at: usize) -> Result<Option<u64>> {
+    pub fn histogram_count(&self, at: usize) -> Result<Option<u64>> {
         let entry = self.catalog.entry(at);
         if entry.kind() != kind::HISTOGRAM {
             return Ok(None);
@@ -57,21 +65,21 @@ impl Reader {
             .map(Some)
     }
 
-    fn sum(&self, small: usize) -> Result<u64> {
+    fn sum_lanes(&self, small: usize) -> Result<u64> {
         self.lanes_with(small, 8)
             .try_fold(0u64, |sum, lane| Ok(sum.wrapping_add(self.source.small(lane, small)?)))
     }
 
-    fn set(&self, small: usize) -> Result<u64> {
+    fn read_shared(&self, small: usize) -> Result<u64> {
         if small.saturating_add(8) > self.source.small_reserved(0) {
             return Ok(0);
         }
         self.source.small(0, small)
     }
 
-    fn text_value(&self, budget: &Budget, small: usize) -> Result<Value> {
+    fn text_value(&self, budget: &ReadBudget, small: usize) -> Result<MetricValue> {
         if small.saturating_add(layout::TEXT_BYTES) > self.source.small_reserved(0) {
-            return Ok(Value::Text(String::new()));
+            return Ok(MetricValue::Text(String::new()));
         }
         let read =
             |offset: usize, words: &mut [u64]| self.source.lane(budget, 0, small + offset, words);
@@ -89,13 +97,17 @@ impl Reader {
             Some([length, text @ ..]) => {
                 let length = (length as usize).min(layout::TEXT_MAX);
                 let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).collect();
-                Value::Text(String::from_utf8_lossy(&bytes[..length]).into_owned())
+                MetricValue::Text(String::from_utf8_lossy(&bytes[..length]).into_owned())
             }
-            None => Value::Unknown("it changes faster than it can be read"),
+            None => MetricValue::Unknown("it changes faster than it can be read"),
         })
     }
 
-    fn histogram(&self, budget: &Budget, entry: Entry<'_>) -> Result<Option<Histogram>> {
+    fn histogram(
+        &self,
+        budget: &ReadBudget,
+        entry: RegistryEntry<'_>,
+    ) -> Result<Option<Histogram>> {
         let (small, large) = entry.cells();
         let is_inside = large >= layout::SMALL_BYTES
             && large.saturating_add(layout::BUCKETS_BYTES) <= layout::LANE_STRIDE;
@@ -123,7 +135,7 @@ impl Reader {
                 |touched| {
                     touched_then = touched;
                     let mut count = 0u64;
-                    for (start, end) in groups(touched) {
+                    for (start, end) in touched_groups(touched) {
                         let words = &mut of_lane[start..end];
                         read(lane, large + start * 8, words)?;
                         count = words.iter().fold(count, |sum, n| sum.wrapping_add(*n));
@@ -131,7 +143,7 @@ impl Reader {
                     Ok::<u64, Error>(count)
                 },
             )?;
-            for (start, end) in groups(touched_then) {
+            for (start, end) in touched_groups(touched_then) {
                 for at in start..end {
                     total[at] = total[at].saturating_add(of_lane[at]);
                 }
@@ -141,23 +153,25 @@ impl Reader {
             (min, max) = (min.min(side.min), max.max(side.max));
             is_exact &= side.is_exact;
         }
-        let mut parts = Parts::new(Scheme::Exp2(Integers::<SCALE>::grid()));
+        let mut parts = HistogramParts::new(Scheme::Exp2(Integers::<SCALE>::grid()));
         let counted = total.iter().enumerate().filter(|&(_, &count)| count > 0);
         parts.positive =
             counted.map(|(place, &count)| (Integers::<SCALE>::index(place), count)).collect();
         parts.zero = zero;
-        let standing = |value| if is_exact { Side::Exact(value) } else { Side::Estimated(value) };
+        let standing = |value| {
+            if is_exact { TrackedValue::Exact(value) } else { TrackedValue::Estimated(value) }
+        };
         parts.sum = match is_exact {
-            true => Side::Exact(Sum::from_integer(sum)),
-            false => Side::Estimated(Sum::from_integer(sum)),
+            true => TrackedValue::Exact(CompensatedSum::from_integer(sum)),
+            false => TrackedValue::Estimated(CompensatedSum::from_integer(sum)),
         };
         (parts.min, parts.max) = (standing(min as f64), standing(max as f64));
         Ok(Histogram::from_parts(parts).ok())
     }
 
-    fn in_flight(&self, budget: &Budget, entry: Entry<'_>) -> Result<InFlight> {
+    fn in_flight(&self, budget: &ReadBudget, entry: RegistryEntry<'_>) -> Result<InFlightSnapshot> {
         let (small, large) = entry.cells();
-        let mut found = InFlight::default();
+        let mut found = InFlightSnapshot::default();
         let is_inside = large >= layout::SMALL_BYTES
             && large.saturating_add(layout::SLOTS_MAX * SLOT_BYTES) <= layout::LANE_STRIDE;
         for lane in self.lanes_with(small, 64) {
@@ -184,11 +198,11 @@ impl Reader {
 
     fn operations(
         &self,
-        budget: &Budget,
-        entry: Entry<'_>,
+        budget: &ReadBudget,
+        entry: RegistryEntry<'_>,
         lane: usize,
         slots: usize,
-        operations: &mut Vec<Operation>,
+        operations: &mut Vec<OperationSnapshot>,
     ) -> Result<()> {
         let (_, large) = entry.cells();
         let names = entry.tags().unwrap_or_default();
@@ -209,25 +223,25 @@ impl Reader {
             let tags = tags.map(|(name, tag)| Some((*name, self.catalog.text(tag.into())?)));
             let Some(tags) = tags.collect::<Option<Vec<_>>>() else { continue };
             let bytes = tags.iter().map(|(name, value)| TAG_BYTES + name.len() + value.len());
-            let is_paid = budget.keep(OPERATION_BYTES + bytes.sum::<usize>());
+            let is_paid = budget.charge_bytes(OPERATION_BYTES + bytes.sum::<usize>());
             if operations.len() == OPERATIONS_MAX || !is_paid {
                 break;
             }
             let tags = tags.into_iter().map(|(name, value)| {
                 (name.to_owned(), String::from_utf8_lossy(value).into_owned())
             });
-            operations.push(Operation { start_ns, tags: tags.collect(), number });
+            operations.push(OperationSnapshot { start_ns, tags: tags.collect(), number });
         }
         Ok(())
     }
 }
 
 /// What an operation takes beside its texts, and each of its tags.
-const OPERATION_BYTES: usize = size_of::<Operation>();
+const OPERATION_BYTES: usize = size_of::<OperationSnapshot>();
 const TAG_BYTES: usize = size_of::<(String, String)>();
 
 /// Groups of buckets that have room, those that follow each other together: from, to. The last bucket goes with the first group.
-fn groups(touched: u64) -> impl Iterator<Item = (usize, usize)> {
+fn touched_groups(touched: u64) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     let groups = std::iter::from_fn(move || {
         let rest = touched.checked_shr(at).filter(|rest| *rest != 0)?;

@@ -1,9 +1,9 @@
 //! What must hold for any input at all: one check per fuzz target, by its name. `fuzz/` includes this file by
-//! path, and `fuzzed` repeats the checks on inputs that once broke something.
+//! path, and `fuzz_regressions` repeats the checks on inputs that once broke something.
 
 use std::collections::HashSet;
 
-use shm::show::{Metric, Value};
+use shm::snapshot::{MetricValue, ProcessMetric};
 use shm::{hsperf, mmv};
 
 /// Panics where something broke.
@@ -11,16 +11,16 @@ pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/` for a format in shared memory.
 pub(crate) const CHECKS: [(&str, Check); 4] =
-    [("mmv", mmv), ("hsperf", hsperf), ("shm", own), ("process_table", process_table)];
+    [("mmv", mmv), ("hsperf", hsperf), ("shm", topdeck), ("process_table", process_table)];
 
 /// Words of a file of our own: an offset of four bytes and a word of eight each, least significant byte first.
-fn own(bytes: &[u8]) {
+fn topdeck(bytes: &[u8]) {
     let folder = std::env::temp_dir();
     let thread = std::thread::current().id();
     let path = folder.join(format!("topdeck-check-{}-{thread:?}.tdk", std::process::id()));
     // Whole lanes: the end of a file must not lie within one, or reading it could not be told from a mistake of ours.
     sparse(&path, bytes, 2);
-    for attach in [shm::Reader::attach, shm::Reader::attach_copied] {
+    for attach in [shm::MetricsFileReader::attach, shm::MetricsFileReader::attach_copy] {
         let metrics = attach(&path).and_then(|mut reader| {
             reader.process();
             reader.metrics()
@@ -28,9 +28,9 @@ fn own(bytes: &[u8]) {
         match metrics {
             Ok(metrics) => {
                 assert!(metrics.len() <= shm::layout::ENTRIES_MAX);
-                tells_apart_if_distinct(&metrics);
+                check_links_and_identities(&metrics);
             }
-            Err(error) => one_line(&error.to_string()),
+            Err(error) => check_one_line(&error.to_string()),
         }
     }
     let _ = std::fs::remove_file(path);
@@ -52,10 +52,10 @@ pub(crate) fn sparse(path: &std::path::Path, words: &[u8], lanes: usize) {
 }
 
 /// Links lead to series that are there.
-fn tells_apart_if_distinct(metrics: &[Metric]) {
+fn check_links_and_identities(metrics: &[ProcessMetric]) {
     for metric in metrics {
-        assert!(metric.link.is_none_or(|link| link < metrics.len()));
-        if let Value::InFlight(table) = &metric.value {
+        assert!(metric.related_metric.is_none_or(|link| link < metrics.len()));
+        if let MetricValue::InFlight(table) = &metric.value {
             assert!(table.operations.is_sorted_by_key(|one| one.start_ns));
         }
     }
@@ -63,9 +63,9 @@ fn tells_apart_if_distinct(metrics: &[Metric]) {
 
 /// A table has no more rows than bytes, and each can be shown.
 fn process_table(bytes: &[u8]) {
-    let Ok(table) = shm::table::Table::parse(bytes) else { return };
-    assert!(table.processes.len() * shm::table::ROW_BYTES <= bytes.len());
-    assert!(table.taken.ticks_per_second > 0 && table.generation > 0);
+    let Ok(table) = shm::process_table::ProcessTable::parse(bytes) else { return };
+    assert!(table.processes.len() * shm::process_table::ROW_BYTES <= bytes.len());
+    assert!(table.collection.ticks_per_second > 0 && table.generation > 0);
     table.processes.iter().for_each(|process| drop(process.name()));
 }
 
@@ -75,39 +75,39 @@ fn mmv(bytes: &[u8]) {
     let wall_us = bytes.last_chunk().map_or(0, |last| i64::from_le_bytes(*last));
     let shown = match mmv::parse(bytes, wall_us) {
         Ok(shown) => shown,
-        Err(error) => return one_line(&error.to_string()),
+        Err(error) => return check_one_line(&error.to_string()),
     };
-    assert_eq!(mmv::generation(bytes), Ok(shown.generation));
-    assert_eq!(shown.refused == 0, shown.trouble.is_none());
+    assert_eq!(mmv::read_generation(bytes), Ok(shown.generation));
+    assert_eq!(shown.rejected == 0, shown.first_error.is_none());
     assert!(shown.metrics.len() as u64 <= mmv::COUNT_MAX);
     assert!(shown.metrics.iter().map(text_bytes).sum::<usize>() <= mmv::TEXT_MAX * 3 + (1 << 20));
-    tells_apart(&shown.metrics);
+    check_identities(&shown.metrics);
 }
 
 /// A file is read or refused with a reason, its texts no longer than itself but for lossy characters.
 fn hsperf(bytes: &[u8]) {
     let shown = match hsperf::parse(bytes) {
         Ok(shown) => shown,
-        Err(error) => return one_line(&error.to_string()),
+        Err(error) => return check_one_line(&error.to_string()),
     };
-    assert_eq!(shown.refused == 0, shown.trouble.is_none());
+    assert_eq!(shown.rejected == 0, shown.first_error.is_none());
     assert!(shown.metrics.iter().map(text_bytes).sum::<usize>() <= 3 * bytes.len());
-    tells_apart(&shown.metrics);
+    check_identities(&shown.metrics);
 }
 
-fn one_line(message: &str) {
+fn check_one_line(message: &str) {
     assert!(!message.contains('\n'), "a message of one line");
 }
 
 /// Bytes that come from the file.
-fn text_bytes(metric: &Metric) -> usize {
+fn text_bytes(metric: &ProcessMetric) -> usize {
     let labels = metric.labels.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-    let text = if let Value::Text(text) = &metric.value { text.len() } else { 0 };
+    let text = if let MetricValue::Text(text) = &metric.value { text.len() } else { 0 };
     metric.name.len() + labels + metric.help.len() + text
 }
 
 /// Names can be shown, labels are sorted and have values, and no two metrics are one.
-fn tells_apart(metrics: &[Metric]) {
+fn check_identities(metrics: &[ProcessMetric]) {
     let mut seen = HashSet::new();
     for metric in metrics {
         assert!(!metric.name.is_empty() && !metric.name.contains(char::is_control));

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) mod room;
 
 /// The folder.
-pub(crate) struct Folder(pub(crate) PathBuf);
+pub(crate) struct TestFolder(pub(crate) PathBuf);
 
-impl Folder {
+impl TestFolder {
     /// `None`, having said so, where there is no tmpfs. What is below `/dev/shm` and begins with `topdeck-` is found by whoever looks.
-    pub(crate) fn new() -> Option<Folder> {
-        if !room::has_room() {
+    pub(crate) fn new() -> Option<TestFolder> {
+        if !room::has_space() {
             return None;
         }
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -25,7 +25,7 @@ impl Folder {
                 PathBuf::from(format!("/dev/shm/topdeck-it-{}-{number}", std::process::id()));
             // Whatever the mask says: a folder that others may write to is refused.
             match DirBuilder::new().mode(0o755).create(&path) {
-                Ok(()) => return Some(Folder(path)),
+                Ok(()) => return Some(TestFolder(path)),
                 // Left by another process of that number.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => {
@@ -45,7 +45,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 
 use expect_test::expect;
-use shm::show::{Metric, Value};
-use shm::{Description, Reader, Role};
+use shm::snapshot::{MetricValue, ProcessMetric};
+use shm::{MetricBuilder, MetricRole, MetricsFileReader};
 
 use crate::checks::sparse;
 
@@ -15,23 +15,25 @@ fn words() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/shm/version-1.words")
 }
 
-fn line(metric: &Metric) -> String {
-    let Metric { name, labels, unit, help, role, link, value } = metric;
+fn line(metric: &ProcessMetric) -> String {
+    let ProcessMetric { name, labels, unit, help, role, related_metric: link, value } = metric;
     let value = match value {
-        Value::Histogram(seen) => format!(
+        MetricValue::Histogram(seen) => format!(
             "{} values, sum {}, from {} to {}, p50 {:?}",
             seen.count(),
-            seen.sum_side().value().map_or(0.0, |sum| sum.value()),
-            seen.min_side(),
-            seen.max_side(),
+            seen.tracked_sum().value().map_or(0.0, |sum| sum.value()),
+            seen.tracked_min(),
+            seen.tracked_max(),
             seen.quantile(0.5).map(|found| found.estimate.round()),
         ),
-        Value::InFlight(table) => {
+        MetricValue::InFlight(table) => {
             let tags = table.operations.iter().map(|one| format!("{} {:?}", one.number, one.tags));
             let (started, ended) = (table.started, table.ended);
             format!("{started} started, {ended} ended, {}", tags.collect::<Vec<_>>().join(", "))
         }
-        Value::Heartbeat(beat) => format!("{} beats, one in {} ns", beat.beats, beat.every_ns),
+        MetricValue::Heartbeat(beat) => {
+            format!("{} beats, one in {} ns", beat.beats, beat.every_ns)
+        }
         other => format!("{other:?}"),
     };
     format!("{name} {labels:?} [{unit}] {help:?} {role:?} {link:?}: {value}\n")
@@ -42,11 +44,11 @@ fn version_1_is_read() {
     let folder = std::env::temp_dir().join(format!("topdeck-golden-{}.tdk", std::process::id()));
     sparse(&folder, &std::fs::read(words()).expect("the golden file"), 2);
     let mut all = Vec::new();
-    for attach in [Reader::attach, Reader::attach_copied] {
+    for attach in [MetricsFileReader::attach, MetricsFileReader::attach_copy] {
         let mut reader = attach(&folder).expect("it is read");
         let metrics = reader.metrics().expect("metrics");
         all.push(metrics.iter().map(line).collect::<String>());
-        assert!(reader.process().has_ended);
+        assert!(reader.process().has_exited);
     }
     let _ = std::fs::remove_file(&folder);
     assert_eq!(all[0], all[1]);
@@ -54,7 +56,7 @@ fn version_1_is_read() {
         answered_total [("route", "home")] [] "Answers." Other None: Counter(Unsigned(42))
         connections [] [] "" Other None: Gauge(Signed(-3))
         pool_size [] [1] "" Capacity None: Gauge(Signed(16))
-        pool_used [] [1] "" Used Some(2): Gauge(Signed(12))
+        pool_used [] [1] "" Usage Some(2): Gauge(Signed(12))
         load [] [] "" Other None: Gauge(Float(0.75))
         version [] [] "" Other None: Text("1.2.3 – größer")
         answer_duration [] [ns] "" Timing None: 7 values, sum 18446744074710553000, from 0 to 18446744073709552000, p50 Some(991.0)
@@ -68,16 +70,16 @@ fn golden_child() {
     if !std::env::var("TOPDECK_SHM_TEST_ROLE").is_ok_and(|asked| asked == "golden") {
         return;
     }
-    let of = |name: &str| Description::new(name);
+    let of = |name: &str| MetricBuilder::new(name);
     of("answered_total").help("Answers.").label("route", "home").counter().expect("room").add(42);
-    of("connections").up_down().expect("room").add(-3);
-    let capacity = of("pool_size").unit("1").role(Role::Capacity).gauge().expect("room");
+    of("connections").up_down_counter().expect("room").add(-3);
+    let capacity = of("pool_size").unit("1").role(MetricRole::Capacity).gauge().expect("room");
     capacity.set(16);
-    let used = of("pool_used").unit("1").role(Role::Used).linked_to(&capacity).gauge();
+    let used = of("pool_used").unit("1").role(MetricRole::Usage).related_to(&capacity).gauge();
     used.expect("room").set(12);
     of("load").float_gauge().expect("room").set(0.75);
     of("version").text().expect("room").set("1.2.3 – größer");
-    let took = of("answer_duration").unit("ns").role(Role::Timing).histogram().expect("room");
+    let took = of("answer_duration").unit("ns").role(MetricRole::Timing).histogram().expect("room");
     for value in [0, 1, 2, 1_000, 1_000_000, 1_000_000_000, u64::MAX] {
         took.record(value);
     }
@@ -103,7 +105,7 @@ fn write_golden() {
         .arg0("it")
         .args(["--exact", "golden::golden_child", "--test-threads=1"])
         .env("TOPDECK_SHM_TEST_ROLE", "golden")
-        .env(shm::VARIABLE, &folder)
+        .env(shm::ENV_VARIABLE, &folder)
         .status();
     assert!(status.expect("a child").success());
     let path = std::fs::read_dir(&folder).expect("the folder").next().expect("a file").expect("it");

@@ -2,23 +2,23 @@
 
 use std::path::PathBuf;
 
-use shm::Reader;
+use shm::MetricsFileReader;
 use shm::layout::{self, header, kind};
-use shm::show::Value;
+use shm::snapshot::MetricValue;
 
 use crate::checks::sparse;
 
 /// A file that says what a test makes it say.
-struct File {
+struct HostileFile {
     words: Vec<u8>,
     entries: usize,
     texts: usize,
     lanes: usize,
 }
 
-impl File {
-    fn new(lanes: usize) -> File {
-        File { words: Vec::new(), entries: 0, texts: 8, lanes }
+impl HostileFile {
+    fn new(lanes: usize) -> HostileFile {
+        HostileFile { words: Vec::new(), entries: 0, texts: 8, lanes }
     }
 
     fn set(&mut self, offset: usize, word: u64) {
@@ -49,7 +49,7 @@ impl File {
     }
 
     /// What each attachment says to it.
-    fn read(mut self, name: &str) -> [shm::Result<Vec<shm::show::Metric>>; 2] {
+    fn read(mut self, name: &str) -> [shm::Result<Vec<shm::snapshot::ProcessMetric>>; 2] {
         let fields = [
             (header::MAGIC, layout::MAGIC),
             (header::VERSION, layout::VERSION),
@@ -73,7 +73,7 @@ impl File {
         let file = format!("topdeck-hostile-{name}-{}.tdk", std::process::id());
         let path: PathBuf = std::env::temp_dir().join(file);
         sparse(&path, &self.words, self.lanes);
-        let metrics = [Reader::attach_copied, Reader::attach]
+        let metrics = [MetricsFileReader::attach_copy, MetricsFileReader::attach]
             .map(|attach| attach(&path).and_then(|mut reader| reader.metrics()));
         let _ = std::fs::remove_file(path);
         metrics
@@ -81,9 +81,9 @@ impl File {
 }
 
 #[test]
-fn histograms_that_are_holes_are_not_read_over_and_over() {
+fn sparse_histograms_are_read_once() {
     let (lanes, histograms) = (20, 60);
-    let mut file = File::new(lanes);
+    let mut file = HostileFile::new(lanes);
     let name = file.text("a");
     for number in 0..histograms {
         let (small, large) = (number * 64, layout::SMALL_BYTES + number * layout::BUCKETS_BYTES);
@@ -100,9 +100,9 @@ fn histograms_that_are_holes_are_not_read_over_and_over() {
 }
 
 #[test]
-fn operations_with_the_longest_tags_are_listed_up_to_a_bound() {
+fn operations_with_long_tags_are_bounded() {
     let slots = 5_000;
-    let mut file = File::new(1);
+    let mut file = HostileFile::new(1);
     let name = file.text("work");
     let tags = file.text("a\0b\0c\0d");
     let long = file.text(&"x".repeat(layout::STRING_MAX));
@@ -120,7 +120,7 @@ fn operations_with_the_longest_tags_are_listed_up_to_a_bound() {
     }
     for metrics in file.read("tags") {
         let metrics = metrics.expect("it can be read");
-        let [Value::InFlight(table)] =
+        let [MetricValue::InFlight(table)] =
             &metrics.iter().map(|one| one.value.clone()).collect::<Vec<_>>()[..]
         else {
             panic!("one table")

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use shm::files;
-use shm::hsperf::{self, Shown};
-use shm::show::{Number, Value};
+use shm::hsperf::{self, HsperfSnapshot};
+use shm::snapshot::{MetricValue, NumericValue};
 
 const PROGRAM: &str = r#"
 public class Sleeps {
@@ -20,12 +20,12 @@ public class Sleeps {
 "#;
 
 /// A JVM that ends with the test, and its folder.
-struct Jvm {
+struct TestJvm {
     child: Child,
     folder: PathBuf,
 }
 
-impl Drop for Jvm {
+impl Drop for TestJvm {
     fn drop(&mut self) {
         // It ends by itself when its input does, and so removes its file; whether it does or not, it ends here.
         drop(self.child.stdin.take());
@@ -40,14 +40,14 @@ impl Drop for Jvm {
 }
 
 /// `None`, with the reason printed, where there is no Java or it cannot be started like this.
-fn start(name: &str, command: impl FnOnce(&Path) -> Command) -> Option<Jvm> {
+fn start(name: &str, command: impl FnOnce(&Path) -> Command) -> Option<TestJvm> {
     let folder = std::env::temp_dir().join(format!("topdeck-jvm-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let program = folder.join("Sleeps.java");
     std::fs::write(&program, PROGRAM).unwrap();
     let child = command(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut jvm = match child {
-        Ok(child) => Jvm { child, folder },
+        Ok(child) => TestJvm { child, folder },
         Err(error) => {
             println!("skipped: it cannot be started: {error}");
             return None;
@@ -64,14 +64,14 @@ fn start(name: &str, command: impl FnOnce(&Path) -> Command) -> Option<Jvm> {
 
 const OPTIONS: [&str; 3] = ["-Xmx32m", "-XX:+UseSerialGC", "-XX:+UsePerfData"];
 
-fn number_inside(pid: u32) -> u32 {
+fn namespace_pid(pid: u32) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    files::pid_inside(&status).expect("NSpid is there since Linux 4.1")
+    files::namespace_pid(&status).expect("NSpid is there since Linux 4.1")
 }
 
 /// As whoever reads does it: what is not ready is read again.
-fn read(root: &Path, pid: u32) -> Shown {
-    let jvms = files::jvms(root).unwrap();
+fn read(root: &Path, pid: u32) -> HsperfSnapshot {
+    let jvms = files::find_jvm_files(root).unwrap();
     let jvm = jvms.iter().find(|jvm| jvm.pid == pid).expect("a running JVM is found");
     let opened = jvm.file.open().unwrap();
     let mut bytes = Vec::new();
@@ -80,14 +80,16 @@ fn read(root: &Path, pid: u32) -> Shown {
         opened.read(&mut bytes).unwrap();
         match hsperf::parse(&bytes) {
             Ok(shown) => return shown,
-            Err(error) => assert!(error.try_again() && begin.elapsed().as_secs() < 60, "{error}"),
+            Err(error) => {
+                assert!(error.is_transient() && begin.elapsed().as_secs() < 60, "{error}")
+            }
         }
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 /// Names and values as `jcmd PID PerfCounter.print` writes them: `name=value`, texts in quotes.
-fn told(pid: u32) -> Option<HashMap<String, String>> {
+fn jcmd_counters(pid: u32) -> Option<HashMap<String, String>> {
     let output = Command::new("jcmd").args([&pid.to_string(), "PerfCounter.print"]).output();
     let output = match output {
         Ok(output) if output.status.success() => output,
@@ -102,7 +104,7 @@ fn told(pid: u32) -> Option<HashMap<String, String>> {
 }
 
 #[test]
-fn a_jvm_is_read_as_its_own_tool_reads_it() {
+fn jvm_counters_match_jcmd() {
     let Some(jvm) = start("plain", |program| {
         let mut command = Command::new("java");
         command.args(OPTIONS).arg(program);
@@ -111,25 +113,31 @@ fn a_jvm_is_read_as_its_own_tool_reads_it() {
         return;
     };
     let pid = jvm.child.id();
-    let inside = number_inside(pid);
+    let inside = namespace_pid(pid);
 
     // By way of its own root, as for a JVM in a container.
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let through_root = read(&root, inside);
     let first = read(Path::new("/"), pid);
-    assert_eq!((first.refused, &first.trouble), (0, &None));
+    assert_eq!((first.rejected, &first.first_error), (0, &None));
     assert_eq!(through_root.metrics.len(), first.metrics.len());
 
     let value = |name: &str| {
         let metric = first.metrics.iter().find(|metric| metric.name == name);
         metric.unwrap_or_else(|| panic!("no {name}"))
     };
-    assert_eq!(value("sun.os.hrt.frequency").value, Value::Gauge(Number::Signed(1_000_000_000)));
+    assert_eq!(
+        value("sun.os.hrt.frequency").value,
+        MetricValue::Gauge(NumericValue::Signed(1_000_000_000))
+    );
     assert_eq!(value("sun.os.hrt.frequency").unit, "Hz");
     assert_eq!(value("sun.gc.generation.0.maxCapacity").unit, "By");
     assert_eq!(value("sun.gc.collector.0.time").unit, "ns");
-    assert!(matches!(value("java.cls.loadedClasses").value, Value::Counter(Number::Signed(100..))));
-    let Value::Text(command) = &value("sun.rt.javaCommand").value else { panic!("no text") };
+    assert!(matches!(
+        value("java.cls.loadedClasses").value,
+        MetricValue::Counter(NumericValue::Signed(100..))
+    ));
+    let MetricValue::Text(command) = &value("sun.rt.javaCommand").value else { panic!("no text") };
     assert!(command.contains("Sleeps.java"), "{command}");
 
     // A value may change while the tool looks and be as before afterwards: look again.
@@ -148,7 +156,7 @@ fn a_jvm_is_read_as_its_own_tool_reads_it() {
 /// How many values are as the JVM's tool says, and which are not. `None` if there is no tool.
 fn compare(pid: u32, differ: &mut Vec<String>) -> Option<usize> {
     let first = read(Path::new("/"), pid);
-    let told = told(pid)?;
+    let told = jcmd_counters(pid)?;
     let second = read(Path::new("/"), pid);
     differ.clear();
     let mut same = 0;
@@ -159,8 +167,8 @@ fn compare(pid: u32, differ: &mut Vec<String>) -> Option<usize> {
             continue;
         }
         let shown = match &after.value {
-            Value::Counter(number) | Value::Gauge(number) => number.to_string(),
-            Value::Text(text) => format!("\"{text}\""),
+            MetricValue::Counter(number) | MetricValue::Gauge(number) => number.to_string(),
+            MetricValue::Text(text) => format!("\"{text}\""),
             other => panic!("{}: {other:?}", after.name),
         };
         let Some(told) = told.get(&after.name) else { continue };
@@ -187,11 +195,12 @@ fn a_jvm_is_a_process_like_others() {
     }) else {
         return;
     };
-    let (found, _) = shm::processes();
+    let (found, _) = shm::list_metrics_files();
     let pid = jvm.child.id();
-    let found = found.into_iter().find(|one| one.fate == shm::Fate::Runs { pid });
-    let mut attached = shm::Attached::new(found.expect("it is found")).expect("it can be read");
-    assert_eq!((attached.pid(), attached.found().format.name()), (pid, "jvm"));
+    let found = found.into_iter().find(|one| one.state == shm::ProcessState::Running { pid });
+    let mut attached =
+        shm::AttachedProcess::new(found.expect("it is found")).expect("it can be read");
+    assert_eq!((attached.pid(), attached.metrics_file().format.name()), (pid, "jvm"));
     assert!(attached.command().contains("Sleeps.java"), "{}", attached.command());
     let metrics = attached.metrics().expect("metrics");
     assert!(metrics.iter().any(|one| one.name == "sun.gc.generation.0.space.0.used"));
@@ -216,11 +225,13 @@ fn a_jvm_in_other_namespaces_is_read_through_its_root() {
         println!("skipped: this kernel does not list children");
         return;
     };
-    let inside = number_inside(pid);
+    let inside = namespace_pid(pid);
     assert_eq!(inside, 1);
     let shown = read(&PathBuf::from(format!("/proc/{pid}/root")), inside);
-    assert_eq!((shown.refused, &shown.trouble), (0, &None));
+    assert_eq!((shown.rejected, &shown.first_error), (0, &None));
     let command = shown.metrics.iter().find(|metric| metric.name == "sun.rt.javaCommand");
-    let Some(Value::Text(command)) = command.map(|metric| &metric.value) else { panic!("no text") };
+    let Some(MetricValue::Text(command)) = command.map(|metric| &metric.value) else {
+        panic!("no text")
+    };
     assert!(command.contains("/tmp/Sleeps.java"), "{command}");
 }

@@ -15,7 +15,7 @@ fn check(heading: &str, fields: &[Field]) {
 }
 
 #[test]
-fn the_page_tells_where_each_byte_lies() {
+fn page_matches_the_layout() {
     check("## Header", &HEADER);
     check("## Lanes", &LANE);
     check("## Registry", &ENTRY);
@@ -31,7 +31,7 @@ fn the_page_tells_where_each_byte_lies() {
 }
 
 #[test]
-fn the_page_tells_the_numbers_of_the_header() {
+fn page_lists_the_header_numbers() {
     let told = |name: &str| {
         let rows = rows(PAGE, "## Header", "| offset");
         let row = rows.into_iter().find(|row| row[2] == name).expect("the field");
@@ -53,7 +53,7 @@ fn the_page_tells_the_numbers_of_the_header() {
 }
 
 #[test]
-fn the_page_tells_kinds_roles_and_states_by_their_numbers() {
+fn page_lists_kind_role_and_state_numbers() {
     let told: Vec<(String, u64)> = rows(PAGE, "## Registry", "| kind |")
         .into_iter()
         .map(|row| (row[1].to_owned(), row[0].parse().expect("a number")))
@@ -69,7 +69,7 @@ fn the_page_tells_kinds_roles_and_states_by_their_numbers() {
         ("heartbeat", kind::HEARTBEAT),
     ];
     assert_eq!(told, kinds.map(|(name, number)| (name.to_owned(), number)));
-    for (number, role) in shm::Role::ALL.iter().enumerate() {
+    for (number, role) in shm::MetricRole::ALL.iter().enumerate() {
         let told = format!("{number} {}", format!("{role:?}").to_lowercase());
         assert!(PAGE.contains(&told), "{told}");
     }

@@ -2,7 +2,7 @@
 
 mod checks;
 mod folder;
-mod fuzzed;
+mod fuzz_regressions;
 mod golden;
 mod hostile;
 mod jvm;

@@ -8,10 +8,10 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use shm::show::{Number, Value};
-use shm::{Description, Reader};
+use shm::snapshot::{MetricValue, NumericValue};
+use shm::{MetricBuilder, MetricsFileReader};
 
-use crate::folder::Folder;
+use crate::folder::TestFolder;
 
 /// What a child does: the tests below that end in `_child` do nothing unless they are asked to.
 const ROLE: &str = "TOPDECK_SHM_TEST_ROLE";
@@ -20,7 +20,7 @@ fn child(role: &str, folder: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     let name = format!("processes::{role}_child");
     command.args(["--exact", &name, "--nocapture", "--test-threads=1"]);
-    command.env(ROLE, role).env(shm::VARIABLE, folder).stdout(Stdio::null());
+    command.env(ROLE, role).env(shm::ENV_VARIABLE, folder).stdout(Stdio::null());
     command
 }
 
@@ -35,31 +35,32 @@ fn run(role: &str, folder: &Path) {
     told.lines().filter(|line| line.starts_with("skipped:")).for_each(|line| println!("{line}"));
 }
 
-fn is_asked(role: &str) -> bool {
+fn has_role(role: &str) -> bool {
     std::env::var(ROLE).is_ok_and(|asked| asked == role)
 }
 
 fn count(path: &Path, name: &str) -> u64 {
     match value(path, name) {
-        Value::Counter(Number::Unsigned(count)) => count,
+        MetricValue::Counter(NumericValue::Unsigned(count)) => count,
         other => panic!("{name} is {other:?}"),
     }
 }
 
 #[track_caller]
-fn value(path: &Path, name: &str) -> Value {
-    let metrics = Reader::attach(path).expect("it can be read").metrics().expect("metrics");
+fn value(path: &Path, name: &str) -> MetricValue {
+    let metrics =
+        MetricsFileReader::attach(path).expect("it can be read").metrics().expect("metrics");
     metrics.into_iter().find(|one| one.name == name).unwrap_or_else(|| panic!("no {name}")).value
 }
 
 /// Waits for a file whose counter has come so far.
-fn wait_for(folder: &Folder, name: &str, least: u64) -> PathBuf {
+fn wait_for(folder: &TestFolder, name: &str, least: u64) -> PathBuf {
     for _ in 0..12_000 {
         let found = folder.files().into_iter().find(|path| {
-            let metrics = Reader::attach(path).and_then(|mut reader| reader.metrics());
+            let metrics = MetricsFileReader::attach(path).and_then(|mut reader| reader.metrics());
             metrics.unwrap_or_default().iter().any(|one| {
                 one.name == name
-                    && matches!(one.value, Value::Counter(Number::Unsigned(n)) if n >= least)
+                    && matches!(one.value, MetricValue::Counter(NumericValue::Unsigned(n)) if n >= least)
             })
         });
         if let Some(path) = found {
@@ -70,19 +71,19 @@ fn wait_for(folder: &Folder, name: &str, least: u64) -> PathBuf {
     panic!("{name} did not come to {least} in a minute");
 }
 
-fn killed(mut child: Child) {
+fn kill_and_wait(mut child: Child) {
     child.kill().expect("it runs");
     child.wait().expect("it is ours");
 }
 
 #[test]
 fn killed_child() {
-    if !is_asked("killed") {
+    if !has_role("killed") {
         return;
     }
-    let done = Description::new("done_total").counter().expect("room");
-    let took = Description::new("took").unit("ns").histogram().expect("room");
-    let work = Description::new("work").in_flight(&["device"]).expect("room");
+    let done = MetricBuilder::new("done_total").counter().expect("room");
+    let took = MetricBuilder::new("took").unit("ns").histogram().expect("room");
+    let work = MetricBuilder::new("work").in_flight(&["device"]).expect("room");
     let [sda, sdb] = ["sda", "sdb"].map(|text| shm::Tag::new(text).expect("room"));
     let stuck: Vec<_> =
         (0..4_798).map(|n| work.begin(n, &[if n < 4_000 { sda } else { sdb }])).collect();
@@ -97,33 +98,33 @@ fn killed_child() {
 }
 
 #[test]
-fn a_process_that_is_killed_leaves_all_that_it_counted() {
-    let Some(folder) = Folder::new() else { return };
+fn killed_process_leaves_its_counts() {
+    let Some(folder) = TestFolder::new() else { return };
     let child = child("killed", &folder.0).spawn().expect("a child");
     let path = wait_for(&folder, "done_total", 100_000);
-    killed(child);
+    kill_and_wait(child);
     // Each record is in the histogram before it is counted as done.
     let done = count(&path, "done_total");
-    let Value::Histogram(took) = value(&path, "took") else { panic!("no histogram") };
+    let MetricValue::Histogram(took) = value(&path, "took") else { panic!("no histogram") };
     assert!(took.count() == done || took.count() == done + 1, "{} of {done}", took.count());
-    let Value::InFlight(work) = value(&path, "work") else { panic!("no table") };
+    let MetricValue::InFlight(work) = value(&path, "work") else { panic!("no table") };
     assert_eq!((work.started, work.ended, work.operations.len()), (4_798, 0, 4_798));
     let of_sdb = work.operations.iter().filter(|one| one.tags[0].1 == "sdb").count();
     assert_eq!(of_sdb, 798);
-    assert!(!Reader::attach(&path).expect("a file").process().has_ended);
+    assert!(!MetricsFileReader::attach(&path).expect("a file").process().has_exited);
 }
 
 #[test]
 fn ended_child() {
-    if is_asked("ended") {
+    if has_role("ended") {
         // All are there at once.
         let all = Arc::new(Barrier::new(400));
         let mut threads = Vec::new();
         for _ in 0..400 {
             let all = all.clone();
             threads.push(thread::spawn(move || {
-                let done = Description::new("done_total").counter().expect("room");
-                let took = Description::new("took").histogram().expect("room");
+                let done = MetricBuilder::new("done_total").counter().expect("room");
+                let took = MetricBuilder::new("took").histogram().expect("room");
                 for n in 0..250 {
                     took.record(n);
                     done.add(1);
@@ -136,27 +137,30 @@ fn ended_child() {
 }
 
 #[test]
-fn more_threads_than_lanes_lose_nothing_and_the_end_is_noted() {
-    let Some(folder) = Folder::new() else { return };
+fn threads_beyond_lanes_lose_nothing() {
+    let Some(folder) = TestFolder::new() else { return };
     run("ended", &folder.0);
     let [path] = &folder.files()[..] else { panic!("one file, not {:?}", folder.files()) };
     assert_eq!(count(path, "done_total"), 100_000);
-    let Value::Histogram(took) = value(path, "took") else { panic!("no histogram") };
+    let MetricValue::Histogram(took) = value(path, "took") else { panic!("no histogram") };
     assert_eq!(took.count(), 100_000);
-    assert_eq!(took.sum_side().exact().map(|sum| sum.value()), Some(400.0 * 249.0 * 125.0));
-    let process = Reader::attach(path).expect("a file").process();
-    assert!(process.has_ended && process.ended_ns > process.created_ns);
-    assert!(process.sharing > 0, "400 threads at once have more than 255 lanes: {process:?}");
-    assert_eq!(process.lost, 0);
+    assert_eq!(took.tracked_sum().exact().map(|sum| sum.value()), Some(400.0 * 249.0 * 125.0));
+    let process = MetricsFileReader::attach(path).expect("a file").process();
+    assert!(process.has_exited && process.ended_ns > process.created_ns);
+    assert!(
+        process.shared_lane_threads > 0,
+        "400 threads at once have more than 255 lanes: {process:?}"
+    );
+    assert_eq!(process.lost_records, 0);
 }
 
 #[test]
 fn forking_child() {
-    if !is_asked("forking") {
+    if !has_role("forking") {
         return;
     }
-    let done = Description::new("done_total").counter().expect("room");
-    let work = Description::new("work").in_flight(&["device"]).expect("room");
+    let done = MetricBuilder::new("done_total").counter().expect("room");
+    let work = MetricBuilder::new("work").in_flight(&["device"]).expect("room");
     done.add(7);
     let held = work.begin(1, &[shm::Tag::new("sda").expect("room")]);
     // SAFETY: the child allocates and maps, which glibc allows after a fork, and leaves without running destructors.
@@ -165,7 +169,7 @@ fn forking_child() {
         done.add(100);
         // It is the parent's, which goes on.
         drop(held);
-        let more = Description::new("more_total").counter().expect("room");
+        let more = MetricBuilder::new("more_total").counter().expect("room");
         more.add(3);
         let tag = shm::Tag::new("sda").expect("room");
         let own = work.begin(2, &[tag]);
@@ -185,19 +189,20 @@ fn forking_child() {
 
 #[test]
 fn a_forked_process_has_a_file_of_its_own() {
-    let Some(folder) = Folder::new() else { return };
+    let Some(folder) = TestFolder::new() else { return };
     assert!(child("forking", &folder.0).status().expect("a child").success());
     let files = folder.files();
     assert_eq!(files.len(), 2, "{files:?}");
-    let parent =
-        files.iter().find(|path| Reader::attach(path).expect("a file").process().has_ended);
+    let parent = files
+        .iter()
+        .find(|path| MetricsFileReader::attach(path).expect("a file").process().has_exited);
     let parent = parent.expect("the parent said goodbye");
     let child = files.iter().find(|path| *path != parent).expect("the child's");
     assert_eq!(count(parent, "done_total"), 8);
     assert_eq!(count(child, "done_total"), 100);
     assert_eq!(count(child, "more_total"), 3);
     for (path, number) in [(parent, 1), (child, 2)] {
-        let Value::InFlight(work) = value(path, "work") else { panic!("no table") };
+        let MetricValue::InFlight(work) = value(path, "work") else { panic!("no table") };
         assert_eq!((work.started, work.ended), (1, 0));
         assert_eq!((work.operations.len(), work.operations[0].number), (1, number));
         assert_eq!(work.operations[0].tags, [("device".to_owned(), "sda".to_owned())]);
@@ -206,7 +211,7 @@ fn a_forked_process_has_a_file_of_its_own() {
 
 static EARLY: std::sync::OnceLock<shm::Counter> = std::sync::OnceLock::new();
 
-extern "C" fn early() {
+extern "C" fn early_counter() {
     if let Some(done) = EARLY.get() {
         done.add(100);
     }
@@ -214,13 +219,13 @@ extern "C" fn early() {
 
 #[test]
 fn early_child() {
-    if !is_asked("early") {
+    if !has_role("early") {
         return;
     }
     // Registered before the crate's own, which runs after it then.
     // SAFETY: what it does is allowed after a fork, as below.
-    unsafe { libc::pthread_atfork(None, None, Some(early)) };
-    let done = Description::new("done_total").counter().expect("room");
+    unsafe { libc::pthread_atfork(None, None, Some(early_counter)) };
+    let done = MetricBuilder::new("done_total").counter().expect("room");
     done.add(7);
     EARLY.set(done.clone()).expect("it is set once");
     // SAFETY: as above.
@@ -239,10 +244,10 @@ fn early_child() {
 
 #[test]
 fn bare_clone_child() {
-    if !is_asked("bare_clone") {
+    if !has_role("bare_clone") {
         return;
     }
-    let done = Description::new("done_total").counter().expect("room");
+    let done = MetricBuilder::new("done_total").counter().expect("room");
     // SAFETY: a copy of this process without any handler of forks; this thread has not recorded yet, and so has no lane.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     if pid == 0 {
@@ -258,9 +263,9 @@ fn bare_clone_child() {
 }
 
 #[test]
-fn what_is_recorded_before_a_fork_is_known_of_is_the_new_process_s() {
+fn early_records_after_fork_belong_to_the_child() {
     for role in ["early", "bare_clone"] {
-        let Some(folder) = Folder::new() else { return };
+        let Some(folder) = TestFolder::new() else { return };
         assert!(child(role, &folder.0).status().expect("a child").success());
         let mut counts: Vec<u64> =
             folder.files().iter().map(|path| count(path, "done_total")).collect();
@@ -271,7 +276,7 @@ fn what_is_recorded_before_a_fork_is_known_of_is_the_new_process_s() {
 
 #[test]
 fn off_child() {
-    if is_asked("off") {
+    if has_role("off") {
         let error = shm::status().expect_err("it is switched off");
         assert!(error.to_string().contains("off"), "{error}");
         shm::metrics! { static NOTHING: shm::Counter = "nothing"; }
@@ -280,7 +285,7 @@ fn off_child() {
 }
 
 #[test]
-fn nothing_is_made_where_it_is_switched_off_or_not_in_memory() {
+fn no_file_when_disabled_or_on_disk() {
     run("off", Path::new("off"));
     let places =
         [Path::new(env!("CARGO_TARGET_TMPDIR")), &std::env::temp_dir(), Path::new("/var/tmp")];
@@ -304,7 +309,7 @@ fn is_on_disk(place: &Path) -> bool {
 
 #[test]
 fn disk_child() {
-    if is_asked("disk") {
+    if has_role("disk") {
         match shm::status() {
             Ok(path) => panic!("{} is in memory", path.display()),
             Err(error) => assert!(error.to_string().contains("not in memory"), "{error}"),
@@ -314,12 +319,12 @@ fn disk_child() {
 
 #[test]
 fn full_child() {
-    if !is_asked("full") {
+    if !has_role("full") {
         return;
     }
-    let done = Description::new("done_total").counter().expect("room");
-    let took = Description::new("took").histogram().expect("room");
-    let folder = PathBuf::from(std::env::var_os(shm::VARIABLE).expect("a folder"));
+    let done = MetricBuilder::new("done_total").counter().expect("room");
+    let took = MetricBuilder::new("took").histogram().expect("room");
+    let folder = PathBuf::from(std::env::var_os(shm::ENV_VARIABLE).expect("a folder"));
     done.add(1);
     took.record(10);
     // All the rest is taken by somebody else.
@@ -338,28 +343,29 @@ fn full_child() {
         });
     });
     for n in 0..20_000 {
-        if Description::new(format!("metric_{n}")).histogram().is_err() {
+        if MetricBuilder::new(format!("metric_{n}")).histogram().is_err() {
             break;
         }
     }
     assert!(
-        Description::new("one_more").label("a", "b".repeat(4_000)).counter().is_err() || taken == 0
+        MetricBuilder::new("one_more").label("a", "b".repeat(4_000)).counter().is_err()
+            || taken == 0
     );
     std::fs::remove_file(folder.join("other")).expect("it is ours");
 }
 
 /// Unmounted however the test ends.
-struct Mounted<'a>(&'a Path);
+struct MountGuard<'a>(&'a Path);
 
-impl Drop for Mounted<'_> {
+impl Drop for MountGuard<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.0).status();
     }
 }
 
 #[test]
-fn a_full_file_system_is_an_error_and_kills_nobody() {
-    let Some(folder) = Folder::new() else { return };
+fn full_file_system_is_an_error() {
+    let Some(folder) = TestFolder::new() else { return };
     let mount = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=300k,mode=0755", "tmpfs"])
         .arg(&folder.0)
@@ -369,13 +375,13 @@ fn a_full_file_system_is_an_error_and_kills_nobody() {
         println!("skipped: no file system in memory can be mounted here (needs root)");
         return;
     }
-    let mounted = Mounted(&folder.0);
+    let mounted = MountGuard(&folder.0);
     let output = child("full", &folder.0).stderr(Stdio::piped()).output().expect("a child");
     let files = folder.files();
     let seen = files.first().map(|path| {
-        let Value::Histogram(took) = value(path, "took") else { panic!("no histogram") };
-        let process = Reader::attach(path).expect("a file").process();
-        (count(path, "done_total"), took.count(), process.lost)
+        let MetricValue::Histogram(took) = value(path, "took") else { panic!("no histogram") };
+        let process = MetricsFileReader::attach(path).expect("a file").process();
+        (count(path, "done_total"), took.count(), process.lost_records)
     });
     drop(mounted);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -386,28 +392,28 @@ fn a_full_file_system_is_an_error_and_kills_nobody() {
 }
 
 #[test]
-fn files_of_the_dead_are_kept_within_bounds() {
-    let Some(folder) = Folder::new() else { return };
+fn files_of_exited_processes_are_bounded() {
+    let Some(folder) = TestFolder::new() else { return };
     run("short", &folder.0);
     let child = child("killed", &folder.0).spawn().expect("a child");
     wait_for(&folder, "done_total", 1);
-    killed(child);
+    kill_and_wait(child);
     assert_eq!(folder.files().len(), 2);
-    assert_eq!(shm::sweep(&folder.0, shm::Limits::default()), 0, "both are young");
-    let limits = shm::Limits { ended: Duration::ZERO, ..shm::Limits::default() };
-    assert_eq!(shm::sweep(&folder.0, limits), 1, "the one that ended");
+    assert_eq!(shm::remove_expired(&folder.0, shm::FileRetention::default()), 0, "both are young");
+    let limits = shm::FileRetention { exited: Duration::ZERO, ..shm::FileRetention::default() };
+    assert_eq!(shm::remove_expired(&folder.0, limits), 1, "the one that ended");
     let [path] = &folder.files()[..] else { panic!("one is left") };
     assert!(
-        Reader::attach(path).expect("a file").process().ended_ns > 0,
+        MetricsFileReader::attach(path).expect("a file").process().ended_ns > 0,
         "that it is dead is noted"
     );
-    assert_eq!(shm::sweep(&folder.0, shm::Limits { files: 0, ..limits }), 1);
+    assert_eq!(shm::remove_expired(&folder.0, shm::FileRetention { files: 0, ..limits }), 1);
 }
 
 #[test]
 fn short_child() {
-    if is_asked("short") {
-        Description::new("short_total").counter().expect("room").add(1);
+    if has_role("short") {
+        MetricBuilder::new("short_total").counter().expect("room").add(1);
     }
 }
 
@@ -418,7 +424,7 @@ fn limit_files(bytes: u64) {
 
 #[test]
 fn narrow_child() {
-    if is_asked("narrow") {
+    if has_role("narrow") {
         limit_files(20 << 20);
         let error = shm::status().expect_err("the shared lane has no room");
         assert!(error.to_string().contains("no room"), "{error}");
@@ -427,9 +433,9 @@ fn narrow_child() {
 
 #[test]
 fn limited_child() {
-    if is_asked("limited") {
+    if has_role("limited") {
         limit_files(100 << 20);
-        let done = Description::new("done_total").counter().expect("room in the shared lane");
+        let done = MetricBuilder::new("done_total").counter().expect("room in the shared lane");
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| (0..1_000).for_each(|_| done.add(1)));
@@ -440,7 +446,7 @@ fn limited_child() {
 
 #[test]
 fn a_limit_of_file_sizes_ends_no_process() {
-    let Some(folder) = Folder::new() else { return };
+    let Some(folder) = TestFolder::new() else { return };
     for role in ["narrow", "limited"] {
         run(role, &folder.0);
     }
@@ -450,14 +456,14 @@ fn a_limit_of_file_sizes_ends_no_process() {
 
 #[test]
 fn bare_child() {
-    if !is_asked("bare") {
+    if !has_role("bare") {
         return;
     }
     shm::status().expect("a file");
     // SAFETY: as above.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        Description::new("done_total").counter().expect("room").add(1);
+        MetricBuilder::new("done_total").counter().expect("room").add(1);
         // SAFETY: ends the process, and nothing else.
         unsafe { libc::_exit(0) };
     }
@@ -468,26 +474,27 @@ fn bare_child() {
 }
 
 #[test]
-fn a_forked_process_of_one_that_has_no_metrics_yet_keeps_its_name() {
-    let Some(folder) = Folder::new() else { return };
+fn fork_before_first_metric_keeps_its_name() {
+    let Some(folder) = TestFolder::new() else { return };
     run("bare", &folder.0);
     let files = folder.files();
     assert_eq!(files.len(), 2);
-    let processes = files.iter().map(|path| Reader::attach(path).expect("a file").process());
+    let processes =
+        files.iter().map(|path| MetricsFileReader::attach(path).expect("a file").process());
     let [one, other] = &processes.collect::<Vec<_>>()[..] else { panic!("two files") };
     assert_eq!((&one.program, &one.command), (&other.program, &other.command));
     assert!(one.program.starts_with("it"), "{one:?}");
 }
 
 #[test]
-fn in_another_namespace_of_times_nobody_is_taken_for_dead() {
-    let Some(folder) = Folder::new() else { return };
+fn time_namespace_processes_are_not_terminated() {
+    let Some(folder) = TestFolder::new() else { return };
     let inside = child("killed", &folder.0);
     let mut command = Command::new("unshare");
     // The child of `unshare` is in the namespace; it must not outlive it.
     command.args(["--time", "--boottime", "100000", "--fork", "--kill-child"]);
     command.arg(inside.get_program()).args(inside.get_args());
-    command.env(ROLE, "killed").env(shm::VARIABLE, &folder.0);
+    command.env(ROLE, "killed").env(shm::ENV_VARIABLE, &folder.0);
     let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let Ok(mut child) = started else { return println!("skipped: there is no unshare here") };
     for _ in 0..12_000 {
@@ -502,26 +509,29 @@ fn in_another_namespace_of_times_nobody_is_taken_for_dead() {
         thread::sleep(Duration::from_millis(5));
     }
     let path = wait_for(&folder, "done_total", 1);
-    let (found, _) = shm::processes();
+    let (found, _) = shm::list_metrics_files();
     let found = found.iter().find(|one| one.path == path).expect("it is found");
     assert_eq!(
-        shm::sweep(&folder.0, shm::Limits { died: Duration::ZERO, ..shm::Limits::default() }),
+        shm::remove_expired(
+            &folder.0,
+            shm::FileRetention { terminated: Duration::ZERO, ..shm::FileRetention::default() }
+        ),
         0
     );
     // `unshare` ends with it.
     let pid = rustix::process::Pid::from_raw(found.identity.pid.cast_signed()).expect("a pid");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
     child.wait().expect("it is ours");
-    assert_eq!(found.fate, shm::Fate::Unknown);
+    assert_eq!(found.state, shm::ProcessState::Unknown);
 }
 
 #[test]
-fn a_file_is_believed_of_its_owner_alone() {
-    let Some(folder) = Folder::new() else { return };
+fn file_is_trusted_only_from_its_owner() {
+    let Some(folder) = TestFolder::new() else { return };
     let child = child("killed", &folder.0).spawn().expect("a child");
     let path = wait_for(&folder, "done_total", 1);
     let is_found = || {
-        let (found, problems) = shm::processes();
+        let (found, problems) = shm::list_metrics_files();
         let told = problems.iter().any(|problem| problem.to_string().contains("to another"));
         (found.iter().any(|one| one.path == path), told)
     };
@@ -529,9 +539,9 @@ fn a_file_is_believed_of_its_owner_alone() {
     assert!(before, "below /dev/shm all that begins with the name is looked at");
     if std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
         println!("skipped: files cannot be given to another user here (needs root)");
-        return killed(child);
+        return kill_and_wait(child);
     }
     let (after, is_told) = is_found();
     assert!(!after && is_told, "of another user's process it is not believed");
-    killed(child);
+    kill_and_wait(child);
 }

@@ -6,41 +6,50 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use shm::table::{
-    BUFFER_FIELDS, BUFFER_HEAD_BYTES, Error, FILE_NAME, FIRST_BUFFER, HEADER_BYTES, HEADER_FIELDS,
-    How, LOCK_NAME, MAGIC, Process, ROW_BYTES, ROW_FIELDS, Taken, VERSION, Writer, read,
+use shm::process_table::{
+    BUFFER_FIELDS, BUFFER_HEAD_BYTES, CollectionInfo, CollectionMethod, Error, FILE_NAME,
+    FIRST_BUFFER, HEADER_BYTES, HEADER_FIELDS, LOCK_NAME, MAGIC, ProcessRow, ROW_BYTES, ROW_FIELDS,
+    TableWriter, VERSION, read,
 };
 
-use crate::folder::Folder;
+use crate::folder::TestFolder;
 use crate::page::check_fields;
 
 const PAGE: &str = include_str!("../../../../docs/formats/process-table.md");
 
 /// The table of a folder.
-fn file(folder: &Folder) -> PathBuf {
+fn file(folder: &TestFolder) -> PathBuf {
     folder.0.join(FILE_NAME)
 }
 
-fn taken(at_ns: u64) -> Taken {
-    Taken { at_ns, unix_ns: -1, how: How::Procfs, ticks_per_second: 100 }
+fn collection_info(at_ns: u64) -> CollectionInfo {
+    CollectionInfo {
+        started_ns: at_ns,
+        unix_ns: -1,
+        method: CollectionMethod::Procfs,
+        ticks_per_second: 100,
+    }
 }
 
-fn rows(count: u32, mark: u64) -> Vec<Process> {
-    let row = |pid| Process { pid, user_ns: mark, comm: [b'x'; 16], ..Process::default() };
+fn rows(count: u32, mark: u64) -> Vec<ProcessRow> {
+    let row = |pid| ProcessRow { pid, user_ns: mark, comm: [b'x'; 16], ..ProcessRow::default() };
     (1..=count).map(row).collect()
 }
 
 #[test]
-fn what_is_published_is_read() {
-    let Some(folder) = Folder::new() else { return };
-    let mut writer = Writer::new(&folder.0).unwrap();
+fn published_table_is_read() {
+    let Some(folder) = TestFolder::new() else { return };
+    let mut writer = TableWriter::new(&folder.0).unwrap();
     assert!(matches!(read(&file(&folder)), Err(Error::Io { .. })), "there is none yet");
     // 5,000 need a larger file, which takes the place of the first.
     for (round, count) in [3, 0, 511, 5_000, 2, 6_000].into_iter().enumerate() {
         let published = rows(count, round as u64);
-        writer.publish(&taken(round as u64), &published).unwrap();
+        writer.publish(&collection_info(round as u64), &published).unwrap();
         let table = read(&file(&folder)).unwrap();
-        assert_eq!((table.taken, &table.processes), (taken(round as u64), &published));
+        assert_eq!(
+            (table.collection, &table.processes),
+            (collection_info(round as u64), &published)
+        );
     }
     let mode = fs::metadata(file(&folder)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o644, "all may read it");
@@ -50,32 +59,32 @@ fn what_is_published_is_read() {
 
 #[test]
 fn there_is_one_writer() {
-    let Some(folder) = Folder::new() else { return };
-    let mut first = Writer::new(&folder.0).unwrap();
-    first.publish(&taken(1), &rows(1, 1)).unwrap();
-    assert!(matches!(Writer::new(&folder.0), Err(Error::Taken { .. })));
+    let Some(folder) = TestFolder::new() else { return };
+    let mut first = TableWriter::new(&folder.0).unwrap();
+    first.publish(&collection_info(1), &rows(1, 1)).unwrap();
+    assert!(matches!(TableWriter::new(&folder.0), Err(Error::WriterExists { .. })));
     let mode = fs::metadata(folder.0.join(LOCK_NAME)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "no other user can lock it");
     drop(first);
     // One that was killed leaves files behind.
     fs::write(file(&folder), "old").unwrap();
     fs::write(folder.0.join("processes.tdp.new"), "older").unwrap();
-    let mut next = Writer::new(&folder.0).unwrap();
-    next.publish(&taken(2), &rows(1, 2)).unwrap();
-    assert_eq!(read(&file(&folder)).unwrap().taken.at_ns, 2);
+    let mut next = TableWriter::new(&folder.0).unwrap();
+    next.publish(&collection_info(2), &rows(1, 2)).unwrap();
+    assert_eq!(read(&file(&folder)).unwrap().collection.started_ns, 2);
 }
 
 #[test]
-fn a_reader_beside_a_writer_sees_whole_tables() {
-    let Some(folder) = Folder::new() else { return };
-    let mut writer = Writer::new(&folder.0).unwrap();
-    writer.publish(&taken(1), &rows(300, 1)).unwrap();
+fn concurrent_reader_sees_whole_tables() {
+    let Some(folder) = TestFolder::new() else { return };
+    let mut writer = TableWriter::new(&folder.0).unwrap();
+    writer.publish(&collection_info(1), &rows(300, 1)).unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // Without a pause: a reader gets a whole table or is told that there was none.
             for mark in 2..3_000 {
-                writer.publish(&taken(mark), &rows(300, mark)).unwrap();
+                writer.publish(&collection_info(mark), &rows(300, mark)).unwrap();
             }
             is_over.store(true, Ordering::Release);
         });
@@ -83,7 +92,7 @@ fn a_reader_beside_a_writer_sees_whole_tables() {
         while !is_over.load(Ordering::Acquire) {
             match read(&file(&folder)) {
                 Ok(table) => {
-                    let mark = table.taken.at_ns;
+                    let mark = table.collection.started_ns;
                     assert!(table.processes.iter().all(|row| row.user_ns == mark));
                     assert!(table.processes.len() == 300 && mark >= newest);
                     newest = mark;
@@ -93,22 +102,22 @@ fn a_reader_beside_a_writer_sees_whole_tables() {
             }
         }
     });
-    assert_eq!(read(&file(&folder)).unwrap().taken.at_ns, 2_999);
+    assert_eq!(read(&file(&folder)).unwrap().collection.started_ns, 2_999);
 }
 
 #[test]
-fn disks_links_and_other_files_are_refused() {
-    let Some(folder) = Folder::new() else { return };
+fn disks_links_and_other_files_are_rejected() {
+    let Some(folder) = TestFolder::new() else { return };
     let no_tmpfs = Path::new("/proc");
-    assert!(matches!(Writer::new(no_tmpfs), Err(Error::NotTmpfs { .. })));
+    assert!(matches!(TableWriter::new(no_tmpfs), Err(Error::NotTmpfs { .. })));
     fs::write(folder.0.join("other"), [0; 4_096]).unwrap();
-    assert!(matches!(read(&folder.0.join("other")), Err(Error::Damaged { what: "magic", .. })));
+    assert!(matches!(read(&folder.0.join("other")), Err(Error::Damaged { field: "magic", .. })));
     symlink(folder.0.join("other"), file(&folder)).unwrap();
-    assert!(matches!(read(&file(&folder)), Err(Error::Io { doing: "open", .. })));
-    assert!(matches!(read(&folder.0), Err(Error::Io { doing: "read", .. })));
+    assert!(matches!(read(&file(&folder)), Err(Error::Io { action: "open", .. })));
+    assert!(matches!(read(&folder.0), Err(Error::Io { action: "read", .. })));
     fs::remove_file(file(&folder)).unwrap();
     symlink("/etc/passwd", folder.0.join(LOCK_NAME)).unwrap();
-    assert!(matches!(Writer::new(&folder.0), Err(Error::Io { doing: "open", .. })));
+    assert!(matches!(TableWriter::new(&folder.0), Err(Error::Io { action: "open", .. })));
 }
 
 /// A table of two rows, put together by the tables of the layout: not by the writer, which needs a tmpfs.
@@ -116,7 +125,7 @@ pub(crate) fn two_rows() -> Vec<u8> {
     const CAPACITY: usize = 512;
     let mut bytes = vec![0; FIRST_BUFFER as usize + 2 * CAPACITY];
     let base = FIRST_BUFFER as usize + CAPACITY;
-    let mut put = |fields: &[shm::table::Field], base: usize, name: &str, value: u64| {
+    let mut put = |fields: &[shm::process_table::Field], base: usize, name: &str, value: u64| {
         let (_, offset, size) = fields.iter().find(|field| field.0 == name).unwrap();
         bytes[base + offset..][..*size].copy_from_slice(&value.to_le_bytes()[..*size]);
     };
@@ -137,7 +146,7 @@ pub(crate) fn two_rows() -> Vec<u8> {
 }
 
 #[test]
-fn the_page_tells_where_each_byte_lies() {
+fn page_matches_the_layout() {
     check_fields(PAGE, "## Header", &HEADER_FIELDS);
     check_fields(PAGE, "## Buffer", &BUFFER_FIELDS);
     check_fields(PAGE, "## Row", &ROW_FIELDS);

@@ -8,11 +8,15 @@ use crate::resolution::MINUTE;
 
 const SERIES: SeriesId = SeriesId([7; 16]);
 
-fn chunks(rows: Rows) -> Vec<(Header, Vec<u8>)> {
-    chunks_after(Kind::Gauge, rows, Predecessor::Unknown)
+fn chunks(rows: Rows) -> Vec<(ChunkHeader, Vec<u8>)> {
+    chunks_after(SeriesKind::Gauge, rows, Predecessor::Unknown)
 }
 
-fn chunks_after(kind: Kind, rows: Rows, predecessor: Predecessor) -> Vec<(Header, Vec<u8>)> {
+fn chunks_after(
+    kind: SeriesKind,
+    rows: Rows,
+    predecessor: Predecessor,
+) -> Vec<(ChunkHeader, Vec<u8>)> {
     let mut chunks = Vec::new();
     encode(SERIES, Resolution::Base, kind, rows, predecessor, |header, bytes| {
         chunks.push((header, bytes.to_owned()));
@@ -24,7 +28,7 @@ fn chunks_after(kind: Kind, rows: Rows, predecessor: Predecessor) -> Vec<(Header
 
 /// Rows come back, in whatever chunks.
 #[track_caller]
-fn check(rows: Rows) -> Vec<(Header, Vec<u8>)> {
+fn check(rows: Rows) -> Vec<(ChunkHeader, Vec<u8>)> {
     let chunks = chunks(rows.clone());
     let mut found: Option<Rows> = None;
     for (header, bytes) in &chunks {
@@ -46,11 +50,11 @@ fn check(rows: Rows) -> Vec<(Header, Vec<u8>)> {
     chunks
 }
 
-fn check_header(bytes: &[u8]) -> Header {
+fn check_header(bytes: &[u8]) -> ChunkHeader {
     super::check(bytes).unwrap()
 }
 
-fn timed<T>(values: Vec<T>) -> Vec<Row<T>> {
+fn with_times<T>(values: Vec<T>) -> Vec<Row<T>> {
     let row = |(at, value)| Row { start: at as i64 * MINUTE, end: (at as i64 + 1) * MINUTE, value };
     values.into_iter().enumerate().map(row).collect()
 }
@@ -62,7 +66,7 @@ fn histogram(scheme: &Scheme, values: &[f64]) -> Histogram {
 }
 
 /// Readings of a histogram that each add values, and begin anew where the number beside them is 0.
-fn grown(steps: &[(u8, Vec<f64>)]) -> Vec<Histogram> {
+fn growing_histograms(steps: &[(u8, Vec<f64>)]) -> Vec<Histogram> {
     let mut held = Histogram::default();
     let step = |(reset, more): &(u8, Vec<f64>)| {
         if *reset == 0 {
@@ -84,34 +88,34 @@ fn schemes() -> impl Strategy<Value = Scheme> {
 
 proptest! {
     #[test]
-    fn histograms_come_back(
+    fn histograms_round_trip(
         rows in prop::collection::vec((schemes(), prop::collection::vec(-1e3f64..1e6, 0..30)), 0..40),
     ) {
         let values = rows.iter().map(|(scheme, values)| histogram(scheme, values)).collect();
-        check(Rows::Histograms(timed(values)));
+        check(Rows::Histograms(with_times(values)));
     }
 
     #[test]
-    fn cumulative_histograms_come_back(
+    fn cumulative_histograms_round_trip(
         rows in prop::collection::vec((0u8..10, prop::collection::vec(0f64..1e6, 0..30)), 0..40),
     ) {
-        check(Rows::Cumulative(timed(grown(&rows))));
+        check(Rows::Cumulative(with_times(growing_histograms(&rows))));
     }
 
     #[test]
-    fn numbers_and_texts_come_back(numbers in prop::collection::vec(any::<f64>().prop_filter("equal", |x| !x.is_nan()), 0..500)) {
-        let summary = |&x: &f64| Summary { last: -x, ..Summary::of(x) };
-        check(Rows::Summaries(timed(numbers.iter().map(summary).collect())));
-        check(Rows::Texts(timed(numbers.iter().map(f64::to_string).collect())));
-        check(Rows::Numbers(timed(numbers)));
+    fn numbers_and_texts_round_trip(numbers in prop::collection::vec(any::<f64>().prop_filter("equal", |x| !x.is_nan()), 0..500)) {
+        let summary = |&x: &f64| NumberSummary { last: -x, ..NumberSummary::of_number(x) };
+        check(Rows::Summaries(with_times(numbers.iter().map(summary).collect())));
+        check(Rows::Texts(with_times(numbers.iter().map(f64::to_string).collect())));
+        check(Rows::Numbers(with_times(numbers)));
     }
 }
 
 #[test]
 fn many_rows_make_many_chunks() {
-    assert_eq!(check(Rows::Numbers(timed(vec![1.5; 1000]))).len(), 3);
+    assert_eq!(check(Rows::Numbers(with_times(vec![1.5; 1000]))).len(), 3);
     let histograms = vec![histogram(&Scheme::LogLinear10, &[1.0, 5.0]); 800];
-    assert_eq!(check(Rows::Histograms(timed(histograms))).len(), 3);
+    assert_eq!(check(Rows::Histograms(with_times(histograms))).len(), 3);
 }
 
 #[test]
@@ -119,16 +123,16 @@ fn many_buckets_make_many_chunks() {
     // Each row has buckets of its own: 360 rows have 360 * 400 columns, too many for a block.
     let mut values = Vec::new();
     for row in 0..360 {
-        let parts = hist::Parts {
+        let parts = hist::HistogramParts {
             positive: (0..400).map(|at| (row * 400 + at, 1)).collect(),
-            ..hist::Parts::new(Scheme::Explicit(hist::Explicit::new(&bounds()).unwrap()))
+            ..hist::HistogramParts::new(Scheme::Explicit(hist::Explicit::new(&bounds()).unwrap()))
         };
         if let Ok(histogram) = Histogram::from_parts(parts) {
             values.push(histogram);
         }
     }
     assert!(!values.is_empty());
-    check(Rows::Histograms(timed(values)));
+    check(Rows::Histograms(with_times(values)));
 }
 
 fn bounds() -> Vec<f64> {
@@ -137,7 +141,8 @@ fn bounds() -> Vec<f64> {
 
 #[test]
 fn every_flipped_bit_is_found() {
-    let rows = Rows::Histograms(timed(vec![histogram(&Scheme::LogLinear10, &[1.0, 5.0, 5.0]); 3]));
+    let rows =
+        Rows::Histograms(with_times(vec![histogram(&Scheme::LogLinear10, &[1.0, 5.0, 5.0]); 3]));
     let (header, bytes) = chunks(rows).remove(0);
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
@@ -153,7 +158,7 @@ fn every_flipped_bit_is_found() {
 #[test]
 fn nan_keeps_its_bits() {
     let odd = f64::from_bits(0x7ff8_0000_0000_1234);
-    let (header, bytes) = chunks(Rows::Numbers(timed(vec![odd, -0.0]))).remove(0);
+    let (header, bytes) = chunks(Rows::Numbers(with_times(vec![odd, -0.0]))).remove(0);
     let (Rows::Numbers(rows), _) = decode(&header, &bytes).unwrap() else { panic!("numbers") };
     assert_eq!(rows[0].value.to_bits(), odd.to_bits());
     assert!(rows[1].value.is_sign_negative());
@@ -161,10 +166,10 @@ fn nan_keeps_its_bits() {
 
 /// Readings after another, or none, come back with it; the last is found without the others.
 #[track_caller]
-fn check_after(kind: Kind, mut rows: Rows, predecessor: Predecessor) {
+fn check_after(kind: SeriesKind, mut rows: Rows, predecessor: Predecessor) {
     let chunks = chunks_after(kind, rows.clone(), predecessor.clone());
     let mut before = predecessor;
-    let mut found = Rows::none_of(kind);
+    let mut found = Rows::empty_for(kind);
     for (header, bytes) in &chunks {
         assert_eq!(check_header(bytes), *header);
         let (some, told) = decode(header, bytes).unwrap();
@@ -179,39 +184,39 @@ fn check_after(kind: Kind, mut rows: Rows, predecessor: Predecessor) {
         before = some.last_reading(i64::MAX).map_or(before, Predecessor::Reading);
         found.append(some);
     }
-    found.settle(kind);
-    rows.settle(kind);
+    found.normalize(kind);
+    rows.normalize(kind);
     assert_eq!(found, rows);
 }
 
 proptest! {
     #[test]
-    fn cumulative_histograms_come_back_after_a_reading(
+    fn cumulative_histograms_with_predecessor_round_trip(
         rows in prop::collection::vec((0u8..10, prop::collection::vec(-1e2f64..1e6, 0..30)), 1..40),
         known in 0u8..3,
     ) {
-        let mut rows = timed(grown(&rows));
+        let mut rows = with_times(growing_histograms(&rows));
         let first = rows.remove(0);
         let predecessor = match known {
             0 => Predecessor::Unknown,
             1 => Predecessor::Nothing,
             _ => Predecessor::Reading(Rows::Cumulative(vec![first])),
         };
-        check_after(Kind::Histogram(Temporality::Cumulative), Rows::Cumulative(rows), predecessor);
+        check_after(SeriesKind::Histogram(Temporality::Cumulative), Rows::Cumulative(rows), predecessor);
     }
 
     #[test]
-    fn numbers_come_back_after_a_reading(
+    fn numbers_with_predecessor_round_trip(
         numbers in prop::collection::vec(any::<f64>().prop_filter("equal", |x| !x.is_nan()), 1..800),
         known in 0u8..3,
     ) {
-        let mut rows = timed(numbers);
+        let mut rows = with_times(numbers);
         let first = rows.remove(0);
         let predecessor = match known {
             0 => Predecessor::Unknown,
             1 => Predecessor::Nothing,
             _ => Predecessor::Reading(Rows::Numbers(vec![first])),
         };
-        check_after(Kind::Counter(Temporality::Cumulative), Rows::Numbers(rows), predecessor);
+        check_after(SeriesKind::Counter(Temporality::Cumulative), Rows::Numbers(rows), predecessor);
     }
 }

@@ -1,11 +1,11 @@
-//! Whether a new series may be taken in: what is known of its producer, and what came in the same batch.
+//! Admission of new series against cardinality limits.
 
 use std::collections::{HashMap, HashSet};
 
 use model::{Series, SeriesId};
 
-use super::owner::{Counted, Owner};
-use super::{Found, Index, Refused, Tag};
+use super::series_owner::{OwnerCount, SeriesOwner};
+use super::{CardinalityError, LabelState, ParsedTag, SeriesIndex};
 
 /// New series of a batch that were admitted. They count before the store has read them.
 #[derive(Debug, Default)]
@@ -13,40 +13,44 @@ pub struct NewSeries {
     /// The store has read what was appended before.
     pub(crate) is_current: bool,
     ids: HashSet<SeriesId>,
-    of_metric: HashMap<String, u64>,
+    series_of_metric: HashMap<String, u64>,
     /// Values of labels that the store does not know, by the label's name.
-    of_label: HashMap<String, HashSet<String>>,
+    values_of_label: HashMap<String, HashSet<String>>,
 }
 
-impl Index {
+impl SeriesIndex {
     /// Whether a series of that form is known, or may be taken in as one of `producer`: it is canonical, and within
     /// the limits. `batch` has what is new and came before it, and then it too. Whether it is new.
-    pub(crate) fn admit(
+    pub(crate) fn check_insert(
         &self,
         form: &[u8],
         producer: Option<u64>,
         batch: &mut NewSeries,
-    ) -> Result<bool, Refused> {
-        let id = SeriesId::of_form(form);
-        if self.known_form(&id, form)?.is_some() {
+    ) -> Result<bool, CardinalityError> {
+        let id = SeriesId::from_canonical_key(form);
+        if self.find_by_key(&id, form)?.is_some() {
             return Ok(false);
         }
         if batch.ids.contains(&id) {
             return Ok(true);
         }
-        let series = Series::from_form(form)?;
+        let series = Series::from_canonical_key(form)?;
         let found = self.live() as u64 + batch.ids.len() as u64 + 1;
-        let max = self.limits.series_max.min(u64::from(u32::MAX - self.forms.deleted()));
+        let max = self.limits.series_max.min(u64::from(u32::MAX - self.keys.deleted()));
         if found > max {
-            return Err(Refused::Series { series: series.to_string(), found, max });
+            return Err(CardinalityError::Series { series: series.to_string(), found, max });
         }
-        let tags = self.look_up(form);
+        let tags = self.parse_key(form);
         let owner = self.owners.find(producer);
         let found = owner.map_or(0, |owner| self.owners.series(owner));
         let (found, max) =
             (found + batch.ids.len() as u64 + 1, self.limits.series_per_producer_max);
         if found > max {
-            return Err(Refused::SeriesPerProducer { series: series.to_string(), found, max });
+            return Err(CardinalityError::SeriesPerProducer {
+                series: series.to_string(),
+                found,
+                max,
+            });
         }
         self.check_metric(&series, &tags[0], owner, batch)?;
         let mut new = Vec::new();
@@ -57,7 +61,7 @@ impl Index {
             if tag.value.is_some() {
                 continue;
             }
-            let in_batch = batch.of_label.get(name);
+            let in_batch = batch.values_of_label.get(name);
             if in_batch.is_some_and(|texts| texts.contains(text)) {
                 continue;
             }
@@ -66,14 +70,14 @@ impl Index {
             let found = self.values_of(tag, owner, max.saturating_sub(in_batch)) + in_batch + 1;
             if found > max {
                 let (metric, label) = (series.name().to_owned(), name.to_owned());
-                return Err(Refused::ValuesPerLabel { metric, label, found, max });
+                return Err(CardinalityError::ValuesPerLabel { metric, label, found, max });
             }
             new.push((name, text));
         }
         batch.ids.insert(id);
-        *batch.of_metric.entry(series.name().to_owned()).or_default() += 1;
+        *batch.series_of_metric.entry(series.name().to_owned()).or_default() += 1;
         for (name, text) in new {
-            batch.of_label.entry(name.to_owned()).or_default().insert(text.to_owned());
+            batch.values_of_label.entry(name.to_owned()).or_default().insert(text.to_owned());
         }
         Ok(true)
     }
@@ -81,20 +85,20 @@ impl Index {
     fn check_metric(
         &self,
         series: &Series,
-        name: &Found,
-        owner: Option<Owner>,
+        name: &ParsedTag,
+        owner: Option<SeriesOwner>,
         batch: &NewSeries,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CardinalityError> {
         let max = self.limits.series_per_metric_max;
-        let in_batch = batch.of_metric.get(series.name()).copied().unwrap_or(0);
+        let in_batch = batch.series_of_metric.get(series.name()).copied().unwrap_or(0);
         let of_owner = match (name.value, owner) {
             (Some(at), Some(owner)) => {
-                let numbers = &self.names.values[at as usize].numbers;
-                let is_of = |number: &u32| self.forms.owner(*number) == owner;
+                let numbers = &self.names.values[at as usize].postings;
+                let is_of = |number: &u32| self.keys.owner(*number) == owner;
                 let count = || numbers.as_slice().iter().copied().filter(is_of).count();
                 let all = numbers.len() as u64;
-                self.count_of(
-                    Counted::OfMetric(at),
+                self.count_for_owner(
+                    OwnerCount::OfMetric(at),
                     owner,
                     all,
                     max.saturating_sub(in_batch),
@@ -106,30 +110,30 @@ impl Index {
         let found = of_owner + in_batch + 1;
         if found > max {
             let metric = series.name().to_owned();
-            return Err(Refused::SeriesPerMetric { metric, found, max });
+            return Err(CardinalityError::SeriesPerMetric { metric, found, max });
         }
         Ok(())
     }
 
     /// Values of a tag that an owner brought; where all together are fewer than `max`, at the most so many.
-    fn values_of(&self, tag: &Found, owner: Option<Owner>, max: u64) -> u64 {
-        let (Some(label), Some(owner)) = (self.known(tag), owner) else { return 0 };
-        let what = match tag.tag {
-            Tag::Name => Counted::Names,
-            Tag::Unit => Counted::Units,
-            Tag::Label(at) => Counted::OfLabel(at),
-            Tag::NewLabel(..) => return 0,
+    fn values_of(&self, tag: &ParsedTag, owner: Option<SeriesOwner>, max: u64) -> u64 {
+        let (Some(label), Some(owner)) = (self.known_label(tag), owner) else { return 0 };
+        let what = match tag.state {
+            LabelState::Name => OwnerCount::Names,
+            LabelState::Unit => OwnerCount::Units,
+            LabelState::Label(at) => OwnerCount::OfLabel(at),
+            LabelState::NewLabel(..) => return 0,
         };
-        let is_of = |number: u32| self.forms.owner(number) == owner;
-        let count = || label.values.iter().filter(|value| is_of(value.numbers.first())).count();
-        self.count_of(what, owner, label.values.len() as u64, max, count)
+        let is_of = |number: u32| self.keys.owner(number) == owner;
+        let count = || label.values.iter().filter(|value| is_of(value.postings.first())).count();
+        self.count_for_owner(what, owner, label.values.len() as u64, max, count)
     }
 
     /// What an owner has of `all`, counted only where that may be as much as it may have.
-    fn count_of(
+    fn count_for_owner(
         &self,
-        what: Counted,
-        owner: Owner,
+        what: OwnerCount,
+        owner: SeriesOwner,
         all: u64,
         max: u64,
         count: impl FnOnce() -> usize,

@@ -1,9 +1,9 @@
-//! How many of what there is: what to look at when there are too many series.
+//! Cardinality statistics.
 
 use std::cmp::Reverse;
 
-use super::Index;
-use super::label::Value;
+use super::SeriesIndex;
+use super::label::LabelValue;
 
 /// How many of what there is; lists begin with the most.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +33,9 @@ pub struct LabelCardinality {
     pub series: u64,
 }
 
-pub(super) fn cardinality(index: &Index, top: usize) -> Cardinality {
-    let text = |text| index.forms.text(text);
-    let series = |value: &Value| value.numbers.len() as u64;
+pub(super) fn cardinality(index: &SeriesIndex, top: usize) -> Cardinality {
+    let text = |text| index.keys.text(text);
+    let series = |value: &LabelValue| value.postings.len() as u64;
     let metrics = index.names.values.iter().map(|value| (series(value), text(value.text)));
     let labels = index
         .labels
@@ -49,22 +49,25 @@ pub(super) fn cardinality(index: &Index, top: usize) -> Cardinality {
         series: index.live() as u64,
         metrics: index.names.values.len() as u64,
         labels: index.labels.len() as u64,
-        by_metric: most(top, metrics).map(|(n, name)| (name.to_owned(), n)).collect(),
-        by_label: most(top, labels)
+        by_metric: top_counts(top, metrics).map(|(n, name)| (name.to_owned(), n)).collect(),
+        by_label: top_counts(top, labels)
             .map(|(values, (name, series))| LabelCardinality {
                 name: name.to_owned(),
                 values,
                 series,
             })
             .collect(),
-        by_pair: most(top, pairs)
+        by_pair: top_counts(top, pairs)
             .map(|(n, (name, value))| (name.to_owned(), value.to_owned(), n))
             .collect(),
     }
 }
 
 /// The `top` with the highest counts; of equal counts, the lesser.
-fn most<T: Ord>(top: usize, all: impl Iterator<Item = (u64, T)>) -> impl Iterator<Item = (u64, T)> {
+fn top_counts<T: Ord>(
+    top: usize,
+    all: impl Iterator<Item = (u64, T)>,
+) -> impl Iterator<Item = (u64, T)> {
     let mut kept: Vec<(Reverse<u64>, T)> = Vec::new();
     for (count, what) in all {
         kept.push((Reverse(count), what));

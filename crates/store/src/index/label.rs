@@ -1,45 +1,46 @@
-//! The values of a label, and which series have each.
+//! Label index: values and postings.
 
-use super::forms::{Forms, Text};
-use super::table::Table;
+use super::series_keys::{KeyText, SeriesKeys};
+use super::table::HashIndex;
 
 #[derive(Debug, Default)]
-pub(super) struct Label {
-    pub(super) name: Text,
-    by_text: Table,
-    pub(super) values: Vec<Value>,
+pub(super) struct LabelIndex {
+    pub(super) name: KeyText,
+    by_text: HashIndex,
+    pub(super) values: Vec<LabelValue>,
     /// Series that have the label.
     pub(super) series: u32,
 }
 
 #[derive(Debug)]
-pub(super) struct Value {
-    pub(super) text: Text,
-    pub(super) numbers: Numbers,
+pub(super) struct LabelValue {
+    pub(super) text: KeyText,
+    pub(super) postings: Postings,
 }
 
-/// Of series, ascending. Many values have one series only, and need no memory elsewhere.
+/// Postings list: series numbers, ascending. Many values have one series only, and need no memory
+/// elsewhere.
 ///
 /// Plain numbers: some 5.4 bytes for each tag of each series, with the slack of growing vectors (a million series).
 /// Differences as varints would take a third, which is less than a sixth of a series, and would cost every selection.
 #[derive(Debug)]
-pub(super) enum Numbers {
+pub(super) enum Postings {
     One(u32),
     Many(Vec<u32>),
 }
 
-impl Numbers {
+impl Postings {
     fn push(&mut self, number: u32) {
         match self {
-            Numbers::One(first) => *self = Numbers::Many(vec![*first, number]),
-            Numbers::Many(numbers) => numbers.push(number),
+            Postings::One(first) => *self = Postings::Many(vec![*first, number]),
+            Postings::Many(numbers) => numbers.push(number),
         }
     }
 
     pub(super) fn as_slice(&self) -> &[u32] {
         match self {
-            Numbers::One(number) => std::slice::from_ref(number),
-            Numbers::Many(numbers) => numbers,
+            Postings::One(number) => std::slice::from_ref(number),
+            Postings::Many(numbers) => numbers,
         }
     }
 
@@ -53,58 +54,60 @@ impl Numbers {
     }
 
     /// Without those that were deleted; `None` if none is left.
-    fn without(self, is_deleted: &[bool]) -> Option<Numbers> {
+    fn without_deleted(self, is_deleted: &[bool]) -> Option<Postings> {
         match self {
-            Numbers::One(number) => (!is_deleted[number as usize]).then_some(Numbers::One(number)),
-            Numbers::Many(mut numbers) => {
+            Postings::One(number) => {
+                (!is_deleted[number as usize]).then_some(Postings::One(number))
+            }
+            Postings::Many(mut numbers) => {
                 numbers.retain(|number| !is_deleted[*number as usize]);
                 match numbers[..] {
                     [] => None,
-                    [number] => Some(Numbers::One(number)),
-                    _ => Some(Numbers::Many(numbers)),
+                    [number] => Some(Postings::One(number)),
+                    _ => Some(Postings::Many(numbers)),
                 }
             }
         }
     }
 }
 
-impl Label {
-    pub(super) fn named(name: Text) -> Label {
-        Label { name, ..Label::default() }
+impl LabelIndex {
+    pub(super) fn new_named(name: KeyText) -> LabelIndex {
+        LabelIndex { name, ..LabelIndex::default() }
     }
 
     /// Where among the values a text is.
-    pub(super) fn find(&self, forms: &Forms, hash: u64, text: &[u8]) -> Option<u32> {
+    pub(super) fn find(&self, forms: &SeriesKeys, hash: u64, text: &[u8]) -> Option<u32> {
         self.by_text.find(hash, |at| forms.is(self.values[at as usize].text, text))
     }
 
     /// Series `number` has the value, which [`Self::find`] found at `at`.
-    pub(super) fn add(&mut self, at: Option<u32>, hash: u64, text: Text, number: u32) {
+    pub(super) fn add(&mut self, at: Option<u32>, hash: u64, text: KeyText, number: u32) {
         self.series += 1;
         match at {
-            Some(at) => self.values[at as usize].numbers.push(number),
+            Some(at) => self.values[at as usize].postings.push(number),
             None => {
                 self.by_text.insert(hash, self.values.len() as u32);
-                self.values.push(Value { text, numbers: Numbers::One(number) });
+                self.values.push(LabelValue { text, postings: Postings::One(number) });
             }
         }
     }
 
     /// Takes series out that were deleted, by their numbers; `text_of` finds a value in the form of a
     /// series that has it.
-    pub(super) fn delete(&mut self, is_deleted: &[bool], text_of: &dyn Fn(u32) -> Text) {
+    pub(super) fn delete(&mut self, is_deleted: &[bool], text_of: &dyn Fn(u32) -> KeyText) {
         let mut places = vec![None; self.values.len()];
         let (mut left, mut series) = (Vec::with_capacity(self.values.len()), 0);
         for (value, place) in std::mem::take(&mut self.values).into_iter().zip(&mut places) {
-            let Value { text, numbers } = value;
-            let Some(numbers) = numbers.without(is_deleted) else { continue };
+            let LabelValue { text, postings: numbers } = value;
+            let Some(numbers) = numbers.without_deleted(is_deleted) else { continue };
             *place = Some(left.len() as u32);
             series += numbers.len() as u32;
             let text = match is_deleted[text.number() as usize] {
                 true => text_of(numbers.first()),
                 false => text,
             };
-            left.push(Value { text, numbers });
+            left.push(LabelValue { text, postings: numbers });
         }
         if left.len() < places.len() {
             left.shrink_to_fit();
@@ -114,11 +117,11 @@ impl Label {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        let in_value = |value: &Value| match &value.numbers {
-            Numbers::One(_) => 0,
-            Numbers::Many(numbers) => numbers.capacity() * size_of::<u32>(),
+        let in_value = |value: &LabelValue| match &value.postings {
+            Postings::One(_) => 0,
+            Postings::Many(numbers) => numbers.capacity() * size_of::<u32>(),
         };
         let numbers: usize = self.values.iter().map(in_value).sum();
-        numbers + self.values.capacity() * size_of::<Value>() + self.by_text.memory_bytes()
+        numbers + self.values.capacity() * size_of::<LabelValue>() + self.by_text.memory_bytes()
     }
 }

@@ -1,32 +1,32 @@
-//! The index of a store that is opened: out of the forms beside the manifest, and out of parts where those are damaged.
+//! Loading the index from the series file and from parts.
 
 use std::collections::HashSet;
 
 use model::SeriesId;
 
-use super::{Index, Limits, Number};
+use super::{CardinalityLimits, SeriesIndex, SeriesNumber};
 use crate::backend::{Backend, SeriesRecord};
 use crate::error::Result;
 use crate::manifest::Manifest;
 
 /// Ids and forms of series that were deleted.
-pub(crate) type DeletedForms = Vec<(SeriesId, Vec<u8>)>;
+pub(crate) type DeletedKeys = Vec<(SeriesId, Vec<u8>)>;
 
-impl Index {
+impl SeriesIndex {
     /// The series of a store, and those that were deleted, by id. Forms that are damaged are in parts too, and made
     /// whole out of them; `notes` says so.
     pub(crate) fn load(
         backend: &dyn Backend,
         manifest: &Manifest,
-        limits: Limits,
+        limits: CardinalityLimits,
         notes: &mut Vec<String>,
-    ) -> Result<(Index, DeletedForms)> {
-        let mut index = Index::new(limits);
+    ) -> Result<(SeriesIndex, DeletedKeys)> {
+        let mut index = SeriesIndex::new(limits);
         let mut refused = Vec::new();
-        let mut deleted = Deleted::default();
+        let mut deleted = PendingDeletions::default();
         let mut read = |record: SeriesRecord<'_>| match record {
-            SeriesRecord::Added { form, producer } => {
-                deleted.bring_back(&mut index, &SeriesId::of_form(form));
+            SeriesRecord::Added { key: form, producer } => {
+                deleted.restore(&mut index, &SeriesId::from_canonical_key(form));
                 if let Err(error) = index.insert(form, producer) {
                     refused.push(format!("a series' form: {error}"));
                 }
@@ -46,7 +46,7 @@ impl Index {
                 let mut forms = Vec::new();
                 let read = backend
                     .open(number)
-                    .and_then(|part| part.forms(&mut |form| forms.push(form.to_owned())));
+                    .and_then(|part| part.for_each_key(&mut |form| forms.push(form.to_owned())));
                 if let Err(error) = read {
                     notes.push(error.to_string());
                 }
@@ -57,7 +57,7 @@ impl Index {
                 }
             }
             let found: Vec<(Option<u64>, Vec<u8>)> = (known..index.len())
-                .map(|at| (None, index.form(Number(at as u32)).to_owned()))
+                .map(|at| (None, index.key(SeriesNumber(at as u32)).to_owned()))
                 .collect();
             backend.add_series(&found, true)?;
         }
@@ -66,38 +66,38 @@ impl Index {
     }
 }
 
-/// Series that were deleted, taken out of the index many at a time: each time it looks at all of it.
+/// Batched deletions from the index.
 #[derive(Default)]
-struct Deleted {
-    waiting: HashSet<SeriesId>,
-    forms: DeletedForms,
+struct PendingDeletions {
+    pending: HashSet<SeriesId>,
+    keys: DeletedKeys,
 }
 
-impl Deleted {
-    fn add(&mut self, index: &Index, id: &SeriesId) {
+impl PendingDeletions {
+    fn add(&mut self, index: &SeriesIndex, id: &SeriesId) {
         if index.number(id).is_some() {
-            self.waiting.insert(*id);
+            self.pending.insert(*id);
         }
     }
 
     /// A series comes that was deleted before, perhaps.
-    fn bring_back(&mut self, index: &mut Index, id: &SeriesId) {
-        if self.waiting.contains(id) {
-            self.take_out(index);
+    fn restore(&mut self, index: &mut SeriesIndex, id: &SeriesId) {
+        if self.pending.contains(id) {
+            self.apply(index);
         }
     }
 
-    fn take_out(&mut self, index: &mut Index) {
-        let numbers: Vec<Number> =
-            self.waiting.drain().filter_map(|id| index.number(&id)).collect();
-        self.forms.extend(
-            numbers.iter().map(|number| (index.id(*number), index.form(*number).to_owned())),
+    fn apply(&mut self, index: &mut SeriesIndex) {
+        let numbers: Vec<SeriesNumber> =
+            self.pending.drain().filter_map(|id| index.number(&id)).collect();
+        self.keys.extend(
+            numbers.iter().map(|number| (index.id(*number), index.key(*number).to_owned())),
         );
         index.delete(&numbers);
     }
 
-    fn finish(mut self, index: &mut Index) -> DeletedForms {
-        self.take_out(index);
-        self.forms
+    fn finish(mut self, index: &mut SeriesIndex) -> DeletedKeys {
+        self.apply(index);
+        self.keys
     }
 }

@@ -1,4 +1,4 @@
-//! Which series a selector picks.
+//! Evaluation of selectors on the index.
 //!
 //! A part of a selector is answered with ascending numbers, or with those that it does not pick: so `not` costs
 //! nothing, and a missing label is all series but those that have it. In an `and`, exact values come first, from the
@@ -10,127 +10,129 @@ use std::borrow::Cow;
 use model::Selector;
 use model::selector::{KIND, KINDS, NAME, Pattern, UNIT};
 
-use super::label::Label;
-use super::{CHECKED, Index, Number, Parts};
+use super::label::LabelIndex;
+use super::{CHECKED, ParsedKey, SeriesIndex, SeriesNumber};
 
 /// How many numbers are put together in the time in which one candidate is asked.
 const NUMBERS_PER_CANDIDATE: usize = 64;
 
-pub(super) fn select(index: &Index, selector: &Selector) -> Vec<Number> {
-    let picked = index.answer(selector);
+pub(super) fn select(index: &SeriesIndex, selector: &Selector) -> Vec<SeriesNumber> {
+    let picked = index.evaluate(selector);
     if !picked.is_complement {
-        return picked.numbers.iter().copied().map(Number).collect();
+        return picked.numbers.iter().copied().map(SeriesNumber).collect();
     }
     let mut without = picked.numbers.iter().copied().peekable();
     let all = 0..index.len() as u32;
-    let has_deleted = index.forms.deleted() > 0;
-    let all = all.filter(|number| !has_deleted || index.forms.is_live(*number));
-    all.filter(|number| without.next_if_eq(number).is_none()).map(Number).collect()
+    let has_deleted = index.keys.deleted() > 0;
+    let all = all.filter(|number| !has_deleted || index.keys.is_live(*number));
+    all.filter(|number| without.next_if_eq(number).is_none()).map(SeriesNumber).collect()
 }
 
-/// These series, or all but these; ascending.
-struct Picked<'a> {
+/// Set of postings or its complement.
+struct PostingsSet<'a> {
     numbers: Cow<'a, [u32]>,
     is_complement: bool,
 }
 
-impl<'a> Picked<'a> {
-    fn these(numbers: impl Into<Cow<'a, [u32]>>) -> Picked<'a> {
-        Picked { numbers: numbers.into(), is_complement: false }
+impl<'a> PostingsSet<'a> {
+    fn including(numbers: impl Into<Cow<'a, [u32]>>) -> PostingsSet<'a> {
+        PostingsSet { numbers: numbers.into(), is_complement: false }
     }
 
-    fn but(self) -> Picked<'a> {
-        Picked { is_complement: !self.is_complement, ..self }
+    fn complement(self) -> PostingsSet<'a> {
+        PostingsSet { is_complement: !self.is_complement, ..self }
     }
 }
 
-impl Index {
-    fn answer(&self, selector: &Selector) -> Picked<'_> {
+impl SeriesIndex {
+    fn evaluate(&self, selector: &Selector) -> PostingsSet<'_> {
         match selector {
-            Selector::All => Picked::these(&[][..]).but(),
+            Selector::All => PostingsSet::including(&[][..]).complement(),
             Selector::And(parts) => self.all_of(parts),
             Selector::Or(parts) => self.any_of(parts),
-            Selector::Not(part) => self.answer(part).but(),
+            Selector::Not(part) => self.evaluate(part).complement(),
             Selector::Tag { name, pattern } => self.tag(name, pattern),
         }
     }
 
-    fn all_of(&self, parts: &[Selector]) -> Picked<'_> {
+    fn all_of(&self, parts: &[Selector]) -> PostingsSet<'_> {
         let mut parts: Vec<(usize, &Selector)> =
-            parts.iter().map(|part| (self.effort(part), part)).collect();
+            parts.iter().map(|part| (self.selection_cost(part), part)).collect();
         parts.sort_by_key(|&(effort, _)| effort);
         let mut candidates: Option<Cow<'_, [u32]>> = None;
         let mut without = Vec::new();
         for (effort, part) in parts {
             if let Some(numbers) = &candidates
                 && numbers.len() < effort
-                && !is_ready(part)
+                && !is_precomputed(part)
             {
-                let is_picked = |number: &u32| self.is_picked(*number, part);
+                let is_picked = |number: &u32| self.is_selected(*number, part);
                 candidates = Some(numbers.iter().copied().filter(is_picked).collect());
                 continue;
             }
-            let picked = self.answer(part);
+            let picked = self.evaluate(part);
             match (&candidates, picked.is_complement) {
                 (None, true) => without.push(picked.numbers),
                 (None, false) => candidates = Some(picked.numbers),
                 (Some(numbers), is_complement) => {
-                    candidates = Some(met(numbers, &picked.numbers, !is_complement).into());
+                    candidates = Some(intersect(numbers, &picked.numbers, !is_complement).into());
                 }
             }
         }
         match candidates {
-            None => {
-                Picked::these(self.union(without.iter().map(|numbers| &numbers[..])).into_owned())
-                    .but()
-            }
-            Some(numbers) if without.is_empty() => Picked::these(numbers),
+            None => PostingsSet::including(
+                self.union(without.iter().map(|numbers| &numbers[..])).into_owned(),
+            )
+            .complement(),
+            Some(numbers) if without.is_empty() => PostingsSet::including(numbers),
             Some(numbers) => {
                 let without = self.union(without.iter().map(|numbers| &numbers[..]));
-                Picked::these(met(&numbers, &without, false))
+                PostingsSet::including(intersect(&numbers, &without, false))
             }
         }
     }
 
-    fn any_of(&self, parts: &[Selector]) -> Picked<'_> {
+    fn any_of(&self, parts: &[Selector]) -> PostingsSet<'_> {
         let (complements, picked): (Vec<_>, Vec<_>) =
-            parts.iter().map(|part| self.answer(part)).partition(|picked| picked.is_complement);
+            parts.iter().map(|part| self.evaluate(part)).partition(|picked| picked.is_complement);
         let picked = self.union(picked.iter().map(|picked| &picked.numbers[..])).into_owned();
         // What one of them does not pick, all the others must not pick either.
         let complements = complements.into_iter().map(|picked| picked.numbers);
-        match complements.reduce(|a, b| met(&a, &b, true).into()) {
-            None => Picked::these(picked),
-            Some(without) => Picked::these(met(&without, &picked, false)).but(),
+        match complements.reduce(|a, b| intersect(&a, &b, true).into()) {
+            None => PostingsSet::including(picked),
+            Some(without) => {
+                PostingsSet::including(intersect(&without, &picked, false)).complement()
+            }
         }
     }
 
-    fn tag(&self, name: &str, pattern: &Pattern) -> Picked<'_> {
+    fn tag(&self, name: &str, pattern: &Pattern) -> PostingsSet<'_> {
         if name == KIND {
             let numbers =
                 KINDS.iter().zip(&self.kinds).filter(|((_, word), _)| pattern.matches(word));
-            return Picked::these(self.union(numbers.map(|(_, numbers)| &numbers[..])));
+            return PostingsSet::including(self.union(numbers.map(|(_, numbers)| &numbers[..])));
         }
         let label = self.tag_label(name);
         let is_missing = matches!(pattern, Pattern::Exact(text) if text.is_empty());
         let Some(label) = label else {
-            let none = Picked::these(&[][..]);
-            return if is_missing { none.but() } else { none };
+            let none = PostingsSet::including(&[][..]);
+            return if is_missing { none.complement() } else { none };
         };
         match pattern {
             _ if is_missing => {
-                let numbers = label.values.iter().map(|value| value.numbers.as_slice());
-                Picked::these(self.union(numbers)).but()
+                let numbers = label.values.iter().map(|value| value.postings.as_slice());
+                PostingsSet::including(self.union(numbers)).complement()
             }
-            Pattern::Exact(text) => Picked::these(self.exact(label, text)),
+            Pattern::Exact(text) => PostingsSet::including(self.exact(label, text)),
             pattern => {
                 let values = label.values.iter();
-                let values = values.filter(|value| pattern.matches(self.forms.text(value.text)));
-                Picked::these(self.union(values.map(|value| value.numbers.as_slice())))
+                let values = values.filter(|value| pattern.matches(self.keys.text(value.text)));
+                PostingsSet::including(self.union(values.map(|value| value.postings.as_slice())))
             }
         }
     }
 
-    fn tag_label(&self, name: &str) -> Option<&Label> {
+    fn tag_label(&self, name: &str) -> Option<&LabelIndex> {
         match name {
             NAME => Some(&self.names),
             UNIT => Some(&self.units),
@@ -138,19 +140,19 @@ impl Index {
         }
     }
 
-    fn exact<'a>(&self, label: &'a Label, text: &str) -> &'a [u32] {
-        let at = label.find(&self.forms, self.hash(text.as_bytes()), text.as_bytes());
-        at.map_or(&[], |at| label.values[at as usize].numbers.as_slice())
+    fn exact<'a>(&self, label: &'a LabelIndex, text: &str) -> &'a [u32] {
+        let at = label.find(&self.keys, self.hash(text.as_bytes()), text.as_bytes());
+        at.map_or(&[], |at| label.values[at as usize].postings.as_slice())
     }
 
     /// What it takes to answer, in candidates that could be asked instead.
-    fn effort(&self, selector: &Selector) -> usize {
+    fn selection_cost(&self, selector: &Selector) -> usize {
         match selector {
             Selector::All => 0,
             Selector::And(parts) | Selector::Or(parts) => {
-                parts.iter().map(|part| self.effort(part)).sum()
+                parts.iter().map(|part| self.selection_cost(part)).sum()
             }
-            Selector::Not(part) => self.effort(part),
+            Selector::Not(part) => self.selection_cost(part),
             Selector::Tag { name, pattern } => {
                 if name == KIND {
                     return self.len() / NUMBERS_PER_CANDIDATE;
@@ -167,19 +169,19 @@ impl Index {
     }
 
     /// Whether a selector picks that series.
-    fn is_picked(&self, number: u32, selector: &Selector) -> bool {
+    fn is_selected(&self, number: u32, selector: &Selector) -> bool {
         match selector {
             Selector::All => true,
-            Selector::And(parts) => parts.iter().all(|part| self.is_picked(number, part)),
-            Selector::Or(parts) => parts.iter().any(|part| self.is_picked(number, part)),
-            Selector::Not(part) => !self.is_picked(number, part),
+            Selector::And(parts) => parts.iter().all(|part| self.is_selected(number, part)),
+            Selector::Or(parts) => parts.iter().any(|part| self.is_selected(number, part)),
+            Selector::Not(part) => !self.is_selected(number, part),
             Selector::Tag { name, pattern } => pattern.matches(self.tag_of(number, name)),
         }
     }
 
     /// The value of a tag, empty if the series has none of that name.
     fn tag_of(&self, number: u32, name: &str) -> &str {
-        let parts = Parts::of(self.forms.form(number));
+        let parts = ParsedKey::parse(self.keys.key(number));
         let bytes = match name {
             NAME => parts.name,
             UNIT => parts.unit,
@@ -231,16 +233,16 @@ impl Index {
 }
 
 /// Whether the numbers are there as they are.
-fn is_ready(selector: &Selector) -> bool {
+fn is_precomputed(selector: &Selector) -> bool {
     match selector {
-        Selector::Not(part) => is_ready(part),
+        Selector::Not(part) => is_precomputed(part),
         Selector::Tag { pattern: Pattern::Exact(text), .. } => !text.is_empty(),
         _ => false,
     }
 }
 
 /// The numbers of `these` that are among `those`, or that are not. Both ascend.
-fn met(these: &[u32], those: &[u32], is_among: bool) -> Vec<u32> {
+fn intersect(these: &[u32], those: &[u32], is_among: bool) -> Vec<u32> {
     let (these, mut rest) = match is_among && those.len() < these.len() {
         true => (those, these),
         false => (these, those),
@@ -248,7 +250,7 @@ fn met(these: &[u32], those: &[u32], is_among: bool) -> Vec<u32> {
     let mut out =
         Vec::with_capacity(if is_among { these.len().min(rest.len()) } else { these.len() });
     for &number in these {
-        rest = &rest[before(rest, number)..];
+        rest = &rest[count_before(rest, number)..];
         if (rest.first() == Some(&number)) == is_among {
             out.push(number);
         }
@@ -257,7 +259,7 @@ fn met(these: &[u32], those: &[u32], is_among: bool) -> Vec<u32> {
 }
 
 /// How many numbers come before one: in steps that double, since it is near mostly.
-fn before(numbers: &[u32], number: u32) -> usize {
+fn count_before(numbers: &[u32], number: u32) -> usize {
     let mut step = 1;
     while step < numbers.len() && numbers[step - 1] < number {
         step *= 2;

@@ -1,4 +1,4 @@
-//! A hash table from hashes to numbers, which leaves it to others to keep what was hashed.
+//! Hash index from hashes to numbers.
 //!
 //! Open addressing with linear probing. A slot holds half of the hash beside the number, so that the table grows
 //! without asking for what was hashed, and looks at it only where that half is equal. Between 9 and 18 bytes an entry.
@@ -7,13 +7,13 @@
 const EMPTY: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct HashIndex {
     /// Hash above, number below. A power of two of them, or none.
     slots: Vec<u64>,
     len: usize,
 }
 
-impl Table {
+impl HashIndex {
     /// The number of this hash that is the one.
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let hash = half(hash);
@@ -81,8 +81,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_inserted_is_found() {
-        let mut table = Table::default();
+    fn inserted_entries_are_found() {
+        let mut table = HashIndex::default();
         // Many of one hash, and hashes that fall on the last slot.
         let hash = |n: u32| u64::from(if n.is_multiple_of(3) { u32::MAX } else { n / 2 }) << 32;
         for n in 0..1000 {

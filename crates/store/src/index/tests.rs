@@ -9,18 +9,18 @@ use proptest::prelude::*;
 use super::*;
 
 fn gauge(name: &str, labels: &[(&str, &str)]) -> Series {
-    Series::new(name, Kind::Gauge).with_labels(labels.iter().copied()).checked().unwrap()
+    Series::new(name, SeriesKind::Gauge).with_labels(labels.iter().copied()).validate().unwrap()
 }
 
-fn index(series: &[Series]) -> Index {
-    let mut index = Index::new(Limits::default());
+fn index(series: &[Series]) -> SeriesIndex {
+    let mut index = SeriesIndex::new(CardinalityLimits::default());
     for series in series {
-        index.insert(&series.form(), Some(1)).unwrap();
+        index.insert(&series.canonical_key(), Some(1)).unwrap();
     }
     index
 }
 
-fn selected(index: &Index, selector: &str) -> Vec<u32> {
+fn select_numbers(index: &SeriesIndex, selector: &str) -> Vec<u32> {
     index.select(&Selector::parse(selector).unwrap()).into_iter().map(|number| number.0).collect()
 }
 
@@ -29,11 +29,11 @@ fn numbers_stay() {
     let series: Vec<_> = (0..3000).map(|n| gauge("m", &[("n", &n.to_string())])).collect();
     let mut index = index(&series);
     for (n, series) in series.iter().enumerate().rev() {
-        let number = Number(n as u32);
-        assert_eq!(index.insert(&series.form(), None), Ok(number));
+        let number = SeriesNumber(n as u32);
+        assert_eq!(index.insert(&series.canonical_key(), None), Ok(number));
         assert_eq!(index.number(&series.id()), Some(number));
         assert_eq!(index.id(number), series.id());
-        assert_eq!(index.form(number), series.form());
+        assert_eq!(index.key(number), series.canonical_key());
         assert_eq!(index.series(number), *series);
     }
     assert_eq!((index.len(), index.number(&gauge("m", &[]).id())), (3000, None));
@@ -41,11 +41,11 @@ fn numbers_stay() {
 
 #[test]
 fn the_empty_index() {
-    let index = Index::new(Limits::default());
+    let index = SeriesIndex::new(CardinalityLimits::default());
     for selector in
         ["{}", "not(*)", "and(a:b)", "not(a)", "and(__kind:gauge)", "and(__unit:\"\",x:/y/)"]
     {
-        assert_eq!(selected(&index, selector), []);
+        assert_eq!(select_numbers(&index, selector), []);
     }
     let Cardinality { series, by_metric, .. } = index.cardinality(5);
     assert_eq!((series, by_metric, index.len()), (0, vec![], 0));
@@ -53,11 +53,11 @@ fn the_empty_index() {
 
 #[test]
 fn the_same_id_twice() {
-    let mut index = Index::new(Limits::default());
+    let mut index = SeriesIndex::new(CardinalityLimits::default());
     let (known, new) = (gauge("known", &[]), gauge("new", &[("a", "b")]));
-    assert_eq!(index.insert_as(known.id(), &known.form(), None), Ok(Number(0)));
-    assert_eq!(index.insert_as(known.id(), &known.form(), None), Ok(Number(0)));
-    let error = index.insert_as(known.id(), &new.form(), None).unwrap_err().to_string();
+    assert_eq!(index.insert_as(known.id(), &known.canonical_key(), None), Ok(SeriesNumber(0)));
+    assert_eq!(index.insert_as(known.id(), &known.canonical_key(), None), Ok(SeriesNumber(0)));
+    let error = index.insert_as(known.id(), &new.canonical_key(), None).unwrap_err().to_string();
     let id = known.id();
     assert_eq!(
         error,
@@ -66,22 +66,22 @@ fn the_same_id_twice() {
 }
 
 #[test]
-fn forms_that_are_not_canonical_are_refused() {
-    let mut index = Index::new(Limits::default());
-    let form = gauge("m", &[("a", "b")]).form();
-    assert!(matches!(index.insert(&form[1..], None), Err(Refused::Form(_))));
+fn non_canonical_keys_are_rejected() {
+    let mut index = SeriesIndex::new(CardinalityLimits::default());
+    let form = gauge("m", &[("a", "b")]).canonical_key();
+    assert!(matches!(index.insert(&form[1..], None), Err(CardinalityError::InvalidKey(_))));
     // The same name, its length in two bytes.
     let longer = [&form[..1], &[0x81, 0], &form[2..]].concat();
-    assert!(matches!(index.insert(&longer, None), Err(Refused::Form(_))));
-    assert_eq!(index.insert(&form, None), Ok(Number(0)));
+    assert!(matches!(index.insert(&longer, None), Err(CardinalityError::InvalidKey(_))));
+    assert_eq!(index.insert(&form, None), Ok(SeriesNumber(0)));
 }
 
 /// Admits a series as the only new one of its batch, and takes it in.
 #[track_caller]
-fn check(index: &mut Index, producer: u64, series: &Series, expected: Result<u32, &str>) {
+fn check(index: &mut SeriesIndex, producer: u64, series: &Series, expected: Result<u32, &str>) {
     let len = index.len();
-    let form = series.form();
-    let admitted = index.admit(&form, Some(producer), &mut NewSeries::default());
+    let form = series.canonical_key();
+    let admitted = index.check_insert(&form, Some(producer), &mut NewSeries::default());
     let number = admitted.and_then(|_| index.insert(&form, Some(producer)));
     let number = number.map(|number| number.0).map_err(|error| error.to_string());
     assert_eq!(number, expected.map_err(str::to_owned), "{series}");
@@ -90,14 +90,14 @@ fn check(index: &mut Index, producer: u64, series: &Series, expected: Result<u32
 }
 
 #[test]
-fn limits_say_what_to_do() {
-    let limits = Limits {
+fn limit_errors_name_the_remedy() {
+    let limits = CardinalityLimits {
         series_max: 6,
         series_per_producer_max: 5,
         series_per_metric_max: 4,
         values_per_label_max: 3,
     };
-    let mut index = Index::new(limits);
+    let mut index = SeriesIndex::new(limits);
     let mut check = |series: Series, expected| check(&mut index, 7, &series, expected);
     check(gauge("m", &[("user", "1")]), Ok(0));
     check(gauge("m", &[("user", "2")]), Ok(1));
@@ -119,19 +119,23 @@ fn limits_say_what_to_do() {
 }
 
 #[test]
-fn a_producer_at_its_limits_holds_up_no_other() {
-    let limits = Limits {
+fn producer_at_its_limits_blocks_no_other() {
+    let limits = CardinalityLimits {
         series_max: 9,
         series_per_producer_max: 3,
         series_per_metric_max: 2,
         values_per_label_max: 2,
     };
-    let mut index = Index::new(limits);
+    let mut index = SeriesIndex::new(limits);
     let host = |metric: &str, host: &str| gauge(metric, &[("host", host)]);
     check(&mut index, 1, &host("m", "a"), Ok(0));
     check(&mut index, 1, &host("m", "b"), Ok(1));
     for (metric, value) in [("m", "c"), ("n", "c")] {
-        let refused = index.admit(&host(metric, value).form(), Some(1), &mut NewSeries::default());
+        let refused = index.check_insert(
+            &host(metric, value).canonical_key(),
+            Some(1),
+            &mut NewSeries::default(),
+        );
         assert!(refused.is_err(), "{metric}");
     }
     // The metric and the label are full for the first only.
@@ -154,17 +158,18 @@ fn a_producer_at_its_limits_holds_up_no_other() {
     let error = "cannot store new series p: series limit (9) reached; delete series, or raise [store] series";
     check(&mut index, 6, &gauge("p", &[]), Err(error));
     // Nobody's: what was stored before producers were remembered.
-    assert_eq!(index.insert(&gauge("p", &[]).form(), None), Ok(Number(9)));
-    assert_eq!(index.producer(Number(9)), None);
-    assert_eq!(index.producer(Number(8)), Some(5));
+    assert_eq!(index.insert(&gauge("p", &[]).canonical_key(), None), Ok(SeriesNumber(9)));
+    assert_eq!(index.producer(SeriesNumber(9)), None);
+    assert_eq!(index.producer(SeriesNumber(8)), Some(5));
 }
 
 #[test]
 fn new_series_of_one_batch_count_together() {
-    let admitted = |limits: Limits, series: &dyn Fn(u32) -> Series| {
-        let index = Index::new(limits);
+    let admitted = |limits: CardinalityLimits, series: &dyn Fn(u32) -> Series| {
+        let index = SeriesIndex::new(limits);
         let mut batch = NewSeries::default();
-        let admit = |n: &u32| index.admit(&series(*n).form(), Some(1), &mut batch).is_ok();
+        let admit =
+            |n: &u32| index.check_insert(&series(*n).canonical_key(), Some(1), &mut batch).is_ok();
         // Each comes twice, as it may in a request.
         (0..20).flat_map(|n| [n, n]).filter(admit).count()
     };
@@ -172,15 +177,15 @@ fn new_series_of_one_batch_count_together() {
     let of_metric = |n: u32| gauge(&format!("m{n}"), &[]);
     let no = NO_LIMITS;
     assert_eq!(admitted(no, &of_host), 40);
-    assert_eq!(admitted(Limits { series_max: 5, ..no }, &of_host), 10);
-    assert_eq!(admitted(Limits { series_per_producer_max: 5, ..no }, &of_host), 10);
-    assert_eq!(admitted(Limits { series_per_metric_max: 5, ..no }, &of_host), 10);
-    assert_eq!(admitted(Limits { series_per_metric_max: 5, ..no }, &of_metric), 40);
-    assert_eq!(admitted(Limits { values_per_label_max: 5, ..no }, &of_host), 10);
-    assert_eq!(admitted(Limits { values_per_label_max: 5, ..no }, &of_metric), 10);
+    assert_eq!(admitted(CardinalityLimits { series_max: 5, ..no }, &of_host), 10);
+    assert_eq!(admitted(CardinalityLimits { series_per_producer_max: 5, ..no }, &of_host), 10);
+    assert_eq!(admitted(CardinalityLimits { series_per_metric_max: 5, ..no }, &of_host), 10);
+    assert_eq!(admitted(CardinalityLimits { series_per_metric_max: 5, ..no }, &of_metric), 40);
+    assert_eq!(admitted(CardinalityLimits { values_per_label_max: 5, ..no }, &of_host), 10);
+    assert_eq!(admitted(CardinalityLimits { values_per_label_max: 5, ..no }, &of_metric), 10);
 }
 
-const NO_LIMITS: Limits = Limits {
+const NO_LIMITS: CardinalityLimits = CardinalityLimits {
     series_max: u64::MAX,
     series_per_producer_max: u64::MAX,
     series_per_metric_max: u64::MAX,
@@ -219,7 +224,7 @@ fn series() -> impl Strategy<Value = Series> {
     let kind = (0..KINDS.len()).prop_map(|at| KINDS[at].0);
     let labels = prop::collection::btree_map("[abcd]", "[xyz]{1,2}", 0..4);
     ("[mn]{1,2}", "(ns|B)?", kind, labels).prop_map(|(name, unit, kind, labels)| {
-        Series::new(name, kind).with_unit(unit).with_labels(labels).checked().unwrap()
+        Series::new(name, kind).with_unit(unit).with_labels(labels).validate().unwrap()
     })
 }
 
@@ -230,8 +235,8 @@ fn selector() -> impl Strategy<Value = Selector> {
         1 => "(\\^?[xyz.]{1,2}\\??(\\|y)?)?".prop_map(|regex| Pattern::Regex(Regex::search(&regex).unwrap())),
     ];
     let special = prop_oneof![
-        "m?[mn]?".prop_map(|name| Selector::equal("__name", name)),
-        "(ns|B|)".prop_map(|unit| Selector::equal("__unit", unit)),
+        "m?[mn]?".prop_map(|name| Selector::label_equals("__name", name)),
+        "(ns|B|)".prop_map(|unit| Selector::label_equals("__unit", unit)),
         "(gauge|count|\\*count|cumul\\*|x|)".prop_map(|kind| {
             let is_glob = kind.contains('*');
             Selector::tag(
@@ -244,14 +249,14 @@ fn selector() -> impl Strategy<Value = Selector> {
         1 => Just(Selector::All),
         2 => special,
         7 => ("[abcde]", pattern).prop_map(|(name, pattern)| Selector::tag(name, pattern)),
-        2 => ("[abcde]", "[xyz]?(\\.\\*)?").prop_map(|(name, regex)| Selector::matching(name, &regex).unwrap()),
+        2 => ("[abcde]", "[xyz]?(\\.\\*)?").prop_map(|(name, regex)| Selector::label_matches(name, &regex).unwrap()),
     ];
     leaf.prop_recursive(4, 24, 4, |part| {
         let parts = || prop::collection::vec(part.clone(), 0..4);
         prop_oneof![
             parts().prop_map(Selector::And),
             parts().prop_map(Selector::Or),
-            part.prop_map(Selector::negated),
+            part.prop_map(Selector::negate),
         ]
     })
 }
@@ -260,7 +265,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_is_selected_is_what_matches(
+    fn selection_equals_matching(
         series in prop::collection::vec(series(), 0..150),
         selectors in prop::collection::vec(selector(), 1..40),
         gone in prop::collection::vec(any::<bool>(), 150),
@@ -274,37 +279,37 @@ proptest! {
         }
         prop_assert_eq!(index.len(), distinct.len());
         for (n, series) in distinct.iter().enumerate() {
-            prop_assert_eq!(index.number(&series.id()), Some(Number(n as u32)));
-            prop_assert_eq!(&index.series(Number(n as u32)), series);
+            prop_assert_eq!(index.number(&series.id()), Some(SeriesNumber(n as u32)));
+            prop_assert_eq!(&index.series(SeriesNumber(n as u32)), series);
         }
-        let expected = |selector: &Selector, is_there: &dyn Fn(usize) -> bool| -> Vec<Number> {
+        let expected = |selector: &Selector, is_there: &dyn Fn(usize) -> bool| -> Vec<SeriesNumber> {
             let all = distinct.iter().enumerate();
             let picked = all.filter(|(n, series)| is_there(*n) && selector.matches(series));
-            picked.map(|(n, _)| Number(n as u32)).collect()
+            picked.map(|(n, _)| SeriesNumber(n as u32)).collect()
         };
         for selector in &selectors {
             prop_assert_eq!(index.select(selector), expected(selector, &|_| true), "{}", selector);
         }
         // The same without some of them, which come again with other numbers.
-        let numbers: Vec<Number> =
-            (0..distinct.len()).filter(|n| gone[*n]).map(|n| Number(n as u32)).collect();
+        let numbers: Vec<SeriesNumber> =
+            (0..distinct.len()).filter(|n| gone[*n]).map(|n| SeriesNumber(n as u32)).collect();
         index.delete(&numbers);
         for selector in &selectors {
             prop_assert_eq!(index.select(selector), expected(selector, &|n| !gone[n]), "{}", selector);
         }
         let left: Vec<&Series> = (0..).zip(&distinct).filter(|(n, _)| !gone[*n]).map(|(_, s)| s).collect();
-        let mut anew = Index::new(Limits::default());
-        left.iter().for_each(|series| _ = anew.insert(&series.form(), Some(1)).unwrap());
+        let mut anew = SeriesIndex::new(CardinalityLimits::default());
+        left.iter().for_each(|series| _ = anew.insert(&series.canonical_key(), Some(1)).unwrap());
         prop_assert_eq!(index.cardinality(1000), anew.cardinality(1000));
         for number in &numbers {
             let series = &distinct[number.0 as usize];
             prop_assert_eq!((index.id(*number), index.number(&series.id())), (series.id(), None));
         }
         for number in &numbers {
-            let form = distinct[number.0 as usize].form();
+            let form = distinct[number.0 as usize].canonical_key();
             let new = index.insert(&form, Some(2)).unwrap();
             prop_assert!(new.0 as usize >= distinct.len());
-            prop_assert_eq!(index.form(new), form);
+            prop_assert_eq!(index.key(new), form);
         }
         let all = |selector: &Selector| index.select(selector).into_iter().map(|n| index.id(n)).collect();
         for selector in &selectors {
@@ -317,28 +322,36 @@ proptest! {
 }
 
 #[test]
-fn what_is_deleted_counts_for_no_limit() {
-    let limits = Limits {
+fn deleted_series_count_towards_no_limit() {
+    let limits = CardinalityLimits {
         series_max: 4,
         series_per_producer_max: 3,
         series_per_metric_max: 2,
         values_per_label_max: 2,
     };
-    let mut index = Index::new(limits);
+    let mut index = SeriesIndex::new(limits);
     let host = |metric: &str, host: &str| gauge(metric, &[("host", host)]);
     check(&mut index, 1, &host("m", "a"), Ok(0));
     check(&mut index, 1, &host("m", "b"), Ok(1));
     check(&mut index, 2, &host("n", "b"), Ok(2));
-    let c = host("m", "c").form();
-    assert!(index.admit(&c, Some(1), &mut NewSeries::default()).is_err());
-    index.delete(&[Number(0), Number(1), Number(1)]);
+    let c = host("m", "c").canonical_key();
+    assert!(index.check_insert(&c, Some(1), &mut NewSeries::default()).is_err());
+    index.delete(&[SeriesNumber(0), SeriesNumber(1), SeriesNumber(1)]);
     assert_eq!((index.len(), index.live()), (3, 1));
     // The value that is left counts for the producer whose series has it now.
     check(&mut index, 1, &host("m", "c"), Ok(3));
     check(&mut index, 1, &host("m", "d"), Ok(4));
-    assert!(index.admit(&host("n", "e").form(), Some(1), &mut NewSeries::default()).is_err());
+    assert!(
+        index
+            .check_insert(&host("n", "e").canonical_key(), Some(1), &mut NewSeries::default())
+            .is_err()
+    );
     check(&mut index, 2, &host("n", "f"), Ok(5));
-    assert!(index.admit(&host("n", "g").form(), Some(2), &mut NewSeries::default()).is_err());
+    assert!(
+        index
+            .check_insert(&host("n", "g").canonical_key(), Some(2), &mut NewSeries::default())
+            .is_err()
+    );
 }
 
 /// Series `n` of a fleet: 20 metrics on 10,000 hosts. With `unique`, two labels have a value for each series.
@@ -346,7 +359,7 @@ fn fleet(n: u32, unique: bool) -> Series {
     let (metric, host) = (n % 20, n / 20 % 10_000);
     let series = Series::new(
         format!("http_server_request_duration_{metric}"),
-        Kind::Histogram(Temporality::Delta),
+        SeriesKind::Histogram(Temporality::Delta),
     )
     .with_unit("ns")
     .with_label("host", format!("web-{host:05}.example.net"))
@@ -362,19 +375,19 @@ fn fleet(n: u32, unique: bool) -> Series {
             .with_label("service", format!("shop-{}", host / 100))
             .with_label("endpoint", endpoint)
     };
-    series.checked().unwrap()
+    series.validate().unwrap()
 }
 
 /// Builds a fleet's index: it, what the allocator gave for it, and the mean of the forms' lengths.
-fn built(count: u32, unique: bool) -> (Index, u64, f64) {
+fn build_index(count: u32, unique: bool) -> (SeriesIndex, u64, f64) {
     let mut built = None;
     let mut bytes = 0;
     let mut time = Duration::ZERO;
     let allocated = allocation_counter::measure(|| {
         // The last fleet has more values of a label than are allowed by default.
-        let mut index = Index::new(NO_LIMITS);
+        let mut index = SeriesIndex::new(NO_LIMITS);
         for n in 0..count {
-            let form = fleet(n, unique).form();
+            let form = fleet(n, unique).canonical_key();
             bytes += form.len();
             let start = Instant::now();
             index.insert(&form, Some(u64::from(n % 7))).unwrap();
@@ -389,8 +402,8 @@ fn built(count: u32, unique: bool) -> (Index, u64, f64) {
 }
 
 #[track_caller]
-fn check_memory(count: u32, unique: bool, bytes_per_series_max: f64) -> Index {
-    let (index, allocated, form) = built(count, unique);
+fn check_memory(count: u32, unique: bool, bytes_per_series_max: f64) -> SeriesIndex {
+    let (index, allocated, form) = build_index(count, unique);
     let own = index.memory_bytes() as u64;
     let per_series = |bytes: u64| bytes as f64 / f64::from(count);
     println!(
@@ -429,7 +442,7 @@ fn a_fleet_is_selected_as_it_matches() {
         let parsed = Selector::parse(selector).unwrap();
         let expected = (0..).zip(&series).filter(|(_, series)| parsed.matches(series));
         let expected: Vec<u32> = expected.map(|(n, _)| n).collect();
-        assert_eq!(selected(&index, selector), expected, "{selector}");
+        assert_eq!(select_numbers(&index, selector), expected, "{selector}");
     }
 }
 

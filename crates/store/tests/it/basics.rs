@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::Selector;
-use store::{DAY, Found, Grid, HOUR, MINUTE, Resolution, View};
+use store::{DAY, HOUR, MINUTE, ReadView, Resolution, SeriesEntryRef, TimeGrid};
 
-use crate::world::{World, columns, histogram, ingest, latency, sample};
+use crate::fixture::{StoreFixture, columns, histogram, ingest, latency, sample};
 
 #[test]
-fn a_sample_is_counted_once_wherever_it_is() {
-    let world = World::new();
+fn sample_is_counted_once() {
+    let world = StoreFixture::new();
     let store = world.open().unwrap();
     let (a, b) = (latency("a"), latency("b"));
     for minute in 0..2 * 24 * 60 {
@@ -24,7 +24,7 @@ fn a_sample_is_counted_once_wherever_it_is() {
     }
     let check = |store: &store::Store, when: &str| {
         for step in [MINUTE, 7 * MINUTE, HOUR, 90 * MINUTE, DAY] {
-            let grid = Grid { start: 0, step, columns: (2 * DAY / step) as u64 };
+            let grid = TimeGrid { start: 0, step, columns: (2 * DAY / step) as u64 };
             let mut total = 0;
             for (at, column) in columns(store, "latency", grid).into_iter().enumerate() {
                 let minutes = step / MINUTE;
@@ -64,8 +64,8 @@ fn a_sample_is_counted_once_wherever_it_is() {
 }
 
 #[test]
-fn about_how_many_rows_a_read_takes_is_known_beforehand() {
-    let world = World::new();
+fn rows_of_a_read_are_estimated() {
+    let world = StoreFixture::new();
     let store = world.open().unwrap();
     let (a, b) = (latency("a"), latency("b"));
     for minute in 0..24 * 60 {
@@ -76,10 +76,10 @@ fn about_how_many_rows_a_read_takes_is_known_beforehand() {
     }
     let check = |when: &str, range: std::ops::Range<i64>, step, expected: u64| {
         let view = store.view().unwrap();
-        assert_eq!(view.rows_about(1, &range, step), expected, "{when}");
-        assert_eq!(view.rows_about(2, &range, step), 2 * expected, "{when}");
+        assert_eq!(view.estimate_rows(1, &range, step), expected, "{when}");
+        assert_eq!(view.estimate_rows(2, &range, step), 2 * expected, "{when}");
         // There are no more series.
-        assert_eq!(view.rows_about(3, &range, step), 2 * expected, "{when}");
+        assert_eq!(view.estimate_rows(3, &range, step), 2 * expected, "{when}");
     };
     check("head", 0..DAY, None, 24 * 60);
     check("head", HOUR..3 * HOUR, Some(HOUR), 120);
@@ -94,8 +94,8 @@ fn about_how_many_rows_a_read_takes_is_known_beforehand() {
 }
 
 #[test]
-fn rows_reach_as_far_as_they_did_when_their_day_is_rolled_up() {
-    let world = World::new();
+fn rollup_keeps_the_time_range() {
+    let world = StoreFixture::new();
     let store = world.open().unwrap();
     let a = latency("a");
     let (start, end) = (15 * HOUR + 7, 15 * HOUR + MINUTE);
@@ -103,25 +103,28 @@ fn rows_reach_as_far_as_they_did_when_their_day_is_rolled_up() {
     let extent = || {
         let view = store.view().unwrap();
         let series = view.select(&model::Selector::All);
-        view.extent(&series).unwrap()
+        view.time_range(&series).unwrap()
     };
     assert_eq!(extent(), Some(start..end), "in the head");
     world.set_now(3 * DAY);
     assert!(store.maintain().unwrap());
     assert_eq!(extent(), Some(start..end), "rolled up");
     // Without the base, the finest rollup says it.
-    let keep =
-        |resolution| store::Keep { resolution, duration: Some(1), selector: model::Selector::All };
-    store.set_keep(vec![keep(Resolution::Base)]).unwrap();
+    let keep = |resolution| store::RetentionRule {
+        resolution,
+        duration: Some(1),
+        selector: model::Selector::All,
+    };
+    store.set_retention(vec![keep(Resolution::Base)]).unwrap();
     assert!(store.maintain().unwrap());
     assert_eq!(extent(), Some(15 * HOUR..end), "only rollups");
 }
 
 /// A store with many parts, rollups and rows in memory, of delta and cumulative series.
-fn full(store: &store::Store) -> Vec<model::Series> {
+fn full_store(store: &store::Store) -> Vec<model::Series> {
     let bytes = |host: &str| {
-        let kind = model::Kind::Counter(hist::codec::header::Temporality::Cumulative);
-        model::Series::new("bytes", kind).with_label("host", host).checked().unwrap()
+        let kind = model::SeriesKind::Counter(hist::codec::header::Temporality::Cumulative);
+        model::Series::new("bytes", kind).with_label("host", host).validate().unwrap()
     };
     let series = vec![latency("a"), latency("b"), bytes("a"), bytes("b")];
     for day in 0..6i64 {
@@ -141,35 +144,36 @@ fn full(store: &store::Store) -> Vec<model::Series> {
 }
 
 #[test]
-fn reads_stop_when_nobody_waits_any_more() {
-    let world = World::new();
+fn cancelled_reads_stop() {
+    let world = StoreFixture::new();
     let store = world.open().unwrap();
-    full(&store);
-    let check =
-        |what: &str, selector: &str, read: &dyn Fn(&View, &[Found]) -> store::Result<()>| {
-            let selector = model::Selector::parse(selector).unwrap();
-            let mut looks = 0;
-            // Over at the first look, at the second, and so on until it is done before.
-            for patience in 0.. {
-                let asked = Arc::new(AtomicUsize::new(0));
-                let counted = Arc::clone(&asked);
-                let is_over = move || counted.fetch_add(1, Ordering::Relaxed) >= patience;
-                let view = store.view().unwrap().until(Arc::new(is_over));
-                let found = view.select(&selector);
-                match read(&view, &found) {
-                    Ok(()) => break,
-                    Err(store::Error::Over) => {}
-                    Err(error) => panic!("{what}: {error}"),
-                }
-                looks = asked.load(Ordering::Relaxed);
-                assert_eq!(looks, patience + 1, "{what}: nothing is read after it is over");
+    full_store(&store);
+    let check = |what: &str,
+                 selector: &str,
+                 read: &dyn Fn(&ReadView, &[SeriesEntryRef]) -> store::Result<()>| {
+        let selector = model::Selector::parse(selector).unwrap();
+        let mut looks = 0;
+        // Over at the first look, at the second, and so on until it is done before.
+        for patience in 0.. {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&asked);
+            let is_over = move || counted.fetch_add(1, Ordering::Relaxed) >= patience;
+            let view = store.view().unwrap().with_cancellation(Arc::new(is_over));
+            let found = view.select(&selector);
+            match read(&view, &found) {
+                Ok(()) => break,
+                Err(store::Error::Cancelled) => {}
+                Err(error) => panic!("{what}: {error}"),
             }
-            assert!(looks >= 5, "{what}: looked {looks} times in five parts and the head");
-        };
+            looks = asked.load(Ordering::Relaxed);
+            assert_eq!(looks, patience + 1, "{what}: nothing is read after it is over");
+        }
+        assert!(looks >= 5, "{what}: looked {looks} times in five parts and the head");
+    };
     let grids = [(DAY, 6), (HOUR + 1, 6 * 24)];
-    let grids = grids.map(|(step, columns)| Grid { start: 0, step, columns });
+    let grids = grids.map(|(step, columns)| TimeGrid { start: 0, step, columns });
     let everything = |when: &str| {
-        check(&format!("{when}, extent"), "*", &|view, found| view.extent(found).map(drop));
+        check(&format!("{when}, extent"), "*", &|view, found| view.time_range(found).map(drop));
         for grid in grids {
             check(&format!("{when}, histograms, {}", grid.step), "latency", &|view, found| {
                 view.histograms(found, grid)?.try_for_each(|column| column.map(drop))
@@ -190,26 +194,26 @@ fn reads_stop_when_nobody_waits_any_more() {
 
 #[test]
 fn columns_over_a_stretch_have_the_first_reading() {
-    let world = World::new();
+    let world = StoreFixture::new();
     let store = world.open().unwrap();
-    let kind = model::Kind::Counter(hist::codec::header::Temporality::Cumulative);
-    let bytes = model::Series::new("bytes", kind).checked().unwrap();
+    let kind = model::SeriesKind::Counter(hist::codec::header::Temporality::Cumulative);
+    let bytes = model::Series::new("bytes", kind).validate().unwrap();
     // It counts since an hour before it was read first.
     ingest(&store, 1, &[(&bytes, sample(14 * HOUR, 15 * HOUR, 3.0))]);
     ingest(&store, 2, &[(&bytes, sample(14 * HOUR, 16 * HOUR, 5.0))]);
     ingest(&store, 3, &[(&latency("a"), sample(17 * HOUR, 18 * HOUR, histogram(&[1.0])))]);
     let check = |when: &str| {
         let view = store.view().unwrap();
-        assert_eq!(view.bounds(), Some(15 * HOUR..18 * HOUR), "{when}");
+        assert_eq!(view.part_range(), Some(15 * HOUR..18 * HOUR), "{when}");
         let found = view.select(&model::Selector::parse("bytes").unwrap());
-        assert_eq!(view.extent(&found).unwrap(), Some(15 * HOUR..16 * HOUR), "{when}");
-        let stretch = view.stretch(&found).unwrap().unwrap();
+        assert_eq!(view.time_range(&found).unwrap(), Some(15 * HOUR..16 * HOUR), "{when}");
+        let stretch = view.complete_range(&found).unwrap().unwrap();
         assert_eq!(stretch, 15 * HOUR - 1..16 * HOUR, "{when}");
-        let grid = Grid { start: stretch.start, step: stretch.end - stretch.start, columns: 1 };
+        let grid = TimeGrid { start: stretch.start, step: stretch.end - stretch.start, columns: 1 };
         let column = view.numbers(&found, grid).unwrap().next().unwrap().unwrap();
         assert_eq!(column.value.unwrap().sum.value(), 5.0, "{when}");
         let found = view.select(&model::Selector::parse("latency").unwrap());
-        assert_eq!(view.stretch(&found).unwrap(), Some(17 * HOUR..18 * HOUR), "{when}");
+        assert_eq!(view.complete_range(&found).unwrap(), Some(17 * HOUR..18 * HOUR), "{when}");
     };
     check("in the head");
     world.set_now(3 * DAY);
@@ -219,7 +223,7 @@ fn columns_over_a_stretch_have_the_first_reading() {
 
 #[test]
 fn the_first_distribution_of_a_moment_is_found() {
-    let world = World::new();
+    let world = StoreFixture::new();
     let begin = 20_000 * DAY;
     world.set_now(begin);
     let store = world.open().unwrap();
@@ -231,9 +235,10 @@ fn the_first_distribution_of_a_moment_is_found() {
     for what in ["in memory", "in a part"] {
         let view = store.view().unwrap();
         let found = view.select(&Selector::parse("latency").unwrap());
-        let stretch = view.stretch(&found).unwrap().unwrap();
+        let stretch = view.complete_range(&found).unwrap().unwrap();
         assert_eq!(stretch, begin - 1..begin + 11 * HOUR, "{what}");
-        let whole = Grid { start: stretch.start, step: stretch.end - stretch.start, columns: 1 };
+        let whole =
+            TimeGrid { start: stretch.start, step: stretch.end - stretch.start, columns: 1 };
         assert_eq!(columns(&store, "latency", whole)[0].value.count(), 12, "{what}");
         store.seal().unwrap();
     }

@@ -1,14 +1,20 @@
 //! What must hold for any bytes at all: one check per fuzz target, by its name. `fuzz/` includes this file by
-//! path, and `fuzzed` repeats the checks on inputs that once broke something.
+//! path, and `fuzz_regressions` repeats the checks on inputs that once broke something.
 
-use ::model::{Batch, BatchWriter, Parcel, ParcelWriter, Sample, Selector, Series, SeriesId};
+use ::model::{
+    Batch, BatchWriter, ForwardRequest, ForwardRequestWriter, Sample, Selector, Series, SeriesId,
+};
 
 /// Panics where something broke.
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 4] =
-    [("batch", batch), ("parcel", parcel), ("selector", selector), ("store_chunk", store_chunk)];
+pub(crate) const CHECKS: [(&str, Check); 4] = [
+    ("batch", batch),
+    ("parcel", forward_request),
+    ("selector", selector),
+    ("store_chunk", store_chunk),
+];
 
 /// What passes is read to its end, and what is of series that it has the forms of is taken by a writer.
 fn batch(bytes: &[u8]) {
@@ -21,9 +27,9 @@ fn batch(bytes: &[u8]) {
         let value = entry.decode().expect("BUG: it was checked");
         assert!(entry.start <= entry.end);
         samples += 1;
-        if let ::model::SeriesRef::Form(form) = entry.series {
-            let series = Series::from_form(form).expect("BUG: it was checked");
-            assert_eq!(series.id(), SeriesId::of_form(form), "one series, one id");
+        if let ::model::SeriesRef::Key(form) = entry.series {
+            let series = Series::from_canonical_key(form).expect("BUG: it was checked");
+            assert_eq!(series.id(), SeriesId::from_canonical_key(form), "one series, one id");
             again.series(&series);
             again.sample(&Sample { start: entry.start, end: entry.end, value }).unwrap();
         }
@@ -31,25 +37,25 @@ fn batch(bytes: &[u8]) {
     assert_eq!(samples, batch.samples());
     reader.gaps().iter().for_each(|gap| again.gap(gap.clone()));
     // With forms it has the same samples, and none is named by its number.
-    let mut form = Series::new("a", ::model::Kind::Gauge).form();
+    let mut form = Series::new("a", ::model::SeriesKind::Gauge).canonical_key();
     for kind in [0, 1, 2, 3] {
         form[0] = kind;
-        let Ok(whole) = batch.with_forms(&mut |_| Some(form.clone())) else { continue };
+        let Ok(whole) = batch.with_canonical_keys(&mut |_| Some(form.clone())) else { continue };
         assert_eq!(Batch::check(whole.bytes().to_owned()), Ok(whole.clone()));
         assert_eq!(whole.samples(), batch.samples());
-        assert_eq!(whole.with_forms(&mut |_| None), Ok(whole));
+        assert_eq!(whole.with_canonical_keys(&mut |_| None), Ok(whole));
     }
     let again = again.finish();
     assert_eq!(Batch::check(again.bytes().to_owned()), Ok(again));
 }
 
 /// What is read is what was written. Below the last checksum, which would keep a fuzzer out, too.
-fn parcel(bytes: &[u8]) {
-    let _ = Parcel::read(bytes);
+fn forward_request(bytes: &[u8]) {
+    let _ = ForwardRequest::decode(bytes);
     let mut sealed = bytes.to_owned();
     sealed.extend_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
-    let Ok(parcel) = Parcel::read(&sealed) else { return };
-    let mut again = ParcelWriter::new(parcel.journal);
+    let Ok(parcel) = ForwardRequest::decode(&sealed) else { return };
+    let mut again = ForwardRequestWriter::new(parcel.journal);
     parcel.entries.iter().for_each(|&(sequence, batch)| again.push(sequence, batch));
     assert_eq!(again.finish(), sealed);
 }

@@ -6,23 +6,23 @@ use std::time::Instant;
 use disk::{Disk, OsDisk};
 use hist::codec::header::Temporality;
 use journal::Level;
-use model::{BatchWriter, Kind, Sample, Selector, Series, Value};
-use store::{DAY, HOUR, Limits, Options, Store};
+use model::{BatchWriter, Sample, SampleValue, Selector, Series, SeriesKind};
+use store::{CardinalityLimits, DAY, HOUR, Options, Store};
 
-use crate::world::histogram;
+use crate::fixture::histogram;
 
 const DAYS: i64 = 3;
 
 fn series(name: &str, n: u64) -> Series {
     let kind = match n % 3 {
-        0 => Kind::Histogram(Temporality::Delta),
-        1 => Kind::Counter(Temporality::Cumulative),
-        _ => Kind::Gauge,
+        0 => SeriesKind::Histogram(Temporality::Delta),
+        1 => SeriesKind::Counter(Temporality::Cumulative),
+        _ => SeriesKind::Gauge,
     };
     let host = format!("host-{n:06}.example.net");
     let (zone, kind_name) = (format!("zone-{}", n % 24), format!("{name}_{}", n % 3));
     let series = Series::new(kind_name, kind).with_label("host", host);
-    series.with_label("zone", zone).checked().unwrap()
+    series.with_label("zone", zone).validate().unwrap()
 }
 
 /// Stores three days of some series, one row a day, and deletes all but a thousand that were there before.
@@ -31,9 +31,12 @@ fn check(count: u64) {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);
     Store::create(&disk, &dir, &journal::Settings::default()).unwrap();
     let options = Options {
-        background: false,
+        has_background_thread: false,
         clock: Arc::new(|| (DAYS + 2) * DAY),
-        limits: Limits { values_per_label_max: count + 1000, ..Limits::default() },
+        limits: CardinalityLimits {
+            values_per_label_max: count + 1000,
+            ..CardinalityLimits::default()
+        },
         ..Options::default()
     };
     let store = Store::open(disk, &dir, &options).unwrap();
@@ -47,9 +50,11 @@ fn check(count: u64) {
                 batch.series(series);
                 let (start, end) = (day * DAY, day * DAY + HOUR);
                 let (start, value) = match series.kind() {
-                    Kind::Histogram(_) => (start, Value::Histogram(Box::new(histogram(&[5.0])))),
-                    kind if kind.is_cumulative() => (0, Value::Number(end as f64)),
-                    _ => (end, Value::Number(end as f64)),
+                    SeriesKind::Histogram(_) => {
+                        (start, SampleValue::Histogram(Box::new(histogram(&[5.0]))))
+                    }
+                    kind if kind.is_cumulative() => (0, SampleValue::Number(end as f64)),
+                    _ => (end, SampleValue::Number(end as f64)),
                 };
                 batch.sample(&Sample { start, end, value }).unwrap();
             }
@@ -59,7 +64,7 @@ fn check(count: u64) {
     }
     while store.maintain().unwrap() {}
     assert_eq!(store.stat().unwrap().series, count + 1000);
-    let flood = Selector::matching("__name", "flood.*").unwrap();
+    let flood = Selector::label_matches("__name", "flood.*").unwrap();
     let began = Instant::now();
     let deleted = store.delete(&flood, i64::MIN..i64::MAX).unwrap();
     println!("{count} series deleted in {:?}", began.elapsed());
@@ -75,7 +80,7 @@ fn check(count: u64) {
 }
 
 #[test]
-fn series_that_are_deleted_are_gone_with_the_values_of_their_labels() {
+fn deleted_series_free_their_label_values() {
     check(2_000);
 }
 
@@ -88,14 +93,14 @@ fn soak_very_many_series_are_deleted() {
 
 /// Times of 64 bits are taken: what is reckoned with them must fit too.
 #[test]
-fn rows_at_the_ends_of_time_are_rolled_up_and_deleted() {
-    let world = crate::world::World::new();
+fn rows_at_i64_limits_are_rolled_up_and_deleted() {
+    let world = crate::fixture::StoreFixture::new();
     let store = world.open().unwrap();
     let day = 20_000 * DAY;
     let mut batch = BatchWriter::default();
-    let series = crate::world::latency("a");
+    let series = crate::fixture::latency("a");
     batch.series(&series);
-    let value = || Value::Histogram(Box::new(histogram(&[5.0])));
+    let value = || SampleValue::Histogram(Box::new(histogram(&[5.0])));
     // Two of one day, the first as long as a row may be; and the last moment that there is.
     for (start, end) in [
         (day + HOUR - i64::MAX, day + HOUR),
@@ -108,7 +113,7 @@ fn rows_at_the_ends_of_time_are_rolled_up_and_deleted() {
     store.seal().unwrap();
     world.set_now(day + 3 * DAY);
     while store.maintain().unwrap() {}
-    assert_eq!(store.stat().unwrap().notes, [""; 0]);
+    assert_eq!(store.stat().unwrap().warnings, [""; 0]);
     let deleted = store.delete(&Selector::All, i64::MIN..i64::MAX).unwrap();
     assert_eq!((deleted.rows, deleted.series), (3, 1));
 }

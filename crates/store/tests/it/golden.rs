@@ -5,13 +5,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, Mode, SimDisk};
+use disk::{Disk, OpenMode, SimDisk};
 use hist::codec::header::Temporality;
-use model::{BatchWriter, Gap, Kind, Sample, Selector, Series, Value};
+use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind};
 use store::layout::{CHUNK_MAGIC, PART_HEADER_BYTES};
-use store::{DAY, Error, Grid, HOUR, Keep, MINUTE, Resolution, SECOND, Store, Summary};
+use store::{
+    DAY, Error, HOUR, MINUTE, NumberSummary, Resolution, RetentionRule, SECOND, Store, TimeGrid,
+};
 
-use crate::world::{World, columns, histogram, identity, ingest, latency, sample, settings};
+use crate::fixture::{
+    StoreFixture, columns, histogram, identity, ingest, latency, sample, settings,
+};
 
 /// The day that is over; the next has an hour, and is rolled up with it, as what grows begins in the one before.
 const START: i64 = 19_700 * DAY;
@@ -29,28 +33,28 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/store").join(name)
 }
 
-fn series(name: &str, kind: Kind) -> Series {
-    Series::new(name, kind).with_label("host", "a").checked().unwrap()
+fn series(name: &str, kind: SeriesKind) -> Series {
+    Series::new(name, kind).with_label("host", "a").validate().unwrap()
 }
 
 fn total() -> Series {
-    series("total", Kind::Histogram(Temporality::Cumulative))
+    series("total", SeriesKind::Histogram(Temporality::Cumulative))
 }
 
 fn requests() -> Series {
-    series("requests", Kind::Counter(Temporality::Cumulative))
+    series("requests", SeriesKind::Counter(Temporality::Cumulative))
 }
 
 fn hits() -> Series {
-    series("hits", Kind::Counter(Temporality::Delta))
+    series("hits", SeriesKind::Counter(Temporality::Delta))
 }
 
 fn load() -> Series {
-    series("load", Kind::Gauge)
+    series("load", SeriesKind::Gauge)
 }
 
 fn release() -> Series {
-    series("release", Kind::Text)
+    series("release", SeriesKind::Text)
 }
 
 /// What is recorded at the end of an hour, by all but texts.
@@ -76,7 +80,7 @@ fn gap() -> Gap {
     Gap { start, end: start + MINUTE, producer: Some(7), lost: Some(3), reason }
 }
 
-fn filled(world: &World) -> Store {
+fn filled_store(world: &StoreFixture) -> Store {
     world.set_now(START);
     let store = world.open().unwrap();
     for at in 0..QUICK {
@@ -112,12 +116,12 @@ fn filled(world: &World) -> Store {
 #[ignore = "writes the newest folder, which is right only before it has been in anybody's hands"]
 fn write_golden() {
     let disk = SimDisk::new(1);
-    let world = World::on(Arc::new(disk.process()));
-    let store = filled(&world);
+    let world = StoreFixture::on_disk(Arc::new(disk.process()));
+    let store = filled_store(&world);
     // Minutes of one series go, and those of others stay.
     let selector = Selector::parse(r#"latency{host="b"}"#).unwrap();
-    let rule = Keep { resolution: Resolution::Minute, duration: Some(HOUR), selector };
-    store.set_keep(vec![rule]).unwrap();
+    let rule = RetentionRule { resolution: Resolution::Minute, duration: Some(HOUR), selector };
+    store.set_retention(vec![rule]).unwrap();
     while store.maintain().unwrap() {}
     store.snapshot(&world.disk, Path::new("/snapshot")).unwrap();
     let folder = folder(FOLDERS[FOLDERS.len() - 1]);
@@ -135,13 +139,13 @@ fn write_golden() {
 }
 
 /// The files, by their names in the folder.
-type Files = Vec<(PathBuf, Vec<u8>)>;
+type GoldenFiles = Vec<(PathBuf, Vec<u8>)>;
 
-fn golden() -> Files {
+fn golden() -> GoldenFiles {
     golden_of(FOLDERS[0])
 }
 
-fn golden_of(name: &str) -> Files {
+fn golden_of(name: &str) -> GoldenFiles {
     let folder = folder(name);
     let mut files = Vec::new();
     for name in ["manifest", "series"] {
@@ -159,14 +163,14 @@ fn golden_of(name: &str) -> Files {
 }
 
 /// A store that is restored of these files.
-fn restored(files: &Files) -> store::Result<(World, Store)> {
+fn restore_store(files: &GoldenFiles) -> store::Result<(StoreFixture, Store)> {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
     disk.create_dir(Path::new("/golden/parts")).unwrap();
     for (name, bytes) in files {
-        let file = disk.open(&Path::new("/golden").join(name), Mode::CreateNew).unwrap();
+        let file = disk.open(&Path::new("/golden").join(name), OpenMode::CreateNew).unwrap();
         file.write_all_at(bytes, 0).unwrap();
     }
-    let world = World::on(disk);
+    let world = StoreFixture::on_disk(disk);
     world.set_now(START + DAY + 2 * HOUR);
     Store::restore(&world.disk, Path::new("/golden"), Path::new("/restored"), &settings())?;
     let store = world.open_at("/restored")?;
@@ -185,11 +189,11 @@ fn samples(store: &Store, series: &Series) -> Vec<Sample> {
     samples
 }
 
-fn by_hour(value: impl Fn(i64) -> f64) -> Vec<(i64, Value)> {
-    (0..HOURS).map(|hour| (hour_ends(hour), Value::Number(value(hour)))).collect()
+fn by_hour(value: impl Fn(i64) -> f64) -> Vec<(i64, SampleValue)> {
+    (0..HOURS).map(|hour| (hour_ends(hour), SampleValue::Number(value(hour)))).collect()
 }
 
-fn ends(samples: Vec<Sample>) -> Vec<(i64, Value)> {
+fn ends(samples: Vec<Sample>) -> Vec<(i64, SampleValue)> {
     samples.into_iter().map(|sample| (sample.end, sample.value)).collect()
 }
 
@@ -199,15 +203,15 @@ fn samples_of_every_version_are_read() {
 }
 
 fn check_samples(folder: &str) {
-    let (_world, store) = restored(&golden_of(folder)).unwrap();
+    let (_world, store) = restore_store(&golden_of(folder)).unwrap();
     let report = store.verify(None, &mut |_| {}).unwrap();
-    assert_eq!((report.damage, store.stat().unwrap().notes), (vec![], vec![]));
+    assert_eq!((report.damage, store.stat().unwrap().warnings), (vec![], vec![]));
     let parts = store.stat().unwrap().parts;
     for resolution in Resolution::ALL {
         assert!(parts.iter().any(|part| part.resolution == resolution), "{resolution}");
     }
 
-    let distribution = |values: &[f64]| Value::Histogram(Box::new(histogram(values)));
+    let distribution = |values: &[f64]| SampleValue::Histogram(Box::new(histogram(values)));
     let expected: Vec<_> =
         (0..HOURS).map(|hour| (hour_ends(hour), distribution(&latencies(hour)))).collect();
     assert_eq!(ends(samples(&store, &latency("a"))), expected);
@@ -219,12 +223,12 @@ fn check_samples(folder: &str) {
     assert_eq!(ends(samples(&store, &requests())), by_hour(|hour| (hour + 1) as f64 * 10.0));
     assert_eq!(ends(samples(&store, &hits())), by_hour(|hour| hour as f64 + 0.5));
     assert_eq!(ends(samples(&store, &load())), by_hour(|hour| hour as f64 - 12.0));
-    let expected = texts().map(|(end, text)| (end, Value::Text(text.to_owned())));
+    let expected = texts().map(|(end, text)| (end, SampleValue::Text(text.to_owned())));
     assert_eq!(ends(samples(&store, &release())), expected);
     assert!(samples(&store, &requests()).iter().all(|sample| sample.start == START));
 }
 
-fn numbers(store: &Store, series: &Series, grid: Grid) -> Vec<Option<Summary>> {
+fn numbers(store: &Store, series: &Series, grid: TimeGrid) -> Vec<Option<NumberSummary>> {
     let view = store.view().unwrap();
     let found = view.select(&Selector::parse(series.name()).unwrap());
     let columns = view.numbers(&found, grid).unwrap();
@@ -232,7 +236,7 @@ fn numbers(store: &Store, series: &Series, grid: Grid) -> Vec<Option<Summary>> {
 }
 
 /// Hours that are in a column of a grid.
-fn hours(grid: Grid, column: u64) -> impl Iterator<Item = i64> + Clone {
+fn hours(grid: TimeGrid, column: u64) -> impl Iterator<Item = i64> + Clone {
     let range = grid.column(column);
     (0..HOURS).filter(move |&hour| range.contains(&(hour_ends(hour) - 1)))
 }
@@ -244,10 +248,10 @@ fn rollups_of_every_version_are_read() {
 }
 
 fn check_rollups(folder: &str) {
-    let (_world, store) = restored(&golden_of(folder)).unwrap();
+    let (_world, store) = restore_store(&golden_of(folder)).unwrap();
     for step in [DAY, HOUR, 5 * MINUTE, MINUTE, 30 * SECOND] {
         let grid =
-            Grid { start: START, step, columns: ((DAY + HOUR) as u64).div_ceil(step as u64) };
+            TimeGrid { start: START, step, columns: ((DAY + HOUR) as u64).div_ceil(step as u64) };
         let (latencies_found, totals_found) =
             (columns(&store, "latency", grid), columns(&store, "total", grid));
         let [requests, hits, load] =
@@ -268,13 +272,13 @@ fn check_rollups(folder: &str) {
 
             let expected: Vec<f64> = hours.clone().map(|hour| 3.0 * hour as f64 + 1.0).collect();
             assert_eq!(totals_found[at].value.count(), expected.len() as u64, "{context}");
-            let sum = |found: &Option<Summary>| found.map_or(0.0, |found| found.sum.value());
+            let sum = |found: &Option<NumberSummary>| found.map_or(0.0, |found| found.sum.value());
             assert_eq!(sum(&requests[at]), hours.clone().count() as f64 * 10.0, "{context}");
             let expected: f64 = hours.clone().map(|hour| hour as f64 + 0.5).sum();
             assert_eq!(sum(&hits[at]), expected, "{context}");
             let expected: Vec<f64> = hours.map(|hour| hour as f64 - 12.0).collect();
             let found = load[at].map(|found| {
-                let Summary { count, nan, sum, min, max, first, last } = found;
+                let NumberSummary { count, nan, sum, min, max, first, last } = found;
                 (count, nan, sum.value(), [min, max, first, last])
             });
             let expected = expected.first().zip(expected.last()).map(|(&first, &last)| {
@@ -289,7 +293,7 @@ fn check_rollups(folder: &str) {
 /// In the newest golden store minutes of one series are left out.
 #[test]
 fn a_manifest_of_version_2_says_of_which_parts_a_rule_dropped_rows() {
-    let (_world, store) = restored(&golden_of("v2")).unwrap();
+    let (_world, store) = restore_store(&golden_of("v2")).unwrap();
     let parts = store.stat().unwrap().parts;
     let dropped = parts.iter().filter(|part| part.has_dropped_series);
     let dropped: Vec<Resolution> = dropped.map(|part| part.resolution).collect();
@@ -297,7 +301,7 @@ fn a_manifest_of_version_2_says_of_which_parts_a_rule_dropped_rows() {
 }
 
 /// Changes the bytes of the first part of the base.
-fn with_part(change: impl Fn(&mut Vec<u8>)) -> Files {
+fn with_part(change: impl Fn(&mut Vec<u8>)) -> GoldenFiles {
     let mut files = golden();
     let part = files.iter_mut().find(|(name, _)| name.starts_with("parts"));
     change(&mut part.unwrap().1);
@@ -305,8 +309,8 @@ fn with_part(change: impl Fn(&mut Vec<u8>)) -> Files {
 }
 
 /// Why rows of `files` are missing.
-fn reasons(files: &Files) -> Vec<String> {
-    let (_world, store) = restored(files).unwrap();
+fn reasons(files: &GoldenFiles) -> Vec<String> {
+    let (_world, store) = restore_store(files).unwrap();
     let damage = store.verify(None, &mut |_| {}).unwrap().damage;
     assert!(damage.iter().any(|damage| damage.rows.is_some()), "{damage:?}");
     let view = store.view().unwrap();
@@ -319,7 +323,7 @@ fn reasons(files: &Files) -> Vec<String> {
 }
 
 #[test]
-fn a_part_of_another_version_is_refused_by_name() {
+fn part_of_another_version_is_rejected() {
     let files = with_part(|bytes| {
         bytes[8] = 2;
         let checksum = crc32c::crc32c(&bytes[..20]);
@@ -332,7 +336,7 @@ fn a_part_of_another_version_is_refused_by_name() {
 }
 
 #[test]
-fn a_chunk_of_another_version_is_refused_by_name() {
+fn chunk_of_another_version_is_rejected() {
     let files = with_part(|bytes| {
         assert!(bytes[PART_HEADER_BYTES..].starts_with(&CHUNK_MAGIC));
         bytes[PART_HEADER_BYTES + 4] = 2;
@@ -344,7 +348,7 @@ fn a_chunk_of_another_version_is_refused_by_name() {
 }
 
 #[test]
-fn a_manifest_of_another_version_is_refused_by_name() {
+fn manifest_of_another_version_is_rejected() {
     let mut files = golden();
     let (_, bytes) = files.iter_mut().find(|(name, _)| name == Path::new("manifest")).unwrap();
     let sound = bytes.clone();
@@ -356,8 +360,8 @@ fn a_manifest_of_another_version_is_refused_by_name() {
     for copy in [None, Some(sound)] {
         files.retain(|(name, _)| name != Path::new("manifest.copy"));
         files.extend(copy.map(|bytes| ("manifest.copy".into(), bytes)));
-        let error = restored(&files).map(|_| ()).unwrap_err();
-        assert!(matches!(error, Error::Version { found: 3, known: 2, .. }), "{error}");
+        let error = restore_store(&files).map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::Version { found: 3, supported: 2, .. }), "{error}");
         let expected = "/golden/manifest: has format version 3, this topdeck reads version 2";
         assert_eq!(error.to_string(), expected);
     }

@@ -2,10 +2,10 @@
 
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use model::{Gap, Kind, Selector, Series};
-use store::{DAY, Grid, HOUR, Keep, MINUTE, Resolution, SECOND, Store};
+use model::{Gap, Selector, Series, SeriesKind};
+use store::{DAY, HOUR, MINUTE, Resolution, RetentionRule, SECOND, Store, TimeGrid};
 
-use crate::world::{World, ingest, sample};
+use crate::fixture::{StoreFixture, ingest, sample};
 
 const BEGIN: i64 = 20_000 * DAY;
 const DAYS: i64 = 4;
@@ -17,37 +17,37 @@ const STEP_GROWS: u64 = 600;
 const DAY_GROWS: u64 = 86_400;
 
 fn counter() -> Series {
-    Series::new("requests", Kind::Counter(Temporality::Cumulative)).checked().unwrap()
+    Series::new("requests", SeriesKind::Counter(Temporality::Cumulative)).validate().unwrap()
 }
 
 fn latencies() -> Series {
-    Series::new("latency", Kind::Histogram(Temporality::Cumulative)).checked().unwrap()
+    Series::new("latency", SeriesKind::Histogram(Temporality::Cumulative)).validate().unwrap()
 }
 
 fn other() -> Series {
-    Series::new("other", Kind::Gauge).checked().unwrap()
+    Series::new("other", SeriesKind::Gauge).validate().unwrap()
 }
 
 /// A store and what its series have grown to.
-struct Growing {
-    world: World,
+struct GrowingFixture {
+    world: StoreFixture,
     store: Store,
     /// Readings say since when they count.
-    says_since: bool,
+    has_start_times: bool,
     batches: u64,
 }
 
-impl Growing {
-    fn new(says_since: bool) -> Growing {
-        let world = World::new();
+impl GrowingFixture {
+    fn new(says_since: bool) -> GrowingFixture {
+        let world = StoreFixture::new();
         world.set_now(BEGIN);
         let store = world.open().unwrap();
-        Growing { world, store, says_since, batches: 0 }
+        GrowingFixture { world, store, has_start_times: says_since, batches: 0 }
     }
 
     /// All days are read as they pass, and rolled up.
-    fn over_all_days(says_since: bool) -> Growing {
-        let mut growing = Growing::new(says_since);
+    fn with_all_days(says_since: bool) -> GrowingFixture {
+        let mut growing = GrowingFixture::new(says_since);
         for day in 0..DAYS {
             for at in 1..=DAY / STEP {
                 growing.read(BEGIN + day * DAY + at * STEP);
@@ -61,7 +61,7 @@ impl Growing {
     /// Reads everything at a moment; in a second it grows by one.
     fn read(&mut self, end: i64) {
         let grown = ((end - BEGIN) / SECOND) as u64;
-        let start = if self.says_since { BEGIN } else { end };
+        let start = if self.has_start_times { BEGIN } else { end };
         let mut histogram = Histogram::default();
         histogram.record_n(7.0, grown);
         self.batches += 1;
@@ -78,10 +78,11 @@ impl Growing {
         while self.store.maintain().unwrap() {}
     }
 
-    fn keep_base(&self, duration: i64) {
+    fn set_base_retention(&self, duration: i64) {
         let selector = Selector::parse("*").unwrap();
-        let rule = Keep { resolution: Resolution::Base, duration: Some(duration), selector };
-        self.store.set_keep(vec![rule]).unwrap();
+        let rule =
+            RetentionRule { resolution: Resolution::Base, duration: Some(duration), selector };
+        self.store.set_retention(vec![rule]).unwrap();
         self.settle();
     }
 
@@ -92,7 +93,7 @@ impl Growing {
     }
 
     /// What the counter and the histogram grew by in each column, and what is missing.
-    fn grown(&self, grid: Grid) -> (Vec<(u64, u64)>, Vec<Gap>) {
+    fn increases(&self, grid: TimeGrid) -> (Vec<(u64, u64)>, Vec<Gap>) {
         let view = self.store.view().unwrap();
         let select = |series: &Series| view.select(&Selector::parse(series.name()).unwrap());
         let numbers = view.numbers(&select(&counter()), grid).unwrap();
@@ -110,66 +111,66 @@ impl Growing {
     /// Every day has what it had, in each way of asking.
     #[track_caller]
     fn check(&self, what: &str) {
-        let what = format!("{what}, says since when: {}", self.says_since);
-        let lost = if self.says_since { 0 } else { STEP_GROWS };
+        let what = format!("{what}, says since when: {}", self.has_start_times);
+        let lost = if self.has_start_times { 0 } else { STEP_GROWS };
         let mut expected = vec![(DAY_GROWS, DAY_GROWS); DAYS as usize];
         // Of a series' first reading nothing is known unless it says since when it counts.
         expected[0] = (DAY_GROWS - lost, DAY_GROWS - lost);
-        let days = Grid { start: BEGIN, step: DAY, columns: DAYS as u64 };
-        assert_eq!(self.grown(days), (expected, Vec::new()), "{what}: by days");
+        let days = TimeGrid { start: BEGIN, step: DAY, columns: DAYS as u64 };
+        assert_eq!(self.increases(days), (expected, Vec::new()), "{what}: by days");
         let all = DAYS as u64 * DAY_GROWS - lost;
-        let whole = Grid { start: BEGIN, step: DAYS * DAY, columns: 1 };
-        assert_eq!(self.grown(whole), (vec![(all, all)], Vec::new()), "{what}: as a whole");
-        let hours = Grid { start: BEGIN, step: HOUR, columns: DAYS as u64 * 24 };
-        let (by_hours, gaps) = self.grown(hours);
+        let whole = TimeGrid { start: BEGIN, step: DAYS * DAY, columns: 1 };
+        assert_eq!(self.increases(whole), (vec![(all, all)], Vec::new()), "{what}: as a whole");
+        let hours = TimeGrid { start: BEGIN, step: HOUR, columns: DAYS as u64 * 24 };
+        let (by_hours, gaps) = self.increases(hours);
         let sum = by_hours.iter().fold((0, 0), |sum, hour| (sum.0 + hour.0, sum.1 + hour.1));
         assert_eq!((sum, gaps), ((all, all), Vec::new()), "{what}: by hours");
     }
 }
 
 #[test]
-fn a_rule_for_rows_as_they_came_that_is_added_later_changes_no_total() {
+fn late_base_retention_rule_changes_no_total() {
     for says_since in [false, true] {
-        let growing = Growing::over_all_days(says_since);
+        let growing = GrowingFixture::with_all_days(says_since);
         growing.check("before");
-        growing.keep_base(2 * DAY);
+        growing.set_base_retention(2 * DAY);
         assert_eq!(growing.base_rows_before(BEGIN + DAY), 0);
         assert_ne!(growing.base_rows_before(BEGIN + 3 * DAY), 0);
         growing.check("after");
-        growing.keep_base(DAY);
+        growing.set_base_retention(DAY);
         assert_eq!(growing.base_rows_before(BEGIN + 2 * DAY), 0);
         growing.check("after the second");
     }
 }
 
 #[test]
-fn a_late_reading_in_the_first_day_that_is_left_changes_no_total() {
+fn late_reading_in_first_remaining_day_changes_no_total() {
     // Between two readings; before the first, which followed one that is gone.
     for late in [6 * HOUR + 5 * MINUTE, 5 * MINUTE] {
         for says_since in [false, true] {
-            let mut growing = Growing::over_all_days(says_since);
+            let mut growing = GrowingFixture::with_all_days(says_since);
             // Two days and an hour after its end: the third goes in six hours.
-            growing.keep_base(2 * DAY);
+            growing.set_base_retention(2 * DAY);
             growing.read(BEGIN + 2 * DAY + late);
             growing.check("in memory");
             growing.settle();
             growing.check("rolled up");
-            growing.keep_base(DAY);
+            growing.set_base_retention(DAY);
             growing.check("dropped");
         }
     }
 }
 
 #[test]
-fn a_late_reading_of_a_day_that_is_dropped_changes_no_total() {
+fn late_reading_of_dropped_day_changes_no_total() {
     for says_since in [false, true] {
-        let mut growing = Growing::over_all_days(says_since);
-        growing.keep_base(2 * DAY);
+        let mut growing = GrowingFixture::with_all_days(says_since);
+        growing.set_base_retention(2 * DAY);
         // After the last of that day.
         growing.read(BEGIN + DAY + 18 * HOUR + 5 * MINUTE);
         for what in ["in memory", "rolled up"] {
-            let days = Grid { start: BEGIN, step: DAY, columns: DAYS as u64 };
-            let (grown, gaps) = growing.grown(days);
+            let days = TimeGrid { start: BEGIN, step: DAY, columns: DAYS as u64 };
+            let (grown, gaps) = growing.increases(days);
             let days = grown.iter().map(|day| day.0).collect::<Vec<_>>();
             assert_eq!(days[1..], [DAY_GROWS; 3], "{what}, says since when: {says_since}");
             assert!(gaps.iter().all(|gap| gap.reason.contains("came after those of their day")));
@@ -180,9 +181,9 @@ fn a_late_reading_of_a_day_that_is_dropped_changes_no_total() {
 }
 
 #[test]
-fn a_late_reading_is_the_one_before_when_its_day_is_dropped() {
+fn late_reading_is_the_predecessor_after_drop() {
     for says_since in [false, true] {
-        let mut growing = Growing::new(says_since);
+        let mut growing = GrowingFixture::new(says_since);
         // The last reading of the day comes after those of the next.
         for at in (1..=2 * DAY / STEP).filter(|&at| at != DAY / STEP) {
             growing.read(BEGIN + at * STEP);
@@ -197,7 +198,7 @@ fn a_late_reading_is_the_one_before_when_its_day_is_dropped() {
         growing.world.set_now(BEGIN + DAYS * DAY + HOUR);
         growing.settle();
         growing.check("before");
-        growing.keep_base(3 * DAY);
+        growing.set_base_retention(3 * DAY);
         assert_eq!(growing.base_rows_before(BEGIN + DAY), 0);
         growing.check("after");
         growing.read(BEGIN + DAY + 7 * HOUR + MINUTE);
@@ -209,8 +210,8 @@ fn a_late_reading_is_the_one_before_when_its_day_is_dropped() {
 /// Two readings of one moment, the last of a day: the greater counts, and comes when the lesser is
 /// already what the next day's first reading follows.
 #[test]
-fn a_greater_reading_of_the_same_moment_is_the_one_before_although_it_is_late() {
-    let world = World::new();
+fn late_greater_reading_is_the_predecessor() {
+    let world = StoreFixture::new();
     world.set_now(BEGIN);
     let store = world.open().unwrap();
     let histogram = |count| {
@@ -228,16 +229,16 @@ fn a_greater_reading_of_the_same_moment_is_the_one_before_although_it_is_late() 
         ingest(&store, at as u64 + 1, &rows);
         store.seal().unwrap();
     }
-    let growing = Growing { world, store, says_since: false, batches: 0 };
+    let growing = GrowingFixture { world, store, has_start_times: false, batches: 0 };
     let check = |what: &str| {
-        let days = Grid { start: BEGIN, step: DAY, columns: 2 };
-        assert_eq!(growing.grown(days), (vec![(15, 15), (10, 10)], Vec::new()), "{what}");
+        let days = TimeGrid { start: BEGIN, step: DAY, columns: 2 };
+        assert_eq!(growing.increases(days), (vec![(15, 15), (10, 10)], Vec::new()), "{what}");
     };
     check("sealed");
     growing.world.set_now(BEGIN + 3 * DAY);
     growing.settle();
     check("rolled up");
-    growing.keep_base(2 * DAY);
+    growing.set_base_retention(2 * DAY);
     assert_eq!(growing.base_rows_before(BEGIN + DAY), 0);
     check("dropped");
     // Rolled up anew, after what was stored beside the readings that are left.
@@ -254,8 +255,8 @@ fn a_greater_reading_of_the_same_moment_is_the_one_before_although_it_is_late() 
 #[test]
 fn deleting_another_series_changes_no_total() {
     for says_since in [false, true] {
-        let growing = Growing::over_all_days(says_since);
-        growing.keep_base(2 * DAY);
+        let growing = GrowingFixture::with_all_days(says_since);
+        growing.set_base_retention(2 * DAY);
         let selector = Selector::parse("other").unwrap();
         let first = BEGIN + 2 * DAY;
         assert_ne!(growing.store.delete(&selector, first..first + DAY).unwrap().rows, 0);
@@ -266,30 +267,30 @@ fn deleting_another_series_changes_no_total() {
 }
 
 #[test]
-fn a_window_from_the_first_reading_that_is_left_has_what_it_grew_by() {
+fn window_from_first_remaining_reading_is_complete() {
     for says_since in [false, true] {
-        let growing = Growing::over_all_days(says_since);
+        let growing = GrowingFixture::with_all_days(says_since);
         // The day's first quarter goes.
-        growing.keep_base(2 * DAY - 5 * HOUR);
+        growing.set_base_retention(2 * DAY - 5 * HOUR);
         let left = BEGIN + 2 * DAY + 6 * HOUR;
         assert_eq!(growing.base_rows_before(left), 0);
         assert_ne!(growing.base_rows_before(left + HOUR), 0);
-        let grid = Grid { start: left + SECOND, step: 2 * STEP, columns: 1 };
+        let grid = TimeGrid { start: left + SECOND, step: 2 * STEP, columns: 1 };
         let expected = (2 * STEP_GROWS, 2 * STEP_GROWS);
-        let (grown, gaps) = growing.grown(grid);
+        let (grown, gaps) = growing.increases(grid);
         assert_eq!(grown, [expected], "says since when: {says_since}, {gaps:?}");
         // The reading at that moment belongs to the quarter that went, and the window cuts its
         // minute.
-        let grid = Grid { start: left - 30 * SECOND, step: 2 * STEP + MINUTE, columns: 1 };
-        let (grown, gaps) = growing.grown(grid);
+        let grid = TimeGrid { start: left - 30 * SECOND, step: 2 * STEP + MINUTE, columns: 1 };
+        let (grown, gaps) = growing.increases(grid);
         let all = (3 * STEP_GROWS, 3 * STEP_GROWS);
         assert!(grown == [all] || !gaps.is_empty(), "says since when: {says_since}, {grown:?}");
     }
 }
 
 #[test]
-fn what_is_not_a_number_between_two_days_loses_no_step() {
-    let world = World::new();
+fn nan_between_days_loses_no_increase() {
+    let world = StoreFixture::new();
     world.set_now(BEGIN);
     let store = world.open().unwrap();
     // Prometheus marks the end of a series so; it is there again the next day.
@@ -301,7 +302,7 @@ fn what_is_not_a_number_between_two_days_loses_no_step() {
     let total = || {
         let view = store.view().unwrap();
         let series = view.select(&Selector::parse("requests").unwrap());
-        let grid = Grid { start: BEGIN + DAY, step: DAY, columns: 1 };
+        let grid = TimeGrid { start: BEGIN + DAY, step: DAY, columns: 1 };
         let column = view.numbers(&series, grid).unwrap().next().unwrap().unwrap();
         column.value.unwrap().sum.value()
     };
@@ -314,7 +315,7 @@ fn what_is_not_a_number_between_two_days_loses_no_step() {
 
 #[test]
 fn samples_that_were_dropped_are_a_gap() {
-    let growing = Growing::over_all_days(true);
+    let growing = GrowingFixture::with_all_days(true);
     let gaps = |range: std::ops::Range<i64>| {
         let view = growing.store.view().unwrap();
         let series = view.select(&Selector::parse("requests").unwrap()).remove(0);
@@ -324,7 +325,7 @@ fn samples_that_were_dropped_are_a_gap() {
     let all = i64::MIN..i64::MAX;
     assert_eq!(gaps(all.clone()), []);
     // Two days, and a quarter of the third.
-    growing.keep_base(2 * DAY - 5 * HOUR);
+    growing.set_base_retention(2 * DAY - 5 * HOUR);
     let quarters = (0..9).map(|at| (BEGIN + at * 6 * HOUR, BEGIN + (at + 1) * 6 * HOUR));
     assert_eq!(gaps(all), quarters.collect::<Vec<_>>());
     let left = BEGIN + 2 * DAY + 6 * HOUR;
@@ -333,16 +334,16 @@ fn samples_that_were_dropped_are_a_gap() {
 }
 
 #[test]
-fn samples_that_were_dropped_are_a_gap_although_others_came_late() {
-    let world = World::new();
+fn dropped_samples_are_a_gap_despite_late_ones() {
+    let world = StoreFixture::new();
     world.set_now(BEGIN);
     let store = world.open().unwrap();
     let series = other();
     let at = |minute: i64| sample(BEGIN + minute * MINUTE, BEGIN + minute * MINUTE, 1.0);
     ingest(&store, 1, &[(&series, at(10)), (&series, at(20)), (&series, at(30))]);
     world.set_now(BEGIN + 3 * DAY);
-    let growing = Growing { world, store, says_since: false, batches: 1 };
-    growing.keep_base(DAY);
+    let growing = GrowingFixture { world, store, has_start_times: false, batches: 1 };
+    growing.set_base_retention(DAY);
     let read = || {
         let view = growing.store.view().unwrap();
         let series = view.select(&Selector::All).remove(0);

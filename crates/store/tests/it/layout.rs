@@ -20,7 +20,7 @@ fn check(page: &str, heading: &str, fields: &[(&str, usize, usize)], bytes: usiz
 }
 
 #[test]
-fn the_pages_tell_where_each_byte_lies() {
+fn pages_match_the_layouts() {
     check(CHUNK, "## Header", &CHUNK_FIELDS, CHUNK_HEADER_BYTES);
     check(PART, "## Header", &PART_HEADER, PART_HEADER_BYTES);
     check(PART, "## Index", &ENTRY, ENTRY_BYTES);
@@ -29,7 +29,7 @@ fn the_pages_tell_where_each_byte_lies() {
 }
 
 #[test]
-fn the_pages_tell_magic_numbers_limits_and_versions() {
+fn pages_list_magic_numbers_limits_and_versions() {
     let told = |page: &str, text: String| assert!(page.contains(&text), "{text}");
     told(CHUNK, format!("| magic | `{}` |", CHUNK_MAGIC.escape_ascii()));
     for magic in [PART_MAGIC, FOOTER_MAGIC] {

@@ -2,31 +2,31 @@
 
 use std::path::Path;
 
-use journal::{Level, Limits, Start};
+use journal::{Level, Limits, StartPosition};
 use model::BatchWriter;
-use store::{DAY, Error, Grid, Store};
+use store::{DAY, Error, Store, TimeGrid};
 
-use crate::world::{World, columns, histogram, identity, latency, sample, settings};
+use crate::fixture::{StoreFixture, columns, histogram, identity, latency, sample, settings};
 
 const SMALL: &str = "/small";
 /// Values in a batch.
 const VALUES: u64 = 50;
 
-struct Small {
-    world: World,
+struct SmallFixture {
+    world: StoreFixture,
     store: Store,
     sequence: u64,
 }
 
-impl Small {
-    fn new() -> Small {
-        let world = World::new();
+impl SmallFixture {
+    fn new() -> SmallFixture {
+        let world = StoreFixture::new();
         let segment_bytes = settings().segment_bytes;
         let limits = Limits { bytes_max: Some(2 * segment_bytes), ..settings().limits };
-        let journal = journal::Settings { codec: journal::Codec::None, limits, ..settings() };
+        let journal = journal::Settings { codec: journal::Compression::None, limits, ..settings() };
         Store::create(&world.disk, Path::new(SMALL), &journal).unwrap();
         let store = world.open_at(SMALL).unwrap();
-        Small { world, store, sequence: 0 }
+        SmallFixture { world, store, sequence: 0 }
     }
 
     /// Takes batches as a server does until no more are taken.
@@ -42,7 +42,7 @@ impl Small {
             }
             let identity = identity(self.sequence + 1);
             match self.store.ingest(Some(identity), &batch.finish(), Level::Process) {
-                Ok(ack) => assert!(!ack.repeated),
+                Ok(ack) => assert!(!ack.is_duplicate),
                 Err(Error::Journal(journal::Error::Full(_))) => return self.sequence - before,
                 Err(error) => panic!("{error}"),
             }
@@ -60,23 +60,23 @@ impl Small {
 
     #[track_caller]
     fn check(&self) {
-        let grid = Grid { start: 0, step: DAY, columns: 1 };
+        let grid = TimeGrid { start: 0, step: DAY, columns: 1 };
         let count: u64 =
             columns(&self.store, "latency", grid).iter().map(|column| column.value.count()).sum();
         assert_eq!(count, self.sequence * VALUES);
     }
 
     fn finish(self) {
-        let Small { world, store, sequence } = self;
+        let SmallFixture { world, store, sequence } = self;
         drop(store);
         let store = world.open_at(SMALL).unwrap();
-        Small { world, store, sequence }.check();
+        SmallFixture { world, store, sequence }.check();
     }
 }
 
 #[test]
-fn sealing_frees_a_journal_that_is_full_of_what_is_not_sealed() {
-    let mut small = Small::new();
+fn flush_frees_a_full_journal() {
+    let mut small = SmallFixture::new();
     for round in 0..5 {
         assert!(small.fill() > 0, "round {round}");
         small.check();
@@ -87,8 +87,8 @@ fn sealing_frees_a_journal_that_is_full_of_what_is_not_sealed() {
 }
 
 #[test]
-fn sealing_on_demand_brings_all_of_a_full_journal_into_parts() {
-    let mut small = Small::new();
+fn explicit_flush_drains_a_full_journal() {
+    let mut small = SmallFixture::new();
     assert!(small.fill() > 0);
     small.store.seal().unwrap();
     assert_eq!(small.store.stat().unwrap().head_rows, 0);
@@ -97,9 +97,9 @@ fn sealing_on_demand_brings_all_of_a_full_journal_into_parts() {
 
 /// What the journal keeps for somebody else it keeps, and goes on when that one has read it.
 #[test]
-fn a_journal_that_is_full_on_account_of_a_site_goes_on_with_it() {
-    let mut small = Small::new();
-    small.store.journal().add_subscriber("site", Start::Begin, true).unwrap();
+fn journal_blocked_by_a_remote_resumes_with_it() {
+    let mut small = SmallFixture::new();
+    small.store.journal().add_subscriber("site", StartPosition::First, true).unwrap();
     for round in 0..5 {
         assert!(small.fill() > 0, "round {round}");
         for _ in 0..3 {
@@ -119,20 +119,20 @@ fn a_journal_that_is_full_on_account_of_a_site_goes_on_with_it() {
 }
 
 #[test]
-fn more_values_in_a_minute_than_can_be_counted_stop_nothing() {
-    use crate::world::{columns, histogram, ingest, latency, sample};
-    use store::{DAY, Grid, HOUR, MINUTE};
+fn count_overflow_in_a_minute_stops_nothing() {
+    use crate::fixture::{columns, histogram, ingest, latency, sample};
+    use store::{DAY, HOUR, MINUTE, TimeGrid};
 
-    let world = World::new();
+    let world = StoreFixture::new();
     let begin = 20_000 * DAY;
     world.set_now(begin);
     let store = world.open().unwrap();
     // Two senders with different bounds say so of one minute: each is within what is taken.
     let full = |bounds: &[f64]| {
         let explicit = hist::Explicit::new(bounds).unwrap();
-        let parts = hist::Parts {
+        let parts = hist::HistogramParts {
             positive: vec![(0, model::HISTOGRAM_COUNT_MAX)],
-            ..hist::Parts::new(hist::Scheme::Explicit(explicit))
+            ..hist::HistogramParts::new(hist::Scheme::Explicit(explicit))
         };
         hist::Histogram::from_parts(parts).unwrap()
     };
@@ -145,7 +145,7 @@ fn more_values_in_a_minute_than_can_be_counted_stop_nothing() {
     }
     ingest(&store, 1000, &[(&latency("b"), sample(end - MINUTE, end, histogram(&[5.0, 6.0])))]);
     let ask = |name: &str| {
-        let grid = Grid { start: begin, step: DAY, columns: 1 };
+        let grid = TimeGrid { start: begin, step: DAY, columns: 1 };
         let column = columns(&store, name, grid).remove(0);
         (column.value.count(), column.gaps)
     };
@@ -158,5 +158,5 @@ fn more_values_in_a_minute_than_can_be_counted_stop_nothing() {
         store.seal().unwrap();
         while store.maintain().unwrap() {}
     }
-    assert_eq!(store.stat().unwrap().notes, Vec::<String>::new());
+    assert_eq!(store.stat().unwrap().warnings, Vec::<String>::new());
 }

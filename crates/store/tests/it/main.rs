@@ -1,19 +1,18 @@
 //! The store from outside.
 
 mod basics;
+mod bit_flips;
 mod checks;
-mod copies;
 mod deletion;
-#[path = "../../../journal/tests/it/dying.rs"]
-mod dying;
-mod flips;
-mod full;
-mod fuzzed;
+mod disk_full;
+#[path = "../../../journal/tests/it/dying_process.rs"]
+mod dying_process;
+mod fixture;
+mod fuzz_regressions;
 mod golden;
 mod increases;
-mod kill;
 mod layout;
-mod life;
+mod lifecycle;
 mod limit;
 mod memory;
 mod model;
@@ -21,14 +20,15 @@ mod model;
 mod page;
 mod panics;
 mod points;
-mod power;
+mod power_loss;
 #[path = "../../../journal/tests/it/processes.rs"]
 #[allow(dead_code, reason = "the journal's tests use more of it")]
 mod processes;
 mod rules;
-mod world;
+mod sigkill;
+mod snapshots;
 
-type Play = fn(processes::Part);
+type ChildMain = fn(processes::ChildArguments);
 
 /// What children of this binary can play: `processes::Child::start`.
-const PARTS: &[(&str, Play)] = &[("store writer", kill::writer)];
+const PARTS: &[(&str, ChildMain)] = &[("store writer", sigkill::writer)];

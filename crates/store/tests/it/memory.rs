@@ -11,14 +11,14 @@ use journal::Level;
 use model::BatchWriter;
 use store::{MINUTE, Options, Store};
 
-use crate::processes::{Folder, Random};
-use crate::world::{latency, sample};
+use crate::fixture::{latency, sample};
+use crate::processes::{TestFolder, Xorshift64};
 
 const BATCH: u64 = 500;
 
 /// Like latencies of a busy service: about 130 buckets at scale 5.
-fn busy(seed: u64) -> Histogram {
-    let mut random = Random::new(seed + 1);
+fn busy_histogram(seed: u64) -> Histogram {
+    let mut random = Xorshift64::new(seed + 1);
     let mut histogram = Histogram::default();
     for _ in 0..2000 {
         // The sum of a few is something like a bell in the logarithm.
@@ -42,14 +42,15 @@ fn ingest(store: &Store, series: u64, minute: i64, histograms: &[Histogram]) {
     }
 }
 
-fn open(folder: &Folder, head_bytes_max: usize) -> Store {
+fn open(folder: &TestFolder, head_bytes_max: usize) -> Store {
     let dir = folder.0.join("s");
     let real: Arc<dyn Disk> = Arc::new(OsDisk);
     Store::create(&real, &dir, &journal::Settings::default()).unwrap();
-    let journal = journal::Options { alone: true, background: false, ..Default::default() };
+    let journal =
+        journal::Options { is_exclusive: true, has_background_thread: false, ..Default::default() };
     let options = Options {
         head_bytes_max,
-        background: false,
+        has_background_thread: false,
         clock: Arc::new(|| 30 * MINUTE),
         journal,
         ..Options::default()
@@ -60,10 +61,10 @@ fn open(folder: &Folder, head_bytes_max: usize) -> Store {
 /// Bytes per series at the most while all of them go on, with sealing whenever the head is full.
 #[track_caller]
 fn check_active(series: u64, minutes: i64, bytes_per_series_max: u64) {
-    let folder = Folder::new("memory-active");
+    let folder = TestFolder::new("memory-active");
     // At 100,000 series it is the default.
     let head_bytes_max = (128 << 20) / 100_000 * series as usize;
-    let histograms: Vec<Histogram> = (0..64).map(busy).collect();
+    let histograms: Vec<Histogram> = (0..64).map(busy_histogram).collect();
     let buckets = histograms.iter().map(|h| h.positive().len()).sum::<usize>() / histograms.len();
     let (mut seals, mut head) = (0, 0);
     let measured = allocation_counter::measure(|| {
@@ -86,7 +87,7 @@ fn check_active(series: u64, minutes: i64, bytes_per_series_max: u64) {
 /// Bytes per series that is known and has no rows in memory.
 #[track_caller]
 fn check_idle(series: u64, bytes_per_series_max: i64) {
-    let folder = Folder::new("memory-idle");
+    let folder = TestFolder::new("memory-idle");
     let histograms = [Histogram::default()];
     let mut store = None;
     let measured = allocation_counter::measure(|| {

@@ -1,73 +1,73 @@
 //! The store beside an evaluator that keeps every sample and works every answer out anew.
 
+mod cardinality_limits;
 mod evaluator;
-mod known;
 mod program;
-mod refused;
+mod regressions;
 mod retention;
 
 use proptest::prelude::*;
-use store::{DAY, Grid, HOUR, Keep, Resolution};
+use store::{DAY, HOUR, Resolution, RetentionRule, TimeGrid};
 
-use self::program::{Run, Step, adding_step, step};
-use self::retention::keep;
+use self::program::{ModelRun, ModelStep, adding_step, step};
+use self::retention::retention_rule;
 
-fn run(steps: &[Step]) {
-    let mut run = Run::new();
+fn run(steps: &[ModelStep]) {
+    let mut run = ModelRun::new();
     steps.iter().for_each(|step| run.step(step));
     let all: Vec<usize> = (0..run.evaluator.series.len()).collect();
-    let check = |run: &Run| {
+    let check = |run: &ModelRun| {
         let Some(extent) = run.extent() else { return };
         let start = extent.start - extent.start.rem_euclid(DAY);
         let columns = |step: i64| ((extent.end - start) as u64).div_ceil(step as u64);
         for step in [extent.end - start, DAY, HOUR] {
-            run.compare(Grid { start, step, columns: columns(step) }, &all);
+            run.compare(TimeGrid { start, step, columns: columns(step) }, &all);
         }
         for &series in &all {
-            run.compare(Grid { start, step: 6 * HOUR, columns: columns(6 * HOUR) }, &[series]);
+            run.compare(TimeGrid { start, step: 6 * HOUR, columns: columns(6 * HOUR) }, &[series]);
         }
     };
     check(&run);
-    run.step(&Step::Maintain);
+    run.step(&ModelStep::Maintain);
     check(&run);
     run.advance(3 * DAY);
-    run.step(&Step::Maintain);
+    run.step(&ModelStep::Maintain);
     check(&run);
 }
 
-fn rules() -> impl Strategy<Value = Vec<Keep>> {
+fn rules() -> impl Strategy<Value = Vec<RetentionRule>> {
     let selector = prop_oneof![2 => Just("*"), 1 => Just("latency"), 1 => Just("and(host:a)")];
     let rule = (selector, 0usize..3, prop::option::weighted(0.9, 1i64..90)).prop_map(
         |(selector, resolution, hours)| {
             let resolution =
                 [Resolution::Base, Resolution::Minute, Resolution::FiveMinutes][resolution];
-            keep(resolution, hours.map(|hours| hours * HOUR), selector)
+            retention_rule(resolution, hours.map(|hours| hours * HOUR), selector)
         },
     );
     prop::collection::vec(rule, 1..5)
 }
 
-fn run_kept(rules: Vec<Keep>, steps: &[Step]) {
-    let mut run = Run::new();
-    run.store().set_keep(rules).unwrap();
+fn run_with_retention(rules: Vec<RetentionRule>, steps: &[ModelStep]) {
+    let mut run = ModelRun::new();
+    run.store().set_retention(rules).unwrap();
     steps.iter().for_each(|step| run.step(step));
-    run.step(&Step::CheckSums);
-    run.step(&Step::Maintain);
-    run.step(&Step::CheckSums);
+    run.step(&ModelStep::CheckSums);
+    run.step(&ModelStep::Maintain);
+    run.step(&ModelStep::CheckSums);
     run.advance(3 * DAY);
-    run.step(&Step::Maintain);
-    run.step(&Step::CheckSums);
+    run.step(&ModelStep::Maintain);
+    run.step(&ModelStep::CheckSums);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn what_adds_up_is_the_same_however_short_rows_are_kept(
+    fn sums_are_independent_of_retention(
         rules in rules(),
         steps in prop::collection::vec(adding_step(), 1..40),
     ) {
-        run_kept(rules, &steps);
+        run_with_retention(rules, &steps);
     }
 }
 
@@ -76,11 +76,11 @@ proptest! {
 
     #[test]
     #[ignore = "soak: twenty thousand long programs, some hours"]
-    fn soak_what_adds_up_is_the_same_however_short_rows_are_kept(
+    fn soak_sums_are_independent_of_retention(
         rules in rules(),
         steps in prop::collection::vec(adding_step(), 1..120),
     ) {
-        run_kept(rules, &steps);
+        run_with_retention(rules, &steps);
     }
 }
 
@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn answers_are_those_of_the_evaluator(steps in prop::collection::vec(step(), 1..30)) {
+    fn results_match_the_evaluator(steps in prop::collection::vec(step(), 1..30)) {
         run(&steps);
     }
 }
@@ -98,7 +98,7 @@ proptest! {
 
     #[test]
     #[ignore = "soak: twenty thousand long programs, some hours"]
-    fn soak_answers_are_those_of_the_evaluator(steps in prop::collection::vec(step(), 1..120)) {
+    fn soak_results_match_the_evaluator(steps in prop::collection::vec(step(), 1..120)) {
         run(&steps);
     }
 }

@@ -9,9 +9,9 @@ use journal::{Supervisor, supervisor};
 use model::Selector;
 use store::{DAY, Store};
 
-use crate::world::{DIR, World, histogram, identity, ingest, latency, sample};
+use crate::fixture::{DIR, StoreFixture, histogram, identity, ingest, latency, sample};
 
-fn open(world: &World, supervisor: &Supervisor) -> Store {
+fn open(world: &StoreFixture, supervisor: &Supervisor) -> Store {
     let mut options = world.options();
     options.journal.supervisor = supervisor.clone();
     Store::open(Arc::clone(&world.disk), Path::new(DIR), &options).unwrap()
@@ -35,7 +35,7 @@ fn counts(store: &Store, host: &str) -> Vec<u64> {
     let mut counts = Vec::new();
     for found in view.select(&Selector::parse(&format!("latency{{host=\"{host}\"}}")).unwrap()) {
         let mut each = |sample: model::Sample| match sample.value {
-            model::Value::Histogram(histogram) => counts.push(histogram.count()),
+            model::SampleValue::Histogram(histogram) => counts.push(histogram.count()),
             other => panic!("{other:?}"),
         };
         view.samples(&found, i64::MIN..i64::MAX, &mut each).unwrap();
@@ -44,9 +44,9 @@ fn counts(store: &Store, host: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_panic_within_a_record_counts_it_once() {
-    let world = World::new();
-    let supervisor = Supervisor::throwing(&[("store record 1", 2)]);
+fn panic_within_a_record_counts_it_once() {
+    let world = StoreFixture::new();
+    let supervisor = Supervisor::with_injected_panics(&[("store record 1", 2)]);
     let store = open(&world, &supervisor);
     ingest_three(&store);
     assert_eq!(counts(&store, "a"), [10, 20, 30]);
@@ -57,9 +57,9 @@ fn a_panic_within_a_record_counts_it_once() {
 }
 
 #[test]
-fn a_record_that_always_panics_is_quarantined_with_a_gap_and_all_others_count() {
-    let world = World::new();
-    let supervisor = Supervisor::throwing(&[("store record 1", u32::MAX)]);
+fn poison_record_is_quarantined_with_a_gap() {
+    let world = StoreFixture::new();
+    let supervisor = Supervisor::with_injected_panics(&[("store record 1", u32::MAX)]);
     let store = open(&world, &supervisor);
     ingest_three(&store);
     let check = |store: &Store| {
@@ -88,14 +88,14 @@ fn a_record_that_always_panics_is_quarantined_with_a_gap_and_all_others_count() 
     batch.series(&latency("a"));
     batch.sample(&sample(20, 21, histogram(&[5.0; 20]))).unwrap();
     let ack = store.ingest(Some(identity(2)), &batch.finish(), journal::Level::Disk).unwrap();
-    assert!(ack.repeated);
+    assert!(ack.is_duplicate);
     check(&store);
 }
 
 #[test]
-fn a_record_that_panics_while_rows_before_it_are_being_sealed_repeats_none() {
-    let world = World::new();
-    let supervisor = Supervisor::throwing(&[("store record 1", 1)]);
+fn panic_during_flush_repeats_no_rows() {
+    let world = StoreFixture::new();
+    let supervisor = Supervisor::with_injected_panics(&[("store record 1", 1)]);
     let store = open(&world, &supervisor);
     ingest(&store, 1, &[(&latency("a"), sample(10, 11, histogram(&[5.0; 10])))]);
     store.seal().unwrap();
@@ -104,10 +104,10 @@ fn a_record_that_panics_while_rows_before_it_are_being_sealed_repeats_none() {
 }
 
 #[test]
-fn a_series_that_cannot_be_sealed_is_left_out_and_the_others_are_sealed() {
-    let world = World::new();
+fn unsealable_series_is_quarantined() {
+    let world = StoreFixture::new();
     let id = latency("a").id();
-    let supervisor = Supervisor::throwing(&[(&format!("store seal {id}"), u32::MAX)]);
+    let supervisor = Supervisor::with_injected_panics(&[(&format!("store seal {id}"), u32::MAX)]);
     let store = open(&world, &supervisor);
     ingest_three(&store);
     ingest(&store, 4, &[(&latency("b"), sample(40, 41, histogram(&[5.0; 40])))]);
@@ -132,9 +132,9 @@ fn a_series_that_cannot_be_sealed_is_left_out_and_the_others_are_sealed() {
 
 #[test]
 fn gaps_of_a_series_that_cannot_be_sealed_count_the_rows_of_each_day() {
-    let world = World::new();
+    let world = StoreFixture::new();
     let id = latency("a").id();
-    let supervisor = Supervisor::throwing(&[(&format!("store seal {id}"), u32::MAX)]);
+    let supervisor = Supervisor::with_injected_panics(&[(&format!("store seal {id}"), u32::MAX)]);
     let store = open(&world, &supervisor);
     ingest_three(&store);
     let late = sample(2 * DAY + 10, 2 * DAY + 11, histogram(&[5.0; 7]));
@@ -153,19 +153,19 @@ fn gaps_of_a_series_that_cannot_be_sealed_count_the_rows_of_each_day() {
 }
 
 #[test]
-fn a_day_on_which_the_rollup_panics_is_named_and_other_days_are_rolled_up() {
-    let world = World::new();
+fn rollup_panic_is_reported_and_other_days_continue() {
+    let world = StoreFixture::new();
     let now = Arc::new(AtomicI64::new(0));
     let read = Arc::clone(&now);
     let left = std::sync::atomic::AtomicU32::new(3);
-    let fault: supervisor::Fault = Arc::new(move |point: &str| {
+    let fault: supervisor::FaultHook = Arc::new(move |point: &str| {
         let take = |left: u32| left.checked_sub(1);
         let is_it = point == "store rolling up day 1";
         if is_it && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
             panic!("a count overflows");
         }
     });
-    let supervisor = Supervisor::new(supervisor::Settings {
+    let supervisor = Supervisor::new(supervisor::SupervisorSettings {
         clock: Arc::new(move || read.load(Ordering::SeqCst)),
         fault: Some(fault),
         ..Default::default()
@@ -203,13 +203,13 @@ fn a_day_on_which_the_rollup_panics_is_named_and_other_days_are_rolled_up() {
 }
 
 #[test]
-fn the_thread_that_panics_is_run_again_and_goes_on_sealing() {
-    let world = World::new();
+fn panicked_thread_restarts_and_flushes() {
+    let world = StoreFixture::new();
     world.set_now(9 * DAY);
-    let supervisor = Supervisor::throwing(&[("store", 2)]);
+    let supervisor = Supervisor::with_injected_panics(&[("store", 2)]);
     let mut options = world.options();
     options.journal.supervisor = supervisor.clone();
-    options.background = true;
+    options.has_background_thread = true;
     let store = Store::open(Arc::clone(&world.disk), Path::new(DIR), &options).unwrap();
     ingest_three(&store);
     // A partition that is over is sealed by the thread alone.
@@ -221,8 +221,8 @@ fn the_thread_that_panics_is_run_again_and_goes_on_sealing() {
 }
 
 #[test]
-fn a_part_on_which_the_look_at_parts_panics_is_named_and_the_others_are_looked_at() {
-    let world = World::new();
+fn scrub_panic_is_reported_and_other_parts_are_scrubbed() {
+    let world = StoreFixture::new();
     let store = world.open().unwrap();
     for n in 1..=2 {
         let rows = histogram(&[5.0; 10]);
@@ -233,17 +233,17 @@ fn a_part_on_which_the_look_at_parts_panics_is_named_and_the_others_are_looked_a
     drop(store);
     let looked = Arc::new(std::sync::Mutex::new(Vec::new()));
     let (seen, first) = (Arc::clone(&looked), format!("store check {:016x}", parts[0]));
-    let fault: supervisor::Fault = Arc::new(move |point: &str| {
+    let fault: supervisor::FaultHook = Arc::new(move |point: &str| {
         if point.starts_with("store check") {
             seen.lock().unwrap().push(point.to_owned());
             assert_ne!(point, first, "a count overflows");
         }
     });
-    let settings = supervisor::Settings { fault: Some(fault), ..Default::default() };
+    let settings = supervisor::SupervisorSettings { fault: Some(fault), ..Default::default() };
     let supervisor = Supervisor::new(settings);
     let mut options = world.options();
     options.journal.supervisor = supervisor.clone();
-    options.background = true;
+    options.has_background_thread = true;
     let store = Store::open(Arc::clone(&world.disk), Path::new(DIR), &options).unwrap();
     let second = format!("store check {:016x}", parts[1]);
     while !looked.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).contains(&second) {

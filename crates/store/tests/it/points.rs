@@ -1,15 +1,15 @@
 //! A point-in-time histogram is one sample of its series, however often it is sent.
 
 use hist::codec::header::Temporality;
-use model::{Kind, Sample, Selector, Series};
-use store::{DAY, Grid, HOUR, Keep, MINUTE, Resolution, SECOND, Store};
+use model::{Sample, Selector, Series, SeriesKind};
+use store::{DAY, HOUR, MINUTE, Resolution, RetentionRule, SECOND, Store, TimeGrid};
 
-use crate::world::{World, histogram, ingest, sample};
+use crate::fixture::{StoreFixture, histogram, ingest, sample};
 
 const BEGIN: i64 = 20_000 * DAY;
 
 fn sizes() -> Series {
-    Series::new("sizes", Kind::Histogram(Temporality::Delta)).checked().unwrap()
+    Series::new("sizes", SeriesKind::Histogram(Temporality::Delta)).validate().unwrap()
 }
 
 fn point(minute: i64, values: &[f64]) -> Sample {
@@ -29,7 +29,7 @@ fn count(store: &Store) -> (u64, Vec<String>) {
     let view = store.view().unwrap();
     let found = view.select(&model::Selector::All);
     let whole = |step: i64| {
-        let grid = Grid { start: BEGIN, step, columns: (DAY / step) as u64 };
+        let grid = TimeGrid { start: BEGIN, step, columns: (DAY / step) as u64 };
         let columns: Vec<_> =
             view.histograms(&found, grid).unwrap().map(|column| column.unwrap()).collect();
         let gaps: Vec<String> = columns
@@ -50,8 +50,8 @@ fn settle(store: &Store) {
 }
 
 #[test]
-fn a_request_that_is_sent_again_doubles_no_point_in_time_histogram() {
-    let world = World::new();
+fn resent_request_duplicates_no_point_histogram() {
+    let world = StoreFixture::new();
     world.set_now(BEGIN + HOUR);
     let store = world.open().unwrap();
     let samples: Vec<Sample> =
@@ -74,8 +74,8 @@ fn a_request_that_is_sent_again_doubles_no_point_in_time_histogram() {
 }
 
 #[test]
-fn another_histogram_of_the_same_moment_is_refused_and_told() {
-    let world = World::new();
+fn conflicting_point_histogram_is_rejected() {
+    let world = StoreFixture::new();
     world.set_now(BEGIN + HOUR);
     let store = world.open().unwrap();
     send(&store, 1, &[point(1, &[1.0, 2.0])]);
@@ -85,7 +85,7 @@ fn another_histogram_of_the_same_moment_is_refused_and_told() {
         store.seal().unwrap();
     }
     assert_eq!(count(&store).0, 4);
-    let refused = store.fed().unwrap().refused;
+    let refused = store.ingest_progress().unwrap().rejected;
     assert_eq!(refused.iter().map(|gap| gap.lost).collect::<Vec<_>>(), [Some(1), Some(1)]);
     for gap in refused {
         assert!(gap.reason.contains("another histogram at"), "{}", gap.reason);
@@ -94,7 +94,7 @@ fn another_histogram_of_the_same_moment_is_refused_and_told() {
 
 #[test]
 fn windows_of_several_senders_add_up() {
-    let world = World::new();
+    let world = StoreFixture::new();
     world.set_now(BEGIN + HOUR);
     let store = world.open().unwrap();
     let window = sample(BEGIN, BEGIN + MINUTE, histogram(&[1.0, 2.0]));
@@ -109,8 +109,9 @@ fn windows_of_several_senders_add_up() {
 fn check_columns(store: &Store, step: i64, by_end: &[u64], by_start: &[u64], when: &str) {
     let view = store.view().unwrap();
     let found = view.select(&Selector::All);
-    let grid = Grid { start: BEGIN, step, columns: (DAY / step) as u64 };
-    let count = |column: store::Result<store::Column<hist::Mixture>>| column.unwrap().value.count();
+    let grid = TimeGrid { start: BEGIN, step, columns: (DAY / step) as u64 };
+    let count =
+        |column: store::Result<store::TimeColumn<hist::Mixture>>| column.unwrap().value.count();
     let ends: Vec<u64> = view.histograms(&found, grid).unwrap().map(count).collect();
     assert_eq!(ends, by_end, "{when}, by end, {step} ns");
     let starts: Vec<u64> = view.histograms_by_start(&found, grid).unwrap().map(count).collect();
@@ -118,8 +119,8 @@ fn check_columns(store: &Store, step: i64, by_end: &[u64], by_start: &[u64], whe
 }
 
 #[test]
-fn a_distribution_on_the_hour_is_in_the_hour_that_begins_with_it() {
-    let world = World::new();
+fn distribution_on_the_hour_belongs_to_the_next_hour() {
+    let world = StoreFixture::new();
     world.set_now(BEGIN + 2 * DAY);
     let store = world.open().unwrap();
     // One a minute from the first moment of the day to that of the next, with more values on the
@@ -157,8 +158,9 @@ fn a_distribution_on_the_hour_is_in_the_hour_that_begins_with_it() {
     check("in a part");
     settle(&store);
     check("rolled up");
-    let rule = |resolution| Keep { resolution, duration: Some(HOUR), selector: Selector::All };
-    store.set_keep(vec![rule(Resolution::Base)]).unwrap();
+    let rule =
+        |resolution| RetentionRule { resolution, duration: Some(HOUR), selector: Selector::All };
+    store.set_retention(vec![rule(Resolution::Base)]).unwrap();
     settle(&store);
     check("rolled up anew");
     world.set_now(BEGIN + 6 * DAY);
@@ -170,12 +172,14 @@ fn a_distribution_on_the_hour_is_in_the_hour_that_begins_with_it() {
 
 /// Its row in rollups is as short as a moment: who asks for rows has to be told that they were dropped.
 #[test]
-fn a_lone_distribution_on_the_minute_is_known_although_its_row_was_dropped() {
-    let world = World::new();
+fn lone_point_distribution_survives_base_drop() {
+    let world = StoreFixture::new();
     world.set_now(BEGIN + HOUR);
     let store = world.open().unwrap();
     let (resolution, selector) = (Resolution::Base, Selector::All);
-    store.set_keep(vec![Keep { resolution, duration: Some(HOUR), selector }]).unwrap();
+    store
+        .set_retention(vec![RetentionRule { resolution, duration: Some(HOUR), selector }])
+        .unwrap();
     send(&store, 1, &[point(3, &[1.0])]);
     world.set_now(BEGIN + 6 * DAY);
     settle(&store);
@@ -183,30 +187,34 @@ fn a_lone_distribution_on_the_minute_is_known_although_its_row_was_dropped() {
     assert!(parts.iter().all(|part| part.resolution != Resolution::Base));
     let view = store.view().unwrap();
     let found = view.select(&Selector::All);
-    let stretch = view.stretch(&found).unwrap().expect("there is something");
+    let stretch = view.complete_range(&found).unwrap().expect("there is something");
     assert!(stretch.contains(&(BEGIN + 3 * MINUTE - 1)), "{stretch:?}");
     let gaps = view.samples(&found[0], stretch, &mut |_| panic!("a row is left")).unwrap();
     assert_eq!(gaps.len(), 1, "{gaps:?}");
 }
 
 #[test]
-fn the_first_histogram_of_a_moment_is_not_lost_with_its_base_rows() {
-    let world = World::new();
+fn first_point_histogram_survives_base_drop() {
+    let world = StoreFixture::new();
     world.set_now(BEGIN + HOUR);
     let store = world.open().unwrap();
     send(&store, 1, &[point(20, &[1.0]), point(30, &[2.0, 3.0])]);
     world.set_now(BEGIN + 3 * DAY);
     settle(&store);
-    let base = Keep { resolution: Resolution::Base, duration: Some(HOUR), selector: Selector::All };
-    store.set_keep(vec![base]).unwrap();
+    let base = RetentionRule {
+        resolution: Resolution::Base,
+        duration: Some(HOUR),
+        selector: Selector::All,
+    };
+    store.set_retention(vec![base]).unwrap();
     settle(&store);
     let parts = store.stat().unwrap().parts;
     assert!(parts.iter().all(|part| part.resolution != Resolution::Base), "{parts:?}");
 
     let view = store.view().unwrap();
     let found = view.select(&Selector::All);
-    let stretch = view.stretch(&found).unwrap().expect("there are rows");
-    let grid = Grid { start: stretch.start, step: stretch.end - stretch.start, columns: 1 };
+    let stretch = view.complete_range(&found).unwrap().expect("there are rows");
+    let grid = TimeGrid { start: stretch.start, step: stretch.end - stretch.start, columns: 1 };
     let mut columns = view.histograms(&found, grid).unwrap();
     assert_eq!(columns.next().unwrap().unwrap().value.count(), 3);
 }
@@ -219,13 +227,13 @@ const MEASURED_STEP_S: i64 = 15;
 /// grows, every 15 s, `early` nanoseconds before the whole second. Each has 40 new values; a gauge
 /// histogram has 40.
 fn bytes_of_rollups(temporality: Temporality, early: i64) -> Vec<(Resolution, u64, u64)> {
-    let world = World::new();
+    let world = StoreFixture::new();
     world.set_now(BEGIN);
     let store = world.open().unwrap();
-    let kind = Kind::Histogram(temporality);
+    let kind = SeriesKind::Histogram(temporality);
     let series: Vec<Series> = (0..MEASURED_SERIES)
         .map(|at| Series::new("latency", kind).with_label("host", format!("web-{at}")))
-        .map(|series| series.checked().unwrap())
+        .map(|series| series.validate().unwrap())
         .collect();
     let mut grown = vec![hist::Histogram::default(); series.len()];
     let mut state = 1u64;

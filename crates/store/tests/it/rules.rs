@@ -1,10 +1,10 @@
 //! Rules of some series: what they drop beside rows of others is told, or read elsewhere.
 
 use hist::codec::header::Temporality;
-use model::{Gap, Kind, Selector, Series};
-use store::{DAY, Grid, HOUR, Keep, MINUTE, Resolution, SECOND, Store};
+use model::{Gap, Selector, Series, SeriesKind};
+use store::{DAY, HOUR, MINUTE, Resolution, RetentionRule, SECOND, Store, TimeGrid};
 
-use crate::world::{World, histogram, ingest, sample};
+use crate::fixture::{StoreFixture, histogram, ingest, sample};
 
 const BEGIN: i64 = 20_000 * DAY;
 const DAYS: i64 = 3;
@@ -14,21 +14,21 @@ const STEP: i64 = 30 * SECOND;
 const HOURS: i64 = 2;
 const ROWS: i64 = HOURS * HOUR / STEP;
 
-const KINDS: [(&str, Kind); 5] = [
-    ("latency", Kind::Histogram(Temporality::Delta)),
-    ("waited", Kind::Histogram(Temporality::Cumulative)),
-    ("hits", Kind::Counter(Temporality::Delta)),
-    ("requests", Kind::Counter(Temporality::Cumulative)),
-    ("load", Kind::Gauge),
+const KINDS: [(&str, SeriesKind); 5] = [
+    ("latency", SeriesKind::Histogram(Temporality::Delta)),
+    ("waited", SeriesKind::Histogram(Temporality::Cumulative)),
+    ("hits", SeriesKind::Counter(Temporality::Delta)),
+    ("requests", SeriesKind::Counter(Temporality::Cumulative)),
+    ("load", SeriesKind::Gauge),
 ];
 
 fn series(at: usize, host: &str) -> Series {
     let (name, kind) = KINDS[at];
-    Series::new(name, kind).with_label("host", host).checked().unwrap()
+    Series::new(name, kind).with_label("host", host).validate().unwrap()
 }
 
 struct Kept {
-    world: World,
+    world: StoreFixture,
     store: Store,
     batches: u64,
 }
@@ -37,7 +37,7 @@ impl Kept {
     /// Days of rows of each kind for hosts `a` and `b`, rolled up as they pass; then the rules, and
     /// some time.
     fn with_rules(rules: &[(Resolution, &str)]) -> Kept {
-        let world = World::new();
+        let world = StoreFixture::new();
         world.set_now(BEGIN);
         let store = world.open().unwrap();
         let mut kept = Kept { world, store, batches: 0 };
@@ -53,12 +53,12 @@ impl Kept {
     }
 
     fn keep(&self, rules: &[(Resolution, &str)]) {
-        let rule = |&(resolution, selector): &(Resolution, &str)| Keep {
+        let rule = |&(resolution, selector): &(Resolution, &str)| RetentionRule {
             resolution,
             duration: Some(DAY),
             selector: Selector::parse(selector).unwrap(),
         };
-        self.store.set_keep(rules.iter().map(rule).collect()).unwrap();
+        self.store.set_retention(rules.iter().map(rule).collect()).unwrap();
         self.world.set_now(BEGIN + (DAYS + 62) * DAY);
         self.settle();
     }
@@ -86,13 +86,13 @@ impl Kept {
 
     /// What happened in all columns of a day, and what is missing.
     fn day(&self, at: usize, host: &str, day: i64, step: i64) -> (u64, Vec<Gap>) {
-        let grid = Grid { start: BEGIN + day * DAY, step, columns: (DAY / step) as u64 };
+        let grid = TimeGrid { start: BEGIN + day * DAY, step, columns: (DAY / step) as u64 };
         let view = self.store.view().unwrap();
         let selector = format!("{}{{host=\"{host}\"}}", KINDS[at].0);
         let found = view.select(&Selector::parse(&selector).unwrap());
         assert_eq!(found.len(), 1, "{selector}");
         let (mut count, mut gaps) = (0, Vec::new());
-        if matches!(KINDS[at].1, Kind::Histogram(_)) {
+        if matches!(KINDS[at].1, SeriesKind::Histogram(_)) {
             for column in view.histograms(&found, grid).unwrap() {
                 let column = column.unwrap();
                 count += column.value.count();
@@ -232,7 +232,7 @@ fn a_series_whose_finest_rows_a_rule_dropped_is_found_where_coarser_ones_are() {
         let view = kept.store.view().unwrap();
         let selector = format!("{name}{{host=\"a\"}}");
         let found = view.select(&Selector::parse(&selector).unwrap());
-        let stretch = view.stretch(&found).unwrap().unwrap();
+        let stretch = view.complete_range(&found).unwrap().unwrap();
         let all = BEGIN + STEP..BEGIN + (DAYS - 1) * DAY + HOURS * HOUR;
         assert!(stretch.start <= all.start && all.end <= stretch.end, "{at}: {stretch:?}");
     }

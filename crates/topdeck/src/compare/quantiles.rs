@@ -5,8 +5,8 @@ use query::compare::Comparison;
 
 use crate::hist::axis::Axis;
 use crate::hist::plot::{GUTTER, axis_lines};
-use crate::hist::terminal::{Paint, Terminal};
-use crate::query::numbers::Numbers;
+use crate::hist::terminal::{Terminal, TextStyle};
+use crate::query::number_formatter::NumberFormatter;
 
 /// Lines of the picture.
 const ROWS: usize = 14;
@@ -19,16 +19,20 @@ const POINTS: i32 = 120;
 /// The odds of the last of them: one in a million.
 const ODDS_MAX: f64 = 13.8;
 
-pub(super) fn picture(comparison: &Comparison, numbers: &Numbers, terminal: &Terminal) -> String {
+pub(super) fn qq_plot(
+    comparison: &Comparison,
+    numbers: &NumberFormatter,
+    terminal: &Terminal,
+) -> String {
     let [a, b] = &comparison.sides;
-    let show = numbers.show();
+    let show = numbers.formatter();
     let share = |at: i32| 1.0 / (1.0 + (-f64::from(at) / f64::from(POINTS) * ODDS_MAX).exp());
     let pair = |share: f64| {
-        let [x, y] = [a.whole.quantile(share)?, b.whole.quantile(share)?];
-        Some([show.base(x.estimate), show.base(y.estimate)])
+        let [x, y] = [a.mixture.quantile(share)?, b.mixture.quantile(share)?];
+        Some([show.scale(x.estimate), show.scale(y.estimate)])
     };
     // Shares that the smaller side can tell.
-    let n = a.whole.count().min(b.whole.count()) as f64;
+    let n = a.mixture.count().min(b.mixture.count()) as f64;
     let is_told = |share: &f64| share.min(1.0 - share) * n >= 1.0;
     let drawable = |[x, y]: &[f64; 2]| *x > 0.0 && *y > 0.0 && x.is_finite() && y.is_finite();
     let shares = (-POINTS..=POINTS).map(share).filter(is_told);
@@ -44,11 +48,11 @@ pub(super) fn picture(comparison: &Comparison, numbers: &Numbers, terminal: &Ter
         return "  (nothing above zero to draw)\n".to_owned();
     }
     // The same on both axes.
-    let axis = Axis::over(low, high);
+    let axis = Axis::covering(low, high);
     let wide = if terminal.width >= 80 { COLUMNS_WIDE } else { COLUMNS };
     let width = wide.min(terminal.width.saturating_sub(GUTTER + 1)).max(2);
-    let column = |value: f64| ((axis.place(value) * width as f64) as usize).min(width - 1);
-    let row = |value: f64| ROWS - 1 - ((axis.place(value) * ROWS as f64) as usize).min(ROWS - 1);
+    let column = |value: f64| ((axis.position(value) * width as f64) as usize).min(width - 1);
+    let row = |value: f64| ROWS - 1 - ((axis.position(value) * ROWS as f64) as usize).min(ROWS - 1);
     let mut grid = vec![vec![' '; width]; ROWS];
     let (diagonal, dot) = if terminal.ascii { ('.', '*') } else { ('·', '●') };
     for (x, cell) in (0..width).map(|x| (x, ROWS - 1 - x * ROWS / width)) {
@@ -72,7 +76,7 @@ pub(super) fn picture(comparison: &Comparison, numbers: &Numbers, terminal: &Ter
             (false, false) => '┤',
         };
         let cells: String = cells.into_iter().collect();
-        let cells = terminal.paint(Paint::Bar, cells.trim_end());
+        let cells = terminal.paint(TextStyle::Bar, cells.trim_end());
         lines.push(format!("{name:>gutter$} {edge}{cells}", gutter = GUTTER - 1));
     }
     let named: Vec<(usize, String)> =
@@ -85,8 +89,8 @@ pub(super) fn picture(comparison: &Comparison, numbers: &Numbers, terminal: &Ter
     let about = format!(
         "  {dot} the same share of A and of B: above the diagonal B is slower or greater; 5 median, 9 p99, M maximum"
     );
-    for line in super::show::wrapped(&about, terminal.width.saturating_sub(2)) {
-        lines.push(terminal.paint(Paint::Faint, &format!("  {line}")));
+    for line in super::report::wrap_text(&about, terminal.width.saturating_sub(2)) {
+        lines.push(terminal.paint(TextStyle::Faint, &format!("  {line}")));
     }
     lines.join("\n") + "\n"
 }

@@ -1,4 +1,4 @@
-//! `topdeck doctor clock`: what reading the time costs here, and how far it is off.
+//! `topdeck doctor clock`: cost and error of reading the time.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::time::{ClockId, clock_getres, clock_gettime};
 
-use crate::command::{print, say};
+use crate::command::{print_message, print_stdout};
 
 /// Show what reading the time costs on this machine, and how far it is off
 ///
@@ -41,65 +41,78 @@ const COMPARISONS: u32 = 1_000;
 const ATTEMPTS: u32 = 16;
 
 /// A way to read the time.
-struct Call {
+struct TimeSource {
     name: &'static str,
     /// Nanoseconds of `CLOCK_MONOTONIC`; none if it is a pair that tells how long something took.
     read: Option<Box<dyn Fn() -> u64>>,
     cost_ns: f64,
     /// What else there is to know of its error.
-    about: String,
+    description: String,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     clock::now();
-    say(format_args!("measuring for about {} s", options.settle + 2));
+    print_message(format_args!("measuring for about {} s", options.settle + 2));
     thread::sleep(Duration::from_secs(options.settle));
     let bound_ns = clock::error_bound_ns();
     let bound = |more: &str| format!("at the most {bound_ns} ns{more}");
     let tick = clock_getres(ClockId::MonotonicCoarse).tv_nsec;
     let calls = [
-        call("system: CLOCK_MONOTONIC", system_ns, "it is what the others are held to".to_owned()),
-        call(
+        time_source(
+            "system: CLOCK_MONOTONIC",
+            system_ns,
+            "it is what the others are held to".to_owned(),
+        ),
+        time_source(
             "system: CLOCK_MONOTONIC_COARSE",
             || read(ClockId::MonotonicCoarse),
             format!("its tick, {tick} ns"),
         ),
-        call("topdeck: now", clock::now, bound("")),
-        call("topdeck: now_bounded", || clock::now_bounded().ns, bound(", told with each reading")),
-        call("topdeck: now_relaxed", clock::now_relaxed, bound(" and the order of instructions")),
-        call(
+        time_source("topdeck: now", clock::now, bound("")),
+        time_source(
+            "topdeck: now_bounded",
+            || clock::now_bounded().ns,
+            bound(", told with each reading"),
+        ),
+        time_source(
+            "topdeck: now_relaxed",
+            clock::now_unordered,
+            bound(" and the order of instructions"),
+        ),
+        time_source(
             "topdeck: recent",
-            clock::recent,
+            clock::now_coarse,
             "a millisecond and what the scheduler adds".to_owned(),
         ),
-        pair("pair: std Instant", || Instant::now().elapsed().as_nanos() as u64),
-        pair("pair: topdeck Stopwatch", || clock::Stopwatch::start().elapsed_ns()),
-        pair("wall: SystemTime::now", || read(ClockId::Realtime)),
-        pair("wall: topdeck wall", || clock::wall().unix_ns as u64),
+        stopwatch_pair("pair: std Instant", || Instant::now().elapsed().as_nanos() as u64),
+        stopwatch_pair("pair: topdeck Stopwatch", || clock::Stopwatch::start().elapsed_ns()),
+        stopwatch_pair("wall: SystemTime::now", || read(ClockId::Realtime)),
+        stopwatch_pair("wall: topdeck wall", || clock::wall().unix_ns as u64),
     ];
     let mut out = String::new();
     writeln!(out, "{:<32} {:>8}  {:>12}  bound", "call", "ns/op", "off by, ns")?;
     for call in &calls {
-        let off = call.read.as_ref().map(greatest_off_ns).map(|ns| ns.to_string());
+        let off = call.read.as_ref().map(max_error_ns).map(|ns| ns.to_string());
         let off = off.unwrap_or_else(|| "–".to_owned());
-        let line = format!("{:<32} {:>8.1}  {off:>12}  {}", call.name, call.cost_ns, call.about);
+        let line =
+            format!("{:<32} {:>8.1}  {off:>12}  {}", call.name, call.cost_ns, call.description);
         writeln!(out, "{}", line.trim_end())?;
     }
     let status = clock::status();
     writeln!(out, "\n{}", summary(&status))?;
-    print(out.as_bytes())?;
+    print_stdout(out.as_bytes())?;
     Ok(match status.mode {
-        clock::Mode::Counter => ExitCode::SUCCESS,
+        clock::ClockMode::Counter => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
 }
 
-fn call(name: &'static str, read: impl Fn() -> u64 + 'static, about: String) -> Call {
-    Call { name, cost_ns: cost_ns(&read), read: Some(Box::new(read)), about }
+fn time_source(name: &'static str, read: impl Fn() -> u64 + 'static, about: String) -> TimeSource {
+    TimeSource { name, cost_ns: cost_ns(&read), read: Some(Box::new(read)), description: about }
 }
 
-fn pair(name: &'static str, read: impl Fn() -> u64) -> Call {
-    Call { name, cost_ns: cost_ns(&read), read: None, about: String::new() }
+fn stopwatch_pair(name: &'static str, read: impl Fn() -> u64) -> TimeSource {
+    TimeSource { name, cost_ns: cost_ns(&read), read: None, description: String::new() }
 }
 
 fn cost_ns(read: impl Fn() -> u64) -> f64 {
@@ -114,7 +127,7 @@ fn cost_ns(read: impl Fn() -> u64) -> f64 {
 }
 
 /// The greatest difference from the system's clock. What lies between its readings before and after is no difference.
-fn greatest_off_ns(read: impl Fn() -> u64) -> u64 {
+fn max_error_ns(read: impl Fn() -> u64) -> u64 {
     let comparison = |_| {
         let attempt = |_| {
             let (before, read, after) = (system_ns(), read(), system_ns());
@@ -134,9 +147,9 @@ fn read(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-fn summary(status: &clock::Status) -> String {
+fn summary(status: &clock::ClockStatus) -> String {
     let from = match (status.mode, &status.reason) {
-        (clock::Mode::Counter, _) => format!(
+        (clock::ClockMode::Counter, _) => format!(
             "topdeck reads the processor's counter: {:.6} GHz, known to {:.1} in 10^9.",
             status.ticks_per_second / 1e9,
             status.rate_error * 1e9
@@ -152,6 +165,6 @@ fn summary(status: &clock::Status) -> String {
     };
     format!(
         "{from}\n{} comparisons with the system, {} that took too long to count, {} in which the clock was off by more than it said.\n{steered}",
-        status.comparisons, status.rejected, status.disruptions
+        status.comparisons, status.rejected_comparisons, status.discontinuities
     )
 }

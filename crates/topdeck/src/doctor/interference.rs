@@ -1,23 +1,23 @@
-//! `topdeck doctor interference`: whether looking at this machine disturbs what runs on it.
+//! `topdeck doctor interference`: observer effect of monitoring tools.
 //!
 //! An operation is done again and again on one processor, alone and beside a reader that is a process of its own on the
 //! others. Each run ends with its time or its count. The first run and the last are beside nothing: what lies between
 //! the two is noise. A reader ends when this process does. Nobody writes a file, but that this process shows metrics in shared
 //! memory, as others do, for readers to read.
 
-mod beside;
+mod analysis;
 mod cpus;
 mod experiment;
-mod host;
-mod judgement;
-mod memory;
-mod metrics;
-mod processes;
-mod reader;
-mod records;
-mod row;
-mod section;
-mod sockets;
+mod experiment_report;
+mod experiment_run;
+mod host_observer;
+mod memory_experiment;
+mod metrics_observer;
+mod observer;
+mod observer_process;
+mod process_experiment;
+mod record_experiment;
+mod socket_experiment;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -25,13 +25,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::command::{print, say};
+use crate::command::{print_message, print_stdout};
 use crate::journal::parse;
-use crate::journal::progress::Progress;
+use crate::journal::progress_line::ProgressLine;
 use cpus::Cpus;
 use experiment::Experiment;
-use records::Shown;
-use section::Section;
+use experiment_report::ExperimentReport;
+use record_experiment::ExampleMetrics;
 
 /// Show whether looking at this machine disturbs what runs on it
 ///
@@ -42,7 +42,7 @@ use section::Section;
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
     /// How long each run takes
-    #[arg(long, value_name = "SECONDS", default_value = "1.5", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "1.5", value_parser = parse_seconds)]
     seconds: Duration,
 
     /// How many operations a run has at the most: as many as there is time for unless said
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     rounds: Option<u64>,
 
     /// How many other Unix sockets are held meanwhile, as far as the limit of open files allows
-    #[arg(long, value_name = "N", default_value_t = sockets::MOST, value_parser = clap::value_parser!(u64).range(1..=sockets::MOST))]
+    #[arg(long, value_name = "N", default_value_t = socket_experiment::MOST, value_parser = clap::value_parser!(u64).range(1..=socket_experiment::MOST))]
     sockets: u64,
 
     /// How much memory the process has while it maps some more: a quarter of what is available at the most
@@ -80,7 +80,7 @@ Exit status:
   1  something could not be measured, and it is said why
   2  the command line makes no sense";
 
-fn seconds(text: &str) -> Result<Duration, String> {
+fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     match (0.01..=600.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
@@ -90,30 +90,30 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(name) = &options.read_as {
-        return beside::be(name, options.of);
+        return observer_process::run_as_observer(name, options.of);
     }
     // What readers of shared memory read of this process. Where it cannot be, they say so.
-    let _shown = Shown::new();
-    let cpus = Cpus::part();
+    let _shown = ExampleMetrics::create();
+    let cpus = Cpus::reserve_one();
     // The clock's thread is started here, and not on the processor that is measured.
     clock::now();
     let experiments = Experiment::ALL.iter().copied();
     let chosen: Vec<Experiment> =
         experiments.filter(|it| options.only.is_none_or(|only| only == *it)).collect();
-    let runs: usize = chosen.iter().map(|it| 2 + reader::of(*it).count()).sum();
+    let runs: usize = chosen.iter().map(|it| 2 + observer::observers_of(*it).count()).sum();
     let time = options.seconds.as_secs_f64() * runs as f64;
-    say(format_args!("measuring for about {:.0} s, {runs} runs", time.ceil()));
-    let mut progress = Progress::new();
+    print_message(format_args!("measuring for about {:.0} s, {runs} runs", time.ceil()));
+    let mut progress = ProgressLine::new();
     let mut out = String::new();
     let mut all = true;
     for experiment in chosen {
-        let section = Section::measure(experiment, options, &cpus, &mut progress);
-        all &= section.is_whole();
+        let section = ExperimentReport::measure(experiment, options, &cpus, &mut progress);
+        all &= section.is_complete();
         writeln!(out, "{section}")?;
     }
     progress.clear();
-    writeln!(out, "{}", cpus.about())?;
-    print(out.as_bytes())?;
+    writeln!(out, "{}", cpus.description())?;
+    print_stdout(out.as_bytes())?;
     Ok(match all {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,

@@ -7,18 +7,18 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use collect::{Quantity, Unit};
-use model::{Kind, Selector, selector};
-use store::{Found, PartInfo, Resolution, View};
+use model::{Selector, SeriesKind, selector};
+use store::{PartInfo, ReadView, Resolution, SeriesEntryRef};
 
-use crate::command::print;
-use crate::heatmap::steps::{Rhythm, Steps};
-use crate::heatmap::{self, Column, Heatmap};
+use crate::command::print_stdout;
+use crate::heatmap::column_grid::{ColumnGrid, RowPeriod};
+use crate::heatmap::{self, Heatmap, HeatmapColumn};
+use crate::hist::merged_distribution::MergedDistribution;
 use crate::hist::options::parse_quantity;
 use crate::hist::terminal::Terminal;
-use crate::hist::whole::Whole;
-use crate::journal::progress::Progress;
-use crate::store::{open, pick, plural, told, unit, units};
-use crate::time::{self, Moment};
+use crate::journal::progress_line::ProgressLine;
+use crate::store::{find_series, open, parse_unit, plural, units, with_dir};
+use crate::time::{self, TimeExpr};
 use api::document::{count, statistic};
 use api::json::Json::{self, List, Null, Object, Text};
 use api::json::{integer, number};
@@ -36,16 +36,16 @@ pub(crate) struct Options {
     dir: PathBuf,
 
     /// Which series, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
-    #[arg(value_parser = written)]
-    selector: Written,
+    #[arg(value_parser = parse_selector)]
+    selector: ParsedSelector,
 
     /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h; from the first row, if not said
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    from: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    from: Option<TimeExpr>,
 
     /// Until when, also: now; to the last row, if not said
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    to: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    to: Option<TimeExpr>,
 
     /// At most so many columns; as many as fit, if not said
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=COLUMNS_MAX))]
@@ -89,38 +89,38 @@ const COLUMNS_MAX: i64 = 2000;
 /// Columns in a file, unless asked otherwise: what four pixels each allow.
 const COLUMNS_SVG: usize = 212;
 /// Series that are asked how long their rows are, and how long a stretch is looked at: a base part at most.
-const RHYTHM_SERIES_MAX: usize = 4;
-const RHYTHM_NS: i64 = 6 * 3_600_000_000_000;
+const PERIOD_SERIES_MAX: usize = 4;
+const PERIOD_WINDOW_NS: i64 = 6 * 3_600_000_000_000;
 
-/// A selector and how it was written.
+/// Selector with its source text.
 #[derive(Clone, Debug)]
-struct Written {
+struct ParsedSelector {
     text: String,
     selector: Selector,
 }
 
-fn written(text: &str) -> Result<Written, String> {
-    let selector = crate::store::selector(text)?;
-    Ok(Written { text: text.to_owned(), selector })
+fn parse_selector(text: &str) -> Result<ParsedSelector, String> {
+    let selector = crate::store::parse_selector(text)?;
+    Ok(ParsedSelector { text: text.to_owned(), selector })
 }
 
-/// What is drawn.
-struct Drawn<'a> {
+/// Heatmap to draw.
+struct HeatmapOutput<'a> {
     options: &'a Options,
-    view: View,
-    found: Vec<Found>,
+    view: ReadView,
+    series: Vec<SeriesEntryRef>,
     unit: Option<Unit>,
     range: Range<i64>,
-    rhythm: Option<Rhythm>,
+    period: Option<RowPeriod>,
     /// In the unit of the values.
-    limits: Vec<f64>,
-    notes: Vec<String>,
+    thresholds: Vec<f64>,
+    warnings: Vec<String>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;
-    let parts = store.stat().map_err(told(&options.dir))?.parts;
-    let drawn = Drawn::new(options, store.view().map_err(told(&options.dir))?, &parts)?;
+    let parts = store.stat().map_err(with_dir(&options.dir))?.parts;
+    let drawn = HeatmapOutput::new(options, store.view().map_err(with_dir(&options.dir))?, &parts)?;
     let asked = options.columns.map(usize::from);
     if let Some(path) = &options.svg {
         let map = drawn.map(asked.unwrap_or(COLUMNS_SVG))?;
@@ -128,27 +128,36 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text = if options.json {
-        format!("{}\n", document(&drawn, asked.unwrap_or(COLUMNS_SVG))?)
+        format!("{}\n", heatmap_json(&drawn, asked.unwrap_or(COLUMNS_SVG))?)
     } else {
         let terminal = Terminal::new(options.ascii);
-        heatmap::text(&drawn.map(asked.unwrap_or(heatmap::columns_of(&terminal)))?, &terminal)?
+        heatmap::heatmap_text(
+            &drawn.map(asked.unwrap_or(heatmap::columns_of(&terminal)))?,
+            &terminal,
+        )?
     };
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-impl Drawn<'_> {
-    fn new<'a>(options: &'a Options, view: View, parts: &[PartInfo]) -> Result<Drawn<'a>> {
+impl HeatmapOutput<'_> {
+    fn new<'a>(
+        options: &'a Options,
+        view: ReadView,
+        parts: &[PartInfo],
+    ) -> Result<HeatmapOutput<'a>> {
         let asked = asked(options);
         // A series all of whose rows are missing is none that a selector picks: the gaps say so.
         let missing = range_of_gaps(&view, &asked);
-        let picked = match pick(&view, &options.dir, &options.selector.selector) {
+        let picked = match find_series(&view, &options.dir, &options.selector.selector) {
             Err(_) if missing.is_some() => Vec::new(),
             picked => picked?,
         };
         let of = picked.len();
-        let is_histograms = |found: &Found| matches!(found.series.kind(), Kind::Histogram(_));
-        let (found, others): (Vec<Found>, Vec<Found>) = picked.into_iter().partition(is_histograms);
+        let is_histograms =
+            |found: &SeriesEntryRef| matches!(found.series.kind(), SeriesKind::Histogram(_));
+        let (found, others): (Vec<SeriesEntryRef>, Vec<SeriesEntryRef>) =
+            picked.into_iter().partition(is_histograms);
         if found.is_empty() && !others.is_empty() {
             let (series, kind) = (&others[0].series, others[0].series.kind().name());
             let of = plural(of as u64, "series", "series");
@@ -159,20 +168,29 @@ impl Drawn<'_> {
             let n = plural(others.len() as u64, "series", "series");
             notes.push(format!("{n} of other kinds left out, such as {}.", others[0].series));
         }
-        let unit = one_unit(options, &found)?;
+        let unit = common_unit(options, &found)?;
         let limits = options.above.iter().map(|written| match found.is_empty() {
             true => Ok(written.value_in(written.unit()).unwrap_or(f64::NAN)),
-            false => limit(written, unit.as_ref()),
+            false => parse_threshold(written, unit.as_ref()),
         });
         let limits = limits.collect::<Result<_>>()?;
-        let (range, extent) = range(options, &view, &found, missing)?;
-        let rhythm = rhythm(&view, &found, &range).map_err(told(&options.dir))?;
-        let rhythm = slower(rhythm, kept(parts, range.start.max(extent.start)));
-        Ok(Drawn { options, view, found, unit, range, rhythm, limits, notes })
+        let (range, extent) = resolve_range(options, &view, &found, missing)?;
+        let rhythm = row_period(&view, &found, &range).map_err(with_dir(&options.dir))?;
+        let rhythm = longer_period(rhythm, rollup_period(parts, range.start.max(extent.start)));
+        Ok(HeatmapOutput {
+            options,
+            view,
+            series: found,
+            unit,
+            range,
+            period: rhythm,
+            thresholds: limits,
+            warnings: notes,
+        })
     }
 
     fn title(&self) -> String {
-        match &self.found[..] {
+        match &self.series[..] {
             [one] => one.series.to_string(),
             many => {
                 let text = &self.options.selector.text;
@@ -182,23 +200,25 @@ impl Drawn<'_> {
     }
 
     /// Each column with what is missing of it.
-    fn columns(&self, most: usize) -> Result<Vec<store::Column<hist::Mixture>>> {
-        let told = told(&self.options.dir);
-        let steps = Steps::over(self.range.clone(), self.rhythm, most);
-        let mut progress = Progress::new();
+    fn columns(&self, most: usize) -> Result<Vec<store::TimeColumn<hist::Mixture>>> {
+        let told = with_dir(&self.options.dir);
+        let steps = ColumnGrid::covering(self.range.clone(), self.period, most);
+        let mut progress = ProgressLine::new();
         let mut columns = Vec::new();
-        for column in self.view.histograms(&self.found, steps.asked()).map_err(&told)? {
+        for column in self.view.histograms(&self.series, steps.store_grid()).map_err(&told)? {
             let mut column = column.map_err(&told)?;
-            column.start -= steps.late;
-            column.end -= steps.late;
+            column.start -= steps.offset;
+            column.end -= steps.offset;
             columns.push(column);
             let n = columns.len();
             progress.show(|_| format!("column {n} of {}", steps.grid.columns));
         }
         // Columns that begin later than they are shown to leave out what shorter rows have before
         // the first of them.
-        if let (Some(first), Some(early)) = (columns.first_mut(), steps.early(&self.range)) {
-            for column in self.view.histograms(&self.found, early).map_err(&told)? {
+        if let (Some(first), Some(early)) =
+            (columns.first_mut(), steps.before_store_range(&self.range))
+        {
+            for column in self.view.histograms(&self.series, early).map_err(&told)? {
                 let column = column.map_err(&told)?;
                 for histogram in column.value.into_parts() {
                     first.value.add(&histogram).context("the first column has too many values")?;
@@ -215,12 +235,12 @@ impl Drawn<'_> {
             gaps.sort();
             gaps.dedup();
             let (start, end) = (column.start, column.end);
-            Column { start, end, values: Whole::from(column.value), gaps }
+            HeatmapColumn { start, end, values: MergedDistribution::from(column.value), gaps }
         });
-        let columns: Vec<Column> = columns.collect();
-        let is_cumulative = |found: &Found| found.series.kind().is_cumulative();
-        let mut notes = self.notes.clone();
-        if self.found.iter().any(is_cumulative) && columns.iter().all(|c| c.values.count() == 0) {
+        let columns: Vec<HeatmapColumn> = columns.collect();
+        let is_cumulative = |found: &SeriesEntryRef| found.series.kind().is_cumulative();
+        let mut notes = self.warnings.clone();
+        if self.series.iter().any(is_cumulative) && columns.iter().all(|c| c.values.count() == 0) {
             notes.push(
                 "These histograms are cumulative: the first reading of each says from where the next counts."
                     .to_owned(),
@@ -230,27 +250,27 @@ impl Drawn<'_> {
             title: self.title(),
             unit: self.unit.clone(),
             columns,
-            limits: self.limits.clone(),
-            notes,
+            thresholds: self.thresholds.clone(),
+            warnings: notes,
         })
     }
 }
 
 /// The unit of all of them.
-fn one_unit(options: &Options, found: &[Found]) -> Result<Option<Unit>> {
+fn common_unit(options: &Options, found: &[SeriesEntryRef]) -> Result<Option<Unit>> {
     if found.is_empty() {
         return Ok(None);
     }
     let units = units(found);
     if let [(name, _, _)] = units[..] {
-        return Ok(unit(name));
+        return Ok(parse_unit(name));
     }
     let named = units.iter().map(|(name, n, example)| {
         let name = if name.is_empty() { "none" } else { name };
         format!("{name} ({}, such as {example})", plural(*n as u64, "series", "series"))
     });
     let named: Vec<String> = named.collect();
-    let first = Selector::equal(selector::UNIT, units[0].0);
+    let first = Selector::label_equals(selector::UNIT, units[0].0);
     let narrow = Selector::and(vec![options.selector.selector.clone(), first]);
     bail!(
         "{}: these series have different units and cannot be one picture: {}; choose, as in '{narrow}'",
@@ -259,7 +279,7 @@ fn one_unit(options: &Options, found: &[Found]) -> Result<Option<Unit>> {
     )
 }
 
-fn limit(written: &Quantity, unit: Option<&Unit>) -> Result<f64> {
+fn parse_threshold(written: &Quantity, unit: Option<&Unit>) -> Result<f64> {
     written.value_in(unit).ok_or_else(|| match unit {
         Some(unit) => anyhow!("--above {written}: the values are in {unit}"),
         None => anyhow!("--above {written}: the values have no unit; say it without one"),
@@ -269,13 +289,13 @@ fn limit(written: &Quantity, unit: Option<&Unit>) -> Result<f64> {
 /// What is asked for.
 fn asked(options: &Options) -> Range<i64> {
     let now = journal::wall_clock()();
-    let from = options.from.map_or(i64::MIN, |from| from.ns(now));
-    let to = options.to.map_or(i64::MAX, |to| to.ns(now));
+    let from = options.from.map_or(i64::MIN, |from| from.to_unix_ns(now));
+    let to = options.to.map_or(i64::MAX, |to| to.to_unix_ns(now));
     from..to
 }
 
 /// From when to when something is known to be missing, within a time.
-fn range_of_gaps(view: &View, asked: &Range<i64>) -> Option<Range<i64>> {
+fn range_of_gaps(view: &ReadView, asked: &Range<i64>) -> Option<Range<i64>> {
     let gaps = view.gaps(asked);
     let start = gaps.iter().map(|gap| gap.start).min()?.max(asked.start);
     let end = gaps.iter().map(|gap| gap.end).max()?.min(asked.end);
@@ -283,81 +303,85 @@ fn range_of_gaps(view: &View, asked: &Range<i64>) -> Option<Range<i64>> {
 }
 
 /// What is asked for, or else all there is; and what there is, or is missing.
-fn range(
+fn resolve_range(
     options: &Options,
-    view: &View,
-    found: &[Found],
+    view: &ReadView,
+    found: &[SeriesEntryRef],
     missing: Option<Range<i64>>,
 ) -> Result<(Range<i64>, Range<i64>)> {
-    let extent = view.extent(found).map_err(told(&options.dir))?;
+    let extent = view.time_range(found).map_err(with_dir(&options.dir))?;
     let Some(extent) = extent.or_else(|| missing.clone()) else {
         bail!("{}: no rows of {}", options.dir.display(), options.selector.text);
     };
     let now = journal::wall_clock()();
-    let from = options.from.map_or(extent.start, |from| from.ns(now));
-    let to = options.to.map_or(extent.end, |to| to.ns(now));
-    let there = || format!("{} to {}", time::text(extent.start), time::text(extent.end));
+    let from = options.from.map_or(extent.start, |from| from.to_unix_ns(now));
+    let to = options.to.map_or(extent.end, |to| to.to_unix_ns(now));
+    let there = || format!("{} to {}", time::time_text(extent.start), time::time_text(extent.end));
     if options.from.is_some() && options.to.is_some() && from >= to {
-        bail!("--from {} is not before --to {}", time::text(from), time::text(to));
+        bail!("--from {} is not before --to {}", time::time_text(from), time::time_text(to));
     }
     // A row belongs to the nanosecond before its end.
     if options.from.is_some() && extent.end <= from && missing.is_none() {
-        bail!("no rows after {}; there are rows from {}", time::text(from), there());
+        bail!("no rows after {}; there are rows from {}", time::time_text(from), there());
     }
     if options.to.is_some() && to <= extent.start && missing.is_none() {
-        bail!("no rows before {}; there are rows from {}", time::text(to), there());
+        bail!("no rows before {}; there are rows from {}", time::time_text(to), there());
     }
     Ok((from..to.max(from.saturating_add(1)), extent))
 }
 
 /// How long rows are: of the series that has the longest, of some.
-fn rhythm(view: &View, found: &[Found], range: &Range<i64>) -> store::Result<Option<Rhythm>> {
-    let mut longest: Option<Rhythm> = None;
-    for series in found.iter().take(RHYTHM_SERIES_MAX) {
-        let Some(extent) = view.extent(std::slice::from_ref(series))? else { continue };
+fn row_period(
+    view: &ReadView,
+    found: &[SeriesEntryRef],
+    range: &Range<i64>,
+) -> store::Result<Option<RowPeriod>> {
+    let mut longest: Option<RowPeriod> = None;
+    for series in found.iter().take(PERIOD_SERIES_MAX) {
+        let Some(extent) = view.time_range(std::slice::from_ref(series))? else { continue };
         let start = range.start.max(extent.start);
-        let end = range.end.min(start.saturating_add(RHYTHM_NS));
+        let end = range.end.min(start.saturating_add(PERIOD_WINDOW_NS));
         let mut rows = Vec::new();
         view.samples(series, start..end, &mut |sample| rows.push((sample.start, sample.end)))?;
         rows.sort_unstable_by_key(|row| row.1);
-        let rhythm = Rhythm::of(&rows);
-        longest = slower(longest, rhythm);
+        let rhythm = RowPeriod::detect(&rows);
+        longest = longer_period(longest, rhythm);
     }
     Ok(longest)
 }
 
 /// The one with the longer rows.
-fn slower(a: Option<Rhythm>, b: Option<Rhythm>) -> Option<Rhythm> {
-    let interval = |rhythm: Option<Rhythm>| rhythm.map(|rhythm| rhythm.interval);
+fn longer_period(a: Option<RowPeriod>, b: Option<RowPeriod>) -> Option<RowPeriod> {
+    let interval = |rhythm: Option<RowPeriod>| rhythm.map(|rhythm| rhythm.interval);
     if interval(b) > interval(a) { b } else { a }
 }
 
 /// How finely the time from `from` on is still kept, where rows as they came are gone: columns that are finer
 /// than that would be empty.
-fn kept(parts: &[PartInfo], from: i64) -> Option<Rhythm> {
+fn rollup_period(parts: &[PartInfo], from: i64) -> Option<RowPeriod> {
     let reaches = |resolution: &Resolution| {
         parts.iter().any(|part| part.resolution == *resolution && part.start <= from)
     };
     let interval = Resolution::ALL.into_iter().find(reaches)?.period()?;
-    Some(Rhythm { interval, first: 0, is_steady: true })
+    Some(RowPeriod { interval, first: 0, is_steady: true })
 }
 
 /// Shown of each column.
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-fn document(drawn: &Drawn<'_>, most: usize) -> Result<Json> {
+fn heatmap_json(drawn: &HeatmapOutput<'_>, most: usize) -> Result<Json> {
     let columns = drawn.columns(most)?;
     let step = columns.first().map_or(0, |column| column.end - column.start);
-    let column = |column: store::Column<hist::Mixture>| {
-        let values = Whole::from(column.value);
+    let column = |column: store::TimeColumn<hist::Mixture>| {
+        let values = MergedDistribution::from(column.value);
         let quantiles = QUANTILES
             .iter()
             .map(|&q| Object(vec![("q", number(q)), ("value", statistic(values.quantile(q)))]));
-        let above = drawn.options.above.iter().zip(&drawn.limits).map(|(written, &limit)| {
+        let above = drawn.options.above.iter().zip(&drawn.thresholds).map(|(written, &limit)| {
             Object(vec![
                 ("written", Text(written.to_string())),
                 ("limit", number(limit)),
-                ("count", count(values.above(limit))),
+                ("count", count(values.count_above(limit))),
             ])
         });
         Object(vec![
@@ -375,7 +399,7 @@ fn document(drawn: &Drawn<'_>, most: usize) -> Result<Json> {
     Ok(Object(vec![
         ("schema", integer(1)),
         ("selector", Text(drawn.options.selector.text.clone())),
-        ("series", integer(drawn.found.len() as u64)),
+        ("series", integer(drawn.series.len() as u64)),
         ("unit", drawn.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
         ("step_ns", Json::Integer(step.into())),
         ("columns", List(columns.into_iter().map(column).collect())),

@@ -7,30 +7,30 @@
 use hist::{Bracket, Cell};
 
 use crate::hist::axis::Axis;
-use crate::hist::show::Show;
-use crate::hist::whole::Whole;
+use crate::hist::merged_distribution::MergedDistribution;
+use crate::hist::value_formatter::ValueFormatter;
 
 /// One row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Row {
+pub(crate) enum HeatmapRow {
     /// Buckets without upper end.
-    Beyond,
+    Overflow,
     /// On the axis, counted from its low end.
-    On(usize),
+    OnAxis(usize),
     /// Zero, and buckets that reach down to it or across.
     Zero,
     Negative,
 }
 
-impl Row {
+impl HeatmapRow {
     pub(crate) fn is_on_axis(self) -> bool {
-        matches!(self, Row::On(_))
+        matches!(self, HeatmapRow::OnAxis(_))
     }
 }
 
 /// Which rows there are.
 #[derive(Clone, Debug)]
-pub(crate) struct Rows {
+pub(crate) struct HeatmapRows {
     /// Over all values above zero that have bounds, in the unit of pictures; `None` if there are none.
     pub(crate) axis: Option<Axis>,
     /// How many rows the axis has.
@@ -39,65 +39,66 @@ pub(crate) struct Rows {
     /// Greatest end of a bucket that holds zero.
     zero: Option<f64>,
     /// Least beginning of a bucket that has no end.
-    beyond: Option<f64>,
+    overflow: Option<f64>,
 }
 
-/// How many values each row holds, top to bottom as in [`Rows::all`].
+/// Value counts per row, top to bottom as in [`HeatmapRows::all`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
-    beyond: u64,
+pub(crate) struct RowCounts {
+    overflow: u64,
     on_axis: Vec<u64>,
     zero: u64,
     negative: u64,
 }
 
 /// Ends of zero's bucket that are so much smaller than all other values are written as zero.
-const ABOUT_ZERO: f64 = 1e-3;
+const NEAR_ZERO_RATIO: f64 = 1e-3;
 
-enum Place {
-    Beyond,
+enum CellPosition {
+    Overflow,
     /// From, to; in the unit of pictures.
-    On(f64, f64),
+    OnAxis(f64, f64),
     Zero(f64),
     Negative,
 }
 
-fn place(cell: &Cell, show: &Show) -> Place {
+fn cell_position(cell: &Cell, show: &ValueFormatter) -> CellPosition {
     if cell.upper.is_infinite() && cell.upper > 0.0 {
-        Place::Beyond
+        CellPosition::Overflow
     } else if cell.upper < 0.0 || cell.upper == 0.0 && cell.lower == f64::NEG_INFINITY {
-        Place::Negative
+        CellPosition::Negative
     } else if cell.lower <= 0.0 {
-        Place::Zero(show.base(cell.upper))
+        CellPosition::Zero(show.scale(cell.upper))
     } else {
-        Place::On(show.base(cell.lower), show.base(cell.upper))
+        CellPosition::OnAxis(show.scale(cell.lower), show.scale(cell.upper))
     }
 }
 
-impl Rows {
+impl HeatmapRows {
     /// Rows for all that the columns hold, `on_axis` of them on the axis.
-    pub(crate) fn over<'a>(
-        columns: impl Iterator<Item = &'a Whole>,
-        show: &Show,
+    pub(crate) fn covering<'a>(
+        columns: impl Iterator<Item = &'a MergedDistribution>,
+        show: &ValueFormatter,
         on_axis: usize,
-    ) -> Rows {
+    ) -> HeatmapRows {
         let (mut low, mut high) = (f64::INFINITY, 0f64);
-        let mut rows = Rows { axis: None, on_axis, negative: false, zero: None, beyond: None };
-        for cell in columns.flat_map(Whole::cells) {
-            match place(&cell, show) {
-                Place::Beyond => {
-                    let from = show.base(cell.lower);
-                    rows.beyond = Some(rows.beyond.map_or(from, |least| least.min(from)));
+        let mut rows =
+            HeatmapRows { axis: None, on_axis, negative: false, zero: None, overflow: None };
+        for cell in columns.flat_map(MergedDistribution::cells) {
+            match cell_position(&cell, show) {
+                CellPosition::Overflow => {
+                    let from = show.scale(cell.lower);
+                    rows.overflow = Some(rows.overflow.map_or(from, |least| least.min(from)));
                 }
-                Place::On(from, to) => (low, high) = (low.min(from), high.max(to)),
-                Place::Zero(to) => {
+                CellPosition::OnAxis(from, to) => (low, high) = (low.min(from), high.max(to)),
+                CellPosition::Zero(to) => {
                     rows.zero = Some(rows.zero.map_or(to, |greatest| greatest.max(to)));
                 }
-                Place::Negative => rows.negative = true,
+                CellPosition::Negative => rows.negative = true,
             }
         }
         if low <= high {
-            rows.axis = Some(Axis::over(low, high));
+            rows.axis = Some(Axis::covering(low, high));
         } else {
             rows.on_axis = 0;
         }
@@ -105,82 +106,87 @@ impl Rows {
     }
 
     /// All rows, top to bottom.
-    pub(crate) fn all(&self) -> Vec<Row> {
-        let beyond = self.beyond.map(|_| Row::Beyond);
-        let on_axis = (0..self.on_axis).rev().map(Row::On);
-        let zero = self.zero.map(|_| Row::Zero);
-        let negative = self.negative.then_some(Row::Negative);
+    pub(crate) fn all(&self) -> Vec<HeatmapRow> {
+        let beyond = self.overflow.map(|_| HeatmapRow::Overflow);
+        let on_axis = (0..self.on_axis).rev().map(HeatmapRow::OnAxis);
+        let zero = self.zero.map(|_| HeatmapRow::Zero);
+        let negative = self.negative.then_some(HeatmapRow::Negative);
         beyond.into_iter().chain(on_axis).chain(zero).chain(negative).collect()
     }
 
     /// What a row at an end is called.
-    pub(crate) fn name(&self, row: Row, show: &Show, ascii: bool) -> String {
+    pub(crate) fn row_label(&self, row: HeatmapRow, show: &ValueFormatter, ascii: bool) -> String {
         let tick = |base: f64| show.tick(base);
         match row {
-            Row::Beyond => match self.beyond {
+            HeatmapRow::Overflow => match self.overflow {
                 Some(from) if from.is_finite() => format!("> {}", tick(from)),
                 Some(f64::INFINITY) => "infinite".into(),
                 _ => "any".into(),
             },
-            Row::On(_) => String::new(),
-            Row::Zero => match (self.zero.unwrap_or(0.0), &self.axis) {
+            HeatmapRow::OnAxis(_) => String::new(),
+            HeatmapRow::Zero => match (self.zero.unwrap_or(0.0), &self.axis) {
                 (0.0, _) => "0".into(),
-                (to, Some(axis)) if to < axis.low * ABOUT_ZERO => "0".into(),
+                (to, Some(axis)) if to < axis.low * NEAR_ZERO_RATIO => "0".into(),
                 (to, _) => format!("{}{}", if ascii { "<=" } else { "≤ " }, tick(to)),
             },
-            Row::Negative => "< 0".into(),
+            HeatmapRow::Negative => "< 0".into(),
         }
     }
 
     /// Spreads what a column holds over the rows.
-    pub(crate) fn counts(&self, whole: &Whole, show: &Show) -> Counts {
-        let mut counts = Counts { beyond: 0, on_axis: vec![0; self.on_axis], zero: 0, negative: 0 };
+    pub(crate) fn counts(&self, whole: &MergedDistribution, show: &ValueFormatter) -> RowCounts {
+        let mut counts =
+            RowCounts { overflow: 0, on_axis: vec![0; self.on_axis], zero: 0, negative: 0 };
         for cell in whole.cells() {
-            match (place(&cell, show), &self.axis) {
-                (Place::Beyond, _) => counts.beyond += cell.count,
-                (Place::On(from, to), Some(axis)) => {
+            match (cell_position(&cell, show), &self.axis) {
+                (CellPosition::Overflow, _) => counts.overflow += cell.count,
+                (CellPosition::OnAxis(from, to), Some(axis)) => {
                     spread(axis, (from, to), cell.count, &mut counts.on_axis);
                 }
-                (Place::On(..), None) => unreachable!("BUG: rows are made for other columns"),
-                (Place::Zero(_), _) => counts.zero += cell.count,
-                (Place::Negative, _) => counts.negative += cell.count,
+                (CellPosition::OnAxis(..), None) => {
+                    unreachable!("BUG: rows are made for other columns")
+                }
+                (CellPosition::Zero(_), _) => counts.zero += cell.count,
+                (CellPosition::Negative, _) => counts.negative += cell.count,
             }
         }
         counts
     }
 
     /// The row of one value.
-    pub(crate) fn row_of(&self, value: Bracket, show: &Show) -> Option<Row> {
-        let base = show.base(value.estimate);
+    pub(crate) fn find_row(&self, value: Bracket, show: &ValueFormatter) -> Option<HeatmapRow> {
+        let base = show.scale(value.estimate);
         if base.is_nan() {
             return None;
         }
         match &self.axis {
-            _ if self.beyond.is_some() && value.upper == f64::INFINITY => Some(Row::Beyond),
-            Some(axis) if base >= axis.low => {
-                let at = (axis.place(base) * self.on_axis as f64) as usize;
-                Some(Row::On(at.min(self.on_axis - 1)))
+            _ if self.overflow.is_some() && value.upper == f64::INFINITY => {
+                Some(HeatmapRow::Overflow)
             }
-            _ if base < 0.0 && self.negative => Some(Row::Negative),
-            _ if self.zero.is_some() => Some(Row::Zero),
+            Some(axis) if base >= axis.low => {
+                let at = (axis.position(base) * self.on_axis as f64) as usize;
+                Some(HeatmapRow::OnAxis(at.min(self.on_axis - 1)))
+            }
+            _ if base < 0.0 && self.negative => Some(HeatmapRow::Negative),
+            _ if self.zero.is_some() => Some(HeatmapRow::Zero),
             _ => None,
         }
     }
 }
 
-impl Counts {
-    pub(crate) fn of(&self, row: Row) -> u64 {
+impl RowCounts {
+    pub(crate) fn get(&self, row: HeatmapRow) -> u64 {
         match row {
-            Row::Beyond => self.beyond,
-            Row::On(at) => self.on_axis[at],
-            Row::Zero => self.zero,
-            Row::Negative => self.negative,
+            HeatmapRow::Overflow => self.overflow,
+            HeatmapRow::OnAxis(at) => self.on_axis[at],
+            HeatmapRow::Zero => self.zero,
+            HeatmapRow::Negative => self.negative,
         }
     }
 
     /// The fullest row.
-    pub(crate) fn most(&self) -> u64 {
-        let ends = [self.beyond, self.zero, self.negative];
+    pub(crate) fn max(&self) -> u64 {
+        let ends = [self.overflow, self.zero, self.negative];
         self.on_axis.iter().copied().chain(ends).max().unwrap_or(0)
     }
 }
@@ -188,7 +194,8 @@ impl Counts {
 /// Adds `count` to the rows that a bucket covers, evenly over the axis.
 fn spread(axis: &Axis, (from, to): (f64, f64), count: u64, rows: &mut [u64]) {
     let last = rows.len() - 1;
-    let (from, to) = (axis.place(from) * rows.len() as f64, axis.place(to) * rows.len() as f64);
+    let (from, to) =
+        (axis.position(from) * rows.len() as f64, axis.position(to) * rows.len() as f64);
     let (first, end) = ((from as usize).min(last), (to as usize).min(last));
     let mut before = 0;
     for (at, row) in rows.iter_mut().enumerate().take(end + 1).skip(first) {
@@ -210,7 +217,7 @@ mod tests {
     use hist::{Histogram, Scheme};
 
     /// A generator as good as tests need (Vigna's splitmix64).
-    fn random(state: &mut u64) -> u64 {
+    fn next_random(state: &mut u64) -> u64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = *state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -219,23 +226,23 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(columns: &[Whole], on_axis: usize) {
-        let show = Show::new(None);
-        let rows = Rows::over(columns.iter(), &show, on_axis);
+    fn check(columns: &[MergedDistribution], on_axis: usize) {
+        let show = ValueFormatter::new(None);
+        let rows = HeatmapRows::covering(columns.iter(), &show, on_axis);
         for column in columns {
             let counts = rows.counts(column, &show);
-            let sum: u64 = rows.all().into_iter().map(|row| counts.of(row)).sum();
+            let sum: u64 = rows.all().into_iter().map(|row| counts.get(row)).sum();
             assert_eq!(sum, column.count(), "{on_axis} rows");
             // What is drawn lies where it was recorded.
             let marks = [0.0, 0.5, 0.99, 1.0].map(|q| column.quantile(q));
-            for row in marks.into_iter().flatten().map(|mark| rows.row_of(mark, &show)) {
+            for row in marks.into_iter().flatten().map(|mark| rows.find_row(mark, &show)) {
                 assert!(row.is_some_and(|row| rows.all().contains(&row)), "{row:?}");
             }
         }
     }
 
     #[test]
-    fn no_value_is_lost_or_made() {
+    fn row_counts_add_up() {
         let mut state = 42;
         for round in 0..200 {
             let schemes = [
@@ -245,15 +252,15 @@ mod tests {
                 Scheme::log(0.02).unwrap(),
                 Scheme::explicit(&[-5.0, 0.005, 0.1, 1.0, 2.5]).unwrap(),
             ];
-            let columns: Vec<Whole> = (0..4)
+            let columns: Vec<MergedDistribution> = (0..4)
                 .map(|_| {
-                    let mut whole = Whole::default();
-                    for _ in 0..random(&mut state) % 3 {
-                        let scheme = &schemes[random(&mut state) as usize % schemes.len()];
+                    let mut whole = MergedDistribution::default();
+                    for _ in 0..next_random(&mut state) % 3 {
+                        let scheme = &schemes[next_random(&mut state) as usize % schemes.len()];
                         let mut histogram = Histogram::new(scheme.clone());
-                        for _ in 0..random(&mut state) % 50 {
-                            let power = (random(&mut state) % 2400) as f64 / 100.0 - 12.0;
-                            let value = match random(&mut state) % 20 {
+                        for _ in 0..next_random(&mut state) % 50 {
+                            let power = (next_random(&mut state) % 2400) as f64 / 100.0 - 12.0;
+                            let value = match next_random(&mut state) % 20 {
                                 0 => 0.0,
                                 1 => -10f64.powf(power),
                                 2 => f64::INFINITY,
@@ -261,7 +268,8 @@ mod tests {
                                 _ => 10f64.powf(power),
                             };
                             // From one to more than a double counts.
-                            let n = 1 + (random(&mut state) >> (8 + random(&mut state) % 56));
+                            let n =
+                                1 + (next_random(&mut state) >> (8 + next_random(&mut state) % 56));
                             histogram.record_n(value, n);
                         }
                         whole.add(&histogram).unwrap();
@@ -291,23 +299,28 @@ mod tests {
     }
 
     #[test]
-    fn ends_have_rows_only_when_needed() {
+    fn overflow_rows_exist_only_when_needed() {
         let whole = |values: &[f64]| {
             let mut histogram = Histogram::default();
             values.iter().for_each(|&value| histogram.record(value));
-            let mut whole = Whole::default();
+            let mut whole = MergedDistribution::default();
             whole.add(&histogram).unwrap();
             whole
         };
-        let show = Show::new(None);
-        let rows = |values: &[f64]| Rows::over([whole(values)].iter(), &show, 2).all();
+        let show = ValueFormatter::new(None);
+        let rows = |values: &[f64]| HeatmapRows::covering([whole(values)].iter(), &show, 2).all();
         assert_eq!(rows(&[]), []);
-        assert_eq!(rows(&[5.0]), [Row::On(1), Row::On(0)]);
-        assert_eq!(rows(&[0.0]), [Row::Zero]);
-        assert_eq!(rows(&[-1.0, 0.0]), [Row::Zero, Row::Negative]);
+        assert_eq!(rows(&[5.0]), [HeatmapRow::OnAxis(1), HeatmapRow::OnAxis(0)]);
+        assert_eq!(rows(&[0.0]), [HeatmapRow::Zero]);
+        assert_eq!(rows(&[-1.0, 0.0]), [HeatmapRow::Zero, HeatmapRow::Negative]);
         assert_eq!(
             rows(&[f64::INFINITY, -1.0, 5.0]),
-            [Row::Beyond, Row::On(1), Row::On(0), Row::Negative]
+            [
+                HeatmapRow::Overflow,
+                HeatmapRow::OnAxis(1),
+                HeatmapRow::OnAxis(0),
+                HeatmapRow::Negative
+            ]
         );
     }
 }

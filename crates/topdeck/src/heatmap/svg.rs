@@ -7,15 +7,17 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use crate::heatmap::ramp::{self, Ground, Ramp};
-use crate::heatmap::rows::{Row, Rows};
-use crate::heatmap::{Column, Fitted, Heatmap, clock};
+use crate::heatmap::colour_scale::{self, Background, ColourScale};
+use crate::heatmap::rows::{HeatmapRow, HeatmapRows};
+use crate::heatmap::{FittedColumns, Heatmap, HeatmapColumn, time_axis};
 use crate::hist::intervals;
-use crate::hist::show::{self, Show};
-use crate::svg::{self, Anchor, CHAR_WIDTH, LEFT, LINE, PLOT, Room, WIDTH, line, text};
+use crate::hist::value_formatter::{self, ValueFormatter};
+use crate::svg::{
+    self, CHAR_WIDTH, LEFT, LINE, OccupiedSpans, PLOT, TextAnchor, WIDTH, line, text,
+};
 
 /// From the top to the plot, without the lines for limits.
-const HEAD: f64 = 118.0;
+const HEADER_HEIGHT: f64 = 118.0;
 const ROWS: usize = 112;
 const ROW: f64 = 3.0;
 /// A row at an end, and its distance from the axis.
@@ -29,12 +31,12 @@ const TIMES: f64 = 38.0;
 const STRIP_HEAD: f64 = 26.0;
 const STRIP: f64 = 54.0;
 const STRIP_FOOT: f64 = 12.0;
-const FOOT: f64 = 22.0;
+const FOOTER_HEIGHT: f64 = 22.0;
 /// Two pixels each: more would not be seen.
 const COLUMNS_MAX: usize = 424;
 const LEVELS: usize = 16;
 /// Between names of times.
-const TICK_ROOM: f64 = 110.0;
+const TICK_WIDTH: f64 = 110.0;
 const SWATCH: f64 = 11.0;
 /// Quantiles that are drawn over the heat, and their classes; the maximum is drawn beside them.
 const LINES: [(f64, &str); 2] = [(0.5, "p50"), (0.99, "p99")];
@@ -53,42 +55,42 @@ patternTransform=\"rotate(45)\"><path class=\"hatch\" d=\"M0 0V7\"/></pattern></
 
 /// One picture for each heatmap, below each other.
 pub(crate) fn document(maps: &[Heatmap]) -> Result<String> {
-    let drawn = Drawn::of(maps)?;
-    Ok(svg::document(&drawn.title, &drawn.about, drawn.height, &style(), &drawn.body))
+    let drawn = SvgBody::new(maps)?;
+    Ok(svg::document(&drawn.title, &drawn.description, drawn.height, &style(), &drawn.body))
 }
 
 /// The same as a part of a page that has [`svg::STYLE`] and [`style`].
 pub(crate) fn element(id: &str, maps: &[Heatmap]) -> Result<String> {
-    let drawn = Drawn::of(maps)?;
-    Ok(svg::element(id, &drawn.title, &drawn.about, drawn.height, "", &drawn.body))
+    let drawn = SvgBody::new(maps)?;
+    Ok(svg::element(id, &drawn.title, &drawn.description, drawn.height, "", &drawn.body))
 }
 
-struct Drawn {
+struct SvgBody {
     title: String,
-    about: String,
+    description: String,
     height: f64,
     body: String,
 }
 
-impl Drawn {
-    fn of(maps: &[Heatmap]) -> Result<Drawn> {
+impl SvgBody {
+    fn new(maps: &[Heatmap]) -> Result<SvgBody> {
         let mut body = HATCH.to_owned();
         let (mut top, mut about) = (0.0, Vec::new());
         for map in maps {
-            let fitted = map.fitted(COLUMNS_MAX)?;
-            let picture = Picture::new(map, &fitted);
+            let fitted = map.fit_columns(COLUMNS_MAX)?;
+            let picture = SvgHeatmap::new(map, &fitted);
             let _ = writeln!(body, "<g transform=\"translate(0 {top})\">");
             picture.draw(&mut body);
             body.push_str("</g>\n");
             top += picture.height();
-            about.push(format!("{}: {}.", map.title, map.totals()));
+            about.push(format!("{}: {}.", map.title, map.totals_text()));
             about.extend(map.exceedances().into_iter().map(|sentence| format!("{sentence}.")));
         }
         let title = match maps {
             [one] => one.title.clone(),
             several => format!("{} heatmaps", several.len()),
         };
-        Ok(Drawn { title, about: about.join(" "), height: top.max(60.0), body })
+        Ok(SvgBody { title, description: about.join(" "), height: top.max(60.0), body })
     }
 }
 
@@ -96,52 +98,60 @@ impl Drawn {
 pub(crate) fn style() -> String {
     let colours = |ground| {
         (0..LEVELS).fold(String::new(), |mut style, level| {
-            let [r, g, b] = ramp::colour(level as f64 / (LEVELS - 1) as f64, ground);
+            let [r, g, b] = colour_scale::colour(level as f64 / (LEVELS - 1) as f64, ground);
             let _ = write!(style, ".h{level}{{fill:#{r:02x}{g:02x}{b:02x}}}");
             style
         })
     };
-    let (light, dark) = (colours(Ground::Light), colours(Ground::Dark));
+    let (light, dark) = (colours(Background::Light), colours(Background::Dark));
     format!("{STYLE}{light}@media(prefers-color-scheme:dark){{{STYLE_DARK}{dark}}}")
 }
 
-struct Picture<'a> {
+struct SvgHeatmap<'a> {
     map: &'a Heatmap,
-    fitted: &'a Fitted,
-    show: Show,
-    rows: Rows,
-    notes: Vec<String>,
+    fitted: &'a FittedColumns,
+    formatter: ValueFormatter,
+    rows: HeatmapRows,
+    warnings: Vec<String>,
     exceedances: Vec<String>,
 }
 
-impl<'a> Picture<'a> {
-    fn new(map: &'a Heatmap, fitted: &'a Fitted) -> Picture<'a> {
-        let show = map.show();
-        let rows = Rows::over(fitted.columns.iter().map(|column| &column.values), &show, ROWS);
-        let notes = map.missing().into_iter().chain(map.notes.iter().cloned());
-        let notes = notes.flat_map(|note| wrapped(&note)).collect();
-        Picture { map, fitted, show, rows, notes, exceedances: map.exceedances() }
+impl<'a> SvgHeatmap<'a> {
+    fn new(map: &'a Heatmap, fitted: &'a FittedColumns) -> SvgHeatmap<'a> {
+        let show = map.formatter();
+        let rows =
+            HeatmapRows::covering(fitted.columns.iter().map(|column| &column.values), &show, ROWS);
+        let notes = map.gap_summary().into_iter().chain(map.warnings.iter().cloned());
+        let notes = notes.flat_map(|note| wrap_text(&note)).collect();
+        SvgHeatmap {
+            map,
+            fitted,
+            formatter: show,
+            rows,
+            warnings: notes,
+            exceedances: map.exceedances(),
+        }
     }
 
     fn top(&self) -> f64 {
-        HEAD
+        HEADER_HEIGHT
     }
 
     /// Where the axis begins, from above.
     fn axis_top(&self) -> f64 {
-        let beyond = self.rows.all().first() == Some(&Row::Beyond);
+        let beyond = self.rows.all().first() == Some(&HeatmapRow::Overflow);
         self.top() + if beyond { END_ROW + END_GAP } else { 0.0 }
     }
 
     /// The upper edge and the height of a row.
-    fn row(&self, row: Row) -> (f64, f64) {
+    fn row(&self, row: HeatmapRow) -> (f64, f64) {
         let bottom = self.axis_top() + ROWS as f64 * ROW;
-        let zero = self.rows.all().contains(&Row::Zero);
+        let zero = self.rows.all().contains(&HeatmapRow::Zero);
         match row {
-            Row::Beyond => (self.top(), END_ROW),
-            Row::On(at) => (bottom - (at + 1) as f64 * ROW, ROW),
-            Row::Zero => (bottom + END_GAP, END_ROW),
-            Row::Negative => {
+            HeatmapRow::Overflow => (self.top(), END_ROW),
+            HeatmapRow::OnAxis(at) => (bottom - (at + 1) as f64 * ROW, ROW),
+            HeatmapRow::Zero => (bottom + END_GAP, END_ROW),
+            HeatmapRow::Negative => {
                 (bottom + END_GAP + if zero { END_ROW + END_GAP } else { 0.0 }, END_ROW)
             }
         }
@@ -149,15 +159,18 @@ impl<'a> Picture<'a> {
 
     /// The end of the plot, below.
     fn bottom(&self) -> f64 {
-        let ends =
-            self.rows.all().into_iter().filter(|row| matches!(row, Row::Zero | Row::Negative));
+        let ends = self
+            .rows
+            .all()
+            .into_iter()
+            .filter(|row| matches!(row, HeatmapRow::Zero | HeatmapRow::Negative));
         self.axis_top() + ROWS as f64 * ROW + ends.count() as f64 * (END_ROW + END_GAP)
     }
 
     fn height(&self) -> f64 {
         let strips = self.exceedances.len() as f64 * (STRIP_HEAD + STRIP + STRIP_FOOT);
-        let notes = (self.notes.len() + 1) as f64 * LINE;
-        self.bottom() + GAP_STRIP + TIMES + strips + notes + FOOT
+        let notes = (self.warnings.len() + 1) as f64 * LINE;
+        self.bottom() + GAP_STRIP + TIMES + strips + notes + FOOTER_HEIGHT
     }
 
     /// The left edge of a column.
@@ -166,8 +179,8 @@ impl<'a> Picture<'a> {
     }
 
     fn draw(&self, out: &mut String) {
-        text(out, (24.0, 36.0), "title", Anchor::Start, &self.map.title);
-        text(out, (24.0, 58.0), "faint", Anchor::Start, &self.map.totals());
+        text(out, (24.0, 36.0), "title", TextAnchor::Start, &self.map.title);
+        text(out, (24.0, 58.0), "faint", TextAnchor::Start, &self.map.totals_text());
         self.value_axis(out);
         let ramp = self.cells(out);
         self.gaps(out);
@@ -184,49 +197,51 @@ impl<'a> Picture<'a> {
         self.time_axis(out, y);
         y += TIMES;
         for (at, sentence) in self.exceedances.iter().enumerate() {
-            text(out, (24.0, y + 12.0), "heading", Anchor::Start, sentence);
-            self.strip(out, self.map.limits[at], y + STRIP_HEAD);
+            text(out, (24.0, y + 12.0), "heading", TextAnchor::Start, sentence);
+            self.threshold_strip(out, self.map.thresholds[at], y + STRIP_HEAD);
             y += STRIP_HEAD + STRIP + STRIP_FOOT;
         }
-        self.tips(out, y - STRIP_FOOT);
+        self.tooltips(out, y - STRIP_FOOT);
         y += 10.0;
-        if let (Some((start, end)), Some(about)) = (self.map.span(), self.fitted.about()) {
+        if let (Some((start, end)), Some(about)) =
+            (self.map.time_range(), self.fitted.description())
+        {
             let first = &self.fitted.columns[0];
-            let time = |ns| intervals::time(ns, first.end.saturating_sub(first.start));
+            let time = |ns| intervals::time_text(ns, first.end.saturating_sub(first.start));
             let span = format!("{} to {}; {about}", time(start), time(end));
-            text(out, (24.0, y), "faint", Anchor::Start, &span);
+            text(out, (24.0, y), "faint", TextAnchor::Start, &span);
         }
-        for note in &self.notes {
+        for note in &self.warnings {
             y += LINE;
-            text(out, (24.0, y), "faint", Anchor::Start, note);
+            text(out, (24.0, y), "faint", TextAnchor::Start, note);
         }
     }
 
     fn value_axis(&self, out: &mut String) {
-        let name_end = |out: &mut String, row: Row| {
+        let name_end = |out: &mut String, row: HeatmapRow| {
             let (y, height) = self.row(row);
-            let name = self.rows.name(row, &self.show, false);
-            text(out, (LEFT - 8.0, y + height / 2.0 + 4.5), "faint", Anchor::End, &name);
+            let name = self.rows.row_label(row, &self.formatter, false);
+            text(out, (LEFT - 8.0, y + height / 2.0 + 4.5), "faint", TextAnchor::End, &name);
         };
-        let mut room = Room::default();
+        let mut room = OccupiedSpans::default();
         for row in self.rows.all().into_iter().filter(|row| !row.is_on_axis()) {
             let y = self.row(row).0;
-            room.take(y - 2.0, y + END_ROW + 2.0);
+            room.try_occupy(y - 2.0, y + END_ROW + 2.0);
             name_end(out, row);
         }
         let Some(axis) = &self.rows.axis else {
             let middle = f64::midpoint(self.top(), self.bottom());
             if self.rows.all().is_empty() {
-                text(out, (WIDTH / 2.0, middle), "faint", Anchor::Middle, "No values to draw.");
+                text(out, (WIDTH / 2.0, middle), "faint", TextAnchor::Middle, "No values to draw.");
             }
             return;
         };
         for tick in axis.ticks(10) {
-            let y = self.y(axis.place(tick));
+            let y = self.y(axis.position(tick));
             line(out, "grid", (LEFT, y), (LEFT + PLOT, y));
             line(out, "axis", (LEFT - 5.0, y), (LEFT, y));
-            if room.take(y - 5.0, y + 5.0) {
-                text(out, (LEFT - 8.0, y + 4.5), "", Anchor::End, &self.show.tick(tick));
+            if room.try_occupy(y - 5.0, y + 5.0) {
+                text(out, (LEFT - 8.0, y + 4.5), "", TextAnchor::End, &self.formatter.tick(tick));
             }
         }
     }
@@ -237,16 +252,18 @@ impl<'a> Picture<'a> {
     }
 
     /// The heat itself.
-    fn cells(&self, out: &mut String) -> Ramp {
+    fn cells(&self, out: &mut String) -> ColourScale {
         let columns = &self.fitted.columns;
-        let counts: Vec<_> =
-            columns.iter().map(|column| self.rows.counts(&column.values, &self.show)).collect();
-        let ramp = Ramp::to(counts.iter().map(|counts| counts.most()).max().unwrap_or(0));
+        let counts: Vec<_> = columns
+            .iter()
+            .map(|column| self.rows.counts(&column.values, &self.formatter))
+            .collect();
+        let ramp = ColourScale::up_to(counts.iter().map(|counts| counts.max()).max().unwrap_or(0));
         // Rows of the axis are one high and columns one wide: whole numbers are short.
         let mut on_axis = vec![String::new(); LEVELS];
         let mut ends = String::new();
         for row in self.rows.all() {
-            let level = |column: usize| ramp.level(counts[column].of(row), LEVELS);
+            let level = |column: usize| ramp.level(counts[column].get(row), LEVELS);
             let mut from = 0;
             while from < columns.len() {
                 let to = (from + 1..columns.len())
@@ -255,7 +272,7 @@ impl<'a> Picture<'a> {
                 if let Some(level) = level(from) {
                     let width = to - from;
                     match row {
-                        Row::On(at) => {
+                        HeatmapRow::OnAxis(at) => {
                             let y = ROWS - 1 - at;
                             let _ = write!(on_axis[level], "M{from} {y}h{width}v1h-{width}z");
                         }
@@ -316,14 +333,16 @@ impl<'a> Picture<'a> {
     /// Quantiles and the maximum, in steps; broken where there are no values.
     fn lines(&self, out: &mut String) {
         let height = |value: hist::Bracket| {
-            let row = self.rows.row_of(value, &self.show)?;
+            let row = self.rows.find_row(value, &self.formatter)?;
             let (top, height) = self.row(row);
             Some(match (&self.rows.axis, row) {
-                (Some(axis), Row::On(_)) => self.y(axis.place(self.show.base(value.estimate))),
+                (Some(axis), HeatmapRow::OnAxis(_)) => {
+                    self.y(axis.position(self.formatter.scale(value.estimate)))
+                }
                 _ => top + height / 2.0,
             })
         };
-        let path = |of: &dyn Fn(&Column) -> Option<hist::Bracket>| {
+        let path = |of: &dyn Fn(&HeatmapColumn) -> Option<hist::Bracket>| {
             let mut path = String::new();
             let mut drawing = false;
             for (at, column) in self.fitted.columns.iter().enumerate() {
@@ -340,8 +359,9 @@ impl<'a> Picture<'a> {
             }
             path
         };
-        let quantiles = LINES.map(|(q, class)| (class, path(&|c: &Column| c.values.quantile(q))));
-        let max = ("top", path(&|column: &Column| column.values.max()));
+        let quantiles =
+            LINES.map(|(q, class)| (class, path(&|c: &HeatmapColumn| c.values.quantile(q))));
+        let max = ("top", path(&|column: &HeatmapColumn| column.values.max()));
         for (class, path) in quantiles.into_iter().chain([max]).filter(|line| !line.1.is_empty()) {
             let _ = writeln!(out, "<path class=\"over halo\" d=\"{path}\"/>");
             let _ = writeln!(out, "<path class=\"over {class}\" d=\"{path}\"/>");
@@ -350,29 +370,29 @@ impl<'a> Picture<'a> {
 
     fn limits(&self, out: &mut String) {
         let Some(axis) = &self.rows.axis else { return };
-        let mut room = Room::default();
-        for &limit in &self.map.limits {
-            let base = self.show.base(limit);
+        let mut room = OccupiedSpans::default();
+        for &limit in &self.map.thresholds {
+            let base = self.formatter.scale(limit);
             if !(axis.low..=axis.high).contains(&base) {
                 continue;
             }
-            let y = self.y(axis.place(base));
+            let y = self.y(axis.position(base));
             line(out, "limit", (LEFT, y), (LEFT + PLOT, y));
-            if room.take(y - LINE, y) {
-                let name = self.show.exact(limit);
-                text(out, (LEFT + 6.0, y - 5.0), "limits", Anchor::Start, &name);
+            if room.try_occupy(y - LINE, y) {
+                let name = self.formatter.exact(limit);
+                text(out, (LEFT + 6.0, y - 5.0), "limits", TextAnchor::Start, &name);
             }
         }
     }
 
     /// What colours and lines mean, above the plot.
-    fn legend(&self, out: &mut String, ramp: Ramp) {
+    fn legend(&self, out: &mut String, ramp: ColourScale) {
         if self.rows.all().is_empty() {
             return;
         }
         let y = self.top() - 32.0;
         let words = "values per cell";
-        text(out, (LEFT, y + 9.0), "faint", Anchor::Start, words);
+        text(out, (LEFT, y + 9.0), "faint", TextAnchor::Start, words);
         let left = LEFT + words.len() as f64 * CHAR_WIDTH + 12.0;
         let width = SWATCH * LEVELS as f64;
         for (level, _) in ramp.levels(LEVELS) {
@@ -382,14 +402,14 @@ impl<'a> Picture<'a> {
                 "<rect class=\"h{level} cells\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{SWATCH}\" height=\"10\"/>"
             );
         }
-        let mut room = Room::default();
+        let mut room = OccupiedSpans::default();
         for count in ramp.marks(4).into_iter().rev() {
-            let name = show::count(count);
+            let name = value_formatter::count(count);
             let wide = name.len() as f64 * CHAR_WIDTH;
             let x = left + ramp.heat(count).unwrap_or(0.0) * width;
             let from = (x - wide / 2.0).clamp(left - wide / 2.0, left + width - wide);
-            if room.take(from, from + wide) {
-                text(out, (from, y + 24.0), "faint", Anchor::Start, &name);
+            if room.try_occupy(from, from + wide) {
+                text(out, (from, y + 24.0), "faint", TextAnchor::Start, &name);
             }
         }
         // From the right: what lines mean.
@@ -399,7 +419,7 @@ impl<'a> Picture<'a> {
         let lines = [("top", "max"), ("p99", "p99"), ("p50", "p50")];
         for (class, name) in unknown.into_iter().chain(lines.into_iter().rev()) {
             x -= name.len() as f64 * CHAR_WIDTH;
-            text(out, (x, y + 9.0), "faint", Anchor::Start, name);
+            text(out, (x, y + 9.0), "faint", TextAnchor::Start, name);
             x -= 32.0;
             if class == "unknown" {
                 let _ = writeln!(
@@ -417,31 +437,35 @@ impl<'a> Picture<'a> {
     }
 
     fn time_axis(&self, out: &mut String, y: f64) {
-        let Some((start, end)) = self.map.span() else { return };
-        let mut room = Room::default();
-        for (time, name) in clock::ticks(start, end, (PLOT / TICK_ROOM) as usize) {
-            let Some(place) = self.fitted.place(time) else { continue };
+        let Some((start, end)) = self.map.time_range() else { return };
+        let mut room = OccupiedSpans::default();
+        for (time, name) in time_axis::ticks(start, end, (PLOT / TICK_WIDTH) as usize) {
+            let Some(place) = self.fitted.position(time) else { continue };
             let x = LEFT + place / self.fitted.columns.len() as f64 * PLOT;
             line(out, "axis", (x, y), (x, y + 5.0));
             let wide = name.chars().count() as f64 * CHAR_WIDTH;
             let middle = x.min(WIDTH - 4.0 - wide / 2.0);
-            if room.take(middle - wide / 2.0, middle + wide / 2.0) {
-                text(out, (middle, y + 19.0), "", Anchor::Middle, &name);
+            if room.try_occupy(middle - wide / 2.0, middle + wide / 2.0) {
+                text(out, (middle, y + 19.0), "", TextAnchor::Middle, &name);
             }
         }
     }
 
     /// How many values of each column are above a limit, as bars.
-    fn strip(&self, out: &mut String, limit: f64, top: f64) {
+    fn threshold_strip(&self, out: &mut String, limit: f64, top: f64) {
         let bottom = top + STRIP;
-        let counts: Vec<u64> =
-            self.fitted.columns.iter().map(|column| column.values.above(limit).estimate).collect();
+        let counts: Vec<u64> = self
+            .fitted
+            .columns
+            .iter()
+            .map(|column| column.values.count_above(limit).estimate)
+            .collect();
         let most = counts.iter().copied().max().unwrap_or(0);
         if most > 0 {
             line(out, "grid", (LEFT, top), (LEFT + PLOT, top));
-            text(out, (LEFT - 8.0, top + 4.5), "", Anchor::End, &show::count(most));
+            text(out, (LEFT - 8.0, top + 4.5), "", TextAnchor::End, &value_formatter::count(most));
         }
-        text(out, (LEFT - 8.0, bottom + 4.5), "", Anchor::End, "0");
+        text(out, (LEFT - 8.0, bottom + 4.5), "", TextAnchor::End, "0");
         // Unknown is not zero.
         for (at, _) in self.fitted.columns.iter().enumerate().filter(|(_, c)| c.is_unknown()) {
             let (x, width) = (self.x(at), self.x(at + 1) - self.x(at));
@@ -465,7 +489,7 @@ impl<'a> Picture<'a> {
     }
 
     /// What the pointer says of a column.
-    fn tips(&self, out: &mut String, bottom: f64) {
+    fn tooltips(&self, out: &mut String, bottom: f64) {
         for (at, column) in self.fitted.columns.iter().enumerate() {
             let (x, width) = (self.x(at), self.x(at + 1) - self.x(at));
             let height = bottom - self.top();
@@ -474,7 +498,7 @@ impl<'a> Picture<'a> {
                 "<rect class=\"tip\" x=\"{x:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"{height:.1}\">\
                  <title>{}</title></rect>",
                 self.top(),
-                self.tip(column)
+                self.tooltip_lines(column)
                     .iter()
                     .map(|line| svg::escape(line))
                     .collect::<Vec<_>>()
@@ -483,28 +507,28 @@ impl<'a> Picture<'a> {
         }
     }
 
-    fn tip(&self, column: &Column) -> Vec<String> {
+    fn tooltip_lines(&self, column: &HeatmapColumn) -> Vec<String> {
         let count = column.values.count();
-        let mut lines = vec![column.from()];
+        let mut lines = vec![column.start_text()];
         lines.push(match (count, column.is_unknown()) {
             (_, true) => "unknown".to_owned(),
             (1, _) => "1 value".to_owned(),
-            (count, _) => format!("{} values", show::count(count)),
+            (count, _) => format!("{} values", value_formatter::count(count)),
         });
         let mut row = |name: &str, value: Option<hist::Bracket>| {
             let Some(value) = value else { return };
-            let bounds = self.show.bounds(value);
+            let bounds = self.formatter.bounds(value);
             let bounds = if bounds.is_empty() { bounds } else { format!(" ({bounds})") };
-            lines.push(format!("{name} {}{bounds}", self.show.value(value)));
+            lines.push(format!("{name} {}{bounds}", self.formatter.value(value)));
         };
         for (q, name) in LINES {
             row(name, column.values.quantile(q));
         }
         row("max", column.values.max());
         if count > 0 {
-            lines.extend(self.map.limits.iter().map(|&limit| {
-                let above = show::count_estimate(column.values.above(limit));
-                format!("{above} above {}", self.show.exact(limit))
+            lines.extend(self.map.thresholds.iter().map(|&limit| {
+                let above = value_formatter::count_estimate(column.values.count_above(limit));
+                format!("{above} above {}", self.formatter.exact(limit))
             }));
         }
         lines.extend(column.gaps.iter().map(|reason| format!("missing: {reason}")));
@@ -513,7 +537,7 @@ impl<'a> Picture<'a> {
 }
 
 /// A text in lines that fit the picture, the later ones indented.
-fn wrapped(text: &str) -> Vec<String> {
+fn wrap_text(text: &str) -> Vec<String> {
     let most = ((WIDTH - 48.0) / CHAR_WIDTH) as usize;
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,7 +1,7 @@
 //! Pictures of made-up services, and of the inputs that pictures break on.
 
 use super::*;
-use crate::hist::terminal::{Colours, Terminal};
+use crate::hist::terminal::{ColourDepth, Terminal};
 use expect_test::{Expect, expect};
 use hist::{Histogram, Scheme};
 
@@ -10,7 +10,7 @@ const S: i64 = 1_000_000_000;
 const NOON: i64 = 1_772_366_400 * S;
 
 /// A generator as good as tests need (Vigna's splitmix64), as a number from 0 to 1.
-fn random(state: &mut u64) -> f64 {
+fn next_unit(state: &mut u64) -> f64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -35,20 +35,20 @@ fn service(columns: usize) -> Heatmap {
         let mut histogram = Histogram::new(Scheme::exp2(5).unwrap());
         let n = if unknown { 0.0 } else { 3000.0 * (1.0 + 0.5 * (place * 9.0).sin()) };
         for _ in 0..n as usize {
-            let mut kind = random(&mut state);
+            let mut kind = next_unit(&mut state);
             let mode = modes.iter().find(|mode| {
                 kind -= mode.2;
                 kind < 0.0
             });
             let (middle, width, _) = *mode.unwrap_or(&modes[4]);
-            let normal: f64 = (0..6).map(|_| random(&mut state)).sum::<f64>() - 3.0;
+            let normal: f64 = (0..6).map(|_| next_unit(&mut state)).sum::<f64>() - 3.0;
             let mut value = middle * (normal * width * 1.4f64).exp();
-            if incident && random(&mut state) < 0.3 {
-                value *= 8.0 + 60.0 * random(&mut state);
+            if incident && next_unit(&mut state) < 0.3 {
+                value *= 8.0 + 60.0 * next_unit(&mut state);
             }
             histogram.record(value.round());
         }
-        let mut values = Whole::default();
+        let mut values = MergedDistribution::default();
         values.add(&histogram).unwrap();
         let start = NOON + at as i64 * 30 * S;
         let gaps = match at {
@@ -56,55 +56,55 @@ fn service(columns: usize) -> Heatmap {
             _ if at + 3 == columns => vec!["12 records lost at the producer".to_owned()],
             _ => Vec::new(),
         };
-        Column { start, end: start + 30 * S, values, gaps }
+        HeatmapColumn { start, end: start + 30 * S, values, gaps }
     });
     Heatmap {
         title: "checkout, 5 kinds of answers".into(),
         unit: Some(Unit::Nanoseconds),
         columns: columns.collect(),
-        limits: vec![100e6],
-        notes: Vec::new(),
+        thresholds: vec![100e6],
+        warnings: Vec::new(),
     }
 }
 
 /// A column of these values, ten seconds long.
-fn column(at: i64, values: &[f64], gaps: &[&str]) -> Column {
+fn column(at: i64, values: &[f64], gaps: &[&str]) -> HeatmapColumn {
     let mut histogram = Histogram::default();
     values.iter().for_each(|&value| histogram.record(value));
-    let mut whole = Whole::default();
+    let mut whole = MergedDistribution::default();
     if !values.is_empty() {
         whole.add(&histogram).unwrap();
     }
     let start = NOON + at * 10 * S;
     let gaps = gaps.iter().map(|&gap| gap.to_owned()).collect();
-    Column { start, end: start + 10 * S, values: whole, gaps }
+    HeatmapColumn { start, end: start + 10 * S, values: whole, gaps }
 }
 
-fn map(columns: Vec<Column>) -> Heatmap {
+fn map(columns: Vec<HeatmapColumn>) -> Heatmap {
     Heatmap {
         title: "a <title> & more".into(),
         unit: Some(Unit::Nanoseconds),
         columns,
-        limits: vec![1e6],
-        notes: Vec::new(),
+        thresholds: vec![1e6],
+        warnings: Vec::new(),
     }
 }
 
-fn terminal(colours: Colours) -> Terminal {
-    Terminal { width: 60, wide: 60, height: 17, ascii: false, colours }
+fn terminal(colours: ColourDepth) -> Terminal {
+    Terminal { width: 60, raw_width: 60, height: 17, ascii: false, colour_depth: colours }
 }
 
 /// As a terminal shows it, without colours. The file must be sound XML, too, and the same every time.
 #[track_caller]
 fn check(map: &Heatmap, expected: Expect) {
-    let picture = text(map, &terminal(Colours::None)).unwrap();
+    let picture = heatmap_text(map, &terminal(ColourDepth::None)).unwrap();
     expected.assert_eq(&picture);
     let maps = [map.clone(), map.clone()];
     let file = svg(&maps).unwrap();
     assert_eq!(file, svg(&maps).unwrap());
     assert_well_formed(&file);
-    for colours in [Colours::Few, Colours::Palette, Colours::True] {
-        let coloured = text(map, &terminal(colours)).unwrap();
+    for colours in [ColourDepth::Ansi16, ColourDepth::Ansi256, ColourDepth::TrueColour] {
+        let coloured = heatmap_text(map, &terminal(colours)).unwrap();
         assert!(picture_lines(&coloured).all(|line| width(line) <= 60), "{coloured}");
     }
 }
@@ -192,7 +192,7 @@ fn an_incident_and_a_gap() {
 }
 
 #[test]
-fn nothing_at_all() {
+fn empty_heatmap() {
     check(
         &map(Vec::new()),
         expect![[r#"
@@ -216,7 +216,7 @@ fn nothing_at_all() {
 }
 
 #[test]
-fn nothing_but_gaps() {
+fn gaps_only() {
     let columns = (0..4).map(|at| column(at, &[], &["nobody was there"]));
     check(
         &map(columns.collect()),
@@ -236,7 +236,7 @@ fn nothing_but_gaps() {
 }
 
 #[test]
-fn one_value() {
+fn single_value() {
     check(
         &map(vec![column(0, &[5e6], &[])]),
         expect![[r#"
@@ -262,7 +262,7 @@ fn one_value() {
 }
 
 #[test]
-fn what_an_axis_of_logarithms_has_no_place_for() {
+fn values_outside_a_logarithmic_axis() {
     let odd = [0.0, -3.0, f64::INFINITY, 2e6];
     check(
         &map(vec![column(0, &odd, &[]), column(1, &[1e6, 0.0], &[])]),
@@ -299,7 +299,7 @@ fn grids_that_do_not_nest() {
     }
     // Its extremes are not known.
     let mut parts = foreign.into_parts();
-    (parts.min, parts.max) = (hist::Side::Absent, hist::Side::Absent);
+    (parts.min, parts.max) = (hist::TrackedValue::Absent, hist::TrackedValue::Absent);
     let foreign = Histogram::from_parts(parts).unwrap();
     let mut both = column(0, &[20e6, 30e6], &[]);
     both.values.add(&foreign).unwrap();
@@ -331,12 +331,12 @@ fn grids_that_do_not_nest() {
 }
 
 #[test]
-fn columns_without_room_are_merged_exactly() {
-    let columns: Vec<Column> = (0..101)
+fn excess_columns_are_merged_exactly() {
+    let columns: Vec<HeatmapColumn> = (0..101)
         .map(|at| column(at, &[1e6 + at as f64], if at == 7 { &["why"] } else { &[] }))
         .collect();
     let map = map(columns);
-    let fitted = map.fitted(50).unwrap();
+    let fitted = map.fit_columns(50).unwrap();
     assert_eq!((fitted.columns.len(), fitted.merged), (34, 3));
     let counts: Vec<u64> = fitted.columns.iter().map(|column| column.values.count()).collect();
     assert_eq!((counts.iter().sum::<u64>(), counts[0], counts[33]), (101, 3, 2));
@@ -346,9 +346,9 @@ fn columns_without_room_are_merged_exactly() {
 }
 
 #[test]
-fn reasons_do_not_reach_the_terminal_as_commands() {
+fn gap_reasons_are_escaped() {
     let map = map(vec![column(0, &[], &["\u{1b}]0;t\u{7}"])]);
-    let picture = text(&map, &terminal(Colours::None)).unwrap();
+    let picture = heatmap_text(&map, &terminal(ColourDepth::None)).unwrap();
     assert!(picture.chars().all(|c| c == '\n' || !c.is_control()), "{picture:?}");
     assert!(svg(&[map]).unwrap().chars().all(|c| c == '\n' || !c.is_control()));
 }
@@ -356,8 +356,14 @@ fn reasons_do_not_reach_the_terminal_as_commands() {
 #[test]
 fn colours_are_half_blocks() {
     let map = map(vec![column(0, &[1e6, 2e6], &[]), column(1, &[1e6], &[])]);
-    let small = Terminal { width: 40, wide: 13, height: 1, ascii: false, colours: Colours::True };
-    let picture = text(&map, &small).unwrap().replace('\x1b', "␛");
+    let small = Terminal {
+        width: 40,
+        raw_width: 13,
+        height: 1,
+        ascii: false,
+        colour_depth: ColourDepth::TrueColour,
+    };
+    let picture = heatmap_text(&map, &small).unwrap().replace('\x1b', "␛");
     expect![[r#"
         ␛[1ma <title> & more␛[0m
           3 values, max 2 ms in the column from 2026-03-01 12:00:00Z
@@ -389,7 +395,7 @@ fn a_large_picture_is_a_small_file() {
     let mut state = 1;
     let columns = (0..200).map(|at| {
         let values: Vec<f64> =
-            (0..2000).map(|_| 10f64.powf(9.0 * random(&mut state)).round()).collect();
+            (0..2000).map(|_| 10f64.powf(9.0 * next_unit(&mut state)).round()).collect();
         column(at, &values, &[])
     });
     let file = svg(&[map(columns.collect())]).unwrap();

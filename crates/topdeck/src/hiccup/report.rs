@@ -4,67 +4,70 @@ use anyhow::Result;
 use hist::Histogram;
 use serde::Serialize;
 
-use super::join::Joined;
-use super::seen::{LONGER_NS, Seen};
-use crate::command::plain;
-use crate::hist::show::{count, quantile_name};
-use crate::journal::show::{nanoseconds, table};
+use super::delay_stats::{DelayStats, STALL_BOUNDS_NS};
+use super::joined_scope::JoinedScope;
+use crate::command::escape_control;
+use crate::hist::value_formatter::{count, quantile_name};
+use crate::journal::format::{format_ns, format_table};
 
 const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
 
 /// The quantiles that so many moments say something about.
-fn quantiles(of: &Histogram) -> Vec<(f64, f64)> {
+fn significant_quantiles(of: &Histogram) -> Vec<(f64, f64)> {
     let told = QUANTILES.iter().filter(|q| (1.0 - **q) * of.count() as f64 >= 1.0);
     told.filter_map(|q| Some((*q, of.quantile(*q)?.estimate))).collect()
 }
 
-fn max(of: &Histogram) -> f64 {
+fn max_ns(of: &Histogram) -> f64 {
     of.max().map_or(0.0, |max| max.estimate)
 }
 
-pub(super) fn text(seen: &Seen, joined: &Joined) -> String {
+pub(super) fn report_text(seen: &DelayStats, joined: &JoinedScope) -> String {
     let mut text = format!(
         "hiccups of {}: {}, {} moments {} apart\n",
-        plain(&joined.whose),
-        nanoseconds(seen.length_ns() as f64),
-        count(seen.all.count()),
-        nanoseconds(seen.period_ns as f64)
+        escape_control(&joined.scope),
+        format_ns(seen.duration_ns() as f64),
+        count(seen.delays.count()),
+        format_ns(seen.period_ns as f64)
     );
-    for (what, all) in [("as it", &joined.joined), ("not as it", &joined.not_joined)] {
+    for (what, all) in [("as it", &joined.inherited), ("not as it", &joined.not_inherited)] {
         for one in all {
-            text.push_str(&format!("  {what}: {}\n", plain(one)));
+            text.push_str(&format!("  {what}: {}\n", escape_control(one)));
         }
     }
     text.push_str("\nhow late\n");
-    let mut rows: Vec<[String; 2]> =
-        quantiles(&seen.all).iter().map(|(q, ns)| [quantile_name(*q), nanoseconds(*ns)]).collect();
-    rows.push(["max".to_owned(), nanoseconds(max(&seen.all))]);
-    text.push_str(&table(&rows, [false, true]));
-    text.push_str("\nstalls\n");
-    let mut rows: Vec<[String; 2]> = LONGER_NS
+    let mut rows: Vec<[String; 2]> = significant_quantiles(&seen.delays)
         .iter()
-        .zip(seen.longer)
-        .map(|(limit, n)| [format!("longer than {}", nanoseconds(*limit as f64)), count(n)])
+        .map(|(q, ns)| [quantile_name(*q), format_ns(*ns)])
         .collect();
-    let longest = seen.longest.iter().map(|(after, late)| {
-        [format!("at {}", nanoseconds(*after as f64)), nanoseconds(*late as f64)]
-    });
+    rows.push(["max".to_owned(), format_ns(max_ns(&seen.delays))]);
+    text.push_str(&format_table(&rows, [false, true]));
+    text.push_str("\nstalls\n");
+    let mut rows: Vec<[String; 2]> = STALL_BOUNDS_NS
+        .iter()
+        .zip(seen.stall_counts)
+        .map(|(limit, n)| [format!("longer than {}", format_ns(*limit as f64)), count(n)])
+        .collect();
+    let longest = seen
+        .longest
+        .iter()
+        .map(|(after, late)| [format!("at {}", format_ns(*after as f64)), format_ns(*late as f64)]);
     rows.extend(longest);
-    text.push_str(&table(&rows, [false, true]));
+    text.push_str(&format_table(&rows, [false, true]));
     text.push_str("\nover time\n");
     let mut rows = vec![["from", "moments", "p99", "max"].map(str::to_owned)];
-    for (number, row) in seen.rows.iter().enumerate() {
+    for (number, row) in seen.intervals.iter().enumerate() {
         let p99 = row.quantile(0.99).map_or(0.0, |found| found.estimate);
         rows.push([
-            nanoseconds((number as u64 * seen.row_ns) as f64),
+            format_ns((number as u64 * seen.interval_ns) as f64),
             count(row.count()),
-            nanoseconds(p99),
-            nanoseconds(max(row)),
+            format_ns(p99),
+            format_ns(max_ns(row)),
         ]);
     }
-    text.push_str(&table(&rows, [true; 4]));
-    if seen.left_out > 0 {
-        let left_out = count(seen.left_out);
+    text.push_str(&format_table(&rows, [true; 4]));
+    if seen.dropped > 0 {
+        let left_out = count(seen.dropped);
         text.push_str(&format!("\n{left_out} moments of a stall without end are left out\n"));
     }
     text
@@ -72,7 +75,7 @@ pub(super) fn text(seen: &Seen, joined: &Joined) -> String {
 
 /// As it is described in docs/hiccup.md.
 #[derive(Serialize)]
-struct Document<'a> {
+struct HiccupDocument<'a> {
     schema: u32,
     whose: &'a str,
     joined: &'a [String],
@@ -82,70 +85,73 @@ struct Document<'a> {
     moments: u64,
     left_out: u64,
     mean_ns: f64,
-    quantiles: Vec<Quantile>,
+    quantiles: Vec<QuantileDto>,
     max_ns: f64,
-    stalls: Vec<Longer>,
-    longest: Vec<Stall>,
+    stalls: Vec<StallCountDto>,
+    longest: Vec<StallDto>,
     row_ns: u64,
-    rows: Vec<Row>,
+    rows: Vec<IntervalDto>,
 }
 
 #[derive(Serialize)]
-struct Quantile {
+struct QuantileDto {
     q: f64,
     ns: f64,
 }
 
 #[derive(Serialize)]
-struct Longer {
+struct StallCountDto {
     longer_than_ns: u64,
     count: u64,
 }
 
 #[derive(Serialize)]
-struct Stall {
+struct StallDto {
     after_ns: u64,
     late_ns: u64,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct IntervalDto {
     moments: u64,
     p99_ns: f64,
     max_ns: f64,
 }
 
-pub(super) fn json(seen: &Seen, joined: &Joined) -> Result<String> {
-    let document = Document {
+pub(super) fn report_json(seen: &DelayStats, joined: &JoinedScope) -> Result<String> {
+    let document = HiccupDocument {
         schema: 1,
-        whose: &joined.whose,
-        joined: &joined.joined,
-        not_joined: &joined.not_joined,
-        length_ns: seen.length_ns(),
+        whose: &joined.scope,
+        joined: &joined.inherited,
+        not_joined: &joined.not_inherited,
+        length_ns: seen.duration_ns(),
         period_ns: seen.period_ns,
-        moments: seen.all.count(),
-        left_out: seen.left_out,
-        mean_ns: seen.all.mean().map_or(0.0, |mean| mean.estimate),
-        quantiles: quantiles(&seen.all).into_iter().map(|(q, ns)| Quantile { q, ns }).collect(),
-        max_ns: max(&seen.all),
-        stalls: LONGER_NS
+        moments: seen.delays.count(),
+        left_out: seen.dropped,
+        mean_ns: seen.delays.mean().map_or(0.0, |mean| mean.estimate),
+        quantiles: significant_quantiles(&seen.delays)
+            .into_iter()
+            .map(|(q, ns)| QuantileDto { q, ns })
+            .collect(),
+        max_ns: max_ns(&seen.delays),
+        stalls: STALL_BOUNDS_NS
             .iter()
-            .zip(seen.longer)
-            .map(|(limit, count)| Longer { longer_than_ns: *limit, count })
+            .zip(seen.stall_counts)
+            .map(|(limit, count)| StallCountDto { longer_than_ns: *limit, count })
             .collect(),
         longest: seen
             .longest
             .iter()
-            .map(|(after_ns, late_ns)| Stall { after_ns: *after_ns, late_ns: *late_ns })
+            .map(|(after_ns, late_ns)| StallDto { after_ns: *after_ns, late_ns: *late_ns })
             .collect(),
-        row_ns: seen.row_ns,
+        row_ns: seen.interval_ns,
         rows: seen
-            .rows
+            .intervals
             .iter()
-            .map(|row| Row {
+            .map(|row| IntervalDto {
                 moments: row.count(),
                 p99_ns: row.quantile(0.99).map_or(0.0, |found| found.estimate),
-                max_ns: max(row),
+                max_ns: max_ns(row),
             })
             .collect(),
     };
@@ -156,32 +162,32 @@ pub(super) fn json(seen: &Seen, joined: &Joined) -> Result<String> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use host::Woken;
+    use host::WakeUp;
 
     use super::*;
 
     const PAGE: &str = include_str!("../../../../docs/hiccup.md");
 
-    fn names(json: &serde_json::Value, found: &mut BTreeSet<String>) {
+    fn field_names(json: &serde_json::Value, found: &mut BTreeSet<String>) {
         match json {
             serde_json::Value::Object(fields) => {
                 found.extend(fields.keys().cloned());
-                fields.values().for_each(|value| names(value, found));
+                fields.values().for_each(|value| field_names(value, found));
             }
-            serde_json::Value::Array(all) => all.iter().for_each(|one| names(one, found)),
+            serde_json::Value::Array(all) => all.iter().for_each(|one| field_names(one, found)),
             _ => {}
         }
     }
 
     #[test]
-    fn the_page_names_every_field() {
-        let mut seen = Seen::new(1_000_000);
+    fn format_page_documents_every_field() {
+        let mut seen = DelayStats::new(1_000_000);
         for n in 1..=100 {
-            seen.record(Woken::new(n * 1_000_000, n * 1_050_000, 1_000_000));
+            seen.record(WakeUp::new(n * 1_000_000, n * 1_050_000, 1_000_000));
         }
-        let text = json(&seen, &Joined::nothing()).unwrap();
+        let text = report_json(&seen, &JoinedScope::empty()).unwrap();
         let mut found = BTreeSet::new();
-        names(&serde_json::from_str(&text).unwrap(), &mut found);
+        field_names(&serde_json::from_str(&text).unwrap(), &mut found);
         let section = PAGE.split_once("## JSON").unwrap().1.trim_start();
         let section = section.split("\n\n").next().unwrap();
         let quoted = section.split('`').skip(1).step_by(2).filter(|word| *word != "--json");

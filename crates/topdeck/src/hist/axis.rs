@@ -1,4 +1,4 @@
-//! Logarithmic axes and where they are marked.
+//! Logarithmic and percentile axes with ticks.
 
 /// A stretch of values above zero, drawn by their logarithm.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ const MARGIN: f64 = 1.02;
 
 impl Axis {
     /// Over `low..=high`, both above zero and finite, and wide enough to be drawn.
-    pub(crate) fn over(low: f64, high: f64) -> Axis {
+    pub(crate) fn covering(low: f64, high: f64) -> Axis {
         // Squares and roots of the extremes stay finite this way.
         let (low, high) = (low.clamp(1e-300, 1e300), high.clamp(1e-300, 1e300));
         let widen = (RATIO_MIN / (high / low)).sqrt().max(MARGIN);
@@ -22,7 +22,7 @@ impl Axis {
     }
 
     /// Place of a value: 0 at the low end, 1 at the high one. Clamped.
-    pub(crate) fn place(&self, value: f64) -> f64 {
+    pub(crate) fn position(&self, value: f64) -> f64 {
         if value <= self.low {
             return 0.0;
         }
@@ -77,15 +77,15 @@ impl Axis {
 
 /// The nines axis of the percentile spectrum: 0 %, 90 %, 99 %, 99.9 % … at even distances.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nines {
+pub(crate) struct PercentileAxis {
     /// How many nines the last value has: one in 10^nines.
     pub(crate) nines: f64,
 }
 
-impl Nines {
+impl PercentileAxis {
     /// For `n` values, the slowest of which is at the end.
-    pub(crate) fn of(n: u64) -> Nines {
-        Nines { nines: (n as f64).log10().max(1.0) }
+    pub(crate) fn for_count(n: u64) -> PercentileAxis {
+        PercentileAxis { nines: (n as f64).log10().max(1.0) }
     }
 
     /// The share of values up to a place from 0 to 1.
@@ -96,13 +96,13 @@ impl Nines {
     /// Place and name of each mark but the end.
     pub(crate) fn ticks(&self) -> Vec<(f64, String)> {
         (0..=self.nines.floor() as usize)
-            .map(|nines| (nines as f64 / self.nines, nines_name(nines)))
+            .map(|nines| (nines as f64 / self.nines, percentile_name(nines)))
             .filter(|&(place, _)| place < 1.0)
             .collect()
     }
 }
 
-fn nines_name(nines: usize) -> String {
+fn percentile_name(nines: usize) -> String {
     match nines {
         0 => "0 %".into(),
         1 => "90 %".into(),
@@ -130,21 +130,21 @@ mod tests {
     }
 
     #[test]
-    fn one_value_has_room_on_both_sides() {
-        let axis = Axis::over(5.0, 5.0);
-        assert!((axis.place(5.0) - 0.5).abs() < 1e-9);
-        let extremes = Axis::over(1e-320, f64::MAX);
+    fn single_value_has_a_margin_on_both_sides() {
+        let axis = Axis::covering(5.0, 5.0);
+        assert!((axis.position(5.0) - 0.5).abs() < 1e-9);
+        let extremes = Axis::covering(1e-320, f64::MAX);
         assert!(extremes.low > 0.0 && extremes.high.is_finite());
         assert!(extremes.ticks(8).len() <= 9);
     }
 
     #[test]
-    fn nines() {
-        let nines = Nines::of(10_000);
+    fn percentile_axis_ticks() {
+        let nines = PercentileAxis::for_count(10_000);
         assert_eq!(nines.quantile(0.25), 0.9);
         assert_eq!(nines.quantile(1.0), 1.0);
         let names: Vec<String> = nines.ticks().into_iter().map(|tick| tick.1).collect();
         assert_eq!(names, ["0 %", "90 %", "99 %", "99.9 %"]);
-        assert_eq!(Nines::of(1).ticks().len(), 1);
+        assert_eq!(PercentileAxis::for_count(1).ticks().len(), 1);
     }
 }

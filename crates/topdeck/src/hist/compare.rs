@@ -3,61 +3,64 @@
 use anyhow::{Result, bail};
 use hist::{Bracket, Histogram, kolmogorov_smirnov, wasserstein};
 
-use crate::command::plain;
-use crate::hist::above::{self, Above};
-use crate::hist::group::Group;
-use crate::hist::input::{self, Collected};
+use crate::command::escape_control;
+use crate::hist::group::DistributionGroup;
+use crate::hist::input::{self, CollectedInput};
+use crate::hist::merged_distribution::MergedDistribution;
 use crate::hist::options::Options;
-use crate::hist::show::{self, Show};
-use crate::hist::terminal::{Paint, Terminal, widths};
-use crate::hist::whole::Whole;
+use crate::hist::terminal::{Terminal, TextStyle, column_widths};
+use crate::hist::threshold_count::{self, ThresholdCount};
+use crate::hist::value_formatter::{self, ValueFormatter};
 
 /// Groups of the same name in both files.
-pub(crate) struct Pair<'a> {
-    pub(crate) a: &'a Group,
-    pub(crate) b: &'a Group,
+pub(crate) struct GroupPair<'a> {
+    pub(crate) a: &'a DistributionGroup,
+    pub(crate) b: &'a DistributionGroup,
 }
 
 /// The pairs, or why there is nothing to compare.
-pub(crate) fn pairs<'a>(options: &Options, collected: &'a Collected) -> Result<Vec<Pair<'a>>> {
+pub(crate) fn pairs<'a>(
+    options: &Options,
+    collected: &'a CollectedInput,
+) -> Result<Vec<GroupPair<'a>>> {
     let of = |file: usize| {
         let groups = collected.groups.iter();
         groups
-            .filter(|group| group.key.file == Some(file) && group.whole.count() > 0)
+            .filter(|group| group.key.file == Some(file) && group.distribution.count() > 0)
             .collect::<Vec<_>>()
     };
     let (first, second) = (of(0), of(1));
     for (file, groups) in [(0, &first), (1, &second)] {
         if groups.is_empty() {
-            bail!("{}: no values to compare", input::name(&options.files[file]));
+            bail!("{}: no values to compare", input::display_name(&options.files[file]));
         }
     }
     let mut pairs = Vec::new();
     for &a in &first {
-        let same = |b: &&&Group| b.key.metric == a.key.metric && b.key.by == a.key.by;
+        let same = |b: &&&DistributionGroup| b.key.metric == a.key.metric && b.key.by == a.key.by;
         if let Some(b) = second.iter().find(same) {
-            pairs.push(Pair { a, b });
+            pairs.push(GroupPair { a, b });
         }
     }
     if pairs.is_empty() {
         // One distribution on each side is compared whatever their names.
         match (&first[..], &second[..]) {
-            ([a], [b]) => pairs.push(Pair { a, b }),
+            ([a], [b]) => pairs.push(GroupPair { a, b }),
             _ => bail!("the files have no metric of the same name"),
         }
     }
-    for Pair { a, b } in &pairs {
+    for GroupPair { a, b } in &pairs {
         if a.key.unit != b.key.unit {
-            let name =
-                |group: &Group| group.key.unit.as_ref().map_or("no unit".into(), |u| u.to_string());
+            let name = |group: &DistributionGroup| {
+                group.key.unit.as_ref().map_or("no unit".into(), |u| u.to_string())
+            };
             bail!("cannot compare values in {} with values in {}", name(a), name(b));
         }
     }
     Ok(pairs)
 }
 
-/// How far two distributions lie apart. Distances need one grid a side: mixtures are flattened, which only moves
-/// values within 0.05 %.
+/// Distances of two distributions; mixtures are flattened (values move by at most 0.05 %).
 pub(crate) struct Distances {
     pub(crate) wasserstein: Option<Bracket>,
     pub(crate) kolmogorov_smirnov: Option<Bracket>,
@@ -65,15 +68,15 @@ pub(crate) struct Distances {
     pub(crate) flattened: bool,
 }
 
-pub(crate) fn distances(a: &Whole, b: &Whole) -> Result<Distances> {
-    let flat = |whole: &Whole| -> Result<Histogram> {
-        whole.only().map_or_else(|| whole.flatten(), |only| Ok(only.clone()))
+pub(crate) fn distances(a: &MergedDistribution, b: &MergedDistribution) -> Result<Distances> {
+    let flat = |whole: &MergedDistribution| -> Result<Histogram> {
+        whole.single_part().map_or_else(|| whole.flatten(), |only| Ok(only.clone()))
     };
     let (ha, hb) = (flat(a)?, flat(b)?);
     Ok(Distances {
         wasserstein: wasserstein(&ha, &hb),
         kolmogorov_smirnov: kolmogorov_smirnov(&ha, &hb),
-        flattened: a.only().is_none() || b.only().is_none(),
+        flattened: a.single_part().is_none() || b.single_part().is_none(),
     })
 }
 
@@ -89,13 +92,13 @@ pub(crate) fn ratio(a: Bracket, b: Bracket) -> Option<Bracket> {
 /// The statistics that are compared, by name.
 pub(crate) fn rows(
     options: &Options,
-    pair: &Pair<'_>,
+    pair: &GroupPair<'_>,
 ) -> Vec<(String, Option<Bracket>, Option<Bracket>)> {
-    let (a, b) = (&pair.a.whole, &pair.b.whole);
+    let (a, b) = (&pair.a.distribution, &pair.b.distribution);
     let mut rows =
         vec![("min".to_owned(), a.min(), b.min()), ("mean".to_owned(), a.mean(), b.mean())];
     for &q in options.quantiles() {
-        rows.push((show::quantile_name(q), a.quantile(q), b.quantile(q)));
+        rows.push((value_formatter::quantile_name(q), a.quantile(q), b.quantile(q)));
     }
     rows.push(("max".to_owned(), a.max(), b.max()));
     rows
@@ -103,7 +106,7 @@ pub(crate) fn rows(
 
 pub(crate) fn text(
     options: &Options,
-    collected: &Collected,
+    collected: &CollectedInput,
     terminal: &Terminal,
 ) -> Result<String> {
     let mut tables = Vec::new();
@@ -113,24 +116,24 @@ pub(crate) fn text(
     Ok(tables.join("\n\n") + "\n")
 }
 
-fn table(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
+fn table(options: &Options, pair: &GroupPair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
     let mut lines = heading(options, pair, terminal);
     lines.push(String::new());
     lines.extend(statistics(options, pair, terminal)?);
     lines.push(String::new());
-    lines.extend(apart(pair, terminal)?);
+    lines.extend(distance_lines(pair, terminal)?);
     Ok(lines)
 }
 
-fn heading(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Vec<String> {
-    let name = |file: usize| plain(&input::name(&options.files[file]));
+fn heading(options: &Options, pair: &GroupPair<'_>, terminal: &Terminal) -> Vec<String> {
+    let name = |file: usize| escape_control(&input::display_name(&options.files[file]));
     let mut lines = vec![
-        terminal.paint(Paint::Heading, &format!("A  {}", name(0))),
-        terminal.paint(Paint::Heading, &format!("B  {}", name(1))),
+        terminal.paint(TextStyle::Heading, &format!("A  {}", name(0))),
+        terminal.paint(TextStyle::Heading, &format!("B  {}", name(1))),
     ];
     let same = [Some(&pair.a.key.metric), pair.a.key.by.as_ref()];
     let same: Vec<&str> = same.into_iter().flatten().map(String::as_str).collect();
-    let same = plain(&same.join(" "));
+    let same = escape_control(&same.join(" "));
     if !same.trim().is_empty() {
         lines.push(format!("   {}", same.trim()));
     }
@@ -138,16 +141,16 @@ fn heading(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Vec<Strin
 }
 
 /// Side by side, with ratios.
-fn statistics(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
-    let (a, b) = (&pair.a.whole, &pair.b.whole);
-    let show = Show::new(pair.a.key.unit.as_ref());
+fn statistics(options: &Options, pair: &GroupPair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
+    let (a, b) = (&pair.a.distribution, &pair.b.distribution);
+    let show = ValueFormatter::new(pair.a.key.unit.as_ref());
     let mut cells: Vec<[String; 5]> = vec![["", "A", "B", "B / A", ""].map(str::to_owned)];
     let times = |ratio: f64| format!("{ratio:.3}");
     let of_counts = b.count() as f64 / a.count() as f64;
     cells.push([
         "count".into(),
-        show::count(a.count()),
-        show::count(b.count()),
+        value_formatter::count(a.count()),
+        value_formatter::count(b.count()),
         times(of_counts),
         String::new(),
     ]);
@@ -164,28 +167,31 @@ fn statistics(options: &Options, pair: &Pair<'_>, terminal: &Terminal) -> Result
         cells.push([name, show.value(va), show.value(vb), quotient, bounds]);
     }
     // Shares, since the files need not hold equally many values.
-    for (la, lb) in above::all(options, pair.a)?.iter().zip(&above::all(options, pair.b)?) {
-        let share = |above: &Above<'_>, whole: &Whole| {
+    for (la, lb) in threshold_count::count_all(options, pair.a)?
+        .iter()
+        .zip(&threshold_count::count_all(options, pair.b)?)
+    {
+        let share = |above: &ThresholdCount<'_>, whole: &MergedDistribution| {
             let mark = if above.count.is_exact() { "" } else { "~" };
-            format!("{mark}{}", show::share(above.count.estimate, whole.count()))
+            format!("{mark}{}", value_formatter::share(above.count.estimate, whole.count()))
         };
-        let name = format!("> {}", show.exact(la.limit));
+        let name = format!("> {}", show.exact(la.threshold));
         cells.push([name, share(la, a), share(lb, b), String::new(), String::new()]);
     }
-    let [w0, w1, w2, w3, _] = widths(&cells);
+    let [w0, w1, w2, w3, _] = column_widths(&cells);
     let mut lines = Vec::new();
     for (at, [name, va, vb, quotient, bounds]) in cells.iter().enumerate() {
         let line = format!("  {name:<w0$}  {va:>w1$}  {vb:>w2$}  {quotient:>w3$}  {bounds}");
         let line = line.trim_end();
-        lines.push(if at == 0 { terminal.paint(Paint::Faint, line) } else { line.to_owned() });
+        lines.push(if at == 0 { terminal.paint(TextStyle::Faint, line) } else { line.to_owned() });
     }
     Ok(lines)
 }
 
 /// How far the two lie apart.
-fn apart(pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
-    let show = Show::new(pair.a.key.unit.as_ref());
-    let apart = distances(&pair.a.whole, &pair.b.whole)?;
+fn distance_lines(pair: &GroupPair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
+    let show = ValueFormatter::new(pair.a.key.unit.as_ref());
+    let apart = distances(&pair.a.distribution, &pair.b.distribution)?;
     let percent = |share: f64| format!("{:.2} %", share * 100.0);
     let moved = apart.wasserstein.map(|moved| {
         let about = "how far a value of A has to go, on average, to make B";
@@ -199,12 +205,12 @@ fn apart(pair: &Pair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
         (["Kolmogorov-Smirnov".to_owned(), percent(gap.estimate), bounds], about)
     });
     let (cells, abouts): (Vec<[String; 3]>, Vec<&str>) = moved.into_iter().chain(gap).unzip();
-    let [w0, w1, _] = widths(&cells);
+    let [w0, w1, _] = column_widths(&cells);
     let mut lines = Vec::new();
     for ([name, value, bounds], about) in cells.iter().zip(abouts) {
         let line = format!("  {name:<w0$}  {value:>w1$}  {bounds}");
         lines.push(line.trim_end().to_owned());
-        lines.push(terminal.paint(Paint::Faint, &format!("    {about}")));
+        lines.push(terminal.paint(TextStyle::Faint, &format!("    {about}")));
     }
     if apart.flattened {
         lines.push("  One side is of several grids: distances are within 0.05 % of the values beyond that.".into());

@@ -4,27 +4,27 @@ use std::fmt::Write as _;
 
 use hist::Bracket;
 
-use crate::hist::axis::{Axis, Nines};
-use crate::hist::show::Show;
-use crate::svg::{Anchor, CHAR_WIDTH, LEFT, PLOT, Room, line, text};
+use crate::hist::axis::{Axis, PercentileAxis};
+use crate::hist::value_formatter::ValueFormatter;
+use crate::svg::{CHAR_WIDTH, LEFT, OccupiedSpans, PLOT, TextAnchor, line, text};
 
 /// Where curves are drawn.
-pub(crate) struct Frame {
+pub(crate) struct CurveFrame {
     pub(crate) axis: Axis,
-    pub(crate) nines: Nines,
+    pub(crate) percentiles: PercentileAxis,
     /// From above.
     pub(crate) top: f64,
     pub(crate) height: f64,
 }
 
-impl Frame {
+impl CurveFrame {
     fn bottom(&self) -> f64 {
         self.top + self.height
     }
 
     /// Height of a value, in the unit of pictures.
     pub(crate) fn y(&self, base: f64) -> f64 {
-        self.bottom() - self.axis.place(base) * self.height
+        self.bottom() - self.axis.position(base) * self.height
     }
 
     /// From the left, of a place from 0 to 1.
@@ -33,27 +33,27 @@ impl Frame {
     }
 
     /// Both axes with their names.
-    pub(crate) fn draw(&self, out: &mut String, show: &Show) {
+    pub(crate) fn draw(&self, out: &mut String, show: &ValueFormatter) {
         let bottom = self.bottom();
         let (x, y) = (|place| self.x(place), |base| self.y(base));
-        let mut room = Room::default();
+        let mut room = OccupiedSpans::default();
         for tick in self.axis.ticks(8) {
             line(out, "grid", (LEFT, y(tick)), (LEFT + PLOT, y(tick)));
-            if room.take(y(tick) - 7.0, y(tick) + 7.0) {
-                text(out, (LEFT - 8.0, y(tick) + 4.0), "", Anchor::End, &show.tick(tick));
+            if room.try_occupy(y(tick) - 7.0, y(tick) + 7.0) {
+                text(out, (LEFT - 8.0, y(tick) + 4.0), "", TextAnchor::End, &show.tick(tick));
             }
         }
-        let mut room = Room::default();
-        room.take(x(1.0) - 30.0, x(1.0));
-        for (place, name) in self.nines.ticks() {
+        let mut room = OccupiedSpans::default();
+        room.try_occupy(x(1.0) - 30.0, x(1.0));
+        for (place, name) in self.percentiles.ticks() {
             line(out, "axis", (x(place), bottom), (x(place), bottom + 5.0));
             let width = name.chars().count() as f64 * CHAR_WIDTH;
-            if room.take(x(place) - width / 2.0, x(place) + width / 2.0) {
-                text(out, (x(place), bottom + 21.0), "", Anchor::Middle, &name);
+            if room.try_occupy(x(place) - width / 2.0, x(place) + width / 2.0) {
+                text(out, (x(place), bottom + 21.0), "", TextAnchor::Middle, &name);
             }
         }
         line(out, "axis", (x(1.0), bottom), (x(1.0), bottom + 5.0));
-        text(out, (x(1.0), bottom + 21.0), "max", Anchor::End, "max");
+        text(out, (x(1.0), bottom + 21.0), "max", TextAnchor::End, "max");
         line(out, "axis", (LEFT, bottom), (LEFT + PLOT, bottom));
     }
 

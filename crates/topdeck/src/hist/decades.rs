@@ -1,10 +1,10 @@
-//! The table by powers of ten: how many values lie between 1 us and 10 us, and so on.
+//! Table of counts per power of ten.
 
 use hist::{Bracket, Scheme};
 
-use crate::hist::group::Group;
-use crate::hist::show::{self, Show};
-use crate::hist::terminal::{Paint, Terminal, widths};
+use crate::hist::group::DistributionGroup;
+use crate::hist::terminal::{Terminal, TextStyle, column_widths};
+use crate::hist::value_formatter::{self, ValueFormatter};
 
 /// The values from one power of ten to the next.
 #[derive(Debug)]
@@ -24,24 +24,25 @@ const ROWS_MAX: usize = 16;
 const BAR_CELLS: usize = 24;
 
 /// All powers of ten that values lie between. What is at or below zero comes first.
-pub(crate) fn of(group: &Group, show: &Show) -> Vec<Decade> {
-    let whole = &group.whole;
+pub(crate) fn split_decades(group: &DistributionGroup, show: &ValueFormatter) -> Vec<Decade> {
+    let whole = &group.distribution;
     let (mut least, mut greatest) = (f64::INFINITY, 0f64);
     for cell in whole.cells().filter(|cell| cell.upper > 0.0 && cell.lower < f64::INFINITY) {
         let lower = if cell.lower > 0.0 { cell.lower } else { cell.upper / 10.0 };
         let upper = if cell.upper.is_finite() { cell.upper } else { cell.lower };
-        least = least.min(show.base(lower));
-        greatest = greatest.max(show.base(upper));
+        least = least.min(show.scale(lower));
+        greatest = greatest.max(show.scale(upper));
     }
     let mut edges = Vec::new();
     if least <= greatest && greatest > 0.0 {
         let power = |value: f64| value.clamp(1e-300, 1e300).log10().floor() as i32;
         let (first, last) = (power(least), power(greatest) + 1);
-        edges.extend((first..=last).map(|power| show.of_base(power_of_ten(power))));
+        edges.extend((first..=last).map(|power| show.unscale(power_of_ten(power))));
     }
     let mut decades = Vec::new();
     let closed = whole.parts().iter().all(|part| matches!(part.scheme(), Scheme::Explicit(_)));
-    let count_to = |edge: f64| if closed { whole.up_to(edge) } else { whole.below(edge) };
+    let count_to =
+        |edge: f64| if closed { whole.count_at_most(edge) } else { whole.count_below(edge) };
     let least = whole.cells().map(|cell| cell.lower).fold(0.0, f64::min);
     let mut from = if least < 0.0 { f64::NEG_INFINITY } else { 0.0 };
     let mut below = Bracket::exact(0);
@@ -79,13 +80,13 @@ fn power_of_ten(power: i32) -> f64 {
 }
 
 fn between(
-    group: &Group,
+    group: &DistributionGroup,
     (from, below, closed): (f64, f64, bool),
     first: Bracket<u64>,
     next: Bracket<u64>,
 ) -> Decade {
     let (mut lower, mut upper) = (0u64, 0u64);
-    for cell in group.whole.cells() {
+    for cell in group.distribution.cells() {
         // The last stretch has no end, and infinity is in it.
         let before_end =
             |value: f64| value < below || below == f64::INFINITY || closed && value == below;
@@ -106,9 +107,13 @@ fn between(
 }
 
 /// The table as lines.
-pub(crate) fn lines(group: &Group, show: &Show, terminal: &Terminal) -> Vec<String> {
-    let n = group.whole.count();
-    let decades = of(group, show);
+pub(crate) fn lines(
+    group: &DistributionGroup,
+    show: &ValueFormatter,
+    terminal: &Terminal,
+) -> Vec<String> {
+    let n = group.distribution.count();
+    let decades = split_decades(group, show);
     let rows: Vec<[String; 4]> = decades
         .iter()
         .map(|decade| {
@@ -121,23 +126,23 @@ pub(crate) fn lines(group: &Group, show: &Show, terminal: &Terminal) -> Vec<Stri
             };
             [
                 name,
-                show::count_estimate(decade.count),
-                show::share(decade.count.estimate, n),
-                show::count_bounds(decade.count),
+                value_formatter::count_estimate(decade.count),
+                value_formatter::share(decade.count.estimate, n),
+                value_formatter::count_bounds(decade.count),
             ]
         })
         .collect();
     let most = decades.iter().map(|decade| decade.count.estimate).max().unwrap_or(0).max(1);
-    let [names, counts, shares, _] = widths(&rows);
+    let [names, counts, shares, _] = column_widths(&rows);
     let (names, counts, shares) = (names.max(5), counts.max(6), shares.max(5));
     let heading = format!("  {:>names$}  {:>counts$}  {:>shares$}", "value", "count", "share");
-    let mut lines = vec![terminal.paint(Paint::Faint, &heading)];
+    let mut lines = vec![terminal.paint(TextStyle::Faint, &heading)];
     for ([name, count, share, bounds], decade) in rows.iter().zip(&decades) {
-        let bar = bar_of(decade.count.estimate, most, terminal);
+        let bar = draw_bar(decade.count.estimate, most, terminal);
         let bar_room = BAR_CELLS - bar.chars().count();
         let bounds =
             if bounds.is_empty() { String::new() } else { format!("{:bar_room$}  {bounds}", "") };
-        let bar = terminal.paint(Paint::Bar, &bar);
+        let bar = terminal.paint(TextStyle::Bar, &bar);
         let line = format!("  {name:>names$}  {count:>counts$}  {share:>shares$}  {bar}{bounds}");
         lines.push(line.trim_end().to_owned());
     }
@@ -145,7 +150,7 @@ pub(crate) fn lines(group: &Group, show: &Show, terminal: &Terminal) -> Vec<Stri
 }
 
 /// A horizontal bar in eighths of a cell; anything at all is at least one eighth.
-fn bar_of(part: u64, most: u64, terminal: &Terminal) -> String {
+fn draw_bar(part: u64, most: u64, terminal: &Terminal) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (part as f64 / most as f64 * (BAR_CELLS * 8) as f64).round() as usize;
     let eighths = if part > 0 { eighths.max(1) } else { 0 };

@@ -1,20 +1,20 @@
-//! What is kept apart: one distribution per metric, unit, and whatever `--by` says.
+//! Groups: one distribution per metric, unit and `--by` value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
-use collect::{Reading, Unit};
+use collect::{DecodedSample, Unit};
 use hist::Histogram;
 
 use crate::hist::heat;
-use crate::hist::whole::Whole;
+use crate::hist::merged_distribution::MergedDistribution;
 
 /// Tags are named in a note only while they are few.
-const TAGS_NOTED_MAX: usize = 20;
+const TAGS_KEPT_MAX: usize = 20;
 
-/// What tells groups apart.
+/// Grouping key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct GroupKey {
     /// Place among the files, where files are kept apart.
     pub(crate) file: Option<usize>,
     pub(crate) metric: String,
@@ -25,21 +25,21 @@ pub(crate) struct Key {
 
 /// One distribution, and its parts over time.
 #[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) key: Key,
-    pub(crate) whole: Whole,
+pub(crate) struct DistributionGroup {
+    pub(crate) key: GroupKey,
+    pub(crate) distribution: MergedDistribution,
     /// By the time their row begins.
-    pub(crate) rows: BTreeMap<i64, Row>,
+    pub(crate) rows: BTreeMap<i64, GroupRow>,
     /// Histograms without a time stamp.
     pub(crate) untimed: u64,
     /// Tags that were merged.
     pub(crate) tags: BTreeSet<Option<String>>,
 }
 
-/// What began in one stretch of time.
+/// Histograms that begin in one interval.
 #[derive(Debug, Default)]
-pub(crate) struct Row {
-    pub(crate) whole: Whole,
+pub(crate) struct GroupRow {
+    pub(crate) distribution: MergedDistribution,
     /// Histograms that end after the row does.
     pub(crate) reach_past: u64,
     pub(crate) histograms: u64,
@@ -47,11 +47,11 @@ pub(crate) struct Row {
     pub(crate) end: Option<i64>,
 }
 
-impl Group {
-    pub(crate) fn new(key: Key) -> Group {
-        Group {
+impl DistributionGroup {
+    pub(crate) fn new(key: GroupKey) -> DistributionGroup {
+        DistributionGroup {
             key,
-            whole: Whole::default(),
+            distribution: MergedDistribution::default(),
             rows: BTreeMap::new(),
             untimed: 0,
             tags: BTreeSet::new(),
@@ -61,12 +61,12 @@ impl Group {
     /// Adds a histogram; `row_ns` is how long rows are.
     pub(crate) fn add(
         &mut self,
-        reading: &Reading,
+        reading: &DecodedSample,
         histogram: &Histogram,
         row_ns: Option<i64>,
     ) -> Result<()> {
-        self.whole.add(histogram)?;
-        if self.tags.len() < TAGS_NOTED_MAX {
+        self.distribution.add(histogram)?;
+        if self.tags.len() < TAGS_KEPT_MAX {
             self.tags.insert(reading.label("tag").map(str::to_owned));
         }
         let Some(row_ns) = row_ns else { return Ok(()) };
@@ -83,6 +83,6 @@ impl Group {
         row.end = row.end.max(reading.end);
         let reaches = |end: i64| end.saturating_sub(row_start) > row_ns;
         row.reach_past += u64::from(reading.end.is_some_and(reaches));
-        row.whole.add(histogram)
+        row.distribution.add(histogram)
     }
 }

@@ -1,19 +1,19 @@
-//! `--heatmap`: the histograms of a group as columns of time.
+//! `--heatmap`: histograms of a group as columns of time.
 //!
 //! A column is as long as a whole number of the input's own intervals, and begins with the first of them, so
 //! that none is cut. A histogram is counted whole in the column that holds its middle.
 
 use anyhow::{Result, bail};
 
-use crate::heatmap::{self, Column, Heatmap};
-use crate::hist::group::{Group, Row};
-use crate::hist::input::Collected;
+use crate::heatmap::{self, Heatmap, HeatmapColumn};
+use crate::hist::group::{DistributionGroup, GroupRow};
+use crate::hist::input::CollectedInput;
 use crate::hist::intervals::{self, NS_PER_S};
+use crate::hist::merged_distribution::MergedDistribution;
 use crate::hist::options::Options;
-use crate::hist::show;
 use crate::hist::terminal::Terminal;
-use crate::hist::whole::Whole;
-use crate::hist::{above, report};
+use crate::hist::value_formatter;
+use crate::hist::{report, threshold_count};
 
 /// Histograms are kept apart by when they begin, to the nanosecond, until it is known how long columns are.
 pub(crate) const ROW_NS: i64 = 1;
@@ -24,76 +24,84 @@ const COLUMNS_SVG: usize = 212;
 
 pub(crate) fn text(
     options: &Options,
-    collected: &Collected,
+    collected: &CollectedInput,
     terminal: &Terminal,
 ) -> Result<String> {
     let mut texts = Vec::new();
     for map in maps(options, collected, heatmap::columns_of(terminal))? {
-        texts.push(heatmap::text(&map, terminal)?);
+        texts.push(heatmap::heatmap_text(&map, terminal)?);
     }
-    let notes = report::notes(options, collected);
+    let notes = report::report_notes(options, collected);
     if !notes.is_empty() {
         texts.push(notes.join("\n") + "\n");
     }
     Ok(texts.join("\n"))
 }
 
-pub(crate) fn svg(options: &Options, collected: &Collected) -> Result<String> {
+pub(crate) fn svg(options: &Options, collected: &CollectedInput) -> Result<String> {
     heatmap::svg(&maps(options, collected, COLUMNS_SVG)?)
 }
 
 /// One heatmap for each group, of as many columns as asked for, or else `usual`.
-fn maps(options: &Options, collected: &Collected, usual: usize) -> Result<Vec<Heatmap>> {
+fn maps(options: &Options, collected: &CollectedInput, usual: usize) -> Result<Vec<Heatmap>> {
     let columns_max = options.columns.map_or(usual, usize::from);
-    let groups = collected.groups.iter().filter(|group| !group.whole.is_void());
+    let groups = collected.groups.iter().filter(|group| !group.distribution.is_empty());
     groups.map(|group| map(options, group, columns_max)).collect()
 }
 
-fn map(options: &Options, group: &Group, columns_max: usize) -> Result<Heatmap> {
+fn map(options: &Options, group: &DistributionGroup, columns_max: usize) -> Result<Heatmap> {
     if group.rows.is_empty() {
         bail!("--heatmap: the input has no time stamps");
     }
     let mut notes = Vec::new();
     if group.untimed > 0 {
-        let n = show::count(group.untimed);
+        let n = value_formatter::count(group.untimed);
         notes.push(format!("{n} histograms without a time stamp are left out."));
     }
     Ok(Heatmap {
         title: report::title(options, group),
         unit: group.key.unit.clone(),
         columns: columns(group, columns_max)?,
-        limits: above::all(options, group)?.iter().map(|above| above.limit).collect(),
-        notes,
+        thresholds: threshold_count::count_all(options, group)?
+            .iter()
+            .map(|above| above.threshold)
+            .collect(),
+        warnings: notes,
     })
 }
 
-/// A stretch of time, in nanoseconds since 1970; 128 bits, so that no difference overflows.
-type Stretch = (i128, i128);
+/// Time span in nanoseconds since 1970; 128 bits, so that differences cannot overflow.
+type TimeSpan = (i128, i128);
 
-/// Columns of equal length, but for the last, which ends with the input.
-struct Grid {
+/// Columns of equal width; the last ends with the input.
+struct ColumnLayout {
     first: i128,
     last: i128,
     length: i128,
     columns: i128,
 }
 
-impl Grid {
+impl ColumnLayout {
     /// At most `columns_max` columns of so many whole intervals each.
-    fn over(stretches: &[Stretch], interval: i128, columns_max: usize) -> Grid {
+    fn covering(stretches: &[TimeSpan], interval: i128, columns_max: usize) -> ColumnLayout {
         let first = stretches[0].0;
         let last = stretches.iter().map(|stretch| stretch.1).max().unwrap_or(first);
         // Intervals are seldom equal to the last nanosecond.
         let intervals = ((last - first + interval / 2) / interval).max(1);
         let together = ceil(intervals, columns_max as i128);
-        Grid { first, last, length: together * interval, columns: ceil(intervals, together) }
+        ColumnLayout {
+            first,
+            last,
+            length: together * interval,
+            columns: ceil(intervals, together),
+        }
     }
 
     fn column_of(&self, time: i128) -> usize {
         ((time - self.first) / self.length).min(self.columns - 1) as usize
     }
 
-    fn column(&self, at: usize) -> Stretch {
+    fn column(&self, at: usize) -> TimeSpan {
         let edge = |at: i128| match at == self.columns {
             true => self.last,
             false => self.first + at * self.length,
@@ -102,7 +110,7 @@ impl Grid {
     }
 
     /// Every column that a stretch has a part in, how long that part is, and how long the column.
-    fn parts(&self, (from, to): Stretch) -> impl Iterator<Item = (usize, i128, i128)> + '_ {
+    fn parts(&self, (from, to): TimeSpan) -> impl Iterator<Item = (usize, i128, i128)> + '_ {
         (self.column_of(from)..=self.column_of(to)).map(move |at| {
             let (start, end) = self.column(at);
             (at, to.min(end) - from.max(start), end - start)
@@ -110,20 +118,20 @@ impl Grid {
     }
 }
 
-fn columns(group: &Group, columns_max: usize) -> Result<Vec<Column>> {
+fn columns(group: &DistributionGroup, columns_max: usize) -> Result<Vec<HeatmapColumn>> {
     let interval = interval(group);
-    let stretch = |(&start, row): (&i64, &Row)| -> Stretch {
+    let stretch = |(&start, row): (&i64, &GroupRow)| -> TimeSpan {
         let start = i128::from(start);
         let end = row.end.map(i128::from).filter(|&end| end > start);
         (start, end.unwrap_or(start + interval))
     };
-    let stretches: Vec<Stretch> = group.rows.iter().map(stretch).collect();
-    let grid = Grid::over(&stretches, interval, columns_max);
-    let mut wholes = vec![Whole::default(); grid.columns as usize];
+    let stretches: Vec<TimeSpan> = group.rows.iter().map(stretch).collect();
+    let grid = ColumnLayout::covering(&stretches, interval, columns_max);
+    let mut wholes = vec![MergedDistribution::default(); grid.columns as usize];
     let mut gaps: Vec<Vec<String>> = vec![Vec::new(); wholes.len()];
     for (&(start, end), row) in stretches.iter().zip(group.rows.values()) {
         let own = grid.column_of((start + end) / 2);
-        wholes[own].merge(&row.whole)?;
+        wholes[own].merge(&row.distribution)?;
         for (at, part, length) in grid.parts((start, end)) {
             // One that only reaches over an edge is seen in the picture where most of it was.
             if at != own && 4 * part > 3 * length && gaps[at].is_empty() {
@@ -134,20 +142,20 @@ fn columns(group: &Group, columns_max: usize) -> Result<Vec<Column>> {
     for (from, to) in uncovered(&stretches, interval / 2) {
         for (at, part, _) in grid.parts((from, to)) {
             if 2 * part >= interval {
-                gaps[at].push(format!("no histograms for {}", text_of(to - from)));
+                gaps[at].push(format!("no histograms for {}", duration_text(to - from)));
             }
         }
     }
     let time = |at: i128| i64::try_from(at).unwrap_or(if at > 0 { i64::MAX } else { i64::MIN });
     let columns = wholes.into_iter().zip(gaps).enumerate().map(|(at, (values, gaps))| {
         let (start, end) = grid.column(at);
-        Column { start: time(start), end: time(end), values, gaps }
+        HeatmapColumn { start: time(start), end: time(end), values, gaps }
     });
     Ok(columns.collect())
 }
 
 /// How long most histograms are, or else how far they are apart.
-fn interval(group: &Group) -> i128 {
+fn interval(group: &DistributionGroup) -> i128 {
     let median = |mut lengths: Vec<i128>| {
         lengths.retain(|&length| length > 0);
         lengths.sort_unstable();
@@ -161,7 +169,7 @@ fn interval(group: &Group) -> i128 {
 }
 
 /// Stretches longer than `least` that none of those given, which ascend, has a part in.
-fn uncovered(stretches: &[Stretch], least: i128) -> Vec<Stretch> {
+fn uncovered(stretches: &[TimeSpan], least: i128) -> Vec<TimeSpan> {
     let mut gaps = Vec::new();
     let mut covered = stretches[0].1;
     for &(start, end) in &stretches[1..] {
@@ -178,15 +186,15 @@ fn ceil(n: i128, by: i128) -> i128 {
     (n + by - 1) / by
 }
 
-fn text_of(length: i128) -> String {
-    intervals::length(i64::try_from(length).unwrap_or(i64::MAX))
+fn duration_text(length: i128) -> String {
+    intervals::duration_text(i64::try_from(length).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hist::group::Key;
-    use collect::{Over, Reading, Value};
+    use crate::hist::group::GroupKey;
+    use collect::{DecodedSample, DecodedValue, SampleTemporality};
     use hist::Histogram;
 
     /// Columns of histograms that begin and end at these tenths of a second and hold one value each: counts, and
@@ -194,15 +202,17 @@ mod tests {
     #[track_caller]
     fn check(stretches: &[(i64, Option<i64>)], columns_max: usize, expected: &str) {
         let unit = None;
-        let key = Key { file: None, metric: String::new(), by: None, unit: unit.clone() };
-        let mut group = Group::new(key);
+        let key = GroupKey { file: None, metric: String::new(), by: None, unit: unit.clone() };
+        let mut group = DistributionGroup::new(key);
         for &(start, end) in stretches {
             let mut histogram = Histogram::default();
             histogram.record(1.0);
             let (start, end) = (Some(start * NS_PER_S / 10), end.map(|end| end * NS_PER_S / 10));
-            let (metric, labels, value) = (String::new(), Vec::new(), Value::Text(String::new()));
-            let (unit, over) = (unit.clone(), Over::Interval);
-            let reading = Reading { metric, labels, unit, start, end, over, value };
+            let (metric, labels, value) =
+                (String::new(), Vec::new(), DecodedValue::Text(String::new()));
+            let (unit, over) = (unit.clone(), SampleTemporality::Delta);
+            let reading =
+                DecodedSample { metric, labels, unit, start, end, temporality: over, value };
             group.add(&reading, &histogram, Some(ROW_NS)).unwrap();
         }
         let columns = columns(&group, columns_max).unwrap();
@@ -217,15 +227,15 @@ mod tests {
         assert_eq!(shown.join(" "), expected);
     }
 
-    fn each(starts: &[i64], length: i64) -> Vec<(i64, Option<i64>)> {
+    fn spans_from(starts: &[i64], length: i64) -> Vec<(i64, Option<i64>)> {
         starts.iter().map(|&start| (start, Some(start + length))).collect()
     }
 
     #[test]
-    fn intervals_become_columns_and_none_is_cut() {
-        check(&each(&[0, 10, 20, 30], 10), 100, "1 1 1 1");
-        check(&each(&[0, 10, 20, 30, 40], 10), 2, "3 2");
-        check(&each(&[7], 10), 100, "1");
+    fn intervals_become_whole_columns() {
+        check(&spans_from(&[0, 10, 20, 30], 10), 100, "1 1 1 1");
+        check(&spans_from(&[0, 10, 20, 30, 40], 10), 2, "3 2");
+        check(&spans_from(&[7], 10), 100, "1");
         // Clocks jitter, and two histograms may begin together.
         let jittering =
             [(0, Some(10)), (10, Some(21)), (21, Some(30)), (30, Some(39)), (39, Some(50))];
@@ -237,9 +247,9 @@ mod tests {
     }
 
     #[test]
-    fn what_no_histogram_covers_is_missing_and_not_empty() {
-        check(&each(&[0, 10, 50, 60], 10), 100, "1 1 0? 0? 0? 1 1");
-        check(&each(&[0, 10, 30, 40], 10), 3, "2 1? 1");
+    fn uncovered_time_is_missing_not_empty() {
+        check(&spans_from(&[0, 10, 50, 60], 10), 100, "1 1 0? 0? 0? 1 1");
+        check(&spans_from(&[0, 10, 30, 40], 10), 3, "2 1? 1");
         // A histogram over several columns is counted in one of them.
         check(&[(0, Some(10)), (10, Some(40)), (40, Some(50))], 100, "1 0? 1 0? 1");
     }

@@ -1,4 +1,4 @@
-//! Files to groups.
+//! Input files to groups.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -7,53 +7,56 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Result;
-use collect::{Format, Over, Reading, Sink, Trouble, Unit, Value};
+use collect::{
+    DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SampleTemporality, Unit,
+};
 
-use crate::hist::above;
-use crate::hist::group::{Group, Key};
+use crate::hist::group::{DistributionGroup, GroupKey};
 use crate::hist::heat;
 use crate::hist::intervals;
+use crate::hist::merged_distribution::NumberRecorder;
 use crate::hist::options::Options;
-use crate::hist::show;
-use crate::hist::whole::Numbers;
+use crate::hist::threshold_count;
+use crate::hist::value_formatter;
 
 /// Enough of an input to tell its format, and to read numbers without waiting for the kernel.
 pub(crate) const HEAD_BYTES: u64 = 1 << 20;
 /// How often progress is shown.
 const PROGRESS_BYTES: u64 = 64 << 20;
 /// More troubles are counted and not kept.
-const TROUBLES_KEPT: usize = 1000;
+const ERRORS_KEPT_MAX: usize = 1000;
 /// As many names as a message lists.
 const NAMES_LISTED: usize = 20;
 
 /// All that was read.
-pub(crate) struct Collected {
-    pub(crate) groups: Vec<Group>,
+pub(crate) struct CollectedInput {
+    pub(crate) groups: Vec<DistributionGroup>,
     /// What was found and is no histogram.
     pub(crate) skipped: BTreeMap<&'static str, u64>,
     /// By file.
-    pub(crate) troubles: Vec<(String, Trouble)>,
-    pub(crate) trouble_count: u64,
+    pub(crate) errors: Vec<(String, InputError)>,
+    pub(crate) error_count: u64,
     /// Files that could not be read at all, or to their end.
-    pub(crate) unread: Vec<String>,
+    pub(crate) unreadable: Vec<String>,
     /// Names of all metrics seen.
     metrics: BTreeSet<String>,
 }
 
-impl Collected {
+impl CollectedInput {
     pub(crate) fn has_skipped(&self) -> bool {
         !self.skipped.is_empty()
     }
 
     /// What was skipped, in words; empty if nothing was.
     pub(crate) fn skipped_text(&self) -> String {
-        let parts = self.skipped.iter().map(|(what, n)| format!("{} × {what}", show::count(*n)));
+        let parts =
+            self.skipped.iter().map(|(what, n)| format!("{} × {what}", value_formatter::count(*n)));
         parts.collect::<Vec<_>>().join(", ")
     }
 
     /// Why there is nothing to report.
-    pub(crate) fn nothing(&self, options: &Options) -> String {
-        let files: Vec<String> = options.files.iter().map(|file| name(file)).collect();
+    pub(crate) fn no_data_message(&self, options: &Options) -> String {
+        let files: Vec<String> = options.files.iter().map(|file| display_name(file)).collect();
         let files = files.join(", ");
         match &options.metric {
             Some(metric) if !self.metrics.contains(metric) && !self.metrics.is_empty() => {
@@ -70,57 +73,57 @@ impl Collected {
 }
 
 /// Reads all files. What cannot be read is in the result.
-pub(crate) fn collect(options: &Options) -> Result<Collected> {
+pub(crate) fn collect(options: &Options) -> Result<CollectedInput> {
     let unit = options.unit.as_ref().filter(|unit| unit.in_nanoseconds().is_some());
     let numbers_unit = if unit.is_some() { Some(Unit::Nanoseconds) } else { options.unit.clone() };
-    let limits = above::limits(options, numbers_unit.as_ref());
-    let mut taker = Taker {
+    let limits = threshold_count::thresholds(options, numbers_unit.as_ref());
+    let mut taker = GroupingSink {
         options,
         row_ns: match &options.interval {
             Some(interval) => Some(intervals::interval_ns(interval)?),
             None => options.heatmap.then_some(heat::ROW_NS),
         },
-        numbers: Numbers::new(&limits),
+        numbers: NumberRecorder::new(&limits),
         numbers_unit,
         file: 0,
         file_name: String::new(),
-        is_page: false,
-        known: HashMap::new(),
-        failed: None,
-        collected: Collected {
+        is_exposition: false,
+        group_index: HashMap::new(),
+        error: None,
+        input: CollectedInput {
             groups: Vec::new(),
             skipped: BTreeMap::new(),
-            troubles: Vec::new(),
-            trouble_count: 0,
-            unread: Vec::new(),
+            errors: Vec::new(),
+            error_count: 0,
+            unreadable: Vec::new(),
             metrics: BTreeSet::new(),
         },
     };
     if let Some(memory) = &options.memory {
-        taker.is_page = true;
+        taker.is_exposition = true;
         memory.read(&mut taker)?;
-        return match taker.failed {
+        return match taker.error {
             Some(error) => Err(error),
-            None => Ok(taker.collected),
+            None => Ok(taker.input),
         };
     }
     for (file, path) in options.files.iter().enumerate() {
-        (taker.file, taker.file_name) = (file, name(path));
+        (taker.file, taker.file_name) = (file, display_name(path));
         if let Err(error) = read_file(path, options, &mut taker) {
-            taker.collected.unread.push(format!("cannot read {}: {error}", taker.file_name));
+            taker.input.unreadable.push(format!("cannot read {}: {error}", taker.file_name));
         }
         taker.flush_numbers();
-        if let Some(error) = taker.failed {
+        if let Some(error) = taker.error {
             return Err(error.context(taker.file_name));
         }
-        if taker.collected.trouble_count > 0 && !options.keep_going {
+        if taker.input.error_count > 0 && !options.keep_going {
             break;
         }
     }
-    Ok(taker.collected)
+    Ok(taker.input)
 }
 
-fn read_file(path: &Path, options: &Options, taker: &mut Taker<'_>) -> io::Result<()> {
+fn read_file(path: &Path, options: &Options, taker: &mut GroupingSink<'_>) -> io::Result<()> {
     let (source, length): (Box<dyn Read>, u64) = if path.as_os_str() == "-" {
         (Box::new(io::stdin().lock()), 0)
     } else {
@@ -128,44 +131,45 @@ fn read_file(path: &Path, options: &Options, taker: &mut Taker<'_>) -> io::Resul
         let length = file.metadata().map_or(0, |metadata| metadata.len());
         (Box::new(file), length)
     };
-    let mut source = Watched { source, read: 0, shown: 0, length, name: name(path) };
+    let mut source =
+        FileProgressReader { source, read: 0, last_shown: 0, length, name: display_name(path) };
     let mut head = Vec::new();
     (&mut source).take(HEAD_BYTES).read_to_end(&mut head)?;
     let format = match options.format.map_or_else(|| collect::detect(&head), Ok) {
         Ok(format) => format,
         Err(trouble) => {
-            let _ = taker.trouble(trouble);
+            let _ = taker.error(trouble);
             return Ok(());
         }
     };
-    taker.is_page = format == Format::Prometheus;
+    taker.is_exposition = format == InputFormat::Prometheus;
     let mut input = head.chain(BufReader::with_capacity(HEAD_BYTES as usize, source));
     collect::read(format, &mut input, options.unit.as_ref(), taker)
 }
 
 /// What a file is called in messages.
-pub(crate) fn name(path: &Path) -> String {
+pub(crate) fn display_name(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { path.display().to_string() }
 }
 
-/// Sorts readings into groups.
-struct Taker<'a> {
+/// Sink that groups samples.
+struct GroupingSink<'a> {
     options: &'a Options,
     row_ns: Option<i64>,
-    numbers: Numbers,
+    numbers: NumberRecorder,
     numbers_unit: Option<Unit>,
     file: usize,
     file_name: String,
     /// Whether all that the file holds was read at one time.
-    is_page: bool,
-    known: HashMap<Key, usize>,
+    is_exposition: bool,
+    group_index: HashMap<GroupKey, usize>,
     /// Counts that do not fit: the one thing that ends all.
-    failed: Option<anyhow::Error>,
-    collected: Collected,
+    error: Option<anyhow::Error>,
+    input: CollectedInput,
 }
 
-impl Taker<'_> {
-    fn key(&self, reading: &Reading) -> Key {
+impl GroupingSink<'_> {
+    fn group_key(&self, reading: &DecodedSample) -> GroupKey {
         let by = self.options.by.as_deref();
         let apart = self.options.compare || by == Some("file");
         let by = match by {
@@ -179,7 +183,7 @@ impl Taker<'_> {
                 None => format!("no {label}"),
             }),
         };
-        Key {
+        GroupKey {
             file: apart.then_some(self.file),
             metric: reading.metric.clone(),
             by,
@@ -187,93 +191,97 @@ impl Taker<'_> {
         }
     }
 
-    fn take(&mut self, reading: &Reading, histogram: &hist::Histogram) {
-        let key = self.key(reading);
-        let groups = &mut self.collected.groups;
-        let at = *self.known.entry(key).or_insert_with_key(|key| {
-            groups.push(Group::new(key.clone()));
+    fn add(&mut self, reading: &DecodedSample, histogram: &hist::Histogram) {
+        let key = self.group_key(reading);
+        let groups = &mut self.input.groups;
+        let at = *self.group_index.entry(key).or_insert_with_key(|key| {
+            groups.push(DistributionGroup::new(key.clone()));
             groups.len() - 1
         });
         if let Err(error) = groups[at].add(reading, histogram, self.row_ns) {
-            self.failed.get_or_insert(error);
+            self.error.get_or_insert(error);
         }
     }
 
     fn flush_numbers(&mut self) {
-        if let Some(histogram) = self.numbers.take() {
-            let reading = Reading {
+        if let Some(histogram) = self.numbers.take_histogram() {
+            let reading = DecodedSample {
                 metric: String::new(),
                 labels: Vec::new(),
                 unit: self.numbers_unit.clone(),
                 start: None,
                 end: None,
-                over: Over::Interval,
-                value: Value::Text(String::new()),
+                temporality: SampleTemporality::Delta,
+                value: DecodedValue::Text(String::new()),
             };
-            self.take(&reading, &histogram);
+            self.add(&reading, &histogram);
         }
     }
 }
 
-impl Sink for Taker<'_> {
+impl SampleSink for GroupingSink<'_> {
     #[inline]
     fn number(&mut self, value: f64) {
         self.numbers.record(value);
     }
 
-    fn reading(&mut self, reading: Reading) {
+    fn sample(&mut self, reading: DecodedSample) {
         match &reading.value {
             // A page of Prometheus is read once; in a file of many readings each holds those before it.
-            Value::Histogram(_) if reading.over == Over::Total && !self.is_page => {
+            DecodedValue::Histogram(_)
+                if reading.temporality == SampleTemporality::Cumulative && !self.is_exposition =>
+            {
                 self.skipped("a cumulative histogram");
             }
-            Value::Histogram(histogram) => {
-                let metrics = &mut self.collected.metrics;
+            DecodedValue::Histogram(histogram) => {
+                let metrics = &mut self.input.metrics;
                 if !reading.metric.is_empty() && !metrics.contains(&reading.metric) {
                     metrics.insert(reading.metric.clone());
                 }
                 if self.options.metric.as_ref().is_none_or(|name| *name == reading.metric) {
-                    self.take(&reading, histogram);
+                    self.add(&reading, histogram);
                 }
             }
-            Value::Integer(_) | Value::Number(_) => self.skipped(match reading.over {
-                Over::Total | Over::Interval => "a counter",
-                Over::Moment if self.is_page => "a gauge",
-                Over::Moment => "a single number",
-            }),
-            Value::Text(_) => self.skipped("a text"),
+            DecodedValue::Integer(_) | DecodedValue::Number(_) => {
+                self.skipped(match reading.temporality {
+                    SampleTemporality::Cumulative | SampleTemporality::Delta => "a counter",
+                    SampleTemporality::Instant if self.is_exposition => "a gauge",
+                    SampleTemporality::Instant => "a single number",
+                })
+            }
+            DecodedValue::Text(_) => self.skipped("a text"),
         }
     }
 
     fn skipped(&mut self, what: &'static str) {
-        *self.collected.skipped.entry(what).or_default() += 1;
+        *self.input.skipped.entry(what).or_default() += 1;
     }
 
-    fn trouble(&mut self, trouble: Trouble) -> ControlFlow<()> {
-        self.collected.trouble_count += 1;
-        if self.collected.troubles.len() < TROUBLES_KEPT {
-            self.collected.troubles.push((self.file_name.clone(), trouble));
+    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
+        self.input.error_count += 1;
+        if self.input.errors.len() < ERRORS_KEPT_MAX {
+            self.input.errors.push((self.file_name.clone(), trouble));
         }
         if self.options.keep_going { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 
-/// An input that shows on a terminal how far it has been read, if it is large.
-struct Watched {
+/// Reader that shows progress for large inputs on a terminal.
+struct FileProgressReader {
     source: Box<dyn Read>,
     read: u64,
-    shown: u64,
+    last_shown: u64,
     /// 0 if unknown.
     length: u64,
     name: String,
 }
 
-impl Read for Watched {
+impl Read for FileProgressReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer)?;
         self.read += read as u64;
-        if self.read - self.shown >= PROGRESS_BYTES && io::stderr().is_terminal() {
-            self.shown = self.read;
+        if self.read - self.last_shown >= PROGRESS_BYTES && io::stderr().is_terminal() {
+            self.last_shown = self.read;
             let percent = (self.read * 100).checked_div(self.length);
             let of_all = percent.map_or(String::new(), |p| format!(" ({} %)", p.min(100)));
             // Progress that cannot be shown is no failure.
@@ -283,9 +291,9 @@ impl Read for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for FileProgressReader {
     fn drop(&mut self) {
-        if self.shown > 0 {
+        if self.last_shown > 0 {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }

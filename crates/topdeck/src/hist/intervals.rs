@@ -3,47 +3,49 @@
 use anyhow::{Result, bail};
 use collect::{Quantity, Unit, hlog};
 
-use crate::hist::above;
-use crate::hist::group::Group;
+use crate::hist::group::DistributionGroup;
 use crate::hist::options::Options;
-use crate::hist::show::{self, Show};
-use crate::hist::terminal::{Paint, Terminal};
+use crate::hist::terminal::{Terminal, TextStyle};
+use crate::hist::threshold_count;
+use crate::hist::value_formatter::{self, ValueFormatter};
 
 pub(crate) const NS_PER_S: i64 = 1_000_000_000;
 pub(crate) const S_PER_DAY: i64 = 86_400;
 
 pub(crate) fn lines(
     options: &Options,
-    group: &Group,
-    show: &Show,
+    group: &DistributionGroup,
+    show: &ValueFormatter,
     terminal: &Terminal,
 ) -> Result<Vec<String>> {
     let written = options.interval.as_ref().expect("BUG: called for --interval only");
     let row_ns = interval_ns(written)?;
     check_times(written, group)?;
-    let limits = above::all(options, group)?;
+    let limits = threshold_count::count_all(options, group)?;
     let mut table: Vec<Vec<String>> = Vec::new();
     let mut heading =
         vec!["from".to_owned(), "count".into(), "p50".into(), "p99".into(), "max".into()];
-    heading.extend(limits.iter().map(|above| format!("> {}", show.exact(above.limit))));
+    heading.extend(limits.iter().map(|above| format!("> {}", show.exact(above.threshold))));
     table.push(heading);
     let mut expected: Option<i64> = None;
     for (&start, row) in &group.rows {
         if let Some(missing) =
             expected.map(|expected| start.saturating_sub(expected)).filter(|&ns| ns > 0)
         {
-            table.push(vec!["(no data".to_owned(), format!("for {})", length(missing))]);
+            table.push(vec!["(no data".to_owned(), format!("for {})", duration_text(missing))]);
         }
         expected = Some(start.saturating_add(row_ns));
         let value = |value: Option<hist::Bracket>| value.map_or("-".to_owned(), |v| show.value(v));
         let mut cells = vec![
-            time(start, row_ns),
-            show::count(row.whole.count()),
-            value(row.whole.quantile(0.5)),
-            value(row.whole.quantile(0.99)),
-            value(row.whole.max()),
+            time_text(start, row_ns),
+            value_formatter::count(row.distribution.count()),
+            value(row.distribution.quantile(0.5)),
+            value(row.distribution.quantile(0.99)),
+            value(row.distribution.max()),
         ];
-        cells.extend(limits.iter().map(|above| show::count_estimate(row.whole.above(above.limit))));
+        cells.extend(limits.iter().map(|above| {
+            value_formatter::count_estimate(row.distribution.count_above(above.threshold))
+        }));
         table.push(cells);
     }
     let columns = table[0].len();
@@ -56,32 +58,32 @@ pub(crate) fn lines(
     let mut lines = Vec::new();
     for (at, row) in table.iter().enumerate() {
         if row.len() < columns {
-            lines.push(terminal.paint(Paint::Faint, &format!("  {}", row.join(" "))));
+            lines.push(terminal.paint(TextStyle::Faint, &format!("  {}", row.join(" "))));
             continue;
         }
         let mut line = format!("  {:<width$}", row[0], width = widths[0]);
         for (cell, width) in row.iter().zip(&widths).skip(1) {
             line.push_str(&format!("  {cell:>width$}"));
         }
-        lines.push(if at == 0 { terminal.paint(Paint::Faint, &line) } else { line });
+        lines.push(if at == 0 { terminal.paint(TextStyle::Faint, &line) } else { line });
     }
     let total: u64 = group.rows.values().map(|row| row.histograms).sum();
     let past: u64 = group.rows.values().map(|row| row.reach_past).sum();
     if past > 0 {
-        let (past, total) = (show::count(past), show::count(total));
+        let (past, total) = (value_formatter::count(past), value_formatter::count(total));
         lines.push(format!(
             "  {past} of {total} histograms end after the row they begin in; they are counted there whole."
         ));
     }
     if group.untimed > 0 {
-        let n = show::count(group.untimed);
+        let n = value_formatter::count(group.untimed);
         lines.push(format!("  {n} histograms without a time stamp are left out."));
     }
     Ok(lines)
 }
 
 /// Refuses a table over time of what has no time stamps.
-pub(crate) fn check_times(written: &Quantity, group: &Group) -> Result<()> {
+pub(crate) fn check_times(written: &Quantity, group: &DistributionGroup) -> Result<()> {
     if group.rows.is_empty() {
         bail!("--interval {written}: the input has no time stamps");
     }
@@ -98,8 +100,8 @@ pub(crate) fn interval_ns(written: &Quantity) -> Result<i64> {
 }
 
 /// A length of time.
-pub(crate) fn length(ns: i64) -> String {
-    Show::new(Some(&Unit::Nanoseconds)).exact(ns as f64)
+pub(crate) fn duration_text(ns: i64) -> String {
+    ValueFormatter::new(Some(&Unit::Nanoseconds)).exact(ns as f64)
 }
 
 /// Whether a time is shown as counted from the beginning of a log that does not know the date. One below zero is not:
@@ -109,7 +111,7 @@ pub(crate) fn is_since_start(ns: i64) -> bool {
 }
 
 /// `2015-09-09 15:24:39 UTC`, or `+12 s` for a log that does not know the date.
-pub(crate) fn time(ns: i64, row_ns: i64) -> String {
+pub(crate) fn time_text(ns: i64, row_ns: i64) -> String {
     let seconds = ns.div_euclid(NS_PER_S);
     let fraction = ns.rem_euclid(NS_PER_S);
     let decimals = if row_ns % NS_PER_S == 0 {
@@ -147,11 +149,11 @@ mod tests {
 
     #[track_caller]
     fn check(seconds: i64, expected: &str) {
-        assert_eq!(time(seconds * NS_PER_S, 10 * NS_PER_S), expected);
+        assert_eq!(time_text(seconds * NS_PER_S, 10 * NS_PER_S), expected);
     }
 
     #[test]
-    fn each_day_is_the_one_after_the_day_before() {
+    fn consecutive_days_are_consecutive_dates() {
         let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
         let (mut year, mut month, mut day) = (1970, 1, 1);
         for days in 0..200_000 {

@@ -6,70 +6,73 @@
 
 use anyhow::Result;
 use api::document::{bracket, count, fields as bracket_fields, statistic};
-use hist::{Side, Sum};
+use hist::{CompensatedSum, TrackedValue};
 
-use crate::hist::group::Group;
-use crate::hist::input::{self, Collected};
+use crate::hist::group::DistributionGroup;
+use crate::hist::input::{self, CollectedInput};
+use crate::hist::merged_distribution::MergedDistribution;
 use crate::hist::options::Options;
-use crate::hist::show::Show;
-use crate::hist::whole::Whole;
-use crate::hist::{above, compare, decades, intervals};
+use crate::hist::value_formatter::ValueFormatter;
+use crate::hist::{compare, decades, intervals, threshold_count};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::{integer, number};
 
 const SCHEMA: u64 = 1;
 
-pub(crate) fn document(options: &Options, collected: &Collected) -> Result<String> {
-    let groups = collected.groups.iter().filter(|group| !group.whole.is_void());
-    let groups: Vec<Json> = groups.map(|g| group(options, g)).collect::<Result<_>>()?;
+pub(crate) fn document(options: &Options, collected: &CollectedInput) -> Result<String> {
+    let groups = collected.groups.iter().filter(|group| !group.distribution.is_empty());
+    let groups: Vec<Json> = groups.map(|g| group_json(options, g)).collect::<Result<_>>()?;
     let mut fields = vec![
         ("schema", integer(SCHEMA)),
-        ("files", List(options.files.iter().map(|file| Text(input::name(file))).collect())),
-        ("complete", Bool(collected.trouble_count == 0 && collected.unread.is_empty())),
+        ("files", List(options.files.iter().map(|file| Text(input::display_name(file))).collect())),
+        ("complete", Bool(collected.error_count == 0 && collected.unreadable.is_empty())),
         ("groups", List(groups)),
     ];
     if options.compare {
         let pairs = compare::pairs(options, collected)?;
         fields.push((
             "comparisons",
-            List(pairs.iter().map(|p| pair(options, p)).collect::<Result<_>>()?),
+            List(pairs.iter().map(|p| pair_json(options, p)).collect::<Result<_>>()?),
         ));
     }
     let skipped = collected.skipped.iter().map(|(what, n)| ((*what).to_owned(), integer(*n)));
     fields.push(("skipped", Json::Map(skipped.collect())));
-    let troubles = collected.troubles.iter().map(|(file, trouble)| {
+    let troubles = collected.errors.iter().map(|(file, trouble)| {
         Object(vec![
             ("file", Text(file.clone())),
-            ("place", Text(trouble.place.to_string())),
+            ("place", Text(trouble.position.to_string())),
             ("expected", Text(trouble.expected.to_string())),
-            ("found", Text(trouble.found.clone())),
+            ("found", Text(trouble.actual.clone())),
         ])
     });
     fields.push(("troubles", List(troubles.collect())));
-    fields.push(("trouble_count", integer(collected.trouble_count)));
+    fields.push(("trouble_count", integer(collected.error_count)));
     Ok(format!("{}\n", Object(fields)))
 }
 
-fn group(options: &Options, group: &Group) -> Result<Json> {
-    let show = Show::new(group.key.unit.as_ref());
+fn group_json(options: &Options, group: &DistributionGroup) -> Result<Json> {
+    let show = ValueFormatter::new(group.key.unit.as_ref());
     let mut fields = vec![
         ("metric", Text(group.key.metric.clone())),
         ("by", group.key.by.clone().map_or(Null, Text)),
-        ("file", group.key.file.map_or(Null, |file| Text(input::name(&options.files[file])))),
+        (
+            "file",
+            group.key.file.map_or(Null, |file| Text(input::display_name(&options.files[file]))),
+        ),
         ("unit", group.key.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
     ];
-    fields.extend(whole(options, &group.whole));
-    let limits = above::all(options, group)?;
+    fields.extend(distribution_json(options, &group.distribution));
+    let limits = threshold_count::count_all(options, group)?;
     let above = limits.iter().map(|above| {
         Object(vec![
-            ("written", Text(above.written.to_string())),
-            ("limit", number(above.limit)),
+            ("written", Text(above.quantity.to_string())),
+            ("limit", number(above.threshold)),
             ("count", count(above.count)),
-            ("share", bracket(above.count.share_of(group.whole.count()))),
+            ("share", bracket(above.count.fraction_of(group.distribution.count()))),
         ])
     });
     fields.push(("above", List(above.collect())));
-    let decades = decades::of(group, &show).into_iter().map(|decade| {
+    let decades = decades::split_decades(group, &show).into_iter().map(|decade| {
         Object(vec![
             ("from", number(decade.from)),
             ("below", number(decade.below)),
@@ -88,7 +91,7 @@ fn group(options: &Options, group: &Group) -> Result<Json> {
                 ("histograms", integer(row.histograms)),
                 ("reach_past", integer(row.reach_past)),
             ];
-            fields.extend(whole(options, &row.whole));
+            fields.extend(distribution_json(options, &row.distribution));
             Object(fields)
         });
         fields.push(("intervals", List(rows.collect())));
@@ -96,7 +99,7 @@ fn group(options: &Options, group: &Group) -> Result<Json> {
     Ok(Object(fields))
 }
 
-fn whole(options: &Options, whole: &Whole) -> Vec<(&'static str, Json)> {
+fn distribution_json(options: &Options, whole: &MergedDistribution) -> Vec<(&'static str, Json)> {
     let quantiles = options.quantiles().iter().map(|&q| {
         let mut fields = vec![("q", number(q))];
         fields.extend(whole.quantile(q).map(bracket_fields).unwrap_or_default());
@@ -106,9 +109,9 @@ fn whole(options: &Options, whole: &Whole) -> Vec<(&'static str, Json)> {
         Object(vec![
             ("scheme", Text(part.scheme().to_string())),
             ("count", integer(part.count())),
-            ("sum", side(part.sum_side(), Sum::value)),
-            ("min", side(part.min_side(), |min| min)),
-            ("max", side(part.max_side(), |max| max)),
+            ("sum", summary_json(part.tracked_sum(), CompensatedSum::value)),
+            ("min", summary_json(part.tracked_min(), |min| min)),
+            ("max", summary_json(part.tracked_max(), |max| max)),
         ])
     });
     vec![
@@ -127,7 +130,7 @@ fn whole(options: &Options, whole: &Whole) -> Vec<(&'static str, Json)> {
     ]
 }
 
-fn pair(options: &Options, pair: &compare::Pair<'_>) -> Result<Json> {
+fn pair_json(options: &Options, pair: &compare::GroupPair<'_>) -> Result<Json> {
     let rows = compare::rows(options, pair).into_iter().map(|(name, a, b)| {
         let ratio = a.zip(b).and_then(|(a, b)| compare::ratio(a, b));
         Object(vec![
@@ -137,7 +140,7 @@ fn pair(options: &Options, pair: &compare::Pair<'_>) -> Result<Json> {
             ("ratio", statistic(ratio)),
         ])
     });
-    let apart = compare::distances(&pair.a.whole, &pair.b.whole)?;
+    let apart = compare::distances(&pair.a.distribution, &pair.b.distribution)?;
     Ok(Object(vec![
         ("metric", Text(pair.a.key.metric.clone())),
         ("by", pair.a.key.by.clone().map_or(Null, Text)),
@@ -149,11 +152,11 @@ fn pair(options: &Options, pair: &compare::Pair<'_>) -> Result<Json> {
     ]))
 }
 
-fn side<T: Copy>(side: Side<T>, value: impl Fn(T) -> f64) -> Json {
+fn summary_json<T: Copy>(side: TrackedValue<T>, value: impl Fn(T) -> f64) -> Json {
     let (standing, value) = match side {
-        Side::Exact(known) => ("exact", number(value(known))),
-        Side::Estimated(known) => ("estimated", number(value(known))),
-        Side::Absent => ("absent", Null),
+        TrackedValue::Exact(known) => ("exact", number(value(known))),
+        TrackedValue::Estimated(known) => ("estimated", number(value(known))),
+        TrackedValue::Absent => ("absent", Null),
     };
     Object(vec![("standing", Text(standing.into())), ("value", value)])
 }

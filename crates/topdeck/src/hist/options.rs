@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
-use collect::{Format, Quantity, Unit};
+use collect::{InputFormat, Quantity, Unit};
 
-use crate::hist::memory::Memory;
-use crate::hist::{intervals, usage};
+use crate::hist::process_metrics::ProcessMetrics;
+use crate::hist::{exit_with_usage_error, intervals};
 
 /// Show the distribution in files of numbers or histograms
 ///
@@ -28,7 +28,7 @@ pub(crate) struct Options {
 
     /// What is read instead of files.
     #[arg(skip)]
-    pub(crate) memory: Option<Memory>,
+    pub(crate) memory: Option<ProcessMetrics>,
 
     /// Unit of the values, where the format does not say: ns, us, ms, s, min, h, d or B
     ///
@@ -39,7 +39,7 @@ pub(crate) struct Options {
 
     /// How the input is written, when its content does not tell
     #[arg(long, value_parser = format_parser())]
-    pub(crate) format: Option<Format>,
+    pub(crate) format: Option<InputFormat>,
 
     /// How many values, and what share, were worse than this, such as 1.5s; may be repeated
     ///
@@ -133,31 +133,32 @@ Exit status:
 const COLUMNS_MAX: i64 = 2000;
 
 /// Shown unless others are asked for.
-const QUANTILES_USUAL: [f64; 8] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999];
+const DEFAULT_QUANTILES: [f64; 8] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999];
 
 impl Options {
     /// What clap cannot check by itself.
     pub(crate) fn check(&self) {
         if self.compare && self.files.len() != 2 {
-            usage(format!("--compare takes two files, found {}", self.files.len()));
+            exit_with_usage_error(format!("--compare takes two files, found {}", self.files.len()));
         }
         if self.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
-            usage("standard input (-) can be read once".to_owned());
+            exit_with_usage_error("standard input (-) can be read once".to_owned());
         }
         if let Some(Err(error)) = self.interval.as_ref().map(intervals::interval_ns) {
-            usage(error.to_string());
+            exit_with_usage_error(error.to_string());
         }
     }
 
     pub(crate) fn quantiles(&self) -> &[f64] {
-        if self.quantile.is_empty() { &QUANTILES_USUAL } else { &self.quantile }
+        if self.quantile.is_empty() { &DEFAULT_QUANTILES } else { &self.quantile }
     }
 }
 
-pub(crate) fn format_parser() -> impl clap::builder::TypedValueParser<Value = Format> {
-    let values = Format::ALL.map(|format| PossibleValue::new(format.name()).help(format.about()));
+pub(crate) fn format_parser() -> impl clap::builder::TypedValueParser<Value = InputFormat> {
+    let values =
+        InputFormat::ALL.map(|format| PossibleValue::new(format.name()).help(format.description()));
     PossibleValuesParser::new(values).map(|name| {
-        let format = Format::ALL.into_iter().find(|format| format.name() == name);
+        let format = InputFormat::ALL.into_iter().find(|format| format.name() == name);
         format.expect("BUG: clap let a name pass")
     })
 }

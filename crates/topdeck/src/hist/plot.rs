@@ -1,10 +1,10 @@
-//! Pictures of characters: bars of eighths, axes, marks that do not overlap.
+//! Character plots: bars, axes, labels.
 
-use crate::hist::group::Group;
-use crate::hist::shape::Shape;
-use crate::hist::show::{self, Show};
-use crate::hist::spectrum::Spectrum;
-use crate::hist::terminal::{Paint, Terminal};
+use crate::hist::density_shape::DensityShape;
+use crate::hist::group::DistributionGroup;
+use crate::hist::percentile_spectrum::PercentileSpectrum;
+use crate::hist::terminal::{Terminal, TextStyle};
+use crate::hist::value_formatter::{self, ValueFormatter};
 
 /// Lines of a picture, without its axis.
 const ROWS: usize = 9;
@@ -17,9 +17,13 @@ const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇'
 const EIGHTHS_ASCII: [char; 9] = [' ', '.', '.', ':', ':', ':', '#', '#', '#'];
 
 /// The distribution: share of values by column.
-pub(crate) fn distribution(group: &Group, show: &Show, terminal: &Terminal) -> Vec<String> {
+pub(crate) fn distribution(
+    group: &DistributionGroup,
+    show: &ValueFormatter,
+    terminal: &Terminal,
+) -> Vec<String> {
     let Some(width) = terminal.width.checked_sub(GUTTER + 1) else { return Vec::new() };
-    let Some(shape) = Shape::of(&group.whole, show, width) else {
+    let Some(shape) = DensityShape::new(&group.distribution, show, width) else {
         return vec!["  (no values above zero to draw)".into()];
     };
     let peak = shape.peak();
@@ -44,21 +48,21 @@ pub(crate) fn distribution(group: &Group, show: &Show, terminal: &Terminal) -> V
         .axis
         .ticks(width / 9)
         .into_iter()
-        .map(|tick| (column(shape.axis.place(tick), width), show.tick(tick)))
+        .map(|tick| (column(shape.axis.position(tick), width), show.tick(tick)))
         .collect();
     lines.extend(axis_lines(&ticks, width, terminal));
 
-    let at = |value: f64| column(shape.axis.place(show.base(value)), width);
+    let at = |value: f64| column(shape.axis.position(show.scale(value)), width);
     let mut marks = Vec::new();
     if let Some(max) =
-        group.whole.max().filter(|max| max.estimate.is_finite() && max.estimate > 0.0)
+        group.distribution.max().filter(|max| max.estimate.is_finite() && max.estimate > 0.0)
     {
-        marks.push((at(max.estimate), format!("max {}", show.value(max)), Paint::Max));
+        marks.push((at(max.estimate), format!("max {}", show.value(max)), TextStyle::Max));
     }
     for q in [0.5, 0.99, 0.9, 0.999] {
         let drawn = |value: &hist::Bracket| value.estimate > 0.0 && value.estimate.is_finite();
-        if let Some(value) = group.whole.quantile(q).filter(drawn) {
-            marks.push((at(value.estimate), show::quantile_name(q), Paint::Faint));
+        if let Some(value) = group.distribution.quantile(q).filter(drawn) {
+            marks.push((at(value.estimate), value_formatter::quantile_name(q), TextStyle::Faint));
         }
     }
     lines.push(mark_line(&marks, width, terminal));
@@ -67,11 +71,17 @@ pub(crate) fn distribution(group: &Group, show: &Show, terminal: &Terminal) -> V
 }
 
 /// The value of every quantile, on an axis of nines.
-pub(crate) fn spectrum(group: &Group, show: &Show, terminal: &Terminal) -> Vec<String> {
+pub(crate) fn spectrum(
+    group: &DistributionGroup,
+    show: &ValueFormatter,
+    terminal: &Terminal,
+) -> Vec<String> {
     let Some(width) = terminal.width.checked_sub(GUTTER + 1) else { return Vec::new() };
-    let Some(spectrum) = Spectrum::of(&group.whole, show, width) else { return Vec::new() };
+    let Some(spectrum) = PercentileSpectrum::new(&group.distribution, show, width) else {
+        return Vec::new();
+    };
     let axis = spectrum.axis;
-    let eighths = |value: f64| (axis.place(value) * (ROWS * 8) as f64).round() as usize;
+    let eighths = |value: f64| (axis.position(value) * (ROWS * 8) as f64).round() as usize;
     let heights: Vec<(usize, usize)> = spectrum
         .columns
         .iter()
@@ -84,7 +94,7 @@ pub(crate) fn spectrum(group: &Group, show: &Show, terminal: &Terminal) -> Vec<S
         .collect();
     let mut marks: Vec<(usize, String)> = Vec::new();
     for tick in axis.ticks(ROWS / 2) {
-        let row = ROWS - ((axis.place(tick) * ROWS as f64).round() as usize).clamp(1, ROWS);
+        let row = ROWS - ((axis.position(tick) * ROWS as f64).round() as usize).clamp(1, ROWS);
         if marks.iter().all(|mark| mark.0 != row) {
             marks.push((row, show.tick(tick)));
         }
@@ -92,16 +102,16 @@ pub(crate) fn spectrum(group: &Group, show: &Show, terminal: &Terminal) -> Vec<S
     let doubtful = heights.iter().any(|(lower, upper)| lower != upper);
     let mut lines = bars(&heights, &marks, terminal);
     let ticks: Vec<(usize, String)> = spectrum
-        .nines
+        .percentiles
         .ticks()
         .into_iter()
         .map(|(place, name)| (column(place, width), name))
         .chain([(width - 1, "max".to_owned())])
         .collect();
     lines.extend(axis_lines(&ticks, width, terminal));
-    if let Some(max) = group.whole.max() {
+    if let Some(max) = group.distribution.max() {
         lines.push(mark_line(
-            &[(width - 1, format!("max {}", show.value(max)), Paint::Max)],
+            &[(width - 1, format!("max {}", show.value(max)), TextStyle::Max)],
             width,
             terminal,
         ));
@@ -132,13 +142,13 @@ fn bars(heights: &[(usize, usize)], marks: &[(usize, String)], terminal: &Termin
                 (false, false) => '┤',
             };
             // Stretches of one colour are painted at once.
-            let (mut text, mut run, mut paint) = (String::new(), String::new(), Paint::Bar);
+            let (mut text, mut run, mut paint) = (String::new(), String::new(), TextStyle::Bar);
             for &(solid, upper) in heights {
                 let eighths = solid.saturating_sub(floor).min(8);
                 let (glyph, wanted) = if eighths == 0 && upper > floor {
-                    (doubt, Paint::Doubt)
+                    (doubt, TextStyle::Uncertain)
                 } else {
-                    (glyphs[eighths], Paint::Bar)
+                    (glyphs[eighths], TextStyle::Bar)
                 };
                 if wanted != paint {
                     text.push_str(&terminal.paint(paint, &run));
@@ -149,12 +159,12 @@ fn bars(heights: &[(usize, usize)], marks: &[(usize, String)], terminal: &Termin
             let trimmed = run.trim_end();
             text.push_str(&terminal.paint(paint, trimmed));
             let text = text.trim_end().to_owned();
-            format!("{} {edge}{text}", right(mark, GUTTER - 1)).trim_end().to_owned()
+            format!("{} {edge}{text}", right_aligned(mark, GUTTER - 1)).trim_end().to_owned()
         })
         .collect()
 }
 
-fn right(text: &str, width: usize) -> String {
+fn right_aligned(text: &str, width: usize) -> String {
     format!("{text:>width$}")
 }
 
@@ -167,7 +177,7 @@ pub(crate) fn axis_lines(
     let (corner, line, cross) =
         if terminal.ascii { ('+', '-', '+') } else { ('└', '─', '┬') };
     let mut axis: Vec<char> = vec![line; width];
-    let mut names = Names::new(width + GUTTER);
+    let mut names = LabelLine::new(width + GUTTER);
     for (at, name) in ticks.iter().rev().take(1).chain(ticks.iter().take(ticks.len().max(1) - 1)) {
         axis[*at] = cross;
         names.centred(at + GUTTER, name);
@@ -177,9 +187,9 @@ pub(crate) fn axis_lines(
 }
 
 /// One line of arrows with names, the first ones first; what has no room is left out.
-fn mark_line(marks: &[(usize, String, Paint)], width: usize, terminal: &Terminal) -> String {
+fn mark_line(marks: &[(usize, String, TextStyle)], width: usize, terminal: &Terminal) -> String {
     let arrow = if terminal.ascii { '^' } else { '▲' };
-    let mut names = Names::new(width);
+    let mut names = LabelLine::new(width);
     let mut painted = Vec::new();
     for (at, name, paint) in marks {
         let length = name.chars().count();
@@ -188,9 +198,9 @@ fn mark_line(marks: &[(usize, String, Paint)], width: usize, terminal: &Terminal
         let left = at.checked_sub(length + 1);
         let placed = match left {
             // Past the middle the name stands before its arrow.
-            Some(left) if *at > width / 2 && names.put(left, &before) => Some(before),
-            _ if names.put(*at, &after) => Some(after),
-            Some(left) if names.put(left, &before) => Some(before),
+            Some(left) if *at > width / 2 && names.try_put(left, &before) => Some(before),
+            _ if names.try_put(*at, &after) => Some(after),
+            Some(left) if names.try_put(left, &before) => Some(before),
             _ => None,
         };
         painted.extend(placed.map(|text| (text, *paint)));
@@ -202,26 +212,26 @@ fn mark_line(marks: &[(usize, String, Paint)], width: usize, terminal: &Terminal
     format!("{} {line}", " ".repeat(GUTTER)).trim_end().to_owned()
 }
 
-/// A line on which words are put where there is room.
-struct Names {
+/// Line of labels that do not overlap.
+struct LabelLine {
     cells: Vec<char>,
-    taken: Vec<bool>,
+    occupied: Vec<bool>,
 }
 
-impl Names {
-    fn new(width: usize) -> Names {
-        Names { cells: vec![' '; width], taken: vec![false; width] }
+impl LabelLine {
+    fn new(width: usize) -> LabelLine {
+        LabelLine { cells: vec![' '; width], occupied: vec![false; width] }
     }
 
-    fn put(&mut self, at: usize, text: &str) -> bool {
+    fn try_put(&mut self, at: usize, text: &str) -> bool {
         let end = at + text.chars().count();
-        let (from, to) = (at.saturating_sub(GAP), (end + GAP).min(self.taken.len()));
-        if end > self.cells.len() || self.taken[from..to].contains(&true) {
+        let (from, to) = (at.saturating_sub(GAP), (end + GAP).min(self.occupied.len()));
+        if end > self.cells.len() || self.occupied[from..to].contains(&true) {
             return false;
         }
         for (offset, c) in text.chars().enumerate() {
             self.cells[at + offset] = c;
-            self.taken[at + offset] = true;
+            self.occupied[at + offset] = true;
         }
         true
     }
@@ -230,7 +240,7 @@ impl Names {
     fn centred(&mut self, at: usize, text: &str) -> bool {
         let length = text.chars().count();
         let start = at.saturating_sub(length / 2).min(self.cells.len().saturating_sub(length));
-        self.put(start, text)
+        self.try_put(start, text)
     }
 
     fn text(&self) -> String {
@@ -243,12 +253,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_keep_their_distance() {
-        let mut names = Names::new(20);
-        assert!(names.put(0, "abc"));
-        assert!(!names.put(4, "de"), "a gap of one");
-        assert!(names.put(5, "de"));
-        assert!(!names.put(18, "xyz"), "past the end");
+    fn labels_keep_their_distance() {
+        let mut names = LabelLine::new(20);
+        assert!(names.try_put(0, "abc"));
+        assert!(!names.try_put(4, "de"), "a gap of one");
+        assert!(names.try_put(5, "de"));
+        assert!(!names.try_put(18, "xyz"), "past the end");
         assert!(names.centred(19, "max"));
         assert_eq!(names.text(), "abc  de          max");
     }

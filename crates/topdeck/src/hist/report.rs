@@ -3,36 +3,40 @@
 use anyhow::Result;
 use hist::Bracket;
 
-use crate::command::plain;
-use crate::hist::group::Group;
-use crate::hist::input::{self, Collected};
+use crate::command::escape_control;
+use crate::hist::group::DistributionGroup;
+use crate::hist::input::{self, CollectedInput};
 use crate::hist::options::Options;
-use crate::hist::show::{self, Show};
-use crate::hist::terminal::{Paint, Terminal};
-use crate::hist::{above, decades, intervals, plot};
+use crate::hist::terminal::{Terminal, TextStyle};
+use crate::hist::value_formatter::{self, ValueFormatter};
+use crate::hist::{decades, intervals, plot, threshold_count};
 
 /// One report for each group.
 pub(crate) fn text(
     options: &Options,
-    collected: &Collected,
+    collected: &CollectedInput,
     terminal: &Terminal,
 ) -> Result<String> {
     let mut reports = Vec::new();
-    for group in collected.groups.iter().filter(|group| !group.whole.is_void()) {
-        reports.push(of(options, group, terminal)?.join("\n"));
+    for group in collected.groups.iter().filter(|group| !group.distribution.is_empty()) {
+        reports.push(group_report(options, group, terminal)?.join("\n"));
     }
-    let notes = notes(options, collected);
+    let notes = report_notes(options, collected);
     if !notes.is_empty() {
         reports.push(notes.join("\n"));
     }
     Ok(reports.join("\n\n") + "\n")
 }
 
-fn of(options: &Options, group: &Group, terminal: &Terminal) -> Result<Vec<String>> {
-    let show = Show::new(group.key.unit.as_ref());
-    let mut lines = vec![terminal.paint(Paint::Heading, &title(options, group))];
-    for above in above::all(options, group)? {
-        lines.push(format!("  {}", above::sentence(&above, group, &show)));
+fn group_report(
+    options: &Options,
+    group: &DistributionGroup,
+    terminal: &Terminal,
+) -> Result<Vec<String>> {
+    let show = ValueFormatter::new(group.key.unit.as_ref());
+    let mut lines = vec![terminal.paint(TextStyle::Heading, &title(options, group))];
+    for above in threshold_count::count_all(options, group)? {
+        lines.push(format!("  {}", threshold_count::sentence(&above, group, &show)));
     }
     if options.interval.is_some() {
         lines.push(String::new());
@@ -41,7 +45,7 @@ fn of(options: &Options, group: &Group, terminal: &Terminal) -> Result<Vec<Strin
     }
     lines.push(String::new());
     lines.extend(statistics(options, group, &show, terminal));
-    if group.whole.count() > 0 {
+    if group.distribution.count() > 0 {
         lines.push(String::new());
         lines.extend(decades::lines(group, &show, terminal));
         lines.push(String::new());
@@ -66,31 +70,37 @@ fn of(options: &Options, group: &Group, terminal: &Terminal) -> Result<Vec<Strin
 }
 
 fn heading(terminal: &Terminal, name: &str, about: &str) -> String {
-    let about = terminal.paint(Paint::Faint, &format!("({about})"));
-    format!("  {} {about}", terminal.paint(Paint::Heading, name))
+    let about = terminal.paint(TextStyle::Faint, &format!("({about})"));
+    format!("  {} {about}", terminal.paint(TextStyle::Heading, name))
 }
 
 /// What the group is: metric, what it was kept apart by, files.
-pub(crate) fn title(options: &Options, group: &Group) -> String {
+pub(crate) fn title(options: &Options, group: &DistributionGroup) -> String {
     let mut parts = Vec::new();
     if !group.key.metric.is_empty() {
         parts.push(group.key.metric.clone());
     }
     parts.extend(group.key.by.clone());
     match (group.key.file, &options.files[..]) {
-        (Some(file), files) => parts.push(input::name(&files[file])),
-        (None, [file]) => parts.push(input::name(file)),
+        (Some(file), files) => parts.push(input::display_name(&files[file])),
+        (None, [file]) => parts.push(input::display_name(file)),
         (None, files) => parts.push(format!("{} files", files.len())),
     }
-    plain(&parts.join(", "))
+    escape_control(&parts.join(", "))
 }
 
 /// One row: name, value, bounds.
-type Row = (String, String, String);
+type ReportRow = (String, String, String);
 
-fn statistics(options: &Options, group: &Group, show: &Show, terminal: &Terminal) -> Vec<String> {
-    let whole = &group.whole;
-    let mut rows: Vec<Row> = vec![("count".into(), show::count(whole.count()), String::new())];
+fn statistics(
+    options: &Options,
+    group: &DistributionGroup,
+    show: &ValueFormatter,
+    terminal: &Terminal,
+) -> Vec<String> {
+    let whole = &group.distribution;
+    let mut rows: Vec<ReportRow> =
+        vec![("count".into(), value_formatter::count(whole.count()), String::new())];
     let odd = [
         ("not a number", whole.nan()),
         ("zero", whole.zero()),
@@ -99,7 +109,7 @@ fn statistics(options: &Options, group: &Group, show: &Show, terminal: &Terminal
     ];
     for (name, n) in odd {
         if n > 0 {
-            rows.push((name.into(), show::count(n), String::new()));
+            rows.push((name.into(), value_formatter::count(n), String::new()));
         }
     }
     let split = rows.len();
@@ -113,7 +123,7 @@ fn statistics(options: &Options, group: &Group, show: &Show, terminal: &Terminal
     rows.extend(row("stddev".into(), stddev));
     let quantiles_from = rows.len();
     for &q in options.quantiles() {
-        rows.extend(row(show::quantile_name(q), whole.quantile(q)));
+        rows.extend(row(value_formatter::quantile_name(q), whole.quantile(q)));
     }
     rows.extend(row("max".into(), whole.max()));
 
@@ -133,15 +143,15 @@ fn statistics(options: &Options, group: &Group, show: &Show, terminal: &Terminal
             lines.push(String::new());
         }
         let line = format!("  {name:<names$}  {number:>numbers$} {unit:<units$}");
-        let line = if name == "max" { terminal.paint(Paint::Max, &line) } else { line };
-        let bounds = terminal.paint(Paint::Faint, bounds);
+        let line = if name == "max" { terminal.paint(TextStyle::Max, &line) } else { line };
+        let bounds = terminal.paint(TextStyle::Faint, bounds);
         lines.push(format!("{line}   {bounds}").trim_end().to_owned());
     }
     lines
 }
 
 /// What a reader should know beside the numbers.
-pub(crate) fn notes(options: &Options, collected: &Collected) -> Vec<String> {
+pub(crate) fn report_notes(options: &Options, collected: &CollectedInput) -> Vec<String> {
     let mut notes = Vec::new();
     let unitless = collected.groups.iter().any(|group| group.key.unit.is_none());
     if unitless && options.unit.is_none() {

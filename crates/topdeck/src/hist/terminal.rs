@@ -1,4 +1,4 @@
-//! What the reader's screen can do.
+//! Terminal capabilities.
 
 use std::env;
 use std::io;
@@ -9,7 +9,7 @@ const WIDTH_DEFAULT: usize = 80;
 const WIDTH_MIN: usize = 40;
 const WIDTH_MAX: usize = 160;
 /// Pictures over time have no line to lose.
-const WIDE_MAX: usize = 500;
+const RAW_WIDTH_MAX: usize = 500;
 const HEIGHT_DEFAULT: usize = 24;
 
 /// Width, characters, colours.
@@ -17,31 +17,31 @@ const HEIGHT_DEFAULT: usize = 24;
 pub(crate) struct Terminal {
     pub(crate) width: usize,
     /// For pictures that use all there is.
-    pub(crate) wide: usize,
+    pub(crate) raw_width: usize,
     /// In lines.
     pub(crate) height: usize,
     pub(crate) ascii: bool,
-    pub(crate) colours: Colours,
+    pub(crate) colour_depth: ColourDepth,
 }
 
 /// Which colours there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Colours {
+pub(crate) enum ColourDepth {
     None,
     /// The first eight or sixteen, by name.
-    Few,
+    Ansi16,
     /// The palette of 256.
-    Palette,
+    Ansi256,
     /// Any.
-    True,
+    TrueColour,
 }
 
-/// What a colour is for.
+/// Semantic text style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paint {
+pub(crate) enum TextStyle {
     Heading,
     Bar,
-    Doubt,
+    Uncertain,
     Max,
     Faint,
 }
@@ -49,10 +49,10 @@ pub(crate) enum Paint {
 impl Terminal {
     /// Of standard output.
     pub(crate) fn new(ascii: bool) -> Terminal {
-        Terminal::of(&io::stdout(), ascii)
+        Terminal::for_stream(&io::stdout(), ascii)
     }
 
-    pub(crate) fn of(stream: &(impl io::IsTerminal + AsFd), ascii: bool) -> Terminal {
+    pub(crate) fn for_stream(stream: &(impl io::IsTerminal + AsFd), ascii: bool) -> Terminal {
         let is_terminal = stream.is_terminal();
         let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         let screen = if is_terminal { terminal_size::terminal_size_of(stream) } else { None };
@@ -62,44 +62,48 @@ impl Terminal {
         let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
         Terminal {
             width: width.clamp(WIDTH_MIN, WIDTH_MAX),
-            wide: width.clamp(WIDTH_MIN, WIDE_MAX),
+            raw_width: width.clamp(WIDTH_MIN, RAW_WIDTH_MAX),
             height: screen.map_or(HEIGHT_DEFAULT, |(_, height)| usize::from(height.0)),
             ascii: ascii || !is_utf8(),
-            colours: if is_terminal && !no_colour && !dumb { colours() } else { Colours::None },
+            colour_depth: if is_terminal && !no_colour && !dumb {
+                detect_colour_depth()
+            } else {
+                ColourDepth::None
+            },
         }
     }
 
-    pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
-        if self.colours == Colours::None || text.trim().is_empty() {
+    pub(crate) fn paint(&self, paint: TextStyle, text: &str) -> String {
+        if self.colour_depth == ColourDepth::None || text.trim().is_empty() {
             return text.to_owned();
         }
         let code = match paint {
-            Paint::Heading => "1",
-            Paint::Bar => "36",
-            Paint::Doubt => "2;36",
-            Paint::Max => "1;33",
-            Paint::Faint => "2",
+            TextStyle::Heading => "1",
+            TextStyle::Bar => "36",
+            TextStyle::Uncertain => "2;36",
+            TextStyle::Max => "1;33",
+            TextStyle::Faint => "2",
         };
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 }
 
 /// What the terminal says of itself.
-fn colours() -> Colours {
+fn detect_colour_depth() -> ColourDepth {
     let says = |name, words: &[&str]| {
         env::var(name).is_ok_and(|value| words.iter().any(|word| value.contains(word)))
     };
     if says("COLORTERM", &["truecolor", "24bit"]) || says("TERM", &["direct"]) {
-        Colours::True
+        ColourDepth::TrueColour
     } else if says("TERM", &["256color"]) {
-        Colours::Palette
+        ColourDepth::Ansi256
     } else {
-        Colours::Few
+        ColourDepth::Ansi16
     }
 }
 
 /// How many characters the widest cell of each column has.
-pub(crate) fn widths<const N: usize>(rows: &[[String; N]]) -> [usize; N] {
+pub(crate) fn column_widths<const N: usize>(rows: &[[String; N]]) -> [usize; N] {
     std::array::from_fn(|column| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
     })

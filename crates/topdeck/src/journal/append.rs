@@ -12,13 +12,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use journal::{Ack, Error, Identity, Journal, Level, Settings};
+use journal::{Ack, BatchIdentity, Error, Journal, Level, Settings};
 
-use crate::command::say;
-use crate::journal::create::{create, made};
-use crate::journal::input::{End, Input, Read1};
-use crate::journal::progress::Progress;
-use crate::journal::{open, parse, show, told, try_open};
+use crate::command::print_message;
+use crate::journal::create::{create, creation_summary};
+use crate::journal::progress_line::ProgressLine;
+use crate::journal::record_splitter::{ReadStatus, RecordDelimiter, RecordSplitter};
+use crate::journal::{format, open, parse, try_open, with_dir};
 
 /// Append records: lines of files or of standard input
 ///
@@ -45,7 +45,7 @@ pub(crate) struct Options {
     whole: bool,
 
     /// What records must have reached to count as appended
-    #[arg(long, default_value = "process", value_parser = parse::level())]
+    #[arg(long, default_value = "process", value_parser = parse::level_parser())]
     level: Level,
 
     /// Give records an identity, so that repeats are recognised: the producer's number
@@ -93,28 +93,28 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?;
     }
     let journal = if options.create { open_or_create(&options.dir)? } else { open(&options.dir)? };
-    let settings = journal.stat().map_err(told(&options.dir))?.settings;
-    let mut appender = Appender::new(options, &journal, &settings);
-    let result = appender.all();
+    let settings = journal.stat().map_err(with_dir(&options.dir))?.settings;
+    let mut appender = RecordAppender::new(options, &journal, &settings);
+    let result = appender.append_all();
     appender.progress.clear();
-    let short = appender.done.level.is_some_and(|level| level < options.level);
+    let short = appender.summary.level.is_some_and(|level| level < options.level);
     match result {
-        Ok(()) => say(appender.done.summary(appender.progress.elapsed())),
+        Ok(()) => print_message(appender.summary.text(appender.progress.elapsed())),
         Err(failed) => {
-            say(format_args!("{:#}", failed.error));
-            say(appender.standing(&failed));
+            print_message(format_args!("{:#}", failed.error));
+            print_message(appender.failure_summary(&failed));
             return Ok(ExitCode::FAILURE);
         }
     }
     if short {
-        say(format_args!(
+        print_message(format_args!(
             "{}: {} was asked for and not reached in time; the records are kept and may reach it later",
             options.dir.display(),
             options.level
         ));
-        match journal.stat().map_err(told(&options.dir))?.full {
-            Some(full) => say(told(&options.dir)(full.into())),
-            None => say(show::stalled(&show::typed(&options.dir))),
+        match journal.stat().map_err(with_dir(&options.dir))?.full_reason {
+            Some(full) => print_message(with_dir(&options.dir)(full.into())),
+            None => print_message(format::stalled_message(&format::shell_quote(&options.dir))),
         }
     }
     Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -126,89 +126,94 @@ fn is_stdin(path: &Path) -> bool {
 
 fn open_or_create(dir: &Path) -> Result<Journal> {
     match try_open(dir, &journal::Options::default()) {
-        Err(Error::Missing { .. }) => {
+        Err(Error::NotFound { .. }) => {
             let settings = Settings::default();
             create(dir, &settings)?;
-            say(made(dir, &settings).trim_end().replace('\n', " "));
+            print_message(creation_summary(dir, &settings).trim_end().replace('\n', " "));
             open(dir)
         }
-        other => other.map_err(told(dir)),
+        other => other.map_err(with_dir(dir)),
     }
 }
 
-/// What has been appended so far.
+/// Counts of appended records.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Done {
+struct AppendSummary {
     /// Records that are acknowledged, repeats not counted.
     records: u64,
     bytes: u64,
-    repeats: u64,
+    duplicates: u64,
     /// From the first to behind the last; those of other processes may lie between.
     positions: Option<Range<u64>>,
     /// The lowest that any have reached.
     level: Option<Level>,
 }
 
-/// Why it went no further.
-struct Failed {
+/// Append failure and its context.
+struct AppendFailure {
     error: anyhow::Error,
     file: String,
     /// Records of the file that are appended, repeats included.
-    of_file: u64,
+    file_records: u64,
     /// Appended, but not known to have reached the level.
-    unsure: u64,
+    unconfirmed: u64,
 }
 
-struct Appender<'a> {
+struct RecordAppender<'a> {
     options: &'a Options,
     journal: &'a Journal,
     batch_bytes: u64,
     record_bytes_max: u64,
-    next: Option<Identity>,
-    done: Done,
-    progress: Progress,
+    next: Option<BatchIdentity>,
+    summary: AppendSummary,
+    progress: ProgressLine,
 }
 
-impl<'a> Appender<'a> {
-    fn new(options: &'a Options, journal: &'a Journal, settings: &Settings) -> Appender<'a> {
+impl<'a> RecordAppender<'a> {
+    fn new(options: &'a Options, journal: &'a Journal, settings: &Settings) -> RecordAppender<'a> {
         let next = options.producer.zip(options.boot);
-        Appender {
+        RecordAppender {
             options,
             journal,
             // What is larger than half the buffer goes past it, and that only one process can.
             batch_bytes: BATCH_BYTES.min(settings.buffer_bytes / 4).min(settings.segment_bytes / 8),
             record_bytes_max: settings.segment_bytes / 4,
-            next: next.map(|(producer, boot)| Identity {
+            next: next.map(|(producer, boot)| BatchIdentity {
                 producer,
-                boot,
+                epoch: boot,
                 sequence: options.sequence,
             }),
-            done: Done::default(),
-            progress: Progress::new(),
+            summary: AppendSummary::default(),
+            progress: ProgressLine::new(),
         }
     }
 
-    fn all(&mut self) -> Result<(), Failed> {
+    fn append_all(&mut self) -> Result<(), AppendFailure> {
         if self.options.files.is_empty() {
-            return self.file(Path::new("-"));
+            return self.append_file(Path::new("-"));
         }
-        self.options.files.iter().try_for_each(|file| self.file(file))
+        self.options.files.iter().try_for_each(|file| self.append_file(file))
     }
 
-    fn file(&mut self, path: &Path) -> Result<(), Failed> {
+    fn append_file(&mut self, path: &Path) -> Result<(), AppendFailure> {
         let mut of_file = 0;
         let (mut unsure, stdin) = (0, is_stdin(path));
         let name = if stdin { "standard input".to_owned() } else { path.display().to_string() };
         let result = match stdin {
-            true => self.stream(io::stdin().lock(), &name, &mut of_file, &mut unsure),
+            true => self.append_stream(io::stdin().lock(), &name, &mut of_file, &mut unsure),
             false => File::open(path)
                 .with_context(|| format!("cannot read {name}"))
-                .and_then(|file| self.stream(file, &name, &mut of_file, &mut unsure)),
+                .and_then(|file| self.append_stream(file, &name, &mut of_file, &mut unsure)),
         };
-        result.map_err(|error| Failed { error, file: name, of_file, unsure })
+        result.map_err(|error| AppendFailure {
+            error,
+            file: name,
+            file_records: of_file,
+            unconfirmed: unsure,
+        })
     }
 
-    fn stream(
+    fn append_stream(
         &mut self,
         source: impl Read,
         name: &str,
@@ -216,30 +221,34 @@ impl<'a> Appender<'a> {
         unsure: &mut u64,
     ) -> Result<()> {
         let end = match (self.options.whole, self.options.null) {
-            (true, _) => End::Stream,
-            (_, true) => End::Byte(0),
-            (_, false) => End::Byte(b'\n'),
+            (true, _) => RecordDelimiter::Stream,
+            (_, true) => RecordDelimiter::Byte(0),
+            (_, false) => RecordDelimiter::Byte(b'\n'),
         };
-        let mut input = Input::new(source, end, self.record_bytes_max);
+        let mut input = RecordSplitter::new(source, end, self.record_bytes_max);
         let mut records = Vec::new();
         loop {
             match input.read().with_context(|| format!("cannot read {name}"))? {
-                Read1::More => {}
-                Read1::Ended => return Ok(()),
-                Read1::TooLarge => return Err(self.too_large(name, *of_file)),
+                ReadStatus::More => {}
+                ReadStatus::End => return Ok(()),
+                ReadStatus::TooLarge => return Err(self.too_large(name, *of_file)),
             }
-            let bytes = input.take(&mut records);
+            let bytes = input.complete_records(&mut records);
             if let Some(large) = records.iter().position(|r| r.len() as u64 > self.record_bytes_max)
             {
-                self.append(bytes, &records[..large], of_file, unsure)?;
+                self.append_batches(bytes, &records[..large], of_file, unsure)?;
                 return Err(self.too_large(name, *of_file));
             }
-            self.append(bytes, &records, of_file, unsure)?;
-            input.used(&records);
-            let done = &self.done;
+            self.append_batches(bytes, &records, of_file, unsure)?;
+            input.discard(&records);
+            let done = &self.summary;
             self.progress.show(|elapsed| {
-                let rate = show::rate(done.bytes, elapsed);
-                format!("{}, {}, {rate}", show::records(done.records), show::bytes(done.bytes))
+                let rate = format::format_rate(done.bytes, elapsed);
+                format!(
+                    "{}, {}, {rate}",
+                    format::format_records(done.records),
+                    format::format_bytes(done.bytes)
+                )
             });
         }
     }
@@ -247,18 +256,18 @@ impl<'a> Appender<'a> {
     fn too_large(&self, name: &str, of_file: u64) -> anyhow::Error {
         let record = match self.options.whole {
             true => name.to_owned(),
-            false => format!("{name}: record {}", show::count(of_file + 1)),
+            false => format!("{name}: record {}", format::count(of_file + 1)),
         };
         anyhow!(
             "{record} is larger than {}, the most that {} takes (a quarter of its segment size); \
              `topdeck journal create --segment` makes one that takes more",
-            show::bytes(self.record_bytes_max),
+            format::format_bytes(self.record_bytes_max),
             self.options.dir.display()
         )
     }
 
     /// Appends what one read gave; the last batch waits for the level, for all before it.
-    fn append(
+    fn append_batches(
         &mut self,
         bytes: &[u8],
         records: &[Range<usize>],
@@ -266,9 +275,9 @@ impl<'a> Appender<'a> {
         unsure: &mut u64,
     ) -> Result<()> {
         let mut rest = records;
-        let mut group = Done::default();
+        let mut group = AppendSummary::default();
         while !rest.is_empty() {
-            let count = self.batch(rest);
+            let count = self.batch_len(rest);
             let (batch, after) = rest.split_at(count);
             rest = after;
             let level = if rest.is_empty() { self.options.level } else { Level::Memory };
@@ -276,13 +285,13 @@ impl<'a> Appender<'a> {
             let ack = match self.journal.append_batch(self.next, &batch, level) {
                 Ok(ack) => ack,
                 Err(error) => {
-                    *of_file += group.records + group.repeats;
+                    *of_file += group.records + group.duplicates;
                     if group.level.is_some_and(|level| level >= self.options.level) {
-                        self.done.join(group);
+                        self.summary.merge(group);
                     } else {
                         *unsure = group.records;
                     }
-                    return Err(told(&self.options.dir)(error));
+                    return Err(with_dir(&self.options.dir)(error));
                 }
             };
             if let Some(identity) = &mut self.next {
@@ -290,13 +299,13 @@ impl<'a> Appender<'a> {
             }
             group.add(&ack, &batch);
         }
-        *of_file += group.records + group.repeats;
-        self.done.join(group);
+        *of_file += group.records + group.duplicates;
+        self.summary.merge(group);
         Ok(())
     }
 
     /// How many of some records are appended together.
-    fn batch(&self, records: &[Range<usize>]) -> usize {
+    fn batch_len(&self, records: &[Range<usize>]) -> usize {
         if self.next.is_some() {
             return 1;
         }
@@ -309,21 +318,22 @@ impl<'a> Appender<'a> {
     }
 
     /// How things stand after a failure.
-    fn standing(&self, failed: &Failed) -> String {
-        let mut text = match (self.done.records + self.done.repeats, failed.unsure) {
+    fn failure_summary(&self, failed: &AppendFailure) -> String {
+        let mut text = match (self.summary.records + self.summary.duplicates, failed.unconfirmed) {
             (0, 0) => "nothing was appended".to_owned(),
             (0, _) => format!("nothing has reached {}", self.options.level),
-            _ => self.done.summary(self.progress.elapsed()),
+            _ => self.summary.text(self.progress.elapsed()),
         };
-        if failed.unsure > 0 {
+        if failed.unconfirmed > 0 {
             text = format!(
                 "{text}; {} more appended, and not known to have reached {}",
-                show::records(failed.unsure),
+                format::format_records(failed.unconfirmed),
                 self.options.level
             );
         }
-        if failed.of_file > 0 && !self.options.whole {
-            text = format!("{text}; go on at record {} of {}", failed.of_file + 1, failed.file);
+        if failed.file_records > 0 && !self.options.whole {
+            text =
+                format!("{text}; go on at record {} of {}", failed.file_records + 1, failed.file);
         } else if self.options.files.len() > 1 {
             text = format!("{text}; go on at {}", failed.file);
         }
@@ -331,10 +341,10 @@ impl<'a> Appender<'a> {
     }
 }
 
-impl Done {
+impl AppendSummary {
     fn add(&mut self, ack: &Ack, batch: &[&[u8]]) {
-        if ack.repeated {
-            self.repeats += batch.len() as u64;
+        if ack.is_duplicate {
+            self.duplicates += batch.len() as u64;
         } else {
             self.records += batch.len() as u64;
             self.bytes += batch.iter().map(|record| record.len() as u64).sum::<u64>();
@@ -347,10 +357,10 @@ impl Done {
         self.level = Some(ack.level);
     }
 
-    fn join(&mut self, group: Done) {
+    fn merge(&mut self, group: AppendSummary) {
         self.records += group.records;
         self.bytes += group.bytes;
-        self.repeats += group.repeats;
+        self.duplicates += group.duplicates;
         self.positions = match (self.positions.take(), group.positions) {
             (Some(a), Some(b)) => Some(a.start..b.end),
             (a, b) => a.or(b),
@@ -361,22 +371,22 @@ impl Done {
         };
     }
 
-    fn summary(&self, elapsed: Duration) -> String {
-        let mut text = format!("{} appended", show::records(self.records));
+    fn text(&self, elapsed: Duration) -> String {
+        let mut text = format!("{} appended", format::format_records(self.records));
         if let Some(positions) = &self.positions {
-            text.push_str(&format!(", {}", show::positions(positions)));
+            text.push_str(&format!(", {}", format::format_positions(positions)));
             let others = (positions.end - positions.start).saturating_sub(self.records);
             if others > 0 {
-                text.push_str(&format!(" (with {} of others)", show::count(others)));
+                text.push_str(&format!(" (with {} of others)", format::count(others)));
             }
         }
         if let Some(level) = self.level {
             text.push_str(&format!(", level reached {level}"));
         }
-        text.push_str(&format!(", {}", show::duration(elapsed)));
-        if self.repeats > 0 {
-            let were = if self.repeats == 1 { "was" } else { "were" };
-            let repeats = show::records(self.repeats);
+        text.push_str(&format!(", {}", format::format_duration(elapsed)));
+        if self.duplicates > 0 {
+            let were = if self.duplicates == 1 { "was" } else { "were" };
+            let repeats = format::format_records(self.duplicates);
             text.push_str(&format!("; {repeats} {were} there already, not appended again"));
         }
         text

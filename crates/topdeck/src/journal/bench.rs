@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use hist::{Histogram, Recorder};
-use journal::{Codec, Item, Journal, Level, Limits, Settings, Start};
+use journal::{Compression, Journal, Level, Limits, ReadItem, Settings, StartPosition};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::command::{plain, print};
+use crate::command::{escape_control, print_stdout};
 use crate::journal::create::create;
-use crate::journal::progress::Progress;
-use crate::journal::{parse, show, told};
+use crate::journal::progress_line::ProgressLine;
+use crate::journal::{format, parse, with_dir};
 
 /// Measure a journal on this machine
 ///
@@ -43,15 +43,15 @@ pub(crate) struct Options {
     bytes: u64,
 
     /// How records are compressed
-    #[arg(long, default_value = "lz4", value_parser = parse::codec())]
-    codec: Codec,
+    #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
+    codec: Compression,
 
     /// The buffer
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse::size)]
     buffer: u64,
 
     /// What each record must have reached before its producer appends the next
-    #[arg(long, default_value = "process", value_parser = parse::level())]
+    #[arg(long, default_value = "process", value_parser = parse::level_parser())]
     level: Level,
 
     /// How many threads append
@@ -84,22 +84,22 @@ const RECORDS_DISK: u64 = 2_000;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let under = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let dir = Scratch::new(&under)?;
+    let dir = ScratchDir::new(&under)?;
     let text = measure(options, &dir.0);
     dir.remove()?;
-    print(text?.as_bytes())?;
+    print_stdout(text?.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// A new folder that goes when it is dropped.
-struct Scratch(PathBuf);
+struct ScratchDir(PathBuf);
 
-impl Scratch {
-    fn new(under: &Path) -> Result<Scratch> {
+impl ScratchDir {
+    fn new(under: &Path) -> Result<ScratchDir> {
         let dir = under.join(format!("topdeck-bench-{}", std::process::id()));
         fs::create_dir(&dir)
             .with_context(|| format!("cannot make the folder {}", dir.display()))?;
-        Ok(Scratch(dir))
+        Ok(ScratchDir(dir))
     }
 
     fn remove(self) -> Result<()> {
@@ -108,7 +108,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         // Nothing can be done about what stays; `remove` says so.
         let _ = fs::remove_dir_all(&self.0);
@@ -130,15 +130,15 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
         ..Settings::default()
     };
     if options.bytes > settings.segment_bytes / 4 {
-        let most = show::bytes(settings.segment_bytes / 4);
-        bail!("--bytes {}: a record may have at most {most}", show::bytes(options.bytes));
+        let most = format::format_bytes(settings.segment_bytes / 4);
+        bail!("--bytes {}: a record may have at most {most}", format::format_bytes(options.bytes));
     }
     create(dir, &settings)?;
-    let open = journal::Options { alone: options.alone, ..journal::Options::default() };
-    let journal = Journal::open(Arc::new(disk::OsDisk), dir, &open).map_err(told(dir))?;
-    let lines = lines(options.bytes);
-    let appended =
-        append(options, &journal, &lines, records).map_err(|error| error.context("measuring"))?;
+    let open = journal::Options { is_exclusive: options.alone, ..journal::Options::default() };
+    let journal = Journal::open(Arc::new(disk::OsDisk), dir, &open).map_err(with_dir(dir))?;
+    let lines = sample_lines(options.bytes);
+    let appended = measure_append(options, &journal, &lines, records)
+        .map_err(|error| error.context("measuring"))?;
 
     let size = records * options.bytes;
     let producers = match options.producers {
@@ -147,18 +147,18 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
     };
     let mut text = format!(
         "{} of {} ({}), {producers}, level {}{}, codec {}, buffer {}, on {}\n",
-        show::records(records),
-        show::bytes(options.bytes),
-        show::bytes(size),
+        format::format_records(records),
+        format::format_bytes(options.bytes),
+        format::format_bytes(size),
         options.level,
         if options.alone { ", alone" } else { "" },
-        show::codec(options.codec),
-        show::bytes(options.buffer),
+        format::codec_name(options.codec),
+        format::format_bytes(options.buffer),
         file_system(dir)
     );
     let mut rows = vec![
-        ["append".to_owned(), speed(records, size, appended.wall)],
-        ["CPU".to_owned(), cpu(appended.cpu, records)],
+        ["append".to_owned(), speed_text(records, size, appended.wall)],
+        ["CPU".to_owned(), cpu_text(appended.cpu, records)],
     ];
     let stored = stored_bytes(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     rows.push([
@@ -166,7 +166,7 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
         format!(
             "{:.3} bytes per payload byte, {}",
             stored as f64 / size.max(1) as f64,
-            show::bytes(stored)
+            format::format_bytes(stored)
         ),
     ]);
     if let Some(latency) = &appended.latency {
@@ -175,38 +175,38 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
             "acknowledged".to_owned(),
             format!(
                 "p50 {}, p90 {}, p99 {}, max {}",
-                show::nanoseconds(at(0.5)),
-                show::nanoseconds(at(0.9)),
-                show::nanoseconds(at(0.99)),
-                show::nanoseconds(latency.max().map_or(f64::NAN, |bracket| bracket.upper))
+                format::format_ns(at(0.5)),
+                format::format_ns(at(0.9)),
+                format::format_ns(at(0.99)),
+                format::format_ns(latency.max().map_or(f64::NAN, |bracket| bracket.upper))
             ),
         ]);
     }
     if options.read {
-        let (wall, used) = read(&journal, dir, records)?;
-        rows.push(["read".to_owned(), speed(records, size, wall)]);
-        rows.push(["CPU".to_owned(), cpu(used, records)]);
+        let (wall, used) = measure_read(&journal, dir, records)?;
+        rows.push(["read".to_owned(), speed_text(records, size, wall)]);
+        rows.push(["CPU".to_owned(), cpu_text(used, records)]);
     }
-    text.push_str(&show::table(&rows, [false; 2]));
+    text.push_str(&format::format_table(&rows, [false; 2]));
     Ok(text)
 }
 
-fn speed(records: u64, size: u64, wall: Duration) -> String {
+fn speed_text(records: u64, size: u64, wall: Duration) -> String {
     let per_s = records as f64 / wall.as_secs_f64().max(1e-9);
     format!(
         "{} records/s, {}, in {}",
-        show::count(per_s as u64),
-        show::rate(size, wall),
-        show::duration(wall)
+        format::count(per_s as u64),
+        format::format_rate(size, wall),
+        format::format_duration(wall)
     )
 }
 
-fn cpu(cpu: Duration, records: u64) -> String {
-    format!("{} per record", show::nanoseconds(cpu.as_nanos() as f64 / records as f64))
+fn cpu_text(cpu: Duration, records: u64) -> String {
+    format!("{} per record", format::format_ns(cpu.as_nanos() as f64 / records as f64))
 }
 
-/// What appending took.
-struct Appended {
+/// Cost of appending.
+struct AppendMeasurement {
     /// Until the last was acknowledged.
     wall: Duration,
     /// Until all are in segments.
@@ -215,13 +215,13 @@ struct Appended {
     latency: Option<Histogram>,
 }
 
-fn append(
+fn measure_append(
     options: &Options,
     journal: &Journal,
     lines: &[Vec<u8>],
     records: u64,
-) -> Result<Appended> {
-    let mut progress = Progress::new();
+) -> Result<AppendMeasurement> {
+    let mut progress = ProgressLine::new();
     let (done, producers) = (AtomicU64::new(0), options.producers);
     let start = Barrier::new(producers as usize + 1);
     let cpu_before = process_cpu();
@@ -232,16 +232,20 @@ fn append(
                 let (start, done) = (&start, &done);
                 scope.spawn(move || {
                     start.wait();
-                    produce(options, journal, lines, (producer, share), done)
+                    run_producer(options, journal, lines, (producer, share), done)
                 })
             })
             .collect();
         start.wait();
         let begun = Instant::now();
-        while threads.iter().any(|thread| !thread.is_finished()) && progress.is_seen() {
+        while threads.iter().any(|thread| !thread.is_finished()) && progress.is_visible() {
             progress.show(|_| {
                 let appended = done.load(Ordering::Relaxed);
-                format!("{} of {} appended", show::count(appended), show::records(records))
+                format!(
+                    "{} of {} appended",
+                    format::count(appended),
+                    format::format_records(records)
+                )
             });
             thread::sleep(Duration::from_millis(20));
         }
@@ -264,11 +268,11 @@ fn append(
             None => latency = Some(part),
         }
     }
-    Ok(Appended { wall, cpu, latency: latency.filter(|_| options.level == Level::Disk) })
+    Ok(AppendMeasurement { wall, cpu, latency: latency.filter(|_| options.level == Level::Disk) })
 }
 
 /// One producer's share of the records; when it was done, and its acknowledgements in nanoseconds.
-fn produce(
+fn run_producer(
     options: &Options,
     journal: &Journal,
     lines: &[Vec<u8>],
@@ -276,7 +280,7 @@ fn produce(
     done: &AtomicU64,
 ) -> Result<(Instant, Recorder)> {
     /// Producers tell how far they are so seldom that it costs nothing.
-    const TELL: u64 = 1024;
+    const PROGRESS_RECORDS: u64 = 1024;
     let mut recorder = Recorder::new();
     let timed = options.level == Level::Disk;
     for n in 0..share {
@@ -289,28 +293,28 @@ fn produce(
         if let Some(begun) = begun {
             recorder.record(begun.elapsed().as_nanos() as u64);
         }
-        if (n + 1) % TELL == 0 {
-            done.fetch_add(TELL, Ordering::Relaxed);
+        if (n + 1) % PROGRESS_RECORDS == 0 {
+            done.fetch_add(PROGRESS_RECORDS, Ordering::Relaxed);
         }
     }
     Ok((Instant::now(), recorder))
 }
 
-fn read(journal: &Journal, dir: &Path, records: u64) -> Result<(Duration, Duration)> {
-    let mut reader = journal.reader(Start::Begin).map_err(told(dir))?;
+fn measure_read(journal: &Journal, dir: &Path, records: u64) -> Result<(Duration, Duration)> {
+    let mut reader = journal.reader(StartPosition::First).map_err(with_dir(dir))?;
     let (begun, cpu_before) = (Instant::now(), process_cpu());
     let mut found = 0;
-    while let Some(item) = reader.next().map_err(told(dir))? {
+    while let Some(item) = reader.next().map_err(with_dir(dir))? {
         match item {
-            Item::Batch(batch) => {
+            ReadItem::Batch(batch) => {
                 found += batch.records().filter(|r| r.position < u64::MAX).count() as u64
             }
-            Item::Gap(gap) => bail!("{}", show::gap(&gap)),
+            ReadItem::Gap(gap) => bail!("{}", format::describe_gap(&gap)),
         }
     }
     let (wall, cpu) = (begun.elapsed(), process_cpu().saturating_sub(cpu_before));
     if found != records {
-        bail!("{} were read, {records} appended", show::records(found));
+        bail!("{} were read, {records} appended", format::format_records(found));
     }
     Ok((wall, cpu))
 }
@@ -321,7 +325,7 @@ fn process_cpu() -> Duration {
 }
 
 /// Enough different lines that no frame has one twice.
-fn lines(size: u64) -> Vec<Vec<u8>> {
+fn sample_lines(size: u64) -> Vec<Vec<u8>> {
     const ALL_BYTES: u64 = 4 << 20;
     let count = (ALL_BYTES / size.max(1)).clamp(16, 1 << 16);
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -390,7 +394,7 @@ fn file_system(dir: &Path) -> String {
         magic.and_then(|magic| NAMES.iter().find(|(known, _)| *known == magic & 0xffff_ffff));
     let under = dir.parent().unwrap_or(dir).display().to_string();
     match name {
-        Some((_, name)) => format!("{}, {name}", plain(&under)),
-        None => plain(&under),
+        Some((_, name)) => format!("{}, {name}", escape_control(&under)),
+        None => escape_control(&under),
     }
 }

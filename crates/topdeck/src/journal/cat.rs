@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use journal::Start;
+use journal::StartPosition;
 
-use crate::journal::output::{self, Output, Source};
-use crate::journal::{open_to_read, parse};
+use crate::journal::record_output::{self, RecordOutput, RecordSource};
+use crate::journal::{open_read_only, parse};
 
 /// Write records to standard output, each on a line
 ///
@@ -16,16 +16,16 @@ use crate::journal::{open_to_read, parse};
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
     #[command(flatten)]
-    output: output::Options,
+    output: record_output::Options,
 
     /// Where to start: begin, end, or a position
-    #[arg(long, value_name = "PLACE", value_parser = parse::start, conflicts_with = "subscriber",
+    #[arg(long, value_name = "PLACE", value_parser = parse::parse_start, conflicts_with = "subscriber",
         default_value = "begin")]
-    from: Start,
+    from: StartPosition,
 
     /// Where to end: end (of what is there now), or the position after the last
-    #[arg(long, value_name = "PLACE", value_parser = parse::start, default_value = "end")]
-    to: Start,
+    #[arg(long, value_name = "PLACE", value_parser = parse::parse_start, default_value = "end")]
+    to: StartPosition,
 }
 
 const AFTER: &str = "\
@@ -45,19 +45,19 @@ Exit status:
   3  all was written that is there, and records were missing";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let journal = open_to_read(&options.output.dir)?;
-    let mut source = Source::new(&options.output, &journal, options.from)?;
-    let end = output::end(&journal, options.output.level);
+    let journal = open_read_only(&options.output.dir)?;
+    let mut source = RecordSource::new(&options.output, &journal, options.from)?;
+    let end = record_output::end_position(&journal, options.output.level);
     let to = match options.to {
-        Start::Begin => output::first(&journal),
-        Start::End => end,
-        Start::At(position) if position <= end => position,
-        Start::At(position) => bail!(
+        StartPosition::First => record_output::first_position(&journal),
+        StartPosition::End => end,
+        StartPosition::At(position) if position <= end => position,
+        StartPosition::At(position) => bail!(
             "{}: --to {position} is beyond the end, {end}; `topdeck journal tail --follow` waits for more",
-            output::name(&options.output.dir)
+            record_output::display_name(&options.output.dir)
         ),
     };
-    let mut output = Output::new(&options.output)?;
+    let mut output = RecordOutput::new(&options.output)?;
     output.write(&mut source, to)?;
-    output.end(source)
+    output.finish(source)
 }

@@ -1,15 +1,15 @@
-//! `topdeck journal verify` and `repair`: what is damaged, and making it harmless.
+//! `topdeck journal verify` and `repair`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use journal::{Damage, Report};
+use journal::{CheckReport, DamageReport};
 
-use crate::command::{plain, print};
-use crate::journal::progress::Progress;
-use crate::journal::{show, stat, told};
+use crate::command::{escape_control, print_stdout};
+use crate::journal::progress_line::ProgressLine;
+use crate::journal::{format, stat, with_dir};
 use api::json::Json::{Bool, List, Object, Text};
 use api::json::integer;
 
@@ -18,7 +18,7 @@ use api::json::integer;
 /// The journal may be in use.
 #[derive(clap::Args)]
 #[command(after_long_help = VERIFY_AFTER)]
-pub(crate) struct VerifyOptions {
+pub(crate) struct JournalVerifyOptions {
     /// The journal's folder
     #[arg(value_name = "DIR")]
     dir: PathBuf,
@@ -44,7 +44,7 @@ Exit status:
 /// and is never thrown away.
 #[derive(clap::Args)]
 #[command(after_long_help = REPAIR_AFTER)]
-pub(crate) struct RepairOptions {
+pub(crate) struct JournalRepairOptions {
     /// The journal's folder
     #[arg(value_name = "DIR")]
     dir: PathBuf,
@@ -64,36 +64,36 @@ Exit status:
   2  the command line makes no sense";
 
 /// As many as a person reads; the rest is counted. JSON has them all.
-const SHOWN: usize = 20;
+const DAMAGE_SHOWN_MAX: usize = 20;
 
-pub(crate) fn verify(options: &VerifyOptions) -> Result<ExitCode> {
-    let mut progress = Progress::new();
+pub(crate) fn verify(options: &JournalVerifyOptions) -> Result<ExitCode> {
+    let mut progress = ProgressLine::new();
     let report = journal::verify(&disk::OsDisk, &options.dir, &mut |far| {
         progress.bar(far.done_bytes, far.total_bytes);
     })
-    .map_err(told(&options.dir))?;
+    .map_err(with_dir(&options.dir))?;
     progress.clear();
-    let text = if options.json { document(&report) } else { verified(&options.dir, &report) };
-    print(text.as_bytes())?;
+    let text = if options.json { report_json(&report) } else { verify_text(&options.dir, &report) };
+    print_stdout(text.as_bytes())?;
     Ok(if report.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-pub(crate) fn repair(options: &RepairOptions) -> Result<ExitCode> {
-    let mut progress = Progress::new();
+pub(crate) fn repair(options: &JournalRepairOptions) -> Result<ExitCode> {
+    let mut progress = ProgressLine::new();
     let report = journal::repair(&disk::OsDisk, &options.dir, &mut |far| {
         progress.bar(far.done_bytes, far.total_bytes);
     })
-    .map_err(told(&options.dir))?;
+    .map_err(with_dir(&options.dir))?;
     progress.clear();
-    let text = if options.json { document(&report) } else { repaired(&options.dir, &report) };
-    print(text.as_bytes())?;
+    let text = if options.json { report_json(&report) } else { repair_text(&options.dir, &report) };
+    print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn verified(dir: &Path, report: &Report) -> String {
+fn verify_text(dir: &Path, report: &CheckReport) -> String {
     let mut text = summary(dir, report, "is", "are");
     if !report.damages.is_empty() {
-        let dir = show::typed(dir);
+        let dir = format::shell_quote(dir);
         text.push_str(&format!(
             "\n`topdeck journal repair {dir}` keeps all that is sound and sets aside the rest; nobody may use \
              the journal meanwhile.\n"
@@ -102,11 +102,11 @@ fn verified(dir: &Path, report: &Report) -> String {
     text
 }
 
-fn repaired(dir: &Path, report: &Report) -> String {
+fn repair_text(dir: &Path, report: &CheckReport) -> String {
     let mut text = summary(dir, report, "was", "were");
     text.push('\n');
     for line in &report.repaired {
-        text.push_str(&format!("{}\n", plain(line)));
+        text.push_str(&format!("{}\n", escape_control(line)));
     }
     if report.repaired.is_empty() {
         text.push_str("there was nothing to repair\n");
@@ -114,67 +114,72 @@ fn repaired(dir: &Path, report: &Report) -> String {
     text
 }
 
-fn summary(dir: &Path, report: &Report, is: &str, are: &str) -> String {
+fn summary(dir: &Path, report: &CheckReport, is: &str, are: &str) -> String {
     let mut text = String::new();
     let verdict = match report.damages.len() {
         0 => "sound".to_owned(),
         1 => format!("1 place {is} damaged"),
-        n => format!("{} places {are} damaged", show::count(n as u64)),
+        n => format!("{} places {are} damaged", format::count(n as u64)),
     };
-    let plural =
-        |n: u64, what: &str| format!("{} {what}{}", show::count(n), if n == 1 { "" } else { "s" });
+    let plural = |n: u64, what: &str| {
+        format!("{} {what}{}", format::count(n), if n == 1 { "" } else { "s" })
+    };
     // Writing to a string does not fail.
-    let _ = writeln!(text, "{}: {verdict}", plain(&dir.display().to_string()));
+    let _ = writeln!(text, "{}: {verdict}", escape_control(&dir.display().to_string()));
     let _ = writeln!(
         text,
         "  {} in {} in {}, {}",
-        show::records(report.records),
+        format::format_records(report.records),
         plural(report.frames, "frame"),
         plural(report.segments, "segment"),
-        show::positions(&report.positions)
+        format::format_positions(&report.positions)
     );
-    for damage in report.damages.iter().take(SHOWN) {
-        let _ = writeln!(text, "  DAMAGED: {}", said(damage));
+    for damage in report.damages.iter().take(DAMAGE_SHOWN_MAX) {
+        let _ = writeln!(text, "  DAMAGED: {}", describe_damage(damage));
     }
-    if let Some(more) = report.damages.len().checked_sub(SHOWN + 1) {
+    if let Some(more) = report.damages.len().checked_sub(DAMAGE_SHOWN_MAX + 1) {
         let _ =
-            writeln!(text, "  and {} more; --json lists them all", show::count(more as u64 + 1));
+            writeln!(text, "  and {} more; --json lists them all", format::count(more as u64 + 1));
     }
-    for gap in report.known_gaps.iter().take(SHOWN) {
-        let _ = writeln!(text, "  GAP: {}", show::gap(gap));
+    for gap in report.explained_gaps.iter().take(DAMAGE_SHOWN_MAX) {
+        let _ = writeln!(text, "  GAP: {}", format::describe_gap(gap));
     }
-    if let Some(more) = report.known_gaps.len().checked_sub(SHOWN + 1) {
+    if let Some(more) = report.explained_gaps.len().checked_sub(DAMAGE_SHOWN_MAX + 1) {
         let _ = writeln!(
             text,
             "  and {} gaps more; --json lists them all",
-            show::count(more as u64 + 1)
+            format::count(more as u64 + 1)
         );
     }
     if report.torn_bytes > 0 {
         let _ = writeln!(
             text,
             "  {} of a write that a crash cut short, never acknowledged: no damage",
-            show::bytes(report.torn_bytes)
+            format::format_bytes(report.torn_bytes)
         );
     }
     text
 }
 
-fn said(damage: &Damage) -> String {
-    let Damage { path, bytes, positions, what } = damage;
-    let path = plain(&path.display().to_string());
+fn describe_damage(damage: &DamageReport) -> String {
+    let DamageReport { path, bytes, positions, description: what } = damage;
+    let path = escape_control(&path.display().to_string());
     let place = match bytes.end.saturating_sub(bytes.start) {
         0 => path,
-        n => format!("{path}, bytes {}..{} ({})", bytes.start, bytes.end, show::bytes(n)),
+        n => format!("{path}, bytes {}..{} ({})", bytes.start, bytes.end, format::format_bytes(n)),
     };
     let lost = match positions.end.saturating_sub(positions.start) {
         0 => "no record is lost".to_owned(),
-        n => format!("{} cannot be read, {}", show::records(n), show::positions(positions)),
+        n => format!(
+            "{} cannot be read, {}",
+            format::format_records(n),
+            format::format_positions(positions)
+        ),
     };
     format!("{place}: {what}; {lost}")
 }
 
-fn document(report: &Report) -> String {
+fn report_json(report: &CheckReport) -> String {
     let damages = report.damages.iter().map(|damage| {
         Object(vec![
             ("path", Text(damage.path.display().to_string())),
@@ -182,7 +187,7 @@ fn document(report: &Report) -> String {
             ("end_byte", integer(damage.bytes.end)),
             ("first", integer(damage.positions.start)),
             ("end", integer(damage.positions.end)),
-            ("what", Text(damage.what.to_owned())),
+            ("what", Text(damage.description.to_owned())),
         ])
     });
     let document = Object(vec![
@@ -195,7 +200,7 @@ fn document(report: &Report) -> String {
         ("end", integer(report.positions.end)),
         ("damages", List(damages.collect())),
         ("torn_bytes", integer(report.torn_bytes)),
-        ("known_gaps", List(report.known_gaps.iter().map(stat::gap).collect())),
+        ("known_gaps", List(report.explained_gaps.iter().map(stat::gap_json).collect())),
         ("repaired", List(report.repaired.iter().cloned().map(Text).collect())),
     ]);
     format!("{document}\n")
@@ -207,24 +212,24 @@ mod tests {
 
     use super::*;
 
-    fn damaged() -> Report {
-        let mut report = Report::default();
+    fn damaged_report() -> CheckReport {
+        let mut report = CheckReport::default();
         report.segments = 2;
         report.frames = 30;
         report.records = 4000;
         report.positions = 0..4100;
         report.damages = vec![
-            Damage {
+            DamageReport {
                 path: "j/segments/0000000000000000.seg".into(),
                 bytes: 4096..8192,
                 positions: 1000..1100,
-                what: "a frame whose checksum is wrong",
+                description: "a frame whose checksum is wrong",
             },
-            Damage {
+            DamageReport {
                 path: "j/checkpoints/store".into(),
                 bytes: 0..0,
                 positions: 0..0,
-                what: "one of its two copies is damaged",
+                description: "one of its two copies is damaged",
             },
         ];
         report.torn_bytes = 17;
@@ -237,9 +242,9 @@ mod tests {
     }
 
     #[test]
-    fn damage_has_a_place_and_what_it_costs() {
+    fn damage_has_a_position_and_its_loss() {
         check(
-            verified(Path::new("j"), &damaged()),
+            verify_text(Path::new("j"), &damaged_report()),
             expect![[r#"
             j: 2 places are damaged
               4,000 records in 30 frames in 2 segments, positions 0..4100
@@ -253,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn a_repair_says_what_was_done() {
-        let mut report = damaged();
+    fn repair_reports_its_actions() {
+        let mut report = damaged_report();
         report.repaired =
             vec!["100 records are lost; 4 KiB were put into j/quarantine/x".to_owned()];
         check(
-            repaired(Path::new("j"), &report),
+            repair_text(Path::new("j"), &report),
             expect![[r#"
                 j: 2 places were damaged
                   4,000 records in 30 frames in 2 segments, positions 0..4100
@@ -270,7 +275,7 @@ mod tests {
             "#]],
         );
         check(
-            repaired(Path::new("j"), &Report::default()),
+            repair_text(Path::new("j"), &CheckReport::default()),
             expect![[r#"
             j: sound
               0 records in 0 frames in 0 segments, positions 0..0
@@ -283,7 +288,7 @@ mod tests {
     #[test]
     fn json_has_all() {
         check(
-            document(&damaged()),
+            report_json(&damaged_report()),
             expect![[r#"
             {
               "schema": 1,

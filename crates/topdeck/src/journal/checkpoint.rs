@@ -1,13 +1,13 @@
-//! `topdeck journal checkpoint`: named places to come back to.
+//! `topdeck journal checkpoint`: named positions.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use journal::{Checkpoint, Error, Kind, Start};
+use journal::{Checkpoint, CheckpointKind, Error, StartPosition};
 
-use crate::command::{plain, print};
-use crate::journal::{open_to_read, parse, show, stat, told};
+use crate::command::{escape_control, print_stdout};
+use crate::journal::{format, open_read_only, parse, stat, with_dir};
 
 /// List, set, show and remove named places, to rewind to
 #[derive(clap::Args)]
@@ -22,8 +22,8 @@ pub(crate) struct Options {
     name: Option<String>,
 
     /// Set it, or move it: begin, end, or a position
-    #[arg(long, value_name = "PLACE", value_parser = parse::start, requires = "name")]
-    at: Option<Start>,
+    #[arg(long, value_name = "PLACE", value_parser = parse::parse_start, requires = "name")]
+    at: Option<StartPosition>,
 
     /// Let what lies behind a new checkpoint be dropped at a limit; otherwise it is kept for it
     #[arg(long, requires = "at")]
@@ -48,22 +48,26 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = &options.dir;
-    let journal = open_to_read(dir)?;
-    let (shown, typed) = (dir.display(), show::typed(dir));
-    let stat = |journal: &journal::Journal| journal.stat().map_err(told(dir));
+    let journal = open_read_only(dir)?;
+    let (shown, typed) = (dir.display(), format::shell_quote(dir));
+    let stat = |journal: &journal::Journal| journal.stat().map_err(with_dir(dir));
     let Some(name) = &options.name else {
         let stat = stat(&journal)?;
-        let text = match stat.checkpoints.iter().any(|checkpoint| checkpoint.kind == Kind::Mark) {
-            true => stat::checkpoints(&stat, Kind::Mark, "checkpoint"),
+        let text = match stat
+            .checkpoints
+            .iter()
+            .any(|checkpoint| checkpoint.kind == CheckpointKind::Bookmark)
+        {
+            true => stat::checkpoint_table(&stat, CheckpointKind::Bookmark, "checkpoint"),
             false => format!(
                 "there are no checkpoints; `topdeck journal checkpoint {typed} NAME --at end` sets one\n"
             ),
         };
-        print(text.as_bytes())?;
+        print_stdout(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
     let before = match journal.checkpoint(name) {
-        Ok(checkpoint) if checkpoint.kind == Kind::Subscriber => bail!(
+        Ok(checkpoint) if checkpoint.kind == CheckpointKind::Subscriber => bail!(
             "{shown}: {name:?} is a subscriber, not a checkpoint; `topdeck journal rewind` moves it, \
              `topdeck journal subscribers {typed} remove {name}` removes it"
         ),
@@ -73,42 +77,42 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             "{shown}: there is no checkpoint {name:?}; `topdeck journal checkpoint {typed} {name} --at end` \
              sets it"
         ),
-        Err(error) => return Err(told(dir)(error)),
+        Err(error) => return Err(with_dir(dir)(error)),
     };
     let text = match (options.at, before) {
         (Some(at), None) => {
-            let set = journal.add_mark(name, at, !options.yields).map_err(told(dir))?;
+            let set = journal.add_bookmark(name, at, !options.yields).map_err(with_dir(dir))?;
             format!(
                 "{}: set at position {}; at a limit it {}\n",
-                plain(name),
+                escape_control(name),
                 set.position,
-                stat::holds(&set, stat(&journal)?.settings.limits.at_limit)
+                stat::blocks_retention(&set, stat(&journal)?.settings.limits.on_full)
             )
         }
-        (Some(_), Some(Checkpoint { holds: true, .. })) if options.yields => {
+        (Some(_), Some(Checkpoint { blocks_deletion: true, .. })) if options.yields => {
             bail!("{shown}: checkpoint {name:?} holds; remove it and set it anew with --yields")
         }
         (Some(at), Some(before)) => {
-            let set = journal.set_checkpoint(name, at).map_err(told(dir))?;
-            format!("{}: position {} -> {}\n", plain(name), before.position, set.position)
+            let set = journal.set_checkpoint(name, at).map_err(with_dir(dir))?;
+            format!("{}: position {} -> {}\n", escape_control(name), before.position, set.position)
         }
         (None, _) if options.remove => {
-            journal.remove_checkpoint(name).map_err(told(dir))?;
-            format!("{}: removed\n", plain(name))
+            journal.remove_checkpoint(name).map_err(with_dir(dir))?;
+            format!("{}: removed\n", escape_control(name))
         }
         (None, Some(checkpoint)) => {
             let stat = stat(&journal)?;
             format!(
                 "{}: position {}, {} behind the end, set {}; at a limit it {}\n",
-                plain(name),
+                escape_control(name),
                 checkpoint.position,
-                show::records(stat::behind(&stat, &checkpoint)),
-                show::time(checkpoint.moved),
-                stat::holds(&checkpoint, stat.settings.limits.at_limit)
+                format::format_records(stat::lag_records(&stat, &checkpoint)),
+                format::format_time(checkpoint.committed_at),
+                stat::blocks_retention(&checkpoint, stat.settings.limits.on_full)
             )
         }
         (None, None) => unreachable!("BUG: refused above"),
     };
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use journal::{AtLimit, Codec, Journal, Limits, Settings};
+use journal::{Compression, Journal, LimitPolicy, Limits, Settings};
 
-use crate::command::{plain, print};
-use crate::journal::parse::{self, AtMost};
-use crate::journal::{show, told};
+use crate::command::{escape_control, print_stdout};
+use crate::journal::parse::{self, OptionalLimit};
+use crate::journal::{format, with_dir};
 
 /// Make a journal in a folder
 ///
@@ -22,8 +22,8 @@ pub(crate) struct Options {
     dir: PathBuf,
 
     /// How records are compressed
-    #[arg(long, default_value = "lz4", value_parser = parse::codec())]
-    codec: Codec,
+    #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
+    codec: Compression,
 
     /// The buffer that appends go to first, a power of two from 4KiB to 1GiB
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse::size)]
@@ -36,16 +36,16 @@ pub(crate) struct Options {
     segment: u64,
 
     /// How much may be kept, at least two segments; none: as much as the disk holds
-    #[arg(long, value_name = "SIZE|none", default_value = "1GiB", value_parser = parse::size_limit)]
-    max_bytes: AtMost<u64>,
+    #[arg(long, value_name = "SIZE|none", default_value = "1GiB", value_parser = parse::parse_size_limit)]
+    max_bytes: OptionalLimit<u64>,
 
     /// How long records may be kept, such as 7d; none: for ever
-    #[arg(long, value_name = "TIME|none", default_value = "none", value_parser = parse::age_limit)]
-    max_age: AtMost<Duration>,
+    #[arg(long, value_name = "TIME|none", default_value = "none", value_parser = parse::parse_age_limit)]
+    max_age: OptionalLimit<Duration>,
 
     /// What happens at a limit when somebody still needs the oldest records
-    #[arg(long, default_value = "refuse", value_parser = parse::at_limit())]
-    at_limit: AtLimit,
+    #[arg(long, default_value = "refuse", value_parser = parse::limit_policy_parser())]
+    at_limit: LimitPolicy,
 
     /// How many producers are remembered at least, to recognise repeats: 1 to 65536
     #[arg(long, value_name = "COUNT", default_value_t = 1024)]
@@ -66,7 +66,7 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let settings = options.settings();
     create(&options.dir, &settings)?;
-    print(made(&options.dir, &settings).as_bytes())?;
+    print_stdout(creation_summary(&options.dir, &settings).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -80,7 +80,7 @@ impl Options {
             limits: Limits {
                 bytes_max: self.max_bytes.0,
                 age_max: self.max_age.0,
-                at_limit: self.at_limit,
+                on_full: self.at_limit,
             },
         }
     }
@@ -89,22 +89,22 @@ impl Options {
 /// Makes a journal of now.
 pub(crate) fn create(dir: &Path, settings: &Settings) -> Result<()> {
     let now = journal::wall_clock()();
-    Journal::create(&disk::OsDisk, dir, journal::random_id(), now, settings).map_err(told(dir))
+    Journal::create(&disk::OsDisk, dir, journal::random_id(), now, settings).map_err(with_dir(dir))
 }
 
 /// What was made, in a paragraph.
-pub(crate) fn made(dir: &Path, settings: &Settings) -> String {
-    let dir = plain(&dir.display().to_string());
+pub(crate) fn creation_summary(dir: &Path, settings: &Settings) -> String {
+    let dir = escape_control(&dir.display().to_string());
     let compressed = match settings.codec {
-        Codec::None => "not compressed".to_owned(),
-        codec => format!("compressed with {}", show::codec(codec)),
+        Compression::None => "not compressed".to_owned(),
+        codec => format!("compressed with {}", format::codec_name(codec)),
     };
     format!(
         "made a journal in {dir}: {compressed}, segments of {}, a buffer of {}.\n\
          It keeps {}.\n",
-        show::bytes(settings.segment_bytes),
-        show::bytes(settings.buffer_bytes),
-        show::limits(&settings.limits),
+        format::format_bytes(settings.segment_bytes),
+        format::format_bytes(settings.buffer_bytes),
+        format::describe_limits(&settings.limits),
     )
 }
 
@@ -115,14 +115,14 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct TestCommandLine {
         #[command(flatten)]
         options: Options,
     }
 
     #[test]
-    fn the_defaults_are_those_of_the_library() {
-        let line = Line::parse_from(["create", "j"]);
+    fn defaults_match_the_library() {
+        let line = TestCommandLine::parse_from(["create", "j"]);
         assert_eq!(line.options.settings(), Settings::default());
     }
 }

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use journal::{AtLimit, Limits};
+use journal::{LimitPolicy, Limits};
 
-use crate::command::print;
-use crate::journal::parse::{self, AtMost};
-use crate::journal::{open_to_read, show, told};
+use crate::command::print_stdout;
+use crate::journal::parse::{self, OptionalLimit};
+use crate::journal::{format, open_read_only, with_dir};
 
 /// Show or change how much a journal keeps
 ///
@@ -22,16 +22,16 @@ pub(crate) struct Options {
     dir: PathBuf,
 
     /// How much may be kept, at least two segments; none: as much as the disk holds
-    #[arg(long, value_name = "SIZE|none", value_parser = parse::size_limit)]
-    max_bytes: Option<AtMost<u64>>,
+    #[arg(long, value_name = "SIZE|none", value_parser = parse::parse_size_limit)]
+    max_bytes: Option<OptionalLimit<u64>>,
 
     /// How long records may be kept, such as 7d; none: for ever
-    #[arg(long, value_name = "TIME|none", value_parser = parse::age_limit)]
-    max_age: Option<AtMost<Duration>>,
+    #[arg(long, value_name = "TIME|none", value_parser = parse::parse_age_limit)]
+    max_age: Option<OptionalLimit<Duration>>,
 
     /// What happens at a limit when somebody still needs the oldest records
-    #[arg(long, value_parser = parse::at_limit())]
-    at_limit: Option<AtLimit>,
+    #[arg(long, value_parser = parse::limit_policy_parser())]
+    at_limit: Option<LimitPolicy>,
 }
 
 const AFTER: &str = "\
@@ -46,16 +46,16 @@ Exit status:
   2  the command line makes no sense";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let journal = open_to_read(&options.dir)?;
-    let before = journal.stat().map_err(told(&options.dir))?.settings.limits;
+    let journal = open_read_only(&options.dir)?;
+    let before = journal.stat().map_err(with_dir(&options.dir))?.settings.limits;
     let limits = Limits {
         bytes_max: options.max_bytes.map_or(before.bytes_max, |most| most.0),
         age_max: options.max_age.map_or(before.age_max, |most| most.0),
-        at_limit: options.at_limit.unwrap_or(before.at_limit),
+        on_full: options.at_limit.unwrap_or(before.on_full),
     };
     if limits != before {
-        journal.set_limits(limits).map_err(told(&options.dir))?;
+        journal.set_limits(limits).map_err(with_dir(&options.dir))?;
     }
-    print(format!("it keeps {}\n", show::limits(&limits)).as_bytes())?;
+    print_stdout(format!("it keeps {}\n", format::describe_limits(&limits)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

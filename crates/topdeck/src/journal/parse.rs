@@ -4,48 +4,51 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use collect::{Quantity, Unit};
-use journal::{AtLimit, Codec, Level, Start};
+use journal::{Compression, Level, LimitPolicy, StartPosition};
 pub(crate) use role::settings::parse_size as size;
 
 /// A limit that may be `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AtMost<T>(pub(crate) Option<T>);
+pub(crate) struct OptionalLimit<T>(pub(crate) Option<T>);
 
 /// A size, or `none`.
-pub(crate) fn size_limit(text: &str) -> Result<AtMost<u64>, String> {
+pub(crate) fn parse_size_limit(text: &str) -> Result<OptionalLimit<u64>, String> {
     match text {
-        "none" => Ok(AtMost(None)),
-        text => size(text).map(|bytes| AtMost(Some(bytes))).map_err(|error| error + ", or none"),
+        "none" => Ok(OptionalLimit(None)),
+        text => {
+            size(text).map(|bytes| OptionalLimit(Some(bytes))).map_err(|error| error + ", or none")
+        }
     }
 }
 
 /// A length of time, or `none`.
-pub(crate) fn age_limit(text: &str) -> Result<AtMost<Duration>, String> {
+pub(crate) fn parse_age_limit(text: &str) -> Result<OptionalLimit<Duration>, String> {
     if text == "none" {
-        return Ok(AtMost(None));
+        return Ok(OptionalLimit(None));
     }
     let ns = Quantity::parse(text)
         .filter(|written| written.unit().is_some())
         .and_then(|written| written.value_in(Some(&Unit::Nanoseconds)))
         .filter(|ns| (1.0..1e18).contains(ns));
     let expected = "expected a length of time in ns, us, ms, s, min, h or d, as in 7d, or none";
-    ns.map(|ns| AtMost(Some(Duration::from_nanos(ns as u64)))).ok_or_else(|| expected.to_owned())
+    ns.map(|ns| OptionalLimit(Some(Duration::from_nanos(ns as u64))))
+        .ok_or_else(|| expected.to_owned())
 }
 
 /// `begin`, `end`, or a position.
-pub(crate) fn start(text: &str) -> Result<Start, String> {
+pub(crate) fn parse_start(text: &str) -> Result<StartPosition, String> {
     match text {
-        "begin" => Ok(Start::Begin),
-        "end" => Ok(Start::End),
+        "begin" => Ok(StartPosition::First),
+        "end" => Ok(StartPosition::End),
         number => number
             .parse()
-            .map(Start::At)
+            .map(StartPosition::At)
             .map_err(|_| "expected begin, end, or a position (a whole number)".to_owned()),
     }
 }
 
 /// One of several values by name.
-fn choice<T: Copy + Send + Sync + 'static>(
+fn choice_parser<T: Copy + Send + Sync + 'static>(
     choices: &'static [(&'static str, &'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
     let values = choices.iter().map(|(name, about, _)| PossibleValue::new(*name).help(*about));
@@ -55,26 +58,26 @@ fn choice<T: Copy + Send + Sync + 'static>(
     })
 }
 
-pub(crate) fn level() -> impl TypedValueParser<Value = Level> {
-    choice(&[
+pub(crate) fn level_parser() -> impl TypedValueParser<Value = Level> {
+    choice_parser(&[
         ("memory", "in shared memory, which survives kill -9, too; not a power cut", Level::Memory),
         ("process", "survives kill -9, not a power cut", Level::Process),
         ("disk", "on disk, synchronised: survives a power cut", Level::Disk),
     ])
 }
 
-pub(crate) fn codec() -> impl TypedValueParser<Value = Codec> {
-    choice(&[
-        ("none", "not at all", Codec::None),
-        ("lz4", "fast", Codec::Lz4),
-        ("zstd", "smaller", Codec::Zstd),
+pub(crate) fn codec_parser() -> impl TypedValueParser<Value = Compression> {
+    choice_parser(&[
+        ("none", "not at all", Compression::None),
+        ("lz4", "fast", Compression::Lz4),
+        ("zstd", "smaller", Compression::Zstd),
     ])
 }
 
-pub(crate) fn at_limit() -> impl TypedValueParser<Value = AtLimit> {
-    choice(&[
-        ("refuse", "appends fail until somebody has read the oldest", AtLimit::Refuse),
-        ("drop-oldest", "the oldest go, and who missed them is told", AtLimit::DropOldest),
+pub(crate) fn limit_policy_parser() -> impl TypedValueParser<Value = LimitPolicy> {
+    choice_parser(&[
+        ("refuse", "appends fail until somebody has read the oldest", LimitPolicy::Reject),
+        ("drop-oldest", "the oldest go, and who missed them is told", LimitPolicy::DropOldest),
     ])
 }
 
@@ -84,20 +87,20 @@ mod tests {
 
     #[test]
     fn limits_may_be_none() {
-        assert_eq!(size_limit("none"), Ok(AtMost(None)));
-        assert_eq!(size_limit("1KiB"), Ok(AtMost(Some(1024))));
-        assert_eq!(age_limit("7d"), Ok(AtMost(Some(Duration::from_secs(7 * 86_400)))));
-        assert_eq!(age_limit("none"), Ok(AtMost(None)));
+        assert_eq!(parse_size_limit("none"), Ok(OptionalLimit(None)));
+        assert_eq!(parse_size_limit("1KiB"), Ok(OptionalLimit(Some(1024))));
+        assert_eq!(parse_age_limit("7d"), Ok(OptionalLimit(Some(Duration::from_secs(7 * 86_400)))));
+        assert_eq!(parse_age_limit("none"), Ok(OptionalLimit(None)));
         for text in ["7", "7B", "-1s", "0s", "soon"] {
-            assert!(age_limit(text).is_err(), "{text}");
+            assert!(parse_age_limit(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn positions_are_numbers_or_ends() {
-        assert_eq!(start("begin"), Ok(Start::Begin));
-        assert_eq!(start("17"), Ok(Start::At(17)));
-        assert!(start("-1").is_err());
-        assert!(start("middle").is_err());
+        assert_eq!(parse_start("begin"), Ok(StartPosition::First));
+        assert_eq!(parse_start("17"), Ok(StartPosition::At(17)));
+        assert!(parse_start("-1").is_err());
+        assert!(parse_start("middle").is_err());
     }
 }

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use journal::{AtLimit, Checkpoint, Error, Gap, Kind, Level, Limits, Stat};
+use journal::{Checkpoint, CheckpointKind, Error, Gap, JournalStat, Level, LimitPolicy, Limits};
 
-use crate::command::{plain, print};
-use crate::journal::{show, told, try_open};
+use crate::command::{escape_control, print_stdout};
+use crate::journal::{format, try_open, with_dir};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::integer;
 
@@ -40,155 +40,175 @@ const SCHEMA: u64 = 1;
 const WAIT: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let open = journal::Options { wait_max: WAIT, ..journal::Options::default() };
-    let journal = try_open(&options.dir, &open).map_err(told(&options.dir))?;
-    let mut stat = journal.stat().map_err(told(&options.dir))?;
+    let open = journal::Options { append_timeout: WAIT, ..journal::Options::default() };
+    let journal = try_open(&options.dir, &open).map_err(with_dir(&options.dir))?;
+    let mut stat = journal.stat().map_err(with_dir(&options.dir))?;
     let mut stalled = false;
-    if stat.full.is_none() && !stat.poisoned && stat.marks.flushed < stat.marks.end {
+    if stat.full_reason.is_none()
+        && !stat.is_failed
+        && stat.watermarks.flushed < stat.watermarks.end
+    {
         // What fills a journal that was opened just now, or stops it, nobody has met yet.
         match journal.flush(Level::Process) {
-            Err(Error::Full(full)) => stat.full = Some(full),
-            Err(Error::Stalled { .. }) => stalled = true,
+            Err(Error::Full(full)) => stat.full_reason = Some(full),
+            Err(Error::AppendTimeout { .. }) => stalled = true,
             Ok(_) | Err(_) => {}
         }
     }
     let text = match options.json {
-        true => format!("{}\n", document(&stat)),
-        false => text(&options.dir, &stat, stalled),
+        true => format!("{}\n", stat_json(&stat)),
+        false => stat_text(&options.dir, &stat, stalled),
     };
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(dir: &Path, stat: &Stat, stalled: bool) -> String {
-    let (marks, settings) = (&stat.marks, &stat.settings);
+fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
+    let (marks, settings) = (&stat.watermarks, &stat.settings);
     let kept = marks.end - marks.first;
     let part = |upto: u64, what: &str| match marks.end.saturating_sub(upto) {
         0 => "all".to_owned(),
-        rest => format!("up to position {upto}; {} {what}", show::records(rest)),
+        rest => format!("up to position {upto}; {} {what}", format::format_records(rest)),
     };
     let limits = &settings.limits;
     let rows = [
-        ("records", format!("{}, {}..{}", show::count(kept), marks.first, marks.end)),
+        ("records", format!("{}, {}..{}", format::count(kept), marks.first, marks.end)),
         ("in segments", part(marks.flushed, "in the buffer only")),
         ("on disk", part(marks.durable, "a power cut could take")),
         (
             "segments",
-            format!("{}, {}{}", stat.segments, show::bytes(stat.segment_bytes), used(stat, limits)),
+            format!(
+                "{}, {}{}",
+                stat.segments,
+                format::format_bytes(stat.segment_bytes),
+                usage_text(stat, limits)
+            ),
         ),
         (
             "buffer",
             format!(
                 "{} of {}",
-                show::bytes(stat.buffered_bytes),
-                show::bytes(settings.buffer_bytes)
+                format::format_bytes(stat.buffered_bytes),
+                format::format_bytes(settings.buffer_bytes)
             ),
         ),
-        ("keeps", show::limits(limits)),
+        ("keeps", format::describe_limits(limits)),
         (
             "settings",
             format!(
                 "codec {}, segments of {}, at least {} producers remembered",
-                show::codec(settings.codec),
-                show::bytes(settings.segment_bytes),
-                show::count(settings.producers_max.into())
+                format::codec_name(settings.codec),
+                format::format_bytes(settings.segment_bytes),
+                format::count(settings.producers_max.into())
             ),
         ),
-        ("created", format!("{}, id {:032x}", show::time(stat.created), stat.id)),
+        ("created", format!("{}, id {:032x}", format::format_time(stat.created), stat.id)),
     ];
     let rows = rows.map(|(name, value)| [name.to_owned(), value]);
-    let mut text =
-        format!("{}\n{}", plain(&dir.display().to_string()), show::table(&rows, [false; 2]));
-    for (kind, title) in [(Kind::Subscriber, "subscriber"), (Kind::Mark, "checkpoint")] {
+    let mut text = format!(
+        "{}\n{}",
+        escape_control(&dir.display().to_string()),
+        format::format_table(&rows, [false; 2])
+    );
+    for (kind, title) in
+        [(CheckpointKind::Subscriber, "subscriber"), (CheckpointKind::Bookmark, "checkpoint")]
+    {
         if stat.checkpoints.iter().any(|checkpoint| checkpoint.kind == kind) {
-            text.push_str(&format!("\n{}", checkpoints(stat, kind, title)));
+            text.push_str(&format!("\n{}", checkpoint_table(stat, kind, title)));
         }
     }
     if stalled {
-        text.push_str(&format!("\nSTALLED: {}.\n", show::stalled(&show::typed(dir))));
+        text.push_str(&format!(
+            "\nSTALLED: {}.\n",
+            format::stalled_message(&format::shell_quote(dir))
+        ));
     }
-    for trouble in troubles(dir, stat) {
+    for trouble in problem_lines(dir, stat) {
         text.push_str(&format!("\n{trouble}\n"));
     }
     text
 }
 
-fn used(stat: &Stat, limits: &Limits) -> String {
+fn usage_text(stat: &JournalStat, limits: &Limits) -> String {
     limits.bytes_max.map_or(String::new(), |most| {
-        format!(" of at most {} ({})", show::bytes(most), show::share(stat.segment_bytes, most))
+        format!(
+            " of at most {} ({})",
+            format::format_bytes(most),
+            format::share(stat.segment_bytes, most)
+        )
     })
 }
 
 /// Subscribers, or checkpoints, as a table.
-pub(crate) fn checkpoints(stat: &Stat, kind: Kind, title: &str) -> String {
+pub(crate) fn checkpoint_table(stat: &JournalStat, kind: CheckpointKind, title: &str) -> String {
     let head = [title, "position", "behind", "at a limit", "moved"].map(str::to_owned);
     let rows = stat.checkpoints.iter().filter(|checkpoint| checkpoint.kind == kind);
     let rows = rows.map(|checkpoint| {
         [
-            plain(&checkpoint.name),
+            escape_control(&checkpoint.name),
             checkpoint.position.to_string(),
-            show::records(behind(stat, checkpoint)),
-            holds(checkpoint, stat.settings.limits.at_limit).to_owned(),
-            show::time(checkpoint.moved),
+            format::format_records(lag_records(stat, checkpoint)),
+            blocks_retention(checkpoint, stat.settings.limits.on_full).to_owned(),
+            format::format_time(checkpoint.committed_at),
         ]
     });
     let rows: Vec<_> = [head].into_iter().chain(rows).collect();
-    show::table(&rows, [false, true, true, false, false])
+    format::format_table(&rows, [false, true, true, false, false])
 }
 
 /// Records that it has not passed.
-pub(crate) fn behind(stat: &Stat, checkpoint: &Checkpoint) -> u64 {
-    stat.marks.end.saturating_sub(checkpoint.position)
+pub(crate) fn lag_records(stat: &JournalStat, checkpoint: &Checkpoint) -> u64 {
+    stat.watermarks.end.saturating_sub(checkpoint.position)
 }
 
 /// Whether what it has not passed is kept at a limit: only where the journal refuses rather than drop.
-pub(crate) fn holds(checkpoint: &Checkpoint, at_limit: AtLimit) -> &'static str {
-    let holds = checkpoint.holds && at_limit == AtLimit::Refuse;
+pub(crate) fn blocks_retention(checkpoint: &Checkpoint, at_limit: LimitPolicy) -> &'static str {
+    let holds = checkpoint.blocks_deletion && at_limit == LimitPolicy::Reject;
     if holds { "holds" } else { "yields" }
 }
 
 /// What is not as it should be, and what to do.
-fn troubles(dir: &Path, stat: &Stat) -> Vec<String> {
-    let dir = show::typed(dir);
+fn problem_lines(dir: &Path, stat: &JournalStat) -> Vec<String> {
+    let dir = format::shell_quote(dir);
     let mut troubles = Vec::new();
-    if stat.poisoned {
+    if stat.is_failed {
         troubles.push(
             "STOPPED: a write or sync failed, and nothing is acknowledged since. What was acknowledged before \
              is safe.\n  Look at the disk (dmesg, df); then restart the processes that have the journal open."
                 .to_owned(),
         );
     }
-    if let Some(full) = &stat.full {
-        troubles.push(format!("FULL: {}.", show::full(&dir, full)));
+    if let Some(full) = &stat.full_reason {
+        troubles.push(format!("FULL: {}.", format::full_message(&dir, full)));
     }
     for name in &stat.damaged_checkpoints {
-        let name = plain(name);
+        let name = escape_control(name);
         troubles.push(format!(
             "DAMAGED: both copies of the checkpoint {name:?}.\n  \
              `topdeck journal rewind {dir} {name} --to …` sets it anew."
         ));
     }
-    for checkpoint in stat.checkpoints.iter().filter(|checkpoint| checkpoint.damaged) {
-        let name = plain(&checkpoint.name);
+    for checkpoint in stat.checkpoints.iter().filter(|checkpoint| checkpoint.is_degraded) {
+        let name = escape_control(&checkpoint.name);
         troubles.push(format!(
             "DAMAGED: one copy of the checkpoint {name:?}; the other is used, and writes both when it moves."
         ));
     }
-    troubles.extend(stat.gaps.iter().map(|gap| format!("GAP: {}.", show::gap(gap))));
+    troubles.extend(stat.gaps.iter().map(|gap| format!("GAP: {}.", format::describe_gap(gap))));
     troubles
 }
 
-fn document(stat: &Stat) -> Json {
-    let (marks, settings) = (&stat.marks, &stat.settings);
+fn stat_json(stat: &JournalStat) -> Json {
+    let (marks, settings) = (&stat.watermarks, &stat.settings);
     let checkpoints = stat.checkpoints.iter().map(|checkpoint| {
         Object(vec![
             ("name", Text(checkpoint.name.clone())),
-            ("kind", Text(kind(checkpoint.kind).to_owned())),
+            ("kind", Text(kind_name(checkpoint.kind).to_owned())),
             ("position", integer(checkpoint.position)),
-            ("behind", integer(behind(stat, checkpoint))),
-            ("holds", Bool(checkpoint.holds)),
-            ("moved_ns", Json::Integer(checkpoint.moved.into())),
-            ("damaged", Bool(checkpoint.damaged)),
+            ("behind", integer(lag_records(stat, checkpoint))),
+            ("holds", Bool(checkpoint.blocks_deletion)),
+            ("moved_ns", Json::Integer(checkpoint.committed_at.into())),
+            ("damaged", Bool(checkpoint.is_degraded)),
         ])
     });
     let optional = |value: Option<u64>| value.map_or(Null, integer);
@@ -212,39 +232,39 @@ fn document(stat: &Stat) -> Json {
         (
             "settings",
             Object(vec![
-                ("codec", Text(show::codec(settings.codec).to_owned())),
+                ("codec", Text(format::codec_name(settings.codec).to_owned())),
                 ("buffer_bytes", integer(settings.buffer_bytes)),
                 ("segment_bytes", integer(settings.segment_bytes)),
                 ("producers_max", integer(settings.producers_max.into())),
                 ("bytes_max", optional(limits.bytes_max)),
                 ("age_max_ns", optional(limits.age_max.map(|age| age.as_nanos() as u64))),
-                ("at_limit", Text(show::at_limit(limits.at_limit).to_owned())),
+                ("at_limit", Text(format::limit_policy_name(limits.on_full).to_owned())),
             ]),
         ),
         ("checkpoints", List(checkpoints.collect())),
         ("damaged_checkpoints", List(stat.damaged_checkpoints.iter().cloned().map(Text).collect())),
-        ("gaps", List(stat.gaps.iter().map(gap).collect())),
-        ("poisoned", Bool(stat.poisoned)),
-        ("full", stat.full.as_ref().map_or(Null, |full| Text(full.to_string()))),
+        ("gaps", List(stat.gaps.iter().map(gap_json).collect())),
+        ("poisoned", Bool(stat.is_failed)),
+        ("full", stat.full_reason.as_ref().map_or(Null, |full| Text(full.to_string()))),
     ])
 }
 
-fn kind(kind: Kind) -> &'static str {
+fn kind_name(kind: CheckpointKind) -> &'static str {
     match kind {
-        Kind::Subscriber => "subscriber",
-        Kind::Mark => "checkpoint",
+        CheckpointKind::Subscriber => "subscriber",
+        CheckpointKind::Bookmark => "checkpoint",
     }
 }
 
 /// A gap as JSON.
-pub(crate) fn gap(gap: &Gap) -> Json {
+pub(crate) fn gap_json(gap: &Gap) -> Json {
     let time = |end: fn(&std::ops::RangeInclusive<i64>) -> &i64| {
         gap.time.as_ref().map_or(Null, |range| Json::Integer((*end(range)).into()))
     };
     let producers = gap.producers.iter().map(|part| {
         Object(vec![
             ("producer", integer(part.producer)),
-            ("boot", integer(part.boot)),
+            ("boot", integer(part.epoch)),
             ("first_sequence", integer(*part.sequences.start())),
             ("last_sequence", integer(*part.sequences.end())),
             ("records", integer(part.records)),
@@ -258,6 +278,6 @@ pub(crate) fn gap(gap: &Gap) -> Json {
         ("from_ns", time(std::ops::RangeInclusive::start)),
         ("to_ns", time(std::ops::RangeInclusive::end)),
         ("producers", List(producers.collect())),
-        ("complete", Bool(gap.complete)),
+        ("complete", Bool(gap.is_complete)),
     ])
 }

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
-use journal::{Kind, Start};
+use journal::{CheckpointKind, StartPosition};
 
-use crate::command::{plain, print};
-use crate::journal::{open_to_read, parse, show, stat, told};
+use crate::command::{escape_control, print_stdout};
+use crate::journal::{format, open_read_only, parse, stat, with_dir};
 
 /// List who reads, and how far they are; add and remove them
 #[derive(clap::Args)]
@@ -19,19 +19,19 @@ pub(crate) struct Options {
     dir: PathBuf,
 
     #[command(subcommand)]
-    change: Option<Change>,
+    subcommand: Option<SubscriberCommand>,
 }
 
 #[derive(Subcommand)]
-enum Change {
+enum SubscriberCommand {
     /// Add a subscriber
     Add {
         /// Its name, 1 to 80 bytes
         #[arg(value_name = "NAME")]
         name: String,
         /// Where it starts: begin, end, or a position
-        #[arg(long, value_name = "PLACE", default_value = "begin", value_parser = parse::start)]
-        at: Start,
+        #[arg(long, value_name = "PLACE", default_value = "begin", value_parser = parse::parse_start)]
+        at: StartPosition,
         /// Let what it has not read be dropped at a limit; it is told what it missed
         ///
         /// Otherwise a journal whose limit is reached refuses appends rather than drop it.
@@ -60,47 +60,51 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = &options.dir;
-    let journal = open_to_read(dir)?;
+    let journal = open_read_only(dir)?;
     let at_limit = |journal: &journal::Journal| {
-        journal.stat().map(|stat| stat.settings.limits.at_limit).map_err(told(dir))
+        journal.stat().map(|stat| stat.settings.limits.on_full).map_err(with_dir(dir))
     };
-    let text = match &options.change {
+    let text = match &options.subcommand {
         None => {
-            let stat = journal.stat().map_err(told(dir))?;
-            match stat.checkpoints.iter().any(|checkpoint| checkpoint.kind == Kind::Subscriber) {
-                true => stat::checkpoints(&stat, Kind::Subscriber, "subscriber"),
+            let stat = journal.stat().map_err(with_dir(dir))?;
+            match stat
+                .checkpoints
+                .iter()
+                .any(|checkpoint| checkpoint.kind == CheckpointKind::Subscriber)
+            {
+                true => stat::checkpoint_table(&stat, CheckpointKind::Subscriber, "subscriber"),
                 false => format!(
                     "nobody has subscribed; `topdeck journal subscribers {} add NAME` does\n",
-                    show::typed(dir)
+                    format::shell_quote(dir)
                 ),
             }
         }
-        Some(Change::Add { name, at, yields }) => {
-            let added = journal.add_subscriber(name, *at, !yields).map_err(told(dir))?;
-            let behind = journal.marks().end.saturating_sub(added.position);
+        Some(SubscriberCommand::Add { name, at, yields }) => {
+            let added = journal.add_subscriber(name, *at, !yields).map_err(with_dir(dir))?;
+            let behind = journal.watermarks().end.saturating_sub(added.position);
             format!(
                 "{}: subscribed at position {}, {} to read; at a limit it {}\n",
-                plain(name),
+                escape_control(name),
                 added.position,
-                show::records(behind),
-                stat::holds(&added, at_limit(&journal)?)
+                format::format_records(behind),
+                stat::blocks_retention(&added, at_limit(&journal)?)
             )
         }
-        Some(Change::Remove { name }) => {
+        Some(SubscriberCommand::Remove { name }) => {
             // Of a damaged one nothing is known but its name.
             let kind = journal.checkpoint(name).map(|checkpoint| checkpoint.kind);
-            if let Ok(Kind::Mark) = kind {
+            if let Ok(CheckpointKind::Bookmark) = kind {
                 bail!(
                     "{}: {name:?} is a checkpoint, not a subscriber; `topdeck journal checkpoint {} {name} \
                      --remove` removes it",
                     dir.display(),
-                    show::typed(dir)
+                    format::shell_quote(dir)
                 );
             }
-            journal.remove_checkpoint(name).map_err(told(dir))?;
-            format!("{}: removed\n", plain(name))
+            journal.remove_checkpoint(name).map_err(with_dir(dir))?;
+            format!("{}: removed\n", escape_control(name))
         }
     };
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use journal::Start;
+use journal::StartPosition;
 
-use crate::journal::open_to_read;
-use crate::journal::output::{self, Output, Source, Stopped};
+use crate::journal::open_read_only;
+use crate::journal::record_output::{self, RecordOutput, RecordSource, StopReason};
 
 /// Write the last records, and with --follow those that come
 ///
@@ -16,7 +16,7 @@ use crate::journal::output::{self, Output, Source, Stopped};
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
     #[command(flatten)]
-    output: output::Options,
+    output: record_output::Options,
 
     /// How many of the last records to begin with
     #[arg(
@@ -46,16 +46,16 @@ Exit status:
   3  all was written that is there, and records were missing; standard error says which";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let journal = open_to_read(&options.output.dir)?;
-    let end = output::end(&journal, options.output.level);
-    let from = end.saturating_sub(options.lines).max(output::first(&journal));
-    let mut source = Source::new(&options.output, &journal, Start::At(from))?;
-    let mut output = Output::new(&options.output)?;
+    let journal = open_read_only(&options.output.dir)?;
+    let end = record_output::end_position(&journal, options.output.level);
+    let from = end.saturating_sub(options.lines).max(record_output::first_position(&journal));
+    let mut source = RecordSource::new(&options.output, &journal, StartPosition::At(from))?;
+    let mut output = RecordOutput::new(&options.output)?;
     let to = if options.follow { u64::MAX } else { end };
-    while output.write(&mut source, to)? == Stopped::NoMore && options.follow {
+    while output.write(&mut source, to)? == StopReason::EndOfData && options.follow {
         if !output.wait(&mut source)? {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    output.end(source)
+    output.finish(source)
 }

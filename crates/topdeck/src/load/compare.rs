@@ -13,11 +13,11 @@ use clap::ValueEnum;
 use hist::Mixture;
 use query::compare::{Comparison, INTERVALS_MAX};
 
-use crate::command::{plain, print};
-use crate::compare::show;
-use crate::hist::show::{count, share};
-use crate::hist::terminal::{Paint, Terminal};
-use crate::journal::show::time;
+use crate::command::{escape_control, print_stdout};
+use crate::compare::report;
+use crate::hist::terminal::{Terminal, TextStyle};
+use crate::hist::value_formatter::{count, share};
+use crate::journal::format::format_time;
 use crate::load::run_report::INVALID;
 use crate::load::statistics::numbers;
 use crate::load::stored_run::StoredRun;
@@ -90,7 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             text(&runs, names, name, &comparison, &Terminal::new(options.ascii))
         }
     };
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     Ok(match runs.iter().all(|run| run.warnings.is_empty()) {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(super::INVALID_RESULT),
@@ -112,7 +112,7 @@ fn compare(runs: &[StoredRun; 2], at: usize) -> Result<Comparison> {
         merged.collect()
     };
     let sides = [intervals(&runs[0])?, intervals(&runs[1])?];
-    query::compare::of_intervals(sides, "ns").map_err(|error| anyhow::anyhow!("{error}"))
+    query::compare::compare_intervals(sides, "ns").map_err(|error| anyhow::anyhow!("{error}"))
 }
 
 fn text(
@@ -125,13 +125,13 @@ fn text(
     let mut text = String::new();
     for (at, side) in ["A", "B"].into_iter().enumerate() {
         let run = &runs[at];
-        let heading = format!("{side}  {}", plain(&names[at]));
-        text.push_str(&terminal.paint(Paint::Heading, &heading));
-        let started = time(run.start_unix_ns);
+        let heading = format!("{side}  {}", escape_control(&names[at]));
+        text.push_str(&terminal.paint(TextStyle::Heading, &heading));
+        let started = format_time(run.start_unix_ns);
         text.push_str(&format!(
             "\n   {}  {}, started {started}\n",
-            plain(&run.target),
-            plain(&run.schedule)
+            escape_control(&run.target),
+            escape_control(&run.schedule)
         ));
         text.push_str(&format!(
             "   {} scheduled, {} completed ({}), {} failed, {} unfinished\n",
@@ -142,14 +142,14 @@ fn text(
             count(run.unfinished),
         ));
         if !run.warnings.is_empty() {
-            let warnings = format!("   {INVALID}: {}", plain(&run.warnings.join("; ")));
-            for line in show::wrapped(&warnings, terminal.width.saturating_sub(3)) {
-                text.push_str(&format!("   {}\n", terminal.paint(Paint::Max, &line)));
+            let warnings = format!("   {INVALID}: {}", escape_control(&run.warnings.join("; ")));
+            for line in report::wrap_text(&warnings, terminal.width.saturating_sub(3)) {
+                text.push_str(&format!("   {}\n", terminal.paint(TextStyle::Max, &line)));
             }
         }
     }
     text.push_str(&format!("\n  {time_name} time\n"));
-    text + &show::body(comparison, &numbers(), terminal)
+    text + &report::report_body(comparison, &numbers(), terminal)
 }
 
 fn document(runs: &[StoredRun; 2], time_name: &str, comparison: &Comparison) -> Json {
@@ -166,10 +166,10 @@ fn document(runs: &[StoredRun; 2], time_name: &str, comparison: &Comparison) -> 
             ("failed", integer(run.failed)),
             ("unfinished", integer(run.unfinished)),
             ("intervals", integer(comparison.sides[at].intervals as u64)),
-            ("count", integer(comparison.sides[at].whole.count())),
+            ("count", integer(comparison.sides[at].mixture.count())),
         ])
     };
-    let chance = comparison.chance.map_or(Null, |chance| {
+    let chance = comparison.permutation_test.map_or(Null, |chance| {
         Object(vec![("value", number(chance.value)), ("splits", integer(chance.splits.into()))])
     });
     Object(vec![
@@ -179,12 +179,12 @@ fn document(runs: &[StoredRun; 2], time_name: &str, comparison: &Comparison) -> 
         ("a", side(0)),
         ("b", side(1)),
         ("wasserstein", api::document::bracket(comparison.distance)),
-        ("kolmogorov_smirnov", api::document::bracket(comparison.separation)),
-        ("superiority", api::document::bracket(comparison.superiority)),
+        ("kolmogorov_smirnov", api::document::bracket(comparison.ks_statistic)),
+        ("superiority", api::document::bracket(comparison.probability_of_superiority)),
         ("chance", chance),
         (
             "quantiles",
-            List(comparison.quantiles.iter().map(api::document::compare::pair).collect()),
+            List(comparison.quantiles.iter().map(api::document::compare::pair_json).collect()),
         ),
     ])
 }

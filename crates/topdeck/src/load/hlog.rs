@@ -6,8 +6,8 @@
 
 use anyhow::{Context as _, Result};
 use hist::Histogram;
-use hist::codec::hdr::{Header, Recording};
-use hist::codec::hlog::{Interval, Preamble, Writer};
+use hist::codec::hdr::{HdrHeader, HdrHistogramData};
+use hist::codec::hlog::{HlogInterval, HlogPreamble, HlogWriter};
 
 use crate::load::run_report::RunReport;
 
@@ -18,7 +18,7 @@ const HIGHEST_LEAST: i64 = 3_600_000_000_000;
 pub(crate) fn encode(report: &RunReport) -> Result<Vec<u8>> {
     let run = &report.run;
     let run_start_s = run.start_unix_ns as f64 * 1e-9;
-    let preamble = Preamble {
+    let preamble = HlogPreamble {
         comments: vec![
             format!("{} {}", report.plan.target, report.plan.schedule).replace(['\r', '\n'], " "),
             "response: by second of the scheduled time; service: by second of the response; \
@@ -32,9 +32,9 @@ pub(crate) fn encode(report: &RunReport) -> Result<Vec<u8>> {
     let greatest = maxima.map(|max| max.upper).fold(0.0, f64::max);
     // Twice the maximum, so that the middle of its bucket is included.
     let highest = ((greatest * 2.0) as i64).max(HIGHEST_LEAST);
-    let header =
-        Header::new(DIGITS, 1, highest).context("the values exceed the range of HdrHistogram")?;
-    let mut writer = Writer::new(Vec::new(), &preamble)?;
+    let header = HdrHeader::new(DIGITS, 1, highest)
+        .context("the values exceed the range of HdrHistogram")?;
+    let mut writer = HlogWriter::new(Vec::new(), &preamble)?;
     let all = [("response", &run.per_second), ("service", &report.services)];
     let last = all.iter().filter_map(|(_, seconds)| seconds.keys().last()).max().copied();
     for second in 0..=last.unwrap_or(0) {
@@ -42,8 +42,8 @@ pub(crate) fn encode(report: &RunReport) -> Result<Vec<u8>> {
             let Some(of) = seconds.get(&second) else { continue };
             let histogram = of.convert(&header.scheme())?.histogram;
             let start_s = ((run_start_s + second as f64) * 1e3).round() / 1e3;
-            let recording = Recording { histogram, header };
-            writer.write(&Interval::new(Some(tag.to_owned()), start_s, 1.0, recording))?;
+            let recording = HdrHistogramData { histogram, header };
+            writer.write(&HlogInterval::new(Some(tag.to_owned()), start_s, 1.0, recording))?;
         }
     }
     Ok(writer.into_inner())

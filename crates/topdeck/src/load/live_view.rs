@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal as _};
 use hist::Histogram;
 use load::{Arrivals, Tally, ValidityWarning, format_rate};
 
-use crate::hist::show::{Show, count};
-use crate::hist::terminal::{Colours, Paint, Terminal};
+use crate::hist::terminal::{ColourDepth, Terminal, TextStyle};
+use crate::hist::value_formatter::{ValueFormatter, count};
 use crate::load::run_plan::{RunPlan, format_duration};
 use crate::load::statistics::show;
 
@@ -46,8 +46,8 @@ impl LiveView {
     pub(crate) fn second_ended(&mut self, end_ns: u64, tally: &Tally) {
         // The size may have changed.
         let terminal = match self.to_stdout {
-            true => Terminal::of(&io::stdout(), false),
-            false => Terminal::of(&io::stderr(), false),
+            true => Terminal::for_stream(&io::stdout(), false),
+            false => Terminal::for_stream(&io::stderr(), false),
         };
         let text = self.text(end_ns, tally, &terminal);
         // Output errors are ignored.
@@ -76,7 +76,7 @@ impl LiveView {
         };
         let warnings = self.validity_warnings(end_ns);
         // A terminal without colours cannot, or shall not, be redrawn.
-        if terminal.colours == Colours::None {
+        if terminal.colour_depth == ColourDepth::None {
             let is_known = warnings.len() <= self.printed;
             self.printed = self.printed.max(warnings.len());
             return last.line(if is_known { &[] } else { &warnings });
@@ -171,10 +171,10 @@ impl LastInterval<'_> {
         }
         let painted = lines.iter().enumerate().map(|(number, line)| {
             // A wrapped line would be overwritten only in part.
-            let line: String = line.chars().take(terminal.wide.saturating_sub(1)).collect();
+            let line: String = line.chars().take(terminal.raw_width.saturating_sub(1)).collect();
             match number {
-                0 => terminal.paint(Paint::Heading, &line),
-                5.. if !warnings.is_empty() => terminal.paint(Paint::Max, &line),
+                0 => terminal.paint(TextStyle::Heading, &line),
+                5.. if !warnings.is_empty() => terminal.paint(TextStyle::Max, &line),
                 _ => line,
             }
         });
@@ -184,7 +184,7 @@ impl LastInterval<'_> {
 
 /// Percentiles, always with the maximum.
 fn times(of: &Histogram) -> String {
-    let show: Show = show();
+    let show: ValueFormatter = show();
     let value = |value: Option<hist::Bracket>| value.map(|value| show.estimate(value.estimate));
     let all = [value(of.quantile(0.5)), value(of.quantile(0.99)), value(of.max())];
     match all {
@@ -199,8 +199,8 @@ mod tests {
 
     use super::*;
 
-    fn terminal(colours: Colours) -> Terminal {
-        Terminal { width: 60, wide: 60, height: 24, ascii: false, colours }
+    fn terminal(colours: ColourDepth) -> Terminal {
+        Terminal { width: 60, raw_width: 60, height: 24, ascii: false, colour_depth: colours }
     }
 
     fn live() -> LiveView {
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn log_line_has_all_values() {
-        let (mut live, terminal) = (live(), terminal(Colours::None));
+        let (mut live, terminal) = (live(), terminal(ColourDepth::None));
         let line = live.text(SECOND_NS, &tally(), &terminal);
         assert!(line.starts_with("1 s of 2 s: 100/s scheduled, 90/s sent, 90/s completed, 12 in"));
         assert!(line.contains("max 90.00 ms; service p50"), "{line}");
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn redraw_overwrites_earlier_lines() {
-        let (mut live, terminal) = (live(), terminal(Colours::Few));
+        let (mut live, terminal) = (live(), terminal(ColourDepth::Ansi16));
         let first = live.text(SECOND_NS, &tally(), &terminal);
         assert_eq!(first.lines().count(), 7);
         assert!(!first.starts_with("\x1b[6A"));

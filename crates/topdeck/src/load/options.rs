@@ -234,7 +234,7 @@ pub(crate) struct RunOptions {
 
     /// Send each second to a topdeck server during the run, such as http://127.0.0.1:7717
     #[arg(long, value_name = "URL", value_parser = server)]
-    pub(crate) push: Option<net::Target>,
+    pub(crate) push: Option<net::Endpoint>,
 
     /// File with the bearer token for --push
     #[arg(long, value_name = "FILE", requires = "push")]
@@ -285,8 +285,8 @@ fn target(text: &str) -> Result<String, String> {
     load::Target::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-fn server(text: &str) -> Result<net::Target, String> {
-    net::Target::parse(text).map_err(|error| error.to_string())
+fn server(text: &str) -> Result<net::Endpoint, String> {
+    net::Endpoint::parse(text).map_err(|error| error.to_string())
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -312,7 +312,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
 }
 
 fn duration(text: &str) -> Result<u64, String> {
-    let ns = time::length(text)?;
+    let ns = time::parse_duration(text)?;
     u64::try_from(ns).map_err(|_| "expected a duration above 0".to_owned())
 }
 

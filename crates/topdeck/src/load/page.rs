@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use collect::Unit;
 
-use crate::heatmap::{self, Column, Heatmap};
-use crate::hist::whole::Whole;
+use crate::heatmap::{self, Heatmap, HeatmapColumn};
+use crate::hist::merged_distribution::MergedDistribution;
 use crate::load::run_report::{RunReport, invalid_heading, run_conditions};
 use crate::load::statistics::{self, StatisticsTable};
 use crate::load::{sessions, spectra};
@@ -170,7 +170,7 @@ fn heatmap_of(report: &RunReport) -> Result<Option<Heatmap>> {
     let Some(last) = run.per_second.keys().last().copied() else { return Ok(None) };
     let mut columns = Vec::new();
     for second in 0..=last {
-        let mut values = Whole::default();
+        let mut values = MergedDistribution::default();
         if let Some(of) = run.per_second.get(&second) {
             values.add(of)?;
         }
@@ -184,13 +184,13 @@ fn heatmap_of(report: &RunReport) -> Result<Option<Heatmap>> {
         let is_stalled = run.stalls.get(next).is_some_and(|(from, _)| *from < to_ns);
         let gaps = is_stalled.then(|| "the generator stalled".to_owned());
         let gaps = gaps.into_iter().collect();
-        columns.push(Column { start: at(second), end: at(second + 1), values, gaps });
+        columns.push(HeatmapColumn { start: at(second), end: at(second + 1), values, gaps });
     }
     Ok(Some(Heatmap {
         title: "Response times by scheduled time".to_owned(),
         unit: Some(Unit::Nanoseconds),
         columns,
-        limits: Vec::new(),
-        notes: Vec::new(),
+        thresholds: Vec::new(),
+        warnings: Vec::new(),
     }))
 }

@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
-use collect::{Over, Reading, Unit, Value, frames};
+use collect::{DecodedSample, DecodedValue, SampleTemporality, Unit, frames};
 use http::{Method, Request, StatusCode, header};
 use load::{Failure, Tally};
-use net::Target;
-use net::dial::{Allowance, Connection, Dialer, Limits};
+use net::Endpoint;
+use net::dial::{DialTimeouts, Dialer, HttpConnection, ResponseLimits};
 use net::tls::ClientTls;
 
-use crate::hist::show::count;
-use crate::journal::show::time;
+use crate::hist::value_formatter::count;
+use crate::journal::format::format_time;
 use crate::load::options::RunOptions;
 use crate::load::run_plan::RunPlan;
 
@@ -113,12 +113,13 @@ struct SenderResult {
 }
 
 impl PushSink {
-    pub(crate) fn start(to: &Target, options: &RunOptions, plan: &RunPlan) -> Result<PushSink> {
+    pub(crate) fn start(to: &Endpoint, options: &RunOptions, plan: &RunPlan) -> Result<PushSink> {
         let now = clock::wall().unix_ns;
-        let name = options.run_name.clone().unwrap_or_else(|| time(now));
-        let limits = Limits { resolve: STEP_TIMEOUT, connect: STEP_TIMEOUT, tls: STEP_TIMEOUT };
+        let name = options.run_name.clone().unwrap_or_else(|| format_time(now));
+        let limits =
+            DialTimeouts { resolve: STEP_TIMEOUT, connect: STEP_TIMEOUT, tls: STEP_TIMEOUT };
         let tls = ClientTls { ca: options.push_ca.clone(), ..ClientTls::default() };
-        let dialer = Dialer::to(to, &tls, &[], limits)?;
+        let dialer = Dialer::for_target(to, &tls, &[], limits)?;
         let token = options.push_token_file.as_ref().map(|file| {
             let token = std::fs::read_to_string(file)
                 .with_context(|| format!("cannot read the token in {}", file.display()))?;
@@ -209,7 +210,14 @@ fn body(labels: &[(String, String)], (start, end): (i64, i64), tally: &Tally) ->
         ("load_queue_time", &tally.queue_time),
     ];
     for (metric, histogram) in histograms {
-        frames::write(&mut out, metric, names(), (start, end), Some(&Unit::Nanoseconds), histogram);
+        frames::write_histogram(
+            &mut out,
+            metric,
+            names(),
+            (start, end),
+            Some(&Unit::Nanoseconds),
+            histogram,
+        );
     }
     let counts = [
         ("load_scheduled_requests_total", tally.scheduled),
@@ -218,37 +226,37 @@ fn body(labels: &[(String, String)], (start, end): (i64, i64), tally: &Tally) ->
         ("load_not_sent_requests_total", tally.not_sent),
         ("load_observed_late_requests_total", tally.observed_late),
     ];
-    let mut number = |metric: &str, reason: Option<&str>, n: u64, over: Over| {
+    let mut number = |metric: &str, reason: Option<&str>, n: u64, over: SampleTemporality| {
         let reason = reason.map(|reason| ("reason".to_owned(), reason.to_owned()));
-        let reading = Reading {
+        let reading = DecodedSample {
             metric: metric.to_owned(),
             labels: labels.iter().cloned().chain(reason).collect(),
             start: Some(start),
             end: Some(end),
             unit: Some(Unit::Other("requests".to_owned())),
-            value: Value::Integer(n.into()),
-            over,
+            value: DecodedValue::Integer(n.into()),
+            temporality: over,
         };
-        frames::write_reading(&mut out, &reading);
+        frames::write_sample(&mut out, &reading);
     };
     for (metric, n) in counts {
-        number(metric, None, n, Over::Interval);
+        number(metric, None, n, SampleTemporality::Delta);
     }
     for (reason, n) in Failure::ALL.iter().zip(tally.failed) {
-        number("load_failed_requests_total", Some(&reason.key()), n, Over::Interval);
+        number("load_failed_requests_total", Some(&reason.key()), n, SampleTemporality::Delta);
     }
-    number("load_in_flight_requests_peak", None, tally.in_flight_peak, Over::Moment);
+    number("load_in_flight_requests_peak", None, tally.in_flight_peak, SampleTemporality::Instant);
     out
 }
 
 /// HTTP client of the thread.
 struct PushSender {
-    target: Target,
+    target: Endpoint,
     dialer: Dialer,
     token: Option<http::HeaderValue>,
     /// Without it, whoever shares the token could send in the name of this run.
     secret: String,
-    connection: Option<Connection>,
+    connection: Option<HttpConnection>,
 }
 
 /// Delivers batches until the run ends; undelivered ones are retained and retried.
@@ -317,7 +325,7 @@ impl PushSender {
             request = request.header(header::AUTHORIZATION, token);
         }
         let request = request.body(batch.body.clone())?;
-        let allowed = Allowance { time: STEP_TIMEOUT, bytes: ANSWER_BYTES };
+        let allowed = ResponseLimits { timeout: STEP_TIMEOUT, max_bytes: ANSWER_BYTES };
         let answer = connection.send(request, allowed).await?.response;
         if answer.status() != StatusCode::OK {
             let json: Option<serde_json::Value> = serde_json::from_slice(answer.body()).ok();
@@ -400,9 +408,10 @@ mod tests {
                 }
             }
         });
-        let to = Target::parse(&format!("http://{address}")).unwrap();
-        let limits = Limits { resolve: STEP_TIMEOUT, connect: STEP_TIMEOUT, tls: STEP_TIMEOUT };
-        let dialer = Dialer::to(&to, &ClientTls::default(), &[], limits).unwrap();
+        let to = Endpoint::parse(&format!("http://{address}")).unwrap();
+        let limits =
+            DialTimeouts { resolve: STEP_TIMEOUT, connect: STEP_TIMEOUT, tls: STEP_TIMEOUT };
+        let dialer = Dialer::for_target(&to, &ClientTls::default(), &[], limits).unwrap();
         let secret = "0123456789abcdef".to_owned();
         let mut push_sender =
             PushSender { target: to.join(PATH), dialer, token: None, secret, connection: None };

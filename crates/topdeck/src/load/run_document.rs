@@ -7,7 +7,7 @@ use api::document::{bracket, fields, statistic};
 use api::json::Json::{self, Bool, Integer, List, Map, Null, Object, Text};
 use api::json::{integer, number};
 use hist::Histogram;
-use hist::codec::frame::{self, Meaning, Temporality, Unit};
+use hist::codec::frame::{self, SeriesMeta, Temporality, Unit};
 use load::{Calibration, Failure, RequirementOutcome, Tally, ValidityWarning};
 
 use crate::load::run_plan::RunPlan;
@@ -160,7 +160,7 @@ fn files(files: &load::FileLimits) -> Json {
 }
 
 fn frame_of(of: &Histogram) -> Json {
-    let meaning = Meaning { unit: Unit::Nanoseconds, temporality: Temporality::Delta };
+    let meaning = SeriesMeta { unit: Unit::Nanoseconds, temporality: Temporality::Delta };
     Text(frame::encode_base64(of, meaning))
 }
 

@@ -12,7 +12,7 @@ use load::{
 };
 
 use crate::hist::intervals;
-use crate::hist::show::count;
+use crate::hist::value_formatter::count;
 use crate::load::machine_info::MachineInfo;
 use crate::load::options::RunOptions;
 
@@ -216,7 +216,7 @@ fn schedule_text(options: &RunOptions, schedule: &Schedule) -> String {
 
 /// Formats a duration.
 pub(crate) fn format_duration(ns: u64) -> String {
-    intervals::length(i64::try_from(ns).unwrap_or(i64::MAX))
+    intervals::duration_text(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 
 fn requests(options: &RunOptions, path: &str) -> Result<Requests> {

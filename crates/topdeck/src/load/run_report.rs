@@ -8,16 +8,16 @@ use load::{
     ValidityWarning, format_rate,
 };
 
-use crate::command::plain;
-use crate::compare::show::wrapped;
-use crate::hist::show::count;
-use crate::hist::terminal::{Paint, Terminal};
-use crate::journal::show::{nanoseconds, time};
+use crate::command::escape_control;
+use crate::compare::report::wrap_text;
+use crate::hist::terminal::{Terminal, TextStyle};
+use crate::hist::value_formatter::count;
+use crate::journal::format::{format_ns, format_time};
 use crate::load::push_sink::PushSummary;
 use crate::load::run_plan::{self, RunPlan};
 use crate::load::sessions;
 use crate::load::statistics::{self, StatisticsTable, numbers};
-use crate::query::table::Table;
+use crate::query::text_table::TextTable;
 
 /// Everything that reports of a run contain.
 pub(crate) struct RunReport {
@@ -114,21 +114,21 @@ pub(crate) fn text(report: &RunReport, terminal: &Terminal) -> String {
     let (plan, run) = (&report.plan, &report.run);
     let mut text = String::new();
     if !run.warnings.is_empty() {
-        text.push_str(&terminal.paint(Paint::Max, &invalid_heading(&run.warnings)));
+        text.push_str(&terminal.paint(TextStyle::Max, &invalid_heading(&run.warnings)));
         text.push('\n');
         for warning in &run.warnings {
             paragraph(&mut text, &warning.to_string(), terminal);
         }
         text.push('\n');
     }
-    let heading = format!("{}  {}", plain(&plan.target), plain(&plan.schedule));
-    text.push_str(&terminal.paint(Paint::Heading, &heading));
+    let heading = format!("{}  {}", escape_control(&plan.target), escape_control(&plan.schedule));
+    text.push_str(&terminal.paint(TextStyle::Heading, &heading));
     text.push('\n');
     for line in run_conditions(report) {
         text.push_str(&format!("  {line}\n"));
     }
     text.push('\n');
-    let mut table = Table::new(&[("", false), ("requests", true), ("", true), ("", false)]);
+    let mut table = TextTable::new(&[("", false), ("requests", true), ("", true), ("", false)]);
     let account = statistics::account(&run.tally);
     account.into_iter().for_each(|row| table.row(row.to_vec()));
     text.push_str(&table.text(terminal));
@@ -137,7 +137,7 @@ pub(crate) fn text(report: &RunReport, terminal: &Terminal) -> String {
         text.push('\n');
     }
     for (failure, detail) in first {
-        paragraph(&mut text, &format!("first {failure}: {}", plain(detail)), terminal);
+        paragraph(&mut text, &format!("first {failure}: {}", escape_control(detail)), terminal);
     }
     text.push('\n');
     grid(&mut text, &statistics::percentiles(&run.tally), terminal);
@@ -152,9 +152,9 @@ pub(crate) fn text(report: &RunReport, terminal: &Terminal) -> String {
     }
     if !report.requirements.is_empty() {
         text.push('\n');
-        let mut table = Table::new(&[("", false), ("", false), ("", false)]);
+        let mut table = TextTable::new(&[("", false), ("", false), ("", false)]);
         for one in &report.requirements {
-            let cells = [one.label(), &plain(&one.requirement.expression), &one.text()];
+            let cells = [one.label(), &escape_control(&one.requirement.expression), &one.text()];
             table.row(cells.map(str::to_owned).to_vec());
         }
         text.push_str(&table.text(terminal));
@@ -164,7 +164,7 @@ pub(crate) fn text(report: &RunReport, terminal: &Terminal) -> String {
         text.push_str(&sessions::text(of, Some(&run.tally.response), terminal));
     }
     if let Some(push) = &report.push {
-        text.push_str(&format!("\n  {}\n", plain(&push.text())));
+        text.push_str(&format!("\n  {}\n", escape_control(&push.text())));
     }
     text
 }
@@ -176,10 +176,10 @@ pub(crate) fn run_conditions(report: &RunReport) -> Vec<String> {
         settings_line(plan),
         format!(
             "started {}, took {}",
-            time(run.start_unix_ns),
-            nanoseconds(run.duration_ns as f64)
+            format_time(run.start_unix_ns),
+            format_ns(run.duration_ns as f64)
         ),
-        plain(&plan.machine.text()),
+        escape_control(&plan.machine.text()),
     ];
     lines.extend(calibration_lines(report.calibration.as_ref()));
     if run.is_interrupted {
@@ -213,9 +213,11 @@ pub(crate) fn settings_line(plan: &RunPlan) -> String {
 /// Result of the calibration, in lines.
 pub(crate) fn calibration_lines(found: Option<&Calibration>) -> Vec<String> {
     match found {
-        Some(found) => {
-            found.to_string().lines().map(|line| format!("calibration, {}", plain(line))).collect()
-        }
+        Some(found) => found
+            .to_string()
+            .lines()
+            .map(|line| format!("calibration, {}", escape_control(line)))
+            .collect(),
         None => {
             vec!["calibration skipped (--no-calibration): generator capacity unknown".to_owned()]
         }
@@ -224,7 +226,7 @@ pub(crate) fn calibration_lines(found: Option<&Calibration>) -> Vec<String> {
 
 /// Appends wrapped, indented text.
 pub(crate) fn paragraph(text: &mut String, content: &str, terminal: &Terminal) {
-    for (at, line) in wrapped(content, terminal.width.saturating_sub(4)).into_iter().enumerate() {
+    for (at, line) in wrap_text(content, terminal.width.saturating_sub(4)).into_iter().enumerate() {
         let mark = if at == 0 { "- " } else { "  " };
         text.push_str(&format!("  {mark}{line}\n"));
     }
@@ -233,13 +235,13 @@ pub(crate) fn paragraph(text: &mut String, content: &str, terminal: &Terminal) {
 fn grid(text: &mut String, grid: &StatisticsTable, terminal: &Terminal) {
     let columns: Vec<(&str, bool)> =
         grid.head.iter().enumerate().map(|(at, name)| (name.as_str(), at > 0)).collect();
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for row in &grid.rows {
-        table.row(row.iter().map(|cell| plain(cell)).collect());
+        table.row(row.iter().map(|cell| escape_control(cell)).collect());
     }
     text.push_str(&table.text(terminal));
     if let Some(note) = &grid.note {
-        text.push_str(&terminal.paint(Paint::Faint, &format!("  {note}")));
+        text.push_str(&terminal.paint(TextStyle::Faint, &format!("  {note}")));
         text.push('\n');
     }
 }
@@ -247,14 +249,19 @@ fn grid(text: &mut String, grid: &StatisticsTable, terminal: &Terminal) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hist::terminal::Colours;
+    use crate::hist::terminal::ColourDepth;
     use crate::load::stored_run::tests::report;
 
     /// The table splits rows that exceed the width of the terminal.
     #[test]
     fn outcomes_fit_on_a_terminal_of_80_columns() {
-        let terminal =
-            Terminal { width: 80, wide: 80, height: 24, ascii: true, colours: Colours::None };
+        let terminal = Terminal {
+            width: 80,
+            raw_width: 80,
+            height: 24,
+            ascii: true,
+            colour_depth: ColourDepth::None,
+        };
         let text = text(&report(), &terminal);
         let row = text.lines().find(|line| line.starts_with("  observed late")).unwrap();
         assert!(row.ends_with("response during a generator stall"), "{text}");

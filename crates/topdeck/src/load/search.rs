@@ -13,10 +13,10 @@ use load::{
     ValidityWarning, format_rate,
 };
 
-use crate::command::plain;
-use crate::hist::show::count;
-use crate::hist::terminal::{Paint, Terminal};
-use crate::journal::show::time;
+use crate::command::escape_control;
+use crate::hist::terminal::{Terminal, TextStyle};
+use crate::hist::value_formatter::count;
+use crate::journal::format::format_time;
 use crate::load::options::RunOptions;
 use crate::load::run_plan::{RunPlan, format_duration};
 use crate::load::run_report::{
@@ -24,7 +24,7 @@ use crate::load::run_report::{
 };
 use crate::load::statistics::{at, numbers};
 use crate::load::write_text;
-use crate::query::table::Table;
+use crate::query::text_table::TextTable;
 
 /// Everything that reports of a search contain.
 pub(crate) struct SearchReport {
@@ -165,7 +165,7 @@ fn trial_line(
     for requirement in &options.require {
         let evaluated = RequirementResult::new(requirement, run);
         let label = evaluated.label();
-        let expression = plain(&requirement.expression);
+        let expression = escape_control(&requirement.expression);
         line.push_str(&format!(", {expression} {label}: {}", evaluated.text()));
     }
     if options.require.is_empty() {
@@ -219,7 +219,7 @@ pub(crate) fn text(report: &SearchReport, terminal: &Terminal) -> String {
     let SearchReport { plan, result, .. } = report;
     let mut text = String::new();
     if !report.is_valid() {
-        text.push_str(&terminal.paint(Paint::Max, &invalid_heading(&report.warnings)));
+        text.push_str(&terminal.paint(TextStyle::Max, &invalid_heading(&report.warnings)));
         text.push('\n');
         for warning in &report.warnings {
             paragraph(&mut text, &warning.to_string(), terminal);
@@ -234,16 +234,18 @@ pub(crate) fn text(report: &SearchReport, terminal: &Terminal) -> String {
     let expressions: Vec<&str> = report.requirements.iter().map(|one| &*one.expression).collect();
     let what = match expressions[..] {
         [] => "knee search".to_owned(),
-        _ => format!("search for the highest rate with {}", plain(&expressions.join(", "))),
+        _ => {
+            format!("search for the highest rate with {}", escape_control(&expressions.join(", ")))
+        }
     };
-    let heading = format!("{}  {what}, arrivals {}", plain(&plan.target), plan.schedule);
-    text.push_str(&terminal.paint(Paint::Heading, &heading));
+    let heading = format!("{}  {what}, arrivals {}", escape_control(&plan.target), plan.schedule);
+    text.push_str(&terminal.paint(TextStyle::Heading, &heading));
     text.push('\n');
-    let started = time(report.start_unix_ns);
+    let started = format_time(report.start_unix_ns);
     let mut lines = vec![
         settings_line(plan),
         format!("started {started}, took {}", format_duration(report.duration_ns)),
-        plain(&plan.machine.text()),
+        escape_control(&plan.machine.text()),
     ];
     lines.extend(calibration_lines(report.calibration.as_ref()));
     lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
@@ -255,7 +257,7 @@ pub(crate) fn text(report: &SearchReport, terminal: &Terminal) -> String {
 }
 
 /// Table of trials.
-fn table(trials: &[SearchTrial]) -> Table {
+fn table(trials: &[SearchTrial]) -> TextTable {
     let has_failed = trials.iter().any(|trial| trial.measurement.failed > 0);
     let mut columns = vec![
         ("rate", true),
@@ -267,7 +269,7 @@ fn table(trials: &[SearchTrial]) -> Table {
         ("service p99", true),
     ];
     columns.extend(has_failed.then_some(("failed", true)));
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for trial in trials {
         let of = &trial.measurement;
         let max = of.response.max().map_or("-".to_owned(), |max| numbers().value(max));

@@ -6,11 +6,11 @@ use anyhow::Result;
 use hist::Histogram;
 use load::Sessions;
 
-use crate::command::print;
-use crate::hist::show::{count, quantile_name};
-use crate::hist::terminal::{Paint, Terminal};
+use crate::command::print_stdout;
+use crate::hist::terminal::{Terminal, TextStyle};
+use crate::hist::value_formatter::{count, quantile_name};
 use crate::load::statistics::{at, numbers, share_name};
-use crate::query::table::Table;
+use crate::query::text_table::TextTable;
 
 /// Share of sessions that hit a slow response
 ///
@@ -46,7 +46,7 @@ pub(crate) fn number() -> clap::builder::RangedI64ValueParser<u32> {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let &Options { page_views, requests_per_page } = options;
     let text = text(Sessions { page_views, requests_per_page }, None, &Terminal::new(false));
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -60,7 +60,7 @@ pub(crate) const SESSION_SHARES: [f64; 3] = [0.5, 0.95, 0.99];
 pub(crate) fn rows(of: Sessions, times: Option<&Histogram>) -> [Vec<[String; 3]>; 2] {
     let value = |share: f64| {
         let value = times.and_then(|times| at(times, share));
-        value.map_or(String::new(), |value| numbers().marked(value))
+        value.map_or(String::new(), |value| numbers().value_with_mark(value))
     };
     let percentiles = SHARES.map(|p| [share_name(p), value(p), percent(of.share_above(p))]);
     let shares = SESSION_SHARES.map(|share| {
@@ -86,8 +86,8 @@ pub(crate) fn title(of: Sessions) -> String {
 
 pub(crate) fn text(of: Sessions, times: Option<&Histogram>, terminal: &Terminal) -> String {
     let [percentiles, shares] = rows(of, times);
-    let mut text = terminal.paint(Paint::Heading, &title(of)) + "\n";
-    let mut table = Table::new(&[
+    let mut text = terminal.paint(TextStyle::Heading, &title(of)) + "\n";
+    let mut table = TextTable::new(&[
         (PERCENTILE_COLUMNS[0], false),
         (PERCENTILE_COLUMNS[1], true),
         (PERCENTILE_COLUMNS[2], true),
@@ -95,14 +95,14 @@ pub(crate) fn text(of: Sessions, times: Option<&Histogram>, terminal: &Terminal)
     percentiles.into_iter().for_each(|row| table.row(row.to_vec()));
     text.push_str(&table.text(terminal));
     text.push('\n');
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         (SHARE_COLUMNS[0], false),
         (SHARE_COLUMNS[1], true),
         (SHARE_COLUMNS[2], true),
     ]);
     shares.into_iter().for_each(|row| table.row(row.to_vec()));
     text.push_str(&table.text(terminal));
-    text.push_str(&terminal.paint(Paint::Faint, &format!("  {ASSUMPTION}")));
+    text.push_str(&terminal.paint(TextStyle::Faint, &format!("  {ASSUMPTION}")));
     text + "\n"
 }
 
@@ -134,12 +134,17 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::hist::terminal::Colours;
+    use crate::hist::terminal::ColourDepth;
 
     #[test]
     fn most_sessions_exceed_p99() {
-        let terminal =
-            Terminal { width: 80, wide: 80, height: 24, ascii: true, colours: Colours::None };
+        let terminal = Terminal {
+            width: 80,
+            raw_width: 80,
+            height: 24,
+            ascii: true,
+            colour_depth: ColourDepth::None,
+        };
         let of = Sessions { page_views: 5, requests_per_page: 40 };
         let expected = expect![[r#"
             Sessions of 5 page views with 40 requests each: 200 requests

@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use hist::Histogram;
 use load::Tally;
 
-use crate::hist::axis::{Axis, Nines};
-use crate::hist::curve::Frame;
-use crate::hist::spectrum::Spectrum;
-use crate::hist::whole::Whole;
+use crate::hist::axis::{Axis, PercentileAxis};
+use crate::hist::curve::CurveFrame;
+use crate::hist::merged_distribution::MergedDistribution;
+use crate::hist::percentile_spectrum::PercentileSpectrum;
 use crate::load::statistics::{at, share_name, show};
-use crate::svg::{self, Anchor, CHAR_WIDTH, LEFT, PLOT, line, text};
+use crate::svg::{self, CHAR_WIDTH, LEFT, PLOT, TextAnchor, line, text};
 
 /// Height above the plot: title and legend.
 const HEAD: f64 = 96.0;
@@ -35,26 +35,28 @@ pub(crate) fn element(id: &str, tally: &Tally) -> Option<String> {
         Curve("response time", &tally.response, ["doubt", "line"], "dot"),
     ];
     let show = show();
-    let nines = Nines::of(curves.iter().map(|curve| curve.1.count()).max().unwrap_or(0));
+    let nines =
+        PercentileAxis::for_count(curves.iter().map(|curve| curve.1.count()).max().unwrap_or(0));
     let spectra = curves.iter().map(|curve| {
-        let mut whole = Whole::default();
+        let mut whole = MergedDistribution::default();
         whole.add(curve.1).ok()?;
-        Spectrum::on(nines, &whole, &show, COLUMNS)
+        PercentileSpectrum::on_axis(nines, &whole, &show, COLUMNS)
     });
-    let spectra: Vec<Option<Spectrum>> = spectra.collect();
+    let spectra: Vec<Option<PercentileSpectrum>> = spectra.collect();
     let ends = || spectra.iter().flatten().map(|spectrum| spectrum.axis);
     let low = ends().map(|axis| axis.low).fold(f64::INFINITY, f64::min);
     let high = ends().map(|axis| axis.high).fold(0.0, f64::max);
     if low > high {
         return None;
     }
-    let frame = Frame { axis: Axis { low, high }, nines, top: HEAD, height: HEIGHT };
+    let frame =
+        CurveFrame { axis: Axis { low, high }, percentiles: nines, top: HEAD, height: HEIGHT };
     let mut body = String::new();
     let title = "Percentile spectra";
-    text(&mut body, (24.0, 36.0), "title", Anchor::Start, title);
+    text(&mut body, (24.0, 36.0), "title", TextAnchor::Start, title);
     let about = "logarithmic percentile axis; where the curves diverge, requests queued before \
                  they were sent";
-    text(&mut body, (24.0, 58.0), "faint", Anchor::Start, about);
+    text(&mut body, (24.0, 58.0), "faint", TextAnchor::Start, about);
     frame.draw(&mut body, &show);
     let (mut right, mut words) = (LEFT + PLOT, Vec::new());
     for (curve, spectrum) in curves.iter().zip(&spectra) {
@@ -62,7 +64,7 @@ pub(crate) fn element(id: &str, tally: &Tally) -> Option<String> {
         let Curve(name, of, classes, dot) = curve;
         frame.curve(&mut body, &spectrum.columns, *classes);
         let Some(max) = of.max() else { continue };
-        let y = frame.y(show.base(max.estimate));
+        let y = frame.y(show.scale(max.estimate));
         let _ = writeln!(
             body,
             "<circle class=\"{dot}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>",
@@ -70,7 +72,7 @@ pub(crate) fn element(id: &str, tally: &Tally) -> Option<String> {
         );
         let named = format!("{name}, max {}", show.value(max));
         right -= named.chars().count() as f64 * CHAR_WIDTH;
-        text(&mut body, (right, HEAD - 14.0), "", Anchor::Start, &named);
+        text(&mut body, (right, HEAD - 14.0), "", TextAnchor::Start, &named);
         right -= 36.0;
         line(&mut body, classes[1], (right, HEAD - 18.0), (right + 28.0, HEAD - 18.0));
         right -= 24.0;

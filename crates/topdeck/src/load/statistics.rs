@@ -4,20 +4,20 @@ use collect::Unit;
 use hist::{Bracket, Histogram};
 use load::{Failure, RunResult, Tally, format_rate};
 
-use crate::hist::show::{self, Show, count};
+use crate::hist::value_formatter::{self, ValueFormatter, count};
 use crate::load::run_plan::RunPlan;
-use crate::query::numbers::{Doubt, Numbers};
+use crate::query::number_formatter::{EstimateNote, NumberFormatter};
 
 /// Percentiles in reports, followed by maximum and mean.
 pub(crate) const SHARES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
 /// Format of times.
-pub(crate) fn show() -> Show {
-    Show::new(Some(&Unit::Nanoseconds))
+pub(crate) fn show() -> ValueFormatter {
+    ValueFormatter::new(Some(&Unit::Nanoseconds))
 }
 
-pub(crate) fn numbers() -> Numbers {
-    Numbers::new(Some("ns"))
+pub(crate) fn numbers() -> NumberFormatter {
+    NumberFormatter::new(Some("ns"))
 }
 
 /// Names, histograms and descriptions of all times.
@@ -45,7 +45,7 @@ pub(crate) fn at(of: &Histogram, share: f64) -> Option<Bracket> {
 }
 
 pub(crate) fn share_name(share: f64) -> String {
-    if share >= 1.0 { "max".to_owned() } else { show::quantile_name(share) }
+    if share >= 1.0 { "max".to_owned() } else { value_formatter::quantile_name(share) }
 }
 
 /// Table of percentiles of all times. Time to failure is included if there are failures.
@@ -53,11 +53,11 @@ pub(crate) fn percentiles(tally: &Tally) -> StatisticsTable {
     let [measured @ .., failure] = times(tally);
     let times = measured.into_iter().chain((failure.1.count() > 0).then_some(failure));
     let times: Vec<_> = times.collect();
-    let (numbers, mut doubt) = (numbers(), Doubt::default());
+    let (numbers, mut doubt) = (numbers(), EstimateNote::default());
     let mut value = |of: Option<Bracket>| {
         of.map_or("-".to_owned(), |bracket| {
             doubt.add(bracket);
-            numbers.marked(bracket)
+            numbers.value_with_mark(bracket)
         })
     };
     let mut rows = Vec::new();
@@ -79,7 +79,8 @@ pub(crate) fn per_request(run: &RunResult) -> StatisticsTable {
     let shares = [0.5, 0.99, 0.999, 1.0];
     let numbers = numbers();
     let rows = run.per_request.iter().map(|(name, of)| {
-        let value = |share: f64| at(of, share).map_or("-".to_owned(), |b| numbers.marked(b));
+        let value =
+            |share: f64| at(of, share).map_or("-".to_owned(), |b| numbers.value_with_mark(b));
         let values = shares.into_iter().map(value);
         [name.clone(), count(of.count())].into_iter().chain(values).collect()
     });
@@ -91,7 +92,7 @@ pub(crate) fn per_request(run: &RunResult) -> StatisticsTable {
 /// Outcomes of all scheduled requests: name, count, share, description.
 pub(crate) fn account(tally: &Tally) -> Vec<[String; 4]> {
     let row = |name: &str, n: u64, about: &str| {
-        [name.to_owned(), count(n), show::share(n, tally.scheduled), about.to_owned()]
+        [name.to_owned(), count(n), value_formatter::share(n, tally.scheduled), about.to_owned()]
     };
     let mut rows = vec![
         row("scheduled", tally.scheduled, "requests"),

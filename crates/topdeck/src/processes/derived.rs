@@ -1,24 +1,26 @@
 //! What several metrics say together, by their roles: how full something is, how often a cache had it, calls per request.
 
-use shm::Role;
-use shm::show::{Metric, Number, Value};
+use shm::MetricRole;
+use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
 
-use crate::hist::show::{count, share};
+use crate::hist::value_formatter::{count, share};
 use crate::processes::values;
 
 /// What follows for a metric from those it is linked to; empty where nothing does.
-pub(crate) fn remark(metrics: &[Metric], at: usize) -> String {
+pub(crate) fn derived_remark(metrics: &[ProcessMetric], at: usize) -> String {
     let Some(metric) = metrics.get(at) else { return String::new() };
-    let Some(linked) = metric.link.and_then(|link| metrics.get(link)) else { return String::new() };
+    let Some(linked) = metric.related_metric.and_then(|link| metrics.get(link)) else {
+        return String::new();
+    };
     match (metric.role, linked.role) {
-        (Role::Used | Role::Queue | Role::Size, Role::Capacity) => {
-            full(metric, linked).unwrap_or_default()
+        (MetricRole::Usage | MetricRole::Queue | MetricRole::Size, MetricRole::Capacity) => {
+            utilisation(metric, linked).unwrap_or_default()
         }
-        (Role::Hit | Role::Miss, _) => looked_up(metrics, metric),
-        (Role::Calls, _) => per_call(metric, linked).unwrap_or_default(),
-        (Role::Error, _) => match (whole(metric), times(linked)) {
+        (MetricRole::Hit | MetricRole::Miss, _) => hit_ratio(metrics, metric),
+        (MetricRole::Subcalls, _) => per_call(metric, linked).unwrap_or_default(),
+        (MetricRole::Error, _) => match (integer_value(metric), event_count(linked)) {
             (Some(failed), Some(all)) if failed <= all && all > 0 => {
-                format!("{} of {}", share(failed, all), values::series(linked))
+                format!("{} of {}", share(failed, all), values::series_name(linked))
             }
             _ => String::new(),
         },
@@ -26,11 +28,13 @@ pub(crate) fn remark(metrics: &[Metric], at: usize) -> String {
     }
 }
 
-fn full(metric: &Metric, capacity: &Metric) -> Option<String> {
-    let (Value::Gauge(used) | Value::Counter(used)) = metric.value else { return None };
-    let (Value::Gauge(most) | Value::Counter(most)) = capacity.value else { return None };
+fn utilisation(metric: &ProcessMetric, capacity: &ProcessMetric) -> Option<String> {
+    let (MetricValue::Gauge(used) | MetricValue::Counter(used)) = metric.value else { return None };
+    let (MetricValue::Gauge(most) | MetricValue::Counter(most)) = capacity.value else {
+        return None;
+    };
     let percent = used.as_float() / most.as_float() * 100.0;
-    let most = values::number(values::unit(&capacity.unit).as_ref(), most);
+    let most = values::format_number(values::parse_unit(&capacity.unit).as_ref(), most);
     if !percent.is_finite() {
         return Some(format!("of {most}"));
     }
@@ -38,15 +42,17 @@ fn full(metric: &Metric, capacity: &Metric) -> Option<String> {
 }
 
 /// Of all that a cache was asked for, how much it had.
-fn looked_up(metrics: &[Metric], of: &Metric) -> String {
-    let sum = |role: Role| -> Option<u64> {
-        let all = metrics.iter().filter(|metric| metric.role == role && metric.link == of.link);
-        all.map(whole).try_fold(0u64, |sum, n| sum.checked_add(n?))
+fn hit_ratio(metrics: &[ProcessMetric], of: &ProcessMetric) -> String {
+    let sum = |role: MetricRole| -> Option<u64> {
+        let all = metrics
+            .iter()
+            .filter(|metric| metric.role == role && metric.related_metric == of.related_metric);
+        all.map(integer_value).try_fold(0u64, |sum, n| sum.checked_add(n?))
     };
-    match (sum(Role::Hit), sum(Role::Miss)) {
+    match (sum(MetricRole::Hit), sum(MetricRole::Miss)) {
         (Some(hits), Some(misses)) if hits.checked_add(misses).is_some_and(|all| all > 0) => {
             let (part, what) =
-                if of.role == Role::Hit { (hits, "hits") } else { (misses, "misses") };
+                if of.role == MetricRole::Hit { (hits, "hits") } else { (misses, "misses") };
             let all = hits + misses;
             format!("{what} are {} of {} looks", share(part, all), count(all))
         }
@@ -54,28 +60,28 @@ fn looked_up(metrics: &[Metric], of: &Metric) -> String {
     }
 }
 
-fn per_call(calls: &Metric, parent: &Metric) -> Option<String> {
-    let (calls, parents) = (whole(calls)?, times(parent)?);
+fn per_call(calls: &ProcessMetric, parent: &ProcessMetric) -> Option<String> {
+    let (calls, parents) = (integer_value(calls)?, event_count(parent)?);
     if parents == 0 {
         return None;
     }
-    Some(format!("{:.2} per {}", calls as f64 / parents as f64, values::series(parent)))
+    Some(format!("{:.2} per {}", calls as f64 / parents as f64, values::series_name(parent)))
 }
 
-fn whole(metric: &Metric) -> Option<u64> {
+fn integer_value(metric: &ProcessMetric) -> Option<u64> {
     match metric.value {
-        Value::Counter(Number::Unsigned(n)) => Some(n),
-        Value::Counter(Number::Signed(n)) => n.try_into().ok(),
+        MetricValue::Counter(NumericValue::Unsigned(n)) => Some(n),
+        MetricValue::Counter(NumericValue::Signed(n)) => n.try_into().ok(),
         _ => None,
     }
 }
 
 /// How often something was done.
-fn times(metric: &Metric) -> Option<u64> {
+fn event_count(metric: &ProcessMetric) -> Option<u64> {
     match &metric.value {
-        Value::Histogram(of) => Some(of.count()),
-        Value::InFlight(of) => Some(of.started),
-        _ => whole(metric),
+        MetricValue::Histogram(of) => Some(of.count()),
+        MetricValue::InFlight(of) => Some(of.started),
+        _ => integer_value(metric),
     }
 }
 
@@ -83,30 +89,36 @@ fn times(metric: &Metric) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn metric(name: &str, role: Role, link: Option<usize>, value: Value) -> Metric {
+    fn test_metric(
+        name: &str,
+        role: MetricRole,
+        link: Option<usize>,
+        value: MetricValue,
+    ) -> ProcessMetric {
         let (labels, unit, help) = (Vec::new(), String::new(), String::new());
-        Metric { name: name.into(), labels, unit, help, role, link, value }
+        ProcessMetric { name: name.into(), labels, unit, help, role, related_metric: link, value }
     }
 
     #[test]
-    fn roles_say_what_follows() {
-        let counter = |n| Value::Counter(Number::Unsigned(n));
-        let gauge = |n| Value::Gauge(Number::Signed(n));
+    fn roles_give_derived_values() {
+        let counter = |n| MetricValue::Counter(NumericValue::Unsigned(n));
+        let gauge = |n| MetricValue::Gauge(NumericValue::Signed(n));
         let metrics = [
-            metric("most", Role::Capacity, None, gauge(64)),
-            metric("queue", Role::Queue, Some(0), gauge(16)),
-            metric("size", Role::Size, None, gauge(1)),
-            metric("hits", Role::Hit, Some(2), counter(900)),
-            metric("misses", Role::Miss, Some(2), counter(100)),
-            metric("requests", Role::Other, None, counter(400)),
-            metric("calls", Role::Calls, Some(5), counter(1000)),
-            metric("failed", Role::Error, Some(5), counter(4)),
-            metric("damaged", Role::Queue, Some(77), counter(4)),
-            metric("itself", Role::Used, Some(9), counter(4)),
-            metric("nothing", Role::Capacity, None, gauge(0)),
-            metric("of nothing", Role::Used, Some(10), gauge(0)),
+            test_metric("most", MetricRole::Capacity, None, gauge(64)),
+            test_metric("queue", MetricRole::Queue, Some(0), gauge(16)),
+            test_metric("size", MetricRole::Size, None, gauge(1)),
+            test_metric("hits", MetricRole::Hit, Some(2), counter(900)),
+            test_metric("misses", MetricRole::Miss, Some(2), counter(100)),
+            test_metric("requests", MetricRole::Other, None, counter(400)),
+            test_metric("calls", MetricRole::Subcalls, Some(5), counter(1000)),
+            test_metric("failed", MetricRole::Error, Some(5), counter(4)),
+            test_metric("damaged", MetricRole::Queue, Some(77), counter(4)),
+            test_metric("itself", MetricRole::Usage, Some(9), counter(4)),
+            test_metric("nothing", MetricRole::Capacity, None, gauge(0)),
+            test_metric("of nothing", MetricRole::Usage, Some(10), gauge(0)),
         ];
-        let remarks: Vec<String> = (0..metrics.len()).map(|at| remark(&metrics, at)).collect();
+        let remarks: Vec<String> =
+            (0..metrics.len()).map(|at| derived_remark(&metrics, at)).collect();
         let expected = [
             "",
             "25.00 % of 64",

@@ -1,27 +1,27 @@
-//! From what a person types to a process: its id, its program's name, or the path of its file.
+//! Process lookup by id, program name, or file path.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use shm::{Attached, Fate, Found};
+use shm::{AttachedProcess, MetricsFile, ProcessState};
 
-use crate::command::say;
+use crate::command::print_message;
 use crate::processes::listing;
 
 /// Candidates that a message lists.
 const LISTED_MAX: usize = 20;
 
-/// A process whose metrics are read.
+/// A matched process with its metrics.
 #[derive(Debug)]
-pub(crate) struct Process {
-    pub(crate) attached: Attached,
+pub(crate) struct MatchedProcess {
+    pub(crate) attached: AttachedProcess,
     /// Its file is not the one it writes to, but was copied from that.
     pub(crate) is_copy: bool,
 }
 
-impl Process {
+impl MatchedProcess {
     /// The name of its program.
     pub(crate) fn program(&self) -> &str {
         let program = self.attached.program();
@@ -29,17 +29,17 @@ impl Process {
     }
 
     /// Its id where it runs.
-    pub(crate) fn runs_as(&self) -> Option<u32> {
-        match self.attached.found().fate {
-            Fate::Runs { pid } if !self.is_copy => Some(pid),
+    pub(crate) fn running_pid(&self) -> Option<u32> {
+        match self.attached.metrics_file().state {
+            ProcessState::Running { pid } if !self.is_copy => Some(pid),
             _ => None,
         }
     }
 
     /// What became of it, in a word or a few.
-    pub(crate) fn state(&self) -> &'static str {
-        match self.attached.found().fate {
-            Fate::Runs { .. } if self.is_copy => "runs, this is a copy",
+    pub(crate) fn state_text(&self) -> &'static str {
+        match self.attached.metrics_file().state {
+            ProcessState::Running { .. } if self.is_copy => "runs, this is a copy",
             fate => fate.name(),
         }
     }
@@ -52,19 +52,19 @@ impl Process {
 }
 
 /// All that show metrics, the latest first, and what could not be read.
-pub(crate) fn all() -> (Vec<Process>, Vec<String>) {
-    let (found, problems) = shm::processes();
+pub(crate) fn find_all() -> (Vec<MatchedProcess>, Vec<String>) {
+    let (found, problems) = shm::list_metrics_files();
     let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    (attached(found, &mut problems), problems)
+    (attach_all(found, &mut problems), problems)
 }
 
 /// Opens their files, but for those that were removed meanwhile.
-fn attached(found: Vec<Found>, problems: &mut Vec<String>) -> Vec<Process> {
+fn attach_all(found: Vec<MetricsFile>, problems: &mut Vec<String>) -> Vec<MatchedProcess> {
     let mut processes = Vec::new();
     for found in found {
-        match Attached::new(found) {
-            Ok(attached) => processes.push(Process { attached, is_copy: false }),
-            Err(error) if is_gone(&error) => {}
+        match AttachedProcess::new(found) {
+            Ok(attached) => processes.push(MatchedProcess { attached, is_copy: false }),
+            Err(error) if is_removed(&error) => {}
             Err(error) => problems.push(error.to_string()),
         }
     }
@@ -72,118 +72,121 @@ fn attached(found: Vec<Found>, problems: &mut Vec<String>) -> Vec<Process> {
 }
 
 /// Whether a file was removed meanwhile.
-fn is_gone(error: &shm::Error) -> bool {
+fn is_removed(error: &shm::Error) -> bool {
     matches!(error, shm::Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// Which of several of one name is meant.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Prefer {
+pub(crate) enum MatchPreference {
     Running,
-    Gone,
+    Exited,
 }
 
 /// The process that a person means.
-pub(crate) fn one(text: &str, prefer: Prefer) -> Result<Process> {
+pub(crate) fn find_one(text: &str, prefer: MatchPreference) -> Result<MatchedProcess> {
     if text.contains('/') {
-        return at_path(Path::new(text));
+        return open_path(Path::new(text));
     }
-    let Meant { mut processes, others, problems } = meant(text);
-    let fates: Vec<Fate> = processes.iter().map(|one| one.attached.found().fate).collect();
+    let Candidates { mut processes, others, errors: problems } = find_candidates(text);
+    let fates: Vec<ProcessState> =
+        processes.iter().map(|one| one.attached.metrics_file().state).collect();
     let at = match choose(&fates, prefer) {
-        Choice::This(at) => at,
-        Choice::Latest { at, of } => {
-            let path = processes[at].attached.found().path.display();
-            say(format_args!("{of} that are gone are called {text:?}; this is the latest, {path}"));
+        ProcessChoice::Index(at) => at,
+        ProcessChoice::Latest { at, of } => {
+            let path = processes[at].attached.metrics_file().path.display();
+            print_message(format_args!(
+                "{of} that are gone are called {text:?}; this is the latest, {path}"
+            ));
             at
         }
-        Choice::Many(many) => {
-            let list: Vec<String> = many.iter().map(|&at| line(&processes[at])).collect();
-            let (count, lines) = (list.len(), lines(&list));
+        ProcessChoice::Ambiguous(many) => {
+            let list: Vec<String> = many.iter().map(|&at| process_line(&processes[at])).collect();
+            let (count, lines) = (list.len(), bullet_lines(&list));
             bail!("{count} processes are called {text:?}; say which, by its pid:{lines}")
         }
-        Choice::Runs(at) => bail!(
+        ProcessChoice::StillRunning(at) => bail!(
             "{} runs; see it with `topdeck cat {text}` or `topdeck inflight {text}`",
             processes[at].name()
         ),
-        Choice::None if Path::new(text).exists() => return at_path(Path::new(text)),
-        Choice::None => bail!("{}", nobody(text, &others, prefer, &problems)),
+        ProcessChoice::None if Path::new(text).exists() => return open_path(Path::new(text)),
+        ProcessChoice::None => bail!("{}", no_match_message(text, &others, prefer, &problems)),
     };
     Ok(processes.swap_remove(at))
 }
 
 /// Whether anybody is meant by a text that is no path.
-pub(crate) fn is_anybody(text: &str) -> bool {
-    !text.contains('/') && !meant(text).processes.is_empty()
+pub(crate) fn matches_any(text: &str) -> bool {
+    !text.contains('/') && !find_candidates(text).processes.is_empty()
 }
 
-/// Who may be meant by a text.
-struct Meant {
+/// Processes that match a text.
+struct Candidates {
     /// Those that have it as their pid or, if there are none, as their name.
-    processes: Vec<Process>,
+    processes: Vec<MatchedProcess>,
     /// All others, if nobody is meant.
-    others: Vec<Process>,
+    others: Vec<MatchedProcess>,
     /// Why some could not be read.
-    problems: Vec<String>,
+    errors: Vec<String>,
 }
 
-fn meant(text: &str) -> Meant {
-    let (found, problems) = shm::processes();
+fn find_candidates(text: &str) -> Candidates {
+    let (found, problems) = shm::list_metrics_files();
     let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let pid: Option<u32> = text.parse().ok();
     // Of the one that is known by its pid the file is opened, and of no other.
-    let (of_pid, rest): (Vec<Found>, Vec<Found>) =
+    let (of_pid, rest): (Vec<MetricsFile>, Vec<MetricsFile>) =
         found.into_iter().partition(|found| Some(found.pid()) == pid);
-    let processes = attached(of_pid, &mut problems);
+    let processes = attach_all(of_pid, &mut problems);
     if !processes.is_empty() {
-        return Meant { processes, others: Vec::new(), problems };
+        return Candidates { processes, others: Vec::new(), errors: problems };
     }
     let (processes, others) =
-        attached(rest, &mut problems).into_iter().partition(|process| process.program() == text);
-    Meant { processes, others, problems }
+        attach_all(rest, &mut problems).into_iter().partition(|process| process.program() == text);
+    Candidates { processes, others, errors: problems }
 }
 
-/// Which of those that may be meant.
+/// Choice among matching processes.
 #[derive(Debug, PartialEq, Eq)]
-enum Choice {
+enum ProcessChoice {
     None,
-    This(usize),
+    Index(usize),
     /// The latest of so many that are gone.
     Latest {
         at: usize,
         of: usize,
     },
     /// Any of these, all of which run.
-    Many(Vec<usize>),
+    Ambiguous(Vec<usize>),
     /// One that runs, where one that is gone was asked for.
-    Runs(usize),
+    StillRunning(usize),
 }
 
 /// Chooses by what became of them, the latest first.
-fn choose(fates: &[Fate], prefer: Prefer) -> Choice {
+fn choose(fates: &[ProcessState], prefer: MatchPreference) -> ProcessChoice {
     let all = 0..fates.len();
     let (run, gone): (Vec<usize>, Vec<usize>) =
-        all.partition(|&at| matches!(fates[at], Fate::Runs { .. }));
+        all.partition(|&at| matches!(fates[at], ProcessState::Running { .. }));
     match (prefer, &run[..], &gone[..]) {
-        (_, [], []) => Choice::None,
-        (Prefer::Running, [one], _) | (_, [], [one]) | (Prefer::Gone, _, [one]) => {
-            Choice::This(*one)
-        }
-        (Prefer::Running, [_, _, ..], _) => Choice::Many(run),
-        (Prefer::Gone, [one, ..], []) => Choice::Runs(*one),
+        (_, [], []) => ProcessChoice::None,
+        (MatchPreference::Running, [one], _)
+        | (_, [], [one])
+        | (MatchPreference::Exited, _, [one]) => ProcessChoice::Index(*one),
+        (MatchPreference::Running, [_, _, ..], _) => ProcessChoice::Ambiguous(run),
+        (MatchPreference::Exited, [one, ..], []) => ProcessChoice::StillRunning(*one),
         (_, _, [first, ..]) => {
             // One that was only replaced has a successor that says more.
-            let latest = gone.iter().find(|&&at| fates[at] != Fate::Replaced);
-            Choice::Latest { at: *latest.unwrap_or(first), of: gone.len() }
+            let latest = gone.iter().find(|&&at| fates[at] != ProcessState::Replaced);
+            ProcessChoice::Latest { at: *latest.unwrap_or(first), of: gone.len() }
         }
     }
 }
 
-fn line(process: &Process) -> String {
-    format!("{}, {}, since {}", process.name(), process.state(), listing::since(process))
+fn process_line(process: &MatchedProcess) -> String {
+    format!("{}, {}, since {}", process.name(), process.state_text(), listing::start_text(process))
 }
 
-fn lines(list: &[String]) -> String {
+fn bullet_lines(list: &[String]) -> String {
     let mut text: String = list.iter().take(LISTED_MAX).map(|line| format!(" {line};")).collect();
     if list.len() > LISTED_MAX {
         text.push_str(&format!(" and {} more;", list.len() - LISTED_MAX));
@@ -191,18 +194,25 @@ fn lines(list: &[String]) -> String {
     text.trim_end_matches(';').to_owned()
 }
 
-fn nobody(text: &str, others: &[Process], prefer: Prefer, problems: &[String]) -> String {
-    let who = if prefer == Prefer::Gone { "that is gone" } else { "that shows metrics here" };
+fn no_match_message(
+    text: &str,
+    others: &[MatchedProcess],
+    prefer: MatchPreference,
+    problems: &[String],
+) -> String {
+    let who =
+        if prefer == MatchPreference::Exited { "that is gone" } else { "that shows metrics here" };
     let mut message = format!("no process {who} is called {text:?} or has it as its pid");
-    let is_wanted = |it: &&Process| it.runs_as().is_none() == (prefer == Prefer::Gone);
-    let list: Vec<String> = others.iter().filter(is_wanted).map(line).collect();
+    let is_wanted =
+        |it: &&MatchedProcess| it.running_pid().is_none() == (prefer == MatchPreference::Exited);
+    let list: Vec<String> = others.iter().filter(is_wanted).map(process_line).collect();
     if list.is_empty() {
         message.push_str(", and there is no other");
     } else {
-        message.push_str(&format!("; there are:{}", lines(&list)));
+        message.push_str(&format!("; there are:{}", bullet_lines(&list)));
     }
     message.push_str("; `topdeck ls --all` lists all; ");
-    message.push_str(&advice());
+    message.push_str(&no_metrics_advice());
     if !problems.is_empty() {
         message.push_str(&format!("; not read: {}", problems.join("; ")));
     }
@@ -210,8 +220,8 @@ fn nobody(text: &str, others: &[Process], prefer: Prefer, problems: &[String]) -
 }
 
 /// What to do where nobody shows anything.
-pub(crate) fn advice() -> String {
-    let folder = match std::env::var(shm::VARIABLE) {
+pub(crate) fn no_metrics_advice() -> String {
+    let folder = match std::env::var(shm::ENV_VARIABLE) {
         Ok(folder) if !folder.is_empty() && folder != "off" => {
             format!(" ({folder} was looked at, too)")
         }
@@ -220,23 +230,24 @@ pub(crate) fn advice() -> String {
     format!(
         "a program shows metrics once it has used one; if it runs with another {0} than this, set {0} to the same \
          folder{folder}, or name its file",
-        shm::VARIABLE
+        shm::ENV_VARIABLE
     )
 }
 
-fn at_path(path: &Path) -> Result<Process> {
+fn open_path(path: &Path) -> Result<MatchedProcess> {
     let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
     let here = fs::metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
-    let is_same = |found: &Found| fs::metadata(&found.path).is_ok_and(|there| same(&here, &there));
-    if let Some(found) = shm::processes().0.into_iter().find(is_same) {
-        return Ok(Process { attached: Attached::new(found)?, is_copy: false });
+    let is_same =
+        |found: &MetricsFile| fs::metadata(&found.path).is_ok_and(|there| same(&here, &there));
+    if let Some(found) = shm::list_metrics_files().0.into_iter().find(is_same) {
+        return Ok(MatchedProcess { attached: AttachedProcess::new(found)?, is_copy: false });
     }
-    let found = shm::found_at(path)?;
-    let is_copy = match found.fate {
-        Fate::Runs { pid } => !is_open_in(pid, &here),
+    let found = shm::metrics_file_at(path)?;
+    let is_copy = match found.state {
+        ProcessState::Running { pid } => !is_open_in(pid, &here),
         _ => false,
     };
-    Ok(Process { attached: Attached::new(found)?, is_copy })
+    Ok(MatchedProcess { attached: AttachedProcess::new(found)?, is_copy })
 }
 
 /// Whether a process has a file open: then it is the one that it writes to. Its mappings are not looked at: that takes a lock
@@ -251,26 +262,26 @@ fn is_open_in(pid: u32, file: &fs::Metadata) -> bool {
 mod tests {
     use super::*;
 
-    const RUNS: Fate = Fate::Runs { pid: 1 };
+    const RUNNING: ProcessState = ProcessState::Running { pid: 1 };
 
     #[track_caller]
-    fn check(fates: &[Fate], running: Choice, gone: Choice) {
-        assert_eq!(choose(fates, Prefer::Running), running);
-        assert_eq!(choose(fates, Prefer::Gone), gone);
+    fn check(fates: &[ProcessState], running: ProcessChoice, gone: ProcessChoice) {
+        assert_eq!(choose(fates, MatchPreference::Running), running);
+        assert_eq!(choose(fates, MatchPreference::Exited), gone);
     }
 
     #[test]
-    fn one_that_runs_is_chosen_or_the_latest_that_is_gone() {
-        use Choice::{Latest, Many, None, Runs, This};
-        use Fate::{Died, Ended, Replaced, Unknown};
+    fn running_or_latest_exited_process_is_chosen() {
+        use ProcessChoice::{Ambiguous, Index, Latest, None, StillRunning};
+        use ProcessState::{Exited, Replaced, Terminated, Unknown};
         check(&[], None, None);
-        check(&[RUNS], This(0), Runs(0));
-        check(&[Died], This(0), This(0));
-        check(&[Died, RUNS], This(1), This(0));
-        check(&[RUNS, Died, RUNS], Many(vec![0, 2]), This(1));
-        check(&[RUNS, RUNS], Many(vec![0, 1]), Runs(0));
-        check(&[Ended, Died], Latest { at: 0, of: 2 }, Latest { at: 0, of: 2 });
-        check(&[Replaced, RUNS, Unknown], This(1), Latest { at: 2, of: 2 });
+        check(&[RUNNING], Index(0), StillRunning(0));
+        check(&[Terminated], Index(0), Index(0));
+        check(&[Terminated, RUNNING], Index(1), Index(0));
+        check(&[RUNNING, Terminated, RUNNING], Ambiguous(vec![0, 2]), Index(1));
+        check(&[RUNNING, RUNNING], Ambiguous(vec![0, 1]), StillRunning(0));
+        check(&[Exited, Terminated], Latest { at: 0, of: 2 }, Latest { at: 0, of: 2 });
+        check(&[Replaced, RUNNING, Unknown], Index(1), Latest { at: 2, of: 2 });
         check(&[Replaced, Replaced], Latest { at: 0, of: 2 }, Latest { at: 0, of: 2 });
     }
 }

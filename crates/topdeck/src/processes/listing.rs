@@ -3,22 +3,22 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use crate::hist::show::count;
-use crate::journal::show;
-use crate::processes::find::Process;
+use crate::hist::value_formatter::count;
+use crate::journal::format;
+use crate::processes::find::MatchedProcess;
 use crate::time;
 
 /// Since when it shows metrics; of formats that do not say, unknown.
-pub(crate) fn since(process: &Process) -> String {
+pub(crate) fn start_text(process: &MatchedProcess) -> String {
     match process.attached.reader() {
-        Some(reader) => show::time(reader.process().created_unix_ns),
+        Some(reader) => format::format_time(reader.process().created_unix_ns),
         None => "unknown".to_owned(),
     }
 }
 
 /// Who owns its file: a name where there is one.
-pub(crate) fn user(process: &Process) -> String {
-    let Ok(found) = fs::metadata(&process.attached.found().path) else {
+pub(crate) fn owner_name(process: &MatchedProcess) -> String {
+    let Ok(found) = fs::metadata(&process.attached.metrics_file().path) else {
         return "unknown".to_owned();
     };
     let uid = found.uid().to_string();
@@ -32,13 +32,13 @@ pub(crate) fn user(process: &Process) -> String {
 }
 
 /// What its file takes of memory.
-pub(crate) fn memory(process: &Process) -> String {
-    let found = fs::metadata(&process.attached.found().path);
-    found.map_or_else(|_| "unknown".to_owned(), |found| show::bytes(found.blocks() * 512))
+pub(crate) fn memory_text(process: &MatchedProcess) -> String {
+    let found = fs::metadata(&process.attached.metrics_file().path);
+    found.map_or_else(|_| "unknown".to_owned(), |found| format::format_bytes(found.blocks() * 512))
 }
 
 /// How many series it shows.
-pub(crate) fn series(process: &mut Process) -> String {
+pub(crate) fn series_count_text(process: &mut MatchedProcess) -> String {
     let known = match process.attached.reader() {
         Some(reader) => Ok(reader.len()),
         None => process.attached.metrics().map(|metrics| metrics.len()),
@@ -47,24 +47,27 @@ pub(crate) fn series(process: &mut Process) -> String {
 }
 
 /// The first lines of a report on a process: who it is, and what of it is missing.
-pub(crate) fn heading(process: &Process) -> Vec<String> {
+pub(crate) fn heading_lines(process: &MatchedProcess) -> Vec<String> {
     let attached = &process.attached;
-    let format = attached.found().format.name();
-    let mut lines = vec![format!("{}, {}, {format}", process.name(), process.state())];
+    let format = attached.metrics_file().format.name();
+    let mut lines = vec![format!("{}, {}, {format}", process.name(), process.state_text())];
     if !attached.command().is_empty() {
         lines.push(format!("  command  {}", attached.command()));
     }
-    lines.push(format!("  file     {}", attached.found().path.display()));
+    lines.push(format!("  file     {}", attached.metrics_file().path.display()));
     let Some(reader) = attached.reader() else { return lines };
     let of = reader.process();
-    lines.push(format!("  since    {}", time::text(of.created_unix_ns / 1_000_000 * 1_000_000)));
+    lines.push(format!(
+        "  since    {}",
+        time::time_text(of.created_unix_ns / 1_000_000 * 1_000_000)
+    ));
     let missing = [
-        (of.lost, "records found no room and are missing"),
+        (of.lost_records, "records found no room and are missing"),
         (
-            of.refused,
+            of.rejected_series,
             "times a series found no room: it is missing, or counted in overflow=\"true\" of its name",
         ),
-        (of.sharing, "threads found no lane of their own, and record more slowly"),
+        (of.shared_lane_threads, "threads found no lane of their own, and record more slowly"),
     ];
     for (n, what) in missing.into_iter().filter(|(n, _)| *n > 0) {
         lines.push(format!("  note     {} {what}", count(n)));

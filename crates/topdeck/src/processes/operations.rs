@@ -1,15 +1,15 @@
 //! Operations that have begun and have not ended: gathered from processes, by age, in groups.
 
-use shm::show::{Metric, Value};
+use shm::snapshot::{MetricValue, ProcessMetric};
 
-use crate::command::plain;
-use crate::hist::show::count;
-use crate::journal::show::{nanoseconds, table};
-use crate::processes::moment::AsOf;
+use crate::command::escape_control;
+use crate::hist::value_formatter::count;
+use crate::journal::format::{format_ns, format_table};
+use crate::processes::reference_time::ReferenceTime;
 
 /// An operation of some process.
 #[derive(Clone, Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenOperation {
     pub(crate) process: String,
     pub(crate) metric: String,
     /// The metric's labels, and after them the operation's tags.
@@ -21,9 +21,9 @@ pub(crate) struct Open {
     pub(crate) age_ns: Option<u64>,
 }
 
-impl Open {
+impl OpenOperation {
     fn age(&self) -> String {
-        self.age_ns.map_or_else(|| "unknown".to_owned(), |age| nanoseconds(age as f64))
+        self.age_ns.map_or_else(|| "unknown".to_owned(), |age| format_ns(age as f64))
     }
 
     /// The value of a tag, or of a label; `metric` and `process` are known as well, unless the program uses those words itself.
@@ -41,23 +41,23 @@ impl Open {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Operations {
     /// The oldest first.
-    pub(crate) list: Vec<Open>,
+    pub(crate) list: Vec<OpenOperation>,
     /// Those that are counted alone: their table was full when they began.
     pub(crate) unlisted: u64,
     /// How many tables there are.
     pub(crate) tables: usize,
     /// How many were left out because they are not old enough.
-    pub(crate) younger: u64,
+    pub(crate) too_young: u64,
 }
 
 impl Operations {
     /// Adds what a process has in flight.
-    pub(crate) fn add(&mut self, process: &str, metrics: &[Metric], as_of: &AsOf) {
+    pub(crate) fn add(&mut self, process: &str, metrics: &[ProcessMetric], as_of: &ReferenceTime) {
         for metric in metrics {
-            let Value::InFlight(of) = &metric.value else { continue };
+            let MetricValue::InFlight(of) = &metric.value else { continue };
             self.tables += 1;
-            self.unlisted += of.outstanding_unlisted();
-            self.list.extend(of.operations.iter().map(|operation| Open {
+            self.unlisted += of.count_untracked();
+            self.list.extend(of.operations.iter().map(|operation| OpenOperation {
                 process: process.to_owned(),
                 metric: metric.name.clone(),
                 tags: metric.labels.iter().chain(&operation.tags).cloned().collect(),
@@ -70,10 +70,10 @@ impl Operations {
     }
 
     /// Leaves out what is younger. What has no known age stays.
-    pub(crate) fn older_than(&mut self, least_ns: u64) {
+    pub(crate) fn retain_older_than(&mut self, least_ns: u64) {
         let before = self.list.len();
         self.list.retain(|open| open.age_ns.is_none_or(|age| age >= least_ns));
-        self.younger += (before - self.list.len()) as u64;
+        self.too_young += (before - self.list.len()) as u64;
     }
 
     /// How many there are, listed or not.
@@ -83,11 +83,11 @@ impl Operations {
 
     /// How long the oldest has been at it.
     pub(crate) fn oldest_age(&self) -> String {
-        self.list.first().map_or_else(String::new, Open::age)
+        self.list.first().map_or_else(String::new, OpenOperation::age)
     }
 
     /// By the value of a tag, the most first; what has no such tag is a group of its own.
-    pub(crate) fn groups(&self, by: &str) -> Vec<Group> {
+    pub(crate) fn groups(&self, by: &str) -> Vec<OperationGroup> {
         let mut groups: std::collections::HashMap<Option<&str>, Vec<Option<u64>>> =
             Default::default();
         for open in &self.list {
@@ -96,36 +96,42 @@ impl Operations {
         let group = |(value, mut ages_ns): (Option<&str>, Vec<Option<u64>>)| {
             ages_ns.sort_unstable();
             let (middle, last) = ((ages_ns.len() - 1) / 2, ages_ns.len() - 1);
-            Group {
+            OperationGroup {
                 value: value.map(str::to_owned),
                 count: ages_ns.len() as u64,
                 p50_ns: ages_ns[middle],
                 oldest_ns: ages_ns[last],
             }
         };
-        let mut groups: Vec<Group> = groups.into_iter().map(group).collect();
+        let mut groups: Vec<OperationGroup> = groups.into_iter().map(group).collect();
         groups.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.value.cmp(&b.value)));
         groups
     }
 
     /// The groups as a table.
-    pub(crate) fn by(&self, by: &str) -> String {
+    pub(crate) fn group_table(&self, by: &str) -> String {
         let age =
-            |ns: Option<u64>| ns.map_or_else(|| "unknown".to_owned(), |ns| nanoseconds(ns as f64));
-        let mut rows = vec![[plain(by), "count".into(), "p50 of ages".into(), "oldest".into()]];
+            |ns: Option<u64>| ns.map_or_else(|| "unknown".to_owned(), |ns| format_ns(ns as f64));
+        let mut rows =
+            vec![[escape_control(by), "count".into(), "p50 of ages".into(), "oldest".into()]];
         for group in self.groups(by) {
             let value = group.value.unwrap_or_else(|| format!("(no {by})"));
-            rows.push([plain(&value), count(group.count), age(group.p50_ns), age(group.oldest_ns)]);
+            rows.push([
+                escape_control(&value),
+                count(group.count),
+                age(group.p50_ns),
+                age(group.oldest_ns),
+            ]);
         }
         if self.unlisted > 0 {
             let unknown = || "unknown".to_owned();
             rows.push(["(not listed)".into(), count(self.unlisted), unknown(), unknown()]);
         }
-        table(&rows, [false, true, true, true])
+        format_table(&rows, [false, true, true, true])
     }
 
     /// The oldest as a table.
-    pub(crate) fn oldest(&self, most: usize) -> String {
+    pub(crate) fn oldest_table(&self, most: usize) -> String {
         let mut rows = vec![["age", "process", "metric", "number", "tags"].map(str::to_owned)];
         for open in self.list.iter().take(most) {
             let tags = open.tags.iter().map(|(name, value)| format!("{name}={value:?}"));
@@ -133,21 +139,21 @@ impl Operations {
             let number = open.number.to_string();
             rows.push([
                 open.age(),
-                plain(&open.process),
-                plain(&open.metric),
+                escape_control(&open.process),
+                escape_control(&open.metric),
                 number,
-                plain(&tags),
+                escape_control(&tags),
             ]);
         }
-        table(&rows, [true, false, false, true, false])
+        format_table(&rows, [true, false, false, true, false])
     }
 
     /// What the tables above leave out, each in a sentence.
-    pub(crate) fn left_out(&self, shown: usize) -> Vec<String> {
+    pub(crate) fn omissions(&self, shown: usize) -> Vec<String> {
         let more = self.list.len().saturating_sub(shown) as u64;
         let parts = [
             (more, "more are not listed here; --by TAG counts them all"),
-            (self.younger, "younger ones are left out"),
+            (self.too_young, "younger ones are left out"),
             (
                 self.unlisted,
                 "more began while their table was full: their age and tags are unknown",
@@ -160,7 +166,7 @@ impl Operations {
 
 /// Operations with one value of a tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
+pub(crate) struct OperationGroup {
     pub(crate) value: Option<String>,
     pub(crate) count: u64,
     pub(crate) p50_ns: Option<u64>,
@@ -172,8 +178,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_count_what_has_no_tag_too() {
-        let open = |device: Option<&str>, age_ns| Open {
+    fn groups_include_untagged_operations() {
+        let open = |device: Option<&str>, age_ns| OpenOperation {
             process: "db".into(),
             metric: "io".into(),
             tags: device
@@ -185,14 +191,18 @@ mod tests {
             age_ns,
         };
         let list = vec![open(Some("sda"), Some(5)), open(None, None), open(Some("sda"), Some(9))];
-        let mut operations = Operations { list, unlisted: 3, tables: 1, younger: 0 };
+        let mut operations = Operations { list, unlisted: 3, tables: 1, too_young: 0 };
         let groups = operations.groups("device");
-        let sda =
-            Group { value: Some("sda".into()), count: 2, p50_ns: Some(5), oldest_ns: Some(9) };
-        let none = Group { value: None, count: 1, p50_ns: None, oldest_ns: None };
+        let sda = OperationGroup {
+            value: Some("sda".into()),
+            count: 2,
+            p50_ns: Some(5),
+            oldest_ns: Some(9),
+        };
+        let none = OperationGroup { value: None, count: 1, p50_ns: None, oldest_ns: None };
         assert_eq!(groups, [sda, none]);
         assert_eq!((operations.groups("process").len(), operations.count()), (1, 6));
-        operations.older_than(6);
-        assert_eq!((operations.list.len(), operations.younger), (2, 1));
+        operations.retain_older_than(6);
+        assert_eq!((operations.list.len(), operations.too_young), (2, 1));
     }
 }

@@ -2,14 +2,16 @@
 
 use collect::Unit;
 use hist::{Bracket, Histogram};
-use shm::show::{Heartbeat, InFlight, Metric, Number, Value};
+use shm::snapshot::{
+    HeartbeatSnapshot, InFlightSnapshot, MetricValue, NumericValue, ProcessMetric,
+};
 
-use crate::hist::show::{Show, count};
-use crate::journal::show::nanoseconds;
-use crate::processes::moment::AsOf;
+use crate::hist::value_formatter::{ValueFormatter, count};
+use crate::journal::format::format_ns;
+use crate::processes::reference_time::ReferenceTime;
 
 /// `name{label="value"}`.
-pub(crate) fn series(metric: &Metric) -> String {
+pub(crate) fn series_name(metric: &ProcessMetric) -> String {
     if metric.labels.is_empty() {
         return metric.name.clone();
     }
@@ -18,7 +20,7 @@ pub(crate) fn series(metric: &Metric) -> String {
 }
 
 /// A unit as UCUM writes it, as topdeck knows it; none where there is none. What is in braces is what is counted.
-pub(crate) fn unit(text: &str) -> Option<Unit> {
+pub(crate) fn parse_unit(text: &str) -> Option<Unit> {
     match text {
         "" | "1" => None,
         "By" => Some(Unit::Bytes),
@@ -31,45 +33,45 @@ pub(crate) fn unit(text: &str) -> Option<Unit> {
 }
 
 /// How the values of a metric are written.
-pub(crate) fn show(metric: &Metric) -> Show {
-    Show::new(unit(&metric.unit).as_ref())
+pub(crate) fn metric_formatter(metric: &ProcessMetric) -> ValueFormatter {
+    ValueFormatter::new(parse_unit(&metric.unit).as_ref())
 }
 
 /// A number with its unit. What has none keeps all its digits.
-pub(crate) fn number(unit: Option<&Unit>, number: Number) -> String {
+pub(crate) fn format_number(unit: Option<&Unit>, number: NumericValue) -> String {
     match (unit, number) {
-        (None, Number::Unsigned(n)) => count(n),
-        (None, Number::Signed(n)) => signed(n.into()),
-        (unit, number) => Show::new(unit).exact(number.as_float()),
+        (None, NumericValue::Unsigned(n)) => count(n),
+        (None, NumericValue::Signed(n)) => format_signed(n.into()),
+        (unit, number) => ValueFormatter::new(unit).exact(number.as_float()),
     }
 }
 
 /// A whole number with marks between thousands.
-pub(crate) fn signed(n: i128) -> String {
+pub(crate) fn format_signed(n: i128) -> String {
     let size = count(u64::try_from(n.unsigned_abs()).unwrap_or(u64::MAX));
     if n < 0 { format!("-{size}") } else { size }
 }
 
 /// So much in a second. What has a unit is told by [`Show`]; else three digits are enough: `3.20 /s`, `12.3 k/s`.
-pub(crate) fn rate(unit: Option<&Unit>, per_second: f64) -> String {
+pub(crate) fn format_rate(unit: Option<&Unit>, per_second: f64) -> String {
     if unit.is_some() {
-        return format!("{}/s", Show::new(unit).estimate(per_second));
+        return format!("{}/s", ValueFormatter::new(unit).estimate(per_second));
     }
     match per_second {
         0.0 => "0 /s".into(),
         ..0.0 => "unknown".into(),
         ..0.01 => "<0.01 /s".into(),
-        ..9_999.5 => format!("{} /s", three_digits(per_second)),
-        ..999_500.0 => format!("{} k/s", three_digits(per_second / 1e3)),
-        ..999_500_000.0 => format!("{} M/s", three_digits(per_second / 1e6)),
+        ..9_999.5 => format!("{} /s", format_three_digits(per_second)),
+        ..999_500.0 => format!("{} k/s", format_three_digits(per_second / 1e3)),
+        ..999_500_000.0 => format!("{} M/s", format_three_digits(per_second / 1e6)),
         f64::INFINITY => "unknown".into(),
         _ if per_second.is_nan() => "unknown".into(),
-        _ => format!("{} G/s", three_digits(per_second / 1e9)),
+        _ => format!("{} G/s", format_three_digits(per_second / 1e9)),
     }
 }
 
 /// A number of which three digits are enough.
-pub(crate) fn three_digits(number: f64) -> String {
+pub(crate) fn format_three_digits(number: f64) -> String {
     let whole = number.fract() == 0.0;
     match number {
         _ if whole || number >= 99.95 => count(number.round() as u64),
@@ -79,13 +81,13 @@ pub(crate) fn three_digits(number: f64) -> String {
 }
 
 /// Count, p50, p99 and max of a distribution. `~` marks a maximum of which only the bucket is known.
-pub(crate) fn distribution(show: &Show, of: &Histogram) -> [String; 4] {
+pub(crate) fn distribution_cells(show: &ValueFormatter, of: &Histogram) -> [String; 4] {
     let quantile = |q| of.quantile(q).map_or_else(|| "none".to_owned(), |value| show.value(value));
-    [count(of.count()), quantile(0.5), quantile(0.99), max(show, of.max())]
+    [count(of.count()), quantile(0.5), quantile(0.99), format_max(show, of.max())]
 }
 
 /// A maximum, with `~` where only its bucket is known.
-pub(crate) fn max(show: &Show, max: Option<Bracket>) -> String {
+pub(crate) fn format_max(show: &ValueFormatter, max: Option<Bracket>) -> String {
     match max {
         None => "none".to_owned(),
         Some(max) if max.is_exact() => show.value(max),
@@ -94,28 +96,30 @@ pub(crate) fn max(show: &Show, max: Option<Bracket>) -> String {
 }
 
 /// A value as it is.
-pub(crate) fn value(metric: &Metric, as_of: &AsOf) -> String {
+pub(crate) fn format_value(metric: &ProcessMetric, as_of: &ReferenceTime) -> String {
     match &metric.value {
-        Value::Counter(n) | Value::Gauge(n) => number(unit(&metric.unit).as_ref(), *n),
-        Value::Text(text) => format!("{text:?}"),
-        Value::Histogram(of) if of.is_empty() => "nothing recorded yet".to_owned(),
-        Value::Histogram(of) => {
-            let [count, p50, p99, max] = distribution(&show(metric), of);
+        MetricValue::Counter(n) | MetricValue::Gauge(n) => {
+            format_number(parse_unit(&metric.unit).as_ref(), *n)
+        }
+        MetricValue::Text(text) => format!("{text:?}"),
+        MetricValue::Histogram(of) if of.is_empty() => "nothing recorded yet".to_owned(),
+        MetricValue::Histogram(of) => {
+            let [count, p50, p99, max] = distribution_cells(&metric_formatter(metric), of);
             format!("{count} values, p50 {p50}, p99 {p99}, max {max}")
         }
-        Value::InFlight(of) => in_flight(of, as_of),
-        Value::Heartbeat(beat) => heartbeat(beat, as_of),
-        Value::Unknown(why) => format!("unknown: {why}"),
+        MetricValue::InFlight(of) => format_in_flight(of, as_of),
+        MetricValue::Heartbeat(beat) => format_heartbeat(beat, as_of),
+        MetricValue::Unknown(why) => format!("unknown: {why}"),
         _ => "unknown: a kind that this command does not know".to_owned(),
     }
 }
 
-fn in_flight(of: &InFlight, as_of: &AsOf) -> String {
-    let mut text = format!("{} in flight", count(of.outstanding()));
+fn format_in_flight(of: &InFlightSnapshot, as_of: &ReferenceTime) -> String {
+    let mut text = format!("{} in flight", count(of.count()));
     if let Some(oldest) = of.operations.first() {
         text.push_str(&format!(", the oldest for {}", as_of.age(oldest.start_ns)));
     }
-    let unlisted = of.outstanding_unlisted();
+    let unlisted = of.count_untracked();
     if unlisted > 0 {
         text.push_str(&format!(", {} of them not listed", count(unlisted)));
     }
@@ -123,13 +127,13 @@ fn in_flight(of: &InFlight, as_of: &AsOf) -> String {
     text
 }
 
-fn heartbeat(of: &Heartbeat, as_of: &AsOf) -> String {
+fn format_heartbeat(of: &HeartbeatSnapshot, as_of: &ReferenceTime) -> String {
     if of.beats == 0 {
         return "never beat".to_owned();
     }
     let mut text = format!("{} beats, the last {} before", count(of.beats), as_of.age(of.last_ns));
     if of.every_ns > 0 {
-        text.push_str(&format!("; one is due every {}", nanoseconds(of.every_ns as f64)));
+        text.push_str(&format!("; one is due every {}", format_ns(of.every_ns as f64)));
     }
     text
 }
@@ -138,31 +142,35 @@ fn heartbeat(of: &Heartbeat, as_of: &AsOf) -> String {
 mod tests {
     use super::*;
 
-    fn metric(unit: &str, value: Value) -> Metric {
-        Metric {
+    fn test_metric(unit: &str, value: MetricValue) -> ProcessMetric {
+        ProcessMetric {
             name: "a".into(),
             labels: Vec::new(),
             unit: unit.into(),
             help: String::new(),
-            role: shm::Role::Other,
-            link: None,
+            role: shm::MetricRole::Other,
+            related_metric: None,
             value,
         }
     }
 
     #[test]
-    fn every_number_has_its_unit() {
-        let as_of = AsOf::unknown();
+    fn numbers_have_units() {
+        let as_of = ReferenceTime::unknown();
         for (unit, n, expected) in [
-            ("ns", Number::Unsigned(1_500_000), "1.5 ms"),
-            ("By", Number::Signed(-4096), "-4.096 kB"),
-            ("{requests}", Number::Signed(12), "12 requests"),
-            ("1", Number::Unsigned(u64::MAX), "18,446,744,073,709,551,615"),
-            ("", Number::Signed(i64::MIN), "-9,223,372,036,854,775,808"),
-            ("%", Number::Float(12.5), "12.5 %"),
-            ("", Number::Float(f64::NAN), "unknown"),
+            ("ns", NumericValue::Unsigned(1_500_000), "1.5 ms"),
+            ("By", NumericValue::Signed(-4096), "-4.096 kB"),
+            ("{requests}", NumericValue::Signed(12), "12 requests"),
+            ("1", NumericValue::Unsigned(u64::MAX), "18,446,744,073,709,551,615"),
+            ("", NumericValue::Signed(i64::MIN), "-9,223,372,036,854,775,808"),
+            ("%", NumericValue::Float(12.5), "12.5 %"),
+            ("", NumericValue::Float(f64::NAN), "unknown"),
         ] {
-            assert_eq!(value(&metric(unit, Value::Gauge(n)), &as_of), expected, "{unit}");
+            assert_eq!(
+                format_value(&test_metric(unit, MetricValue::Gauge(n)), &as_of),
+                expected,
+                "{unit}"
+            );
         }
     }
 
@@ -180,17 +188,17 @@ mod tests {
             (f64::NAN, "unknown"),
             (f64::INFINITY, "unknown"),
         ] {
-            assert_eq!(rate(None, per_second), expected);
+            assert_eq!(format_rate(None, per_second), expected);
         }
-        assert_eq!(rate(unit("By").as_ref(), 12_345.0), "12.35 kB/s");
-        assert_eq!(rate(unit("{requests}").as_ref(), 12.0), "12 requests/s");
+        assert_eq!(format_rate(parse_unit("By").as_ref(), 12_345.0), "12.35 kB/s");
+        assert_eq!(format_rate(parse_unit("{requests}").as_ref(), 12.0), "12 requests/s");
     }
 
     #[test]
-    fn labels_cannot_pass_for_anything_else() {
-        let mut metric = metric("", Value::Text("\x1b[2J\u{202e}".into()));
+    fn labels_are_quoted() {
+        let mut metric = test_metric("", MetricValue::Text("\x1b[2J\u{202e}".into()));
         metric.labels = vec![("a".into(), "\"} 1\n\x1b".into())];
-        assert_eq!(series(&metric), r#"a{a="\"} 1\n\u{1b}"}"#);
-        assert_eq!(value(&metric, &AsOf::unknown()), r#""\u{1b}[2J\u{202e}""#);
+        assert_eq!(series_name(&metric), r#"a{a="\"} 1\n\u{1b}"}"#);
+        assert_eq!(format_value(&metric, &ReferenceTime::unknown()), r#""\u{1b}[2J\u{202e}""#);
     }
 }

@@ -33,34 +33,50 @@ impl NodeSettings {
         let (limits, default) = (&self.http.limits, api::Limits::default());
         let bytes = |size: Option<Size>, default| size.map_or(default, Size::in_memory);
         api::Settings {
-            listen: listen.map(|address| api::Listen { address, tls: tls.clone() }).collect(),
-            tokens: Some(crate::token::file(data)),
+            listen: listen
+                .map(|address| api::ListenSettings { address, tls: tls.clone() })
+                .collect(),
+            tokens: Some(crate::token::token_file(data)),
             tokens_required: self.http.tokens_required,
             hosts: self.http.hosts.clone(),
             limits: api::Limits {
-                body_bytes: bytes(limits.body_bytes, default.body_bytes),
-                bodies_bytes: bytes(limits.bodies_bytes, default.bodies_bytes),
-                answers_bytes: bytes(limits.answers_bytes, default.answers_bytes),
-                body_time: length_or(limits.body_time, default.body_time),
-                head_bytes: bytes(limits.head_bytes, default.head_bytes),
-                head_time: length_or(limits.head_time, default.head_time),
-                request_time: length_or(limits.request_time, default.request_time),
-                write_time: length_or(limits.write_time, default.write_time),
-                idle_time: length_or(limits.idle_time, default.idle_time),
-                connections: limits.connections.unwrap_or(default.connections),
-                decoding: default.decoding,
+                max_body_bytes: bytes(limits.body_bytes, default.max_body_bytes),
+                max_buffered_body_bytes: bytes(
+                    limits.bodies_bytes,
+                    default.max_buffered_body_bytes,
+                ),
+                max_buffered_response_bytes: bytes(
+                    limits.answers_bytes,
+                    default.max_buffered_response_bytes,
+                ),
+                body_read_timeout: length_or(limits.body_time, default.body_read_timeout),
+                max_header_bytes: bytes(limits.head_bytes, default.max_header_bytes),
+                header_read_timeout: length_or(limits.head_time, default.header_read_timeout),
+                request_timeout: length_or(limits.request_time, default.request_timeout),
+                write_timeout: length_or(limits.write_time, default.write_timeout),
+                idle_timeout: length_or(limits.idle_time, default.idle_timeout),
+                max_connections: limits.connections.unwrap_or(default.max_connections),
+                max_concurrent_decodes: default.max_concurrent_decodes,
             },
         }
     }
 
-    pub(crate) fn desk(&self, data: &Path) -> api::DeskSettings {
-        let default = api::DeskSettings::default();
-        api::DeskSettings {
-            queries_max: self.http.limits.queries.unwrap_or(default.queries_max),
-            query_bytes: self.http.limits.query_bytes.map_or(default.query_bytes, |size| size.0),
-            snapshots: Some(data.join("snapshots")),
-            boards: Some(data.join("boards")),
-            answer_bytes_max: self.server(data).limits.answer_bytes_max(),
+    pub(crate) fn desk(&self, data: &Path) -> api::QueryServiceSettings {
+        let default = api::QueryServiceSettings::default();
+        api::QueryServiceSettings {
+            max_concurrent_queries: self
+                .http
+                .limits
+                .queries
+                .unwrap_or(default.max_concurrent_queries),
+            max_query_bytes: self
+                .http
+                .limits
+                .query_bytes
+                .map_or(default.max_query_bytes, |size| size.0),
+            snapshots_dir: Some(data.join("snapshots")),
+            dashboards_dir: Some(data.join("boards")),
+            max_response_bytes: self.server(data).limits.max_response_bytes(),
             ..default
         }
     }

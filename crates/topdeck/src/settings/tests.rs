@@ -33,7 +33,7 @@ fn an_empty_file_is_the_defaults() {
 }
 
 #[test]
-fn the_example_is_read() {
+fn example_settings_are_valid() {
     let text = include_str!("../../../../docs/topdeck.toml");
     let settings = parse(text);
     assert_eq!(counts(&settings), [0, 0, 0]);
@@ -80,7 +80,7 @@ fn tempdir() -> std::path::PathBuf {
 }
 
 #[test]
-fn what_is_wrong_has_its_line_and_the_nearest_key() {
+fn errors_have_their_line_and_the_nearest_key() {
     check(
         "data = \"x\"\n[http]\nlisen = [\"127.0.0.1:1\"]\n",
         expect![[r#"
@@ -238,7 +238,7 @@ fn the_name_of_the_host_is_for_all() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_all_at_once() {
+fn all_errors_are_reported_at_once() {
     check(
         "[[site]]\nname = \"a\"\nurl = \"a:1\"\n[[site]]\nname = \"a\"\nurl = \"http://b\"\ntoken_file = \"none\"\n\
          [[check]]\nname = \"c\"\n[[check]]\nname = \"d\"\ntcp = \"x\"\n\

@@ -3,30 +3,30 @@
 use journal::Level;
 use role::settings::deserialize_text;
 use serde::de::{Deserialize, Deserializer, Error as _};
-use store::Keep;
+use store::RetentionRule;
 
-use crate::store::rules;
+use crate::store::retention_rules;
 
-/// When a sender is told.
+/// Acknowledgement level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Acked(pub(crate) Level);
+pub(crate) struct AckLevelSetting(pub(crate) Level);
 
-/// How long rows are kept: `base 30d`.
+/// Retention rule: `base 30d`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Rule(pub(crate) Keep);
+pub(crate) struct RetentionSetting(pub(crate) RetentionRule);
 
-impl Default for Acked {
-    fn default() -> Acked {
-        Acked(Level::Disk)
+impl Default for AckLevelSetting {
+    fn default() -> AckLevelSetting {
+        AckLevelSetting(Level::Disk)
     }
 }
 
-impl<'de> Deserialize<'de> for Acked {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Acked, D::Error> {
+impl<'de> Deserialize<'de> for AckLevelSetting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<AckLevelSetting, D::Error> {
         match String::deserialize(deserializer)?.as_str() {
-            "memory" => Ok(Acked(Level::Memory)),
-            "process" => Ok(Acked(Level::Process)),
-            "disk" => Ok(Acked(Level::Disk)),
+            "memory" => Ok(AckLevelSetting(Level::Memory)),
+            "process" => Ok(AckLevelSetting(Level::Process)),
+            "disk" => Ok(AckLevelSetting(Level::Disk)),
             other => Err(D::Error::custom(format!(
                 "{other:?}: expected \"disk\", \"process\" or \"memory\""
             ))),
@@ -34,9 +34,9 @@ impl<'de> Deserialize<'de> for Acked {
     }
 }
 
-impl<'de> Deserialize<'de> for Rule {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Rule, D::Error> {
-        let parse = |text: &str| rules::parse(text).map(Rule);
+impl<'de> Deserialize<'de> for RetentionSetting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RetentionSetting, D::Error> {
+        let parse = |text: &str| retention_rules::parse_rule(text).map(RetentionSetting);
         deserialize_text(deserializer, "a rule in quotes, as in \"base 30d\"", parse)
     }
 }

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use journal::{Codec, Settings};
-use store::{Snapshot, Store};
+use journal::{Compression, Settings};
+use store::{SnapshotInfo, Store};
 
-use crate::command::{plain, print};
-use crate::journal::{parse, show};
-use crate::store::{disk, open, plural, rows, told};
+use crate::command::{escape_control, print_stdout};
+use crate::journal::{format, parse};
+use crate::store::{disk, open, plural, row_count_text, with_dir};
 
 /// Copy a store as it is now into a new folder
 ///
@@ -52,8 +52,8 @@ pub(crate) struct RestoreOptions {
     dir: PathBuf,
 
     /// How the new journal compresses
-    #[arg(long, default_value = "lz4", value_parser = parse::codec())]
-    codec: Codec,
+    #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
+    codec: Compression,
 }
 
 const RESTORE_AFTER: &str = "\
@@ -67,31 +67,38 @@ Exit status:
 
 pub(crate) fn snapshot(options: &SnapshotOptions) -> Result<ExitCode> {
     let store = open(&options.dir)?;
-    let made = store.snapshot(&disk(), &options.to).map_err(told(&options.dir))?;
-    let (dir, to) = (show::typed(&options.dir), plain(&options.to.display().to_string()));
-    print(format!("made a snapshot of {dir} in {to}: {}\n", held(&made)).as_bytes())?;
+    let made = store.snapshot(&disk(), &options.to).map_err(with_dir(&options.dir))?;
+    let (dir, to) =
+        (format::shell_quote(&options.dir), escape_control(&options.to.display().to_string()));
+    print_stdout(
+        format!("made a snapshot of {dir} in {to}: {}\n", content_summary(&made)).as_bytes(),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn restore(options: &RestoreOptions) -> Result<ExitCode> {
-    restored(&options.snapshot, &options.dir, options.codec)
+    restore_snapshot(&options.snapshot, &options.dir, options.codec)
 }
 
 /// Makes a store of a snapshot, and says what is in it.
-pub(crate) fn restored(snapshot: &Path, dir: &Path, codec: Codec) -> Result<ExitCode> {
+pub(crate) fn restore_snapshot(
+    snapshot: &Path,
+    dir: &Path,
+    codec: Compression,
+) -> Result<ExitCode> {
     let settings = Settings { codec, ..Settings::default() };
-    let made = Store::restore(&disk(), snapshot, dir, &settings).map_err(told(dir))?;
-    let dir = plain(&dir.display().to_string());
-    print(format!("made a store in {dir}: {}\n", held(&made)).as_bytes())?;
+    let made = Store::restore(&disk(), snapshot, dir, &settings).map_err(with_dir(dir))?;
+    let dir = escape_control(&dir.display().to_string());
+    print_stdout(format!("made a store in {dir}: {}\n", content_summary(&made)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn held(made: &Snapshot) -> String {
+fn content_summary(made: &SnapshotInfo) -> String {
     format!(
         "{}, {} with {}, {}",
         plural(made.series, "series", "series"),
         plural(made.parts, "part", "parts"),
-        rows(made.rows),
-        show::bytes(made.bytes)
+        row_count_text(made.rows),
+        format::format_bytes(made.bytes)
     )
 }

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use journal::{Codec, Settings};
-use store::{Keep, Store};
+use journal::{Compression, Settings};
+use store::{RetentionRule, Store};
 
-use crate::command::{plain, print};
-use crate::journal::{parse, show};
-use crate::store::{disk, open, rules, told};
+use crate::command::{escape_control, print_stdout};
+use crate::journal::{format, parse};
+use crate::store::{disk, open, retention_rules, with_dir};
 
 /// Make a store in a folder
 ///
@@ -23,14 +23,14 @@ pub(crate) struct Options {
     dir: PathBuf,
 
     /// How the journal compresses
-    #[arg(long, default_value = "lz4", value_parser = parse::codec())]
-    codec: Codec,
+    #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
+    codec: Compression,
 
     /// How long rows are kept, such as 'base 30d' or '5m 1y {host="x"}'; may be given again
     ///
     /// As in `topdeck store keep`. Without a rule, for ever.
-    #[arg(long, value_name = "RULE", value_parser = rules::parse)]
-    keep: Vec<Keep>,
+    #[arg(long, value_name = "RULE", value_parser = retention_rules::parse_rule)]
+    keep: Vec<RetentionRule>,
 }
 
 const AFTER: &str = "\
@@ -47,20 +47,22 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     create(&options.dir, options.codec)?;
     if !options.keep.is_empty() {
         let store = open(&options.dir)?;
-        store.set_keep(options.keep.clone()).map_err(told(&options.dir))?;
+        store.set_retention(options.keep.clone()).map_err(with_dir(&options.dir))?;
     }
-    let dir = plain(&options.dir.display().to_string());
+    let dir = escape_control(&options.dir.display().to_string());
     let compressed = match options.codec {
-        Codec::None => "not compressed".to_owned(),
-        codec => format!("compressed with {}", show::codec(codec)),
+        Compression::None => "not compressed".to_owned(),
+        codec => format!("compressed with {}", format::codec_name(codec)),
     };
-    let kept = rules::text(&options.keep);
-    print(format!("made a store in {dir}; its journal is {compressed}.\n{kept}").as_bytes())?;
+    let kept = retention_rules::rules_text(&options.keep);
+    print_stdout(
+        format!("made a store in {dir}; its journal is {compressed}.\n{kept}").as_bytes(),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Makes one.
-pub(crate) fn create(dir: &Path, codec: Codec) -> Result<()> {
+pub(crate) fn create(dir: &Path, codec: Compression) -> Result<()> {
     let settings = Settings { codec, ..Settings::default() };
-    Store::create(&disk(), dir, &settings).map_err(told(dir))
+    Store::create(&disk(), dir, &settings).map_err(with_dir(dir))
 }

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use model::Selector;
 
-use crate::command::print;
-use crate::store::{open, pick, plural, rows, selector, told};
-use crate::time::{self, Moment};
+use crate::command::print_stdout;
+use crate::store::{find_series, open, parse_selector, plural, row_count_text, with_dir};
+use crate::time::{self, TimeExpr};
 use api::json::Json::{self, Object};
 use api::json::integer;
 
@@ -25,16 +25,16 @@ pub(crate) struct Options {
     dir: PathBuf,
 
     /// Which series; '*' is all
-    #[arg(value_parser = selector)]
+    #[arg(value_parser = parse_selector)]
     selector: Selector,
 
     /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    from: Moment,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    from: TimeExpr,
 
     /// Until when
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    to: Moment,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    to: TimeExpr,
 
     /// Do it
     #[arg(long)]
@@ -56,19 +56,19 @@ Exit status:
   2  the command line makes no sense";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let told = told(&options.dir);
+    let told = with_dir(&options.dir);
     let now = journal::wall_clock()();
-    let (from, to) = (options.from.ns(now), options.to.ns(now));
+    let (from, to) = (options.from.to_unix_ns(now), options.to.to_unix_ns(now));
     if from >= to {
-        bail!("--from {} is not before --to {}", time::text(from), time::text(to));
+        bail!("--from {} is not before --to {}", time::time_text(from), time::time_text(to));
     }
     let store = open(&options.dir)?;
-    let found = pick(&store.view().map_err(&told)?, &options.dir, &options.selector)?;
+    let found = find_series(&store.view().map_err(&told)?, &options.dir, &options.selector)?;
     let about = format!(
         "{} between {} and {}",
         plural(found.len() as u64, "series", "series"),
-        time::text(from),
-        time::text(to)
+        time::time_text(from),
+        time::time_text(to)
     );
     if !options.yes {
         let first = &found[0].series;
@@ -85,25 +85,25 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             ("to_ns", Json::Integer(to.into())),
             ("rows", integer(deleted.rows)),
             ("rollup_rows", integer(deleted.rollup_rows)),
-            ("kept_rollup_rows", integer(deleted.kept)),
+            ("kept_rollup_rows", integer(deleted.retained_rows)),
         ]);
         format!("{document}\n")
     } else {
-        let mut text = format!("deleted {} of {about}\n", rows(deleted.rows));
+        let mut text = format!("deleted {} of {about}\n", row_count_text(deleted.rows));
         if deleted.rollup_rows > 0 {
             text.push_str(&format!(
                 "deleted {} of rollups whose base was gone before\n",
-                rows(deleted.rollup_rows)
+                row_count_text(deleted.rollup_rows)
             ));
         }
-        if deleted.kept > 0 {
+        if deleted.retained_rows > 0 {
             text.push_str(&format!(
                 "{} of rollups stay: they reach beyond that time, and their base is gone\n",
-                rows(deleted.kept)
+                row_count_text(deleted.retained_rows)
             ));
         }
         text
     };
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

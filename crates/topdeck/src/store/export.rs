@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use collect::{Over, Reading, Unit, Value, frames};
+use collect::{DecodedSample, DecodedValue, SampleTemporality, Unit, frames};
 use hist::codec::header::Temporality;
-use model::{Gap, Kind, Sample, Selector, Series};
-use store::{Found, View};
+use model::{Gap, Sample, Selector, Series, SeriesKind};
+use store::{ReadView, SeriesEntryRef};
 
-use crate::command::say;
-use crate::journal::progress::Progress;
-use crate::journal::show;
-use crate::store::{open, pick, selector, stat, told, unit};
-use crate::time::{self, Moment};
+use crate::command::print_message;
+use crate::journal::format;
+use crate::journal::progress_line::ProgressLine;
+use crate::store::{find_series, open, parse_selector, parse_unit, stat, with_dir};
+use crate::time::{self, TimeExpr};
 
 /// Write rows as they came, as lines that `topdeck import` reads back without loss
 ///
@@ -29,16 +29,16 @@ pub(crate) struct Options {
     dir: PathBuf,
 
     /// Which series; '*' is all
-    #[arg(value_parser = selector)]
+    #[arg(value_parser = parse_selector)]
     selector: Selector,
 
     /// From when: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now; from the first row, if not said
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    from: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    from: Option<TimeExpr>,
 
     /// Until when; to the last row, if not said
-    #[arg(long, value_name = "TIME", value_parser = time::moment, allow_hyphen_values = true)]
-    to: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    to: Option<TimeExpr>,
 
     /// Where to write; - is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
@@ -61,15 +61,15 @@ Exit status:
 const GAPS_SHOWN: usize = 10;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let told = told(&options.dir);
+    let told = with_dir(&options.dir);
     let store = open(&options.dir)?;
     let view = store.view().map_err(&told)?;
-    let found = pick(&view, &options.dir, &options.selector)?;
+    let found = find_series(&view, &options.dir, &options.selector)?;
     let now = journal::wall_clock()();
-    let from = options.from.map_or(i64::MIN, |from| from.ns(now));
-    let to = options.to.map_or(i64::MAX, |to| to.ns(now));
+    let from = options.from.map_or(i64::MIN, |from| from.to_unix_ns(now));
+    let to = options.to.map_or(i64::MAX, |to| to.to_unix_ns(now));
     if from >= to {
-        bail!("--from {} is not before --to {}", time::text(from), time::text(to));
+        bail!("--from {} is not before --to {}", time::time_text(from), time::time_text(to));
     }
     let (mut out, name): (Box<dyn Write>, _) = if options.out.as_os_str() == "-" {
         (Box::new(BufWriter::new(io::stdout().lock())), "standard output".to_owned())
@@ -79,9 +79,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         (Box::new(BufWriter::new(file)), name)
     };
     let cannot = || format!("cannot write {name}");
-    let (mut rows, mut gaps, mut progress) = (0, Vec::new(), Progress::new());
+    let (mut rows, mut gaps, mut progress) = (0, Vec::new(), ProgressLine::new());
     for series in &found {
-        let written = write(&view, series, from..to, &mut out, &mut rows, &mut progress);
+        let written = write_series(&view, series, from..to, &mut out, &mut rows, &mut progress);
         for gap in written.map_err(&told)?.with_context(cannot)? {
             if !gaps.contains(&gap) {
                 gaps.push(gap);
@@ -90,11 +90,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     out.flush().with_context(cannot)?;
     progress.clear();
-    complain(&gaps);
+    report_gaps(&gaps);
     if rows == 0 && gaps.is_empty() {
         let dir = options.dir.display();
-        let extent = view.extent(&found).map_err(&told)?.map_or(String::new(), |extent| {
-            let (start, end) = (time::text(extent.start), time::text(extent.end));
+        let extent = view.time_range(&found).map_err(&told)?.map_or(String::new(), |extent| {
+            let (start, end) = (time::time_text(extent.start), time::time_text(extent.end));
             format!("; of these series there are rows or rollups from {start} to {end}")
         });
         bail!("{dir}: no rows as they came in that time{extent}");
@@ -102,25 +102,25 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if gaps.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 
-fn complain(gaps: &[Gap]) {
+fn report_gaps(gaps: &[Gap]) {
     for gap in gaps.iter().take(GAPS_SHOWN) {
-        say(format_args!("missing: {}", stat::gap_text(gap)));
+        print_message(format_args!("missing: {}", stat::gap_text(gap)));
     }
     if gaps.len() > GAPS_SHOWN {
-        say(format_args!("{} more like these", gaps.len() - GAPS_SHOWN));
+        print_message(format_args!("{} more like these", gaps.len() - GAPS_SHOWN));
     }
 }
 
 /// Writes the rows of one series; what is missing among them.
-fn write(
-    view: &View,
-    found: &Found,
+fn write_series(
+    view: &ReadView,
+    found: &SeriesEntryRef,
     range: std::ops::Range<i64>,
     out: &mut dyn Write,
     rows: &mut u64,
-    progress: &mut Progress,
+    progress: &mut ProgressLine,
 ) -> store::Result<io::Result<Vec<Gap>>> {
-    let mut reading = reading_of(&found.series);
+    let mut reading = to_sample(&found.series);
     let (mut line, mut written) = (String::new(), Ok(()));
     let gaps = view.samples(found, range, &mut |Sample { start, end, value }| {
         if written.is_err() {
@@ -128,38 +128,40 @@ fn write(
         }
         (reading.start, reading.end) = (Some(start), Some(end));
         reading.value = match value {
-            model::Value::Histogram(histogram) => Value::Histogram(histogram),
-            model::Value::Number(number) => Value::Number(number),
-            model::Value::Text(text) => Value::Text(text),
+            model::SampleValue::Histogram(histogram) => DecodedValue::Histogram(histogram),
+            model::SampleValue::Number(number) => DecodedValue::Number(number),
+            model::SampleValue::Text(text) => DecodedValue::Text(text),
         };
         line.clear();
-        frames::write_reading(&mut line, &reading);
+        frames::write_sample(&mut line, &reading);
         written = out.write_all(line.as_bytes());
         *rows += 1;
-        progress.show(|_| format!("{} rows", show::count(*rows)));
+        progress.show(|_| format!("{} rows", format::count(*rows)));
     })?;
     Ok(written.map(|()| gaps))
 }
 
-fn reading_of(series: &Series) -> Reading {
+fn to_sample(series: &Series) -> DecodedSample {
     let over = match series.kind() {
-        Kind::Histogram(temporality) | Kind::Counter(temporality) => match temporality {
-            Temporality::Delta => Over::Interval,
-            Temporality::Cumulative => Over::Total,
-        },
-        Kind::Gauge | Kind::Text => Over::Moment,
+        SeriesKind::Histogram(temporality) | SeriesKind::Counter(temporality) => {
+            match temporality {
+                Temporality::Delta => SampleTemporality::Delta,
+                Temporality::Cumulative => SampleTemporality::Cumulative,
+            }
+        }
+        SeriesKind::Gauge | SeriesKind::Text => SampleTemporality::Instant,
     };
-    Reading {
+    DecodedSample {
         metric: series.name().to_owned(),
         labels: series.labels().to_vec(),
         // Another spelling is another series: it is kept.
-        unit: unit(series.unit()).map(|unit| match unit.name() == series.unit() {
+        unit: parse_unit(series.unit()).map(|unit| match unit.name() == series.unit() {
             true => unit,
             false => Unit::Other(series.unit().to_owned()),
         }),
         start: None,
         end: None,
-        over,
-        value: Value::Text(String::new()),
+        temporality: over,
+        value: DecodedValue::Text(String::new()),
     }
 }

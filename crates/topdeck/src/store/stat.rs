@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use model::{Gap, Selector};
-use store::{PartInfo, Resolution, Stat};
+use store::{PartInfo, Resolution, StoreStat};
 
-use crate::command::{plain, print};
-use crate::journal::show;
-use crate::store::keep;
-use crate::store::{open, plural, rows, rules, told};
+use crate::command::{escape_control, print_stdout};
+use crate::journal::format;
+use crate::store::retention;
+use crate::store::{open, plural, retention_rules, row_count_text, with_dir};
 use crate::time;
 use api::json::Json::{self, List, Null, Object, Text};
 use api::json::integer;
@@ -42,17 +42,17 @@ const SCHEMA: u64 = 1;
 /// As many as a person reads.
 const LISTED_MAX: usize = 10;
 
-/// What the numbers are of.
-struct Seen {
-    stat: Stat,
+/// Input of the report.
+struct StoreReport {
+    stat: StoreStat,
     /// From when to when there are rows.
-    extent: Option<std::ops::Range<i64>>,
+    time_range: Option<std::ops::Range<i64>>,
     /// Batches in the journal that are in no part.
     backlog: u64,
 }
 
 /// All parts of one resolution.
-struct Sum {
+struct ResolutionTotals {
     resolution: Resolution,
     parts: u64,
     chunks: u64,
@@ -61,26 +61,26 @@ struct Sum {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let told = told(&options.dir);
+    let told = with_dir(&options.dir);
     let store = open(&options.dir)?;
     let view = store.view().map_err(&told)?;
-    let extent = view.extent(&view.select(&Selector::All)).map_err(&told)?;
+    let extent = view.time_range(&view.select(&Selector::All)).map_err(&told)?;
     let stat = store.stat().map_err(&told)?;
     let subscriber = stat.journal.checkpoints.iter().find(|point| point.name == "store");
-    let backlog = subscriber.map_or(0, |point| stat.journal.marks.end - point.position);
-    let seen = Seen { stat, extent, backlog };
+    let backlog = subscriber.map_or(0, |point| stat.journal.watermarks.end - point.position);
+    let seen = StoreReport { stat, time_range: extent, backlog };
     let text = match options.json {
-        true => format!("{}\n", document(&seen)),
-        false => text(&options.dir, &seen),
+        true => format!("{}\n", stat_json(&seen)),
+        false => stat_text(&options.dir, &seen),
     };
-    print(text.as_bytes())?;
+    print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn sums(parts: &[PartInfo]) -> Vec<Sum> {
+fn resolution_totals(parts: &[PartInfo]) -> Vec<ResolutionTotals> {
     let sum = |resolution| {
         let own = || parts.iter().filter(move |part| part.resolution == resolution);
-        Sum {
+        ResolutionTotals {
             resolution,
             parts: own().count() as u64,
             chunks: own().map(|part| part.chunks).sum(),
@@ -91,10 +91,12 @@ fn sums(parts: &[PartInfo]) -> Vec<Sum> {
     Resolution::ALL.into_iter().map(sum).filter(|sum| sum.parts > 0).collect()
 }
 
-fn text(dir: &Path, seen: &Seen) -> String {
-    let Seen { stat, extent, backlog } = seen;
+fn stat_text(dir: &Path, seen: &StoreReport) -> String {
+    let StoreReport { stat, time_range: extent, backlog } = seen;
     let range = match extent {
-        Some(range) => format!("{} to {}", time::text(range.start), time::text(range.end)),
+        Some(range) => {
+            format!("{} to {}", time::time_text(range.start), time::time_text(range.end))
+        }
         None => "no rows".to_owned(),
     };
     let total: u64 = stat.parts.iter().map(|part| part.bytes).sum();
@@ -104,11 +106,18 @@ fn text(dir: &Path, seen: &Seen) -> String {
             "series",
             format!(
                 "{}, known with {} of memory",
-                show::count(stat.series),
-                show::bytes(stat.index_bytes)
+                format::count(stat.series),
+                format::format_bytes(stat.index_bytes)
             ),
         ),
-        ("head", format!("{} in {} of memory", rows(stat.head_rows), show::bytes(stat.head_bytes))),
+        (
+            "head",
+            format!(
+                "{} in {} of memory",
+                row_count_text(stat.head_rows),
+                format::format_bytes(stat.head_bytes)
+            ),
+        ),
         (
             "journal",
             format!(
@@ -117,38 +126,44 @@ fn text(dir: &Path, seen: &Seen) -> String {
                 if *backlog == 1 { "is" } else { "are" }
             ),
         ),
-        ("parts", format!("{}, {}", show::count(stat.parts.len() as u64), show::bytes(total))),
+        (
+            "parts",
+            format!("{}, {}", format::count(stat.parts.len() as u64), format::format_bytes(total)),
+        ),
     ];
     let lines = lines.map(|(name, value)| [name.to_owned(), value]);
-    let mut text =
-        format!("{}\n{}", plain(&dir.display().to_string()), show::table(&lines, [false; 2]));
+    let mut text = format!(
+        "{}\n{}",
+        escape_control(&dir.display().to_string()),
+        format::format_table(&lines, [false; 2])
+    );
     if !stat.parts.is_empty() {
         text.push('\n');
-        text.push_str(&table(stat));
+        text.push_str(&parts_table(stat));
     }
-    text.push_str(&format!("\n{}", rules::text(&stat.keep)));
-    text.push_str(&listed("GAP", stat.gaps.iter().map(gap_text)));
-    text.push_str(&listed("NOTE", stat.notes.iter().map(|note| plain(note))));
+    text.push_str(&format!("\n{}", retention_rules::rules_text(&stat.retention)));
+    text.push_str(&list_line("GAP", stat.gaps.iter().map(gap_text)));
+    text.push_str(&list_line("NOTE", stat.warnings.iter().map(|note| escape_control(note))));
     text
 }
 
-fn table(stat: &Stat) -> String {
+fn parts_table(stat: &StoreStat) -> String {
     let head = ["resolution", "parts", "chunks", "rows", "size", "bytes/row"].map(str::to_owned);
-    let rows = sums(&stat.parts).into_iter().map(|sum| {
+    let rows = resolution_totals(&stat.parts).into_iter().map(|sum| {
         [
             sum.resolution.name().to_owned(),
-            show::count(sum.parts),
-            show::count(sum.chunks),
-            show::count(sum.rows),
-            show::bytes(sum.bytes),
+            format::count(sum.parts),
+            format::count(sum.chunks),
+            format::count(sum.rows),
+            format::format_bytes(sum.bytes),
             format!("{:.1}", sum.bytes as f64 / sum.rows.max(1) as f64),
         ]
     });
     let rows: Vec<_> = [head].into_iter().chain(rows).collect();
-    show::table(&rows, [false, true, true, true, true, true])
+    format::format_table(&rows, [false, true, true, true, true, true])
 }
 
-fn listed(word: &str, all: impl ExactSizeIterator<Item = String>) -> String {
+fn list_line(word: &str, all: impl ExactSizeIterator<Item = String>) -> String {
     let (mut text, n) = (String::new(), all.len());
     for one in all.take(LISTED_MAX) {
         text.push_str(&format!("\n{word}: {one}.\n"));
@@ -161,13 +176,17 @@ fn listed(word: &str, all: impl ExactSizeIterator<Item = String>) -> String {
 
 /// A gap as a sentence without its end.
 pub(crate) fn gap_text(gap: &Gap) -> String {
-    plain(&format!("{} to {}: {gap}", time::text(gap.start), time::text(gap.end)))
+    escape_control(&format!(
+        "{} to {}: {gap}",
+        time::time_text(gap.start),
+        time::time_text(gap.end)
+    ))
 }
 
-fn document(seen: &Seen) -> Json {
-    let Seen { stat, extent, backlog } = seen;
+fn stat_json(seen: &StoreReport) -> Json {
+    let StoreReport { stat, time_range: extent, backlog } = seen;
     let time = |ns: Option<i64>| ns.map_or(Null, |ns| Json::Integer(ns.into()));
-    let sums = sums(&stat.parts).into_iter().map(|sum| {
+    let sums = resolution_totals(&stat.parts).into_iter().map(|sum| {
         Object(vec![
             ("resolution", Text(sum.resolution.name().to_owned())),
             ("parts", integer(sum.parts)),
@@ -200,8 +219,8 @@ fn document(seen: &Seen) -> Json {
         ("journal_segment_bytes", integer(stat.journal.segment_bytes)),
         ("resolutions", List(sums.collect())),
         ("parts", List(parts.collect())),
-        ("keep", keep::document(&stat.keep)),
+        ("keep", retention::rules_json(&stat.retention)),
         ("gaps", List(stat.gaps.iter().map(api::document::gap).collect())),
-        ("notes", List(stat.notes.iter().cloned().map(Text).collect())),
+        ("notes", List(stat.warnings.iter().cloned().map(Text).collect())),
     ])
 }

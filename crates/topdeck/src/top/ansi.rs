@@ -4,13 +4,13 @@ use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span};
 
 /// A line; a sequence that is none of ours is left out.
-pub(crate) fn line(text: &str) -> Line<'static> {
+pub(crate) fn parse_line(text: &str) -> Line<'static> {
     let mut spans = Vec::new();
     let mut style = Style::new();
     for (at, part) in text.split("\x1b[").enumerate() {
         let shown = match part.split_once('m').filter(|_| at > 0) {
             Some((codes, shown)) if codes.bytes().all(|b| b.is_ascii_digit() || b == b';') => {
-                style = changed(style, codes);
+                style = apply_codes(style, codes);
                 shown
             }
             _ => part,
@@ -22,7 +22,7 @@ pub(crate) fn line(text: &str) -> Line<'static> {
     Line::from(spans)
 }
 
-fn changed(mut style: Style, codes: &str) -> Style {
+fn apply_codes(mut style: Style, codes: &str) -> Style {
     let mut codes = codes.split(';').map(|code| code.parse::<u8>().unwrap_or(0));
     while let Some(code) = codes.next() {
         style = match code {
@@ -30,15 +30,15 @@ fn changed(mut style: Style, codes: &str) -> Style {
             1 => style.add_modifier(Modifier::BOLD),
             2 => style.add_modifier(Modifier::DIM),
             30..=37 => style.fg(Color::Indexed(code - 30)),
-            38 => colour(&mut codes).map_or(style, |colour| style.fg(colour)),
-            48 => colour(&mut codes).map_or(style, |colour| style.bg(colour)),
+            38 => parse_colour(&mut codes).map_or(style, |colour| style.fg(colour)),
+            48 => parse_colour(&mut codes).map_or(style, |colour| style.bg(colour)),
             _ => style,
         };
     }
     style
 }
 
-fn colour(codes: &mut impl Iterator<Item = u8>) -> Option<Color> {
+fn parse_colour(codes: &mut impl Iterator<Item = u8>) -> Option<Color> {
     match codes.next()? {
         5 => Some(Color::Indexed(codes.next()?)),
         2 => Some(Color::Rgb(codes.next()?, codes.next()?, codes.next()?)),
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn colours_begin_and_end() {
-        let line = line("a\x1b[1;33mb\x1b[0;38;5;203;48;2;1;2;3mc\x1b[0md");
+        let line = parse_line("a\x1b[1;33mb\x1b[0;38;5;203;48;2;1;2;3mc\x1b[0md");
         let looks: Vec<(&str, Style)> =
             line.spans.iter().map(|span| (span.content.as_ref(), span.style)).collect();
         let plain = Style::new();
@@ -68,9 +68,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_no_harm() {
+    fn truncated_sequences_are_ignored() {
         for text in ["\x1b[", "\x1b[38;5m", "\x1b[38;2;1mx", "\x1b[2Jx", "\x1b"] {
-            let _ = line(text);
+            let _ = parse_line(text);
         }
     }
 }

@@ -3,18 +3,18 @@
 
 use hist::Bracket;
 
-use crate::heatmap::{self, Column, Heatmap};
-use crate::hist::group::{Group, Key};
+use crate::heatmap::{self, Heatmap, HeatmapColumn};
+use crate::hist::group::{DistributionGroup, GroupKey};
+use crate::hist::merged_distribution::MergedDistribution;
 use crate::hist::plot;
-use crate::hist::show::{self, Show};
-use crate::hist::terminal::{Paint, Terminal};
-use crate::hist::whole::Whole;
+use crate::hist::terminal::{Terminal, TextStyle};
+use crate::hist::value_formatter::{self, ValueFormatter};
 use crate::processes::values;
-use crate::top::board::{Board, Moment, Window};
+use crate::top::app_state::{AppState, HistogramWindow, SampleTime};
+use crate::top::column_table::{ColumnHeading, ColumnTable, TableCell};
 use crate::top::columns::age_text;
-use crate::top::interval::Change;
-use crate::top::series::Series;
-use crate::top::table::{Cell, Heading, Table};
+use crate::top::metric_interval::IntervalChange;
+use crate::top::series_history::SeriesHistory;
 
 /// Narrower, nothing can be drawn; what is beyond the screen is cut off.
 const WIDTH_MIN: usize = 30;
@@ -22,24 +22,29 @@ const WIDTH_MIN: usize = 30;
 const LINES_ABOVE: usize = 6;
 
 /// All lines of the page, with colours as escape sequences.
-pub(crate) fn lines(board: &Board, series: &Series, screen: &Terminal) -> Vec<String> {
+pub(crate) fn page_lines(
+    board: &AppState,
+    series: &SeriesHistory,
+    screen: &Terminal,
+) -> Vec<String> {
     let screen = &Terminal {
         width: screen.width.max(WIDTH_MIN),
-        wide: screen.wide.max(WIDTH_MIN),
+        raw_width: screen.raw_width.max(WIDTH_MIN),
         height: screen.height.saturating_sub(LINES_ABOVE),
         ..*screen
     };
-    let windows: Vec<(Window, Whole, f64)> = [Window::Interval, Window::Minute, Window::Start]
-        .into_iter()
-        .map(|window| {
-            let (values, seconds) = values(series, window);
-            (window, values, seconds)
-        })
-        .collect();
-    let mut lines = table(series, &windows).text(screen.width);
+    let windows: Vec<(HistogramWindow, MergedDistribution, f64)> =
+        [HistogramWindow::Interval, HistogramWindow::Minute, HistogramWindow::Start]
+            .into_iter()
+            .map(|window| {
+                let (values, seconds) = window_values(series, window);
+                (window, values, seconds)
+            })
+            .collect();
+    let mut lines = statistics_table(series, &windows).text(screen.width);
     lines.push(String::new());
-    if let Some(moment) = board.moment.filter(|_| !series.past.is_empty()) {
-        match heatmap::text(&map(series, moment), screen) {
+    if let Some(moment) = board.last_sample.filter(|_| !series.points.is_empty()) {
+        match heatmap::heatmap_text(&series_heatmap(series, moment), screen) {
             Ok(text) => lines.extend(text.lines().map(str::to_owned)),
             Err(error) => lines.push(format!("  no heatmap: {error}")),
         }
@@ -48,20 +53,20 @@ pub(crate) fn lines(board: &Board, series: &Series, screen: &Terminal) -> Vec<St
     }
     let shown = windows.into_iter().find(|(window, ..)| *window == board.window);
     let Some((window, whole, _)) = shown else { return lines };
-    let key = Key { file: None, metric: String::new(), by: None, unit: series.unit.clone() };
-    let mut group = Group::new(key);
-    group.whole = whole;
-    let name = name(window);
-    if group.whole.count() == 0 {
+    let key = GroupKey { file: None, metric: String::new(), by: None, unit: series.unit.clone() };
+    let mut group = DistributionGroup::new(key);
+    group.distribution = whole;
+    let name = window_name(window);
+    if group.distribution.count() == 0 {
         lines
             .extend([String::new(), format!("  No values in the {name}; w shows another window.")]);
         return lines;
     }
     let heading = |title: &str, about: &str| {
-        let about = screen.paint(Paint::Faint, &format!("({about})"));
-        format!("  {} {about}", screen.paint(Paint::Heading, title))
+        let about = screen.paint(TextStyle::Faint, &format!("({about})"));
+        format!("  {} {about}", screen.paint(TextStyle::Heading, title))
     };
-    let show = Show::new(series.unit.as_ref());
+    let show = ValueFormatter::new(series.unit.as_ref());
     lines.push(String::new());
     lines.push(heading(
         &format!("Distribution, {name}"),
@@ -77,20 +82,20 @@ pub(crate) fn lines(board: &Board, series: &Series, screen: &Terminal) -> Vec<St
     lines
 }
 
-fn name(window: Window) -> &'static str {
+fn window_name(window: HistogramWindow) -> &'static str {
     match window {
-        Window::Minute => "last minute",
-        Window::Start => "time since the start",
-        Window::Interval => "last interval",
+        HistogramWindow::Minute => "last minute",
+        HistogramWindow::Start => "time since the start",
+        HistogramWindow::Interval => "last interval",
     }
 }
 
 /// What was recorded in a window, and how long that was; 0 where that is not known.
-fn values(series: &Series, window: Window) -> (Whole, f64) {
-    let mut whole = Whole::default();
+fn window_values(series: &SeriesHistory, window: HistogramWindow) -> (MergedDistribution, f64) {
+    let mut whole = MergedDistribution::default();
     let mut seconds = 0.0;
     match window {
-        Window::Interval => {
+        HistogramWindow::Interval => {
             if let Some(interval) = &series.interval
                 && let Some(values) = interval.values()
             {
@@ -99,8 +104,8 @@ fn values(series: &Series, window: Window) -> (Whole, f64) {
                 let _ = whole.add(values);
             }
         }
-        Window::Minute => {
-            for past in &series.past {
+        HistogramWindow::Minute => {
+            for past in &series.points {
                 if let Some(values) = past.interval.values() {
                     seconds += past.interval.seconds();
                     // All come from one series: beyond 2^64 values nothing is added, which nobody lives to see.
@@ -108,7 +113,7 @@ fn values(series: &Series, window: Window) -> (Whole, f64) {
                 }
             }
         }
-        Window::Start => {
+        HistogramWindow::Start => {
             if let Some(all) = series.histogram() {
                 let _ = whole.add(all);
             }
@@ -117,8 +122,11 @@ fn values(series: &Series, window: Window) -> (Whole, f64) {
     (whole, seconds)
 }
 
-fn table(series: &Series, windows: &[(Window, Whole, f64)]) -> Table {
-    let heading = |text: &str, is_right, rank, least, most| Heading {
+fn statistics_table(
+    series: &SeriesHistory,
+    windows: &[(HistogramWindow, MergedDistribution, f64)],
+) -> ColumnTable {
+    let heading = |text: &str, is_right, rank, least, most| ColumnHeading {
         text: text.to_owned(),
         is_right,
         rank,
@@ -137,31 +145,31 @@ fn table(series: &Series, windows: &[(Window, Whole, f64)]) -> Table {
         heading("max", true, 1, 9, 14),
         heading("max lies in", true, 9, 24, 30),
     ];
-    let show = Show::new(series.unit.as_ref());
+    let show = ValueFormatter::new(series.unit.as_ref());
     let nothing = || "-".to_owned();
     let rows = windows.iter().map(|(window, whole, seconds)| {
         let value = |value: Option<Bracket>| {
-            Cell::text(value.map_or_else(nothing, |value| show.estimate(value.estimate)))
+            TableCell::text(value.map_or_else(nothing, |value| show.estimate(value.estimate)))
         };
         let quantile = |q| value(whole.quantile(q));
         let max = whole.max();
         let name = match window {
-            Window::Start => "since the start".to_owned(),
-            Window::Minute if *seconds > 0.0 => {
+            HistogramWindow::Start => "since the start".to_owned(),
+            HistogramWindow::Minute if *seconds > 0.0 => {
                 format!("last {}", age_text((*seconds * 1e9) as u64))
             }
-            Window::Interval if *seconds > 0.0 => {
+            HistogramWindow::Interval if *seconds > 0.0 => {
                 format!("last {}", age_text((*seconds * 1e9) as u64))
             }
-            Window::Minute => "last minute".to_owned(),
-            Window::Interval => "last interval".to_owned(),
+            HistogramWindow::Minute => "last minute".to_owned(),
+            HistogramWindow::Interval => "last interval".to_owned(),
         };
         let rate = if *seconds > 0.0 {
-            values::rate(None, whole.count() as f64 / seconds)
+            values::format_rate(None, whole.count() as f64 / seconds)
         } else {
             "?".into()
         };
-        let rate = if *window == Window::Start { nothing() } else { rate };
+        let rate = if *window == HistogramWindow::Start { nothing() } else { rate };
         let greatest = max.map_or_else(nothing, |max| {
             let mark = if max.is_exact() { "" } else { "~" };
             format!("{mark}{}", show.value(max))
@@ -170,38 +178,40 @@ fn table(series: &Series, windows: &[(Window, Whole, f64)]) -> Table {
         let bounds =
             bounds.unwrap_or_else(|| if max.is_some() { "exact".to_owned() } else { nothing() });
         vec![
-            Cell::text(name),
-            Cell::text(show::count(whole.count())),
-            Cell::text(rate),
+            TableCell::text(name),
+            TableCell::text(value_formatter::count(whole.count())),
+            TableCell::text(rate),
             quantile(0.5),
             quantile(0.9),
             quantile(0.99),
             quantile(0.999),
             quantile(0.9999),
-            Cell::text(greatest),
-            Cell::text(bounds),
+            TableCell::text(greatest),
+            TableCell::text(bounds),
         ]
     });
-    Table { rows: rows.collect(), headings }
+    ColumnTable { rows: rows.collect(), headings }
 }
 
-fn map(series: &Series, moment: Moment) -> Heatmap {
+fn series_heatmap(series: &SeriesHistory, moment: SampleTime) -> Heatmap {
     let unix = |ns: u64| {
         let age = i64::try_from(moment.at_ns.saturating_sub(ns)).unwrap_or(i64::MAX);
         moment.unix_ns.saturating_sub(age)
     };
-    let columns = series.past.iter().map(|past| {
-        let mut values = Whole::default();
+    let columns = series.points.iter().map(|past| {
+        let mut values = MergedDistribution::default();
         let gaps = match &past.interval.change {
-            Change::Recorded(recorded) => {
+            IntervalChange::Histogram(recorded) => {
                 let _ = values.add(recorded);
                 Vec::new()
             }
-            Change::Unknown(why) => vec![(*why).to_owned()],
-            Change::Counted(_) => vec!["only how many values there were was read".to_owned()],
+            IntervalChange::Unknown(why) => vec![(*why).to_owned()],
+            IntervalChange::Counter(_) => {
+                vec!["only how many values there were was read".to_owned()]
+            }
             _ => Vec::new(),
         };
-        Column {
+        HeatmapColumn {
             start: unix(past.interval.start_ns),
             end: unix(past.interval.end_ns),
             values,
@@ -212,7 +222,7 @@ fn map(series: &Series, moment: Moment) -> Heatmap {
         title: "Last minute".to_owned(),
         unit: series.unit.clone(),
         columns: columns.collect(),
-        limits: Vec::new(),
-        notes: Vec::new(),
+        thresholds: Vec::new(),
+        warnings: Vec::new(),
     }
 }

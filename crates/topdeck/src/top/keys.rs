@@ -2,7 +2,7 @@
 
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::top::board::Action;
+use crate::top::app_state::KeyAction;
 
 /// A key, what is said of it.
 pub(crate) const HELP: [(&str, &str); 12] = [
@@ -21,49 +21,49 @@ pub(crate) const HELP: [(&str, &str); 12] = [
 ];
 
 /// Rows of a page up or down.
-const PAGE: isize = 10;
+const PAGE_ROWS: isize = 10;
 
 /// What a key means; `None` if nothing.
-pub(crate) fn action(key: KeyEvent, is_editing: bool) -> Option<Action> {
+pub(crate) fn key_action(key: KeyEvent, is_editing: bool) -> Option<KeyAction> {
     if key.kind == KeyEventKind::Release {
         return None;
     }
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
-            KeyCode::Char('c') => Some(Action::Quit),
-            KeyCode::Char('u') if is_editing => Some(Action::Clear),
+            KeyCode::Char('c') => Some(KeyAction::Quit),
+            KeyCode::Char('u') if is_editing => Some(KeyAction::Clear),
             _ => None,
         };
     }
     if is_editing {
         return Some(match key.code {
-            KeyCode::Esc => Action::Clear,
-            KeyCode::Enter => Action::Accept,
-            KeyCode::Backspace => Action::Erase,
-            KeyCode::Up => Action::Move(-1),
-            KeyCode::Down => Action::Move(1),
-            KeyCode::Char(c) => Action::Char(c),
+            KeyCode::Esc => KeyAction::Clear,
+            KeyCode::Enter => KeyAction::Accept,
+            KeyCode::Backspace => KeyAction::Erase,
+            KeyCode::Up => KeyAction::Move(-1),
+            KeyCode::Down => KeyAction::Move(1),
+            KeyCode::Char(c) => KeyAction::Char(c),
             _ => return None,
         });
     }
     Some(match key.code {
-        KeyCode::Up | KeyCode::Char('k') => Action::Move(-1),
-        KeyCode::Down | KeyCode::Char('j') => Action::Move(1),
-        KeyCode::PageUp => Action::Move(-PAGE),
-        KeyCode::PageDown => Action::Move(PAGE),
-        KeyCode::Home | KeyCode::Char('g') => Action::First,
-        KeyCode::End | KeyCode::Char('G') => Action::Last,
-        KeyCode::Enter | KeyCode::Right => Action::Open,
-        KeyCode::Left | KeyCode::Char('q') => Action::Back,
-        KeyCode::Esc => Action::Escape,
-        KeyCode::Char('s') => Action::Sort,
-        KeyCode::Char('r') => Action::Reverse,
-        KeyCode::Char('/') => Action::Filter,
-        KeyCode::Char(' ') => Action::Pause,
-        KeyCode::Char('+' | '=') => Action::Longer,
-        KeyCode::Char('-') => Action::Shorter,
-        KeyCode::Char('w') => Action::Window,
-        KeyCode::Char('?' | 'h') => Action::Help,
+        KeyCode::Up | KeyCode::Char('k') => KeyAction::Move(-1),
+        KeyCode::Down | KeyCode::Char('j') => KeyAction::Move(1),
+        KeyCode::PageUp => KeyAction::Move(-PAGE_ROWS),
+        KeyCode::PageDown => KeyAction::Move(PAGE_ROWS),
+        KeyCode::Home | KeyCode::Char('g') => KeyAction::First,
+        KeyCode::End | KeyCode::Char('G') => KeyAction::Last,
+        KeyCode::Enter | KeyCode::Right => KeyAction::Open,
+        KeyCode::Left | KeyCode::Char('q') => KeyAction::Back,
+        KeyCode::Esc => KeyAction::Escape,
+        KeyCode::Char('s') => KeyAction::Sort,
+        KeyCode::Char('r') => KeyAction::Reverse,
+        KeyCode::Char('/') => KeyAction::Filter,
+        KeyCode::Char(' ') => KeyAction::Pause,
+        KeyCode::Char('+' | '=') => KeyAction::Longer,
+        KeyCode::Char('-') => KeyAction::Shorter,
+        KeyCode::Char('w') => KeyAction::Window,
+        KeyCode::Char('?' | 'h') => KeyAction::Help,
         _ => return None,
     })
 }
@@ -73,12 +73,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_takes_all_letters() {
+    fn filter_accepts_all_letters() {
         let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
-        assert_eq!(action(key(KeyCode::Char('q')), true), Some(Action::Char('q')));
-        assert_eq!(action(key(KeyCode::Char('q')), false), Some(Action::Back));
-        assert_eq!(action(key(KeyCode::Esc), true), Some(Action::Clear));
+        assert_eq!(key_action(key(KeyCode::Char('q')), true), Some(KeyAction::Char('q')));
+        assert_eq!(key_action(key(KeyCode::Char('q')), false), Some(KeyAction::Back));
+        assert_eq!(key_action(key(KeyCode::Esc), true), Some(KeyAction::Clear));
         let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(action(control, true), Some(Action::Quit));
+        assert_eq!(key_action(control, true), Some(KeyAction::Quit));
     }
 }

@@ -1,46 +1,49 @@
 //! `--once`: the table as text, for scripts and whoever has no terminal.
 
 use crate::hist::intervals;
-use crate::hist::show;
-use crate::top::board::Board;
-use crate::top::columns::{Column, age_text, trouble};
-use crate::top::table::{Cell, Table};
+use crate::hist::value_formatter;
+use crate::top::app_state::AppState;
+use crate::top::column_table::{ColumnTable, TableCell};
+use crate::top::columns::{TableColumn, age_text, row_status};
 
 /// What was seen between two looks.
-pub(crate) fn text(board: &Board) -> String {
-    let rows = board.rows();
-    let columns: Vec<Column> =
-        Column::of_processes(&rows).into_iter().filter(|column| *column != Column::Spark).collect();
-    let table = Table {
+pub(crate) fn snapshot_text(board: &AppState) -> String {
+    let rows = board.visible_processes();
+    let columns: Vec<TableColumn> = TableColumn::process_columns(&rows)
+        .into_iter()
+        .filter(|column| *column != TableColumn::Spark)
+        .collect();
+    let table = ColumnTable {
         headings: columns.iter().map(|column| column.heading(None)).collect(),
         rows: rows
             .iter()
-            .map(|process| columns.iter().map(|column| column.of_process(process)).collect())
+            .map(|process| columns.iter().map(|column| column.process_cell(process)).collect())
             .collect(),
     };
-    let mut lines = vec![about(board, rows.len())];
+    let mut lines = vec![summary_line(board, rows.len())];
     lines.extend(table.text(usize::MAX));
-    let is_marked = |cell: &Cell| matches!(cell, Cell::Text(text, _) if text.starts_with('~'));
+    let is_marked =
+        |cell: &TableCell| matches!(cell, TableCell::Text(text, _) if text.starts_with('~'));
     if table.rows.iter().flatten().any(is_marked) {
         lines.push("~ only the bucket of the greatest value is known".to_owned());
     }
     for process in rows {
-        if let Some(trouble) = trouble(process) {
+        if let Some(trouble) = row_status(process) {
             lines.push(format!("{} {}: {trouble}", process.pid, process.program));
         }
     }
     lines.join("\n") + "\n"
 }
 
-fn about(board: &Board, rows: usize) -> String {
+fn summary_line(board: &AppState, rows: usize) -> String {
     let noun = if rows == 1 { "process" } else { "processes" };
-    let mut line = format!("{} {noun}", show::count(rows as u64));
-    if let Some(moment) = board.moment {
-        if let Some(length) = moment.length_ns {
+    let mut line = format!("{} {noun}", value_formatter::count(rows as u64));
+    if let Some(moment) = board.last_sample {
+        if let Some(length) = moment.interval_ns {
             let late = if moment.is_late { ", late" } else { "" };
             line.push_str(&format!(", the last {}{late}", age_text(length)));
         }
-        line.push_str(&format!(", {}", intervals::time(moment.unix_ns, intervals::NS_PER_S)));
+        line.push_str(&format!(", {}", intervals::time_text(moment.unix_ns, intervals::NS_PER_S)));
     }
     line
 }

@@ -1,4 +1,4 @@
-//! The terminal: raw while it is ours, as it was before when we end, by whichever way.
+//! Terminal setup and event loop.
 
 use std::io::{Stdout, stdout};
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use signal_hook::iterator::Signals;
 
 use crate::background;
 use crate::hist::terminal::Terminal;
-use crate::top::board::Board;
-use crate::top::close::Close;
-use crate::top::watch::Watch;
-use crate::top::{keys, view};
+use crate::top::app_state::AppState;
+use crate::top::detail_selection::DetailSelection;
+use crate::top::process_monitor::ProcessMonitor;
+use crate::top::{keys, page_view};
 
 /// A signal is seen so late at the most.
 const WAIT_NS: u64 = 200_000_000;
 /// Who was told to end has so long.
-const GRACE: Duration = Duration::from_secs(2);
+const EXIT_GRACE: Duration = Duration::from_secs(2);
 
 /// Shows the board until somebody has seen enough.
-pub(crate) fn run(board: &mut Board, watch: &mut Watch) -> Result<()> {
+pub(crate) fn run_screen(board: &mut AppState, watch: &mut ProcessMonitor) -> Result<()> {
     let is_told = Arc::new(AtomicBool::new(false));
-    hear(Arc::clone(&is_told)).context("cannot hear signals")?;
-    let mut terminal = take().context("cannot take the terminal")?;
-    let shown = show(board, watch, &mut terminal, &is_told);
-    let restored = terminal.show_cursor().and_then(|()| restore());
+    install_signal_handlers(Arc::clone(&is_told)).context("cannot hear signals")?;
+    let mut terminal = enter_screen().context("cannot take the terminal")?;
+    let shown = event_loop(board, watch, &mut terminal, &is_told);
+    let restored = terminal.show_cursor().and_then(|()| leave_screen());
     shown?;
     // Who hung up has no terminal to be restored.
     if is_told.load(Ordering::Relaxed) {
@@ -46,11 +46,11 @@ pub(crate) fn run(board: &mut Board, watch: &mut Watch) -> Result<()> {
 }
 
 /// Makes the terminal ours: raw, and with a second screen, so that the first one stays as it is.
-fn take() -> std::io::Result<Screen<CrosstermBackend<Stdout>>> {
+fn enter_screen() -> std::io::Result<Screen<CrosstermBackend<Stdout>>> {
     // What a panic says is read on the first screen.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        let _ = restore();
+        let _ = leave_screen();
         hook(info);
     }));
     enable_raw_mode()?;
@@ -58,21 +58,21 @@ fn take() -> std::io::Result<Screen<CrosstermBackend<Stdout>>> {
     Screen::new(CrosstermBackend::new(stdout()))
 }
 
-fn restore() -> std::io::Result<()> {
+fn leave_screen() -> std::io::Result<()> {
     disable_raw_mode()?;
     execute!(stdout(), LeaveAlternateScreen)
 }
 
 /// Has a signal end what is shown.
-fn hear(is_told: Arc<AtomicBool>) -> std::io::Result<()> {
+fn install_signal_handlers(is_told: Arc<AtomicBool>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let wait = move || {
         let _restored = RestoreOnPanic;
         if signals.forever().next().is_some() {
             is_told.store(true, Ordering::Relaxed);
             // Of a terminal that was hung up crossterm 0.29 reads nothing for ever, and does not return.
-            thread::sleep(GRACE);
-            let _ = restore();
+            thread::sleep(EXIT_GRACE);
+            let _ = leave_screen();
             process::exit(1);
         }
     };
@@ -85,24 +85,24 @@ struct RestoreOnPanic;
 impl Drop for RestoreOnPanic {
     fn drop(&mut self) {
         if thread::panicking() {
-            let _ = restore();
+            let _ = leave_screen();
         }
     }
 }
 
-fn show(
-    board: &mut Board,
-    watch: &mut Watch,
+fn event_loop(
+    board: &mut AppState,
+    watch: &mut ProcessMonitor,
     terminal: &mut Screen<CrosstermBackend<Stdout>>,
     is_told: &AtomicBool,
 ) -> Result<()> {
-    let colours = Terminal::new(false).colours;
+    let colours = Terminal::new(false).colour_depth;
     let mut next_ns = clock::now();
     let (mut is_new, mut was_paused) = (true, false);
     while !board.is_done && !is_told.load(Ordering::Relaxed) {
         let now_ns = clock::now();
         if !board.is_paused && now_ns >= next_ns {
-            look(board, watch, &board.close(), was_paused);
+            sample_all(board, watch, &board.detail_selection(), was_paused);
             // Ticks that were missed are not made up for.
             let due_ns = next_ns + board.interval_ns;
             next_ns = if due_ns > now_ns { due_ns } else { now_ns + board.interval_ns };
@@ -110,7 +110,7 @@ fn show(
         }
         if is_new {
             terminal
-                .draw(|frame| view::draw(board, colours, frame.area(), frame.buffer_mut()))
+                .draw(|frame| page_view::draw(board, colours, frame.area(), frame.buffer_mut()))
                 .context("cannot draw on the terminal")?;
             is_new = false;
         }
@@ -120,10 +120,10 @@ fn show(
             wait = Duration::ZERO;
             is_new = true;
             if let Event::Key(key) = event::read().context("cannot read the terminal")?
-                && let Some(action) = keys::action(key, board.is_editing)
+                && let Some(action) = keys::key_action(key, board.is_editing)
             {
                 let interval_ns = board.interval_ns;
-                board.act(action);
+                board.apply(action);
                 was_paused |= board.is_paused;
                 if board.interval_ns != interval_ns {
                     next_ns = clock::now() + board.interval_ns;
@@ -138,9 +138,14 @@ fn show(
 }
 
 /// Looks at all processes, now.
-pub(crate) fn look(board: &mut Board, watch: &mut Watch, close: &Close, after_pause: bool) {
-    let looks = watch.look(close);
+pub(crate) fn sample_all(
+    board: &mut AppState,
+    watch: &mut ProcessMonitor,
+    close: &DetailSelection,
+    after_pause: bool,
+) {
+    let looks = watch.sample_all(close);
     let (at_ns, wall) = (clock::now(), clock::wall());
-    board.problems.clone_from(&watch.problems);
-    board.look(looks, at_ns, wall.unix_ns, after_pause);
+    board.errors.clone_from(&watch.errors);
+    board.record_samples(looks, at_ns, wall.unix_ns, after_pause);
 }

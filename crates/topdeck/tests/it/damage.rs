@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use crate::{counts, hist, hist_of, topdeck};
+use crate::{counts, hist, hist_with_stdin, topdeck};
 
 #[track_caller]
 fn check(line: &str, expected: Expect) {
@@ -12,7 +12,7 @@ fn check(line: &str, expected: Expect) {
 }
 
 #[test]
-fn damage_is_named_with_its_place() {
+fn damage_is_reported_with_its_position() {
     check(
         "testdata/cli/damaged.txt",
         expect![[r#"
@@ -62,7 +62,7 @@ fn damage_is_named_with_its_place() {
 }
 
 #[test]
-fn nothing_to_report_is_a_failure() {
+fn empty_input_is_a_failure() {
     check(
         "testdata/cli/empty.txt",
         expect![[r#"
@@ -80,7 +80,7 @@ fn nothing_to_report_is_a_failure() {
 }
 
 #[test]
-fn questions_that_make_no_sense() {
+fn invalid_options_are_rejected() {
     check(
         "--above 1.5s testdata/cli/damaged.txt --keep-going",
         expect![[r#"
@@ -194,7 +194,7 @@ fn questions_that_make_no_sense() {
 }
 
 #[test]
-fn what_can_be_read_is_reported_on_request() {
+fn readable_part_is_reported_with_keep_going() {
     let run = hist("--keep-going --unit ms testdata/cli/damaged.txt");
     assert_eq!(counts(&run), ["3"]);
     assert_eq!(run.status, 1);
@@ -215,10 +215,10 @@ fn what_can_be_read_is_reported_on_request() {
 }
 
 #[test]
-fn long_lines_and_binary_are_named_in_one_short_line() {
+fn long_and_binary_lines_are_quoted_briefly() {
     for input in ["9".repeat(1 << 22).into_bytes(), vec![0u8; 1 << 20], b"1\n\xff\xfe\x00".to_vec()]
     {
-        let run = hist_of("--format numbers -", &input);
+        let run = hist_with_stdin("--format numbers -", &input);
         assert_eq!((run.status, run.stdout.as_str()), (1, ""));
         assert!(run.stderr.lines().all(|line| line.len() < 300), "{}", run.stderr);
         assert_eq!(run.stderr.lines().count(), 2, "{}", run.stderr);
@@ -226,7 +226,7 @@ fn long_lines_and_binary_are_named_in_one_short_line() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_failure() {
+fn closed_pipe_is_not_a_failure() {
     use std::process::{Command, Stdio};
     let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(["completions", "bash"])
@@ -279,7 +279,7 @@ fn check_full(stdout: &str, stderr: &str, arguments: &[&str], expected: Expect) 
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_named_with_what_was_to_be_written() {
+fn full_disk_error_names_the_output() {
     const FULL: &str = "/dev/full";
     let web = "testdata/cli/web.txt";
     let stdout = || {
@@ -317,21 +317,21 @@ fn times_at_the_end_of_the_calendar_have_a_row() {
         a_bucket{le=\"1\"} 1 -9223372036854\na_bucket{le=\"+Inf\"} 1 -9223372036854\n\
         a_bucket{t=\"b\",le=\"1\"} 1 9223372036854\na_bucket{t=\"b\",le=\"+Inf\"} 1 9223372036854\n";
     for interval in ["7s", "1ns", "200000h"] {
-        let run = hist_of(&format!("--interval {interval} -"), page.as_bytes());
+        let run = hist_with_stdin(&format!("--interval {interval} -"), page.as_bytes());
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{interval}");
     }
-    let run = hist_of("--heatmap -", page.as_bytes());
+    let run = hist_with_stdin("--heatmap -", page.as_bytes());
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
 }
 
 #[test]
-fn names_do_not_reach_the_terminal_as_commands() {
+fn names_are_escaped_for_the_terminal() {
     let run = hist("no\u{1b}[31msuch");
     assert!(run.stderr.contains("no file \"no\\u{1b}[31msuch\""), "{}", run.stderr);
 
     let page = "a_bucket{x=\"\u{1b}]0;t\u{7}\\n\",le=\"1\"} 1\na_bucket{x=\"\u{1b}]0;t\u{7}\\n\",le=\"+Inf\"} 1\n";
     for arguments in ["--by x -", "--by series -"] {
-        let run = hist_of(arguments, page.as_bytes());
+        let run = hist_with_stdin(arguments, page.as_bytes());
         assert_eq!((run.status, run.stderr.as_str()), (0, ""));
         assert!(run.stdout.chars().all(|c| c == '\n' || !c.is_control()), "{:?}", run.stdout);
     }
@@ -341,7 +341,7 @@ fn names_do_not_reach_the_terminal_as_commands() {
 fn a_limit_in_the_wrong_unit_names_the_metric() {
     let page = "# TYPE a_seconds histogram\na_seconds_bucket{le=\"1\"} 1\na_seconds_bucket{le=\"+Inf\"} 1\n\
         # TYPE b_bytes histogram\nb_bytes_bucket{le=\"1\"} 1\nb_bytes_bucket{le=\"+Inf\"} 1\n";
-    let run = hist_of("--above 1s -", page.as_bytes());
+    let run = hist_with_stdin("--above 1s -", page.as_bytes());
     expect![[r#"
         topdeck: --above 1 s: the values of b_bytes are in B; choose with --metric
     "#]]

@@ -5,8 +5,8 @@ use std::fs;
 use expect_test::expect_file;
 use serde_json::Value;
 
-use crate::journal::Folder;
-use crate::{hist, hist_of, root, topdeck};
+use crate::journal::TestDir;
+use crate::{hist, hist_with_stdin, root, topdeck};
 
 #[track_caller]
 fn json(line: &str) -> Value {
@@ -35,7 +35,7 @@ fn json_of_a_comparison() {
 }
 
 #[test]
-fn json_is_json_whatever_the_input() {
+fn json_is_valid_for_any_input() {
     for line in [
         "--json testdata/cli/page.prom --above 1.5s --by series",
         "--json testdata/cli/trap.json",
@@ -58,7 +58,7 @@ fn json_is_json_whatever_the_input() {
         }
     }
     for input in ["-5\nnan\ninf\n0\n7\n", "inf\n", "-inf\n", "nan\n", "1e308\n1e308\n5e-324\n"] {
-        let run = hist_of("--json -", input.as_bytes());
+        let run = hist_with_stdin("--json -", input.as_bytes());
         serde_json::from_str::<Value>(&run.stdout)
             .unwrap_or_else(|error| panic!("{input:?}: {error}"));
     }
@@ -73,7 +73,7 @@ fn check_bracket(bracket: &Value) {
 
 #[test]
 fn json_numbers_read_back_to_the_same_bits() {
-    let run = hist_of("--json --quantile 0 -", b"0.1\n0.30000000000000004\n1e22\n");
+    let run = hist_with_stdin("--json --quantile 0 -", b"0.1\n0.30000000000000004\n1e22\n");
     let document: Value = serde_json::from_str(&run.stdout).unwrap();
     let group = &document["groups"][0];
     assert_eq!(group["min"]["lower"].to_string().parse::<f64>(), Ok(0.1));
@@ -82,7 +82,7 @@ fn json_numbers_read_back_to_the_same_bits() {
 
 #[test]
 fn svg_is_well_formed() {
-    let folder = Folder::new();
+    let folder = TestDir::new();
     for (name, line, input) in [
         ("numbers", "--unit ms --above 100ms --above 1ms testdata/cli/web.txt", ""),
         ("prometheus", "--above 1.5s testdata/cli/page.prom", ""),
@@ -92,7 +92,7 @@ fn svg_is_well_formed() {
         ("extreme", "-", "1e-320\n1e308\n"),
     ] {
         let path = folder.path().join(format!("{name}.svg"));
-        let run = hist_of(&format!("--svg {} {line}", path.display()), input.as_bytes());
+        let run = hist_with_stdin(&format!("--svg {} {line}", path.display()), input.as_bytes());
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{name}");
         let svg = fs::read_to_string(&path).unwrap();
         check_xml(&svg);
@@ -109,7 +109,7 @@ fn svg_is_well_formed() {
 /// The picture in `docs/hist.md`.
 #[test]
 fn a_heatmap_as_svg() {
-    let folder = Folder::new();
+    let folder = TestDir::new();
     let path = folder.path().join("heatmap.svg");
     let line = "--heatmap --above 10us testdata/hist/hdr/ycsb.logV1.hlog";
     let run = hist(&format!("--svg {} {line}", path.display()));
@@ -147,7 +147,7 @@ fn check_xml(text: &str) {
 
 #[test]
 fn every_subcommand_has_a_page_and_completions() {
-    let parent = Folder::new();
+    let parent = TestDir::new();
     // It is made.
     let folder = parent.path().join("man");
     let run = topdeck(&["man", folder.to_str().unwrap()], b"");

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::journal::Folder;
-use crate::{Run, counts, hist_of, topdeck};
+use crate::journal::TestDir;
+use crate::{TextRun, counts, hist_with_stdin, topdeck};
 
 #[track_caller]
-fn generate(line: &str) -> Run {
+fn generate(line: &str) -> TextRun {
     let arguments: Vec<&str> = ["gen"].into_iter().chain(line.split_whitespace()).collect();
     let run = topdeck(&arguments, b"");
     assert_eq!((run.stderr.as_str(), run.status), ("", 0));
@@ -14,14 +14,14 @@ fn generate(line: &str) -> Run {
 }
 
 fn report(input: &str, line: &str) -> Value {
-    let run = hist_of(line, input.as_bytes());
+    let run = hist_with_stdin(line, input.as_bytes());
     assert_eq!(run.stderr, "");
     serde_json::from_str(&run.stdout).expect("JSON")
 }
 
 #[test]
-fn frames_are_read_back_with_all_that_is_exact() {
-    let folder = Folder::new();
+fn frames_round_trip_exactly() {
+    let folder = TestDir::new();
     let (out, truth) = (folder.path().join("b.frames"), folder.path().join("b.csv"));
     let line = "b --series 45 --minutes 8";
     generate(&format!("{line} --out {} --truth {}", out.display(), truth.display()));
@@ -50,9 +50,9 @@ fn frames_are_read_back_with_all_that_is_exact() {
 #[test]
 fn series_have_their_labels() {
     let frames = generate("b --series 41 --minutes 2").stdout;
-    let run = hist_of("--by host -", frames.as_bytes());
+    let run = hist_with_stdin("--by host -", frames.as_bytes());
     assert_eq!(counts(&run).len(), 2, "{}", run.stdout);
-    assert_eq!(counts(&hist_of("--by series -", frames.as_bytes())).len(), 41);
+    assert_eq!(counts(&hist_with_stdin("--by series -", frames.as_bytes())).len(), 41);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn httptrap_keeps_counts() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_arguments_are_rejected() {
     for line in ["c", "a --series 0", "b --minutes 99999999999", "a --format hlog"] {
         let arguments: Vec<&str> = ["gen"].into_iter().chain(line.split_whitespace()).collect();
         assert_eq!(topdeck(&arguments, b"").status, 2, "{line}");

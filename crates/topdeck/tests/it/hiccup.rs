@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::machine::{fresh_name, sleeps, stop, until};
+use crate::environment::{fresh_name, stop, voluntary_switches, wait_until};
 use crate::topdeck;
 
 fn signal(name: &str, pid: u32) {
@@ -22,12 +22,12 @@ const STALL: Duration = Duration::from_millis(300);
 /// Waits until it has been woken a hundred times more: nothing but the measurement sleeps so often.
 #[track_caller]
 fn await_measuring(pid: u32) {
-    let before = sleeps(pid);
-    until("it measures", || sleeps(pid) >= before + 100);
+    let before = voluntary_switches(pid);
+    wait_until("it measures", || voluntary_switches(pid) >= before + 100);
 }
 
 #[test]
-fn a_measurement_is_as_long_as_it_should_be() {
+fn measurement_lasts_its_duration() {
     let (began, length) = (Instant::now(), Duration::from_millis(200));
     let run = topdeck(&["hiccup", "--duration", "200ms", "--json"], b"");
     // A lower bound holds on every machine.
@@ -37,7 +37,7 @@ fn a_measurement_is_as_long_as_it_should_be() {
 }
 
 #[test]
-fn a_stall_counts_with_each_moment_in_it() {
+fn stall_counts_each_missed_period() {
     let child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(["hiccup", "--json"])
         .stdout(Stdio::piped())
@@ -85,7 +85,7 @@ fn a_command_is_measured_for_as_long_as_it_runs() {
 
 /// The report is lost, the exit status is not.
 #[test]
-fn a_command_ends_as_it_would_where_nobody_can_be_told() {
+fn exit_status_survives_a_failed_report() {
     let script =
         format!("exec {} hiccup -- sh -c 'exit 7' 2>/dev/full", env!("CARGO_BIN_EXE_topdeck"));
     let status = Command::new("sh").args(["-c", &script]).status().unwrap();
@@ -94,7 +94,7 @@ fn a_command_ends_as_it_would_where_nobody_can_be_told() {
 
 /// It is not left behind.
 #[test]
-fn a_command_ends_where_nothing_can_be_measured() {
+fn command_is_stopped_if_measuring_fails() {
     // No other process sleeps for exactly so long.
     let length = format!("30.{}", std::process::id());
     let is_left = |pid: &str| {
@@ -121,7 +121,7 @@ fn a_command_ends_where_nothing_can_be_measured() {
 }
 
 #[test]
-fn who_ends_the_measurement_ends_the_command() {
+fn ending_the_measurement_ends_the_command() {
     // It ends by itself if nobody ends it.
     let command =
         "trap 'exit 9' TERM; echo ready; for i in $(seq 200); do sleep 0.05; done; exit 3";
@@ -138,7 +138,7 @@ fn who_ends_the_measurement_ends_the_command() {
 }
 
 #[test]
-fn a_process_is_joined_until_it_ends() {
+fn measurement_follows_a_process_until_its_exit() {
     let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     let pid = child.id().to_string();
     let measuring = Command::new(env!("CARGO_BIN_EXE_topdeck"))
@@ -163,13 +163,13 @@ fn a_process_is_joined_until_it_ends() {
 
 /// A cgroup with a quota of a twentieth of a processor, and a busy loop in it. The quota is so low
 /// that the loop reaches it on a busy machine too.
-struct Narrow {
+struct ThrottledCgroup {
     folder: PathBuf,
     busy: Child,
 }
 
-impl Narrow {
-    fn new() -> std::io::Result<Narrow> {
+impl ThrottledCgroup {
+    fn new() -> std::io::Result<ThrottledCgroup> {
         let is_second = fs::exists("/sys/fs/cgroup/cgroup.controllers")?;
         let root = if is_second { "/sys/fs/cgroup" } else { "/sys/fs/cgroup/cpu" };
         let folder = PathBuf::from(format!("{root}/{}", fresh_name()));
@@ -182,25 +182,25 @@ impl Narrow {
         let busy =
             quota.and_then(|()| Command::new("sh").args(["-c", "while :; do :; done"]).spawn());
         let busy = busy.inspect_err(|_| drop(fs::remove_dir(&folder)))?;
-        let narrow = Narrow { folder, busy };
+        let narrow = ThrottledCgroup { folder, busy };
         fs::write(narrow.folder.join("cgroup.procs"), narrow.busy.id().to_string())?;
         Ok(narrow)
     }
 }
 
-impl Drop for Narrow {
+impl Drop for ThrottledCgroup {
     fn drop(&mut self) {
         let _ = self.busy.kill();
         let _ = self.busy.wait();
         // It is empty some moments after the last process of it ended.
-        until("the cgroup is empty", || fs::remove_dir(&self.folder).is_ok());
+        wait_until("the cgroup is empty", || fs::remove_dir(&self.folder).is_ok());
     }
 }
 
 /// Of each 100 ms it may run 5: the rest is a stall for all who are in it.
 #[test]
-fn a_quota_is_felt_in_its_cgroup() {
-    let narrow = match Narrow::new() {
+fn cpu_quota_causes_stalls_in_its_cgroup() {
+    let narrow = match ThrottledCgroup::new() {
         Ok(narrow) => narrow,
         Err(error) => {
             println!("skipped: no cgroup with a quota can be made: {error}");

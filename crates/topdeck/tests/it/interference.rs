@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{Run, topdeck};
+use crate::{TextRun, topdeck};
 
 /// Few operations of everything; no run ends with its time.
 const SMALL: [&str; 8] =
     ["--seconds", "600", "--rounds", "25", "--sockets", "200", "--memory", "16MiB"];
 
-fn doctor(arguments: &[&str]) -> Run {
+fn doctor(arguments: &[&str]) -> TextRun {
     topdeck(&[&["doctor", "interference"], &SMALL[..], arguments].concat(), b"")
 }
 
@@ -27,7 +27,7 @@ fn rows(out: &str) -> Vec<(&str, u64)> {
 }
 
 #[test]
-fn all_is_measured_alone_and_beside_each_reader() {
+fn every_observer_is_measured_against_the_baseline() {
     let run = doctor(&[]);
     assert!(run.stderr.starts_with("topdeck: measuring for about "), "{}", run.stderr);
     assert_eq!(run.status, 0, "{}", run.stdout);
@@ -78,7 +78,7 @@ fn all_is_measured_alone_and_beside_each_reader() {
 }
 
 #[test]
-fn without_room_for_sockets_it_says_so() {
+fn too_few_sockets_are_reported() {
     let line = format!(
         "ulimit -n 64; exec '{}' doctor interference --only sockets",
         env!("CARGO_BIN_EXE_topdeck")
@@ -91,14 +91,14 @@ fn without_room_for_sockets_it_says_so() {
 }
 
 #[test]
-fn too_little_memory_is_said() {
+fn too_little_memory_is_reported() {
     let run = topdeck(&["doctor", "interference", "--only", "memory", "--memory", "1MiB"], b"");
     assert_eq!(run.status, 1);
     assert!(run.stdout.starts_with("memory: not measured: "), "{}", run.stdout);
 }
 
 #[test]
-fn times_that_make_no_sense_are_refused() {
+fn invalid_durations_are_rejected() {
     for seconds in ["0", "-1", "nan", "601", "soon"] {
         let run = topdeck(&["doctor", "interference", &format!("--seconds={seconds}")], b"");
         assert_eq!(run.status, 2, "{seconds}: {}", run.stderr);
@@ -106,7 +106,7 @@ fn times_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_reader_says_how_often_it_came_round() {
+fn observer_reports_its_rounds() {
     let line = ["doctor", "interference", "--read-as", "status"];
     let run = topdeck(&line, b"");
     assert_eq!(run.stdout.lines().next(), Some("ready"), "{}", run.stdout);
@@ -120,7 +120,7 @@ fn a_reader_says_how_often_it_came_round() {
 }
 
 /// The readers of a process, by their command lines.
-fn readers(of: u32) -> usize {
+fn observer_count(of: u32) -> usize {
     let wanted = format!("--of\0{of}\0");
     let processes = fs::read_dir("/proc")
         .unwrap()
@@ -129,7 +129,7 @@ fn readers(of: u32) -> usize {
 }
 
 #[test]
-fn a_doctor_that_is_killed_leaves_no_reader() {
+fn killed_doctor_leaves_no_observer() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(["doctor", "interference", "--only", "memory", "--memory", "16MiB"])
         // The first run is beside nothing and ends soon; the second is not over when it is killed.
@@ -140,16 +140,16 @@ fn a_doctor_that_is_killed_leaves_no_reader() {
         .spawn()
         .unwrap();
     let id = child.id();
-    wait_for(id, 1);
+    wait_for_observers(id, 1);
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_for(id, 0);
+    wait_for_observers(id, 0);
 }
 
 #[track_caller]
-fn wait_for(of: u32, number: usize) {
+fn wait_for_observers(of: u32, number: usize) {
     let begun = Instant::now();
-    while readers(of) != number {
+    while observer_count(of) != number {
         assert!(begun.elapsed() < Duration::from_secs(60), "there are not {number} readers");
         thread::sleep(Duration::from_millis(5));
     }

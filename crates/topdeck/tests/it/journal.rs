@@ -13,21 +13,21 @@ use std::time::Duration;
 use expect_test::{Expect, expect, expect_file};
 use serde_json::Value;
 
-use crate::machine::stop;
+use crate::environment::stop;
 
 /// A folder that goes when the test ends.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct TestDir(PathBuf);
 
 /// What a run left; output may be any bytes.
-struct Run {
+struct RawRun {
     stdout: Vec<u8>,
     stderr: String,
     status: i32,
 }
 
-impl Folder {
-    pub(crate) fn new() -> Folder {
-        Folder(crate::machine::fresh_folder(&std::env::temp_dir()))
+impl TestDir {
+    pub(crate) fn new() -> TestDir {
+        TestDir(crate::environment::fresh_folder(&std::env::temp_dir()))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -42,7 +42,7 @@ impl Folder {
     }
 
     #[track_caller]
-    fn run(&self, line: &str, stdin: &[u8]) -> Run {
+    fn run(&self, line: &str, stdin: &[u8]) -> RawRun {
         let mut child = self
             .command(line)
             .stdin(Stdio::piped())
@@ -56,7 +56,7 @@ impl Folder {
         let writer = std::thread::spawn(move || drop(input.write_all(&bytes)));
         let output = child.wait_with_output().expect("the binary ends");
         writer.join().expect("the writer ends");
-        Run {
+        RawRun {
             stdout: output.stdout,
             stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
             status: output.status.code().expect("no signal"),
@@ -65,7 +65,7 @@ impl Folder {
 
     /// Runs what must go well; what it wrote.
     #[track_caller]
-    fn good(&self, line: &str, stdin: &[u8]) -> Vec<u8> {
+    fn run_ok(&self, line: &str, stdin: &[u8]) -> Vec<u8> {
         let run = self.run(line, stdin);
         assert_eq!(run.status, 0, "{line}: {}", run.stderr);
         run.stdout
@@ -87,7 +87,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -131,7 +131,7 @@ fn mask_line(line: &str) -> String {
 }
 
 /// Every number as N: for what depends on when something was written to a segment.
-fn no_numbers(text: &str) -> String {
+fn mask_numbers(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         let digit = |c: char| c.is_ascii_digit();
@@ -157,18 +157,18 @@ fn check(text: &str, expected: Expect) {
 
 #[track_caller]
 fn round_trip(input: &[u8], append: &str, cat: &str) {
-    let folder = Folder::new();
-    folder.good("create j", b"");
-    folder.good(&format!("append j {append}"), input);
-    let output = folder.good(&format!("cat j {cat}"), b"");
+    let folder = TestDir::new();
+    folder.run_ok("create j", b"");
+    folder.run_ok(&format!("append j {append}"), input);
+    let output = folder.run_ok(&format!("cat j {cat}"), b"");
     assert!(output == input, "{append}: {} bytes went in, {} came out", input.len(), output.len());
     // And from the segments, when nothing is left in the buffer.
-    folder.good("append j --level disk", b"");
-    assert!(folder.good(&format!("cat j {cat} --level disk"), b"") == input, "{append}: on disk");
+    folder.run_ok("append j --level disk", b"");
+    assert!(folder.run_ok(&format!("cat j {cat} --level disk"), b"") == input, "{append}: on disk");
 }
 
 #[test]
-fn what_is_appended_comes_out() {
+fn appended_records_are_read_back() {
     let long = [vec![b'x'; 1 << 20], b"\n".to_vec()].concat();
     let every_byte: Vec<u8> = (0..=255).cycle().take(100_000).chain(*b"\n").collect();
     let many: String = (0..200_000).map(|n| format!("line {n}\n")).collect();
@@ -183,28 +183,28 @@ fn what_is_appended_comes_out() {
 
 #[test]
 fn a_last_line_without_newline_is_a_record() {
-    let folder = Folder::new();
-    folder.good("append j --create", b"one\ntwo");
-    folder.good("append j", b"three");
-    assert_eq!(folder.good("cat j", b""), b"one\ntwo\nthree\n");
+    let folder = TestDir::new();
+    folder.run_ok("append j --create", b"one\ntwo");
+    folder.run_ok("append j", b"three");
+    assert_eq!(folder.run_ok("cat j", b""), b"one\ntwo\nthree\n");
 }
 
 #[test]
 fn whole_files_are_records() {
-    let folder = Folder::new();
+    let folder = TestDir::new();
     fs::write(folder.path().join("a"), "one\ntwo\n").unwrap();
     fs::write(folder.path().join("b"), "").unwrap();
-    folder.good("create j", b"");
-    folder.good("append j --whole a b -", b"three\n");
-    assert_eq!(folder.good("cat j --null", b""), b"one\ntwo\n\0\0three\n\0");
-    folder.good("append j a -", b"four");
-    assert_eq!(folder.good("cat j --from 3 --positions", b""), b"3\tone\n4\ttwo\n5\tfour\n");
+    folder.run_ok("create j", b"");
+    folder.run_ok("append j --whole a b -", b"three\n");
+    assert_eq!(folder.run_ok("cat j --null", b""), b"one\ntwo\n\0\0three\n\0");
+    folder.run_ok("append j a -", b"four");
+    assert_eq!(folder.run_ok("cat j --from 3 --positions", b""), b"3\tone\n4\ttwo\n5\tfour\n");
 }
 
 #[test]
-fn parts_are_cut_where_they_were_asked_to_be() {
-    let folder = Folder::new();
-    folder.good("append j --create", b"a\nb\nc\nd\ne\n");
+fn files_are_split_at_the_delimiter() {
+    let folder = TestDir::new();
+    folder.run_ok("append j --create", b"a\nb\nc\nd\ne\n");
     for (line, expected) in [
         ("cat j --from 1 --to 3", "b\nc\n"),
         ("cat j --from 3", "d\ne\n"),
@@ -217,19 +217,19 @@ fn parts_are_cut_where_they_were_asked_to_be() {
         ("tail j -n 0", ""),
         ("tail j", "a\nb\nc\nd\ne\n"),
     ] {
-        assert_eq!(String::from_utf8(folder.good(line, b"")).unwrap(), expected, "{line}");
+        assert_eq!(String::from_utf8(folder.run_ok(line, b"")).unwrap(), expected, "{line}");
     }
-    folder.good("subscribers j add s", b"");
-    assert_eq!(folder.good("cat j --subscriber s --count 2", b""), b"a\nb\n");
-    assert_eq!(folder.good("cat j --subscriber s --to 3", b""), b"c\n");
-    assert_eq!(folder.good("tail j --subscriber s", b""), b"d\ne\n");
-    assert_eq!(folder.good("cat j --subscriber s", b""), b"");
+    folder.run_ok("subscribers j add s", b"");
+    assert_eq!(folder.run_ok("cat j --subscriber s --count 2", b""), b"a\nb\n");
+    assert_eq!(folder.run_ok("cat j --subscriber s --to 3", b""), b"c\n");
+    assert_eq!(folder.run_ok("tail j --subscriber s", b""), b"d\ne\n");
+    assert_eq!(folder.run_ok("cat j --subscriber s", b""), b"");
 }
 
 #[test]
-fn a_repeat_is_not_appended_again() {
-    let folder = Folder::new();
-    folder.good("append j --create --producer 7 --boot 1", b"a\nb\n");
+fn duplicate_is_not_appended_again() {
+    let folder = TestDir::new();
+    folder.run_ok("append j --create --producer 7 --boot 1", b"a\nb\n");
     let run = folder.run("append j --producer 7 --boot 1", b"a\nb\nc\n");
     check(
         &mask(&run.stderr),
@@ -246,15 +246,15 @@ fn a_repeat_is_not_appended_again() {
             topdeck: 0 records appended, level reached process, TIME; 2 records were there already, not appended again
         "#]],
     );
-    assert_eq!(folder.good("cat j", b""), b"a\nb\nc\nd\n");
+    assert_eq!(folder.run_ok("cat j", b""), b"a\nb\nc\nd\n");
 }
 
 // ---- several processes, and their deaths --------------------------------------------------------------
 
 /// A process that is killed when the test ends, however it ends.
-struct Running(Child);
+struct KillOnDrop(Child);
 
-impl Running {
+impl KillOnDrop {
     fn kill(&mut self) {
         // As `kill -9`.
         let _ = self.0.kill();
@@ -262,45 +262,45 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
 /// Long enough for any machine; a test that waits so long has failed.
-const LONG: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_follower_sees_each_line_as_it_is_appended() {
-    let folder = Folder::new();
-    folder.good("append j --create", b"before\n");
+    let folder = TestDir::new();
+    folder.run_ok("append j --create", b"before\n");
     let mut tail =
-        Running(folder.command("tail -f -n 1 j").stdout(Stdio::piped()).spawn().unwrap());
+        KillOnDrop(folder.command("tail -f -n 1 j").stdout(Stdio::piped()).spawn().unwrap());
     let (send, lines) = mpsc::channel();
     let output = BufReader::new(tail.0.stdout.take().unwrap());
     std::thread::spawn(move || output.lines().for_each(|line| drop(send.send(line.unwrap()))));
-    assert_eq!(lines.recv_timeout(LONG).as_deref(), Ok("before"));
+    assert_eq!(lines.recv_timeout(TIMEOUT).as_deref(), Ok("before"));
     for level in ["process", "disk"] {
         let mut append = folder.command(&format!("append j --level {level}"));
         let mut append =
-            Running(append.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+            KillOnDrop(append.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
         let mut input = append.0.stdin.take().unwrap();
         for n in 0..5 {
             // The pipe stays open: nothing may wait for its end.
             writeln!(input, "{level} {n}").unwrap();
-            assert_eq!(lines.recv_timeout(LONG), Ok(format!("{level} {n}")));
+            assert_eq!(lines.recv_timeout(TIMEOUT), Ok(format!("{level} {n}")));
         }
         append.kill();
     }
 }
 
 #[test]
-fn a_follower_whose_reader_has_gone_ends() {
-    let folder = Folder::new();
-    folder.good("create j", b"");
+fn follower_ends_when_its_reader_exits() {
+    let folder = TestDir::new();
+    folder.run_ok("create j", b"");
     let (reader, writer) = std::io::pipe().unwrap();
-    let mut tail = Running(folder.command("tail -f j").stdout(writer).spawn().unwrap());
+    let mut tail = KillOnDrop(folder.command("tail -f j").stdout(writer).spawn().unwrap());
     drop(reader);
     // Though nothing was ever written.
     assert!(tail.0.wait().unwrap().success());
@@ -308,24 +308,24 @@ fn a_follower_whose_reader_has_gone_ends() {
 
 #[test]
 fn a_closed_output_moves_no_subscriber() {
-    let folder = Folder::new();
-    folder.good("append j --create", b"a\nb\n");
-    folder.good("subscribers j add s", b"");
+    let folder = TestDir::new();
+    folder.run_ok("append j --create", b"a\nb\n");
+    folder.run_ok("subscribers j add s", b"");
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut cat = folder.command("cat j --subscriber s");
     let output =
         cat.stdout(writer).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
-    assert_eq!(folder.good("cat j --subscriber s", b""), b"a\nb\n");
+    assert_eq!(folder.run_ok("cat j --subscriber s", b""), b"a\nb\n");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_moves_no_subscriber() {
-    let folder = Folder::new();
-    folder.good("append j --create", b"a\nb\n");
-    folder.good("subscribers j add s", b"");
+    let folder = TestDir::new();
+    folder.run_ok("append j --create", b"a\nb\n");
+    folder.run_ok("subscribers j add s", b"");
     let full = File::options().write(true).open("/dev/full").unwrap();
     let mut cat = folder.command("cat j --subscriber s");
     let output =
@@ -337,27 +337,27 @@ fn a_full_disk_moves_no_subscriber() {
             topdeck: cannot write to standard output: No space left on device (os error 28)
         "#]],
     );
-    assert_eq!(folder.good("cat j --subscriber s", b""), b"a\nb\n");
+    assert_eq!(folder.run_ok("cat j --subscriber s", b""), b"a\nb\n");
 }
 
 /// Both ends are killed again and again: each record is there once, and was given to the subscriber.
 #[test]
-fn kill_9_loses_and_doubles_nothing() {
+fn kill_9_loses_and_duplicates_nothing() {
     const RECORDS: u64 = 100_000;
     const KILLS: u64 = 12;
-    let folder = Folder::new();
+    let folder = TestDir::new();
     let input = folder.path().join("input");
     let lines: String = (0..RECORDS).map(|n| format!("record {n}\n")).collect();
     fs::write(&input, &lines).unwrap();
-    folder.good("create j --segment 256KiB --buffer 64KiB", b"");
-    folder.good("subscribers j add s", b"");
+    folder.run_ok("create j --segment 256KiB --buffer 64KiB", b"");
+    folder.run_ok("subscribers j add s", b"");
     let mut got: BTreeMap<u64, String> = BTreeMap::new();
     for round in 0..=KILLS {
         let output = folder.path().join("output");
         let mut append = folder.command("append j --producer 1 --boot 1 input");
-        let mut append = Running(append.stderr(Stdio::null()).spawn().unwrap());
+        let mut append = KillOnDrop(append.stderr(Stdio::null()).spawn().unwrap());
         let mut tail = folder.command("tail -f j --positions --subscriber s");
-        let mut tail = Running(
+        let mut tail = KillOnDrop(
             tail.stdout(File::create(&output).unwrap()).stderr(Stdio::null()).spawn().unwrap(),
         );
         if round < KILLS {
@@ -371,7 +371,7 @@ fn kill_9_loses_and_doubles_nothing() {
         } else {
             assert!(append.0.wait().unwrap().success());
             tail.kill();
-            let rest = folder.good("cat j --positions --subscriber s", b"");
+            let rest = folder.run_ok("cat j --positions --subscriber s", b"");
             // The kill may have cut a line short, and the rest is not to go on in it.
             let mut text = fs::read(&output).unwrap();
             text.truncate(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
@@ -389,24 +389,24 @@ fn kill_9_loses_and_doubles_nothing() {
             );
         }
     }
-    assert!(folder.good("cat j --from begin", b"").len() <= lines.len());
+    assert!(folder.run_ok("cat j --from begin", b"").len() <= lines.len());
     let given: String = got.values().map(|record| format!("{record}\n")).collect();
     assert_eq!(got.len() as u64, RECORDS, "each position was given");
     assert!(given == lines, "each record once, in order");
 }
 
 #[test]
-fn several_append_at_once() {
-    let folder = Folder::new();
-    folder.good("create j", b"");
+fn concurrent_appends() {
+    let folder = TestDir::new();
+    folder.run_ok("create j", b"");
     let lines = |who: usize| -> String { (0..20_000).map(|n| format!("{who} {n}\n")).collect() };
     std::thread::scope(|scope| {
         for who in 0..3 {
             let folder = &folder;
-            scope.spawn(move || folder.good("append j", lines(who).as_bytes()));
+            scope.spawn(move || folder.run_ok("append j", lines(who).as_bytes()));
         }
     });
-    let all = String::from_utf8(folder.good("cat j", b"")).unwrap();
+    let all = String::from_utf8(folder.run_ok("cat j", b"")).unwrap();
     for who in 0..3 {
         let prefix = format!("{who} ");
         let mine: String =
@@ -419,7 +419,7 @@ fn several_append_at_once() {
 
 #[test]
 fn a_session() {
-    let folder = Folder::new();
+    let folder = TestDir::new();
     let text = folder.session(&[
         ("stat j", ""),
         ("create j", ""),
@@ -462,26 +462,26 @@ fn a_session() {
 
 #[test]
 fn stat_as_json() {
-    let folder = Folder::new();
-    folder.good("create j --max-age 7d", b"");
-    folder.good("append j --level disk", b"one\ntwo\n");
-    folder.good("subscribers j add store", b"");
-    folder.good("checkpoint j start --at begin", b"");
-    let text = String::from_utf8(folder.good("stat j --json", b"")).unwrap();
+    let folder = TestDir::new();
+    folder.run_ok("create j --max-age 7d", b"");
+    folder.run_ok("append j --level disk", b"one\ntwo\n");
+    folder.run_ok("subscribers j add store", b"");
+    folder.run_ok("checkpoint j start --at begin", b"");
+    let text = String::from_utf8(folder.run_ok("stat j --json", b"")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON")["schema"], 1);
     expect_file!["../../../../testdata/cli/journal-stat.json"].assert_eq(&mask(&text));
 }
 
 #[test]
-fn a_full_journal_says_what_to_do() {
-    let folder = Folder::new();
+fn full_journal_error_has_a_remedy() {
+    let folder = TestDir::new();
     let seq: String = (0..100_000).map(|n| format!("{n}\n")).collect();
     fs::write(folder.path().join("seq"), &seq).unwrap();
-    folder.good("create j --segment 16KiB --buffer 4KiB --max-bytes 64KiB", b"");
+    folder.run_ok("create j --segment 16KiB --buffer 4KiB --max-bytes 64KiB", b"");
     let mut text = folder.session(&[("append j seq", "")]);
     let said = text.split(" of seq").next().and_then(|text| text.rsplit(' ').next());
     let next: usize = said.expect("where to go on").parse().expect("a number");
-    let kept = folder.good("cat j", b"");
+    let kept = folder.run_ok("cat j", b"");
     text += &folder.session(&[("subscribers j add slow", "")]);
     let expected = expect![[r#"
         $ topdeck journal append j seq
@@ -491,11 +491,11 @@ fn a_full_journal_says_what_to_do() {
         $ topdeck journal subscribers j add slow
         slow: subscribed at position N, N records to read; at a limit it holds
     "#]];
-    check(&no_numbers(&text), expected);
+    check(&mask_numbers(&text), expected);
     let stat = folder.session(&[("stat j", "")]);
     let full = stat.lines().find(|line| line.starts_with("FULL")).expect("it is full");
     check(
-        &no_numbers(full),
+        &mask_numbers(full),
         expect![[
             r#"FULL: segments take N KiB of at most N KiB, and "slow" has not passed the oldest; let it read on, remove it (`topdeck journal subscribers j remove slow`), or raise the limit (`topdeck journal limit j --max-bytes …`)."#
         ]],
@@ -504,28 +504,28 @@ fn a_full_journal_says_what_to_do() {
     // What was acknowledged is there, and appending goes on where it was told to, when there is room.
     assert!(seq.as_bytes().starts_with(&kept) && !kept.is_empty());
     assert_eq!(kept.iter().filter(|&&byte| byte == b'\n').count() + 1, next);
-    folder.good("limit j --max-bytes none", b"");
-    folder.good("append j", &seq.as_bytes()[kept.len()..]);
-    assert!(folder.good("cat j", b"") == seq.as_bytes());
+    folder.run_ok("limit j --max-bytes none", b"");
+    folder.run_ok("append j", &seq.as_bytes()[kept.len()..]);
+    assert!(folder.run_ok("cat j", b"") == seq.as_bytes());
 }
 
 #[test]
-fn what_was_dropped_is_told() {
-    let folder = Folder::new();
+fn dropped_records_are_reported() {
+    let folder = TestDir::new();
     let seq: String = (0..50_000).map(|n| format!("{n}\n")).collect();
-    folder.good(
+    folder.run_ok(
         "create j --segment 16KiB --buffer 4KiB --max-bytes 64KiB --at-limit drop-oldest",
         b"",
     );
-    folder.good("subscribers j add slow", b"");
-    folder.good("append j --producer 3 --boot 9", seq.as_bytes());
+    folder.run_ok("subscribers j add slow", b"");
+    folder.run_ok("append j --producer 3 --boot 9", seq.as_bytes());
     let gap = folder.session(&[("stat j", "")]);
     let gap = gap.lines().find(|line| line.starts_with("GAP")).expect("a gap");
     let run = folder.run("cat j --subscriber slow", b"");
     assert_eq!(run.status, 3);
     assert!(seq.as_bytes().ends_with(&run.stdout) && !run.stdout.is_empty());
     // It may take one second or more than one.
-    let masked = |text: &str| no_numbers(&mask(text)).replace("from DATE to DATE", "at DATE");
+    let masked = |text: &str| mask_numbers(&mask(text)).replace("from DATE to DATE", "at DATE");
     let expected = expect![[r#"
         topdeck: j: N records are missing (positions N..N): dropped at the limit in bytes; appended at DATE; N records of producer N boot N, sequences N to N
     "#]];
@@ -535,14 +535,14 @@ fn what_was_dropped_is_told() {
     ];
     check(&masked(gap), expected);
     // It is told once.
-    folder.good("append j --producer 3 --boot 10", b"on\n");
-    assert_eq!(folder.good("cat j --subscriber slow", b""), b"on\n");
+    folder.run_ok("append j --producer 3 --boot 10", b"on\n");
+    assert_eq!(folder.run_ok("cat j --subscriber slow", b""), b"on\n");
 }
 
 #[test]
 fn a_record_that_is_too_large_is_named() {
-    let folder = Folder::new();
-    folder.good("create j --segment 1MiB", b"");
+    let folder = TestDir::new();
+    folder.run_ok("create j --segment 1MiB", b"");
     let large = [b"fine\n".to_vec(), vec![b'x'; 1 << 20], b"\nnever\n".to_vec()].concat();
     fs::write(folder.path().join("large"), &large).unwrap();
     let text =
@@ -565,12 +565,12 @@ fn a_record_that_is_too_large_is_named() {
 }
 
 #[test]
-fn a_subscriber_in_use_says_so() {
-    let folder = Folder::new();
-    folder.good("append j --create", b"a\n");
-    folder.good("subscribers j add s", b"");
+fn subscriber_in_use_is_an_error() {
+    let folder = TestDir::new();
+    folder.run_ok("append j --create", b"a\n");
+    folder.run_ok("subscribers j add s", b"");
     let mut tail = folder.command("tail -f j --subscriber s");
-    let mut tail = Running(tail.stdout(Stdio::piped()).spawn().unwrap());
+    let mut tail = KillOnDrop(tail.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let text = folder.session(&[("cat j --subscriber s", ""), ("rewind j s --to begin", "")]);
@@ -588,8 +588,8 @@ fn a_subscriber_in_use_says_so() {
 }
 
 #[test]
-fn command_lines_that_make_no_sense() {
-    let folder = Folder::new();
+fn invalid_command_lines() {
+    let folder = TestDir::new();
     let text = folder.session(&[
         ("create j --max-bytes 1MB", ""),
         ("create j --max-age 7", ""),
@@ -612,15 +612,15 @@ fn command_lines_that_make_no_sense() {
 }
 
 #[test]
-fn a_sound_journal_is_sound() {
-    let folder = Folder::new();
-    folder.good("append j --create --level disk", b"a\nb\n");
+fn intact_journal_verifies() {
+    let folder = TestDir::new();
+    folder.run_ok("append j --create --level disk", b"a\nb\n");
     for line in ["verify j", "repair j"] {
         let run = folder.run(line, b"");
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{line}");
         assert!(run.stdout.starts_with(b"j: sound\n"), "{}", String::from_utf8_lossy(&run.stdout));
     }
-    let json: Value = serde_json::from_slice(&folder.good("verify j --json", b"")).expect("JSON");
+    let json: Value = serde_json::from_slice(&folder.run_ok("verify j --json", b"")).expect("JSON");
     assert_eq!((&json["sound"], &json["damages"]), (&Value::Bool(true), &Value::Array(Vec::new())));
 }
 
@@ -633,14 +633,14 @@ fn damage(path: &Path, at: impl FnOnce(usize) -> usize) {
 }
 
 #[test]
-fn damage_is_found_told_and_repaired() {
-    let folder = Folder::new();
-    folder.good("create j --codec none", b"");
-    folder.good("subscribers j add store", b"");
-    folder.good("subscribers j add other", b"");
+fn damage_is_reported_and_repaired() {
+    let folder = TestDir::new();
+    folder.run_ok("create j --codec none", b"");
+    folder.run_ok("subscribers j add store", b"");
+    folder.run_ok("subscribers j add other", b"");
     for n in 0..3 {
         // Each of its own frame.
-        folder.good("append j --level disk", format!("first of {n}\nsecond of {n}\n").as_bytes());
+        folder.run_ok("append j --level disk", format!("first of {n}\nsecond of {n}\n").as_bytes());
     }
     let segment = folder.path().join("j/segments/0000000000000000.seg");
     let bytes = fs::read(&segment).unwrap();
@@ -663,10 +663,10 @@ fn damage_is_found_told_and_repaired() {
 }
 
 #[test]
-fn damaged_settings_and_places_are_told_and_repaired() {
-    let folder = Folder::new();
-    folder.good("append j --create --level disk", b"a\nb\n");
-    folder.good("subscribers j add store --at 1", b"");
+fn damaged_settings_and_checkpoints_are_repaired() {
+    let folder = TestDir::new();
+    folder.run_ok("append j --create --level disk", b"a\nb\n");
+    folder.run_ok("subscribers j add store --at 1", b"");
     for file in ["j/journal", "j/checkpoints/store"] {
         // Both copies.
         let path = folder.path().join(file);
@@ -686,9 +686,9 @@ fn damaged_settings_and_places_are_told_and_repaired() {
 
 #[test]
 fn a_journal_in_use_is_not_repaired() {
-    let folder = Folder::new();
-    folder.good("append j --create", b"a\n");
-    let mut tail = Running(folder.command("tail -f j").stdout(Stdio::piped()).spawn().unwrap());
+    let folder = TestDir::new();
+    folder.run_ok("append j --create", b"a\n");
+    let mut tail = KillOnDrop(folder.command("tail -f j").stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let text = folder.session(&[("repair j", "")]);
@@ -704,25 +704,25 @@ fn a_journal_in_use_is_not_repaired() {
 
 /// Ctrl-Z on a `tail -f` that was there first.
 #[test]
-fn a_reader_that_is_stopped_keeps_no_writer_waiting() {
-    let folder = Folder::new();
-    folder.good("create j --buffer 4KiB", b"");
-    folder.good("append j", b"a\n");
-    let mut tail = Running(folder.command("tail -f j").stdout(Stdio::piped()).spawn().unwrap());
+fn stopped_reader_does_not_block_writers() {
+    let folder = TestDir::new();
+    folder.run_ok("create j --buffer 4KiB", b"");
+    folder.run_ok("append j", b"a\n");
+    let mut tail = KillOnDrop(folder.command("tail -f j").stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     stop(tail.0.id());
     // Many times what the buffer holds.
-    folder.good("append j", &b"0123456789\n".repeat(10_000));
+    folder.run_ok("append j", &b"0123456789\n".repeat(10_000));
 }
 
 #[test]
-fn a_bench_measures_and_leaves_nothing() {
-    let folder = Folder::new();
+fn bench_measures_and_cleans_up() {
+    let folder = TestDir::new();
     for line in
         ["bench . --records 2000 --read --alone", "bench . --level disk --records 20 --producers 2"]
     {
-        let text = String::from_utf8(folder.good(line, b"")).unwrap();
+        let text = String::from_utf8(folder.run_ok(line, b"")).unwrap();
         for word in ["records/s", " per record", "bytes per payload byte"] {
             assert!(text.contains(word), "{word} is missing in\n{text}");
         }
@@ -733,7 +733,7 @@ fn a_bench_measures_and_leaves_nothing() {
 
 #[test]
 fn help_has_examples_and_exit_statuses() {
-    let folder = Folder::new();
+    let folder = TestDir::new();
     for name in [
         "create",
         "append",
@@ -748,7 +748,7 @@ fn help_has_examples_and_exit_statuses() {
         "repair",
         "bench",
     ] {
-        let help = String::from_utf8(folder.good(&format!("{name} --help"), b"")).unwrap();
+        let help = String::from_utf8(folder.run_ok(&format!("{name} --help"), b"")).unwrap();
         for word in ["Examples:", "Exit status:"] {
             assert!(help.contains(word), "{name}: {word} is missing in\n{help}");
         }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use load::{StubProtocol, StubServer};
 use serde_json::Value;
 
-use super::machine::{free_port, until};
-use super::serve::deck::{Deck, Folder};
-use super::{Run, topdeck};
+use super::environment::{free_port, wait_until};
+use super::serve::server_process::{ServerProcess, TestDir};
+use super::{TextRun, topdeck};
 
 const MS: u64 = 1_000_000;
 
@@ -23,7 +23,7 @@ fn url(stub: &StubServer) -> String {
 /// Runs it, up to four times while the report says that the generator stalled: a stalled generator
 /// sends less than scheduled.
 #[track_caller]
-fn valid_run(arguments: &[&str]) -> Option<Run> {
+fn valid_run(arguments: &[&str]) -> Option<TextRun> {
     for _ in 0..4 {
         let run = topdeck(&[&["load", "--no-calibration"], arguments].concat(), b"");
         if run.status != INVALID_RESULT {
@@ -112,7 +112,7 @@ fn run_reports_its_calibration() {
 fn schedules_are_steps_ramps_and_recordings() {
     let stub = stub();
     let url = url(&stub);
-    let folder = Folder::new();
+    let folder = TestDir::new();
     let replay = folder.path("times.txt");
     std::fs::write(&replay, "# a comment\n100.5\n100.6\n100.6\n\n100800ms\n").unwrap();
     let replay = replay.to_str().unwrap();
@@ -160,7 +160,7 @@ fn absent_server_fails_each_request() {
 
 #[test]
 fn invalid_runs_are_rejected() {
-    let folder = Folder::new();
+    let folder = TestDir::new();
     let path = folder.path("times.txt");
     std::fs::write(&path, "1\nx\n").unwrap();
     let path = path.to_str().unwrap();
@@ -208,7 +208,7 @@ fn invalid_runs_are_rejected() {
 #[test]
 fn commands_are_reported_without_arguments() {
     let script = "echo no such table >&2; exit 3 # hunter2";
-    let folder = Folder::new();
+    let folder = TestDir::new();
     let page = folder.path("run.html");
     let files = ["--json", "-", "--html", page.to_str().unwrap()];
     let arguments = ["--rate", "20", "--duration", "500ms"];
@@ -233,7 +233,7 @@ fn commands_are_reported_without_arguments() {
 
 #[test]
 fn commands_from_a_file() {
-    let folder = Folder::new();
+    let folder = TestDir::new();
     let path = folder.path("commands.toml");
     std::fs::write(
         &path,
@@ -278,7 +278,7 @@ fn second_interrupt_kills_all_processes() {
         .spawn()
         .expect("the binary starts");
     let pid = child.id().to_string();
-    until("processes run", || sleeping() > 2);
+    wait_until("processes run", || sleeping() > 2);
     let mut signals = 0;
     let status = loop {
         if let Some(status) = child.try_wait().expect("it can be waited for") {
@@ -456,7 +456,7 @@ fn interrupted_run_reports_partial_results() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    until("answers come", || stub.responses() >= 20);
+    wait_until("answers come", || stub.responses() >= 20);
     let pid = child.id().to_string();
     let killed = std::process::Command::new("kill").args(["-INT", &pid]).status();
     assert!(killed.expect("kill runs").success());
@@ -472,7 +472,7 @@ fn interrupted_run_reports_partial_results() {
 #[test]
 fn run_is_written_in_every_format() {
     let stub = stub();
-    let folder = Folder::new();
+    let folder = TestDir::new();
     let [json, html, hlog, other] =
         ["run.json", "run.html", "run.hlog", "other.json"].map(|name| folder.path(name));
     let [json, html, hlog, other] =
@@ -511,7 +511,7 @@ fn run_is_written_in_every_format() {
 /// A slower server differs significantly.
 #[test]
 fn slower_server_differs_significantly() {
-    let folder = Folder::new();
+    let folder = TestDir::new();
     let paths = ["fast.json", "slow.json"].map(|name| folder.path(name));
     let load = |path: &str, service_ms: u64| {
         let stub = StubServer::start(StubProtocol::Http1, service_ms * MS).expect("a stub starts");
@@ -540,7 +540,7 @@ fn slower_server_differs_significantly() {
 /// The seconds of a run arrive at a server; the run itself is not affected.
 #[test]
 fn run_is_pushed_to_a_server() {
-    let mut deck = Deck::new("serve", "");
+    let mut deck = ServerProcess::new("serve", "");
     deck.start();
     let stub = stub();
     let to = format!("http://{}", deck.address());
@@ -555,10 +555,10 @@ fn run_is_pushed_to_a_server() {
     let completed = number(&run.stdout, "completed");
     let asked = "/v1/histogram?selector=load_response_time%7Brun%3D%22a%20b%22%7D&from=-1h";
     let stored = || deck.get(asked).json()["count"].as_u64().unwrap_or(0);
-    until("all of it is stored", || stored() >= completed);
+    wait_until("all of it is stored", || stored() >= completed);
     assert_eq!(stored(), completed, "{}", deck.log());
     let asked = "/v1/labels?selector=load_failed_requests_total";
-    let labels = deck.ask("GET", asked).expect("it answers").text();
+    let labels = deck.request("GET", asked).expect("it answers").text();
     assert!(labels.contains("protocol") && labels.contains("reason"), "{labels}");
 }
 

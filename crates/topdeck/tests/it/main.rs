@@ -5,12 +5,12 @@
 mod blackbox;
 mod damage;
 mod documents;
+mod environment;
 mod generate;
 mod hiccup;
 mod interference;
 mod journal;
 mod load;
-mod machine;
 mod page;
 mod processes;
 mod query;
@@ -25,13 +25,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What a run of the binary left.
-struct Run {
+struct TextRun {
     stdout: String,
     stderr: String,
     status: i32,
 }
 
-impl Run {
+impl TextRun {
     /// All of it, as a golden file holds it.
     fn all(&self) -> String {
         let part = |name: &str, text: &str| match text {
@@ -45,7 +45,7 @@ impl Run {
 
 /// Runs `topdeck` in the root of the repository, in a plain environment.
 #[track_caller]
-fn topdeck(arguments: &[&str], stdin: &[u8]) -> Run {
+fn topdeck(arguments: &[&str], stdin: &[u8]) -> TextRun {
     let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(arguments)
         .current_dir(root())
@@ -62,7 +62,7 @@ fn topdeck(arguments: &[&str], stdin: &[u8]) -> Run {
     let writer = std::thread::spawn(move || drop(input.write_all(&bytes)));
     let output = child.wait_with_output().expect("the binary ends");
     writer.join().expect("the writer ends");
-    Run {
+    TextRun {
         stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
         stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
         status: output.status.code().expect("no signal"),
@@ -71,18 +71,18 @@ fn topdeck(arguments: &[&str], stdin: &[u8]) -> Run {
 
 /// `topdeck hist` with arguments as one types them.
 #[track_caller]
-fn hist(line: &str) -> Run {
-    hist_of(line, b"")
+fn hist(line: &str) -> TextRun {
+    hist_with_stdin(line, b"")
 }
 
 #[track_caller]
-fn hist_of(line: &str, stdin: &[u8]) -> Run {
+fn hist_with_stdin(line: &str, stdin: &[u8]) -> TextRun {
     let arguments: Vec<&str> = ["hist"].into_iter().chain(line.split_whitespace()).collect();
     topdeck(&arguments, stdin)
 }
 
 /// The count of each report.
-fn counts(run: &Run) -> Vec<&str> {
+fn counts(run: &TextRun) -> Vec<&str> {
     let lines = run.stdout.lines();
     lines.filter_map(|line| Some(line.trim_start().strip_prefix("count ")?.trim())).collect()
 }

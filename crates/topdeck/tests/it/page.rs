@@ -7,13 +7,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::journal::{Folder, mask};
+use crate::journal::{TestDir, mask};
 use crate::{root, topdeck};
 
 const PROMPT: &str = "$ ";
 
 #[test]
-fn examples_of_hist_print_what_the_page_shows() {
+fn hist_page_examples_match() {
     let run = |line: &str| {
         let arguments = line.strip_prefix("topdeck ").expect("a command of ours");
         let arguments: Vec<&str> = arguments.split_whitespace().collect();
@@ -25,29 +25,29 @@ fn examples_of_hist_print_what_the_page_shows() {
 
 /// In a folder of their own, one after the other, by the shell.
 #[test]
-fn examples_of_journal_print_what_the_page_shows() {
-    let folder = Folder::new();
+fn journal_page_examples_match() {
+    let folder = TestDir::new();
     check("docs/journal.md", |line| shell(folder.path(), line), mask);
 }
 
 #[test]
-fn examples_of_store_print_what_the_page_shows() {
-    let folder = Folder::new();
+fn store_page_examples_match() {
+    let folder = TestDir::new();
     for (name, file) in [("hiccup", "jHiccup-2.0.7S.logV2"), ("tagged", "tagged-Log.logV2")] {
         let from = root().join(format!("testdata/hist/hdr/{file}.hlog"));
         fs::copy(from, folder.path().join(format!("{name}.hlog"))).expect("the log is there");
     }
-    check("docs/store.md", |line| shell(folder.path(), line), without_sizes);
+    check("docs/store.md", |line| shell(folder.path(), line), mask_sizes);
 }
 
 #[test]
-fn examples_of_query_print_what_the_page_shows() {
-    let folder = Folder::new();
+fn query_page_examples_match() {
+    let folder = TestDir::new();
     check("docs/query.md", |line| shell(folder.path(), line), str::to_owned);
 }
 
 /// Lines in which something has a size, without the size: it is another with every better way of packing.
-fn without_sizes(text: &str) -> String {
+fn mask_sizes(text: &str) -> String {
     let is_unit = |word: &str| ["B", "KiB", "MiB"].contains(&word.trim_end_matches([',', ':']));
     let line = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();

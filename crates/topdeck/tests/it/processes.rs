@@ -9,36 +9,37 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use expect_test::{Expect, expect};
 use serde_json::Value;
 
-use crate::machine::{Memory, fresh_folder, until};
-use crate::{Run, counts, root};
+use crate::environment::{TmpfsDir, fresh_folder, wait_until};
+use crate::{TextRun, counts, root};
 
 #[path = "../../../shm/examples/sample.rs"]
 mod sample;
 
 /// Says to `a_sample_program` what it is to do.
-const WANTED: &str = "TOPDECK_TEST_SAMPLE";
+const PROGRAM_VARIABLE: &str = "TOPDECK_TEST_SAMPLE";
 
 /// No test, but what the tests start.
 #[test]
 fn a_sample_program() {
-    match std::env::var(WANTED).as_deref() {
+    match std::env::var(PROGRAM_VARIABLE).as_deref() {
         Err(_) => {}
-        Ok("hostile") => hostile(),
+        Ok("hostile") => print_control_characters(),
         Ok(words) => {
             let words = words.split_whitespace().map(str::to_owned);
-            sample::run(sample::Wanted::parse(words).expect("words of the sample"));
+            sample::run(sample::SampleOptions::parse(words).expect("words of the sample"));
         }
     }
 }
 
 /// Says everything that a terminal should not see.
-fn hostile() {
+fn print_control_characters() {
     let text = "\x1b[2J\x07\u{9b}31m\nroot";
-    let described = || shm::Description::new("evil\x1b]0;x\x07_total").label("l", text).unit(text);
+    let described =
+        || shm::MetricBuilder::new("evil\x1b]0;x\x07_total").label("l", text).unit(text);
     described().help(text).counter().expect("a counter").add(3);
-    shm::Description::new("said").text().expect("a text").set(text);
+    shm::MetricBuilder::new("said").text().expect("a text").set(text);
     let tag = shm::Tag::new(text).expect("a tag");
-    let table = shm::Description::new("work").in_flight(&["device"]).expect("a table");
+    let table = shm::MetricBuilder::new("work").in_flight(&["device"]).expect("a table");
     let _stuck = table.begin(7, &[tag]);
     println!("ready");
     // Until it is killed.
@@ -48,21 +49,21 @@ fn hostile() {
 }
 
 /// A folder of metrics of a test's own.
-struct Folder {
-    memory: Memory,
+struct MetricsDir {
+    memory: TmpfsDir,
     programs: PathBuf,
 }
 
-impl Folder {
+impl MetricsDir {
     /// None where there is no memory for it, which is said.
-    fn new() -> Option<Folder> {
-        let memory = Memory::new()?;
-        Some(Folder { memory, programs: fresh_folder(&std::env::temp_dir()) })
+    fn new() -> Option<MetricsDir> {
+        let memory = TmpfsDir::new()?;
+        Some(MetricsDir { memory, programs: fresh_folder(&std::env::temp_dir()) })
     }
 
     /// Starts a program, and waits until it is ready.
     #[track_caller]
-    fn start(&self, name: &str, wanted: &str) -> Program {
+    fn start(&self, name: &str, wanted: &str) -> SampleProgram {
         let path = self.programs.join(name);
         if !path.exists() {
             let own = std::env::current_exe().expect("a path");
@@ -74,7 +75,7 @@ impl Folder {
         let mut child = Command::new(&path)
             .args(["--exact", "processes::a_sample_program", "--nocapture"])
             // Until it is killed, unless it is to end by itself.
-            .env(WANTED, wanted.replace("--requests", "--seconds 3600 --requests"))
+            .env(PROGRAM_VARIABLE, wanted.replace("--requests", "--seconds 3600 --requests"))
             .env("TOPDECK_SHM", &self.memory.path)
             .stdout(Stdio::piped())
             .spawn()
@@ -89,11 +90,11 @@ impl Folder {
                 "it ended before it was ready"
             );
         }
-        Program { child, _lines: lines }
+        SampleProgram { child, _lines: lines }
     }
 
     #[track_caller]
-    fn topdeck(&self, line: &str) -> Run {
+    fn run(&self, line: &str) -> TextRun {
         let words: Vec<&str> = line.split_whitespace().collect();
         let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
             .args(words)
@@ -104,7 +105,7 @@ impl Folder {
             .stdin(Stdio::null())
             .output()
             .expect("it runs");
-        Run {
+        TextRun {
             stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
             stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
             status: output.status.code().expect("no signal"),
@@ -114,14 +115,14 @@ impl Folder {
     /// What it prints, without what is different each time.
     #[track_caller]
     fn check(&self, line: &str, expected: Expect) {
-        let run = self.topdeck(line);
-        expected.assert_eq(&self.steady(&run.all()));
+        let run = self.run(line);
+        expected.assert_eq(&self.mask(&run.all()));
     }
 
-    fn steady(&self, text: &str) -> String {
+    fn mask(&self, text: &str) -> String {
         let text = text.replace(&*self.memory.path.to_string_lossy(), "FOLDER");
         let text = text.replace(&*self.programs.to_string_lossy(), "PROGRAMS");
-        text.lines().map(|line| steady_line(line) + "\n").collect()
+        text.lines().map(|line| mask_line(line) + "\n").collect()
     }
 
     /// Its only file of metrics.
@@ -131,14 +132,14 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for MetricsDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.programs);
     }
 }
 
 /// Times, rates, dates and pids by what they are; one space between words.
-fn steady_line(line: &str) -> String {
+fn mask_line(line: &str) -> String {
     let is_number = |word: &str| {
         let digits =
             word.trim_start_matches(['~', '+', '-', '(']).trim_end_matches([',', ';', ')', '.']);
@@ -178,33 +179,33 @@ fn steady_line(line: &str) -> String {
 }
 
 /// A program that ends with its test.
-struct Program {
+struct SampleProgram {
     child: Child,
     _lines: BufReader<ChildStdout>,
 }
 
-impl Program {
+impl SampleProgram {
     fn kill(mut self) {
-        self.end();
+        self.stop();
     }
 
-    fn end(&mut self) {
+    fn stop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Drop for Program {
+impl Drop for SampleProgram {
     fn drop(&mut self) {
-        self.end();
+        self.stop();
     }
 }
 
 #[test]
 fn a_process_is_listed_and_shown() {
-    let Some(folder) = Folder::new() else { return };
+    let Some(folder) = MetricsDir::new() else { return };
     let _program = folder.start("sample-shown", "--requests 400");
-    let list = folder.topdeck("ls");
+    let list = folder.run("ls");
     let line = list.stdout.lines().find(|line| line.contains("sample-shown")).expect("a line");
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words[1..3], ["sample-shown", "topdeck"], "{line}");
@@ -270,7 +271,7 @@ fn a_process_is_listed_and_shown() {
         topdeck: sample-shown (pid PID) runs; see it with `topdeck cat sample-shown` or `topdeck inflight sample-shown`
         --- exit status 1
     "#]]);
-    let watched = folder.topdeck("watch -i 20ms --count 2 sample-shown answer*").stdout;
+    let watched = folder.run("watch -i 20ms --count 2 sample-shown answer*").stdout;
     assert!(watched.contains(" ms long") && watched.contains(", nothing changed\n"), "{watched}");
     assert!(watched.lines().last().is_some_and(|line| line.starts_with("done: ")), "{watched}");
     folder.check(
@@ -282,9 +283,9 @@ fn a_process_is_listed_and_shown() {
         --- exit status 0
     "#]],
     );
-    let run = folder.topdeck("watch -i 0.5ms sample-shown");
+    let run = folder.run("watch -i 0.5ms sample-shown");
     assert_eq!(run.status, 2, "{}", run.stderr);
-    let run = folder.topdeck("cat nobody-of-this-name");
+    let run = folder.run("cat nobody-of-this-name");
     assert_eq!(run.status, 1);
     for part in ["nobody-of-this-name", "sample-shown", "topdeck ls --all", "TOPDECK_SHM"] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
@@ -293,10 +294,10 @@ fn a_process_is_listed_and_shown() {
 
 #[test]
 fn json_of_a_process() {
-    let Some(folder) = Folder::new() else { return };
+    let Some(folder) = MetricsDir::new() else { return };
     let _program = folder.start("sample-json", "--requests 100 --stuck 7");
     let document = |line: &str| -> Value {
-        let run = folder.topdeck(line);
+        let run = folder.run(line);
         assert_eq!((run.status, run.stderr.as_str()), (0, ""));
         serde_json::from_str(&run.stdout).expect("JSON")
     };
@@ -317,26 +318,26 @@ fn json_of_a_process() {
 }
 
 #[test]
-fn a_histogram_of_a_process_has_all_views() {
-    let Some(folder) = Folder::new() else { return };
+fn histogram_of_a_process_has_all_views() {
+    let Some(folder) = MetricsDir::new() else { return };
     let _program = folder.start("sample-hist", "--requests 400");
-    let run = folder.topdeck("hist sample-hist answer_duration");
+    let run = folder.run("hist sample-hist answer_duration");
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
     assert_eq!(counts(&run), ["400"]);
     assert!(run.stdout.contains("Percentile spectrum"), "{}", run.stdout);
-    let run = folder.topdeck("hist --by route sample-hist answer_duration");
+    let run = folder.run("hist --by route sample-hist answer_duration");
     assert_eq!(counts(&run), ["300", "100"]);
-    let run = folder.topdeck("hist sample-hist *_duration answered_total");
+    let run = folder.run("hist sample-hist *_duration answered_total");
     assert_eq!(counts(&run), ["400", "400"]);
     assert!(run.stdout.contains("Not histograms, left out: 2 × a counter"), "{}", run.stdout);
     let file = folder.file();
-    let run = folder.topdeck(&format!("hist --json {} request_duration", file.display()));
+    let run = folder.run(&format!("hist --json {} request_duration", file.display()));
     let document: Value = serde_json::from_str(&run.stdout).expect("JSON");
     assert_eq!(document["groups"][0]["count"], 400);
-    let run = folder.topdeck("hist sample-hist");
+    let run = folder.run("hist sample-hist");
     assert_eq!(run.status, 2);
     assert!(run.stderr.contains("answer_duration, request_duration"), "{}", run.stderr);
-    let run = folder.topdeck("hist no-such-file answer_duration");
+    let run = folder.run("hist no-such-file answer_duration");
     assert!(
         run.stderr.contains("there is no file \"no-such-file\", and no process"),
         "{}",
@@ -345,8 +346,8 @@ fn a_histogram_of_a_process_has_all_views() {
 }
 
 #[test]
-fn post_mortem_says_on_which_devices_operations_were_outstanding() {
-    let Some(folder) = Folder::new() else { return };
+fn post_mortem_groups_operations_by_device() {
+    let Some(folder) = MetricsDir::new() else { return };
     let program = folder.start("sample-killed", "--requests 100 --stuck 4798");
     let by = "inflight sample-killed --by device";
     folder.check(
@@ -420,23 +421,23 @@ fn post_mortem_says_on_which_devices_operations_were_outstanding() {
         --- exit status 0
     "#]],
     );
-    let run = folder.topdeck("post-mortem sample-killed");
+    let run = folder.run("post-mortem sample-killed");
     assert!(run.stdout.contains("  4,778 more are not listed here"), "{}", run.stdout);
-    assert_eq!(folder.topdeck("post-mortem").status, 0);
-    assert!(folder.topdeck("post-mortem").stdout.contains("sample-killed"));
+    assert_eq!(folder.run("post-mortem").status, 0);
+    assert!(folder.run("post-mortem").stdout.contains("sample-killed"));
     // A copy outlives the file.
     fs::remove_file(folder.file()).expect("it is ours");
-    let run = folder.topdeck(&format!("post-mortem --by operation {}", copy.display()));
+    let run = folder.run(&format!("post-mortem --by operation {}", copy.display()));
     for line in ["  read       2,399 ", "  write      2,399 "] {
         assert!(run.stdout.contains(line), "{}", run.stdout);
     }
-    let run = folder.topdeck("watch sample-killed");
+    let run = folder.run("watch sample-killed");
     assert_eq!(run.status, 1, "{}", run.stderr);
 }
 
 #[test]
-fn how_a_process_ended_is_told() {
-    let Some(folder) = Folder::new() else { return };
+fn exit_of_a_process_is_reported() {
+    let Some(folder) = MetricsDir::new() else { return };
     let mut program = folder.start("sample-aborted", "--abort --requests 10 --stuck 3");
     program.child.wait().expect("it ends");
     let mut program = folder.start("sample-ended", "--requests 10 --seconds 0 --stuck 3");
@@ -445,21 +446,21 @@ fn how_a_process_ended_is_told() {
         ("sample-aborted", "died", "3 operations were in flight"),
         ("sample-ended", "ended", "Nothing was in flight"),
     ] {
-        let run = folder.topdeck(&format!("post-mortem {name}"));
+        let run = folder.run(&format!("post-mortem {name}"));
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{}", run.stdout);
         assert!(run.stdout.contains(&format!("), {state}, topdeck")), "{}", run.stdout);
         assert!(run.stdout.contains(in_flight), "{}", run.stdout);
     }
-    let list = folder.topdeck("ls --all").stdout;
+    let list = folder.run("ls --all").stdout;
     let state = |name: &str| list.lines().find(|line| line.contains(name)).expect("a line");
     assert!(state("sample-aborted").contains(" died "), "{list}");
     assert!(state("sample-ended").contains(" ended "), "{list}");
-    assert!(folder.topdeck("ls").stdout.contains("--all lists them"));
+    assert!(folder.run("ls").stdout.contains("--all lists them"));
 }
 
 #[test]
-fn what_is_watched_ends_with_its_process() {
-    let Some(folder) = Folder::new() else { return };
+fn watch_ends_with_its_process() {
+    let Some(folder) = MetricsDir::new() else { return };
     let program = folder.start("sample-watched", "--requests 10");
     let watch = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(["watch", "-i", "1min", "sample-watched"])
@@ -473,7 +474,9 @@ fn what_is_watched_ends_with_its_process() {
         let to = fs::read_link(entry.path()).unwrap_or_default();
         to.to_string_lossy().contains("[eventfd]")
     };
-    until("it watches", || fs::read_dir(&descriptors).is_ok_and(|all| all.flatten().any(wakes)));
+    wait_until("it watches", || {
+        fs::read_dir(&descriptors).is_ok_and(|all| all.flatten().any(wakes))
+    });
     program.kill();
     let output = watch.wait_with_output().expect("it ends long before the minute is over");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
@@ -485,49 +488,49 @@ fn what_is_watched_ends_with_its_process() {
 }
 
 #[test]
-fn several_of_one_name_are_listed() {
-    let Some(folder) = Folder::new() else { return };
+fn ambiguous_names_are_listed() {
+    let Some(folder) = MetricsDir::new() else { return };
     let one = folder.start("sample-two", "--requests 1");
     let _two = folder.start("sample-two", "--requests 2");
-    let run = folder.topdeck("cat sample-two");
+    let run = folder.run("cat sample-two");
     assert_eq!(run.status, 1);
     assert!(run.stderr.contains("2 processes are called \"sample-two\""), "{}", run.stderr);
-    let run = folder.topdeck(&format!("cat {} answered_total*", one.child.id()));
+    let run = folder.run(&format!("cat {} answered_total*", one.child.id()));
     assert_eq!(run.status, 0, "{}", run.stderr);
     one.kill();
-    let run = folder.topdeck("cat sample-two request_duration");
+    let run = folder.run("cat sample-two request_duration");
     assert!(run.stdout.contains("2 values"), "the one that runs is meant: {}", run.stdout);
 }
 
 #[test]
-fn nothing_of_a_program_gets_to_the_terminal_as_it_is() {
-    let Some(folder) = Folder::new() else { return };
+fn program_text_is_escaped_for_the_terminal() {
+    let Some(folder) = MetricsDir::new() else { return };
     let program = folder.start("sample\x1b[31m\x07", "hostile");
     fs::write(folder.memory.path.join("\x1b[2Jdamaged.tdk"), [7; 8192]).expect("a file");
     let pid = program.child.id();
     let by = ["cat", "cat --json", "inflight", "inflight --by device", "watch -i 1ms --count 1"];
-    let mut runs: Vec<Run> =
-        by.iter().map(|line| folder.topdeck(&format!("{line} {pid}"))).collect();
-    runs.extend(["ls --all", "inflight", "cat \x1b[2J"].map(|line| folder.topdeck(line)));
-    runs.push(folder.topdeck(&format!("cat {pid} x")));
-    runs.push(folder.topdeck(&format!("diff {pid} --over 1ms")));
-    runs.push(folder.topdeck(&format!("hist {pid} x")));
+    let mut runs: Vec<TextRun> =
+        by.iter().map(|line| folder.run(&format!("{line} {pid}"))).collect();
+    runs.extend(["ls --all", "inflight", "cat \x1b[2J"].map(|line| folder.run(line)));
+    runs.push(folder.run(&format!("cat {pid} x")));
+    runs.push(folder.run(&format!("diff {pid} --over 1ms")));
+    runs.push(folder.run(&format!("hist {pid} x")));
     program.kill();
-    runs.push(folder.topdeck(&format!("post-mortem {pid}")));
-    runs.push(folder.topdeck(&format!("post-mortem {pid} --by device")));
+    runs.push(folder.run(&format!("post-mortem {pid}")));
+    runs.push(folder.run(&format!("post-mortem {pid} --by device")));
     for run in runs {
         let text = run.all();
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         assert!(!text.contains("\nroot"), "{text}");
     }
-    let list = folder.topdeck("ls --all");
+    let list = folder.run("ls --all");
     assert_eq!(list.status, 1);
     assert!(list.stderr.contains("damaged.tdk"), "{}", list.stderr);
     assert!(list.stdout.contains(&pid.to_string()), "{}", list.stdout);
 }
 
 #[test]
-fn what_is_neither_a_file_nor_a_process_is_said_to_be_neither() {
+fn unknown_argument_is_neither_file_nor_process() {
     for name in ["999999999", "nosuch"] {
         let run = crate::topdeck(&["hist", name, "x"], b"");
         assert_eq!(run.status, 1, "{}", run.all());

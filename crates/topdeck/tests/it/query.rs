@@ -7,21 +7,21 @@ use std::sync::OnceLock;
 use expect_test::expect;
 use serde_json::Value;
 
-use crate::journal::Folder;
-use crate::store::{check, good, json, run};
+use crate::journal::TestDir;
+use crate::store::{check, json, run, run_ok};
 
 const START_NS: i64 = 1_794_225_600_000_000_000;
 
 /// A store `s` of half an hour in a folder of the test's own: a copy of the one that `made` builds
 /// once, because that takes 61 runs of the binary.
-fn folder() -> Folder {
-    static MADE: OnceLock<Vec<(PathBuf, Option<Vec<u8>>)>> = OnceLock::new();
-    let made = MADE.get_or_init(|| {
-        let (folder, mut found) = (made(), Vec::new());
-        read(folder.path(), Path::new(""), &mut found);
+fn store_dir() -> TestDir {
+    static STORE_FILES: OnceLock<Vec<(PathBuf, Option<Vec<u8>>)>> = OnceLock::new();
+    let made = STORE_FILES.get_or_init(|| {
+        let (folder, mut found) = (create_store(), Vec::new());
+        read_tree(folder.path(), Path::new(""), &mut found);
         found
     });
-    let folder = Folder::new();
+    let folder = TestDir::new();
     for (path, bytes) in made {
         let path = folder.path().join(path);
         match bytes {
@@ -33,13 +33,13 @@ fn folder() -> Folder {
 }
 
 /// All that is below a folder, each folder before what is in it.
-fn read(root: &Path, below: &Path, found: &mut Vec<(PathBuf, Option<Vec<u8>>)>) {
+fn read_tree(root: &Path, below: &Path, found: &mut Vec<(PathBuf, Option<Vec<u8>>)>) {
     for entry in fs::read_dir(root.join(below)).unwrap() {
         let entry = entry.unwrap();
         let path = below.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
             found.push((path.clone(), None));
-            read(root, &path, found);
+            read_tree(root, &path, found);
         } else {
             found.push((path, Some(fs::read(entry.path()).unwrap())));
         }
@@ -47,8 +47,8 @@ fn read(root: &Path, below: &Path, found: &mut Vec<(PathBuf, Option<Vec<u8>>)>) 
 }
 
 /// Two hosts whose latencies are known, a gauge and a counter.
-fn made() -> Folder {
-    let folder = Folder::new();
+fn create_store() -> TestDir {
+    let folder = TestDir::new();
     for (host, slow) in [("a", 1), ("b", 40)] {
         for minute in 0..30 {
             let values: String = (0..20)
@@ -64,7 +64,7 @@ fn made() -> Folder {
             let line = format!(
                 "--create --metric took --unit ms --label host={host} --start {at} values.txt"
             );
-            good(&folder, &format!("import s {line}"));
+            run_ok(&folder, &format!("import s {line}"));
         }
     }
     let reading = |kind: &str, name: &str, minute: i64, number: f64| {
@@ -81,15 +81,15 @@ fn made() -> Folder {
         })
         .collect();
     fs::write(folder.path().join("readings.frames"), readings).unwrap();
-    good(&folder, "import s readings.frames");
+    run_ok(&folder, "import s readings.frames");
     folder
 }
 
 const LAST: &str = "--to 2026-11-09T12:29:00Z";
 
 #[test]
-fn what_is_asked_is_answered() {
-    let folder = folder();
+fn queries_have_results() {
+    let folder = store_dir();
     let query = |rest: &str, expected| check(&folder, &format!("query s {rest}"), expected);
     query(
         &format!("'histogram_quantile(0.9, sum(exact_increase(took[10m])))' {LAST}"),
@@ -236,7 +236,7 @@ fn what_is_asked_is_answered() {
 
 #[test]
 fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
-    let folder = folder();
+    let folder = store_dir();
     let draw = |rest: &str, expected| check(&folder, &format!("query s --plot {rest}"), expected);
     let since = format!("--from 2026-11-09T12:00:00Z {LAST}");
     draw(
@@ -349,8 +349,8 @@ fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
-    let folder = folder();
+fn query_errors_are_reported() {
+    let folder = store_dir();
     let query = |rest: &str, expected| check(&folder, &format!("query s {rest}"), expected);
     query(
         "'sum(took'",
@@ -420,11 +420,11 @@ fn what_is_wrong_is_said() {
 
 #[test]
 fn documents_have_bounds_and_maxima() {
-    let folder = folder();
+    let folder = store_dir();
     let line = format!(
         "query s 'histogram_quantile(0.9, sum by (host) (exact_increase(took[10m])))' {LAST} --json"
     );
-    let document = json(&good(&folder, &line));
+    let document = json(&run_ok(&folder, &line));
     assert_eq!(
         (&document["kind"], &document["unit"]),
         (&Value::from("vector"), &Value::from("ns"))
@@ -436,7 +436,7 @@ fn documents_have_bounds_and_maxima() {
             assert_eq!(data[at]["labels"]["host"], host);
         }
     }
-    let all = json(&good(
+    let all = json(&run_ok(
         &folder,
         "query s 'sum(exact_increase(took[1h]))' --to 2026-11-09T12:30:00Z --json",
     ));
@@ -445,7 +445,7 @@ fn documents_have_bounds_and_maxima() {
 
 #[test]
 fn two_hosts_are_compared() {
-    let folder = folder();
+    let folder = store_dir();
     check(
         &folder,
         r#"compare s 'took{host="a"}' 'took{host="b"}'"#,
@@ -576,15 +576,15 @@ fn two_hosts_are_compared() {
             --- exit status 1
         "#]],
     );
-    let document = json(&good(&folder, r#"compare s 'took{host="a"}' 'took{host="b"}' --json"#));
+    let document = json(&run_ok(&folder, r#"compare s 'took{host="a"}' 'took{host="b"}' --json"#));
     assert_eq!(document["a"]["count"], 600);
     assert_eq!(document["quantiles"][12]["share"], 1.0);
     assert_eq!(document["quantiles"][12]["differ"], true);
 }
 
 #[test]
-fn what_is_slow_is_explained() {
-    let folder = folder();
+fn breakdown_names_the_slow_label() {
+    let folder = store_dir();
     check(
         &folder,
         "explain s took --above 25ms",
@@ -625,7 +625,7 @@ fn what_is_slow_is_explained() {
             --- exit status 1
         "#]],
     );
-    let document = json(&good(&folder, "explain s took --above 25ms --json"));
+    let document = json(&run_ok(&folder, "explain s took --above 25ms --json"));
     assert_eq!(document["labels"][0]["values"][0]["value"], "b");
     assert_eq!(run(&folder, "explain s took --above 25").status, 0, "in the unit of the values");
 }

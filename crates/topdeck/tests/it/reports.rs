@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect, expect_file};
 
-use crate::{counts, hist, hist_of, topdeck};
+use crate::{counts, hist, hist_with_stdin, topdeck};
 
 macro_rules! check_file {
     ($name:literal, $line:expr) => {
@@ -91,7 +91,7 @@ fn two_files_compared() {
 
 #[track_caller]
 fn check(input: &str, line: &str, expected: Expect) {
-    let run = hist_of(line, input.as_bytes());
+    let run = hist_with_stdin(line, input.as_bytes());
     assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{input:?}");
     // The statistics alone; pictures have files of their own.
     let end = run.stdout.find("\n\n  Distribution").map_or(run.stdout.len(), |at| at + 1);
@@ -99,7 +99,7 @@ fn check(input: &str, line: &str, expected: Expect) {
 }
 
 #[test]
-fn odd_numbers_are_counted() {
+fn unusual_numbers_are_counted() {
     check(
         "-5\nnan\n0\n7\n",
         "--quantile 0.5 -",
@@ -212,7 +212,7 @@ fn one_value_and_equal_values() {
 }
 
 #[test]
-fn line_ends_and_marks_of_other_systems() {
+fn foreign_line_ends_and_byte_order_marks() {
     check(
         "\u{feff}1\r\n2\r\n# three\r\n\r\n3",
         "--quantile p50 --unit B -",
@@ -235,9 +235,9 @@ fn line_ends_and_marks_of_other_systems() {
 }
 
 #[test]
-fn limits_are_exact_for_numbers_and_bracketed_for_histograms() {
+fn thresholds_are_exact_for_numbers_and_bracketed_for_histograms() {
     let sentence = |line: &str, input: &str| {
-        let run = hist_of(line, input.as_bytes());
+        let run = hist_with_stdin(line, input.as_bytes());
         run.stdout.lines().nth(1).expect("a second line").trim().to_owned()
     };
     let numbers: String = (1..=1000).map(|n| format!("{n}\n")).collect();
@@ -272,7 +272,7 @@ fn colours_and_width_follow_the_screen() {
 }
 
 #[test]
-fn the_doctor_tells_what_reading_the_time_costs() {
+fn doctor_clock_reports_costs() {
     let run = topdeck(&["doctor", "clock", "--settle", "1"], b"");
     assert_eq!(run.stderr, "topdeck: measuring for about 3 s\n");
     for call in [

@@ -2,11 +2,11 @@
 
 pub(crate) mod client;
 mod command;
-pub(crate) mod deck;
+mod data_loss;
 mod forward;
-mod link;
-mod loss;
+mod load_sender;
 mod matrix;
 mod network;
-mod robust;
-mod sender;
+mod proxy;
+mod robustness;
+pub(crate) mod server_process;

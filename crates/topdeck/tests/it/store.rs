@@ -6,12 +6,12 @@ use std::process::Command;
 use expect_test::{Expect, expect};
 use serde_json::Value;
 
-use crate::journal::Folder;
-use crate::{Run, root};
+use crate::journal::TestDir;
+use crate::{TextRun, root};
 
 /// A run in a folder; words in the line are parted by spaces, `'…'` is one.
 #[track_caller]
-pub(crate) fn run(folder: &Folder, line: &str) -> Run {
+pub(crate) fn run(folder: &TestDir, line: &str) -> TextRun {
     let output = Command::new("/bin/sh")
         .args(["-c", &format!("topdeck {line}")])
         .current_dir(folder.path())
@@ -26,7 +26,7 @@ pub(crate) fn run(folder: &Folder, line: &str) -> Run {
         )
         .output()
         .expect("there is a shell");
-    Run {
+    TextRun {
         stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
         stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
         status: output.status.code().expect("no signal"),
@@ -34,25 +34,25 @@ pub(crate) fn run(folder: &Folder, line: &str) -> Run {
 }
 
 #[track_caller]
-pub(crate) fn good(folder: &Folder, line: &str) -> String {
+pub(crate) fn run_ok(folder: &TestDir, line: &str) -> String {
     let run = run(folder, line);
     assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{line}: {}", run.stdout);
     run.stdout
 }
 
 #[track_caller]
-pub(crate) fn check(folder: &Folder, line: &str, expected: Expect) {
+pub(crate) fn check(folder: &TestDir, line: &str, expected: Expect) {
     expected.assert_eq(&run(folder, line).all());
 }
 
 /// With a log of a minute, a store `s`, and one disk of an hour in it.
-fn folder() -> Folder {
-    let folder = Folder::new();
+fn store_dir() -> TestDir {
+    let folder = TestDir::new();
     for (name, file) in [("hiccup", "jHiccup-2.0.7S.logV2"), ("tagged", "tagged-Log.logV2")] {
         let from = root().join(format!("testdata/hist/hdr/{file}.hlog"));
         fs::copy(from, folder.path().join(format!("{name}.hlog"))).expect("the log is there");
     }
-    good(&folder, "store create s");
+    run_ok(&folder, "store create s");
     folder
 }
 
@@ -60,35 +60,35 @@ pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-fn counted(folder: &Folder, store: &str, selector: &str) -> u64 {
-    let document = json(&good(folder, &format!("heatmap {store} '{selector}' --json")));
+fn count_values(folder: &TestDir, store: &str, selector: &str) -> u64 {
+    let document = json(&run_ok(folder, &format!("heatmap {store} '{selector}' --json")));
     let columns = document["columns"].as_array().unwrap();
     columns.iter().map(|column| column["count"].as_u64().unwrap()).sum()
 }
 
 #[test]
-fn what_is_imported_twice_counts_once() {
-    let folder = folder();
-    good(&folder, "import s --metric hiccup hiccup.hlog");
-    let again = good(&folder, "import s --metric hiccup hiccup.hlog");
+fn duplicate_import_counts_once() {
+    let folder = store_dir();
+    run_ok(&folder, "import s --metric hiccup hiccup.hlog");
+    let again = run_ok(&folder, "import s --metric hiccup hiccup.hlog");
     assert!(again.contains("is in the store already"), "{again}");
     fs::copy(folder.path().join("hiccup.hlog"), folder.path().join("other.hlog")).unwrap();
-    let renamed = json(&good(&folder, "import s --metric hiccup other.hlog --json"));
+    let renamed = json(&run_ok(&folder, "import s --metric hiccup other.hlog --json"));
     assert_eq!(renamed["files"][0]["repeated_batches"], renamed["files"][0]["batches"]);
-    assert_eq!(counted(&folder, "s", "hiccup"), 48_761);
+    assert_eq!(count_values(&folder, "s", "hiccup"), 48_761);
     // Another label is another import.
-    good(&folder, "import s --metric hiccup --label host=a hiccup.hlog");
-    assert_eq!(counted(&folder, "s", "hiccup"), 2 * 48_761);
-    good(&folder, "import s --metric hiccup --label host=a hiccup.hlog");
-    assert_eq!(counted(&folder, "s", "hiccup"), 2 * 48_761);
+    run_ok(&folder, "import s --metric hiccup --label host=a hiccup.hlog");
+    assert_eq!(count_values(&folder, "s", "hiccup"), 2 * 48_761);
+    run_ok(&folder, "import s --metric hiccup --label host=a hiccup.hlog");
+    assert_eq!(count_values(&folder, "s", "hiccup"), 2 * 48_761);
 }
 
 #[test]
-fn what_is_exported_comes_back_the_same() {
-    let folder = folder();
-    good(&folder, "gen b --series 6 --minutes 45 --out b.frames");
-    good(&folder, "import s b.frames");
-    good(&folder, "import s --metric pause tagged.hlog");
+fn export_round_trips() {
+    let folder = store_dir();
+    run_ok(&folder, "gen b --series 6 --minutes 45 --out b.frames");
+    run_ok(&folder, "import s b.frames");
+    run_ok(&folder, "import s --metric pause tagged.hlog");
     let readings = concat!(
         r#"{"metric":"jobs","labels":{"q":"a"},"unit":"jobs","start_ns":5,"end_ns":7,"kind":"count","number":0.1}"#,
         "\n",
@@ -100,11 +100,11 @@ fn what_is_exported_comes_back_the_same() {
         "\n"
     );
     fs::write(folder.path().join("readings.frames"), readings).unwrap();
-    good(&folder, "import s readings.frames");
-    let out = good(&folder, "store export s '*'");
+    run_ok(&folder, "import s readings.frames");
+    let out = run_ok(&folder, "store export s '*'");
     assert!(out.contains(r#""kind":"text","text":"1.2 \"x\"""#), "{out}");
-    good(&folder, "store export s '*' | topdeck import t --create -");
-    assert_eq!(good(&folder, "store export t '*'"), out, "every byte of every row");
+    run_ok(&folder, "store export s '*' | topdeck import t --create -");
+    assert_eq!(run_ok(&folder, "store export t '*'"), out, "every byte of every row");
     // What gen wrote is among the lines as it was written, but for the order.
     let written = fs::read_to_string(folder.path().join("b.frames")).unwrap();
     let out: std::collections::BTreeSet<&str> = out.lines().collect();
@@ -112,8 +112,8 @@ fn what_is_exported_comes_back_the_same() {
 }
 
 #[test]
-fn a_file_says_what_it_lacks() {
-    let folder = folder();
+fn missing_metadata_is_reported() {
+    let folder = store_dir();
     fs::write(folder.path().join("numbers.txt"), "12\n15\n480\n").unwrap();
     check(
         &folder,
@@ -172,8 +172,8 @@ fn a_file_says_what_it_lacks() {
 }
 
 #[test]
-fn nothing_of_a_damaged_file_is_imported_unless_asked() {
-    let folder = folder();
+fn damaged_file_is_imported_only_with_keep_going() {
+    let folder = store_dir();
     let mut text = fs::read_to_string(folder.path().join("hiccup.hlog")).unwrap();
     text.push_str("1,2,3,HISTFAAAoops\n");
     fs::write(folder.path().join("bad.hlog"), text).unwrap();
@@ -208,12 +208,12 @@ fn nothing_of_a_damaged_file_is_imported_unless_asked() {
         --- exit status 1
     "#]],
     );
-    assert_eq!(counted(&folder, "s", "hiccup"), 48_761);
+    assert_eq!(count_values(&folder, "s", "hiccup"), 48_761);
 }
 
 #[test]
-fn heatmaps_say_why_not() {
-    let folder = folder();
+fn heatmap_errors_have_a_reason() {
+    let folder = store_dir();
     check(
         &folder,
         "heatmap s latency",
@@ -223,7 +223,7 @@ fn heatmaps_say_why_not() {
         --- exit status 1
     "#]],
     );
-    good(&folder, "import s --metric hiccup hiccup.hlog");
+    run_ok(&folder, "import s --metric hiccup hiccup.hlog");
     check(
         &folder,
         "heatmap s latency",
@@ -287,7 +287,7 @@ fn heatmaps_say_why_not() {
         r#"{"metric":"depth","labels":{},"start_ns":7,"end_ns":7,"kind":"gauge","number":1}"#,
     )
     .unwrap();
-    good(&folder, "import s gauge.frames");
+    run_ok(&folder, "import s gauge.frames");
     check(
         &folder,
         "heatmap s depth",
@@ -300,10 +300,10 @@ fn heatmaps_say_why_not() {
 }
 
 #[test]
-fn known_gaps_are_drawn_and_told() {
-    let folder = folder();
-    good(&folder, "gen a --minutes 600 --out a.frames");
-    good(&folder, "import s a.frames");
+fn known_gaps_are_drawn_and_reported() {
+    let folder = store_dir();
+    run_ok(&folder, "gen a --minutes 600 --out a.frames");
+    run_ok(&folder, "import s a.frames");
     // A bit of a part turns: its rows are missing, and everybody says so.
     let parts = folder.path().join("s/parts");
     let mut names: Vec<_> = fs::read_dir(parts).unwrap().map(|e| e.unwrap().path()).collect();
@@ -325,8 +325,8 @@ fn known_gaps_are_drawn_and_told() {
 }
 
 #[test]
-fn one_process_has_a_store_open() {
-    let folder = folder();
+fn store_is_opened_by_one_process() {
+    let folder = store_dir();
     let held = fs::File::open(folder.path().join("s/lock")).unwrap();
     held.lock().unwrap();
     check(
@@ -341,13 +341,13 @@ fn one_process_has_a_store_open() {
 }
 
 #[test]
-fn rules_are_kept_and_applied() {
-    let folder = folder();
-    good(&folder, "import s --metric hiccup hiccup.hlog");
-    let document = json(&good(&folder, "store keep s 'base 1d' '1m 1d' --json"));
+fn retention_rules_are_saved_and_applied() {
+    let folder = store_dir();
+    run_ok(&folder, "import s --metric hiccup hiccup.hlog");
+    let document = json(&run_ok(&folder, "store keep s 'base 1d' '1m 1d' --json"));
     assert_eq!(document["keep"][0]["duration_ns"], 86_400_000_000_000u64);
-    good(&folder, "store maintain s");
-    let stat = json(&good(&folder, "store stat s --json"));
+    run_ok(&folder, "store maintain s");
+    let stat = json(&run_ok(&folder, "store stat s --json"));
     let resolutions: Vec<&str> = stat["resolutions"]
         .as_array()
         .unwrap()
@@ -355,7 +355,7 @@ fn rules_are_kept_and_applied() {
         .map(|sum| sum["resolution"].as_str().unwrap())
         .collect();
     assert_eq!(resolutions, ["5m", "1h", "1d"]);
-    assert_eq!(counted(&folder, "s", "hiccup"), 48_761, "rollups hold all of it");
+    assert_eq!(count_values(&folder, "s", "hiccup"), 48_761, "rollups hold all of it");
     check(
         &folder,
         "store keep s 'base'",
@@ -380,20 +380,20 @@ fn rules_are_kept_and_applied() {
 
 #[test]
 fn a_picture_is_written_as_svg() {
-    let folder = folder();
-    good(&folder, "gen a --minutes 90 --out a.frames");
-    good(&folder, "import s a.frames");
-    good(&folder, "heatmap s '*' --above 12.3ms --svg p.svg --columns 90");
+    let folder = store_dir();
+    run_ok(&folder, "gen a --minutes 90 --out a.frames");
+    run_ok(&folder, "import s a.frames");
+    run_ok(&folder, "heatmap s '*' --above 12.3ms --svg p.svg --columns 90");
     let svg = fs::read_to_string(folder.path().join("p.svg")).unwrap();
     assert!(svg.contains("disk_io_latency") && svg.contains("took longer than 12.3 ms"));
-    let document = json(&good(&folder, "heatmap s '*' --columns 90 --json"));
+    let document = json(&run_ok(&folder, "heatmap s '*' --columns 90 --json"));
     assert_eq!(document["step_ns"], 60_000_000_000u64);
     assert_eq!(document["columns"].as_array().unwrap().len(), 90);
 }
 
 #[test]
-fn pages_of_prometheus_are_compared_with_the_page_before() {
-    let folder = folder();
+fn prometheus_scrapes_are_differenced() {
+    let folder = store_dir();
     let page = |fast: u64, slow: u64| {
         format!(
             "# TYPE rpc_seconds histogram\nrpc_seconds_bucket{{le=\"0.1\"}} {fast}\n\
@@ -404,35 +404,35 @@ fn pages_of_prometheus_are_compared_with_the_page_before() {
     };
     fs::write(folder.path().join("first.prom"), page(100, 5)).unwrap();
     fs::write(folder.path().join("second.prom"), page(130, 6)).unwrap();
-    good(&folder, "import s first.prom --start 2015-09-09T12:00:00Z");
+    run_ok(&folder, "import s first.prom --start 2015-09-09T12:00:00Z");
     fs::write(
         folder.path().join("kinds.prom"),
         "# TYPE a counter\na_total 5\n# TYPE b gauge\nb 7\n",
     )
     .unwrap();
-    good(&folder, "import s kinds.prom --start 2015-09-09T12:00:00Z");
-    let lines = good(&folder, "store export s 'or(__kind:gauge,__kind:cumulative-count)'");
+    run_ok(&folder, "import s kinds.prom --start 2015-09-09T12:00:00Z");
+    let lines = run_ok(&folder, "store export s 'or(__kind:gauge,__kind:cumulative-count)'");
     assert!(lines.contains("\"kind\":\"cumulative-count\",\"number\":5.0"), "{lines}");
     assert!(lines.contains("\"kind\":\"gauge\",\"number\":7.0"), "{lines}");
-    let alone = good(&folder, "heatmap s rpc_seconds");
+    let alone = run_ok(&folder, "heatmap s rpc_seconds");
     assert!(alone.contains("These histograms are cumulative"), "{alone}");
-    good(&folder, "import s second.prom --start 2015-09-09T12:01:00Z");
-    assert_eq!(counted(&folder, "s", "rpc_seconds"), 31);
+    run_ok(&folder, "import s second.prom --start 2015-09-09T12:01:00Z");
+    assert_eq!(count_values(&folder, "s", "rpc_seconds"), 31);
 }
 
 #[test]
-fn what_is_deleted_is_gone_and_a_copy_still_has_it() {
-    let folder = folder();
-    good(&folder, "import s --metric pause tagged.hlog");
-    good(&folder, "store snapshot s copy");
+fn delete_does_not_affect_a_snapshot() {
+    let folder = store_dir();
+    run_ok(&folder, "import s --metric pause tagged.hlog");
+    run_ok(&folder, "store snapshot s copy");
     let range = "--from 2015-09-09 --to 2015-09-10";
     let asked = run(&folder, &format!("store delete s 'pause{{tag=\"A\"}}' {range}"));
     assert_eq!(asked.status, 1, "{}", asked.stdout);
-    let all = counted(&folder, "s", "pause");
+    let all = count_values(&folder, "s", "pause");
     let line = format!("store delete s 'pause{{tag=\"A\"}}' {range} --yes --json");
-    let deleted = json(&good(&folder, &line));
+    let deleted = json(&run_ok(&folder, &line));
     assert_eq!(deleted["rows"], 21);
-    assert!(counted(&folder, "s", "pause") < all);
-    good(&folder, "store restore copy t");
-    assert_eq!(counted(&folder, "t", "pause"), all);
+    assert!(count_values(&folder, "s", "pause") < all);
+    run_ok(&folder, "store restore copy t");
+    assert_eq!(count_values(&folder, "t", "pause"), all);
 }

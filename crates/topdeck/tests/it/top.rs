@@ -4,30 +4,30 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use crate::machine::Memory;
-use crate::{Run, root, topdeck};
+use crate::environment::TmpfsDir;
+use crate::{TextRun, root, topdeck};
 
 shm::label! {
     /// Where answers go.
-    enum Route as "route" { Cart = "cart", Search = "search" }
+    enum ShopRoute as "route" { Cart = "cart", Search = "search" }
 }
 
 shm::metrics! {
     /// How long an answer took.
-    static TOOK: shm::Histogram[Route] = "it_answer_duration", unit "ns", role shm::Role::Timing;
+    static TOOK: shm::Histogram[ShopRoute] = "it_answer_duration", unit "ns", role shm::MetricRole::Timing;
     /// What is being answered.
     static ANSWERS: shm::InFlight = "it_answers", tags &["route"];
     /// Answers that failed.
-    static FAILED: shm::Counter = "it_failed_total", role shm::Role::Error;
+    static FAILED: shm::Counter = "it_failed_total", role shm::MetricRole::Error;
 }
 
 /// Tells the program that it is the one that is looked at.
-const MARK: &str = "TOPDECK_IT_TOP_CHILD";
+const CHILD_VARIABLE: &str = "TOPDECK_IT_TOP_CHILD";
 
 #[test]
 #[ignore = "the process that the other tests look at"]
-fn measured() {
-    if std::env::var_os(MARK).is_none() {
+fn run_measured_child() {
+    if std::env::var_os(CHILD_VARIABLE).is_none() {
         return;
     }
     let stuck = [ANSWERS.begin(1, &[]), ANSWERS.begin(2, &[])];
@@ -36,8 +36,8 @@ fn measured() {
     while !done.is_finished() {
         // Always greater, so that the maximum of each interval is known exactly.
         greatest += 1_000;
-        for (route, took) in [(Route::Cart, 250_000), (Route::Search, greatest)] {
-            TOOK.of(route).record(took);
+        for (route, took) in [(ShopRoute::Cart, 250_000), (ShopRoute::Search, greatest)] {
+            TOOK.with_label(route).record(took);
         }
         FAILED.add(1);
         if greatest == 1_010_000 {
@@ -48,22 +48,22 @@ fn measured() {
     drop(stuck);
 }
 
-struct Measured {
+struct MeasuredProcess {
     child: Child,
     stdin: Option<ChildStdin>,
     /// It has somebody to write to for as long as it runs.
     _stdout: BufReader<ChildStdout>,
-    memory: Memory,
+    memory: TmpfsDir,
 }
 
-impl Measured {
+impl MeasuredProcess {
     /// None where there is no memory for it, which is said.
-    fn start() -> Option<Measured> {
-        let memory = Memory::new()?;
+    fn start() -> Option<MeasuredProcess> {
+        let memory = TmpfsDir::new()?;
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["top::measured", "--exact", "--ignored", "--nocapture"])
+            .args(["top::run_measured_child", "--exact", "--ignored", "--nocapture"])
             .env("TOPDECK_SHM", &memory.path)
-            .env(MARK, "1")
+            .env(CHILD_VARIABLE, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -76,11 +76,11 @@ impl Measured {
             .map_while(Result::ok)
             .any(|line| line.contains("measured: ready"));
         assert!(is_ready, "it ended before it began");
-        Some(Measured { child, stdin, _stdout: stdout, memory })
+        Some(MeasuredProcess { child, stdin, _stdout: stdout, memory })
     }
 
     #[track_caller]
-    fn top(&self) -> Run {
+    fn top(&self) -> TextRun {
         let pid = self.child.id().to_string();
         let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
             .args(["top", "--once", "--interval", "300ms", "--process", &pid])
@@ -88,7 +88,7 @@ impl Measured {
             .env("TOPDECK_SHM", &self.memory.path)
             .output()
             .expect("it runs");
-        Run {
+        TextRun {
             stdout: String::from_utf8(output.stdout).expect("UTF-8"),
             stderr: String::from_utf8(output.stderr).expect("UTF-8"),
             status: output.status.code().expect("no signal"),
@@ -96,7 +96,7 @@ impl Measured {
     }
 }
 
-impl Drop for Measured {
+impl Drop for MeasuredProcess {
     fn drop(&mut self) {
         drop(self.stdin.take());
         let _ = self.child.wait();
@@ -105,7 +105,7 @@ impl Drop for Measured {
 
 #[test]
 fn a_process_is_shown_with_units_and_its_exact_maximum() {
-    let Some(measured) = Measured::start() else { return };
+    let Some(measured) = MeasuredProcess::start() else { return };
     let run = measured.top();
     assert_eq!(run.status, 0, "{}", run.all());
     let lines: Vec<&str> = run.stdout.lines().collect();
@@ -127,8 +127,8 @@ fn a_process_is_shown_with_units_and_its_exact_maximum() {
 }
 
 #[test]
-fn one_that_was_killed_is_not_shown() {
-    let Some(mut measured) = Measured::start() else { return };
+fn killed_process_is_not_shown() {
+    let Some(mut measured) = MeasuredProcess::start() else { return };
     measured.child.kill().expect("it is killed");
     measured.child.wait().expect("it ends");
     let run = measured.top();
@@ -141,7 +141,7 @@ fn one_that_was_killed_is_not_shown() {
 }
 
 #[test]
-fn without_a_terminal_it_says_what_to_do() {
+fn without_a_terminal_the_error_has_a_remedy() {
     let run = topdeck(&["top"], b"");
     assert_eq!(run.status, 1);
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 #[test]
-fn both_ways_are_told() {
+fn both_methods_are_reported() {
     let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(["doctor", "viewers", "--viewers", "2", "--looks", "2"])
         .output()
@@ -23,7 +23,7 @@ fn both_ways_are_told() {
 }
 
 #[test]
-fn nobody_cannot_look() {
+fn zero_viewers_are_rejected() {
     let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(["doctor", "viewers", "--viewers", "0"])
         .output()

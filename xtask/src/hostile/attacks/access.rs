@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-use crate::hostile::client::Connection;
-use crate::hostile::scene::Scene;
+use crate::hostile::attack_target::AttackTarget;
+use crate::hostile::client::KeepAliveConnection;
 
 /// Files outside the folders in which boards and snapshots are.
-fn files_beside(folder: &Path) -> Result<BTreeSet<PathBuf>> {
+fn files_outside(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     for folder in [folder.to_owned(), folder.join("data")] {
         for entry in fs::read_dir(folder)? {
@@ -23,8 +23,8 @@ fn files_beside(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-pub(super) fn path_traversal(scene: &Scene) -> Result<String> {
-    let before = files_beside(scene.folder())?;
+pub(super) fn path_traversal(scene: &AttackTarget) -> Result<String> {
+    let before = files_outside(scene.folder())?;
     let ups = [
         "../../topdeck.toml",
         "..%2f..%2ftopdeck.toml",
@@ -49,23 +49,27 @@ pub(super) fn path_traversal(scene: &Scene) -> Result<String> {
         ];
         for (method, path) in requests {
             let token = match method {
-                "GET" => &scene.read,
-                _ => &scene.admin,
+                "GET" => &scene.read_token,
+                _ => &scene.admin_token,
             };
             let board = br#"{"schema":1,"title":"up","panels":[]}"#;
-            let answer = scene.ask_as(token, method, &path, &[], board)?;
+            let answer = scene.request_as(token, method, &path, &[], board)?;
             let is_refused = (400..500).contains(&answer.status);
             ensure!(is_refused, "{method} {path}: {}: {}", answer.status, answer.text());
             asked += 1;
         }
     }
-    let after = files_beside(scene.folder())?;
+    let after = files_outside(scene.folder())?;
     ensure!(after == before, "there are other files: {after:?}, not {before:?}");
     Ok(format!("{asked} requests"))
 }
 
-pub(super) fn wrong_tokens(scene: &Scene) -> Result<String> {
-    let tokens = [("ingest", &scene.ingest), ("read", &scene.read), ("admin", &scene.admin)];
+pub(super) fn wrong_tokens(scene: &AttackTarget) -> Result<String> {
+    let tokens = [
+        ("ingest", &scene.ingest_token),
+        ("read", &scene.read_token),
+        ("admin", &scene.admin_token),
+    ];
     let routes = [
         ("POST", "/v1/record?metric=wrong", "ingest"),
         ("POST", "/v1/metrics", "ingest"),
@@ -91,7 +95,7 @@ pub(super) fn wrong_tokens(scene: &Scene) -> Result<String> {
     let mut asked = 0;
     for (method, path, scope) in routes {
         for (has, token) in tokens.iter().filter(|(has, _)| *has != scope) {
-            let status = scene.ask_as(token, method, path, &[], b"")?.status;
+            let status = scene.request_as(token, method, path, &[], b"")?.status;
             ensure!(status == 403, "{method} {path} with the scope {has}: {status}");
             asked += 1;
         }
@@ -111,7 +115,7 @@ pub(super) fn wrong_tokens(scene: &Scene) -> Result<String> {
         ] {
             let headers: Vec<(&str, &str)> =
                 header.iter().map(|header| ("Authorization", header.as_str())).collect();
-            let mut connection = Connection::open(scene.address())?;
+            let mut connection = KeepAliveConnection::open(scene.address())?;
             let status = connection.request(method, path, &headers, b"")?.status;
             ensure!(status == 401, "{method} {path} with {header:?}: {status}");
             asked += 1;

@@ -5,15 +5,15 @@ use std::thread;
 
 use anyhow::{Result, bail, ensure};
 
+use crate::hostile::attack_target::{AttackTarget, ensure_rejected, now_ms};
 use crate::hostile::bytes::{
     gzip_bomb, put_bytes, put_double, put_integer, put_varint, remote_write, snappy, snappy_bomb,
     zstd_bomb,
 };
-use crate::hostile::client::{connect, head};
-use crate::hostile::scene::{Scene, ensure_refused, now_ms};
+use crate::hostile::client::{connect, request_head};
 
 /// Its name and its value.
-type Header<'a> = (&'a str, &'a str);
+type HttpHeader<'a> = (&'a str, &'a str);
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 const PROTOBUF: (&str, &str) = ("Content-Type", "application/x-protobuf");
@@ -27,7 +27,7 @@ const VERSION_2: [(&str, &str); 3] = [
 ];
 
 /// Does something several times at once; the first error, if there is one.
-fn at_once(times: usize, action: impl Fn() -> Result<()> + Sync) -> Result<()> {
+fn run_concurrently(times: usize, action: impl Fn() -> Result<()> + Sync) -> Result<()> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..times).map(|_| scope.spawn(&action)).collect();
         let ended = threads.into_iter().map(|thread| thread.join().expect("BUG: it panicked"));
@@ -36,12 +36,12 @@ fn at_once(times: usize, action: impl Fn() -> Result<()> + Sync) -> Result<()> {
 }
 
 /// Bodies that never end, a byte at a time: what holds a byte can be far larger than a byte.
-pub(super) fn one_byte_chunks(scene: &Scene) -> Result<String> {
+pub(super) fn one_byte_chunks(scene: &AttackTarget) -> Result<String> {
     const CONNECTIONS: usize = 64;
     const CHUNKS: usize = 300_000;
-    let token = Scene::shows(&scene.hostile);
+    let token = AttackTarget::authorization_header(&scene.hostile_token);
     let headers = [("Authorization", token.as_str()), ("Transfer-Encoding", "chunked")];
-    let start = head(scene.address(), "POST", "/v1/record?metric=chunk", &headers) + "\r\n";
+    let start = request_head(scene.address(), "POST", "/v1/record?metric=chunk", &headers) + "\r\n";
     let chunks = b"1\r\n5\r\n".repeat(CHUNKS / 100);
     let mut open = Vec::new();
     for _ in 0..CONNECTIONS {
@@ -56,20 +56,20 @@ pub(super) fn one_byte_chunks(scene: &Scene) -> Result<String> {
     Ok(format!("{} of {CONNECTIONS} held", open.len()))
 }
 
-pub(super) fn deep_json(scene: &Scene) -> Result<String> {
+pub(super) fn deep_json(scene: &AttackTarget) -> Result<String> {
     const DEPTH: usize = 500_000;
-    let admin = &scene.admin;
+    let admin = &scene.admin_token;
     for (method, path, token) in [
-        ("POST", "/v1/metrics", &scene.hostile),
-        ("PUT", "/v1/httptrap", &scene.hostile),
-        ("POST", "/v1/import?format=httptrap", &scene.hostile),
-        ("POST", "/v1/annotations", &scene.hostile),
+        ("POST", "/v1/metrics", &scene.hostile_token),
+        ("PUT", "/v1/httptrap", &scene.hostile_token),
+        ("POST", "/v1/import?format=httptrap", &scene.hostile_token),
+        ("POST", "/v1/annotations", &scene.hostile_token),
         ("PUT", "/v1/boards/deep", admin),
     ] {
         for level in ["[", "{\"a\":", "/*"] {
             let body = level.repeat(DEPTH.min((12 << 20) / level.len()));
-            let answer = scene.ask_as(token, method, path, &[JSON], body.as_bytes());
-            ensure_refused(&format!("{path} of {DEPTH} × {level}"), &answer)?;
+            let answer = scene.request_as(token, method, path, &[JSON], body.as_bytes());
+            ensure_rejected(&format!("{path} of {DEPTH} × {level}"), &answer)?;
         }
     }
     // A value of a value of a value, as OTLP has it.
@@ -77,21 +77,21 @@ pub(super) fn deep_json(scene: &Scene) -> Result<String> {
     let body = format!(
         "{{\"resourceMetrics\":[{{\"resource\":{{\"attributes\":[{{\"key\":\"a\",\"value\":{value}"
     );
-    ensure_refused(
+    ensure_rejected(
         "a deep attribute",
-        &scene.ask("POST", "/v1/metrics", &[JSON], body.as_bytes()),
+        &scene.request("POST", "/v1/metrics", &[JSON], body.as_bytes()),
     )?;
     Ok(String::new())
 }
 
 /// Few bytes that unpack to very many.
-pub(super) fn bombs(scene: &Scene) -> Result<String> {
+pub(super) fn decompression_bombs(scene: &AttackTarget) -> Result<String> {
     let gzip = gzip_bomb(512 << 20);
     let snappy = snappy_bomb(300 << 20, 300 << 20);
     let liar = snappy_bomb(u64::from(u32::MAX), 64);
     let zstd = zstd_bomb(8_192, 20);
     let wide = zstd_bomb(8_192, 31);
-    let ways: [(&str, &[Header], &[u8]); 11] = [
+    let ways: [(&str, &[HttpHeader], &[u8]); 11] = [
         ("/v1/record?metric=bomb", &[("Content-Encoding", "gzip")], &gzip),
         ("/v1/metrics", &[("Content-Encoding", "gzip"), PROTOBUF], &gzip),
         ("/write", &[("Content-Encoding", "gzip")], &gzip),
@@ -105,13 +105,13 @@ pub(super) fn bombs(scene: &Scene) -> Result<String> {
         ("/v1/record?metric=bomb", &[SNAPPY], &snappy),
     ];
     for (path, headers, body) in ways {
-        at_once(8, || ensure_refused(path, &scene.ask("POST", path, headers, body)))?;
+        run_concurrently(8, || ensure_rejected(path, &scene.request("POST", path, headers, body)))?;
     }
     Ok(String::new())
 }
 
 /// Messages whose lengths promise more than there is, or more than there can be.
-pub(super) fn absurd_lengths(scene: &Scene) -> Result<String> {
+pub(super) fn absurd_lengths(scene: &AttackTarget) -> Result<String> {
     let mut messages: Vec<Vec<u8>> = Vec::new();
     for length in [u64::MAX, i64::MAX as u64, u64::from(u32::MAX), 1 << 31, 1 << 24] {
         let mut message = vec![0x0a];
@@ -141,7 +141,7 @@ pub(super) fn absurd_lengths(scene: &Scene) -> Result<String> {
             ("/v1/import?format=frames", &[], message),
             ("/v1/batches", &[], message),
         ] {
-            match scene.ask("POST", path, headers, body) {
+            match scene.request("POST", path, headers, body) {
                 // Levels of empty messages are a message of nothing.
                 Ok(answer) if answer.status < 500 => {}
                 Ok(answer) => bail!("{path}: {}: {}", answer.status, answer.text()),
@@ -153,7 +153,7 @@ pub(super) fn absurd_lengths(scene: &Scene) -> Result<String> {
 }
 
 /// `io.prometheus.write.v2.Request` with references that lead nowhere.
-pub(super) fn malformed_remote_write(scene: &Scene) -> Result<String> {
+pub(super) fn malformed_remote_write(scene: &AttackTarget) -> Result<String> {
     let message = |symbols: &[&[u8]], references: &[u64]| {
         let (mut message, mut packed, mut series) = (Vec::new(), Vec::new(), Vec::new());
         symbols.iter().for_each(|symbol| put_bytes(&mut message, 4, symbol));
@@ -180,25 +180,28 @@ pub(super) fn malformed_remote_write(scene: &Scene) -> Result<String> {
         message(&[b"", b"__name__", b"\xff\xfe"], &[1, 2]),
     ];
     for (at, message) in bad.iter().enumerate() {
-        let answer = scene.ask("POST", "/api/v1/write", &VERSION_2, &snappy(message));
-        ensure_refused(&format!("message {at}"), &answer)?;
+        let answer = scene.request("POST", "/api/v1/write", &VERSION_2, &snappy(message));
+        ensure_rejected(&format!("message {at}"), &answer)?;
     }
     Ok(String::new())
 }
 
-pub(super) fn labels_that_are_no_text(scene: &Scene) -> Result<String> {
+pub(super) fn non_utf8_labels(scene: &AttackTarget) -> Result<String> {
     let name: (&[u8], &[u8]) = (b"__name__", b"no_text");
     for label in [(&b"host"[..], &b"\xff\xfe"[..]), (b"\xff", b"a"), (b"host", b"\xed\xa0\x80")] {
         let body = snappy(&remote_write(&[name, label], now_ms()));
-        ensure_refused("remote write", &scene.ask("POST", "/api/v1/write", &VERSION_1, &body))?;
+        ensure_rejected(
+            "remote write",
+            &scene.request("POST", "/api/v1/write", &VERSION_1, &body),
+        )?;
     }
     let line = b"no_text,host=\xff\xfe value=1\n";
-    ensure_refused("Influx", &scene.ask("POST", "/write", &[], line))?;
+    ensure_rejected("Influx", &scene.request("POST", "/write", &[], line))?;
     let trap = b"{\"no_text|ST[host:\xff\xfe]\":1}";
-    let answer = scene.ask("PUT", "/v1/httptrap", &[], trap)?;
+    let answer = scene.request("PUT", "/v1/httptrap", &[], trap)?;
     ensure!(answer.status < 500, "HTTPTrap: {}: {}", answer.status, answer.text());
     for path in ["/v1/labels", "/v1/names", "/v1/label/host/values", "/metrics"] {
-        let answer = scene.ask("GET", path, &[], b"")?;
+        let answer = scene.request("GET", path, &[], b"")?;
         let is_text = std::str::from_utf8(&answer.body).is_ok();
         ensure!(is_text && matches!(answer.status, 200 | 404), "{path}: {}", answer.text());
     }

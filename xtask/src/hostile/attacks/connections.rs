@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::hostile::bytes::{END_HEADERS, END_STREAM, FrameKind, PREFACE, frame, get};
-use crate::hostile::client::{SILENCE_MAX, connect, head};
-use crate::hostile::scene::Scene;
+use crate::hostile::attack_target::AttackTarget;
+use crate::hostile::bytes::{END_HEADERS, END_STREAM, FrameKind, PREFACE, frame, hpack_get};
+use crate::hostile::client::{SILENCE_TIMEOUT, connect, request_head};
 
 /// Connections of an attack that is made on many.
-const MANY: usize = 200;
+const CONNECTIONS: usize = 200;
 
 /// The answer's status, if there is one before the connection ends.
 fn status_of(mut stream: TcpStream) -> Option<u16> {
@@ -34,35 +34,38 @@ fn is_open(stream: &mut TcpStream) -> bool {
 }
 
 /// A byte now and then on each of many connections, until the server has ended all of them.
-fn trickle(scene: &Scene, start: &str) -> Result<String> {
+fn trickle(scene: &AttackTarget, start: &str) -> Result<String> {
     let began = Instant::now();
     let mut open = Vec::new();
-    for _ in 0..MANY {
+    for _ in 0..CONNECTIONS {
         let mut stream = connect(scene.address())?;
         stream.write_all(start.as_bytes())?;
         stream.set_nonblocking(true)?;
         open.push(stream);
     }
     while !open.is_empty() {
-        ensure!(began.elapsed() < SILENCE_MAX, "{} slow connections stay open", open.len());
+        ensure!(began.elapsed() < SILENCE_TIMEOUT, "{} slow connections stay open", open.len());
         open.retain_mut(|stream| stream.write_all(b"1").is_ok() && is_open(stream));
         sleep(Duration::from_millis(100));
     }
     Ok(format!("ended after {:.1} s", began.elapsed().as_secs_f64()))
 }
 
-pub(super) fn slow_heads(scene: &Scene) -> Result<String> {
-    trickle(scene, &(head(scene.address(), "GET", "/v1/status", &[]) + "X-Slow: "))
+pub(super) fn slow_heads(scene: &AttackTarget) -> Result<String> {
+    trickle(scene, &(request_head(scene.address(), "GET", "/v1/status", &[]) + "X-Slow: "))
 }
 
-pub(super) fn slow_bodies(scene: &Scene) -> Result<String> {
-    let token = Scene::shows(&scene.hostile);
+pub(super) fn slow_bodies(scene: &AttackTarget) -> Result<String> {
+    let token = AttackTarget::authorization_header(&scene.hostile_token);
     let headers = [("Authorization", token.as_str()), ("Content-Length", "100000")];
-    trickle(scene, &(head(scene.address(), "POST", "/v1/record?metric=slow", &headers) + "\r\n"))
+    trickle(
+        scene,
+        &(request_head(scene.address(), "POST", "/v1/record?metric=slow", &headers) + "\r\n"),
+    )
 }
 
-pub(super) fn huge_heads(scene: &Scene) -> Result<String> {
-    let start = head(scene.address(), "GET", "/health", &[]);
+pub(super) fn huge_heads(scene: &AttackTarget) -> Result<String> {
+    let start = request_head(scene.address(), "GET", "/health", &[]);
     let lines: String = (0..50_000).map(|at| format!("X-{at}: {at}\r\n")).collect();
     let value = "v".repeat(4 << 20);
     let path = format!("GET /health?{value} HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -79,13 +82,14 @@ pub(super) fn huge_heads(scene: &Scene) -> Result<String> {
 }
 
 /// Connections of which the other half is closed in each place of a request.
-pub(super) fn half_closed(scene: &Scene) -> Result<String> {
-    let token = Scene::shows(&scene.hostile);
+pub(super) fn half_closed(scene: &AttackTarget) -> Result<String> {
+    let token = AttackTarget::authorization_header(&scene.hostile_token);
     let headers = [("Authorization", token.as_str()), ("Content-Length", "3")];
-    let whole = head(scene.address(), "POST", "/v1/record?metric=half", &headers) + "\r\n12";
-    for at in 0..MANY {
+    let whole =
+        request_head(scene.address(), "POST", "/v1/record?metric=half", &headers) + "\r\n12";
+    for at in 0..CONNECTIONS {
         let mut stream = connect(scene.address())?;
-        stream.write_all(&whole.as_bytes()[..whole.len() * at / MANY])?;
+        stream.write_all(&whole.as_bytes()[..whole.len() * at / CONNECTIONS])?;
         stream.shutdown(Shutdown::Write)?;
         if let Some(status) = status_of(stream) {
             ensure!(status >= 400, "a request that is cut is answered {status}");
@@ -95,7 +99,7 @@ pub(super) fn half_closed(scene: &Scene) -> Result<String> {
 }
 
 /// More connections than the server is told to hold.
-pub(super) fn flood(scene: &Scene) -> Result<String> {
+pub(super) fn connection_flood(scene: &AttackTarget) -> Result<String> {
     let mut open = Vec::new();
     for _ in 0..900 {
         let Ok(stream) = connect(scene.address()) else { continue };
@@ -109,11 +113,11 @@ pub(super) fn flood(scene: &Scene) -> Result<String> {
 }
 
 /// What is no HTTP, and frames of HTTP/2 that are none.
-pub(super) fn noise(scene: &Scene) -> Result<String> {
+pub(super) fn protocol_garbage(scene: &AttackTarget) -> Result<String> {
     let mut state = 1u64;
     let starts: [&[u8]; 5] =
         [b"", b"\x16\x03\x01\x02\x00\x01", PREFACE, b"POST / HTTP/1.1\r\n", b"\0\0\xff"];
-    for round in 0..MANY {
+    for round in 0..CONNECTIONS {
         let mut stream = connect(scene.address())?;
         let mut byte = || {
             // Knuth's MMIX generator.
@@ -133,7 +137,7 @@ pub(super) fn noise(scene: &Scene) -> Result<String> {
 }
 
 /// Whose host is not one: servers and proxies would understand two things by it (RFC 9112, 3.2).
-pub(super) fn two_hosts(scene: &Scene) -> Result<String> {
+pub(super) fn duplicate_host(scene: &AttackTarget) -> Result<String> {
     let good = format!("Host: {}\r\n", scene.address());
     let bad = [
         format!("{good}Host: elsewhere.example\r\n"),
@@ -148,7 +152,7 @@ pub(super) fn two_hosts(scene: &Scene) -> Result<String> {
     ];
     for lines in bad {
         let mut stream = connect(scene.address())?;
-        let shown = Scene::shows(&scene.hostile);
+        let shown = AttackTarget::authorization_header(&scene.hostile_token);
         let request = format!(
             "POST /v1/record?metric=host HTTP/1.1\r\nAuthorization: {shown}\r\n\
              Connection: close\r\n{lines}\r\n0\r\n\r\n"
@@ -163,10 +167,10 @@ pub(super) fn two_hosts(scene: &Scene) -> Result<String> {
     Ok(String::new())
 }
 
-fn many_frames(scene: &Scene, frames: &[u8]) -> Result<String> {
+fn many_frames(scene: &AttackTarget, frames: &[u8]) -> Result<String> {
     let settings = frame(FrameKind::Settings, 0, 0, &[]);
     let mut open = Vec::new();
-    for _ in 0..MANY / 10 {
+    for _ in 0..CONNECTIONS / 10 {
         let mut stream = connect(scene.address())?;
         stream.write_all(&[PREFACE, &settings].concat())?;
         // It may end the connection in the middle: that is a good answer.
@@ -181,8 +185,8 @@ fn many_frames(scene: &Scene, frames: &[u8]) -> Result<String> {
 }
 
 /// Requests that are taken back at once (CVE-2023-44487).
-pub(super) fn resets(scene: &Scene) -> Result<String> {
-    let block = get("/metrics", &scene.address().to_string());
+pub(super) fn rapid_reset(scene: &AttackTarget) -> Result<String> {
+    let block = hpack_get("/metrics", &scene.address().to_string());
     let one = |at: u32| {
         let stream = 2 * at + 1;
         let request = frame(FrameKind::Headers, END_STREAM | END_HEADERS, stream, &block);
@@ -193,8 +197,8 @@ pub(super) fn resets(scene: &Scene) -> Result<String> {
 }
 
 /// A head that never ends (CVE-2024-27316).
-pub(super) fn continuations(scene: &Scene) -> Result<String> {
-    let block = get("/health", &scene.address().to_string());
+pub(super) fn continuation_flood(scene: &AttackTarget) -> Result<String> {
+    let block = hpack_get("/health", &scene.address().to_string());
     let mut frames = frame(FrameKind::Headers, END_STREAM, 1, &block);
     // A literal without a table, `x: vvv…`; its length is 127 + 1 + (126 << 7).
     let field = [&[0, 1, b'x', 0x7f, 0x81, 0x7e][..], &[b'v'; 16_256]].concat();

@@ -22,10 +22,10 @@ use prost::Message as _;
 use super::*;
 
 pub(super) fn attribute(key: &str, value: &str) -> KeyValue {
-    any(key, Any::StringValue(value.to_owned()))
+    any_value_attribute(key, Any::StringValue(value.to_owned()))
 }
 
-fn any(key: &str, value: Any) -> KeyValue {
+fn any_value_attribute(key: &str, value: Any) -> KeyValue {
     let value = Some(AnyValue { value: Some(value) });
     KeyValue { key: key.to_owned(), value, ..Default::default() }
 }
@@ -54,7 +54,11 @@ fn value() -> impl Strategy<Value = Any> {
         prop_oneof![
             list.prop_map(|values| Any::ArrayValue(ArrayValue { values })),
             map.prop_map(|map| Any::KvlistValue(KeyValueList {
-                values: map.iter().rev().map(|(key, value)| any(key, value.clone())).collect()
+                values: map
+                    .iter()
+                    .rev()
+                    .map(|(key, value)| any_value_attribute(key, value.clone()))
+                    .collect()
             })),
         ]
     })
@@ -62,7 +66,9 @@ fn value() -> impl Strategy<Value = Any> {
 
 fn attributes() -> impl Strategy<Value = Vec<KeyValue>> {
     let map = prop::collection::hash_map("[a-f]", value(), 0..4);
-    map.prop_map(|map| map.into_iter().map(|(key, value)| any(&key, value)).collect())
+    map.prop_map(|map| {
+        map.into_iter().map(|(key, value)| any_value_attribute(&key, value)).collect()
+    })
 }
 
 /// Start, end, attributes.
@@ -281,88 +287,98 @@ fn expected(request: &ExportMetricsServiceRequest) -> (Vec<(Series, Sample)>, u6
     expected
 }
 
-type Expected = (Vec<(Series, Sample)>, u64);
+type ExpectedRows = (Vec<(Series, Sample)>, u64);
 
-fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &mut Expected) {
+fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &mut ExpectedRows) {
     let temporality = |temporality| match temporality {
         1 => Some(Delta),
         2 => Some(Cumulative),
         _ => None,
     };
-    let mut expect =
-        |suffix: &str, unit: &str, kind: Option<Kind>, head: Head<'_>, value: Value| {
-            let Some(kind) = kind.filter(|_| !(metric.name.is_empty() && suffix.is_empty())) else {
-                return false;
-            };
-            let mut all = shared.clone();
-            labels(head.2, "", &mut all);
-            let end = if head.1 == 0 { NOW } else { head.1 as i64 };
-            let start = if head.0 == 0 || kind == Kind::Gauge { end } else { head.0 as i64 };
-            let unit = match unit {
-                "1" => "",
-                "By" => "B",
-                unit => unit,
-            };
-            let series = Series::new(format!("{}{suffix}", metric.name), kind).with_unit(unit);
-            let series = series.with_labels(all).checked().unwrap();
-            expected.0.push((series, Sample { start, end, value }));
-            true
+    let mut expect = |suffix: &str,
+                      unit: &str,
+                      kind: Option<SeriesKind>,
+                      head: ExpectedHead<'_>,
+                      value: SampleValue| {
+        let Some(kind) = kind.filter(|_| !(metric.name.is_empty() && suffix.is_empty())) else {
+            return false;
         };
+        let mut all = shared.clone();
+        labels(head.2, "", &mut all);
+        let end = if head.1 == 0 { NOW } else { head.1 as i64 };
+        let start = if head.0 == 0 || kind == SeriesKind::Gauge { end } else { head.0 as i64 };
+        let unit = match unit {
+            "1" => "",
+            "By" => "B",
+            unit => unit,
+        };
+        let series = Series::new(format!("{}{suffix}", metric.name), kind).with_unit(unit);
+        let series = series.with_labels(all).validate().unwrap();
+        expected.0.push((series, Sample { start, end, value }));
+        true
+    };
     let mut refused = 0;
     let unit = metric.unit.as_str();
     match &metric.data {
         None => {}
         Some(Data::Gauge(gauge)) => {
             for point in &gauge.data_points {
-                let taken = expect("", unit, Some(Kind::Gauge), head_of(point), number_of(point));
+                let taken = expect(
+                    "",
+                    unit,
+                    Some(SeriesKind::Gauge),
+                    point_head(point),
+                    point_value(point),
+                );
                 refused += u64::from(!taken);
             }
         }
         Some(Data::Sum(sum)) => {
-            let kind = temporality(sum.aggregation_temporality).map(Kind::Counter);
-            let is_gauge = !sum.is_monotonic && kind == Some(Kind::Counter(Cumulative));
-            let kind = if is_gauge { Some(Kind::Gauge) } else { kind };
+            let kind = temporality(sum.aggregation_temporality).map(SeriesKind::Counter);
+            let is_gauge = !sum.is_monotonic && kind == Some(SeriesKind::Counter(Cumulative));
+            let kind = if is_gauge { Some(SeriesKind::Gauge) } else { kind };
             for point in &sum.data_points {
-                refused += u64::from(!expect("", unit, kind, head_of(point), number_of(point)));
+                refused +=
+                    u64::from(!expect("", unit, kind, point_head(point), point_value(point)));
             }
         }
         Some(Data::Histogram(histogram)) => {
-            let kind = temporality(histogram.aggregation_temporality).map(Kind::Histogram);
+            let kind = temporality(histogram.aggregation_temporality).map(SeriesKind::Histogram);
             for point in &histogram.data_points {
                 let head =
                     (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
                 let bytes = point.encode_to_vec();
                 let read = hist::codec::otlp::HistogramDataPoint::from_bytes(&bytes).unwrap();
-                let value = Value::Histogram(Box::new(read.to_histogram().unwrap().unwrap()));
+                let value = SampleValue::Histogram(Box::new(read.to_histogram().unwrap().unwrap()));
                 refused += u64::from(!expect("", unit, kind, head, value));
             }
         }
         Some(Data::ExponentialHistogram(histogram)) => {
-            let kind = temporality(histogram.aggregation_temporality).map(Kind::Histogram);
+            let kind = temporality(histogram.aggregation_temporality).map(SeriesKind::Histogram);
             for point in &histogram.data_points {
                 let head =
                     (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
                 let bytes = point.encode_to_vec();
                 let read = hist::codec::otlp::ExponentialHistogramDataPoint::from_bytes(&bytes);
                 let read = read.unwrap().to_histogram_folded().unwrap().unwrap();
-                let value = Value::Histogram(Box::new(read.value));
+                let value = SampleValue::Histogram(Box::new(read.value));
                 refused += u64::from(!expect("", unit, kind, head, value));
             }
         }
         Some(Data::Summary(summary)) => {
             for point in &summary.data_points {
-                let counter = Some(Kind::Counter(Cumulative));
+                let counter = Some(SeriesKind::Counter(Cumulative));
                 let head =
                     (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
-                expect("_count", "", counter, head, Value::Number(point.count as f64));
-                expect("_sum", unit, counter, head, Value::Number(point.sum));
+                expect("_count", "", counter, head, SampleValue::Number(point.count as f64));
+                expect("_sum", unit, counter, head, SampleValue::Number(point.sum));
                 let mut taken = true;
                 for quantile in &point.quantile_values {
                     let mut with = point.attributes.clone();
                     with.push(attribute("quantile", &text(quantile.quantile)));
                     let head = (0, point.time_unix_nano, &with[..]);
-                    let value = Value::Number(quantile.value);
-                    taken &= taken && expect("", unit, Some(Kind::Gauge), head, value);
+                    let value = SampleValue::Number(quantile.value);
+                    taken &= taken && expect("", unit, Some(SeriesKind::Gauge), head, value);
                 }
                 refused += u64::from(!taken);
             }
@@ -371,14 +387,14 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
     expected.1 += refused;
 }
 
-type Head<'a> = (u64, u64, &'a [KeyValue]);
+type ExpectedHead<'a> = (u64, u64, &'a [KeyValue]);
 
-fn head_of(point: &NumberDataPoint) -> Head<'_> {
+fn point_head(point: &NumberDataPoint) -> ExpectedHead<'_> {
     (point.start_time_unix_nano, point.time_unix_nano, &point.attributes)
 }
 
-fn number_of(point: &NumberDataPoint) -> Value {
-    Value::Number(match point.value {
+fn point_value(point: &NumberDataPoint) -> SampleValue {
+    SampleValue::Number(match point.value {
         Some(AsInt(n)) => n as f64,
         Some(AsDouble(x)) => x,
         None => unreachable!("not made here"),
@@ -389,13 +405,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn requests_become_their_rows(request in requests()) {
+    fn requests_decode_to_expected_rows(request in requests()) {
         let (rows, refused) = expected(&request);
         let body = request.encode_to_vec();
-        let (mut kept, mut from_json) = (RowsKept::default(), RowsKept::default());
+        let (mut kept, mut from_json) = (VecRowSink::default(), VecRowSink::default());
         let taken = read_protobuf(&body, NOW, &mut kept).unwrap();
         prop_assert_eq!(&kept.rows, &rows);
-        prop_assert_eq!(taken.refused, refused);
+        prop_assert_eq!(taken.rejected, refused);
         let json = serde_json::to_vec(&request).unwrap();
         prop_assert_eq!(read_json(&json, NOW, &mut from_json).unwrap(), taken);
         prop_assert_eq!(&from_json.rows, &rows);
@@ -404,19 +420,19 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(proptest::num::u8::ANY, 0..200)) {
-        let _ = read_protobuf(&bytes, NOW, &mut RowsKept::default());
-        let _ = read_json(&bytes, NOW, &mut RowsKept::default());
+    fn arbitrary_bytes_are_read_or_rejected(bytes in prop::collection::vec(proptest::num::u8::ANY, 0..200)) {
+        let _ = read_protobuf(&bytes, NOW, &mut VecRowSink::default());
+        let _ = read_json(&bytes, NOW, &mut VecRowSink::default());
     }
 
     /// Damage of one byte is what a fuzzer begins with.
     #[test]
-    fn changed_requests_are_read_or_refused(request in requests(), at: prop::sample::Index, to: u8) {
+    fn mutated_requests_are_read_or_rejected(request in requests(), at: prop::sample::Index, to: u8) {
         let mut body = request.encode_to_vec();
         if !body.is_empty() {
             let at = at.index(body.len());
             body[at] = to;
         }
-        let _ = read_protobuf(&body, NOW, &mut RowsKept::default());
+        let _ = read_protobuf(&body, NOW, &mut VecRowSink::default());
     }
 }

@@ -1,29 +1,34 @@
-//! What processes do to files they have open.
+//! File operations of simulated processes.
 
 use std::io;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-use super::{Machine, Open, Turn, killed, no_power};
-use crate::sim::fault::{FaultKind, Operation};
-use crate::sim::names::NodeId;
-use crate::sim::node::{Node, OpenId, Pid};
+use super::{OpDecision, OpenFile, SimMachine, killed_error, power_error};
+use crate::sim::dir_state::InodeId;
+use crate::sim::fault::{DiskOperation, FaultKind};
+use crate::sim::inode::{Inode, OpenId, Pid};
 use crate::{Region, region};
 
-impl Machine {
+impl SimMachine {
     /// The file's present path, or nothing when it has none.
-    fn path_of(&self, node: NodeId) -> PathBuf {
+    fn path_of(&self, node: InodeId) -> PathBuf {
         let mut files = self.names.files();
         files.find(|(_, id)| *id == node).map_or(PathBuf::new(), |(path, _)| path.to_owned())
     }
 
     /// [`Machine::begin`] for an open file.
-    fn begin_on(&mut self, pid: Pid, open: OpenId, operation: Operation) -> io::Result<Turn> {
-        self.alive(pid)?;
+    fn begin_on(
+        &mut self,
+        pid: Pid,
+        open: OpenId,
+        operation: DiskOperation,
+    ) -> io::Result<OpDecision> {
+        self.live_process(pid)?;
         let path = match self.faults.is_empty() {
             true => PathBuf::new(),
-            false => self.path_of(self.opens[&open].node),
+            false => self.path_of(self.open_files[&open].inode),
         };
         self.begin(pid, operation, &[&path])
     }
@@ -33,11 +38,11 @@ impl Machine {
         &mut self,
         pid: Pid,
         open: OpenId,
-        operation: Operation,
-        act: impl FnOnce(&mut Machine, NodeId) -> io::Result<T>,
+        operation: DiskOperation,
+        act: impl FnOnce(&mut SimMachine, InodeId) -> io::Result<T>,
     ) -> io::Result<T> {
-        self.alive(pid)?;
-        let node = self.opens[&open].node;
+        self.live_process(pid)?;
+        let node = self.open_files[&open].inode;
         let path = match self.faults.is_empty() {
             true => PathBuf::new(),
             false => self.path_of(node),
@@ -45,16 +50,16 @@ impl Machine {
         self.operate(pid, operation, &[&path], |machine| act(machine, node))
     }
 
-    fn node_of(&mut self, open: OpenId) -> &mut Node {
-        let id = self.opens[&open].node;
-        self.node(id)
+    fn inode_of(&mut self, open: OpenId) -> &mut Inode {
+        let id = self.open_files[&open].inode;
+        self.inode(id)
     }
 
     /// Does nothing for a file that a kill or a power cut has closed.
     pub(in crate::sim) fn close(&mut self, open: OpenId) {
-        if let Some(Open { node, .. }) = self.opens.remove(&open) {
-            self.node(node).unlock(open);
-            self.sweep();
+        if let Some(OpenFile { inode: node, .. }) = self.open_files.remove(&open) {
+            self.inode(node).unlock(open);
+            self.drop_unreferenced();
         }
     }
 
@@ -65,13 +70,13 @@ impl Machine {
         bytes: &mut [u8],
         offset: u64,
     ) -> io::Result<usize> {
-        let end = match self.begin_on(pid, open, Operation::Read)? {
-            Turn::Fails(_, error) => return Err(error),
-            Turn::Short => self.part_of(bytes.len()),
+        let end = match self.begin_on(pid, open, DiskOperation::Read)? {
+            OpDecision::Fail(_, error) => return Err(error),
+            OpDecision::Partial => self.partial_len(bytes.len()),
             _ => bytes.len(),
         };
-        signed(offset)?;
-        Ok(self.node_of(open).read(&mut bytes[..end], offset))
+        check_offset(offset)?;
+        Ok(self.inode_of(open).read(&mut bytes[..end], offset))
     }
 
     pub(in crate::sim) fn write(
@@ -81,11 +86,11 @@ impl Machine {
         bytes: &[u8],
         offset: u64,
     ) -> io::Result<usize> {
-        self.alive(pid)?;
-        if !self.opens[&open].writable {
+        self.live_process(pid)?;
+        if !self.open_files[&open].writable {
             return Err(Errno::BADF.into());
         }
-        signed(offset)?;
+        check_offset(offset)?;
         if offset.checked_add(bytes.len() as u64).and_then(|end| i64::try_from(end).ok()).is_none()
         {
             return Err(Errno::FBIG.into());
@@ -93,25 +98,25 @@ impl Machine {
         if bytes.is_empty() {
             return Ok(0);
         }
-        let turn = self.begin_on(pid, open, Operation::Write)?;
+        let turn = self.begin_on(pid, open, DiskOperation::Write)?;
         let count = match turn {
-            Turn::Fails(_, error) => return Err(error),
-            Turn::Short => self.part_of(bytes.len()),
-            Turn::Dies => self.rng.up_to(bytes.len()),
+            OpDecision::Fail(_, error) => return Err(error),
+            OpDecision::Partial => self.partial_len(bytes.len()),
+            OpDecision::KillProcess => self.rng.up_to(bytes.len()),
             // What of it arrives is chosen with the rest.
-            Turn::Whole | Turn::PowerGoes => bytes.len(),
+            OpDecision::Complete | OpDecision::CutPower => bytes.len(),
         };
         let free = self.free_pages();
-        let node = self.node_of(open);
-        let fitting = node.fitting(offset, count, free);
+        let node = self.inode_of(open);
+        let fitting = node.writable_len(offset, count, free);
         if fitting > 0 {
             node.write(&bytes[..fitting], offset);
         }
         match turn {
-            Turn::PowerGoes => Err(no_power()),
-            Turn::Dies => {
+            OpDecision::CutPower => Err(power_error()),
+            OpDecision::KillProcess => {
                 self.kill(pid);
-                Err(killed())
+                Err(killed_error())
             }
             _ if fitting == 0 => Err(Errno::NOSPC.into()),
             _ => Ok(fitting),
@@ -119,7 +124,7 @@ impl Machine {
     }
 
     /// At least 1 and less than all, if that is possible.
-    fn part_of(&mut self, count: usize) -> usize {
+    fn partial_len(&mut self, count: usize) -> usize {
         match count {
             0 | 1 => count,
             _ => 1 + self.rng.up_to(count - 2),
@@ -127,70 +132,70 @@ impl Machine {
     }
 
     pub(in crate::sim) fn len(&mut self, pid: Pid, open: OpenId) -> io::Result<u64> {
-        self.alive(pid)?;
-        Ok(self.node_of(open).len())
+        self.live_process(pid)?;
+        Ok(self.inode_of(open).len())
     }
 
     pub(in crate::sim) fn set_len(&mut self, pid: Pid, open: OpenId, len: u64) -> io::Result<()> {
-        self.alive(pid)?;
-        if !self.opens[&open].writable {
+        self.live_process(pid)?;
+        if !self.open_files[&open].writable {
             return Err(Errno::INVAL.into());
         }
-        signed(len)?;
-        let mapped_len = self.node_of(open).mapped_len();
+        check_offset(len)?;
+        let mapped_len = self.inode_of(open).mapped_len();
         assert!(
             len >= mapped_len,
             "BUG: {:?} is cut to {len} bytes while {mapped_len} are mapped",
-            self.path_of(self.opens[&open].node)
+            self.path_of(self.open_files[&open].inode)
         );
-        self.operate_on(pid, open, Operation::SetLen, |machine, node| {
-            machine.node(node).set_len(len);
+        self.operate_on(pid, open, DiskOperation::SetLen, |machine, node| {
+            machine.inode(node).set_len(len);
             Ok(())
         })
     }
 
     pub(in crate::sim) fn allocate(&mut self, pid: Pid, open: OpenId, len: u64) -> io::Result<()> {
-        self.alive(pid)?;
-        if !self.opens[&open].writable {
+        self.live_process(pid)?;
+        if !self.open_files[&open].writable {
             return Err(Errno::BADF.into());
         }
-        signed(len)?;
-        self.operate_on(pid, open, Operation::Allocate, |machine, node| {
-            machine.room_for(node, len)?;
-            machine.node(node).allocate(len);
+        check_offset(len)?;
+        self.operate_on(pid, open, DiskOperation::Allocate, |machine, node| {
+            machine.check_capacity(node, len)?;
+            machine.inode(node).allocate(len);
             Ok(())
         })
     }
 
     /// An error when the disk has not the room to reserve the first `len` bytes of a file.
-    fn room_for(&mut self, node: NodeId, len: u64) -> io::Result<()> {
+    fn check_capacity(&mut self, node: InodeId, len: u64) -> io::Result<()> {
         let free = self.free_pages();
-        match self.node(node).page_count_to_reserve(len) <= free {
+        match self.inode(node).pages_to_reserve(len) <= free {
             true => Ok(()),
             false => Err(Errno::NOSPC.into()),
         }
     }
 
     pub(in crate::sim) fn sync(&mut self, pid: Pid, open: OpenId) -> io::Result<()> {
-        match self.begin_on(pid, open, Operation::Sync)? {
-            Turn::Whole | Turn::Short => {
-                self.node_of(open).sync();
+        match self.begin_on(pid, open, DiskOperation::Sync)? {
+            OpDecision::Complete | OpDecision::Partial => {
+                self.inode_of(open).sync();
                 Ok(())
             }
-            Turn::Fails(kind, error) => {
+            OpDecision::Fail(kind, error) => {
                 if kind != FaultKind::Interrupted && error.kind() != io::ErrorKind::Interrupted {
-                    self.node_of(open).sync_fails();
+                    self.inode_of(open).fail_sync();
                 }
                 Err(error)
             }
             // What of it was written is chosen with the rest.
-            Turn::PowerGoes => Err(no_power()),
-            Turn::Dies => {
+            OpDecision::CutPower => Err(power_error()),
+            OpDecision::KillProcess => {
                 if self.rng.chance(4) {
-                    self.node_of(open).sync();
+                    self.inode_of(open).sync();
                 }
                 self.kill(pid);
-                Err(killed())
+                Err(killed_error())
             }
         }
     }
@@ -201,35 +206,35 @@ impl Machine {
         open: OpenId,
         exclusive: bool,
     ) -> io::Result<bool> {
-        self.operate_on(pid, open, Operation::Lock, |machine, node| {
-            Ok(machine.node(node).try_lock(open, exclusive))
+        self.operate_on(pid, open, DiskOperation::Lock, |machine, node| {
+            Ok(machine.inode(node).try_lock(open, exclusive))
         })
     }
 
     /// [`Machine::try_lock`] by one who has waited, which is not another operation.
     pub(in crate::sim) fn retry_lock(&mut self, pid: Pid, open: OpenId) -> io::Result<bool> {
-        self.alive(pid)?;
-        Ok(self.node_of(open).try_lock(open, true))
+        self.live_process(pid)?;
+        Ok(self.inode_of(open).try_lock(open, true))
     }
 
     pub(in crate::sim) fn unlock(&mut self, pid: Pid, open: OpenId) -> io::Result<()> {
-        self.alive(pid)?;
-        self.node_of(open).unlock(open);
+        self.live_process(pid)?;
+        self.inode_of(open).unlock(open);
         Ok(())
     }
 
     pub(in crate::sim) fn map(&mut self, pid: Pid, open: OpenId, len: u64) -> io::Result<Region> {
-        self.alive(pid)?;
-        region::checked(len)?;
-        if !self.opens[&open].writable {
+        self.live_process(pid)?;
+        region::checked_len(len)?;
+        if !self.open_files[&open].writable {
             return Err(Errno::ACCESS.into());
         }
-        if self.node_of(open).len() < len {
-            return Err(region::shorter_than_its_map());
+        if self.inode_of(open).len() < len {
+            return Err(region::truncated_mapping_error());
         }
-        self.operate_on(pid, open, Operation::Map, |machine, node| {
-            machine.room_for(node, len)?;
-            let node = machine.node(node);
+        self.operate_on(pid, open, DiskOperation::Map, |machine, node| {
+            machine.check_capacity(node, len)?;
+            let node = machine.inode(node);
             node.allocate(len);
             node.map(len, pid).ok_or_else(|| {
                 let problem = "SimDisk: the file is mapped at a shorter length";
@@ -240,7 +245,7 @@ impl Machine {
 }
 
 /// An offset or length that the operating system can express.
-fn signed(bytes: u64) -> io::Result<()> {
+fn check_offset(bytes: u64) -> io::Result<()> {
     match i64::try_from(bytes) {
         Ok(_) => Ok(()),
         Err(_) => Err(Errno::INVAL.into()),

@@ -1,71 +1,76 @@
-//! What processes do to names.
+//! Directory operations of simulated processes.
 
 use std::io;
 use std::path::Path;
 
 use rustix::io::Errno;
 
-use super::{Machine, Open};
-use crate::Mode;
-use crate::sim::fault::Operation;
-use crate::sim::names::{Entry, NodeId, parent};
-use crate::sim::node::{Node, OpenId, Pid};
+use super::{OpenFile, SimMachine};
+use crate::OpenMode;
+use crate::sim::dir_state::{DirEntry, InodeId, parent};
+use crate::sim::fault::DiskOperation;
+use crate::sim::inode::{Inode, OpenId, Pid};
 
-impl Machine {
+impl SimMachine {
     pub(in crate::sim) fn create_dir(&mut self, pid: Pid, path: &Path) -> io::Result<()> {
-        self.alive(pid)?;
+        self.live_process(pid)?;
         let mut missing = Vec::new();
         for folder in path.ancestors() {
             match self.names.get(folder) {
-                Some(Entry::Folder) => break,
-                Some(Entry::File(_)) if missing.is_empty() => return Err(Errno::EXIST.into()),
-                Some(Entry::File(_)) => return Err(Errno::NOTDIR.into()),
+                Some(DirEntry::Folder) => break,
+                Some(DirEntry::File(_)) if missing.is_empty() => return Err(Errno::EXIST.into()),
+                Some(DirEntry::File(_)) => return Err(Errno::NOTDIR.into()),
                 None => missing.push(folder.to_owned()),
             }
         }
         if missing.is_empty() {
             return Ok(());
         }
-        self.operate(pid, Operation::CreateDir, &[path], |machine| {
+        self.operate(pid, DiskOperation::CreateDir, &[path], |machine| {
             for folder in missing.into_iter().rev() {
-                machine.names.change(vec![(folder, Some(Entry::Folder))]);
+                machine.names.change(vec![(folder, Some(DirEntry::Folder))]);
             }
             Ok(())
         })
     }
 
-    pub(in crate::sim) fn open(&mut self, pid: Pid, path: &Path, mode: Mode) -> io::Result<OpenId> {
-        self.alive(pid)?;
+    pub(in crate::sim) fn open(
+        &mut self,
+        pid: Pid,
+        path: &Path,
+        mode: OpenMode,
+    ) -> io::Result<OpenId> {
+        self.live_process(pid)?;
         let node = match (self.find(path)?, mode) {
-            (Some(_), Mode::CreateNew) => return Err(Errno::EXIST.into()),
-            (Some(Entry::Folder), _) => return Err(Errno::ISDIR.into()),
-            (Some(Entry::File(node)), _) => {
-                self.operate(pid, Operation::Open, &[path], |_| Ok(node))?
+            (Some(_), OpenMode::CreateNew) => return Err(Errno::EXIST.into()),
+            (Some(DirEntry::Folder), _) => return Err(Errno::ISDIR.into()),
+            (Some(DirEntry::File(node)), _) => {
+                self.operate(pid, DiskOperation::Open, &[path], |_| Ok(node))?
             }
-            (None, Mode::Read | Mode::Write) => return Err(Errno::NOENT.into()),
-            (None, Mode::Create | Mode::CreateNew) => {
-                self.operate(pid, Operation::Create, &[path], |machine| machine.create(path))?
+            (None, OpenMode::Read | OpenMode::Write) => return Err(Errno::NOENT.into()),
+            (None, OpenMode::Create | OpenMode::CreateNew) => {
+                self.operate(pid, DiskOperation::Create, &[path], |machine| machine.create(path))?
             }
         };
         let id = self.new_id();
-        self.opens.insert(id, Open { node, pid, writable: mode != Mode::Read });
+        self.open_files.insert(id, OpenFile { inode: node, pid, writable: mode != OpenMode::Read });
         Ok(id)
     }
 
-    fn create(&mut self, path: &Path) -> io::Result<NodeId> {
+    fn create(&mut self, path: &Path) -> io::Result<InodeId> {
         if self.free_pages() == 0 {
             return Err(Errno::NOSPC.into());
         }
         let id = self.new_id();
-        self.nodes.insert(id, Node::default());
-        self.names.change(vec![(path.to_owned(), Some(Entry::File(id)))]);
+        self.inodes.insert(id, Inode::default());
+        self.names.change(vec![(path.to_owned(), Some(DirEntry::File(id)))]);
         Ok(id)
     }
 
     pub(in crate::sim) fn list(&mut self, pid: Pid, dir: &Path) -> io::Result<Vec<String>> {
-        self.alive(pid)?;
+        self.live_process(pid)?;
         self.folder(dir)?;
-        self.operate(pid, Operation::List, &[dir], |machine| {
+        self.operate(pid, DiskOperation::List, &[dir], |machine| {
             let here = machine.names.files().filter(|(path, _)| parent(path) == dir);
             let name = |(path, _): (&Path, _)| path.file_name()?.to_str().map(str::to_owned);
             let mut names: Vec<_> = here.filter_map(name).collect();
@@ -75,65 +80,65 @@ impl Machine {
     }
 
     pub(in crate::sim) fn rename(&mut self, pid: Pid, from: &Path, to: &Path) -> io::Result<()> {
-        self.alive(pid)?;
+        self.live_process(pid)?;
         let node = self.file(from)?;
-        if let Some(Entry::Folder) = self.find(to)? {
+        if let Some(DirEntry::Folder) = self.find(to)? {
             return Err(Errno::ISDIR.into());
         }
-        self.operate(pid, Operation::Rename, &[from, to], |machine| {
+        self.operate(pid, DiskOperation::Rename, &[from, to], |machine| {
             if from != to {
                 let gone = (from.to_owned(), None);
-                machine.names.change(vec![gone, (to.to_owned(), Some(Entry::File(node)))]);
+                machine.names.change(vec![gone, (to.to_owned(), Some(DirEntry::File(node)))]);
             }
-            machine.sweep();
+            machine.drop_unreferenced();
             Ok(())
         })
     }
 
     pub(in crate::sim) fn link(&mut self, pid: Pid, from: &Path, to: &Path) -> io::Result<()> {
-        self.alive(pid)?;
+        self.live_process(pid)?;
         let node = self.file(from)?;
         if self.find(to)?.is_some() {
             return Err(Errno::EXIST.into());
         }
-        self.operate(pid, Operation::Link, &[from, to], |machine| {
-            machine.names.change(vec![(to.to_owned(), Some(Entry::File(node)))]);
+        self.operate(pid, DiskOperation::Link, &[from, to], |machine| {
+            machine.names.change(vec![(to.to_owned(), Some(DirEntry::File(node)))]);
             Ok(())
         })
     }
 
     pub(in crate::sim) fn remove(&mut self, pid: Pid, path: &Path) -> io::Result<()> {
-        self.alive(pid)?;
+        self.live_process(pid)?;
         self.file(path)?;
-        self.operate(pid, Operation::Remove, &[path], |machine| {
+        self.operate(pid, DiskOperation::Remove, &[path], |machine| {
             machine.names.change(vec![(path.to_owned(), None)]);
-            machine.sweep();
+            machine.drop_unreferenced();
             Ok(())
         })
     }
 
     pub(in crate::sim) fn sync_dir(&mut self, pid: Pid, dir: &Path) -> io::Result<()> {
-        self.alive(pid)?;
+        self.live_process(pid)?;
         self.folder(dir)?;
-        self.operate(pid, Operation::SyncDir, &[dir], |machine| {
-            if !machine.dark {
-                machine.names.sync(dir, machine.order);
-                machine.sweep();
+        self.operate(pid, DiskOperation::SyncDir, &[dir], |machine| {
+            if !machine.is_powered_off {
+                machine.names.sync(dir, machine.name_order);
+                machine.drop_unreferenced();
             }
             Ok(())
         })
     }
 
     /// What has this name, in a folder that exists.
-    fn find(&self, path: &Path) -> io::Result<Option<Entry>> {
+    fn find(&self, path: &Path) -> io::Result<Option<DirEntry>> {
         self.folder(parent(path))?;
         Ok(self.names.get(path))
     }
 
-    fn file(&self, path: &Path) -> io::Result<NodeId> {
+    fn file(&self, path: &Path) -> io::Result<InodeId> {
         match self.find(path)? {
-            Some(Entry::File(node)) => Ok(node),
-            Some(Entry::Folder) => Err(Errno::ISDIR.into()),
+            Some(DirEntry::File(node)) => Ok(node),
+            Some(DirEntry::Folder) => Err(Errno::ISDIR.into()),
             None => Err(Errno::NOENT.into()),
         }
     }
@@ -141,8 +146,8 @@ impl Machine {
     fn folder(&self, path: &Path) -> io::Result<()> {
         let deepest = path.ancestors().find_map(|path| Some((path, self.names.get(path)?)));
         match deepest {
-            Some((_, Entry::File(_))) => Err(Errno::NOTDIR.into()),
-            Some((found, Entry::Folder)) if found == path => Ok(()),
+            Some((_, DirEntry::File(_))) => Err(Errno::NOTDIR.into()),
+            Some((found, DirEntry::Folder)) if found == path => Ok(()),
             _ => Err(Errno::NOENT.into()),
         }
     }

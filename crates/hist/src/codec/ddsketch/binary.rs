@@ -9,13 +9,15 @@
 //! Source: sketches-java `Flag`, `BinEncodingMode`, `IndexMappingLayout`, `VarEncodingHelper`,
 //! `DDSketchWithExactSummaryStatistics.encode`; sketches-go `DenseStore.Encode` for the choice of store.
 
-use super::{Counts, Rounding, Sketch, Store, grid_of, interpolation_number, interpolation_of};
+use super::{
+    CountPolicy, Rounding, Sketch, SketchStore, grid_of, interpolation_number, interpolation_of,
+};
 use crate::buckets::Buckets;
-use crate::codec::bytes::{LEB9_BYTES_MAX, Reader, leb9, put_leb9, unzigzag, zigzag};
+use crate::codec::bytes::{ByteReader, LEB9_BYTES_MAX, leb9, put_leb9, unzigzag, zigzag};
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::Histogram;
-use crate::scheme::Log;
-use crate::side::Sum;
+use crate::scheme::LogarithmicScheme;
+use crate::tracked_value::CompensatedSum;
 
 /// Every flag by name; `docs/formats/ddsketch.md` shows the same table.
 pub const FLAGS: [(&str, u8); 15] = [
@@ -52,7 +54,7 @@ const DELTAS: u8 = 2;
 const CONTIGUOUS: u8 = 3;
 
 /// How far a count's bits are turned: whole numbers up to 2^53 leave six leading zeros.
-const VAR_DOUBLE_TURN: u32 = 6;
+const VAR_DOUBLE_ROTATION: u32 = 6;
 
 const fn flag(kind: u8, sub: u8) -> u8 {
     sub << 2 | kind
@@ -60,13 +62,13 @@ const fn flag(kind: u8, sub: u8) -> u8 {
 
 /// Reads the binary form. Refuses counts that are not whole: [`decode_rounded`] rounds them.
 pub fn decode(bytes: &[u8]) -> Result<Histogram, DecodeError> {
-    read(bytes, Counts::Whole).map(|(histogram, _)| histogram)
+    read(bytes, CountPolicy::RequireIntegers).map(|(histogram, _)| histogram)
 }
 
 /// Reads the binary form with each bin's count rounded to the nearest whole number, and says what that
 /// changed. Where it changed anything, sum, minimum and maximum are estimates.
 pub fn decode_rounded(bytes: &[u8]) -> Result<(Histogram, Rounding), DecodeError> {
-    read(bytes, Counts::Rounded)
+    read(bytes, CountPolicy::Round)
 }
 
 /// Writes the binary form, with sum, minimum and maximum when all three are exact: readers of sketches with
@@ -85,8 +87,8 @@ pub fn encode(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
     Ok(out)
 }
 
-fn read(bytes: &[u8], counts: Counts) -> Result<(Histogram, Rounding), DecodeError> {
-    let mut reader = Reader::new(bytes);
+fn read(bytes: &[u8], counts: CountPolicy) -> Result<(Histogram, Rounding), DecodeError> {
+    let mut reader = ByteReader::new(bytes);
     let mut sketch = Sketch::new(counts);
     while !reader.is_empty() {
         read_block(&mut reader, &mut sketch)?;
@@ -94,19 +96,19 @@ fn read(bytes: &[u8], counts: Counts) -> Result<(Histogram, Rounding), DecodeErr
     sketch.finish(bytes.len())
 }
 
-fn read_block(reader: &mut Reader, sketch: &mut Sketch) -> Result<(), DecodeError> {
+fn read_block(reader: &mut ByteReader, sketch: &mut Sketch) -> Result<(), DecodeError> {
     let start = reader.offset();
     let found = reader.u8("flag")?;
     match found & 3 {
         MAPPING => read_grid(reader, sketch, found >> 2, start),
-        POSITIVE => read_store(reader, sketch, Store::Positive, found >> 2, start),
-        NEGATIVE => read_store(reader, sketch, Store::Negative, found >> 2, start),
+        POSITIVE => read_store(reader, sketch, SketchStore::Positive, found >> 2, start),
+        NEGATIVE => read_store(reader, sketch, SketchStore::Negative, found >> 2, start),
         _ => read_feature(reader, sketch, found, start),
     }
 }
 
 fn read_feature(
-    reader: &mut Reader,
+    reader: &mut ByteReader,
     sketch: &mut Sketch,
     found: u8,
     start: usize,
@@ -114,15 +116,15 @@ fn read_feature(
     match found {
         ZERO_COUNT => {
             let count = read_count(reader, sketch, "zero count")?;
-            sketch.zero = sketch.checked(sketch.zero + count, start, "zero count")?;
+            sketch.zero = sketch.check_count(sketch.zero + count, start, "zero count")?;
         }
         COUNT => {
             let count = read_count(reader, sketch, "count")?;
             let total = sketch.total.unwrap_or(0.0) + count;
-            sketch.total = Some(sketch.checked(total, start, "count")?);
+            sketch.total = Some(sketch.check_count(total, start, "count")?);
         }
         SUM => {
-            let sum = Sum::new(reader.f64_le("sum")?);
+            let sum = CompensatedSum::new(reader.f64_le("sum")?);
             sketch.sum = Some(sketch.sum.unwrap_or_default().plus(sum));
         }
         MIN => {
@@ -133,17 +135,17 @@ fn read_feature(
             let max = reader.f64_le("max")?;
             sketch.max = Some(sketch.max.map_or(max, |before| before.max(max)));
         }
-        _ => return Err(unknown(found, start)),
+        _ => return Err(unknown_flag(found, start)),
     }
     Ok(())
 }
 
-fn unknown(found: u8, start: usize) -> DecodeError {
-    Reader::invalid(start, "flag", format_args!("{found:#04x}"), "a flag of the format")
+fn unknown_flag(found: u8, start: usize) -> DecodeError {
+    ByteReader::invalid_error(start, "flag", format_args!("{found:#04x}"), "a flag of the format")
 }
 
 fn read_grid(
-    reader: &mut Reader,
+    reader: &mut ByteReader,
     sketch: &mut Sketch,
     sub: u8,
     start: usize,
@@ -151,19 +153,19 @@ fn read_grid(
     let interpolation = interpolation_of(sub.into(), start)?;
     let gamma = reader.f64_le("gamma")?;
     let offset = reader.f64_le("index offset")?;
-    sketch.set_grid(Log::new(gamma, offset, interpolation)?, start)
+    sketch.set_grid(LogarithmicScheme::new(gamma, offset, interpolation)?, start)
 }
 
 fn read_store(
-    reader: &mut Reader,
+    reader: &mut ByteReader,
     sketch: &mut Sketch,
-    store: Store,
+    store: SketchStore,
     sub: u8,
     start: usize,
 ) -> Result<(), DecodeError> {
     if !(DELTAS_AND_COUNTS..=CONTIGUOUS).contains(&sub) {
-        let kind = if store == Store::Positive { POSITIVE } else { NEGATIVE };
-        return Err(unknown(flag(kind, sub), start));
+        let kind = if store == SketchStore::Positive { POSITIVE } else { NEGATIVE };
+        return Err(unknown_flag(flag(kind, sub), start));
     }
     // Never trusted: every bin takes at least a byte, so the bytes end first.
     let bin_count = read_varint(reader, "bin count")?;
@@ -179,7 +181,7 @@ fn read_store(
             _ => read_zigzag(reader, "index delta")?,
         };
         index = index.checked_add(delta).ok_or_else(|| {
-            Reader::invalid(offset, "bin index", "beyond 64 bits", "an index of 32 bits")
+            ByteReader::invalid_error(offset, "bin index", "beyond 64 bits", "an index of 32 bits")
         })?;
         let count = if sub == DELTAS { 1.0 } else { read_var_double(reader, "bin count")? };
         sketch.add(store, index, count, offset)?;
@@ -188,24 +190,24 @@ fn read_store(
 }
 
 fn read_count(
-    reader: &mut Reader,
+    reader: &mut ByteReader,
     sketch: &Sketch,
     field: &'static str,
 ) -> Result<f64, DecodeError> {
     let offset = reader.offset();
     let count = read_var_double(reader, field)?;
-    sketch.checked(count, offset, field)
+    sketch.check_count(count, offset, field)
 }
 
-fn read_varint(reader: &mut Reader, field: &'static str) -> Result<u64, DecodeError> {
+fn read_varint(reader: &mut ByteReader, field: &'static str) -> Result<u64, DecodeError> {
     leb9(|| reader.u8(field))
 }
 
-fn read_zigzag(reader: &mut Reader, field: &'static str) -> Result<i64, DecodeError> {
+fn read_zigzag(reader: &mut ByteReader, field: &'static str) -> Result<i64, DecodeError> {
     read_varint(reader, field).map(unzigzag)
 }
 
-fn read_var_double(reader: &mut Reader, field: &'static str) -> Result<f64, DecodeError> {
+fn read_var_double(reader: &mut ByteReader, field: &'static str) -> Result<f64, DecodeError> {
     let mut bits = 0;
     for shift in (8..=57).rev().step_by(7) {
         let byte = reader.u8(field)?;
@@ -219,9 +221,9 @@ fn read_var_double(reader: &mut Reader, field: &'static str) -> Result<f64, Deco
 
 fn put_summary(out: &mut Vec<u8>, histogram: &Histogram) {
     let sides = (
-        histogram.sum_side().exact().map(Sum::value),
-        histogram.min_side().exact(),
-        histogram.max_side().exact(),
+        histogram.tracked_sum().exact().map(CompensatedSum::value),
+        histogram.tracked_min().exact(),
+        histogram.tracked_max().exact(),
     );
     let (Some(sum), Some(min), Some(max)) = sides else { return };
     out.push(COUNT);
@@ -238,7 +240,7 @@ fn put_double(out: &mut Vec<u8>, flag: u8, value: f64) {
     out.extend(value.to_le_bytes());
 }
 
-fn put_grid(out: &mut Vec<u8>, grid: Log) {
+fn put_grid(out: &mut Vec<u8>, grid: LogarithmicScheme) {
     put_double(out, flag(MAPPING, interpolation_number(grid.interpolation())), grid.gamma());
     out.extend(grid.offset().to_le_bytes());
 }
@@ -330,9 +332,9 @@ fn var_double_len(value: f64) -> u64 {
 
 /// The bits of `value + 1` less those of 1, turned so that a small whole number has its zeros last.
 fn var_bits(value: f64) -> u64 {
-    (value + 1.0).to_bits().wrapping_sub(1f64.to_bits()).rotate_left(VAR_DOUBLE_TURN)
+    (value + 1.0).to_bits().wrapping_sub(1f64.to_bits()).rotate_left(VAR_DOUBLE_ROTATION)
 }
 
 fn from_var_bits(bits: u64) -> f64 {
-    f64::from_bits(bits.rotate_right(VAR_DOUBLE_TURN).wrapping_add(1f64.to_bits())) - 1.0
+    f64::from_bits(bits.rotate_right(VAR_DOUBLE_ROTATION).wrapping_add(1f64.to_bits())) - 1.0
 }

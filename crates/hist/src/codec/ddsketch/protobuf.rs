@@ -7,13 +7,15 @@
 
 use std::collections::BTreeMap;
 
-use super::{Counts, Rounding, Sketch, Store, grid_of, interpolation_number, interpolation_of};
+use super::{
+    CountPolicy, Rounding, Sketch, SketchStore, grid_of, interpolation_number, interpolation_of,
+};
 use crate::buckets::Buckets;
 use crate::codec::protobuf;
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::Histogram;
-use crate::protobuf::{Error, Field, Fields, Writer};
-use crate::scheme::Log;
+use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter};
+use crate::scheme::LogarithmicScheme;
 
 /// What one bin takes in the map: key and value with their tags, length and tag of the entry.
 const MAP_ENTRY_LEN: u64 = 14;
@@ -49,8 +51,8 @@ struct BinMessage {
     count: f64,
 }
 
-impl Fields for SketchMessage {
-    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+impl MessageFields for SketchMessage {
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
         match number {
             1 => self.mapping.get_or_insert_default().merge(field.message()?)?,
             2 => self.positive_values.get_or_insert_default().merge(field.message()?)?,
@@ -61,7 +63,7 @@ impl Fields for SketchMessage {
         Ok(())
     }
 
-    fn put(&self, out: &mut Writer) {
+    fn put(&self, out: &mut MessageWriter) {
         out.messages(1, &self.mapping);
         out.messages(2, &self.positive_values);
         out.messages(3, &self.negative_values);
@@ -69,8 +71,8 @@ impl Fields for SketchMessage {
     }
 }
 
-impl Fields for MappingMessage {
-    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+impl MessageFields for MappingMessage {
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
         match number {
             1 => self.gamma = field.double()?,
             2 => self.index_offset = field.double()?,
@@ -80,15 +82,15 @@ impl Fields for MappingMessage {
         Ok(())
     }
 
-    fn put(&self, out: &mut Writer) {
+    fn put(&self, out: &mut MessageWriter) {
         out.double(1, self.gamma);
         out.double(2, self.index_offset);
         out.varint(3, self.interpolation as u64);
     }
 }
 
-impl Fields for StoreMessage {
-    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+impl MessageFields for StoreMessage {
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
         match number {
             1 => {
                 let mut bin = BinMessage::default();
@@ -102,7 +104,7 @@ impl Fields for StoreMessage {
         Ok(())
     }
 
-    fn put(&self, out: &mut Writer) {
+    fn put(&self, out: &mut MessageWriter) {
         let bin = |(&index, &count)| BinMessage { index, count };
         let bins: Vec<BinMessage> = self.bin_counts.iter().map(bin).collect();
         out.messages(1, &bins);
@@ -111,8 +113,8 @@ impl Fields for StoreMessage {
     }
 }
 
-impl Fields for BinMessage {
-    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+impl MessageFields for BinMessage {
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
         match number {
             1 => self.index = field.zigzag32()?,
             2 => self.count = field.double()?,
@@ -121,7 +123,7 @@ impl Fields for BinMessage {
         Ok(())
     }
 
-    fn put(&self, out: &mut Writer) {
+    fn put(&self, out: &mut MessageWriter) {
         out.sint32(1, self.index);
         out.double(2, self.count);
     }
@@ -130,13 +132,13 @@ impl Fields for BinMessage {
 /// Reads the protobuf form. Refuses counts that are not whole: [`decode_protobuf_rounded`] rounds them.
 /// What a field holds is refused without its offset: that is 0, or the length of the input.
 pub fn decode_protobuf(bytes: &[u8]) -> Result<Histogram, DecodeError> {
-    read(bytes, Counts::Whole).map(|(histogram, _)| histogram)
+    read(bytes, CountPolicy::RequireIntegers).map(|(histogram, _)| histogram)
 }
 
 /// Reads the protobuf form with each bin's count rounded to the nearest whole number, and says what that
 /// changed.
 pub fn decode_protobuf_rounded(bytes: &[u8]) -> Result<(Histogram, Rounding), DecodeError> {
-    read(bytes, Counts::Rounded)
+    read(bytes, CountPolicy::Round)
 }
 
 /// Writes the protobuf form. Sum, minimum and maximum have no field in it.
@@ -155,22 +157,25 @@ pub fn encode_protobuf(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
     Ok(message.to_message())
 }
 
-fn read(bytes: &[u8], counts: Counts) -> Result<(Histogram, Rounding), DecodeError> {
+fn read(bytes: &[u8], counts: CountPolicy) -> Result<(Histogram, Rounding), DecodeError> {
     let message: SketchMessage = protobuf::decode(bytes, "DDSketch")?;
     let mut sketch = Sketch::new(counts);
     if let Some(mapping) = message.mapping {
         let interpolation = interpolation_of(mapping.interpolation.into(), 0)?;
-        sketch.set_grid(Log::new(mapping.gamma, mapping.index_offset, interpolation)?, 0)?;
+        sketch.set_grid(
+            LogarithmicScheme::new(mapping.gamma, mapping.index_offset, interpolation)?,
+            0,
+        )?;
     }
-    read_store(&mut sketch, Store::Positive, message.positive_values)?;
-    read_store(&mut sketch, Store::Negative, message.negative_values)?;
-    sketch.zero = sketch.checked(message.zero_count, 0, "zero count")?;
+    read_store(&mut sketch, SketchStore::Positive, message.positive_values)?;
+    read_store(&mut sketch, SketchStore::Negative, message.negative_values)?;
+    sketch.zero = sketch.check_count(message.zero_count, 0, "zero count")?;
     sketch.finish(bytes.len())
 }
 
 fn read_store(
     sketch: &mut Sketch,
-    store: Store,
+    store: SketchStore,
     message: Option<StoreMessage>,
 ) -> Result<(), DecodeError> {
     let message = message.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What an HdrHistogram says of itself beside its counts: range, precision, and for doubles the unit.
+//! HdrHistogram header parameters: range, precision, unit of doubles.
 //!
 //! `2^bits` buckets an octave, where bits is 0, 4, 7, 10, 14, 17 for 0 to 5 digits: the least power of two at
 //! or above 2·10^digits, halved. The lowest buckets are 2^⌊log2 lowest⌋ wide. So the place of a bucket in
@@ -13,11 +13,11 @@ use crate::scheme::{LogLinear2, Scheme};
 /// log2 of the buckets in an octave, by digits.
 const BITS: [u8; 6] = [0, 4, 7, 10, 14, 17];
 
-/// The parameters of an HdrHistogram, all that a lossless re-encoding needs beside the counts.
+/// Header parameters of an HdrHistogram, enough for a lossless re-encoding.
 ///
 /// Equality is by value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Header {
+pub struct HdrHeader {
     digits: u8,
     lowest: i64,
     highest: i64,
@@ -44,26 +44,26 @@ impl HeaderError {
     }
 }
 
-impl Header {
+impl HdrHeader {
     /// A histogram of whole numbers: `digits` 0..=5, `lowest` at least 1, `highest` at least twice that.
-    pub fn new(digits: u32, lowest: i64, highest: i64) -> Result<Header, HeaderError> {
-        Header {
-            digits: digits_of(digits)?,
+    pub fn new(digits: u32, lowest: i64, highest: i64) -> Result<HdrHeader, HeaderError> {
+        HdrHeader {
+            digits: check_digits(digits)?,
             lowest,
             highest,
             ratio: 1.0,
             index_offset: 0,
             range: None,
         }
-        .checked()
+        .validate()
     }
 
     /// A histogram of doubles whose values may differ by the factor `range`, least value `ratio * 2^bits`.
     ///
     /// `ratio`, an exact power of two, is the width of the lowest buckets; HdrHistogram moves it to where
     /// the values are.
-    pub fn double(digits: u32, range: i64, ratio: f64) -> Result<Header, HeaderError> {
-        let bits = BITS[usize::from(digits_of(digits)?)];
+    pub fn double(digits: u32, range: i64, ratio: f64) -> Result<HdrHeader, HeaderError> {
+        let bits = BITS[usize::from(check_digits(digits)?)];
         // The octaves that hold the range wherever it begins, and one more, above the linear part.
         let octaves = u64::BITS.wrapping_sub(range.leading_zeros()).wrapping_add(1);
         let shift = u32::from(bits).wrapping_add(octaves);
@@ -75,7 +75,7 @@ impl Header {
             ));
         }
         let highest = (1i64 << shift).wrapping_sub(1);
-        Header {
+        HdrHeader {
             digits: digits as u8,
             lowest: 1,
             highest,
@@ -83,12 +83,12 @@ impl Header {
             index_offset: 0,
             range: Some(range),
         }
-        .checked()
+        .validate()
     }
 
     /// The parameters under which HdrHistogram holds the buckets of `histogram`, as small as they may be.
     /// Refuses grids that are not HdrHistogram's.
-    pub fn covering(histogram: &Histogram) -> Result<Header, EncodeError> {
+    pub fn for_histogram(histogram: &Histogram) -> Result<HdrHeader, EncodeError> {
         let scheme = || EncodeError::scheme(FORMAT, histogram.scheme());
         let Scheme::LogLinear2(grid) = histogram.scheme() else { return Err(scheme()) };
         let digits = BITS.iter().position(|&bits| bits == grid.bits()).ok_or_else(scheme)? as u8;
@@ -103,10 +103,11 @@ impl Header {
             let highest =
                 end.wrapping_sub(1).min(i64::MAX.into()).max(i128::from(lowest).wrapping_mul(2))
                     as i64;
-            Header { digits, lowest, highest, ratio: 1.0, index_offset: 0, range: None }.checked()
+            HdrHeader { digits, lowest, highest, ratio: 1.0, index_offset: 0, range: None }
+                .validate()
         } else {
             let range = 1i64.checked_shl(octaves.saturating_sub(2).max(1)).unwrap_or(0);
-            Header::double(digits.into(), range, power_of_two(unit.max(-1022)))
+            HdrHeader::double(digits.into(), range, power_of_two(unit.max(-1022)))
         };
         header
             .ok()
@@ -122,11 +123,12 @@ impl Header {
         ratio: f64,
         index_offset: i32,
         range: Option<i64>,
-    ) -> Result<Header, HeaderError> {
-        Header { digits: digits_of(digits)?, lowest, highest, ratio, index_offset, range }.checked()
+    ) -> Result<HdrHeader, HeaderError> {
+        HdrHeader { digits: check_digits(digits)?, lowest, highest, ratio, index_offset, range }
+            .validate()
     }
 
-    fn checked(self) -> Result<Header, HeaderError> {
+    fn validate(self) -> Result<HdrHeader, HeaderError> {
         if self.lowest < 1
             || self.unit_magnitude().wrapping_add(u32::from(self.bits())).wrapping_add(1) > 62
         {
@@ -232,7 +234,7 @@ impl Header {
     }
 }
 
-fn digits_of(digits: u32) -> Result<u8, HeaderError> {
+fn check_digits(digits: u32) -> Result<u8, HeaderError> {
     u8::try_from(digits)
         .ok()
         .filter(|&digits| usize::from(digits) < BITS.len())
@@ -254,7 +256,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(header: Result<Header, HeaderError>, bits: u8, floor: i16, counts_len: u32) {
+    fn check(header: Result<HdrHeader, HeaderError>, bits: u8, floor: i16, counts_len: u32) {
         let header = header.unwrap();
         assert_eq!(
             header.scheme(),
@@ -266,40 +268,40 @@ mod tests {
     /// Lengths as HdrHistogram 2.2.2 allocates them.
     #[test]
     fn the_counts_array_is_as_long_as_in_java() {
-        check(Header::new(2, 20_000, 3_600_000_000_000), 7, 21, 2816);
-        check(Header::new(3, 1, 2), 10, 10, 2048);
-        check(Header::new(3, 1, 2047), 10, 10, 2048);
-        check(Header::new(3, 1, 2048), 10, 10, 3072);
-        check(Header::new(3, 1, 3_600_000_000_000), 10, 10, 33_792);
-        check(Header::new(5, 1, i64::MAX), 17, 17, 47 << 17);
-        check(Header::new(0, 1, i64::MAX), 0, 0, 64);
-        check(Header::new(1, 1000, 1_000_000), 4, 13, 128);
-        check(Header::double(2, 1000, 1.0), 7, 7, 12 << 7);
+        check(HdrHeader::new(2, 20_000, 3_600_000_000_000), 7, 21, 2816);
+        check(HdrHeader::new(3, 1, 2), 10, 10, 2048);
+        check(HdrHeader::new(3, 1, 2047), 10, 10, 2048);
+        check(HdrHeader::new(3, 1, 2048), 10, 10, 3072);
+        check(HdrHeader::new(3, 1, 3_600_000_000_000), 10, 10, 33_792);
+        check(HdrHeader::new(5, 1, i64::MAX), 17, 17, 47 << 17);
+        check(HdrHeader::new(0, 1, i64::MAX), 0, 0, 64);
+        check(HdrHeader::new(1, 1000, 1_000_000), 4, 13, 128);
+        check(HdrHeader::double(2, 1000, 1.0), 7, 7, 12 << 7);
     }
 
     #[track_caller]
-    fn check_refused(header: Result<Header, HeaderError>, field: &str) {
+    fn check_rejected(header: Result<HdrHeader, HeaderError>, field: &str) {
         assert_eq!(header.unwrap_err().field, field);
     }
 
     #[test]
-    fn impossible_parameters_are_refused() {
-        check_refused(Header::new(6, 1, 2), "digits");
-        check_refused(Header::new(u32::MAX, 1, 2), "digits");
-        check_refused(Header::new(3, 0, 2), "lowest discernible value");
-        check_refused(Header::new(3, i64::MIN, 2), "lowest discernible value");
-        check_refused(Header::new(3, i64::MAX, i64::MAX), "lowest discernible value");
-        check_refused(Header::new(3, 2, 3), "highest trackable value");
-        check_refused(Header::new(3, 1, i64::MIN), "highest trackable value");
-        check_refused(Header::read(3, 1, 2, 1.0, 2048, None), "normalizing index offset");
-        check_refused(Header::read(3, 1, 2, 1.0, i32::MIN, None), "normalizing index offset");
-        check_refused(Header::read(3, 1, 2, f64::NAN, 0, None), "conversion ratio");
-        check_refused(Header::double(3, 2, 3.0), "conversion ratio");
-        check_refused(Header::double(3, 2, -2.0), "conversion ratio");
-        check_refused(Header::double(3, 2, 5e-324), "conversion ratio");
-        check_refused(Header::double(3, 2, f64::MAX), "conversion ratio");
-        check_refused(Header::double(3, 2, 2f64.powi(1020)), "conversion ratio");
-        check_refused(Header::double(3, 1, 1.0), "highest to lowest value ratio");
-        check_refused(Header::double(3, i64::MAX, 1.0), "highest to lowest value ratio");
+    fn impossible_parameters_are_rejected() {
+        check_rejected(HdrHeader::new(6, 1, 2), "digits");
+        check_rejected(HdrHeader::new(u32::MAX, 1, 2), "digits");
+        check_rejected(HdrHeader::new(3, 0, 2), "lowest discernible value");
+        check_rejected(HdrHeader::new(3, i64::MIN, 2), "lowest discernible value");
+        check_rejected(HdrHeader::new(3, i64::MAX, i64::MAX), "lowest discernible value");
+        check_rejected(HdrHeader::new(3, 2, 3), "highest trackable value");
+        check_rejected(HdrHeader::new(3, 1, i64::MIN), "highest trackable value");
+        check_rejected(HdrHeader::read(3, 1, 2, 1.0, 2048, None), "normalizing index offset");
+        check_rejected(HdrHeader::read(3, 1, 2, 1.0, i32::MIN, None), "normalizing index offset");
+        check_rejected(HdrHeader::read(3, 1, 2, f64::NAN, 0, None), "conversion ratio");
+        check_rejected(HdrHeader::double(3, 2, 3.0), "conversion ratio");
+        check_rejected(HdrHeader::double(3, 2, -2.0), "conversion ratio");
+        check_rejected(HdrHeader::double(3, 2, 5e-324), "conversion ratio");
+        check_rejected(HdrHeader::double(3, 2, f64::MAX), "conversion ratio");
+        check_rejected(HdrHeader::double(3, 2, 2f64.powi(1020)), "conversion ratio");
+        check_rejected(HdrHeader::double(3, 1, 1.0), "highest to lowest value ratio");
+        check_rejected(HdrHeader::double(3, i64::MAX, 1.0), "highest to lowest value ratio");
     }
 }

@@ -1,4 +1,4 @@
-//! Where each field of an encoded HdrHistogram lies. All numbers are big endian.
+//! Field offsets of encoded HdrHistograms. All numbers are big endian.
 //!
 //! The page `docs/formats/hdr.md` shows these tables; `tests/it/hdr.rs` compares the two and finds each
 //! field in encoded bytes. Source: HdrHistogram 2.2.2 (Gil Tene), `AbstractHistogram` and `DoubleHistogram`.

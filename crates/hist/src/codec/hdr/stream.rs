@@ -6,18 +6,18 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use crate::codec::bytes::{Reader, leb9, put_leb9, unzigzag, zigzag};
+use crate::codec::bytes::{ByteReader, leb9, put_leb9, unzigzag, zigzag};
 use crate::error::DecodeError;
 
 const WINDOW_BYTES: usize = 16 * 1024;
 
-/// Bytes to be read once, from the first to the last.
-pub(super) struct Stream<'a> {
-    source: Source<'a>,
+/// Byte stream, plain or inflated.
+pub(super) struct HdrStream<'a> {
+    source: StreamSource<'a>,
     offset: usize,
 }
 
-enum Source<'a> {
+enum StreamSource<'a> {
     Plain(std::slice::Iter<'a, u8>),
     Deflated(Inflate<'a>),
 }
@@ -28,24 +28,24 @@ struct Inflate<'a> {
     window: Vec<u8>,
     /// How far the window has been read.
     read: usize,
-    ended: bool,
+    is_finished: bool,
 }
 
-impl<'a> Stream<'a> {
-    pub(super) fn plain(bytes: &'a [u8]) -> Stream<'a> {
-        Stream { source: Source::Plain(bytes.iter()), offset: 0 }
+impl<'a> HdrStream<'a> {
+    pub(super) fn plain(bytes: &'a [u8]) -> HdrStream<'a> {
+        HdrStream { source: StreamSource::Plain(bytes.iter()), offset: 0 }
     }
 
     /// Reads a zlib stream, which must end where `compressed` ends.
-    pub(super) fn inflate(compressed: &'a [u8]) -> Stream<'a> {
+    pub(super) fn inflate(compressed: &'a [u8]) -> HdrStream<'a> {
         let inflate = Inflate {
             state: Decompress::new(true),
             compressed,
             window: Vec::with_capacity(WINDOW_BYTES),
             read: 0,
-            ended: false,
+            is_finished: false,
         };
-        Stream { source: Source::Deflated(inflate), offset: 0 }
+        HdrStream { source: StreamSource::Deflated(inflate), offset: 0 }
     }
 
     pub(super) fn offset(&self) -> usize {
@@ -56,8 +56,8 @@ impl<'a> Stream<'a> {
     #[inline]
     fn next(&mut self) -> Result<Option<u8>, DecodeError> {
         let byte = match &mut self.source {
-            Source::Plain(bytes) => bytes.next().copied(),
-            Source::Deflated(inflate) => inflate.next(self.offset)?,
+            StreamSource::Plain(bytes) => bytes.next().copied(),
+            StreamSource::Deflated(inflate) => inflate.next(self.offset)?,
         };
         self.offset = self.offset.wrapping_add(usize::from(byte.is_some()));
         Ok(byte)
@@ -122,7 +122,7 @@ impl<'a> Stream<'a> {
     pub(super) fn finish(&mut self) -> Result<(), DecodeError> {
         let offset = self.offset;
         if self.next()?.is_some() {
-            return Err(Reader::invalid(
+            return Err(ByteReader::invalid_error(
                 offset,
                 "end",
                 "more bytes",
@@ -130,8 +130,8 @@ impl<'a> Stream<'a> {
             ));
         }
         match &self.source {
-            Source::Deflated(Inflate { compressed, .. }) if !compressed.is_empty() => {
-                Err(Reader::invalid(
+            StreamSource::Deflated(Inflate { compressed, .. }) if !compressed.is_empty() => {
+                Err(ByteReader::invalid_error(
                     offset,
                     "end",
                     format_args!("{} more bytes after the zlib stream", compressed.len()),
@@ -159,18 +159,23 @@ impl Inflate<'_> {
     fn fill(&mut self, offset: usize) -> Result<(), DecodeError> {
         self.read = 0;
         self.window.clear();
-        while self.window.is_empty() && !self.ended {
+        while self.window.is_empty() && !self.is_finished {
             let before = self.state.total_in();
             let status = self
                 .state
                 .decompress_vec(self.compressed, &mut self.window, FlushDecompress::None)
                 .map_err(|_| {
-                    Reader::invalid(offset, "zlib stream", "damaged", "a whole zlib stream")
+                    ByteReader::invalid_error(
+                        offset,
+                        "zlib stream",
+                        "damaged",
+                        "a whole zlib stream",
+                    )
                 })?;
             let consumed = self.state.total_in().wrapping_sub(before) as usize;
             self.compressed = &self.compressed[consumed..];
-            self.ended = status == Status::StreamEnd;
-            if !self.ended && consumed == 0 && self.window.is_empty() {
+            self.is_finished = status == Status::StreamEnd;
+            if !self.is_finished && consumed == 0 && self.window.is_empty() {
                 return Err(DecodeError::Truncated { offset, field: "zlib stream" });
             }
         }
@@ -192,13 +197,13 @@ mod tests {
         let mut out = Vec::new();
         put_leb(&mut out, value);
         assert_eq!(out.len(), expected_len, "{value}");
-        let mut stream = Stream::plain(&out);
+        let mut stream = HdrStream::plain(&out);
         assert_eq!(stream.leb("n"), Ok(value));
         assert_eq!(stream.finish(), Ok(()));
     }
 
     #[test]
-    fn numbers_come_back_in_at_most_nine_bytes() {
+    fn numbers_round_trip_in_at_most_nine_bytes() {
         check(0, 1);
         check(-1, 1);
         check(63, 1);
@@ -218,7 +223,7 @@ mod tests {
         encoder.write_all(&[7; 100_000]).unwrap();
         let compressed = encoder.finish().unwrap();
         let read = |bytes: &[u8]| {
-            let mut stream = Stream::inflate(bytes);
+            let mut stream = HdrStream::inflate(bytes);
             while stream.next()?.is_some() {}
             stream.finish().map(|()| stream.offset())
         };

@@ -7,16 +7,16 @@ use std::fmt::Display;
 use std::ops::Sub;
 
 use super::float::FloatHistogram;
-use super::native::{no_place, sum_of};
-use crate::codec::protobuf::wrong;
+use super::native::{sum_of, unrepresentable_error};
+use crate::codec::protobuf::field_error;
 use crate::error::{DecodeError, EncodeError};
-use crate::histogram::{Histogram, Parts};
+use crate::histogram::{Histogram, HistogramParts};
 use crate::scheme::Scheme;
-use crate::side::{Side, Sum};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// Cumulative counts, whole or doubles.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Classic<N = u64> {
+pub struct ClassicHistogram<N = u64> {
     /// `le` and the count of values up to and including it, ascending.
     pub buckets: Vec<(f64, N)>,
     /// Sum of all values.
@@ -25,24 +25,24 @@ pub struct Classic<N = u64> {
     pub count: N,
 }
 
-impl Classic {
+impl ClassicHistogram {
     /// The distribution on explicit bounds.
     pub fn to_histogram(&self) -> Result<Histogram, DecodeError> {
         let (bounds, counts) = self.differences()?;
-        Ok(Histogram::from_parts(Parts {
+        Ok(Histogram::from_parts(HistogramParts {
             positive: (0..).zip(counts).collect(),
             sum: match self.sum.filter(|sum| !sum.is_nan()) {
-                Some(sum) => Side::Exact(Sum::new(sum)),
-                None => Side::Absent,
+                Some(sum) => TrackedValue::Exact(CompensatedSum::new(sum)),
+                None => TrackedValue::Absent,
             },
-            ..Parts::new(Scheme::explicit(&bounds)?)
+            ..HistogramParts::new(Scheme::explicit(&bounds)?)
         })?)
     }
 
     /// The counts of a histogram on explicit bounds, the `+Inf` bucket included.
     ///
     /// Refuses NaN, which has no place. Left out: min, max, declared thresholds.
-    pub fn from_histogram(histogram: &Histogram) -> Result<Classic, EncodeError> {
+    pub fn from_histogram(histogram: &Histogram) -> Result<ClassicHistogram, EncodeError> {
         let bounds = classic_bounds(histogram.scheme())?;
         for (count, what) in [
             (histogram.nan_count(), "NaN values"),
@@ -51,7 +51,7 @@ impl Classic {
             (histogram.underflow(), "values counted below the buckets"),
         ] {
             if count > 0 {
-                return Err(no_place(format!("{count} {what}, being classic")));
+                return Err(unrepresentable_error(format!("{count} {what}, being classic")));
             }
         }
         let mut cumulative = 0u64;
@@ -59,7 +59,7 @@ impl Classic {
             cumulative = cumulative.wrapping_add(histogram.positive().get(index));
             (bound, cumulative)
         };
-        Ok(Classic {
+        Ok(ClassicHistogram {
             buckets: (0..).zip(bounds).map(&mut up_to).collect(),
             sum: Some(sum_of(histogram)).filter(|sum| !sum.is_nan()),
             count: histogram.count(),
@@ -67,7 +67,7 @@ impl Classic {
     }
 }
 
-impl Classic<f64> {
+impl ClassicHistogram<f64> {
     /// The distribution on explicit bounds; each count is a difference of two doubles.
     pub fn to_float(&self) -> Result<FloatHistogram, DecodeError> {
         let (bounds, counts) = self.differences()?;
@@ -85,11 +85,11 @@ impl Classic<f64> {
     }
 
     /// The counts of a histogram on explicit bounds, the `+Inf` bucket included. Adding doubles up rounds.
-    pub fn from_float(float: &FloatHistogram) -> Result<Classic<f64>, EncodeError> {
+    pub fn from_float(float: &FloatHistogram) -> Result<ClassicHistogram<f64>, EncodeError> {
         let bounds = classic_bounds(&float.scheme)?;
-        float.check().map_err(|error| no_place(error.to_string()))?;
+        float.check().map_err(|error| unrepresentable_error(error.to_string()))?;
         if float.zero_count > 0.0 {
-            return Err(no_place("a zero bucket, being classic".into()));
+            return Err(unrepresentable_error("a zero bucket, being classic".into()));
         }
         let mut held = float.positive.iter().peekable();
         let mut cumulative = 0.0;
@@ -105,7 +105,7 @@ impl Classic<f64> {
         if let Some(last) = buckets.last_mut() {
             last.1 = float.count;
         }
-        Ok(Classic {
+        Ok(ClassicHistogram {
             buckets,
             sum: Some(float.sum).filter(|sum| !sum.is_nan()),
             count: float.count,
@@ -113,7 +113,7 @@ impl Classic<f64> {
     }
 }
 
-impl<N: Copy + Default + PartialOrd + Sub<Output = N> + Display> Classic<N> {
+impl<N: Copy + Default + PartialOrd + Sub<Output = N> + Display> ClassicHistogram<N> {
     /// Finite bounds, and the counts between them: one more.
     #[expect(clippy::arithmetic_side_effects, reason = "no count is below the one before it")]
     fn differences(&self) -> Result<(Vec<f64>, Vec<N>), DecodeError> {
@@ -121,7 +121,7 @@ impl<N: Copy + Default + PartialOrd + Sub<Output = N> + Display> Classic<N> {
             Some((&(f64::INFINITY, all), finite)) => {
                 if all != self.count {
                     let expected = format_args!("{}, the count", self.count);
-                    return Err(wrong("bucket le=\"+Inf\"", all, expected));
+                    return Err(field_error("bucket le=\"+Inf\"", all, expected));
                 }
                 finite
             }
@@ -131,13 +131,17 @@ impl<N: Copy + Default + PartialOrd + Sub<Output = N> + Display> Classic<N> {
         let (mut lower, mut below) = (f64::NEG_INFINITY, N::default());
         for &(le, cumulative) in finite {
             if !(le.is_finite() && le > lower) {
-                return Err(wrong("le", le, format_args!("a finite bound above {lower}")));
+                return Err(field_error("le", le, format_args!("a finite bound above {lower}")));
             }
             // A count that is NaN neither rises nor falls and is refused with those that fall.
             let rises = cumulative >= below;
             if !rises {
                 let found = format_args!("{cumulative} at le={le}");
-                return Err(wrong("cumulative count", found, format_args!("at least {below}")));
+                return Err(field_error(
+                    "cumulative count",
+                    found,
+                    format_args!("at least {below}"),
+                ));
             }
             bounds.push(le);
             counts.push(cumulative - below);
@@ -146,7 +150,7 @@ impl<N: Copy + Default + PartialOrd + Sub<Output = N> + Display> Classic<N> {
         let rises = self.count >= below;
         if !rises {
             let expected = format_args!("at least {below}, the count at le={lower}");
-            return Err(wrong("count", self.count, expected));
+            return Err(field_error("count", self.count, expected));
         }
         counts.push(self.count - below);
         Ok((bounds, counts))

@@ -4,16 +4,16 @@
 //! Which it is follows Prometheus' scraper: native if there is a span or a zero threshold. The message has no
 //! custom buckets (schema -53).
 
-use super::classic::Classic;
+use super::classic::ClassicHistogram;
 use super::float::FloatHistogram;
-use super::native::{self, Buckets, Counts, Native, Written};
+use super::native::{self, NativeBuckets, NativeCounts, NativeFields, NativeMessage};
 use super::spans::BucketSpan;
-use super::{SCHEMA_CUSTOM, Sample};
-use crate::codec::Folded;
+use super::{HistogramSample, SCHEMA_CUSTOM};
+use crate::codec::FoldResult;
 use crate::codec::protobuf;
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::Histogram;
-use crate::protobuf::{Error, Field, Fields, Writer, push_message};
+use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter, push_message};
 use crate::scheme::Scheme;
 
 /// `io.prometheus.client.Histogram`.
@@ -66,8 +66,8 @@ pub struct ClientBucket {
     pub cumulative_count_float: Option<f64>,
 }
 
-impl Fields for ClientHistogram {
-    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+impl MessageFields for ClientHistogram {
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
         match number {
             1 => self.sample_count = Some(field.varint()?),
             2 => self.sample_sum = Some(field.double()?),
@@ -90,7 +90,7 @@ impl Fields for ClientHistogram {
         Ok(())
     }
 
-    fn put(&self, out: &mut Writer) {
+    fn put(&self, out: &mut MessageWriter) {
         out.varint_optional(1, self.sample_count);
         out.double_optional(2, self.sample_sum);
         out.messages(3, &self.bucket);
@@ -110,8 +110,8 @@ impl Fields for ClientHistogram {
     }
 }
 
-impl Fields for ClientBucket {
-    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+impl MessageFields for ClientBucket {
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
         match number {
             1 => self.cumulative_count = Some(field.varint()?),
             2 => self.upper_bound = Some(field.double()?),
@@ -122,7 +122,7 @@ impl Fields for ClientBucket {
         Ok(())
     }
 
-    fn put(&self, out: &mut Writer) {
+    fn put(&self, out: &mut MessageWriter) {
         out.varint_optional(1, self.cumulative_count);
         out.double_optional(2, self.upper_bound);
         out.byte_strings(3, &self.exemplar);
@@ -149,52 +149,52 @@ impl ClientHistogram {
 
     /// The native histogram, bucket for bucket, or `None` where there is none. Refuses schemas above 8,
     /// which [`Self::to_native_folded`] takes.
-    pub fn to_native(&self) -> Result<Option<Sample>, DecodeError> {
+    pub fn to_native(&self) -> Result<Option<HistogramSample>, DecodeError> {
         let native = self.is_native().then(|| self.native().read(false)).transpose()?;
         Ok(native.map(|folded| folded.value))
     }
 
     /// As [`Self::to_native`]; a schema of 9..=52 is folded to 8, which adds at most 0.135 % to the error of
     /// a value.
-    pub fn to_native_folded(&self) -> Result<Option<Folded<Sample>>, DecodeError> {
+    pub fn to_native_folded(&self) -> Result<Option<FoldResult<HistogramSample>>, DecodeError> {
         self.is_native().then(|| self.native().read(true)).transpose()
     }
 
-    fn native(&self) -> Native<'_> {
+    fn native(&self) -> NativeFields<'_> {
         let counts = if self.sample_count_float.unwrap_or_default() > 0.0
             || self.zero_count_float.unwrap_or_default() > 0.0
         {
-            let zero = over(
+            let zero = float_or_integer(
                 self.zero_count_float.unwrap_or_default(),
                 self.zero_count.unwrap_or_default(),
             );
-            Counts::Float {
-                count: over(
+            NativeCounts::Float {
+                count: float_or_integer(
                     self.sample_count_float.unwrap_or_default(),
                     self.sample_count.unwrap_or_default(),
                 ),
                 zero,
             }
         } else {
-            Counts::Integer {
+            NativeCounts::Integer {
                 count: self.sample_count.unwrap_or_default(),
                 zero: self.zero_count.unwrap_or_default(),
             }
         };
-        let is_empty = matches!(counts, Counts::Integer { count: 0, .. });
+        let is_empty = matches!(counts, NativeCounts::Integer { count: 0, .. });
         let unknown = if is_empty { 0.0 } else { f64::NAN };
-        Native {
+        NativeFields {
             schema: self.schema.unwrap_or_default(),
             zero_threshold: self.zero_threshold.unwrap_or_default(),
             sum: self.sample_sum.unwrap_or(unknown),
             counts,
-            positive: Buckets {
+            positive: NativeBuckets {
                 field: "positive_span",
                 spans: &self.positive_span,
                 deltas: &self.positive_delta,
                 counts: &self.positive_count,
             },
-            negative: Buckets {
+            negative: NativeBuckets {
                 field: "negative_span",
                 spans: &self.negative_span,
                 deltas: &self.negative_delta,
@@ -205,7 +205,7 @@ impl ClientHistogram {
     }
 
     /// The classic histogram, or `None` where there is only a native one.
-    pub fn to_classic(&self) -> Result<Option<Sample>, DecodeError> {
+    pub fn to_classic(&self) -> Result<Option<HistogramSample>, DecodeError> {
         if self.bucket.is_empty() && self.is_native() {
             return Ok(None);
         }
@@ -215,36 +215,36 @@ impl ClientHistogram {
                 .iter()
                 .any(|bucket| bucket.cumulative_count_float.unwrap_or_default() > 0.0);
         let sample = if float {
-            Sample::Float(self.classic_float().to_float()?)
+            HistogramSample::Float(self.classic_float().to_float()?)
         } else {
-            Sample::Integer(self.classic().to_histogram()?)
+            HistogramSample::Integer(self.classic().to_histogram()?)
         };
         Ok(Some(sample))
     }
 
-    fn classic(&self) -> Classic {
+    fn classic(&self) -> ClassicHistogram {
         let bucket = |bucket: &ClientBucket| {
             (bucket.upper_bound.unwrap_or_default(), bucket.cumulative_count.unwrap_or_default())
         };
-        Classic {
+        ClassicHistogram {
             buckets: self.bucket.iter().map(bucket).collect(),
             sum: self.sample_sum,
             count: self.sample_count.unwrap_or_default(),
         }
     }
 
-    fn classic_float(&self) -> Classic<f64> {
+    fn classic_float(&self) -> ClassicHistogram<f64> {
         let bucket = |bucket: &ClientBucket| {
-            let count = over(
+            let count = float_or_integer(
                 bucket.cumulative_count_float.unwrap_or_default(),
                 bucket.cumulative_count.unwrap_or_default(),
             );
             (bucket.upper_bound.unwrap_or_default(), count)
         };
-        Classic {
+        ClassicHistogram {
             buckets: self.bucket.iter().map(bucket).collect(),
             sum: self.sample_sum,
-            count: over(
+            count: float_or_integer(
                 self.sample_count_float.unwrap_or_default(),
                 self.sample_count.unwrap_or_default(),
             ),
@@ -257,7 +257,7 @@ impl ClientHistogram {
     /// Left out: min, max, declared thresholds; the sum where there are NaN values.
     pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {
         if let Scheme::Explicit(_) = histogram.scheme() {
-            return Classic::from_histogram(histogram).map(ClientHistogram::from_classic);
+            return ClassicHistogram::from_histogram(histogram).map(ClientHistogram::from_classic);
         }
         let written = native::write(histogram)?;
         debug_assert!(written.schema != SCHEMA_CUSTOM);
@@ -273,7 +273,7 @@ impl ClientHistogram {
     /// A message with everything that `float` holds, native or classic as [`Self::from_histogram`].
     pub fn from_float(float: &FloatHistogram) -> Result<Self, EncodeError> {
         if let Scheme::Explicit(_) = float.scheme {
-            return Classic::from_float(float).map(ClientHistogram::from_classic_float);
+            return ClassicHistogram::from_float(float).map(ClientHistogram::from_classic_float);
         }
         let written = native::write_float(float)?;
         Ok(ClientHistogram {
@@ -285,7 +285,7 @@ impl ClientHistogram {
         })
     }
 
-    fn from_common<N, D>(mut written: Written<N, D>) -> Self {
+    fn from_common<N, D>(mut written: NativeMessage<N, D>) -> Self {
         let bare = written.positive_spans.is_empty() && written.negative_spans.is_empty();
         if bare && written.zero_threshold == 0.0 {
             // Without this span of no buckets it would not be seen to be native.
@@ -301,7 +301,7 @@ impl ClientHistogram {
         }
     }
 
-    fn from_classic(classic: Classic) -> Self {
+    fn from_classic(classic: ClassicHistogram) -> Self {
         let bucket = |&(bound, count): &(f64, u64)| ClientBucket {
             cumulative_count: Some(count),
             upper_bound: Some(bound),
@@ -315,7 +315,7 @@ impl ClientHistogram {
         }
     }
 
-    fn from_classic_float(classic: Classic<f64>) -> Self {
+    fn from_classic_float(classic: ClassicHistogram<f64>) -> Self {
         let bucket = |&(bound, count): &(f64, f64)| ClientBucket {
             cumulative_count_float: Some(count),
             upper_bound: Some(bound),
@@ -331,6 +331,6 @@ impl ClientHistogram {
 }
 
 /// A double field holds over the whole one if it is above 0.
-fn over(double: f64, whole: u64) -> f64 {
+fn float_or_integer(double: f64, whole: u64) -> f64 {
     if double > 0.0 { double } else { whole as f64 }
 }

@@ -1,16 +1,16 @@
-//! Native histograms whose counts are doubles.
+//! Float histograms of Prometheus.
 //!
 //! They come from recording rules, rates and scaling, and say nothing that whole counts could hold without
 //! a decision: so they stay what they are until asked for a [`Histogram`].
 
 use super::native::{assemble, nan_count};
-use crate::codec::protobuf::{self, wrong};
+use crate::codec::protobuf::{self, field_error};
 use crate::error::DecodeError;
-use crate::histogram::{Histogram, Parts};
+use crate::histogram::{Histogram, HistogramParts};
 use crate::scheme::Scheme;
 
 /// The last whole number before doubles step over some.
-const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// A distribution with double counts.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,9 +32,9 @@ pub struct FloatHistogram {
     pub negative: Vec<(i32, f64)>,
 }
 
-/// A histogram whose counts were rounded to whole numbers.
+/// Histogram with rounded counts and the rounding error.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rounded {
+pub struct RoundedHistogram {
     /// The values.
     pub histogram: Histogram,
     /// How many values the histogram has, NaN included, more than the source's `count`.
@@ -47,13 +47,13 @@ impl FloatHistogram {
     /// The same counts as whole numbers; refused where one is not whole or is above 2^53, or where they
     /// and `count` disagree.
     pub fn to_histogram(&self) -> Result<Histogram, DecodeError> {
-        let parts = self.parts(whole)?;
-        let count = whole("count", self.count)?;
+        let parts = self.parts(check_integer)?;
+        let count = check_integer("count", self.count)?;
         assemble(parts, self.sum, |held| nan_count(count, held, self.sum))
     }
 
     /// Each count rounded to the nearest whole number, halves away from zero.
-    pub fn round(&self) -> Result<Rounded, DecodeError> {
+    pub fn round(&self) -> Result<RoundedHistogram, DecodeError> {
         let mut moved = 0.0;
         let mut nearest = |field, count: f64| {
             let rounded = within_u64(field, count.round())?;
@@ -61,11 +61,12 @@ impl FloatHistogram {
             Ok(rounded)
         };
         let parts = self.parts(&mut nearest)?;
-        let beside = if self.sum.is_nan() { (self.count - self.held()).max(0.0) } else { 0.0 };
+        let beside =
+            if self.sum.is_nan() { (self.count - self.bucket_total()).max(0.0) } else { 0.0 };
         let nan = nearest("count", beside)?;
         let histogram = assemble(parts, self.sum, |_| Ok(nan))?;
         let all = histogram.count() as f64 + histogram.nan_count() as f64;
-        Ok(Rounded { added: all - self.count, moved, histogram })
+        Ok(RoundedHistogram { added: all - self.count, moved, histogram })
     }
 
     /// A histogram's counts as doubles, which are exact up to 2^53.
@@ -90,7 +91,7 @@ impl FloatHistogram {
     }
 
     /// Counts within the buckets.
-    fn held(&self) -> f64 {
+    fn bucket_total(&self) -> f64 {
         let side = |buckets: &[(i32, f64)]| buckets.iter().map(|&(_, count)| count).sum::<f64>();
         side(&self.positive) + side(&self.negative) + self.zero_count
     }
@@ -98,7 +99,7 @@ impl FloatHistogram {
     fn parts(
         &self,
         mut convert: impl FnMut(&'static str, f64) -> Result<u64, DecodeError>,
-    ) -> Result<Parts, DecodeError> {
+    ) -> Result<HistogramParts, DecodeError> {
         self.check()?;
         let mut side = |field, buckets: &[(i32, f64)]| {
             let bucket = |&(index, count): &_| Ok((index, convert(field, count)?));
@@ -106,12 +107,12 @@ impl FloatHistogram {
                 buckets.iter().map(bucket).collect();
             buckets.map(|all| all.into_iter().filter(|&(_, count)| count > 0).collect())
         };
-        Ok(Parts {
+        Ok(HistogramParts {
             zero_threshold: self.zero_threshold,
             positive: side("positive counts", &self.positive)?,
             negative: side("negative counts", &self.negative)?,
             zero: convert("zero_count", self.zero_count)?,
-            ..Parts::new(self.scheme.clone())
+            ..HistogramParts::new(self.scheme.clone())
         })
     }
 
@@ -120,14 +121,18 @@ impl FloatHistogram {
         let (grid_end, mirrored) = match &self.scheme {
             Scheme::Exp2(grid) => (Some(protobuf::end_index(*grid)), true),
             Scheme::Explicit(_) => (None, false),
-            other => return Err(wrong("scheme", other, "exponential or explicit buckets")),
+            other => return Err(field_error("scheme", other, "exponential or explicit buckets")),
         };
         if !(self.zero_threshold.is_finite() && self.zero_threshold >= 0.0) {
-            return Err(wrong("zero_threshold", self.zero_threshold, "a finite number from 0"));
+            return Err(field_error(
+                "zero_threshold",
+                self.zero_threshold,
+                "a finite number from 0",
+            ));
         }
         if let (false, Some((index, _))) = (mirrored, self.negative.first()) {
             let found = format_args!("bucket {index}");
-            return Err(wrong("negative counts", found, "none beside custom buckets"));
+            return Err(field_error("negative counts", found, "none beside custom buckets"));
         }
         check_count("count", self.count)?;
         check_count("zero_count", self.zero_count)?;
@@ -137,11 +142,19 @@ impl FloatHistogram {
             for (position, &(index, count)) in buckets.iter().enumerate() {
                 check_count(field, count)?;
                 if position > 0 && buckets[position.wrapping_sub(1)].0 >= index {
-                    return Err(wrong(field, format_args!("bucket {index}"), "ascending indexes"));
+                    return Err(field_error(
+                        field,
+                        format_args!("bucket {index}"),
+                        "ascending indexes",
+                    ));
                 }
                 if self.scheme.edges(index).is_none() && Some(index) != grid_end {
                     let found = format_args!("bucket {index}");
-                    return Err(wrong(field, found, format_args!("buckets of {}", self.scheme)));
+                    return Err(field_error(
+                        field,
+                        found,
+                        format_args!("buckets of {}", self.scheme),
+                    ));
                 }
             }
         }
@@ -153,16 +166,20 @@ fn check_count(field: &'static str, count: f64) -> Result<(), DecodeError> {
     if count.is_finite() && count >= 0.0 {
         return Ok(());
     }
-    Err(wrong(field, count, "a finite number from 0"))
+    Err(field_error(field, count, "a finite number from 0"))
 }
 
-fn whole(field: &'static str, count: f64) -> Result<u64, DecodeError> {
-    if count.fract() == 0.0 && (0.0..=WHOLE_MAX).contains(&count) {
+fn check_integer(field: &'static str, count: f64) -> Result<u64, DecodeError> {
+    if count.fract() == 0.0 && (0.0..=INTEGER_MAX).contains(&count) {
         return Ok(count as u64);
     }
-    Err(wrong(field, count, "a whole number up to 2^53; others can be rounded"))
+    Err(field_error(field, count, "a whole number up to 2^53; others can be rounded"))
 }
 
 fn within_u64(field: &'static str, count: f64) -> Result<u64, DecodeError> {
-    if count < u64::MAX as f64 { Ok(count as u64) } else { Err(wrong(field, count, "below 2^64")) }
+    if count < u64::MAX as f64 {
+        Ok(count as u64)
+    } else {
+        Err(field_error(field, count, "below 2^64"))
+    }
 }

@@ -1,4 +1,4 @@
-//! What the messages of native histograms have in common: their rules, in both directions.
+//! Native histogram rules shared by both messages.
 //!
 //! The rules are those of Prometheus' own validation (`model/histogram`, `Validate`): spans as long as there
 //! are counts and never stepping back, no count below zero, custom bounds ascending and finite and with
@@ -6,35 +6,35 @@
 //! the sum is NaN. Double counts are not compared with their total, which roundings make differ.
 
 use super::float::FloatHistogram;
-use super::spans::{BucketSpan, from_deltas, indexed, spanned, to_deltas};
-use super::{FORMAT, SCHEMA_CUSTOM, SCHEMAS_READ, SCHEMAS_WRITTEN, STALE_MARKER, Sample};
-use crate::codec::Folded;
-use crate::codec::protobuf::{self, wrong};
+use super::spans::{BucketSpan, from_deltas, index_buckets, to_deltas, to_spans};
+use super::{FORMAT, HistogramSample, READ_SCHEMAS, SCHEMA_CUSTOM, STALE_MARKER, WRITE_SCHEMAS};
+use crate::codec::FoldResult;
+use crate::codec::protobuf::{self, field_error};
 use crate::error::{DecodeError, EncodeError};
-use crate::histogram::{Histogram, Parts};
+use crate::histogram::{Histogram, HistogramParts};
 use crate::scheme::Scheme;
-use crate::side::{Side, Sum};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
-/// A message's fields, whichever message it is.
-pub(super) struct Native<'a> {
+/// Fields common to the native histogram messages.
+pub(super) struct NativeFields<'a> {
     pub(super) schema: i32,
     pub(super) zero_threshold: f64,
     pub(super) sum: f64,
-    pub(super) counts: Counts,
-    pub(super) positive: Buckets<'a>,
-    pub(super) negative: Buckets<'a>,
+    pub(super) counts: NativeCounts,
+    pub(super) positive: NativeBuckets<'a>,
+    pub(super) negative: NativeBuckets<'a>,
     /// `None` where the message has no field for them.
     pub(super) custom_values: Option<&'a [f64]>,
 }
 
 /// The count of all values and of zeros, which decide how the buckets are written.
-pub(super) enum Counts {
+pub(super) enum NativeCounts {
     Integer { count: u64, zero: u64 },
     Float { count: f64, zero: f64 },
 }
 
 /// The buckets of one sign: `deltas` of whole counts, or `counts`.
-pub(super) struct Buckets<'a> {
+pub(super) struct NativeBuckets<'a> {
     pub(super) field: &'static str,
     pub(super) spans: &'a [BucketSpan],
     pub(super) deltas: &'a [i64],
@@ -42,99 +42,112 @@ pub(super) struct Buckets<'a> {
 }
 
 /// The grid, with what turns a message's bucket index into the grid's.
-struct Grid {
+struct NativeGrid {
     scheme: Scheme,
     offset: i64,
     shift: u32,
     error_added: f64,
 }
 
-impl Native<'_> {
-    pub(super) fn read(&self, fold: bool) -> Result<Folded<Sample>, DecodeError> {
+impl NativeFields<'_> {
+    pub(super) fn read(&self, fold: bool) -> Result<FoldResult<HistogramSample>, DecodeError> {
         if self.sum.to_bits() == STALE_MARKER {
-            return Ok(Folded { value: Sample::Stale, error_added: 0.0 });
+            return Ok(FoldResult { value: HistogramSample::Stale, error_added: 0.0 });
         }
         let grid = self.grid(fold)?;
         let value = match self.counts {
-            Counts::Integer { count, zero } => Sample::Integer(self.integer(&grid, count, zero)?),
-            Counts::Float { count, zero } => Sample::Float(self.float(&grid, count, zero)?),
+            NativeCounts::Integer { count, zero } => {
+                HistogramSample::Integer(self.integer(&grid, count, zero)?)
+            }
+            NativeCounts::Float { count, zero } => {
+                HistogramSample::Float(self.float(&grid, count, zero)?)
+            }
         };
-        Ok(Folded { value, error_added: grid.error_added })
+        Ok(FoldResult { value, error_added: grid.error_added })
     }
 
-    fn grid(&self, fold: bool) -> Result<Grid, DecodeError> {
+    fn grid(&self, fold: bool) -> Result<NativeGrid, DecodeError> {
         if let (SCHEMA_CUSTOM, Some(bounds)) = (self.schema, self.custom_values) {
             self.check_custom()?;
             let scheme = Scheme::explicit(bounds)?;
-            return Ok(Grid { scheme, offset: 0, shift: 0, error_added: 0.0 });
+            return Ok(NativeGrid { scheme, offset: 0, shift: 0, error_added: 0.0 });
         }
         if let Some(bounds) = self.custom_values.filter(|bounds| !bounds.is_empty()) {
             let found = format_args!("{} bounds with schema {}", bounds.len(), self.schema);
-            return Err(wrong("custom_values", found, "none but with schema -53"));
+            return Err(field_error("custom_values", found, "none but with schema -53"));
         }
         let (grid, shift) =
-            protobuf::exponential_scheme("schema", self.schema, SCHEMAS_READ, fold)?;
+            protobuf::exponential_scheme("schema", self.schema, READ_SCHEMAS, fold)?;
         let error_added = protobuf::error_added(grid, shift);
-        Ok(Grid { scheme: Scheme::Exp2(grid), offset: -1, shift, error_added })
+        Ok(NativeGrid { scheme: Scheme::Exp2(grid), offset: -1, shift, error_added })
     }
 
     fn check_custom(&self) -> Result<(), DecodeError> {
         let zero = match self.counts {
-            Counts::Integer { zero, .. } => zero as f64,
-            Counts::Float { zero, .. } => zero,
+            NativeCounts::Integer { zero, .. } => zero as f64,
+            NativeCounts::Float { zero, .. } => zero,
         };
         if zero != 0.0 || self.zero_threshold != 0.0 {
             let found = format_args!("{zero} within {}", self.zero_threshold);
-            return Err(wrong("zero bucket", found, "none beside custom buckets"));
+            return Err(field_error("zero bucket", found, "none beside custom buckets"));
         }
         if !(self.negative.spans.is_empty() && self.negative.is_empty()) {
             let found = format_args!("{} spans", self.negative.spans.len());
-            return Err(wrong(self.negative.field, found, "none beside custom buckets"));
+            return Err(field_error(self.negative.field, found, "none beside custom buckets"));
         }
         Ok(())
     }
 
-    fn integer(&self, grid: &Grid, count: u64, zero: u64) -> Result<Histogram, DecodeError> {
+    fn integer(&self, grid: &NativeGrid, count: u64, zero: u64) -> Result<Histogram, DecodeError> {
         if count == 0 && self.sum.is_nan() {
             // No value could make it so, and no histogram of ours says so: it would come back as 0.
             // Double counts may be NaN's of a rule, whose count is near enough to none.
-            return Err(wrong("sum", self.sum, "0, as there are no values"));
+            return Err(field_error("sum", self.sum, "0, as there are no values"));
         }
-        let read = |buckets: &Buckets| {
+        let read = |buckets: &NativeBuckets| {
             if !buckets.counts.is_empty() {
                 let found = format_args!("{} double counts", buckets.counts.len());
-                return Err(wrong(buckets.field, found, "deltas, as the count is whole"));
+                return Err(field_error(buckets.field, found, "deltas, as the count is whole"));
             }
             let counts = from_deltas(buckets.field, buckets.deltas)?;
-            let indexed = indexed(buckets.field, buckets.spans, &counts)?;
+            let indexed = index_buckets(buckets.field, buckets.spans, &counts)?;
             protobuf::shift_buckets(
-                grid.place(buckets.field, indexed)?,
+                grid.to_grid_indexes(buckets.field, indexed)?,
                 grid.shift,
                 u64::checked_add,
             )
         };
         let (positive, negative) = (read(&self.positive)?, read(&self.negative)?);
         assemble(
-            Parts {
+            HistogramParts {
                 zero_threshold: self.zero_threshold,
                 positive,
                 negative,
                 zero,
-                ..Parts::new(grid.scheme.clone())
+                ..HistogramParts::new(grid.scheme.clone())
             },
             self.sum,
             |held| nan_count(count, held, self.sum),
         )
     }
 
-    fn float(&self, grid: &Grid, count: f64, zero: f64) -> Result<FloatHistogram, DecodeError> {
-        let read = |buckets: &Buckets| {
+    fn float(
+        &self,
+        grid: &NativeGrid,
+        count: f64,
+        zero: f64,
+    ) -> Result<FloatHistogram, DecodeError> {
+        let read = |buckets: &NativeBuckets| {
             if !buckets.deltas.is_empty() {
                 let found = format_args!("{} deltas", buckets.deltas.len());
-                return Err(wrong(buckets.field, found, "double counts, as the count is one"));
+                return Err(field_error(
+                    buckets.field,
+                    found,
+                    "double counts, as the count is one",
+                ));
             }
-            let indexed = indexed(buckets.field, buckets.spans, buckets.counts)?;
-            let placed = grid.place(buckets.field, indexed)?;
+            let indexed = index_buckets(buckets.field, buckets.spans, buckets.counts)?;
+            let placed = grid.to_grid_indexes(buckets.field, indexed)?;
             protobuf::shift_buckets(placed, grid.shift, |a, b| Some(a + b))
         };
         let float = FloatHistogram {
@@ -151,15 +164,15 @@ impl Native<'_> {
     }
 }
 
-impl Buckets<'_> {
+impl NativeBuckets<'_> {
     fn is_empty(&self) -> bool {
         self.deltas.is_empty() && self.counts.is_empty()
     }
 }
 
-impl Grid {
+impl NativeGrid {
     /// The same buckets under the grid's indexes.
-    fn place<N>(
+    fn to_grid_indexes<N>(
         &self,
         field: &'static str,
         buckets: Vec<(i64, N)>,
@@ -167,7 +180,7 @@ impl Grid {
         let place = |(index, count): (i64, N)| match i32::try_from(index.wrapping_add(self.offset))
         {
             Ok(index) => Ok((index, count)),
-            Err(_) => Err(wrong(field, format_args!("bucket {index}"), "indexes of 32 bits")),
+            Err(_) => Err(field_error(field, format_args!("bucket {index}"), "indexes of 32 bits")),
         };
         buckets.into_iter().map(place).collect()
     }
@@ -175,7 +188,7 @@ impl Grid {
 
 /// A histogram of parts whose outermost buckets may be the one of infinities.
 pub(super) fn assemble(
-    mut parts: Parts,
+    mut parts: HistogramParts,
     sum: f64,
     nan_count: impl FnOnce(u128) -> Result<u64, DecodeError>,
 ) -> Result<Histogram, DecodeError> {
@@ -189,7 +202,11 @@ pub(super) fn assemble(
         parts.overflow = infinite(&mut parts.positive);
         parts.underflow = infinite(&mut parts.negative);
     }
-    parts.sum = if sum.is_nan() { Side::Absent } else { Side::Exact(Sum::new(sum)) };
+    parts.sum = if sum.is_nan() {
+        TrackedValue::Absent
+    } else {
+        TrackedValue::Exact(CompensatedSum::new(sum))
+    };
     Ok(Histogram::from_parts(parts)?)
 }
 
@@ -200,7 +217,7 @@ pub(super) fn nan_count(count: u64, held: u128, sum: f64) -> Result<u64, DecodeE
         Some(more) if sum.is_nan() => Ok(more as u64),
         _ => {
             let at_least = if sum.is_nan() { "at least " } else { "" };
-            Err(wrong(
+            Err(field_error(
                 "count",
                 count,
                 format_args!("{at_least}{held}, the sum of the bucket counts"),
@@ -209,8 +226,8 @@ pub(super) fn nan_count(count: u64, held: u128, sum: f64) -> Result<u64, DecodeE
     }
 }
 
-/// What goes into a message, whichever message it is.
-pub(super) struct Written<N, D> {
+/// Native histogram to be written to either message.
+pub(super) struct NativeMessage<N, D> {
     pub(super) schema: i32,
     pub(super) zero_threshold: f64,
     pub(super) zero_count: N,
@@ -224,26 +241,28 @@ pub(super) struct Written<N, D> {
 }
 
 /// Whole counts, their buckets as deltas.
-pub(super) fn write(histogram: &Histogram) -> Result<Written<u64, i64>, EncodeError> {
-    let target = Target::of(histogram.scheme())?;
-    target.refuse_beside_custom(histogram.zero_count() as f64)?;
+pub(super) fn write(histogram: &Histogram) -> Result<NativeMessage<u64, i64>, EncodeError> {
+    let target = SchemaFields::for_scheme(histogram.scheme())?;
+    target.check_custom_zero(histogram.zero_count() as f64)?;
     let side = |buckets: &crate::buckets::Buckets, infinite: u64| {
         let end = (infinite > 0).then_some((target.end.unwrap_or(i32::MAX), infinite));
         let all = buckets.iter().chain(end);
         let (spans, counts) =
-            spanned(all.map(|(index, count)| (index.wrapping_add(target.offset), count)));
+            to_spans(all.map(|(index, count)| (index.wrapping_add(target.offset), count)));
         match counts.iter().find(|&&count| count > i64::MAX as u64) {
-            Some(count) => Err(no_place(format!("a bucket count of {count}, above 2^63 - 1"))),
+            Some(count) => {
+                Err(unrepresentable_error(format!("a bucket count of {count}, above 2^63 - 1")))
+            }
             None => Ok((spans, to_deltas(&counts))),
         }
     };
     if target.end.is_none() && histogram.overflow().wrapping_add(histogram.underflow()) > 0 {
         let what = histogram.overflow().wrapping_add(histogram.underflow());
-        return Err(no_place(format!("{what} values outside of custom buckets")));
+        return Err(unrepresentable_error(format!("{what} values outside of custom buckets")));
     }
     let (positive_spans, positive) = side(histogram.positive(), histogram.overflow())?;
     let (negative_spans, negative) = side(histogram.negative(), histogram.underflow())?;
-    Ok(Written {
+    Ok(NativeMessage {
         schema: target.schema,
         zero_threshold: if target.end.is_some() { histogram.zero_threshold() } else { 0.0 },
         zero_count: histogram.zero_count(),
@@ -258,16 +277,16 @@ pub(super) fn write(histogram: &Histogram) -> Result<Written<u64, i64>, EncodeEr
 }
 
 /// Double counts.
-pub(super) fn write_float(float: &FloatHistogram) -> Result<Written<f64, f64>, EncodeError> {
-    let target = Target::of(&float.scheme)?;
-    target.refuse_beside_custom(float.zero_count + float.zero_threshold)?;
-    float.check().map_err(|error| no_place(error.to_string()))?;
+pub(super) fn write_float(float: &FloatHistogram) -> Result<NativeMessage<f64, f64>, EncodeError> {
+    let target = SchemaFields::for_scheme(&float.scheme)?;
+    target.check_custom_zero(float.zero_count + float.zero_threshold)?;
+    float.check().map_err(|error| unrepresentable_error(error.to_string()))?;
     let side = |buckets: &[(i32, f64)]| {
-        spanned(buckets.iter().map(|&(index, count)| (index.wrapping_add(target.offset), count)))
+        to_spans(buckets.iter().map(|&(index, count)| (index.wrapping_add(target.offset), count)))
     };
     let (positive_spans, positive) = side(&float.positive);
     let (negative_spans, negative) = side(&float.negative);
-    Ok(Written {
+    Ok(NativeMessage {
         schema: target.schema,
         zero_threshold: float.zero_threshold,
         zero_count: float.zero_count,
@@ -283,14 +302,14 @@ pub(super) fn write_float(float: &FloatHistogram) -> Result<Written<f64, f64>, E
 
 /// The sum as Prometheus writes it: NaN beside NaN values, and where none is known.
 pub(super) fn sum_of(histogram: &Histogram) -> f64 {
-    match histogram.sum_side().value() {
+    match histogram.tracked_sum().value() {
         Some(sum) if histogram.nan_count() == 0 => sum.value(),
         _ => f64::NAN,
     }
 }
 
-/// How a scheme is named in a message.
-struct Target {
+/// Schema fields of a message for a scheme.
+struct SchemaFields {
     schema: i32,
     offset: i32,
     /// The grid's index of the bucket of infinities; custom buckets reach to infinity without one.
@@ -298,16 +317,18 @@ struct Target {
     custom_values: Vec<f64>,
 }
 
-impl Target {
-    fn of(scheme: &Scheme) -> Result<Target, EncodeError> {
+impl SchemaFields {
+    fn for_scheme(scheme: &Scheme) -> Result<SchemaFields, EncodeError> {
         match scheme {
-            Scheme::Exp2(grid) if SCHEMAS_WRITTEN.contains(&grid.scale().into()) => Ok(Target {
-                schema: grid.scale().into(),
-                offset: 1,
-                end: Some(protobuf::end_index(*grid)),
-                custom_values: Vec::new(),
-            }),
-            Scheme::Explicit(grid) => Ok(Target {
+            Scheme::Exp2(grid) if WRITE_SCHEMAS.contains(&grid.scale().into()) => {
+                Ok(SchemaFields {
+                    schema: grid.scale().into(),
+                    offset: 1,
+                    end: Some(protobuf::end_index(*grid)),
+                    custom_values: Vec::new(),
+                })
+            }
+            Scheme::Explicit(grid) => Ok(SchemaFields {
                 schema: SCHEMA_CUSTOM,
                 offset: 0,
                 end: None,
@@ -317,14 +338,14 @@ impl Target {
         }
     }
 
-    fn refuse_beside_custom(&self, zero: f64) -> Result<(), EncodeError> {
+    fn check_custom_zero(&self, zero: f64) -> Result<(), EncodeError> {
         if self.end.is_none() && zero != 0.0 {
-            return Err(no_place("a zero bucket beside custom buckets".into()));
+            return Err(unrepresentable_error("a zero bucket beside custom buckets".into()));
         }
         Ok(())
     }
 }
 
-pub(super) fn no_place(what: String) -> EncodeError {
-    EncodeError::NoPlace { format: FORMAT, what }
+pub(super) fn unrepresentable_error(what: String) -> EncodeError {
+    EncodeError::Unrepresentable { format: FORMAT, detail: what }
 }

@@ -3,15 +3,15 @@
 //! `prometheus.Histogram` (version 1) and `io.prometheus.write.v2.Histogram` (version 2) are the same on the
 //! wire, but for a start time that version 2 has, so one struct is both.
 
-use super::Sample;
+use super::HistogramSample;
 use super::float::FloatHistogram;
-use super::native::{self, Buckets, Counts, Native, Written};
+use super::native::{self, NativeBuckets, NativeCounts, NativeFields, NativeMessage};
 use super::spans::BucketSpan;
-use crate::codec::Folded;
-use crate::codec::protobuf::{self, wrong};
+use crate::codec::FoldResult;
+use crate::codec::protobuf::{self, field_error};
 use crate::error::{DecodeError, EncodeError};
 use crate::histogram::Histogram;
-use crate::protobuf::{Error, Field, Fields, Writer, push_message};
+use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter, push_message};
 
 /// One native histogram at one time, remote write 1 and 2.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,8 +80,8 @@ pub enum ResetHint {
     Gauge = 3,
 }
 
-impl Fields for RemoteHistogram {
-    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+impl MessageFields for RemoteHistogram {
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
         match number {
             1 => self.count = Some(RemoteCount::Int(field.varint()?)),
             2 => self.count = Some(RemoteCount::Float(field.double()?)),
@@ -105,7 +105,7 @@ impl Fields for RemoteHistogram {
         Ok(())
     }
 
-    fn put(&self, out: &mut Writer) {
+    fn put(&self, out: &mut MessageWriter) {
         match self.count {
             Some(RemoteCount::Int(count)) => out.varint_optional(1, Some(count)),
             Some(RemoteCount::Float(count)) => out.double_optional(2, Some(count)),
@@ -152,44 +152,50 @@ impl RemoteHistogram {
     }
 
     /// The distribution, bucket for bucket. Refuses schemas above 8, which [`Self::to_sample_folded`] takes.
-    pub fn to_sample(&self) -> Result<Sample, DecodeError> {
+    pub fn to_sample(&self) -> Result<HistogramSample, DecodeError> {
         Ok(self.native()?.read(false)?.value)
     }
 
     /// As [`Self::to_sample`]; a schema of 9..=52 is folded to 8, which adds at most 0.135 % to the error of
     /// a value.
-    pub fn to_sample_folded(&self) -> Result<Folded<Sample>, DecodeError> {
+    pub fn to_sample_folded(&self) -> Result<FoldResult<HistogramSample>, DecodeError> {
         self.native()?.read(true)
     }
 
-    fn native(&self) -> Result<Native<'_>, DecodeError> {
+    fn native(&self) -> Result<NativeFields<'_>, DecodeError> {
         use {RemoteCount as Count, RemoteZeroCount as Zero};
         let counts = match (self.count, self.zero_count) {
-            (None, None) => Counts::Integer { count: 0, zero: 0 },
-            (Some(Count::Int(count)), None) => Counts::Integer { count, zero: 0 },
-            (Some(Count::Int(count)), Some(Zero::Int(zero))) => Counts::Integer { count, zero },
-            (None, Some(Zero::Int(zero))) => Counts::Integer { count: 0, zero },
-            (Some(Count::Float(count)), None) => Counts::Float { count, zero: 0.0 },
-            (Some(Count::Float(count)), Some(Zero::Float(zero))) => Counts::Float { count, zero },
+            (None, None) => NativeCounts::Integer { count: 0, zero: 0 },
+            (Some(Count::Int(count)), None) => NativeCounts::Integer { count, zero: 0 },
+            (Some(Count::Int(count)), Some(Zero::Int(zero))) => {
+                NativeCounts::Integer { count, zero }
+            }
+            (None, Some(Zero::Int(zero))) => NativeCounts::Integer { count: 0, zero },
+            (Some(Count::Float(count)), None) => NativeCounts::Float { count, zero: 0.0 },
+            (Some(Count::Float(count)), Some(Zero::Float(zero))) => {
+                NativeCounts::Float { count, zero }
+            }
             // A writer that leaves zeros out may leave one of the two out.
-            (Some(Count::Float(count)), Some(Zero::Int(0))) => Counts::Float { count, zero: 0.0 },
+            (Some(Count::Float(count)), Some(Zero::Int(0))) => {
+                NativeCounts::Float { count, zero: 0.0 }
+            }
             (count, zero) => {
                 let found = format_args!("{zero:?} beside {count:?}");
-                return Err(wrong("zero_count", found, "both whole or both double"));
+                return Err(field_error("zero_count", found, "both whole or both double"));
             }
         };
-        Ok(Native {
+        Ok(NativeFields {
             schema: self.schema,
             zero_threshold: self.zero_threshold,
             sum: self.sum,
             counts,
-            positive: Buckets {
+            positive: NativeBuckets {
                 field: "positive_spans",
                 spans: &self.positive_spans,
                 deltas: &self.positive_deltas,
                 counts: &self.positive_counts,
             },
-            negative: Buckets {
+            negative: NativeBuckets {
                 field: "negative_spans",
                 spans: &self.negative_spans,
                 deltas: &self.negative_deltas,
@@ -227,7 +233,7 @@ impl RemoteHistogram {
     }
 
     /// The fields that do not depend on the kind of count.
-    fn from_common<N, D>(written: Written<N, D>) -> Self {
+    fn from_common<N, D>(written: NativeMessage<N, D>) -> Self {
         RemoteHistogram {
             sum: written.sum,
             schema: written.schema,

@@ -3,9 +3,9 @@
 //! The first span begins at its offset, each other one at its offset past the end of the one before.
 //! A span's length is a claim: nothing is allocated before the lengths agree with the counts there are.
 
-use crate::codec::protobuf::wrong;
+use crate::codec::protobuf::field_error;
 use crate::error::DecodeError;
-use crate::protobuf::{Error, Field, Fields, Writer};
+use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter};
 
 /// So many neighbouring buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -16,8 +16,8 @@ pub struct BucketSpan {
     pub length: u32,
 }
 
-impl Fields for BucketSpan {
-    fn set(&mut self, number: u32, field: Field<'_>) -> Result<(), Error> {
+impl MessageFields for BucketSpan {
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
         match number {
             1 => self.offset = field.zigzag32()?,
             2 => self.length = field.varint()? as u32,
@@ -26,14 +26,14 @@ impl Fields for BucketSpan {
         Ok(())
     }
 
-    fn put(&self, out: &mut Writer) {
+    fn put(&self, out: &mut MessageWriter) {
         out.sint32(1, self.offset);
         out.varint(2, self.length.into());
     }
 }
 
 /// Index and count of each bucket that holds anything, of one sign.
-pub(super) fn indexed<N: Copy + Default + PartialEq>(
+pub(super) fn index_buckets<N: Copy + Default + PartialEq>(
     field: &'static str,
     spans: &[BucketSpan],
     counts: &[N],
@@ -41,7 +41,11 @@ pub(super) fn indexed<N: Copy + Default + PartialEq>(
     let length: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
     if length != counts.len() as u64 {
         let found = format_args!("{length} buckets long");
-        return Err(wrong(field, found, format_args!("{}, one for each count", counts.len())));
+        return Err(field_error(
+            field,
+            found,
+            format_args!("{}, one for each count", counts.len()),
+        ));
     }
     let mut buckets = Vec::with_capacity(counts.len());
     let mut counts = counts.iter();
@@ -49,7 +53,7 @@ pub(super) fn indexed<N: Copy + Default + PartialEq>(
     for (position, span) in spans.iter().enumerate() {
         if position > 0 && span.offset < 0 {
             let found = format_args!("offset {} in span {position}", span.offset);
-            return Err(wrong(field, found, "no offset below 0 after span 0"));
+            return Err(field_error(field, found, "no offset below 0 after span 0"));
         }
         index = index.wrapping_add(i64::from(span.offset));
         for &count in counts.by_ref().take(span.length as usize) {
@@ -70,7 +74,7 @@ pub(super) fn from_deltas(field: &'static str, deltas: &[i64]) -> Result<Vec<u64
         let next = count.checked_add(delta).and_then(|next| u64::try_from(next).ok());
         let Some(next) = next else {
             let found = format_args!("{delta} after a count of {count}, in bucket {position}");
-            return Err(wrong(field, found, "counts of 0..2^63"));
+            return Err(field_error(field, found, "counts of 0..2^63"));
         };
         count = next as i64;
         counts.push(next);
@@ -90,7 +94,7 @@ pub(super) fn to_deltas(counts: &[u64]) -> Vec<i64> {
 }
 
 /// Spans over ascending indexes, and the counts in a row. Neighbours share a span; gaps are not filled.
-pub(super) fn spanned<N>(buckets: impl Iterator<Item = (i32, N)>) -> (Vec<BucketSpan>, Vec<N>) {
+pub(super) fn to_spans<N>(buckets: impl Iterator<Item = (i32, N)>) -> (Vec<BucketSpan>, Vec<N>) {
     let (mut spans, mut counts): (Vec<BucketSpan>, Vec<N>) = (Vec::new(), Vec::new());
     let mut next = 0;
     for (index, count) in buckets {
@@ -114,17 +118,17 @@ mod tests {
             spans.iter().map(|&(offset, length)| BucketSpan { offset, length }).collect();
         let counts = from_deltas("deltas", deltas).unwrap();
         assert_eq!(to_deltas(&counts), deltas);
-        let read = indexed("spans", &spans, &counts).unwrap();
+        let read = index_buckets("spans", &spans, &counts).unwrap();
         assert_eq!(read, expected);
-        let (again, counts) = spanned(read.iter().map(|&(index, count)| (index as i32, count)));
-        assert_eq!(indexed("spans", &again, &counts).unwrap(), expected);
+        let (again, counts) = to_spans(read.iter().map(|&(index, count)| (index as i32, count)));
+        assert_eq!(index_buckets("spans", &again, &counts).unwrap(), expected);
     }
 
     #[track_caller]
     fn check_error(spans: &[(i32, u32)], counts: &[u64], error: &str) {
         let spans: Vec<_> =
             spans.iter().map(|&(offset, length)| BucketSpan { offset, length }).collect();
-        assert_eq!(indexed("spans", &spans, counts).unwrap_err().to_string(), error);
+        assert_eq!(index_buckets("spans", &spans, counts).unwrap_err().to_string(), error);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Frames added from their bytes, against frames decoded and merged one by one.
 
 use arbitrary::{Result, Unstructured};
-use hist::codec::frame::{self, Meaning, Temporality};
+use hist::codec::frame::{self, SeriesMeta, Temporality};
 use hist::{Accumulator, Histogram};
 
-use super::histogram::{answers, same_counts};
+use super::histogram::{assert_same_counts, check_statistics};
 use super::statistics::{number, scheme, value};
 
 /// Frames in one sequence at the most.
@@ -37,7 +37,7 @@ fn try_frames(u: &mut Unstructured<'_>) -> Result<()> {
         }
         assert_eq!(accumulator.count(), model.count());
     }
-    same(&accumulator.to_histogram(), &model);
+    assert_same(&accumulator.to_histogram(), &model);
     Ok(())
 }
 
@@ -59,7 +59,7 @@ fn frame_of(u: &mut Unstructured<'_>, mut histogram: Histogram) -> Result<Vec<u8
     }
     let temporality = if u.arbitrary()? { Temporality::Cumulative } else { Temporality::Delta };
     let mut bytes = Vec::new();
-    frame::encode(&histogram, Meaning { temporality, ..Meaning::default() }, &mut bytes);
+    frame::encode(&histogram, SeriesMeta { temporality, ..SeriesMeta::default() }, &mut bytes);
     if u.ratio(1, 4)? {
         for _ in 0..u.int_in_range(1..=4)? {
             let at = u.choose_index(bytes.len())?;
@@ -71,11 +71,11 @@ fn frame_of(u: &mut Unstructured<'_>, mut histogram: Histogram) -> Result<Vec<u8
 
 /// Equal counts and side values. A sum of another order of additions may be another in its last bits, and a
 /// frame that lies about its sum is seen through by one of the two only.
-fn same(accumulated: &Histogram, model: &Histogram) {
-    same_counts(accumulated, model);
+fn assert_same(accumulated: &Histogram, model: &Histogram) {
+    assert_same_counts(accumulated, model);
     assert_eq!(accumulated.thresholds(), model.thresholds());
-    assert_eq!(accumulated.min_side(), model.min_side());
-    assert_eq!(accumulated.max_side(), model.max_side());
-    answers(accumulated);
-    answers(model);
+    assert_eq!(accumulated.tracked_min(), model.tracked_min());
+    assert_eq!(accumulated.tracked_max(), model.tracked_max());
+    check_statistics(accumulated);
+    check_statistics(model);
 }

@@ -5,11 +5,11 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hist::codec::otlp::{ExponentialHistogramDataPoint, HistogramDataPoint};
-use hist::codec::prometheus::{ClientHistogram, FloatHistogram, RemoteHistogram, Sample};
+use hist::codec::prometheus::{ClientHistogram, FloatHistogram, HistogramSample, RemoteHistogram};
 use hist::codec::{circllhist, ddsketch, hdr, hlog};
-use hist::{Histogram, Scheme, Side};
+use hist::{Histogram, Scheme, TrackedValue};
 
-use super::histogram::{answers, bears_everything, same_counts};
+use super::histogram::{assert_same_counts, check_all, check_statistics};
 
 /// Binary, base64 and text.
 pub(super) fn circllhist(bytes: &[u8]) {
@@ -20,7 +20,7 @@ pub(super) fn circllhist(bytes: &[u8]) {
         text.ok().and_then(|text| circllhist::decode_text(text).ok()),
     ];
     for histogram in decoded.into_iter().flatten() {
-        bears_everything(&histogram);
+        check_all(&histogram);
         let binary = circllhist::encode(&histogram).unwrap();
         assert_eq!(circllhist::decode(&binary).as_ref(), Ok(&histogram));
         let base64 = circllhist::encode_base64(&histogram).unwrap();
@@ -34,8 +34,8 @@ pub(super) fn circllhist(bytes: &[u8]) {
 pub(super) fn hdr(bytes: &[u8]) {
     let decoded = [hdr::decode(bytes), hdr::decode_base64(bytes), hdr::decode(&compressed(bytes))];
     for recording in decoded.into_iter().flatten() {
-        bears_everything(&recording.histogram);
-        comes_back(&recording);
+        check_all(&recording.histogram);
+        check_round_trip(&recording);
     }
 }
 
@@ -49,24 +49,24 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Places of a counts array that is written in full, as V0 and V1 do: of 50 MB there would be few in a minute.
-const PLACES_WRITTEN: usize = 1 << 12;
+const COUNTS_WRITTEN_MAX: usize = 1 << 12;
 
-fn comes_back(recording: &hdr::Recording) {
+fn check_round_trip(recording: &hdr::HdrHistogramData) {
     let last = recording.histogram.positive().indexes().last().copied().unwrap_or(0) as usize;
-    for version in [hdr::Version::V0, hdr::Version::V1, hdr::Version::V2] {
-        if version != hdr::Version::V2 && last > PLACES_WRITTEN {
+    for version in [hdr::HdrVersion::V0, hdr::HdrVersion::V1, hdr::HdrVersion::V2] {
+        if version != hdr::HdrVersion::V2 && last > COUNTS_WRITTEN_MAX {
             continue;
         }
         let plain = match recording.encode(version) {
             Ok(plain) => plain,
             Err(error) => {
-                assert_eq!(version, hdr::Version::V0, "{error}");
+                assert_eq!(version, hdr::HdrVersion::V0, "{error}");
                 continue;
             }
         };
         assert_eq!(hdr::decode(&plain).as_ref(), Ok(recording), "{version:?}");
     }
-    let base64 = recording.encode_base64(hdr::Version::V2).unwrap();
+    let base64 = recording.encode_base64(hdr::HdrVersion::V2).unwrap();
     assert_eq!(hdr::decode_base64(base64).as_ref(), Ok(recording), "in base64");
 }
 
@@ -74,13 +74,13 @@ fn comes_back(recording: &hdr::Recording) {
 pub(super) fn hlog(bytes: &[u8]) {
     let line = format!("Tag=a,0.1,1.0,2.5,{}\n", STANDARD.encode(compressed(bytes)));
     for log in [bytes, line.as_bytes()] {
-        let mut reader = hlog::Reader::new(log);
+        let mut reader = hlog::HlogReader::new(log);
         for (position, interval) in reader.by_ref().enumerate() {
             if let Ok(interval) = interval {
                 // Compressing costs more than all the rest: what holds of two holds of the others.
                 if position < 2 {
-                    interval_comes_back(&interval);
-                    answers(&interval.recording.histogram);
+                    check_interval_round_trip(&interval);
+                    check_statistics(&interval.recording.histogram);
                 }
             }
         }
@@ -88,16 +88,16 @@ pub(super) fn hlog(bytes: &[u8]) {
     }
 }
 
-fn interval_comes_back(interval: &hlog::Interval) {
-    let preamble = hlog::Preamble { base_time_s: Some(0.0), ..Default::default() };
-    let mut writer = hlog::Writer::new(Vec::new(), &preamble).unwrap();
+fn check_interval_round_trip(interval: &hlog::HlogInterval) {
+    let preamble = hlog::HlogPreamble { base_time_s: Some(0.0), ..Default::default() };
+    let mut writer = hlog::HlogWriter::new(Vec::new(), &preamble).unwrap();
     if let Err(error) = writer.write(interval) {
-        assert!(matches!(error, hlog::WriteError::Tag { .. }), "{error}");
+        assert!(matches!(error, hlog::HlogWriteError::Tag { .. }), "{error}");
         return;
     }
     let log = writer.into_inner();
-    let again = hlog::Reader::new(&log[..]).next().unwrap().unwrap();
-    let expected = hlog::Interval { start_s: interval.logged_start_s, ..interval.clone() };
+    let again = hlog::HlogReader::new(&log[..]).next().unwrap().unwrap();
+    let expected = hlog::HlogInterval { start_s: interval.logged_start_s, ..interval.clone() };
     assert_eq!(again, expected);
 }
 
@@ -107,29 +107,29 @@ pub(super) fn otlp(bytes: &[u8]) {
         let again = ExponentialHistogramDataPoint::from_bytes(&point.to_bytes()).unwrap();
         assert_eq!(again.to_bytes(), point.to_bytes());
         if let Ok(Some(folded)) = point.to_histogram_folded() {
-            bears_everything(&folded.value);
+            check_all(&folded.value);
             let point = ExponentialHistogramDataPoint::from_histogram(&folded.value).unwrap();
             let again = ExponentialHistogramDataPoint::from_bytes(&point.to_bytes()).unwrap();
-            same_values(&again.to_histogram().unwrap().unwrap(), &folded.value);
+            assert_same_values(&again.to_histogram().unwrap().unwrap(), &folded.value);
         }
     }
     if let Ok(point) = HistogramDataPoint::from_bytes(bytes)
         && let Ok(Some(histogram)) = point.to_histogram()
     {
-        bears_everything(&histogram);
+        check_all(&histogram);
         let point = HistogramDataPoint::from_histogram(&histogram).unwrap();
         let again = HistogramDataPoint::from_bytes(&point.to_bytes()).unwrap();
-        same_values(&again.to_histogram().unwrap().unwrap(), &histogram);
+        assert_same_values(&again.to_histogram().unwrap().unwrap(), &histogram);
     }
 }
 
 /// Equal, but for minima and maxima that are estimates: they are not written.
 #[track_caller]
-fn same_values(again: &Histogram, before: &Histogram) {
-    same_counts(again, before);
-    assert_eq!(again.sum_side(), before.sum_side());
+fn assert_same_values(again: &Histogram, before: &Histogram) {
+    assert_same_counts(again, before);
+    assert_eq!(again.tracked_sum(), before.tracked_sum());
     for (again, before) in
-        [(again.min_side(), before.min_side()), (again.max_side(), before.max_side())]
+        [(again.tracked_min(), before.tracked_min()), (again.tracked_max(), before.tracked_max())]
     {
         assert_eq!(again.exact(), before.exact());
     }
@@ -140,10 +140,10 @@ pub(super) fn prometheus(bytes: &[u8]) {
     if let Ok(message) = RemoteHistogram::from_bytes(bytes) {
         let _ = message.to_sample();
         if let Ok(folded) = message.to_sample_folded() {
-            sample_comes_back(&folded.value, RemoteHistogram::from_histogram, |again| {
+            check_sample_round_trip(&folded.value, RemoteHistogram::from_histogram, |again| {
                 RemoteHistogram::from_bytes(&again.to_bytes()).unwrap().to_sample().unwrap()
             });
-            float_comes_back(&folded.value, RemoteHistogram::from_float, |again| {
+            check_float_round_trip(&folded.value, RemoteHistogram::from_float, |again| {
                 RemoteHistogram::from_bytes(&again.to_bytes()).unwrap().to_sample().unwrap()
             });
         }
@@ -158,24 +158,24 @@ pub(super) fn prometheus(bytes: &[u8]) {
             again.to_native().unwrap().or(classic).unwrap()
         };
         for sample in [native, classic].into_iter().flatten() {
-            sample_comes_back(&sample, ClientHistogram::from_histogram, read);
-            float_comes_back(&sample, ClientHistogram::from_float, read);
+            check_sample_round_trip(&sample, ClientHistogram::from_histogram, read);
+            check_float_round_trip(&sample, ClientHistogram::from_float, read);
         }
     }
 }
 
 /// Whether a message has a place for the grid: Prometheus writes schemas from -4 on.
-fn is_written(scheme: &Scheme) -> bool {
+fn is_writable(scheme: &Scheme) -> bool {
     !matches!(scheme, Scheme::Exp2(grid) if grid.scale() < -4)
 }
 
-fn sample_comes_back<M, E: std::fmt::Debug>(
-    sample: &Sample,
+fn check_sample_round_trip<M, E: std::fmt::Debug>(
+    sample: &HistogramSample,
     write: impl Fn(&Histogram) -> Result<M, E>,
-    read: impl Fn(M) -> Sample,
+    read: impl Fn(M) -> HistogramSample,
 ) {
-    let Sample::Integer(histogram) = sample else { return };
-    bears_everything(histogram);
+    let HistogramSample::Integer(histogram) = sample else { return };
+    check_all(histogram);
     let too_many = histogram.positive().counts().iter().chain(histogram.negative().counts());
     let too_many = too_many
         .chain([&histogram.overflow(), &histogram.underflow()])
@@ -183,26 +183,28 @@ fn sample_comes_back<M, E: std::fmt::Debug>(
     match write(histogram) {
         // Messages keep a sum that contradicts the buckets, as the estimate that it was read as.
         Ok(message) => assert_eq!(read(message), *sample),
-        Err(error) => assert!(!is_written(histogram.scheme()) || too_many, "{error:?}"),
+        Err(error) => assert!(!is_writable(histogram.scheme()) || too_many, "{error:?}"),
     }
 }
 
-fn float_comes_back<M, E: std::fmt::Debug>(
-    sample: &Sample,
+fn check_float_round_trip<M, E: std::fmt::Debug>(
+    sample: &HistogramSample,
     write: impl Fn(&FloatHistogram) -> Result<M, E>,
-    read: impl Fn(M) -> Sample,
+    read: impl Fn(M) -> HistogramSample,
 ) {
-    let Sample::Float(float) = sample else { return };
+    let HistogramSample::Float(float) = sample else { return };
     if let Ok(histogram) = float.to_histogram() {
-        bears_everything(&histogram);
+        check_all(&histogram);
         let _ = FloatHistogram::from_histogram(&histogram);
     }
     if let Ok(rounded) = float.round() {
-        bears_everything(&rounded.histogram);
+        check_all(&rounded.histogram);
     }
     match write(float) {
         Ok(message) => {
-            let Sample::Float(again) = read(message) else { panic!("another kind of sample") };
+            let HistogramSample::Float(again) = read(message) else {
+                panic!("another kind of sample")
+            };
             assert_eq!(again.scheme, float.scheme);
             assert_eq!(again.sum.is_nan(), float.sum.is_nan());
             // Classic counts are added up on their way, which rounds.
@@ -213,7 +215,7 @@ fn float_comes_back<M, E: std::fmt::Debug>(
                 );
             }
         }
-        Err(error) => assert!(!is_written(&float.scheme), "{error:?}"),
+        Err(error) => assert!(!is_writable(&float.scheme), "{error:?}"),
     }
 }
 
@@ -226,20 +228,22 @@ pub(super) fn ddsketch(bytes: &[u8]) {
         ddsketch::decode_protobuf_rounded(bytes).ok().map(|(histogram, _)| histogram),
     ];
     for histogram in decoded.into_iter().flatten() {
-        bears_everything(&histogram);
+        check_all(&histogram);
         if histogram.count() > ddsketch::COUNT_MAX {
             assert!(ddsketch::encode(&histogram).is_err());
             continue;
         }
         let again = ddsketch::decode(&ddsketch::encode(&histogram).unwrap()).unwrap();
-        same_counts(&again, &histogram);
-        let sides = (histogram.sum_side(), histogram.min_side(), histogram.max_side());
-        if let (Side::Exact(sum), Side::Exact(min), Side::Exact(max)) = sides {
-            assert_eq!(again.sum_side().value().map(|sum| sum.value()), Some(sum.value()));
-            assert_eq!(again.min_side(), Side::Exact(min));
-            assert_eq!(again.max_side(), Side::Exact(max));
+        assert_same_counts(&again, &histogram);
+        let sides = (histogram.tracked_sum(), histogram.tracked_min(), histogram.tracked_max());
+        if let (TrackedValue::Exact(sum), TrackedValue::Exact(min), TrackedValue::Exact(max)) =
+            sides
+        {
+            assert_eq!(again.tracked_sum().value().map(|sum| sum.value()), Some(sum.value()));
+            assert_eq!(again.tracked_min(), TrackedValue::Exact(min));
+            assert_eq!(again.tracked_max(), TrackedValue::Exact(max));
         }
         let protobuf = ddsketch::encode_protobuf(&histogram).unwrap();
-        same_counts(&ddsketch::decode_protobuf(&protobuf).unwrap(), &histogram);
+        assert_same_counts(&ddsketch::decode_protobuf(&protobuf).unwrap(), &histogram);
     }
 }

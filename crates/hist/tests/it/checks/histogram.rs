@@ -2,35 +2,35 @@
 //! stored, merged, taken apart, coarsened and converted.
 
 use hist::codec::block;
-use hist::codec::frame::{self, Meaning};
+use hist::codec::frame::{self, SeriesMeta};
 use hist::{
-    Bound, Bracket, Cumulative, Explicit, Histogram, LogLinear2, MergeError, Method, Mixture,
-    Scheme, kolmogorov_smirnov, wasserstein,
+    Bracket, CumulativeHistogram, Explicit, Histogram, LimitInclusion, LogLinear2, MergeError,
+    Mixture, QuantileMethod, Scheme, kolmogorov_smirnov, wasserstein,
 };
 
 const SHARES: [f64; 9] = [0.0, 5e-324, 0.07, 0.3, 0.5, 0.9, 0.99, 1.0 - f64::EPSILON, 1.0];
-const METHODS: [Method; 6] = [
-    Method::NearestRank,
-    Method::Linear,
-    Method::Circllhist1,
-    Method::Circllhist7,
-    Method::HdrUpper,
-    Method::PrometheusExponential,
+const METHODS: [QuantileMethod; 6] = [
+    QuantileMethod::NearestRank,
+    QuantileMethod::Linear,
+    QuantileMethod::Circllhist1,
+    QuantileMethod::Circllhist7,
+    QuantileMethod::HdrUpper,
+    QuantileMethod::PrometheusExponential,
 ];
 
-pub(super) fn bears_everything(histogram: &Histogram) {
-    answers(histogram);
-    is_stored(histogram);
-    merges_with_itself(histogram);
-    coarsens(histogram);
-    converts(histogram);
+pub(super) fn check_all(histogram: &Histogram) {
+    check_statistics(histogram);
+    check_topdeck_formats(histogram);
+    check_self_merge(histogram);
+    check_coarsening(histogram);
+    check_conversion(histogram);
 }
 
 /// Every statistic has its bounds in order and is a number.
-pub(super) fn answers(histogram: &Histogram) {
+pub(super) fn check_statistics(histogram: &Histogram) {
     let total: u64 = histogram.cells().map(|cell| cell.count).sum();
     assert_eq!(total, histogram.count(), "values in cells");
-    ordered("sum", histogram.sum());
+    assert_ordered("sum", histogram.sum());
     let moments = [0, 1, 2, 3, 4, 5, 17, 1000, u32::MAX];
     let moments = moments.map(|k| ("moment", histogram.moment(k)));
     let others = [
@@ -44,30 +44,30 @@ pub(super) fn answers(histogram: &Histogram) {
     for (what, bracket) in moments.into_iter().chain(others) {
         assert_eq!(bracket.is_none(), histogram.is_empty(), "whether there is a {what}");
         if let Some(bracket) = bracket {
-            ordered(what, bracket);
+            assert_ordered(what, bracket);
         }
     }
-    ordered("modality", histogram.modality());
-    answers_quantiles(histogram);
-    answers_counts(histogram);
+    assert_ordered("modality", histogram.modality());
+    check_quantiles(histogram);
+    check_counts(histogram);
     let one = one_value();
     for other in [histogram, &one] {
         let distances = [kolmogorov_smirnov(histogram, other), wasserstein(histogram, other)];
         for distance in distances.into_iter().flatten() {
-            ordered("distance", distance);
+            assert_ordered("distance", distance);
         }
     }
 }
 
-fn answers_quantiles(histogram: &Histogram) {
-    let cumulative = Cumulative::new(histogram);
+fn check_quantiles(histogram: &Histogram) {
+    let cumulative = CumulativeHistogram::new(histogram);
     for q in SHARES {
         let quantile = histogram.quantile(q);
         assert_eq!(quantile.is_none(), histogram.is_empty(), "whether there is a quantile");
         assert_eq!(cumulative.quantile(q), quantile, "quantile {q}");
         for method in METHODS {
             if let Some(bracket) = histogram.quantile_with(q, method) {
-                ordered(&format!("{method:?} {q}"), bracket);
+                assert_ordered(&format!("{method:?} {q}"), bracket);
             }
         }
     }
@@ -76,27 +76,27 @@ fn answers_quantiles(histogram: &Histogram) {
     }
 }
 
-fn answers_counts(histogram: &Histogram) {
-    for (&low, &high) in places(histogram).iter().zip(places(histogram).iter().rev()) {
-        for bound in [Bound::Inclusive, Bound::Exclusive] {
+fn check_counts(histogram: &Histogram) {
+    for (&low, &high) in probe_values(histogram).iter().zip(probe_values(histogram).iter().rev()) {
+        for bound in [LimitInclusion::Inclusive, LimitInclusion::Exclusive] {
             for count in [
                 histogram.count_below(low, bound),
                 histogram.count_above(low, bound),
                 histogram.count_between(low, high, bound),
             ] {
-                ordered("count", count);
+                assert_ordered("count", count);
                 assert!(count.upper <= histogram.count(), "{count:?} exceeds the total");
             }
         }
         if let Some(share) = histogram.cdf(low) {
-            ordered("cdf", share);
+            assert_ordered("cdf", share);
         }
         let _ = histogram.count_nearby(low);
     }
 }
 
 /// Values worth asking for: what is held, what is not, and what no grid holds.
-fn places(histogram: &Histogram) -> Vec<f64> {
+fn probe_values(histogram: &Histogram) -> Vec<f64> {
     let ends = histogram.cells().take(4).chain(histogram.cells().rev().take(2));
     let ends = ends.flat_map(|cell| [cell.lower, cell.upper, cell.upper.next_up()]);
     let declared = histogram.thresholds().iter().take(4).map(|threshold| threshold.value);
@@ -105,14 +105,14 @@ fn places(histogram: &Histogram) -> Vec<f64> {
 }
 
 #[track_caller]
-fn ordered<T: PartialOrd + Copy + std::fmt::Debug>(what: &str, bracket: Bracket<T>) {
+fn assert_ordered<T: PartialOrd + Copy + std::fmt::Debug>(what: &str, bracket: Bracket<T>) {
     let in_order = bracket.lower <= bracket.estimate && bracket.estimate <= bracket.upper;
     assert!(in_order, "{what}: {bracket:?} is out of order");
 }
 
 /// Our own formats hold whatever a histogram holds.
-fn is_stored(histogram: &Histogram) {
-    let meaning = Meaning::default();
+fn check_topdeck_formats(histogram: &Histogram) {
+    let meaning = SeriesMeta::default();
     let mut bytes = Vec::new();
     frame::encode(histogram, meaning, &mut bytes);
     assert_eq!(frame::decode(&bytes), Ok((histogram.clone(), meaning)), "through a frame");
@@ -123,7 +123,7 @@ fn is_stored(histogram: &Histogram) {
     }
 }
 
-fn merges_with_itself(histogram: &Histogram) {
+fn check_self_merge(histogram: &Histogram) {
     let all = histogram.count() + histogram.nan_count();
     let mut twice = histogram.clone();
     let merged = twice.merge(histogram);
@@ -134,15 +134,15 @@ fn merges_with_itself(histogram: &Histogram) {
     }
     assert_eq!(merged, Ok(()));
     assert_eq!(twice.count(), 2 * histogram.count());
-    ordered("sum", twice.sum());
+    assert_ordered("sum", twice.sum());
     twice.subtract(histogram).expect("what was added can be taken away");
-    same_counts(&twice, histogram);
-    ordered("sum", twice.sum());
+    assert_same_counts(&twice, histogram);
+    assert_ordered("sum", twice.sum());
 }
 
 /// Equal but for side values.
 #[track_caller]
-pub(super) fn same_counts(ours: &Histogram, theirs: &Histogram) {
+pub(super) fn assert_same_counts(ours: &Histogram, theirs: &Histogram) {
     let counts = |h: &Histogram| [h.zero_count(), h.overflow(), h.underflow(), h.nan_count()];
     assert_eq!(ours.scheme(), theirs.scheme());
     assert_eq!(ours.zero_threshold(), theirs.zero_threshold());
@@ -152,7 +152,7 @@ pub(super) fn same_counts(ours: &Histogram, theirs: &Histogram) {
 }
 
 /// Folding to a coarser grid and raising the zero threshold lose no value.
-fn coarsens(histogram: &Histogram) {
+fn check_coarsening(histogram: &Histogram) {
     let coarser = match histogram.scheme() {
         Scheme::Exp2(grid) => Scheme::exp2(i32::from(grid.scale()) - 1).ok(),
         Scheme::LogLinear2(grid) => {
@@ -170,23 +170,23 @@ fn coarsens(histogram: &Histogram) {
         let mut folded = Histogram::new(coarser);
         folded.merge(histogram).expect("coarser grids nest");
         assert_eq!(folded.count(), histogram.count(), "folded");
-        answers_quantiles(&folded);
+        check_quantiles(&folded);
     }
     for threshold in [f64::from_bits(1), 1.0, f64::MAX] {
         let raised = histogram.clone().with_zero_threshold(threshold).expect("a finite number");
         let held: u64 = raised.cells().map(|cell| cell.count).sum();
         assert_eq!(held, histogram.count(), "with zero threshold {threshold}");
-        answers_quantiles(&raised);
+        check_quantiles(&raised);
     }
 }
 
 /// Another family's grid, and a mixture with another family, lose no value.
-fn converts(histogram: &Histogram) {
+fn check_conversion(histogram: &Histogram) {
     for scheme in [Scheme::LogLinear2(LogLinear2::UNIVERSAL), Scheme::default()] {
         let converted = histogram.convert(&scheme).expect("a histogram fits its own count");
         assert_eq!(converted.histogram.count(), histogram.count(), "converted");
         assert_eq!(converted.histogram.nan_count(), histogram.nan_count(), "converted");
-        answers_quantiles(&converted.histogram);
+        check_quantiles(&converted.histogram);
     }
     let mut mixture = Mixture::default();
     for part in [histogram, &one_value()] {
@@ -194,13 +194,13 @@ fn converts(histogram: &Histogram) {
             return;
         }
     }
-    ordered("sum of a mixture", mixture.sum());
+    assert_ordered("sum of a mixture", mixture.sum());
     let answers = [mixture.min(), mixture.max(), mixture.mean(), mixture.variance()];
     let quantiles = [0.0, 0.5, 1.0].map(|q| mixture.quantile(q));
     for bracket in answers.into_iter().chain(quantiles).chain([mixture.cdf(1.0)]).flatten() {
-        ordered("of a mixture", bracket);
+        assert_ordered("of a mixture", bracket);
     }
-    ordered("above 1 in a mixture", mixture.count_above(1.0, Bound::Exclusive));
+    assert_ordered("above 1 in a mixture", mixture.count_above(1.0, LimitInclusion::Exclusive));
 }
 
 fn one_value() -> Histogram {

@@ -1,22 +1,22 @@
 //! What must hold for any bytes at all: one check per fuzz target, by its name.
 //!
-//! `fuzz/` includes this folder by path (hence `mod.rs`), and `fuzzed` repeats the checks on inputs that once
+//! `fuzz/` includes this folder by path (hence `mod.rs`), and `fuzz_regressions` repeats the checks on inputs that once
 //! broke something. Each decodes its input; what decodes must bear everything that [`histogram`] asks, and
 //! come back from its own encoder as it was.
 
 mod accumulator;
 mod foreign;
 mod histogram;
-mod own;
 mod statistics;
+mod topdeck_formats;
 
 /// Panics where something broke.
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
 pub(crate) const CHECKS: [(&str, Check); 10] = [
-    ("frame", own::frame),
-    ("block", own::block),
+    ("frame", topdeck_formats::frame),
+    ("block", topdeck_formats::block),
     ("circllhist", foreign::circllhist),
     ("hdr", foreign::hdr),
     ("hlog", foreign::hlog),

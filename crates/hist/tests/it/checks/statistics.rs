@@ -1,11 +1,14 @@
 //! Any values, recorded on any grid: every statistic against the values themselves.
 
 use arbitrary::{Result, Unstructured};
-use hist::{Histogram, Interpolation, Log, LogLinear2, Recorder, Scheme, SharedRecorder, Side};
+use hist::{
+    Histogram, Interpolation, LogLinear2, LogarithmicScheme, Recorder, Scheme, SharedRecorder,
+    TrackedValue,
+};
 
-use super::histogram::bears_everything;
-use crate::model::Sample;
-use crate::truth::check;
+use super::histogram::check_all;
+use crate::model::SortedSample;
+use crate::oracle::check;
 
 /// Values of one histogram at the most: the truth is worked out in whole numbers of thousands of bits.
 const VALUES_MAX: usize = 32;
@@ -21,7 +24,7 @@ fn try_values(u: &mut Unstructured<'_>) -> Result<()> {
     let mut values = Vec::new();
     while !u.is_empty() && values.len() < VALUES_MAX {
         let next = match values.last() {
-            Some(&last) if u.ratio(1, 3)? => near(u, &empty, last)?,
+            Some(&last) if u.ratio(1, 3)? => neighbouring_value(u, &empty, last)?,
             _ => value(u)?,
         };
         values.push(next);
@@ -29,18 +32,18 @@ fn try_values(u: &mut Unstructured<'_>) -> Result<()> {
     // One at a time: each works out truths of thousands of bits.
     match way {
         0 => {
-            let histogram = recorded(&empty, &values, strip);
-            check(&histogram, &Sample::new(&values));
-            bears_everything(&histogram);
+            let histogram = record_values(&empty, &values, strip);
+            check(&histogram, &SortedSample::new(&values));
+            check_all(&histogram);
         }
         1 => {
             let (first, second) = values.split_at(cut.min(values.len()));
-            let mut histogram = recorded(&empty, first, strip);
-            let rest = recorded(&empty, second, strip);
+            let mut histogram = record_values(&empty, first, strip);
+            let rest = record_values(&empty, second, strip);
             histogram.merge(&rest).expect("halves of one kind");
-            check(&histogram, &Sample::new(&values));
+            check(&histogram, &SortedSample::new(&values));
             histogram.subtract(&rest).expect("a half is contained");
-            check(&histogram, &Sample::new(first));
+            check(&histogram, &SortedSample::new(first));
         }
         _ => recorders(&values),
     }
@@ -61,14 +64,15 @@ fn empty(u: &mut Unstructured<'_>) -> Result<Histogram> {
 }
 
 /// Side values are thrown away if `strip`, as a source without them leaves it.
-fn recorded(empty: &Histogram, values: &[f64], strip: bool) -> Histogram {
+fn record_values(empty: &Histogram, values: &[f64], strip: bool) -> Histogram {
     let mut histogram = empty.clone();
     values.iter().for_each(|&value| histogram.record(value));
     if !strip {
         return histogram;
     }
     let mut parts = histogram.into_parts();
-    (parts.sum, parts.min, parts.max) = (Side::Absent, Side::Absent, Side::Absent);
+    (parts.sum, parts.min, parts.max) =
+        (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent);
     Histogram::from_parts(parts).expect("parts of a histogram")
 }
 
@@ -84,8 +88,8 @@ fn recorders(values: &[f64]) {
         shared.record(value);
     }
     let truth: Vec<f64> = whole.iter().map(|&value| value as f64).collect();
-    check(&coarse.snapshot(), &Sample::new(&truth));
-    check(&fine.snapshot(), &Sample::new(&truth));
+    check(&coarse.snapshot(), &SortedSample::new(&truth));
+    check(&fine.snapshot(), &SortedSample::new(&truth));
     assert_eq!(shared.snapshot(), coarse.snapshot());
     assert_eq!(shared.interval(), coarse.snapshot());
     assert!(shared.interval().is_empty());
@@ -111,7 +115,7 @@ pub(super) fn scheme(u: &mut Unstructured<'_>) -> Result<Scheme> {
             ])?;
             let gamma = 1.0 + number(u)?.abs();
             let offset = if u.arbitrary()? { number(u)? } else { 0.0 };
-            Log::new(gamma, offset, by).map(Scheme::Log)
+            LogarithmicScheme::new(gamma, offset, by).map(Scheme::Log)
         }
         _ => {
             let mut bounds = Vec::new();
@@ -151,7 +155,7 @@ pub(super) fn number(u: &mut Unstructured<'_>) -> Result<f64> {
 }
 
 /// A value beside the last one, or on an edge of its bucket.
-fn near(u: &mut Unstructured<'_>, empty: &Histogram, last: f64) -> Result<f64> {
+fn neighbouring_value(u: &mut Unstructured<'_>, empty: &Histogram, last: f64) -> Result<f64> {
     let mut held = empty.clone();
     held.record(last);
     let edges = held.positive().indexes().first().and_then(|&at| empty.scheme().edges(at));

@@ -3,17 +3,17 @@
 //! With `model="exp"` it is the logarithms that the line is laid through, and what is not above 0 is passed over.
 
 use super::super::arguments::Arguments;
+use super::super::kernel::KernelInput;
 use super::super::points::{numbers, stream};
-use super::super::work::Work;
 use super::slots;
 use crate::error::Result;
-use crate::sliding::sums;
-use crate::stream::{Steps, Stream};
+use crate::sliding::sliding_sums;
+use crate::stream::{StepGrid, Stream};
 
 const MINUTE_NS: i64 = 60_000_000_000;
 
-/// What a line is laid through, and where it is asked: in slots.
-struct Model {
+/// Line fit: window, refit interval, look-ahead, in slots.
+struct LineModel {
     /// How long; at least one.
     length: usize,
     /// After how many it is laid anew, counted since the Unix epoch; at least one.
@@ -23,13 +23,13 @@ struct Model {
     is_exponential: bool,
 }
 
-impl Model {
-    fn of(arguments: &Arguments, steps: Steps) -> Model {
+impl LineModel {
+    fn from_arguments(arguments: &Arguments, steps: StepGrid) -> LineModel {
         let ahead = slots(arguments, "forecast_duration", steps).unwrap_or(0.0);
         // Without a length given: as far back as ahead, but ten slots and ten minutes at least.
         let own = (10 * MINUTE_NS) as f64 / steps.step as f64;
         let length = slots(arguments, "model_duration", steps).unwrap_or(own.max(10.0).max(ahead));
-        Model {
+        LineModel {
             length: (length.round() as usize).max(1),
             every: slots(arguments, "step", steps).map_or(1, |every| (every as usize).max(1)),
             ahead,
@@ -38,37 +38,39 @@ impl Model {
     }
 
     /// How many slots ago the line was laid that a slot is asked of.
-    fn age(&self, steps: Steps, at: usize) -> usize {
+    fn age(&self, steps: StepGrid, at: usize) -> usize {
         let slot = steps.time(at).div_euclid(steps.step);
         slot.rem_euclid(i64::try_from(self.every).unwrap_or(i64::MAX)) as usize
     }
 
-    fn taken(&self, number: f64) -> Option<f64> {
+    fn scale(&self, number: f64) -> Option<f64> {
         let taken = if self.is_exponential { number.ln() } else { number };
         Some(taken).filter(|taken| taken.is_finite())
     }
 
-    fn given(&self, taken: f64) -> f64 {
+    fn unscale(&self, taken: f64) -> f64 {
         if self.is_exponential { taken.exp() } else { taken }
     }
 }
 
-pub(super) fn reach(arguments: &Arguments, steps: Steps) -> (usize, usize) {
-    let model = Model::of(arguments, steps);
+pub(super) fn reach(arguments: &Arguments, steps: StepGrid) -> (usize, usize) {
+    let model = LineModel::from_arguments(arguments, steps);
     (model.length.saturating_add(model.every - 1), 0)
 }
 
 /// Least squares through the numbers of the last slots, this one included.
-pub(super) fn regression(work: Work<'_>) -> Result<Vec<Stream>> {
-    let (steps, before) = (work.steps, work.before);
-    let model = Model::of(work.arguments, steps);
+pub(super) fn regression(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let (steps, before) = (work.steps, work.slots_before);
+    let model = LineModel::from_arguments(work.arguments, steps);
     let of = |input: &Stream| {
         let mut items = Vec::new();
         // How many numbers lie before each slot.
         let mut present = vec![0];
         for (at, number) in numbers(input).enumerate() {
             items.extend(
-                number.and_then(|number| model.taken(number)).map(|y| Cloud::of(at as f64, y)),
+                number
+                    .and_then(|number| model.scale(number))
+                    .map(|y| LeastSquares::from_point(at as f64, y)),
             );
             present.push(items.len());
         }
@@ -76,14 +78,14 @@ pub(super) fn regression(work: Work<'_>) -> Result<Vec<Stream>> {
             let end = (before + at + 1).saturating_sub(model.age(steps, at));
             present[end.saturating_sub(model.length)]..present[end]
         });
-        let join = |held: &mut Cloud, more: &Cloud| {
+        let join = |held: &mut LeastSquares, more: &LeastSquares| {
             held.join(more);
             Ok::<(), std::convert::Infallible>(())
         };
-        let clouds = sums(&items, windows, join).unwrap_or_default();
+        let clouds = sliding_sums(&items, windows, join).unwrap_or_default();
         let forecasts = clouds.into_iter().enumerate().map(|(at, cloud)| {
             let line = cloud?.at((before + at) as f64 + model.ahead)?;
-            Some(model.given(line))
+            Some(model.unscale(line))
         });
         stream(input.labels.clone(), forecasts.collect::<Vec<_>>())
     };
@@ -91,26 +93,26 @@ pub(super) fn regression(work: Work<'_>) -> Result<Vec<Stream>> {
 }
 
 /// The line through this number and the one that was so long before.
-pub(super) fn slope(work: Work<'_>) -> Result<Vec<Stream>> {
-    let (steps, before) = (work.steps, work.before);
-    let model = Model::of(work.arguments, steps);
+pub(super) fn slope(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let (steps, before) = (work.steps, work.slots_before);
+    let model = LineModel::from_arguments(work.arguments, steps);
     let of = |input: &Stream| {
-        let held: Vec<Option<f64>> = numbers(input).map(|number| model.taken(number?)).collect();
+        let held: Vec<Option<f64>> = numbers(input).map(|number| model.scale(number?)).collect();
         let forecasts = (0..steps.count).map(|at| {
             let age = model.age(steps, at);
             let last = (before + at).checked_sub(age)?;
             let (old, new) = (held[last.checked_sub(model.length)?]?, held[last]?);
             let ahead = model.ahead + age as f64;
-            Some(model.given(new + (new - old) * ahead / model.length as f64))
+            Some(model.unscale(new + (new - old) * ahead / model.length as f64))
         });
         stream(input.labels.clone(), forecasts.collect::<Vec<_>>())
     };
     Ok(work.inputs.iter().map(of).collect())
 }
 
-/// What least squares need of points: their number, middle, and how they lie around it.
+/// Running least squares sums.
 #[derive(Clone)]
-struct Cloud {
+struct LeastSquares {
     count: f64,
     x: f64,
     y: f64,
@@ -118,13 +120,13 @@ struct Cloud {
     xy: f64,
 }
 
-impl Cloud {
-    fn of(x: f64, y: f64) -> Cloud {
-        Cloud { count: 1.0, x, y, xx: 0.0, xy: 0.0 }
+impl LeastSquares {
+    fn from_point(x: f64, y: f64) -> LeastSquares {
+        LeastSquares { count: 1.0, x, y, xx: 0.0, xy: 0.0 }
     }
 
     /// As in `window/fold.rs`: middles apart move the sums, and nothing is cancelled.
-    fn join(&mut self, other: &Cloud) {
+    fn join(&mut self, other: &LeastSquares) {
         let count = self.count + other.count;
         let (x, y) = (other.x - self.x, other.y - self.y);
         let weight = self.count * other.count / count;

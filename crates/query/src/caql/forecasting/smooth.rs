@@ -4,11 +4,11 @@
 //! its mean, the season what numbers lie above it. Where a number is missing, what was to be expected takes its place.
 
 use super::super::arguments::Arguments;
+use super::super::kernel::KernelInput;
 use super::super::points::{numbers, stream};
-use super::super::work::Work;
 use super::slots;
 use crate::error::Result;
-use crate::stream::{Steps, Stream};
+use crate::stream::{StepGrid, Stream};
 
 /// What is before weighs less than this.
 const WEIGHT_MIN: f64 = 1e-4;
@@ -17,7 +17,7 @@ const WARM_UP_MAX: f64 = 10_080.0;
 /// So many seasons.
 const SEASONS: usize = 3;
 
-pub(super) fn reach(arguments: &Arguments, steps: Steps) -> (usize, usize) {
+pub(super) fn reach(arguments: &Arguments, steps: StepGrid) -> (usize, usize) {
     if let Some(season) = season(arguments, steps) {
         return (season.saturating_mul(SEASONS), 0);
     }
@@ -28,17 +28,17 @@ pub(super) fn reach(arguments: &Arguments, steps: Steps) -> (usize, usize) {
     (if before.is_finite() { before.clamp(0.0, WARM_UP_MAX) as usize } else { 0 }, 0)
 }
 
-fn season(arguments: &Arguments, steps: Steps) -> Option<usize> {
+fn season(arguments: &Arguments, steps: StepGrid) -> Option<usize> {
     arguments.number("gamma")?;
-    Some(season_of(arguments.duration("period")?, steps))
+    Some(slots_per_season(arguments.duration("period")?, steps))
 }
 
 /// How many slots a season has; at least one.
-pub(in super::super) fn season_of(period: i64, steps: Steps) -> usize {
+pub(in super::super) fn slots_per_season(period: i64, steps: StepGrid) -> usize {
     ((period as f64 / steps.step as f64).round() as usize).max(1)
 }
 
-pub(super) fn work(work: Work<'_>) -> Result<Vec<Stream>> {
+pub(super) fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let (arguments, steps) = (work.arguments, work.steps);
     let ahead = slots(arguments, "forecast_duration", steps).unwrap_or(0.0);
     let fills_gaps_only = arguments.number("fill") == Some(2.0);
@@ -50,23 +50,23 @@ pub(super) fn work(work: Work<'_>) -> Result<Vec<Stream>> {
         }
         let forecasts = numbers(input).map(|number| {
             let number = number.filter(|number| number.is_finite());
-            smoothing.take(number);
+            smoothing.push(number);
             match number {
                 Some(number) if fills_gaps_only => Some(number),
                 _ => smoothing.forecast(ahead),
             }
         });
-        stream(input.labels.clone(), forecasts.skip(work.before).collect::<Vec<_>>())
+        stream(input.labels.clone(), forecasts.skip(work.slots_before).collect::<Vec<_>>())
     };
     Ok(work.inputs.iter().map(of).collect())
 }
 
-/// What is known from the numbers so far.
+/// Smoothing state (level, trend, season).
 pub(in super::super) struct Smoothing {
     alpha: f64,
     beta: f64,
     /// Level and trend, once there is a number, or a season of them.
-    held: Option<(f64, f64)>,
+    level_and_trend: Option<(f64, f64)>,
     season: Option<Season>,
 }
 
@@ -82,7 +82,7 @@ struct Season {
 impl Smoothing {
     /// Of level and trend.
     pub(in super::super) fn new(alpha: f64, beta: f64) -> Smoothing {
-        Smoothing { alpha, beta, held: None, season: None }
+        Smoothing { alpha, beta, level_and_trend: None, season: None }
     }
 
     /// With a season of so many slots.
@@ -92,8 +92,8 @@ impl Smoothing {
     }
 
     /// Takes in the number of the next slot, if there is one.
-    pub(in super::super) fn take(&mut self, number: Option<f64>) {
-        let Some((level, trend)) = self.held else { return self.begin(number) };
+    pub(in super::super) fn push(&mut self, number: Option<f64>) {
+        let Some((level, trend)) = self.level_and_trend else { return self.begin(number) };
         let above = self.season.as_ref().map_or(0.0, |season| season.above(0));
         let expected = level + trend;
         let next = match number {
@@ -104,7 +104,7 @@ impl Smoothing {
             None => trend,
             Some(_) => self.beta * (next - level) + (1.0 - self.beta) * trend,
         };
-        self.held = Some((next, trend));
+        self.level_and_trend = Some((next, trend));
         if let Some(season) = &mut self.season {
             if let (Some(number), Some(held)) = (number, season.above.get_mut(season.at)) {
                 *held = Some(season.gamma * (number - next) + (1.0 - season.gamma) * above);
@@ -115,7 +115,7 @@ impl Smoothing {
 
     fn begin(&mut self, number: Option<f64>) {
         let Some(season) = &mut self.season else {
-            self.held = number.map(|number| (number, 0.0));
+            self.level_and_trend = number.map(|number| (number, 0.0));
             return;
         };
         // The first season begins with the first number.
@@ -127,13 +127,13 @@ impl Smoothing {
             let known = || season.above.iter().flatten();
             let level = known().sum::<f64>() / known().count() as f64;
             season.above.iter_mut().flatten().for_each(|number| *number -= level);
-            self.held = Some((level, 0.0));
+            self.level_and_trend = Some((level, 0.0));
         }
     }
 
     /// What is to be expected so many slots after the last that was taken.
     pub(in super::super) fn forecast(&self, ahead: f64) -> Option<f64> {
-        let (level, trend) = self.held?;
+        let (level, trend) = self.level_and_trend?;
         // The season's next slot is the one after the last taken.
         let above = self.season.as_ref().map_or(0.0, |season| {
             season.above(ahead.round().max(0.0) as usize % season.length + season.length - 1)

@@ -1,13 +1,13 @@
 //! The specification's numbers, and some worked out by hand.
 
-use super::super::trial::{A, B, MINUTE_NS, T0, numbers, shown, view, works};
-use crate::stream::Steps;
-use crate::value::Value;
+use super::super::test_kernel::{A, B, MINUTE_NS, T0, format_streams, numbers, run_kernel, view};
+use crate::stream::StepGrid;
+use crate::value::StepValue;
 
 #[track_caller]
 fn check(input: &str, call: &str, expected: &str) {
     let made = numbers(input);
-    assert_eq!(shown(&works(call, &[&made], view(10)).unwrap()), expected, "{call}");
+    assert_eq!(format_streams(&run_kernel(call, &[&made], view(10)).unwrap()), expected, "{call}");
 }
 
 #[test]
@@ -48,13 +48,13 @@ fn smoothing() {
 }
 
 #[test]
-fn a_season_comes_again() {
+fn season_repeats() {
     // From an hour before the view on: 0 1 2 0 1 2 …
     let wave =
-        |time: i64| Some(Value::Number((time - T0).div_euclid(MINUTE_NS).rem_euclid(3) as f64));
+        |time: i64| Some(StepValue::Number((time - T0).div_euclid(MINUTE_NS).rem_euclid(3) as f64));
     let season = |more: &str| {
         let call = format!("forecasting:holt_winters(0.5, 0.1, 0.5, period=3m{more})");
-        shown(&works(&call, &[&wave], view(6)).unwrap())
+        format_streams(&run_kernel(&call, &[&wave], view(6)).unwrap())
     };
     assert_eq!(season(""), "0 1 2 0 1 2");
     assert_eq!(season(", forecast_duration=1m"), "1 2 0 1 2 0");
@@ -65,7 +65,10 @@ fn a_season_comes_again() {
 
 #[test]
 fn numbers_before_the_view_count() {
-    let two = |time: i64| Some(Value::Number(if time < T0 { 2.0 } else { 4.0 }));
-    let steps = Steps { start: T0, step: MINUTE_NS, count: 2 };
-    assert_eq!(shown(&works("forecasting:ewma(0.5)", &[&two], steps).unwrap()), "3 3.5");
+    let two = |time: i64| Some(StepValue::Number(if time < T0 { 2.0 } else { 4.0 }));
+    let steps = StepGrid { start: T0, step: MINUTE_NS, count: 2 };
+    assert_eq!(
+        format_streams(&run_kernel("forecasting:ewma(0.5)", &[&two], steps).unwrap()),
+        "3 3.5"
+    );
 }

@@ -4,44 +4,68 @@
 //! out those of which that is not sure. A threshold on the edge of a bin, as are all of two digits on circllhist's
 //! grid, is exact from that side; so is one that the histogram was told to count, and what lies past its extremes.
 
-use hist::{Bound, Bracket, Mixture};
+use hist::{Bracket, LimitInclusion, Mixture};
 
-use super::super::work::Kernel;
-use super::{Asked, each, times};
+use super::super::kernel::Kernel;
+use super::{StatisticQuery, for_each_distribution, scale};
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
     Some(Kernel::slotwise(match name {
-        "count" => |mut work| each(&mut work, |_| None, |mixture, _| Some(all(mixture))),
-        "rate" => {
-            |mut work| each(&mut work, |_| None, |mixture, asked| Some(rate(all(mixture), asked)))
+        "count" => {
+            |mut work| for_each_distribution(&mut work, |_| None, |mixture, _| Some(all(mixture)))
         }
-        "count_above" => |mut work| each(&mut work, named, |m, asked| Some(above(m, asked))),
-        "count_below" => {
-            |mut work| each(&mut work, named, |m, asked| Some(below(m, asked.argument)))
-        }
-        "count_bin" => |mut work| each(&mut work, named, |m, asked| Some(bin(m, asked))),
-        "count_between" => |mut work| each(&mut work, |_| None, |m, asked| Some(between(m, asked))),
-        "rate_above" => {
-            |mut work| each(&mut work, named, |m, asked| Some(rate(above(m, asked), asked)))
-        }
-        "rate_below" => |mut work| {
-            each(&mut work, named, |m, asked| Some(rate(below(m, asked.argument), asked)))
+        "rate" => |mut work| {
+            for_each_distribution(
+                &mut work,
+                |_| None,
+                |mixture, asked| Some(rate(all(mixture), asked)),
+            )
         },
-        "rate_bin" => {
-            |mut work| each(&mut work, named, |m, asked| Some(rate(bin(m, asked), asked)))
-        }
-        "ratio_above" => |mut work| each(&mut work, named, |m, asked| ratio(above(m, asked), m)),
-        "ratio_below" => {
-            |mut work| each(&mut work, named, |m, asked| ratio(below(m, asked.argument), m))
-        }
-        "ratio_between" => {
-            |mut work| each(&mut work, |_| None, |m, asked| ratio(between(m, asked), m))
-        }
+        "count_above" => |mut work| {
+            for_each_distribution(&mut work, threshold_name, |m, asked| Some(above(m, asked)))
+        },
+        "count_below" => |mut work| {
+            for_each_distribution(&mut work, threshold_name, |m, asked| {
+                Some(below(m, asked.argument))
+            })
+        },
+        "count_bin" => |mut work| {
+            for_each_distribution(&mut work, threshold_name, |m, asked| Some(bin(m, asked)))
+        },
+        "count_between" => |mut work| {
+            for_each_distribution(&mut work, |_| None, |m, asked| Some(between(m, asked)))
+        },
+        "rate_above" => |mut work| {
+            for_each_distribution(&mut work, threshold_name, |m, asked| {
+                Some(rate(above(m, asked), asked))
+            })
+        },
+        "rate_below" => |mut work| {
+            for_each_distribution(&mut work, threshold_name, |m, asked| {
+                Some(rate(below(m, asked.argument), asked))
+            })
+        },
+        "rate_bin" => |mut work| {
+            for_each_distribution(&mut work, threshold_name, |m, asked| {
+                Some(rate(bin(m, asked), asked))
+            })
+        },
+        "ratio_above" => |mut work| {
+            for_each_distribution(&mut work, threshold_name, |m, asked| ratio(above(m, asked), m))
+        },
+        "ratio_below" => |mut work| {
+            for_each_distribution(&mut work, threshold_name, |m, asked| {
+                ratio(below(m, asked.argument), m)
+            })
+        },
+        "ratio_between" => |mut work| {
+            for_each_distribution(&mut work, |_| None, |m, asked| ratio(between(m, asked), m))
+        },
         _ => return None,
     }))
 }
 
-fn named(threshold: f64) -> Option<String> {
+fn threshold_name(threshold: f64) -> Option<String> {
     Some(threshold.to_string())
 }
 
@@ -50,29 +74,29 @@ fn all(mixture: &Mixture) -> Bracket {
 }
 
 /// Those at or above the threshold, and all that share a bin with it.
-fn above(mixture: &Mixture, asked: &Asked<'_>) -> Bracket {
-    greatest(mixture.count_above(asked.argument, Bound::Inclusive))
+fn above(mixture: &Mixture, asked: &StatisticQuery<'_>) -> Bracket {
+    max_bracket(mixture.count_above(asked.argument, LimitInclusion::Inclusive))
 }
 
 /// Those at or below the threshold, and all that share a bin with it.
 fn below(mixture: &Mixture, threshold: f64) -> Bracket {
-    let above = mixture.count_above(threshold, Bound::Exclusive);
-    greatest(above.rest_of(mixture.count()))
+    let above = mixture.count_above(threshold, LimitInclusion::Exclusive);
+    max_bracket(above.complement(mixture.count()))
 }
 
-fn greatest(known: Bracket<u64>) -> Bracket {
+fn max_bracket(known: Bracket<u64>) -> Bracket {
     let upper = known.upper as f64;
     Bracket { lower: known.lower as f64, estimate: upper, upper }
 }
 
 /// Those in the bins of each part that hold the threshold.
-fn bin(mixture: &Mixture, asked: &Asked<'_>) -> Bracket {
+fn bin(mixture: &Mixture, asked: &StatisticQuery<'_>) -> Bracket {
     let counts = mixture.parts().iter().map(|part| part.count_nearby(asked.argument) as f64);
     Bracket::exact(counts.sum())
 }
 
 /// Those above the lower threshold and not above the upper: what is below the one and not below the other.
-fn between(mixture: &Mixture, asked: &Asked<'_>) -> Bracket {
+fn between(mixture: &Mixture, asked: &StatisticQuery<'_>) -> Bracket {
     let (lower, upper) = (asked.number("lower"), asked.number("upper"));
     if upper <= lower {
         return Bracket::exact(0.0);
@@ -86,8 +110,8 @@ fn between(mixture: &Mixture, asked: &Asked<'_>) -> Bracket {
 }
 
 /// So many in the period that is asked for.
-fn rate(count: Bracket, asked: &Asked<'_>) -> Bracket {
-    times(count, 1.0 / asked.periods(asked.work.arguments.duration("period")))
+fn rate(count: Bracket, asked: &StatisticQuery<'_>) -> Bracket {
+    scale(count, 1.0 / asked.periods(asked.work.arguments.duration("period")))
 }
 
 /// As a share of all; of none there is no share.

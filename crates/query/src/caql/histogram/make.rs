@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use hist::{Histogram, MergeError, Mixture, Scheme};
 
-use super::super::names::common;
+use super::super::kernel::{Kernel, KernelInput};
+use super::super::names::common_labels;
 use super::super::points::number;
-use super::super::work::{Kernel, Work};
-use super::of_value;
+use super::from_value;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
-use crate::value::Value;
+use crate::value::StepValue;
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
     Some(Kernel::slotwise(match name {
@@ -22,7 +22,7 @@ pub(super) fn kernel(name: &str) -> Option<Kernel> {
 }
 
 /// The numbers of a slot, on circllhist's grid.
-fn create(work: Work<'_>) -> Result<Vec<Stream>> {
+fn create(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(one(&work, |at| {
         let mut histogram = Histogram::new(Scheme::LogLinear10);
         let numbers = work.inputs.iter().filter_map(|stream| number(stream, at));
@@ -34,7 +34,7 @@ fn create(work: Work<'_>) -> Result<Vec<Stream>> {
     }))
 }
 
-fn merge(work: Work<'_>) -> Result<Vec<Stream>> {
+fn merge(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut failed = None;
     let streams = one(&work, |at| {
         let mut merged = Mixture::default();
@@ -49,19 +49,19 @@ fn merge(work: Work<'_>) -> Result<Vec<Stream>> {
         None => Ok(streams),
         Some(error) => {
             let message = format!("{error}: merge fewer series");
-            Err(Error::Execution { place: work.place, message })
+            Err(Error::Execution { span: work.span, message })
         }
     }
 }
 
 /// The first without the others. Where it does not hold them there is nothing, and a warning says so.
-fn subtract(work: Work<'_>) -> Result<Vec<Stream>> {
+fn subtract(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut failed = None;
     let streams = one(&work, |at| {
-        let all = work.inputs.iter().map(|stream| stream.points[at].as_ref().and_then(of_value));
+        let all = work.inputs.iter().map(|stream| stream.points[at].as_ref().and_then(from_value));
         let mut all = all.map(|held| held.map(|held| &**held).unwrap_or(&EMPTY));
         let first = all.next().unwrap_or(&EMPTY).clone().into_parts();
-        let left = all.try_fold(first, without);
+        let left = all.try_fold(first, subtract_parts);
         let left = left.unwrap_or_else(|error| {
             failed.get_or_insert(error);
             Vec::new()
@@ -76,13 +76,13 @@ fn subtract(work: Work<'_>) -> Result<Vec<Stream>> {
     });
     if let Some(error) = failed {
         let message = format!("histogram:subtract leaves a slot empty: {error}");
-        work.notes.warn(work.place, message);
+        work.warnings.warn(work.span, message);
     }
     Ok(streams)
 }
 
 /// Parts without those of another, each taken from the one that can hold it.
-fn without(mut left: Vec<Histogram>, taken: &Mixture) -> Result<Vec<Histogram>, MergeError> {
+fn subtract_parts(mut left: Vec<Histogram>, taken: &Mixture) -> Result<Vec<Histogram>, MergeError> {
     for part in taken.parts().iter().filter(|part| !part.is_empty()) {
         let mut why = None;
         let is_done = left.iter_mut().any(|held| match held.subtract(part) {
@@ -110,14 +110,14 @@ static EMPTY: std::sync::LazyLock<Mixture> = std::sync::LazyLock::new(Mixture::d
 
 fn distributions(inputs: &[Stream], at: usize) -> impl Iterator<Item = &Mixture> {
     inputs.iter().filter_map(move |stream| {
-        let held = stream.points[at].as_ref().and_then(of_value);
+        let held = stream.points[at].as_ref().and_then(from_value);
         held.map(Arc::as_ref)
     })
 }
 
 /// One stream of all.
-fn one(work: &Work<'_>, mut of: impl FnMut(usize) -> Mixture) -> Vec<Stream> {
-    let points = (0..work.steps.count).map(|at| Some(Value::Distribution(Arc::new(of(at)))));
-    let labels = common(work.inputs.iter().map(|stream| &stream.labels));
+fn one(work: &KernelInput<'_>, mut of: impl FnMut(usize) -> Mixture) -> Vec<Stream> {
+    let points = (0..work.steps.count).map(|at| Some(StepValue::Distribution(Arc::new(of(at)))));
+    let labels = common_labels(work.inputs.iter().map(|stream| &stream.labels));
     vec![Stream::new(labels, points.collect())]
 }

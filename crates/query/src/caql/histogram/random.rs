@@ -8,12 +8,12 @@ use std::sync::Arc;
 use hist::{Histogram, Mixture, Scheme};
 
 use super::super::arguments::Arguments;
+use super::super::kernel::{Kernel, KernelInput};
 use super::super::points::number;
-use super::super::work::{Kernel, Work};
-use super::draw::Draw;
+use super::random_variates::RandomVariates;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
-use crate::value::Value;
+use crate::value::StepValue;
 
 /// So many values are drawn for one call at the most: about a second's work.
 const VALUES_MAX: u64 = 10_000_000;
@@ -39,9 +39,9 @@ pub(super) fn kernel(name: &str) -> Option<Kernel> {
     }))
 }
 
-fn random(work: Work<'_>, method: &str) -> Result<Vec<Stream>> {
-    let refused = |message: String| Error::Execution { place: work.place, message };
-    let drawn = Drawn::of(method, work.arguments).map_err(refused)?;
+fn random(work: KernelInput<'_>, method: &str) -> Result<Vec<Stream>> {
+    let refused = |message: String| Error::Execution { span: work.span, message };
+    let drawn = DistributionSpec::parse(method, work.arguments).map_err(refused)?;
     let samples = work.arguments.number("samples").unwrap_or(1.0);
     let seed = work.arguments.number("seed").unwrap_or(-1.0);
     let mut total = 0u64;
@@ -54,9 +54,10 @@ fn random(work: Work<'_>, method: &str) -> Result<Vec<Stream>> {
             if total > VALUES_MAX {
                 let remedy = "ask for a shorter time, or for fewer of them".to_owned();
                 let what = "values drawn by histogram:random";
-                return Err(Error::Limit { what, found: total, max: VALUES_MAX, remedy });
+                return Err(Error::Limit { limit: what, found: total, max: VALUES_MAX, remedy });
             }
-            let mut draw = Draw::new(seed.to_bits() ^ (work.steps.time(at) as u64).rotate_left(32));
+            let mut draw =
+                RandomVariates::new(seed.to_bits() ^ (work.steps.time(at) as u64).rotate_left(32));
             let mut histogram = Histogram::new(Scheme::LogLinear10);
             for _ in 0..count {
                 histogram.record(drawn.value(&mut draw));
@@ -65,15 +66,15 @@ fn random(work: Work<'_>, method: &str) -> Result<Vec<Stream>> {
                 true => Mixture::default(),
                 false => Mixture::from(histogram),
             };
-            points.push(Some(Value::Distribution(Arc::new(mixture))));
+            points.push(Some(StepValue::Distribution(Arc::new(mixture))));
         }
         Ok(Stream { points, ..Stream::new(input.labels.clone(), Vec::new()) })
     };
     work.inputs.iter().map(&mut of).collect()
 }
 
-/// From what is drawn, with parameters that it can be drawn from.
-enum Drawn {
+/// Distribution with checked parameters.
+enum DistributionSpec {
     Normal {
         mean: f64,
         sd: f64,
@@ -121,8 +122,8 @@ enum Drawn {
     },
 }
 
-impl Drawn {
-    fn of(method: &str, arguments: &Arguments) -> Result<Drawn, String> {
+impl DistributionSpec {
+    fn parse(method: &str, arguments: &Arguments) -> Result<DistributionSpec, String> {
         let any = |name: &str, default: f64| arguments.number(name).unwrap_or(default);
         let checked = |name: &str, default: f64, what: &str, is_fine: fn(f64) -> bool| {
             let found = any(name, default);
@@ -147,41 +148,49 @@ impl Drawn {
             })
         };
         Ok(match method {
-            "uniform" => Drawn::Uniform { min: any("min", 0.0), max: any("max", 1.0) },
-            "exponential" => Drawn::Exponential { rate: above("rate", 1.0)? },
-            "beta" => Drawn::Beta { alpha: above("alpha", 1.0)?, beta: above("beta", 1.0)? },
-            "gamma" => Drawn::Gamma { alpha: above("alpha", 1.0)?, beta: above("beta", 1.0)? },
-            "binomial" => Drawn::Binomial { n: whole("n", 1.0)?, p: share("p")? },
-            "negative_binomial" => Drawn::NegativeBinomial { n: above("n", 1.0)?, p: share("p")? },
-            "poisson" => Drawn::Poisson { rate: least("rate", 1.0)? },
-            "chisq" => Drawn::ChiSquared { df: above("df", 1.0)?, xnonc: least("xnonc", 0.0)? },
+            "uniform" => DistributionSpec::Uniform { min: any("min", 0.0), max: any("max", 1.0) },
+            "exponential" => DistributionSpec::Exponential { rate: above("rate", 1.0)? },
+            "beta" => {
+                DistributionSpec::Beta { alpha: above("alpha", 1.0)?, beta: above("beta", 1.0)? }
+            }
+            "gamma" => {
+                DistributionSpec::Gamma { alpha: above("alpha", 1.0)?, beta: above("beta", 1.0)? }
+            }
+            "binomial" => DistributionSpec::Binomial { n: whole("n", 1.0)?, p: share("p")? },
+            "negative_binomial" => {
+                DistributionSpec::NegativeBinomial { n: above("n", 1.0)?, p: share("p")? }
+            }
+            "poisson" => DistributionSpec::Poisson { rate: least("rate", 1.0)? },
+            "chisq" => {
+                DistributionSpec::ChiSquared { df: above("df", 1.0)?, xnonc: least("xnonc", 0.0)? }
+            }
             "f" => {
                 let (dfn, dfd) = (above("dfn", 1.0)?, above("dfd", 1.0)?);
-                Drawn::F { dfn, dfd, xnonc: least("xnonc", 0.0)? }
+                DistributionSpec::F { dfn, dfd, xnonc: least("xnonc", 0.0)? }
             }
-            "t" => Drawn::T { df: above("df", 1.0)?, xnonc: any("xnonc", 0.0) },
-            _ => Drawn::Normal { mean: any("mean", 0.0), sd: least("sd", 1.0)? },
+            "t" => DistributionSpec::T { df: above("df", 1.0)?, xnonc: any("xnonc", 0.0) },
+            _ => DistributionSpec::Normal { mean: any("mean", 0.0), sd: least("sd", 1.0)? },
         })
     }
 
-    fn value(&self, draw: &mut Draw) -> f64 {
+    fn value(&self, draw: &mut RandomVariates) -> f64 {
         match *self {
-            Drawn::Normal { mean, sd } => mean + sd * draw.normal(),
-            Drawn::Uniform { min, max } => min + (max - min) * draw.share(),
-            Drawn::Exponential { rate } => draw.exponential() / rate,
-            Drawn::Beta { alpha, beta } => draw.beta(alpha, beta),
-            Drawn::Gamma { alpha, beta } => draw.gamma(alpha) / beta,
-            Drawn::Binomial { n, p } => draw.binomial(n, p),
-            Drawn::NegativeBinomial { n, p } => {
+            DistributionSpec::Normal { mean, sd } => mean + sd * draw.normal(),
+            DistributionSpec::Uniform { min, max } => min + (max - min) * draw.unit_interval(),
+            DistributionSpec::Exponential { rate } => draw.exponential() / rate,
+            DistributionSpec::Beta { alpha, beta } => draw.beta(alpha, beta),
+            DistributionSpec::Gamma { alpha, beta } => draw.gamma(alpha) / beta,
+            DistributionSpec::Binomial { n, p } => draw.binomial(n, p),
+            DistributionSpec::NegativeBinomial { n, p } => {
                 let rate = draw.gamma(n) * (1.0 - p) / p;
                 draw.poisson(rate)
             }
-            Drawn::Poisson { rate } => draw.poisson(rate),
-            Drawn::ChiSquared { df, xnonc } => draw.chi_squared(df, xnonc),
-            Drawn::F { dfn, dfd, xnonc } => {
+            DistributionSpec::Poisson { rate } => draw.poisson(rate),
+            DistributionSpec::ChiSquared { df, xnonc } => draw.chi_squared(df, xnonc),
+            DistributionSpec::F { dfn, dfd, xnonc } => {
                 (draw.chi_squared(dfn, xnonc) / dfn) / (draw.chi_squared(dfd, 0.0) / dfd)
             }
-            Drawn::T { df, xnonc } => {
+            DistributionSpec::T { df, xnonc } => {
                 (draw.normal() + xnonc) / (draw.chi_squared(df, 0.0) / df).sqrt()
             }
         }

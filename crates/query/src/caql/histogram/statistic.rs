@@ -1,27 +1,33 @@
 //! Statistics of distributions: percentiles and their inverse, extremes, mean, deviation, sum.
 
-use hist::{Bound, Bracket, Histogram, Method, Mixture};
+use hist::{Bracket, Histogram, LimitInclusion, Mixture, QuantileMethod};
 
-use super::super::work::Kernel;
-use super::{Asked, bins, circllhist, each, estimated, times};
+use super::super::kernel::Kernel;
+use super::{StatisticQuery, bins, circllhist, for_each_distribution, scale, with_estimate};
 
 pub(super) fn kernel(name: &str) -> Option<Kernel> {
     Some(Kernel::slotwise(match name {
         "percentile" => |mut work| {
             let named = |percent: f64| Some(format!("p{percent}"));
-            each(&mut work, named, |m, asked| percentile(m, asked.argument))
+            for_each_distribution(&mut work, named, |m, asked| percentile(m, asked.argument))
         },
         "inverse_percentile" => |mut work| {
             let named = |threshold: f64| Some(threshold.to_string());
-            each(&mut work, named, |m, asked| inverse(m, asked.argument))
+            for_each_distribution(&mut work, named, |m, asked| inverse(m, asked.argument))
         },
-        "median" => |mut work| each(&mut work, |_| None, |m, _| percentile(m, 50.0)),
-        "min" => |mut work| each(&mut work, |_| None, |m, _| percentile(m, 0.0)),
-        "max" => |mut work| each(&mut work, |_| None, |m, _| percentile(m, 100.0)),
-        "mean" => |mut work| each(&mut work, |_| None, |m, _| mean(m)),
-        "stddev" => |mut work| each(&mut work, |_| None, |m, _| stddev(m)),
-        "sum" => |mut work| each(&mut work, |_| None, |m, asked| Some(sum(m, asked))),
-        "IQR" => |mut work| each(&mut work, |_| None, |m, asked| span(m, asked.number("range"))),
+        "median" => {
+            |mut work| for_each_distribution(&mut work, |_| None, |m, _| percentile(m, 50.0))
+        }
+        "min" => |mut work| for_each_distribution(&mut work, |_| None, |m, _| percentile(m, 0.0)),
+        "max" => |mut work| for_each_distribution(&mut work, |_| None, |m, _| percentile(m, 100.0)),
+        "mean" => |mut work| for_each_distribution(&mut work, |_| None, |m, _| mean(m)),
+        "stddev" => |mut work| for_each_distribution(&mut work, |_| None, |m, _| stddev(m)),
+        "sum" => {
+            |mut work| for_each_distribution(&mut work, |_| None, |m, asked| Some(sum(m, asked)))
+        }
+        "IQR" => |mut work| {
+            for_each_distribution(&mut work, |_| None, |m, asked| span(m, asked.number("range")))
+        },
         _ => return None,
     }))
 }
@@ -30,7 +36,7 @@ pub(super) fn kernel(name: &str) -> Option<Kernel> {
 fn percentile(mixture: &Mixture, percent: f64) -> Option<Bracket> {
     let share = percent / 100.0;
     match circllhist(mixture) {
-        Some(bins) => bins.quantile_with(share, Method::Circllhist1),
+        Some(bins) => bins.quantile_with(share, QuantileMethod::Circllhist1),
         None => mixture.quantile(share),
     }
 }
@@ -41,8 +47,8 @@ fn inverse(mixture: &Mixture, threshold: f64) -> Option<Bracket> {
     if all == 0 {
         return None;
     }
-    let below = mixture.count_above(threshold, Bound::Inclusive).rest_of(all);
-    let known = times(below.share_of(all), 100.0);
+    let below = mixture.count_above(threshold, LimitInclusion::Inclusive).complement(all);
+    let known = scale(below.fraction_of(all), 100.0);
     let share = |left: f64, right: f64| match (threshold <= left, threshold >= right) {
         (true, _) => 0.0,
         (_, true) => 1.0,
@@ -55,13 +61,13 @@ fn inverse(mixture: &Mixture, threshold: f64) -> Option<Bracket> {
             cells.map(|cell| cell.count as f64 * share(cell.lower, cell.upper)).sum()
         }
     };
-    Some(estimated(known, 100.0 * estimate / all as f64))
+    Some(with_estimate(known, 100.0 * estimate / all as f64))
 }
 
 fn mean(mixture: &Mixture) -> Option<Bracket> {
     let known = mixture.mean()?;
-    Some(match without_sum(mixture).map(middles) {
-        Some(middles) => estimated(known, middles.sum / mixture.count() as f64),
+    Some(match without_sum(mixture).map(midpoint_moments) {
+        Some(middles) => with_estimate(known, middles.sum / mixture.count() as f64),
         None => known,
     })
 }
@@ -72,18 +78,18 @@ fn stddev(mixture: &Mixture) -> Option<Bracket> {
         return Some(Bracket::exact(0.0));
     }
     let known = mixture.stddev()?;
-    Some(match circllhist(mixture).map(middles) {
-        Some(middles) => estimated(known, middles.deviation),
+    Some(match circllhist(mixture).map(midpoint_moments) {
+        Some(middles) => with_estimate(known, middles.deviation),
         None => known,
     })
 }
 
-fn sum(mixture: &Mixture, asked: &Asked<'_>) -> Bracket {
+fn sum(mixture: &Mixture, asked: &StatisticQuery<'_>) -> Bracket {
     let known = mixture.sum();
-    let middles = without_sum(mixture).map(middles);
-    let sum = middles.map_or(known, |middles| estimated(known, middles.sum));
+    let middles = without_sum(mixture).map(midpoint_moments);
+    let sum = middles.map_or(known, |middles| with_estimate(known, middles.sum));
     match asked.work.arguments.duration("period") {
-        Some(period) => times(sum, 1.0 / asked.periods(Some(period))),
+        Some(period) => scale(sum, 1.0 / asked.periods(Some(period))),
         None => sum,
     }
 }
@@ -102,16 +108,16 @@ fn span(mixture: &Mixture, range: f64) -> Option<Bracket> {
 
 /// The only part, if it has circllhist's bins and its source has no sum of its own, exact or not.
 fn without_sum(mixture: &Mixture) -> Option<&Histogram> {
-    circllhist(mixture).filter(|part| part.sum_side().value().is_none())
+    circllhist(mixture).filter(|part| part.tracked_sum().value().is_none())
 }
 
-/// Sum and deviation as libcircllhist reckons them: as if all values of a bin lay at its middle.
-struct Middles {
+/// Sum and deviation computed from bin midpoints as in libcircllhist.
+struct MidpointMoments {
     sum: f64,
     deviation: f64,
 }
 
-fn middles(part: &Histogram) -> Middles {
+fn midpoint_moments(part: &Histogram) -> MidpointMoments {
     let count = part.count() as f64;
     let sum: f64 = bins(part).map(|bin| bin.count * bin.middle()).sum();
     let mean = sum / count;
@@ -122,5 +128,5 @@ fn middles(part: &Histogram) -> Middles {
             bin.count * apart * apart
         })
         .sum();
-    Middles { sum, deviation: (squares / count).sqrt() }
+    MidpointMoments { sum, deviation: (squares / count).sqrt() }
 }

@@ -1,13 +1,15 @@
 //! The specification's numbers, of histograms that have nothing but bins; and what exact side values make of them.
 
-use super::super::trial::{MINUTE_NS, Made, T0, always, bins, h, numbers, shown, view, works};
-use super::super::work::LABEL;
-use crate::value::Value;
+use super::super::kernel::LABEL;
+use super::super::test_kernel::{
+    MINUTE_NS, StreamFn, T0, bins, constant, format_streams, h, numbers, run_kernel, view,
+};
+use crate::value::StepValue;
 
 #[track_caller]
 fn check(call: &str, expected: &str) {
-    let made = always(h());
-    assert_eq!(shown(&works(call, &[&made], view(1)).unwrap()), expected, "{call}");
+    let made = constant(h());
+    assert_eq!(format_streams(&run_kernel(call, &[&made], view(1)).unwrap()), expected, "{call}");
 }
 
 #[test]
@@ -36,8 +38,8 @@ fn golden() {
 
 #[test]
 fn golden_of_three_values() {
-    let made = always(bins(&[(1.0, 1), (2.0, 1), (3.0, 1)]));
-    let shown = |call: &str| shown(&works(call, &[&made], view(1)).unwrap());
+    let made = constant(bins(&[(1.0, 1), (2.0, 1), (3.0, 1)]));
+    let shown = |call: &str| format_streams(&run_kernel(call, &[&made], view(1)).unwrap());
     assert_eq!(shown("histogram:count()"), "3");
     assert_eq!(shown("histogram:mean()"), "2.0485266");
     assert_eq!(shown("histogram:median()"), "2.05");
@@ -51,13 +53,13 @@ fn golden_of_three_values() {
 #[test]
 fn distributions_of_numbers_know_more_than_their_bins() {
     let made = [numbers("1 5 ."), numbers("2 5 ."), numbers("3 5 .")];
-    let made: Vec<Made<'_>> = made.iter().map(|made| made as Made<'_>).collect();
-    let streams = works("histogram()", &made, view(3)).unwrap();
-    assert_eq!(shown(&streams), "n=3 n=3 n=0");
+    let made: Vec<StreamFn<'_>> = made.iter().map(|made| made as StreamFn<'_>).collect();
+    let streams = run_kernel("histogram()", &made, view(3)).unwrap();
+    assert_eq!(format_streams(&streams), "n=3 n=3 n=0");
     let ask = |call: &str| {
         let points = &streams[0].points;
         let held = |time: i64| points[((time - T0) / MINUTE_NS) as usize].clone();
-        shown(&works(call, &[&held], view(3)).unwrap())
+        format_streams(&run_kernel(call, &[&held], view(3)).unwrap())
     };
     assert_eq!(ask("histogram:mean()"), "2 5 .");
     assert_eq!(ask("histogram:sum()"), "6 15 0");
@@ -73,23 +75,23 @@ fn distributions_of_numbers_know_more_than_their_bins() {
 /// The specification's numbers 50: bins of `find("req")` in the first slot.
 #[test]
 fn golden_percentiles_of_three() {
-    let made = always(bins(&[(1.0, 1), (5.0, 1), (10.0, 1)]));
-    let found = works("histogram:percentile(0, 50, 100)", &[&made], view(1)).unwrap();
-    assert_eq!(shown(&found), "1.05; 5.05; 10.5");
+    let made = constant(bins(&[(1.0, 1), (5.0, 1), (10.0, 1)]));
+    let found = run_kernel("histogram:percentile(0, 50, 100)", &[&made], view(1)).unwrap();
+    assert_eq!(format_streams(&found), "1.05; 5.05; 10.5");
     assert_eq!(found[0].labels.get(LABEL), "|ST[host:0] p0");
 }
 
 #[test]
 fn merged_and_subtracted() {
-    let (h, k) = (always(h()), always(bins(&[(10.0, 100)])));
-    let merged = works("histogram:merge()", &[&h, &k], view(1)).unwrap();
-    assert_eq!(shown(&merged), "n=200");
+    let (h, k) = (constant(h()), constant(bins(&[(10.0, 100)])));
+    let merged = run_kernel("histogram:merge()", &[&h, &k], view(1)).unwrap();
+    assert_eq!(format_streams(&merged), "n=200");
     let held = |_: i64| merged[0].points[0].clone();
-    let ask = |call: &str| shown(&works(call, &[&held], view(1)).unwrap());
+    let ask = |call: &str| format_streams(&run_kernel(call, &[&held], view(1)).unwrap());
     assert_eq!(ask("histogram:median()"), "10.662252");
     assert_eq!(ask("histogram:inverse_percentile(10.5)"), "37.5");
-    let left = |from: Made<'_>, taken: Made<'_>| {
-        shown(&works("histogram:subtract()", &[from, taken], view(1)).unwrap())
+    let left = |from: StreamFn<'_>, taken: StreamFn<'_>| {
+        format_streams(&run_kernel("histogram:subtract()", &[from, taken], view(1)).unwrap())
     };
     assert_eq!(left(&held, &k), "n=100");
     assert_eq!(left(&held, &held), "n=0");
@@ -97,11 +99,11 @@ fn merged_and_subtracted() {
 }
 
 #[test]
-fn brackets_hold_what_may_be_true() {
-    let made = always(h());
+fn brackets_contain_the_true_value() {
+    let made = constant(h());
     let bracket = |call: &str| {
-        let streams = works(call, &[&made], view(1)).unwrap();
-        let found = streams[0].points[0].as_ref().and_then(Value::bracket).unwrap();
+        let streams = run_kernel(call, &[&made], view(1)).unwrap();
+        let found = streams[0].points[0].as_ref().and_then(StepValue::bracket).unwrap();
         format!("{:.3} {:.3}", found.lower, found.upper)
     };
     assert_eq!(bracket("histogram:count_above(20)"), "50.000 50.000");
@@ -120,24 +122,26 @@ fn other_grids_and_several_at_once() {
     histogram.record_n(10.0, 50);
     histogram.record_n(20.0, 50);
     let mut mixture = hist::Mixture::from(histogram);
-    let exp2 = always(mixture.clone());
-    let ask = |made: Made<'_>, call: &str| shown(&works(call, &[made], view(1)).unwrap());
+    let exp2 = constant(mixture.clone());
+    let ask = |made: StreamFn<'_>, call: &str| {
+        format_streams(&run_kernel(call, &[made], view(1)).unwrap())
+    };
     assert_eq!(ask(&exp2, "histogram:mean()"), "15");
     assert_eq!(ask(&exp2, "histogram:count_below(15)"), "50");
     assert_eq!(ask(&exp2, "histogram:max()"), "20");
     h().parts().iter().for_each(|part| mixture.add(part).unwrap());
-    let both = always(mixture);
+    let both = constant(mixture);
     assert_eq!(ask(&both, "histogram:count()"), "200");
     assert_eq!(ask(&both, "histogram:count_above(40)"), "20");
     assert_eq!(ask(&both, "histogram:count_bin(200)"), "5");
 }
 
 #[test]
-fn made_up_ones() {
+fn random_distributions() {
     let counts = numbers("100 0 . -3 7");
-    let random = |call: &str| works(call, &[&counts], view(5)).unwrap();
-    assert_eq!(shown(&random("histogram:random()")), "n=100 n=0 n=0 n=0 n=7");
-    assert_eq!(shown(&random("histogram:random(samples=2)")), "n=200 n=0 n=0 n=0 n=14");
+    let random = |call: &str| run_kernel(call, &[&counts], view(5)).unwrap();
+    assert_eq!(format_streams(&random("histogram:random()")), "n=100 n=0 n=0 n=0 n=7");
+    assert_eq!(format_streams(&random("histogram:random(samples=2)")), "n=200 n=0 n=0 n=0 n=14");
     assert_eq!(random("histogram:random(seed=7)"), random("histogram:random(seed=7)"));
     assert_ne!(random("histogram:random(seed=7)"), random("histogram:random(seed=8)"));
     for method in ["uniform", "exponential", "beta", "gamma", "binomial", "negative_binomial"] {
@@ -146,8 +150,8 @@ fn made_up_ones() {
     for method in ["poisson", "chisq", "f", "t", "normal"] {
         random(&format!("histogram:random(method={method:?})"));
     }
-    let refused = works("histogram:random:gamma(alpha=0)", &[&counts], view(5)).unwrap_err();
+    let refused = run_kernel("histogram:random:gamma(alpha=0)", &[&counts], view(5)).unwrap_err();
     assert_eq!(refused.to_string(), "alpha of gamma is above 0 and not above 1e15; found 0");
-    let many = |_: i64| Some(Value::Number(1e9));
-    assert!(works("histogram:random()", &[&many], view(1)).is_err());
+    let many = |_: i64| Some(StepValue::Number(1e9));
+    assert!(run_kernel("histogram:random()", &[&many], view(1)).is_err());
 }

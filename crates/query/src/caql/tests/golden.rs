@@ -1,8 +1,8 @@
 //! The expressions that evaluation is tested with: all are read and bound, and read back as they are shown.
 
 use super::super::{Body, bind, parse};
-use super::{bound, context};
-use crate::note::Notes;
+use super::{context, parse_and_bind};
+use crate::query_warnings::QueryWarnings;
 
 /// Short names for streams.
 const STREAMS: [(&str, &str); 6] = [
@@ -131,7 +131,7 @@ time:tz("Mars/Base","hour")
 "#;
 
 #[test]
-fn all_are_read_and_bound() {
+fn all_expressions_parse_and_bind() {
     let names = regex::Regex::new(r"\b[ABCDHK]\b").unwrap();
     let expand = |found: &regex::Captures<'_>| {
         let short = |(short, _): &&(&str, &str)| *short == &found[0];
@@ -141,13 +141,13 @@ fn all_are_read_and_bound() {
     assert!(lines.clone().count() > 110);
     for line in lines {
         let text = names.replace_all(line, expand);
-        let shown = match bound(&text) {
+        let shown = match parse_and_bind(&text) {
             Ok(_) => parse(&text).unwrap().to_string(),
-            Err(error) => panic!("{}", error.show(&text)),
+            Err(error) => panic!("{}", error.format_with_source(&text)),
         };
         let again = parse(&shown).unwrap();
         assert_eq!(again.to_string(), shown);
         let Body::Caql(expr) = &again.body else { panic!("this is CAQL") };
-        assert!(bind(expr, &context(&again), &mut Notes::default()).is_ok(), "{shown}");
+        assert!(bind(expr, &context(&again), &mut QueryWarnings::default()).is_ok(), "{shown}");
     }
 }

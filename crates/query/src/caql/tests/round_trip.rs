@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::super::ast::{Argument, Call, Constant, Expr, Form, Literal, Operator};
-use super::super::{Body, Context, Directives, Query, bind, parse};
-use crate::error::Place;
-use crate::note::Notes;
+use super::super::ast::{Argument, CallExpr, CaqlExprKind, Constant, Expr, Literal, Operator};
+use super::super::{Body, CaqlContext, CaqlQuery, Directives, bind, parse};
+use crate::error::SourceSpan;
+use crate::query_warnings::QueryWarnings;
 
 fn literal() -> impl Strategy<Value = Literal> {
     let number = prop_oneof![
@@ -27,56 +27,63 @@ fn arguments() -> impl Strategy<Value = Vec<Argument>> {
     (positional, named).prop_map(|(positional, named)| {
         let positional = positional.into_iter().map(|value| (None, value));
         let named = named.into_iter().map(|(name, value)| (Some(name), value));
-        let argument = |(name, value)| Argument { name, value, place: Place::default() };
+        let argument = |(name, value)| Argument { name, value, span: SourceSpan::default() };
         positional.chain(named).map(argument).collect()
     })
 }
 
-fn node(form: Form) -> Expr {
-    Expr { form, place: Place::default() }
+fn node(form: CaqlExprKind) -> Expr {
+    Expr { kind: form, span: SourceSpan::default() }
 }
 
 fn call(sources: Vec<Expr>) -> impl Strategy<Value = Expr> {
     ("f|pass|stats:sum|if|p|nota", arguments()).prop_map(move |(name, arguments)| {
-        let name_place = Place::default();
-        node(Form::Call(Call { name, name_place, arguments, sources: sources.clone() }))
+        let name_place = SourceSpan::default();
+        node(CaqlExprKind::Call(CallExpr {
+            name,
+            name_span: name_place,
+            arguments,
+            sources: sources.clone(),
+        }))
     })
 }
 
 fn expr() -> impl Strategy<Value = Expr> {
-    let leaf =
-        prop_oneof![literal().prop_map(|literal| node(Form::Literal(literal))), call(Vec::new())];
+    let leaf = prop_oneof![
+        literal().prop_map(|literal| node(CaqlExprKind::Literal(literal))),
+        call(Vec::new())
+    ];
     leaf.prop_recursive(6, 40, 4, |inner| {
         let unary = prop::sample::select(vec![Operator::Not, Operator::Negate]);
-        let chained = prop::sample::select(Operator::BETWEEN.to_vec());
+        let chained = prop::sample::select(Operator::BINARY.to_vec());
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_flat_map(call),
             (unary, inner.clone()).prop_map(|(operator, operand)| {
-                node(Form::Operation { operator, operands: vec![operand] })
+                node(CaqlExprKind::Operation { operator, operands: vec![operand] })
             }),
             (chained, prop::collection::vec(inner, 2..4)).prop_map(|(operator, mut operands)| {
                 if operator.is_comparison() {
                     operands.truncate(2);
                 }
-                node(Form::Operation { operator, operands })
+                node(CaqlExprKind::Operation { operator, operands })
             }),
         ]
     })
 }
 
-fn without_places(expr: Expr) -> Expr {
-    let all = |exprs: Vec<Expr>| exprs.into_iter().map(without_places).collect();
-    node(match expr.form {
-        Form::Literal(literal) => Form::Literal(literal),
-        Form::Operation { operator, operands } => {
-            Form::Operation { operator, operands: all(operands) }
+fn without_spans(expr: Expr) -> Expr {
+    let all = |exprs: Vec<Expr>| exprs.into_iter().map(without_spans).collect();
+    node(match expr.kind {
+        CaqlExprKind::Literal(literal) => CaqlExprKind::Literal(literal),
+        CaqlExprKind::Operation { operator, operands } => {
+            CaqlExprKind::Operation { operator, operands: all(operands) }
         }
-        Form::Call(call) => Form::Call(Call {
-            name_place: Place::default(),
+        CaqlExprKind::Call(call) => CaqlExprKind::Call(CallExpr {
+            name_span: SourceSpan::default(),
             arguments: call
                 .arguments
                 .into_iter()
-                .map(|argument| Argument { place: Place::default(), ..argument })
+                .map(|argument| Argument { span: SourceSpan::default(), ..argument })
                 .collect(),
             sources: all(call.sources),
             ..call
@@ -100,19 +107,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_is_shown_reads_back(expr in expr(), directives in directives()) {
-        let query = Query { directives, body: Body::Caql(expr) };
+    fn formatted_queries_round_trip(expr in expr(), directives in directives()) {
+        let query = CaqlQuery { directives, body: Body::Caql(expr) };
         let shown = query.to_string();
-        let read = parse(&shown).map_err(|error| TestCaseError::fail(error.show(&shown)))?;
+        let read = parse(&shown).map_err(|error| TestCaseError::fail(error.format_with_source(&shown)))?;
         let body = match read.body {
-            Body::Caql(expr) => Body::Caql(without_places(expr)),
+            Body::Caql(expr) => Body::Caql(without_spans(expr)),
             body => body,
         };
-        prop_assert_eq!(Query { body, ..read }, query, "{}", shown);
+        prop_assert_eq!(CaqlQuery { body, ..read }, query, "{}", shown);
     }
 
     #[test]
-    fn any_text_is_read_or_refused(
+    fn random_text_does_not_panic(
         text in prop_oneof![
             ".{0,40}",
             r#"([|{}(),=<>!+*/^%-]|[0-9.]{1,3}[smhdw ]|find|pass|not |and |or |NULL|VIEW_RANGE| |["'“”p]|a:|\n|#|//|ü){0,30}"#,
@@ -120,23 +127,23 @@ proptest! {
         ],
     ) {
         let check = |error: &crate::Error| {
-            if let Some(place) = error.place() {
+            if let Some(place) = error.span() {
                 assert!(text.get(place.start..place.end).is_some(), "{place} of {text:?}");
             }
-            assert!(!error.show(&text).is_empty());
+            assert!(!error.format_with_source(&text).is_empty());
         };
         match parse(&text) {
-            Ok(Query { body: Body::Caql(expr), .. }) => {
+            Ok(CaqlQuery { body: Body::Caql(expr), .. }) => {
                 let shown = expr.to_string();
-                let read = parse(&shown).map_err(|error| TestCaseError::fail(error.show(&shown)))?;
+                let read = parse(&shown).map_err(|error| TestCaseError::fail(error.format_with_source(&shown)))?;
                 let Body::Caql(again) = read.body else { panic!("this was CAQL") };
-                prop_assert_eq!(without_places(again), without_places(expr.clone()), "{}", shown);
-                let context = Context {
+                prop_assert_eq!(without_spans(again), without_spans(expr.clone()), "{}", shown);
+                let context = CaqlContext {
                     view_range_ns: 3_600_000_000_000,
                     view_period_ns: 60_000_000_000,
                     is_serial: false,
                 };
-                if let Err(error) = bind(&expr, &context, &mut Notes::default()) {
+                if let Err(error) = bind(&expr, &context, &mut QueryWarnings::default()) {
                     check(&error);
                 }
             }

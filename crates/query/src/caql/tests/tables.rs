@@ -1,8 +1,8 @@
 //! A case for each row of the language's tables.
 
 use super::super::ast::{Constant, Directives, Literal, Operator};
-use super::super::{Body, Form, Given, Kind, Meaning, parse};
-use super::{HOUR_NS, bound, expr_of, grouped};
+use super::super::{ArgumentValue, Body, BoundKind, CaqlExprKind, StreamKind, parse};
+use super::{HOUR_NS, expr_of, parse_and_bind, with_all_brackets};
 
 /// How an expression groups. A letter alone is a call.
 #[track_caller]
@@ -11,8 +11,9 @@ fn check(text: &str, expected: &str) {
     let calls = letter.replace_all(text, |found: &regex::Captures<'_>| {
         format!("{}{}", &found[0], if found.get(1).is_some() { "" } else { "()" })
     });
-    let query = parse(&calls).unwrap_or_else(|error| panic!("{}", error.show(&calls)));
-    assert_eq!(grouped(&expr_of(query)), expected, "{text}");
+    let query =
+        parse(&calls).unwrap_or_else(|error| panic!("{}", error.format_with_source(&calls)));
+    assert_eq!(with_all_brackets(&expr_of(query)), expected, "{text}");
 }
 
 #[test]
@@ -38,7 +39,7 @@ fn precedence() {
 
 #[test]
 fn every_level_is_its_own() {
-    let operators = Operator::BETWEEN.map(Operator::symbol);
+    let operators = Operator::BINARY.map(Operator::symbol);
     for (at, loose) in operators.iter().enumerate() {
         for tight in &operators[at + 1..] {
             check(&format!("a {loose} b {tight} c"), &format!("(a {loose} (b {tight} c))"));
@@ -108,13 +109,13 @@ fn literals_and_arguments() {
     check("a(VIEW_RANGE, x=VIEW_PERIOD_SECONDS)", "a(VIEW_RANGE, x=VIEW_PERIOD_SECONDS)");
     check("NULL + VIEW_RANGE_MINUTES", "(NULL + VIEW_RANGE_MINUTES)");
     check("1 // one\n + 2 // two", "(1 + 2)");
-    let all = Constant::ALL.map(|constant| (Constant::of_name(constant.name()), constant));
+    let all = Constant::ALL.map(|constant| (Constant::from_name(constant.name()), constant));
     assert!(all.into_iter().all(|(found, constant)| found == Some(constant)));
 }
 
 #[track_caller]
 fn check_head(text: &str, expected: Directives) {
-    let query = parse(text).unwrap_or_else(|error| panic!("{}", error.show(text)));
+    let query = parse(text).unwrap_or_else(|error| panic!("{}", error.format_with_source(text)));
     assert_eq!(query.directives, expected, "{text}");
 }
 
@@ -149,37 +150,38 @@ fn promql_is_handed_on() {
 
 #[test]
 fn operators_have_functions() {
-    for operator in Operator::BETWEEN.into_iter().chain([Operator::Not, Operator::Negate]) {
-        let function = super::super::Signature::of(operator.function());
+    for operator in Operator::BINARY.into_iter().chain([Operator::Not, Operator::Negate]) {
+        let function = super::super::Signature::find(operator.function());
         assert!(function.is_some(), "{operator:?}");
     }
 }
 
 #[test]
-fn places() {
+fn spans() {
     let text = " find('ü') | stats:sum() + x";
     let text = text.split(" + ").next().unwrap();
     let expr = expr_of(parse(text).unwrap());
-    let place = |place: super::super::super::error::Place| &text[place.start..place.end];
-    assert_eq!(place(expr.place), "find('ü') | stats:sum()");
-    let Form::Call(call) = &expr.form else { panic!("a call") };
-    assert_eq!(place(call.name_place), "stats:sum");
-    assert_eq!(place(call.sources[0].place), "find('ü')");
+    let place = |place: super::super::super::error::SourceSpan| &text[place.start..place.end];
+    assert_eq!(place(expr.span), "find('ü') | stats:sum()");
+    let CaqlExprKind::Call(call) = &expr.kind else { panic!("a call") };
+    assert_eq!(place(call.name_span), "stats:sum");
+    assert_eq!(place(call.sources[0].span), "find('ü')");
     let text = "not (a() + -5m) ";
     let expr = expr_of(parse(text).unwrap());
-    assert_eq!(&text[expr.place.start..expr.place.end], "not (a() + -5m)");
-    let Form::Operation { operands, .. } = &expr.form else { panic!("an operation") };
-    assert_eq!(&text[operands[0].place.start..operands[0].place.end], "(a() + -5m)");
+    assert_eq!(&text[expr.span.start..expr.span.end], "not (a() + -5m)");
+    let CaqlExprKind::Operation { operands, .. } = &expr.kind else { panic!("an operation") };
+    assert_eq!(&text[operands[0].span.start..operands[0].span.end], "(a() + -5m)");
 }
 
 // Arguments.
 
 /// An argument of a call, after binding.
 #[track_caller]
-fn value(text: &str, name: &str) -> Option<Given> {
-    let bound = bound(text).unwrap_or_else(|error| panic!("{}", error.show(text)));
-    match bound.meaning {
-        Meaning::Call { arguments, .. } => arguments.get(name).cloned(),
+fn value(text: &str, name: &str) -> Option<ArgumentValue> {
+    let bound =
+        parse_and_bind(text).unwrap_or_else(|error| panic!("{}", error.format_with_source(text)));
+    match bound.bound_kind {
+        BoundKind::Call { arguments, .. } => arguments.get(name).cloned(),
         _ => panic!("a call"),
     }
 }
@@ -188,12 +190,12 @@ fn value(text: &str, name: &str) -> Option<Given> {
 fn check_value(text: &str, name: &str, expected: &str) {
     let found = match value(text, name) {
         None => "none".to_owned(),
-        Some(Given::Number(number)) => number.to_string(),
-        Some(Given::Duration(ns)) => Literal::Duration(ns).to_string(),
-        Some(Given::Text(text)) => text,
-        Some(Given::Selector(selector)) => selector.to_string(),
-        Some(Given::Regex(regex)) => regex.to_string(),
-        Some(Given::Format(format)) => format!("{format:?}"),
+        Some(ArgumentValue::Number(number)) => number.to_string(),
+        Some(ArgumentValue::Duration(ns)) => Literal::Duration(ns).to_string(),
+        Some(ArgumentValue::Text(text)) => text,
+        Some(ArgumentValue::Selector(selector)) => selector.to_string(),
+        Some(ArgumentValue::Regex(regex)) => regex.to_string(),
+        Some(ArgumentValue::Format(format)) => format!("{format:?}"),
     };
     assert_eq!(found, expected, "{text}");
 }
@@ -238,14 +240,17 @@ fn names_and_searches() {
 
 #[test]
 fn kinds() {
-    let kind = |text: &str| bound(text).unwrap().kind;
-    assert_eq!(kind("find('x') + 1"), Kind::Numbers);
-    assert_eq!(kind("find:histogram('x') | delay(1m)"), Kind::Histograms);
-    assert_eq!(kind("pass{find:histogram('x'), 1}"), Kind::Mixed);
-    assert_eq!(kind("histogram{1, 2} | histogram:count()"), Kind::Numbers);
-    assert_eq!(kind("1 | window:histogram(5m) | vector('%n') | vector:unpack()"), Kind::Histograms);
-    let constant = |text: &str| match bound(text).unwrap().meaning {
-        Meaning::Constant(number) => number,
+    let kind = |text: &str| parse_and_bind(text).unwrap().stream_kind;
+    assert_eq!(kind("find('x') + 1"), StreamKind::Numbers);
+    assert_eq!(kind("find:histogram('x') | delay(1m)"), StreamKind::Histograms);
+    assert_eq!(kind("pass{find:histogram('x'), 1}"), StreamKind::Mixed);
+    assert_eq!(kind("histogram{1, 2} | histogram:count()"), StreamKind::Numbers);
+    assert_eq!(
+        kind("1 | window:histogram(5m) | vector('%n') | vector:unpack()"),
+        StreamKind::Histograms
+    );
+    let constant = |text: &str| match parse_and_bind(text).unwrap().bound_kind {
+        BoundKind::Constant(number) => number,
         _ => panic!("a constant"),
     };
     assert_eq!(constant("NULL"), None);

@@ -13,8 +13,8 @@ use super::super::zone::Zone;
 
 const DAY_NS: i64 = 24 * 3_600_000_000_000;
 
-/// What windows keep to.
-pub(super) enum Clock {
+/// Clock that windows are aligned to.
+pub(super) enum CalendarClock {
     /// UTC, and this much later.
     Utc(i64),
     /// What clocks show in a zone.
@@ -22,25 +22,25 @@ pub(super) enum Clock {
 }
 
 /// Windows of one length, a fixed time apart. Times are nanoseconds since the Unix epoch.
-pub(super) struct Calendar {
-    pub(super) clock: Clock,
+pub(super) struct WindowCalendar {
+    pub(super) clock: CalendarClock,
     /// How long they are; above 0.
     pub(super) length: i64,
     /// How far apart they begin; above 0.
     pub(super) skip: i64,
 }
 
-impl Calendar {
+impl WindowCalendar {
     /// The last moment not after this one at which a window begins.
     pub(super) fn floor(&self, time: i64) -> i64 {
         match &self.clock {
-            Clock::Utc(offset) => {
+            CalendarClock::Utc(offset) => {
                 let since = i128::from(time) - i128::from(*offset);
                 let skip = i128::from(self.skip);
                 narrow(since.div_euclid(skip) * skip + i128::from(*offset))
             }
-            Clock::Local(zone) if self.skip >= DAY_NS => local_floor(zone, time, self.skip),
-            Clock::Local(zone) => {
+            CalendarClock::Local(zone) if self.skip >= DAY_NS => local_floor(zone, time, self.skip),
+            CalendarClock::Local(zone) => {
                 let midnight = local_floor(zone, time, DAY_NS);
                 midnight + (time - midnight) / self.skip * self.skip
             }
@@ -51,21 +51,25 @@ impl Calendar {
     pub(super) fn end_of(&self, start: i64) -> i64 {
         let end = start.saturating_add(self.length);
         match &self.clock {
-            Clock::Utc(_) => end,
-            Clock::Local(zone) if self.length % DAY_NS == 0 => moved(zone, start, self.length),
-            // Windows side by side leave nothing between them.
-            Clock::Local(zone) if self.length == self.skip && self.skip < DAY_NS => {
-                end.min(local_floor(zone, moved(zone, start, DAY_NS), DAY_NS))
+            CalendarClock::Utc(_) => end,
+            CalendarClock::Local(zone) if self.length % DAY_NS == 0 => {
+                add_local_time(zone, start, self.length)
             }
-            Clock::Local(_) => end,
+            // Windows side by side leave nothing between them.
+            CalendarClock::Local(zone) if self.length == self.skip && self.skip < DAY_NS => {
+                end.min(local_floor(zone, add_local_time(zone, start, DAY_NS), DAY_NS))
+            }
+            CalendarClock::Local(_) => end,
         }
     }
 
     /// Where the window begins that ends at this moment, likewise.
     pub(super) fn start_of(&self, end: i64) -> i64 {
         match &self.clock {
-            Clock::Local(zone) if self.length % DAY_NS == 0 => moved(zone, end, -self.length),
-            Clock::Local(_) if self.length == self.skip && self.skip < DAY_NS => {
+            CalendarClock::Local(zone) if self.length % DAY_NS == 0 => {
+                add_local_time(zone, end, -self.length)
+            }
+            CalendarClock::Local(_) if self.length == self.skip && self.skip < DAY_NS => {
                 self.floor(end.saturating_sub(1))
             }
             _ => end.saturating_sub(self.length),
@@ -81,7 +85,7 @@ fn local_floor(zone: &Zone, time: i64, skip: i64) -> i64 {
     // Where clocks never show it, they do later; where that is too late, the one before counts. Once is enough, as
     // no clock is moved by as much as two days.
     for _ in 0..3 {
-        match zone.moment(datetime(at * skip)) {
+        match zone.time_of_local(datetime(at * skip)) {
             Some(moment) if moment <= time => return moment,
             _ => at -= 1,
         }
@@ -90,9 +94,9 @@ fn local_floor(zone: &Zone, time: i64, skip: i64) -> i64 {
 }
 
 /// When clocks show so much more.
-fn moved(zone: &Zone, time: i64, by: i64) -> i64 {
+fn add_local_time(zone: &Zone, time: i64, by: i64) -> i64 {
     let shown = nanos(zone.local(time)) + i128::from(by);
-    zone.moment(datetime(shown)).unwrap_or(time.saturating_add(by))
+    zone.time_of_local(datetime(shown)).unwrap_or(time.saturating_add(by))
 }
 
 /// What is shown, as if it were in UTC.

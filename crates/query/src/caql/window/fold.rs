@@ -1,13 +1,13 @@
-//! What is known of a stretch of numbers, such that two stretches side by side make that of both.
+//! Mergeable window aggregates.
 
-use hist::Sum;
+use hist::CompensatedSum;
 
-use super::super::spread::Spread;
+use super::super::running_variance::RunningVariance;
 
-/// What is known of numbers that follow each other.
-pub(super) trait Fold: Clone {
+/// Mergeable aggregate of a window.
+pub(super) trait WindowAggregate: Clone {
     /// Of one number.
-    fn of(number: f64) -> Self;
+    fn from_number(number: f64) -> Self;
     /// Takes in what is known of those that follow.
     fn join(&mut self, later: &Self);
     /// What is asked for; `None` is given where there are no numbers.
@@ -16,123 +16,123 @@ pub(super) trait Fold: Clone {
 
 /// Their sum, as if added with 100 bits.
 #[derive(Clone)]
-pub(super) struct Total(Sum);
+pub(super) struct WindowSum(CompensatedSum);
 
-impl Fold for Total {
-    fn of(number: f64) -> Total {
-        Total(Sum::new(number))
+impl WindowAggregate for WindowSum {
+    fn from_number(number: f64) -> WindowSum {
+        WindowSum(CompensatedSum::new(number))
     }
-    fn join(&mut self, later: &Total) {
+    fn join(&mut self, later: &WindowSum) {
         self.0 = self.0.plus(later.0);
     }
-    fn result(held: Option<&Total>) -> Option<f64> {
+    fn result(held: Option<&WindowSum>) -> Option<f64> {
         held.map(|held| held.0.value())
     }
 }
 
 /// How many they are.
 #[derive(Clone)]
-pub(super) struct Count(u64);
+pub(super) struct WindowCount(u64);
 
-impl Fold for Count {
-    fn of(_: f64) -> Count {
-        Count(1)
+impl WindowAggregate for WindowCount {
+    fn from_number(_: f64) -> WindowCount {
+        WindowCount(1)
     }
-    fn join(&mut self, later: &Count) {
+    fn join(&mut self, later: &WindowCount) {
         self.0 += later.0;
     }
-    fn result(held: Option<&Count>) -> Option<f64> {
+    fn result(held: Option<&WindowCount>) -> Option<f64> {
         Some(held.map_or(0.0, |held| held.0 as f64))
     }
 }
 
 /// 1 where there are any.
 #[derive(Clone)]
-pub(super) struct Present;
+pub(super) struct AnyPresent;
 
-impl Fold for Present {
-    fn of(_: f64) -> Present {
-        Present
+impl WindowAggregate for AnyPresent {
+    fn from_number(_: f64) -> AnyPresent {
+        AnyPresent
     }
-    fn join(&mut self, _: &Present) {}
-    fn result(held: Option<&Present>) -> Option<f64> {
+    fn join(&mut self, _: &AnyPresent) {}
+    fn result(held: Option<&AnyPresent>) -> Option<f64> {
         held.map(|_| 1.0)
     }
 }
 
 /// 1 where there are none, else 0.
 #[derive(Clone)]
-pub(super) struct Absent;
+pub(super) struct AllAbsent;
 
-impl Fold for Absent {
-    fn of(_: f64) -> Absent {
-        Absent
+impl WindowAggregate for AllAbsent {
+    fn from_number(_: f64) -> AllAbsent {
+        AllAbsent
     }
-    fn join(&mut self, _: &Absent) {}
-    fn result(held: Option<&Absent>) -> Option<f64> {
+    fn join(&mut self, _: &AllAbsent) {}
+    fn result(held: Option<&AllAbsent>) -> Option<f64> {
         Some(if held.is_some() { 0.0 } else { 1.0 })
     }
 }
 
 /// Their mean.
 #[derive(Clone)]
-pub(super) struct Mean {
-    sum: Sum,
+pub(super) struct WindowMean {
+    sum: CompensatedSum,
     count: u64,
 }
 
-impl Fold for Mean {
-    fn of(number: f64) -> Mean {
-        Mean { sum: Sum::new(number), count: 1 }
+impl WindowAggregate for WindowMean {
+    fn from_number(number: f64) -> WindowMean {
+        WindowMean { sum: CompensatedSum::new(number), count: 1 }
     }
-    fn join(&mut self, later: &Mean) {
+    fn join(&mut self, later: &WindowMean) {
         self.sum = self.sum.plus(later.sum);
         self.count += later.count;
     }
-    fn result(held: Option<&Mean>) -> Option<f64> {
+    fn result(held: Option<&WindowMean>) -> Option<f64> {
         held.map(|held| held.sum.value() / held.count as f64)
     }
 }
 
 /// The least.
 #[derive(Clone)]
-pub(super) struct Least(f64);
+pub(super) struct Min(f64);
 
-impl Fold for Least {
-    fn of(number: f64) -> Least {
-        Least(number)
+impl WindowAggregate for Min {
+    fn from_number(number: f64) -> Min {
+        Min(number)
     }
-    fn join(&mut self, later: &Least) {
+    fn join(&mut self, later: &Min) {
         self.0 = self.0.min(later.0);
     }
-    fn result(held: Option<&Least>) -> Option<f64> {
+    fn result(held: Option<&Min>) -> Option<f64> {
         held.map(|held| held.0)
     }
 }
 
 /// The greatest.
 #[derive(Clone)]
-pub(super) struct Greatest(f64);
+pub(super) struct Max(f64);
 
-impl Fold for Greatest {
-    fn of(number: f64) -> Greatest {
-        Greatest(number)
+impl WindowAggregate for Max {
+    fn from_number(number: f64) -> Max {
+        Max(number)
     }
-    fn join(&mut self, later: &Greatest) {
+    fn join(&mut self, later: &Max) {
         self.0 = self.0.max(later.0);
     }
-    fn result(held: Option<&Greatest>) -> Option<f64> {
+    fn result(held: Option<&Max>) -> Option<f64> {
         held.map(|held| held.0)
     }
 }
 
 /// The mean of the squares of their distances from the mean, or its root.
 #[derive(Clone)]
-pub(super) struct Variance<const IS_ROOT: bool>(Spread);
+pub(super) struct WindowVariance<const IS_ROOT: bool>(RunningVariance);
 
-impl<const IS_ROOT: bool> Fold for Variance<IS_ROOT> {
-    fn of(number: f64) -> Self {
-        Variance(Spread::of(number))
+impl<const IS_ROOT: bool> WindowAggregate for WindowVariance<IS_ROOT> {
+    fn from_number(number: f64) -> Self {
+        WindowVariance(RunningVariance::from_number(number))
     }
     fn join(&mut self, later: &Self) {
         self.0.join(&later.0);
@@ -145,51 +145,51 @@ impl<const IS_ROOT: bool> Fold for Variance<IS_ROOT> {
 
 /// The first.
 #[derive(Clone)]
-pub(super) struct First(f64);
+pub(super) struct FirstValue(f64);
 
-impl Fold for First {
-    fn of(number: f64) -> First {
-        First(number)
+impl WindowAggregate for FirstValue {
+    fn from_number(number: f64) -> FirstValue {
+        FirstValue(number)
     }
-    fn join(&mut self, _: &First) {}
-    fn result(held: Option<&First>) -> Option<f64> {
+    fn join(&mut self, _: &FirstValue) {}
+    fn result(held: Option<&FirstValue>) -> Option<f64> {
         held.map(|held| held.0)
     }
 }
 
 /// The last.
 #[derive(Clone)]
-pub(super) struct Last(f64);
+pub(super) struct LastValue(f64);
 
-impl Fold for Last {
-    fn of(number: f64) -> Last {
-        Last(number)
+impl WindowAggregate for LastValue {
+    fn from_number(number: f64) -> LastValue {
+        LastValue(number)
     }
-    fn join(&mut self, later: &Last) {
+    fn join(&mut self, later: &LastValue) {
         self.0 = later.0;
     }
-    fn result(held: Option<&Last>) -> Option<f64> {
+    fn result(held: Option<&LastValue>) -> Option<f64> {
         held.map(|held| held.0)
     }
 }
 
-/// What is added up over each number and the one after it.
-pub(super) trait Step: Clone {
+/// Statistic of adjacent values.
+pub(super) trait PairStep: Clone {
     fn between(before: f64, after: f64) -> f64;
 }
 
-/// What steps from number to number add up to.
+/// Sum of a pairwise statistic.
 #[derive(Clone)]
-pub(super) struct Steps<S> {
+pub(super) struct PairStepSum<S> {
     first: f64,
     last: f64,
     sum: f64,
     kind: std::marker::PhantomData<S>,
 }
 
-impl<S: Step> Fold for Steps<S> {
-    fn of(number: f64) -> Self {
-        Steps { first: number, last: number, sum: 0.0, kind: std::marker::PhantomData }
+impl<S: PairStep> WindowAggregate for PairStepSum<S> {
+    fn from_number(number: f64) -> Self {
+        PairStepSum { first: number, last: number, sum: 0.0, kind: std::marker::PhantomData }
     }
     fn join(&mut self, later: &Self) {
         self.sum += S::between(self.last, later.first) + later.sum;
@@ -202,9 +202,9 @@ impl<S: Step> Fold for Steps<S> {
 
 /// 1 where it is another number.
 #[derive(Clone)]
-pub(super) struct Change;
+pub(super) struct Changes;
 
-impl Step for Change {
+impl PairStep for Changes {
     fn between(before: f64, after: f64) -> f64 {
         if before == after { 0.0 } else { 1.0 }
     }
@@ -212,9 +212,9 @@ impl Step for Change {
 
 /// 1 where a counter began anew: it never falls else.
 #[derive(Clone)]
-pub(super) struct Reset;
+pub(super) struct CounterResets;
 
-impl Step for Reset {
+impl PairStep for CounterResets {
     fn between(before: f64, after: f64) -> f64 {
         if after < before { 1.0 } else { 0.0 }
     }
@@ -222,9 +222,9 @@ impl Step for Reset {
 
 /// What was counted, from 0 where it began anew.
 #[derive(Clone)]
-pub(super) struct Rise;
+pub(super) struct CounterIncrease;
 
-impl Step for Rise {
+impl PairStep for CounterIncrease {
     fn between(before: f64, after: f64) -> f64 {
         if after < before { after } else { after - before }
     }
@@ -237,8 +237,8 @@ pub(super) struct Delta {
     last: f64,
 }
 
-impl Fold for Delta {
-    fn of(number: f64) -> Delta {
+impl WindowAggregate for Delta {
+    fn from_number(number: f64) -> Delta {
         Delta { first: number, last: number }
     }
     fn join(&mut self, later: &Delta) {

@@ -4,49 +4,51 @@ use std::sync::Arc;
 
 use hist::Mixture;
 
-use super::super::histogram::{of_number, of_value};
-use super::super::work::Work;
-use super::{Package, Windows};
+use super::super::histogram::{from_number, from_value};
+use super::super::kernel::KernelInput;
+use super::{SlotWindows, WindowPackage};
 use crate::error::{Error, Result};
 use crate::stream::Stream;
-use crate::value::Value;
+use crate::value::StepValue;
 
-pub(super) fn histogram<P: Package>(work: Work<'_>) -> Result<Vec<Stream>> {
-    merged::<P>(work, |value| value.number().and_then(of_number))
+pub(super) fn histogram<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    merge_windows::<P>(work, |value| value.number().and_then(from_number))
 }
 
-pub(super) fn merge<P: Package>(work: Work<'_>) -> Result<Vec<Stream>> {
-    merged::<P>(work, held)
+pub(super) fn merge<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    merge_windows::<P>(work, nonempty_distribution)
 }
 
 /// Of numbers and distributions alike.
-pub(super) fn either<P: Package>(work: Work<'_>) -> Result<Vec<Stream>> {
-    merged::<P>(work, |value| held(value).or_else(|| of_number(value.number()?)))
+pub(super) fn merge_mixed<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+    merge_windows::<P>(work, |value| {
+        nonempty_distribution(value).or_else(|| from_number(value.number()?))
+    })
 }
 
 /// A distribution that is not empty.
-fn held(value: &Value) -> Option<Arc<Mixture>> {
-    of_value(value).filter(|mixture| !mixture.parts().is_empty()).cloned()
+fn nonempty_distribution(value: &StepValue) -> Option<Arc<Mixture>> {
+    from_value(value).filter(|mixture| !mixture.parts().is_empty()).cloned()
 }
 
-fn merged<P: Package>(
-    work: Work<'_>,
-    of: fn(&Value) -> Option<Arc<Mixture>>,
+fn merge_windows<P: WindowPackage>(
+    work: KernelInput<'_>,
+    of: fn(&StepValue) -> Option<Arc<Mixture>>,
 ) -> Result<Vec<Stream>> {
-    let windows = Windows::of::<P>(&work)?;
-    let place = work.place;
+    let windows = SlotWindows::for_call::<P>(&work)?;
+    let place = work.span;
     let add = |held: &mut Arc<Mixture>, more: &Arc<Mixture>| {
         let held = Arc::make_mut(held);
         more.parts().iter().try_for_each(|part| held.add(part)).map_err(|error| Error::Execution {
-            place,
+            span: place,
             message: format!("{error}: ask for a shorter window"),
         })
     };
     let of_stream = |stream: Stream| {
         let found = windows.sums(&stream, of, add)?;
         let points =
-            found.into_iter().map(|held| Some(Value::Distribution(held.unwrap_or_default())));
-        Ok(Stream { points: windows.shown(points), ..stream })
+            found.into_iter().map(|held| Some(StepValue::Distribution(held.unwrap_or_default())));
+        Ok(Stream { points: windows.to_slots(points), ..stream })
     };
     work.inputs.into_iter().map(of_stream).collect()
 }

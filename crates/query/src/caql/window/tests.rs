@@ -2,17 +2,18 @@
 
 use proptest::prelude::*;
 
-use super::super::trial::{
-    A, B, C, D, MINUTE_NS, T0, always, h, numbers, shown, view, works, works_serial,
+use super::super::test_kernel::{
+    A, B, C, D, MINUTE_NS, T0, constant, format_streams, h, numbers, run_kernel, run_kernel_serial,
+    view,
 };
-use crate::stream::Steps;
-use crate::value::Value;
+use crate::stream::StepGrid;
+use crate::value::StepValue;
 
 #[track_caller]
 fn check(input: &str, call: &str, expected: &str) {
     let made = numbers(input);
-    let streams = works(call, &[&made], view(10)).unwrap();
-    assert_eq!(shown(&streams), expected, "{call}");
+    let streams = run_kernel(call, &[&made], view(10)).unwrap();
+    assert_eq!(format_streams(&streams), expected, "{call}");
 }
 
 #[test]
@@ -60,25 +61,34 @@ fn skip_offset_and_align() {
 }
 
 #[test]
-fn checks_look_back() {
+fn serial_windows_are_trailing() {
     let made = numbers(A);
-    let streams = works_serial("window:sum(5m)", &[&made], view(10), true).unwrap();
-    assert_eq!(shown(&streams), ". . . . . 15 15 15 15 15");
+    let streams = run_kernel_serial("window:sum(5m)", &[&made], view(10), true).unwrap();
+    assert_eq!(format_streams(&streams), ". . . . . 15 15 15 15 15");
 }
 
 #[test]
 fn windows_shorter_than_a_slot_are_that_slot() {
-    let five = |time: i64| Some(Value::Number(((time - T0) / MINUTE_NS) as f64));
-    let steps = Steps { start: T0, step: 5 * MINUTE_NS, count: 4 };
-    assert_eq!(shown(&works("rolling:sum(1m)", &[&five], steps).unwrap()), "0 5 10 15");
-    assert_eq!(shown(&works("window:sum(1m)", &[&five], steps).unwrap()), "0 5 10 15");
-    assert_eq!(shown(&works("rolling:sum(10m)", &[&five], steps).unwrap()), "-5 5 15 25");
+    let five = |time: i64| Some(StepValue::Number(((time - T0) / MINUTE_NS) as f64));
+    let steps = StepGrid { start: T0, step: 5 * MINUTE_NS, count: 4 };
+    assert_eq!(
+        format_streams(&run_kernel("rolling:sum(1m)", &[&five], steps).unwrap()),
+        "0 5 10 15"
+    );
+    assert_eq!(
+        format_streams(&run_kernel("window:sum(1m)", &[&five], steps).unwrap()),
+        "0 5 10 15"
+    );
+    assert_eq!(
+        format_streams(&run_kernel("rolling:sum(10m)", &[&five], steps).unwrap()),
+        "-5 5 15 25"
+    );
 }
 
 #[test]
 fn distributions() {
-    let made = always(h());
-    let merged = |call: &str| shown(&works(call, &[&made], view(5)).unwrap());
+    let made = constant(h());
+    let merged = |call: &str| format_streams(&run_kernel(call, &[&made], view(5)).unwrap());
     assert_eq!(merged("window:merge(5m)"), "n=500 n=500 n=500 n=500 n=500");
     assert_eq!(merged("rolling:merge(3m)"), "n=100 n=200 n=300 n=300 n=300");
     check(B, "window:histogram(2m)", "n=2 n=2 n=1 n=1 n=2 n=2 n=0 n=0 n=2 n=2");
@@ -89,12 +99,12 @@ const HOUR_NS: i64 = 60 * MINUTE_NS;
 /// Counts hours of local days around a change of clocks: slots of an hour from midnight UTC on.
 #[track_caller]
 fn check_days(zone: &str, start: i64, call: &str, expected: &str) {
-    let one = |_: i64| Some(Value::Number(1.0));
-    let steps = Steps { start: start * 1_000_000_000, step: HOUR_NS, count: 72 };
+    let one = |_: i64| Some(StepValue::Number(1.0));
+    let steps = StepGrid { start: start * 1_000_000_000, step: HOUR_NS, count: 72 };
     let call = call.replace("ZONE", &format!("offset={zone:?}"));
-    let streams = works(&call, &[&one], steps).unwrap();
+    let streams = run_kernel(&call, &[&one], steps).unwrap();
     let mut runs: Vec<(String, usize)> = Vec::new();
-    for word in shown(&streams).split(' ') {
+    for word in format_streams(&streams).split(' ') {
         match runs.last_mut() {
             Some((last, count)) if last == word => *count += 1,
             _ => runs.push((word.to_owned(), 1)),
@@ -105,7 +115,7 @@ fn check_days(zone: &str, start: i64, call: &str, expected: &str) {
 }
 
 #[test]
-fn local_days_are_as_long_as_clocks_say() {
+fn local_days_follow_dst() {
     // 2024-03-30, 2024-10-26 and 2024-11-02, 00:00 UTC.
     let (spring, autumn, fall) = (1_711_756_800, 1_729_900_800, 1_730_505_600);
     check_days("Europe/Berlin", spring, "window:count(1d, ZONE)", "24x23 23x23 24x26");
@@ -126,21 +136,21 @@ fn local_days_are_as_long_as_clocks_say() {
 }
 
 #[test]
-fn a_zone_that_is_not_there_is_refused() {
+fn unknown_zone_is_rejected() {
     let made = numbers(A);
-    let refused = works(r#"window:sum(5m, offset="Mars/Base")"#, &[&made], view(10));
+    let refused = run_kernel(r#"window:sum(5m, offset="Mars/Base")"#, &[&made], view(10));
     assert!(refused.unwrap_err().to_string().contains("Mars/Base"));
 }
 
 #[test]
-fn times_at_the_ends_of_time_are_no_accident() {
-    let one = |_: i64| Some(Value::Number(1.0));
+fn times_at_i64_limits_are_handled() {
+    let one = |_: i64| Some(StepValue::Number(1.0));
     for start in [i64::MIN + 1, i64::MAX - 10 * MINUTE_NS] {
-        let steps = Steps { start, step: MINUTE_NS, count: 3 };
+        let steps = StepGrid { start, step: MINUTE_NS, count: 3 };
         // What lies before the first moment is not read.
         for zone in ["\"Europe/Berlin\"", "1m"] {
             let call = format!(r#"window:count(1m, offset={zone})"#);
-            let _ = works(&call, &[&one], steps);
+            let _ = run_kernel(&call, &[&one], steps);
         }
     }
 }
@@ -212,7 +222,7 @@ fn slow(numbers: &[Option<f64>], call: &str, of: &str) -> Vec<Option<f64>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn windows_are_what_they_look_like(
+    fn windows_match_the_reference(
         numbers in proptest::collection::vec(proptest::option::of(-5i8..6), 1..60),
         length in 1u32..20, skip in 1u32..20, offset in 0u32..9, way in 0usize..4, function in 0usize..15,
     ) {
@@ -237,11 +247,11 @@ proptest! {
         let held = numbers.clone();
         let made = move |time: i64| {
             let at = usize::try_from((time - T0).div_euclid(MINUTE_NS)).ok()?;
-            held.get(at).copied().flatten().map(Value::Number)
+            held.get(at).copied().flatten().map(StepValue::Number)
         };
-        let streams = works(&call, &[&made], view(numbers.len())).unwrap();
+        let streams = run_kernel(&call, &[&made], view(numbers.len())).unwrap();
         let found: Vec<Option<f64>> =
-            streams[0].points.iter().map(|point| point.as_ref().and_then(Value::number)).collect();
+            streams[0].points.iter().map(|point| point.as_ref().and_then(StepValue::number)).collect();
         for (at, (found, expected)) in found.iter().zip(slow(&numbers, &call, of)).enumerate() {
             let is_near = match (found, expected) {
                 (Some(found), Some(expected)) => (found - expected).abs() < 1e-9,

@@ -2,54 +2,54 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Place, Result};
+use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
-use crate::histogram::Plain;
-use crate::labels::{Labels, NAME};
-use crate::plan::Op;
+use crate::histogram::GoPlainNumber;
+use crate::labels::{LabelSet, NAME};
+use crate::plan::PlanOp;
 use crate::promql;
-use crate::stream::{Steps, Stream};
-use crate::value::Value;
+use crate::stream::{StepGrid, Stream};
+use crate::value::StepValue;
 
-use super::{Aggregate, failed};
+use super::{Aggregation, execution_error};
 
 impl Evaluation<'_> {
     pub(super) fn count_values(
         &mut self,
-        aggregate: &Aggregate,
-        place: Place,
-        steps: Steps,
+        aggregate: &Aggregation,
+        place: SourceSpan,
+        steps: StepGrid,
     ) -> Result<Vec<Stream>> {
-        let Some(Op::Text(label)) = aggregate.param.as_ref().map(|param| &param.op) else {
+        let Some(PlanOp::Text(label)) = aggregate.param.as_ref().map(|param| &param.op) else {
             panic!("BUG: no label to count values under");
         };
         if !promql::is_label_name(label) {
-            return failed(place, format!("invalid label name {label:?}"));
+            return execution_error(place, format!("invalid label name {label:?}"));
         }
         let grouping = &aggregate.grouping;
         let is_shown = !grouping.is_without || label != NAME && !grouping.names(label);
-        let streams = self.streams(&aggregate.of, steps)?;
+        let streams = self.streams(&aggregate.input, steps)?;
         let mut results: Vec<Stream> = Vec::new();
-        let mut known: HashMap<Labels, usize> = HashMap::new();
+        let mut known: HashMap<LabelSet, usize> = HashMap::new();
         for stream in &streams {
-            let group = grouping.labels_of(&stream.labels).with(label, "");
+            let group = grouping.group_labels(&stream.labels).with(label, "");
             // Values often stay for a while.
-            let mut recent: Option<(&Value, usize)> = None;
+            let mut recent: Option<(&StepValue, usize)> = None;
             let mut made = 0;
             for (step, value) in stream.points.iter().enumerate() {
                 let Some(value) = value else { continue };
                 let at = match recent {
-                    Some((held, at)) if is_same(held, value) => at,
+                    Some((held, at)) if is_same_value(held, value) => at,
                     _ => {
                         let labels = match is_shown {
-                            true => group.with(label, &shown(value)),
+                            true => group.with(label, &label_text(value)),
                             false => group.clone(),
                         };
                         let next = results.len();
                         let at = *known.entry(labels.clone()).or_insert(next);
                         if at == next {
                             // Each value that is new takes room at all steps.
-                            self.budget.room(next + 1, steps.count)?;
+                            self.budget.check_capacity(next + 1, steps.count)?;
                             results.push(Stream::new(labels, vec![None; steps.count]));
                         }
                         at
@@ -64,9 +64,9 @@ impl Evaluation<'_> {
                         0.0
                     }
                 };
-                *point = Some(Value::Number(count + 1.0));
+                *point = Some(StepValue::Number(count + 1.0));
             }
-            self.budget.hold(made)?;
+            self.budget.charge_samples(made)?;
         }
         self.release(&streams);
         Ok(results)
@@ -74,14 +74,14 @@ impl Evaluation<'_> {
 }
 
 /// Whether both are shown alike, as far as that is quickly told: nought has a sign.
-fn is_same(a: &Value, b: &Value) -> bool {
-    matches!((a, b), (Value::Number(a), Value::Number(b)) if a.to_bits() == b.to_bits())
+fn is_same_value(a: &StepValue, b: &StepValue) -> bool {
+    matches!((a, b), (StepValue::Number(a), StepValue::Number(b)) if a.to_bits() == b.to_bits())
 }
 
 /// A value as Prometheus makes a label of it.
-fn shown(value: &Value) -> String {
+fn label_text(value: &StepValue) -> String {
     match (value.number(), value.histogram()) {
-        (Some(number), _) => Plain(number).to_string(),
+        (Some(number), _) => GoPlainNumber(number).to_string(),
         (None, Some(histogram)) => histogram.to_string(),
         (None, None) => String::new(),
     }

@@ -4,108 +4,118 @@ use std::collections::BTreeSet;
 
 use hist::Bracket;
 
-use crate::error::{Place, Result};
+use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
-use crate::histogram::Number;
-use crate::note::Notes;
+use crate::histogram::GoNumber;
 use crate::promql::AggregateOp;
-use crate::stream::{Steps, Stream};
-use crate::value::Value;
+use crate::query_warnings::QueryWarnings;
+use crate::stream::{StepGrid, Stream};
+use crate::value::StepValue;
 
-use super::mean::Mean;
-use super::sum::Sum;
-use super::{Aggregate, Group, Params};
+use super::mean::MeanFold;
+use super::sum::SumFold;
+use super::{AggregateGroup, AggregateParam, Aggregation};
 
 impl Evaluation<'_> {
     pub(super) fn fold(
         &mut self,
-        aggregate: &Aggregate,
-        params: &Params,
+        aggregate: &Aggregation,
+        params: &AggregateParam,
         streams: Vec<Stream>,
-        steps: Steps,
+        steps: StepGrid,
     ) -> Result<Vec<Stream>> {
-        if aggregate.way == AggregateOp::Quantile {
-            warn_of_quantiles(params, &mut self.notes);
+        if aggregate.op == AggregateOp::Quantile {
+            warn_of_invalid_quantiles(params, &mut self.warnings);
         }
-        let mut findings = Findings::default();
+        let mut findings = FoldAnnotations::default();
         let mut results = Vec::new();
         for group in aggregate.grouping.groups(streams) {
             let held = group.members.iter().map(Stream::samples).sum();
             let mut result = Stream::new(group.labels.clone(), Vec::new());
             result.drops_name = group.members.iter().any(|member| member.drops_name);
-            result.points = match aggregate.way {
-                AggregateOp::Sum => folded::<Sum>(group, steps, &mut findings),
-                AggregateOp::Avg => folded::<WithEnds<Mean>>(group, steps, &mut findings),
-                AggregateOp::Count => folded::<Count>(group, steps, &mut findings),
-                AggregateOp::Group => folded::<Any>(group, steps, &mut findings),
-                AggregateOp::Min => folded::<WithEnds<Extreme<true>>>(group, steps, &mut findings),
-                AggregateOp::Max => folded::<WithEnds<Extreme<false>>>(group, steps, &mut findings),
-                AggregateOp::Stddev => folded::<Spread<true>>(group, steps, &mut findings),
-                AggregateOp::Stdvar => folded::<Spread<false>>(group, steps, &mut findings),
+            result.points = match aggregate.op {
+                AggregateOp::Sum => fold_group::<SumFold>(group, steps, &mut findings),
+                AggregateOp::Avg => {
+                    fold_group::<BoundedFold<MeanFold>>(group, steps, &mut findings)
+                }
+                AggregateOp::Count => fold_group::<CountFold>(group, steps, &mut findings),
+                AggregateOp::Group => fold_group::<PresenceFold>(group, steps, &mut findings),
+                AggregateOp::Min => {
+                    fold_group::<BoundedFold<ExtremeFold<true>>>(group, steps, &mut findings)
+                }
+                AggregateOp::Max => {
+                    fold_group::<BoundedFold<ExtremeFold<false>>>(group, steps, &mut findings)
+                }
+                AggregateOp::Stddev => {
+                    fold_group::<VarianceFold<true>>(group, steps, &mut findings)
+                }
+                AggregateOp::Stdvar => {
+                    fold_group::<VarianceFold<false>>(group, steps, &mut findings)
+                }
                 AggregateOp::Quantile => quantiles(&group, &params.numbers, &mut findings),
                 way => panic!("BUG: {} is no fold", way.text()),
             };
-            self.budget.hold(result.samples())?;
-            self.budget.release(held);
+            self.budget.charge_samples(result.samples())?;
+            self.budget.release_samples(held);
             if !result.is_empty() {
                 results.push(result);
             }
         }
-        findings.tell(aggregate.way, aggregate.of.place, &mut self.notes);
+        findings.emit(aggregate.op, aggregate.input.span, &mut self.warnings);
         Ok(results)
     }
 }
 
 /// Values of a group at one step, put together one after another.
-pub(super) trait Fold: Clone + Default {
+pub(super) trait GroupFold: Clone + Default {
     /// Adds a value, and says what should be known of that.
-    fn push(&mut self, value: Value, metric: &str, findings: &mut Findings);
+    fn push(&mut self, value: StepValue, metric: &str, findings: &mut FoldAnnotations);
 
     /// What has come of it; `None` if nothing has.
-    fn finish(self, findings: &mut Findings) -> Option<Value>;
+    fn finish(self, findings: &mut FoldAnnotations) -> Option<StepValue>;
 }
 
-/// What should be known of a result.
+/// Annotations of an aggregation result.
 #[derive(Default)]
-pub(super) struct Findings {
+pub(super) struct FoldAnnotations {
     /// A histogram where numbers are asked for.
-    pub(super) ignored: bool,
+    pub(super) ignored_histogram: bool,
     /// Numbers and histograms in one group.
-    pub(super) mixed: bool,
+    pub(super) mixed_kinds: bool,
     /// Resets and their absence in one group.
-    pub(super) collided: bool,
+    pub(super) resets_collide: bool,
     /// Histograms of different custom bounds.
-    pub(super) reconciled: bool,
+    pub(super) bounds_reconciled: bool,
     /// Metrics whose histograms did not fit those before.
-    pub(super) unfitting: BTreeSet<String>,
+    pub(super) incompatible_metrics: BTreeSet<String>,
 }
 
-impl Findings {
+impl FoldAnnotations {
     /// Notes all, in Prometheus' words.
-    pub(super) fn tell(self, way: AggregateOp, place: Place, notes: &mut Notes) {
-        if self.ignored {
+    pub(super) fn emit(self, way: AggregateOp, place: SourceSpan, notes: &mut QueryWarnings) {
+        if self.ignored_histogram {
             let way = way.text();
             notes.info(place, format!("PromQL info: ignored histogram in {way} aggregation"));
         }
-        if self.mixed {
+        if self.mixed_kinds {
             notes.warn(
                 place,
                 "PromQL warning: encountered a mix of histograms and floats for aggregation",
             );
         }
-        if self.collided {
+        if self.resets_collide {
             notes.warn(
                 place,
                 "PromQL warning: conflicting counter resets during histogram aggregation",
             );
         }
-        if self.reconciled {
+        if self.bounds_reconciled {
             notes.info(
                 place,
                 "PromQL info: mismatched custom buckets were reconciled during aggregation",
             );
         }
-        for metric in self.unfitting {
+        for metric in self.incompatible_metrics {
             notes.warn(
                 place,
                 format!(
@@ -117,7 +127,11 @@ impl Findings {
     }
 }
 
-fn folded<F: Fold>(group: Group, steps: Steps, findings: &mut Findings) -> Vec<Option<Value>> {
+fn fold_group<F: GroupFold>(
+    group: AggregateGroup,
+    steps: StepGrid,
+    findings: &mut FoldAnnotations,
+) -> Vec<Option<StepValue>> {
     let mut folds: Vec<Option<F>> = vec![None; steps.count];
     for member in group.members {
         for (fold, point) in folds.iter_mut().zip(member.points) {
@@ -129,106 +143,110 @@ fn folded<F: Fold>(group: Group, steps: Steps, findings: &mut Findings) -> Vec<O
     folds.into_iter().map(|fold| fold?.finish(findings)).collect()
 }
 
-/// Of numbers with bounds, what comes of the bounds: for what never falls where a number rises.
+/// Folds lower bound, estimate and upper bound separately.
 #[derive(Clone, Default)]
-struct WithEnds<F> {
-    likeliest: F,
+struct BoundedFold<F> {
+    estimate: F,
     /// Of the lower and of the upper ends, once a number has them.
     ends: Option<Box<[F; 2]>>,
 }
 
-impl<F: Fold> Fold for WithEnds<F> {
-    fn push(&mut self, value: Value, metric: &str, findings: &mut Findings) {
-        if matches!(value, Value::Bracket(_)) && self.ends.is_none() {
-            self.ends = Some(Box::new([self.likeliest.clone(), self.likeliest.clone()]));
+impl<F: GroupFold> GroupFold for BoundedFold<F> {
+    fn push(&mut self, value: StepValue, metric: &str, findings: &mut FoldAnnotations) {
+        if matches!(value, StepValue::Bracket(_)) && self.ends.is_none() {
+            self.ends = Some(Box::new([self.estimate.clone(), self.estimate.clone()]));
         }
         if let Some(ends) = &mut self.ends {
             let [lower, upper] = match &value {
-                Value::Bracket(bracket) => [bracket.lower, bracket.upper].map(Value::Number),
+                StepValue::Bracket(bracket) => {
+                    [bracket.lower, bracket.upper].map(StepValue::Number)
+                }
                 other => [other.clone(), other.clone()],
             };
             // What is remarkable is said once, of the likeliest.
-            let unsaid = &mut Findings::default();
+            let unsaid = &mut FoldAnnotations::default();
             ends[0].push(lower, metric, unsaid);
             ends[1].push(upper, metric, unsaid);
         }
-        self.likeliest.push(value, metric, findings);
+        self.estimate.push(value, metric, findings);
     }
 
-    fn finish(self, findings: &mut Findings) -> Option<Value> {
-        let likeliest = self.likeliest.finish(findings)?;
+    fn finish(self, findings: &mut FoldAnnotations) -> Option<StepValue> {
+        let likeliest = self.estimate.finish(findings)?;
         let ends = self.ends.map(|ends| {
-            ends.map(|end| end.finish(&mut Findings::default()).and_then(|end| end.number()))
+            ends.map(|end| end.finish(&mut FoldAnnotations::default()).and_then(|end| end.number()))
         });
         Some(match (ends, likeliest.number()) {
-            (Some([Some(lower), Some(upper)]), Some(number)) => within(lower, number, upper),
+            (Some([Some(lower), Some(upper)]), Some(number)) => {
+                bracket_or_number(lower, number, upper)
+            }
             _ => likeliest,
         })
     }
 }
 
 /// A number with its bounds, if these are numbers.
-fn within(lower: f64, estimate: f64, upper: f64) -> Value {
+fn bracket_or_number(lower: f64, estimate: f64, upper: f64) -> StepValue {
     if lower.is_nan() || estimate.is_nan() || upper.is_nan() {
-        return Value::Number(estimate);
+        return StepValue::Number(estimate);
     }
     let (lower, upper) = (lower.min(estimate), upper.max(estimate));
-    Value::of_bracket(Bracket { lower, estimate, upper })
+    StepValue::from_bracket(Bracket { lower, estimate, upper })
 }
 
 #[derive(Clone, Default)]
-struct Count(u64);
+struct CountFold(u64);
 
-impl Fold for Count {
-    fn push(&mut self, _: Value, _: &str, _: &mut Findings) {
+impl GroupFold for CountFold {
+    fn push(&mut self, _: StepValue, _: &str, _: &mut FoldAnnotations) {
         self.0 += 1;
     }
 
-    fn finish(self, _: &mut Findings) -> Option<Value> {
-        Some(Value::Number(self.0 as f64))
+    fn finish(self, _: &mut FoldAnnotations) -> Option<StepValue> {
+        Some(StepValue::Number(self.0 as f64))
     }
 }
 
 #[derive(Clone, Default)]
-struct Any;
+struct PresenceFold;
 
-impl Fold for Any {
-    fn push(&mut self, _: Value, _: &str, _: &mut Findings) {}
+impl GroupFold for PresenceFold {
+    fn push(&mut self, _: StepValue, _: &str, _: &mut FoldAnnotations) {}
 
-    fn finish(self, _: &mut Findings) -> Option<Value> {
-        Some(Value::Number(1.0))
+    fn finish(self, _: &mut FoldAnnotations) -> Option<StepValue> {
+        Some(StepValue::Number(1.0))
     }
 }
 
 /// The least or greatest number; NaN only of nothing else.
 #[derive(Clone, Default)]
-struct Extreme<const IS_MIN: bool>(Option<f64>);
+struct ExtremeFold<const IS_MIN: bool>(Option<f64>);
 
-impl<const IS_MIN: bool> Fold for Extreme<IS_MIN> {
-    fn push(&mut self, value: Value, _: &str, findings: &mut Findings) {
-        let Some(number) = value.number() else { return findings.ignored = true };
+impl<const IS_MIN: bool> GroupFold for ExtremeFold<IS_MIN> {
+    fn push(&mut self, value: StepValue, _: &str, findings: &mut FoldAnnotations) {
+        let Some(number) = value.number() else { return findings.ignored_histogram = true };
         let is_better = |held: f64| if IS_MIN { number < held } else { number > held };
         if self.0.is_none_or(|held| is_better(held) || held.is_nan()) {
             self.0 = Some(number);
         }
     }
 
-    fn finish(self, _: &mut Findings) -> Option<Value> {
-        self.0.map(Value::Number)
+    fn finish(self, _: &mut FoldAnnotations) -> Option<StepValue> {
+        self.0.map(StepValue::Number)
     }
 }
 
 /// How far numbers are spread, by Welford's method: the standard deviation, or its square.
 #[derive(Clone, Default)]
-struct Spread<const IS_ROOT: bool> {
+struct VarianceFold<const IS_ROOT: bool> {
     count: u64,
     mean: f64,
     squares: f64,
 }
 
-impl<const IS_ROOT: bool> Fold for Spread<IS_ROOT> {
-    fn push(&mut self, value: Value, _: &str, findings: &mut Findings) {
-        let Some(number) = value.number() else { return findings.ignored = true };
+impl<const IS_ROOT: bool> GroupFold for VarianceFold<IS_ROOT> {
+    fn push(&mut self, value: StepValue, _: &str, findings: &mut FoldAnnotations) {
+        let Some(number) = value.number() else { return findings.ignored_histogram = true };
         self.count += 1;
         if self.count == 1 {
             self.mean = number;
@@ -240,18 +258,18 @@ impl<const IS_ROOT: bool> Fold for Spread<IS_ROOT> {
         self.squares += distance * (number - self.mean);
     }
 
-    fn finish(self, _: &mut Findings) -> Option<Value> {
+    fn finish(self, _: &mut FoldAnnotations) -> Option<StepValue> {
         let variance = self.squares / self.count as f64;
         let result = if IS_ROOT { variance.sqrt() } else { variance };
-        (self.count > 0).then_some(Value::Number(result))
+        (self.count > 0).then_some(StepValue::Number(result))
     }
 }
 
-fn warn_of_quantiles(params: &Params, notes: &mut Notes) {
+fn warn_of_invalid_quantiles(params: &AggregateParam, notes: &mut QueryWarnings) {
     let mut warn = |q: f64| {
-        let q = Number(q);
+        let q = GoNumber(q);
         let message = format!("PromQL warning: quantile value should be between 0 and 1, got {q}");
-        notes.warn(params.place, message);
+        notes.warn(params.span, message);
     };
     if params.has_nan() {
         warn(f64::NAN);
@@ -264,19 +282,23 @@ fn warn_of_quantiles(params: &Params, notes: &mut Notes) {
     }
 }
 
-fn quantiles(group: &Group, q: &[f64], findings: &mut Findings) -> Vec<Option<Value>> {
+fn quantiles(
+    group: &AggregateGroup,
+    q: &[f64],
+    findings: &mut FoldAnnotations,
+) -> Vec<Option<StepValue>> {
     let mut numbers: [Vec<f64>; 3] = Default::default();
     let at = |(step, q): (usize, &f64)| {
         numbers.iter_mut().for_each(Vec::clear);
         let mut has_bounds = false;
         for value in group.members.iter().filter_map(|member| member.points[step].as_ref()) {
-            has_bounds |= matches!(value, Value::Bracket(_));
+            has_bounds |= matches!(value, StepValue::Bracket(_));
             match value.bracket() {
                 Some(Bracket { lower, estimate, upper }) => {
                     let ends = [lower, estimate, upper];
                     numbers.iter_mut().zip(ends).for_each(|(numbers, end)| numbers.push(end));
                 }
-                None => findings.ignored = true,
+                None => findings.ignored_histogram = true,
             }
         }
         if numbers[1].is_empty() {
@@ -285,8 +307,8 @@ fn quantiles(group: &Group, q: &[f64], findings: &mut Findings) -> Vec<Option<Va
         let [lowers, estimates, uppers] = &mut numbers;
         let estimate = quantile(*q, estimates);
         Some(match has_bounds {
-            true => within(quantile(*q, lowers), estimate, quantile(*q, uppers)),
-            false => Value::Number(estimate),
+            true => bracket_or_number(quantile(*q, lowers), estimate, quantile(*q, uppers)),
+            false => StepValue::Number(estimate),
         })
     };
     q.iter().enumerate().map(at).collect()

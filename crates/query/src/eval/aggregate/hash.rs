@@ -4,7 +4,7 @@
 //! as Prometheus keeps them: names and values in order of the names, each after its length, which is a byte below
 //! 255, else a byte 255 and three more, the lowest first.
 
-use crate::labels::Labels;
+use crate::labels::LabelSet;
 
 const PRIME_1: u64 = 0x9e37_79b1_85eb_ca87;
 const PRIME_2: u64 = 0xc2b2_ae3d_27d4_eb4f;
@@ -13,7 +13,7 @@ const PRIME_4: u64 = 0x85eb_ca77_c2b2_ae63;
 const PRIME_5: u64 = 0x27d4_eb2f_1656_67c5;
 
 /// Where labels fall, from 0 to 1.
-pub(super) fn offset(labels: &Labels) -> f64 {
+pub(super) fn label_offset(labels: &LabelSet) -> f64 {
     let mut bytes = Vec::with_capacity(labels.bytes());
     for (name, value) in labels.iter() {
         for text in [name, value] {
@@ -91,22 +91,22 @@ mod tests {
         check("Nobody inspects the spammish repetition", 0xfbce_a83c_8a37_8bf1);
     }
     #[track_caller]
-    fn falls(pairs: &[(&str, &str)], expected: f64) {
-        assert_eq!(offset(&Labels::new(pairs.iter().copied())), expected);
+    fn check_offset(pairs: &[(&str, &str)], expected: f64) {
+        assert_eq!(label_offset(&LabelSet::new(pairs.iter().copied())), expected);
     }
 
     /// What Prometheus 3.15 itself gives.
     #[test]
-    fn labels_fall_where_they_do_in_prometheus() {
-        falls(&[], 0.934_674_931_531_705_9);
-        falls(&[("__name__", "up")], 0.925_161_306_571_719_2);
+    fn label_offsets_match_prometheus() {
+        check_offset(&[], 0.934_674_931_531_705_9);
+        check_offset(&[("__name__", "up")], 0.925_161_306_571_719_2);
         let series = [
             ("__name__", "http_requests"),
             ("group", "canary"),
             ("instance", "histogram_1"),
             ("job", "api-server"),
         ];
-        falls(&series, 0.529_845_078_862_090_8);
-        falls(&[("a", &"x".repeat(300))], 0.450_019_039_050_974_8);
+        check_offset(&series, 0.529_845_078_862_090_8);
+        check_offset(&[("a", &"x".repeat(300))], 0.450_019_039_050_974_8);
     }
 }

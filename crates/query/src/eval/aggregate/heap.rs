@@ -1,18 +1,18 @@
 //! A heap of numbered values whose arrangement, and so the choice among equals, is that of Go's `container/heap`.
 
 /// Values with their numbers; none comes before the first.
-pub(super) struct Heap {
+pub(super) struct TopKHeap {
     pub(super) items: Vec<(f64, usize)>,
     is_reversed: bool,
 }
 
-impl Heap {
+impl TopKHeap {
     /// One that has the least first, or the greatest; NaN before either.
-    pub(super) fn new(is_reversed: bool) -> Heap {
-        Heap { items: Vec::new(), is_reversed }
+    pub(super) fn new(is_reversed: bool) -> TopKHeap {
+        TopKHeap { items: Vec::new(), is_reversed }
     }
 
-    fn before(&self, a: usize, b: usize) -> bool {
+    fn is_before(&self, a: usize, b: usize) -> bool {
         let (a, b) = (self.items[a].0, self.items[b].0);
         a.is_nan() || if self.is_reversed { a > b } else { a < b }
     }
@@ -22,7 +22,7 @@ impl Heap {
         let mut child = self.items.len() - 1;
         while child > 0 {
             let parent = (child - 1) / 2;
-            if !self.before(child, parent) {
+            if !self.is_before(child, parent) {
                 break;
             }
             self.items.swap(child, parent);
@@ -45,9 +45,9 @@ impl Heap {
                 break;
             }
             let right = left + 1;
-            let is_right = right < self.items.len() && self.before(right, left);
+            let is_right = right < self.items.len() && self.is_before(right, left);
             let child = if is_right { right } else { left };
-            if !self.before(child, parent) {
+            if !self.is_before(child, parent) {
                 break;
             }
             self.items.swap(child, parent);
@@ -74,7 +74,7 @@ mod tests {
 
     #[track_caller]
     fn check(values: &[f64], k: usize, is_reversed: bool, expected: &[usize]) {
-        let mut heap = Heap::new(is_reversed);
+        let mut heap = TopKHeap::new(is_reversed);
         for item in values.iter().copied().enumerate().map(|(at, value)| (value, at)) {
             if heap.items.len() < k { heap.push(item) } else { heap.offer(item) }
         }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_remain_best_first() {
+    fn best_values_come_first() {
         check(&[3.0, 1.0, 4.0, 1.5, 9.0], 3, false, &[4, 2, 0]);
         check(&[3.0, 1.0, 4.0, 1.5, 9.0], 3, true, &[1, 3, 0]);
         check(&[f64::NAN, 1.0, f64::NAN, 2.0], 3, false, &[3, 1, 0]);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equals_the_first_of_the_heap_goes() {
+    fn equal_values_replace_the_first() {
         check(&[1.0, 1.0, 2.0], 2, false, &[2, 1]);
         check(&[1.0, 1.0, 1.0], 2, false, &[0, 1]);
     }

@@ -4,26 +4,26 @@
 use std::sync::Arc;
 
 use crate::histogram::{
-    Combined, Compensation, FloatHistogram, Incompatible, Kahan, add_compensated,
+    AddOutcome, Compensation, FloatHistogram, IncompatibleHistograms, KahanSum, add_compensated,
 };
-use crate::value::Value;
+use crate::value::StepValue;
 
-use super::fold::{Findings, Fold};
-use super::sum::Resets;
+use super::fold::{FoldAnnotations, GroupFold};
+use super::sum::ResetHints;
 
 #[derive(Clone, Default)]
-pub(super) struct Mean {
+pub(super) struct MeanFold {
     count: u64,
-    numbers: Option<Running<Kahan>>,
-    histograms: Option<Box<Running<Total>>>,
+    numbers: Option<MeanAccumulator<KahanSum>>,
+    histograms: Option<Box<MeanAccumulator<CompensatedHistogram>>>,
     has_histogram: bool,
-    is_broken: bool,
-    resets: Resets,
+    is_incompatible: bool,
+    resets: ResetHints,
 }
 
-/// Either way of getting at a mean.
+/// Accumulator of a mean: sum or running mean.
 #[derive(Clone)]
-enum Running<T> {
+enum MeanAccumulator<T> {
     /// The sum so far.
     Sum(T),
     /// The mean so far.
@@ -31,21 +31,21 @@ enum Running<T> {
 }
 
 #[derive(Clone)]
-struct Total {
+struct CompensatedHistogram {
     histogram: FloatHistogram,
     compensation: Compensation,
 }
 
-impl Fold for Mean {
-    fn push(&mut self, value: Value, metric: &str, findings: &mut Findings) {
-        if self.is_broken {
+impl GroupFold for MeanFold {
+    fn push(&mut self, value: StepValue, metric: &str, findings: &mut FoldAnnotations) {
+        if self.is_incompatible {
             return;
         }
         self.count += 1;
         let count = self.count as f64;
         if let Some(number) = value.number() {
             self.numbers = Some(match self.numbers.take() {
-                None => Running::Sum(Kahan { sum: number, lost: 0.0 }),
+                None => MeanAccumulator::Sum(KahanSum { sum: number, lost: 0.0 }),
                 Some(running) => add_number(running, number, count),
             });
             return;
@@ -54,53 +54,55 @@ impl Fold for Mean {
         let Some(histogram) = value.histogram() else { return };
         match self.histograms.take() {
             None if self.count == 1 => {
-                self.resets.see(histogram.hint);
-                self.histograms = Some(Box::new(Running::Sum(Total {
+                self.resets.record(histogram.hint);
+                self.histograms = Some(Box::new(MeanAccumulator::Sum(CompensatedHistogram {
                     histogram: Arc::unwrap_or_clone(histogram),
                     compensation: Compensation::default(),
                 })));
             }
             None => {}
             Some(running) => {
-                self.resets.see(histogram.hint);
+                self.resets.record(histogram.hint);
                 match add_histogram(*running, &histogram, count) {
                     Ok((running, combined)) => {
-                        findings.reconciled |= combined.bounds_reconciled;
+                        findings.bounds_reconciled |= combined.bounds_reconciled;
                         self.histograms = Some(Box::new(running));
                     }
                     Err(_) => {
-                        self.is_broken = true;
-                        findings.unfitting.insert(metric.to_owned());
+                        self.is_incompatible = true;
+                        findings.incompatible_metrics.insert(metric.to_owned());
                     }
                 }
             }
         }
     }
 
-    fn finish(self, findings: &mut Findings) -> Option<Value> {
+    fn finish(self, findings: &mut FoldAnnotations) -> Option<StepValue> {
         if self.numbers.is_some() && self.has_histogram {
-            findings.mixed = true;
+            findings.mixed_kinds = true;
             return None;
         }
-        if self.is_broken {
+        if self.is_incompatible {
             return None;
         }
-        findings.collided |= self.resets.collide();
+        findings.resets_collide |= self.resets.collide();
         let count = self.count as f64;
         match (self.numbers, self.histograms) {
-            (Some(Running::Sum(sum)), _) => Some(Value::Number(sum.sum / count + sum.lost / count)),
-            (Some(Running::Mean(mean)), _) => Some(Value::Number(mean.sum + mean.lost)),
+            (Some(MeanAccumulator::Sum(sum)), _) => {
+                Some(StepValue::Number(sum.sum / count + sum.lost / count))
+            }
+            (Some(MeanAccumulator::Mean(mean)), _) => Some(StepValue::Number(mean.sum + mean.lost)),
             (None, Some(running)) => {
                 let (mut histogram, compensation) = match *running {
-                    Running::Mean(mean) => (mean.histogram, mean.compensation),
-                    Running::Sum(mut sum) => {
+                    MeanAccumulator::Mean(mean) => (mean.histogram, mean.compensation),
+                    MeanAccumulator::Sum(mut sum) => {
                         sum.histogram.div(count);
                         sum.compensation.div(count);
                         (sum.histogram, sum.compensation)
                     }
                 };
-                histogram.settle(&compensation);
-                Some(Value::Histogram(Arc::new(histogram)))
+                histogram.apply_compensation(&compensation);
+                Some(StepValue::Histogram(Arc::new(histogram)))
             }
             (None, None) => None,
         }
@@ -108,39 +110,43 @@ impl Fold for Mean {
 }
 
 /// With one number more; `count` counts it already.
-fn add_number(running: Running<Kahan>, number: f64, count: f64) -> Running<Kahan> {
+fn add_number(
+    running: MeanAccumulator<KahanSum>,
+    number: f64,
+    count: f64,
+) -> MeanAccumulator<KahanSum> {
     let mean = match running {
-        Running::Sum(sum) => {
+        MeanAccumulator::Sum(sum) => {
             let longer = add_compensated(number, sum);
             if !longer.sum.is_infinite() {
-                return Running::Sum(longer);
+                return MeanAccumulator::Sum(longer);
             }
-            Kahan { sum: sum.sum / (count - 1.0), lost: sum.lost / (count - 1.0) }
+            KahanSum { sum: sum.sum / (count - 1.0), lost: sum.lost / (count - 1.0) }
         }
-        Running::Mean(mean) => mean,
+        MeanAccumulator::Mean(mean) => mean,
     };
     let share = (count - 1.0) / count;
-    let shrunk = Kahan { sum: share * mean.sum, lost: share * mean.lost };
-    Running::Mean(add_compensated(number / count, shrunk))
+    let shrunk = KahanSum { sum: share * mean.sum, lost: share * mean.lost };
+    MeanAccumulator::Mean(add_compensated(number / count, shrunk))
 }
 
 fn add_histogram(
-    running: Running<Total>,
+    running: MeanAccumulator<CompensatedHistogram>,
     histogram: &FloatHistogram,
     count: f64,
-) -> Result<(Running<Total>, Combined), Incompatible> {
+) -> Result<(MeanAccumulator<CompensatedHistogram>, AddOutcome), IncompatibleHistograms> {
     let mut mean = match running {
-        Running::Sum(mut sum) => {
+        MeanAccumulator::Sum(mut sum) => {
             let mut longer = sum.clone();
             let combined = longer.histogram.kahan_add(histogram, &mut longer.compensation)?;
             if !longer.histogram.has_overflow() {
-                return Ok((Running::Sum(longer), combined));
+                return Ok((MeanAccumulator::Sum(longer), combined));
             }
             sum.histogram.div(count - 1.0);
             sum.compensation.div(count - 1.0);
             sum
         }
-        Running::Mean(mean) => mean,
+        MeanAccumulator::Mean(mean) => mean,
     };
     let share = (count - 1.0) / count;
     mean.histogram.mul(share);
@@ -148,5 +154,5 @@ fn add_histogram(
     let mut part = histogram.clone();
     part.div(count);
     let combined = mean.histogram.kahan_add(&part, &mut mean.compensation)?;
-    Ok((Running::Mean(mean), combined))
+    Ok((MeanAccumulator::Mean(mean), combined))
 }

@@ -6,42 +6,42 @@ use hist::Mixture;
 
 use crate::eval::binary::bounds;
 use crate::histogram::{
-    Compensation, FloatHistogram, Incompatible, Kahan, ResetHint, add_compensated,
+    Compensation, FloatHistogram, IncompatibleHistograms, KahanSum, ResetHint, add_compensated,
 };
-use crate::value::Value;
+use crate::value::StepValue;
 
-use super::fold::{Findings, Fold};
+use super::fold::{FoldAnnotations, GroupFold};
 
 #[derive(Clone, Default)]
-pub(super) struct Sum {
-    numbers: Option<Kahan>,
+pub(super) struct SumFold {
+    numbers: Option<KahanSum>,
     /// How far below and above the sum of numbers the truth may lie.
-    doubt: (f64, f64),
-    histograms: Total,
+    error_bounds: (f64, f64),
+    histograms: HistogramTotal,
     has_histogram: bool,
-    is_broken: bool,
-    resets: Resets,
+    is_incompatible: bool,
+    resets: ResetHints,
 }
 
 /// What histograms add up to.
 #[derive(Clone, Default)]
-enum Total {
+enum HistogramTotal {
     #[default]
     Nothing,
     /// Distributions only.
-    Whole(Arc<Mixture>),
+    Mixture(Arc<Mixture>),
     Compensated(Box<(FloatHistogram, Compensation)>),
 }
 
 /// Which hints were seen.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Resets {
+pub(super) struct ResetHints {
     reset: bool,
     not_reset: bool,
 }
 
-impl Resets {
-    pub(super) fn see(&mut self, hint: ResetHint) {
+impl ResetHints {
+    pub(super) fn record(&mut self, hint: ResetHint) {
         self.reset |= hint == ResetHint::Reset;
         self.not_reset |= hint == ResetHint::NotReset;
     }
@@ -51,90 +51,100 @@ impl Resets {
     }
 }
 
-impl Fold for Sum {
-    fn push(&mut self, value: Value, metric: &str, findings: &mut Findings) {
-        if self.is_broken {
+impl GroupFold for SumFold {
+    fn push(&mut self, value: StepValue, metric: &str, findings: &mut FoldAnnotations) {
+        if self.is_incompatible {
             return;
         }
         let is_first = self.numbers.is_none() && !self.has_histogram;
         if let Some(number) = value.number() {
             self.numbers = Some(match self.numbers {
-                None => Kahan { sum: number, lost: 0.0 },
+                None => KahanSum { sum: number, lost: 0.0 },
                 Some(sum) => add_compensated(number, sum),
             });
-            if let Value::Bracket(bracket) = &value {
+            if let StepValue::Bracket(bracket) = &value {
                 let (lower, upper) = (number - bracket.lower, bracket.upper - number);
-                self.doubt.0 = bounds::above(self.doubt.0 + bounds::above(lower));
-                self.doubt.1 = bounds::above(self.doubt.1 + bounds::above(upper));
+                self.error_bounds.0 =
+                    bounds::next_above(self.error_bounds.0 + bounds::next_above(lower));
+                self.error_bounds.1 =
+                    bounds::next_above(self.error_bounds.1 + bounds::next_above(upper));
             }
             return;
         }
         self.has_histogram = true;
-        if is_first || !matches!(self.histograms, Total::Nothing) {
-            self.is_broken = self.add(value, findings).is_err();
-            if self.is_broken {
-                findings.unfitting.insert(metric.to_owned());
+        if is_first || !matches!(self.histograms, HistogramTotal::Nothing) {
+            self.is_incompatible = self.add(value, findings).is_err();
+            if self.is_incompatible {
+                findings.incompatible_metrics.insert(metric.to_owned());
             }
         }
     }
 
-    fn finish(self, findings: &mut Findings) -> Option<Value> {
+    fn finish(self, findings: &mut FoldAnnotations) -> Option<StepValue> {
         if self.numbers.is_some() && self.has_histogram {
-            findings.mixed = true;
+            findings.mixed_kinds = true;
             return None;
         }
-        if self.is_broken {
+        if self.is_incompatible {
             return None;
         }
-        findings.collided |= self.resets.collide();
+        findings.resets_collide |= self.resets.collide();
         match self.histograms {
-            Total::Nothing => {
+            HistogramTotal::Nothing => {
                 let numbers = self.numbers?;
                 let sum = numbers.sum + numbers.lost;
-                if self.doubt == (0.0, 0.0) {
-                    return Some(Value::Number(sum));
+                if self.error_bounds == (0.0, 0.0) {
+                    return Some(StepValue::Number(sum));
                 }
-                let (lower, upper) = (sum - self.doubt.0, sum + self.doubt.1);
-                let bracket = bounds::around(bounds::below(lower), sum, bounds::above(upper));
-                Some(bracket.map_or(Value::Number(sum), Value::of_bracket))
+                let (lower, upper) = (sum - self.error_bounds.0, sum + self.error_bounds.1);
+                let bracket = bounds::bracket_around(
+                    bounds::next_below(lower),
+                    sum,
+                    bounds::next_above(upper),
+                );
+                Some(bracket.map_or(StepValue::Number(sum), StepValue::from_bracket))
             }
-            Total::Whole(mixture) => Some(Value::Distribution(mixture)),
-            Total::Compensated(total) => {
+            HistogramTotal::Mixture(mixture) => Some(StepValue::Distribution(mixture)),
+            HistogramTotal::Compensated(total) => {
                 let (mut histogram, compensation) = *total;
-                histogram.settle(&compensation);
-                Some(Value::Histogram(Arc::new(histogram)))
+                histogram.apply_compensation(&compensation);
+                Some(StepValue::Histogram(Arc::new(histogram)))
             }
         }
     }
 }
 
-impl Sum {
-    fn add(&mut self, value: Value, findings: &mut Findings) -> Result<(), Incompatible> {
+impl SumFold {
+    fn add(
+        &mut self,
+        value: StepValue,
+        findings: &mut FoldAnnotations,
+    ) -> Result<(), IncompatibleHistograms> {
         match (&mut self.histograms, value) {
-            (Total::Nothing, Value::Distribution(mixture)) => {
-                self.histograms = Total::Whole(mixture);
+            (HistogramTotal::Nothing, StepValue::Distribution(mixture)) => {
+                self.histograms = HistogramTotal::Mixture(mixture);
                 Ok(())
             }
-            (Total::Nothing, value) => {
+            (HistogramTotal::Nothing, value) => {
                 if let Some(histogram) = value.histogram() {
-                    self.resets.see(histogram.hint);
-                    self.histograms = compensated(Arc::unwrap_or_clone(histogram));
+                    self.resets.record(histogram.hint);
+                    self.histograms = compensated_total(Arc::unwrap_or_clone(histogram));
                 }
                 Ok(())
             }
-            (Total::Whole(whole), Value::Distribution(mixture)) => {
+            (HistogramTotal::Mixture(whole), StepValue::Distribution(mixture)) => {
                 let whole = Arc::make_mut(whole);
                 let failed = mixture.parts().iter().position(|part| whole.add(part).is_err());
                 let Some(failed) = failed else { return Ok(()) };
                 // Counts have left 64 bits: from here on they are floats.
-                self.turn();
+                self.convert_to_float_histogram();
                 for part in &mixture.parts()[failed..] {
                     self.add_histogram(&FloatHistogram::from(part), findings)?;
                 }
                 Ok(())
             }
             (_, value) => {
-                self.turn();
+                self.convert_to_float_histogram();
                 match value.histogram() {
                     Some(histogram) => self.add_histogram(&histogram, findings),
                     None => Ok(()),
@@ -144,29 +154,29 @@ impl Sum {
     }
 
     /// From distributions to a histogram that histograms of any kind can be added to.
-    fn turn(&mut self) {
-        if let Total::Whole(whole) = &self.histograms
-            && let Some(histogram) = Value::Distribution(Arc::clone(whole)).histogram()
+    fn convert_to_float_histogram(&mut self) {
+        if let HistogramTotal::Mixture(whole) = &self.histograms
+            && let Some(histogram) = StepValue::Distribution(Arc::clone(whole)).histogram()
         {
-            self.resets.see(histogram.hint);
-            self.histograms = compensated(Arc::unwrap_or_clone(histogram));
+            self.resets.record(histogram.hint);
+            self.histograms = compensated_total(Arc::unwrap_or_clone(histogram));
         }
     }
 
     fn add_histogram(
         &mut self,
         histogram: &FloatHistogram,
-        findings: &mut Findings,
-    ) -> Result<(), Incompatible> {
-        self.resets.see(histogram.hint);
-        let Total::Compensated(total) = &mut self.histograms else { return Ok(()) };
+        findings: &mut FoldAnnotations,
+    ) -> Result<(), IncompatibleHistograms> {
+        self.resets.record(histogram.hint);
+        let HistogramTotal::Compensated(total) = &mut self.histograms else { return Ok(()) };
         let (sum, compensation) = &mut **total;
         let combined = sum.kahan_add(histogram, compensation)?;
-        findings.reconciled |= combined.bounds_reconciled;
+        findings.bounds_reconciled |= combined.bounds_reconciled;
         Ok(())
     }
 }
 
-fn compensated(histogram: FloatHistogram) -> Total {
-    Total::Compensated(Box::new((histogram, Compensation::default())))
+fn compensated_total(histogram: FloatHistogram) -> HistogramTotal {
+    HistogramTotal::Compensated(Box::new((histogram, Compensation::default())))
 }

@@ -6,7 +6,7 @@ use hist::Bracket;
 use crate::promql::BinaryOp;
 
 /// The bounds of `estimate`, the result of an operator; `None` where they would say nothing.
-pub(crate) fn of(
+pub(crate) fn result_bounds(
     operator: BinaryOp,
     left: Bracket,
     right: Bracket,
@@ -22,26 +22,26 @@ pub(crate) fn of(
         }
         _ => return None,
     };
-    around(below(lower), estimate, above(upper))
+    bracket_around(next_below(lower), estimate, next_above(upper))
 }
 
 /// What is as far on the other side of nought.
-pub(super) fn negated(bracket: Bracket) -> Bracket {
+pub(super) fn negate_bracket(bracket: Bracket) -> Bracket {
     Bracket { lower: -bracket.upper, estimate: -bracket.estimate, upper: -bracket.lower }
 }
 
 /// The next double below; a sum that is nought is exactly so.
-pub(crate) fn below(bound: f64) -> f64 {
+pub(crate) fn next_below(bound: f64) -> f64 {
     if bound == 0.0 { bound } else { bound.next_down() }
 }
 
 /// The next double above, likewise.
-pub(crate) fn above(bound: f64) -> f64 {
+pub(crate) fn next_above(bound: f64) -> f64 {
     if bound == 0.0 { bound } else { bound.next_up() }
 }
 
 /// A bracket around an estimate; `None` if one of them is no number.
-pub(crate) fn around(lower: f64, estimate: f64, upper: f64) -> Option<Bracket> {
+pub(crate) fn bracket_around(lower: f64, estimate: f64, upper: f64) -> Option<Bracket> {
     let is_known = !lower.is_nan() && !estimate.is_nan() && !upper.is_nan();
     is_known.then(|| Bracket { lower: lower.min(estimate), estimate, upper: upper.max(estimate) })
 }
@@ -77,8 +77,8 @@ mod tests {
         expected: Option<(f64, f64)>,
     ) {
         let (left, right) = (bracket(left.0, left.1), bracket(right.0, right.1));
-        let estimate = super::super::element::computed(operator, left.estimate, right.estimate);
-        let found = of(operator, left, right, estimate.unwrap());
+        let estimate = super::super::element::compute(operator, left.estimate, right.estimate);
+        let found = result_bounds(operator, left, right, estimate.unwrap());
         let Some((lower, upper)) = expected else { return assert_eq!(found, None) };
         let found = found.unwrap();
         assert!(found.lower <= lower && (found.lower - lower).abs() < 1e-12, "{found:?}");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_has_none() {
+    fn unbounded_results_have_no_bracket() {
         check(BinaryOp::Divide, (1.0, 2.0), (-1.0, 1.5), None);
         check(BinaryOp::Divide, (1.0, 2.0), (0.0, 1.0), None);
         check(BinaryOp::Power, (1.0, 2.0), (1.0, 2.0), None);

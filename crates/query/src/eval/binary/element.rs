@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
-use crate::error::Place;
-use crate::histogram::{FloatHistogram, Incompatible, Keep, ResetHint};
-use crate::note::Notes;
+use crate::error::SourceSpan;
+use crate::histogram::{FloatHistogram, IncompatibleHistograms, ResetHint, TrimSide};
 use crate::promql::BinaryOp;
-use crate::value::Value;
+use crate::query_warnings::QueryWarnings;
+use crate::value::StepValue;
 
 use super::bounds;
 
-/// What comes of two values.
+/// Result of a binary operation on two values.
 #[derive(Debug, PartialEq)]
-pub(super) struct Outcome {
+pub(super) struct ElementResult {
     /// The result; of a comparison, the left one.
-    pub(super) value: Value,
+    pub(super) value: StepValue,
     /// Whether a comparison holds; of other operators, true.
     pub(super) holds: bool,
     /// What should be said of it.
-    pub(super) remark: Option<Trouble>,
+    pub(super) warning: Option<OperationWarning>,
 }
 
-/// Why two values give nothing, or what they give should not be read without.
+/// Warning of a binary operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum OperationWarning {
     /// The operator is not for these; whether left and right are histograms.
     Kinds(bool, bool),
     /// Histograms whose buckets have nothing in common.
@@ -34,13 +34,13 @@ pub(super) enum Trouble {
     BoundsReconciled,
 }
 
-impl Trouble {
+impl OperationWarning {
     /// Notes it, in Prometheus' words.
-    pub(super) fn tell(self, operator: BinaryOp, place: Place, notes: &mut Notes) {
+    pub(super) fn emit(self, operator: BinaryOp, place: SourceSpan, notes: &mut QueryWarnings) {
         let text = operator.text();
         let done = if operator == BinaryOp::Add { "addition" } else { "subtraction" };
         match self {
-            Trouble::Kinds(left, right) => {
+            OperationWarning::Kinds(left, right) => {
                 let kind = |is_histogram| if is_histogram { "histogram" } else { "float" };
                 let (left, right) = (kind(left), kind(right));
                 notes.info(
@@ -51,17 +51,17 @@ impl Trouble {
                     ),
                 );
             }
-            Trouble::Layout => notes.warn(
+            OperationWarning::Layout => notes.warn(
                 place,
                 format!(
                     "PromQL warning: incompatible bucket layout encountered for binary operator {text}"
                 ),
             ),
-            Trouble::ResetsCollide => notes.warn(
+            OperationWarning::ResetsCollide => notes.warn(
                 place,
                 format!("PromQL warning: conflicting counter resets during histogram {done}"),
             ),
-            Trouble::BoundsReconciled => notes.info(
+            OperationWarning::BoundsReconciled => notes.info(
                 place,
                 format!("PromQL info: mismatched custom buckets were reconciled during {done}"),
             ),
@@ -70,14 +70,18 @@ impl Trouble {
 }
 
 /// The operator on two values. No set operator.
-pub(super) fn apply(operator: BinaryOp, left: &Value, right: &Value) -> Result<Outcome, Trouble> {
-    let kinds = Trouble::Kinds(left.is_distribution(), right.is_distribution());
+pub(super) fn apply(
+    operator: BinaryOp,
+    left: &StepValue,
+    right: &StepValue,
+) -> Result<ElementResult, OperationWarning> {
+    let kinds = OperationWarning::Kinds(left.is_distribution(), right.is_distribution());
     if let (Some(left_number), Some(right_number)) = (left.number(), right.number()) {
-        if let Some(holds) = holds(operator, left_number, right_number) {
-            return Ok(Outcome { value: left.clone(), holds, remark: None });
+        if let Some(holds) = compare(operator, left_number, right_number) {
+            return Ok(ElementResult { value: left.clone(), holds, warning: None });
         }
-        let result = computed(operator, left_number, right_number).ok_or(kinds)?;
-        return Ok(outcome(with_bounds(operator, left, right, result)));
+        let result = compute(operator, left_number, right_number).ok_or(kinds)?;
+        return Ok(to_result(with_bounds(operator, left, right, result)));
     }
     let (left_histogram, right_histogram) = (left.histogram(), right.histogram());
     match (left_histogram, right_histogram) {
@@ -87,22 +91,22 @@ pub(super) fn apply(operator: BinaryOp, left: &Value, right: &Value) -> Result<O
             match operator {
                 BinaryOp::Multiply => histogram.mul(number),
                 BinaryOp::Divide => histogram.div(number),
-                BinaryOp::TrimUpper => histogram.trim(number, Keep::Below),
-                BinaryOp::TrimLower => histogram.trim(number, Keep::Above),
+                BinaryOp::TrimUpper => histogram.trim(number, TrimSide::Below),
+                BinaryOp::TrimLower => histogram.trim(number, TrimSide::Above),
                 _ => return Err(kinds),
             }
-            Ok(outcome(Value::Histogram(Arc::new(histogram))))
+            Ok(to_result(StepValue::Histogram(Arc::new(histogram))))
         }
         (None, Some(histogram)) if operator == BinaryOp::Multiply => {
             let mut histogram = Arc::unwrap_or_clone(histogram);
             histogram.mul(left.number().unwrap_or(f64::NAN));
-            Ok(outcome(Value::Histogram(Arc::new(histogram))))
+            Ok(to_result(StepValue::Histogram(Arc::new(histogram))))
         }
         (Some(a), Some(b)) => match operator {
-            BinaryOp::Add | BinaryOp::Subtract => combined(operator, a, &b),
+            BinaryOp::Add | BinaryOp::Subtract => combine_histograms(operator, a, &b),
             BinaryOp::Equal | BinaryOp::NotEqual => {
                 let holds = a.equals(&b) == (operator == BinaryOp::Equal);
-                Ok(Outcome { value: left.clone(), holds, remark: None })
+                Ok(ElementResult { value: left.clone(), holds, warning: None })
             }
             _ => Err(kinds),
         },
@@ -111,7 +115,7 @@ pub(super) fn apply(operator: BinaryOp, left: &Value, right: &Value) -> Result<O
 }
 
 /// Whether a comparison holds; `None` of another operator.
-pub(super) fn holds(operator: BinaryOp, left: f64, right: f64) -> Option<bool> {
+pub(super) fn compare(operator: BinaryOp, left: f64, right: f64) -> Option<bool> {
     Some(match operator {
         BinaryOp::Equal => left == right,
         BinaryOp::NotEqual => left != right,
@@ -124,7 +128,7 @@ pub(super) fn holds(operator: BinaryOp, left: f64, right: f64) -> Option<bool> {
 }
 
 /// What an operator of arithmetic gives; `None` of another one.
-pub(super) fn computed(operator: BinaryOp, left: f64, right: f64) -> Option<f64> {
+pub(super) fn compute(operator: BinaryOp, left: f64, right: f64) -> Option<f64> {
     Some(match operator {
         BinaryOp::Add => left + right,
         BinaryOp::Subtract => left - right,
@@ -137,39 +141,43 @@ pub(super) fn computed(operator: BinaryOp, left: f64, right: f64) -> Option<f64>
     })
 }
 
-fn outcome(value: Value) -> Outcome {
-    Outcome { value, holds: true, remark: None }
+fn to_result(value: StepValue) -> ElementResult {
+    ElementResult { value, holds: true, warning: None }
 }
 
-fn with_bounds(operator: BinaryOp, left: &Value, right: &Value, result: f64) -> Value {
-    if let (Value::Number(_), Value::Number(_)) = (left, right) {
-        return Value::Number(result);
+fn with_bounds(operator: BinaryOp, left: &StepValue, right: &StepValue, result: f64) -> StepValue {
+    if let (StepValue::Number(_), StepValue::Number(_)) = (left, right) {
+        return StepValue::Number(result);
     }
     let bracket = match (left.bracket(), right.bracket()) {
-        (Some(left), Some(right)) => bounds::of(operator, left, right, result),
+        (Some(left), Some(right)) => bounds::result_bounds(operator, left, right, result),
         _ => None,
     };
-    bracket.map_or(Value::Number(result), Value::of_bracket)
+    bracket.map_or(StepValue::Number(result), StepValue::from_bracket)
 }
 
 /// The sum or difference of histograms. Where resets collide there is none: so Prometheus has it.
-fn combined(
+fn combine_histograms(
     operator: BinaryOp,
     left: Arc<FloatHistogram>,
     right: &FloatHistogram,
-) -> Result<Outcome, Trouble> {
+) -> Result<ElementResult, OperationWarning> {
     let mut result = Arc::unwrap_or_clone(left);
     let combined = match operator {
         BinaryOp::Add => result.add(right),
         _ => result.sub(right),
     };
-    let combined = combined.map_err(|_: Incompatible| Trouble::Layout)?;
+    let combined = combined.map_err(|_: IncompatibleHistograms| OperationWarning::Layout)?;
     if operator == BinaryOp::Subtract {
         result.hint = ResetHint::Gauge;
     }
     if combined.resets_collide {
-        return Err(Trouble::ResetsCollide);
+        return Err(OperationWarning::ResetsCollide);
     }
-    let remark = combined.bounds_reconciled.then_some(Trouble::BoundsReconciled);
-    Ok(Outcome { value: Value::Histogram(Arc::new(result)), holds: true, remark })
+    let remark = combined.bounds_reconciled.then_some(OperationWarning::BoundsReconciled);
+    Ok(ElementResult {
+        value: StepValue::Histogram(Arc::new(result)),
+        holds: true,
+        warning: remark,
+    })
 }

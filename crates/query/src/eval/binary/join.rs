@@ -7,28 +7,28 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Error, Place, Result};
-use crate::eval::{Evaluation, same_labels};
-use crate::labels::Labels;
-use crate::limits::Budget;
-use crate::promql::Cardinality;
-use crate::stream::{Steps, Stream};
-use crate::value::Value;
+use crate::error::{Error, Result, SourceSpan};
+use crate::eval::{Evaluation, duplicate_labels_error};
+use crate::labels::LabelSet;
+use crate::limits::QueryBudget;
+use crate::promql::MatchCardinality;
+use crate::stream::{StepGrid, Stream};
+use crate::value::StepValue;
 
-use super::element::{self, Trouble};
-use super::{Binary, Signatures, changes_meaning, signature};
+use super::element::{self, OperationWarning};
+use super::{BinaryOperation, Signatures, is_name_dropped, signature};
 
 pub(super) fn join(
     evaluation: &mut Evaluation<'_>,
-    binary: &Binary,
+    binary: &BinaryOperation,
     left: Vec<Stream>,
     right: Vec<Stream>,
-    place: Place,
-    steps: Steps,
+    place: SourceSpan,
+    steps: StepGrid,
 ) -> Result<Vec<Stream>> {
-    let signatures = Signatures::of(&binary.matching, &left, &right);
-    let mut groups = vec![Group::default(); signatures.count];
-    let is_turned = binary.matching.cardinality == Cardinality::OneToMany;
+    let signatures = Signatures::from_streams(&binary.matching, &left, &right);
+    let mut groups = vec![MatchGroup::default(); signatures.count];
+    let is_turned = binary.matching.cardinality == MatchCardinality::OneToMany;
     let (many, one, many_is, one_is) = match is_turned {
         true => (right, left, signatures.right, signatures.left),
         false => (left, right, signatures.left, signatures.right),
@@ -41,17 +41,17 @@ pub(super) fn join(
     }
     let mut join = Join {
         binary,
-        is_turned,
+        is_swapped: is_turned,
         is_delayed: evaluation.settings.delayed_name_removal,
-        place,
+        span: place,
         many: &many,
         one: &one,
-        asked: asked(binary, &many, &one, steps),
-        recent: vec![None; many.len() + one.len()],
-        found: HashMap::new(),
+        needed_steps: needed_steps(binary, &many, &one, steps),
+        recent_outputs: vec![None; many.len() + one.len()],
+        outputs_by_pair: HashMap::new(),
         results: Vec::new(),
         by_labels: HashMap::new(),
-        troubles: vec![None; steps.count],
+        warnings: vec![None; steps.count],
         failure: None,
     };
     for (number, group) in groups.iter().enumerate() {
@@ -60,8 +60,8 @@ pub(super) fn join(
     if let Some((_, error)) = join.failure {
         return Err(error);
     }
-    for (_, trouble) in join.troubles.into_iter().flatten() {
-        trouble.tell(binary.operator, place, &mut evaluation.notes);
+    for (_, trouble) in join.warnings.into_iter().flatten() {
+        trouble.emit(binary.operator, place, &mut evaluation.warnings);
     }
     let mut results = join.results;
     results.retain(|result| !result.stream.is_empty());
@@ -73,50 +73,55 @@ pub(super) fn join(
 
 /// Streams that agree in the labels that count.
 #[derive(Clone, Debug, Default)]
-struct Group {
+struct MatchGroup {
     many: Vec<usize>,
     one: Vec<usize>,
 }
 
 /// Where Prometheus would be, going through a step: streams of the many come first, then those of the one that
 /// found nothing.
-type Order = (bool, usize);
+type JoinOrder = (bool, usize);
 
 /// When an error shows: at which step, at which part of it, and there at which stream.
-type Moment = (usize, u8, usize);
+type ErrorOrder = (usize, u8, usize);
 
-struct Output {
+struct JoinOutput {
     stream: Stream,
-    order: Order,
+    order: JoinOrder,
     /// For which group, and at which step, it came up last.
-    last: Option<(usize, usize)>,
+    last_seen: Option<(usize, usize)>,
 }
 
 struct Join<'a> {
-    binary: &'a Binary,
+    binary: &'a BinaryOperation,
     /// The one stands left.
-    is_turned: bool,
+    is_swapped: bool,
     /// Names of what a comparison made 0 or 1 go at the end; those that arithmetic makes untrue go at once.
     is_delayed: bool,
-    place: Place,
+    span: SourceSpan,
     many: &'a [Stream],
     one: &'a [Stream],
     /// Steps at which there can be a result at all.
-    asked: Vec<bool>,
+    needed_steps: Vec<bool>,
     /// For each stream of the many, and then each of the one without any of the many: which it met last (one more
     /// than its index; 0 for none), and which output that gave.
-    recent: Vec<Option<(usize, usize)>>,
+    recent_outputs: Vec<Option<(usize, usize)>>,
     /// The same of all that met, where a stream met several.
-    found: HashMap<(usize, usize), usize>,
-    results: Vec<Output>,
-    by_labels: HashMap<Labels, usize>,
+    outputs_by_pair: HashMap<(usize, usize), usize>,
+    results: Vec<JoinOutput>,
+    by_labels: HashMap<LabelSet, usize>,
     /// Of each step, the last that is to be told.
-    troubles: Vec<Option<(Order, Trouble)>>,
-    failure: Option<(Moment, Error)>,
+    warnings: Vec<Option<(JoinOrder, OperationWarning)>>,
+    failure: Option<(ErrorOrder, Error)>,
 }
 
 /// At which steps anything can match: where a side is empty and nothing stands in for it, nothing is even looked at.
-fn asked(binary: &Binary, many: &[Stream], one: &[Stream], steps: Steps) -> Vec<bool> {
+fn needed_steps(
+    binary: &BinaryOperation,
+    many: &[Stream],
+    one: &[Stream],
+    steps: StepGrid,
+) -> Vec<bool> {
     let present = |streams: &[Stream]| {
         let mut present = vec![false; steps.count];
         for stream in streams {
@@ -132,7 +137,7 @@ fn asked(binary: &Binary, many: &[Stream], one: &[Stream], steps: Steps) -> Vec<
 }
 
 impl Join<'_> {
-    fn group(&mut self, number: usize, group: &Group, budget: &Budget<'_>) -> Result<()> {
+    fn group(&mut self, number: usize, group: &MatchGroup, budget: &QueryBudget<'_>) -> Result<()> {
         let (matching, many, one) = (&self.binary.matching, self.many, self.one);
         let (fill_many, fill_one) = (matching.fill_left, matching.fill_right);
         if group.many.is_empty() && fill_many.is_none() && group.one.len() < 2
@@ -140,8 +145,8 @@ impl Join<'_> {
         {
             return Ok(());
         }
-        for step in 0..self.asked.len() {
-            if !self.asked[step] {
+        for step in 0..self.needed_steps.len() {
+            if !self.needed_steps[step] {
                 continue;
             }
             if self.failure.as_ref().is_some_and(|((failed, ..), _)| step > *failed) {
@@ -150,7 +155,7 @@ impl Join<'_> {
             let mut present = group.one.iter().filter(|at| one[**at].points[step].is_some());
             let single = present.next().copied();
             if let (Some(first), Some(second)) = (single, present.next().copied()) {
-                let error = self.ambiguous(first, second);
+                let error = self.ambiguous_error(first, second);
                 self.fail((step, 0, second), error);
                 continue;
             }
@@ -161,46 +166,52 @@ impl Join<'_> {
                 let other = match (single, fill_one) {
                     (Some(at), _) => one[at].points[step].as_ref(),
                     (None, Some(fill)) => {
-                        filled = Value::Number(fill);
+                        filled = StepValue::Number(fill);
                         Some(&filled)
                     }
                     (None, None) => break,
                 };
                 let Some(other) = other else { continue };
-                let pair = Pair { many: Some(*at), one: single, group: number, step };
+                let pair = MatchedPair { many: Some(*at), one: single, group: number, step };
                 made += self.pair(&pair, value, other, &mut is_matched);
             }
             if let (Some(fill), Some(at), false) = (fill_many, single, is_matched)
                 && let Some(value) = &one[at].points[step]
             {
-                let pair = Pair { many: None, one: single, group: number, step };
-                made += self.pair(&pair, &Value::Number(fill), value, &mut is_matched);
+                let pair = MatchedPair { many: None, one: single, group: number, step };
+                made += self.pair(&pair, &StepValue::Number(fill), value, &mut is_matched);
             }
-            budget.hold(made)?;
+            budget.charge_samples(made)?;
         }
         Ok(())
     }
 
     /// Works out a pair; says for how many samples the result counts.
-    fn pair(&mut self, pair: &Pair, many: &Value, one: &Value, is_matched: &mut bool) -> u64 {
+    fn pair(
+        &mut self,
+        pair: &MatchedPair,
+        many: &StepValue,
+        one: &StepValue,
+        is_matched: &mut bool,
+    ) -> u64 {
         let binary = self.binary;
-        let (left, right) = if self.is_turned { (one, many) } else { (many, one) };
+        let (left, right) = if self.is_swapped { (one, many) } else { (many, one) };
         let order = pair.order();
         let outcome = match element::apply(binary.operator, left, right) {
             Ok(outcome) => outcome,
             Err(trouble) => {
-                self.remark(pair.step, order, trouble);
+                self.record_warning(pair.step, order, trouble);
                 return 0;
             }
         };
-        if let Some(remark) = outcome.remark {
-            self.remark(pair.step, order, remark);
+        if let Some(remark) = outcome.warning {
+            self.record_warning(pair.step, order, remark);
         }
         let at = self.output(pair);
         let output = &mut self.results[at];
         let moment = (pair.step, 1 + u8::from(order.0), order.1);
         let met = Some((pair.group, pair.step));
-        if binary.matching.cardinality == Cardinality::OneToOne {
+        if binary.matching.cardinality == MatchCardinality::OneToOne {
             if *is_matched {
                 let error = self.error(
                     "multiple matches for labels: many-to-one matching must be explicit \
@@ -209,22 +220,22 @@ impl Join<'_> {
                 self.fail(moment, error);
                 return 0;
             }
-        } else if output.last == met {
+        } else if output.last_seen == met {
             let error = self
                 .error("multiple matches for labels: grouping labels must ensure unique matches");
             self.fail(moment, error);
             return 0;
         }
         *is_matched = true;
-        output.last = met;
+        output.last_seen = met;
         let value = match (binary.is_bool, outcome.holds) {
-            (true, holds) => Value::Number(f64::from(holds)),
+            (true, holds) => StepValue::Number(f64::from(holds)),
             (false, true) => outcome.value,
             (false, false) => return 0,
         };
         let point = &mut output.stream.points[pair.step];
         if point.is_some() {
-            self.fail((pair.step, 3, 0), same_labels(self.place));
+            self.fail((pair.step, 3, 0), duplicate_labels_error(self.span));
             return 0;
         }
         let samples = value.samples();
@@ -233,26 +244,26 @@ impl Join<'_> {
     }
 
     /// Which output two streams have.
-    fn output(&mut self, pair: &Pair) -> usize {
+    fn output(&mut self, pair: &MatchedPair) -> usize {
         let (slot, met) = (pair.slot(self.many.len()), pair.one.map_or(0, |at| at + 1));
-        if let Some((recent, output)) = self.recent[slot]
+        if let Some((recent, output)) = self.recent_outputs[slot]
             && recent == met
         {
             return output;
         }
-        let output = match self.found.get(&(slot, met)) {
+        let output = match self.outputs_by_pair.get(&(slot, met)) {
             Some(output) => *output,
             None => {
                 let output = self.new_output(pair);
-                self.found.insert((slot, met), output);
+                self.outputs_by_pair.insert((slot, met), output);
                 output
             }
         };
-        self.recent[slot] = Some((met, output));
+        self.recent_outputs[slot] = Some((met, output));
         output
     }
 
-    fn new_output(&mut self, pair: &Pair) -> usize {
+    fn new_output(&mut self, pair: &MatchedPair) -> usize {
         let labels = self.labels(pair);
         let next = self.results.len();
         let at = *self.by_labels.entry(labels.clone()).or_insert(next);
@@ -261,30 +272,30 @@ impl Join<'_> {
             output.order = output.order.min(pair.order());
             return at;
         }
-        let mut stream = Stream::new(labels, vec![None; self.asked.len()]);
+        let mut stream = Stream::new(labels, vec![None; self.needed_steps.len()]);
         // Whether names of the operands are to go is forgotten: so Prometheus has it.
         stream.drops_name = self.binary.is_bool && self.is_delayed;
-        self.results.push(Output { stream, order: pair.order(), last: None });
+        self.results.push(JoinOutput { stream, order: pair.order(), last_seen: None });
         at
     }
 
-    fn labels(&self, pair: &Pair) -> Labels {
+    fn labels(&self, pair: &MatchedPair) -> LabelSet {
         let matching = &self.binary.matching;
         let labels =
             |streams: &[Stream], at: Option<usize>| at.map(|at| streams[at].labels.clone());
         let (many, one) = (labels(self.many, pair.many), labels(self.one, pair.one));
         // What stands in for a stream is called like the group.
-        let group = |other: &Option<Labels>| {
+        let group = |other: &Option<LabelSet>| {
             other.as_ref().map(|labels| signature(matching, labels)).unwrap_or_default()
         };
         let one = one.unwrap_or_else(|| group(&many));
         let mut result = many.unwrap_or_else(|| signature(matching, &one));
-        if changes_meaning(self.binary.operator) || self.binary.is_bool && !self.is_delayed {
+        if is_name_dropped(self.binary.operator) || self.binary.is_bool && !self.is_delayed {
             result = result.without_metadata();
         }
-        if matching.cardinality == Cardinality::OneToOne {
+        if matching.cardinality == MatchCardinality::OneToOne {
             let named = |label: &str| matching.labels.iter().any(|held| held == label);
-            result = result.keep(|label| named(label) == matching.on);
+            result = result.filter(|label| named(label) == matching.on);
         }
         for label in &matching.include {
             result = result.with(label, one.get(label));
@@ -292,24 +303,24 @@ impl Join<'_> {
         result
     }
 
-    fn remark(&mut self, step: usize, order: Order, trouble: Trouble) {
-        let held = &mut self.troubles[step];
+    fn record_warning(&mut self, step: usize, order: JoinOrder, trouble: OperationWarning) {
+        let held = &mut self.warnings[step];
         if held.is_none_or(|(last, _)| last <= order) {
             *held = Some((order, trouble));
         }
     }
 
-    fn fail(&mut self, moment: Moment, error: Error) {
+    fn fail(&mut self, moment: ErrorOrder, error: Error) {
         if self.failure.as_ref().is_none_or(|(earliest, _)| moment < *earliest) {
             self.failure = Some((moment, error));
         }
     }
 
-    fn ambiguous(&self, first: usize, second: usize) -> Error {
-        let group = written(&signature(&self.binary.matching, &self.one[second].labels));
-        let mut names = [first, second].map(|at| written(&self.one[at].labels));
+    fn ambiguous_error(&self, first: usize, second: usize) -> Error {
+        let group = format_labels(&signature(&self.binary.matching, &self.one[second].labels));
+        let mut names = [first, second].map(|at| format_labels(&self.one[at].labels));
         names.sort();
-        let ([first, second], side) = (names, if self.is_turned { "left" } else { "right" });
+        let ([first, second], side) = (names, if self.is_swapped { "left" } else { "right" });
         self.error(&format!(
             "found duplicate series for the match group {group} on the {side} hand-side of the \
              operation: [{first}, {second}];many-to-many matching not allowed: matching labels must \
@@ -318,20 +329,20 @@ impl Join<'_> {
     }
 
     fn error(&self, message: &str) -> Error {
-        Error::Execution { place: self.place, message: message.to_owned() }
+        Error::Execution { span: self.span, message: message.to_owned() }
     }
 }
 
 /// Two streams that met at a step; `None` where a number stands in.
-struct Pair {
+struct MatchedPair {
     many: Option<usize>,
     one: Option<usize>,
     group: usize,
     step: usize,
 }
 
-impl Pair {
-    fn order(&self) -> Order {
+impl MatchedPair {
+    fn order(&self) -> JoinOrder {
         match (self.many, self.one) {
             (Some(at), _) => (false, at),
             (None, at) => (true, at.unwrap_or(0)),
@@ -347,7 +358,7 @@ impl Pair {
 }
 
 /// Labels as Prometheus writes them in errors: the name is one of them.
-fn written(labels: &Labels) -> String {
+fn format_labels(labels: &LabelSet) -> String {
     let pair = |(label, value): (&str, &str)| {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let is_plain = !label.starts_with(|c: char| c.is_ascii_digit()) && label.chars().all(plain);

@@ -1,45 +1,54 @@
 //! `and`, `or` and `unless`: streams of one side, at the steps where the other has, or has not, one that matches.
 
-use crate::error::{Place, Result};
-use crate::eval::{Evaluation, merge_same};
+use crate::error::{Result, SourceSpan};
+use crate::eval::{Evaluation, merge_equal_labels};
 use crate::promql::BinaryOp;
-use crate::stream::{Steps, Stream};
-use crate::value::Value;
+use crate::stream::{StepGrid, Stream};
+use crate::value::StepValue;
 
-use super::{Binary, Signatures};
+use super::{BinaryOperation, Signatures};
 
 pub(super) fn combine(
     evaluation: &mut Evaluation<'_>,
-    binary: &Binary,
+    binary: &BinaryOperation,
     mut left: Vec<Stream>,
     mut right: Vec<Stream>,
-    place: Place,
-    steps: Steps,
+    place: SourceSpan,
+    steps: StepGrid,
 ) -> Result<Vec<Stream>> {
-    let signatures = Signatures::of(&binary.matching, &left, &right);
+    let signatures = Signatures::from_streams(&binary.matching, &left, &right);
     let (left_is, right_is) = (&signatures.left, &signatures.right);
     if binary.operator == BinaryOp::Or {
-        let present = Present::of(&left, left_is, signatures.count, steps);
-        keep(evaluation, &mut right, right_is, |signature, step| !present.at(signature, step));
+        let present = SignaturePresence::from_streams(&left, left_is, signatures.count, steps);
+        retain_points(evaluation, &mut right, right_is, |signature, step| {
+            !present.at(signature, step)
+        });
         left.append(&mut right);
         // What both sides have under the same labels becomes one, turn by turn.
-        return merge_same(left, place);
+        return merge_equal_labels(left, place);
     }
-    let present = Present::of(&right, right_is, signatures.count, steps);
+    let present = SignaturePresence::from_streams(&right, right_is, signatures.count, steps);
     let wanted = binary.operator == BinaryOp::And;
-    keep(evaluation, &mut left, left_is, |signature, step| present.at(signature, step) == wanted);
+    retain_points(evaluation, &mut left, left_is, |signature, step| {
+        present.at(signature, step) == wanted
+    });
     evaluation.release(&right);
     Ok(left)
 }
 
-/// At which steps there is a stream of a signature.
-struct Present {
+/// Steps at which a signature is present.
+struct SignaturePresence {
     is_present: Vec<bool>,
     steps: usize,
 }
 
-impl Present {
-    fn of(streams: &[Stream], signatures: &[usize], count: usize, steps: Steps) -> Present {
+impl SignaturePresence {
+    fn from_streams(
+        streams: &[Stream],
+        signatures: &[usize],
+        count: usize,
+        steps: StepGrid,
+    ) -> SignaturePresence {
         let steps = steps.count;
         let mut is_present = vec![false; count * steps];
         for (stream, signature) in streams.iter().zip(signatures) {
@@ -48,7 +57,7 @@ impl Present {
                 *held |= point.is_some();
             }
         }
-        Present { is_present, steps }
+        SignaturePresence { is_present, steps }
     }
 
     fn at(&self, signature: usize, step: usize) -> bool {
@@ -57,7 +66,7 @@ impl Present {
 }
 
 /// Takes out points that are not wanted, and streams that have none left.
-fn keep(
+fn retain_points(
     evaluation: &Evaluation<'_>,
     streams: &mut Vec<Stream>,
     signatures: &[usize],
@@ -67,10 +76,10 @@ fn keep(
     for (stream, signature) in streams.iter_mut().zip(signatures) {
         for (step, point) in stream.points.iter_mut().enumerate() {
             if !wanted(*signature, step) {
-                dropped += point.take().as_ref().map_or(0, Value::samples);
+                dropped += point.take().as_ref().map_or(0, StepValue::samples);
             }
         }
     }
-    evaluation.budget.release(dropped);
+    evaluation.budget.release_samples(dropped);
     streams.retain(|stream| !stream.is_empty());
 }

@@ -2,18 +2,21 @@
 
 use crate::error::Result;
 use crate::eval::Evaluation;
-use crate::labels::Labels;
-use crate::plan::{Node, Op};
-use crate::promql::labels_named;
+use crate::labels::LabelSet;
+use crate::plan::{PlanNode, PlanOp};
+use crate::promql::labels_from_matchers;
 use crate::stream::Stream;
-use crate::value::Value;
+use crate::value::StepValue;
 
-use super::{Call, unwrapped};
+use super::{FunctionCall, unwrap_once};
 
-pub(super) fn absent(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn absent(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     let streams = evaluation.streams(&call.args[0], call.steps)?;
     let held = super::samples(&streams);
-    let mut points = vec![Some(Value::Number(1.0)); call.steps.count];
+    let mut points = vec![Some(StepValue::Number(1.0)); call.steps.count];
     for stream in &streams {
         for (point, held) in points.iter_mut().zip(&stream.points) {
             if held.is_some() {
@@ -22,13 +25,13 @@ pub(super) fn absent(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result
         }
     }
     let mut result = vec![Stream::new(labels_of(&call.args[0]), points)];
-    evaluation.exchange(held, &mut result)?;
+    evaluation.replace_streams(held, &mut result)?;
     Ok(result)
 }
 
-fn labels_of(node: &Node) -> Labels {
-    match &unwrapped(node).op {
-        Op::Latest(fetch) => labels_named(&fetch.matchers),
-        _ => Labels::default(),
+fn labels_of(node: &PlanNode) -> LabelSet {
+    match &unwrap_once(node).op {
+        PlanOp::Latest(fetch) => labels_from_matchers(&fetch.matchers),
+        _ => LabelSet::default(),
     }
 }

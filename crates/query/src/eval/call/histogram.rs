@@ -3,47 +3,56 @@
 //! Distributions come as histograms of one series, and as classic ones, whose buckets are a series each with the
 //! label `le`. `histogram_count`, `_sum`, `_avg`, `_stddev` and `_stdvar` are only for the former.
 
+mod histogram_series;
 mod statistic;
-mod subject;
 
-use crate::error::{Place, Result};
+use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
-use crate::histogram::Number;
+use crate::histogram::GoNumber;
 use crate::labels::NAME;
-use crate::note::Notes;
-use crate::plan::Node;
-use crate::promql::quantile::{Forced, NanNote};
+use crate::plan::PlanNode;
+use crate::promql::quantile::{ForcedMonotonic, NanEffect};
+use crate::query_warnings::QueryWarnings;
 use crate::stream::Stream;
-use crate::value::Value;
+use crate::value::StepValue;
 
-use super::{Call, text};
-use subject::{Subject, Subjects};
+use super::{FunctionCall, text_argument};
+use histogram_series::{HistogramSeries, HistogramSeriesList};
 
-pub(super) fn count(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    of_native(evaluation, call, statistic::count)
+pub(super) fn count(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
+    native_statistic(evaluation, call, statistic::count)
 }
 
-pub(super) fn sum(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    of_native(evaluation, call, statistic::sum)
+pub(super) fn sum(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
+    native_statistic(evaluation, call, statistic::sum)
 }
 
-pub(super) fn avg(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    of_native(evaluation, call, statistic::avg)
+pub(super) fn avg(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
+    native_statistic(evaluation, call, statistic::avg)
 }
 
-pub(super) fn stddev(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    of_native(evaluation, call, statistic::stddev)
+pub(super) fn stddev(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
+    native_statistic(evaluation, call, statistic::stddev)
 }
 
-pub(super) fn stdvar(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    of_native(evaluation, call, statistic::stdvar)
+pub(super) fn stdvar(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
+    native_statistic(evaluation, call, statistic::stdvar)
 }
 
 /// Numbers are left out.
-fn of_native(
+fn native_statistic(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
-    statistic: fn(&Value) -> Option<Value>,
+    call: &FunctionCall<'_>,
+    statistic: fn(&StepValue) -> Option<StepValue>,
 ) -> Result<Vec<Stream>> {
     let mut streams = evaluation.streams(&call.args[0], call.steps)?;
     let held = super::samples(&streams);
@@ -55,46 +64,54 @@ fn of_native(
         // Unlike all other functions, these leave type and unit in Prometheus.
         match is_delayed {
             true => stream.drops_name = true,
-            false => stream.labels = stream.labels.keep(|label| label != NAME),
+            false => stream.labels = stream.labels.filter(|label| label != NAME),
         }
     }
-    evaluation.exchange(held, &mut streams)?;
-    evaluation.merge_same(streams, call.place)
+    evaluation.replace_streams(held, &mut streams)?;
+    evaluation.merge_equal_labels(streams, call.span)
 }
 
-pub(super) fn quantile(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn quantile(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     let [q, of] = call.args else { panic!("BUG: histogram_quantile has two arguments") };
     let qs = quantiles_of(evaluation, q, call)?;
-    let Subjects { list, held } = evaluation.subjects(of, call.steps)?;
-    let mut remarks = Remarks::new(of.place);
+    let HistogramSeriesList { list, held_samples: held } =
+        evaluation.histogram_series(of, call.steps)?;
+    let mut remarks = DistributionWarnings::new(of.span);
     let mut streams = Vec::with_capacity(list.len());
     for subject in list {
-        streams.push(of_quantile(subject, &qs, call, &mut remarks));
+        streams.push(quantile_stream(subject, &qs, call, &mut remarks));
     }
-    remarks.note(&mut evaluation.notes);
-    finished(evaluation, streams, held, call)
+    remarks.emit(&mut evaluation.warnings);
+    finish_streams(evaluation, streams, held, call)
 }
 
 /// Several quantiles, told apart by a label.
-pub(super) fn quantiles(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn quantiles(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     let [of, label, qs @ ..] = call.args else {
         panic!("BUG: histogram_quantiles has three arguments and more");
     };
-    let label = text(label);
+    let label = text_argument(label);
     let qs: Vec<Vec<f64>> =
         qs.iter().map(|q| quantiles_of(evaluation, q, call)).collect::<Result<_>>()?;
-    let Subjects { list, held } = evaluation.subjects(of, call.steps)?;
-    let mut remarks = Remarks::new(of.place);
+    let HistogramSeriesList { list, held_samples: held } =
+        evaluation.histogram_series(of, call.steps)?;
+    let mut remarks = DistributionWarnings::new(of.span);
     let mut streams = Vec::new();
     for subject in list {
         for qs in &qs {
-            let all = of_quantile(subject.clone(), qs, call, &mut remarks);
+            let all = quantile_stream(subject.clone(), qs, call, &mut remarks);
             streams.extend(by_quantile(all, label, qs));
         }
-        evaluation.budget.check()?;
+        evaluation.budget.check_deadline()?;
     }
-    remarks.note(&mut evaluation.notes);
-    finished(evaluation, streams, held, call)
+    remarks.emit(&mut evaluation.warnings);
+    finish_streams(evaluation, streams, held, call)
 }
 
 /// One stream for each quantile that was asked for: nearly always it is the same at each step.
@@ -115,7 +132,7 @@ fn by_quantile(stream: Stream, label: &str, qs: &[f64]) -> Vec<Stream> {
 
 /// As OpenMetrics writes it: with a point, so that `1` is `1.0`.
 fn quantile_text(q: f64) -> String {
-    let text = Number(if q == 0.0 { 0.0 } else { q }).to_string();
+    let text = GoNumber(if q == 0.0 { 0.0 } else { q }).to_string();
     match text.contains(['e', '.', 'N', 'I']) {
         true => text,
         false => text + ".0",
@@ -123,18 +140,27 @@ fn quantile_text(q: f64) -> String {
 }
 
 /// The quantile that is asked for at each step.
-fn quantiles_of(evaluation: &mut Evaluation<'_>, q: &Node, call: &Call<'_>) -> Result<Vec<f64>> {
+fn quantiles_of(
+    evaluation: &mut Evaluation<'_>,
+    q: &PlanNode,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<f64>> {
     let qs = evaluation.scalar(q, call.steps)?;
     for bad in qs.iter().filter(|q| !(0.0..=1.0).contains(*q)) {
-        let number = Number(*bad);
+        let number = GoNumber(*bad);
         let message =
             format!("PromQL warning: quantile value should be between 0 and 1, got {number}");
-        evaluation.notes.warn(q.place, message);
+        evaluation.warnings.warn(q.span, message);
     }
     Ok(qs)
 }
 
-fn of_quantile(subject: Subject, qs: &[f64], call: &Call<'_>, remarks: &mut Remarks) -> Stream {
+fn quantile_stream(
+    subject: HistogramSeries,
+    qs: &[f64],
+    call: &FunctionCall<'_>,
+    remarks: &mut DistributionWarnings,
+) -> Stream {
     let name = subject.name.clone();
     subject.map(|step, shape| {
         let (value, nan, forced) = statistic::quantile(qs[step], shape);
@@ -144,15 +170,19 @@ fn of_quantile(subject: Subject, qs: &[f64], call: &Call<'_>, remarks: &mut Rema
     })
 }
 
-pub(super) fn fraction(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn fraction(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     let [lower, upper, of] = call.args else {
         panic!("BUG: histogram_fraction has three arguments");
     };
     let lower = evaluation.scalar(lower, call.steps)?;
     let upper = evaluation.scalar(upper, call.steps)?;
-    let Subjects { list, held } = evaluation.subjects(of, call.steps)?;
-    let mut remarks = Remarks::new(of.place);
-    let mut of_subject = |subject: Subject| {
+    let HistogramSeriesList { list, held_samples: held } =
+        evaluation.histogram_series(of, call.steps)?;
+    let mut remarks = DistributionWarnings::new(of.span);
+    let mut of_subject = |subject: HistogramSeries| {
         let name = subject.name.clone();
         subject.map(|step, shape| {
             let (value, nan) = statistic::fraction(lower[step], upper[step], shape);
@@ -161,18 +191,26 @@ pub(super) fn fraction(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Resu
         })
     };
     let streams = list.into_iter().map(&mut of_subject).collect();
-    remarks.note(&mut evaluation.notes);
-    finished(evaluation, streams, held, call)
+    remarks.emit(&mut evaluation.warnings);
+    finish_streams(evaluation, streams, held, call)
 }
 
 /// How many values are greater than a limit.
-pub(super) fn count_above(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    own(evaluation, call, |limits, shape| statistic::count_within(limits[0], f64::INFINITY, shape))
+pub(super) fn count_above(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
+    distribution_statistic(evaluation, call, |limits, shape| {
+        statistic::count_within(limits[0], f64::INFINITY, shape)
+    })
 }
 
 /// How many values are at most a limit.
-pub(super) fn count_below(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    own(evaluation, call, |limits, shape| {
+pub(super) fn count_below(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
+    distribution_statistic(evaluation, call, |limits, shape| {
         statistic::count_within(f64::NEG_INFINITY, limits[0], shape)
     })
 }
@@ -180,138 +218,141 @@ pub(super) fn count_below(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> R
 /// How many values are greater than one limit and at most another.
 pub(super) fn count_between(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
-    own(evaluation, call, |limits, shape| statistic::count_within(limits[0], limits[1], shape))
+    distribution_statistic(evaluation, call, |limits, shape| {
+        statistic::count_within(limits[0], limits[1], shape)
+    })
 }
 
 /// The share of values that are at most a limit.
 pub(super) fn inverse_quantile(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
-    own(evaluation, call, |limits, shape| {
+    distribution_statistic(evaluation, call, |limits, shape| {
         statistic::fraction(f64::NEG_INFINITY, limits[0], shape).0
     })
 }
 
 /// Of how many, who are as many as are said, the values are greater than a limit.
-pub(super) fn users_harmed(
+pub(super) fn users_affected(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
-    own(evaluation, call, |limits, shape| {
+    distribution_statistic(evaluation, call, |limits, shape| {
         let share = statistic::fraction(limits[0], f64::INFINITY, shape).0;
-        statistic::times(share, limits[1])
+        statistic::scale(share, limits[1])
     })
 }
 
-pub(super) fn max(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    own(evaluation, call, |_, shape| statistic::extreme(shape, true))
+pub(super) fn max(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
+    distribution_statistic(evaluation, call, |_, shape| statistic::extreme(shape, true))
 }
 
-pub(super) fn min(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    own(evaluation, call, |_, shape| statistic::extreme(shape, false))
+pub(super) fn min(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
+    distribution_statistic(evaluation, call, |_, shape| statistic::extreme(shape, false))
 }
 
 /// A function that Prometheus does not have: numbers first, distributions last.
-fn own(
+fn distribution_statistic(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
-    statistic: impl Fn(&[f64], &mut subject::Shape) -> Value,
+    call: &FunctionCall<'_>,
+    statistic: impl Fn(&[f64], &mut histogram_series::StepHistogram) -> StepValue,
 ) -> Result<Vec<Stream>> {
     let Some((of, limits)) = call.args.split_last() else {
         panic!("BUG: a function of distributions has an argument");
     };
     let limits: Vec<Vec<f64>> =
         limits.iter().map(|limit| evaluation.scalar(limit, call.steps)).collect::<Result<_>>()?;
-    let Subjects { list, held } = evaluation.subjects(of, call.steps)?;
-    let of_subject = |subject: Subject| {
+    let HistogramSeriesList { list, held_samples: held } =
+        evaluation.histogram_series(of, call.steps)?;
+    let of_subject = |subject: HistogramSeries| {
         subject.map(|step, shape| {
             let limits: Vec<f64> = limits.iter().map(|limit| limit[step]).collect();
             statistic(&limits, shape)
         })
     };
     let streams = list.into_iter().map(of_subject).collect();
-    finished(evaluation, streams, held, call)
+    finish_streams(evaluation, streams, held, call)
 }
 
-fn finished(
+fn finish_streams(
     evaluation: &mut Evaluation<'_>,
     mut streams: Vec<Stream>,
     held: u64,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
     for stream in &mut streams {
         evaluation.drop_name(stream);
     }
-    evaluation.exchange(held, &mut streams)?;
-    evaluation.merge_same(streams, call.place)
+    evaluation.replace_streams(held, &mut streams)?;
+    evaluation.merge_equal_labels(streams, call.span)
 }
 
-/// What was remarkable about the distributions, put together over steps and series.
-struct Remarks {
-    place: Place,
-    notes: Notes,
+/// Warnings about distributions, merged over steps and series.
+struct DistributionWarnings {
+    span: SourceSpan,
+    warnings: QueryWarnings,
     /// By the metric's name.
-    forced: Vec<(String, Repairs)>,
+    forced: Vec<(String, MonotonicFixes)>,
 }
 
-/// How often, when, and by how much buckets had to be repaired.
-struct Repairs {
-    forced: Forced,
+/// Count, time range and size of monotonicity fixes.
+struct MonotonicFixes {
+    forced: ForcedMonotonic,
     count: u64,
     first: i64,
     last: i64,
 }
 
-impl Remarks {
-    fn new(place: Place) -> Remarks {
-        Remarks { place, notes: Notes::default(), forced: Vec::new() }
+impl DistributionWarnings {
+    fn new(place: SourceSpan) -> DistributionWarnings {
+        DistributionWarnings { span: place, warnings: QueryWarnings::default(), forced: Vec::new() }
     }
 
-    fn nan(&mut self, nan: Option<NanNote>, name: &str) {
+    fn nan(&mut self, nan: Option<NanEffect>, name: &str) {
         let Some(nan) = nan else { return };
         let message = match nan {
-            NanNote::Result => {
+            NanEffect::Result => {
                 "PromQL info: input to histogram_quantile has NaN observations, result is NaN"
             }
-            NanNote::Skew => {
+            NanEffect::Skew => {
                 "PromQL info: input to histogram_quantile has NaN observations, result is skewed higher"
             }
-            NanNote::Left => {
+            NanEffect::Excluded => {
                 "PromQL info: input to histogram_fraction has NaN observations, which are excluded from \
                  all fractions"
             }
         };
-        self.notes.info(self.place, subject::of_metric(message, name));
+        self.warnings.info(self.span, histogram_series::with_metric_name(message, name));
     }
 
-    fn forced(&mut self, forced: Option<Forced>, name: &str, time: i64) {
+    fn forced(&mut self, forced: Option<ForcedMonotonic>, name: &str, time: i64) {
         let Some(forced) = forced else { return };
         match self.forced.iter_mut().find(|(held, _)| held == name) {
             Some((_, repairs)) => repairs.add(forced, time),
             None => {
-                let repairs = Repairs { forced, count: 1, first: time, last: time };
+                let repairs = MonotonicFixes { forced, count: 1, first: time, last: time };
                 self.forced.push((name.to_owned(), repairs));
             }
         }
     }
 
-    fn note(self, notes: &mut Notes) {
-        notes.append(self.notes);
+    fn emit(self, notes: &mut QueryWarnings) {
+        notes.append(self.warnings);
         for (name, repairs) in self.forced {
             let message = "PromQL info: input to histogram_quantile needed to be fixed for monotonicity \
                            (see https://prometheus.io/docs/prometheus/latest/querying/functions/\
                            #histogram_quantile)";
-            let message = subject::of_metric(message, &name) + &repairs.text();
-            notes.info(self.place, message);
+            let message = histogram_series::with_metric_name(message, &name) + &repairs.text();
+            notes.info(self.span, message);
         }
     }
 }
 
-impl Repairs {
-    fn add(&mut self, forced: Forced, time: i64) {
+impl MonotonicFixes {
+    fn add(&mut self, forced: ForcedMonotonic, time: i64) {
         self.count += 1;
         self.first = self.first.min(time);
         self.last = self.last.max(time);
@@ -321,14 +362,14 @@ impl Repairs {
     }
 
     fn text(&self) -> String {
-        let Forced { min_bound, max_bound, max_difference } = self.forced;
+        let ForcedMonotonic { min_bound, max_bound, max_difference } = self.forced;
         // Two digits, written as any other number is.
         let rounded = format!("{max_difference:.1e}").parse().unwrap_or(max_difference);
         format!(
             ", from buckets {} to {}, with a max diff of {}, over {} samples from {} to {}",
-            Number(min_bound),
-            Number(max_bound),
-            Number(rounded),
+            GoNumber(min_bound),
+            GoNumber(max_bound),
+            GoNumber(rounded),
             self.count,
             super::time::text(self.first),
             super::time::text(self.last),

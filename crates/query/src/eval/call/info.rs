@@ -9,61 +9,67 @@ use model::Selector;
 use model::selector::Pattern;
 
 use crate::error::{Error, Result};
-use crate::eval::binary::Side;
-use crate::eval::select::{advance, is_mark};
-use crate::eval::{Evaluation, merge_same};
-use crate::labels::{Labels, NAME};
-use crate::plan::{Extension, Fetch, Node, Op, RangedOf, Shift};
+use crate::eval::binary::OperandKind;
+use crate::eval::select::{advance, is_stale_marker};
+use crate::eval::{Evaluation, merge_equal_labels};
+use crate::labels::{LabelSet, NAME};
+use crate::plan::{PlanNode, PlanOp, RangeExtension, RangeSource, SeriesFetch, TimeShift};
 use crate::promql::{MatchOp, Matcher};
-use crate::stream::{Steps, Stream};
+use crate::stream::{StepGrid, Stream};
 
-use super::{Call, unwrapped};
+use super::{FunctionCall, unwrap_once};
 
 /// By which labels a stream and its info series know each other.
-const IDENTITY: [&str; 2] = ["instance", "job"];
+const IDENTITY_LABELS: [&str; 2] = ["instance", "job"];
 /// The info series that are meant where none are named.
 const TARGET_INFO: &str = "target_info";
 /// How many values of a label a selector names, at most: of more, all are read and picked by their labels.
 const VALUES_MAX: usize = 64;
 
-pub(super) fn info(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    let wanted = Wanted::new(call.args.get(1));
+pub(super) fn info(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
+    let wanted = InfoSelection::new(call.args.get(1));
     let streams = evaluation.streams(&call.args[0], call.steps)?;
     let held = super::samples(&streams);
-    let fetch = Fetch {
-        selector: Selector::and(vec![wanted.selector.clone(), of_same_origin(&streams, &wanted)]),
+    let fetch = SeriesFetch {
+        selector: Selector::and(vec![
+            wanted.selector.clone(),
+            select_same_identity(&streams, &wanted),
+        ]),
         matchers: Vec::new(),
         shift: shared_shift(&call.args[0]).unwrap_or_default(),
-        extension: Extension::None,
-        looks_for_resets: false,
-        place: call.place,
+        extension: RangeExtension::None,
+        detects_resets: false,
+        span: call.span,
     };
     let are_any = streams.iter().any(|stream| wanted.identity(stream).is_some());
     let infos = if are_any { evaluation.infos(&fetch, call.steps)? } else { Vec::new() };
     let mut enriched = Vec::with_capacity(streams.len());
     for stream in streams {
-        evaluation.budget.check()?;
+        evaluation.budget.check_deadline()?;
         match wanted.identity(&stream) {
             Some(identity) => wanted.enrich(stream, &identity, &infos, call, &mut enriched)?,
             None if wanted.is_info(&stream) => enriched.push(stream),
             None => wanted.enrich(stream, &[""; 2].map(str::to_owned), &[], call, &mut enriched)?,
         }
     }
-    evaluation.exchange(held, &mut enriched)?;
-    merge_same(enriched, call.place)
+    evaluation.replace_streams(held, &mut enriched)?;
+    merge_equal_labels(enriched, call.span)
 }
 
 /// Values of [`IDENTITY`].
-type Identity = [String; 2];
+type InfoIdentity = [String; 2];
 
 /// An info series: at each step, when its latest reading was made.
-struct Info {
-    labels: Labels,
+struct InfoSeries {
+    labels: LabelSet,
     times: Vec<Option<i64>>,
 }
 
-/// Which info series, and what of them.
-struct Wanted {
+/// Selection of info series and labels.
+struct InfoSelection {
     selector: Selector,
     names: Vec<Matcher>,
     /// Labels that are taken over; of none, all.
@@ -72,10 +78,10 @@ struct Wanted {
     may_lack: bool,
 }
 
-impl Wanted {
-    fn new(selection: Option<&Node>) -> Wanted {
-        let (selector, matchers) = match selection.map(|node| &unwrapped(node).op) {
-            Some(Op::Latest(fetch)) => (fetch.selector.clone(), fetch.matchers.clone()),
+impl InfoSelection {
+    fn new(selection: Option<&PlanNode>) -> InfoSelection {
+        let (selector, matchers) = match selection.map(|node| &unwrap_once(node).op) {
+            Some(PlanOp::Latest(fetch)) => (fetch.selector.clone(), fetch.matchers.clone()),
             _ => (Selector::All, Vec::new()),
         };
         let (mut names, others): (Vec<Matcher>, Vec<Matcher>) =
@@ -83,14 +89,14 @@ impl Wanted {
         let is_positive = |matcher: &Matcher| matches!(matcher.op, MatchOp::Equal | MatchOp::Regex);
         let mut selectors = vec![selector];
         if names.is_empty() {
-            names.push(Matcher::equal(NAME, TARGET_INFO));
+            names.push(Matcher::label_equals(NAME, TARGET_INFO));
             selectors.push(Selector::tag(NAME, Pattern::Exact(TARGET_INFO.to_owned())));
         } else if !names.iter().any(is_positive) {
             let any_info = Matcher::new(NAME, MatchOp::Regex, ".+_info");
             names.push(any_info.expect("BUG: the regex is one"));
             selectors.push(Selector::tag(NAME, Pattern::Glob("?*_info".to_owned())));
         }
-        Wanted {
+        InfoSelection {
             selector: Selector::and(selectors),
             names,
             may_lack: others.iter().all(|matcher| matcher.matches("")),
@@ -104,7 +110,7 @@ impl Wanted {
     }
 
     /// By what info series are looked for, if they are at all.
-    fn identity(&self, stream: &Stream) -> Option<Identity> {
+    fn identity(&self, stream: &Stream) -> Option<InfoIdentity> {
         let identity = identity_of(&stream.labels);
         let is_known = identity.iter().any(|value| !value.is_empty());
         (is_known && !self.is_info(stream)).then_some(identity)
@@ -114,9 +120,9 @@ impl Wanted {
     fn enrich(
         &self,
         mut stream: Stream,
-        identity: &Identity,
-        infos: &[Info],
-        call: &Call<'_>,
+        identity: &InfoIdentity,
+        infos: &[InfoSeries],
+        call: &FunctionCall<'_>,
         enriched: &mut Vec<Stream>,
     ) -> Result<()> {
         let mut own: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -129,7 +135,7 @@ impl Wanted {
         let mut places: HashMap<Vec<usize>, Option<usize>> = HashMap::new();
         for step in 0..stream.points.len() {
             let Some(value) = stream.points[step].take() else { continue };
-            let found = own.values().map(|of_name| latest(of_name, infos, step, call));
+            let found = own.values().map(|of_name| latest_info(of_name, infos, step, call));
             let found: Vec<usize> = found.filter_map(Result::transpose).collect::<Result<_>>()?;
             let place = match places.get(&found) {
                 Some(place) => *place,
@@ -155,11 +161,11 @@ impl Wanted {
     /// A stream's labels with those of its info series.
     fn labels_with(
         &self,
-        base: &Labels,
+        base: &LabelSet,
         found: &[usize],
-        infos: &[Info],
-        call: &Call<'_>,
-    ) -> Result<Option<Labels>> {
+        infos: &[InfoSeries],
+        call: &FunctionCall<'_>,
+    ) -> Result<Option<LabelSet>> {
         if found.is_empty() && !self.may_lack {
             return Ok(None);
         }
@@ -171,23 +177,23 @@ impl Wanted {
             }
             if more.insert(label, value).is_some_and(|other| other != value) {
                 let message = format!("conflicting label: {label}");
-                return Err(Error::Execution { place: call.place, message });
+                return Err(Error::Execution { span: call.span, message });
             }
         }
-        Ok(Some(Labels::new(base.iter().chain(more))))
+        Ok(Some(LabelSet::new(base.iter().chain(more))))
     }
 }
 
-fn identity_of(labels: &Labels) -> Identity {
-    IDENTITY.map(|label| labels.get(label).to_owned())
+fn identity_of(labels: &LabelSet) -> InfoIdentity {
+    IDENTITY_LABELS.map(|label| labels.get(label).to_owned())
 }
 
 /// Of info series of one name, the one whose reading at a step is the latest.
-fn latest(
+fn latest_info(
     of_name: &[usize],
-    infos: &[Info],
+    infos: &[InfoSeries],
     step: usize,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
 ) -> Result<Option<usize>> {
     let mut latest: Option<(i64, usize)> = None;
     for &at in of_name {
@@ -200,7 +206,7 @@ fn latest(
                     "found duplicate series for info metric: existing {existing} @ {millis}, \
                      new {new} @ {millis}"
                 );
-                return Err(Error::Execution { place: call.place, message });
+                return Err(Error::Execution { span: call.span, message });
             }
             Some((other_time, _)) if other_time > time => {}
             _ => latest = Some((time, at)),
@@ -210,7 +216,7 @@ fn latest(
 }
 
 /// Series that have the identity of some stream. Others may be among them, but none is missing.
-fn of_same_origin(streams: &[Stream], wanted: &Wanted) -> Selector {
+fn select_same_identity(streams: &[Stream], wanted: &InfoSelection) -> Selector {
     // By which of the labels are there at all: one that is missing has to be missing.
     let mut kinds: BTreeMap<[bool; 2], [BTreeSet<String>; 2]> = BTreeMap::new();
     for identity in streams.iter().filter_map(|stream| wanted.identity(stream)) {
@@ -228,14 +234,14 @@ fn of_same_origin(streams: &[Stream], wanted: &Wanted) -> Selector {
         _ => Selector::tag(label, Pattern::Glob("*".to_owned())),
     };
     let of_kind = |values: [BTreeSet<String>; 2]| {
-        Selector::and(IDENTITY.into_iter().zip(values).map(of_label).collect())
+        Selector::and(IDENTITY_LABELS.into_iter().zip(values).map(of_label).collect())
     };
     Selector::or(kinds.into_values().map(of_kind).collect())
 }
 
 impl Evaluation<'_> {
     /// Info series, and when their readings were made.
-    fn infos(&mut self, fetch: &Fetch, steps: Steps) -> Result<Vec<Info>> {
+    fn infos(&mut self, fetch: &SeriesFetch, steps: StepGrid) -> Result<Vec<InfoSeries>> {
         let lookback = self.settings.lookback;
         let moments = || steps.times().map(|time| fetch.shift.apply(time));
         let start = moments().min().unwrap_or_default().saturating_sub(lookback);
@@ -249,16 +255,17 @@ impl Evaluation<'_> {
                 next = advance(&readings, next, moment);
                 let latest = next.checked_sub(1).map(|at| &readings[at]);
                 let latest = latest.filter(|reading| {
-                    reading.time > moment.saturating_sub(lookback) && !is_mark(&reading.value)
+                    reading.time > moment.saturating_sub(lookback)
+                        && !is_stale_marker(&reading.value)
                 });
                 if latest.is_some_and(|reading| reading.value.is_distribution()) {
                     let message =
                         format!("this should be an info metric, with float samples: {labels}");
-                    return Err(Error::Execution { place: fetch.place, message });
+                    return Err(Error::Execution { span: fetch.span, message });
                 }
                 times.push(latest.map(|reading| reading.time));
             }
-            infos.push(Info { labels, times });
+            infos.push(InfoSeries { labels, times });
         }
         Ok(infos)
     }
@@ -266,45 +273,47 @@ impl Evaluation<'_> {
 
 /// When the readings of a vector are of, against the step: `None` where selectors differ, or where a part of it
 /// has no selector. Selectors within scalars do not count.
-fn shared_shift(node: &Node) -> Option<Shift> {
-    let mut search = Search { shared: None, is_uniform: true };
+fn shared_shift(node: &PlanNode) -> Option<TimeShift> {
+    let mut search = ShiftSearch { shared: None, is_uniform: true };
     search.inspect(node, &mut Vec::new());
     search.shared.filter(|_| search.is_uniform)
 }
 
-struct Search {
-    shared: Option<Shift>,
+struct ShiftSearch {
+    shared: Option<TimeShift>,
     is_uniform: bool,
 }
 
-impl Search {
+impl ShiftSearch {
     /// Whether there is a selector.
-    fn inspect(&mut self, node: &Node, subqueries: &mut Vec<Shift>) -> bool {
+    fn inspect(&mut self, node: &PlanNode, subqueries: &mut Vec<TimeShift>) -> bool {
         if is_scalar(node) {
             return false;
         }
         let found = match &node.op {
-            Op::Latest(fetch) => return self.selector(fetch.shift, subqueries),
-            Op::Exact(exact) => return self.selector(exact.fetch.shift, subqueries),
-            Op::Once(inner) | Op::Negate(inner) => return self.inspect(inner, subqueries),
-            Op::Over(over) => match &over.of.of {
-                RangedOf::Series(fetch) => return self.selector(fetch.shift, subqueries),
-                RangedOf::Subquery { inner, shift, .. } => {
+            PlanOp::Latest(fetch) => return self.selector(fetch.shift, subqueries),
+            PlanOp::Exact(exact) => return self.selector(exact.fetch.shift, subqueries),
+            PlanOp::Once(inner) | PlanOp::Negate(inner) => return self.inspect(inner, subqueries),
+            PlanOp::RangeFunction(over) => match &over.input.source {
+                RangeSource::Series(fetch) => return self.selector(fetch.shift, subqueries),
+                RangeSource::Subquery { inner, shift, .. } => {
                     subqueries.push(*shift);
                     let found = self.inspect(inner, subqueries);
                     subqueries.pop();
                     found
                 }
             },
-            Op::Call { function, args } if function.name == "info" => {
+            PlanOp::Call { function, args } if function.name == "info" => {
                 return self.inspect(&args[0], subqueries);
             }
-            Op::Call { args, .. } => self.any(args.iter(), subqueries),
-            Op::Aggregate(aggregate) => self.any([&aggregate.of].into_iter(), subqueries),
-            Op::Binary(binary) => {
+            PlanOp::Call { args, .. } => self.any(args.iter(), subqueries),
+            PlanOp::Aggregate(aggregate) => self.any([&aggregate.input].into_iter(), subqueries),
+            PlanOp::Binary(binary) => {
                 self.any([&binary.left.1, &binary.right.1].into_iter(), subqueries)
             }
-            Op::Number(_) | Op::Text(_) | Op::Ranged(_) | Op::Stage(_) => false,
+            PlanOp::Number(_) | PlanOp::Text(_) | PlanOp::RangeSelection(_) | PlanOp::Stage(_) => {
+                false
+            }
         };
         self.is_uniform &= found;
         found
@@ -312,14 +321,14 @@ impl Search {
 
     fn any<'a>(
         &mut self,
-        nodes: impl Iterator<Item = &'a Node>,
-        subqueries: &mut Vec<Shift>,
+        nodes: impl Iterator<Item = &'a PlanNode>,
+        subqueries: &mut Vec<TimeShift>,
     ) -> bool {
         // Each is looked at, whatever the others are.
         nodes.filter(|node| self.inspect(node, subqueries)).count() > 0
     }
 
-    fn selector(&mut self, mut shift: Shift, subqueries: &[Shift]) -> bool {
+    fn selector(&mut self, mut shift: TimeShift, subqueries: &[TimeShift]) -> bool {
         // Subqueries around it shift it further, until a moment is fixed.
         for outer in subqueries.iter().rev() {
             if shift.at.is_none() {
@@ -327,7 +336,7 @@ impl Search {
                 shift.at = outer.at;
             }
         }
-        let is_same = |other: Shift| match (shift.at, other.at) {
+        let is_same = |other: TimeShift| match (shift.at, other.at) {
             (None, None) => shift.offset == other.offset,
             (Some(_), Some(_)) => shift.apply(0) == other.apply(0),
             _ => false,
@@ -341,15 +350,15 @@ impl Search {
 }
 
 /// Whether a node is a number or a text and no vector.
-fn is_scalar(node: &Node) -> bool {
+fn is_scalar(node: &PlanNode) -> bool {
     match &node.op {
-        Op::Number(_) | Op::Text(_) => true,
-        Op::Once(inner) | Op::Negate(inner) => is_scalar(inner),
-        Op::Call { function, .. } => {
+        PlanOp::Number(_) | PlanOp::Text(_) => true,
+        PlanOp::Once(inner) | PlanOp::Negate(inner) => is_scalar(inner),
+        PlanOp::Call { function, .. } => {
             matches!(function.name, "max_of" | "min_of" | "pi" | "scalar" | "time")
         }
-        Op::Binary(binary) => {
-            matches!((binary.left.0, binary.right.0), (Side::Scalar, Side::Scalar))
+        PlanOp::Binary(binary) => {
+            matches!((binary.left.0, binary.right.0), (OperandKind::Scalar, OperandKind::Scalar))
         }
         _ => false,
     }

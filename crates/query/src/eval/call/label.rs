@@ -3,48 +3,57 @@
 use regex::{Captures, Regex};
 
 use crate::error::{Error, Result};
-use crate::eval::{Evaluation, merge_same};
-use crate::labels::{Labels, NAME};
-use crate::plan::Node;
-use crate::promql::whole_regex;
+use crate::eval::{Evaluation, merge_equal_labels};
+use crate::labels::{LabelSet, NAME};
+use crate::plan::PlanNode;
+use crate::promql::anchored_regex;
 use crate::stream::Stream;
 
-use super::{Call, text};
+use super::{FunctionCall, text_argument};
 
-pub(super) fn replace(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn replace(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     let [_, to, replacement, from, regex] = call.args else {
         panic!("BUG: label_replace has five arguments");
     };
-    let (to_label, replacement, from) = (text(to), text(replacement), text(from));
-    let regex = whole_regex(text(regex)).map_err(|_| {
-        let message = format!("invalid regular expression in label_replace(): {}", text(regex));
-        Error::Execution { place: regex.place, message }
+    let (to_label, replacement, from) =
+        (text_argument(to), text_argument(replacement), text_argument(from));
+    let regex = anchored_regex(text_argument(regex)).map_err(|_| {
+        let message =
+            format!("invalid regular expression in label_replace(): {}", text_argument(regex));
+        Error::Execution { span: regex.span, message }
     })?;
-    refuse_invalid(to, "destination", "label_replace")?;
-    relabelled(evaluation, call, to_label, |labels| {
+    check_label_name(to, "destination", "label_replace")?;
+    relabel(evaluation, call, to_label, |labels| {
         regex
             .captures(labels.get(from))
-            .map(|captures| expanded(&regex, replacement, &captures))
+            .map(|captures| expand_replacement(&regex, replacement, &captures))
             .transpose()
     })
 }
 
-pub(super) fn join(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn join(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     let [_, to, separator, from @ ..] = call.args else {
         panic!("BUG: label_join has three arguments and more");
     };
     for label in from {
-        refuse_invalid(label, "source", "label_join")?;
+        check_label_name(label, "source", "label_join")?;
     }
-    refuse_invalid(to, "destination", "label_join")?;
-    let from: Vec<&str> = from.iter().map(text).collect();
-    relabelled(evaluation, call, text(to), |labels| {
+    check_label_name(to, "destination", "label_join")?;
+    let from: Vec<&str> = from.iter().map(text_argument).collect();
+    relabel(evaluation, call, text_argument(to), |labels| {
         let values: Vec<&str> = from.iter().map(|label| labels.get(label)).collect();
-        let length: usize = values.iter().map(|value| value.len() + text(separator).len()).sum();
-        if length > LABEL_BYTES_MAX + text(separator).len() {
-            return Err(TooLong);
+        let length: usize =
+            values.iter().map(|value| value.len() + text_argument(separator).len()).sum();
+        if length > LABEL_BYTES_MAX + text_argument(separator).len() {
+            return Err(LabelTooLong);
         }
-        Ok(Some(values.join(text(separator))))
+        Ok(Some(values.join(text_argument(separator))))
     })
 }
 
@@ -52,21 +61,21 @@ pub(super) fn join(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<V
 const LABEL_BYTES_MAX: usize = 64 << 10;
 
 /// A value would have more than [`LABEL_BYTES_MAX`].
-struct TooLong;
+struct LabelTooLong;
 
 /// Streams with a label set, where there is a value for it.
-fn relabelled(
+fn relabel(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
     label: &str,
-    value: impl Fn(&Labels) -> Result<Option<String>, TooLong>,
+    value: impl Fn(&LabelSet) -> Result<Option<String>, LabelTooLong>,
 ) -> Result<Vec<Stream>> {
     let mut streams = evaluation.streams(&call.args[0], call.steps)?;
     for stream in &mut streams {
-        let value = value(&stream.labels).map_err(|TooLong| {
+        let value = value(&stream.labels).map_err(|LabelTooLong| {
             let message =
                 format!("a value of label {label:?} would be longer than {LABEL_BYTES_MAX} bytes");
-            Error::Execution { place: call.place, message }
+            Error::Execution { span: call.span, message }
         })?;
         if let Some(value) = value {
             stream.labels = stream.labels.with(label, &value);
@@ -74,23 +83,27 @@ fn relabelled(
             stream.drops_name &= label != NAME;
         }
     }
-    merge_same(streams, call.place)
+    merge_equal_labels(streams, call.span)
 }
 
 /// Any text but the empty one is a label's name, unless it had bytes that are no text: they were read as U+FFFD.
-fn refuse_invalid(label: &Node, which: &str, function: &str) -> Result<()> {
-    let name = text(label);
+fn check_label_name(label: &PlanNode, which: &str, function: &str) -> Result<()> {
+    let name = text_argument(label);
     if !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER) {
         return Ok(());
     }
     let message =
         format!("invalid {which} label name in {function}(): {name}").trim_end().to_owned();
-    Err(Error::Execution { place: label.place, message })
+    Err(Error::Execution { span: label.span, message })
 }
 
 /// A replacement with `$1`, `$name` and `${name}` filled in as Go does: a name is as long as can be, `$$` is a
 /// dollar sign, and what is no reference stands for itself.
-fn expanded(regex: &Regex, replacement: &str, captures: &Captures<'_>) -> Result<String, TooLong> {
+fn expand_replacement(
+    regex: &Regex,
+    replacement: &str,
+    captures: &Captures<'_>,
+) -> Result<String, LabelTooLong> {
     let mut out = String::new();
     let mut rest = replacement;
     while let Some(at) = rest.find('$') {
@@ -102,18 +115,18 @@ fn expanded(regex: &Regex, replacement: &str, captures: &Captures<'_>) -> Result
             continue;
         }
         if out.len() > LABEL_BYTES_MAX {
-            return Err(TooLong);
+            return Err(LabelTooLong);
         }
         match reference(rest) {
             Some((name, after)) => {
-                out.push_str(captured(regex, name, captures));
+                out.push_str(captured_text(regex, name, captures));
                 rest = after;
             }
             None => out.push('$'),
         }
     }
     out.push_str(rest);
-    if out.len() > LABEL_BYTES_MAX { Err(TooLong) } else { Ok(out) }
+    if out.len() > LABEL_BYTES_MAX { Err(LabelTooLong) } else { Ok(out) }
 }
 
 /// A name after a dollar sign, and what follows it.
@@ -129,7 +142,7 @@ fn reference(text: &str) -> Option<(&str, &str)> {
 }
 
 /// What a group matched; nothing where there is no such group. A name may be given twice in Go.
-fn captured<'a>(regex: &Regex, name: &str, captures: &Captures<'a>) -> &'a str {
+fn captured_text<'a>(regex: &Regex, name: &str, captures: &Captures<'a>) -> &'a str {
     let is_number =
         name.bytes().all(|c| c.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
     let found = match is_number {
@@ -149,9 +162,12 @@ mod tests {
 
     #[track_caller]
     fn check(regex: &str, replacement: &str, value: &str, expected: &str) {
-        let regex = whole_regex(regex).unwrap();
+        let regex = anchored_regex(regex).unwrap();
         let captures = regex.captures(value).unwrap();
-        assert_eq!(expanded(&regex, replacement, &captures).ok().as_deref(), Some(expected));
+        assert_eq!(
+            expand_replacement(&regex, replacement, &captures).ok().as_deref(),
+            Some(expected)
+        );
     }
 
     #[test]

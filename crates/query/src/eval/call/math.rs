@@ -5,13 +5,13 @@ use hist::Bracket;
 use crate::error::Result;
 use crate::eval::Evaluation;
 use crate::stream::Stream;
-use crate::value::Value;
+use crate::value::StepValue;
 
-use super::{Call, bounded};
+use super::{FunctionCall, bracket_widened};
 
-/// How a function goes: what it makes of bounds.
+/// Monotonicity of a function; determines how bounds map.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Trend {
+pub(super) enum Monotonicity {
     /// It never falls.
     Rising,
     /// It never rises.
@@ -25,79 +25,95 @@ pub(super) enum Trend {
 /// A function of each number.
 pub(super) fn map(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
-    trend: Trend,
+    call: &FunctionCall<'_>,
+    trend: Monotonicity,
     f: impl Fn(f64) -> f64,
 ) -> Result<Vec<Stream>> {
-    evaluation.changed(call, 0, |_, value| apply(value, trend, &f))
+    evaluation.map_points(call, 0, |_, value| apply(value, trend, &f))
 }
 
-fn apply(value: &Value, trend: Trend, f: impl Fn(f64) -> f64) -> Option<Value> {
+fn apply(value: &StepValue, trend: Monotonicity, f: impl Fn(f64) -> f64) -> Option<StepValue> {
     let Bracket { lower, estimate, upper } = match value {
-        Value::Number(number) => return Some(Value::Number(f(*number))),
-        Value::Bracket(bracket) => **bracket,
-        Value::Histogram(_) | Value::Distribution(_) => return None,
+        StepValue::Number(number) => return Some(StepValue::Number(f(*number))),
+        StepValue::Bracket(bracket) => **bracket,
+        StepValue::Histogram(_) | StepValue::Distribution(_) => return None,
     };
     let estimate = f(estimate);
     Some(match trend {
-        Trend::Rising => bounded(f(lower), estimate, f(upper)),
-        Trend::Falling => bounded(f(upper), estimate, f(lower)),
-        Trend::FromZero => {
+        Monotonicity::Rising => bracket_widened(f(lower), estimate, f(upper)),
+        Monotonicity::Falling => bracket_widened(f(upper), estimate, f(lower)),
+        Monotonicity::FromZero => {
             let (a, b) = (f(lower), f(upper));
             let least = if lower <= 0.0 && upper >= 0.0 { f(0.0) } else { a.min(b) };
-            bounded(least, estimate, a.max(b))
+            bracket_widened(least, estimate, a.max(b))
         }
-        Trend::Any => Value::Number(estimate),
+        Monotonicity::Any => StepValue::Number(estimate),
     })
 }
 
 /// From here on the square of a number, and one more, is its square.
-const SQUARE_ALONE: f64 = (1u64 << 28) as f64;
+const SQUARE_DOMINATES: f64 = (1u64 << 28) as f64;
 
 /// `f64::acosh` is infinite where the square of the number is.
 pub(super) fn acosh(x: f64) -> f64 {
-    if x > SQUARE_ALONE { x.ln() + std::f64::consts::LN_2 } else { x.acosh() }
+    if x > SQUARE_DOMINATES { x.ln() + std::f64::consts::LN_2 } else { x.acosh() }
 }
 
 /// `f64::asinh` is infinite where the square of the number is.
 pub(super) fn asinh(x: f64) -> f64 {
     let size = x.abs();
-    if size > SQUARE_ALONE { (size.ln() + std::f64::consts::LN_2).copysign(x) } else { x.asinh() }
+    if size > SQUARE_DOMINATES {
+        (size.ln() + std::f64::consts::LN_2).copysign(x)
+    } else {
+        x.asinh()
+    }
 }
 
-pub(super) fn clamp(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn clamp(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     let min = evaluation.scalar(&call.args[1], call.steps)?;
     let max = evaluation.scalar(&call.args[2], call.steps)?;
-    evaluation.changed(call, 0, |step, value| clamped(value, min[step], max[step]))
+    evaluation.map_points(call, 0, |step, value| clamp_value(value, min[step], max[step]))
 }
 
-pub(super) fn clamp_max(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn clamp_max(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     let max = evaluation.scalar(&call.args[1], call.steps)?;
-    evaluation.changed(call, 0, |step, value| clamped(value, f64::NEG_INFINITY, max[step]))
+    evaluation.map_points(call, 0, |step, value| clamp_value(value, f64::NEG_INFINITY, max[step]))
 }
 
-pub(super) fn clamp_min(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn clamp_min(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     let min = evaluation.scalar(&call.args[1], call.steps)?;
-    evaluation.changed(call, 0, |step, value| clamped(value, min[step], f64::INFINITY))
+    evaluation.map_points(call, 0, |step, value| clamp_value(value, min[step], f64::INFINITY))
 }
 
-fn clamped(value: &Value, min: f64, max: f64) -> Option<Value> {
+fn clamp_value(value: &StepValue, min: f64, max: f64) -> Option<StepValue> {
     if max < min {
         return None;
     }
-    apply(value, Trend::Rising, |x| greater(min, lesser(max, x)))
+    apply(value, Monotonicity::Rising, |x| greater(min, lesser(max, x)))
 }
 
 /// To the nearest multiple; halves upwards.
-pub(super) fn round(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn round(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     let nearest = match call.args.get(1) {
         Some(nearest) => evaluation.scalar(nearest, call.steps)?,
         None => vec![1.0; call.steps.count],
     };
-    evaluation.changed(call, 0, |step, value| {
+    evaluation.map_points(call, 0, |step, value| {
         // The inverse is what Prometheus reckons with: 0.1 has no exact double, 10 has.
         let inverse = 1.0 / nearest[step];
-        apply(value, Trend::Rising, |x| (x * inverse + 0.5).floor() / inverse)
+        apply(value, Monotonicity::Rising, |x| (x * inverse + 0.5).floor() / inverse)
     })
 }
 
@@ -131,25 +147,25 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(trend: Trend, f: fn(f64) -> f64, bounds: [f64; 3], expected: [f64; 3]) {
+    fn check(trend: Monotonicity, f: fn(f64) -> f64, bounds: [f64; 3], expected: [f64; 3]) {
         let [lower, estimate, upper] = bounds;
-        let value = Value::Bracket(Box::new(Bracket { lower, estimate, upper }));
+        let value = StepValue::Bracket(Box::new(Bracket { lower, estimate, upper }));
         let found = apply(&value, trend, f).and_then(|value| value.bracket()).unwrap();
         assert_eq!([found.lower, found.estimate, found.upper], expected);
     }
 
     #[test]
-    fn bounds_go_along() {
-        check(Trend::Rising, f64::sqrt, [1.0, 4.0, 9.0], [1.0, 2.0, 3.0]);
-        check(Trend::Falling, |x| -x, [1.0, 4.0, 9.0], [-9.0, -4.0, -1.0]);
-        check(Trend::FromZero, f64::abs, [-3.0, 1.0, 2.0], [0.0, 1.0, 3.0]);
-        check(Trend::FromZero, f64::abs, [-3.0, -2.0, -1.0], [1.0, 2.0, 3.0]);
-        check(Trend::Any, f64::sin, [-3.0, 0.0, 2.0], [0.0, 0.0, 0.0]);
-        check(Trend::Rising, f64::ln, [-1.0, 1.0, 2.0], [0.0, 0.0, 0.0]);
+    fn bounds_are_mapped() {
+        check(Monotonicity::Rising, f64::sqrt, [1.0, 4.0, 9.0], [1.0, 2.0, 3.0]);
+        check(Monotonicity::Falling, |x| -x, [1.0, 4.0, 9.0], [-9.0, -4.0, -1.0]);
+        check(Monotonicity::FromZero, f64::abs, [-3.0, 1.0, 2.0], [0.0, 1.0, 3.0]);
+        check(Monotonicity::FromZero, f64::abs, [-3.0, -2.0, -1.0], [1.0, 2.0, 3.0]);
+        check(Monotonicity::Any, f64::sin, [-3.0, 0.0, 2.0], [0.0, 0.0, 0.0]);
+        check(Monotonicity::Rising, f64::ln, [-1.0, 1.0, 2.0], [0.0, 0.0, 0.0]);
     }
 
     #[test]
-    fn what_is_not_a_number_stays() {
+    fn nan_is_unchanged() {
         assert!(greater(f64::NAN, 1.0).is_nan());
         assert!(lesser(1.0, f64::NAN).is_nan());
         assert_eq!(greater(f64::NAN, f64::INFINITY), f64::INFINITY);

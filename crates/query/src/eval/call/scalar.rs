@@ -2,14 +2,17 @@
 
 use crate::error::Result;
 use crate::eval::Evaluation;
-use crate::labels::Labels;
+use crate::labels::LabelSet;
 use crate::stream::Stream;
-use crate::value::Value;
+use crate::value::StepValue;
 
-use super::Call;
+use super::FunctionCall;
 
 /// The number of the only stream that has one; else NaN.
-pub(super) fn scalar(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn scalar(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     let streams = evaluation.streams(&call.args[0], call.steps)?;
     let held = super::samples(&streams);
     let only = |step: usize| {
@@ -17,33 +20,36 @@ pub(super) fn scalar(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result
         let mut numbers = points.filter(|value| !value.is_distribution());
         match (numbers.next(), numbers.next()) {
             (Some(only), None) => only.clone(),
-            _ => Value::Number(f64::NAN),
+            _ => StepValue::Number(f64::NAN),
         }
     };
     let points = (0..call.steps.count).map(|step| Some(only(step))).collect();
-    let mut result = vec![Stream::new(Labels::default(), points)];
-    evaluation.exchange(held, &mut result)?;
+    let mut result = vec![Stream::new(LabelSet::default(), points)];
+    evaluation.replace_streams(held, &mut result)?;
     Ok(result)
 }
 
 /// A number as a stream without labels: it is one already.
-pub(super) fn vector(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn vector(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     evaluation.streams(&call.args[0], call.steps)
 }
 
-pub(super) fn pi(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn pi(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> Result<Vec<Stream>> {
     evaluation.constant(std::f64::consts::PI, call.steps)
 }
 
 /// One number out of two.
-pub(super) fn of_two(
+pub(super) fn combine_scalars(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
     f: fn(f64, f64) -> f64,
 ) -> Result<Vec<Stream>> {
     let a = evaluation.scalar(&call.args[0], call.steps)?;
     let b = evaluation.scalar(&call.args[1], call.steps)?;
-    evaluation.budget.hold(a.len() as u64)?;
-    let points = a.into_iter().zip(b).map(|(a, b)| Some(Value::Number(f(a, b)))).collect();
-    Ok(vec![Stream::new(Labels::default(), points)])
+    evaluation.budget.charge_samples(a.len() as u64)?;
+    let points = a.into_iter().zip(b).map(|(a, b)| Some(StepValue::Number(f(a, b)))).collect();
+    Ok(vec![Stream::new(LabelSet::default(), points)])
 }

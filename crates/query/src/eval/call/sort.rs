@@ -4,38 +4,44 @@ use std::cmp::Ordering;
 
 use crate::error::Result;
 use crate::eval::Evaluation;
-use crate::plan::Node;
+use crate::plan::PlanNode;
 use crate::stream::Stream;
-use crate::value::Value;
+use crate::value::StepValue;
 
-use super::{Call, text};
+use super::{FunctionCall, text_argument};
 
-pub(super) fn by_value(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    sorted_by_value(evaluation, call, |a, b| a.total_cmp(&b))
+pub(super) fn by_value(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
+    sort_by_value(evaluation, call, |a, b| a.total_cmp(&b))
 }
 
 pub(super) fn by_value_desc(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
-    sorted_by_value(evaluation, call, |a, b| b.total_cmp(&a))
+    sort_by_value(evaluation, call, |a, b| b.total_cmp(&a))
 }
 
-pub(super) fn by_label(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    sorted_by_label(evaluation, call, |order| order)
+pub(super) fn by_label(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
+    sort_by_label(evaluation, call, |order| order)
 }
 
 pub(super) fn by_label_desc(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
-    sorted_by_label(evaluation, call, Ordering::reverse)
+    sort_by_label(evaluation, call, Ordering::reverse)
 }
 
 /// Distributions have no order, and are left out. NaN is last, whichever way.
-fn sorted_by_value(
+fn sort_by_value(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
     order: fn(f64, f64) -> Ordering,
 ) -> Result<Vec<Stream>> {
     let mut streams = evaluation.streams(&call.args[0], call.steps)?;
@@ -43,11 +49,12 @@ fn sorted_by_value(
     for point in streams.iter_mut().flat_map(|stream| &mut stream.points) {
         point.take_if(|value| value.is_distribution());
     }
-    evaluation.exchange(held, &mut streams)?;
+    evaluation.replace_streams(held, &mut streams)?;
     if is_worthwhile(evaluation, call) {
         // Nought is nought, whatever its sign.
-        let number =
-            |stream: &Stream| stream.points[0].as_ref().and_then(Value::number).map(|x| x + 0.0);
+        let number = |stream: &Stream| {
+            stream.points[0].as_ref().and_then(StepValue::number).map(|x| x + 0.0)
+        };
         streams.sort_by(|a, b| {
             let (a, b) = (number(a).unwrap_or(f64::NAN), number(b).unwrap_or(f64::NAN));
             match (a.is_nan(), b.is_nan()) {
@@ -59,17 +66,18 @@ fn sorted_by_value(
     Ok(streams)
 }
 
-fn sorted_by_label(
+fn sort_by_label(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
     direction: fn(Ordering) -> Ordering,
 ) -> Result<Vec<Stream>> {
     let mut streams = evaluation.streams(&call.args[0], call.steps)?;
     if is_worthwhile(evaluation, call) {
-        let labels: Vec<&str> = call.args[1..].iter().map(|node: &Node| text(node)).collect();
+        let labels: Vec<&str> =
+            call.args[1..].iter().map(|node: &PlanNode| text_argument(node)).collect();
         streams.sort_by(|a, b| {
             let value = |stream: &Stream, label: &str| stream.labels.get(label).to_owned();
-            let by = |label: &&str| natural(&value(a, label), &value(b, label));
+            let by = |label: &&str| natural_order(&value(a, label), &value(b, label));
             let order = labels.iter().map(by).find(|order| order.is_ne());
             direction(order.unwrap_or_else(|| a.labels.cmp(&b.labels)))
         });
@@ -77,22 +85,22 @@ fn sorted_by_label(
     Ok(streams)
 }
 
-fn is_worthwhile(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> bool {
+fn is_worthwhile(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> bool {
     let is_instant = call.steps.is_instant();
     // As Prometheus does: by the ends of the range, not by how many steps it has.
     if !is_instant || evaluation.is_range_of_one_step {
         let message = "PromQL warning: sort is ineffective for range queries since results are always \
                        ordered by labels";
-        evaluation.notes.warn(call.place, message);
+        evaluation.warnings.warn(call.span, message);
     }
     is_instant
 }
 
 /// Texts in the order that people expect: runs of digits are numbers, so `a9` comes before `a10`.
-fn natural(a: &str, b: &str) -> Ordering {
+fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a, b);
     while !left.is_empty() && !right.is_empty() {
-        let (first, second) = (run(&mut left), run(&mut right));
+        let (first, second) = (take_run(&mut left), take_run(&mut right));
         let are_numbers =
             [first, second].iter().all(|run| run.starts_with(|c: char| c.is_ascii_digit()));
         let order = match are_numbers {
@@ -111,7 +119,7 @@ fn natural(a: &str, b: &str) -> Ordering {
 }
 
 /// Takes the digits at the beginning off, or all that are none.
-fn run<'a>(text: &mut &'a str) -> &'a str {
+fn take_run<'a>(text: &mut &'a str) -> &'a str {
     let is_digit = |c: char| c.is_ascii_digit();
     let is_number = text.starts_with(is_digit);
     let end = text.find(|c| is_digit(c) != is_number).unwrap_or(text.len());
@@ -128,7 +136,7 @@ mod tests {
     fn check(sorted: &[&str]) {
         for (at, a) in sorted.iter().enumerate() {
             for (other, b) in sorted.iter().enumerate() {
-                assert_eq!(natural(a, b), at.cmp(&other), "{a:?} {b:?}");
+                assert_eq!(natural_order(a, b), at.cmp(&other), "{a:?} {b:?}");
             }
         }
     }

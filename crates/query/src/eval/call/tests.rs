@@ -5,98 +5,102 @@ use std::sync::Arc;
 
 use hist::codec::header::Temporality;
 use hist::{Histogram, Mixture, Scheme};
-use model::{Kind, Selector};
-use store::{Grid, Summary};
+use model::{Selector, SeriesKind};
+use store::{NumberSummary, TimeGrid};
 
 use super::*;
 use crate::eval::Settings;
-use crate::labels::{Labels, NAME};
-use crate::plan::{Extension, Fetch, Shift};
-use crate::source::{Handle, Read, Source};
-use crate::stream::Reading;
+use crate::labels::{LabelSet, NAME};
+use crate::plan::{RangeExtension, SeriesFetch, TimeShift};
+use crate::source::{ColumnRead, SeriesHandle, Source};
+use crate::stream::SeriesPoint;
 
 const MINUTE: i64 = 60_000_000_000;
 
 /// One series: in minute `k`, the latencies 1 to `10 * k`.
-struct Latencies;
+struct LatencySource;
 
-fn in_minute(k: i64) -> Value {
+fn in_minute(k: i64) -> StepValue {
     let mut histogram = Histogram::new(Scheme::exp2(3).unwrap());
     (1..=10 * k).for_each(|value| histogram.record(value as f64));
     let mut mixture = Mixture::default();
     mixture.add(&histogram).unwrap();
-    Value::Distribution(Arc::new(mixture))
+    StepValue::Distribution(Arc::new(mixture))
 }
 
-impl Source for Latencies {
-    fn select(&self, _: &Selector) -> Result<Vec<Handle>> {
-        let labels = Labels::new([(NAME, "latency"), ("host", "web-1")]);
-        let kind = Kind::Histogram(Temporality::Delta);
-        Ok(vec![Handle { labels, kind, unit: "s".to_owned(), key: 0 }])
+impl Source for LatencySource {
+    fn select(&self, _: &Selector) -> Result<Vec<SeriesHandle>> {
+        let labels = LabelSet::new([(NAME, "latency"), ("host", "web-1")]);
+        let kind = SeriesKind::Histogram(Temporality::Delta);
+        Ok(vec![SeriesHandle { labels, kind, unit: "s".to_owned(), key: 0 }])
     }
 
-    fn readings(&self, _: &Handle, range: Range<i64>) -> Result<Read<Reading>> {
-        let made = |k: i64| Reading {
+    fn readings(&self, _: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+        let made = |k: i64| SeriesPoint {
             start: Some((k - 1) * MINUTE),
             time: k * MINUTE,
             value: in_minute(k),
         };
         let values = (1..=3).map(made).filter(|it| range.start < it.time && it.time <= range.end);
-        Ok(Read { values: values.collect(), gaps: Vec::new() })
+        Ok(ColumnRead { values: values.collect(), gaps: Vec::new() })
     }
 
-    fn histograms(&self, _: &[&Handle], _: Grid) -> Result<Read<Mixture>> {
-        Ok(Read { values: Vec::new(), gaps: Vec::new() })
+    fn histograms(&self, _: &[&SeriesHandle], _: TimeGrid) -> Result<ColumnRead<Mixture>> {
+        Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
     }
 
-    fn numbers(&self, _: &[&Handle], _: Grid) -> Result<Read<Option<Summary>>> {
-        Ok(Read { values: Vec::new(), gaps: Vec::new() })
+    fn numbers(
+        &self,
+        _: &[&SeriesHandle],
+        _: TimeGrid,
+    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+        Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
     }
 }
 
-fn node(op: Op) -> Node {
-    Node { op, place: Place::default() }
+fn node(op: PlanOp) -> PlanNode {
+    PlanNode { op, span: SourceSpan::default() }
 }
 
-fn latencies() -> Node {
-    node(Op::Latest(Fetch {
+fn latencies() -> PlanNode {
+    node(PlanOp::Latest(SeriesFetch {
         selector: Selector::All,
         matchers: Vec::new(),
-        shift: Shift::default(),
-        looks_for_resets: false,
-        extension: Extension::None,
-        place: Place::default(),
+        shift: TimeShift::default(),
+        detects_resets: false,
+        extension: RangeExtension::None,
+        span: SourceSpan::default(),
     }))
 }
 
-fn of_latencies(name: &str, numbers: &[f64]) -> Node {
+fn latency_call(name: &str, numbers: &[f64]) -> PlanNode {
     let function = function(name).unwrap();
-    let numbers = numbers.iter().map(|number| node(Op::Number(*number)));
+    let numbers = numbers.iter().map(|number| node(PlanOp::Number(*number)));
     let args = numbers.chain([latencies()]).collect();
-    node(Op::Call { function, args })
+    node(PlanOp::Call { function, args })
 }
 
 /// The bounds at each of three minutes.
 #[track_caller]
-fn check(of: &Node, expected: [[f64; 3]; 3]) {
+fn check(of: &PlanNode, expected: [[f64; 3]; 3]) {
     let settings = Settings::default();
-    let mut evaluation = Evaluation::new(&Latencies, &settings, &|| false);
-    let streams = evaluation.streams(of, Steps::over(MINUTE, 3 * MINUTE, MINUTE)).unwrap();
+    let mut evaluation = Evaluation::new(&LatencySource, &settings, &|| false);
+    let streams = evaluation.streams(of, StepGrid::covering(MINUTE, 3 * MINUTE, MINUTE)).unwrap();
     assert_eq!(streams.len(), 1);
     assert_eq!(streams[0].labels.to_string(), r#"{host="web-1"}"#);
-    let bounds = |point: &Option<Value>| {
-        let bracket = point.as_ref().and_then(Value::bracket).unwrap();
+    let bounds = |point: &Option<StepValue>| {
+        let bracket = point.as_ref().and_then(StepValue::bracket).unwrap();
         [bracket.lower, bracket.estimate, bracket.upper]
     };
     let found: Vec<[f64; 3]> = streams[0].points.iter().map(bounds).collect();
     assert_eq!(found, expected);
-    assert!(evaluation.notes.is_empty());
+    assert!(evaluation.warnings.is_empty());
 }
 
 /// Where nothing is in doubt.
 #[track_caller]
 fn check_exact(name: &str, numbers: &[f64], expected: [f64; 3]) {
-    check(&of_latencies(name, numbers), expected.map(|number| [number; 3]));
+    check(&latency_call(name, numbers), expected.map(|number| [number; 3]));
 }
 
 #[test]
@@ -116,24 +120,26 @@ fn at_edges_of_buckets_counts_are_exact() {
 }
 
 #[test]
-fn totals_run_on() {
-    let harmed = of_latencies("histogram_count_above", &[8.0]);
-    let total = node(Op::Call { function: function("running_total").unwrap(), args: vec![harmed] });
+fn running_totals_accumulate() {
+    let harmed = latency_call("histogram_count_above", &[8.0]);
+    let total =
+        node(PlanOp::Call { function: function("running_total").unwrap(), args: vec![harmed] });
     check(&total, [[2.0; 3], [14.0; 3], [36.0; 3]]);
 }
 
 #[test]
 fn bounds_add_up() {
     // 9 and 10 are in the bucket of 9.5, or next to it.
-    let doubtful = of_latencies("histogram_count_above", &[9.1]);
+    let doubtful = latency_call("histogram_count_above", &[9.1]);
     let settings = Settings::default();
-    let mut evaluation = Evaluation::new(&Latencies, &settings, &|| false);
+    let mut evaluation = Evaluation::new(&LatencySource, &settings, &|| false);
     let total =
-        node(Op::Call { function: function("running_total").unwrap(), args: vec![doubtful] });
-    let streams = evaluation.streams(&total, Steps::over(MINUTE, 3 * MINUTE, MINUTE)).unwrap();
+        node(PlanOp::Call { function: function("running_total").unwrap(), args: vec![doubtful] });
+    let streams =
+        evaluation.streams(&total, StepGrid::covering(MINUTE, 3 * MINUTE, MINUTE)).unwrap();
     let truth = [1.0, 12.0, 33.0];
     for (point, truth) in streams[0].points.iter().zip(truth) {
-        let bracket = point.as_ref().and_then(Value::bracket).unwrap();
+        let bracket = point.as_ref().and_then(StepValue::bracket).unwrap();
         assert!(bracket.contains(truth) && !bracket.is_exact(), "{bracket:?} of {truth}");
     }
 }

@@ -2,36 +2,42 @@
 
 use crate::error::Result;
 use crate::eval::Evaluation;
-use crate::labels::Labels;
-use crate::plan::Op;
+use crate::labels::LabelSet;
+use crate::plan::PlanOp;
 use crate::stream::{Stream, seconds};
-use crate::value::Value;
+use crate::value::StepValue;
 
-use super::{Call, unwrapped};
+use super::{FunctionCall, unwrap_once};
 
 /// The moment of each step, in seconds since the Unix epoch.
-pub(super) fn time(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
-    of_steps(evaluation, call, seconds)
+pub(super) fn time(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
+    map_steps(evaluation, call, seconds)
 }
 
 /// When readings were made; of what is no selector, the moment of the step.
-pub(super) fn timestamp(evaluation: &mut Evaluation<'_>, call: &Call<'_>) -> Result<Vec<Stream>> {
+pub(super) fn timestamp(
+    evaluation: &mut Evaluation<'_>,
+    call: &FunctionCall<'_>,
+) -> Result<Vec<Stream>> {
     let steps = call.steps;
-    let Op::Latest(fetch) = &unwrapped(&call.args[0]).op else {
+    let PlanOp::Latest(fetch) = &unwrap_once(&call.args[0]).op else {
         return evaluation
-            .changed(call, 0, |step, _| Some(Value::Number(seconds(steps.time(step)))));
+            .map_points(call, 0, |step, _| Some(StepValue::Number(seconds(steps.time(step)))));
     };
     let streams = evaluation
-        .latest_by(fetch, steps, |_, reading| Some(Value::Number(seconds(reading.time))))?;
-    nameless(evaluation, streams, call)
+        .latest_by(fetch, steps, |_, reading| Some(StepValue::Number(seconds(reading.time))))?;
+    without_name(evaluation, streams, call)
 }
 
 /// Since when readings count. Only selectors know, and only if the setting says so.
 pub(super) fn start_timestamp(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
-    let Op::Latest(fetch) = &unwrapped(&call.args[0]).op else {
+    let PlanOp::Latest(fetch) = &unwrap_once(&call.args[0]).op else {
         let streams = evaluation.streams(&call.args[0], call.steps)?;
         evaluation.release(&streams);
         return Ok(Vec::new());
@@ -41,61 +47,67 @@ pub(super) fn start_timestamp(
     }
     let streams = evaluation.latest_by(fetch, call.steps, |_, reading| {
         // Where the source does not say, it is nought, as in Prometheus.
-        Some(Value::Number(seconds(reading.start.unwrap_or(0))))
+        Some(StepValue::Number(seconds(reading.start.unwrap_or(0))))
     })?;
-    nameless(evaluation, streams, call)
+    without_name(evaluation, streams, call)
 }
 
-fn nameless(
+fn without_name(
     evaluation: &Evaluation<'_>,
     mut streams: Vec<Stream>,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
     for stream in &mut streams {
         evaluation.drop_name(stream);
     }
-    evaluation.merge_same(streams, call.place)
+    evaluation.merge_equal_labels(streams, call.span)
 }
 
 /// One stream out of the moments of the steps.
-fn of_steps(
+fn map_steps(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
     f: impl Fn(i64) -> f64,
 ) -> Result<Vec<Stream>> {
-    evaluation.budget.hold(call.steps.count as u64)?;
-    let points = call.steps.times().map(|time| Some(Value::Number(f(time)))).collect();
-    Ok(vec![Stream::new(Labels::default(), points)])
+    evaluation.budget.charge_samples(call.steps.count as u64)?;
+    let points = call.steps.times().map(|time| Some(StepValue::Number(f(time)))).collect();
+    Ok(vec![Stream::new(LabelSet::default(), points)])
 }
 
 /// Something of the date that numbers of seconds mean, or of the steps where no numbers are given. What is no
 /// moment, NaN and what a 64-bit number of seconds does not hold, has no date: NaN.
 pub(super) fn date(
     evaluation: &mut Evaluation<'_>,
-    call: &Call<'_>,
-    f: fn(Date) -> i64,
+    call: &FunctionCall<'_>,
+    f: fn(CivilDate) -> i64,
 ) -> Result<Vec<Stream>> {
     if call.args.is_empty() {
-        return of_steps(evaluation, call, |time| f(Date::of(time / store::SECOND)) as f64);
+        return map_steps(evaluation, call, |time| {
+            f(CivilDate::from_unix_seconds(time / store::SECOND)) as f64
+        });
     }
-    evaluation.changed(call, 0, |_, value| {
+    evaluation.map_points(call, 0, |_, value| {
         let number = value.number()?;
         let is_moment = number >= i64::MIN as f64 && number < i64::MAX as f64;
-        Some(Value::Number(if is_moment { f(Date::of(number as i64)) as f64 } else { f64::NAN }))
+        Some(StepValue::Number(if is_moment {
+            f(CivilDate::from_unix_seconds(number as i64)) as f64
+        } else {
+            f64::NAN
+        }))
     })
 }
 
 /// A moment to the second, as RFC 3339 has it.
 pub(super) fn text(time: i64) -> String {
     let seconds = time.div_euclid(store::SECOND);
-    let Date { year, month, day, hour, minute, .. } = Date::of(seconds);
+    let CivilDate { year, month, day, hour, minute, .. } = CivilDate::from_unix_seconds(seconds);
     let second = seconds.rem_euclid(60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// A moment as calendars and clocks have it.
+/// Calendar date and time (proleptic Gregorian).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Date {
+pub(super) struct CivilDate {
     pub(super) year: i64,
     /// 1 to 12.
     pub(super) month: i64,
@@ -115,9 +127,9 @@ const CYCLE: i64 = 146_097;
 /// Days from 1 January 2000, with which a cycle begins, to the Unix epoch, backwards.
 const EPOCH_TO_CYCLE: i64 = 10_957;
 
-impl Date {
+impl CivilDate {
     /// Seconds since the Unix epoch, in the calendar of today, whenever it was.
-    pub(super) fn of(seconds: i64) -> Date {
+    pub(super) fn from_unix_seconds(seconds: i64) -> CivilDate {
         let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
         let from_cycle = days - EPOCH_TO_CYCLE;
         let cycle = from_cycle.div_euclid(CYCLE);
@@ -136,7 +148,7 @@ impl Date {
             left -= days_in_month(year, month);
             month += 1;
         }
-        Date {
+        CivilDate {
             year: 2000 + cycle * 400 + year,
             month,
             day: left + 1,
@@ -171,8 +183,9 @@ mod tests {
     #[track_caller]
     fn check(seconds: i64, expected: [i64; 8]) {
         let [year, month, day, weekday, day_of_year, days_in_month, hour, minute] = expected;
-        let expected = Date { year, month, day, weekday, day_of_year, days_in_month, hour, minute };
-        assert_eq!(Date::of(seconds), expected);
+        let expected =
+            CivilDate { year, month, day, weekday, day_of_year, days_in_month, hour, minute };
+        assert_eq!(CivilDate::from_unix_seconds(seconds), expected);
     }
 
     #[test]
@@ -186,15 +199,15 @@ mod tests {
         check(-62_135_596_800, [1, 1, 1, 1, 1, 31, 0, 0]);
         check(951_782_400, [2000, 2, 29, 2, 60, 29, 0, 0]);
         check(4_107_542_400, [2100, 3, 1, 1, 60, 31, 0, 0]);
-        Date::of(i64::MAX);
-        Date::of(i64::MIN);
+        CivilDate::from_unix_seconds(i64::MAX);
+        CivilDate::from_unix_seconds(i64::MIN);
     }
 
     #[test]
     fn every_day_follows_the_one_before() {
-        let mut before = Date::of(-86_400 * 200_000);
+        let mut before = CivilDate::from_unix_seconds(-86_400 * 200_000);
         for day in -199_999..200_000 {
-            let date = Date::of(86_400 * day);
+            let date = CivilDate::from_unix_seconds(86_400 * day);
             let next = match () {
                 () if before.day < before.days_in_month => {
                     (before.year, before.month, before.day + 1)

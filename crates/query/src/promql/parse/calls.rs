@@ -1,27 +1,27 @@
 //! Aggregations and calls of functions.
 
-use crate::error::{Place, Result};
+use crate::error::{Result, SourceSpan};
 
 use super::super::ast::{Expr, ExprKind};
-use super::super::functions::{AggregateOp, FUNCTIONS, Function, function};
-use super::super::quote::quoted;
-use super::super::token::{Kind, Token, Word};
-use super::{Node, Parser, begins_expr, node};
+use super::super::functions::{AggregateOp, FUNCTIONS, PromqlFunction, function};
+use super::super::quote::quote_text;
+use super::super::token::{Keyword, PromqlToken, TokenKind};
+use super::{ParsedExpr, Parser, node, starts_expr};
 
 impl Parser<'_> {
-    pub(super) fn aggregate(&mut self, op: AggregateOp, token: Token) -> Result<Node> {
+    pub(super) fn aggregate(&mut self, op: AggregateOp, token: PromqlToken) -> Result<ParsedExpr> {
         let (before, (args, height)) = self
             .within(("aggregation", ""), |parser| Ok((parser.by_or_without()?, parser.args()?)))?;
         let (without, grouping) = match before {
             Some(before) => before,
             None => self.by_or_without()?.unwrap_or_default(),
         };
-        let place = Place::new(token.place.start, self.end);
+        let place = SourceSpan::new(token.span.start, self.end);
         let expected = 1 + usize::from(op.param().is_some());
         if args.is_empty() {
-            self.note(place, "no arguments for aggregate expression provided");
+            self.record_error(place, "no arguments for aggregate expression provided");
         } else if op.is_experimental() && !self.options.experimental_functions {
-            self.note(
+            self.record_error(
                 place,
                 format!(
                     "{}() is experimental and must be enabled with \
@@ -31,7 +31,7 @@ impl Parser<'_> {
             );
         } else if args.len() != expected {
             let found = args.len();
-            self.note(
+            self.record_error(
                 place,
                 format!(
                     "wrong number of arguments for aggregate expression provided, \
@@ -48,8 +48,8 @@ impl Parser<'_> {
     /// Whether the labels are dropped, and which.
     fn by_or_without(&mut self) -> Result<Option<(bool, Vec<String>)>> {
         let without = match self.peek()?.kind {
-            Kind::Word(Word::By) => false,
-            Kind::Word(Word::Without) => true,
+            TokenKind::Keyword(Keyword::By) => false,
+            TokenKind::Keyword(Keyword::Without) => true,
             _ => return Ok(None),
         };
         self.next()?;
@@ -58,9 +58,9 @@ impl Parser<'_> {
 
     /// Arguments in parentheses, and how deep the deepest nests.
     fn args(&mut self) -> Result<(Vec<Expr>, usize)> {
-        self.expect(Kind::LeftParen)?;
+        self.expect(TokenKind::LeftParen)?;
         let (mut args, mut height) = (Vec::new(), 0);
-        if self.take(Kind::RightParen)? {
+        if self.consume(TokenKind::RightParen)? {
             return Ok((args, height));
         }
         loop {
@@ -70,35 +70,36 @@ impl Parser<'_> {
             loop {
                 let token = self.peek()?;
                 match token.kind {
-                    Kind::RightParen => {
+                    TokenKind::RightParen => {
                         self.next()?;
                         return Ok((args, height));
                     }
-                    Kind::Comma => drop(self.next()?),
+                    TokenKind::Comma => drop(self.next()?),
                     _ => return Err(self.unexpected()),
                 }
-                if begins_expr(self.peek()?.kind) {
+                if starts_expr(self.peek()?.kind) {
                     break;
                 }
-                self.note(token.place, "trailing commas not allowed in function call args");
+                self.record_error(token.span, "trailing commas not allowed in function call args");
             }
         }
     }
 
-    pub(super) fn call(&mut self, token: Token) -> Result<Node> {
+    pub(super) fn call(&mut self, token: PromqlToken) -> Result<ParsedExpr> {
         let (args, height) = self.args()?;
-        let place = Place::new(token.place.start, self.end);
-        let name = self.written(token);
-        let is_known = |function: &&Function| !(function.is_own && self.options.standard_only);
+        let place = SourceSpan::new(token.span.start, self.end);
+        let name = self.token_text(token);
+        let is_known =
+            |function: &&PromqlFunction| !(function.is_topdeck_only && self.options.standard_only);
         let Some(function) = function(name).filter(is_known) else {
             let hint =
-                nearest_function(name).map(|near| format!("; did you mean {}?", quoted(near)));
-            let message = format!("unknown function with name {}", quoted(name));
-            self.note(token.place, message + &hint.unwrap_or_default());
+                nearest_function(name).map(|near| format!("; did you mean {}?", quote_text(near)));
+            let message = format!("unknown function with name {}", quote_text(name));
+            self.record_error(token.span, message + &hint.unwrap_or_default());
             return node(ExprKind::Number(0.0), place, 0);
         };
         if function.is_experimental && !self.options.experimental_functions {
-            self.note(token.place, format!("function {} is not enabled", quoted(name)));
+            self.record_error(token.span, format!("function {} is not enabled", quote_text(name)));
         }
         node(ExprKind::Call { function, args }, place, height)
     }
@@ -111,13 +112,13 @@ fn nearest_function(name: &str) -> Option<&'static str> {
     if name.len() > LENGTH_MAX {
         return None;
     }
-    let near = FUNCTIONS.iter().map(|function| (distance(name, function.name), function.name));
+    let near = FUNCTIONS.iter().map(|function| (edit_distance(name, function.name), function.name));
     let (distance, name) = near.min()?;
     (distance <= DISTANCE_MAX && distance < name.len()).then_some(name)
 }
 
 /// How many letters have to be put in, left out or changed.
-fn distance(from: &str, to: &str) -> usize {
+fn edit_distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, a) in from.bytes().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);

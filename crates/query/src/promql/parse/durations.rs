@@ -1,21 +1,21 @@
 //! Durations that are worked out: what stands in brackets and after `offset`.
 
-use crate::error::{Place, Result};
+use crate::error::{Result, SourceSpan};
 
 use super::super::NESTING_MAX;
 use super::super::ast::BinaryOp;
 use super::super::duration::{
-    Duration, DurationExpr, DurationKind, DurationOp, is_out_of_range, nanos,
+    DurationExpr, DurationKind, DurationOp, DurationValue, is_out_of_range, nanos,
 };
-use super::super::token::{Kind, Token, Word};
+use super::super::token::{Keyword, PromqlToken, TokenKind};
 use super::Parser;
 
 const SUM: u8 = 1;
 const PRODUCT: u8 = 2;
 const POWER: u8 = 3;
 
-fn operator(kind: Kind) -> Option<(DurationOp, u8)> {
-    let Kind::Op(op) = kind else { return None };
+fn operator(kind: TokenKind) -> Option<(DurationOp, u8)> {
+    let TokenKind::Op(op) = kind else { return None };
     Some(match op {
         BinaryOp::Add => (DurationOp::Add, SUM),
         BinaryOp::Subtract => (DurationOp::Subtract, SUM),
@@ -27,36 +27,36 @@ fn operator(kind: Kind) -> Option<(DurationOp, u8)> {
     })
 }
 
-fn sign(kind: Kind) -> Option<bool> {
+fn sign(kind: TokenKind) -> Option<bool> {
     match kind {
-        Kind::Op(BinaryOp::Add) => Some(false),
-        Kind::Op(BinaryOp::Subtract) => Some(true),
+        TokenKind::Op(BinaryOp::Add) => Some(false),
+        TokenKind::Op(BinaryOp::Subtract) => Some(true),
         _ => None,
     }
 }
 
-fn plain(tree: DurationExpr) -> Duration {
+fn plain(tree: DurationExpr) -> DurationValue {
     match tree.kind {
-        DurationKind::Seconds(seconds) => Duration::Nanos(nanos(seconds)),
-        _ => Duration::Expr(tree),
+        DurationKind::Seconds(seconds) => DurationValue::Nanos(nanos(seconds)),
+        _ => DurationValue::Expr(tree),
     }
 }
 
 impl Parser<'_> {
     /// The length of a range or a step.
-    pub(super) fn positive_duration(&mut self) -> Result<Duration> {
+    pub(super) fn positive_duration(&mut self) -> Result<DurationValue> {
         let tree = self.duration(SUM)?;
         if let DurationKind::Seconds(seconds) = tree.kind
             && seconds <= 0.0
         {
-            self.note(tree.place, "duration must be greater than 0");
+            self.record_error(tree.span, "duration must be greater than 0");
         }
         Ok(plain(tree))
     }
 
     /// The length of an offset. Unlike in brackets, operators after a number are not part of it:
     /// `x offset 5m + 1` adds 1 to `x`. After parentheses without a sign they are.
-    pub(super) fn offset_duration(&mut self) -> Result<Duration> {
+    pub(super) fn offset_duration(&mut self) -> Result<DurationValue> {
         let token = self.peek()?;
         let (negative, first) = match sign(token.kind) {
             Some(negative) => {
@@ -66,20 +66,20 @@ impl Parser<'_> {
             None => (None, token),
         };
         let tree = match (first.kind, negative) {
-            (Kind::LeftParen, None) => self.duration(SUM)?,
+            (TokenKind::LeftParen, None) => self.duration(SUM)?,
             (kind, Some(negative)) if sign(kind).is_some() => {
                 let inner = self.duration(POWER)?;
-                let left = self.signed(token.place, negative, inner);
+                let left = self.signed(token.span, negative, inner);
                 self.operators(left, SUM)?
             }
             // Numbers in parentheses after a sign need no switch.
-            (Kind::LeftParen, Some(negative)) => {
+            (TokenKind::LeftParen, Some(negative)) => {
                 let inner = self.paren_duration()?;
-                self.signed(token.place, negative, inner)
+                self.signed(token.span, negative, inner)
             }
             (_, Some(negative)) => {
-                let inner = self.duration_primary(Some(token.place))?;
-                self.signed(token.place, negative, inner)
+                let inner = self.duration_primary(Some(token.span))?;
+                self.signed(token.span, negative, inner)
             }
             (_, None) => self.duration_primary(None)?,
         };
@@ -94,7 +94,7 @@ impl Parser<'_> {
                 Some(negative) => {
                     parser.next()?;
                     let inner = parser.duration(POWER)?;
-                    parser.signed(token.place, negative, inner)
+                    parser.signed(token.span, negative, inner)
                 }
                 None => parser.duration_primary(None)?,
             };
@@ -121,101 +121,105 @@ impl Parser<'_> {
     fn two(
         &mut self,
         op: DurationOp,
-        token: Token,
+        token: PromqlToken,
         left: DurationExpr,
         right: DurationExpr,
     ) -> DurationExpr {
-        self.experimental(left.place);
-        let place = left.place.to(right.place);
+        self.experimental(left.span);
+        let place = left.span.to(right.span);
         let by_zero = match op {
             DurationOp::Divide => "division by zero",
             DurationOp::Modulo => "modulo by zero",
             _ => "",
         };
         if right.kind == DurationKind::Seconds(0.0) && !by_zero.is_empty() {
-            self.note(token.place, by_zero);
+            self.record_error(token.span, by_zero);
         }
-        DurationExpr { kind: DurationKind::Two(op, Box::new(left), Box::new(right)), place }
+        DurationExpr { kind: DurationKind::Two(op, Box::new(left), Box::new(right)), span: place }
     }
 
     /// With a sign directly after `offset`, messages have its place.
-    fn duration_primary(&mut self, sign: Option<Place>) -> Result<DurationExpr> {
+    fn duration_primary(&mut self, sign: Option<SourceSpan>) -> Result<DurationExpr> {
         let token = self.peek()?;
         match token.kind {
-            Kind::Number | Kind::Duration => {
+            TokenKind::Number | TokenKind::Duration => {
                 let seconds = self.number()?;
-                Ok(self.seconds(seconds, token.place, sign.unwrap_or(token.place)))
+                Ok(self.seconds(seconds, token.span, sign.unwrap_or(token.span)))
             }
-            Kind::LeftParen => {
+            TokenKind::LeftParen => {
                 let paren = self.paren_duration()?;
                 if let DurationKind::Paren(inner) = &paren.kind {
-                    self.experimental(inner.place);
+                    self.experimental(inner.span);
                 }
                 Ok(paren)
             }
-            Kind::Word(word @ (Word::Step | Word::Range | Word::MinOf | Word::MaxOf)) => {
+            TokenKind::Keyword(
+                word @ (Keyword::Step | Keyword::Range | Keyword::MinOf | Keyword::MaxOf),
+            ) => {
                 self.next()?;
-                self.expect(Kind::LeftParen)?;
+                self.expect(TokenKind::LeftParen)?;
                 let kind = match word {
-                    Word::Step => DurationKind::Step,
-                    Word::Range => DurationKind::Range,
+                    Keyword::Step => DurationKind::Step,
+                    Keyword::Range => DurationKind::Range,
                     _ => self.min_or_max(word)?,
                 };
-                let mut place = token.place.to(self.expect(Kind::RightParen)?.place);
+                let mut place = token.span.to(self.expect(TokenKind::RightParen)?.span);
                 // As in Prometheus, the place of two lengths is what they fill, whatever stands around.
                 if let DurationKind::Two(_, left, right) = &kind {
-                    place = left.place.to(right.place);
+                    place = left.span.to(right.span);
                 }
                 self.experimental(sign.unwrap_or(place).to(place));
-                Ok(DurationExpr { kind, place })
+                Ok(DurationExpr { kind, span: place })
             }
             _ => Err(self.unexpected()),
         }
     }
 
     fn paren_duration(&mut self) -> Result<DurationExpr> {
-        let open = self.expect(Kind::LeftParen)?;
+        let open = self.expect(TokenKind::LeftParen)?;
         let inner = self.duration(SUM)?;
-        let close = self.expect(Kind::RightParen)?;
+        let close = self.expect(TokenKind::RightParen)?;
         let place = match inner.kind {
-            DurationKind::Seconds(_) => open.place.to(close.place),
-            _ => inner.place,
+            DurationKind::Seconds(_) => open.span.to(close.span),
+            _ => inner.span,
         };
-        Ok(DurationExpr { kind: DurationKind::Paren(Box::new(inner)), place })
+        Ok(DurationExpr { kind: DurationKind::Paren(Box::new(inner)), span: place })
     }
 
-    fn min_or_max(&mut self, word: Word) -> Result<DurationKind> {
-        let op = if word == Word::MinOf { DurationOp::MinOf } else { DurationOp::MaxOf };
+    fn min_or_max(&mut self, word: Keyword) -> Result<DurationKind> {
+        let op = if word == Keyword::MinOf { DurationOp::MinOf } else { DurationOp::MaxOf };
         let left = self.duration(SUM)?;
-        self.expect(Kind::Comma)?;
+        self.expect(TokenKind::Comma)?;
         let right = self.duration(SUM)?;
         Ok(DurationKind::Two(op, Box::new(left), Box::new(right)))
     }
 
     /// What stands after a sign; numbers take it in.
-    fn signed(&mut self, sign: Place, negative: bool, inner: DurationExpr) -> DurationExpr {
-        let place = sign.to(inner.place);
+    fn signed(&mut self, sign: SourceSpan, negative: bool, inner: DurationExpr) -> DurationExpr {
+        let place = sign.to(inner.span);
         match inner.kind {
             DurationKind::Seconds(seconds) => {
                 self.seconds(if negative { -seconds } else { seconds }, place, sign)
             }
-            _ if negative => DurationExpr { kind: DurationKind::Negative(Box::new(inner)), place },
+            _ if negative => {
+                DurationExpr { kind: DurationKind::Negative(Box::new(inner)), span: place }
+            }
             _ => inner,
         }
     }
 
-    fn seconds(&mut self, seconds: f64, place: Place, blamed: Place) -> DurationExpr {
+    fn seconds(&mut self, seconds: f64, place: SourceSpan, blamed: SourceSpan) -> DurationExpr {
         let mut seconds = seconds;
         if is_out_of_range(seconds) {
-            self.note(blamed, "duration out of range");
+            self.record_error(blamed, "duration out of range");
             seconds = 1.0;
         }
-        DurationExpr { kind: DurationKind::Seconds(seconds), place }
+        DurationExpr { kind: DurationKind::Seconds(seconds), span: place }
     }
 
-    fn experimental(&mut self, place: Place) {
+    fn experimental(&mut self, place: SourceSpan) {
         if !self.options.duration_expressions {
-            self.note(place, "experimental duration expression is not enabled");
+            self.record_error(place, "experimental duration expression is not enabled");
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What stands in braces: conditions of selectors, and the labels of a series.
 
-use crate::error::{Place, Result};
+use crate::error::{Result, SourceSpan};
 
 use super::super::ast::BinaryOp;
 use super::super::matcher::{MatchOp, Matcher};
-use super::super::quote::unquoted;
-use super::super::token::{Kind, Word};
+use super::super::quote::unquote;
+use super::super::token::{Keyword, TokenKind};
 use super::super::{Options, REGEXES_MAX};
-use super::{Context, Parser};
+use super::{ParseContext, Parser};
 
 /// A name, labels in the order they are written, and the text after them.
 ///
@@ -30,11 +30,11 @@ impl Parser<'_> {
     pub(super) fn matchers(&mut self) -> Result<Vec<Matcher>> {
         self.next()?;
         let mut matchers = Vec::new();
-        while !self.take(Kind::RightBrace)? {
+        while !self.consume(TokenKind::RightBrace)? {
             matchers.extend(self.matcher()?);
             match self.peek()?.kind {
-                Kind::Comma => drop(self.next()?),
-                Kind::RightBrace => {}
+                TokenKind::Comma => drop(self.next()?),
+                TokenKind::RightBrace => {}
                 _ => return Err(self.unexpected_in(IN_MATCHERS, "\",\" or \"}\"")),
             }
         }
@@ -45,11 +45,11 @@ impl Parser<'_> {
     fn matcher(&mut self) -> Result<Option<Matcher>> {
         let (name, place, is_quoted) = self.label_name((IN_MATCHERS, "identifier or \"}\""))?;
         let op = match self.peek()?.kind {
-            Kind::Equals => MatchOp::Equal,
-            Kind::Op(BinaryOp::NotEqual) => MatchOp::NotEqual,
-            Kind::Like => MatchOp::Regex,
-            Kind::NotLike => MatchOp::NotRegex,
-            _ if is_quoted => return Ok(Some(Matcher::equal("__name__", name))),
+            TokenKind::Equals => MatchOp::Equal,
+            TokenKind::Op(BinaryOp::NotEqual) => MatchOp::NotEqual,
+            TokenKind::Like => MatchOp::Regex,
+            TokenKind::NotLike => MatchOp::NotRegex,
+            _ if is_quoted => return Ok(Some(Matcher::label_equals("__name__", name))),
             _ => return Err(self.unexpected_in(IN_MATCHERS, "label matching operator")),
         };
         self.next()?;
@@ -59,49 +59,57 @@ impl Parser<'_> {
             super::limit("regexes (REGEXES_MAX)", self.regexes, REGEXES_MAX)?;
         }
         let matcher = Matcher::new(name, op, value);
-        Ok(matcher.map_err(|message| self.note(place, message)).ok())
+        Ok(matcher.map_err(|message| self.record_error(place, message)).ok())
     }
 
-    fn label_name(&mut self, context: Context) -> Result<(String, Place, bool)> {
+    fn label_name(&mut self, context: ParseContext) -> Result<(String, SourceSpan, bool)> {
         let token = self.peek()?;
         let name = match token.kind {
-            Kind::Identifier => self.written(token).to_owned(),
-            Kind::Text => unquoted(self.written(token)),
+            TokenKind::Identifier => self.token_text(token).to_owned(),
+            TokenKind::Text => unquote(self.token_text(token)),
             _ => return Err(self.unexpected_in(context.0, context.1)),
         };
         self.next()?;
-        Ok((name, token.place, token.kind == Kind::Text))
+        Ok((name, token.span, token.kind == TokenKind::Text))
     }
 
-    fn label_value(&mut self, context: &'static str, name: Place) -> Result<(String, Place)> {
+    fn label_value(
+        &mut self,
+        context: &'static str,
+        name: SourceSpan,
+    ) -> Result<(String, SourceSpan)> {
         let token = self.peek()?;
-        if token.kind != Kind::Text {
+        if token.kind != TokenKind::Text {
             return Err(self.unexpected_in(context, "string"));
         }
         self.next()?;
-        Ok((unquoted(self.written(token)), name.to(token.place)))
+        Ok((unquote(self.token_text(token)), name.to(token.span)))
     }
 
     fn series_labels(&mut self) -> Result<Vec<(String, String)>> {
         let mut labels = Vec::new();
         let token = self.peek()?;
         let is_name = match token.kind {
-            Kind::Identifier | Kind::MetricIdentifier | Kind::Aggregate(_) => true,
-            Kind::Op(op) => op.is_set(),
-            Kind::Word(word) => !matches!(
+            TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_) => true,
+            TokenKind::Op(op) => op.is_set(),
+            TokenKind::Keyword(word) => !matches!(
                 word,
-                Word::Bool | Word::GroupLeft | Word::GroupRight | Word::Ignoring | Word::On
+                Keyword::Bool
+                    | Keyword::GroupLeft
+                    | Keyword::GroupRight
+                    | Keyword::Ignoring
+                    | Keyword::On
             ),
             _ => false,
         };
         if is_name {
             self.next()?;
-            labels.push(("__name__".to_owned(), self.written(token).to_owned()));
+            labels.push(("__name__".to_owned(), self.token_text(token).to_owned()));
         }
         // What follows a name without braces are no words of expressions: it must not be looked at.
         let has_braces = self.text.get(self.end..).is_some_and(|rest| rest.starts_with('{'));
         if !is_name || has_braces {
-            if self.peek()?.kind != Kind::LeftBrace {
+            if self.peek()?.kind != TokenKind::LeftBrace {
                 return Err(self.unexpected());
             }
             self.next()?;
@@ -111,9 +119,9 @@ impl Parser<'_> {
     }
 
     fn labels(&mut self, labels: &mut Vec<(String, String)>) -> Result<()> {
-        while !self.take(Kind::RightBrace)? {
+        while !self.consume(TokenKind::RightBrace)? {
             let (name, place, is_quoted) = self.label_name((IN_LABELS, "identifier or \"}\""))?;
-            if self.take(Kind::Equals)? {
+            if self.consume(TokenKind::Equals)? {
                 let (value, _) = self.label_value(IN_LABELS, place)?;
                 labels.push((name, value));
             } else if is_quoted {
@@ -122,8 +130,8 @@ impl Parser<'_> {
                 return Err(self.unexpected_in(IN_LABELS, "\"=\""));
             }
             match self.peek()?.kind {
-                Kind::Comma => drop(self.next()?),
-                Kind::RightBrace => {}
+                TokenKind::Comma => drop(self.next()?),
+                TokenKind::RightBrace => {}
                 _ => return Err(self.unexpected_in(IN_LABELS, "\",\" or \"}\"")),
             }
         }

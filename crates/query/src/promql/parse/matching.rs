@@ -2,11 +2,11 @@
 
 use crate::error::Result;
 
-use super::super::ast::{BinaryOp, Cardinality, Matching};
+use super::super::ast::{BinaryOp, MatchCardinality, Matching};
 use super::super::matcher::is_label_name;
-use super::super::quote::{quoted, unquoted};
-use super::super::token::{Kind, Word};
-use super::{Parser, begins_expr};
+use super::super::quote::{quote_text, unquote};
+use super::super::token::{Keyword, TokenKind};
+use super::{Parser, starts_expr};
 
 const IN_GROUPING: &str = "grouping opts";
 
@@ -14,38 +14,40 @@ impl Parser<'_> {
     /// What may stand between an operator and its right side.
     pub(super) fn modifiers(&mut self) -> Result<(bool, Matching)> {
         let mut matching = Matching::default();
-        let return_bool = self.take(Kind::Word(Word::Bool))?;
+        let return_bool = self.consume(TokenKind::Keyword(Keyword::Bool))?;
         let on_or_ignoring = self.peek()?.kind;
-        if matches!(on_or_ignoring, Kind::Word(Word::On | Word::Ignoring)) {
+        if matches!(on_or_ignoring, TokenKind::Keyword(Keyword::On | Keyword::Ignoring)) {
             self.next()?;
-            matching.on = on_or_ignoring == Kind::Word(Word::On);
+            matching.on = on_or_ignoring == TokenKind::Keyword(Keyword::On);
             matching.labels = self.grouping()?;
             matching.cardinality = match self.peek()?.kind {
-                Kind::Word(Word::GroupLeft) => Cardinality::ManyToOne,
-                Kind::Word(Word::GroupRight) => Cardinality::OneToMany,
-                _ => Cardinality::OneToOne,
+                TokenKind::Keyword(Keyword::GroupLeft) => MatchCardinality::ManyToOne,
+                TokenKind::Keyword(Keyword::GroupRight) => MatchCardinality::OneToMany,
+                _ => MatchCardinality::OneToOne,
             };
-            if matching.cardinality != Cardinality::OneToOne {
+            if matching.cardinality != MatchCardinality::OneToOne {
                 self.next()?;
                 let after = self.peek()?.kind;
-                let is_fill =
-                    matches!(after, Kind::Word(Word::Fill | Word::FillLeft | Word::FillRight));
-                if after == Kind::LeftParen || !is_fill && !begins_expr(after) {
+                let is_fill = matches!(
+                    after,
+                    TokenKind::Keyword(Keyword::Fill | Keyword::FillLeft | Keyword::FillRight)
+                );
+                if after == TokenKind::LeftParen || !is_fill && !starts_expr(after) {
                     matching.include = self.grouping()?;
                 }
             }
         }
-        if self.take(Kind::Word(Word::Fill))? {
+        if self.consume(TokenKind::Keyword(Keyword::Fill))? {
             matching.fill_left = Some(self.fill_value()?);
             matching.fill_right = matching.fill_left;
-        } else if self.take(Kind::Word(Word::FillLeft))? {
+        } else if self.consume(TokenKind::Keyword(Keyword::FillLeft))? {
             matching.fill_left = Some(self.fill_value()?);
-            if self.take(Kind::Word(Word::FillRight))? {
+            if self.consume(TokenKind::Keyword(Keyword::FillRight))? {
                 matching.fill_right = Some(self.fill_value()?);
             }
-        } else if self.take(Kind::Word(Word::FillRight))? {
+        } else if self.consume(TokenKind::Keyword(Keyword::FillRight))? {
             matching.fill_right = Some(self.fill_value()?);
-            if self.take(Kind::Word(Word::FillLeft))? {
+            if self.consume(TokenKind::Keyword(Keyword::FillLeft))? {
                 matching.fill_left = Some(self.fill_value()?);
             }
         }
@@ -53,41 +55,43 @@ impl Parser<'_> {
     }
 
     fn fill_value(&mut self) -> Result<f64> {
-        self.expect(Kind::LeftParen)?;
+        self.expect(TokenKind::LeftParen)?;
         let value = self.signed_number()?;
-        self.expect(Kind::RightParen)?;
+        self.expect(TokenKind::RightParen)?;
         Ok(value)
     }
 
     /// Labels in parentheses.
     pub(super) fn grouping(&mut self) -> Result<Vec<String>> {
-        if self.peek()?.kind != Kind::LeftParen {
+        if self.peek()?.kind != TokenKind::LeftParen {
             return Err(self.unexpected_in(IN_GROUPING, "\"(\""));
         }
         self.next()?;
         let mut labels = Vec::new();
-        while !self.take(Kind::RightParen)? {
+        while !self.consume(TokenKind::RightParen)? {
             let token = self.peek()?;
             let label = match token.kind {
-                Kind::Text => unquoted(self.written(token)),
-                Kind::Identifier | Kind::MetricIdentifier | Kind::Aggregate(_) => {
-                    self.written(token).to_owned()
+                TokenKind::Text => unquote(self.token_text(token)),
+                TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_) => {
+                    self.token_text(token).to_owned()
                 }
-                Kind::Word(word) if word != Word::Without => self.written(token).to_owned(),
-                Kind::Op(op) if op.is_set() || op == BinaryOp::Atan2 => {
-                    self.written(token).to_owned()
+                TokenKind::Keyword(word) if word != Keyword::Without => {
+                    self.token_text(token).to_owned()
+                }
+                TokenKind::Op(op) if op.is_set() || op == BinaryOp::Atan2 => {
+                    self.token_text(token).to_owned()
                 }
                 _ => return Err(self.unexpected_in(IN_GROUPING, "label")),
             };
             self.next()?;
             if !is_label_name(&label) {
-                let message = format!("invalid label name for grouping: {}", quoted(&label));
-                self.note(token.place, message);
+                let message = format!("invalid label name for grouping: {}", quote_text(&label));
+                self.record_error(token.span, message);
             }
             labels.push(label);
             match self.peek()?.kind {
-                Kind::Comma => drop(self.next()?),
-                Kind::RightParen => {}
+                TokenKind::Comma => drop(self.next()?),
+                TokenKind::RightParen => {}
                 _ => return Err(self.unexpected_in(IN_GROUPING, "\",\" or \")\"")),
             }
         }

@@ -1,54 +1,55 @@
 //! What follows an expression: ranges, `offset`, `@`, `anchored` and `smoothed`.
 
-use crate::error::{Place, Result};
+use crate::error::{Result, SourceSpan};
 
-use super::super::ast::{At, Expr, ExprKind};
-use super::super::duration::Duration;
-use super::super::token::{Kind, Word};
-use super::{Context, Node, Parser, node};
+use super::super::ast::{AtModifier, Expr, ExprKind};
+use super::super::duration::DurationValue;
+use super::super::token::{Keyword, TokenKind};
+use super::{ParseContext, ParsedExpr, Parser, node};
 
 impl Parser<'_> {
-    pub(super) fn brackets(&mut self, inner: Node) -> Result<Node> {
-        const RANGE: Context =
+    pub(super) fn brackets(&mut self, inner: ParsedExpr) -> Result<ParsedExpr> {
+        const RANGE: ParseContext =
             ("subquery or range selector", "number, duration, step(), or range()");
-        const STEP: Context = ("subquery selector", "number, duration, step(), range(), or \"]\"");
+        const STEP: ParseContext =
+            ("subquery selector", "number, duration, step(), range(), or \"]\"");
         let open = self.next()?;
         let range = self.within(RANGE, Parser::positive_duration)?;
-        let (start, height) = (inner.expr.place.start, inner.height);
+        let (start, height) = (inner.expr.span.start, inner.height);
         match self.peek()?.kind {
-            Kind::RightBracket => {
+            TokenKind::RightBracket => {
                 let close = self.next()?;
-                let place = Place::new(start, close.place.end);
+                let place = SourceSpan::new(start, close.span.end);
                 let expr = match inner.expr.kind {
                     ExprKind::Selector(selector) => {
-                        if selector.offset != Duration::ZERO {
-                            let between = open.place.to(close.place);
-                            self.note(between, "no offset modifiers allowed before range");
+                        if selector.offset != DurationValue::ZERO {
+                            let between = open.span.to(close.span);
+                            self.record_error(between, "no offset modifiers allowed before range");
                         } else if selector.at.is_some() {
-                            let between = open.place.to(close.place);
-                            self.note(between, "no @ modifiers allowed before range");
+                            let between = open.span.to(close.span);
+                            self.record_error(between, "no @ modifiers allowed before range");
                         }
                         ExprKind::Matrix { selector, range }
                     }
                     other => {
-                        let between = open.place.to(close.place);
-                        self.note(between, "ranges only allowed for vector selectors");
+                        let between = open.span.to(close.span);
+                        self.record_error(between, "ranges only allowed for vector selectors");
                         other
                     }
                 };
                 node(expr, place, height)
             }
-            Kind::Colon => {
+            TokenKind::Colon => {
                 self.next()?;
                 let step = self.within(STEP, |parser| match parser.peek()?.kind {
-                    Kind::RightBracket => Ok(None),
+                    TokenKind::RightBracket => Ok(None),
                     _ => parser.positive_duration().map(Some),
                 })?;
-                if self.peek()?.kind != Kind::RightBracket {
+                if self.peek()?.kind != TokenKind::RightBracket {
                     return Err(self.unexpected_in("subquery selector", "\"]\""));
                 }
-                let place = Place::new(start, self.next()?.place.end);
-                let (expr, offset, at) = (Box::new(inner.expr), Duration::ZERO, None);
+                let place = SourceSpan::new(start, self.next()?.span.end);
+                let (expr, offset, at) = (Box::new(inner.expr), DurationValue::ZERO, None);
                 node(ExprKind::Subquery { expr, range, step, offset, at }, place, height)
             }
             _ => Err(self.unexpected_in("subquery or range", "\":\" or \"]\"")),
@@ -56,21 +57,21 @@ impl Parser<'_> {
     }
 
     pub(super) fn offset(&mut self, expr: &mut Expr) -> Result<()> {
-        const OFFSET: Context = ("offset", "number, duration, step(), or range()");
+        const OFFSET: ParseContext = ("offset", "number, duration, step(), or range()");
         self.next()?;
         let offset = self.within(OFFSET, Parser::offset_duration)?;
-        let place = expr.place;
+        let place = expr.span;
         let Some((known, _)) = shifts(expr) else {
             let message = "offset modifier must be preceded by an instant vector selector or \
                            range vector selector or a subquery";
-            self.note(place, message);
+            self.record_error(place, message);
             return Ok(());
         };
-        let is_twice = std::mem::replace(known, offset) != Duration::ZERO;
+        let is_twice = std::mem::replace(known, offset) != DurationValue::ZERO;
         if is_twice {
-            self.note(place, "offset may not be set multiple times");
+            self.record_error(place, "offset may not be set multiple times");
         }
-        self.extend_place(expr);
+        self.extend_span(expr);
         Ok(())
     }
 
@@ -78,36 +79,36 @@ impl Parser<'_> {
         self.next()?;
         let at = self.within(("@", "timestamp"), |parser| {
             let at = match parser.peek()?.kind {
-                Kind::Word(Word::Start) => At::Start,
-                Kind::Word(Word::End) => At::End,
+                TokenKind::Keyword(Keyword::Start) => AtModifier::Start,
+                TokenKind::Keyword(Keyword::End) => AtModifier::End,
                 _ => {
                     let seconds = parser.signed_number()?;
-                    return Ok(At::Time(parser.time(seconds, expr.place)));
+                    return Ok(AtModifier::Time(parser.time(seconds, expr.span)));
                 }
             };
             parser.next()?;
-            parser.expect(Kind::LeftParen)?;
-            parser.expect(Kind::RightParen)?;
+            parser.expect(TokenKind::LeftParen)?;
+            parser.expect(TokenKind::RightParen)?;
             Ok(at)
         })?;
-        let place = expr.place;
+        let place = expr.span;
         let Some((_, known)) = shifts(expr) else {
             let message = "@ modifier must be preceded by an instant vector selector or \
                            range vector selector or a subquery";
-            self.note(place, message);
+            self.record_error(place, message);
             return Ok(());
         };
         if known.replace(at).is_some() {
-            self.note(place, "@ <timestamp> may not be set multiple times");
+            self.record_error(place, "@ <timestamp> may not be set multiple times");
             return Ok(());
         }
-        self.extend_place(expr);
+        self.extend_span(expr);
         Ok(())
     }
 
     /// Nanoseconds of a time in seconds, to the millisecond. Beyond what nanoseconds can say there is no data, so
     /// times out there are moved to the last that can be said.
-    fn time(&mut self, seconds: f64, place: Place) -> i64 {
+    fn time(&mut self, seconds: f64, place: SourceSpan) -> i64 {
         const MS_MAX: f64 = (i64::MAX / 1_000_000) as f64;
         if !seconds.is_finite() || seconds.abs() >= i64::MAX as f64 {
             let shown = match seconds {
@@ -115,7 +116,7 @@ impl Parser<'_> {
                 f64::NEG_INFINITY => "-Inf".to_owned(),
                 seconds => format!("{seconds:.6}"),
             };
-            self.note(place, format!("timestamp out of bounds for @ modifier: {shown}"));
+            self.record_error(place, format!("timestamp out of bounds for @ modifier: {shown}"));
         }
         let ms = (seconds * 1000.0).round().clamp(-MS_MAX, MS_MAX) as i64;
         ms * 1_000_000
@@ -123,36 +124,43 @@ impl Parser<'_> {
 
     pub(super) fn extend_range(&mut self, expr: &mut Expr, anchored: bool) {
         let name = if anchored { "anchored" } else { "smoothed" };
-        let place = expr.place;
+        let place = expr.span;
         if !self.options.extended_selectors {
-            return self.note(place, format!("{name} modifier is experimental and not enabled"));
+            return self
+                .record_error(place, format!("{name} modifier is experimental and not enabled"));
         }
         match &mut expr.kind {
             ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => {
                 selector.anchored |= anchored;
                 selector.smoothed |= !anchored;
                 if selector.anchored && selector.smoothed {
-                    self.note(place, "anchored and smoothed modifiers cannot be used together");
+                    self.record_error(
+                        place,
+                        "anchored and smoothed modifiers cannot be used together",
+                    );
                 }
             }
             ExprKind::Subquery { .. } => {
-                self.note(place, format!("{name} modifier is not supported for subqueries"));
+                self.record_error(
+                    place,
+                    format!("{name} modifier is not supported for subqueries"),
+                );
             }
-            _ => self.note(place, format!("{name} modifier not implemented")),
+            _ => self.record_error(place, format!("{name} modifier not implemented")),
         }
     }
 
     /// A suffix belongs to what it follows.
-    fn extend_place(&self, expr: &mut Expr) {
-        expr.place.end = self.end;
+    fn extend_span(&self, expr: &mut Expr) {
+        expr.span.end = self.end;
         if let ExprKind::Selector(selector) = &mut expr.kind {
-            selector.place.end = self.end;
+            selector.span.end = self.end;
         }
     }
 }
 
 /// Offset and time of what can have them.
-fn shifts(expr: &mut Expr) -> Option<(&mut Duration, &mut Option<At>)> {
+fn shifts(expr: &mut Expr) -> Option<(&mut DurationValue, &mut Option<AtModifier>)> {
     match &mut expr.kind {
         ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => {
             Some((&mut selector.offset, &mut selector.at))

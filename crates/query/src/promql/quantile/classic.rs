@@ -1,31 +1,31 @@
 //! Classic histograms: cumulative counts by upper bound, as the label `le` has it.
 
-use super::{Bracketed, out_of_range, slack};
+use super::{QuantileEstimate, out_of_range, slack};
 
 /// Counts that differ by less than this share are taken as equal: rounding of rates makes such differences.
 const TOLERANCE: f64 = 1e-12;
 
 /// How many values lie at or below a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Level {
+pub struct CumulativeBucket {
     /// The bound, infinity for the last.
     pub upper_bound: f64,
     /// How many.
     pub count: f64,
 }
 
-/// What had to be done to counts that did not rise with their bounds.
+/// Result of making cumulative counts monotonic.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Repair {
+pub struct MonotonicFix {
     /// Some fell by more than rounding explains, and were raised.
-    pub forced: Option<Forced>,
+    pub forced: Option<ForcedMonotonic>,
     /// Some differed by so little that they were made equal.
     pub small_differences: bool,
 }
 
 /// Counts that fell, and were raised to the greatest before.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Forced {
+pub struct ForcedMonotonic {
     /// The least bound whose count was raised.
     pub min_bound: f64,
     /// The greatest.
@@ -38,22 +38,25 @@ pub struct Forced {
 /// rising counts and each bound once.
 ///
 /// NaN where there are fewer than two buckets, none of them reaches to infinity, or nothing is counted.
-pub fn classic_quantile(q: f64, levels: &mut Vec<Level>) -> (Bracketed, Repair) {
+pub fn classic_quantile(
+    q: f64,
+    levels: &mut Vec<CumulativeBucket>,
+) -> (QuantileEstimate, MonotonicFix) {
     if let Some(answer) = out_of_range(q) {
-        return (Bracketed::exact(answer), Repair::default());
+        return (QuantileEstimate::exact(answer), MonotonicFix::default());
     }
-    let unknown = Bracketed::exact(f64::NAN);
+    let unknown = QuantileEstimate::exact(f64::NAN);
     if !sort_to_infinity(levels) {
-        return (unknown, Repair::default());
+        return (unknown, MonotonicFix::default());
     }
-    let repair = repair(levels);
+    let repair = make_monotonic(levels);
     let [.., second, last] = levels.as_slice() else { return (unknown, repair) };
     if last.count == 0.0 {
         return (unknown, repair);
     }
     let rank = q * last.count;
     let below_last = levels.len() - 1;
-    let is_reached = |level: &Level| level.count >= rank;
+    let is_reached = |level: &CumulativeBucket| level.count >= rank;
     let at = levels[..below_last].partition_point(|level| !is_reached(level));
     let estimate = if at == below_last {
         second.upper_bound
@@ -61,9 +64,9 @@ pub fn classic_quantile(q: f64, levels: &mut Vec<Level>) -> (Bracketed, Repair) 
         levels[0].upper_bound
     } else {
         let before = at.checked_sub(1).map(|before| levels[before]);
-        let Level { upper_bound: start, count: under } =
-            before.unwrap_or(Level { upper_bound: 0.0, count: 0.0 });
-        let Level { upper_bound: end, count } = levels[at];
+        let CumulativeBucket { upper_bound: start, count: under } =
+            before.unwrap_or(CumulativeBucket { upper_bound: 0.0, count: 0.0 });
+        let CumulativeBucket { upper_bound: end, count } = levels[at];
         start + (end - start) * ((rank - under) / (count - under))
     };
     // A rank at the end of one bucket may as well be at the beginning of the next that holds anything.
@@ -71,26 +74,30 @@ pub fn classic_quantile(q: f64, levels: &mut Vec<Level>) -> (Bracketed, Repair) 
     let first = levels.partition_point(|level| level.count < rank - slack).min(at);
     let end = levels.partition_point(|level| level.count <= rank + slack).clamp(at, below_last);
     let lower = if first == 0 { f64::NEG_INFINITY } else { levels[first - 1].upper_bound };
-    (Bracketed::new(lower, estimate, levels[end].upper_bound), repair)
+    (QuantileEstimate::new(lower, estimate, levels[end].upper_bound), repair)
 }
 
 /// `histogram_fraction` of a classic histogram: the share of values between two bounds. Buckets are left
 /// sorted, each bound once.
-pub fn classic_fraction(lower: f64, upper: f64, levels: &mut Vec<Level>) -> Bracketed {
-    let unknown = Bracketed::exact(f64::NAN);
+pub fn classic_fraction(
+    lower: f64,
+    upper: f64,
+    levels: &mut Vec<CumulativeBucket>,
+) -> QuantileEstimate {
+    let unknown = QuantileEstimate::exact(f64::NAN);
     if !sort_to_infinity(levels) {
         return unknown;
     }
-    let Some(&Level { count, .. }) = levels.last() else { return unknown };
+    let Some(&CumulativeBucket { count, .. }) = levels.last() else { return unknown };
     if count == 0.0 || lower.is_nan() || upper.is_nan() {
         return unknown;
     }
     if lower >= upper {
-        return Bracketed::exact(0.0);
+        return QuantileEstimate::exact(0.0);
     }
     let ([low_rank, low_least, low_most], [high_rank, high_least, high_most]) =
         (rank_of(lower, levels), rank_of(upper, levels));
-    Bracketed::new(
+    QuantileEstimate::new(
         (high_least - low_most).max(0.0) / count,
         (high_rank.min(count) - low_rank.min(count)) / count,
         (high_most - low_least) / count,
@@ -98,9 +105,9 @@ pub fn classic_fraction(lower: f64, upper: f64, levels: &mut Vec<Level>) -> Brac
 }
 
 /// How many values lie at or below `value`: Prometheus' number, the least, the most.
-fn rank_of(value: f64, levels: &[Level]) -> [f64; 3] {
+fn rank_of(value: f64, levels: &[CumulativeBucket]) -> [f64; 3] {
     let start = if levels[0].upper_bound > 0.0 { 0.0 } else { f64::NEG_INFINITY };
-    let mut before = Level { upper_bound: start, count: 0.0 };
+    let mut before = CumulativeBucket { upper_bound: start, count: 0.0 };
     // The lowest bucket begins at infinity, whatever Prometheus takes it for.
     let mut is_lowest = true;
     for &level in levels {
@@ -126,7 +133,7 @@ fn rank_of(value: f64, levels: &[Level]) -> [f64; 3] {
 }
 
 /// Sorts by bound and adds up what has the same. Says whether the last reaches to infinity.
-fn sort_to_infinity(levels: &mut Vec<Level>) -> bool {
+fn sort_to_infinity(levels: &mut Vec<CumulativeBucket>) -> bool {
     levels.sort_by(|a, b| a.upper_bound.total_cmp(&b.upper_bound));
     levels.dedup_by(|next, kept| {
         let same = next.upper_bound == kept.upper_bound;
@@ -139,8 +146,8 @@ fn sort_to_infinity(levels: &mut Vec<Level>) -> bool {
 }
 
 /// Makes the counts rise.
-fn repair(levels: &mut [Level]) -> Repair {
-    let mut repair = Repair::default();
+fn make_monotonic(levels: &mut [CumulativeBucket]) -> MonotonicFix {
+    let mut repair = MonotonicFix::default();
     let Some((first, rest)) = levels.split_first_mut() else { return repair };
     let mut before = first.count;
     for level in rest {
@@ -151,7 +158,7 @@ fn repair(levels: &mut [Level]) -> Repair {
             repair.small_differences = true;
         } else if level.count < before {
             let difference = before - level.count;
-            let forced = repair.forced.get_or_insert(Forced {
+            let forced = repair.forced.get_or_insert(ForcedMonotonic {
                 min_bound: f64::INFINITY,
                 max_bound: f64::NEG_INFINITY,
                 max_difference: 0.0,
@@ -189,15 +196,15 @@ mod tests {
 
     const INF: f64 = f64::INFINITY;
 
-    fn levels(levels: &[(f64, f64)]) -> Vec<Level> {
-        levels.iter().map(|&(upper_bound, count)| Level { upper_bound, count }).collect()
+    fn levels(levels: &[(f64, f64)]) -> Vec<CumulativeBucket> {
+        levels.iter().map(|&(upper_bound, count)| CumulativeBucket { upper_bound, count }).collect()
     }
 
     #[track_caller]
     fn check(given: &[(f64, f64)], q: f64, lower: f64, estimate: f64, upper: f64) {
         let (found, repair) = classic_quantile(q, &mut levels(given));
-        assert_eq!(found, Bracketed { estimate, lower, upper });
-        assert_eq!(repair, Repair::default());
+        assert_eq!(found, QuantileEstimate { estimate, lower, upper });
+        assert_eq!(repair, MonotonicFix::default());
     }
 
     #[test]
@@ -225,7 +232,7 @@ mod tests {
         let (found, repair) = classic_quantile(0.5, &mut given);
         assert_eq!(found.estimate, 1.0);
         assert!(repair.small_differences);
-        let forced = Forced { min_bound: 2.0, max_bound: 4.0, max_difference: 3.0 };
+        let forced = ForcedMonotonic { min_bound: 2.0, max_bound: 4.0, max_difference: 3.0 };
         assert_eq!(repair.forced, Some(forced));
     }
 
@@ -234,7 +241,7 @@ mod tests {
         let given = levels(&[(1.0, 1.0), (2.0, 3.0), (INF, 4.0)]);
         let check = |from, to, lower, estimate, upper| {
             let found = classic_fraction(from, to, &mut given.clone());
-            assert_eq!(found, Bracketed { estimate, lower, upper });
+            assert_eq!(found, QuantileEstimate { estimate, lower, upper });
         };
         check(1.0, 2.0, 0.5, 0.5, 0.5);
         check(1.5, INF, 0.25, 0.5, 0.75);
@@ -245,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn brackets_hold_the_truth(
+        fn brackets_contain_the_true_value(
             mut values in prop::collection::vec(-10.0..100.0f64, 1..50),
             bounds in prop::collection::vec(-20.0..120.0f64, 1..10),
             q in 0.0..=1.0f64,
@@ -254,8 +261,8 @@ mod tests {
             values.sort_by(f64::total_cmp);
             let count = |bound: f64| values.iter().filter(|&&v| v <= bound).count() as f64;
             let all = bounds.iter().copied().chain([INF]);
-            let given: Vec<Level> =
-                all.map(|bound| Level { upper_bound: bound, count: count(bound) }).collect();
+            let given: Vec<CumulativeBucket> =
+                all.map(|bound| CumulativeBucket { upper_bound: bound, count: count(bound) }).collect();
             let (found, _) = classic_quantile(q, &mut given.clone());
             let rank = (q * values.len() as f64).ceil().max(1.0) as usize;
             let truth = values[rank - 1];

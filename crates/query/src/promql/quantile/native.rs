@@ -1,17 +1,17 @@
 //! Native histograms: quantiles and shares by interpolation within a bucket, the mean and what lies around it.
 
-use super::{Bracketed, out_of_range, slack};
-use crate::histogram::{Bucket, FloatHistogram, Grid, Kahan, add_compensated, exp2, log2};
+use super::{QuantileEstimate, out_of_range, slack};
+use crate::histogram::{Bucket, BucketGrid, FloatHistogram, KahanSum, add_compensated, exp2, log2};
 
-/// What values that are not numbers did to an answer; worth a remark.
+/// Effect of NaN observations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NanNote {
+pub enum NanEffect {
     /// The quantile lies among them, so it is NaN.
     Result,
     /// They count as the greatest values, so the quantile is higher than without them.
     Skew,
     /// They are in no share of values, so shares add up to less than 1.
-    Left,
+    Excluded,
 }
 
 /// `histogram_quantile` of a native histogram. NaN where nothing is counted.
@@ -19,12 +19,12 @@ pub enum NanNote {
 /// Where values are not numbers, Prometheus 3.15 looks for the rank in the right bucket and then interpolates
 /// within the last one (it counts on with the same variable). That number means nothing, so here it is
 /// interpolated within the bucket that was found.
-pub fn quantile(q: f64, histogram: &FloatHistogram) -> (Bracketed, Option<NanNote>) {
+pub fn quantile(q: f64, histogram: &FloatHistogram) -> (QuantileEstimate, Option<NanEffect>) {
     if let Some(answer) = out_of_range(q).filter(|answer| !answer.is_nan()) {
-        return (Bracketed::exact(answer), None);
+        return (QuantileEstimate::exact(answer), None);
     }
     if histogram.count == 0.0 || q.is_nan() {
-        return (Bracketed::exact(f64::NAN), None);
+        return (QuantileEstimate::exact(f64::NAN), None);
     }
     let has_nan = histogram.sum.is_nan();
     // What is not a number is above all others, so that only a walk from below knows where it is.
@@ -36,10 +36,10 @@ pub fn quantile(q: f64, histogram: &FloatHistogram) -> (Bracketed, Option<NanNot
         estimate(rank, true, histogram.buckets().rev(), histogram)
     };
     if estimate.is_nan() {
-        return (Bracketed::exact(estimate), note);
+        return (QuantileEstimate::exact(estimate), note);
     }
     let (lower, upper) = bounds_of_rank(q * histogram.count, histogram);
-    (Bracketed::new(lower, estimate, upper), note)
+    (QuantileEstimate::new(lower, estimate, upper), note)
 }
 
 /// Prometheus' number: a walk to the bucket where the rank is, and its place within it.
@@ -48,7 +48,7 @@ fn estimate(
     from_above: bool,
     mut buckets: impl Iterator<Item = Bucket>,
     histogram: &FloatHistogram,
-) -> (f64, Option<NanNote>) {
+) -> (f64, Option<NanEffect>) {
     let has_nan = histogram.sum.is_nan();
     let mut count = 0.0;
     let mut last = None;
@@ -66,7 +66,7 @@ fn estimate(
         upper_inclusive: false,
         count: 0.0,
     });
-    let Some(Bucket { lower, upper, .. }) = assumed(bucket, histogram) else {
+    let Some(Bucket { lower, upper, .. }) = as_prometheus_bucket(bucket, histogram) else {
         let end = if bucket.lower.is_infinite() { bucket.upper } else { bucket.lower };
         return (end, None);
     };
@@ -74,17 +74,17 @@ fn estimate(
     if reached < rank {
         // Values that are not numbers are in no bucket; else it is rounding.
         let beyond = if has_nan { f64::NAN } else { upper };
-        return (beyond, has_nan.then_some(NanNote::Result));
+        return (beyond, has_nan.then_some(NanEffect::Result));
     }
     let into = if from_above { reached - rank } else { rank - (reached - bucket.count) };
     let note = has_nan.then(|| buckets.fold(reached, |sum, bucket| sum + bucket.count));
-    let note = note.filter(|&held| held < histogram.count).map(|_| NanNote::Skew);
+    let note = note.filter(|&held| held < histogram.count).map(|_| NanEffect::Skew);
     (interpolated(lower, upper, into / bucket.count, &histogram.grid), note)
 }
 
 /// The bucket as Prometheus takes it: the zero bucket is one-sided if all others are, and so is the lowest
 /// custom bucket. `None` where a custom bucket has but one end.
-fn assumed(mut bucket: Bucket, histogram: &FloatHistogram) -> Option<Bucket> {
+fn as_prometheus_bucket(mut bucket: Bucket, histogram: &FloatHistogram) -> Option<Bucket> {
     if histogram.grid.is_custom() {
         if bucket.lower == f64::NEG_INFINITY {
             if bucket.upper <= 0.0 {
@@ -109,8 +109,8 @@ fn one_sided(bucket: &mut Bucket, histogram: &FloatHistogram) {
 }
 
 /// What lies `fraction` of the way through a bucket.
-fn interpolated(lower: f64, upper: f64, fraction: f64, grid: &Grid) -> f64 {
-    if matches!(grid, Grid::Native(_)) && (lower.is_infinite() || upper.is_infinite()) {
+fn interpolated(lower: f64, upper: f64, fraction: f64, grid: &BucketGrid) -> f64 {
+    if matches!(grid, BucketGrid::Native(_)) && (lower.is_infinite() || upper.is_infinite()) {
         // Beyond a grid there is but one end.
         return if lower.is_infinite() { upper } else { lower };
     }
@@ -150,16 +150,16 @@ pub fn fraction(
     lower: f64,
     upper: f64,
     histogram: &FloatHistogram,
-) -> (Bracketed, Option<NanNote>) {
+) -> (QuantileEstimate, Option<NanEffect>) {
     if histogram.count == 0.0 || lower.is_nan() || upper.is_nan() {
-        return (Bracketed::exact(f64::NAN), None);
+        return (QuantileEstimate::exact(f64::NAN), None);
     }
     if lower >= upper {
-        return (Bracketed::exact(0.0), None);
+        return (QuantileEstimate::exact(0.0), None);
     }
     let has_nan = histogram.sum.is_nan();
     let held = histogram.buckets().fold(0.0, |sum, bucket| sum + bucket.count);
-    let note = (has_nan && held < histogram.count).then_some(NanNote::Left);
+    let note = (has_nan && held < histogram.count).then_some(NanEffect::Excluded);
     let count = if has_nan { held } else { histogram.count };
     let rank = |value| match rank_of(value, histogram) {
         Some(rank) if rank <= count || rank.is_nan() => rank,
@@ -169,7 +169,7 @@ pub fn fraction(
     let ((low_least, low_most), (high_least, high_most)) =
         (bounds_below(lower, histogram), bounds_below(upper, histogram));
     let least = (high_least - low_most).max(0.0) / histogram.count;
-    (Bracketed::new(least, estimate, (high_most - low_least) / histogram.count), note)
+    (QuantileEstimate::new(least, estimate, (high_most - low_least) / histogram.count), note)
 }
 
 /// How many values lie below `value`, by interpolation; `None` if all do.
@@ -212,15 +212,15 @@ fn bounds_below(value: f64, histogram: &FloatHistogram) -> (f64, f64) {
 }
 
 /// `histogram_avg` of a native histogram.
-pub fn average(histogram: &FloatHistogram) -> Bracketed {
-    Bracketed::exact(histogram.sum / histogram.count)
+pub fn average(histogram: &FloatHistogram) -> QuantileEstimate {
+    QuantileEstimate::exact(histogram.sum / histogram.count)
 }
 
 /// `histogram_stdvar` of a native histogram: the mean square of the distance from the mean, each value taken
 /// to be in the middle of its bucket. Its bounds have each at the nearest and the farthest end.
-pub fn variance(histogram: &FloatHistogram) -> Bracketed {
+pub fn variance(histogram: &FloatHistogram) -> QuantileEstimate {
     let mean = histogram.sum / histogram.count;
-    let mut sum = Kahan::default();
+    let mut sum = KahanSum::default();
     let (mut least, mut most) = (0.0, 0.0);
     for bucket in histogram.buckets() {
         let Bucket { lower, upper, count, .. } = bucket;
@@ -241,7 +241,7 @@ pub fn variance(histogram: &FloatHistogram) -> Bracketed {
     let estimate = (sum.sum + sum.lost) / histogram.count;
     // The bounds are sums of rounded squares, so they are moved outwards.
     let doubt = 1e-12;
-    Bracketed::new(
+    QuantileEstimate::new(
         least / histogram.count * (1.0 - doubt),
         estimate,
         most / histogram.count * (1.0 + doubt),
@@ -249,9 +249,9 @@ pub fn variance(histogram: &FloatHistogram) -> Bracketed {
 }
 
 /// `histogram_stddev` of a native histogram, the root of [`variance`].
-pub fn stddev(histogram: &FloatHistogram) -> Bracketed {
-    let Bracketed { estimate, lower, upper } = variance(histogram);
-    Bracketed::new(lower.sqrt(), estimate.sqrt(), upper.sqrt())
+pub fn stddev(histogram: &FloatHistogram) -> QuantileEstimate {
+    let QuantileEstimate { estimate, lower, upper } = variance(histogram);
+    QuantileEstimate::new(lower.sqrt(), estimate.sqrt(), upper.sqrt())
 }
 
 #[cfg(test)]
@@ -268,13 +268,13 @@ mod tests {
     #[track_caller]
     fn check(text: &str, q: f64, lower: f64, estimate: f64, upper: f64) {
         let (found, _) = quantile(q, &read(text));
-        assert_eq!(found, Bracketed { estimate, lower, upper });
+        assert_eq!(found, QuantileEstimate { estimate, lower, upper });
     }
 
     #[track_caller]
     fn check_fraction(text: &str, from: f64, to: f64, lower: f64, estimate: f64, upper: f64) {
         let (found, _) = fraction(from, to, &read(text));
-        assert_eq!(found, Bracketed { estimate, lower, upper });
+        assert_eq!(found, QuantileEstimate { estimate, lower, upper });
     }
 
     #[test]
@@ -308,15 +308,15 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_numbers_are_noted() {
+    fn nan_values_are_warned_about() {
         let text = "{{count:15 sum:NaN buckets:[0 6 6]}}";
         let (found, note) = quantile(0.2, &read(text));
-        assert_eq!((found.lower, found.upper, note), (1.0, 2.0, Some(NanNote::Skew)));
+        assert_eq!((found.lower, found.upper, note), (1.0, 2.0, Some(NanEffect::Skew)));
         assert_eq!(found.estimate, 2f64.sqrt().next_down());
         let (found, note) = quantile(0.9, &read(text));
-        assert!(found.estimate.is_nan() && note == Some(NanNote::Result));
+        assert!(found.estimate.is_nan() && note == Some(NanEffect::Result));
         let (found, note) = fraction(f64::NEG_INFINITY, f64::INFINITY, &read(text));
-        assert_eq!((found, note), (Bracketed::exact(0.8), Some(NanNote::Left)));
+        assert_eq!((found, note), (QuantileEstimate::exact(0.8), Some(NanEffect::Excluded)));
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn mean_and_spread() {
         let text = "{{count:2 sum:4 offset:1 buckets:[2]}}";
-        assert_eq!(average(&read(text)), Bracketed::exact(2.0));
+        assert_eq!(average(&read(text)), QuantileEstimate::exact(2.0));
         let found = variance(&read(text));
         assert!((found.estimate - (2f64.sqrt() - 2.0).powi(2)).abs() < 1e-15);
         assert!(found.lower == 0.0 && (found.upper - 1.0).abs() < 1e-11);
@@ -341,7 +341,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn brackets_hold_the_truth(
+        fn brackets_contain_the_true_value(
             scheme in 0..6,
             mut values in prop::collection::vec(-1e3..1e4f64, 1..60),
             q in 0.0..=1.0f64,

@@ -1,6 +1,6 @@
 //! What expressions give. Numbers of histograms are those that libcircllhist gives.
 
-use query::Value;
+use query::StepValue;
 use store::{MINUTE, SECOND};
 
 use super::fixture::START;
@@ -35,7 +35,7 @@ fn across_streams() {
     check("if{A > 5, A, 0}", "0 0 0 0 0 6 7 8 9 10");
     let shares = rows(r#"find("req") | stats:ratio()"#);
     let slot = |at: usize| -> Vec<Option<f64>> {
-        shares.iter().map(|(_, points)| points[at].as_ref().and_then(Value::number)).collect()
+        shares.iter().map(|(_, points)| points[at].as_ref().and_then(StepValue::number)).collect()
     };
     assert_eq!(slot(0), [Some(0.3125), Some(0.0625), Some(0.625)]);
     assert_eq!(slot(2), [Some(0.5), Some(0.5), None]);
@@ -43,7 +43,7 @@ fn across_streams() {
 }
 
 #[test]
-fn what_is_missing() {
+fn missing_values() {
     check("B | is_missing()", "0 0 1 0 0 0 1 1 0 0");
     check("B | fill(0)", "10 10 0 10 10 10 0 0 10 10");
     check("B | fill:forward()", "10*");
@@ -84,7 +84,7 @@ fn over_time() {
 }
 
 fn numbers(text: &str) -> Vec<f64> {
-    let number = |point: &Option<Value>| point.as_ref().and_then(Value::number).unwrap();
+    let number = |point: &Option<StepValue>| point.as_ref().and_then(StepValue::number).unwrap();
     rows(text)[0].1.iter().map(number).collect()
 }
 
@@ -248,7 +248,7 @@ fn times() {
 }
 
 #[test]
-fn what_stands_twice_is_the_same() {
+fn duplicate_expressions_are_equal() {
     let text = r#"pass{ find:histogram("lat") | histogram:merge() | histogram:count(),
         find:histogram("lat") | histogram:merge() | histogram:percentile(50) }"#;
     check(text, "200*\n10.662252*");
@@ -264,7 +264,7 @@ fn promql_within() {
 #[test]
 fn bounds_go_through_arithmetic() {
     let found = rows("(H | histogram:percentile(99)) / 10 - 1");
-    let Some(Value::Bracket(bracket)) = &found[0].1[0] else { panic!("no bounds: {found:?}") };
+    let Some(StepValue::Bracket(bracket)) = &found[0].1[0] else { panic!("no bounds: {found:?}") };
     assert!(bracket.contains(19.0) && bracket.contains(20.0), "{bracket:?}");
     assert!(18.99 < bracket.lower && bracket.upper < 20.01, "{bracket:?}");
 }

@@ -5,44 +5,56 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hist::Mixture;
 use model::Selector;
-use query::{Handle, Read, Reading, Result, Settings, Source};
-use store::{Grid, Summary};
+use query::{ColumnRead, Result, SeriesHandle, SeriesPoint, Settings, Source};
+use store::{NumberSummary, TimeGrid};
 
-use super::fixture::Fixture;
-use super::{question, written_out};
+use super::fixture::CaqlFixture;
+use super::{expand_names, question};
 
-struct Counted<'a> {
+struct CountingSource<'a> {
     source: &'a dyn Source,
     reads: AtomicU64,
 }
 
-impl Counted<'_> {
+impl CountingSource<'_> {
     fn count(&self) {
         self.reads.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Source for Counted<'_> {
-    fn select(&self, selector: &Selector) -> Result<Vec<Handle>> {
+impl Source for CountingSource<'_> {
+    fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
         self.source.select(selector)
     }
 
-    fn readings(&self, series: &Handle, range: Range<i64>) -> Result<Read<Reading>> {
+    fn readings(
+        &self,
+        series: &SeriesHandle,
+        range: Range<i64>,
+    ) -> Result<ColumnRead<SeriesPoint>> {
         self.count();
         self.source.readings(series, range)
     }
 
-    fn histograms(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
+    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
         self.count();
         self.source.histograms(series, grid)
     }
 
-    fn histograms_by_start(&self, series: &[&Handle], grid: Grid) -> Result<Read<Mixture>> {
+    fn histograms_by_start(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> Result<ColumnRead<Mixture>> {
         self.count();
         self.source.histograms_by_start(series, grid)
     }
 
-    fn numbers(&self, series: &[&Handle], grid: Grid) -> Result<Read<Option<Summary>>> {
+    fn numbers(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> Result<ColumnRead<Option<NumberSummary>>> {
         self.count();
         self.source.numbers(series, grid)
     }
@@ -50,16 +62,16 @@ impl Source for Counted<'_> {
 
 #[track_caller]
 fn check(text: &str, expected: u64) {
-    Fixture::get(|source| {
-        let counted = Counted { source, reads: AtomicU64::new(0) };
-        let text = written_out(text);
-        query::ask(&counted, &question(&text), &Settings::default(), &|| false).unwrap();
+    CaqlFixture::get(|source| {
+        let counted = CountingSource { source, reads: AtomicU64::new(0) };
+        let text = expand_names(text);
+        query::execute(&counted, &question(&text), &Settings::default(), &|| false).unwrap();
         assert_eq!(counted.reads.into_inner(), expected, "{text}");
     });
 }
 
 #[test]
-fn what_is_merged_is_read_together() {
+fn merged_series_are_read_together() {
     check(r#"find:histogram("lat")"#, 2);
     check(r#"find:histogram("lat") | histogram:merge()"#, 1);
     check(r#"find:histogram("lat") | group_by:merge("host")"#, 2);
@@ -68,7 +80,7 @@ fn what_is_merged_is_read_together() {
 }
 
 #[test]
-fn what_stands_twice_is_read_once() {
+fn duplicate_sources_are_read_once() {
     let merged = r#"find:histogram("lat") | histogram:merge()"#;
     check(&format!("pass{{{merged} | histogram:percentile(99), {merged} | histogram:count()}}"), 1);
     check("A + A * (A - 1)", 1);

@@ -1,10 +1,10 @@
 //! What is read of metrics of every kind.
 
-use query::{Note, Value};
+use query::{QueryWarningKind, StepValue};
 use store::{MINUTE, SECOND};
 
 use super::fixture::START;
-use super::{answer, answer_of, check, question, rows, rows_of, written_out};
+use super::{answer, answer_of, check, expand_names, question, rows, rows_of};
 
 #[test]
 fn kinds_of_numbers() {
@@ -22,7 +22,7 @@ fn kinds_of_numbers() {
 }
 
 #[test]
-fn a_distribution_of_a_moment_is_in_the_slot_that_begins_with_it() {
+fn point_distribution_is_in_the_slot_it_begins() {
     check(r#"find:histogram("sizes") | histogram:count()"#, "1 2 3 4 5 6 7 8 9 10");
     check(
         r#"find:histogram("sizes") | histogram:merge() | histogram:count()"#,
@@ -34,8 +34,8 @@ fn a_distribution_of_a_moment_is_in_the_slot_that_begins_with_it() {
 fn another_kind_is_missing() {
     check(r#"find("lat", "and(host:a)")"#, "·*");
     check(r#"find:histogram("req", "and(host:a)")"#, "·*");
-    let notes = answer(r#"find("lat")"#).unwrap().notes;
-    assert_eq!(notes.of(Note::Info).count(), 2);
+    let notes = answer(r#"find("lat")"#).unwrap().warnings;
+    assert_eq!(notes.of_kind(QueryWarningKind::Info).count(), 2);
 }
 
 #[test]
@@ -50,19 +50,19 @@ fn one_metric_of_a_check() {
 }
 
 #[test]
-fn the_limit_is_said() {
+fn limit_is_reported() {
     let answer = answer(r#"find("req", limit=2)"#).unwrap();
-    assert_eq!(answer.notes.of(Note::Warning).count(), 1);
+    assert_eq!(answer.warnings.of_kind(QueryWarningKind::Warning).count(), 1);
     assert_eq!(rows_of(answer).len(), 2);
 }
 
 #[test]
 fn longer_slots() {
     let ask = |text: &str| {
-        let text = written_out(text);
-        let asked = query::Question { step: 5 * MINUTE, ..question(&text) };
+        let text = expand_names(text);
+        let asked = query::QueryRequest { step: 5 * MINUTE, ..question(&text) };
         let rows = rows_of(answer_of(&asked).unwrap());
-        rows[0].1.iter().map(|point| point.as_ref().and_then(Value::number)).collect::<Vec<_>>()
+        rows[0].1.iter().map(|point| point.as_ref().and_then(StepValue::number)).collect::<Vec<_>>()
     };
     assert_eq!(ask("A"), [Some(3.0), Some(8.0)]);
     assert_eq!(ask("find:count(\"req\", \"and(host:b)\")"), [Some(4.0), Some(3.0)]);
@@ -76,14 +76,14 @@ fn longer_slots() {
 
 #[test]
 fn directives() {
-    let text = written_out("#min_period=300\nA");
+    let text = expand_names("#min_period=300\nA");
     let answer = answer_of(&question(&text)).unwrap();
     assert_eq!((answer.steps.step, answer.steps.count), (5 * MINUTE, 2));
-    let asked = query::Question { step: 10 * SECOND, ..question("1") };
+    let asked = query::QueryRequest { step: 10 * SECOND, ..question("1") };
     assert_eq!(answer_of(&asked).unwrap().steps.step, MINUTE);
-    let asked = query::Question { step: 10 * SECOND, ..question("#min_period=10\n1") };
+    let asked = query::QueryRequest { step: 10 * SECOND, ..question("#min_period=10\n1") };
     assert_eq!(answer_of(&asked).unwrap().steps.count, 60);
-    let asked = query::Question { step: 0, end: START, ..question("1") };
+    let asked = query::QueryRequest { step: 0, end: START, ..question("1") };
     assert_eq!(answer_of(&asked).unwrap().steps.count, 1);
 }
 

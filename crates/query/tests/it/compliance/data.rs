@@ -5,7 +5,7 @@
 //! values that are no usual numbers.
 
 use hist::{Histogram, Scheme};
-use model::{Kind, Series};
+use model::{Series, SeriesKind};
 use query::STALE_BITS;
 
 /// 2024-01-01T00:00:00Z: Prometheus takes nothing from the future, and what is old all the same.
@@ -14,7 +14,7 @@ const READ_EVERY_MS: i64 = 5_000;
 const READINGS: i64 = 1_020;
 /// What each question is asked about: first moment, last and step. Long enough after the beginning for the widest
 /// range and offset; the second is in step with no reading.
-pub(crate) const ASKED_MS: [(i64, i64, i64); 2] = [
+pub(crate) const QUERY_RANGES_MS: [(i64, i64, i64); 2] = [
     (START_MS + 4_380_000, START_MS + 4_980_000, 10_000),
     (START_MS + 4_283_211, START_MS + 5_041_017, 47_321),
 ];
@@ -22,28 +22,28 @@ pub(crate) const ASKED_MS: [(i64, i64, i64); 2] = [
 pub(crate) const END_MS: i64 = START_MS + READINGS * READ_EVERY_MS;
 
 /// A series and its values.
-pub(crate) struct Line {
+pub(crate) struct DataSeries {
     pub(crate) series: Series,
-    pub(crate) points: Vec<(i64, Point)>,
+    pub(crate) points: Vec<(i64, DataPoint)>,
 }
 
 /// One value.
 #[derive(Clone)]
-pub(crate) enum Point {
+pub(crate) enum DataPoint {
     Number(f64),
     Histogram(Box<Histogram>),
 }
 
 /// All series.
-pub(crate) fn lines() -> Vec<Line> {
+pub(crate) fn lines() -> Vec<DataSeries> {
     let mut all = Vec::new();
     for host in 0..3 {
-        let mut service = Service { host, random: Random(host as u64 + 1), lines: &mut all };
+        let mut service = Service { host, random: Splitmix64(host as u64 + 1), lines: &mut all };
         service.gauges();
         service.counters();
         service.classic();
         service.native();
-        service.odd();
+        service.edge_cases();
     }
     all
 }
@@ -51,9 +51,9 @@ pub(crate) fn lines() -> Vec<Line> {
 const CUMULATIVE: hist::codec::header::Temporality = hist::codec::header::Temporality::Cumulative;
 
 /// Splitmix64: the same numbers everywhere.
-struct Random(u64);
+struct Splitmix64(u64);
 
-impl Random {
+impl Splitmix64 {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -62,7 +62,7 @@ impl Random {
     }
 
     /// From 0 to below 1.
-    fn share(&mut self) -> f64 {
+    fn unit_interval(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
@@ -70,8 +70,8 @@ impl Random {
 /// One host's service.
 struct Service<'a> {
     host: i64,
-    random: Random,
-    lines: &'a mut Vec<Line>,
+    random: Splitmix64,
+    lines: &'a mut Vec<DataSeries>,
 }
 
 impl Service<'_> {
@@ -80,79 +80,86 @@ impl Service<'_> {
         START_MS + reading * READ_EVERY_MS + 137 * self.host
     }
 
-    fn series(&self, name: &str, kind: Kind, labels: &[(&str, &str)]) -> Series {
+    fn series(&self, name: &str, kind: SeriesKind, labels: &[(&str, &str)]) -> Series {
         let instance = format!("demo.promlabs.com:{}", 10_000 + self.host);
         let series =
             Series::new(name, kind).with_label("instance", instance).with_label("job", "demo");
         let with = |series: Series, (name, value): &(&str, &str)| series.with_label(*name, *value);
-        labels.iter().fold(series, with).checked().expect("a series is as it should be")
+        labels.iter().fold(series, with).validate().expect("a series is as it should be")
     }
 
     /// `value` is asked once a reading; `None` is no reading.
     fn add(
         &mut self,
-        (name, kind): (&str, Kind),
+        (name, kind): (&str, SeriesKind),
         labels: &[(&str, &str)],
-        mut value: impl FnMut(i64, &mut Random) -> Option<f64>,
+        mut value: impl FnMut(i64, &mut Splitmix64) -> Option<f64>,
     ) {
         let series = self.series(name, kind, labels);
         let mut points = Vec::new();
         for reading in 0..READINGS {
             if let Some(value) = value(reading, &mut self.random) {
-                points.push((self.time(reading), Point::Number(value)));
+                points.push((self.time(reading), DataPoint::Number(value)));
             }
         }
-        self.lines.push(Line { series, points });
+        self.lines.push(DataSeries { series, points });
     }
 
     fn gauges(&mut self) {
         for (kind, base) in [("used", 4e9), ("free", 2e9), ("cached", 1e9), ("buffers", 2.5e8)] {
             let mut level = base;
-            self.add(("demo_memory_usage_bytes", Kind::Gauge), &[("type", kind)], |_, random| {
-                level += (random.share() - 0.5) * base / 50.0;
-                Some(level.round())
-            });
+            self.add(
+                ("demo_memory_usage_bytes", SeriesKind::Gauge),
+                &[("type", kind)],
+                |_, random| {
+                    level += (random.unit_interval() - 0.5) * base / 50.0;
+                    Some(level.round())
+                },
+            );
         }
-        self.add(("demo_num_cpus", Kind::Gauge), &[], |_, _| Some(4.0));
-        self.add(("demo_disk_total_bytes", Kind::Gauge), &[], |_, _| Some(2e11));
-        self.add(("demo_disk_usage_bytes", Kind::Gauge), &[], |reading, random| {
-            Some(5e10 + 1e6 * reading as f64 + (1e6 * random.share()).round())
+        self.add(("demo_num_cpus", SeriesKind::Gauge), &[], |_, _| Some(4.0));
+        self.add(("demo_disk_total_bytes", SeriesKind::Gauge), &[], |_, _| Some(2e11));
+        self.add(("demo_disk_usage_bytes", SeriesKind::Gauge), &[], |reading, random| {
+            Some(5e10 + 1e6 * reading as f64 + (1e6 * random.unit_interval()).round())
         });
         let name = "demo_batch_last_success_timestamp_seconds";
-        self.add((name, Kind::Gauge), &[], |reading, _| {
+        self.add((name, SeriesKind::Gauge), &[], |reading, _| {
             Some((START_MS / 1_000 + reading / 13 * 65) as f64)
         });
         let host = self.host;
         let version = ["1.2.3", "1.2.3", "1.3.0"][host as usize];
-        self.add(("demo_build_info", Kind::Gauge), &[("version", version)], |_, _| Some(1.0));
-        self.add(("target_info", Kind::Gauge), &[("zone", "a"), ("version", version)], |_, _| {
-            Some(1.0)
-        });
+        self.add(("demo_build_info", SeriesKind::Gauge), &[("version", version)], |_, _| Some(1.0));
+        self.add(
+            ("target_info", SeriesKind::Gauge),
+            &[("zone", "a"), ("version", version)],
+            |_, _| Some(1.0),
+        );
     }
 
     fn counters(&mut self) {
         let host = self.host;
-        let kind = Kind::Counter(CUMULATIVE);
+        let kind = SeriesKind::Counter(CUMULATIVE);
         for (mode, rate) in [("idle", 3.1), ("user", 0.7), ("system", 0.2)] {
             let mut total = 0.0;
             self.add(("demo_cpu_usage_seconds_total", kind), &[("mode", mode)], |at, random| {
                 // The second host begins anew twice, once while questions are asked about.
                 total = if host == 1 && (at == 300 || at == 931) { 0.0 } else { total };
-                total += rate * 5.0 * (0.9 + 0.2 * random.share());
+                total += rate * 5.0 * (0.9 + 0.2 * random.unit_interval());
                 Some(total)
             });
         }
         // Begins in the middle of what is asked about, as the third of a deployment would.
         self.add(("demo_items_shipped_total", kind), &[], |reading, random| {
             let begun = reading - 900 * i64::from(host == 2);
-            (begun >= 0).then(|| (begun as f64 * 7.0).floor() + (5.0 * random.share()).floor())
+            (begun >= 0)
+                .then(|| (begun as f64 * 7.0).floor() + (5.0 * random.unit_interval()).floor())
         });
     }
 
     fn classic(&mut self) {
         const BOUNDS: [&str; 11] =
             ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5", "+Inf"];
-        let kind = Kind::Counter(CUMULATIVE);
+        let kind = SeriesKind::Counter(CUMULATIVE);
         let name = |end: &str| format!("demo_api_request_duration_seconds_{end}");
         for (method, path, status) in
             [("GET", "/api/foo", "200"), ("POST", "/api/bar", "200"), ("GET", "/api/nope", "404")]
@@ -168,7 +175,7 @@ impl Service<'_> {
                     sum = 0.0;
                 }
                 for _ in 0..self.random.next() % 6 {
-                    let value = (-self.random.share().ln() * 0.3).powi(2);
+                    let value = (-self.random.unit_interval().ln() * 0.3).powi(2);
                     sum += value;
                     for (count, limit) in counts.iter_mut().zip(&limits) {
                         *count += f64::from(u8::from(value <= *limit));
@@ -178,7 +185,8 @@ impl Service<'_> {
             }
             for (at, bound) in BOUNDS.iter().enumerate() {
                 let labels: Vec<_> = labels.into_iter().chain([("le", *bound)]).collect();
-                let value = |reading: i64, _: &mut Random| Some(readings[reading as usize].0[at]);
+                let value =
+                    |reading: i64, _: &mut Splitmix64| Some(readings[reading as usize].0[at]);
                 self.add((&name("bucket"), kind), &labels, value);
             }
             self.add((&name("sum"), kind), &labels, |at, _| Some(readings[at as usize].1));
@@ -194,16 +202,18 @@ impl Service<'_> {
         let scheme = || Scheme::exp2(if host == 2 { 1 } else { 3 }).expect("is a scheme");
         for path in ["/api/foo", "/api/bar"] {
             self.histograms("demo_latency_seconds", &[("path", path)], scheme(), |random| {
-                (-random.share().ln() * 0.3).powi(2)
+                (-random.unit_interval().ln() * 0.3).powi(2)
             });
         }
         self.histograms("demo_skew_seconds", &[], scheme(), |random| {
-            let value = random.share() - 0.4;
+            let value = random.unit_interval() - 0.4;
             if value.abs() < 0.02 { 0.0 } else { value }
         });
         let bounds = [0.01, 0.1, 0.5, 1.0, if host == 2 { 3.0 } else { 2.0 }];
         let explicit = Scheme::explicit(&bounds).expect("is a scheme");
-        self.histograms("demo_custom_seconds", &[], explicit, |random| random.share() * 3.0);
+        self.histograms("demo_custom_seconds", &[], explicit, |random| {
+            random.unit_interval() * 3.0
+        });
     }
 
     fn histograms(
@@ -211,9 +221,9 @@ impl Service<'_> {
         name: &str,
         labels: &[(&str, &str)],
         scheme: Scheme,
-        mut value: impl FnMut(&mut Random) -> f64,
+        mut value: impl FnMut(&mut Splitmix64) -> f64,
     ) {
-        let series = self.series(name, Kind::Histogram(CUMULATIVE), labels);
+        let series = self.series(name, SeriesKind::Histogram(CUMULATIVE), labels);
         let mut histogram = Histogram::new(scheme.clone());
         let mut points = Vec::new();
         for reading in 0..READINGS {
@@ -223,22 +233,24 @@ impl Service<'_> {
             for _ in 0..1 + self.random.next() % 6 {
                 histogram.record(value(&mut self.random));
             }
-            points.push((self.time(reading), Point::Histogram(Box::new(histogram.clone()))));
+            points.push((self.time(reading), DataPoint::Histogram(Box::new(histogram.clone()))));
         }
-        self.lines.push(Line { series, points });
+        self.lines.push(DataSeries { series, points });
     }
 
-    fn odd(&mut self) {
+    fn edge_cases(&mut self) {
         // There for a minute, then not for three, which Prometheus is told.
-        self.add(("demo_intermittent_metric", Kind::Gauge), &[], |reading, _| match reading % 48 {
-            0..12 => Some(reading as f64),
-            12 => Some(f64::from_bits(STALE_BITS)),
-            _ => None,
+        self.add(("demo_intermittent_metric", SeriesKind::Gauge), &[], |reading, _| {
+            match reading % 48 {
+                0..12 => Some(reading as f64),
+                12 => Some(f64::from_bits(STALE_BITS)),
+                _ => None,
+            }
         });
         // Not read for seven minutes, and nobody is told.
-        self.add(("demo_silent_metric", Kind::Gauge), &[], |reading, random| {
+        self.add(("demo_silent_metric", SeriesKind::Gauge), &[], |reading, random| {
             let is_silent = (890..974).contains(&reading);
-            (!is_silent).then(|| (10.0 * random.share()).round())
+            (!is_silent).then(|| (10.0 * random.unit_interval()).round())
         });
         let values = [
             ("nan", f64::NAN),
@@ -249,13 +261,13 @@ impl Service<'_> {
             ("huge", f64::MAX),
         ];
         for (kind, value) in values {
-            self.add(("demo_special", Kind::Gauge), &[("kind", kind)], |_, _| Some(value));
+            self.add(("demo_special", SeriesKind::Gauge), &[("kind", kind)], |_, _| Some(value));
         }
         // Numbers for a while, NaN between.
-        self.add(("demo_with_holes", Kind::Gauge), &[], |reading, random| {
-            Some(if reading % 7 == 3 { f64::NAN } else { random.share() - 0.5 })
+        self.add(("demo_with_holes", SeriesKind::Gauge), &[], |reading, random| {
+            Some(if reading % 7 == 3 { f64::NAN } else { random.unit_interval() - 0.5 })
         });
-        self.add(("demo.dotted", Kind::Gauge), &[("region.name", "süd")], |reading, _| {
+        self.add(("demo.dotted", SeriesKind::Gauge), &[("region.name", "süd")], |reading, _| {
             Some((reading % 60) as f64)
         });
     }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use hist::codec::prometheus::RemoteHistogram;
 use query::NAME;
 
-use super::data::{Line, Point};
+use super::data::{DataPoint, DataSeries};
 
-const START_AWAITED: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Prometheus refuses what is an hour older than the newest it has.
 const SLICE_MS: i64 = 20 * 60_000;
 /// Series of one request.
@@ -22,15 +22,15 @@ const FEATURES: &str = "promql-experimental-functions,promql-duration-expr,\
      promql-extended-range-selectors,promql-binop-fill-modifiers";
 
 /// A running Prometheus; ended when dropped.
-pub(crate) struct Prometheus {
+pub(crate) struct PrometheusProcess {
     child: Child,
     port: u16,
     folder: PathBuf,
 }
 
-impl Prometheus {
+impl PrometheusProcess {
     /// Starts the program, and waits until it takes requests.
-    pub(crate) fn start(program: &Path) -> Prometheus {
+    pub(crate) fn start(program: &Path) -> PrometheusProcess {
         let name = format!("compliance-{}", std::process::id());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&folder).expect("a folder can be made");
@@ -53,20 +53,20 @@ impl Prometheus {
             .stderr(log)
             .spawn()
             .unwrap_or_else(|error| panic!("starting {}: {error}", program.display()));
-        let mut started = Prometheus { child, port, folder };
+        let mut started = PrometheusProcess { child, port, folder };
         let begun = Instant::now();
         while started.request("GET", "/-/ready", "", b"").is_none_or(|(status, _)| status != 200) {
             let ended = started.child.try_wait().expect("a child can be asked");
             let log = || fs::read_to_string(started.folder.join("log")).unwrap_or_default();
             assert!(ended.is_none(), "Prometheus ended: {}", log());
-            assert!(begun.elapsed() < START_AWAITED, "Prometheus is not ready: {}", log());
+            assert!(begun.elapsed() < START_TIMEOUT, "Prometheus is not ready: {}", log());
             std::thread::sleep(Duration::from_millis(50));
         }
         started
     }
 
     /// Sends all lines, a slice of time after the other.
-    pub(crate) fn load(&self, lines: &[Line]) {
+    pub(crate) fn load(&self, lines: &[DataSeries]) {
         let times = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.0));
         let (Some(first), Some(last)) = (times().min(), times().max()) else { return };
         let headers = "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n\
@@ -81,7 +81,8 @@ impl Prometheus {
                         put_bytes(&mut request, 1, &time_series(line, &line.points[from..to]));
                     }
                 }
-                let answer = self.request("POST", "/api/v1/write", headers, &framed(&request));
+                let answer =
+                    self.request("POST", "/api/v1/write", headers, &snappy_frame(&request));
                 let (status, body) = answer.expect("Prometheus answers");
                 let body = String::from_utf8_lossy(&body).into_owned();
                 assert!((200..300).contains(&status), "remote write: status {status}: {body}");
@@ -90,10 +91,10 @@ impl Prometheus {
     }
 
     /// What it answers to a question over a range, in milliseconds: JSON.
-    pub(crate) fn ask(&self, query: &str, range: (i64, i64, i64)) -> Vec<u8> {
+    pub(crate) fn query_range(&self, query: &str, range: (i64, i64, i64)) -> Vec<u8> {
         let seconds = |millis: i64| millis as f64 / 1e3;
         let (start, end, step) = (seconds(range.0), seconds(range.1), seconds(range.2));
-        let form = format!("query={}&start={start}&end={end}&step={step}", escaped(query));
+        let form = format!("query={}&start={start}&end={end}&step={step}", url_escape(query));
         let headers = "Content-Type: application/x-www-form-urlencoded\r\n";
         let answer = self.request("POST", "/api/v1/query_range", headers, form.as_bytes());
         answer.expect("Prometheus answers").1
@@ -120,7 +121,7 @@ impl Prometheus {
     }
 }
 
-impl Drop for Prometheus {
+impl Drop for PrometheusProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -128,7 +129,7 @@ impl Drop for Prometheus {
     }
 }
 
-fn escaped(text: &str) -> String {
+fn url_escape(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let escape = |byte: u8| match plain(byte) {
         true => (byte as char).to_string(),
@@ -138,7 +139,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// `prometheus.TimeSeries` of `prometheus/prompb/types.proto`.
-fn time_series(line: &Line, points: &[(i64, Point)]) -> Vec<u8> {
+fn time_series(line: &DataSeries, points: &[(i64, DataPoint)]) -> Vec<u8> {
     let mut series = Vec::new();
     let own = line.series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let mut labels: Vec<(&str, &str)> = own.chain([(NAME, line.series.name())]).collect();
@@ -151,14 +152,14 @@ fn time_series(line: &Line, points: &[(i64, Point)]) -> Vec<u8> {
     }
     for (time_ms, point) in points {
         match point {
-            Point::Number(number) => {
+            DataPoint::Number(number) => {
                 let mut sample = vec![1 << 3 | 1];
                 sample.extend(number.to_le_bytes());
                 sample.push(2 << 3);
                 put_number(&mut sample, *time_ms as u64);
                 put_bytes(&mut series, 2, &sample);
             }
-            Point::Histogram(histogram) => {
+            DataPoint::Histogram(histogram) => {
                 let mut sent = RemoteHistogram::from_histogram(histogram)
                     .expect("a histogram that Prometheus has a form for");
                 sent.timestamp = *time_ms;
@@ -184,7 +185,7 @@ fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
 }
 
 /// A snappy block of literals alone: what is sent once need not be small.
-fn framed(bytes: &[u8]) -> Vec<u8> {
+fn snappy_frame(bytes: &[u8]) -> Vec<u8> {
     /// A tag with a length of two bytes behind it.
     const LITERAL: u8 = 61 << 2;
     let mut out = Vec::new();

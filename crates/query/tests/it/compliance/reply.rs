@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use query::{Answer, Data, FloatHistogram, Note, Stream, Value as Own};
+use query::{FloatHistogram, QueryResult, QueryWarningKind, ResultData, StepValue as Own, Stream};
 use serde_json::Value as Json;
 
 /// How far numbers may be apart, as a part of the smaller.
@@ -14,82 +14,91 @@ const FRACTION: f64 = 1e-5;
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum ComplianceReply {
     Failed(String),
-    Given(Given),
+    Data(ReplyData),
 }
 
 /// Series by their labels, each with values by time, in milliseconds.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
-    series: BTreeMap<Labels, Vec<(i64, Value)>>,
-    notes: BTreeSet<String>,
+pub(crate) struct ReplyData {
+    series: BTreeMap<ReplyLabels, Vec<(i64, ReplyValue)>>,
+    warnings: BTreeSet<String>,
 }
 
-type Labels = BTreeMap<String, String>;
+type ReplyLabels = BTreeMap<String, String>;
 
 #[derive(Debug)]
-enum Value {
+enum ReplyValue {
     Number(f64),
-    Histogram { count: f64, sum: f64, buckets: Vec<Bucket> },
+    Histogram { count: f64, sum: f64, buckets: Vec<ReplyBucket> },
 }
 
 /// Which bounds belong to it, as Prometheus numbers that; lower, upper, count.
-type Bucket = (u64, f64, f64, f64);
+type ReplyBucket = (u64, f64, f64, f64);
 
-impl Reply {
+impl ComplianceReply {
     /// Of a question over a range.
-    pub(crate) fn of(answer: query::Result<Answer>) -> Reply {
+    pub(crate) fn from_result(answer: query::Result<QueryResult>) -> ComplianceReply {
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return Reply::Failed(error.to_string()),
+            Err(error) => return ComplianceReply::Failed(error.to_string()),
         };
-        let mut given = Given::default();
-        given.notes.extend([Note::Warning, Note::Info].into_iter().flat_map(|kind| {
-            answer.notes.of(kind).map(|(message, _)| message.to_owned()).collect::<Vec<_>>()
-        }));
+        let mut given = ReplyData::default();
+        given.warnings.extend(
+            [QueryWarningKind::Warning, QueryWarningKind::Info].into_iter().flat_map(|kind| {
+                answer
+                    .warnings
+                    .of_kind(kind)
+                    .map(|(message, _)| message.to_owned())
+                    .collect::<Vec<_>>()
+            }),
+        );
         let times = |at: usize| answer.steps.time(at) / 1_000_000;
         match answer.data {
-            Data::Scalar(numbers) => {
+            ResultData::Scalar(numbers) => {
                 let points = numbers.into_iter().enumerate();
-                let points = points.map(|(at, number)| (times(at), Value::Number(number)));
-                given.series.insert(Labels::new(), points.collect());
+                let points = points.map(|(at, number)| (times(at), ReplyValue::Number(number)));
+                given.series.insert(ReplyLabels::new(), points.collect());
             }
-            Data::Matrix(streams) | Data::Vector(streams) => {
+            ResultData::Matrix(streams) | ResultData::Vector(streams) => {
                 for Stream { labels, points, .. } in streams {
                     let labels = labels.iter().map(|(name, value)| (name.into(), value.into()));
                     let points = points.into_iter().enumerate();
-                    let points = points.filter_map(|(at, value)| Some((times(at), of(&value?))));
+                    let points =
+                        points.filter_map(|(at, value)| Some((times(at), to_reply_value(&value?))));
                     given.series.insert(labels.collect(), points.collect());
                 }
             }
-            Data::Text(_) | Data::Readings(_) => {
-                return Reply::Failed("neither a scalar nor a vector at each step".to_owned());
+            ResultData::Text(_) | ResultData::Points(_) => {
+                return ComplianceReply::Failed(
+                    "neither a scalar nor a vector at each step".to_owned(),
+                );
             }
         }
-        Reply::Given(given)
+        ComplianceReply::Data(given)
     }
 
     /// Of what Prometheus wrote.
-    pub(crate) fn of_json(body: &[u8]) -> Reply {
+    pub(crate) fn from_json(body: &[u8]) -> ComplianceReply {
         let json: Json = serde_json::from_slice(body).expect("Prometheus answers in JSON");
         if json["status"] != "success" {
-            return Reply::Failed(json["error"].as_str().unwrap_or("unknown").to_owned());
+            return ComplianceReply::Failed(json["error"].as_str().unwrap_or("unknown").to_owned());
         }
-        let mut given = Given::default();
+        let mut given = ReplyData::default();
         for kind in ["warnings", "infos"] {
             let notes = list(&json[kind]).iter().filter_map(Json::as_str);
-            given.notes.extend(notes.map(|note| without_place(note).to_owned()));
+            given.warnings.extend(notes.map(|note| without_position(note).to_owned()));
         }
         for series in list(&json["data"]["result"]) {
             let labels = series["metric"].as_object().into_iter().flatten();
             let labels =
                 labels.map(|(name, value)| (name.clone(), value.as_str().unwrap_or("").to_owned()));
-            let mut points: Vec<(i64, Value)> = Vec::new();
+            let mut points: Vec<(i64, ReplyValue)> = Vec::new();
             points.extend(
                 list(&series["values"])
                     .iter()
-                    .map(|point| (millis(&point[0]), Value::Number(number(&point[1])))),
+                    .map(|point| (millis(&point[0]), ReplyValue::Number(number(&point[1])))),
             );
             points.extend(
                 list(&series["histograms"])
@@ -99,32 +108,38 @@ impl Reply {
             points.sort_by_key(|point| point.0);
             given.series.insert(labels.collect(), points);
         }
-        Reply::Given(given)
+        ComplianceReply::Data(given)
     }
 
     /// Whether there is none.
     pub(crate) fn is_failed(&self) -> bool {
-        matches!(self, Reply::Failed(_))
+        matches!(self, ComplianceReply::Failed(_))
     }
 
     /// Whether there is nothing in it.
     pub(crate) fn is_empty(&self) -> bool {
-        matches!(self, Reply::Given(given) if given.series.is_empty())
+        matches!(self, ComplianceReply::Data(given) if given.series.is_empty())
     }
 
     /// How the other differs; `None` if it does not.
-    pub(crate) fn difference(&self, other: &Reply) -> Option<String> {
+    pub(crate) fn difference(&self, other: &ComplianceReply) -> Option<String> {
         match (self, other) {
-            (Reply::Failed(_), Reply::Failed(_)) => None,
-            (Reply::Failed(why), Reply::Given(_)) => Some(format!("it is to fail: {why}")),
-            (Reply::Given(_), Reply::Failed(why)) => Some(format!("it fails: {why}")),
-            (Reply::Given(expected), Reply::Given(found)) => expected.difference(found),
+            (ComplianceReply::Failed(_), ComplianceReply::Failed(_)) => None,
+            (ComplianceReply::Failed(why), ComplianceReply::Data(_)) => {
+                Some(format!("it is to fail: {why}"))
+            }
+            (ComplianceReply::Data(_), ComplianceReply::Failed(why)) => {
+                Some(format!("it fails: {why}"))
+            }
+            (ComplianceReply::Data(expected), ComplianceReply::Data(found)) => {
+                expected.difference(found)
+            }
         }
     }
 }
 
-impl Given {
-    fn difference(&self, other: &Given) -> Option<String> {
+impl ReplyData {
+    fn difference(&self, other: &ReplyData) -> Option<String> {
         let mut said = String::new();
         for (labels, expected) in &self.series {
             match other.series.get(labels) {
@@ -139,15 +154,19 @@ impl Given {
         for labels in other.series.keys().filter(|labels| !self.series.contains_key(*labels)) {
             let _ = write!(said, "\n    not expected {labels:?}");
         }
-        if self.notes != other.notes {
-            let _ = write!(said, "\n    notes {:?}, not {:?}", other.notes, self.notes);
+        if self.warnings != other.warnings {
+            let _ = write!(said, "\n    notes {:?}, not {:?}", other.warnings, self.warnings);
         }
         (!said.is_empty()).then_some(said)
     }
 }
 
-fn points_difference(expected: &[(i64, Value)], found: &[(i64, Value)]) -> Option<String> {
-    let times = |points: &[(i64, Value)]| points.iter().map(|point| point.0).collect::<Vec<_>>();
+fn points_difference(
+    expected: &[(i64, ReplyValue)],
+    found: &[(i64, ReplyValue)],
+) -> Option<String> {
+    let times =
+        |points: &[(i64, ReplyValue)]| points.iter().map(|point| point.0).collect::<Vec<_>>();
     if times(expected) != times(found) {
         return Some(format!("{} values, not {}, or others", found.len(), expected.len()));
     }
@@ -157,14 +176,14 @@ fn points_difference(expected: &[(i64, Value)], found: &[(i64, Value)]) -> Optio
     Some(format!("{} differ; at {time} ms {found:?}, not {expected:?}", differ.len()))
 }
 
-fn is_same(a: &Value, b: &Value) -> bool {
+fn is_same(a: &ReplyValue, b: &ReplyValue) -> bool {
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => is_near(*a, *b),
+        (ReplyValue::Number(a), ReplyValue::Number(b)) => is_near(*a, *b),
         (
-            Value::Histogram { count, sum, buckets },
-            Value::Histogram { count: count_b, sum: sum_b, buckets: buckets_b },
+            ReplyValue::Histogram { count, sum, buckets },
+            ReplyValue::Histogram { count: count_b, sum: sum_b, buckets: buckets_b },
         ) => {
-            let is_same_bucket = |(a, b): (&Bucket, &Bucket)| {
+            let is_same_bucket = |(a, b): (&ReplyBucket, &ReplyBucket)| {
                 a.0 == b.0 && is_near(a.1, b.1) && is_near(a.2, b.2) && is_near(a.3, b.3)
             };
             is_near(*count, *count_b)
@@ -182,15 +201,15 @@ fn is_near(a: f64, b: f64) -> bool {
     a == b || a.is_nan() && b.is_nan() || a.is_finite() && b.is_finite() && is_close()
 }
 
-fn of(value: &Own) -> Value {
+fn to_reply_value(value: &Own) -> ReplyValue {
     match (value.number(), value.histogram()) {
-        (Some(number), _) => Value::Number(number),
-        (None, Some(histogram)) => of_histogram(&histogram),
+        (Some(number), _) => ReplyValue::Number(number),
+        (None, Some(histogram)) => to_reply_histogram(&histogram),
         (None, None) => panic!("BUG: neither a number nor a histogram"),
     }
 }
 
-fn of_histogram(histogram: &FloatHistogram) -> Value {
+fn to_reply_histogram(histogram: &FloatHistogram) -> ReplyValue {
     let buckets = histogram.buckets().filter(|bucket| bucket.count != 0.0);
     let buckets = buckets.map(|bucket| {
         let bounds = match (bucket.lower_inclusive, bucket.upper_inclusive) {
@@ -201,15 +220,15 @@ fn of_histogram(histogram: &FloatHistogram) -> Value {
         };
         (bounds, bucket.lower, bucket.upper, bucket.count)
     });
-    Value::Histogram { count: histogram.count, sum: histogram.sum, buckets: buckets.collect() }
+    ReplyValue::Histogram { count: histogram.count, sum: histogram.sum, buckets: buckets.collect() }
 }
 
-fn histogram(json: &Json) -> Value {
+fn histogram(json: &Json) -> ReplyValue {
     let bucket = |json: &Json| {
         let bounds = json[0].as_u64().expect("bounds are a whole number");
         (bounds, number(&json[1]), number(&json[2]), number(&json[3]))
     };
-    Value::Histogram {
+    ReplyValue::Histogram {
         count: number(&json["count"]),
         sum: number(&json["sum"]),
         buckets: list(&json["buckets"]).iter().map(bucket).collect(),
@@ -230,7 +249,7 @@ fn millis(json: &Json) -> i64 {
 }
 
 /// Prometheus ends its notes with the place: ` (1:5)`.
-fn without_place(note: &str) -> &str {
+fn without_position(note: &str) -> &str {
     let place = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || ":)".contains(c));
     match note.rsplit_once(" (") {
         Some((text, rest)) if place(rest) => text,
@@ -249,13 +268,13 @@ mod tests {
 
     #[track_caller]
     fn check(one: &str, other: &str, expected: Option<&str>) {
-        let [one, other] = [one, other].map(|body| Reply::of_json(body.as_bytes()));
+        let [one, other] = [one, other].map(|body| ComplianceReply::from_json(body.as_bytes()));
         let difference = one.difference(&other);
         assert_eq!(difference.as_deref().map(str::trim_start), expected);
     }
 
     #[test]
-    fn what_is_alike_has_no_difference() {
+    fn equal_replies_have_no_difference() {
         check(NUMBERS, NUMBERS, None);
         check(NUMBERS, &NUMBERS.replace("\"1\"", "\"1.000001\""), None);
         check(HISTOGRAMS, HISTOGRAMS, None);
@@ -289,7 +308,7 @@ mod tests {
     #[test]
     fn buckets_are_compared() {
         let [one, other] = [HISTOGRAMS, &HISTOGRAMS.replace("[0,\"1\"", "[3,\"1\"")];
-        let [one, other] = [one, other].map(|body| Reply::of_json(body.as_bytes()));
+        let [one, other] = [one, other].map(|body| ComplianceReply::from_json(body.as_bytes()));
         assert!(one.difference(&other).is_some_and(|said| said.contains("1 differ")));
     }
 }

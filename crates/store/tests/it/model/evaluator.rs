@@ -6,13 +6,13 @@ use std::ops::Range;
 use hist::codec::frame;
 use hist::codec::header::Temporality;
 use hist::{Histogram, Mixture};
-use journal::Identity;
-use model::{Kind, Sample, Selector, Series, Value};
-use store::Summary;
+use journal::BatchIdentity;
+use model::{Sample, SampleValue, Selector, Series, SeriesKind};
+use store::NumberSummary;
 
 /// A sample, and of a delta histogram the very values that were recorded.
 #[derive(Clone, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct ModelSample {
     pub(crate) sample: Sample,
     pub(crate) values: Vec<f64>,
 }
@@ -21,63 +21,63 @@ pub(crate) struct Taken {
 #[derive(Debug)]
 pub(crate) struct Evaluator {
     pub(crate) series: Vec<Series>,
-    pub(crate) taken: Vec<Vec<Taken>>,
-    heard: BTreeMap<(u64, u64), u64>,
+    pub(crate) samples: Vec<Vec<ModelSample>>,
+    sequences: BTreeMap<(u64, u64), u64>,
 }
 
 /// What happened, in the nanoseconds before its end.
 #[derive(Clone, Debug)]
-pub(crate) struct Happened<T> {
+pub(crate) struct ModelDelta<T> {
     pub(crate) end: i64,
     pub(crate) value: T,
 }
 
 /// The nanosecond by which a sample is counted.
-pub(crate) fn moment(end: i64) -> i64 {
+pub(crate) fn counted_at(end: i64) -> i64 {
     end.saturating_sub(1)
 }
 
 impl Evaluator {
     pub(crate) fn new(series: Vec<Series>) -> Evaluator {
         let taken = series.iter().map(|_| Vec::new()).collect();
-        Evaluator { series, taken, heard: BTreeMap::new() }
+        Evaluator { series, samples: taken, sequences: BTreeMap::new() }
     }
 
     /// Takes a batch of samples by number of their series, unless it is known.
-    pub(crate) fn ingest(&mut self, identity: Identity, samples: &[(usize, Taken)]) {
-        let heard = self.heard.entry((identity.producer, identity.boot)).or_insert(0);
+    pub(crate) fn ingest(&mut self, identity: BatchIdentity, samples: &[(usize, ModelSample)]) {
+        let heard = self.sequences.entry((identity.producer, identity.epoch)).or_insert(0);
         if identity.sequence <= *heard {
             return;
         }
         *heard = identity.sequence;
         for (series, taken) in samples {
-            let is_delta = self.series[*series].kind() == Kind::Histogram(Temporality::Delta);
+            let is_delta = self.series[*series].kind() == SeriesKind::Histogram(Temporality::Delta);
             let time = (taken.sample.start, taken.sample.end);
-            let is_known = |held: &Taken| (held.sample.start, held.sample.end) == time;
+            let is_known = |held: &ModelSample| (held.sample.start, held.sample.end) == time;
             // A histogram of a moment is one sample, however often it is sent.
-            if is_delta && time.0 == time.1 && self.taken[*series].iter().any(is_known) {
+            if is_delta && time.0 == time.1 && self.samples[*series].iter().any(is_known) {
                 continue;
             }
-            self.taken[*series].push(taken.clone());
+            self.samples[*series].push(taken.clone());
         }
     }
 
     pub(crate) fn delete(&mut self, selector: &Selector, range: &Range<i64>) {
-        for (series, taken) in self.series.iter().zip(&mut self.taken) {
+        for (series, taken) in self.series.iter().zip(&mut self.samples) {
             if selector.matches(series) {
-                taken.retain(|taken| !range.contains(&moment(taken.sample.end)));
+                taken.retain(|taken| !range.contains(&counted_at(taken.sample.end)));
             }
         }
     }
 
     /// Samples by time, each window once: counts add up, of two readings the greater stays.
-    pub(crate) fn settled(&self, series: usize) -> Vec<Settled> {
-        let mut windows: BTreeMap<(i64, i64), Vec<&Value>> = BTreeMap::new();
-        for Taken { sample, .. } in &self.taken[series] {
+    pub(crate) fn settled_samples(&self, series: usize) -> Vec<SettledWindow> {
+        let mut windows: BTreeMap<(i64, i64), Vec<&SampleValue>> = BTreeMap::new();
+        for ModelSample { sample, .. } in &self.samples[series] {
             windows.entry((sample.end, sample.start)).or_default().push(&sample.value);
         }
         let kind = self.series[series].kind();
-        let settle = |((end, start), values): ((i64, i64), Vec<&Value>)| Settled {
+        let settle = |((end, start), values): ((i64, i64), Vec<&SampleValue>)| SettledWindow {
             start,
             end,
             values: settle(kind, &values),
@@ -85,27 +85,30 @@ impl Evaluator {
         windows.into_iter().map(settle).collect()
     }
 
-    fn numbers(&self, series: usize) -> Vec<Happened<f64>> {
-        let rows = self.settled(series);
-        let number = |row: &Settled| match row.values[..] {
-            [Value::Number(number)] => number,
+    fn numbers(&self, series: usize) -> Vec<ModelDelta<f64>> {
+        let rows = self.settled_samples(series);
+        let number = |row: &SettledWindow| match row.values[..] {
+            [SampleValue::Number(number)] => number,
             _ => panic!("{row:?} is no number"),
         };
         if !self.series[series].kind().is_cumulative() {
-            return rows.iter().map(|row| Happened { end: row.end, value: number(row) }).collect();
+            return rows
+                .iter()
+                .map(|row| ModelDelta { end: row.end, value: number(row) })
+                .collect();
         }
         steps(&rows, number, |after, before| (after >= before).then(|| after - before))
     }
 
-    fn histograms(&self, series: usize) -> Vec<Happened<Histogram>> {
-        let rows = self.settled(series);
-        let histogram = |value: &Value| match value {
-            Value::Histogram(histogram) => Histogram::clone(histogram),
+    fn histograms(&self, series: usize) -> Vec<ModelDelta<Histogram>> {
+        let rows = self.settled_samples(series);
+        let histogram = |value: &SampleValue| match value {
+            SampleValue::Histogram(histogram) => Histogram::clone(histogram),
             other => panic!("{other:?} is no histogram"),
         };
         if !self.series[series].kind().is_cumulative() {
             let all = rows.iter().flat_map(|row| {
-                let one = |value| Happened { end: row.end, value: histogram(value) };
+                let one = |value| ModelDelta { end: row.end, value: histogram(value) };
                 row.values.iter().map(one)
             });
             return all.collect();
@@ -124,7 +127,7 @@ impl Evaluator {
     pub(crate) fn mixtures(&self, series: &[usize], columns: &[Range<i64>]) -> Vec<Mixture> {
         let mut mixtures = vec![Mixture::default(); columns.len()];
         for &series in series {
-            for Happened { end, value } in self.histograms(series) {
+            for ModelDelta { end, value } in self.histograms(series) {
                 if let Some(at) = column_of(columns, end)
                     && (!value.is_empty() || value.nan_count() > 0)
                 {
@@ -139,7 +142,7 @@ impl Evaluator {
     pub(crate) fn values(&self, series: &[usize], columns: &[Range<i64>]) -> Vec<Vec<f64>> {
         let mut values = vec![Vec::new(); columns.len()];
         for &series in series {
-            for taken in &self.taken[series] {
+            for taken in &self.samples[series] {
                 if let Some(at) = column_of(columns, taken.sample.end) {
                     values[at].extend(taken.values.iter().filter(|value| !value.is_nan()));
                 }
@@ -154,12 +157,12 @@ impl Evaluator {
         &self,
         series: &[usize],
         columns: &[Range<i64>],
-    ) -> Vec<Option<Summary>> {
-        let mut summaries: Vec<Option<Summary>> = vec![None; columns.len()];
+    ) -> Vec<Option<NumberSummary>> {
+        let mut summaries: Vec<Option<NumberSummary>> = vec![None; columns.len()];
         for &series in series {
-            for Happened { end, value } in self.numbers(series) {
+            for ModelDelta { end, value } in self.numbers(series) {
                 if let Some(at) = column_of(columns, end) {
-                    summaries[at] = Some(with(summaries[at].as_ref(), value));
+                    summaries[at] = Some(add_number(summaries[at].as_ref(), value));
                 }
             }
         }
@@ -169,23 +172,23 @@ impl Evaluator {
 
 /// What is left of the samples of one window: one value, but for histograms of grids that do not nest, and texts.
 #[derive(Clone, Debug)]
-pub(crate) struct Settled {
+pub(crate) struct SettledWindow {
     pub(crate) start: i64,
     pub(crate) end: i64,
-    pub(crate) values: Vec<Value>,
+    pub(crate) values: Vec<SampleValue>,
 }
 
-fn settle(kind: Kind, values: &[&Value]) -> Vec<Value> {
-    let number = |value: &Value| match value {
-        Value::Number(number) => *number,
+fn settle(kind: SeriesKind, values: &[&SampleValue]) -> Vec<SampleValue> {
+    let number = |value: &SampleValue| match value {
+        SampleValue::Number(number) => *number,
         other => panic!("{other:?} is no number"),
     };
     let numbers = values.iter().map(|value| number(value));
     match kind {
-        Kind::Histogram(Temporality::Delta) => values.iter().copied().cloned().collect(),
-        Kind::Histogram(Temporality::Cumulative) => {
-            let rank = |value: &Value| match value {
-                Value::Histogram(histogram) => {
+        SeriesKind::Histogram(Temporality::Delta) => values.iter().copied().cloned().collect(),
+        SeriesKind::Histogram(Temporality::Cumulative) => {
+            let rank = |value: &SampleValue| match value {
+                SampleValue::Histogram(histogram) => {
                     let mut bytes = Vec::new();
                     frame::encode(histogram, Default::default(), &mut bytes);
                     (histogram.count(), bytes)
@@ -194,12 +197,12 @@ fn settle(kind: Kind, values: &[&Value]) -> Vec<Value> {
             };
             values.iter().copied().max_by_key(|value| rank(value)).cloned().into_iter().collect()
         }
-        Kind::Counter(Temporality::Delta) => vec![Value::Number(numbers.sum())],
-        Kind::Counter(Temporality::Cumulative) | Kind::Gauge => {
-            numbers.max_by(f64::total_cmp).map(Value::Number).into_iter().collect()
+        SeriesKind::Counter(Temporality::Delta) => vec![SampleValue::Number(numbers.sum())],
+        SeriesKind::Counter(Temporality::Cumulative) | SeriesKind::Gauge => {
+            numbers.max_by(f64::total_cmp).map(SampleValue::Number).into_iter().collect()
         }
-        Kind::Text => {
-            let mut texts: Vec<Value> = Vec::new();
+        SeriesKind::Text => {
+            let mut texts: Vec<SampleValue> = Vec::new();
             for &value in values {
                 if !texts.contains(value) {
                     texts.push(value.clone());
@@ -213,10 +216,10 @@ fn settle(kind: Kind, values: &[&Value]) -> Vec<Value> {
 /// What was added up to each reading. One that says since when it counts, and that is not before the reading
 /// before was made, counts whole, as does one that has less in it. The first counts only if it says since when.
 fn steps<T>(
-    rows: &[Settled],
-    of: impl Fn(&Settled) -> T,
+    rows: &[SettledWindow],
+    of: impl Fn(&SettledWindow) -> T,
     added: impl Fn(&T, &T) -> Option<T>,
-) -> Vec<Happened<T>> {
+) -> Vec<ModelDelta<T>> {
     let mut steps = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         let says_since = row.start < row.end;
@@ -226,30 +229,30 @@ fn steps<T>(
             Some(before) if says_since && row.start >= before.end => of(row),
             Some(before) => added(&of(row), &of(before)).unwrap_or_else(|| of(row)),
         };
-        steps.push(Happened { end: row.end, value });
+        steps.push(ModelDelta { end: row.end, value });
     }
     steps
 }
 
 fn column_of(columns: &[Range<i64>], end: i64) -> Option<usize> {
     // Columns are in order and touch.
-    let at = columns.partition_point(|column| column.end <= moment(end));
-    columns.get(at).filter(|column| column.contains(&moment(end))).map(|_| at)
+    let at = columns.partition_point(|column| column.end <= counted_at(end));
+    columns.get(at).filter(|column| column.contains(&counted_at(end))).map(|_| at)
 }
 
 /// A summary with one number more. By hand: this is not the place to use the store's own addition.
-fn with(summary: Option<&Summary>, value: f64) -> Summary {
-    let Some(before) = summary else { return Summary::of(value) };
+fn add_number(summary: Option<&NumberSummary>, value: f64) -> NumberSummary {
+    let Some(before) = summary else { return NumberSummary::of_number(value) };
     if value.is_nan() {
-        return Summary { nan: before.nan + 1, ..*before };
+        return NumberSummary { nan: before.nan + 1, ..*before };
     }
     if before.count == 0 {
-        return Summary { nan: before.nan, ..Summary::of(value) };
+        return NumberSummary { nan: before.nan, ..NumberSummary::of_number(value) };
     }
-    Summary {
+    NumberSummary {
         count: before.count + 1,
         nan: before.nan,
-        sum: before.sum.plus(hist::Sum::new(value)),
+        sum: before.sum.plus(hist::CompensatedSum::new(value)),
         min: before.min.min(value),
         max: before.max.max(value),
         first: before.first,

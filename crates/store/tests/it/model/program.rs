@@ -4,21 +4,21 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use hist::codec::header::Temporality::{Cumulative, Delta};
-use hist::{Bound, Histogram, Mixture, Scheme};
-use journal::{Identity, Level};
-use model::{BatchWriter, Kind, Sample, Selector, Series, Value};
+use hist::{Histogram, LimitInclusion, Mixture, Scheme};
+use journal::{BatchIdentity, Level};
+use model::{BatchWriter, Sample, SampleValue, Selector, Series, SeriesKind};
 use proptest::prelude::*;
-use store::{Column, DAY, Grid, HOUR, MINUTE, Store, Summary};
+use store::{DAY, HOUR, MINUTE, NumberSummary, Store, TimeColumn, TimeGrid};
 
-use super::evaluator::{Evaluator, Taken, moment};
-use crate::world::World;
+use super::evaluator::{Evaluator, ModelSample, counted_at};
+use crate::fixture::StoreFixture;
 
 /// When programs begin: the start of a day.
 pub(crate) const BEGIN: i64 = 20_000 * DAY;
 
 /// One sample, as chance has it.
 #[derive(Clone, Debug)]
-pub(crate) struct Draw {
+pub(crate) struct DrawnSample {
     series: usize,
     /// How long before now it ended, in minutes.
     age_min: i64,
@@ -30,13 +30,13 @@ pub(crate) struct Draw {
     thresholds: bool,
     /// Of what grows: 0 begins anew and says so, 1 begins anew and does not, others grow.
     reset: u8,
-    says_since: bool,
+    has_start_time: bool,
 }
 
 /// One thing that is done.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
-    Ingest(u64, Vec<Draw>),
+pub(crate) enum ModelStep {
+    Ingest(u64, Vec<DrawnSample>),
     /// A batch once more, as it was.
     Repeat(usize),
     /// The samples of a batch once more, in a new one.
@@ -49,21 +49,21 @@ pub(crate) enum Step {
     Delete(usize, i64, i64, i64),
     /// Which series, from how many days before today, how many days.
     DeleteDays(usize, i64, i64),
-    Check(Question),
+    Check(ModelQuery),
     /// All that adds up, in columns that rollups are enough for.
     CheckSums,
 }
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Question {
+pub(crate) struct ModelQuery {
     series: u16,
     step: i64,
     /// Nanoseconds by which columns miss the day.
     off_ns: i64,
 }
 
-fn draw() -> impl Strategy<Value = Draw> {
+fn draw() -> impl Strategy<Value = DrawnSample> {
     let age = prop_oneof![
         4 => Just(0i64),
         3 => 0i64..60,
@@ -86,7 +86,7 @@ fn draw() -> impl Strategy<Value = Draw> {
                 (series, age_min, off_ns, span_s),
                 (values, scheme, thresholds, reset, says_since),
             )| {
-                Draw {
+                DrawnSample {
                     series,
                     age_min,
                     off_ns,
@@ -95,13 +95,13 @@ fn draw() -> impl Strategy<Value = Draw> {
                     scheme,
                     thresholds,
                     reset,
-                    says_since,
+                    has_start_time: says_since,
                 }
             },
         )
 }
 
-fn question() -> impl Strategy<Value = Question> {
+fn question() -> impl Strategy<Value = ModelQuery> {
     let step = prop_oneof![
         Just(i64::MAX),
         Just(DAY),
@@ -114,63 +114,63 @@ fn question() -> impl Strategy<Value = Question> {
     ];
     let off = prop_oneof![3 => Just(0i64), 1 => Just(1), 1 => Just(-1), 1 => -DAY..DAY];
     let series = prop_oneof![Just(u16::MAX), any::<u16>(), (0u16..16).prop_map(|at| 1 << at)];
-    (series, step, off).prop_map(|(series, step, off_ns)| Question { series, step, off_ns })
+    (series, step, off).prop_map(|(series, step, off_ns)| ModelQuery { series, step, off_ns })
 }
 
 /// Of what adds up only, so that rollups are enough; deleted are whole days. For programs with retention.
-pub(crate) fn adding_step() -> impl Strategy<Value = Step> {
+pub(crate) fn adding_step() -> impl Strategy<Value = ModelStep> {
     // A histogram of a moment that is sent again once its rows are dropped counts again.
-    let draw = draw().prop_map(|draw| Draw {
+    let draw = draw().prop_map(|draw| DrawnSample {
         series: [0, 1, 5][draw.series % 3],
         span_s: draw.span_s.max(1),
         ..draw
     });
     prop_oneof![
-        12 => (0u64..2, prop::collection::vec(draw, 1..8)).prop_map(|(producer, draws)| Step::Ingest(producer, draws)),
-        1 => any::<usize>().prop_map(Step::Again),
-        2 => (1i64..120).prop_map(|minutes| Step::Advance(minutes * MINUTE)),
-        4 => (1i64..20).prop_map(|hours| Step::Advance(hours * HOUR)),
-        3 => Just(Step::Seal),
-        6 => Just(Step::Maintain),
-        1 => Just(Step::Reopen),
-        1 => (0..2usize, 0i64..5, 0i64..3).prop_map(|(which, age, length)| Step::DeleteDays(which, age, length)),
-        2 => Just(Step::CheckSums),
+        12 => (0u64..2, prop::collection::vec(draw, 1..8)).prop_map(|(producer, draws)| ModelStep::Ingest(producer, draws)),
+        1 => any::<usize>().prop_map(ModelStep::Again),
+        2 => (1i64..120).prop_map(|minutes| ModelStep::Advance(minutes * MINUTE)),
+        4 => (1i64..20).prop_map(|hours| ModelStep::Advance(hours * HOUR)),
+        3 => Just(ModelStep::Seal),
+        6 => Just(ModelStep::Maintain),
+        1 => Just(ModelStep::Reopen),
+        1 => (0..2usize, 0i64..5, 0i64..3).prop_map(|(which, age, length)| ModelStep::DeleteDays(which, age, length)),
+        2 => Just(ModelStep::CheckSums),
     ]
 }
 
 /// Everything but retention, which makes the store forget what the evaluator knows.
-pub(crate) fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = ModelStep> {
     prop_oneof![
-        12 => (0u64..2, prop::collection::vec(draw(), 1..12)).prop_map(|(producer, draws)| Step::Ingest(producer, draws)),
-        1 => any::<usize>().prop_map(Step::Repeat),
-        1 => any::<usize>().prop_map(Step::Again),
-        3 => (1i64..120).prop_map(|minutes| Step::Advance(minutes * MINUTE)),
-        2 => (1i64..20).prop_map(|hours| Step::Advance(hours * HOUR)),
-        1 => (DAY..2 * DAY).prop_map(Step::Advance),
-        3 => Just(Step::Seal),
-        4 => Just(Step::Maintain),
-        1 => Just(Step::Reopen),
+        12 => (0u64..2, prop::collection::vec(draw(), 1..12)).prop_map(|(producer, draws)| ModelStep::Ingest(producer, draws)),
+        1 => any::<usize>().prop_map(ModelStep::Repeat),
+        1 => any::<usize>().prop_map(ModelStep::Again),
+        3 => (1i64..120).prop_map(|minutes| ModelStep::Advance(minutes * MINUTE)),
+        2 => (1i64..20).prop_map(|hours| ModelStep::Advance(hours * HOUR)),
+        1 => (DAY..2 * DAY).prop_map(ModelStep::Advance),
+        3 => Just(ModelStep::Seal),
+        4 => Just(ModelStep::Maintain),
+        1 => Just(ModelStep::Reopen),
         1 => (0..6usize, 0i64..3 * 24 * 60, 0i64..36 * 60, -1i64..2)
-            .prop_map(|(which, age, length, off)| Step::Delete(which, age, length, off)),
-        3 => question().prop_map(Step::Check),
+            .prop_map(|(which, age, length, off)| ModelStep::Delete(which, age, length, off)),
+        3 => question().prop_map(ModelStep::Check),
     ]
 }
 
 pub(crate) fn series() -> Vec<Series> {
     let named = |name: &str, kind, host: &str| {
-        Series::new(name, kind).with_label("host", host).checked().unwrap()
+        Series::new(name, kind).with_label("host", host).validate().unwrap()
     };
     vec![
-        named("latency", Kind::Histogram(Delta), "a"),
-        named("latency", Kind::Histogram(Delta), "b"),
-        named("waited", Kind::Histogram(Cumulative), "a"),
-        named("waited", Kind::Histogram(Cumulative), "b"),
-        named("waited", Kind::Histogram(Cumulative), "c"),
-        named("requests", Kind::Counter(Delta), "a"),
-        named("bytes", Kind::Counter(Cumulative), "a"),
-        named("bytes", Kind::Counter(Cumulative), "b"),
-        named("load", Kind::Gauge, "a"),
-        named("version", Kind::Text, "a"),
+        named("latency", SeriesKind::Histogram(Delta), "a"),
+        named("latency", SeriesKind::Histogram(Delta), "b"),
+        named("waited", SeriesKind::Histogram(Cumulative), "a"),
+        named("waited", SeriesKind::Histogram(Cumulative), "b"),
+        named("waited", SeriesKind::Histogram(Cumulative), "c"),
+        named("requests", SeriesKind::Counter(Delta), "a"),
+        named("bytes", SeriesKind::Counter(Cumulative), "a"),
+        named("bytes", SeriesKind::Counter(Cumulative), "b"),
+        named("load", SeriesKind::Gauge, "a"),
+        named("version", SeriesKind::Text, "a"),
     ]
 }
 
@@ -187,33 +187,33 @@ fn scheme(series: usize, draw: u8) -> Scheme {
 
 /// What a process that counts has counted.
 #[derive(Clone, Debug)]
-struct Counting {
+struct CountingProcess {
     since: i64,
     histogram: Histogram,
     number: f64,
 }
 
 /// A store and the evaluator beside it.
-pub(crate) struct Run {
-    pub(crate) world: World,
+pub(crate) struct ModelRun {
+    pub(crate) world: StoreFixture,
     pub(crate) store: Option<Store>,
     pub(crate) evaluator: Evaluator,
-    counting: Vec<Option<Counting>>,
-    sent: Vec<(Identity, Vec<(usize, Taken)>)>,
+    counting: Vec<Option<CountingProcess>>,
+    sent: Vec<(BatchIdentity, Vec<(usize, ModelSample)>)>,
     sequences: [u64; 2],
     /// Moments of histograms of a moment, by series: another one of the same moment is refused, which is a gap.
     points: BTreeSet<(usize, i64)>,
     pub(crate) now: i64,
 }
 
-impl Run {
-    pub(crate) fn new() -> Run {
-        let world = World::new();
+impl ModelRun {
+    pub(crate) fn new() -> ModelRun {
+        let world = StoreFixture::new();
         world.set_now(BEGIN);
         let store = Some(world.open().unwrap());
         let series = series();
         let counting = vec![None; series.len()];
-        Run {
+        ModelRun {
             world,
             store,
             evaluator: Evaluator::new(series),
@@ -239,52 +239,53 @@ impl Run {
         self.store = Some(self.world.open().unwrap());
     }
 
-    pub(crate) fn step(&mut self, step: &Step) {
+    pub(crate) fn step(&mut self, step: &ModelStep) {
         match step {
-            Step::Ingest(producer, draws) => {
+            ModelStep::Ingest(producer, draws) => {
                 let samples = draws.iter().map(|draw| (draw.series, self.sample(draw))).collect();
                 self.send(*producer, samples);
             }
-            Step::Repeat(which) if !self.sent.is_empty() => {
+            ModelStep::Repeat(which) if !self.sent.is_empty() => {
                 let (identity, samples) = self.sent[which % self.sent.len()].clone();
                 self.ingest(identity, &samples);
             }
-            Step::Again(which) if !self.sent.is_empty() => {
+            ModelStep::Again(which) if !self.sent.is_empty() => {
                 let (identity, samples) = self.sent[which % self.sent.len()].clone();
                 self.send(1 - identity.producer, samples);
             }
-            Step::Repeat(_) | Step::Again(_) => {}
-            Step::Advance(ns) => self.advance(*ns),
-            Step::Seal => self.store().seal().unwrap(),
-            Step::Maintain => {
+            ModelStep::Repeat(_) | ModelStep::Again(_) => {}
+            ModelStep::Advance(ns) => self.advance(*ns),
+            ModelStep::Seal => self.store().seal().unwrap(),
+            ModelStep::Maintain => {
                 // What was rolled up to be dropped is dropped the next time.
                 let is_done = (0..4).any(|_| !self.store().maintain().unwrap());
                 assert!(is_done, "there is always something to do");
             }
-            Step::Reopen => self.reopen(),
-            Step::Delete(which, age_min, length_min, off_ns) => {
+            ModelStep::Reopen => self.reopen(),
+            ModelStep::Delete(which, age_min, length_min, off_ns) => {
                 let selector = ["latency", "and(host:a)", "waited", "bytes", "load", "*"][*which];
                 let start = self.now - age_min * MINUTE + off_ns;
                 self.delete(selector, start..start + length_min * MINUTE + off_ns.abs());
             }
-            Step::DeleteDays(which, age, days) => {
+            ModelStep::DeleteDays(which, age, days) => {
                 let start = self.now - self.now.rem_euclid(DAY) - age * DAY;
                 self.delete(["latency", "*"][*which], start..start + days * DAY);
             }
-            Step::Check(question) => self.check(question),
-            Step::CheckSums => {
+            ModelStep::Check(question) => self.check(question),
+            ModelStep::CheckSums => {
                 let Some(extent) = self.extent() else { return };
                 let start = extent.start - extent.start.rem_euclid(DAY);
                 let length = extent.end - start;
                 for step in [HOUR, 7 * HOUR, DAY, length + DAY - length % DAY] {
-                    let grid = Grid { start, step, columns: (length as u64).div_ceil(step as u64) };
+                    let grid =
+                        TimeGrid { start, step, columns: (length as u64).div_ceil(step as u64) };
                     self.compare_answers(grid, &[0, 1]);
                     self.compare_answers(grid, &[1]);
                     self.compare_sums(grid, &[5]);
                 }
                 for step in [MINUTE, 5 * MINUTE] {
                     let columns = DAY / step * (length / DAY + 1).min(step / MINUTE);
-                    let grid = Grid { start, step, columns: columns as u64 };
+                    let grid = TimeGrid { start, step, columns: columns as u64 };
                     [0, 1].iter().for_each(|&series| self.compare_told(grid, series));
                 }
             }
@@ -298,15 +299,15 @@ impl Run {
     }
 
     /// Takes samples in, as the next batch of a producer.
-    pub(crate) fn send(&mut self, producer: u64, samples: Vec<(usize, Taken)>) {
+    pub(crate) fn send(&mut self, producer: u64, samples: Vec<(usize, ModelSample)>) {
         let sequence = &mut self.sequences[producer as usize];
         *sequence += 1;
-        let identity = Identity { producer, boot: 1, sequence: *sequence };
+        let identity = BatchIdentity { producer, epoch: 1, sequence: *sequence };
         self.ingest(identity, &samples);
         self.sent.push((identity, samples));
     }
 
-    fn ingest(&mut self, identity: Identity, samples: &[(usize, Taken)]) {
+    fn ingest(&mut self, identity: BatchIdentity, samples: &[(usize, ModelSample)]) {
         let mut batch = BatchWriter::default();
         for (series, taken) in samples {
             batch.series(&self.evaluator.series[*series]);
@@ -316,7 +317,7 @@ impl Run {
         self.evaluator.ingest(identity, samples);
     }
 
-    fn sample(&mut self, draw: &Draw) -> Taken {
+    fn sample(&mut self, draw: &DrawnSample) -> ModelSample {
         let end = self.now - draw.age_min * MINUTE + draw.off_ns;
         let start = end - draw.span_s * 1_000_000_000;
         let kind = self.evaluator.series[draw.series].kind();
@@ -327,8 +328,10 @@ impl Run {
         }
         draw.values.iter().for_each(|&value| histogram.record(value));
         let number = draw.values.first().copied().unwrap_or(0.0);
-        let mut taken =
-            Taken { sample: Sample { start, end, value: Value::Number(number) }, values: vec![] };
+        let mut taken = ModelSample {
+            sample: Sample { start, end, value: SampleValue::Number(number) },
+            values: vec![],
+        };
         let sample = &mut taken.sample;
         if kind.is_cumulative() {
             let counting = &mut self.counting[draw.series];
@@ -338,30 +341,32 @@ impl Run {
                     counting.number += number.abs();
                     counting
                 }
-                _ => counting.insert(Counting {
+                _ => counting.insert(CountingProcess {
                     since: start,
                     histogram: histogram.clone(),
                     number: number.abs(),
                 }),
             };
-            let says_since = draw.says_since && draw.reset != 1 && counting.since < end;
+            let says_since = draw.has_start_time && draw.reset != 1 && counting.since < end;
             sample.start = if says_since { counting.since } else { end };
             sample.value = match kind {
-                Kind::Histogram(_) => Value::Histogram(Box::new(counting.histogram.clone())),
-                _ => Value::Number(counting.number),
+                SeriesKind::Histogram(_) => {
+                    SampleValue::Histogram(Box::new(counting.histogram.clone()))
+                }
+                _ => SampleValue::Number(counting.number),
             };
             return taken;
         }
         match kind {
-            Kind::Histogram(_) => {
+            SeriesKind::Histogram(_) => {
                 if sample.start == end && !self.points.insert((draw.series, end)) {
                     sample.start -= MINUTE;
                 }
-                sample.value = Value::Histogram(Box::new(histogram));
+                sample.value = SampleValue::Histogram(Box::new(histogram));
                 taken.values.clone_from(&draw.values);
             }
-            Kind::Text => sample.value = Value::Text(format!("v{number}")),
-            Kind::Gauge if draw.scheme == 0 => sample.value = Value::Number(f64::NAN),
+            SeriesKind::Text => sample.value = SampleValue::Text(format!("v{number}")),
+            SeriesKind::Gauge if draw.scheme == 0 => sample.value = SampleValue::Number(f64::NAN),
             _ => {}
         }
         taken
@@ -370,11 +375,11 @@ impl Run {
     /// From when to when the evaluator has samples.
     pub(crate) fn extent(&self) -> Option<Range<i64>> {
         let moments =
-            || self.evaluator.taken.iter().flatten().map(|taken| moment(taken.sample.end));
+            || self.evaluator.samples.iter().flatten().map(|taken| counted_at(taken.sample.end));
         Some(moments().min()?..moments().max()? + 1)
     }
 
-    pub(crate) fn check(&self, question: &Question) {
+    pub(crate) fn check(&self, question: &ModelQuery) {
         let Some(extent) = self.extent() else { return };
         let grid = grid(question, extent);
         let chosen: Vec<usize> =
@@ -383,33 +388,36 @@ impl Run {
     }
 
     /// Compares all there is, of these series.
-    pub(crate) fn compare(&self, grid: Grid, chosen: &[usize]) {
-        let of = |is: fn(Kind) -> bool| -> Vec<usize> {
+    pub(crate) fn compare(&self, grid: TimeGrid, chosen: &[usize]) {
+        let of = |is: fn(SeriesKind) -> bool| -> Vec<usize> {
             let series = &self.evaluator.series;
             chosen.iter().copied().filter(|&at| is(series[at].kind())).collect()
         };
-        self.compare_histograms(grid, &of(|kind| matches!(kind, Kind::Histogram(_))));
-        self.compare_numbers(grid, &of(|kind| matches!(kind, Kind::Counter(_) | Kind::Gauge)));
+        self.compare_histograms(grid, &of(|kind| matches!(kind, SeriesKind::Histogram(_))));
+        self.compare_numbers(
+            grid,
+            &of(|kind| matches!(kind, SeriesKind::Counter(_) | SeriesKind::Gauge)),
+        );
         for &series in chosen {
             self.compare_samples(grid.range(), series);
         }
     }
 
     /// Compares columns alone: rows as they came may be kept no longer.
-    pub(crate) fn compare_answers(&self, grid: Grid, series: &[usize]) {
+    pub(crate) fn compare_answers(&self, grid: TimeGrid, series: &[usize]) {
         match self.evaluator.series[series[0]].kind() {
-            Kind::Histogram(_) => self.compare_histograms(grid, series),
+            SeriesKind::Histogram(_) => self.compare_histograms(grid, series),
             _ => self.compare_numbers(grid, series),
         }
     }
 
     /// Compares the sums of numbers alone: how many they were made of nobody knows once rows are gone.
-    pub(crate) fn compare_sums(&self, grid: Grid, series: &[usize]) {
+    pub(crate) fn compare_sums(&self, grid: TimeGrid, series: &[usize]) {
         let view = self.store().view().unwrap();
-        let found = self.found(series, &view);
+        let found = self.find_series(series, &view);
         let expected = self.evaluator.summaries(series, &ranges(grid));
         let answer = view.numbers(&found, grid).unwrap();
-        let sum = |value: Option<Summary>| value.map(|value| value.sum.value());
+        let sum = |value: Option<NumberSummary>| value.map(|value| value.sum.value());
         for (column, expected) in answer.zip(expected) {
             let column = column.unwrap();
             assert_eq!(sum(column.value), sum(expected), "{} of {grid:?}", at(column.start));
@@ -417,9 +425,9 @@ impl Run {
     }
 
     /// Columns of a series have what they must have, or tell that something is missing.
-    fn compare_told(&self, grid: Grid, series: usize) {
+    fn compare_told(&self, grid: TimeGrid, series: usize) {
         let view = self.store().view().unwrap();
-        let found = self.found(&[series], &view);
+        let found = self.find_series(&[series], &view);
         let values = self.evaluator.values(&[series], &ranges(grid));
         for (column, values) in view.histograms(&found, grid).unwrap().zip(&values) {
             let column = column.unwrap();
@@ -429,7 +437,7 @@ impl Run {
         }
     }
 
-    fn found(&self, series: &[usize], view: &store::View) -> Vec<store::Found> {
+    fn find_series(&self, series: &[usize], view: &store::ReadView) -> Vec<store::SeriesEntryRef> {
         let all = view.select(&Selector::All);
         let wanted = series.iter().map(|&at| &self.evaluator.series[at]);
         wanted
@@ -437,16 +445,17 @@ impl Run {
             .collect()
     }
 
-    fn compare_histograms(&self, grid: Grid, series: &[usize]) {
+    fn compare_histograms(&self, grid: TimeGrid, series: &[usize]) {
         let view = self.store().view().unwrap();
-        let found = self.found(series, &view);
+        let found = self.find_series(series, &view);
         let columns = ranges(grid);
-        let answer: Vec<Column<Mixture>> =
+        let answer: Vec<TimeColumn<Mixture>> =
             view.histograms(&found, grid).unwrap().collect::<store::Result<_>>().unwrap();
         let expected = self.evaluator.mixtures(series, &columns);
         let values = self.evaluator.values(series, &columns);
-        let are_delta =
-            series.iter().all(|&at| self.evaluator.series[at].kind() == Kind::Histogram(Delta));
+        let are_delta = series
+            .iter()
+            .all(|&at| self.evaluator.series[at].kind() == SeriesKind::Histogram(Delta));
         assert_eq!(answer.len(), expected.len());
         for ((column, expected), values) in answer.iter().zip(&expected).zip(&values) {
             let place = || {
@@ -457,18 +466,18 @@ impl Run {
                 )
             };
             assert_eq!(column.gaps, [], "{}", place());
-            same_mixtures(&column.value, expected, are_delta, &place);
+            assert_same_mixtures(&column.value, expected, are_delta, &place);
             if are_delta {
-                brackets_contain(&column.value, values, &place);
+                assert_brackets_contain(&column.value, values, &place);
             }
         }
     }
 
-    fn compare_numbers(&self, grid: Grid, series: &[usize]) {
+    fn compare_numbers(&self, grid: TimeGrid, series: &[usize]) {
         let view = self.store().view().unwrap();
-        let found = self.found(series, &view);
+        let found = self.find_series(series, &view);
         let columns = ranges(grid);
-        let answer: Vec<Column<Option<Summary>>> =
+        let answer: Vec<TimeColumn<Option<NumberSummary>>> =
             view.numbers(&found, grid).unwrap().collect::<store::Result<_>>().unwrap();
         let expected = self.evaluator.summaries(series, &columns);
         assert_eq!(answer.len(), expected.len());
@@ -481,11 +490,11 @@ impl Run {
                 )
             };
             assert_eq!(column.gaps, [], "{}", place());
-            let known = |summary: &Option<Summary>| {
+            let known = |summary: &Option<NumberSummary>| {
                 summary.map(|s| match series.len() {
                     1 => s,
                     // Which of several series is the first means nothing.
-                    _ => Summary { first: 0.0, last: 0.0, ..s },
+                    _ => NumberSummary { first: 0.0, last: 0.0, ..s },
                 })
             };
             assert_eq!(known(&column.value), known(expected), "{}", place());
@@ -495,22 +504,22 @@ impl Run {
     fn compare_samples(&self, range: Range<i64>, series: usize) {
         let view = self.store().view().unwrap();
         let mut samples: Vec<Sample> = Vec::new();
-        for found in self.found(&[series], &view) {
+        for found in self.find_series(&[series], &view) {
             let gaps =
                 view.samples(&found, range.clone(), &mut |sample| samples.push(sample)).unwrap();
             assert_eq!(gaps, []);
         }
-        let mut expected = self.evaluator.settled(series);
-        expected.retain(|row| range.contains(&moment(row.end)));
+        let mut expected = self.evaluator.settled_samples(series);
+        expected.retain(|row| range.contains(&counted_at(row.end)));
         let mut at = 0;
         for row in expected {
-            let of_row: Vec<&Value> = samples[at..]
+            let of_row: Vec<&SampleValue> = samples[at..]
                 .iter()
                 .take_while(|sample| (sample.start, sample.end) == (row.start, row.end))
                 .map(|sample| &sample.value)
                 .collect();
             at += of_row.len();
-            same_values(&of_row, &row.values, &|| format!("{row:?} of series {series}"));
+            assert_same_values(&of_row, &row.values, &|| format!("{row:?} of series {series}"));
         }
         assert_eq!(samples[at..], [], "samples of series {series} that were not sent");
     }
@@ -527,25 +536,25 @@ pub(crate) fn at(time: i64) -> String {
     )
 }
 
-pub(crate) fn ranges(grid: Grid) -> Vec<Range<i64>> {
+pub(crate) fn ranges(grid: TimeGrid) -> Vec<Range<i64>> {
     (0..grid.columns).map(|at| grid.column(at)).collect()
 }
 
 /// The grid of a question, over everything that is there.
-fn grid(question: &Question, extent: Range<i64>) -> Grid {
+fn grid(question: &ModelQuery, extent: Range<i64>) -> TimeGrid {
     /// More take long, and show no more.
     const COLUMNS_MAX: i64 = 700;
     let first = extent.start - extent.start.rem_euclid(DAY);
     let start = if question.off_ns > 0 { first - DAY } else { first } + question.off_ns;
     let length = extent.end + 1 - start;
     let step = question.step.min(length).max(length / COLUMNS_MAX + 1);
-    Grid { start, step, columns: (length as u64).div_ceil(step as u64) }
+    TimeGrid { start, step, columns: (length as u64).div_ceil(step as u64) }
 }
 
 /// The same buckets on the same grids; sides too, to the bit. Where readings were subtracted, which sides are
 /// still exact depends on what was put together first: what both know has to agree.
 #[track_caller]
-pub(crate) fn same_mixtures(
+pub(crate) fn assert_same_mixtures(
     found: &Mixture,
     expected: &Mixture,
     strict: bool,
@@ -573,25 +582,29 @@ pub(crate) fn same_mixtures(
             (positive, negative, beside, h.thresholds().to_vec())
         };
         assert_eq!(counts(found), counts(expected), "counts of {}", place());
-        let sum = |h: &Histogram| h.sum_side().value();
+        let sum = |h: &Histogram| h.tracked_sum().value();
         assert_eq!(sum(found), sum(expected), "sum of {}", place());
-        for side in [Histogram::min_side, Histogram::max_side] {
+        for side in [Histogram::tracked_min, Histogram::tracked_max] {
             let (found, expected) = (side(found), side(expected));
             if strict || found.exact().is_some() && expected.exact().is_some() {
                 assert_eq!(found, expected, "sides of {}", place());
             }
         }
         if strict {
-            assert_eq!(found.sum_side(), expected.sum_side(), "sum of {}", place());
+            assert_eq!(found.tracked_sum(), expected.tracked_sum(), "sum of {}", place());
         }
     }
 }
 
-fn same_values(found: &[&Value], expected: &[Value], place: &dyn Fn() -> String) {
-    let mixture = |values: &mut dyn Iterator<Item = &Value>| {
+fn assert_same_values(
+    found: &[&SampleValue],
+    expected: &[SampleValue],
+    place: &dyn Fn() -> String,
+) {
+    let mixture = |values: &mut dyn Iterator<Item = &SampleValue>| {
         let mut mixture = Mixture::default();
         for value in values {
-            if let Value::Histogram(histogram) = value
+            if let SampleValue::Histogram(histogram) = value
                 && (!histogram.is_empty() || histogram.nan_count() > 0)
             {
                 mixture.add(histogram).unwrap();
@@ -600,17 +613,17 @@ fn same_values(found: &[&Value], expected: &[Value], place: &dyn Fn() -> String)
         mixture
     };
     match expected {
-        [Value::Histogram(_), ..] => {
+        [SampleValue::Histogram(_), ..] => {
             let (found, expected) =
                 (mixture(&mut found.iter().copied()), mixture(&mut expected.iter()));
-            same_mixtures(&found, &expected, true, place);
+            assert_same_mixtures(&found, &expected, true, place);
         }
-        [Value::Number(expected)] => {
-            let [Value::Number(found)] = found else { panic!("{found:?} for {}", place()) };
+        [SampleValue::Number(expected)] => {
+            let [SampleValue::Number(found)] = found else { panic!("{found:?} for {}", place()) };
             assert_eq!(found.to_bits(), expected.to_bits(), "{}", place());
         }
         expected => {
-            let text = |value: &Value| format!("{value:?}");
+            let text = |value: &SampleValue| format!("{value:?}");
             let mut found: Vec<String> = found.iter().map(|value| text(value)).collect();
             let mut expected: Vec<String> = expected.iter().map(text).collect();
             found.sort();
@@ -620,7 +633,7 @@ fn same_values(found: &[&Value], expected: &[Value], place: &dyn Fn() -> String)
     }
 }
 
-fn brackets_contain(found: &Mixture, values: &[f64], place: &dyn Fn() -> String) {
+fn assert_brackets_contain(found: &Mixture, values: &[f64], place: &dyn Fn() -> String) {
     assert_eq!(found.count(), values.len() as u64, "{}", place());
     let Some((least, greatest)) = values.first().zip(values.last()) else { return };
     let end = |bracket: Option<hist::Bracket>| bracket.unwrap().estimate.to_bits();
@@ -634,7 +647,7 @@ fn brackets_contain(found: &Mixture, values: &[f64], place: &dyn Fn() -> String)
     for limit in [0.0, 10.0, 500.0] {
         let above = values.iter().filter(|&&value| value > limit).count() as u64;
         assert!(
-            found.count_above(limit, Bound::Exclusive).contains(above),
+            found.count_above(limit, LimitInclusion::Exclusive).contains(above),
             "{limit} in {}",
             place()
         );

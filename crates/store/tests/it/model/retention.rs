@@ -1,11 +1,11 @@
 //! What is kept no longer, and what must stay: by resolution, by series, to the boundary.
 
 use hist::Histogram;
-use model::{Sample, Selector, Value};
-use store::{DAY, Grid, HOUR, Keep, MINUTE, Resolution};
+use model::{Sample, SampleValue, Selector};
+use store::{DAY, HOUR, MINUTE, Resolution, RetentionRule, TimeGrid};
 
-use super::evaluator::Taken;
-use super::program::{BEGIN, Run};
+use super::evaluator::ModelSample;
+use super::program::{BEGIN, ModelRun};
 
 const LATENCY_A: usize = 0;
 const LATENCY_B: usize = 1;
@@ -14,29 +14,36 @@ const REQUESTS: usize = 5;
 const BYTES: usize = 6;
 const LOAD: usize = 8;
 
-pub(crate) fn keep(resolution: Resolution, duration: Option<i64>, selector: &str) -> Keep {
-    Keep { resolution, duration, selector: Selector::parse(selector).unwrap() }
+pub(crate) fn retention_rule(
+    resolution: Resolution,
+    duration: Option<i64>,
+    selector: &str,
+) -> RetentionRule {
+    RetentionRule { resolution, duration, selector: Selector::parse(selector).unwrap() }
 }
 
-pub(crate) fn histogram(start: i64, end: i64, values: &[f64]) -> Taken {
+pub(crate) fn histogram(start: i64, end: i64, values: &[f64]) -> ModelSample {
     let mut histogram = Histogram::default();
     values.iter().for_each(|&value| histogram.record(value));
-    let sample = Sample { start, end, value: Value::Histogram(Box::new(histogram)) };
-    Taken { sample, values: values.to_vec() }
+    let sample = Sample { start, end, value: SampleValue::Histogram(Box::new(histogram)) };
+    ModelSample { sample, values: values.to_vec() }
 }
 
-pub(crate) fn number(start: i64, end: i64, value: f64) -> Taken {
-    Taken { sample: Sample { start, end, value: Value::Number(value) }, values: Vec::new() }
+pub(crate) fn number(start: i64, end: i64, value: f64) -> ModelSample {
+    ModelSample {
+        sample: Sample { start, end, value: SampleValue::Number(value) },
+        values: Vec::new(),
+    }
 }
 
 /// From the day of the first sample to now, in columns of `step`.
-fn grid(run: &Run, step: i64) -> Grid {
+fn grid(run: &ModelRun, step: i64) -> TimeGrid {
     let extent = run.extent().unwrap();
     let start = extent.start - extent.start.rem_euclid(DAY);
-    Grid { start, step, columns: ((run.now - start) as u64).div_ceil(step as u64) }
+    TimeGrid { start, step, columns: ((run.now - start) as u64).div_ceil(step as u64) }
 }
 
-fn samples(run: &Run, series: usize) -> Vec<(i64, i64)> {
+fn samples(run: &ModelRun, series: usize) -> Vec<(i64, i64)> {
     let view = run.store().view().unwrap();
     let found = view.select(&Selector::All);
     let mut times = Vec::new();
@@ -51,19 +58,19 @@ fn samples(run: &Run, series: usize) -> Vec<(i64, i64)> {
 }
 
 /// Numbers that look like chance and are whole.
-fn some(at: i64) -> f64 {
+fn pseudo_random(at: i64) -> f64 {
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(40) as u32 as f64 % 1e6 + 1.0
 }
 
 #[test]
-fn the_maximum_of_a_year_is_what_was_recorded() {
-    let mut run = Run::new();
+fn year_maximum_equals_the_recorded_value() {
+    let mut run = ModelRun::new();
     run.store()
-        .set_keep(vec![
-            keep(Resolution::Base, Some(3 * DAY), "*"),
-            keep(Resolution::Minute, Some(3 * DAY), "*"),
-            keep(Resolution::FiveMinutes, Some(10 * DAY), "*"),
-            keep(Resolution::Hour, Some(60 * DAY), "*"),
+        .set_retention(vec![
+            retention_rule(Resolution::Base, Some(3 * DAY), "*"),
+            retention_rule(Resolution::Minute, Some(3 * DAY), "*"),
+            retention_rule(Resolution::FiveMinutes, Some(10 * DAY), "*"),
+            retention_rule(Resolution::Hour, Some(60 * DAY), "*"),
         ])
         .unwrap();
     let mut counted = Histogram::default();
@@ -74,12 +81,12 @@ fn the_maximum_of_a_year_is_what_was_recorded() {
         let mut batch = Vec::new();
         for (at, hour) in [1, 9, 10, 23].into_iter().enumerate() {
             let end = start + hour * HOUR;
-            let values = [some(4 * day + at as i64) + 0.1, 5.0];
+            let values = [pseudo_random(4 * day + at as i64) + 0.1, 5.0];
             batch.push((LATENCY_A, histogram(end - MINUTE, end, &values)));
             counted.record(values[0].floor());
-            let cumulative = Value::Histogram(Box::new(counted.clone()));
+            let cumulative = SampleValue::Histogram(Box::new(counted.clone()));
             let sample = Sample { start: BEGIN, end, value: cumulative };
-            batch.push((WAITED, Taken { sample, values: Vec::new() }));
+            batch.push((WAITED, ModelSample { sample, values: Vec::new() }));
             bytes += values[0].floor();
             batch.push((BYTES, number(BEGIN, end, bytes)));
             batch.push((LOAD, number(end, end, values[0].floor())));
@@ -92,9 +99,13 @@ fn the_maximum_of_a_year_is_what_was_recorded() {
                 if end > BEGIN {
                     batch.push((
                         LATENCY_A,
-                        histogram(end - MINUTE, end, &[some(-day), 2e6 + day as f64 + 0.3]),
+                        histogram(
+                            end - MINUTE,
+                            end,
+                            &[pseudo_random(-day), 2e6 + day as f64 + 0.3],
+                        ),
                     ));
-                    batch.push((LATENCY_B, histogram(end - MINUTE, end, &[some(-day)])));
+                    batch.push((LATENCY_B, histogram(end - MINUTE, end, &[pseudo_random(-day)])));
                     batch.push((REQUESTS, number(end - HOUR, end, 7.0)));
                     late += 1;
                 }
@@ -106,7 +117,7 @@ fn the_maximum_of_a_year_is_what_was_recorded() {
     assert!(late > 100);
     run.advance(2 * DAY);
     run.store().maintain().unwrap();
-    let check = |run: &Run| {
+    let check = |run: &ModelRun| {
         let year = grid(run, 1).range();
         for step in [DAY, 7 * DAY, year.end - year.start] {
             let grid = grid(run, step);
@@ -127,14 +138,14 @@ fn the_maximum_of_a_year_is_what_was_recorded() {
 }
 
 #[test]
-fn what_must_stay_stays() {
-    let mut run = Run::new();
+fn retained_rows_stay() {
+    let mut run = ModelRun::new();
     let rules = vec![
-        keep(Resolution::Base, None, "and(host:b)"),
-        keep(Resolution::Base, Some(2 * DAY), "latency"),
-        keep(Resolution::Base, Some(4 * DAY), "*"),
+        retention_rule(Resolution::Base, None, "and(host:b)"),
+        retention_rule(Resolution::Base, Some(2 * DAY), "latency"),
+        retention_rule(Resolution::Base, Some(4 * DAY), "*"),
     ];
-    run.store().set_keep(rules).unwrap();
+    run.store().set_retention(rules).unwrap();
     let mut ends = Vec::new();
     for hour in 0..10 * 24 {
         let end = BEGIN + hour * HOUR;
@@ -142,9 +153,9 @@ fn what_must_stay_stays() {
         run.send(
             0,
             vec![
-                (LATENCY_A, histogram(end - HOUR, end, &[some(hour)])),
-                (LATENCY_B, histogram(end - HOUR, end, &[some(-hour)])),
-                (LOAD, number(end, end, some(hour))),
+                (LATENCY_A, histogram(end - HOUR, end, &[pseudo_random(hour)])),
+                (LATENCY_B, histogram(end - HOUR, end, &[pseudo_random(-hour)])),
+                (LOAD, number(end, end, pseudo_random(hour))),
             ],
         );
         ends.push(end);
@@ -173,9 +184,9 @@ fn what_must_stay_stays() {
 
 /// A process that counts since long before what is kept.
 #[test]
-fn a_reading_whose_predecessor_was_dropped_does_not_count_everything_again() {
-    let mut run = Run::new();
-    run.store().set_keep(vec![keep(Resolution::Base, Some(2 * DAY), "*")]).unwrap();
+fn dropped_predecessor_does_not_repeat_the_total() {
+    let mut run = ModelRun::new();
+    run.store().set_retention(vec![retention_rule(Resolution::Base, Some(2 * DAY), "*")]).unwrap();
     let mut bytes = 0.0;
     for hour in 1..=10 * 24 {
         let end = BEGIN + hour * HOUR;
@@ -188,7 +199,7 @@ fn a_reading_whose_predecessor_was_dropped_does_not_count_everything_again() {
     // Columns beside the hours are made of rows as they came.
     let view = run.store().view().unwrap();
     let found = view.select(&Selector::parse("bytes").unwrap());
-    let grid = Grid { start: BEGIN + 30 * MINUTE + 1, step: HOUR, columns: 10 * 24 };
+    let grid = TimeGrid { start: BEGIN + 30 * MINUTE + 1, step: HOUR, columns: 10 * 24 };
     for column in view.numbers(&found, grid).unwrap() {
         let column = column.unwrap();
         assert!(column.value.is_none_or(|value| value.sum.value() <= 100.0), "{column:?}");
@@ -200,7 +211,7 @@ fn a_reading_whose_predecessor_was_dropped_does_not_count_everything_again() {
     run.send(0, vec![(BYTES, number(BEGIN - HOUR, end, value as f64 + 10.0))]);
     run.store().maintain().unwrap();
     let view = run.store().view().unwrap();
-    let days = Grid { start: BEGIN, step: DAY, columns: 10 };
+    let days = TimeGrid { start: BEGIN, step: DAY, columns: 10 };
     for column in view.numbers(&found, days).unwrap() {
         let column = column.unwrap();
         assert!(column.value.is_none_or(|value| value.sum.value() <= 2400.0), "{column:?}");
@@ -208,23 +219,23 @@ fn a_reading_whose_predecessor_was_dropped_does_not_count_everything_again() {
 }
 
 #[test]
-fn what_comes_late_adds_to_rollups_whose_base_is_gone() {
-    let mut run = Run::new();
-    run.store().set_keep(vec![keep(Resolution::Base, Some(2 * DAY), "*")]).unwrap();
+fn late_rows_add_to_rollups_without_base() {
+    let mut run = ModelRun::new();
+    run.store().set_retention(vec![retention_rule(Resolution::Base, Some(2 * DAY), "*")]).unwrap();
     for day in 0..8 {
         let end = BEGIN + day * DAY + 7 * MINUTE;
         run.advance(end - run.now);
         run.send(
             0,
             vec![
-                (LATENCY_A, histogram(end - MINUTE, end, &[some(day)])),
+                (LATENCY_A, histogram(end - MINUTE, end, &[pseudo_random(day)])),
                 (REQUESTS, number(end - MINUTE, end, 5.0)),
             ],
         );
         run.store().maintain().unwrap();
     }
     run.advance(HOUR);
-    let check = |run: &Run| {
+    let check = |run: &ModelRun| {
         for step in [MINUTE, 5 * MINUTE, HOUR, 90 * MINUTE, DAY] {
             run.compare_answers(grid(run, step), &[LATENCY_A, LATENCY_B]);
             run.compare_sums(grid(run, step), &[REQUESTS]);
@@ -235,8 +246,8 @@ fn what_comes_late_adds_to_rollups_whose_base_is_gone() {
         let mut batch = Vec::new();
         for day in [0, 1, 3, 6] {
             let end = BEGIN + day * DAY + 7 * MINUTE + round * 3 * MINUTE;
-            batch.push((LATENCY_A, histogram(end - MINUTE, end, &[some(day + 100), 3.0])));
-            batch.push((LATENCY_B, histogram(end - MINUTE, end, &[some(day + 200)])));
+            batch.push((LATENCY_A, histogram(end - MINUTE, end, &[pseudo_random(day + 100), 3.0])));
+            batch.push((LATENCY_B, histogram(end - MINUTE, end, &[pseudo_random(day + 200)])));
             batch.push((REQUESTS, number(end - MINUTE, end, 11.0)));
         }
         run.send(0, batch);
@@ -254,17 +265,17 @@ fn what_comes_late_adds_to_rollups_whose_base_is_gone() {
 
 #[test]
 fn deletion_reaches_head_base_and_rollups_to_the_nanosecond() {
-    let mut run = Run::new();
-    run.store().set_keep(vec![keep(Resolution::Base, Some(2 * DAY), "*")]).unwrap();
+    let mut run = ModelRun::new();
+    run.store().set_retention(vec![retention_rule(Resolution::Base, Some(2 * DAY), "*")]).unwrap();
     for hour in 0..=6 * 24 {
         let end = BEGIN + hour * HOUR;
         run.advance(end - run.now);
         run.send(
             0,
             vec![
-                (LATENCY_A, histogram(end - MINUTE, end, &[some(hour)])),
-                (LATENCY_B, histogram(end - MINUTE, end + 1, &[some(hour)])),
-                (LOAD, number(end, end, some(hour))),
+                (LATENCY_A, histogram(end - MINUTE, end, &[pseudo_random(hour)])),
+                (LATENCY_B, histogram(end - MINUTE, end + 1, &[pseudo_random(hour)])),
+                (LOAD, number(end, end, pseudo_random(hour))),
             ],
         );
         if hour % 5 == 0 {
@@ -274,16 +285,16 @@ fn deletion_reaches_head_base_and_rollups_to_the_nanosecond() {
     // Late in a day of which nothing but rollups is left, and in one of which some is.
     for day in [1, 4] {
         let end = BEGIN + day * DAY + 30 * MINUTE;
-        run.send(0, vec![(LATENCY_A, histogram(end - MINUTE, end, &[77.0, some(-day)]))]);
+        run.send(0, vec![(LATENCY_A, histogram(end - MINUTE, end, &[77.0, pseudo_random(-day)]))]);
     }
-    let check = |run: &Run| {
+    let check = |run: &ModelRun| {
         for step in [HOUR, DAY] {
             run.compare_answers(grid(run, step), &[LATENCY_A]);
             run.compare_answers(grid(run, step), &[LATENCY_B]);
             run.compare_answers(grid(run, step), &[LOAD]);
         }
         let recent = run.now - DAY;
-        let grid = Grid { start: recent + 1, step: 17 * MINUTE, columns: 100 };
+        let grid = TimeGrid { start: recent + 1, step: 17 * MINUTE, columns: 100 };
         run.compare(grid, &[LATENCY_A, LATENCY_B, LOAD]);
     };
     check(&run);
@@ -304,12 +315,12 @@ fn deletion_reaches_head_base_and_rollups_to_the_nanosecond() {
 }
 
 #[test]
-fn what_is_sent_again_after_a_deletion_counts_anew() {
-    let mut run = Run::new();
-    let send = |run: &mut Run| {
+fn resent_rows_after_deletion_are_counted() {
+    let mut run = ModelRun::new();
+    let send = |run: &mut ModelRun| {
         let samples = (0..48).map(|hour| {
             let end = BEGIN + hour * HOUR;
-            (LATENCY_A, histogram(end - HOUR, end, &[some(hour)]))
+            (LATENCY_A, histogram(end - HOUR, end, &[pseudo_random(hour)]))
         });
         run.send(0, samples.collect());
     };
@@ -326,7 +337,7 @@ fn what_is_sent_again_after_a_deletion_counts_anew() {
     assert_eq!(run.extent(), None);
     assert_eq!(samples(&run, LATENCY_A), []);
     let deleted = run.store().delete(&Selector::All, 0..i64::MAX).unwrap();
-    assert_eq!(deleted, store::Deleted::default());
+    assert_eq!(deleted, store::DeletionResult::default());
     send(&mut run);
     run.store().maintain().unwrap();
     run.compare(grid(&run, DAY), &[LATENCY_A]);

@@ -1,4 +1,4 @@
-//! Who runs where: what is measured on one processor alone, all else on the others.
+//! CPU placement: the measured thread alone, observers elsewhere.
 
 use rustix::system::uname;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -12,7 +12,7 @@ pub(crate) struct Cpus {
 
 impl Cpus {
     /// Keeps one processor free of this thread, and of all threads and processes that it will start.
-    pub(crate) fn part() -> Cpus {
+    pub(crate) fn reserve_one() -> Cpus {
         let Ok(mut allowed) = sched_getaffinity(None) else {
             return Cpus { count: 1, measured: None };
         };
@@ -27,7 +27,7 @@ impl Cpus {
     }
 
     /// Moves this thread, and what it will start, to the processor that is measured on.
-    pub(crate) fn enter(&self) {
+    pub(crate) fn move_to_measured(&self) {
         let Some(measured) = self.measured else { return };
         let mut only = CpuSet::new();
         only.set(measured);
@@ -36,7 +36,7 @@ impl Cpus {
     }
 
     /// The machine, in a line.
-    pub(crate) fn about(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         let (name, release) = (uname().sysname().to_string_lossy().into_owned(), uname());
         let release = release.release().to_string_lossy();
         let (count, processors) =

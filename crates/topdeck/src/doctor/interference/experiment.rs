@@ -6,10 +6,10 @@ use std::time::Duration;
 use clock::Stopwatch;
 use hist::{Histogram, Recorder};
 
-use super::row::LIMITS_NS;
-use super::{Options, memory, processes, records, sockets};
+use super::experiment_run::LIMITS_NS;
+use super::{Options, memory_experiment, process_experiment, record_experiment, socket_experiment};
 
-/// What is measured.
+/// Measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Experiment {
     /// Open and close a Unix socket while many others are held
@@ -23,12 +23,12 @@ pub(crate) enum Experiment {
 }
 
 /// An experiment with all it needs, which goes when it is dropped.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedExperiment {
     /// What it is, with its numbers.
     pub(crate) title: String,
     /// What is done once.
     pub(crate) operation: &'static str,
-    pub(crate) once: Box<dyn FnMut() -> io::Result<()> + Send>,
+    pub(crate) operation_once: Box<dyn FnMut() -> io::Result<()> + Send>,
 }
 
 impl Experiment {
@@ -46,17 +46,17 @@ impl Experiment {
     }
 
     /// Makes ready; or why that cannot be.
-    pub(crate) fn prepare(self, options: &Options) -> Result<Prepared, String> {
+    pub(crate) fn prepare(self, options: &Options) -> Result<PreparedExperiment, String> {
         match self {
-            Experiment::Sockets => sockets::prepare(options.sockets),
-            Experiment::Processes => processes::prepare(),
-            Experiment::Memory => memory::prepare(options.memory),
-            Experiment::Records => records::prepare(),
+            Experiment::Sockets => socket_experiment::prepare(options.sockets),
+            Experiment::Processes => process_experiment::prepare(),
+            Experiment::Memory => memory_experiment::prepare(options.memory),
+            Experiment::Records => record_experiment::prepare(),
         }
     }
 }
 
-impl Prepared {
+impl PreparedExperiment {
     /// Nanoseconds of each time, until the time or the count is over.
     pub(crate) fn run(&mut self, time: Duration, rounds: Option<u64>) -> io::Result<Histogram> {
         let mut recorder = Recorder::new().with_thresholds(&LIMITS_NS.map(|limit| limit - 1));
@@ -64,7 +64,7 @@ impl Prepared {
         let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         for _ in 0..rounds.unwrap_or(u64::MAX) {
             let once = Stopwatch::start();
-            (self.once)()?;
+            (self.operation_once)()?;
             recorder.record(once.elapsed_ns());
             if begun.elapsed_ns() >= time_ns {
                 break;

@@ -98,7 +98,7 @@ pub(crate) fn report() -> RunReport {
         machine,
     };
     let calibration = Calibration {
-        clock_mode: clock::Mode::Counter,
+        clock_mode: clock::ClockMode::Counter,
         clock_reason: None,
         clock_error_ns: 100,
         clock_discontinuities: 0,

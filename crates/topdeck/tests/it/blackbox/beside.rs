@@ -14,12 +14,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::model::{Counts, FINE, Kind, NEGATIVE, POSITIVE, Row, ZERO};
-use super::run::{Chance, MINUTE, SECOND, command, encoded};
+use super::model::{FINE, ModelCounts, ModelKind, ModelRow, NEGATIVE, POSITIVE, ZERO};
+use super::run::{MINUTE, SECOND, SplitMixRng, command, percent_encode};
 use super::wire::{Labels, series, write_request};
-use crate::machine::{free_port, until};
+use crate::environment::{free_port, wait_until};
 use crate::serve::client::request;
-use crate::serve::deck::{Deck, Folder};
+use crate::serve::server_process::{ServerProcess, TestDir};
 
 /// Numbers that differ by no more than this share of the smaller are the same.
 const FRACTION: f64 = 1e-5;
@@ -79,7 +79,7 @@ fn prometheus_answers_alike_from_outside() {
 struct Prometheus {
     child: Child,
     port: u16,
-    folder: Folder,
+    folder: TestDir,
 }
 
 impl Drop for Prometheus {
@@ -92,7 +92,7 @@ impl Drop for Prometheus {
 impl Prometheus {
     #[track_caller]
     fn start(program: &Path) -> Prometheus {
-        let (folder, port) = (Folder::new(), free_port());
+        let (folder, port) = (TestDir::new(), free_port());
         let config = folder.path("prometheus.yml");
         // Late samples are taken, as topdeck does.
         std::fs::write(&config, "storage:\n  tsdb:\n    out_of_order_time_window: 30d\n")
@@ -110,7 +110,7 @@ impl Prometheus {
             .spawn()
             .unwrap_or_else(|error| panic!("starting {}: {error}", program.display()));
         let mut started = Prometheus { child, port, folder };
-        until("Prometheus is ready", || {
+        wait_until("Prometheus is ready", || {
             let ended = started.child.try_wait().expect("a child can be asked");
             let log = || std::fs::read_to_string(started.folder.path("log")).unwrap_or_default();
             assert!(ended.is_none(), "Prometheus ended: {}", log());
@@ -122,22 +122,22 @@ impl Prometheus {
 
 /// A series that grows.
 struct Growing {
-    kind: Kind,
+    kind: ModelKind,
     name: &'static str,
     host: &'static str,
-    counts: Counts,
+    counts: ModelCounts,
     schema: u32,
     /// Its next sample.
     next: i64,
     /// Samples that are sent later than those after them.
-    held_back: Vec<Row>,
+    held_back: Vec<ModelRow>,
 }
 
 /// One random program; what differed.
 fn run(program: &Path, seed: u64) -> Vec<String> {
-    let mut chance = Chance(seed);
+    let mut chance = SplitMixRng(seed);
     let prometheus = Prometheus::start(program);
-    let mut deck = Deck::new("serve", "");
+    let mut deck = ServerProcess::new("serve", "");
     deck.start();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos();
     let now = i64::try_from(now).expect("it is before 2262");
@@ -145,17 +145,17 @@ fn run(program: &Path, seed: u64) -> Vec<String> {
     let end = now - now.rem_euclid(MINUTE) - MINUTE;
     let begin = end - LENGTH;
     let kinds = [
-        (Kind::Gauge, "depth"),
-        (Kind::Counter, "requests_total"),
-        (Kind::Native, "latency"),
-        (Kind::Cumulative, "duration"),
+        (ModelKind::Gauge, "depth"),
+        (ModelKind::Counter, "requests_total"),
+        (ModelKind::Native, "latency"),
+        (ModelKind::Cumulative, "duration"),
     ];
     let mut all: Vec<Growing> = Vec::new();
     for (kind, name) in kinds {
         for host in HOSTS {
             // A host may come later.
             let next = begin + chance.below(20).cast_signed() * MINUTE;
-            let (counts, held_back) = (Counts::default(), Vec::new());
+            let (counts, held_back) = (ModelCounts::default(), Vec::new());
             all.push(Growing { kind, name, host, counts, schema: 2, next, held_back });
         }
     }
@@ -193,7 +193,7 @@ fn run(program: &Path, seed: u64) -> Vec<String> {
     let seconds = |time: i64| time as f64 / SECOND as f64;
     let (mut wrong, mut asked, mut empty) = (Vec::new(), 0, 0);
     for expression in EXPRESSIONS {
-        let query = encoded(expression);
+        let query = percent_encode(expression);
         // Moments at which there are samples, and others; one before all, one behind.
         let moments = [-MINUTE, 71 * MINUTE, 113 * MINUTE + 7 * SECOND / 10, LENGTH + 3 * MINUTE];
         let at = |moment: i64| format!("query?query={query}&time={}", seconds(begin + moment));
@@ -221,7 +221,7 @@ fn run(program: &Path, seed: u64) -> Vec<String> {
 
 impl Growing {
     /// Its samples up to a time, as the series that Prometheus has for them.
-    fn series(&mut self, chance: &mut Chance, end: i64) -> Vec<Vec<u8>> {
+    fn series(&mut self, chance: &mut SplitMixRng, end: i64) -> Vec<Vec<u8>> {
         let mut rows = std::mem::take(&mut self.held_back);
         while self.next < end {
             let row = self.row(chance);
@@ -238,22 +238,22 @@ impl Growing {
             labels.extend(le.map(|le| ("le", le.to_owned())));
             labels
         };
-        if self.kind != Kind::Cumulative {
+        if self.kind != ModelKind::Cumulative {
             return vec![series(&labels(self.name, None), self.kind, &rows)];
         }
         // A classic histogram is many series.
-        let number = |of: &dyn Fn(&Counts) -> u64| -> Vec<Row> {
-            let row = |row: &Row| {
-                let mut counts = Counts::default();
+        let number = |of: &dyn Fn(&ModelCounts) -> u64| -> Vec<ModelRow> {
+            let row = |row: &ModelRow| {
+                let mut counts = ModelCounts::default();
                 counts[0] = of(&row.counts);
-                Row { counts, ..*row }
+                ModelRow { counts, ..*row }
             };
             rows.iter().map(row).collect()
         };
         let mut all = Vec::new();
-        let mut add = |end: &str, le: Option<&str>, of: &dyn Fn(&Counts) -> u64| {
+        let mut add = |end: &str, le: Option<&str>, of: &dyn Fn(&ModelCounts) -> u64| {
             let name = format!("{}_{end}", self.name);
-            all.push(series(&labels(&name, le), Kind::Counter, &number(of)));
+            all.push(series(&labels(&name, le), ModelKind::Counter, &number(of)));
         };
         for at in 0..POSITIVE {
             let le = format!("{}.0", 1 << at);
@@ -265,23 +265,24 @@ impl Growing {
         all
     }
 
-    fn row(&mut self, chance: &mut Chance) -> Row {
+    fn row(&mut self, chance: &mut SplitMixRng) -> ModelRow {
         let end = self.next - self.next.rem_euclid(SECOND / 1_000);
-        let row = Row { end, start: end, counts: self.counts, schema: FINE, is_stale_mark: false };
+        let row =
+            ModelRow { end, start: end, counts: self.counts, schema: FINE, is_stale_mark: false };
         if chance.below(50) == 0 {
-            return Row { is_stale_mark: true, counts: Counts::default(), ..row };
+            return ModelRow { is_stale_mark: true, counts: ModelCounts::default(), ..row };
         }
-        if self.kind == Kind::Gauge {
-            let mut counts = Counts::default();
+        if self.kind == ModelKind::Gauge {
+            let mut counts = ModelCounts::default();
             counts[0] = chance.below(100);
-            return Row { counts, ..row };
+            return ModelRow { counts, ..row };
         }
         match chance.below(60) {
-            0 => self.counts = Counts::default(),
+            0 => self.counts = ModelCounts::default(),
             1 => self.schema = chance.below(3) as u32,
             _ => {}
         }
-        let is_native = self.kind == Kind::Native;
+        let is_native = self.kind == ModelKind::Native;
         for (at, count) in self.counts.iter_mut().enumerate() {
             let is_used = is_native || at < POSITIVE;
             *count += if is_used { chance.below(5) } else { 0 };
@@ -290,7 +291,7 @@ impl Growing {
         if chance.below(3) > 0 {
             self.counts[ZERO + 1..][..NEGATIVE].fill(0);
         }
-        Row { counts: self.counts, schema: if is_native { self.schema } else { FINE }, ..row }
+        ModelRow { counts: self.counts, schema: if is_native { self.schema } else { FINE }, ..row }
     }
 }
 

@@ -10,17 +10,17 @@ pub(super) const NEGATIVE: usize = 2;
 pub(super) const ZERO: usize = POSITIVE;
 
 /// Values per bucket; of a number, the number alone.
-pub(super) type Counts = [u64; BUCKETS];
+pub(super) type ModelCounts = [u64; BUCKETS];
 
 /// What a series holds, and how it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ModelKind {
     /// Prometheus remote write.
     Gauge,
     /// Influx lines.
     Lines,
     /// HTTPTrap, with times.
-    Trap,
+    Httptrap,
     /// StatsD, counts with times.
     Statsd,
     /// Prometheus remote write.
@@ -37,74 +37,78 @@ pub(super) enum Kind {
     Retyped,
 }
 
-impl Kind {
-    pub(super) const ALL: [Kind; 10] = [
-        Kind::Gauge,
-        Kind::Lines,
-        Kind::Trap,
-        Kind::Statsd,
-        Kind::Counter,
-        Kind::Native,
-        Kind::Points,
-        Kind::Delta,
-        Kind::Cumulative,
-        Kind::Retyped,
+impl ModelKind {
+    pub(super) const ALL: [ModelKind; 10] = [
+        ModelKind::Gauge,
+        ModelKind::Lines,
+        ModelKind::Httptrap,
+        ModelKind::Statsd,
+        ModelKind::Counter,
+        ModelKind::Native,
+        ModelKind::Points,
+        ModelKind::Delta,
+        ModelKind::Cumulative,
+        ModelKind::Retyped,
     ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Gauge => "depth",
-            Kind::Lines => "temperature",
-            Kind::Trap => "pressure",
-            Kind::Statsd => "hits",
-            Kind::Counter => "requests_total",
-            Kind::Native => "native_duration",
-            Kind::Points => "queue_age",
-            Kind::Delta => "delta_duration",
-            Kind::Cumulative => "cumulative_duration",
-            Kind::Retyped => "served",
+            ModelKind::Gauge => "depth",
+            ModelKind::Lines => "temperature",
+            ModelKind::Httptrap => "pressure",
+            ModelKind::Statsd => "hits",
+            ModelKind::Counter => "requests_total",
+            ModelKind::Native => "native_duration",
+            ModelKind::Points => "queue_age",
+            ModelKind::Delta => "delta_duration",
+            ModelKind::Cumulative => "cumulative_duration",
+            ModelKind::Retyped => "served",
         }
     }
 
     pub(super) fn is_gauge(self) -> bool {
-        matches!(self, Kind::Gauge | Kind::Lines | Kind::Trap)
+        matches!(self, ModelKind::Gauge | ModelKind::Lines | ModelKind::Httptrap)
     }
 
     pub(super) fn is_cumulative(self) -> bool {
-        matches!(self, Kind::Counter | Kind::Native | Kind::Cumulative | Kind::Retyped)
+        matches!(
+            self,
+            ModelKind::Counter | ModelKind::Native | ModelKind::Cumulative | ModelKind::Retyped
+        )
     }
 
     /// What happened between two sends, which adds up however often it is sent.
     pub(super) fn is_delta(self) -> bool {
-        matches!(self, Kind::Delta | Kind::Statsd)
+        matches!(self, ModelKind::Delta | ModelKind::Statsd)
     }
 
     pub(super) fn is_histogram(self) -> bool {
-        !self.is_gauge() && !matches!(self, Kind::Counter | Kind::Statsd | Kind::Retyped)
+        !self.is_gauge()
+            && !matches!(self, ModelKind::Counter | ModelKind::Statsd | ModelKind::Retyped)
     }
 
     /// Prometheus' native histograms: of several schemas, with zero and negative buckets.
     pub(super) fn is_native(self) -> bool {
-        matches!(self, Kind::Native | Kind::Points)
+        matches!(self, ModelKind::Native | ModelKind::Points)
     }
 
     /// OTLP's histograms, whose sender chooses the buckets anew now and then.
     pub(super) fn is_otlp(self) -> bool {
-        matches!(self, Kind::Delta | Kind::Cumulative)
+        matches!(self, ModelKind::Delta | ModelKind::Cumulative)
     }
 
     /// Whether its sender says when a series ends.
     pub(super) fn has_stale_marks(self) -> bool {
-        matches!(self, Kind::Gauge | Kind::Counter | Kind::Native)
+        matches!(self, ModelKind::Gauge | ModelKind::Counter | ModelKind::Native)
     }
 }
 
 /// One row; `start` is its end where the sender says none. Times are nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Row {
+pub(super) struct ModelRow {
     pub(super) end: i64,
     pub(super) start: i64,
-    pub(super) counts: Counts,
+    pub(super) counts: ModelCounts,
     /// Of a native histogram: there are 2^schema buckets for each power of two. Of another one its
     /// buckets: [`FINE`], [`COARSE`] or [`EXPONENTIAL`]. Of a number: [`COUNTER`] if its sender calls
     /// it that.
@@ -124,20 +128,20 @@ pub(super) const COUNTER: u32 = 1;
 
 /// All rows of one series.
 #[derive(Clone, Debug)]
-pub(super) struct Model {
-    pub(super) kind: Kind,
-    pub(super) rows: Vec<Row>,
+pub(super) struct SeriesModel {
+    pub(super) kind: ModelKind,
+    pub(super) rows: Vec<ModelRow>,
 }
 
 /// What happened up to a moment.
-pub(super) type Happened = (i64, Counts);
+pub(super) type CumulativeCounts = (i64, ModelCounts);
 
-pub(super) fn sum(counts: &Counts) -> u64 {
+pub(super) fn sum(counts: &ModelCounts) -> u64 {
     counts.iter().sum()
 }
 
 /// Counts of fine buckets as the coarse ones have them; those at zero and below stay.
-pub(super) fn coarse(counts: &Counts) -> Counts {
+pub(super) fn coarse(counts: &ModelCounts) -> ModelCounts {
     let mut coarse = *counts;
     for pair in coarse[..POSITIVE].chunks_exact_mut(2) {
         pair[1] += std::mem::take(&mut pair[0]);
@@ -147,33 +151,33 @@ pub(super) fn coarse(counts: &Counts) -> Counts {
 
 /// What was added; nothing if it began anew: it has less, or buckets into which those before it do
 /// not fold, which Prometheus takes for a reset too.
-fn minus(kind: Kind, after: &Row, before: &Row) -> Option<Counts> {
+fn delta(kind: ModelKind, after: &ModelRow, before: &ModelRow) -> Option<ModelCounts> {
     let before_counts = match (kind.is_otlp(), after.schema, before.schema) {
         (_, schema, other) if schema == other => before.counts,
         (false, schema, finer) if schema < finer => before.counts,
         (true, COARSE, FINE) => coarse(&before.counts),
         _ => return None,
     };
-    let mut difference = Counts::default();
+    let mut difference = ModelCounts::default();
     for (at, difference) in difference.iter_mut().enumerate() {
         *difference = after.counts[at].checked_sub(before_counts[at])?;
     }
     Some(difference)
 }
 
-impl Model {
+impl SeriesModel {
     pub(super) fn has(&self, end: i64) -> bool {
         self.rows.iter().any(|row| row.end == end)
     }
 
     /// Whether there is nothing to find: no row but such as say that the series ended.
     pub(super) fn is_empty(&self) -> bool {
-        self.settled().is_empty()
+        self.effective_rows().is_empty()
     }
 
     /// The last row that ended by a time.
-    pub(super) fn before(&self, time: i64) -> Option<Row> {
-        self.settled().into_iter().filter(|row| row.end <= time).max()
+    pub(super) fn last_before(&self, time: i64) -> Option<ModelRow> {
+        self.effective_rows().into_iter().filter(|row| row.end <= time).max()
     }
 
     /// Forgets rows that belong to a stretch of time: a row belongs to the nanosecond before its end.
@@ -183,7 +187,7 @@ impl Model {
 
     /// Rows by time. Deltas add up; of others one stays: the greater reading, and a histogram of a
     /// moment is only ever sent again as it was. The end of a series is no row of it.
-    fn settled(&self) -> Vec<Row> {
+    fn effective_rows(&self) -> Vec<ModelRow> {
         let mut rows = self.rows.clone();
         rows.retain(|row| !row.is_stale_mark);
         rows.sort_unstable();
@@ -202,9 +206,9 @@ impl Model {
         self.kind.is_otlp() && self.rows.iter().any(|row| row.schema == COARSE)
     }
 
-    fn happened(&self) -> Vec<Happened> {
-        let mut rows = self.settled();
-        if self.kind == Kind::Retyped {
+    fn cumulative(&self) -> Vec<CumulativeCounts> {
+        let mut rows = self.effective_rows();
+        if self.kind == ModelKind::Retyped {
             // What was called a gauge tells no increase.
             rows.retain(|row| row.schema == COUNTER);
         }
@@ -218,7 +222,7 @@ impl Model {
                 None if has_start => row.counts,
                 None => continue,
                 Some(before) if has_start && row.start >= before.end => row.counts,
-                Some(before) => minus(self.kind, row, before).unwrap_or(row.counts),
+                Some(before) => delta(self.kind, row, before).unwrap_or(row.counts),
             };
             happened.push((row.end, counts));
         }
@@ -226,10 +230,10 @@ impl Model {
     }
 
     /// What happened in each column of time.
-    pub(super) fn columns(&self, columns: &[Range<i64>]) -> Vec<Counts> {
-        let happened = self.happened();
+    pub(super) fn columns(&self, columns: &[Range<i64>]) -> Vec<ModelCounts> {
+        let happened = self.cumulative();
         let of = |range: &Range<i64>| {
-            let mut total = Counts::default();
+            let mut total = ModelCounts::default();
             for (_, counts) in happened.iter().filter(|(end, _)| range.contains(&(end - 1))) {
                 total.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
             }
@@ -240,7 +244,7 @@ impl Model {
 
     /// How many rows ended in each column.
     pub(super) fn rows_in(&self, columns: &[Range<i64>]) -> Vec<u64> {
-        let rows = self.settled();
+        let rows = self.effective_rows();
         let of = |range: &Range<i64>| {
             rows.iter().filter(|row| range.contains(&(row.end - 1))).count() as u64
         };

@@ -9,11 +9,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use super::model::{
-    COARSE, COUNTER, Counts, FINE, Kind, Model, NEGATIVE, POSITIVE, Row, ZERO, coarse, sum,
+    COARSE, COUNTER, FINE, ModelCounts, ModelKind, ModelRow, NEGATIVE, POSITIVE, SeriesModel, ZERO,
+    coarse, sum,
 };
-use super::wire::{Request, STATSD, request};
+use super::wire::{STATSD, WireRequest, request};
 use crate::serve::client::request as send;
-use crate::serve::deck::{Deck, free_port, until};
+use crate::serve::server_process::{ServerProcess, free_port, wait_until};
 use crate::topdeck;
 
 pub(super) const SECOND: i64 = 1_000_000_000;
@@ -22,7 +23,7 @@ const DAY: i64 = 24 * 60 * MINUTE;
 /// Days that rows are sent of, all of them over.
 const DAYS: i64 = 4;
 /// Between two rows of a series, at least.
-const SLOT: i64 = 10 * MINUTE;
+const SLOT_NS: i64 = 10 * MINUTE;
 /// Steps of one program.
 const STEPS: usize = 24;
 /// From this seed on senders change the type of a metric and the buckets of classic histograms, and
@@ -33,9 +34,9 @@ pub(super) const FIRST_SEED_OF_CHANGES: u64 = 2_000;
 const KINDS_WITHOUT_CHANGES: usize = 9;
 
 /// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-pub(super) struct Chance(pub(super) u64);
+pub(super) struct SplitMixRng(pub(super) u64);
 
-impl Chance {
+impl SplitMixRng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -50,33 +51,33 @@ impl Chance {
 }
 
 /// A series, and what is known of it.
-struct Sent {
-    model: Model,
+struct SentSeries {
+    model: SeriesModel,
     /// What a site has that gets everything, and where nothing is dropped or deleted.
-    everything: Model,
+    model_without_deletes: SeriesModel,
     /// The next slot that a row is sent for.
     slot: i64,
-    counts: Counts,
+    counts: ModelCounts,
     /// Since when it grows.
     since: i64,
     /// As in a row.
     schema: u32,
-    requests: Vec<(Request, Vec<Row>)>,
+    requests: Vec<(WireRequest, Vec<ModelRow>)>,
     /// A row came for a day of which rows may have been dropped, or was deleted there.
-    is_disturbed: bool,
+    may_have_gaps: bool,
 }
 
-struct Run {
-    chance: Chance,
-    deck: Deck,
+struct BlackboxRun {
+    rng: SplitMixRng,
+    server: ServerProcess,
     /// Port of StatsD over TCP.
     statsd: u16,
     /// It gets everything that the server takes.
-    site: Option<Deck>,
+    remote: Option<ServerProcess>,
     begin: i64,
     /// Senders change types and buckets.
     has_changes: bool,
-    sent: Vec<Sent>,
+    sent: Vec<SentSeries>,
     /// Rows as they came may be gone up to here.
     dropped: i64,
     snapshots: u32,
@@ -95,31 +96,32 @@ pub(super) fn run(seed: u64) {
     let mut settings = format!("[statsd]\ntcp = [\"127.0.0.1:{statsd}\"]\n");
     // Every other program has a site.
     let site = seed.is_multiple_of(2).then(|| {
-        let mut site = Deck::new("serve", "");
+        let mut site = ServerProcess::new("serve", "");
         site.start();
         let url = format!("http://127.0.0.1:{}", site.port);
         settings += &format!("[[site]]\nname = \"north\"\nurl = \"{url}\"\n");
         site
     });
-    let mut deck = Deck::new("serve", &settings);
+    let mut deck = ServerProcess::new("serve", &settings);
     deck.start();
-    let sent = |kind| Sent {
-        model: Model { kind, rows: Vec::new() },
-        everything: Model { kind, rows: Vec::new() },
+    let sent = |kind| SentSeries {
+        model: SeriesModel { kind, rows: Vec::new() },
+        model_without_deletes: SeriesModel { kind, rows: Vec::new() },
         slot: 0,
-        counts: Counts::default(),
+        counts: ModelCounts::default(),
         since: begin,
         schema: 0,
         requests: Vec::new(),
-        is_disturbed: false,
+        may_have_gaps: false,
     };
     let has_changes = seed >= FIRST_SEED_OF_CHANGES;
-    let kinds = &Kind::ALL[..if has_changes { Kind::ALL.len() } else { KINDS_WITHOUT_CHANGES }];
-    let mut run = Run {
-        chance: Chance(seed),
-        deck,
+    let kinds =
+        &ModelKind::ALL[..if has_changes { ModelKind::ALL.len() } else { KINDS_WITHOUT_CHANGES }];
+    let mut run = BlackboxRun {
+        rng: SplitMixRng(seed),
+        server: deck,
         statsd,
-        site,
+        remote: site,
         begin,
         has_changes,
         sent: kinds.iter().copied().map(sent).collect(),
@@ -132,67 +134,67 @@ pub(super) fn run(seed: u64) {
     if has_changes {
         // Some begin late enough that they go on after what was before them was dropped.
         for sent in &mut run.sent {
-            sent.slot = run.chance.below((DAYS * DAY / SLOT * 3 / 4).cast_unsigned()).cast_signed();
+            sent.slot = run.rng.below((DAYS * DAY / SLOT_NS * 3 / 4).cast_unsigned()).cast_signed();
         }
     }
     for _ in 0..STEPS {
         run.step(now);
     }
-    run.check();
+    run.check_server();
     run.with_store(|_, _| {});
-    run.check();
-    run.check_site();
+    run.check_server();
+    run.check_remote();
 }
 
-impl Run {
+impl BlackboxRun {
     fn step(&mut self, now: i64) {
-        match self.chance.below(24) {
+        match self.rng.below(24) {
             0..14 => (0..3).for_each(|_| self.send()),
-            14 => self.send_again(),
+            14 => self.resend(),
             15 => {
                 self.steps.push("kill -9".to_owned());
-                self.deck.kill();
-                self.deck.start();
+                self.server.kill();
+                self.server.start();
             }
             16..19 => {
                 self.steps.push("maintain".to_owned());
                 self.with_store(|_, store| drop(command(&["store", "maintain", store])));
             }
-            19 => self.keep(now),
+            19 => self.set_retention(now),
             20 => self.delete(),
             21 => self.restore(),
-            _ => self.check(),
+            _ => self.check_server(),
         }
     }
 
     /// Stops the server, does something to its store, asks the commands, and starts it again.
-    fn with_store(&mut self, action: impl FnOnce(&mut Run, &str)) {
-        self.deck.stop();
-        let store = self.deck.folder.path("data/store");
+    fn with_store(&mut self, action: impl FnOnce(&mut BlackboxRun, &str)) {
+        self.server.stop();
+        let store = self.server.folder.path("data/store");
         let store = store.to_str().expect("it is UTF-8").to_owned();
         command(&["store", "seal", &store]);
         action(self, &store);
         self.check_commands(&store);
-        self.deck.start();
+        self.server.start();
     }
 
     /// Some rows of a series: the next ones, or late ones.
     fn send(&mut self) {
-        let which = self.chance.below(self.sent.len() as u64) as usize;
-        let is_late = self.chance.below(5) == 0;
-        let count = if is_late { 1 + self.chance.below(3) } else { 4 + self.chance.below(40) };
-        if self.chance.below(3) == 0 {
-            let schema = self.chance.below(3) as u32;
+        let which = self.rng.below(self.sent.len() as u64) as usize;
+        let is_late = self.rng.below(5) == 0;
+        let count = if is_late { 1 + self.rng.below(3) } else { 4 + self.rng.below(40) };
+        if self.rng.below(3) == 0 {
+            let schema = self.rng.below(3) as u32;
             // One that adds up has other buckets when it begins anew.
-            if self.sent[which].model.kind != Kind::Cumulative {
+            if self.sent[which].model.kind != ModelKind::Cumulative {
                 self.sent[which].schema = schema;
             }
         }
-        if self.chance.below(6) == 0 {
+        if self.rng.below(6) == 0 {
             // A gap.
-            self.sent[which].slot += 1 + self.chance.below(60).cast_signed();
+            self.sent[which].slot += 1 + self.rng.below(60).cast_signed();
         }
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<ModelRow> = Vec::new();
         for _ in 0..count {
             let row = self.row(which, is_late);
             rows.extend(row.filter(|row| rows.iter().all(|held| held.end != row.end)));
@@ -206,34 +208,35 @@ impl Run {
         self.sent[which].requests.push((request, rows));
     }
 
-    fn row(&mut self, which: usize, is_late: bool) -> Option<Row> {
-        let (chance, begin, has_changes) = (&mut self.chance, self.begin, self.has_changes);
+    fn row(&mut self, which: usize, is_late: bool) -> Option<ModelRow> {
+        let (chance, begin, has_changes) = (&mut self.rng, self.begin, self.has_changes);
         let sent = &mut self.sent[which];
         let kind = sent.model.kind;
         let end = if is_late {
             let slot = chance.below((sent.slot + 1).cast_unsigned()).cast_signed();
-            begin + slot * SLOT + (1 + chance.below(9).cast_signed()) * MINUTE
+            begin + slot * SLOT_NS + (1 + chance.below(9).cast_signed()) * MINUTE
         } else {
             sent.slot += 1 + chance.below(3).cast_signed();
             // Whole minutes, and times beside them.
             let ms = [0, 0, 1, 999, 59_999][chance.below(5) as usize];
-            begin + sent.slot * SLOT + ms * 1_000_000
+            begin + sent.slot * SLOT_NS + ms * 1_000_000
         };
         // StatsD has whole seconds: they are those in which its intervals begin.
-        let end = if kind == Kind::Statsd { end - end.rem_euclid(SECOND) + SECOND } else { end };
+        let end =
+            if kind == ModelKind::Statsd { end - end.rem_euclid(SECOND) + SECOND } else { end };
         if end >= begin + DAYS * DAY || sent.model.has(end) {
             return None;
         }
         let schema = match kind {
             _ if kind.is_native() || kind.is_otlp() && has_changes => sent.schema,
-            Kind::Retyped => sent.schema.min(COUNTER),
+            ModelKind::Retyped => sent.schema.min(COUNTER),
             _ => FINE,
         };
-        let row = |start, counts| Row { end, start, counts, schema, is_stale_mark: false };
+        let row = |start, counts| ModelRow { end, start, counts, schema, is_stale_mark: false };
         if kind.has_stale_marks() && chance.below(30) == 0 {
-            return Some(Row { is_stale_mark: true, ..row(end, Counts::default()) });
+            return Some(ModelRow { is_stale_mark: true, ..row(end, ModelCounts::default()) });
         }
-        let mut counts = Counts::default();
+        let mut counts = ModelCounts::default();
         counts.iter_mut().for_each(|count| *count = chance.below(7));
         counts[0] += 1;
         if !kind.is_histogram() {
@@ -241,56 +244,56 @@ impl Run {
         } else if !kind.is_native() {
             counts[POSITIVE..].fill(0);
         }
-        if kind == Kind::Delta && schema == COARSE {
+        if kind == ModelKind::Delta && schema == COARSE {
             counts = coarse(&counts);
         }
         if !kind.is_cumulative() {
             let span = match kind {
-                Kind::Delta => 1 + chance.below(600).cast_signed(),
-                Kind::Statsd => 1,
+                ModelKind::Delta => 1 + chance.below(600).cast_signed(),
+                ModelKind::Statsd => 1,
                 _ => 0,
             };
             return Some(row(end - span * SECOND, counts));
         }
         if is_late {
             // As it was before, or far ahead, so that what follows seems to have begun anew.
-            let before = sent.model.before(end).filter(|_| chance.below(3) > 0);
+            let before = sent.model.last_before(end).filter(|_| chance.below(3) > 0);
             let counts = before.map_or(sent.counts, |before| before.counts);
             let start = before.map_or(sent.since.min(end), |before| before.start);
-            let start = if kind == Kind::Cumulative { start } else { end };
+            let start = if kind == ModelKind::Cumulative { start } else { end };
             let schema = match before {
-                Some(before) if kind == Kind::Cumulative => before.schema,
+                Some(before) if kind == ModelKind::Cumulative => before.schema,
                 _ => schema,
             };
-            return Some(Row { schema, ..row(start, counts) });
+            return Some(ModelRow { schema, ..row(start, counts) });
         }
         if chance.below(40) == 0 {
-            sent.counts = Counts::default();
+            sent.counts = ModelCounts::default();
             sent.since = end - MINUTE;
-            if kind == Kind::Cumulative && has_changes {
+            if kind == ModelKind::Cumulative && has_changes {
                 sent.schema = chance.below(3) as u32;
             }
         }
-        let schema = if kind == Kind::Cumulative { sent.schema } else { schema };
-        if kind == Kind::Cumulative && schema == COARSE {
+        let schema = if kind == ModelKind::Cumulative { sent.schema } else { schema };
+        if kind == ModelKind::Cumulative && schema == COARSE {
             counts = coarse(&counts);
         }
         sent.counts.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-        let start = if kind == Kind::Cumulative { sent.since.min(end) } else { end };
-        Some(Row { schema, ..row(start, sent.counts) })
+        let start = if kind == ModelKind::Cumulative { sent.since.min(end) } else { end };
+        Some(ModelRow { schema, ..row(start, sent.counts) })
     }
 
-    fn send_again(&mut self) {
-        let which = self.chance.below(self.sent.len() as u64) as usize;
+    fn resend(&mut self) {
+        let which = self.rng.below(self.sent.len() as u64) as usize;
         let sent = &self.sent[which];
         if sent.requests.is_empty() {
             return;
         }
-        let at = self.chance.below(sent.requests.len() as u64) as usize;
+        let at = self.rng.below(sent.requests.len() as u64) as usize;
         let (request, rows) = sent.requests[at].clone();
         // A histogram of a moment that is sent again once rows were dropped is a new one.
         let is_dropped = rows.iter().any(|row| row.end <= self.dropped);
-        if sent.model.kind == Kind::Points && is_dropped {
+        if sent.model.kind == ModelKind::Points && is_dropped {
             return;
         }
         self.steps.push("again".to_owned());
@@ -298,7 +301,7 @@ impl Run {
     }
 
     #[track_caller]
-    fn post(&mut self, which: usize, request: &Request, rows: &[Row]) {
+    fn post(&mut self, which: usize, request: &WireRequest, rows: &[ModelRow]) {
         let kind = self.sent[which].model.kind;
         let times = rows.iter().map(|row| self.at(row.end)).collect::<Vec<_>>();
         self.steps.push(format!("{kind:?} to {}", times.join(" ")));
@@ -306,44 +309,44 @@ impl Run {
             self.send_statsd(&request.body, rows.len() as u64);
         } else {
             let (path, headers) = (request.path, &request.headers);
-            let answer = send(self.deck.port, "POST", path, headers, &request.body);
-            let answer = answer.unwrap_or_else(|error| panic!("{error}: {}", self.told()));
-            assert!(matches!(answer.status, 200 | 204), "{}: {}", answer.text(), self.told());
+            let answer = send(self.server.port, "POST", path, headers, &request.body);
+            let answer = answer.unwrap_or_else(|error| panic!("{error}: {}", self.trace()));
+            assert!(matches!(answer.status, 200 | 204), "{}: {}", answer.text(), self.trace());
         }
         // Of a day of which rows went, nothing that comes later is in a rollup.
         let dropped = self.dropped_days_end();
         let sent = &mut self.sent[which];
-        sent.is_disturbed |= rows.iter().any(|row| row.end <= dropped);
-        let is_point = kind == Kind::Points;
-        for model in [&mut sent.model, &mut sent.everything] {
+        sent.may_have_gaps |= rows.iter().any(|row| row.end <= dropped);
+        let is_point = kind == ModelKind::Points;
+        for model in [&mut sent.model, &mut sent.model_without_deletes] {
             let new = rows.iter().filter(|row| !is_point || !model.has(row.end));
-            let new: Vec<Row> = new.copied().collect();
+            let new: Vec<ModelRow> = new.copied().collect();
             model.rows.extend(new);
         }
     }
 
     /// Asks the site, once it has everything, in place of the server.
     #[track_caller]
-    fn check_site(&mut self) {
-        let Some(site) = self.site.take() else { return };
+    fn check_remote(&mut self) {
+        let Some(site) = self.remote.take() else { return };
         self.steps.push("at the site".to_owned());
-        until("the site has everything", || {
-            self.deck.get("/v1/status").json()["sites"][0]["lag"] == 0
+        wait_until("the site has everything", || {
+            self.server.get("/v1/status").json()["sites"][0]["lag"] == 0
         });
-        self.deck = site;
+        self.server = site;
         self.dropped = i64::MIN;
         for sent in &mut self.sent {
-            sent.model = sent.everything.clone();
-            sent.is_disturbed = false;
+            sent.model = sent.model_without_deletes.clone();
+            sent.may_have_gaps = false;
         }
-        self.check();
+        self.check_server();
     }
 
     /// Lines of StatsD are not answered: they are there once their values are counted as taken.
     #[track_caller]
     fn send_statsd(&self, lines: &[u8], values: u64) {
         let taken = || -> u64 {
-            let metrics = self.deck.get("/metrics").text();
+            let metrics = self.server.get("/metrics").text();
             let of = |line: &&str| {
                 line.starts_with("topdeck_listen_values_total{")
                     && line.contains("source=\"statsd\"")
@@ -357,24 +360,24 @@ impl Run {
             TcpStream::connect((Ipv4Addr::LOCALHOST, self.statsd)).expect("it listens");
         stream.write_all(lines).expect("it is read");
         drop(stream);
-        until("all values of StatsD are taken", || taken() >= before + values);
+        wait_until("all values of StatsD are taken", || taken() >= before + values);
     }
 
     /// Other rules: for rows as they came, or for rollups of a series, or for both. Rollups of days
     /// stay.
-    fn keep(&mut self, now: i64) {
-        let hours = 12 + self.chance.below(72).cast_signed();
+    fn set_retention(&mut self, now: i64) {
+        let hours = 12 + self.rng.below(72).cast_signed();
         let mut rules = vec![format!("base {hours}h")];
         if self.has_rollup_rules {
-            let which = self.chance.below(self.sent.len() as u64) as usize;
+            let which = self.rng.below(self.sent.len() as u64) as usize;
             let name = self.sent[which].model.kind.name();
-            let hours = 1 + self.chance.below(72);
+            let hours = 1 + self.rng.below(72);
             let resolutions = ["1m", "5m", "1h"];
-            let first = self.chance.below(resolutions.len() as u64) as usize;
-            let last = first + self.chance.below((resolutions.len() - first) as u64) as usize;
+            let first = self.rng.below(resolutions.len() as u64) as usize;
+            let last = first + self.rng.below((resolutions.len() - first) as u64) as usize;
             let of = |resolution: &&str| format!("{resolution} {hours}h {name}");
             rules.extend(resolutions[first..=last].iter().map(of));
-            if self.chance.below(4) == 0 {
+            if self.rng.below(4) == 0 {
                 rules.remove(0);
             }
         }
@@ -387,13 +390,13 @@ impl Run {
                 run.dropped = run.dropped.max(now - hours * 60 * MINUTE);
             }
         });
-        self.check();
+        self.check_server();
     }
 
     /// All rows of a series in a day.
     fn delete(&mut self) {
-        let which = self.chance.below(self.sent.len() as u64) as usize;
-        let day = self.begin + self.chance.below(DAYS as u64).cast_signed() * DAY;
+        let which = self.rng.below(self.sent.len() as u64) as usize;
+        let day = self.begin + self.rng.below(DAYS as u64).cast_signed() * DAY;
         let range = day..day + DAY;
         let name = self.sent[which].model.kind.name();
         if self.sent[which].requests.is_empty() {
@@ -406,9 +409,9 @@ impl Run {
             let deleted = topdeck(&arguments, b"");
             let is_gone = deleted.stderr.contains("picks no series");
             let is_right = deleted.status == 0 || is_gone && run.may_be_gone(&run.sent[which]);
-            assert!(is_right, "store delete: {}\n{}", deleted.all(), run.told());
+            assert!(is_right, "store delete: {}\n{}", deleted.all(), run.trace());
             run.sent[which].model.delete(&range);
-            run.sent[which].is_disturbed |= range.start <= run.dropped + DAY;
+            run.sent[which].may_have_gaps |= range.start <= run.dropped + DAY;
         });
     }
 
@@ -418,10 +421,10 @@ impl Run {
         let name = format!("s{}", self.snapshots);
         self.snapshots += 1;
         let path = format!("/v1/snapshots?name={name}");
-        let answer = send(self.deck.port, "POST", &path, &[], b"").expect("it answers");
-        assert_eq!(answer.status / 100, 2, "{}: {}", answer.text(), self.told());
-        let snapshot = self.deck.folder.path(&format!("data/snapshots/{name}"));
-        let restored = self.deck.folder.path(&format!("restored-{name}"));
+        let answer = send(self.server.port, "POST", &path, &[], b"").expect("it answers");
+        assert_eq!(answer.status / 100, 2, "{}: {}", answer.text(), self.trace());
+        let snapshot = self.server.folder.path(&format!("data/snapshots/{name}"));
+        let restored = self.server.folder.path(&format!("restored-{name}"));
         let text = |path: &std::path::Path| path.to_str().expect("it is UTF-8").to_owned();
         command(&["restore", &text(&snapshot), &text(&restored)]);
         self.check_commands(&text(&restored.join("store")));
@@ -435,25 +438,25 @@ impl Run {
 
     /// Asks the server in each way.
     #[track_caller]
-    fn check(&self) {
+    fn check_server(&self) {
         for sent in self.sent.iter().filter(|sent| !sent.model.is_empty()) {
             let kind = sent.model.kind;
             let day_columns = self.columns(DAY, 0);
-            for promql in promql_of(kind, "1d") {
+            for promql in promql_checks(kind, "1d") {
                 let path = format!(
                     "/v1/query?query={}&from={}&to={}&step=1d",
-                    encoded(&promql.expression),
+                    percent_encode(&promql.expression),
                     time(self.begin + DAY),
                     time(self.begin + DAYS * DAY)
                 );
-                let answer = self.ask(&path);
+                let answer = self.get_json(&path);
                 self.compare_points(sent, &promql, &day_columns, &answer);
             }
             if kind.is_gauge() {
                 self.compare_caql(sent);
             }
             if kind.is_histogram() {
-                self.compare_whole(sent);
+                self.compare_total(sent);
                 // Days come out of rollups. Columns that end a second before a row cut them
                 // everywhere: the first row that is left when others were dropped is in a column
                 // without a gap.
@@ -475,7 +478,7 @@ impl Run {
         for sent in self.sent.iter().filter(|sent| !sent.model.is_empty()) {
             let kind = sent.model.kind;
             let (from, to) = (time(self.begin + DAY), time(self.begin + DAYS * DAY));
-            for promql in promql_of(kind, "1d") {
+            for promql in promql_checks(kind, "1d") {
                 let arguments = [
                     "query",
                     store,
@@ -496,7 +499,7 @@ impl Run {
                 let arguments =
                     ["heatmap", store, kind.name(), "--from", &from, "--to", &to, "--json"];
                 let run = topdeck(&arguments, b"");
-                assert_eq!(run.status, 0, "{}\n{}", run.all(), self.told());
+                assert_eq!(run.status, 0, "{}\n{}", run.all(), self.trace());
                 let answer: Value = serde_json::from_str(&run.stdout).expect("it is JSON");
                 let columns = answer["columns"].as_array().expect("there are columns");
                 let count = columns.iter().map(counts_in).sum::<u64>();
@@ -504,25 +507,25 @@ impl Run {
                 let expected = sum(&sent.model.columns(&whole)[0]);
                 let has_gap = answer["gaps"].as_array().is_some_and(|gaps| !gaps.is_empty())
                     || columns.iter().any(has_gaps);
-                let is_right = count == expected || has_gap && self.may_miss(sent, false);
-                assert!(is_right, "heatmap of {kind:?}: {count}, not {expected}; {}", self.told());
+                let is_right = count == expected || has_gap && self.may_have_gap(sent, false);
+                assert!(is_right, "heatmap of {kind:?}: {count}, not {expected}; {}", self.trace());
             }
         }
     }
 
     /// Whether something of a series may be missing, if that is told. Whole days come out of rollups.
-    fn may_miss(&self, sent: &Sent, are_days: bool) -> bool {
+    fn may_have_gap(&self, sent: &SentSeries, are_days: bool) -> bool {
         let kind = sent.model.kind;
-        self.dropped > i64::MIN && (!are_days || kind.is_gauge() || sent.is_disturbed)
+        self.dropped > i64::MIN && (!are_days || kind.is_gauge() || sent.may_have_gaps)
     }
 
     /// What came too late is told of its time, to whoever asks about any series.
     fn is_any_disturbed(&self) -> bool {
-        self.sent.iter().any(|sent| sent.is_disturbed)
+        self.sent.iter().any(|sent| sent.may_have_gaps)
     }
 
     #[track_caller]
-    fn compare_heatmap(&self, sent: &Sent, step: i64, off: i64) {
+    fn compare_heatmap(&self, sent: &SentSeries, step: i64, off: i64) {
         let columns = self.columns(step, off);
         let (from, to) = (columns[0].start, columns[columns.len() - 1].end);
         let path = format!(
@@ -532,19 +535,19 @@ impl Run {
             time(to),
             step / SECOND
         );
-        let answer = self.ask(&path);
+        let answer = self.get_json(&path);
         let found = answer["columns"].as_array().expect("there are columns");
         let expected = sent.model.columns(&columns);
-        assert_eq!(found.len(), expected.len(), "{path}: {}", self.told());
+        assert_eq!(found.len(), expected.len(), "{path}: {}", self.trace());
         for (column, expected) in found.iter().zip(&expected) {
             let place = || {
                 let start = column["start_ns"].as_i64().unwrap_or_default();
-                format!("{path}, column from {}: {}", self.at(start), self.told())
+                format!("{path}, column from {}: {}", self.at(start), self.trace())
             };
             let has_gap = has_gaps(column);
-            let may_miss = self.may_miss(sent, step == DAY);
+            let may_miss = self.may_have_gap(sent, step == DAY);
             assert!(!has_gap || may_miss || self.is_any_disturbed(), "{column}\n{}", place());
-            let cells = counts_of(column);
+            let cells = column_counts(column);
             // Buckets that differ may be told as those into which they all fold.
             let is_right = match sent.model.has_coarse() {
                 true => coarse(&cells) == coarse(expected),
@@ -558,18 +561,18 @@ impl Run {
 
     /// All that there is of a series, without saying from when to when.
     #[track_caller]
-    fn compare_whole(&self, sent: &Sent) {
+    fn compare_total(&self, sent: &SentSeries) {
         let path = format!("/v1/histogram?selector={}", sent.model.kind.name());
-        let answer = self.ask(&path);
+        let answer = self.get_json(&path);
         let expected = sum(&sent.model.columns(&self.columns(DAYS * DAY, 0))[0]);
         let is_right =
-            counts_in(&answer) == expected || has_gaps(&answer) && self.may_miss(sent, false);
-        assert!(is_right, "{path}: {answer}, not {expected}\n{}", self.told());
+            counts_in(&answer) == expected || has_gaps(&answer) && self.may_have_gap(sent, false);
+        assert!(is_right, "{path}: {answer}, not {expected}\n{}", self.trace());
     }
 
     /// A reading belongs to the slot that has begun by then.
     #[track_caller]
-    fn compare_caql(&self, sent: &Sent) {
+    fn compare_caql(&self, sent: &SentSeries) {
         let slots = self.columns(60 * MINUTE, -1);
         for (function, expected) in [
             ("sum", sent.model.columns(&slots).iter().map(sum).collect::<Vec<_>>()),
@@ -578,19 +581,19 @@ impl Run {
             let expression = format!("find:{function}(\"{}\")", sent.model.kind.name());
             let path = format!(
                 "/v1/query?language=caql&query={}&from={}&to={}&step=1h",
-                encoded(&expression),
+                percent_encode(&expression),
                 time(self.begin),
                 time(self.begin + DAYS * DAY)
             );
-            let answer = self.ask(&path);
+            let answer = self.get_json(&path);
             let is_empty = |name: &str| answer[name].as_array().is_none_or(Vec::is_empty);
             let has_note = ["gaps", "warnings", "infos"].iter().any(|name| !is_empty(name));
-            let found = points_of(&answer);
+            let found = result_points(&answer);
             for (slot, expected) in slots.iter().zip(expected) {
                 let value = found.get(&(slot.start + 1)).copied().unwrap_or(0.0);
-                let may_miss = has_note && self.may_miss(sent, false);
+                let may_miss = has_note && self.may_have_gap(sent, false);
                 let is_right = value == expected as f64 || may_miss;
-                let place = || format!("{expression}: {answer}\n{}", self.told());
+                let place = || format!("{expression}: {answer}\n{}", self.trace());
                 assert!(
                     is_right,
                     "from {}: {value}, not {expected}\n{}",
@@ -602,22 +605,29 @@ impl Run {
     }
 
     #[track_caller]
-    fn compare_points(&self, sent: &Sent, promql: &Promql, columns: &[Range<i64>], answer: &Value) {
-        let found = points_of(answer);
-        let warns = |warning: &Value| !(sent.model.kind == Kind::Retyped && is_of_type(warning));
+    fn compare_points(
+        &self,
+        sent: &SentSeries,
+        promql: &PromqlCheck,
+        columns: &[Range<i64>],
+        answer: &Value,
+    ) {
+        let found = result_points(answer);
+        let warns =
+            |warning: &Value| !(sent.model.kind == ModelKind::Retyped && is_of_type(warning));
         let has_gap = has_gaps(answer)
             || answer["warnings"].as_array().is_some_and(|warnings| warnings.iter().any(warns));
-        let are_rows = matches!(promql.of, Of::Rows);
-        let may_miss = self.may_miss(sent, !are_rows);
-        let place = || format!("{}: {answer}\n{}", promql.expression, self.told());
+        let are_rows = matches!(promql.aggregate, ModelAggregate::Rows);
+        let may_miss = self.may_have_gap(sent, !are_rows);
+        let place = || format!("{}: {answer}\n{}", promql.expression, self.trace());
         assert!(!has_gap || may_miss || self.is_any_disturbed(), "{}", place());
-        let is_retyped = sent.model.kind == Kind::Retyped;
+        let is_retyped = sent.model.kind == ModelKind::Retyped;
         if (found.is_empty() || is_retyped) && self.may_be_gone(sent) {
             return;
         }
-        let expected: Vec<u64> = match promql.of {
-            Of::Sum => sent.model.columns(columns).iter().map(sum).collect(),
-            Of::Rows => sent.model.rows_in(columns),
+        let expected: Vec<u64> = match promql.aggregate {
+            ModelAggregate::Sum => sent.model.columns(columns).iter().map(sum).collect(),
+            ModelAggregate::Rows => sent.model.rows_in(columns),
         };
         for (column, expected) in columns.iter().zip(expected) {
             let value = found.get(&column.end).copied().unwrap_or(0.0);
@@ -638,17 +648,17 @@ impl Run {
 
     /// Whether nothing at all may be left of a series: it was deleted, or came too late. Of one that
     /// changed its type there are two.
-    fn may_be_gone(&self, sent: &Sent) -> bool {
+    fn may_be_gone(&self, sent: &SentSeries) -> bool {
         let dropped = self.dropped_days_end();
-        let is_retyped = sent.model.kind == Kind::Retyped;
+        let is_retyped = sent.model.kind == ModelKind::Retyped;
         let mut rows = sent.model.rows.iter().filter(|row| !is_retyped || row.schema == COUNTER);
-        sent.model.is_empty() || sent.is_disturbed && rows.all(|row| row.end <= dropped)
+        sent.model.is_empty() || sent.may_have_gaps && rows.all(|row| row.end <= dropped)
     }
 
     #[track_caller]
-    fn ask(&self, path: &str) -> Value {
-        let answer = self.deck.get(path);
-        assert_eq!(answer.status, 200, "{path}: {}: {}", answer.text(), self.told());
+    fn get_json(&self, path: &str) -> Value {
+        let answer = self.server.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}: {}", answer.text(), self.trace());
         answer.json()
     }
 
@@ -664,52 +674,55 @@ impl Run {
         format!("{day}d{:02}:{:02}{ms}", minutes / 60, minutes % 60)
     }
 
-    fn told(&self) -> String {
+    fn trace(&self) -> String {
         self.steps.join("\n")
     }
 }
 
 /// A question in PromQL, and what of the model answers it.
-struct Promql {
+struct PromqlCheck {
     expression: String,
-    of: Of,
+    aggregate: ModelAggregate,
 }
 
 #[derive(Clone, Copy)]
-enum Of {
+enum ModelAggregate {
     Sum,
     Rows,
 }
 
-fn promql_of(kind: Kind, window: &str) -> Vec<Promql> {
+fn promql_checks(kind: ModelKind, window: &str) -> Vec<PromqlCheck> {
     let name = kind.name();
-    let ask = |expression: String, of| Promql { expression, of };
+    let ask = |expression: String, of| PromqlCheck { expression, aggregate: of };
     match kind {
-        Kind::Gauge | Kind::Lines | Kind::Trap => vec![
-            ask(format!("sum_over_time({name}[{window}])"), Of::Sum),
-            ask(format!("count_over_time({name}[{window}])"), Of::Rows),
+        ModelKind::Gauge | ModelKind::Lines | ModelKind::Httptrap => vec![
+            ask(format!("sum_over_time({name}[{window}])"), ModelAggregate::Sum),
+            ask(format!("count_over_time({name}[{window}])"), ModelAggregate::Rows),
         ],
-        Kind::Counter | Kind::Statsd => {
-            vec![ask(format!("exact_increase({name}[{window}])"), Of::Sum)]
+        ModelKind::Counter | ModelKind::Statsd => {
+            vec![ask(format!("exact_increase({name}[{window}])"), ModelAggregate::Sum)]
         }
-        Kind::Retyped => {
+        ModelKind::Retyped => {
             // A gauge alone is refused, and the counter may be gone.
             let counter = format!("{name}{{__kind=\"cumulative-count\"}}");
             vec![
-                ask(format!("count_over_time({name}[{window}])"), Of::Rows),
-                ask(format!("exact_increase({counter}[{window}])"), Of::Sum),
+                ask(format!("count_over_time({name}[{window}])"), ModelAggregate::Rows),
+                ask(format!("exact_increase({counter}[{window}])"), ModelAggregate::Sum),
             ]
         }
-        Kind::Points => vec![
-            ask(format!("histogram_count(exact_increase({name}[{window}]))"), Of::Sum),
-            ask(format!("count_over_time({name}[{window}])"), Of::Rows),
+        ModelKind::Points => vec![
+            ask(format!("histogram_count(exact_increase({name}[{window}]))"), ModelAggregate::Sum),
+            ask(format!("count_over_time({name}[{window}])"), ModelAggregate::Rows),
         ],
-        _ => vec![ask(format!("histogram_count(exact_increase({name}[{window}]))"), Of::Sum)],
+        _ => vec![ask(
+            format!("histogram_count(exact_increase({name}[{window}]))"),
+            ModelAggregate::Sum,
+        )],
     }
 }
 
 /// Numbers of all series of an answer, by their time.
-fn points_of(answer: &Value) -> BTreeMap<i64, f64> {
+fn result_points(answer: &Value) -> BTreeMap<i64, f64> {
     let mut found = BTreeMap::new();
     for series in answer["data"].as_array().expect("there is data") {
         for point in series["points"].as_array().expect("there are points") {
@@ -735,16 +748,16 @@ fn counts_in(column: &Value) -> u64 {
 }
 
 /// Values by the edge of their cell that is farther from zero: 1, 2, 4 and so on, 0, -1, -2.
-fn counts_of(column: &Value) -> Counts {
-    let mut counts = Counts::default();
+fn column_counts(column: &Value) -> ModelCounts {
+    let mut counts = ModelCounts::default();
     for cell in column["cells"].as_array().expect("a column has cells") {
         // The first of explicit buckets has no lower edge.
         let edge = |name: &str| cell[name].as_f64().unwrap_or(f64::NEG_INFINITY);
         let (lower, upper) = (edge("lower"), edge("upper"));
         let at = match upper {
-            _ if upper > 0.0 => power(upper).filter(|&at| at < POSITIVE),
+            _ if upper > 0.0 => power_of_two(upper).filter(|&at| at < POSITIVE),
             0.0 if lower == 0.0 => Some(ZERO),
-            _ => power(-lower).filter(|&at| at < NEGATIVE).map(|at| ZERO + 1 + at),
+            _ => power_of_two(-lower).filter(|&at| at < NEGATIVE).map(|at| ZERO + 1 + at),
         };
         let at = at.unwrap_or_else(|| panic!("nothing was sent in {cell}"));
         counts[at] += cell["count"].as_u64().expect("a cell has a count");
@@ -753,7 +766,7 @@ fn counts_of(column: &Value) -> Counts {
 }
 
 /// Which power of two it is.
-fn power(edge: f64) -> Option<usize> {
+fn power_of_two(edge: f64) -> Option<usize> {
     (0..POSITIVE).find(|&at| edge == f64::from(1 << at))
 }
 
@@ -782,7 +795,7 @@ fn time(ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-pub(super) fn encoded(text: &str) -> String {
+pub(super) fn percent_encode(text: &str) -> String {
     let one = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
         other => format!("%{other:02X}"),

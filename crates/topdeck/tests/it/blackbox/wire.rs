@@ -3,32 +3,36 @@
 
 use serde_json::json;
 
-use super::model::{COARSE, COUNTER, EXPONENTIAL, Kind, POSITIVE, Row, ZERO, sum};
+use super::model::{COARSE, COUNTER, EXPONENTIAL, ModelKind, ModelRow, POSITIVE, ZERO, sum};
 
 /// A request: path, headers, body.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub(super) struct WireRequest {
     pub(super) path: &'static str,
     pub(super) headers: Vec<(&'static str, &'static str)>,
     pub(super) body: Vec<u8>,
 }
 
 /// Some rows of one series.
-pub(super) fn request(kind: Kind, rows: &[Row]) -> Request {
+pub(super) fn request(kind: ModelKind, rows: &[ModelRow]) -> WireRequest {
     match kind {
-        Kind::Statsd => Request { path: STATSD, headers: vec![], body: statsd(kind, rows) },
-        Kind::Trap => Request { path: "/v1/httptrap", headers: vec![], body: trap(kind, rows) },
-        Kind::Lines => Request {
+        ModelKind::Statsd => {
+            WireRequest { path: STATSD, headers: vec![], body: statsd(kind, rows) }
+        }
+        ModelKind::Httptrap => {
+            WireRequest { path: "/v1/httptrap", headers: vec![], body: httptrap_body(kind, rows) }
+        }
+        ModelKind::Lines => WireRequest {
             path: "/write?precision=ms",
             headers: vec![],
-            body: lines(kind, rows).into_bytes(),
+            body: influx_lines(kind, rows).into_bytes(),
         },
-        Kind::Delta | Kind::Cumulative => Request {
+        ModelKind::Delta | ModelKind::Cumulative => WireRequest {
             path: "/v1/metrics",
             headers: vec![("Content-Type", "application/json")],
             body: otlp(kind, rows),
         },
-        Kind::Retyped if rows.iter().all(|row| row.schema == COUNTER) => Request {
+        ModelKind::Retyped if rows.iter().all(|row| row.schema == COUNTER) => WireRequest {
             path: "/api/v1/write",
             headers: vec![
                 ("Content-Encoding", "snappy"),
@@ -37,7 +41,11 @@ pub(super) fn request(kind: Kind, rows: &[Row]) -> Request {
             ],
             body: snappy(&remote_write_2(kind, rows)),
         },
-        Kind::Gauge | Kind::Counter | Kind::Native | Kind::Points | Kind::Retyped => Request {
+        ModelKind::Gauge
+        | ModelKind::Counter
+        | ModelKind::Native
+        | ModelKind::Points
+        | ModelKind::Retyped => WireRequest {
             path: "/api/v1/write",
             headers: vec![
                 ("Content-Encoding", "snappy"),
@@ -49,10 +57,10 @@ pub(super) fn request(kind: Kind, rows: &[Row]) -> Request {
     }
 }
 
-fn lines(kind: Kind, rows: &[Row]) -> String {
+fn influx_lines(kind: ModelKind, rows: &[ModelRow]) -> String {
     let name = kind.name();
     let line =
-        |row: &Row| format!("{name},host=a value={} {}\n", row.counts[0], row.end / 1_000_000);
+        |row: &ModelRow| format!("{name},host=a value={} {}\n", row.counts[0], row.end / 1_000_000);
     rows.iter().map(line).collect()
 }
 
@@ -60,16 +68,16 @@ fn lines(kind: Kind, rows: &[Row]) -> String {
 pub(super) const STATSD: &str = "statsd";
 
 /// Counts of the second in which they begin.
-fn statsd(kind: Kind, rows: &[Row]) -> Vec<u8> {
-    let line = |row: &Row| {
+fn statsd(kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
+    let line = |row: &ModelRow| {
         format!("{}:{}|c|#host:a|T{}\n", kind.name(), row.counts[0], row.start / 1_000_000_000)
     };
     rows.iter().map(line).collect::<String>().into_bytes()
 }
 
 /// A key may be repeated: each value is a reading of its own.
-fn trap(kind: Kind, rows: &[Row]) -> Vec<u8> {
-    let reading = |row: &Row| {
+fn httptrap_body(kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
+    let reading = |row: &ModelRow| {
         let (value, ms) = (row.counts[0], row.end / 1_000_000);
         format!("\"{}\":{{\"_type\":\"n\",\"_value\":{value},\"_ts\":{ms}}}", kind.name())
     };
@@ -77,8 +85,8 @@ fn trap(kind: Kind, rows: &[Row]) -> Vec<u8> {
     format!("{{{}}}", readings.join(",")).into_bytes()
 }
 
-fn otlp(kind: Kind, rows: &[Row]) -> Vec<u8> {
-    let point = |row: &Row| {
+fn otlp(kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
+    let point = |row: &ModelRow| {
         let mut point = json!({
             "startTimeUnixNano": row.start.to_string(),
             "timeUnixNano": row.end.to_string(),
@@ -101,7 +109,7 @@ fn otlp(kind: Kind, rows: &[Row]) -> Vec<u8> {
         }
         point
     };
-    let temporality = if kind == Kind::Delta { 1 } else { 2 };
+    let temporality = if kind == ModelKind::Delta { 1 } else { 2 };
     let metric = |what: &str, is_exponential: bool| {
         let of_kind = rows.iter().filter(|row| (row.schema == EXPONENTIAL) == is_exponential);
         let points: Vec<_> = of_kind.map(point).collect();
@@ -143,7 +151,7 @@ fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn remote_write(kind: Kind, rows: &[Row]) -> Vec<u8> {
+fn remote_write(kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
     let labels = vec![("__name__", kind.name().to_owned()), ("host", "a".to_owned())];
     let mut request = Vec::new();
     put_bytes(&mut request, 1, &series(&labels, kind, rows));
@@ -161,7 +169,7 @@ pub(super) fn write_request(all: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// `prometheus.TimeSeries`, the fields as docs/formats/prometheus.md has them.
-pub(super) fn series(labels: &Labels, kind: Kind, rows: &[Row]) -> Vec<u8> {
+pub(super) fn series(labels: &Labels, kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
     let mut series = Vec::new();
     for (name, value) in labels {
         let mut label = Vec::new();
@@ -186,7 +194,7 @@ pub(super) fn series(labels: &Labels, kind: Kind, rows: &[Row]) -> Vec<u8> {
 }
 
 /// `io.prometheus.write.v2.Request`, whose metadata say that it is a counter.
-fn remote_write_2(kind: Kind, rows: &[Row]) -> Vec<u8> {
+fn remote_write_2(kind: ModelKind, rows: &[ModelRow]) -> Vec<u8> {
     const COUNTER_TYPE: u64 = 1;
     let mut series = Vec::new();
     // Labels name their texts by their place, from the empty one on.
@@ -211,7 +219,7 @@ fn remote_write_2(kind: Kind, rows: &[Row]) -> Vec<u8> {
 /// Prometheus' mark of the end of a series, `value.StaleNaN`.
 const STALE: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
 
-fn put_histogram(out: &mut Vec<u8>, kind: Kind, row: &Row, ms: u64) {
+fn put_histogram(out: &mut Vec<u8>, kind: ModelKind, row: &ModelRow, ms: u64) {
     const SUM: u64 = 3;
     let (negative, positive) = (&row.counts[ZERO + 1..], &row.counts[..POSITIVE]);
     let edges = |counts: &[u64]| counts.iter().zip(0..).map(|(count, at)| count << at).sum::<u64>();
@@ -223,7 +231,7 @@ fn put_histogram(out: &mut Vec<u8>, kind: Kind, row: &Row, ms: u64) {
     put_integer(out, 6, row.counts[ZERO]);
     put_buckets(out, 8, row.schema, negative);
     put_buckets(out, 11, row.schema, positive);
-    put_integer(out, 14, if kind == Kind::Points { 3 } else { 0 });
+    put_integer(out, 14, if kind == ModelKind::Points { 3 } else { 0 });
     put_integer(out, 15, ms);
 }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 /// What came back.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl TestResponse {
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -24,7 +24,7 @@ impl Answer {
 }
 
 /// How long a server may be silent: only one that hangs is longer.
-const SILENCE: Duration = crate::machine::PATIENCE;
+const SILENCE_TIMEOUT: Duration = crate::environment::TIMEOUT;
 
 /// One request to a server of this host.
 pub(crate) fn request(
@@ -33,7 +33,7 @@ pub(crate) fn request(
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> io::Result<Answer> {
+) -> io::Result<TestResponse> {
     request_at(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), method, path, headers, body)
 }
 
@@ -44,19 +44,19 @@ pub(crate) fn request_at(
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> io::Result<Answer> {
-    request_within(SILENCE, address, method, path, headers, body)
+) -> io::Result<TestResponse> {
+    request_with_timeout(SILENCE_TIMEOUT, address, method, path, headers, body)
 }
 
 /// The same, from a server that may be silent for so long.
-pub(crate) fn request_within(
+pub(crate) fn request_with_timeout(
     silence: Duration,
     address: SocketAddr,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> io::Result<Answer> {
+) -> io::Result<TestResponse> {
     let mut stream = TcpStream::connect_timeout(&address, silence)?;
     stream.set_read_timeout(Some(silence))?;
     stream.set_write_timeout(Some(silence))?;
@@ -75,7 +75,7 @@ pub(crate) fn request_within(
     parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "no whole answer"))
 }
 
-fn parse(bytes: &[u8]) -> Option<Answer> {
+fn parse(bytes: &[u8]) -> Option<TestResponse> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let status = head.split(' ').nth(1)?.parse().ok()?;
@@ -83,13 +83,13 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
     let lower = head.to_ascii_lowercase();
     let body = match lower.lines().find_map(|line| line.strip_prefix("content-length: ")) {
         Some(length) => body.get(..length.trim().parse().ok()?)?.to_vec(),
-        None if lower.contains("transfer-encoding: chunked") => unchunk(body)?,
+        None if lower.contains("transfer-encoding: chunked") => decode_chunked(body)?,
         None => body.to_vec(),
     };
-    Some(Answer { status, head, body })
+    Some(TestResponse { status, head, body })
 }
 
-fn unchunk(mut rest: &[u8]) -> Option<Vec<u8>> {
+fn decode_chunked(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let line = rest.windows(2).position(|window| window == b"\r\n")?;

@@ -5,13 +5,13 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::thread;
 
-use super::deck::{Deck, append, until};
+use super::load_sender::LoadSender;
 use super::matrix::{await_stored, stored};
-use super::sender::Sender;
+use super::server_process::{ServerProcess, append, wait_until};
 
 #[test]
-fn a_second_start_in_the_same_folder_says_how_to_find_the_first() {
-    let mut deck = Deck::new("serve", "");
+fn second_start_in_the_same_folder_names_the_first() {
+    let mut deck = ServerProcess::new("serve", "");
     deck.start();
     let (status, said) = deck.start_another(&[]);
     assert_eq!(status, Some(1), "{said}");
@@ -26,7 +26,7 @@ fn a_second_start_in_the_same_folder_says_how_to_find_the_first() {
 fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = taken.local_addr().expect("it has an address").port();
-    let deck = Deck::new("serve", "");
+    let deck = ServerProcess::new("serve", "");
     let text = std::fs::read_to_string(deck.settings()).expect("there are settings");
     let http = format!("127.0.0.1:{}", deck.port);
     std::fs::write(deck.settings(), text.replace(&http, &format!("127.0.0.1:{port}")))
@@ -35,7 +35,8 @@ fn a_port_in_use_is_named() {
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains(&format!("127.0.0.1:{port}")), "{said}");
     for section in ["statsd", "graphite"] {
-        let deck = Deck::new("serve", &format!("[{section}]\ntcp = [\"127.0.0.1:{port}\"]\n"));
+        let deck =
+            ServerProcess::new("serve", &format!("[{section}]\ntcp = [\"127.0.0.1:{port}\"]\n"));
         let (status, said) = deck.start_another(&[]);
         assert_eq!(status, Some(1), "{section}: {said}");
         assert!(said.contains(&format!("127.0.0.1:{port}")), "{section}: {said}");
@@ -43,20 +44,20 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
-fn bad_settings_are_told_with_their_lines() {
+fn invalid_settings_are_reported_with_their_lines() {
     for (more, words) in [
         ("[jurnal]\nsize = \"1GiB\"\n", "journal"),
         ("[journal]\nsize = \"much\"\n", "much"),
         ("[statsd]\nudp = 8125\n", "udp"),
         ("nothing but words\n", "topdeck.toml"),
     ] {
-        let deck = Deck::new("serve", more);
+        let deck = ServerProcess::new("serve", more);
         let (status, said) = deck.start_another(&[]);
         assert_eq!(status, Some(1), "{said}");
         assert!(said.contains(words) && said.contains("topdeck.toml:"), "{said}");
         assert!(!deck.folder.path("data").exists(), "nothing was begun");
     }
-    let deck = Deck::new("agent", "");
+    let deck = ServerProcess::new("agent", "");
     let (status, said) = deck.start_another(&[]);
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("[[site]]"), "{said}");
@@ -64,40 +65,42 @@ fn bad_settings_are_told_with_their_lines() {
 
 /// Its own ports are in use when it looks again: by itself.
 #[test]
-fn a_server_without_settings_goes_on_when_told_to_read_them() {
-    let Some(mut deck) = Deck::bare() else { return };
+fn reload_without_settings_changes_nothing() {
+    let Some(mut deck) = ServerProcess::with_defaults() else { return };
     deck.start();
     deck.reload();
-    until("it says so", || deck.log().contains("the settings are as they were"));
+    wait_until("it says so", || deck.log().contains("the settings are as they were"));
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     socket.send_to(b"told_by_statsd:7|g", "127.0.0.1:8125").expect("it is sent");
     // A stop writes what has come.
     deck.stop();
     deck.start();
     // All programs of this host may show metrics, and not all names are told at once.
-    until("it was taken", || deck.get("/v1/names?text=told_by").text().contains("told_by_statsd"));
+    wait_until("it was taken", || {
+        deck.get("/v1/names?text=told_by").text().contains("told_by_statsd")
+    });
 }
 
 /// What cannot be is refused as a whole, and what runs goes on.
 #[test]
-fn a_host_that_cannot_be_told_about_changes_nothing() {
-    let mut deck = Deck::new("serve", "");
+fn invalid_host_settings_change_nothing() {
+    let mut deck = ServerProcess::new("serve", "");
     let base = std::fs::read_to_string(deck.settings()).expect("there are settings");
     let hiccup = base.replace("hiccup = false", "hiccup = true");
     std::fs::write(deck.settings(), &hiccup).expect("settings are written");
     deck.start();
     std::fs::write(deck.settings(), hiccup + "hiccup_period = \"1m\"\n").expect("settings");
     deck.reload();
-    until("it says so", || deck.log().contains("hiccup_period is 60s, must be 100µs to 10s"));
+    wait_until("it says so", || deck.log().contains("hiccup_period is 60s, must be 100µs to 10s"));
     assert!(deck.log().contains("goes on as before"), "{}", deck.log());
-    until("it tells of the host", || {
-        deck.get("/v1/names?text=hiccup").text().contains("host_hiccup")
+    wait_until("it tells of the host", || {
+        deck.get("/v1/names?text=hiccup").text().contains("host_hiccup_delay")
     });
 }
 
 #[test]
-fn what_is_kept_is_for_its_owner_alone() {
-    let mut deck = Deck::new("serve", "");
+fn data_files_are_private_to_their_owner() {
+    let mut deck = ServerProcess::new("serve", "");
     deck.start();
     for folder in ["data", "data/store"] {
         let found = std::fs::metadata(deck.folder.path(folder)).expect("it is there");
@@ -106,44 +109,46 @@ fn what_is_kept_is_for_its_owner_alone() {
     deck.stop();
 }
 
-fn site(name: &str, port: u16) -> String {
+fn remote_settings(name: &str, port: u16) -> String {
     format!("[[site]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:{port}\"\n")
 }
 
 /// Settings that are read anew while somebody sends: sites come and go, and broken ones change nothing.
 #[test]
-fn settings_are_read_anew() {
-    let (mut north, mut south) = (Deck::new("serve", ""), Deck::new("serve", ""));
+fn settings_are_reloaded() {
+    let (mut north, mut south) = (ServerProcess::new("serve", ""), ServerProcess::new("serve", ""));
     north.start();
     south.start();
-    let mut agent = Deck::new("agent", "");
+    let mut agent = ServerProcess::new("agent", "");
     let base = std::fs::read_to_string(agent.settings()).expect("there are settings");
-    append(&agent.settings(), &site("north", north.port));
+    append(&agent.settings(), &remote_settings("north", north.port));
     agent.start();
-    let sender = Sender::start(agent.port, 1);
-    until("it forwards", || stored(&north).is_some_and(|stored| stored > 0));
+    let sender = LoadSender::start(agent.port, 1);
+    wait_until("it forwards", || stored(&north).is_some_and(|stored| stored > 0));
 
     let broken = format!("{base}[[site]]\nname = 7\n");
     std::fs::write(agent.settings(), broken).expect("settings are written");
     agent.reload();
-    until("it says so", || agent.log().contains("goes on as before"));
+    wait_until("it says so", || agent.log().contains("goes on as before"));
     let before = stored(&north).expect("it answers");
-    until("it goes on", || stored(&north).is_some_and(|stored| stored > before));
+    wait_until("it goes on", || stored(&north).is_some_and(|stored| stored > before));
 
-    let both = base.clone() + &site("north", north.port) + &site("south", south.port);
+    let both = base.clone()
+        + &remote_settings("north", north.port)
+        + &remote_settings("south", south.port);
     std::fs::write(agent.settings(), both).expect("settings are written");
     agent.reload();
-    until("it says so", || agent.log().contains("forwards to 2 sites"));
+    wait_until("it says so", || agent.log().contains("forwards to 2 sites"));
     let sent = sender.stop();
     await_stored(&north, sent);
     // The new one has what came after, and what the journal still had.
-    until("it has some", || stored(&south).is_some_and(|stored| stored > 0));
+    wait_until("it has some", || stored(&south).is_some_and(|stored| stored > 0));
     agent.audit();
     agent.stop();
 }
 
 /// A page of metrics.
-fn page(name: &'static str) -> u16 {
+fn scrape_target(name: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it has an address").port();
     thread::spawn(move || {
@@ -159,32 +164,32 @@ fn page(name: &'static str) -> u16 {
 }
 
 #[test]
-fn scrapes_are_read_anew() {
+fn scrapes_are_reloaded() {
     let scrape = |port: u16| {
         format!(
             "[[scrape]]\nname = \"shop\"\nurl = \"http://127.0.0.1:{port}/metrics\"\ninterval = \"1s\"\ntimeout = \"1s\"\n"
         )
     };
-    let mut deck = Deck::new("serve", "");
+    let mut deck = ServerProcess::new("serve", "");
     let base = std::fs::read_to_string(deck.settings()).expect("there are settings");
-    append(&deck.settings(), &scrape(page("first_page")));
+    append(&deck.settings(), &scrape(scrape_target("first_page")));
     deck.start();
     let names = || deck.get("/v1/names").text();
-    until("the page is read", || names().contains("first_page"));
-    std::fs::write(deck.settings(), base + &scrape(page("second_page")))
+    wait_until("the page is read", || names().contains("first_page"));
+    std::fs::write(deck.settings(), base + &scrape(scrape_target("second_page")))
         .expect("settings are written");
     deck.reload();
-    until("the other page is read", || names().contains("second_page"));
+    wait_until("the other page is read", || names().contains("second_page"));
 }
 
 #[test]
-fn it_may_be_asked_twice_to_stop() {
-    let mut deck = Deck::new("serve", "");
+fn second_stop_signal_is_harmless() {
+    let mut deck = ServerProcess::new("serve", "");
     deck.start();
-    let sender = Sender::start(deck.port, 1);
-    until("some is taken", || sender.sent() > 50);
-    deck.ask_to_stop();
-    deck.ask_to_stop();
+    let sender = LoadSender::start(deck.port, 1);
+    wait_until("some is taken", || sender.acknowledged() > 50);
+    deck.request_stop();
+    deck.request_stop();
     deck.await_end();
     deck.start();
     let sent = sender.stop();

@@ -6,18 +6,18 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use collect::Rows as _;
+use collect::RowSink as _;
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use intake::{Home, Intake};
-use model::{Kind, Sample, Series, Value as Measured};
+use intake::{Intake, WriteTarget};
+use model::{Sample, SampleValue as Measured, Series, SeriesKind};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::Value;
 
-use super::deck::{Deck, Folder, append, until};
-use super::sender::Sender;
+use super::load_sender::LoadSender;
+use super::server_process::{ServerProcess, TestDir, append, wait_until};
 
-fn topdeck(arguments: &[&str]) -> (bool, String) {
+fn run_topdeck(arguments: &[&str]) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(arguments)
         .env_clear()
@@ -31,19 +31,19 @@ fn text(path: &Path) -> &str {
 }
 
 /// An authority, and certificates of it in a folder.
-struct Authority {
-    folder: Folder,
+struct TestCa {
+    folder: TestDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
-impl Authority {
-    fn new() -> Authority {
-        let folder = Folder::new();
+impl TestCa {
+    fn new() -> TestCa {
+        let folder = TestDir::new();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         std::fs::write(folder.path("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        Authority { folder, issuer: Issuer::new(params, key) }
+        TestCa { folder, issuer: Issuer::new(params, key) }
     }
 
     fn issue(&self, name: &str, hosts: &[&str]) {
@@ -61,10 +61,10 @@ impl Authority {
     }
 
     /// Makes a token of the deck, or lets in a certificate; the file of the token.
-    fn admit(&self, deck: &Deck, name: &str, more: &[&str]) -> String {
+    fn admit(&self, deck: &ServerProcess, name: &str, more: &[&str]) -> String {
         let data = deck.folder.path("data");
         let arguments = [&["token", text(&data), "add", name], more].concat();
-        let (done, token) = topdeck(&arguments);
+        let (done, token) = run_topdeck(&arguments);
         assert!(done, "{arguments:?}");
         let file = self.folder.path(&format!("{name}.token"));
         std::fs::write(&file, token).unwrap();
@@ -73,7 +73,7 @@ impl Authority {
 }
 
 /// A site that speaks TLS and lets nobody in who does not show who he is.
-fn secured(authority: &Authority) -> Deck {
+fn tls_remote(authority: &TestCa) -> ServerProcess {
     authority.issue("site", &["localhost", "127.0.0.1"]);
     let tls = format!(
         "[http.tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {:?}\n",
@@ -81,21 +81,21 @@ fn secured(authority: &Authority) -> Deck {
         authority.file("site.key"),
         authority.file("ca.pem")
     );
-    let deck = Deck::new("serve", &tls);
+    let deck = ServerProcess::new("serve", &tls);
     let settings = std::fs::read_to_string(deck.settings()).unwrap();
     let settings = settings.replace("[http]\n", "[http]\ntokens_required = true\n");
     std::fs::write(deck.settings(), settings).unwrap();
     deck
 }
 
-fn agent_of(url: &str, more: &str) -> Deck {
-    let agent = Deck::new("agent", "");
+fn agent_for(url: &str, more: &str) -> ServerProcess {
+    let agent = ServerProcess::new("agent", "");
     append(&agent.settings(), &format!("[[site]]\nname = \"north\"\nurl = {url:?}\n{more}"));
     agent
 }
 
 /// Values that an agent says a site has.
-fn at_north(audit: &Value) -> u64 {
+fn values_at_remote(audit: &Value) -> u64 {
     let lines = audit["producers"].as_array().unwrap().iter();
     let lines = lines.flat_map(|producer| producer["hops"].as_array().unwrap());
     let lines = lines.filter(|line| line["hop"] == "site north");
@@ -103,14 +103,14 @@ fn at_north(audit: &Value) -> u64 {
 }
 
 /// Values that a site has of agents, in its store.
-fn of_agents(audit: &Value) -> u64 {
+fn values_from_agents(audit: &Value) -> u64 {
     let producers = audit["producers"].as_array().unwrap().iter();
     let agents = producers.filter(|it| it["name"].as_str().unwrap().starts_with("agent "));
     agents.map(|agent| agent["hops"][1]["stored"]["values"].as_u64().unwrap()).sum()
 }
 
 /// What the agent says of the sender's values and a site.
-fn line_of_sender(audit: &Value) -> Value {
+fn sender_hop(audit: &Value) -> Value {
     let producers = audit["producers"].as_array().unwrap();
     let sender =
         producers.iter().find(|it| it["name"].as_str().unwrap().starts_with("record")).unwrap();
@@ -119,39 +119,39 @@ fn line_of_sender(audit: &Value) -> Value {
 
 /// Both ends have the same, to the unit, and nobody misses anything. Agents go on telling of themselves meanwhile.
 #[track_caller]
-fn await_balance(agents: &[(&Deck, u64)], site: impl Fn() -> Option<Value>) {
+fn await_balance(agents: &[(&ServerProcess, u64)], site: impl Fn() -> Option<Value>) {
     let mut last = String::new();
     let balanced = || {
         let audits: Vec<Value> =
             agents.iter().map(|(agent, _)| agent.get("/v1/audit").json()).collect();
         let Some(site) = site() else { return false };
-        let sent: u64 = audits.iter().map(at_north).sum();
+        let sent: u64 = audits.iter().map(values_at_remote).sum();
         last = format!("{audits:#?}\n{site:#?}");
         let are_explained = audits.iter().chain([&site]).all(|audit| audit["explained"] == true);
         let have_all = audits.iter().zip(agents).all(|(audit, &(_, sent))| {
-            let line = line_of_sender(audit);
+            let line = sender_hop(audit);
             (line["stored"]["values"].as_u64(), line["difference"].as_i64())
                 == (Some(sent), Some(0))
         });
-        are_explained && have_all && sent == of_agents(&site)
+        are_explained && have_all && sent == values_from_agents(&site)
     };
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        until("both ends balance", balanced)
+        wait_until("both ends balance", balanced)
     }));
     assert!(done.is_ok(), "both ends do not balance: {last}");
 }
 
-fn send(agent: &Deck, values: u64) -> u64 {
-    let sender = Sender::start(agent.port, 1);
-    until("the sender gets on", || sender.sent() >= values);
+fn send(agent: &ServerProcess, values: u64) -> u64 {
+    let sender = LoadSender::start(agent.port, 1);
+    wait_until("the sender gets on", || sender.acknowledged() >= values);
     sender.stop()
 }
 
 #[test]
-fn a_site_lets_in_who_shows_a_token_or_a_certificate() {
-    let authority = Authority::new();
+fn remote_accepts_a_token_or_a_certificate() {
+    let authority = TestCa::new();
     authority.issue("web-1", &[]);
-    let mut site = secured(&authority);
+    let mut site = tls_remote(&authority);
     // The certificate is for both names; without /etc/hosts and a name server one has no address.
     let found = ("localhost", site.port).to_socket_addrs();
     let is_known = found.is_ok_and(|mut all| all.any(|it| it == site.address()));
@@ -163,23 +163,31 @@ fn a_site_lets_in_who_shows_a_token_or_a_certificate() {
     std::fs::write(&wrong, "no-such-token\n").unwrap();
     let ca = authority.file("ca.pem");
     let ask = || {
-        let (_, json) =
-            topdeck(&["audit", "--json", "--server", &url, "--token-file", &admin, "--ca", &ca]);
+        let (_, json) = run_topdeck(&[
+            "audit",
+            "--json",
+            "--server",
+            &url,
+            "--token-file",
+            &admin,
+            "--ca",
+            &ca,
+        ]);
         serde_json::from_str::<Value>(&json).ok()
     };
     site.spawn();
-    until("the site answers", || ask().is_some());
-    let mut by_token = agent_of(&url, &format!("ca = {ca:?}\ntoken_file = {token:?}\n"));
+    wait_until("the site answers", || ask().is_some());
+    let mut by_token = agent_for(&url, &format!("ca = {ca:?}\ntoken_file = {token:?}\n"));
     let (certificate, key) = (authority.file("web-1.pem"), authority.file("web-1.key"));
     let shown = format!("ca = {ca:?}\ncertificate = {certificate:?}\nkey = {key:?}\n");
-    let mut by_certificate = agent_of(&url, &shown);
-    let mut late = agent_of(&url, &format!("ca = {ca:?}\ntoken_file = {wrong:?}\n"));
+    let mut by_certificate = agent_for(&url, &shown);
+    let mut late = agent_for(&url, &format!("ca = {ca:?}\ntoken_file = {wrong:?}\n"));
     by_token.start();
     by_certificate.start();
     late.start();
     let sent = [send(&by_token, 50), send(&by_certificate, 50), send(&late, 50)];
     // Who is not let in says so, and keeps what it has.
-    until("the status has the trouble", || {
+    wait_until("the status has the trouble", || {
         let status = late.get("/v1/status").json();
         let trouble = &status["sites"][0]["trouble"]["why"];
         trouble.as_str().is_some_and(|why| why.starts_with("401"))
@@ -192,17 +200,17 @@ fn a_site_lets_in_who_shows_a_token_or_a_certificate() {
 }
 
 #[test]
-fn the_audit_balances_whoever_is_killed() {
-    let mut site = Deck::new("serve", "");
-    let mut agent = agent_of(&format!("http://127.0.0.1:{}", site.port), "");
+fn audit_reconciles_after_kills() {
+    let mut site = ServerProcess::new("serve", "");
+    let mut agent = agent_for(&format!("http://127.0.0.1:{}", site.port), "");
     site.start();
     agent.start();
-    let sender = Sender::start(agent.port, 1);
+    let sender = LoadSender::start(agent.port, 1);
     for round in 1..=3 {
-        until("the sender gets on", || sender.sent() >= round * 60);
+        wait_until("the sender gets on", || sender.acknowledged() >= round * 60);
         agent.kill();
         agent.start();
-        until("the sender gets on", || sender.sent() >= round * 60 + 30);
+        wait_until("the sender gets on", || sender.acknowledged() >= round * 60 + 30);
         site.kill();
         site.start();
     }
@@ -213,7 +221,7 @@ fn the_audit_balances_whoever_is_killed() {
     agent.start();
     await_balance(&[(&agent, sent)], || Some(site.get("/v1/audit").json()));
     let (explained, table) =
-        topdeck(&["audit", "--server", &format!("http://127.0.0.1:{}", agent.port)]);
+        run_topdeck(&["audit", "--server", &format!("http://127.0.0.1:{}", agent.port)]);
     assert!(explained, "{table}");
     let line = table.lines().find(|line| line.contains("site north")).expect(&table);
     assert!(line.ends_with("all of the journal is there"), "{table}");
@@ -223,26 +231,26 @@ fn the_audit_balances_whoever_is_killed() {
 const ROWS: u64 = 1_000;
 
 /// Fills an agent's journal while the agent is down: rows with the latencies of an interval, a hundred each. How many.
-fn fill(agent: &Deck, bytes: u64) -> u64 {
+fn fill(agent: &ServerProcess, bytes: u64) -> u64 {
     let disk: Arc<dyn disk::Disk> = Arc::new(disk::OsDisk);
     let folder = agent.folder.path("data/journal");
     let journal = journal::Journal::open(disk, &folder, &journal::Options::default()).unwrap();
     let intake =
-        Intake::new(Home::Journal(Arc::new(journal)), intake::Settings::default()).unwrap();
+        Intake::new(WriteTarget::Journal(Arc::new(journal)), intake::Settings::default()).unwrap();
     let series: Vec<(String, Series)> = (0..ROWS)
         .map(|n| {
             let name = format!("request_{}", n % 20);
-            let kind = Kind::Histogram(Temporality::Delta);
+            let kind = SeriesKind::Histogram(Temporality::Delta);
             let series =
                 Series::new(&name, kind).with_unit("ns").with_label("path", format!("/{n}"));
-            (format!("{n}"), series.checked().unwrap())
+            (format!("{n}"), series.validate().unwrap())
         })
         .collect();
     let (producer, mut dice) = (intake.producer("test"), 1u64);
     let (mut rows, mut time, mut receipt) = (0, 0, None);
-    while intake.home().journal().stat().unwrap().segment_bytes < bytes {
+    while intake.target().journal().stat().unwrap().segment_bytes < bytes {
         for _ in 0..10 {
-            let mut writer = intake.writer(intake::Way::Placed);
+            let mut writer = intake.writer(intake::SeriesKeyEncoding::Generic);
             for (key, series) in &series {
                 let mut histogram = Histogram::default();
                 for _ in 0..100 {
@@ -255,9 +263,9 @@ fn fill(agent: &Deck, bytes: u64) -> u64 {
             }
             time += 1_000_000_000;
             rows += ROWS;
-            receipt = Some(intake.take(&producer, writer).unwrap());
+            receipt = Some(intake.append(&producer, writer).unwrap());
         }
-        receipt.as_ref().unwrap().wait().unwrap();
+        receipt.as_ref().unwrap().wait_durable().unwrap();
     }
     intake.stop();
     rows
@@ -266,11 +274,11 @@ fn fill(agent: &Deck, bytes: u64) -> u64 {
 /// `TOPDECK_BACKLOG_MB` says how much, 1000 by default; `--release --nocapture` to measure.
 #[test]
 #[ignore = "a gigabyte; `make soak` runs it"]
-fn soak_a_backlog_is_drained_in_little_memory() {
+fn soak_backlog_is_drained_in_bounded_memory() {
     let megabytes = std::env::var("TOPDECK_BACKLOG_MB").map_or(1_000, |text| text.parse().unwrap());
-    let mut site = Deck::new("serve", "");
+    let mut site = ServerProcess::new("serve", "");
     let mut agent =
-        agent_of(&format!("http://127.0.0.1:{}", site.port), "[journal]\nsize = \"100GiB\"\n");
+        agent_for(&format!("http://127.0.0.1:{}", site.port), "[journal]\nsize = \"100GiB\"\n");
     // It gets its journal, with the site's place in it.
     agent.start();
     agent.stop();

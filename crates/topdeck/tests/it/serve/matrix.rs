@@ -2,9 +2,9 @@
 //!
 //! Short versions run in each test; `soak_` ones have a hundred rounds of each.
 
-use super::deck::{Deck, until};
-use super::link::Link;
-use super::sender::Sender;
+use super::load_sender::LoadSender;
+use super::proxy::Proxy;
+use super::server_process::{ServerProcess, wait_until};
 
 /// Rounds in a test that everybody runs.
 const ROUNDS: u32 = 3;
@@ -12,17 +12,17 @@ const ROUNDS: u32 = 3;
 const ROUNDS_SOAK: u32 = 100;
 
 /// How many values of `took` a server has.
-pub(crate) fn stored(deck: &Deck) -> Option<u64> {
-    let answer = deck.ask("GET", "/v1/histogram?selector=took").ok();
+pub(crate) fn stored(deck: &ServerProcess) -> Option<u64> {
+    let answer = deck.request("GET", "/v1/histogram?selector=took").ok();
     let answer = answer.filter(|answer| answer.status == 200)?;
     let json: serde_json::Value = serde_json::from_slice(&answer.body).ok()?;
     json["count"].as_u64()
 }
 
 #[track_caller]
-pub(crate) fn await_stored(deck: &Deck, sent: u64) {
+pub(crate) fn await_stored(deck: &ServerProcess, sent: u64) {
     let mut last = None;
-    until(&format!("{sent} values are stored; of the last look there were {last:?}"), || {
+    wait_until(&format!("{sent} values are stored; of the last look there were {last:?}"), || {
         last = stored(deck);
         if let Some(more) = last.filter(|&stored| stored > sent) {
             panic!("{sent} values were sent and {more} are stored: counted twice");
@@ -31,18 +31,18 @@ pub(crate) fn await_stored(deck: &Deck, sent: u64) {
     });
 }
 
-pub(crate) fn pause(sender: &Sender, more: u64) {
-    let before = sender.sent();
-    until("the sender gets on", || sender.sent() >= before + more);
+pub(crate) fn pause_until_sent(sender: &LoadSender, more: u64) {
+    let before = sender.acknowledged();
+    wait_until("the sender gets on", || sender.acknowledged() >= before + more);
 }
 
 /// A server that something is done to, again and again, while somebody sends.
-fn server(rounds: u32, disturb: fn(&mut Deck)) {
-    let mut deck = Deck::new("serve", "");
+fn run_server(rounds: u32, disturb: fn(&mut ServerProcess)) {
+    let mut deck = ServerProcess::new("serve", "");
     deck.start();
-    let sender = Sender::start(deck.port, 1);
+    let sender = LoadSender::start(deck.port, 1);
     for _ in 0..rounds {
-        pause(&sender, 10);
+        pause_until_sent(&sender, 10);
         disturb(&mut deck);
     }
     let sent = sender.stop();
@@ -54,58 +54,59 @@ fn server(rounds: u32, disturb: fn(&mut Deck)) {
     deck.audit();
 }
 
-fn kill(deck: &mut Deck) {
+fn kill_server(deck: &mut ServerProcess) {
     deck.kill();
     deck.start();
 }
 
 #[test]
-fn a_server_that_is_killed_has_what_it_acknowledged() {
-    server(ROUNDS, kill);
+fn killed_server_keeps_acknowledged_values() {
+    run_server(ROUNDS, kill_server);
 }
 
 #[test]
 #[ignore = "a hundred rounds; `make soak` runs it"]
-fn soak_a_server_that_is_killed_has_what_it_acknowledged() {
-    server(ROUNDS_SOAK, kill);
+fn soak_killed_server_keeps_acknowledged_values() {
+    run_server(ROUNDS_SOAK, kill_server);
 }
 
 /// An agent before two sites, of which the second is behind a link.
-pub(crate) struct Fleet {
-    pub(crate) agent: Deck,
-    pub(crate) north: Deck,
-    pub(crate) south: Deck,
-    pub(crate) link: Link,
+pub(crate) struct TestFleet {
+    pub(crate) agent: ServerProcess,
+    pub(crate) north: ServerProcess,
+    pub(crate) south: ServerProcess,
+    pub(crate) proxy: Proxy,
 }
 
-impl Fleet {
-    pub(crate) fn start() -> Fleet {
-        Fleet::with(|_| {})
+impl TestFleet {
+    pub(crate) fn start() -> TestFleet {
+        TestFleet::with(|_| {})
     }
 
     /// With other settings of the agent.
-    pub(crate) fn with(change: fn(&Deck)) -> Fleet {
-        let (mut north, mut south) = (Deck::new("serve", ""), Deck::new("serve", ""));
-        let link = Link::to(south.port);
+    pub(crate) fn with(change: fn(&ServerProcess)) -> TestFleet {
+        let (mut north, mut south) =
+            (ServerProcess::new("serve", ""), ServerProcess::new("serve", ""));
+        let link = Proxy::new(south.port);
         let site = |name: &str, port: u16| {
             format!("[[site]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:{port}\"\n")
         };
-        let mut agent = Deck::new("agent", "");
+        let mut agent = ServerProcess::new("agent", "");
         let sites = site("north", north.port) + &site("south", link.port);
-        super::deck::append(&agent.settings(), &sites);
+        super::server_process::append(&agent.settings(), &sites);
         change(&agent);
         north.start();
         south.start();
         agent.start();
-        Fleet { agent, north, south, link }
+        TestFleet { agent, north, south, proxy: link }
     }
 
     /// Something is done to it, again and again, while somebody sends.
-    fn run(rounds: u32, mut disturb: impl FnMut(&mut Fleet, &Sender)) {
-        let mut fleet = Fleet::start();
-        let sender = Sender::start(fleet.agent.port, 1);
+    fn run(rounds: u32, mut disturb: impl FnMut(&mut TestFleet, &LoadSender)) {
+        let mut fleet = TestFleet::start();
+        let sender = LoadSender::start(fleet.agent.port, 1);
         for _ in 0..rounds {
-            pause(&sender, 10);
+            pause_until_sent(&sender, 10);
             disturb(&mut fleet, &sender);
         }
         let sent = sender.stop();
@@ -117,15 +118,15 @@ impl Fleet {
     }
 }
 
-fn kill_agent(fleet: &mut Fleet, _: &Sender) {
-    kill(&mut fleet.agent);
+fn kill_agent(fleet: &mut TestFleet, _: &LoadSender) {
+    kill_server(&mut fleet.agent);
 }
 
-fn kill_site(fleet: &mut Fleet, _: &Sender) {
-    kill(&mut fleet.south);
+fn kill_remote(fleet: &mut TestFleet, _: &LoadSender) {
+    kill_server(&mut fleet.south);
 }
 
-fn kill_both(fleet: &mut Fleet, _: &Sender) {
+fn kill_both(fleet: &mut TestFleet, _: &LoadSender) {
     fleet.agent.kill();
     fleet.south.kill();
     fleet.agent.start();
@@ -133,66 +134,70 @@ fn kill_both(fleet: &mut Fleet, _: &Sender) {
 }
 
 /// The other site gets everything in the meantime.
-fn freeze_site(fleet: &mut Fleet, sender: &Sender) {
+fn freeze_remote(fleet: &mut TestFleet, sender: &LoadSender) {
     fleet.south.freeze();
-    pause(sender, 20);
-    let sent = sender.sent();
-    until("the other site has it", || stored(&fleet.north).is_some_and(|stored| stored >= sent));
-    fleet.south.thaw();
+    pause_until_sent(sender, 20);
+    let sent = sender.acknowledged();
+    wait_until("the other site has it", || {
+        stored(&fleet.north).is_some_and(|stored| stored >= sent)
+    });
+    fleet.south.resume();
 }
 
-fn cut_link(fleet: &mut Fleet, sender: &Sender) {
-    fleet.link.cut();
-    pause(sender, 20);
-    let sent = sender.sent();
-    until("the other site has it", || stored(&fleet.north).is_some_and(|stored| stored >= sent));
-    fleet.link.mend();
+fn cut_proxy(fleet: &mut TestFleet, sender: &LoadSender) {
+    fleet.proxy.disconnect();
+    pause_until_sent(sender, 20);
+    let sent = sender.acknowledged();
+    wait_until("the other site has it", || {
+        stored(&fleet.north).is_some_and(|stored| stored >= sent)
+    });
+    fleet.proxy.reconnect();
 }
 
 // slow: a fleet of processes is killed and started again.
 #[test]
-fn agents_and_sites_may_be_killed() {
-    Fleet::run(ROUNDS, |fleet, sender| {
+fn killed_agents_and_remotes_lose_nothing() {
+    TestFleet::run(ROUNDS, |fleet, sender| {
         kill_agent(fleet, sender);
-        kill_site(fleet, sender);
+        kill_remote(fleet, sender);
         kill_both(fleet, sender);
     });
 }
 
 #[test]
-fn a_site_that_is_frozen_or_cut_off_does_not_slow_the_other() {
-    Fleet::run(ROUNDS - 1, |fleet, sender| {
-        freeze_site(fleet, sender);
-        cut_link(fleet, sender);
+fn frozen_or_disconnected_remote_does_not_delay_the_other() {
+    TestFleet::run(ROUNDS - 1, |fleet, sender| {
+        freeze_remote(fleet, sender);
+        cut_proxy(fleet, sender);
     });
 }
 
 #[test]
 #[ignore = "a hundred rounds; `make soak` runs it"]
-fn soak_an_agent_may_be_killed() {
-    Fleet::run(ROUNDS_SOAK, kill_agent);
+fn soak_killed_agent_loses_nothing() {
+    TestFleet::run(ROUNDS_SOAK, kill_agent);
 }
 
 #[test]
 #[ignore = "a hundred rounds; `make soak` runs it"]
-fn soak_a_site_may_be_killed() {
-    Fleet::run(ROUNDS_SOAK, kill_site);
+fn soak_killed_remote_loses_nothing() {
+    TestFleet::run(ROUNDS_SOAK, kill_remote);
 }
 
 #[test]
 #[ignore = "a hundred rounds; `make soak` runs it"]
-fn soak_an_agent_and_a_site_may_be_killed_at_once() {
-    Fleet::run(ROUNDS_SOAK, kill_both);
+fn soak_killed_agent_and_remote_lose_nothing() {
+    TestFleet::run(ROUNDS_SOAK, kill_both);
 }
 
 #[test]
 #[ignore = "a hundred rounds; `make soak` runs it"]
-fn soak_a_site_may_be_frozen() {
-    Fleet::run(ROUNDS_SOAK, freeze_site);
+fn soak_frozen_remote_loses_nothing() {
+    TestFleet::run(ROUNDS_SOAK, freeze_remote);
 }
 
 #[test]
 #[ignore = "a hundred rounds; `make soak` runs it"]
-fn soak_a_link_may_be_cut() {
-    Fleet::run(ROUNDS_SOAK, cut_link);
+fn soak_disconnected_remote_loses_nothing() {
+    TestFleet::run(ROUNDS_SOAK, cut_proxy);
 }

@@ -4,25 +4,25 @@
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-use super::deck::{Deck, append};
-use super::matrix::{await_stored, pause};
-use super::sender::Sender;
-use crate::machine::fresh_name;
+use super::load_sender::LoadSender;
+use super::matrix::{await_stored, pause_until_sent};
+use super::server_process::{ServerProcess, append};
+use crate::environment::fresh_name;
 
 fn ip(line: &str) -> bool {
     Command::new("ip").args(line.split(' ')).output().is_ok_and(|output| output.status.success())
 }
 
 /// A network with a cable to it, while it exists.
-struct Network {
+struct TestNetwork {
     name: String,
     ends: [String; 2],
     /// The address of each end.
     addresses: [Ipv4Addr; 2],
 }
 
-impl Network {
-    fn new() -> Option<Network> {
+impl TestNetwork {
+    fn new() -> Option<TestNetwork> {
         let name = fresh_name();
         // The name of an interface has 15 characters at the most.
         let number = &name[name.len() - 8..];
@@ -31,7 +31,7 @@ impl Network {
         let pair = u32::from_str_radix(number, 16).expect("digits") % (1 << 15);
         let first = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + 4 * pair;
         let addresses = [first + 1, first + 2].map(Ipv4Addr::from);
-        let network = Network { name: name.clone(), ends, addresses };
+        let network = TestNetwork { name: name.clone(), ends, addresses };
         let (name, [here, there]) = (&network.name, &network.ends);
         let [own, site] = addresses;
         let is_made = ip(&format!("netns add {name}"))
@@ -53,18 +53,18 @@ impl Network {
     }
 }
 
-impl Drop for Network {
+impl Drop for TestNetwork {
     fn drop(&mut self) {
         // The cable goes with it.
         ip(&format!("netns del {}", self.name));
     }
 }
 
-fn unplugged(rounds: u32) {
-    let Some(network) = Network::new() else { return };
-    let mut site = Deck::within(&network.name, network.addresses[1]);
+fn run_unplugged(rounds: u32) {
+    let Some(network) = TestNetwork::new() else { return };
+    let mut site = ServerProcess::in_network(&network.name, network.addresses[1]);
     site.start();
-    let mut agent = Deck::new("agent", "");
+    let mut agent = ServerProcess::new("agent", "");
     std::fs::write(agent.folder.path("token"), site.token()).expect("it can be written");
     let settings = format!(
         "[[site]]\nname = \"site\"\nurl = \"http://{}\"\ntoken_file = \"token\"\n",
@@ -72,11 +72,11 @@ fn unplugged(rounds: u32) {
     );
     append(&agent.settings(), &settings);
     agent.start();
-    let sender = Sender::start(agent.port, 1);
+    let sender = LoadSender::start(agent.port, 1);
     for _ in 0..rounds {
-        pause(&sender, 10);
+        pause_until_sent(&sender, 10);
         network.set("down");
-        pause(&sender, 10);
+        pause_until_sent(&sender, 10);
         network.set("up");
     }
     let sent = sender.stop();
@@ -86,12 +86,12 @@ fn unplugged(rounds: u32) {
 }
 
 #[test]
-fn a_cable_may_be_unplugged() {
-    unplugged(2);
+fn unplugged_cable_loses_nothing() {
+    run_unplugged(2);
 }
 
 #[test]
 #[ignore = "a hundred rounds; `make soak` runs it"]
-fn soak_a_cable_may_be_unplugged() {
-    unplugged(100);
+fn soak_unplugged_cable_loses_nothing() {
+    run_unplugged(100);
 }

@@ -1,160 +1,172 @@
-//! One number of one distribution.
+//! Statistics of one histogram.
 //!
 //! Of what was measured whole, [`Value::Distribution`], the bounds are those of its exact counts and extremes.
 //! Prometheus' number is worked out of its buckets alone and may lie outside: there it is moved to the bound.
 
-use hist::{Bound, Bracket, Histogram, Mixture};
+use hist::{Bracket, Histogram, LimitInclusion, Mixture};
 
 use crate::histogram::FloatHistogram;
-use crate::promql::quantile::{self, Bracketed, Forced, NanNote};
-use crate::value::Value;
+use crate::promql::quantile::{self, ForcedMonotonic, NanEffect, QuantileEstimate};
+use crate::value::StepValue;
 
-use super::super::bounded;
-use super::subject::Shape;
+use super::super::bracket_widened;
+use super::histogram_series::StepHistogram;
 
 /// How many values there are.
-pub(super) fn count(value: &Value) -> Option<Value> {
-    Some(Value::Number(match value {
-        Value::Histogram(histogram) => histogram.count,
-        Value::Distribution(mixture) => all(mixture) as f64,
-        Value::Number(_) | Value::Bracket(_) => return None,
+pub(super) fn count(value: &StepValue) -> Option<StepValue> {
+    Some(StepValue::Number(match value {
+        StepValue::Histogram(histogram) => histogram.count,
+        StepValue::Distribution(mixture) => all(mixture) as f64,
+        StepValue::Number(_) | StepValue::Bracket(_) => return None,
     }))
 }
 
-pub(super) fn sum(value: &Value) -> Option<Value> {
+pub(super) fn sum(value: &StepValue) -> Option<StepValue> {
     Some(match value {
-        Value::Histogram(histogram) => Value::Number(histogram.sum),
-        Value::Distribution(mixture) if has_nan(mixture) => Value::Number(f64::NAN),
-        Value::Distribution(mixture) => within(mixture.sum()),
-        Value::Number(_) | Value::Bracket(_) => return None,
+        StepValue::Histogram(histogram) => StepValue::Number(histogram.sum),
+        StepValue::Distribution(mixture) if has_nan(mixture) => StepValue::Number(f64::NAN),
+        StepValue::Distribution(mixture) => from_bracket(mixture.sum()),
+        StepValue::Number(_) | StepValue::Bracket(_) => return None,
     })
 }
 
-pub(super) fn avg(value: &Value) -> Option<Value> {
+pub(super) fn avg(value: &StepValue) -> Option<StepValue> {
     Some(match value {
-        Value::Histogram(histogram) => of(quantile::average(histogram)),
-        Value::Distribution(mixture) => match mean(mixture) {
-            Some(mean) if !has_nan(mixture) => within(mean),
-            _ => Value::Number(f64::NAN),
+        StepValue::Histogram(histogram) => from_estimate(quantile::average(histogram)),
+        StepValue::Distribution(mixture) => match mean(mixture) {
+            Some(mean) if !has_nan(mixture) => from_bracket(mean),
+            _ => StepValue::Number(f64::NAN),
         },
-        Value::Number(_) | Value::Bracket(_) => return None,
+        StepValue::Number(_) | StepValue::Bracket(_) => return None,
     })
 }
 
-pub(super) fn stddev(value: &Value) -> Option<Value> {
+pub(super) fn stddev(value: &StepValue) -> Option<StepValue> {
     spread(value, quantile::stddev, Mixture::stddev)
 }
 
-pub(super) fn stdvar(value: &Value) -> Option<Value> {
+pub(super) fn stdvar(value: &StepValue) -> Option<StepValue> {
     spread(value, quantile::variance, Mixture::variance)
 }
 
 fn spread(
-    value: &Value,
-    of_histogram: fn(&FloatHistogram) -> Bracketed,
+    value: &StepValue,
+    of_histogram: fn(&FloatHistogram) -> QuantileEstimate,
     of_mixture: fn(&Mixture) -> Option<Bracket>,
-) -> Option<Value> {
+) -> Option<StepValue> {
     Some(match value {
-        Value::Histogram(histogram) => of(of_histogram(histogram)),
-        Value::Distribution(mixture) => {
+        StepValue::Histogram(histogram) => from_estimate(of_histogram(histogram)),
+        StepValue::Distribution(mixture) => {
             let estimate = of_histogram(&FloatHistogram::from(&**mixture)).estimate;
             match of_mixture(mixture) {
-                Some(bounds) if !has_nan(mixture) => moved(estimate, bounds),
-                _ => Value::Number(estimate),
+                Some(bounds) if !has_nan(mixture) => clamp_into_bracket(estimate, bounds),
+                _ => StepValue::Number(estimate),
             }
         }
-        Value::Number(_) | Value::Bracket(_) => return None,
+        StepValue::Number(_) | StepValue::Bracket(_) => return None,
     })
 }
 
 /// The quantile, what values that are no numbers did to it, and what had to be done to a classic histogram.
-pub(super) fn quantile(q: f64, shape: &mut Shape) -> (Value, Option<NanNote>, Option<Forced>) {
+pub(super) fn quantile(
+    q: f64,
+    shape: &mut StepHistogram,
+) -> (StepValue, Option<NanEffect>, Option<ForcedMonotonic>) {
     match shape {
-        Shape::Native(Value::Distribution(mixture)) => {
+        StepHistogram::Native(StepValue::Distribution(mixture)) => {
             let (found, nan) = quantile::quantile(q, &FloatHistogram::from(&**mixture));
             let value = match mixture.quantile(q) {
-                Some(bounds) if !has_nan(mixture) => moved(found.estimate, bounds),
-                _ => of(found),
+                Some(bounds) if !has_nan(mixture) => clamp_into_bracket(found.estimate, bounds),
+                _ => from_estimate(found),
             };
             (value, nan, None)
         }
-        Shape::Native(Value::Histogram(histogram)) => {
+        StepHistogram::Native(StepValue::Histogram(histogram)) => {
             let (found, nan) = quantile::quantile(q, histogram);
-            (of(found), nan, None)
+            (from_estimate(found), nan, None)
         }
-        Shape::Native(Value::Number(_) | Value::Bracket(_)) => {
-            (Value::Number(f64::NAN), None, None)
+        StepHistogram::Native(StepValue::Number(_) | StepValue::Bracket(_)) => {
+            (StepValue::Number(f64::NAN), None, None)
         }
-        Shape::Classic(levels) => {
+        StepHistogram::Classic(levels) => {
             let (found, repair) = quantile::classic_quantile(q, levels);
-            (of(found), None, repair.forced)
+            (from_estimate(found), None, repair.forced)
         }
     }
 }
 
 /// The share of values that are greater than `lower` and at most `upper`.
-pub(super) fn fraction(lower: f64, upper: f64, shape: &mut Shape) -> (Value, Option<NanNote>) {
+pub(super) fn fraction(
+    lower: f64,
+    upper: f64,
+    shape: &mut StepHistogram,
+) -> (StepValue, Option<NanEffect>) {
     match shape {
-        Shape::Native(Value::Distribution(mixture)) => {
+        StepHistogram::Native(StepValue::Distribution(mixture)) => {
             if !has_nan(mixture) && all(mixture) > 0 && lower < upper {
-                let share = counted(mixture, lower, upper).share_of(all(mixture));
-                return (Value::of_bracket(share), None);
+                let share = count_in_range(mixture, lower, upper).fraction_of(all(mixture));
+                return (StepValue::from_bracket(share), None);
             }
             let (found, nan) = quantile::fraction(lower, upper, &FloatHistogram::from(&**mixture));
             let value = match found.estimate.is_nan() || lower >= upper {
-                true => of(found),
-                false => {
-                    moved(found.estimate, counted(mixture, lower, upper).share_of(all(mixture)))
-                }
+                true => from_estimate(found),
+                false => clamp_into_bracket(
+                    found.estimate,
+                    count_in_range(mixture, lower, upper).fraction_of(all(mixture)),
+                ),
             };
             (value, nan)
         }
-        Shape::Native(Value::Histogram(histogram)) => {
+        StepHistogram::Native(StepValue::Histogram(histogram)) => {
             let (found, nan) = quantile::fraction(lower, upper, histogram);
-            (of(found), nan)
+            (from_estimate(found), nan)
         }
-        Shape::Native(Value::Number(_) | Value::Bracket(_)) => (Value::Number(f64::NAN), None),
-        Shape::Classic(levels) => (of(quantile::classic_fraction(lower, upper, levels)), None),
+        StepHistogram::Native(StepValue::Number(_) | StepValue::Bracket(_)) => {
+            (StepValue::Number(f64::NAN), None)
+        }
+        StepHistogram::Classic(levels) => {
+            (from_estimate(quantile::classic_fraction(lower, upper, levels)), None)
+        }
     }
 }
 
 /// How many values are greater than `lower` and at most `upper`.
-pub(super) fn count_within(lower: f64, upper: f64, shape: &mut Shape) -> Value {
+pub(super) fn count_within(lower: f64, upper: f64, shape: &mut StepHistogram) -> StepValue {
     if lower.is_nan() || upper.is_nan() {
-        return Value::Number(f64::NAN);
+        return StepValue::Number(f64::NAN);
     }
     if lower >= upper {
-        return Value::Number(0.0);
+        return StepValue::Number(0.0);
     }
-    if let Shape::Native(Value::Distribution(mixture)) = shape {
-        let Bracket { lower, estimate, upper } = counted(mixture, lower, upper);
-        return bounded(lower as f64, estimate as f64, upper as f64);
+    if let StepHistogram::Native(StepValue::Distribution(mixture)) = shape {
+        let Bracket { lower, estimate, upper } = count_in_range(mixture, lower, upper);
+        return bracket_widened(lower as f64, estimate as f64, upper as f64);
     }
     let (share, _) = fraction(lower, upper, shape);
     let total = match shape {
-        Shape::Native(value) => count(value).and_then(|count| count.number()),
-        Shape::Classic(levels) => {
+        StepHistogram::Native(value) => count(value).and_then(|count| count.number()),
+        StepHistogram::Classic(levels) => {
             levels.iter().find(|level| level.upper_bound == f64::INFINITY).map(|level| level.count)
         }
     };
     match total {
-        Some(0.0) => Value::Number(0.0),
-        total => times(share, total.unwrap_or(f64::NAN)),
+        Some(0.0) => StepValue::Number(0.0),
+        total => scale(share, total.unwrap_or(f64::NAN)),
     }
 }
 
 /// A share of so many.
-pub(super) fn times(share: Value, total: f64) -> Value {
+pub(super) fn scale(share: StepValue, total: f64) -> StepValue {
     let Some(Bracket { lower, estimate, upper }) = share.bracket() else { return share };
     let (a, b) = (lower * total, upper * total);
-    bounded(a.min(b), estimate * total, a.max(b))
+    bracket_widened(a.min(b), estimate * total, a.max(b))
 }
 
 /// The greatest value, or the least.
-pub(super) fn extreme(shape: &mut Shape, is_max: bool) -> Value {
-    if let Shape::Native(Value::Distribution(mixture)) = shape {
+pub(super) fn extreme(shape: &mut StepHistogram, is_max: bool) -> StepValue {
+    if let StepHistogram::Native(StepValue::Distribution(mixture)) = shape {
         let extreme = if is_max { mixture.max() } else { mixture.min() };
-        return extreme.map_or(Value::Number(f64::NAN), within);
+        return extreme.map_or(StepValue::Number(f64::NAN), from_bracket);
     }
     quantile(if is_max { 1.0 } else { 0.0 }, shape).0
 }
@@ -178,13 +190,13 @@ fn all(mixture: &Mixture) -> u64 {
 
 /// How many values are greater than `lower` and at most `upper`, of which it is the lesser. From minus infinity
 /// on are all, wherever they are.
-fn counted(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
+fn count_in_range(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
     let of_part = |part: &Histogram| {
         let n = part.count();
         let above = |limit: f64| match limit {
             f64::NEG_INFINITY => Bracket::exact(n),
             f64::INFINITY => Bracket::exact(0),
-            limit => part.count_above(limit, Bound::Exclusive),
+            limit => part.count_above(limit, LimitInclusion::Exclusive),
         };
         let (most, rest) = (above(lower), above(upper));
         let mut sum = Bracket {
@@ -212,19 +224,19 @@ fn counted(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
     })
 }
 
-fn of(found: Bracketed) -> Value {
-    bounded(found.lower, found.estimate, found.upper)
+fn from_estimate(found: QuantileEstimate) -> StepValue {
+    bracket_widened(found.lower, found.estimate, found.upper)
 }
 
 /// What `hist` says as it is.
-fn within(bounds: Bracket) -> Value {
-    bounded(bounds.lower, bounds.estimate, bounds.upper)
+fn from_bracket(bounds: Bracket) -> StepValue {
+    bracket_widened(bounds.lower, bounds.estimate, bounds.upper)
 }
 
 /// Prometheus' number, moved to the bound that it lies beyond. Where Prometheus has none, the likeliest.
-fn moved(estimate: f64, bounds: Bracket) -> Value {
+fn clamp_into_bracket(estimate: f64, bounds: Bracket) -> StepValue {
     let estimate = if estimate.is_nan() { bounds.estimate } else { estimate };
-    bounded(bounds.lower, estimate.max(bounds.lower).min(bounds.upper), bounds.upper)
+    bracket_widened(bounds.lower, estimate.max(bounds.lower).min(bounds.upper), bounds.upper)
 }
 
 #[cfg(test)]
@@ -234,14 +246,14 @@ mod tests {
     use hist::Scheme;
 
     use super::*;
-    use crate::promql::quantile::Level;
+    use crate::promql::quantile::CumulativeBucket;
 
     /// Latencies of two kinds, recorded with two kinds of buckets.
     fn values() -> Vec<f64> {
         (1..400).map(|k| f64::from(k * k % 997) / 1000.0 + 0.0005).collect()
     }
 
-    fn shapes() -> Vec<(&'static str, Shape)> {
+    fn shapes() -> Vec<(&'static str, StepHistogram)> {
         let mut mixture = Mixture::default();
         let schemes = [Scheme::exp2(3).unwrap(), Scheme::LogLinear10];
         for (at, scheme) in schemes.into_iter().enumerate() {
@@ -258,17 +270,17 @@ mod tests {
         let bounds = [0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, f64::INFINITY];
         let level = |upper_bound: f64| {
             let count = values().iter().filter(|value| **value <= upper_bound).count() as f64;
-            Level { upper_bound, count }
+            CumulativeBucket { upper_bound, count }
         };
         vec![
-            ("distribution", Shape::Native(Value::Distribution(Arc::new(mixture)))),
-            ("histogram", Shape::Native(Value::Histogram(Arc::new(floats)))),
-            ("classic", Shape::Classic(bounds.into_iter().map(level).collect())),
+            ("distribution", StepHistogram::Native(StepValue::Distribution(Arc::new(mixture)))),
+            ("histogram", StepHistogram::Native(StepValue::Histogram(Arc::new(floats)))),
+            ("classic", StepHistogram::Classic(bounds.into_iter().map(level).collect())),
         ]
     }
 
     #[track_caller]
-    fn check(what: &str, found: &Value, truth: f64) {
+    fn check(what: &str, found: &StepValue, truth: f64) {
         let found = found.bracket().unwrap();
         let doubt = truth.abs() * 1e-9;
         let is_between = found.lower <= truth + doubt && truth - doubt <= found.upper;
@@ -301,7 +313,7 @@ mod tests {
             }
             check(&format!("{kind} max"), &extreme(&mut shape, true), sorted[n - 1]);
             check(&format!("{kind} min"), &extreme(&mut shape, false), sorted[0]);
-            let Shape::Native(value) = shape else { continue };
+            let StepHistogram::Native(value) = shape else { continue };
             let mean = sorted.iter().sum::<f64>() / n as f64;
             let variance = sorted.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n as f64;
             check(&format!("{kind} count"), &count(&value).unwrap(), n as f64);
@@ -313,19 +325,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_whole_has_exact_ends() {
+    fn measured_distribution_has_exact_extremes() {
         let (_, mut shape) = shapes().remove(0);
         let most = values().into_iter().fold(0.0, f64::max);
-        assert_eq!(extreme(&mut shape, true), Value::Number(most));
-        assert_eq!(quantile(1.0, &mut shape).0, Value::Number(most));
-        assert_eq!(count_within(most, f64::INFINITY, &mut shape), Value::Number(0.0));
-        assert_eq!(count_within(2.0, 1.0, &mut shape), Value::Number(0.0));
+        assert_eq!(extreme(&mut shape, true), StepValue::Number(most));
+        assert_eq!(quantile(1.0, &mut shape).0, StepValue::Number(most));
+        assert_eq!(count_within(most, f64::INFINITY, &mut shape), StepValue::Number(0.0));
+        assert_eq!(count_within(2.0, 1.0, &mut shape), StepValue::Number(0.0));
     }
 
     #[test]
-    fn of_nothing_there_are_counts_and_no_shares() {
-        let mut shape = Shape::Native(Value::Distribution(Arc::new(Mixture::default())));
-        assert_eq!(count_within(1.0, 2.0, &mut shape), Value::Number(0.0));
+    fn empty_histogram_has_counts_and_no_shares() {
+        let mut shape =
+            StepHistogram::Native(StepValue::Distribution(Arc::new(Mixture::default())));
+        assert_eq!(count_within(1.0, 2.0, &mut shape), StepValue::Number(0.0));
         assert!(quantile(0.5, &mut shape).0.number().unwrap().is_nan());
         assert!(fraction(1.0, 2.0, &mut shape).0.number().unwrap().is_nan());
         assert!(extreme(&mut shape, true).number().unwrap().is_nan());

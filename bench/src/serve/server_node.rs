@@ -1,0 +1,205 @@
+//! The servers, each with a folder of its own on the disk that holds the build.
+
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+use super::bodies::RequestFormat;
+use crate::clock::wall_time;
+use crate::journal::{program, scratch};
+use crate::store::http::BenchConnection;
+use crate::store::prometheus;
+use crate::store::server::PeerServer;
+
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Who is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerKind {
+    Topdeck,
+    Prometheus,
+    VictoriaMetrics,
+}
+
+impl ServerKind {
+    pub(crate) fn name(self) -> String {
+        match self {
+            ServerKind::Topdeck => "topdeck serve".to_owned(),
+            ServerKind::Prometheus => prometheus::name(),
+            ServerKind::VictoriaMetrics => match victoria_version() {
+                Some(version) => format!("VictoriaMetrics {version}"),
+                None => "VictoriaMetrics".to_owned(),
+            },
+        }
+    }
+
+    /// What an acknowledgement of it promises at the settings that are used here.
+    pub(crate) fn promise(self) -> &'static str {
+        match self {
+            ServerKind::Topdeck => "on disk, synchronised",
+            ServerKind::Prometheus => "written to its log, not synchronised",
+            ServerKind::VictoriaMetrics => "in memory, written about a second later",
+        }
+    }
+
+    /// The path of a format; `None` where it does not take that.
+    pub(crate) fn path(self, format: RequestFormat) -> Option<&'static str> {
+        match (self, format) {
+            (ServerKind::Topdeck, RequestFormat::OtlpHttp) => Some("/v1/metrics"),
+            (ServerKind::Topdeck, RequestFormat::OtlpGrpc) => {
+                Some("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export")
+            }
+            (ServerKind::Prometheus, RequestFormat::OtlpHttp) => Some("/api/v1/otlp/v1/metrics"),
+            (
+                ServerKind::Topdeck | ServerKind::Prometheus,
+                RequestFormat::RemoteWrite1 | RequestFormat::RemoteWrite2,
+            )
+            | (ServerKind::VictoriaMetrics, RequestFormat::RemoteWrite1) => Some("/api/v1/write"),
+            _ => None,
+        }
+    }
+}
+
+/// A running server.
+pub(crate) struct ServerNode {
+    pub(crate) server: PeerServer,
+    pub(crate) port: u16,
+    /// Of StatsD, if there is one.
+    pub(crate) statsd: u16,
+    pub(crate) folder: TempDir,
+}
+
+/// What `topdeck` runs as, and with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerRole {
+    /// `serve`, told of nothing but ports; the host's own measurements are off.
+    Serve,
+    /// The same with them: the default.
+    ServeWithHost,
+    Agent,
+    AgentWithHost,
+}
+
+impl ServerNode {
+    pub(crate) fn start(who: ServerKind, role: ServerRole) -> Result<ServerNode> {
+        let folder = scratch::folder()?;
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let statsd = UdpSocket::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let data = folder.path().join("data");
+        let (mut command, ready) = match who {
+            ServerKind::Topdeck => {
+                let config = folder.path().join("topdeck.toml");
+                fs::write(&config, settings(role, port, statsd))?;
+                let mut command = Command::new(build_topdeck()?);
+                let role = matches!(role, ServerRole::Serve | ServerRole::ServeWithHost);
+                command.arg(if role { "serve" } else { "agent" });
+                command.arg("--config").arg(config).arg("--data").arg(data);
+                (command, "/metrics")
+            }
+            ServerKind::Prometheus => {
+                let config = folder.path().join("prometheus.yml");
+                fs::write(&config, "global: {}\n")?;
+                let mut command = Command::new(prometheus::program()?);
+                command.arg(format!("--config.file={}", config.display()));
+                command.arg(format!("--storage.tsdb.path={}", data.display()));
+                command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+                command.args([
+                    "--web.enable-remote-write-receiver",
+                    "--web.enable-otlp-receiver",
+                    "--log.level=error",
+                ]);
+                (command, "/-/ready")
+            }
+            ServerKind::VictoriaMetrics => {
+                let mut command = Command::new(find_victoria()?);
+                command.arg(format!("-storageDataPath={}", data.display()));
+                command.arg(format!("-httpListenAddr=127.0.0.1:{port}"));
+                command.args(["-loggerLevel=ERROR", "-retentionPeriod=100y"]);
+                (command, "/health")
+            }
+        };
+        command.current_dir(folder.path());
+        let server = PeerServer::start(&mut command, &folder.path().join("log"))?;
+        let mut started = ServerNode { server, port, statsd, folder };
+        let until = wall_time() + START_TIMEOUT;
+        loop {
+            started.server.check_alive().with_context(|| started.log())?;
+            let answer = BenchConnection::open(port).and_then(|mut one| one.get(ready));
+            if answer.is_ok_and(|answer| answer.status == 200) {
+                return Ok(started);
+            }
+            ensure!(wall_time() < until, "{} did not become ready", who.name());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What it said.
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The Unix socket of StatsD.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("statsd.sock")
+    }
+
+    /// A value of its page of metrics: the sum of all lines that begin so and hold all those parts.
+    pub(crate) fn metric(&self, name: &str, parts: &[&str]) -> Result<f64> {
+        let page = BenchConnection::open(self.port)?.get("/metrics")?.into_body()?;
+        let page = String::from_utf8_lossy(&page);
+        let of = |line: &&str| line.starts_with(name) && parts.iter().all(|one| line.contains(one));
+        let value = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
+        Ok(page.lines().filter(of).filter_map(value).sum())
+    }
+
+    pub(crate) fn stop(self) -> Result<()> {
+        let ServerNode { server, folder, .. } = self;
+        server.stop()?;
+        Ok(folder.close()?)
+    }
+}
+
+fn settings(role: ServerRole, port: u16, statsd: u16) -> String {
+    let mut text = format!("[http]\nlisten = [\"127.0.0.1:{port}\"]\n");
+    text += &format!("[statsd]\nudp = [\"127.0.0.1:{statsd}\"]\nunix = \"statsd.sock\"\n");
+    if matches!(role, ServerRole::Serve | ServerRole::Agent) {
+        text += "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n";
+    }
+    if matches!(role, ServerRole::Agent | ServerRole::AgentWithHost) {
+        // Nobody is there: what an agent costs by itself.
+        text += "[[site]]\nname = \"north\"\nurl = \"http://127.0.0.1:9\"\n";
+    }
+    text
+}
+
+/// The program as this tree has it, optimised as it is published.
+pub(crate) fn build_topdeck() -> Result<PathBuf> {
+    let folder = program::build_folder("topdeck")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut build = Command::new("cargo");
+    build.current_dir(root);
+    build.args(["build", "--release", "--package", "topdeck", "--target-dir"]).arg(&folder);
+    program::run_tool(&mut build)?;
+    Ok(folder.join("release/topdeck"))
+}
+
+/// Debian's package, installed or unpacked into the folder of peers.
+fn find_victoria() -> Result<PathBuf> {
+    let unpacked = program::build_folder("victoria-metrics")?.join("usr/bin/victoria-metrics");
+    let found = [unpacked, PathBuf::from("/usr/bin/victoria-metrics")];
+    let found = found.into_iter().find(|path| path.exists());
+    found.context("not on this machine: it is Debian's package victoria-metrics")
+}
+
+/// As the package's file name has it: the program itself does not know.
+fn victoria_version() -> Option<String> {
+    let folder = program::build_folder("victoria-metrics").ok()?;
+    let mut names = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.file_name());
+    let name = names.find_map(|name| name.into_string().ok().filter(|it| it.ends_with(".deb")))?;
+    Some(name.split(['_', '+']).nth(1)?.to_owned())
+}

@@ -1,0 +1,245 @@
+//! Connection acceptor.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Request, Response, header};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use intake::{Restartable, Supervisor, catch_panic};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::access::Peer;
+use crate::body::TrackedResponseBody;
+use crate::connection::{ConnectionMonitor, MonitoredStream, ServerPhase};
+use crate::grpc;
+use crate::limits::{Limits, RejectReason};
+use crate::middleware::RequestMiddleware;
+use crate::response_buffers::{BufferedResponse, ConnectionResponseBuffers, SharedBody};
+use crate::server::TlsConfigCell;
+
+/// How long nothing is accepted after the system had nothing to give: open files, memory.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
+/// Requests at a time on one connection of HTTP/2.
+const STREAMS_MAX: u32 = 128;
+/// Bytes that may come on one stream of HTTP/2 before they are asked for; four times as many on a connection.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// The least that hyper takes as a buffer for the head of a request.
+const HEADER_BYTES_MIN: usize = 8 << 10;
+
+/// State shared by the connections of one listener.
+#[derive(Clone)]
+pub(crate) struct ListenerContext {
+    pub(crate) middleware: Arc<RequestMiddleware>,
+    pub(crate) permits: Arc<Semaphore>,
+    pub(crate) phase: watch::Receiver<ServerPhase>,
+    pub(crate) tls: TlsConfigCell,
+    pub(crate) supervisor: Supervisor,
+}
+
+/// Accepts the connections of one address, until the server stops.
+pub(crate) struct Acceptor {
+    pub(crate) listener: TcpListener,
+    pub(crate) context: ListenerContext,
+}
+
+impl Restartable for Acceptor {
+    async fn run(&mut self) {
+        let Acceptor { listener, context: accepting } = self;
+        let executor = RequestExecutor(accepting.supervisor.clone());
+        let builder = Arc::new(builder(&accepting.middleware.limits, executor));
+        let mut phase = accepting.phase.clone();
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = phase.wait_for(|&phase| phase != ServerPhase::Open) => return,
+                accepted = listener.accept() => accepted,
+            };
+            accepting.supervisor.fault_point("accept");
+            let (stream, remote) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) if is_connection_error(&error) => continue,
+                Err(_) => {
+                    accepting.middleware.reject_counters.count(RejectReason::Accept);
+                    tokio::time::sleep(ERROR_PAUSE).await;
+                    continue;
+                }
+            };
+            match Arc::clone(&accepting.permits).try_acquire_owned() {
+                Ok(permit) => {
+                    let (accepting, builder) = (accepting.clone(), Arc::clone(&builder));
+                    tokio::spawn(async move {
+                        let supervisor = accepting.supervisor.clone();
+                        let served = connection((stream, remote), accepting, builder, permit);
+                        let served = catch_panic(served).await;
+                        if let Err(panic) = served {
+                            supervisor.thread("connection").record_caught_panic(&*panic);
+                        }
+                    });
+                }
+                Err(_) => accepting.middleware.reject_counters.count(RejectReason::Connections),
+            }
+        }
+    }
+
+    async fn wait_for_stop(&mut self) {
+        // An error is a stop without a word.
+        let _ = self.context.phase.wait_for(|&phase| phase != ServerPhase::Open).await;
+    }
+}
+
+/// Whether accepting failed for a connection that is gone already.
+fn is_connection_error(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
+/// Runs the requests of HTTP/2 connections as tasks. A panic of one resets its stream, and is
+/// counted as one of its connection, as a panic in a request of HTTP/1 is.
+#[derive(Clone)]
+struct RequestExecutor(Supervisor);
+
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for RequestExecutor {
+    fn execute(&self, request: F) {
+        let supervisor = self.0.clone();
+        tokio::spawn(async move {
+            if let Err(panic) = catch_panic(request).await {
+                supervisor.thread("connection").record_caught_panic(&*panic);
+            }
+        });
+    }
+}
+
+fn builder(limits: &Limits, executor: RequestExecutor) -> Builder<RequestExecutor> {
+    let mut builder = Builder::new(executor);
+    let head = limits.max_header_bytes.max(HEADER_BYTES_MIN);
+    // How long a head may take is looked at in `connection`, which knows an idle connection from a slow one.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(head);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(4 * STREAM_WINDOW)
+        .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX));
+    builder
+}
+
+async fn connection(
+    (stream, remote): (TcpStream, SocketAddr),
+    mut accepting: ListenerContext,
+    builder: Arc<Builder<RequestExecutor>>,
+    _permit: OwnedSemaphorePermit,
+) {
+    let Ok(local) = stream.local_addr() else { return };
+    // Without it small answers wait for the acknowledgement of those before; it may fail on a dead connection.
+    let _ = stream.set_nodelay(true);
+    let Some(secured) = &accepting.tls else {
+        let peer = Peer { local, remote, certificate: Arc::default() };
+        return serve(stream, peer, accepting, &builder).await;
+    };
+    let config = Arc::clone(&secured.read().unwrap_or_else(PoisonError::into_inner));
+    let handshake = tokio_rustls::TlsAcceptor::from(config).accept(stream);
+    let handshake = tokio::select! {
+        _ = accepting.phase.wait_for(|&phase| phase != ServerPhase::Open) => return,
+        stream = tokio::time::timeout(accepting.middleware.limits.header_read_timeout, handshake) => stream,
+    };
+    let Ok(Ok(stream)) = handshake else {
+        return accepting.middleware.reject_counters.count(RejectReason::Handshake);
+    };
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let certificate = shown.map(|shown| net::names(shown)).unwrap_or_default().into();
+    serve(stream, Peer { local, remote, certificate }, accepting, &builder).await;
+}
+
+async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    peer: Peer,
+    accepting: ListenerContext,
+    builder: &Builder<RequestExecutor>,
+) {
+    let ListenerContext { middleware: gate, mut phase, supervisor, .. } = accepting;
+    let life = ConnectionMonitor::new();
+    let service = {
+        let (gate, life, phase) = (Arc::clone(&gate), Arc::clone(&life), phase.clone());
+        let unread = ConnectionResponseBuffers::new(&gate.response_buffers);
+        service_fn(move |request: Request<Incoming>| {
+            supervisor.fault_point(format_args!("request {}", request.uri().path()));
+            let in_flight = life.begin_request();
+            let (gate, peer, phase) = (Arc::clone(&gate), peer.clone(), phase.clone());
+            let unread = Arc::clone(&unread);
+            let supervisor = supervisor.clone();
+            async move {
+                supervisor.fault_point(format_args!("answer {}", request.uri().path()));
+                let is_grpc = grpc::is_grpc(request.headers());
+                // HTTP/2 could have many answers made that nobody reads.
+                in_flight.set_write_pending(true);
+                unread.wait_ready().await;
+                in_flight.set_write_pending(false);
+                let response = match gate.response_buffers.is_full() {
+                    true => gate.response_buffers_full(is_grpc),
+                    false => Arc::clone(&gate).handle(peer, request).await,
+                };
+                let phase = is_endless(&response).then_some(phase);
+                let (response, held) = track_response(&gate, &unread, response, is_grpc);
+                Ok::<_, Infallible>(
+                    response.map(|body| TrackedResponseBody::new(body, in_flight, phase, held)),
+                )
+            }
+        })
+    };
+    let io = TokioIo::new(MonitoredStream { inner: stream, monitor: Arc::clone(&life) });
+    let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+    let mut overdue = std::pin::pin!(life.wait_for_timeout(&gate.limits));
+    loop {
+        tokio::select! {
+            // How it ended is the other end's affair: what was refused has been counted.
+            _ = connection.as_mut() => return,
+            why = overdue.as_mut() => {
+                why.into_iter().for_each(|why| gate.reject_counters.count(why));
+                return;
+            }
+            changed = phase.changed() => {
+                if changed.is_err() || *phase.borrow() == ServerPhase::Closed {
+                    return;
+                }
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// An answer that has room among those that are not taken yet, or the refusal in its place; and
+/// whether its bytes count.
+fn track_response(
+    gate: &RequestMiddleware,
+    unread: &Arc<ConnectionResponseBuffers>,
+    response: Response<Body>,
+    is_grpc: bool,
+) -> (Response<Body>, (BufferedResponse, bool)) {
+    let is_own = response.extensions().get::<SharedBody>().is_none();
+    // What comes in pieces without end has bounds of its own.
+    let bytes = if is_own { response.body().size_hint().exact().unwrap_or(0) } else { 0 };
+    if let Some(held) = unread.reserve(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+        return (response, (held, is_own));
+    }
+    let refusal = gate.response_buffers_full(is_grpc);
+    let held = unread.reserve(0).expect("BUG: a tiny answer is always given");
+    (refusal, (held, true))
+}
+
+/// Whether an answer goes on until somebody ends it.
+fn is_endless(response: &Response<Body>) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}

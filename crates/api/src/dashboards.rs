@@ -1,0 +1,222 @@
+//! Dashboards: user-defined JSON, one file each.
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use axum::body::Bytes;
+use axum::extract::Path as Named;
+use axum::response::IntoResponse;
+use axum::routing;
+use http::HeaderMap;
+use http::header::{CACHE_CONTROL, ETAG, IF_MATCH, IF_NONE_MATCH};
+use serde_json::Value;
+
+use crate::api_error::ApiError;
+use crate::context::Context;
+use crate::etag;
+use crate::json::Json::{List, Object, Text};
+use crate::json::integer;
+use crate::named_dir::{io_error, is_valid_name, list_entries};
+use crate::openapi::{JSON, Parameter, Route};
+use crate::query_service::JsonBody;
+use crate::token::Scope;
+
+/// Bytes of a board.
+const BYTES_MAX: usize = 256 << 10;
+/// Boards there may be.
+const DASHBOARDS_MAX: usize = 1_000;
+/// What a name may be.
+const NAME_SYNTAX: &str =
+    "a name of up to 64 letters, digits, '-' and '_', that begins with a letter or digit";
+/// How files of boards end.
+const SUFFIX: &str = ".json";
+
+const BY_NAME: &[Parameter] = &[Parameter::text("name", "what it is called")];
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route::get("/v1/boards", "Boards that there are.", &[], || routing::get(list)),
+    Route::get("/v1/boards/{name}", "A board, as it was written.", BY_NAME, || routing::get(read)),
+    Route {
+        method: "put",
+        body: Some((JSON, "the board: an object with a title and panels; up to 256 KiB")),
+        ..Route::get("/v1/boards/{name}", "Keeps a board. With `If-Match` and the `ETag` that it was read with, only if nobody else changed it meanwhile; with `If-None-Match: *`, only a new one. Otherwise the answer is 412.", BY_NAME, || routing::put(write))
+    }
+    .with_scope(Some(Scope::Admin))
+    .with_response(200, JSON, "it is kept, and on disk"),
+    Route {
+        method: "delete",
+        ..Route::get("/v1/boards/{name}", "Removes a board.", BY_NAME, || routing::delete(remove))
+    }
+    .with_scope(Some(Scope::Admin))
+    .with_response(200, JSON, "it is gone"),
+];
+
+fn dashboards_dir(context: &Context) -> Result<PathBuf, ApiError> {
+    let none = "boards are not kept here: no folder is set for them";
+    context
+        .queries
+        .settings
+        .dashboards_dir
+        .clone()
+        .ok_or_else(|| ApiError::NotFound(none.to_owned()))
+}
+
+fn checked_name(name: &str) -> Result<&str, ApiError> {
+    match is_valid_name(name, b"") {
+        true => Ok(name),
+        false => Err(ApiError::invalid_parameter("name", name, NAME_SYNTAX)),
+    }
+}
+
+fn dashboard_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}{SUFFIX}"))
+}
+
+/// Names, in order.
+fn dashboard_names(folder: &Path) -> Result<Vec<String>, ApiError> {
+    let found = list_entries(folder)?;
+    let names = found.iter().filter_map(|entry| entry.strip_suffix(SUFFIX));
+    Ok(names.filter(|name| checked_name(name).is_ok()).map(str::to_owned).collect())
+}
+
+async fn list(context: Context) -> Result<JsonBody, ApiError> {
+    let (folder, desk) = (dashboards_dir(&context)?, context.queries.clone());
+    let work = move |_: &_| {
+        let told = dashboard_names(&folder)?.into_iter().map(|name| {
+            let text = fs::read(dashboard_path(&folder, &name)).unwrap_or_default();
+            let board: Value = serde_json::from_slice(&text).unwrap_or_default();
+            let title = board["title"].as_str().unwrap_or(&name).to_owned();
+            Object(vec![("name", Text(name)), ("title", Text(title))])
+        });
+        let boards = List(told.collect());
+        desk.json_response(&Object(vec![("schema", integer(1)), ("boards", boards)]))
+    };
+    context.run_light("boards", None, work).await
+}
+
+/// A board as it is now, if there is one.
+fn read_dashboard(folder: &Path, name: &str) -> Result<Option<String>, ApiError> {
+    let path = dashboard_path(folder, name);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error(&path, &error)),
+    }
+}
+
+fn not_found(name: &str) -> ApiError {
+    ApiError::NotFound(format!("there is no board {name:?}"))
+}
+
+/// Refuses to change what is not as the asker saw it: somebody else's change would be lost.
+fn check_if_match(headers: &HeaderMap, name: &str, now: Option<&str>) -> Result<(), ApiError> {
+    let now = now.map(|text| etag::etag(text.as_bytes()));
+    if etag::matches_header(headers, &IF_MATCH, now.as_deref()) == Some(false) {
+        let why = "was changed or removed by somebody else since it was read; read it again";
+        return Err(ApiError::PreconditionFailed(format!("the board {name:?} {why}")));
+    }
+    if etag::matches_header(headers, &IF_NONE_MATCH, now.as_deref()) == Some(true) {
+        let why = "there is already; keep this one by another name";
+        return Err(ApiError::PreconditionFailed(format!("a board {name:?} {why}")));
+    }
+    Ok(())
+}
+
+/// An answer about a board, by whose tag it can be changed.
+fn with_etag(tag: String, answer: JsonBody) -> impl IntoResponse + use<> {
+    ([(ETAG, tag), (CACHE_CONTROL, "no-cache".to_owned())], answer)
+}
+
+async fn read(context: Context, Named(name): Named<String>) -> Result<impl IntoResponse, ApiError> {
+    let folder = dashboards_dir(&context)?;
+    checked_name(&name)?;
+    let work = move |_: &_| {
+        let text = read_dashboard(&folder, &name)?.ok_or_else(|| not_found(&name))?;
+        Ok(with_etag(etag::etag(text.as_bytes()), JsonBody(text)))
+    };
+    context.run_light("boards", None, work).await
+}
+
+async fn write(
+    context: Context,
+    Named(name): Named<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<impl IntoResponse, ApiError> {
+    let (folder, desk) = (dashboards_dir(&context)?, context.queries.clone());
+    let name = checked_name(&name)?.to_owned();
+    if body.len() > BYTES_MAX {
+        let bytes = body.len();
+        return Err(ApiError::BadRequest(format!(
+            "the board has {bytes} bytes, {BYTES_MAX} are the most"
+        )));
+    }
+    match serde_json::from_slice(&body) {
+        Ok(Value::Object(_)) => {}
+        Ok(_) => {
+            return Err(ApiError::BadRequest("the board: expected an object of JSON".to_owned()));
+        }
+        Err(error) => return Err(ApiError::BadRequest(format!("the board is no JSON: {error}"))),
+    }
+    let work = move |_: &_| {
+        let _alone = desk.dashboards_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        check_if_match(&headers, &name, read_dashboard(&folder, &name)?.as_deref())?;
+        let there = dashboard_names(&folder)?;
+        if there.len() >= DASHBOARDS_MAX && !there.contains(&name) {
+            return Err(ApiError::BadRequest(format!(
+                "there are {DASHBOARDS_MAX} boards; remove one first"
+            )));
+        }
+        write_file(&folder, &name, &body).map_err(|error| io_error(&folder, &error))?;
+        let answer =
+            desk.json_response(&Object(vec![("schema", integer(1)), ("kept", Text(name))]))?;
+        Ok(with_etag(etag::etag(&body), answer))
+    };
+    context.run_light("boards", None, work).await
+}
+
+/// The old one stays until the new one is whole and on disk.
+fn write_file(folder: &Path, name: &str, board: &[u8]) -> io::Result<()> {
+    if !folder.exists() {
+        fs::create_dir_all(folder)?;
+        // That it is there has to be on disk too.
+        folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())?;
+    }
+    let new = folder.join(format!("{name}.new"));
+    let written = File::create(&new).and_then(|mut file| {
+        file.write_all(board)?;
+        file.sync_all()
+    });
+    if let Err(error) = written.and_then(|()| fs::rename(&new, dashboard_path(folder, name))) {
+        // A disk that is full shall not be filled by what nobody reads.
+        let _ = fs::remove_file(&new);
+        return Err(error);
+    }
+    File::open(folder)?.sync_all()
+}
+
+async fn remove(
+    context: Context,
+    Named(name): Named<String>,
+    headers: HeaderMap,
+) -> Result<JsonBody, ApiError> {
+    let (folder, desk) = (dashboards_dir(&context)?, context.queries.clone());
+    let name = checked_name(&name)?.to_owned();
+    let work = move |_: &_| {
+        let _alone = desk.dashboards_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = read_dashboard(&folder, &name)?;
+        check_if_match(&headers, &name, now.as_deref())?;
+        now.ok_or_else(|| not_found(&name))?;
+        let path = dashboard_path(&folder, &name);
+        fs::remove_file(&path)
+            .and_then(|()| File::open(&folder)?.sync_all())
+            .map_err(|error| io_error(&path, &error))?;
+        desk.json_response(&Object(vec![("schema", integer(1)), ("removed", Text(name))]))
+    };
+    context.run_light("boards", None, work).await
+}

@@ -1,0 +1,133 @@
+//! Boards are kept, read back as they were written, listed and removed; no name leads out of their folder.
+
+use std::path::PathBuf;
+
+use axum::body::Body;
+use http::{Request, StatusCode};
+
+use super::{BYTES_MAX, checked_name};
+use crate::query_service::QueryServiceSettings;
+use crate::test_server::{TestServer, empty_store};
+
+/// A folder that is removed in the end.
+struct TestDir(PathBuf);
+
+impl Drop for TestDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn send(trial: &TestServer, method: &str, uri: &str, body: &str) -> (StatusCode, String) {
+    let request = Request::builder().method(method).uri(uri);
+    trial.send_request(request.body(Body::from(body.to_owned())).unwrap()).await
+}
+
+#[tokio::test]
+async fn dashboards_are_stored_unchanged() {
+    let folder =
+        TestDir(std::env::temp_dir().join(format!("topdeck-boards-{:x}", journal::random_id())));
+    let boards = Some(folder.0.join("boards"));
+    let trial = TestServer::with_store(
+        empty_store(),
+        QueryServiceSettings { dashboards_dir: boards, ..Default::default() },
+    );
+    let none = (StatusCode::OK, "{\"schema\":1,\"boards\":[]}\n".to_owned());
+    assert_eq!(send(&trial, "GET", "/v1/boards", "").await, none);
+    let board = "{ \"title\": \"The shop\", \"panels\": [] }";
+    for board in ["{}", board] {
+        let (status, text) = send(&trial, "PUT", "/v1/boards/shop", board).await;
+        assert_eq!(status, StatusCode::OK, "{text}");
+    }
+    assert_eq!(
+        send(&trial, "GET", "/v1/boards/shop", "").await,
+        (StatusCode::OK, board.to_owned())
+    );
+    let listed = "{\"schema\":1,\"boards\":[{\"name\":\"shop\",\"title\":\"The shop\"}]}\n";
+    assert_eq!(send(&trial, "GET", "/v1/boards", "").await.1, listed);
+    for wrong in ["", "[]", "{", &format!("{{\"a\":\"{}\"}}", "x".repeat(BYTES_MAX))] {
+        let (status, text) = send(&trial, "PUT", "/v1/boards/shop", wrong).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
+    }
+    assert_eq!(send(&trial, "GET", "/v1/boards/shop", "").await.1, board);
+    assert_eq!(send(&trial, "DELETE", "/v1/boards/shop", "").await.0, StatusCode::OK);
+    assert_eq!(send(&trial, "DELETE", "/v1/boards/shop", "").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(send(&trial, "GET", "/v1/boards/shop", "").await.0, StatusCode::NOT_FOUND);
+    let (status, _) = send(&trial, "PUT", "/v1/boards/..%2Fout", "{}").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(!folder.0.join("out.json").exists());
+}
+
+/// Asks with a header; the status and the tag of the answer.
+async fn send_with_header(
+    trial: &TestServer,
+    method: &str,
+    (header, tag): (&str, &str),
+    body: &str,
+) -> (StatusCode, String) {
+    let request = Request::builder().method(method).uri("/v1/boards/shop").header(header, tag);
+    let answer = trial.respond(request.body(Body::from(body.to_owned())).unwrap()).await;
+    let tag = answer.headers().get("etag").map(|tag| tag.to_str().unwrap().to_owned());
+    (answer.status(), tag.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn concurrent_change_is_rejected() {
+    let folder = TestDir(
+        std::env::temp_dir().join(format!("topdeck-boards-two-{:x}", journal::random_id())),
+    );
+    let boards = Some(folder.0.join("boards"));
+    let trial = TestServer::with_store(
+        empty_store(),
+        QueryServiceSettings { dashboards_dir: boards, ..Default::default() },
+    );
+    let gone = StatusCode::PRECONDITION_FAILED;
+    let put = async |header, tag: &str, board| {
+        send_with_header(&trial, "PUT", (header, tag), board).await
+    };
+    assert_eq!(put("if-match", "*", "{}").await.0, gone);
+    let (status, first) = put("if-none-match", "*", r#"{"title":"a"}"#).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(put("if-none-match", "*", r#"{"title":"b"}"#).await.0, gone);
+    assert_eq!(
+        send_with_header(&trial, "GET", ("accept", "*/*"), "").await,
+        (StatusCode::OK, first.clone())
+    );
+    // Two have read it; the second one to keep it is told, and the first one's board stays.
+    let (status, second) = put("if-match", &format!("W/{first}"), r#"{"title":"c"}"#).await;
+    assert_eq!((status, second != first), (StatusCode::OK, true));
+    assert_eq!(put("if-match", &first, r#"{"title":"d"}"#).await.0, gone);
+    assert_eq!(send_with_header(&trial, "DELETE", ("if-match", &first), "").await.0, gone);
+    assert_eq!(send(&trial, "GET", "/v1/boards/shop", "").await.1, r#"{"title":"c"}"#);
+    assert_eq!(
+        send_with_header(&trial, "DELETE", ("if-match", &second), "").await.0,
+        StatusCode::OK
+    );
+}
+
+#[tokio::test]
+async fn failed_write_leaves_no_file() {
+    let folder = TestDir(
+        std::env::temp_dir().join(format!("topdeck-boards-full-{:x}", journal::random_id())),
+    );
+    let boards = folder.0.join("boards");
+    let settings =
+        QueryServiceSettings { dashboards_dir: Some(boards.clone()), ..Default::default() };
+    let trial = TestServer::with_store(empty_store(), settings);
+    // Something stands where the board would go, as a disk that fails at the last step.
+    std::fs::create_dir_all(boards.join("shop.json")).unwrap();
+    assert!(super::write_file(&boards, "shop", b"{}").is_err());
+    assert!(!boards.join("shop.new").exists());
+    let (status, text) = send(&trial, "PUT", "/v1/boards/shop", "{}").await;
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
+}
+
+#[test]
+fn dashboard_names_cannot_be_paths() {
+    for good in ["a", "web-1_b", "0"] {
+        assert!(checked_name(good).is_ok(), "{good}");
+    }
+    for wrong in ["", ".", "a.b", "../a", "a/b", "-a", &"a".repeat(65)] {
+        assert!(checked_name(wrong).is_err(), "{wrong}");
+    }
+}

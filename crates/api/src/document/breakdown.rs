@@ -1,0 +1,48 @@
+//! Breakdown as JSON.
+
+use query::breakdown::{Breakdown, HeatmapSelection, LabelBreakdown, ValueBreakdown};
+
+use super::{count, gap};
+use crate::json::Json::{self, Integer, List, Null, Object, Text};
+use crate::json::{integer, number};
+
+/// What sets a rectangle apart.
+pub fn to_json(
+    rectangle: &HeatmapSelection,
+    unit: Option<String>,
+    explanation: &Breakdown,
+) -> Json {
+    Object(vec![
+        ("schema", integer(1)),
+        ("selector", Text(rectangle.selector.to_string())),
+        ("unit", unit.map_or(Null, Text)),
+        ("picture_start_ns", Integer(rectangle.baseline.start.into())),
+        ("picture_end_ns", Integer(rectangle.baseline.end.into())),
+        ("start_ns", Integer(rectangle.time.start.into())),
+        ("end_ns", Integer(rectangle.time.end.into())),
+        ("above", number(rectangle.above)),
+        ("up_to", number(rectangle.up_to)),
+        ("inside", count(explanation.inside)),
+        ("outside", count(explanation.outside)),
+        ("labels", List(explanation.labels.iter().map(label_json).collect())),
+        ("gaps", List(explanation.gaps.iter().map(gap).collect())),
+    ])
+}
+
+fn label_json(label: &LabelBreakdown) -> Json {
+    Object(vec![
+        ("label", Text(label.label.clone())),
+        ("divergence", number(label.divergence)),
+        ("values", List(label.values.iter().map(value_json).collect())),
+    ])
+}
+
+fn value_json(value: &ValueBreakdown) -> Json {
+    Object(vec![
+        ("value", Text(value.value.clone())),
+        ("inside", count(value.inside)),
+        ("outside", count(value.outside)),
+        ("share_inside", number(value.share_inside)),
+        ("share_outside", number(value.share_outside)),
+    ])
+}

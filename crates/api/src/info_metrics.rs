@@ -1,0 +1,90 @@
+//! `/v1/info_metrics`: latest value of each info metric.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use axum::routing;
+use model::{Gap, Sample, SampleValue, Selector, selector};
+use store::ReadView;
+
+use crate::api_error::ApiError;
+use crate::context::Context;
+use crate::document;
+use crate::json::Json::{Bool, Integer, List, Object, Text};
+use crate::json::integer;
+use crate::openapi::{Parameter, Route, SELECTOR, TIMEOUT};
+use crate::parameters::Parameters;
+use crate::query_service::{ActiveQuery, JsonBody};
+
+/// As many as are told where nobody says, and at the most.
+const LIMIT: usize = 1_000;
+const LIMIT_MAX: usize = 100_000;
+/// Bytes of all that are told: more than anybody reads.
+const RESPONSE_BYTES_MAX: usize = 16 << 20;
+
+const INFO_METRICS: &[Parameter] = &[
+    SELECTOR.required(),
+    Parameter::text("from", "when it begins; a day before the end, if not said"),
+    Parameter::text("to", "when it ends; now, if not said"),
+    Parameter::integer("limit", "as many series are told; 1,000 if not said, 100,000 at the most"),
+    TIMEOUT,
+];
+
+pub(crate) const ROUTES: &[Route] =
+    &[Route::get("/v1/texts", "The latest text of each series in a time.", INFO_METRICS, || {
+        routing::get(info_metrics)
+    })];
+
+async fn info_metrics(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
+    let parameters = parameters.reject_unknown(INFO_METRICS)?;
+    let now = context.intake.now();
+    let to = parameters.time("to", now)?.unwrap_or(now);
+    let from = parameters.time("from", now)?.unwrap_or(to.saturating_sub(store::DAY));
+    let (timeout, limit) = (parameters.timeout()?, parameters.count("limit", LIMIT, LIMIT_MAX)?);
+    let desk = context.queries.clone();
+    let work = move |view: &ReadView, asking: &ActiveQuery| {
+        let expected = "a selector of series of texts, such as process_exit_info{host=\"a\"}";
+        parameters.required("selector", expected)?;
+        let own = parameters.selector("selector")?.unwrap_or(Selector::All);
+        let wanted = Selector::and(vec![Selector::label_equals(selector::KIND, "text"), own]);
+        let (mut told, mut found, mut bytes) = (Vec::new(), 0u64, 0);
+        // A row lies before its end.
+        let range = from.saturating_sub(1)..to.saturating_add(1);
+        let mut gaps: BTreeSet<Gap> = view.gaps(&range).into_iter().collect();
+        for series in view.select(&wanted) {
+            asking.check_cancelled()?;
+            let mut last = None;
+            let missing = view.samples(&series, range.clone(), &mut |sample| {
+                let Sample { end, value: SampleValue::Text(text), .. } = sample else { return };
+                if (from..=to).contains(&end) {
+                    last = Some((end, text));
+                }
+            })?;
+            gaps.extend(missing);
+            let Some((end, text)) = last else { continue };
+            found += 1;
+            bytes += text.len() + series.series.canonical_key().len();
+            if told.len() >= limit || bytes > RESPONSE_BYTES_MAX {
+                continue;
+            }
+            let labels = series.series.labels().iter();
+            let labels = labels.map(|(name, value)| (name.as_str(), value.as_str()));
+            told.push(Object(vec![
+                ("name", Text(series.series.name().to_owned())),
+                ("labels", document::labels(labels)),
+                ("time_ns", Integer(end.into())),
+                ("text", Text(text)),
+            ]));
+        }
+        desk.json_response(&Object(vec![
+            ("schema", integer(1)),
+            ("found", integer(found)),
+            ("cut", Bool((told.len() as u64) < found)),
+            ("texts", List(told)),
+            ("gaps", List(gaps.iter().map(document::gap).collect())),
+        ]))
+    };
+    context.run_light_with_view("texts", timeout, work).await
+}

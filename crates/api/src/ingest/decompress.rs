@@ -1,0 +1,279 @@
+//! Body decompression: gzip, zstd and snappy.
+//!
+//! What is unpacked counts as it comes out, so that a small body cannot become a large one; so does
+//! the memory that unpacking takes meanwhile, of which a small body can ask for much.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::Read;
+
+use collect::remote_write;
+use http::StatusCode;
+use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
+
+use crate::body::{BodyLimits, append};
+use crate::error_response::ErrorResponse;
+
+/// Content encoding of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentEncoding {
+    Identity,
+    Gzip,
+    Zstd,
+    /// Snappy's block format.
+    Snappy,
+}
+
+/// Bytes that are unpacked at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+/// What a decoder of gzip holds: 32 KiB of what came last, and tables.
+const GZIP_BYTES: usize = 48 << 10;
+/// The memory that unpacking zstd may take is 2 to this; no body is longer by default.
+const ZSTD_WINDOW_LOG_MAX: u32 = 24;
+
+impl ContentEncoding {
+    pub(crate) fn parse(text: &str) -> Result<ContentEncoding, ErrorResponse> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "" | "identity" => Ok(ContentEncoding::Identity),
+            "gzip" | "x-gzip" => Ok(ContentEncoding::Gzip),
+            "zstd" => Ok(ContentEncoding::Zstd),
+            "snappy" => Ok(ContentEncoding::Snappy),
+            _ => Err(unsupported(text, "gzip, zstd, snappy or nothing")),
+        }
+    }
+}
+
+/// A packing that is not read here.
+pub(crate) fn unsupported(found: &str, expected: &str) -> ErrorResponse {
+    let what = format!("the body is packed as {found:?}: expected {expected}");
+    ErrorResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what)
+}
+
+/// The body as it was before it was packed.
+pub(crate) fn decompress<'a>(
+    body: &'a [u8],
+    packing: ContentEncoding,
+    bound: &BodyLimits,
+) -> Result<Cow<'a, [u8]>, ErrorResponse> {
+    match packing {
+        ContentEncoding::Identity => Ok(body.into()),
+        ContentEncoding::Gzip => unpack_gzip(body, bound).map(Cow::from),
+        ContentEncoding::Zstd => unpack_zstd(body, ZSTD_WINDOW_LOG_MAX, bound).map(Cow::from),
+        ContentEncoding::Snappy => {
+            let wrong = |error: &dyn fmt::Display| {
+                ErrorResponse::bad_request(format!("cannot unpack snappy: {error}"))
+            };
+            let length = snap::raw::decompress_len(body).map_err(|error| wrong(&error))?;
+            bound.reserve_decompressed(length, length)?;
+            let out = remote_write::decompress(body, length).map_err(|error| wrong(&error))?;
+            Ok(out.into())
+        }
+    }
+}
+
+fn unpack_gzip(body: &[u8], bound: &BodyLimits) -> Result<Vec<u8>, ErrorResponse> {
+    let decoding = Decoding::new(bound, GZIP_BYTES + CHUNK_BYTES)?;
+    let mut decoder = flate2::bufread::MultiGzDecoder::new(body);
+    let (mut out, mut step) = (Vec::new(), vec![0; CHUNK_BYTES]);
+    loop {
+        let more = decoder.read(&mut step);
+        let more = more
+            .map_err(|error| ErrorResponse::bad_request(format!("cannot unpack gzip: {error}")))?;
+        if more == 0 {
+            return Ok(out);
+        }
+        decoding.append(&mut out, &step[..more])?;
+    }
+}
+
+/// Unpacks frames of zstd. Those that want more memory than 2 to `window_log_max` are refused.
+pub(crate) fn unpack_zstd(
+    body: &[u8],
+    window_log_max: u32,
+    bound: &BodyLimits,
+) -> Result<Vec<u8>, ErrorResponse> {
+    let wrong = |error: &str| ErrorResponse::bad_request(format!("cannot unpack zstd: {error}"));
+    let known = |code| wrong(get_error_name(code));
+    let mut decoding = Decoding::new(bound, CHUNK_BYTES)?;
+    let mut context = DCtx::try_create().ok_or_else(|| wrong("there is no memory for it"))?;
+    context.set_parameter(DParameter::WindowLogMax(window_log_max)).map_err(known)?;
+    let (mut input, mut out, mut step) = (InBuffer::around(body), Vec::new(), vec![0; CHUNK_BYTES]);
+    let mut is_whole = body.is_empty();
+    while !is_whole {
+        let mut output = OutBuffer::around(&mut step[..]);
+        let wanted = context.decompress_stream(&mut output, &mut input).map_err(known)?;
+        let more = output.pos();
+        // Its memory is asked for by the head of a frame, which came with this step at the latest.
+        decoding.hold(CHUNK_BYTES + context.sizeof())?;
+        decoding.append(&mut out, &step[..more])?;
+        let is_read = input.pos() == body.len();
+        is_whole = is_read && wanted == 0;
+        if is_read && !is_whole && more < CHUNK_BYTES {
+            return Err(wrong("the last frame is not whole"));
+        }
+    }
+    Ok(out)
+}
+
+/// What unpacking a body holds beside what comes out, until it is over.
+struct Decoding<'a> {
+    bound: &'a BodyLimits,
+    bytes: usize,
+}
+
+impl Decoding<'_> {
+    fn new(bound: &BodyLimits, bytes: usize) -> Result<Decoding<'_>, ErrorResponse> {
+        bound.hold(bytes)?;
+        Ok(Decoding { bound, bytes })
+    }
+
+    /// It holds as much now, or has held more.
+    fn hold(&mut self, bytes: usize) -> Result<(), ErrorResponse> {
+        let more = bytes.saturating_sub(self.bytes);
+        self.bound.hold(more)?;
+        self.bytes += more;
+        Ok(())
+    }
+
+    fn append(&self, out: &mut Vec<u8>, more: &[u8]) -> Result<(), ErrorResponse> {
+        self.bound.reserve_decompressed(out.len() + more.len(), more.len())?;
+        append(out, more);
+        Ok(())
+    }
+}
+
+impl Drop for Decoding<'_> {
+    fn drop(&mut self) {
+        self.bound.release(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use allocation_counter::measure;
+
+    use super::*;
+    use crate::limits::{BodyBudget, BodyReservation, RejectCounters};
+
+    fn test_limits(bytes: usize, room: usize) -> BodyLimits {
+        let refused = Arc::new(RejectCounters::new(&intake::Meter::default()));
+        BodyLimits::new(
+            BodyReservation::new(&BodyBudget::new(room)),
+            &refused,
+            bytes,
+            Duration::from_secs(60),
+        )
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(bytes).unwrap();
+        packer.finish().unwrap()
+    }
+
+    #[track_caller]
+    fn check(
+        packed: &[u8],
+        packing: ContentEncoding,
+        room: usize,
+        expected: Result<usize, (u16, &str)>,
+    ) {
+        match (decompress(packed, packing, &test_limits(1_000_000, room)), expected) {
+            (Ok(found), Ok(length)) => assert_eq!(found.len(), length),
+            (Err(problem), Err((status, part))) => {
+                assert_eq!(problem.status.as_u16(), status);
+                assert!(problem.message.contains(part), "{}", problem.message);
+            }
+            (found, _) => panic!("{found:?}"),
+        }
+    }
+
+    #[test]
+    fn bodies_are_decompressed_within_limits() {
+        let (fits, large) = (vec![7; 1_000_000], vec![7; 1_000_001]);
+        let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+        check(b"abc", ContentEncoding::Identity, 0, Ok(3));
+        // What they are unpacked with finds room too.
+        check(&gzip(&fits), ContentEncoding::Gzip, 1_200_000, Ok(1_000_000));
+        check(&zstd(&fits), ContentEncoding::Zstd, 4_000_000, Ok(1_000_000));
+        check(&gzip(&large), ContentEncoding::Gzip, 9_000_000, Err((413, "unpacked too")));
+        check(&zstd(&large), ContentEncoding::Zstd, 9_000_000, Err((413, "unpacked too")));
+        check(&gzip(&fits), ContentEncoding::Gzip, 999_999, Err((429, "no room")));
+        check(&zstd(&fits), ContentEncoding::Zstd, 1_000_000, Err((429, "no room")));
+        check(
+            &gzip(&fits)[..900],
+            ContentEncoding::Gzip,
+            1_200_000,
+            Err((400, "cannot unpack gzip")),
+        );
+        check(b"abc", ContentEncoding::Zstd, 4_000_000, Err((400, "cannot unpack zstd")));
+        let cut = zstd(&fits);
+        let cut = &cut[..cut.len() - 1];
+        check(cut, ContentEncoding::Zstd, 4_000_000, Err((400, "the last frame is not whole")));
+        check(b"", ContentEncoding::Zstd, 4_000_000, Ok(0));
+        let frames = [zstd(b"a"), zstd(&fits[..CHUNK_BYTES]), zstd(b"b")].concat();
+        check(&frames, ContentEncoding::Zstd, 4_000_000, Ok(CHUNK_BYTES + 2));
+        let snappy = snap::raw::Encoder::new().compress_vec(&fits).unwrap();
+        check(&snappy, ContentEncoding::Snappy, 1_000_000, Ok(1_000_000));
+        check(&snappy, ContentEncoding::Snappy, 999_999, Err((429, "no room")));
+        check(b"\xff\xff\xff\x7f", ContentEncoding::Snappy, 1_000_000, Err((413, "unpacked too")));
+        check(b"", ContentEncoding::Snappy, 1_000_000, Err((400, "cannot unpack snappy")));
+        let two = [gzip(b"a"), gzip(b"b")].concat();
+        check(&two, ContentEncoding::Gzip, 1_000_000, Ok(2));
+    }
+
+    /// What is held when a body is unpacked, and, of small ones, at the most meanwhile. What zstd
+    /// itself allocates is none of Rust's; it is counted as zstd says.
+    #[test]
+    fn unpacking_takes_no_more_than_is_counted() {
+        let snappy = |bytes: &[u8]| snap::raw::Encoder::new().compress_vec(bytes).unwrap();
+        for bytes in [1, 999, 65_536, 300_001, 5_000_000] {
+            let body: Vec<u8> =
+                (0..bytes).map(|at: u32| (at.wrapping_mul(at) >> 9) as u8).collect();
+            let zstd = zstd::encode_all(&body[..], 1).unwrap();
+            for (packed, packing) in [
+                (gzip(&body), ContentEncoding::Gzip),
+                (zstd, ContentEncoding::Zstd),
+                (snappy(&body), ContentEncoding::Snappy),
+            ] {
+                let about = format!("{packing:?} of {bytes} bytes");
+                let room = BodyBudget::new(64 << 20);
+                let refused = Arc::new(RejectCounters::new(&intake::Meter::default()));
+                let held = BodyReservation::new(&room);
+                let bound = BodyLimits::new(held, &refused, 16 << 20, Duration::from_secs(60));
+                let mut out = None;
+                let real = measure(|| out = Some(decompress(&packed, packing, &bound)));
+                assert_eq!(out.unwrap().unwrap().len(), body.len(), "{about}");
+                let counted = room.used() as f64 * 1.2;
+                assert!(counted >= real.bytes_current as f64, "{about}: {real:?}, not {counted}");
+                if bytes < 1_000 && packing != ContentEncoding::Snappy {
+                    let room = (real.bytes_max as f64 / 1.2) as usize;
+                    check(&packed, packing, room, Err((429, "no room")));
+                }
+            }
+        }
+    }
+
+    /// 22 bytes that ask for 16 MiB.
+    #[test]
+    fn a_window_is_counted_before_it_is_filled() {
+        use zstd::zstd_safe::CParameter;
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.set_parameter(CParameter::WindowLog(ZSTD_WINDOW_LOG_MAX)).unwrap();
+        encoder.write_all(b"a few bytes").unwrap();
+        let packed = encoder.finish().unwrap();
+        check(&packed, ContentEncoding::Zstd, 16 << 20, Err((429, "no room")));
+        check(&packed, ContentEncoding::Zstd, 18 << 20, Ok(11));
+    }
+
+    #[test]
+    fn content_encodings_are_parsed() {
+        assert_eq!(ContentEncoding::parse(" GZIP"), Ok(ContentEncoding::Gzip));
+        assert_eq!(ContentEncoding::parse("identity"), Ok(ContentEncoding::Identity));
+        assert!(ContentEncoding::parse("br").unwrap_err().message.contains("\"br\""));
+    }
+}

@@ -1,0 +1,384 @@
+//! Ingest request: headers, parameters and the common decode and append path.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Query, Request};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use collect::Unit;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use intake::{
+    IngestWriter, OPEN_SEQUENCE_JUMP_MAX, Producer, Receipt, SEQUENCE_JUMP_MAX, SeriesKeyEncoding,
+};
+use journal::BatchIdentity;
+
+use crate::access::Principal;
+use crate::blocking::blocking;
+use crate::body::BodyLimits;
+use crate::context::Context;
+use crate::error_response::ErrorResponse;
+use crate::ingest::LABELS;
+use crate::ingest::decompress::{ContentEncoding, decompress};
+use crate::middleware::RequestMiddleware;
+use crate::openapi::Parameter;
+
+/// The header by which a sender makes a batch of its request: `PRODUCER/BOOT/SEQUENCE`, the producer in hex.
+const BATCH_HEADER: &str = "topdeck-batch";
+/// The header with a sender's secret.
+const BATCH_SECRET: &str = "topdeck-batch-secret";
+/// Bytes of a secret: as many as nobody guesses, and no more than a header should have.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
+/// Tells numbers of these producers from others.
+const PRODUCERS: &str = "topdeck 2026 producers of HTTP batches";
+/// Parameters with labels begin so: `label.host=web-1`.
+const LABEL_PREFIX: &str = "label.";
+
+/// A request with its body.
+pub(crate) struct IngestRequest {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) content_encoding: ContentEncoding,
+    parameters: Vec<(String, String)>,
+    identity: Option<SenderIdentity>,
+    context: Context,
+    middleware: Arc<RequestMiddleware>,
+    limits: Arc<BodyLimits>,
+    principal: Principal,
+}
+
+/// Decoder result and append outcome.
+#[derive(Debug)]
+pub(crate) struct IngestOutcome<T> {
+    pub(crate) result: T,
+    /// Single measurements that were taken.
+    pub(crate) values: u64,
+    /// The same batch had come before, and was not counted again.
+    pub(crate) is_duplicate: bool,
+}
+
+impl FromRequest<Context> for IngestRequest {
+    type Rejection = ErrorResponse;
+
+    async fn from_request(
+        request: Request,
+        context: &Context,
+    ) -> Result<IngestRequest, ErrorResponse> {
+        let (parts, body) = request.into_parts();
+        let gate =
+            parts.extensions.get::<Arc<RequestMiddleware>>().expect("BUG: no gate was passed");
+        let bound = parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without bounds");
+        let client = parts.extensions.get::<Principal>().expect("BUG: nobody was let in");
+        let encoding = header_text(&parts.headers, header::CONTENT_ENCODING.as_str())?;
+        let packing = ContentEncoding::parse(encoding.unwrap_or_default())?;
+        let secret = secret(&parts.headers)?;
+        let identity = header_text(&parts.headers, BATCH_HEADER)?;
+        let identity =
+            identity.map(|text| self::parse_identity(text, secret, client)).transpose()?;
+        let Query(parameters) = Query::try_from_uri(&parts.uri).map_err(|error| {
+            ErrorResponse::bad_request(format!("the query of the address: {error}"))
+        })?;
+        let body = axum::body::to_bytes(body, bound.bytes_max()).await;
+        // What is beyond a bound is told by the gate.
+        let body = body.map_err(|error| ErrorResponse::bad_request(error.to_string()))?;
+        Ok(IngestRequest {
+            body,
+            content_encoding: packing,
+            parameters,
+            identity,
+            context: context.clone(),
+            middleware: Arc::clone(gate),
+            limits: Arc::clone(bound),
+            principal: client.clone(),
+            headers: parts.headers,
+        })
+    }
+}
+
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ErrorResponse> {
+    let text = |value: &'a HeaderValue| value.to_str();
+    let wrong = |_| ErrorResponse::bad_request(format!("the header {name} is no printable text"));
+    headers.get(name).map(text).transpose().map_err(wrong)
+}
+
+/// The identity that a sender gives a batch.
+#[derive(Clone, Copy, Debug)]
+struct SenderIdentity {
+    identity: BatchIdentity,
+    /// How many sequences may be left out before it.
+    jump_max: u64,
+    /// What it was up to version 0.1.0.
+    earlier: Option<BatchIdentity>,
+}
+
+/// The secret of a sender, which only it knows: nobody else can send in the name of its producers.
+fn secret(headers: &HeaderMap) -> Result<Option<&str>, ErrorResponse> {
+    let secret = header_text(headers, BATCH_SECRET)?;
+    match secret.map(str::len) {
+        Some(length) if !SECRET_BYTES.contains(&length) => {
+            Err(ErrorResponse::bad_request(format!(
+                "cannot use the header {BATCH_SECRET}: it has {length} characters; send {} to {}, \
+             chosen at random",
+                SECRET_BYTES.start(),
+                SECRET_BYTES.end()
+            )))
+        }
+        _ => Ok(secret),
+    }
+}
+
+/// The identity that a sender gives a batch. Producers of different tokens and secrets are
+/// different, whatever they call themselves.
+fn parse_identity(
+    text: &str,
+    secret: Option<&str>,
+    client: &Principal,
+) -> Result<SenderIdentity, ErrorResponse> {
+    let read = || {
+        let mut parts = text.split('/');
+        let producer = u64::from_str_radix(parts.next()?, 16).ok()?;
+        let (boot, sequence) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        (parts.next().is_none() && sequence > 0).then_some((producer, boot, sequence))
+    };
+    let (producer, boot, sequence) = read().ok_or_else(|| {
+        ErrorResponse::bad_request(format!(
+            "expected {BATCH_HEADER}: PRODUCER/BOOT/SEQUENCE, the producer in hex and the sequence from 1, found {text:?}"
+        ))
+    })?;
+    let client = client.name.as_deref().unwrap_or_default();
+    let of = |producer| BatchIdentity { producer, epoch: boot, sequence };
+    Ok(SenderIdentity {
+        identity: of(scoped_producer(PRODUCERS, client, producer, secret)),
+        jump_max: if secret.is_some() { SEQUENCE_JUMP_MAX } else { OPEN_SEQUENCE_JUMP_MAX },
+        earlier: secret.is_none().then(|| of(earlier_producer(PRODUCERS, client, producer))),
+    })
+}
+
+/// The number of what a client calls a producer: those of different clients are different, and so
+/// are those with different secrets. The context tells kinds of numbers apart. All numbers of a
+/// client have one origin, so that it cannot push others out of tables of producers.
+pub(crate) fn scoped_producer(
+    context: &'static str,
+    client: &str,
+    producer: u64,
+    secret: Option<&str>,
+) -> u64 {
+    let origin = number(blake3::Hasher::new_derive_key(context).update(client.as_bytes()));
+    let mut hash = blake3::Hasher::new_derive_key(context);
+    hash.update(client.as_bytes());
+    hash.update(&producer.to_le_bytes());
+    if let Some(secret) = secret {
+        hash.update(secret.as_bytes());
+    }
+    journal::with_origin(origin, number(&hash))
+}
+
+/// The number that the same producer had up to version 0.1.0: what was taken under it is not taken
+/// again.
+pub(crate) fn earlier_producer(context: &'static str, client: &str, producer: u64) -> u64 {
+    let mut hash = blake3::Hasher::new_derive_key(context);
+    hash.update(client.as_bytes());
+    number(hash.update(&producer.to_le_bytes()))
+}
+
+fn number(hash: &blake3::Hasher) -> u64 {
+    let hash = hash.finalize();
+    u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"))
+}
+
+impl IngestRequest {
+    /// A parameter of the address.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let found = self.parameters.iter().find(|parameter| parameter.0 == name);
+        found.map(|parameter| parameter.1.as_str())
+    }
+
+    /// A header that says what the body is, without what it says beside that.
+    pub(crate) fn content_type(&self) -> &str {
+        let value = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
+    }
+
+    /// Labels for all that is sent, as `label.NAME=VALUE` says.
+    pub(crate) fn labels(&self) -> Vec<(String, String)> {
+        let label = |(name, value): &(String, String)| {
+            Some((name.strip_prefix(LABEL_PREFIX)?.to_owned(), value.clone()))
+        };
+        self.parameters.iter().filter_map(label).collect()
+    }
+
+    /// The parameter `unit`.
+    pub(crate) fn unit(&self) -> Result<Option<Unit>, ErrorResponse> {
+        let Some(text) = self.parameter("unit") else { return Ok(None) };
+        let known = || Unit::names().collect::<Vec<_>>().join(", ");
+        let unit = Unit::parse(text);
+        unit.map(Some).ok_or_else(|| {
+            ErrorResponse::bad_request(format!("unit={text}: expected one of {}", known()))
+        })
+    }
+
+    /// Refuses parameters that are not read, so that a slip of the pen is not taken for nothing.
+    pub(crate) fn reject_unknown_parameters(
+        &self,
+        known: &[Parameter],
+    ) -> Result<(), ErrorResponse> {
+        let is = |known: &Parameter, name: &str| {
+            known.name == name || (known.name == LABELS.name && name.starts_with(LABEL_PREFIX))
+        };
+        let is_known = |name: &str| known.iter().any(|known| is(known, name));
+        match self.parameters.iter().find(|parameter| !is_known(&parameter.0)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let known: Vec<&str> = known.iter().map(|known| known.name).collect();
+                let known = known.join(", ");
+                Err(ErrorResponse::bad_request(format!(
+                    "{name:?} is no parameter here: there are {known}"
+                )))
+            }
+        }
+    }
+
+    /// Unpacks the body, has it decoded, and takes what was decoded as one batch of `source`. Returns when that is
+    /// durable. After an error of `read` nothing is taken.
+    pub(crate) async fn ingest<T: Send + 'static>(
+        self,
+        source: &'static str,
+        way: SeriesKeyEncoding,
+        read: impl FnOnce(&IngestRequest, &[u8], i64, &mut IngestWriter) -> Result<T, ErrorResponse>
+        + Send
+        + 'static,
+    ) -> Result<IngestOutcome<T>, ErrorResponse> {
+        let slots = Arc::clone(&self.middleware.decode_permits);
+        let slot = slots.acquire_owned().await.expect("BUG: the semaphore is never closed");
+        let supervisor = self.context.intake.supervisor().clone();
+        // Decoding takes a while, and appending may wait for room: not among those who serve connections.
+        let work = blocking(&supervisor, move || {
+            let _slot = slot;
+            let intake = &self.context.intake;
+            intake.supervisor().fault_point("decode");
+            let body = decompress(&self.body, self.content_encoding, &self.limits)?;
+            let source = self.source(source);
+            let mut writer = intake.writer_for(source.number(), way);
+            let found = read(&self, &body, intake.now(), &mut writer)?;
+            let values = writer.values();
+            Ok::<_, ErrorResponse>((found, values, self.append(&source, writer)?))
+        });
+        let bug = |what| ErrorResponse::new(StatusCode::INTERNAL_SERVER_ERROR, what);
+        let (found, values, receipt) = work.await.map_err(bug)??;
+        let is_repeated = receipt.as_ref().is_some_and(Receipt::is_duplicate);
+        if let Some(receipt) = receipt {
+            receipt.until_durable().await?;
+        }
+        Ok(IngestOutcome { result: found, values, is_duplicate: is_repeated })
+    }
+
+    fn source(&self, source: &str) -> BatchSource {
+        let name = match &self.principal.name {
+            Some(name) => format!("{source} {name}"),
+            None => source.to_owned(),
+        };
+        match self.identity {
+            Some(batch) => {
+                BatchSource::Named(batch, format!("{name} {:016x}", batch.identity.producer))
+            }
+            None => BatchSource::Internal(self.context.intake.producer(&name)),
+        }
+    }
+
+    fn append(
+        &self,
+        source: &BatchSource,
+        writer: IngestWriter,
+    ) -> intake::Result<Option<Receipt>> {
+        let intake = &self.context.intake;
+        if writer.is_empty() {
+            return Ok(None);
+        }
+        match source {
+            BatchSource::Named(SenderIdentity { identity, jump_max, earlier }, name) => {
+                let repeat = earlier.map(|earlier| intake.repeat_of(earlier)).transpose()?;
+                match repeat.flatten() {
+                    Some(receipt) => Ok(Some(receipt)),
+                    None => {
+                        intake.append_with_identity(*identity, *jump_max, name, writer).map(Some)
+                    }
+                }
+            }
+            BatchSource::Internal(producer) => intake.append(producer, writer).map(Some),
+        }
+    }
+}
+
+/// Source of a batch: sender identity or internal producer.
+enum BatchSource {
+    /// The sender's, which gave it an identity.
+    Named(SenderIdentity, String),
+    /// That of all clients of a protocol and a token.
+    Internal(Producer),
+}
+
+impl BatchSource {
+    fn number(&self) -> u64 {
+        match self {
+            BatchSource::Named(batch, _) => batch.identity.producer,
+            BatchSource::Internal(producer) => producer.id(),
+        }
+    }
+}
+
+/// An answer in JSON.
+pub(crate) fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
+    let mut response = (status, format!("{value}\n")).into_response();
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<(u64, u64)>) {
+        let found =
+            parse_identity(text, None, &Principal::default()).ok().map(|found| found.identity);
+        assert_eq!(found.map(|found| (found.epoch, found.sequence)), expected);
+    }
+
+    #[test]
+    fn batch_header_has_three_numbers() {
+        check("ff/7/1", Some((7, 1)));
+        check("ff/7/0", None);
+        check("ff/7", None);
+        check("ff/7/1/2", None);
+        check("x/7/1", None);
+    }
+
+    #[test]
+    fn a_secret_makes_a_producer_its_senders_own() {
+        let producer = |secret| {
+            parse_identity("1/1/1", secret, &Principal::default()).unwrap().identity.producer
+        };
+        let all = [None, Some("0123456789abcdef"), Some("0123456789abcdeg")].map(producer);
+        let different: std::collections::HashSet<u64> = all.into_iter().collect();
+        assert_eq!(different.len(), 3);
+        let origins = all.map(journal::producer_origin);
+        assert_eq!(origins, [origins[0]; 3], "secrets are no way to have more origins");
+    }
+
+    #[test]
+    fn producers_are_scoped_by_token() {
+        let producer = |text: &str, name: Option<&str>| {
+            let client = Principal { name: name.map(str::to_owned) };
+            parse_identity(text, None, &client).unwrap().identity.producer
+        };
+        assert_eq!(producer("1/1/1", Some("a")), producer("1/9/9", Some("a")));
+        let origin = |text, name| journal::producer_origin(producer(text, name));
+        assert_eq!(origin("1/1/1", Some("a")), origin("2/1/1", Some("a")));
+        assert_ne!(origin("1/1/1", Some("a")), origin("1/1/1", Some("b")));
+        let all =
+            [("1/1/1", None), ("1/1/1", Some("a")), ("1/1/1", Some("b")), ("2/1/1", Some("a"))];
+        let all: std::collections::HashSet<u64> =
+            all.into_iter().map(|(text, name)| producer(text, name)).collect();
+        assert_eq!(all.len(), 4);
+    }
+}

@@ -1,0 +1,229 @@
+//! Request middleware: limits, authentication, request metrics.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::MatchedPath;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{HOST, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header};
+use intake::{Counter, LatencyHistogram, Meter};
+use model::FORWARD_REQUEST_BYTES_MAX;
+use tokio::sync::Semaphore;
+use tower::ServiceExt as _;
+
+use crate::access::{AccessPolicy, Peer, is_host};
+use crate::body::{BodyLimits, LimitedBody, RETRY_AFTER_FULL};
+use crate::error_response::ErrorResponse;
+use crate::grpc;
+use crate::limits::{BodyBudget, BodyReservation, Limits, RejectCounters, RejectReason};
+use crate::response_buffers::ResponseBuffers;
+use crate::snapshots;
+
+/// Request middleware: limits, access, metrics, routing.
+pub(crate) struct RequestMiddleware {
+    pub(crate) access: AccessPolicy,
+    pub(crate) limits: Limits,
+    pub(crate) reject_counters: Arc<RejectCounters>,
+    pub(crate) body_budget: Arc<BodyBudget>,
+    pub(crate) response_buffers: Arc<ResponseBuffers>,
+    /// How often the file of tokens could not be read, so that those before it went on counting.
+    pub(crate) token_file_errors: Counter,
+    /// Who may decode a body now.
+    pub(crate) decode_permits: Arc<Semaphore>,
+    router: Router,
+    metrics: RequestMetrics,
+}
+
+impl RequestMiddleware {
+    pub(crate) fn new(
+        access: AccessPolicy,
+        limits: Limits,
+        router: Router,
+        meter: &Arc<Meter>,
+    ) -> RequestMiddleware {
+        RequestMiddleware {
+            access,
+            reject_counters: Arc::new(RejectCounters::new(meter)),
+            body_budget: BodyBudget::new(limits.max_buffered_body_bytes),
+            response_buffers: ResponseBuffers::new(limits.max_buffered_response_bytes),
+            token_file_errors: meter.counter(
+                "topdeck_http_token_file_errors_total",
+                "times that the file of tokens could not be read; those before go on counting",
+                &[],
+            ),
+            decode_permits: Arc::new(Semaphore::new(limits.max_concurrent_decodes)),
+            router: router.layer(from_fn(record_route)),
+            metrics: RequestMetrics { meter: Arc::clone(meter), histograms: RwLock::default() },
+            limits,
+        }
+    }
+
+    /// Answers a request.
+    pub(crate) async fn handle<B>(
+        self: Arc<RequestMiddleware>,
+        peer: Peer,
+        request: Request<B>,
+    ) -> Response
+    where
+        B: http_body::Body<Data = Bytes, Error = hyper::Error> + Send + Unpin + 'static,
+    {
+        let began = Instant::now();
+        let is_grpc = grpc::is_grpc(request.headers());
+        let mut response = match host_error(&request) {
+            None => self.route(peer, request).await,
+            Some(what) => {
+                ErrorResponse::new(StatusCode::BAD_REQUEST, what.to_owned()).into_response()
+            }
+        };
+        let sniffing = response.headers_mut().entry(X_CONTENT_TYPE_OPTIONS);
+        sniffing.or_insert(HeaderValue::from_static("nosniff"));
+        match response.status() {
+            StatusCode::UNAUTHORIZED => self.reject_counters.count(RejectReason::Token),
+            StatusCode::FORBIDDEN => self.reject_counters.count(RejectReason::Forbidden),
+            _ => {}
+        }
+        let route = response.extensions_mut().remove::<MatchedRoute>();
+        let route = route.as_ref().map_or("other", |route| route.0.as_str());
+        self.metrics.record(route, response.status(), began);
+        if is_grpc && let Some(problem) = response.extensions_mut().remove::<ErrorResponse>() {
+            return grpc::error_response(&problem);
+        }
+        response
+    }
+
+    /// The refusal of a request whose answer there is no room for until others are taken.
+    pub(crate) fn response_buffers_full(&self, is_grpc: bool) -> Response {
+        self.reject_counters.count(RejectReason::BufferedResponseBytes);
+        let (bytes, max) = (self.response_buffers.bytes(), self.response_buffers.bytes_max());
+        let problem = ErrorResponse {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            message: format!(
+                "cannot hold the answer: {bytes} bytes of answers wait for clients that do not \
+                 read them, of {max} (answers_bytes in [http.limits] of the settings); try again \
+                 in 1 s, or ask for less"
+            ),
+            retry_after: Some(RETRY_AFTER_FULL),
+        };
+        match is_grpc {
+            true => grpc::error_response(&problem),
+            false => problem.into_response(),
+        }
+    }
+
+    async fn route<B>(self: &Arc<RequestMiddleware>, peer: Peer, request: Request<B>) -> Response
+    where
+        B: http_body::Body<Data = Bytes, Error = hyper::Error> + Send + Unpin + 'static,
+    {
+        // How large a parcel is depends on the one who sends it, and it could never be sent in parts.
+        let body_bytes = match request.uri().path() == net::forward_protocol::PATH {
+            true => self.limits.max_body_bytes.max(FORWARD_REQUEST_BYTES_MAX),
+            false => self.limits.max_body_bytes,
+        };
+        let held = BodyReservation::new(&self.body_budget);
+        let bound =
+            BodyLimits::new(held, &self.reject_counters, body_bytes, self.limits.body_read_timeout);
+        let bound = Arc::new(bound);
+        if let Some(length) = content_length(request.headers())
+            && let Err(problem) = bound.check_content_length(length)
+        {
+            return problem.into_response();
+        }
+        let mut request = request.map(|body| Body::new(LimitedBody::new(body, Arc::clone(&bound))));
+        let extensions = request.extensions_mut();
+        extensions.insert(Arc::clone(self));
+        extensions.insert(peer);
+        extensions.insert(Arc::clone(&bound));
+        let request_time = match request.uri().path().starts_with(snapshots::PATH) {
+            true => Duration::MAX,
+            false => self.limits.request_timeout,
+        };
+        let answer = self.router.clone().oneshot(request);
+        let response = match tokio::time::timeout(request_time, answer).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(never)) => match never {},
+            Err(_) => {
+                self.reject_counters.count(RejectReason::RequestTimeout);
+                let what = format!(
+                    "there is no answer after {} s; what was sent may have been taken",
+                    self.limits.request_timeout.as_secs_f64()
+                );
+                return ErrorResponse::new(StatusCode::SERVICE_UNAVAILABLE, what).into_response();
+            }
+        };
+        // A handler knows only that the body cannot be read; why is known here.
+        match bound.violation.get() {
+            Some(problem) => {
+                let mut told = problem.clone().into_response();
+                if let Some(route) = response.extensions().get::<MatchedRoute>() {
+                    told.extensions_mut().insert(route.clone());
+                }
+                told
+            }
+            None => response,
+        }
+    }
+}
+
+/// Why a request is not for one host: whoever stands between may have understood another one (RFC
+/// 9112, 3.2).
+fn host_error<B>(request: &Request<B>) -> Option<&'static str> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => Some("cannot take the request: there are two headers Host; send one"),
+        (Some(host), None) if !is_host(host) => {
+            Some("cannot take the request: the header Host is no host; send HOST or HOST:PORT")
+        }
+        (None, None) if request.version() == Version::HTTP_11 => {
+            Some("cannot take the request: the header Host is missing; send one")
+        }
+        _ => None,
+    }
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// The route that answered, as it is written in the code: `/module/httptrap/{check}/{secret}`.
+#[derive(Clone)]
+struct MatchedRoute(String);
+
+async fn record_route(request: axum::extract::Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let mut response = next.run(request).await;
+    if let Some(route) = route {
+        response.extensions_mut().insert(MatchedRoute(route));
+    }
+    response
+}
+
+/// Request durations by route and status class (at most routes × 5).
+struct RequestMetrics {
+    meter: Arc<Meter>,
+    histograms: RwLock<HashMap<(String, u16), LatencyHistogram>>,
+}
+
+impl RequestMetrics {
+    fn record(&self, route: &str, status: StatusCode, began: Instant) {
+        let key = (route.to_owned(), status.as_u16() / 100);
+        let known =
+            self.histograms.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let timer = known.unwrap_or_else(|| {
+            let class = format!("{}xx", key.1);
+            let timer = self.meter.histogram(
+                "topdeck_http_request_duration",
+                "how long requests took until their answer began",
+                &[("route", route), ("status", &class)],
+            );
+            let mut known = self.histograms.write().unwrap_or_else(PoisonError::into_inner);
+            known.entry(key).or_insert(timer).clone()
+        });
+        timer.record(began.elapsed());
+    }
+}

@@ -1,0 +1,176 @@
+//! Expression endpoints: instant query, range query, format.
+
+use std::sync::Arc;
+
+use query::{Language, QueryRequest, Settings, StoreSource, promql};
+use store::ReadView;
+
+use super::{PrometheusError, ResponseExtras, response, success};
+use crate::api_error::ApiError;
+use crate::context::Context;
+use crate::json::write_text;
+use crate::parameters::Parameters;
+use crate::query_service::{ActiveQuery, JsonBody};
+
+/// Moments of an answer at the most, as in Prometheus.
+const POINTS_MAX: i64 = 11_000;
+const MS: i64 = 1_000_000;
+const QUERY: &str = "an expression of PromQL";
+/// What is told when the limit was reached, as Prometheus does.
+pub(super) const TRUNCATED: &str = "results truncated due to limit";
+
+/// Everything but what averages quantiles, or has operators in durations: what Prometheus has without flags, and what
+/// dashboards use with them.
+const OPTIONS: promql::Options = promql::Options {
+    experimental_functions: true,
+    duration_expressions: true,
+    extended_selectors: true,
+    binop_fill: true,
+    standard_only: false,
+};
+
+/// Parameters of a Prometheus query.
+struct PrometheusQueryParams {
+    expression: String,
+    start: i64,
+    end: i64,
+    /// 0 for one moment.
+    step: i64,
+    limit: usize,
+    lookback: Option<i64>,
+    timeout: Option<std::time::Duration>,
+}
+
+pub(super) async fn instant_query(
+    context: Context,
+    parameters: Result<Parameters, ApiError>,
+) -> Result<JsonBody, PrometheusError> {
+    let parameters = parameters?;
+    let now = context.intake.now();
+    let time = millis(parameters.time("time", now)?.unwrap_or(now));
+    query_response(&context, PrometheusQueryParams::parse(&parameters, time, time, 0)?).await
+}
+
+pub(super) async fn range_query(
+    context: Context,
+    parameters: Result<Parameters, ApiError>,
+) -> Result<JsonBody, PrometheusError> {
+    let parameters = parameters?;
+    let now = context.intake.now();
+    let moment = |name: &str| {
+        parameters.required(name, crate::time_expr::TIME_SYNTAX)?;
+        Ok::<_, ApiError>(millis(parameters.time(name, now)?.unwrap_or(now)))
+    };
+    let (start, end) = (moment("start")?, moment("end")?);
+    if end < start {
+        let what = "invalid parameter \"end\": end timestamp must not be before start time";
+        return Err(ApiError::BadRequest(what.to_owned()).into());
+    }
+    parameters.required("step", crate::time_expr::DURATION_SYNTAX)?;
+    let step = match parameters.duration("step")? {
+        Some(step) if step >= MS => millis(step),
+        _ => {
+            let found = parameters.get("step").unwrap_or("");
+            return Err(ApiError::invalid_parameter(
+                "step",
+                found,
+                "a length of a millisecond or more",
+            )
+            .into());
+        }
+    };
+    if end.saturating_sub(start) / step > POINTS_MAX {
+        let what = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)";
+        return Err(ApiError::BadRequest(what.to_owned()).into());
+    }
+    query_response(&context, PrometheusQueryParams::parse(&parameters, start, end, step)?).await
+}
+
+/// Prometheus knows milliseconds.
+fn millis(ns: i64) -> i64 {
+    ns.div_euclid(MS).saturating_mul(MS)
+}
+
+impl PrometheusQueryParams {
+    fn parse(
+        parameters: &Parameters,
+        start: i64,
+        end: i64,
+        step: i64,
+    ) -> Result<PrometheusQueryParams, ApiError> {
+        Ok(PrometheusQueryParams {
+            expression: parameters.required("query", QUERY)?.to_owned(),
+            start,
+            end,
+            step,
+            limit: parameters.count("limit", 0, usize::MAX)?,
+            lookback: parameters.duration("lookback_delta")?,
+            timeout: parameters.timeout()?,
+        })
+    }
+
+    fn query_request(&self) -> QueryRequest<'_> {
+        let &PrometheusQueryParams { expression: ref text, start, end, step, .. } = self;
+        QueryRequest { text, language: Language::PromQl, start, end, step, options: OPTIONS }
+    }
+}
+
+/// An expression that cannot be read, as Prometheus tells it.
+pub(super) fn parse_error(name: &str, error: &query::Error, text: &str) -> ApiError {
+    let (line, column) = error.span().unwrap_or_default().line_and_column(text);
+    ApiError::BadRequest(format!(
+        "invalid parameter {name:?}: {line}:{column}: parse error: {error}"
+    ))
+}
+
+async fn query_response(
+    context: &Context,
+    asked: PrometheusQueryParams,
+) -> Result<JsonBody, PrometheusError> {
+    let (desk, timeout) = (context.queries.clone(), asked.timeout);
+    let mut settings = Settings {
+        limits: desk.settings.limits,
+        threads: desk.settings.threads,
+        ..Settings::default()
+    };
+    settings.lookback = asked.lookback.unwrap_or(settings.lookback);
+    let asked = Arc::new(asked);
+    let (own, own_settings) = (Arc::clone(&asked), settings.clone());
+    let estimate = move |view: &ReadView, asking: &ActiveQuery| {
+        let source = StoreSource::new(view).with_context(asking);
+        // What is wrong with it is told when it is worked on.
+        query::estimate(&source, &own.query_request(), &own_settings, asking).unwrap_or(0)
+    };
+    let work = move |view: &ReadView, asking: &ActiveQuery| {
+        let PrometheusQueryParams { expression: text, step, limit, .. } = &*asked;
+        let source = StoreSource::new(view).with_context(asking);
+        let mut answer = query::execute(&source, &asked.query_request(), &settings, asking)
+            .map_err(|error| match error {
+                query::Error::Parse { .. } => parse_error("query", &error, text),
+                other => ApiError::from_query_error(other, text),
+            })?;
+        let is_cut = response::truncate(&mut answer, *limit);
+        let mut beside = response::warnings_and_gaps(&answer, text);
+        beside.warnings.extend(is_cut.then(|| TRUNCATED.to_owned()));
+        success(asking.response_buffer(), &beside, |page| {
+            response::write_result(page, &answer, *step != 0)
+        })
+    };
+    Ok(context.run_query("prometheus", timeout, estimate, work).await?)
+}
+
+pub(super) async fn format_query(
+    context: Context,
+    parameters: Result<Parameters, ApiError>,
+) -> Result<JsonBody, PrometheusError> {
+    let parameters = parameters?;
+    let desk = context.queries.clone();
+    let work = move |_: &ActiveQuery| {
+        let text = parameters.required("query", QUERY)?;
+        let expression =
+            promql::parse(text, &OPTIONS).map_err(|error| parse_error("query", &error, text))?;
+        let shown = expression.to_string();
+        success(desk.response_buffer(), &ResponseExtras::default(), |page| write_text(page, &shown))
+    };
+    Ok(context.run_light("prometheus_format", None, work).await?)
+}

@@ -1,0 +1,137 @@
+//! Prometheus status endpoints; lists of features topdeck lacks are empty.
+
+use std::fmt::Write as _;
+
+use super::{PrometheusError, ResponseExtras, success};
+use crate::api_error::ApiError;
+use crate::context::Context;
+use crate::json::Json::{self, Bool, List, Map, Object, Text};
+use crate::json::integer;
+use crate::parameters::Parameters;
+use crate::query_service::JsonBody;
+
+/// Whose language and API this is: by this version clients know what they may ask.
+const VERSION: &str = "3.15.0";
+
+fn data_response(context: &Context, json: &Json) -> Result<JsonBody, PrometheusError> {
+    Ok(success(context.queries.response_buffer(), &ResponseExtras::default(), |page| {
+        write!(page, "{json:#}")
+    })?)
+}
+
+fn empty_list(name: &'static str) -> Json {
+    Object(vec![(name, List(Vec::new()))])
+}
+
+fn text_json(text: impl Into<String>) -> Json {
+    Text(text.into())
+}
+
+pub(super) async fn exemplars(context: Context) -> Result<JsonBody, PrometheusError> {
+    data_response(&context, &List(Vec::new()))
+}
+
+pub(super) async fn rules(context: Context) -> Result<JsonBody, PrometheusError> {
+    data_response(&context, &empty_list("groups"))
+}
+
+pub(super) async fn alerts(context: Context) -> Result<JsonBody, PrometheusError> {
+    data_response(&context, &empty_list("alerts"))
+}
+
+pub(super) async fn targets(context: Context) -> Result<JsonBody, PrometheusError> {
+    let fields = vec![
+        ("activeTargets", List(Vec::new())),
+        ("droppedTargets", List(Vec::new())),
+        ("droppedTargetCounts", Map(Vec::new())),
+    ];
+    data_response(&context, &Object(fields))
+}
+
+pub(super) async fn build_info(context: Context) -> Result<JsonBody, PrometheusError> {
+    let fields = vec![
+        ("version", text_json(VERSION)),
+        ("revision", text_json(concat!("topdeck ", env!("CARGO_PKG_VERSION")))),
+        ("branch", text_json("")),
+        ("buildUser", text_json("")),
+        ("buildDate", text_json("")),
+        ("goVersion", text_json("")),
+    ];
+    data_response(&context, &Object(fields))
+}
+
+/// RFC 3339.
+fn rfc3339(ns: i64) -> Json {
+    let shown = jiff::Timestamp::from_nanosecond(ns.into()).map(|at| at.to_string());
+    text_json(shown.unwrap_or_default())
+}
+
+pub(super) async fn runtime_info(context: Context) -> Result<JsonBody, PrometheusError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let fields = vec![
+        ("startTime", rfc3339(context.queries.started_at)),
+        ("CWD", text_json("")),
+        ("hostname", text_json("")),
+        ("serverTime", rfc3339(context.intake.now())),
+        ("reloadConfigSuccess", Bool(true)),
+        ("lastConfigTime", rfc3339(context.queries.started_at)),
+        ("corruptionCount", integer(0)),
+        ("goroutineCount", integer(0)),
+        ("GOMAXPROCS", integer(threads as u64)),
+        ("GOMEMLIMIT", integer(i64::MAX as u64)),
+        ("GOGC", text_json("")),
+        ("GODEBUG", text_json("")),
+        ("storageRetention", text_json("")),
+    ];
+    data_response(&context, &Object(fields))
+}
+
+pub(super) async fn config(context: Context) -> Result<JsonBody, PrometheusError> {
+    data_response(&context, &Object(vec![("yaml", text_json(""))]))
+}
+
+pub(super) async fn flags(context: Context) -> Result<JsonBody, PrometheusError> {
+    data_response(&context, &Map(Vec::new()))
+}
+
+/// How many of each are told where nobody says, as in Prometheus.
+const TOP_ENTRIES: usize = 10;
+
+pub(super) async fn tsdb_status(
+    context: Context,
+    parameters: Result<Parameters, ApiError>,
+) -> Result<JsonBody, PrometheusError> {
+    let top = parameters?.count("limit", TOP_ENTRIES, 10_000)?;
+    let store = context.queries.store()?;
+    let desk = context.queries.clone();
+    let work = move |_: &_| {
+        let cardinality = store.cardinality(top)?;
+        let extent = store.view()?.part_range().unwrap_or(0..0);
+        let entry = |name: String, value: u64| {
+            Object(vec![("name", Text(name)), ("value", integer(value))])
+        };
+        let ms = |ns: i64| Json::Integer(ns.div_euclid(1_000_000).into());
+        let head = Object(vec![
+            ("numSeries", integer(cardinality.series)),
+            ("numLabelPairs", integer(cardinality.labels)),
+            ("chunkCount", integer(0)),
+            ("minTime", ms(extent.start)),
+            ("maxTime", ms(extent.end)),
+        ]);
+        let metrics = cardinality.by_metric.into_iter().map(|(name, n)| entry(name, n));
+        let values = cardinality.by_label.iter().map(|of| entry(of.name.clone(), of.values));
+        let pairs = cardinality.by_pair.iter();
+        let pairs = pairs.map(|(name, value, n)| entry(format!("{name}={value}"), *n));
+        let fields = Object(vec![
+            ("headStats", head),
+            ("seriesCountByMetricName", List(metrics.collect())),
+            ("labelValueCountByLabelName", List(values.collect())),
+            ("memoryInBytesByLabelName", List(Vec::new())),
+            ("seriesCountByLabelValuePair", List(pairs.collect())),
+        ]);
+        success(desk.response_buffer(), &ResponseExtras::default(), |page| {
+            write!(page, "{fields:#}")
+        })
+    };
+    Ok(context.run_light("prometheus_tsdb", None, work).await?)
+}

@@ -1,0 +1,66 @@
+//! Minimal protobuf writer for responses.
+
+use std::time::Duration;
+
+/// A message that is being written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProtobufWriter(pub(crate) Vec<u8>);
+
+impl ProtobufWriter {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    /// A whole number; 0 is not written.
+    pub(crate) fn number(mut self, field: u32, value: u64) -> ProtobufWriter {
+        if value != 0 {
+            self.varint(u64::from(field) << 3);
+            self.varint(value);
+        }
+        self
+    }
+
+    /// Bytes, a text or a message; if there are none nothing is written.
+    pub(crate) fn bytes(mut self, field: u32, bytes: &[u8]) -> ProtobufWriter {
+        if !bytes.is_empty() {
+            self.varint(u64::from(field) << 3 | 2);
+            self.varint(bytes.len() as u64);
+            self.0.extend_from_slice(bytes);
+        }
+        self
+    }
+}
+
+/// `google.rpc.Status`, with a `google.rpc.RetryInfo` if it may be tried again.
+pub(crate) fn rpc_status(code: u32, what: &str, after: Option<Duration>) -> ProtobufWriter {
+    let status = ProtobufWriter::default().number(1, u64::from(code)).bytes(2, what.as_bytes());
+    let Some(after) = after else { return status };
+    let duration =
+        ProtobufWriter::default().number(1, after.as_secs()).number(2, after.subsec_nanos().into());
+    let retry = ProtobufWriter::default().bytes(1, &duration.0);
+    let any = ProtobufWriter::default()
+        .bytes(1, b"type.googleapis.com/google.rpc.RetryInfo")
+        .bytes(2, &retry.0);
+    status.bytes(3, &any.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_encoded_as_protobuf() {
+        // The first two are examples of the encoding's description.
+        assert_eq!(ProtobufWriter::default().number(1, 150).0, [0x08, 0x96, 0x01]);
+        assert_eq!(ProtobufWriter::default().bytes(2, b"testing").0, b"\x12\x07testing");
+        assert!(ProtobufWriter::default().number(1, 0).bytes(2, b"").0.is_empty());
+        let status = rpc_status(8, "full", Some(Duration::from_millis(1500)));
+        let any = b"\n(type.googleapis.com/google.rpc.RetryInfo\x12\x0a\n\x08\x08\x01\x10\x80\xca\xb5\xee\x01";
+        let expected = [b"\x08\x08\x12\x04full\x1a".as_slice(), &[any.len() as u8], any].concat();
+        assert_eq!(status.0, expected);
+    }
+}

@@ -1,0 +1,341 @@
+//! Query admission: permits per lane, fair queueing by client.
+//!
+//! There are two lanes, each with its own places, so that heavy queries do not keep light ones
+//! waiting: status, metadata, and what reads little. In a lane, clients take turns: a client with
+//! many waiting queries delays the first one of another client by one turn at most. Where the most
+//! that may wait do, the client with most of them loses its newest.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+
+/// Client identity for fair queueing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ClientId {
+    /// Nobody in particular: topdeck itself.
+    #[default]
+    Internal,
+    /// The holder of a token, by its name.
+    Token(String),
+    /// The other end of a connection. Without a token it is on this host, where all have one
+    /// address: the port tells clients apart.
+    Peer(SocketAddr),
+}
+
+/// Where a query waits and works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueryLane {
+    /// What reads little.
+    Light,
+    /// Everything else.
+    Heavy,
+}
+
+impl QueryLane {
+    pub(crate) const ALL: [QueryLane; 2] = [QueryLane::Light, QueryLane::Heavy];
+
+    /// How metrics name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            QueryLane::Light => "light",
+            QueryLane::Heavy => "heavy",
+        }
+    }
+}
+
+/// Queue limit reached, and no other client has more queued queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueFull;
+
+/// Query admission: running and queued queries per lane.
+pub(crate) struct QueryAdmission {
+    lanes: [Mutex<LaneQueue>; 2],
+    max_queued: usize,
+}
+
+/// A lane.
+struct LaneQueue {
+    /// Places in which nobody works.
+    free_permits: usize,
+    running: usize,
+    queued: usize,
+    /// Clients with waiting queries; the turn is the first one's.
+    clients: VecDeque<(ClientId, VecDeque<QueuedWaiter>)>,
+    /// The number of the next query that waits.
+    next: u64,
+}
+
+struct QueuedWaiter {
+    number: u64,
+    permit: oneshot::Sender<Result<LanePermit, QueueFull>>,
+}
+
+impl fmt::Debug for QueryAdmission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admission").field("waiting_max", &self.max_queued).finish_non_exhaustive()
+    }
+}
+
+impl QueryAdmission {
+    /// With so many places in the lanes, and so many that wait for one in each.
+    pub(crate) fn new(light: usize, heavy: usize, waiting_max: usize) -> Arc<QueryAdmission> {
+        let queue = |places: usize| {
+            let clients = VecDeque::new();
+            Mutex::new(LaneQueue {
+                free_permits: places.max(1),
+                running: 0,
+                queued: 0,
+                clients,
+                next: 0,
+            })
+        };
+        Arc::new(QueryAdmission { lanes: [queue(light), queue(heavy)], max_queued: waiting_max })
+    }
+
+    fn lock_queue(&self, lane: QueryLane) -> MutexGuard<'_, LaneQueue> {
+        self.lanes[lane as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many work in a lane, and how many wait.
+    pub(crate) fn running_and_queued(&self, lane: QueryLane) -> (usize, usize) {
+        let queue = self.lock_queue(lane);
+        (queue.running, queue.queued)
+    }
+
+    /// A place in a lane, when it is this client's turn.
+    pub(crate) fn enqueue(
+        self: &Arc<QueryAdmission>,
+        lane: QueryLane,
+        client: &ClientId,
+    ) -> Result<QueuedQuery, QueueFull> {
+        let mut queue = self.lock_queue(lane);
+        let (sender, place) = oneshot::channel();
+        let number = queue.next;
+        queue.next += 1;
+        if queue.free_permits > 0 {
+            queue.free_permits -= 1;
+            queue.running += 1;
+            // The receiver is here.
+            let _ = sender.send(Ok(LanePermit { admission: Some(Arc::clone(self)), lane }));
+        } else {
+            if queue.queued >= self.max_queued {
+                queue.evict_for(client)?;
+            }
+            queue.push(client, QueuedWaiter { number, permit: sender });
+        }
+        Ok(QueuedQuery { permit: place, admission: Arc::clone(self), lane, number })
+    }
+
+    /// A place became free: the next one has it.
+    fn release_permit(self: &Arc<QueryAdmission>, lane: QueryLane) {
+        let mut queue = self.lock_queue(lane);
+        while let Some(waiter) = queue.pop() {
+            let place = LanePermit { admission: Some(Arc::clone(self)), lane };
+            match waiter.permit.send(Ok(place)) {
+                Ok(()) => return,
+                // Nobody waits any more. The place is not given back a second time.
+                Err(place) => drop(place.map(|mut place| place.admission.take())),
+            }
+        }
+        queue.free_permits += 1;
+        queue.running -= 1;
+    }
+}
+
+impl LaneQueue {
+    fn push(&mut self, client: &ClientId, waiter: QueuedWaiter) {
+        self.queued += 1;
+        match self.clients.iter_mut().find(|(known, _)| known == client) {
+            Some((_, waiters)) => waiters.push_back(waiter),
+            None => self.clients.push_back((client.clone(), VecDeque::from([waiter]))),
+        }
+    }
+
+    /// The one whose turn it is.
+    fn pop(&mut self) -> Option<QueuedWaiter> {
+        let (client, mut waiters) = self.clients.pop_front()?;
+        let waiter = waiters.pop_front();
+        if !waiters.is_empty() {
+            self.clients.push_back((client, waiters));
+        }
+        self.queued -= usize::from(waiter.is_some());
+        waiter
+    }
+
+    /// Sends the newest of the client away that has most waiting, if these are more than `client`
+    /// would have.
+    fn evict_for(&mut self, client: &ClientId) -> Result<(), QueueFull> {
+        let own = self.clients.iter().find(|(known, _)| known == client);
+        let own = own.map_or(0, |(_, waiters)| waiters.len());
+        let most = self.clients.iter_mut().max_by_key(|(_, waiters)| waiters.len());
+        let (_, waiters) = most.filter(|(_, waiters)| waiters.len() > own + 1).ok_or(QueueFull)?;
+        if let Some(newest) = waiters.pop_back() {
+            self.queued -= 1;
+            // If it is gone, it need not be told.
+            drop(newest.permit.send(Err(QueueFull)));
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, number: u64) {
+        let before = self.clients.iter().map(|(_, waiters)| waiters.len()).sum::<usize>();
+        for (_, waiters) in &mut self.clients {
+            waiters.retain(|waiter| waiter.number != number);
+        }
+        self.clients.retain(|(_, waiters)| !waiters.is_empty());
+        let after = self.clients.iter().map(|(_, waiters)| waiters.len()).sum::<usize>();
+        self.queued -= before - after;
+    }
+}
+
+/// A query that waits for its turn. Dropped, it waits no more.
+pub(crate) struct QueuedQuery {
+    permit: oneshot::Receiver<Result<LanePermit, QueueFull>>,
+    admission: Arc<QueryAdmission>,
+    lane: QueryLane,
+    number: u64,
+}
+
+impl Future for QueuedQuery {
+    type Output = Result<LanePermit, QueueFull>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // A sender is dropped only with the queue, of which this has a part.
+        Pin::new(&mut self.permit).poll(cx).map(|place| place.unwrap_or(Err(QueueFull)))
+    }
+}
+
+impl Drop for QueuedQuery {
+    fn drop(&mut self) {
+        self.admission.lock_queue(self.lane).remove(self.number);
+        // A place that came meanwhile is given back with the receiver, when the lock is free again.
+    }
+}
+
+/// Permit of a lane; on drop it goes to the next query.
+#[derive(Debug)]
+pub(crate) struct LanePermit {
+    /// None once it is somebody else's.
+    admission: Option<Arc<QueryAdmission>>,
+    lane: QueryLane,
+}
+
+impl Drop for LanePermit {
+    fn drop(&mut self) {
+        if let Some(admission) = self.admission.take() {
+            admission.release_permit(self.lane);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn client(name: &str) -> ClientId {
+        ClientId::Token(name.to_owned())
+    }
+
+    /// The place, if it is there.
+    fn try_permit(waiting: &mut QueuedQuery) -> Option<Result<LanePermit, QueueFull>> {
+        match Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(place) => Some(place),
+            Poll::Pending => None,
+        }
+    }
+
+    /// In which order waiting queries of these clients get the one place.
+    #[track_caller]
+    fn check(asked: &[&str], expected: &[&str]) {
+        let admission = QueryAdmission::new(1, 1, 1000);
+        let mut first = admission.enqueue(QueryLane::Heavy, &client("first")).unwrap();
+        let mut place = try_permit(&mut first).unwrap().unwrap();
+        let mut waiting: Vec<(&str, QueuedQuery)> = asked
+            .iter()
+            .map(|name| (*name, admission.enqueue(QueryLane::Heavy, &client(name)).unwrap()))
+            .collect();
+        let mut order = Vec::new();
+        while !waiting.is_empty() {
+            drop(place);
+            let ready = waiting
+                .iter_mut()
+                .enumerate()
+                .find_map(|(at, (_, waiting))| Some((at, try_permit(waiting)?.unwrap())));
+            let (at, next) = ready.expect("a place is free");
+            order.push(waiting.remove(at).0);
+            place = next;
+        }
+        assert_eq!(order, expected);
+        drop(place);
+        assert_eq!(admission.running_and_queued(QueryLane::Heavy), (0, 0));
+    }
+
+    #[test]
+    fn clients_take_turns() {
+        check(&["a", "a", "a", "b"], &["a", "b", "a", "a"]);
+        check(&["a", "a", "b", "b", "c"], &["a", "b", "c", "a", "b"]);
+    }
+
+    #[test]
+    fn client_with_200_queued_queries_delays_others_by_one_turn() {
+        let asked: Vec<&str> = [&["many"; 200][..], &["one"]].concat();
+        let expected: Vec<&str> = [&["many", "one"][..], &["many"; 199]].concat();
+        check(&asked, &expected);
+    }
+
+    #[test]
+    fn heavy_queries_use_no_light_permits() {
+        let admission = QueryAdmission::new(1, 1, 10);
+        let mut heavy = admission.enqueue(QueryLane::Heavy, &client("a")).unwrap();
+        let _place = try_permit(&mut heavy).unwrap().unwrap();
+        assert!(
+            try_permit(&mut admission.enqueue(QueryLane::Heavy, &client("b")).unwrap()).is_none()
+        );
+        let mut light = admission.enqueue(QueryLane::Light, &client("b")).unwrap();
+        let light = try_permit(&mut light).unwrap().unwrap();
+        assert_eq!(admission.running_and_queued(QueryLane::Light), (1, 0));
+        drop(light);
+        assert_eq!(admission.running_and_queued(QueryLane::Light), (0, 0));
+    }
+
+    #[test]
+    fn client_with_most_queued_queries_loses_the_newest() {
+        let admission = QueryAdmission::new(1, 1, 3);
+        let enter = |name| admission.enqueue(QueryLane::Heavy, &client(name));
+        let place = try_permit(&mut enter("a").unwrap()).unwrap().unwrap();
+        let mut many: Vec<QueuedQuery> = (0..3).map(|_| enter("many").unwrap()).collect();
+        assert!(matches!(enter("many"), Err(QueueFull)));
+        let mut one = enter("one").unwrap();
+        assert!(matches!(try_permit(&mut many[2]), Some(Err(QueueFull))));
+        assert!(try_permit(&mut many[1]).is_none() && try_permit(&mut one).is_none());
+        // Now nobody has more than one beyond what another one would.
+        assert!(matches!(enter("one"), Err(QueueFull)));
+        assert_eq!(admission.running_and_queued(QueryLane::Heavy), (1, 3));
+        drop(place);
+        drop(try_permit(&mut many[0]).unwrap().unwrap());
+        assert!(try_permit(&mut one).is_some());
+    }
+
+    #[test]
+    fn dropped_queries_are_skipped() {
+        let admission = QueryAdmission::new(1, 1, 2);
+        let enter = |name| admission.enqueue(QueryLane::Heavy, &client(name)).unwrap();
+        let place = try_permit(&mut enter("a")).unwrap().unwrap();
+        let (gone, mut next) = (enter("b"), enter("c"));
+        drop(gone);
+        assert_eq!(admission.running_and_queued(QueryLane::Heavy), (1, 1));
+        drop(place);
+        assert!(try_permit(&mut next).is_some());
+        // One that has its place, and never looks at it, gives it back.
+        let unseen = enter("d");
+        drop(unseen);
+        assert_eq!(admission.running_and_queued(QueryLane::Heavy), (0, 0));
+    }
+}

@@ -1,0 +1,312 @@
+//! Query admission, cancellation and memory limits.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use query::{Source, StoreSource};
+use store::ReadView;
+
+use crate::api_error::ApiError;
+use crate::context::Context;
+use crate::query_admission::{ClientId, QueryLane};
+use crate::query_service::{ActiveQuery, QueryServiceSettings};
+use crate::test_server::{self, NOW, TestServer};
+
+fn test_server(queries_max: usize, waiting_max: usize) -> TestServer {
+    TestServer::with_store(
+        test_server::empty_store(),
+        QueryServiceSettings {
+            max_concurrent_queries: queries_max,
+            max_queued_queries: waiting_max,
+            ..Default::default()
+        },
+    )
+}
+
+#[tokio::test]
+async fn running_and_queued_queries_are_limited() {
+    let trial = test_server(1, 1);
+    let context = trial.context.clone();
+    let (go, gate) = mpsc::channel::<()>();
+    let (began, begins) = tokio::sync::oneshot::channel();
+    let own = context.clone();
+    let first = tokio::spawn(async move {
+        own.run_heavy("test", None, move |_| {
+            began.send(()).unwrap();
+            gate.recv().unwrap();
+            Ok(1)
+        })
+        .await
+    });
+    begins.await.unwrap();
+    // The second waits in vain, as long as it may.
+    let second = context.run_heavy("test", Some(Duration::from_millis(50)), |_| Ok(2));
+    let (second, third) = tokio::join!(second, context.run_heavy("test", None, |_| Ok(3)));
+    assert!(matches!(second, Err(ApiError::Timeout(why)) if why.contains("waited for its turn")));
+    assert!(
+        matches!(third, Err(ApiError::TooManyRequests { message, .. }) if message.contains("queries in [http.limits]"))
+    );
+    go.send(()).unwrap();
+    assert_eq!(first.await.unwrap(), Ok(1));
+    assert_eq!(context.run_heavy("test", None, |_| Ok(4)).await, Ok(4));
+}
+
+#[tokio::test]
+async fn query_ends_when_the_client_disconnects() {
+    let trial = test_server(1, 1);
+    let context = trial.context.clone();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (began, begins) = tokio::sync::oneshot::channel();
+    let (own, told) = (context.clone(), Arc::clone(&is_over));
+    let asked = tokio::spawn(async move {
+        own.run_heavy("test", None, move |asking| {
+            began.send(()).unwrap();
+            while !asking.should_stop() {
+                std::thread::yield_now();
+            }
+            told.store(true, Ordering::SeqCst);
+            Ok(())
+        })
+        .await
+    });
+    begins.await.unwrap();
+    asked.abort();
+    // Its turn is free only when its work has ended.
+    assert_eq!(context.run_heavy("test", None, |_| Ok(())).await, Ok(()));
+    assert!(is_over.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn query_ends_at_its_timeout() {
+    let trial = test_server(1, 1);
+    let work = |asking: &ActiveQuery| {
+        while !asking.should_stop() {
+            std::thread::yield_now();
+        }
+        asking.check_cancelled()
+    };
+    let asked = trial.context.run_heavy("test", Some(Duration::from_millis(20)), work).await;
+    assert!(matches!(asked, Err(ApiError::Timeout(_))));
+}
+
+#[tokio::test]
+async fn store_read_ends_at_the_timeout() {
+    let trial = test_server(1, 1);
+    let timeout = Some(Duration::from_millis(20));
+    let wait = |asking: &ActiveQuery| {
+        while !asking.should_stop() {
+            std::thread::yield_now();
+        }
+    };
+    let desk = &trial.context.queries;
+    let read = move |view: &ReadView, asking: &ActiveQuery| {
+        wait(asking);
+        view.time_range(&view.select(&model::Selector::All))?;
+        Ok(())
+    };
+    assert!(matches!(
+        desk.run_light_with_view(&ClientId::Internal, "test", timeout, read).await,
+        Err(ApiError::Timeout(_))
+    ));
+    let ask = move |view: &ReadView, asking: &ActiveQuery| {
+        wait(asking);
+        let found = StoreSource::new(view).time_range(&[], 0..2 * store::DAY);
+        found.map(drop).map_err(|error| ApiError::from_query_error(error, ""))
+    };
+    assert!(matches!(
+        desk.run_light_with_view(&ClientId::Internal, "test", timeout, ask).await,
+        Err(ApiError::Timeout(_))
+    ));
+}
+
+/// Work in a lane that goes on until it is let go, by the way it is returned.
+async fn occupy(
+    context: &Context,
+    lane: QueryLane,
+) -> (mpsc::Sender<()>, tokio::task::JoinHandle<Result<(), ApiError>>) {
+    let (go, gate) = mpsc::channel::<()>();
+    let (began, begins) = tokio::sync::oneshot::channel();
+    let own = context.clone();
+    let work = move |_: &ActiveQuery| {
+        began.send(()).unwrap();
+        // It ends when it is let go, or nobody can do so any more.
+        let _ = gate.recv();
+        Ok(())
+    };
+    let working = tokio::spawn(async move {
+        own.queries.run(lane, &ClientId::Internal, "test", None, work).await
+    });
+    begins.await.unwrap();
+    (go, working)
+}
+
+/// Returns when so many wait in the heavy lane.
+async fn await_queued(context: &Context, many: usize) {
+    while context.queries.shared.admission.running_and_queued(QueryLane::Heavy).1 < many {
+        tokio::task::yield_now().await;
+    }
+}
+
+const QUERY: &str = "/v1/query?query=sum(increase(latency[1h]))";
+
+#[tokio::test]
+async fn light_queries_run_while_heavy_lane_is_full() {
+    let trial = TestServer::with_settings(QueryServiceSettings {
+        max_concurrent_queries: 1,
+        ..Default::default()
+    });
+    let (go, working) = occupy(&trial.context, QueryLane::Heavy).await;
+    for asked in [
+        "/v1/status",
+        "/v1/names",
+        "/v1/series",
+        "/v1/cardinality",
+        "/api/v1/labels",
+        "/api/v1/query?query=depth",
+        "/v1/histogram?selector=latency",
+        "/v1/heatmap?selector=latency",
+        "/v1/compare?a=latency{host=\"a\"}&b=latency{host=\"b\"}",
+        "/v1/explain?selector=latency&above=50ms",
+        QUERY,
+    ] {
+        let (status, text) = trial.get(asked).await;
+        assert!(status.is_success(), "{asked}: {text}");
+    }
+    go.send(()).unwrap();
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn large_query_waits_in_the_heavy_lane() {
+    for asked in [
+        QUERY,
+        "/api/v1/query?query=sum(increase(latency[1h]))",
+        "/v1/query?language=caql&from=-1h&query=find:histogram('latency')",
+        "/v1/histogram?selector=latency",
+        "/v1/heatmap?selector=latency",
+        "/v1/compare?a=latency{host=\"a\"}&b=latency{host=\"b\"}",
+        "/v1/explain?selector=latency&above=50ms",
+    ] {
+        let settings = QueryServiceSettings {
+            max_concurrent_queries: 1,
+            max_light_rows: 50,
+            ..Default::default()
+        };
+        let trial = TestServer::with_settings(settings);
+        let (go, working) = occupy(&trial.context, QueryLane::Heavy).await;
+        let mut answer = std::pin::pin!(trial.get(asked));
+        tokio::select! {
+            biased;
+            (_, text) = answer.as_mut() => panic!("{asked} did not wait: {text}"),
+            () = await_queued(&trial.context, 1) => go.send(()).unwrap(),
+        }
+        let (status, text) = answer.await;
+        assert!(status.is_success(), "{asked}: {text}");
+        working.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn long_light_query_moves_to_the_heavy_lane() {
+    let settings = QueryServiceSettings {
+        max_concurrent_queries: 1,
+        light_query_time: Duration::ZERO,
+        ..Default::default()
+    };
+    let trial = TestServer::with_store(test_server::empty_store(), settings);
+    let context = &trial.context;
+    let (go, working) = occupy(context, QueryLane::Heavy).await;
+    let work = |asking: &ActiveQuery| {
+        assert_eq!(asking.lane(), Some(QueryLane::Light));
+        asking.check_cancelled()?;
+        Ok(asking.lane())
+    };
+    let let_go = async {
+        await_queued(context, 1).await;
+        assert_eq!(context.queries.shared.admission.running_and_queued(QueryLane::Light), (0, 0));
+        go.send(()).unwrap();
+    };
+    let (lane, ()) = tokio::join!(context.run_light("test", None, work), let_go);
+    assert_eq!(lane, Ok(Some(QueryLane::Heavy)));
+    working.await.unwrap().unwrap();
+    // One that nobody waits for any more does not wait for its turn.
+    let (go, working) = occupy(context, QueryLane::Heavy).await;
+    let (ended, ends) = tokio::sync::oneshot::channel();
+    let own = context.clone();
+    let gone = tokio::spawn(async move {
+        let work = move |asking: &ActiveQuery| {
+            ended.send(asking.check_cancelled()).unwrap();
+            Ok(())
+        };
+        own.run_light("test", None, work).await
+    });
+    await_queued(context, 1).await;
+    gone.abort();
+    assert!(matches!(ends.await.unwrap(), Err(ApiError::Timeout(_))));
+    go.send(()).unwrap();
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn queries_share_one_memory_budget() {
+    let settings = QueryServiceSettings {
+        max_query_bytes: 64 << 20,
+        memory_wait_timeout: Duration::ZERO,
+        ..Default::default()
+    };
+    let trial = TestServer::with_store(test_server::empty_store(), settings);
+    let context = &trial.context;
+    let (go, gate) = mpsc::channel::<()>();
+    let (began, begins) = tokio::sync::oneshot::channel();
+    let own = context.clone();
+    let first = tokio::spawn(async move {
+        let work = move |asking: &ActiveQuery| {
+            asking.reserve(40 << 20)?;
+            began.send(()).unwrap();
+            gate.recv().unwrap();
+            Ok(())
+        };
+        own.run_heavy("test", None, work).await
+    });
+    begins.await.unwrap();
+    assert_eq!(context.queries.shared.memory.used(), 40 << 20);
+    let second =
+        |bytes| context.run_heavy("test", None, move |asking: &ActiveQuery| asking.reserve(bytes));
+    assert_eq!(second(10 << 20).await, Ok(()));
+    let expected = "cannot get more memory for the query: queries hold 41943040 of 58720256 bytes \
+                    (query_bytes in [http.limits]";
+    let busy = second(20 << 20).await.unwrap_err();
+    assert!(
+        matches!(&busy, ApiError::TooManyRequests { message, .. } if message.starts_with(expected)),
+        "{busy:?}"
+    );
+    // Waiting would not help.
+    let large = second(57 << 20).await.unwrap_err();
+    assert!(matches!(&large, ApiError::Unprocessable(what) if what.contains("raise query_bytes")));
+    // What reads little has memory of its own.
+    let light =
+        |bytes| context.run_light("test", None, move |asking: &ActiveQuery| asking.reserve(bytes));
+    assert_eq!(light(1 << 20).await, Ok(()));
+    assert!(matches!(light(20 << 20).await, Err(ApiError::TooManyRequests { .. })));
+    go.send(()).unwrap();
+    first.await.unwrap().unwrap();
+    assert_eq!(context.queries.shared.memory.used(), 0);
+}
+
+#[tokio::test]
+async fn query_above_the_budget_is_rejected_with_the_setting() {
+    let trial = TestServer::with_settings(QueryServiceSettings {
+        max_query_bytes: 32 << 20,
+        ..Default::default()
+    });
+    // As distributions each of the 110,000 steps takes some hundred bytes.
+    let from = NOW / store::SECOND;
+    let asked =
+        format!("/v1/query?query=latency&from={from}&to={}&step=1s&lookback=40h", from + 109_000);
+    let (status, text) = trial.get(&asked).await;
+    assert_eq!(status, axum::http::StatusCode::UNPROCESSABLE_ENTITY, "{text}");
+    assert!(text.contains("query_bytes in [http.limits]"), "{text}");
+    assert_eq!(trial.context.queries.shared.memory.used(), 0);
+    assert!(trial.get(QUERY).await.0.is_success());
+}

@@ -1,0 +1,234 @@
+//! Response buffers: bytes of responses not yet read by clients, bounded per connection and in
+//! total.
+//!
+//! An answer counts from when it is made until the memory of its last piece is free. What is made
+//! once for all who ask counts no bytes of its own. A large answer that does not fit is refused
+//! with 429; the next request of a connection waits while too much is unread on it. Small answers
+//! are always given: that something was stored has to be told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+/// What an answer takes beside its bytes: the request, headers, a stream of HTTP/2.
+pub(crate) const RESPONSE_OVERHEAD_BYTES: usize = 4 << 10;
+/// An answer of no more bytes is always given.
+const TINY_BYTES: usize = 4 << 10;
+/// An answer of no more bytes may take what is kept free of large ones.
+const SMALL_BYTES: usize = 64 << 10;
+/// The share of all bytes that is kept free for small answers.
+const SMALL_SHARE: usize = 8;
+/// The share of all bytes that may be unread on one connection before its next request waits.
+const CONNECTION_SHARE: usize = 4;
+/// While others have no more than this share, one answer may take all that is free.
+const BUSY_SHARE: usize = 16;
+
+/// As many bytes as one answer may have where so many are allowed in all.
+pub(crate) fn response_bytes_max(bytes_max: usize) -> usize {
+    large_bytes_max(bytes_max).saturating_sub(RESPONSE_OVERHEAD_BYTES)
+}
+
+fn large_bytes_max(bytes_max: usize) -> usize {
+    bytes_max - bytes_max / SMALL_SHARE
+}
+
+/// Marker of a response whose body is shared by all clients.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedBody;
+
+/// Response bytes buffered for all connections.
+#[derive(Debug)]
+pub(crate) struct ResponseBuffers {
+    bytes: AtomicUsize,
+    bytes_max: usize,
+}
+
+impl ResponseBuffers {
+    pub(crate) fn new(bytes_max: usize) -> Arc<ResponseBuffers> {
+        Arc::new(ResponseBuffers { bytes: AtomicUsize::new(0), bytes_max })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is room for tiny answers only.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes() >= self.bytes_max
+    }
+
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Whether an answer fits beside what is unread. Where much is, a large one gets half of what
+    /// is free at most, so that those who do not read leave room for who asks for less.
+    fn has_capacity(&self, used: usize, bytes: usize) -> bool {
+        if bytes <= TINY_BYTES {
+            return true;
+        }
+        let max = match bytes > SMALL_BYTES {
+            true => large_bytes_max(self.bytes_max),
+            false => self.bytes_max,
+        };
+        let free = max.saturating_sub(used);
+        let charged = bytes.saturating_add(RESPONSE_OVERHEAD_BYTES);
+        match bytes > SMALL_BYTES && used > max / BUSY_SHARE {
+            true => charged <= free / 2,
+            false => charged <= free,
+        }
+    }
+}
+
+/// Response bytes buffered for one connection.
+#[derive(Debug)]
+pub(crate) struct ConnectionResponseBuffers {
+    all: Arc<ResponseBuffers>,
+    bytes: AtomicUsize,
+    /// Something was taken.
+    released: Notify,
+}
+
+impl ConnectionResponseBuffers {
+    pub(crate) fn new(all: &Arc<ResponseBuffers>) -> Arc<ConnectionResponseBuffers> {
+        let (all, bytes, taken) = (Arc::clone(all), AtomicUsize::new(0), Notify::new());
+        Arc::new(ConnectionResponseBuffers { all, bytes, released: taken })
+    }
+
+    /// Waits until so little is unread that a further request may be answered.
+    pub(crate) async fn wait_ready(&self) {
+        loop {
+            // Asked for first: what is taken from here on is told.
+            let taken = self.released.notified();
+            if self.bytes.load(Ordering::Relaxed) < self.all.bytes_max / CONNECTION_SHARE {
+                return;
+            }
+            taken.await;
+        }
+    }
+
+    /// Counts an answer, if it fits.
+    // Relaxed: the numbers guard no other memory.
+    pub(crate) fn reserve(
+        self: &Arc<ConnectionResponseBuffers>,
+        bytes: usize,
+    ) -> Option<BufferedResponse> {
+        let charged = bytes.saturating_add(RESPONSE_OVERHEAD_BYTES);
+        let all = &self.all;
+        let held = all.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            all.has_capacity(used, bytes).then(|| used.saturating_add(charged))
+        });
+        held.ok()?;
+        self.bytes.fetch_add(charged, Ordering::Relaxed);
+        Some(BufferedResponse { connection: Arc::clone(self), charged })
+    }
+}
+
+/// One buffered response.
+#[derive(Debug)]
+pub(crate) struct BufferedResponse {
+    connection: Arc<ConnectionResponseBuffers>,
+    charged: usize,
+}
+
+impl BufferedResponse {
+    /// Bytes of the answer, which count until all their pieces are gone.
+    pub(crate) fn track(self: &Arc<BufferedResponse>, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(TrackedBytes { bytes, _response: Arc::clone(self) })
+    }
+}
+
+impl Drop for BufferedResponse {
+    fn drop(&mut self) {
+        self.connection.all.bytes.fetch_sub(self.charged, Ordering::Relaxed);
+        self.connection.bytes.fetch_sub(self.charged, Ordering::Relaxed);
+        self.connection.released.notify_waiters();
+    }
+}
+
+struct TrackedBytes {
+    bytes: Bytes,
+    _response: Arc<BufferedResponse>,
+}
+
+impl AsRef<[u8]> for TrackedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn reserve(
+        connection: &Arc<ConnectionResponseBuffers>,
+        bytes: usize,
+    ) -> Option<Arc<BufferedResponse>> {
+        connection.reserve(bytes).map(Arc::new)
+    }
+
+    #[test]
+    fn response_counts_until_its_last_chunk_is_dropped() {
+        let all = ResponseBuffers::new(16 * MIB);
+        let connection = ConnectionResponseBuffers::new(&all);
+        let answer = reserve(&connection, MIB).unwrap();
+        let mut bytes = answer.track(Bytes::from(vec![1; MIB]));
+        drop(answer);
+        let piece = bytes.split_to(10);
+        drop(bytes);
+        assert_eq!(all.bytes(), MIB + RESPONSE_OVERHEAD_BYTES);
+        drop(piece);
+        assert_eq!(all.bytes(), 0);
+    }
+
+    #[test]
+    fn slow_readers_leave_capacity_for_others() {
+        let all = ResponseBuffers::new(128 * MIB);
+        let mut unread = Vec::new();
+        for _ in 0..150 {
+            unread.extend(reserve(&ConnectionResponseBuffers::new(&all), 12 * MIB));
+        }
+        assert!(all.bytes() <= 112 * MIB, "{}", all.bytes());
+        let other = ConnectionResponseBuffers::new(&all);
+        assert!(reserve(&other, 5 * MIB).is_some());
+        assert!(reserve(&other, SMALL_BYTES).is_some());
+        unread.clear();
+        assert_eq!(all.bytes(), 0);
+        assert!(reserve(&other, response_bytes_max(128 * MIB)).is_some());
+        assert!(reserve(&other, response_bytes_max(128 * MIB) + 1).is_none());
+    }
+
+    #[test]
+    fn tiny_responses_are_always_admitted() {
+        let all = ResponseBuffers::new(MIB);
+        let connection = ConnectionResponseBuffers::new(&all);
+        let mut unread = Vec::new();
+        while !all.is_full() {
+            unread.extend(reserve(&connection, TINY_BYTES));
+        }
+        assert!(reserve(&connection, TINY_BYTES + 1).is_none());
+        assert!(reserve(&connection, TINY_BYTES).is_some());
+    }
+
+    #[test]
+    fn request_waits_while_its_connection_buffer_is_full() {
+        let all = ResponseBuffers::new(4 * MIB);
+        let (connection, other) =
+            (ConnectionResponseBuffers::new(&all), ConnectionResponseBuffers::new(&all));
+        let answer = reserve(&connection, MIB).unwrap();
+        let mut ready = pin!(connection.wait_ready());
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(ready.as_mut().poll(cx).is_pending());
+        assert!(pin!(other.wait_ready()).poll(cx).is_ready());
+        drop(answer);
+        assert!(ready.as_mut().poll(cx).is_ready());
+    }
+}

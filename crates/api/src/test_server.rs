@@ -1,0 +1,181 @@
+//! Test server: an in-memory store with sample rows behind the routes.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use collect::RowSink as _;
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use http::{Request, StatusCode};
+use intake::{Intake, WriteTarget};
+use model::{Gap, Sample, SampleValue, Series, SeriesKind};
+use serde_json::Value as Read;
+use tower::ServiceExt as _;
+
+use crate::context::Context;
+use crate::openapi;
+use crate::query_service::QueryServiceSettings;
+use crate::token::Scope;
+
+/// When the first row begins: 2020-09-13T12:30:00Z.
+pub(crate) const START: i64 = 1_600_000_200 * store::SECOND;
+/// An hour later, which is now.
+pub(crate) const NOW: i64 = START + store::HOUR;
+
+/// A server without sockets.
+pub(crate) struct TestServer {
+    pub(crate) context: Context,
+    router: Router,
+}
+
+/// An empty store.
+pub(crate) fn empty_store() -> Arc<store::Store> {
+    let disk: Arc<dyn disk::Disk> = Arc::new(disk::SimDisk::new(1).process());
+    empty_store_in(disk, Path::new("/store"))
+}
+
+/// An empty store in a folder.
+pub(crate) fn empty_store_in(disk: Arc<dyn disk::Disk>, path: &Path) -> Arc<store::Store> {
+    let clock: journal::WallClock = Arc::new(|| NOW);
+    let settings =
+        journal::Settings { buffer_bytes: 1 << 20, segment_bytes: 4 << 20, ..Default::default() };
+    let journal = journal::Options {
+        is_exclusive: true,
+        has_background_thread: false,
+        clock: Arc::clone(&clock),
+        ..Default::default()
+    };
+    let options =
+        store::Options { has_background_thread: false, journal, clock, ..Default::default() };
+    store::Store::create(&disk, path, &settings).unwrap();
+    Arc::new(store::Store::open(disk, path, &options).unwrap())
+}
+
+impl TestServer {
+    /// Over some store.
+    pub(crate) fn with_store(store: Arc<store::Store>, desk: QueryServiceSettings) -> TestServer {
+        TestServer::with_target(WriteTarget::Store(store), desk)
+    }
+
+    pub(crate) fn with_target(home: WriteTarget, desk: QueryServiceSettings) -> TestServer {
+        TestServer::offering(home, desk, Vec::new())
+    }
+
+    /// With routes of roles.
+    pub(crate) fn offering(
+        home: WriteTarget,
+        desk: QueryServiceSettings,
+        routes: Vec<role::Route>,
+    ) -> TestServer {
+        let clock: journal::WallClock = Arc::new(|| NOW);
+        let settings = intake::Settings { background: false, clock, ..Default::default() };
+        let intake = Arc::new(Intake::new(home, settings).unwrap());
+        let context = Context::new(intake, desk).with_routes(routes);
+        let scopes = [None, Some(Scope::Ingest), Some(Scope::Read), Some(Scope::Admin)];
+        let router = scopes.map(openapi::routes).into_iter().fold(Router::new(), Router::merge);
+        let router = router.merge(context.offered.router());
+        TestServer { router: router.with_state(context.clone()), context }
+    }
+
+    /// Over a store with an hour of latencies of two hosts, by the minute, and a count and a gauge: in minute `m`
+    /// host `a` has 10 values of 1 to 10 ms, and host `b` 10 of 100 to 1000 ms.
+    pub(crate) fn new() -> TestServer {
+        TestServer::with_settings(QueryServiceSettings::default())
+    }
+
+    /// The same, with a desk.
+    pub(crate) fn with_settings(desk: QueryServiceSettings) -> TestServer {
+        let trial = TestServer::with_store(empty_store(), desk);
+        let latency = |host: &str| {
+            Series::new("latency", SeriesKind::Histogram(Temporality::Delta))
+                .with_unit("ms")
+                .with_label("host", host)
+                .validate()
+                .unwrap()
+        };
+        let requests = Series::new("requests_total", SeriesKind::Counter(Temporality::Cumulative));
+        let depth =
+            Series::new("depth", SeriesKind::Gauge).with_label("host", "a").validate().unwrap();
+        for minute in 0..60 {
+            let start = START + minute * store::MINUTE;
+            let end = start + store::MINUTE;
+            for (host, least) in [("a", 1), ("b", 100)] {
+                let mut histogram = Histogram::default();
+                (1..=10).for_each(|n| histogram.record(f64::from(n * least)));
+                let value = SampleValue::Histogram(Box::new(histogram));
+                trial.send(&latency(host), Sample { start, end, value });
+            }
+            let total = SampleValue::Number((minute * 10) as f64);
+            trial.send(&requests, Sample { start: START, end, value: total });
+            let value = SampleValue::Number(minute as f64 + 0.5);
+            trial.send(&depth, Sample { start: end, end, value });
+        }
+        trial
+    }
+
+    /// Takes one row.
+    pub(crate) fn send(&self, series: &Series, sample: Sample) {
+        let intake = &self.context.intake;
+        let mut writer = intake.writer(intake::SeriesKeyEncoding::Canonical);
+        writer.series(&series.canonical_key(), &mut || Ok(series.clone())).unwrap();
+        writer.sample(&sample).unwrap();
+        intake.append(&intake.producer("trial"), writer).unwrap().wait_durable().unwrap();
+    }
+
+    /// Takes a gap.
+    pub(crate) fn send_gap(&self, gap: Gap) {
+        let intake = &self.context.intake;
+        let mut writer = intake.writer(intake::SeriesKeyEncoding::Canonical);
+        writer.gap(gap);
+        intake.append(&intake.producer("trial"), writer).unwrap().wait_durable().unwrap();
+    }
+
+    /// Asks anything.
+    pub(crate) async fn respond(&self, request: Request<Body>) -> axum::response::Response {
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    /// Asks, and reads the whole answer.
+    pub(crate) async fn send_request(&self, request: Request<Body>) -> (StatusCode, String) {
+        let response = self.respond(request).await;
+        let status = response.status();
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// Asks by GET.
+    pub(crate) async fn get(&self, uri: &str) -> (StatusCode, String) {
+        self.send_request(Request::get(percent_encode(uri)).body(Body::empty()).unwrap()).await
+    }
+
+    /// Asks by GET for what is there.
+    pub(crate) async fn json(&self, uri: &str) -> Read {
+        let (status, text) = self.get(uri).await;
+        assert!(status.is_success(), "{uri}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+}
+
+/// Asks a trial with its rows by GET; the status stands before the answer where it is none of success.
+pub(crate) async fn check(uri: &str, expected: expect_test::Expect) {
+    let (status, text) = TestServer::new().get(uri).await;
+    let status = if status == StatusCode::OK { String::new() } else { format!("{status} ") };
+    expected.assert_eq(&format!("{status}{text}"));
+}
+
+/// As browsers do with what an address may not have.
+fn percent_encode(uri: &str) -> String {
+    let mut out = String::new();
+    for byte in uri.bytes() {
+        match byte {
+            b' ' | b'"' | b'{' | b'}' | b'<' | b'>' | b'^' | b'`' | b'|' | b'[' | b']' | b'\\' => {
+                out.push_str(&format!("%{byte:02X}"));
+            }
+            byte if byte.is_ascii() => out.push(char::from(byte)),
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}

@@ -1,0 +1,207 @@
+//! Tokens, scopes, TLS, certificates.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use api::{ListenSettings, Scope, ServerError, TokenFile};
+use net::tls::{ClientTls, ServerTls};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+use crate::client::{RawResponse, connect, exchange, read_response, request};
+use crate::fixture::{ServerFixture, TestDir, local_settings};
+
+const RECORD: &str = "/v1/record?metric=a";
+
+fn bearer(secret: &str) -> String {
+    format!("Authorization: Bearer {secret}\r\n")
+}
+
+#[test]
+fn tokens_are_needed_where_they_are_required() {
+    let dir = TestDir::new();
+    let path = dir.0.join("tokens");
+    let mut tokens = TokenFile::open(&path).unwrap();
+    let web = tokens.add("web", &[Scope::Ingest], 1).unwrap();
+    let reader = tokens.add("reader", &[Scope::Read], 1).unwrap();
+    let mut settings = local_settings(None);
+    settings.tokens = Some(path.clone());
+    settings.tokens_required = true;
+    let it = ServerFixture::with(settings);
+    let refused = it.post(RECORD, "", "1");
+    refused
+        .check(401, "a token with the scope ingest is needed: send `Authorization: Bearer TOKEN`");
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    it.post(RECORD, &bearer("x"), "1").check(401, "is not known");
+    it.post(RECORD, &bearer(&reader), "1").check(403, "does not have the scope ingest");
+    it.post(RECORD, &bearer(&web), "1").check(200, "");
+    it.post(&format!("/module/httptrap/c/{web}"), "", "{\"a\":1}").check(200, "\"stats\":1");
+    it.post("/module/httptrap/c/x", "", "{\"a\":1}").check(401, "");
+    assert_eq!((it.rejected("token"), it.rejected("forbidden")), (3, 1));
+    // Routes of roles are for those who may read.
+    it.request("GET", "/v1/offered", "", b"").check(401, "a token with the scope read is needed");
+    it.request("GET", "/v1/offered", &bearer(&web), b"").check(403, "does not have the scope read");
+    it.request("GET", "/v1/offered", &bearer(&reader), b"").check(200, "7");
+    // What changes in the file counts after a reload.
+    let new = tokens.add("new", &[Scope::Ingest], 1).unwrap();
+    assert!(tokens.remove("web").unwrap());
+    it.server.as_ref().unwrap().reload().unwrap();
+    it.post(RECORD, &bearer(&new), "1").check(200, "");
+    it.post(RECORD, &bearer(&web), "1").check(401, "");
+    std::fs::write(&path, "nonsense\n").unwrap();
+    assert!(it.server.as_ref().unwrap().reload().is_err());
+    it.post(RECORD, &bearer(&new), "1").check(200, "");
+    // It is looked at now and then, too.
+    let why = "line 1: expected name, scopes, what, since; found 1 fields";
+    let began = std::time::Instant::now();
+    while !it.request("GET", "/v1/status", &bearer(&reader), b"").text().contains(why) {
+        assert!(began.elapsed().as_secs() < 60, "the status says so");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn public_address_requires_tokens() {
+    let dir = TestDir::new();
+    let mut settings = local_settings(None);
+    let address = SocketAddr::from(([0, 0, 0, 0], 0));
+    settings.listen.push(ListenSettings { address, tls: None });
+    let error = |settings: &api::Settings| {
+        ServerFixture::start(settings.clone()).err().map(|e| e.to_string())
+    };
+    assert!(error(&settings).unwrap().contains("will not listen on 0.0.0.0:0 without tokens"));
+    settings.tokens = Some(dir.0.join("tokens"));
+    assert!(error(&settings).unwrap().contains("name a file of tokens with at least one in it"));
+    let mut tokens = TokenFile::open(&dir.0.join("tokens")).unwrap();
+    tokens.add("one", &[Scope::Read], 1).unwrap();
+    assert_eq!(error(&settings), None);
+    settings.listen[1].address = SocketAddr::from(([192, 0, 2, 1], 1));
+    assert!(error(&settings).unwrap().contains("cannot listen on 192.0.2.1:1: "));
+    let mut settings = local_settings(None);
+    settings.tokens_required = true;
+    let found = ServerFixture::start(settings).err();
+    assert!(matches!(found, Some(ServerError::NoTokens)));
+}
+
+#[test]
+fn cross_origin_browser_requests_are_rejected() {
+    let it = ServerFixture::new();
+    let asked =
+        "POST /v1/record?metric=a HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1\r\n\r\n1";
+    exchange(&mut connect(it.address), asked.as_bytes())
+        .check(403, "may be asked for, not \\\"evil.example");
+    it.post(RECORD, "Origin: http://evil.example\r\n", "1").check(403, "may not write here");
+    it.post(RECORD, "Origin: http://localhost\r\n", "1").check(200, "");
+    assert_eq!(it.count("a"), 1);
+}
+
+/// An authority, and certificates of it in files.
+struct TestCa {
+    dir: TestDir,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl TestCa {
+    fn new() -> TestCa {
+        let dir = TestDir::new();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        std::fs::write(dir.0.join("ca.crt"), params.self_signed(&key).unwrap().pem()).unwrap();
+        TestCa { dir, issuer: Issuer::new(params, key) }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.0.join(name)
+    }
+
+    fn issue(&self, name: &str, host: Option<&str>) {
+        let key = KeyPair::generate().unwrap();
+        let hosts: Vec<String> = host.into_iter().map(str::to_owned).collect();
+        let mut params = CertificateParams::new(hosts).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        std::fs::write(self.path(&format!("{name}.crt")), certificate.pem()).unwrap();
+        std::fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+
+    fn server(&self, name: &str) -> ServerTls {
+        ServerTls {
+            certificate: self.path(&format!("{name}.crt")),
+            key: self.path(&format!("{name}.key")),
+            client_ca: Some(self.path("ca.crt")),
+        }
+    }
+
+    /// Asks over TLS, with a certificate or without; the server's name is localhost.
+    fn request(
+        &self,
+        address: SocketAddr,
+        certificate: Option<&str>,
+        ca: &Path,
+    ) -> Option<RawResponse> {
+        let file = |end: &str| certificate.map(|name| self.path(&format!("{name}.{end}")));
+        let tls = ClientTls { ca: Some(ca.to_owned()), certificate: file("crt"), key: file("key") };
+        let config = Arc::new(tls.config().unwrap());
+        let name = "localhost".try_into().unwrap();
+        let connection = rustls::ClientConnection::new(config, name).unwrap();
+        let mut stream = rustls::StreamOwned::new(connection, connect(address));
+        use std::io::Write as _;
+        stream.write_all(&request("POST", RECORD, "", b"1")).ok()?;
+        read_response(&mut stream)
+    }
+}
+
+#[test]
+fn client_certificate_replaces_a_token() {
+    let authority = TestCa::new();
+    for (name, host) in [("server", Some("localhost")), ("edge", None), ("other", None)] {
+        authority.issue(name, host);
+    }
+    let mut tokens = TokenFile::open(&authority.path("tokens")).unwrap();
+    tokens.add_certificate("edge-1", "edge", &[Scope::Ingest], 1).unwrap();
+    let mut settings = local_settings(Some(authority.server("server")));
+    settings.tokens = Some(authority.path("tokens"));
+    settings.tokens_required = true;
+    let it = ServerFixture::with(settings);
+    let ca = authority.path("ca.crt");
+    authority.request(it.address, Some("edge"), &ca).unwrap().check(200, "\"values\":1");
+    authority
+        .request(it.address, Some("other"), &ca)
+        .unwrap()
+        .check(401, "a token with the scope ingest");
+    authority.request(it.address, None, &ca).unwrap().check(401, "a token with the scope ingest");
+    let stranger = TestCa::new();
+    stranger.issue("edge", None);
+    assert_eq!(stranger.request(it.address, Some("edge"), &ca), None, "of an unknown authority");
+    assert_eq!(it.count("a"), 1);
+    // A certificate that changed is shown to new connections.
+    let renewed = TestCa::new();
+    renewed.issue("server", Some("localhost"));
+    for end in ["server.crt", "server.key"] {
+        std::fs::copy(renewed.path(end), authority.path(end)).unwrap();
+    }
+    it.server.as_ref().unwrap().reload().unwrap();
+    assert_eq!(
+        authority.request(it.address, Some("edge"), &ca),
+        None,
+        "the old authority is no more"
+    );
+    let new_ca = renewed.path("ca.crt");
+    authority.request(it.address, Some("edge"), &new_ca).unwrap().check(200, "\"values\":1");
+}
+
+#[test]
+fn a_plain_request_to_tls_is_counted() {
+    let authority = TestCa::new();
+    authority.issue("server", Some("localhost"));
+    let it = ServerFixture::with(local_settings(Some(authority.server("server"))));
+    let mut plain = connect(it.address);
+    use std::io::Write as _;
+    plain.write_all(&request("POST", RECORD, "", b"1")).unwrap();
+    let mut rest = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut plain, &mut rest);
+    assert!(!rest.starts_with(b"HTTP"), "{rest:?}");
+    authority.request(it.address, None, &authority.path("ca.crt")).unwrap().check(200, "");
+    assert_eq!((it.rejected("handshake"), it.count("a")), (1, 1));
+}

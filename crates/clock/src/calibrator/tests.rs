@@ -1,0 +1,418 @@
+//! The keeper on simulated machines: whatever counter and system do, time never goes back, and no reading is off by more
+//! than it says.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use super::{Calibrator, MS, SECOND};
+use crate::calibration::ClockComparison;
+use crate::clock_segment::SegmentSeqlock;
+use crate::machine::MachineClocks;
+use crate::reading;
+use crate::status::ClockMode;
+
+/// A machine whose true time is moved by the test. Counter and system follow it, each at its own rate.
+struct SimulatedMachine {
+    /// Nanoseconds since the test began.
+    time_ns: Cell<f64>,
+    tick: Cell<f64>,
+    system: Cell<f64>,
+    ticks_per_ns: Cell<f64>,
+    /// How much faster than true time the system's clock is.
+    slew: Cell<f64>,
+    /// What other processors' counters are ahead.
+    skew: Cell<f64>,
+    /// How long a comparison takes.
+    width_ns: f64,
+    is_disciplined: bool,
+    refusal: Option<&'static str>,
+    costs_ns: (f64, f64),
+    random: Cell<u64>,
+}
+
+impl SimulatedMachine {
+    fn new(ticks_per_ns: f64) -> SimulatedMachine {
+        SimulatedMachine {
+            time_ns: Cell::new(0.0),
+            tick: Cell::new(7e12),
+            system: Cell::new(3e12),
+            ticks_per_ns: Cell::new(ticks_per_ns),
+            slew: Cell::new(0.0),
+            skew: Cell::new(0.0),
+            width_ns: 40.0,
+            is_disciplined: false,
+            refusal: None,
+            costs_ns: (18.0, 22.0),
+            random: Cell::new(1),
+        }
+    }
+
+    fn advance(&self, ns: f64) {
+        self.time_ns.set(self.time_ns.get() + ns);
+        self.tick.set(self.tick.get() + ns * self.ticks_per_ns.get());
+        self.system.set(self.system.get() + ns * (1.0 + self.slew.get()));
+    }
+
+    /// From 0 to 1.
+    fn random(&self) -> f64 {
+        let mut word = self.random.get();
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        self.random.set(word);
+        (word >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Any of two processors.
+    fn any_cpu_tick(&self) -> u64 {
+        let skew = if self.random() < 0.5 { self.skew.get() } else { 0.0 };
+        (self.tick.get() + skew) as u64
+    }
+}
+
+impl MachineClocks for SimulatedMachine {
+    fn unusable_reason(&mut self) -> Option<String> {
+        self.refusal.map(str::to_owned)
+    }
+
+    fn tick(&self) -> u64 {
+        self.tick.get() as u64
+    }
+
+    fn system_ns(&self) -> u64 {
+        self.system.get() as u64
+    }
+
+    fn compare(&mut self, ns_per_tick: f64) -> Option<ClockComparison> {
+        let skew = if self.random() < 0.5 { self.skew.get() } else { 0.0 };
+        let attempts: Vec<_> = (0..4)
+            .map(|_| {
+                let width = self.width_ns * (1.0 + self.random());
+                let before = (self.tick.get() + skew) as u64;
+                // The system's clock is read at any moment between.
+                let moment = self.random();
+                self.advance(width * moment);
+                let system = self.system_ns();
+                self.advance(width * (1.0 - moment));
+                (before, system, (self.tick.get() + skew) as u64)
+            })
+            .collect();
+        ClockComparison::best(attempts.into_iter(), ns_per_tick)
+    }
+
+    fn offset_ns(&mut self) -> i64 {
+        0
+    }
+
+    fn is_disciplined(&mut self) -> bool {
+        self.is_disciplined
+    }
+
+    fn costs_ns(&mut self) -> (f64, f64) {
+        self.costs_ns
+    }
+}
+
+struct CalibratorRun {
+    machine: SimulatedMachine,
+    calibrator: Calibrator,
+    segments: SegmentSeqlock,
+    due_ns: f64,
+    last_ns: u64,
+    /// The greatest difference from the system's clock since the last look.
+    worst_ns: u64,
+    readings: u64,
+    /// Readings that were off by more than they said.
+    violations: u64,
+    /// Whether the keeper comes when it should.
+    is_calibrated: bool,
+}
+
+impl CalibratorRun {
+    fn new(machine: SimulatedMachine) -> CalibratorRun {
+        CalibratorRun {
+            machine,
+            calibrator: Calibrator::new(),
+            segments: SegmentSeqlock::new(),
+            due_ns: 0.0,
+            last_ns: 0,
+            worst_ns: 0,
+            readings: 0,
+            violations: 0,
+            is_calibrated: true,
+        }
+    }
+
+    /// Lets so much time pass, and reads all the while.
+    fn advance(&mut self, length: Duration) {
+        let end = self.machine.time_ns.get() + length.as_nanos() as f64;
+        while self.machine.time_ns.get() < end {
+            if self.is_calibrated && self.machine.time_ns.get() >= self.due_ns {
+                let wait =
+                    self.calibrator.tick(&mut self.machine, &self.segments).as_nanos() as f64;
+                // It comes late, by up to a millisecond.
+                self.due_ns = self.machine.time_ns.get() + wait + 1e6 * self.machine.random();
+            }
+            self.read();
+            self.machine.advance(3e6 * self.machine.random());
+        }
+    }
+
+    fn read(&mut self) {
+        let machine = &self.machine;
+        let read =
+            reading::now_bounded(&self.segments, || machine.any_cpu_tick(), || machine.system_ns());
+        assert!(read.ns >= self.last_ns, "went back by {} ns", self.last_ns - read.ns);
+        self.last_ns = read.ns;
+        let off = read.ns.abs_diff(machine.system_ns());
+        self.worst_ns = self.worst_ns.max(off);
+        self.readings += 1;
+        // Both are whole numbers.
+        self.violations += u64::from(off > read.error_ns + 1);
+    }
+
+    /// The greatest difference since it was last asked for.
+    fn worst_ns(&mut self) -> u64 {
+        std::mem::take(&mut self.worst_ns)
+    }
+}
+
+const SECONDS: fn(u64) -> Duration = Duration::from_secs;
+
+#[test]
+fn counter_is_tracked_at_any_rate() {
+    for ticks_per_ns in [1.0, 2.3, 2.5961, 5.1] {
+        let mut run = CalibratorRun::new(SimulatedMachine::new(ticks_per_ns));
+        run.advance(SECONDS(10));
+        run.worst_ns();
+        run.advance(SECONDS(180));
+        let status = run.calibrator.status();
+        assert_eq!(
+            (status.mode, status.discontinuities, run.violations),
+            (ClockMode::Counter, 0, 0)
+        );
+        assert!((status.ticks_per_second / ticks_per_ns / 1e9 - 1.0).abs() < 1e-8);
+        assert!((180..220).contains(&status.comparisons), "{}", status.comparisons);
+        assert_eq!(status.residuals.count(), status.comparisons - 2);
+        let worst_ns = run.worst_ns();
+        assert!(worst_ns <= 50, "{worst_ns} ns off at {ticks_per_ns} ticks a nanosecond");
+    }
+}
+
+#[test]
+fn system_clock_is_used_until_rate_is_known() {
+    let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
+    run.advance(Duration::from_millis(5));
+    assert_eq!((run.calibrator.status().mode, run.worst_ns()), (ClockMode::Starting, 0));
+    run.advance(Duration::from_millis(300));
+    assert_eq!(run.calibrator.status().mode, ClockMode::Counter);
+    assert!(run.worst_ns() < 2_000);
+    run.advance(SECONDS(10));
+    assert_eq!(run.violations, 0);
+}
+
+#[test]
+fn a_system_clock_that_is_steered_is_followed_within_the_bound() {
+    let mut machine = SimulatedMachine::new(2.5);
+    machine.is_disciplined = true;
+    let mut run = CalibratorRun::new(machine);
+    for _ in 0..60 {
+        run.machine.slew.set((run.machine.random() * 2.0 - 1.0) * 500e-6);
+        run.advance(Duration::from_millis((run.machine.random() * 8e3) as u64));
+    }
+    assert!(run.readings > 100_000);
+    assert_eq!((run.violations, run.calibrator.status().discontinuities), (0, 0));
+    assert!(run.worst_ns() < 500_000);
+}
+
+#[test]
+fn stopped_calibrator_falls_back_to_system() {
+    let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
+    run.advance(SECONDS(12));
+    run.is_calibrated = false;
+    run.advance(SECONDS(2));
+    run.worst_ns();
+    run.advance(SECONDS(600));
+    assert_eq!((run.worst_ns(), run.violations), (0, 0));
+    run.is_calibrated = true;
+    run.advance(SECONDS(12));
+    run.worst_ns();
+    run.advance(SECONDS(20));
+    assert!(run.worst_ns() <= 50);
+    assert_eq!((run.violations, run.calibrator.status().mode), (0, ClockMode::Counter));
+}
+
+#[test]
+fn counter_jump_keeps_time_monotonic() {
+    const HOUR_TICKS: f64 = 3600e9 * 2.5;
+    for jump in [HOUR_TICKS, -HOUR_TICKS, 2.5e6, -2.5e6, 2.5e3, -2.5e3, -7e12] {
+        let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
+        run.advance(SECONDS(20));
+        run.machine.tick.set((run.machine.tick.get() + jump).max(0.0));
+        run.advance(SECONDS(8));
+        run.worst_ns();
+        run.violations = 0;
+        run.advance(SECONDS(10));
+        let worst_ns = run.worst_ns();
+        assert!(worst_ns < 1_000, "a jump by {jump} ticks: {worst_ns} ns off");
+        assert_eq!(run.violations, 0, "a jump by {jump} ticks");
+        assert_eq!(run.calibrator.status().mode, ClockMode::Counter);
+    }
+}
+
+#[test]
+fn counter_rate_change_is_tracked() {
+    for factor in [0.5, 1.0 + 50e-6, 1.0 - 50e-6, 2.0] {
+        let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
+        run.advance(SECONDS(20));
+        run.machine.ticks_per_ns.set(2.5 * factor);
+        run.advance(SECONDS(15));
+        run.worst_ns();
+        run.violations = 0;
+        run.advance(SECONDS(30));
+        assert!(run.worst_ns() < 1_000, "{factor} times as fast");
+        assert_eq!(run.violations, 0, "{factor} times as fast");
+        assert!(run.calibrator.status().discontinuities > 0, "{factor} times as fast");
+    }
+}
+
+#[test]
+fn repeated_jumps_disable_counter_for_an_hour() {
+    let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
+    for _ in 0..10 {
+        run.advance(SECONDS(5));
+        run.machine.tick.set(run.machine.tick.get() + 2.5e4);
+    }
+    assert_eq!(run.calibrator.status().mode, ClockMode::System);
+    let reason = run.calibrator.status().reason.clone().unwrap();
+    assert_eq!(reason, "counter and system moved apart 3 times within 60 s");
+    run.worst_ns();
+    run.advance(SECONDS(60));
+    assert_eq!(run.worst_ns(), 0);
+    run.advance(SECONDS(3_600));
+    assert_eq!(run.calibrator.status().mode, ClockMode::Counter);
+}
+
+#[test]
+fn unsynchronised_cpu_counters_are_detected() {
+    let mut machine = SimulatedMachine::new(2.5);
+    machine.skew.set(2.5e3);
+    // Readings go back by the skew until then: they are not looked at here.
+    let (mut keeper, lines) = (Calibrator::new(), SegmentSeqlock::new());
+    for _ in 0..200 {
+        let wait = keeper.tick(&mut machine, &lines);
+        machine.advance(wait.as_nanos() as f64);
+    }
+    assert_eq!(keeper.status().mode, ClockMode::System, "{:?}", keeper.status().reason);
+    assert_eq!(keeper.rate(), 0);
+}
+
+#[test]
+fn comparisons_that_were_interrupted_do_not_count() {
+    let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
+    run.advance(SECONDS(10));
+    run.machine.width_ns = 40_000.0;
+    run.advance(SECONDS(12));
+    assert_eq!((run.calibrator.status().mode, run.violations), (ClockMode::Counter, 0));
+    run.advance(SECONDS(6));
+    let reason = run.calibrator.status().reason.clone().unwrap();
+    assert_eq!(reason, "counter and system could not be compared for 15 s");
+    assert!(run.calibrator.status().rejected_comparisons > 100);
+    run.machine.width_ns = 40.0;
+    run.advance(SECONDS(5));
+    assert_eq!((run.calibrator.status().mode, run.violations), (ClockMode::Counter, 0));
+}
+
+#[test]
+fn unusable_or_slow_counter_is_not_read() {
+    let refused = SimulatedMachine { refusal: Some("it is broken"), ..SimulatedMachine::new(2.5) };
+    let slow = SimulatedMachine { costs_ns: (22.0, 22.0), ..SimulatedMachine::new(2.5) };
+    for (machine, reason) in [
+        (refused, "it is broken"),
+        (slow, "the counter takes 22.0 ns to read, the system's clock 22.0 ns"),
+    ] {
+        let mut run = CalibratorRun::new(machine);
+        run.advance(SECONDS(5));
+        assert_eq!(run.calibrator.status().mode, ClockMode::System);
+        assert_eq!(run.calibrator.status().reason.as_deref(), Some(reason));
+        assert_eq!((run.worst_ns(), run.calibrator.status().comparisons), (0, 0));
+        // It is asked again an hour later.
+        run.machine.refusal = None;
+        run.machine.costs_ns = (18.0, 22.0);
+        run.advance(SECONDS(3_601));
+        assert_eq!(run.calibrator.status().mode, ClockMode::Counter);
+    }
+}
+
+#[test]
+fn rate_step_counts_one_discontinuity() {
+    let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
+    run.advance(SECONDS(20));
+    run.machine.ticks_per_ns.set(2.5 * (1.0 + 50e-6));
+    run.advance(Duration::from_millis(1_100));
+    run.violations = 0;
+    run.advance(SECONDS(30));
+    assert_eq!((run.violations, run.calibrator.status().mode), (0, ClockMode::Counter));
+    assert_eq!(run.calibrator.status().discontinuities, 1);
+}
+
+#[test]
+fn disciplined_clock_with_late_calibrator_stays_in_bound() {
+    let mut machine = SimulatedMachine::new(2.5);
+    machine.is_disciplined = true;
+    let mut run = CalibratorRun::new(machine);
+    run.machine.slew.set(500e-6);
+    run.advance(SECONDS(10));
+    run.machine.slew.set(-500e-6);
+    run.advance(SECONDS(10));
+    run.is_calibrated = false;
+    run.advance(Duration::from_millis(400));
+    run.is_calibrated = true;
+    run.advance(SECONDS(5));
+    let before = run.calibrator.status().comparisons;
+    run.advance(SECONDS(10));
+    let comparisons = run.calibrator.status().comparisons - before;
+    assert!((40..60).contains(&comparisons), "{comparisons} comparisons in 10 s");
+    assert_eq!((run.violations, run.calibrator.status().discontinuities), (0, 0));
+}
+
+#[test]
+fn counter_reset_is_tracked_at_once() {
+    let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
+    run.advance(SECONDS(20));
+    run.machine.tick.set(1e9);
+    run.advance(SECONDS(5));
+    let before = run.calibrator.status().comparisons;
+    run.advance(SECONDS(20));
+    let comparisons = run.calibrator.status().comparisons - before;
+    assert!((18..25).contains(&comparisons), "{comparisons} comparisons in 20 s");
+    assert_eq!(run.calibrator.status().discontinuities, 1);
+    // When it comes by where it was, nothing of then is valid any more.
+    run.violations = 0;
+    run.advance(SECONDS(7_000 / 5 * 2 + 30));
+    assert_eq!(run.violations, 0);
+}
+
+#[test]
+fn preempted_machine_keeps_time_monotonic() {
+    for seed in 1..40u64 {
+        let mut run = CalibratorRun::new(SimulatedMachine::new(2.5));
+        run.machine.random.set(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        for _ in 0..30 {
+            let machine = &mut run.machine;
+            match (machine.random() * 8.0) as u32 {
+                // Only ahead: where the counter goes back by less than a line, so does a reading, but for what a thread remembers.
+                0 => machine.tick.set(machine.tick.get() + 1e8 * machine.random()),
+                1 => machine.ticks_per_ns.set(0.5 + 4.0 * machine.random()),
+                2 => machine.slew.set((machine.random() - 0.5) * 1e-3),
+                3 => run.is_calibrated = false,
+                4 => machine.width_ns = 10.0 + 2_000.0 * machine.random(),
+                5 => machine.is_disciplined = !machine.is_disciplined,
+                _ => run.is_calibrated = true,
+            }
+            run.advance(Duration::from_nanos(
+                (run.machine.random() * 4.0 * SECOND as f64) as u64 + MS,
+            ));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! One line of the text format: name, labels, value, time stamp.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use crate::decimal;
+use crate::exposition::{ExpositionError, LabelPairs};
+use crate::input_error::quote;
+
+/// One line.
+pub(super) struct ExpositionLine<'a> {
+    pub(super) name: String,
+    pub(super) labels: LabelPairs,
+    pub(super) value: &'a str,
+    pub(super) time: Option<i64>,
+}
+
+impl<'a> ExpositionLine<'a> {
+    pub(super) fn parse(line: &'a str) -> Result<ExpositionLine<'a>, ExpositionError> {
+        let end = line.find(|c: char| c == '{' || c.is_ascii_whitespace()).unwrap_or(line.len());
+        let (name, rest) = line.split_at(end);
+        let mut name = name.to_owned();
+        let rest = rest.trim_start();
+        let (labels, rest) = match rest.strip_prefix('{') {
+            Some(inside) => parse_labels(inside, &mut name)?,
+            None => (Vec::new(), rest),
+        };
+        let is_name = |c: char| c.is_alphanumeric() || "_:.-/".contains(c);
+        if name.is_empty() || !name.chars().all(is_name) && end > 0 {
+            return Err(("a metric name, labels and a number", quote(line.as_bytes())));
+        }
+        let mut words = rest.split_ascii_whitespace();
+        let value =
+            words.next().ok_or_else(|| ("a number after the name", quote(line.as_bytes())))?;
+        let time = match words.next() {
+            None => None,
+            Some(exemplar) if exemplar.starts_with('#') => None,
+            Some(time) => Some(parse_time(time)?),
+        };
+        Ok(ExpositionLine { name, labels, value, time })
+    }
+
+    pub(super) fn le(&self) -> Option<&str> {
+        self.labels.iter().find(|label| label.0 == "le").map(|label| label.1.as_str())
+    }
+
+    pub(super) fn number(&self) -> Result<f64, ExpositionError> {
+        decimal::parse(self.value.as_bytes())
+            .ok_or_else(|| ("a number", quote(self.value.as_bytes())))
+    }
+
+    /// A value that is a moment in seconds, in nanoseconds.
+    pub(super) fn time_value(&self) -> Result<i64, ExpositionError> {
+        nanoseconds(self.value, 9)
+            .ok_or_else(|| ("a time in seconds", quote(self.value.as_bytes())))
+    }
+}
+
+/// Labels up to the closing brace, and what follows it. A quoted name alone is the metric's.
+fn parse_labels<'a>(
+    mut rest: &'a str,
+    metric: &mut String,
+) -> Result<(LabelPairs, &'a str), ExpositionError> {
+    let wrong = |expected, rest: &str| (expected, quote(rest.as_bytes()));
+    let mut labels = Vec::new();
+    loop {
+        rest = rest.trim_start();
+        if let Some(after) = rest.strip_prefix('}') {
+            return Ok((labels, after));
+        }
+        let name = match rest.strip_prefix('"') {
+            Some(quoted) => {
+                let (name, after) =
+                    unquote(quoted).ok_or_else(|| wrong("a closing quote", rest))?;
+                rest = after;
+                name
+            }
+            None => {
+                let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));
+                let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
+                rest = after;
+                name.to_owned()
+            }
+        };
+        rest = rest.trim_start();
+        if let Some(value) = rest.strip_prefix('=') {
+            let value = value.trim_start();
+            let quoted =
+                value.strip_prefix('"').ok_or_else(|| wrong("a label value in quotes", value))?;
+            let (value, after) = unquote(quoted).ok_or_else(|| wrong("a closing quote", value))?;
+            if name.is_empty() {
+                return Err(wrong("a label name", rest));
+            }
+            labels.push((name, value));
+            rest = after.trim_start();
+        } else if metric.is_empty() && !name.is_empty() {
+            *metric = name;
+        } else {
+            return Err(wrong("a label, as in {code=\"200\"}", rest));
+        }
+        if let Some(after) = rest.strip_prefix(',') {
+            rest = after;
+        } else if !rest.starts_with('}') {
+            return Err(wrong("a comma or }", rest));
+        }
+    }
+}
+
+/// Text up to the closing quote, escapes undone, and what follows.
+fn unquote(text: &str) -> Option<(String, &str)> {
+    let mut plain = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Some((plain, text.get(at.saturating_add(1)..)?)),
+            '\\' => match chars.next()?.1 {
+                'n' => plain.push('\n'),
+                c @ ('\\' | '"') => plain.push(c),
+                // As Prometheus reads them: an unknown escape is what it looks like.
+                c => plain.extend(['\\', c]),
+            },
+            c => plain.push(c),
+        }
+    }
+    None
+}
+
+fn parse_time(text: &str) -> Result<i64, ExpositionError> {
+    /// As seconds the year 5138, as milliseconds 1973.
+    const MILLISECONDS_MIN: f64 = 1e11;
+    let number = decimal::parse(text.as_bytes());
+    let power = if number.is_some_and(|n| n.abs() < MILLISECONDS_MIN) { 9 } else { 6 };
+    nanoseconds(text, power).ok_or_else(|| ("a time stamp", quote(text.as_bytes())))
+}
+
+fn nanoseconds(text: &str, power: i32) -> Option<i64> {
+    decimal::parse_scaled(text.as_bytes(), (1, power))
+        .filter(|ns| ns.abs() < i64::MAX as f64)
+        .map(|ns| ns as i64)
+}

@@ -1,0 +1,105 @@
+//! Input errors: position, expected and actual text.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Characters of foreign text that a message quotes.
+const QUOTED_CHARS_MAX: usize = 40;
+
+/// Where in the input; lines count from 1, bytes from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputPosition {
+    /// In a format of lines.
+    Line(u64),
+    /// In a format without lines.
+    Byte(u64),
+}
+
+/// Input error: position, expected and actual text. Input before it has been processed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{position}: expected {expected}, found {actual}")]
+pub struct InputError {
+    /// Where.
+    pub position: InputPosition,
+    /// What may stand there.
+    pub expected: Cow<'static, str>,
+    /// What stands there.
+    pub actual: String,
+    /// The piece is written as it should be, but what it says cannot be, such as counts of a histogram that fall.
+    pub is_semantic: bool,
+}
+
+impl InputError {
+    pub(crate) fn new(
+        place: InputPosition,
+        expected: impl Into<Cow<'static, str>>,
+        found: impl Into<String>,
+    ) -> InputError {
+        InputError {
+            position: place,
+            expected: expected.into(),
+            actual: found.into(),
+            is_semantic: false,
+        }
+    }
+
+    /// Of something that is written as it should be.
+    pub(crate) fn semantic(
+        place: InputPosition,
+        expected: impl Into<Cow<'static, str>>,
+        found: impl Into<String>,
+    ) -> InputError {
+        InputError { is_semantic: true, ..InputError::new(place, expected, found) }
+    }
+}
+
+impl From<hist::protobuf::Error> for InputError {
+    fn from(error: hist::protobuf::Error) -> InputError {
+        InputError::new(InputPosition::Byte(error.offset), error.expected, error.found)
+    }
+}
+
+impl fmt::Display for InputPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InputPosition::Line(line) => write!(f, "line {line}"),
+            InputPosition::Byte(byte) => write!(f, "byte {byte}"),
+        }
+    }
+}
+
+/// Foreign bytes, fit to stand in a message: one line, printable, not long.
+pub(crate) fn quote(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "nothing".to_owned();
+    }
+    // A character has at most 4 bytes: no more of the input is looked at than can be shown.
+    let head = &bytes[..bytes.len().min(4 * (QUOTED_CHARS_MAX + 1))];
+    let text = String::from_utf8_lossy(head);
+    let mut shown: String = text.chars().take(QUOTED_CHARS_MAX).flat_map(escape_char).collect();
+    if bytes.len() > head.len() || text.chars().nth(QUOTED_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    format!("\"{shown}\"")
+}
+
+fn escape_char(c: char) -> impl Iterator<Item = char> {
+    let (plain, escaped) =
+        if c.is_control() { (None, Some(c.escape_default())) } else { (Some(c), None) };
+    plain.into_iter().chain(escaped.into_iter().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_excerpts_are_short_printable_and_one_line() {
+        assert_eq!(quote(b""), "nothing");
+        assert_eq!(quote("12 µs".as_bytes()), "\"12 µs\"");
+        assert_eq!(quote(b"a\x1b[31m\n"), "\"a\\u{1b}[31m\\n\"");
+        assert_eq!(quote(&[b'x'; 1000]), format!("\"{}…\"", "x".repeat(40)));
+        assert_eq!(quote(&[b'x'; 41]), format!("\"{}…\"", "x".repeat(40)));
+        assert_eq!(quote(&[b'x'; 40]), format!("\"{}\"", "x".repeat(40)));
+    }
+}

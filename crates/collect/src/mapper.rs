@@ -1,0 +1,243 @@
+//! Mapping of decoded samples to series and rows.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::ops::ControlFlow;
+
+use hist::codec::header::Temporality;
+use model::{Sample, Series, SeriesKind};
+
+use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
+use crate::input_error::InputError;
+use crate::row_sink::RowSink;
+use crate::unit::Unit;
+
+/// Defaults for fields a sample lacks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MappingDefaults<'a> {
+    /// Name of what was measured, where there is none.
+    pub metric: Option<&'a str>,
+    /// Labels that every series gets.
+    pub labels: &'a [(String, String)],
+    /// Unit of the values, where there is none.
+    pub unit: Option<&'a Unit>,
+    /// When it was, where that is not said: nanoseconds since the Unix epoch. What happened is in the nanosecond
+    /// that is named, what was read was read then.
+    pub time: Option<i64>,
+}
+
+/// Reason why a sample cannot be mapped.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum UnmappedReason {
+    /// It has no name, and none was given.
+    #[error("it has no name")]
+    NoName,
+    /// It has no time, and none was given.
+    #[error("it has no time")]
+    NoTime,
+    /// It ends before it begins.
+    #[error("it begins at {start} ns and ends at {end} ns")]
+    EndBeforeStart {
+        /// Where it begins, in nanoseconds since the Unix epoch.
+        start: i64,
+        /// Where it ends.
+        end: i64,
+    },
+    /// The model refuses it.
+    #[error(transparent)]
+    Invalid(#[from] model::Error),
+}
+
+impl MappingDefaults<'_> {
+    /// The series and the sample that a reading is.
+    pub fn map(&self, reading: DecodedSample) -> Result<(Series, Sample), UnmappedReason> {
+        let (start, end) = self.resolve_times(&reading)?;
+        let temporality = match reading.temporality {
+            SampleTemporality::Cumulative => Temporality::Cumulative,
+            SampleTemporality::Delta | SampleTemporality::Instant => Temporality::Delta,
+        };
+        let number = |number: f64| {
+            let kind = match reading.temporality {
+                SampleTemporality::Instant => SeriesKind::Gauge,
+                SampleTemporality::Delta | SampleTemporality::Cumulative => {
+                    SeriesKind::Counter(temporality)
+                }
+            };
+            (kind, model::SampleValue::Number(number))
+        };
+        let (kind, value) = match reading.value {
+            DecodedValue::Histogram(histogram) => {
+                (SeriesKind::Histogram(temporality), model::SampleValue::Histogram(histogram))
+            }
+            DecodedValue::Text(text) => (SeriesKind::Text, model::SampleValue::Text(text)),
+            DecodedValue::Integer(n) => number(n as f64),
+            DecodedValue::Number(x) => number(x),
+        };
+        let name = match reading.metric.as_str() {
+            "" => self.metric.ok_or(UnmappedReason::NoName)?,
+            name => name,
+        };
+        let mut series = Series::new(name, kind);
+        if let Some(unit) = reading.unit.as_ref().or(self.unit).filter(|_| kind != SeriesKind::Text)
+        {
+            series = series.with_unit(unit.name());
+        }
+        let labels = reading.labels.iter().chain(self.labels);
+        let series = series.with_labels(labels.map(|(name, value)| (name, value))).validate()?;
+        if end < start {
+            return Err(UnmappedReason::EndBeforeStart { start, end });
+        }
+        Ok((series, Sample { start, end, value }))
+    }
+
+    fn resolve_times(&self, reading: &DecodedSample) -> Result<(i64, i64), UnmappedReason> {
+        if let (SampleTemporality::Cumulative, Some(created), None) =
+            (reading.temporality, reading.start, reading.end)
+        {
+            // Read now. Where its own clock says that it began later, nothing is known about its start.
+            let end = self.time.ok_or(UnmappedReason::NoTime)?;
+            return Ok((created.min(end), end));
+        }
+        let known = reading.start.or(reading.end).zip(reading.end.or(reading.start));
+        if let Some(times) = known {
+            return Ok(times);
+        }
+        let start = self.time.ok_or(UnmappedReason::NoTime)?;
+        let length = i64::from(reading.temporality == SampleTemporality::Delta);
+        Ok((start, start.saturating_add(length)))
+    }
+}
+
+/// Sink that maps samples to rows and counts them.
+pub struct RowMapper<'a, R: ?Sized> {
+    defaults: MappingDefaults<'a>,
+    rows: &'a mut R,
+    /// Recorded values of the format that is nothing else.
+    numbers: Option<hist::Histogram>,
+    mapped: u64,
+    skipped: u64,
+    rejected: u64,
+    errors: Vec<String>,
+    key: Vec<u8>,
+}
+
+/// Counts of mapped, skipped and rejected samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MapSummary {
+    /// Readings that became rows.
+    pub samples: u64,
+    /// Things that were understood and are no readings.
+    pub skipped: u64,
+    /// What could not be read or placed.
+    pub rejected: u64,
+    /// The first of those, with place and reason: [`TROUBLES_MAX`] at the most.
+    pub errors: Vec<String>,
+}
+
+/// Messages that are kept of one input.
+pub const MAX_REPORTED_ERRORS: usize = 10;
+
+impl<'a, R: RowSink + ?Sized> RowMapper<'a, R> {
+    /// Hands readings on to `rows`.
+    pub fn new(rules: MappingDefaults<'a>, rows: &'a mut R) -> RowMapper<'a, R> {
+        RowMapper {
+            defaults: rules,
+            rows,
+            numbers: None,
+            mapped: 0,
+            skipped: 0,
+            rejected: 0,
+            errors: Vec::new(),
+            key: Vec::new(),
+        }
+    }
+
+    fn reject(&mut self, why: String) {
+        self.rejected = self.rejected.saturating_add(1);
+        if self.errors.len() < MAX_REPORTED_ERRORS {
+            self.errors.push(why);
+        }
+    }
+
+    fn emit(&mut self, reading: DecodedSample) -> Result<(), (String, UnmappedReason)> {
+        let name = reading.metric.clone();
+        let (series, sample) = self.defaults.map(reading).map_err(|why| (name, why))?;
+        self.key.clear();
+        self.key.extend_from_slice(&series.canonical_key());
+        let mut made = || Ok(series.clone());
+        self.rows
+            .series(&self.key, &mut made)
+            .and_then(|()| self.rows.sample(&sample))
+            .map_err(|error| (series.to_string(), error.into()))
+    }
+
+    /// Hands on what was counted last, and says what became of it all.
+    pub fn finish(mut self) -> MapSummary {
+        if let Some(histogram) = self.numbers.take() {
+            let mut reading = DecodedSample::new(DecodedValue::Histogram(Box::new(histogram)));
+            reading.unit = self.defaults.unit.cloned();
+            self.sample(reading);
+        }
+        MapSummary {
+            samples: self.mapped,
+            skipped: self.skipped,
+            rejected: self.rejected,
+            errors: self.errors,
+        }
+    }
+}
+
+impl<R: RowSink + ?Sized> SampleSink for RowMapper<'_, R> {
+    fn number(&mut self, value: f64) {
+        self.numbers.get_or_insert_default().record(value);
+    }
+
+    fn sample(&mut self, reading: DecodedSample) {
+        match self.emit(reading) {
+            Ok(()) => self.mapped = self.mapped.saturating_add(1),
+            Err((name, why)) => self.reject(format!("{name}: {why}")),
+        }
+    }
+
+    fn skipped(&mut self, _: &'static str) {
+        self.skipped = self.skipped.saturating_add(1);
+    }
+
+    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
+        self.reject(trouble.to_string());
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row_sink::VecRowSink;
+
+    /// Of a total: what it says of its times, and where it is placed.
+    #[track_caller]
+    fn check(said: (Option<i64>, Option<i64>), time: Option<i64>, expected: Option<(i64, i64)>) {
+        let mut reading = DecodedSample::new(DecodedValue::Number(1.0));
+        (reading.metric, reading.temporality) = ("a".to_owned(), SampleTemporality::Cumulative);
+        (reading.start, reading.end) = said;
+        let mut rows = VecRowSink::default();
+        let mut placing =
+            RowMapper::new(MappingDefaults { time, ..MappingDefaults::default() }, &mut rows);
+        placing.sample(reading);
+        let placed = placing.finish();
+        let found = rows.rows.first().map(|(_, sample)| (sample.start, sample.end));
+        assert_eq!((found, placed.rejected), (expected, u64::from(expected.is_none())));
+    }
+
+    #[test]
+    fn cumulative_value_with_a_start_ends_now() {
+        check((Some(5), None), Some(9), Some((5, 9)));
+        check((Some(12), None), Some(9), Some((9, 9)));
+        check((Some(5), Some(7)), Some(9), Some((5, 7)));
+        check((None, None), Some(9), Some((9, 9)));
+        check((Some(5), None), None, None);
+    }
+}

@@ -1,0 +1,209 @@
+//! Context of a point: resource, scope and metric; labels and series key.
+//!
+//! Keys have hashes of 128 bits of BLAKE3 in place of resource, scope and metric, each of what stands above it too: a
+//! resource of a megabyte is not copied for every point, and two that share a hash cannot be made on purpose. Labels
+//! are read when a series is met for the first time, those of a resource and a scope once in a request.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::cell::OnceCell;
+
+use model::{Error, LABELS_MAX, Labels, Series, SeriesId, SeriesKind};
+
+use hist::protobuf::MessageReader;
+
+use crate::unit::Unit;
+
+use super::attributes::{self, attribute_error};
+
+/// Bytes of a resource's attribute at the most: longer ones, such as command lines, are no labels.
+pub(super) const RESOURCE_VALUE_BYTES_MAX: usize = 1024;
+
+type Digest = [u8; 16];
+
+fn digest(parts: &[&[u8]]) -> Digest {
+    SeriesId::from_canonical_key(&parts.concat()).0
+}
+
+/// Attributes that many series share, as labels.
+type SharedLabels = OnceCell<model::Result<Labels>>;
+
+fn get_or_read_labels(
+    shared: &SharedLabels,
+    read: impl FnOnce() -> model::Result<Labels>,
+) -> model::Result<&[(String, String)]> {
+    shared.get_or_init(read).as_ref().map(Vec::as_slice).map_err(Clone::clone)
+}
+
+/// Resource attributes.
+pub(super) struct ResourceContext<'a> {
+    message: Option<MessageReader<'a>>,
+    digest: Digest,
+    labels: SharedLabels,
+}
+
+impl<'a> ResourceContext<'a> {
+    pub(super) fn new(message: Option<MessageReader<'a>>) -> ResourceContext<'a> {
+        let digest = digest(&[message.as_ref().map_or(&[], MessageReader::remaining)]);
+        ResourceContext { message, digest, labels: OnceCell::new() }
+    }
+
+    fn read(&self) -> model::Result<Labels> {
+        let mut labels = Labels::new();
+        let Some(mut fields) = self.message.clone() else { return Ok(labels) };
+        while let Some((number, field)) = fields.field().map_err(attribute_error)? {
+            if number == 1 {
+                let pair = attributes::parse_label(field.message().map_err(attribute_error)?)?;
+                if pair.1.len() <= RESOURCE_VALUE_BYTES_MAX {
+                    push_label(&mut labels, pair)?;
+                }
+            }
+        }
+        Ok(labels)
+    }
+}
+
+/// Instrumentation scope.
+pub(super) struct ScopeContext<'a> {
+    resource: &'a ResourceContext<'a>,
+    message: Option<MessageReader<'a>>,
+    digest: Digest,
+    labels: SharedLabels,
+}
+
+impl<'a> ScopeContext<'a> {
+    pub(super) fn new(
+        resource: &'a ResourceContext<'a>,
+        message: Option<MessageReader<'a>>,
+    ) -> ScopeContext<'a> {
+        let bytes = message.as_ref().map_or(&[][..], MessageReader::remaining);
+        let digest = digest(&[&resource.digest, bytes]);
+        ScopeContext { resource, message, digest, labels: OnceCell::new() }
+    }
+
+    fn read(&self) -> model::Result<Labels> {
+        let mut labels = Labels::new();
+        let Some(mut fields) = self.message.clone() else { return Ok(labels) };
+        while let Some((number, field)) = fields.field().map_err(attribute_error)? {
+            let (name, value) = match number {
+                1 => ("name".to_owned(), field.text().map_err(attribute_error)?.to_owned()),
+                2 => ("version".to_owned(), field.text().map_err(attribute_error)?.to_owned()),
+                3 => attributes::parse_label(field.message().map_err(attribute_error)?)?,
+                _ => continue,
+            };
+            push_label(&mut labels, (format!("otel_scope_{name}"), value))?;
+        }
+        Ok(labels)
+    }
+}
+
+/// One more of attributes that are bounded already here, not only in the series: they are copied for each.
+fn push_label(labels: &mut Labels, pair: (String, String)) -> model::Result<()> {
+    if pair.1.is_empty() {
+        return Ok(());
+    }
+    if labels.len() == LABELS_MAX {
+        let (what, found, unit) =
+            ("a resource or scope", labels.len().saturating_add(1), "attributes");
+        return Err(Error::Size { part: what, found, min: 0, max: LABELS_MAX, unit });
+    }
+    labels.push(pair);
+    Ok(())
+}
+
+/// Metric name, unit and kind.
+pub(super) struct MetricContext<'a> {
+    scope: &'a ScopeContext<'a>,
+    pub(super) name: &'a str,
+    unit: &'a str,
+    pub(super) kind: SeriesKind,
+    digest: Digest,
+}
+
+/// Which series of a metric: a summary has several.
+#[derive(Clone, Copy)]
+pub(super) enum SummarySeries {
+    Value,
+    Sum,
+    Count,
+    Quantile(f64),
+}
+
+impl<'a> MetricContext<'a> {
+    pub(super) fn new(
+        scope: &'a ScopeContext<'a>,
+        name: &'a str,
+        unit: &'a str,
+        kind: SeriesKind,
+        is_summary: bool,
+    ) -> MetricContext<'a> {
+        let kind_tag = match kind {
+            SeriesKind::Gauge => 0,
+            SeriesKind::Counter(_) => 1,
+            SeriesKind::Histogram(_) | SeriesKind::Text => 2,
+        };
+        let tags = [kind_tag, u8::from(kind.is_cumulative()), u8::from(is_summary)];
+        let length = (name.len() as u64).to_le_bytes();
+        let parts: [&[u8]; 5] = [&scope.digest, &tags, &length, name.as_bytes(), unit.as_bytes()];
+        MetricContext { scope, name, unit, kind, digest: digest(&parts) }
+    }
+
+    /// How the keys of a part begin; the attributes follow.
+    pub(super) fn key(&self, part: SummarySeries, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(&self.digest);
+        match part {
+            SummarySeries::Value => key.push(0),
+            SummarySeries::Sum => key.push(1),
+            SummarySeries::Count => key.push(2),
+            SummarySeries::Quantile(q) => {
+                key.push(3);
+                key.extend_from_slice(&q.to_bits().to_le_bytes());
+            }
+        }
+    }
+
+    /// The series of a part with the attributes of a point, as [`attributes::keep`] put them together.
+    ///
+    /// Of labels of one name the part's holds, then the point's, then the resource's, then the scope's.
+    pub(super) fn series(&self, part: SummarySeries, point: &[u8]) -> model::Result<Series> {
+        let (suffix, kind, unit) = match part {
+            SummarySeries::Value => ("", self.kind, self.unit),
+            SummarySeries::Sum => ("_sum", self.kind, self.unit),
+            SummarySeries::Count => ("_count", self.kind, ""),
+            SummarySeries::Quantile(_) => ("", SeriesKind::Gauge, self.unit),
+        };
+        let mut labels = Labels::new();
+        if let SummarySeries::Quantile(q) = part {
+            labels.push(("quantile".to_owned(), attributes::number_label(q)));
+        }
+        attributes::read_raw(point, &mut labels)?;
+        let resource = self.scope.resource;
+        let shared = [
+            get_or_read_labels(&resource.labels, || resource.read())?,
+            get_or_read_labels(&self.scope.labels, || self.scope.read())?,
+        ];
+        for level in shared {
+            let above = labels.len();
+            for (name, value) in level {
+                if !labels[..above].iter().any(|label| label.0 == *name) {
+                    labels.push((name.clone(), value.clone()));
+                }
+            }
+        }
+        let series = Series::new(format!("{}{suffix}", self.name), kind).with_unit(unit_name(unit));
+        series.with_labels(labels).validate()
+    }
+}
+
+/// OTLP's units are UCUM's (ucum.org): what topdeck has a name for gets it, everything else stays.
+fn unit_name(unit: &str) -> String {
+    match unit {
+        "1" => String::new(),
+        "By" => Unit::Bytes.name().to_owned(),
+        unit => Unit::parse(unit).map_or_else(|| unit.to_owned(), |known| known.name().to_owned()),
+    }
+}

@@ -1,0 +1,349 @@
+//! Data points to rows.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use hist::codec::otlp::{ExponentialHistogramDataPoint, HistogramDataPoint, OtlpBuckets};
+use hist::codec::prometheus::STALE_MARKER;
+use hist::protobuf::{FieldValue, MessageReader};
+use model::{Error, Sample, SampleValue, SeriesKind};
+
+use crate::input_error::InputError;
+use crate::row_sink::RowSink;
+
+use super::metric_context::{MetricContext, SummarySeries};
+use super::{PointKind, PointOutcome, attributes};
+
+/// Bit of `flags`: the series exists, but there is no value now.
+const NO_RECORDED_VALUE: u64 = 1;
+/// What the labels of series that are met for the first time may take in one request, beside a multiple of the
+/// request: those of a resource stand there once, and are in each of its series.
+const SERIES_BUDGET_BYTES: usize = 64 << 20;
+const SERIES_BUDGET_PER_BYTE: usize = 16;
+
+type ReadResult<T> = std::result::Result<T, InputError>;
+/// Result with the rejection reason of a point.
+type PointResult<T> = std::result::Result<T, String>;
+
+/// Reads points, one at a time, into the same memory.
+pub(super) struct PointReader<'r> {
+    now: i64,
+    rows: &'r mut dyn RowSink,
+    /// Bytes that new series may still take.
+    budget: usize,
+    head: PointHeader,
+    key: Vec<u8>,
+    exponential: ExponentialHistogramDataPoint,
+    explicit: HistogramDataPoint,
+    quantiles: Vec<(f64, f64)>,
+}
+
+/// Fields common to all point kinds.
+#[derive(Default)]
+struct PointHeader {
+    start: u64,
+    time: u64,
+    flags: u64,
+    /// As [`attributes::keep`] puts them together.
+    attributes: Vec<u8>,
+}
+
+/// Numbers of the fields that differ between the shapes.
+struct PointFieldNumbers {
+    attributes: u32,
+    flags: u32,
+}
+
+impl PointHeader {
+    /// Reads a point: what all have here, everything else by `other`.
+    fn parse<'a>(
+        &mut self,
+        mut point: MessageReader<'a>,
+        numbers: PointFieldNumbers,
+        mut other: impl FnMut(u32, FieldValue<'a>) -> ReadResult<()>,
+    ) -> ReadResult<()> {
+        (self.start, self.time, self.flags) = (0, 0, 0);
+        self.attributes.clear();
+        while let Some((number, field)) = point.field()? {
+            match number {
+                2 => self.start = field.fixed64()?,
+                3 => self.time = field.fixed64()?,
+                n if n == numbers.attributes => {
+                    attributes::append_raw(field.bytes()?, &mut self.attributes);
+                }
+                n if n == numbers.flags => self.flags = field.varint()?,
+                n => other(n, field)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn has_value(&self) -> bool {
+        self.flags & NO_RECORDED_VALUE == 0
+    }
+
+    /// When it began and ended; what a gauge shows was so at its end.
+    fn times(&self, kind: SeriesKind, now: i64) -> PointResult<(i64, i64)> {
+        let time = |name: &str, ns: u64| {
+            i64::try_from(ns).map_err(|_| format!("{name} is {ns} ns, expected less than 2^63"))
+        };
+        let end = if self.time == 0 { now } else { time("time_unix_nano", self.time)? };
+        if kind == SeriesKind::Gauge || self.start == 0 {
+            return Ok((end, end));
+        }
+        let start = time("start_time_unix_nano", self.start)?;
+        if start > end {
+            return Err(format!("it begins at {start} ns and ends at {end} ns"));
+        }
+        Ok((start, end))
+    }
+}
+
+impl<'r> PointReader<'r> {
+    /// Of a request of `bytes` bytes that came at `now`.
+    pub(super) fn new(bytes: usize, now: i64, rows: &'r mut dyn RowSink) -> PointReader<'r> {
+        PointReader {
+            now,
+            rows,
+            budget: bytes
+                .saturating_mul(SERIES_BUDGET_PER_BYTE)
+                .saturating_add(SERIES_BUDGET_BYTES),
+            head: PointHeader::default(),
+            key: Vec::new(),
+            exponential: ExponentialHistogramDataPoint::default(),
+            explicit: HistogramDataPoint::default(),
+            quantiles: Vec::new(),
+        }
+    }
+
+    /// Reads a point and hands on what it becomes. An error is one of the whole request.
+    pub(super) fn read_point(
+        &mut self,
+        metric: &MetricContext<'_>,
+        shape: PointKind,
+        point: MessageReader<'_>,
+    ) -> ReadResult<PointOutcome> {
+        let value = match shape {
+            PointKind::Number => self.read_number(metric.kind, point)?,
+            PointKind::Histogram => self.read_explicit(point)?,
+            PointKind::Exponential => self.read_exponential(point)?,
+            PointKind::Summary => return Ok(into_outcome(self.read_summary(metric, point)?)),
+        };
+        Ok(into_outcome(self.write_value(metric, value)))
+    }
+
+    /// A point that is one sample; `None` is one without value.
+    fn write_value(
+        &mut self,
+        metric: &MetricContext<'_>,
+        value: PointResult<Option<SampleValue>>,
+    ) -> PointResult<PointOutcome> {
+        let Some(value) = value? else { return Ok(PointOutcome::Skipped) };
+        let (start, end) = self.head.times(metric.kind, self.now)?;
+        self.write_row(metric, SummarySeries::Value, Sample { start, end, value })?;
+        Ok(PointOutcome::Accepted)
+    }
+
+    fn write_row(
+        &mut self,
+        metric: &MetricContext<'_>,
+        part: SummarySeries,
+        sample: Sample,
+    ) -> PointResult<()> {
+        metric.key(part, &mut self.key);
+        self.key.extend_from_slice(&self.head.attributes);
+        let (head, room) = (&self.head, &mut self.budget);
+        let mut make = || {
+            let series = metric.series(part, &head.attributes)?;
+            let labels = series.labels().iter();
+            let lengths = labels.flat_map(|(name, value)| [name.len(), value.len()]);
+            let bytes = lengths.fold(0, usize::saturating_add);
+            let Some(left) = room.checked_sub(bytes) else {
+                let (what, unit) = ("what new series of a request add", "bytes or more");
+                return Err(Error::Size { part: what, found: bytes, min: 0, max: *room, unit });
+            };
+            *room = left;
+            Ok(series)
+        };
+        self.rows
+            .series(&self.key, &mut make)
+            .and_then(|()| self.rows.sample(&sample))
+            .map_err(|error| error.to_string())
+    }
+
+    fn read_number(
+        &mut self,
+        kind: SeriesKind,
+        point: MessageReader<'_>,
+    ) -> ReadResult<PointResult<Option<SampleValue>>> {
+        let mut value = None;
+        self.head.parse(
+            point,
+            PointFieldNumbers { attributes: 7, flags: 8 },
+            |number, field| {
+                match number {
+                    4 => value = Some(field.double()?),
+                    6 => value = Some(field.fixed64()? as i64 as f64),
+                    _ => {}
+                }
+                Ok(())
+            },
+        )?;
+        if !self.head.has_value() {
+            // A counter has no mark: a store would read one as a count that began anew.
+            let mark = (kind == SeriesKind::Gauge).then(|| f64::from_bits(STALE_MARKER));
+            return Ok(Ok(mark.map(SampleValue::Number)));
+        }
+        Ok(value
+            .map(|value| Some(SampleValue::Number(value)))
+            .ok_or_else(|| "it has no value".to_owned()))
+    }
+
+    fn read_explicit(
+        &mut self,
+        point: MessageReader<'_>,
+    ) -> ReadResult<PointResult<Option<SampleValue>>> {
+        let into = &mut self.explicit;
+        (into.count, into.sum, into.min, into.max) = (0, None, None, None);
+        into.bucket_counts.clear();
+        into.explicit_bounds.clear();
+        self.head.parse(
+            point,
+            PointFieldNumbers { attributes: 9, flags: 10 },
+            |number, field| {
+                match number {
+                    4 => into.count = field.fixed64()?,
+                    5 => into.sum = Some(field.double()?),
+                    6 => field.fixed64s(&mut |count| into.bucket_counts.push(count))?,
+                    7 => field
+                        .fixed64s(&mut |bits| into.explicit_bounds.push(f64::from_bits(bits)))?,
+                    11 => into.min = Some(field.double()?),
+                    12 => into.max = Some(field.double()?),
+                    _ => {}
+                }
+                Ok(())
+            },
+        )?;
+        if !self.head.has_value() {
+            return Ok(Ok(None));
+        }
+        let histogram = self.explicit.to_histogram().map_err(|error| error.to_string());
+        Ok(histogram
+            .map(|found| found.map(|histogram| SampleValue::Histogram(Box::new(histogram)))))
+    }
+
+    fn read_exponential(
+        &mut self,
+        point: MessageReader<'_>,
+    ) -> ReadResult<PointResult<Option<SampleValue>>> {
+        let into = &mut self.exponential;
+        (into.count, into.sum, into.min, into.max) = (0, None, None, None);
+        (into.scale, into.zero_count, into.zero_threshold) = (0, 0, 0.0);
+        for buckets in [&mut into.positive, &mut into.negative] {
+            let buckets = buckets.get_or_insert_default();
+            buckets.offset = 0;
+            buckets.bucket_counts.clear();
+        }
+        self.head.parse(
+            point,
+            PointFieldNumbers { attributes: 1, flags: 10 },
+            |number, field| {
+                match number {
+                    4 => into.count = field.fixed64()?,
+                    5 => into.sum = Some(field.double()?),
+                    6 => into.scale = field.zigzag()? as i32,
+                    7 => into.zero_count = field.fixed64()?,
+                    8 => read_buckets(field.message()?, &mut into.positive)?,
+                    9 => read_buckets(field.message()?, &mut into.negative)?,
+                    12 => into.min = Some(field.double()?),
+                    13 => into.max = Some(field.double()?),
+                    14 => into.zero_threshold = field.double()?,
+                    _ => {}
+                }
+                Ok(())
+            },
+        )?;
+        if !self.head.has_value() {
+            return Ok(Ok(None));
+        }
+        let histogram = self.exponential.to_histogram_folded().map_err(|error| error.to_string());
+        Ok(histogram
+            .map(|found| found.map(|folded| SampleValue::Histogram(Box::new(folded.value)))))
+    }
+
+    /// Quantiles are gauges with a label of their own, count and sum are counters.
+    fn read_summary(
+        &mut self,
+        metric: &MetricContext<'_>,
+        point: MessageReader<'_>,
+    ) -> ReadResult<PointResult<PointOutcome>> {
+        let (mut count, mut sum) = (0, 0.0);
+        let quantiles = &mut self.quantiles;
+        quantiles.clear();
+        self.head.parse(
+            point,
+            PointFieldNumbers { attributes: 7, flags: 8 },
+            |number, field| {
+                match number {
+                    4 => count = field.fixed64()?,
+                    5 => sum = field.double()?,
+                    6 => quantiles.push(read_quantile(field.message()?)?),
+                    _ => {}
+                }
+                Ok(())
+            },
+        )?;
+        Ok(self.write_summary(metric, count as f64, sum))
+    }
+
+    fn write_summary(
+        &mut self,
+        metric: &MetricContext<'_>,
+        count: f64,
+        sum: f64,
+    ) -> PointResult<PointOutcome> {
+        if !self.head.has_value() {
+            return Ok(PointOutcome::Skipped);
+        }
+        let (start, end) = self.head.times(metric.kind, self.now)?;
+        for (part, value) in [(SummarySeries::Count, count), (SummarySeries::Sum, sum)] {
+            self.write_row(metric, part, Sample { start, end, value: SampleValue::Number(value) })?;
+        }
+        for at in 0..self.quantiles.len() {
+            let (q, value) = self.quantiles[at];
+            let value = SampleValue::Number(value);
+            self.write_row(metric, SummarySeries::Quantile(q), Sample { start: end, end, value })?;
+        }
+        Ok(PointOutcome::Accepted)
+    }
+}
+
+fn into_outcome(outcome: PointResult<PointOutcome>) -> PointOutcome {
+    outcome.unwrap_or_else(PointOutcome::Rejected)
+}
+
+fn read_buckets(mut message: MessageReader<'_>, into: &mut Option<OtlpBuckets>) -> ReadResult<()> {
+    let into = into.get_or_insert_default();
+    while let Some((number, field)) = message.field()? {
+        match number {
+            1 => into.offset = field.zigzag()? as i32,
+            2 => field.varints(&mut |count| into.bucket_counts.push(count))?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn read_quantile(mut message: MessageReader<'_>) -> ReadResult<(f64, f64)> {
+    let mut quantile = (0.0, 0.0);
+    while let Some((number, field)) = message.field()? {
+        match number {
+            1 => quantile.0 = field.double()?,
+            2 => quantile.1 = field.double()?,
+            _ => {}
+        }
+    }
+    Ok(quantile)
+}

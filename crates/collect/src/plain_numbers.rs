@@ -1,0 +1,102 @@
+//! Plain numbers, one per line; blank lines and `#` comments are skipped.
+//!
+//! With a unit of time each number becomes nanoseconds, rounded once: `1.1` in ms is 1100000 ns to the
+//! last bit. `nan` and `inf` are numbers. A line may have [`LINE_BYTES_MAX`] bytes. Memory does not grow
+//! with the input.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::io::{self, BufRead};
+use std::ops::ControlFlow;
+
+use crate::decimal;
+use crate::decoded_sample::SampleSink;
+use crate::input_error::{InputError, InputPosition, quote};
+use crate::lines::{self, InputLine};
+use crate::unit::Unit;
+
+/// No number that a program writes is longer.
+pub const LINE_BYTES_MAX: usize = 4096;
+
+/// Reads numbers given in `unit`: times arrive at the sink in nanoseconds, anything else as it is.
+pub fn read_numbers(
+    input: &mut dyn BufRead,
+    unit: Option<&Unit>,
+    sink: &mut dyn SampleSink,
+) -> io::Result<()> {
+    let scale = unit.and_then(Unit::nanoseconds).unwrap_or((1, 0));
+    lines::for_each_line(input, LINE_BYTES_MAX, |line_number, line| {
+        let line = match line {
+            InputLine::Complete(line) => line.trim_ascii(),
+            InputLine::TooLong { start } => {
+                let found = format!("a line of more than {LINE_BYTES_MAX} bytes: {}", quote(start));
+                return sink.error(InputError::new(
+                    InputPosition::Line(line_number),
+                    "a number",
+                    found,
+                ));
+            }
+        };
+        if line.is_empty() || line[0] == b'#' {
+            return ControlFlow::Continue(());
+        }
+        match decimal::parse_scaled(line, scale) {
+            Some(value) => {
+                sink.number(value);
+                ControlFlow::Continue(())
+            }
+            None => sink.error(InputError::new(
+                InputPosition::Line(line_number),
+                "a number",
+                quote(line),
+            )),
+        }
+    })
+}
+
+/// Whether a line is what this source reads.
+pub(crate) fn is_number(line: &[u8]) -> bool {
+    decimal::parse(line.trim_ascii()).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decoded_sample::RecordingSink;
+
+    #[track_caller]
+    fn check(text: &str, unit: Option<Unit>, values: &[f64], troubles: &[&str]) {
+        let mut sink = RecordingSink::default();
+        read_numbers(&mut text.as_bytes(), unit.as_ref(), &mut sink).unwrap();
+        assert_eq!(sink.numbers, values);
+        assert_eq!(sink.error_texts(), troubles);
+    }
+
+    #[test]
+    fn numbers_blank_lines_and_comments() {
+        check("1\n\n# two\n 2.5 \r\n-3e2", None, &[1.0, 2.5, -300.0], &[]);
+        check("", None, &[], &[]);
+        check("inf\n-inf", None, &[f64::INFINITY, f64::NEG_INFINITY], &[]);
+    }
+
+    #[test]
+    fn times_become_nanoseconds() {
+        check("1.1\n0.000001", Some(Unit::Milliseconds), &[1_100_000.0, 1.0], &[]);
+        check("5", Some(Unit::Bytes), &[5.0], &[]);
+    }
+
+    #[test]
+    fn non_numbers_are_named_with_their_line() {
+        check("1\nabc\n2\n", None, &[1.0, 2.0], &["line 2: expected a number, found \"abc\""]);
+        check("12 ms\n", None, &[], &["line 1: expected a number, found \"12 ms\""]);
+        let long = "9".repeat(5000);
+        let found = format!(
+            "line 1: expected a number, found a line of more than 4096 bytes: \"{}…\"",
+            "9".repeat(40)
+        );
+        check(&long, None, &[], &[&found]);
+    }
+}

@@ -1,0 +1,132 @@
+//! Series of a remote write request.
+
+use hist::codec::header::Temporality;
+use model::{Series, SeriesKind};
+
+use crate::convention;
+use crate::input_error::{InputError, quote};
+use crate::unit::Unit;
+
+const NAME: &str = "__name__";
+
+/// Kind of samples; each kind is a series of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum SampleKind {
+    Numbers,
+    Histograms,
+    GaugeHistograms,
+    /// Where a series of histograms ends. It is no gauge, so that it is in nobody's way who adds histograms up.
+    StaleMarkers,
+}
+
+/// Metric family type as numbered by version 2; version 1 has 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FamilyType(pub(super) u8);
+
+impl FamilyType {
+    const COUNTER: FamilyType = FamilyType(1);
+    const GAUGE: FamilyType = FamilyType(2);
+    const GAUGE_HISTOGRAM: FamilyType = FamilyType(4);
+    const INFO: FamilyType = FamilyType(6);
+    const STATE_SET: FamilyType = FamilyType(7);
+
+    /// Whether numbers of that name count, one onto the other.
+    pub(super) fn is_monotonic(self, name: &str) -> bool {
+        match self {
+            FamilyType::COUNTER => true,
+            FamilyType::GAUGE
+            | FamilyType::GAUGE_HISTOGRAM
+            | FamilyType::INFO
+            | FamilyType::STATE_SET => false,
+            // Parts of histograms and summaries, and what nobody knows.
+            _ => convention::is_monotonic(name),
+        }
+    }
+
+    /// Whether the unit of the family is not that of the numbers of that name.
+    fn has_other_unit(self, name: &str) -> bool {
+        self != FamilyType::COUNTER
+            && self != FamilyType::GAUGE
+            && convention::is_count_of_values(name)
+    }
+}
+
+/// A series of a request.
+pub(super) trait RequestSeries {
+    /// Names and values of the labels, the metric's name among them.
+    fn for_each_label<'a>(
+        &'a self,
+        each: &mut dyn FnMut(&'a [u8], &'a [u8]),
+    ) -> Result<(), InputError>;
+    /// Type and unit of the family.
+    fn family(&self) -> (FamilyType, &[u8]);
+}
+
+/// The metric's name, if it is there and text.
+pub(super) fn metric_name(told: &dyn RequestSeries) -> Option<&str> {
+    let mut found = None;
+    let read = told.for_each_label(&mut |name, value| {
+        if name == NAME.as_bytes() {
+            found = Some(value);
+        }
+    });
+    read.ok().and(found).and_then(|name| std::str::from_utf8(name).ok())
+}
+
+/// As messages name it.
+pub(super) fn display_series(told: &dyn RequestSeries) -> String {
+    metric_name(told).map_or("a series without name".to_owned(), |name| quote(name.as_bytes()))
+}
+
+/// The series of some of its values, or why it is none.
+pub(super) fn to_series(what: SampleKind, told: &dyn RequestSeries) -> Result<Series, String> {
+    let (mut metric, mut labels, mut wrong) = (None, Vec::new(), None);
+    let text = |bytes: &[u8]| {
+        let text = std::str::from_utf8(bytes).map(str::to_owned);
+        text.map_err(|_| format!("{} is no text in UTF-8", quote(bytes)))
+    };
+    let mut label = |name: &[u8], value: &[u8]| {
+        let (name, value) = (text(name)?, text(value)?);
+        if name != NAME {
+            labels.push((name, value));
+        } else if metric.replace(value).is_some() {
+            return Err(format!("label \"{NAME}\" is given twice"));
+        }
+        Ok(())
+    };
+    told.for_each_label(&mut |name, value| {
+        if wrong.is_none() {
+            wrong = label(name, value).err();
+        }
+    })
+    .map_err(|trouble| trouble.to_string())?;
+    if let Some(wrong) = wrong {
+        return Err(wrong);
+    }
+    let metric = metric.filter(|name| !name.is_empty()).ok_or("it has no name")?;
+    let (family, unit) = told.family();
+    let mut series = Series::new(metric.as_str(), series_kind(what, family, &metric));
+    if let Some(unit) = series_unit(what, family, &metric, &text(unit)?) {
+        series = series.with_unit(unit.name());
+    }
+    series.with_labels(labels).validate().map_err(|error| error.to_string())
+}
+
+fn series_kind(what: SampleKind, family: FamilyType, name: &str) -> SeriesKind {
+    match what {
+        SampleKind::Numbers if !family.is_monotonic(name) => SeriesKind::Gauge,
+        SampleKind::Numbers | SampleKind::StaleMarkers => {
+            SeriesKind::Counter(Temporality::Cumulative)
+        }
+        SampleKind::Histograms => SeriesKind::Histogram(Temporality::Cumulative),
+        SampleKind::GaugeHistograms => SeriesKind::Histogram(Temporality::Delta),
+    }
+}
+
+fn series_unit(what: SampleKind, family: FamilyType, name: &str, said: &str) -> Option<Unit> {
+    if what == SampleKind::Numbers && family.has_other_unit(name) {
+        return None;
+    }
+    convention::parse_unit(said).or_else(|| convention::unit_suffix(name))
+}

@@ -1,0 +1,218 @@
+//! Row writer for remote write requests.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use hist::codec::prometheus::{
+    HistogramSample as Native, RemoteHistogram, ResetHint, STALE_MARKER,
+};
+use hist::protobuf::{FieldValue, MessageReader};
+use model::{Sample, SampleValue};
+
+use super::request_series::{self, RequestSeries, SampleKind};
+use super::{RemoteWriteVersion, WriteSummary};
+use crate::input_error::InputError;
+use crate::mapper::MAX_REPORTED_ERRORS;
+use crate::row_sink::RowSink;
+
+const NANOSECONDS: i64 = 1_000_000;
+
+/// Hands rows on and counts them.
+pub(super) struct RequestRowWriter<'a> {
+    rows: &'a mut dyn RowSink,
+    pub(super) summary: WriteSummary,
+}
+
+/// A series in the middle of a request.
+pub(super) struct RequestCursor<'a> {
+    pub(super) version: RemoteWriteVersion,
+    pub(super) series: &'a dyn RequestSeries,
+    /// What stands for it; the first byte says which of its values.
+    pub(super) key: &'a mut [u8],
+    /// Since when it counts, in milliseconds, where samples do not say; 0 if nobody does.
+    pub(super) created: i64,
+}
+
+/// Which series `rows` is at.
+enum SeriesCursor {
+    Start,
+    Values(SampleKind),
+    /// It is none, and that has been said.
+    Rejected,
+}
+
+impl<'a> RequestRowWriter<'a> {
+    pub(super) fn new(rows: &'a mut dyn RowSink) -> RequestRowWriter<'a> {
+        RequestRowWriter { rows, summary: WriteSummary::default() }
+    }
+
+    pub(super) fn reject(&mut self, why: impl FnOnce() -> String) {
+        self.summary.rejected = self.summary.rejected.saturating_add(1);
+        if self.summary.errors.len() < MAX_REPORTED_ERRORS {
+            self.summary.errors.push(why());
+        }
+    }
+
+    /// All samples and histograms among the fields of a series. Whether there were any.
+    pub(super) fn write_series(
+        &mut self,
+        mut fields: MessageReader<'_>,
+        series: &mut RequestCursor<'_>,
+    ) -> Result<bool, InputError> {
+        let mut at = SeriesCursor::Start;
+        let mut any = false;
+        while let Some((number, field)) = fields.field()? {
+            match (number, series.version) {
+                (2, _) => self.write_number(field, series, &mut at)?,
+                (4, RemoteWriteVersion::V1) | (3, RemoteWriteVersion::V2) => {
+                    self.write_histogram(field, series, &mut at)?
+                }
+                _ => continue,
+            }
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Goes to the series of such values. Of a series that is none the reason is said once.
+    fn select_series(
+        &mut self,
+        what: SampleKind,
+        series: &mut RequestCursor<'_>,
+        at: &mut SeriesCursor,
+    ) -> bool {
+        match at {
+            SeriesCursor::Values(held) if *held == what => return true,
+            SeriesCursor::Rejected => {
+                self.summary.rejected = self.summary.rejected.saturating_add(1);
+                return false;
+            }
+            SeriesCursor::Start | SeriesCursor::Values(_) => {}
+        }
+        series.key[0] = what as u8;
+        let mut why = None;
+        let told = series.series;
+        let made = self.rows.series(series.key, &mut || {
+            request_series::to_series(what, told).map_err(|reason| {
+                why = Some(reason);
+                model::Error::Truncated { offset: 0, field: "series" }
+            })
+        });
+        let Err(error) = made else {
+            *at = SeriesCursor::Values(what);
+            return true;
+        };
+        *at = SeriesCursor::Rejected;
+        let why = why.unwrap_or_else(|| error.to_string());
+        self.reject(|| format!("{}: {why}", request_series::display_series(told)));
+        false
+    }
+
+    fn write_number(
+        &mut self,
+        field: FieldValue<'_>,
+        series: &mut RequestCursor<'_>,
+        at: &mut SeriesCursor,
+    ) -> Result<(), InputError> {
+        let (mut value, mut time, mut start) = (0.0, 0, series.created);
+        let mut fields = field.message()?;
+        while let Some((number, field)) = fields.field()? {
+            match number {
+                1 => value = field.double()?,
+                2 => time = field.varint()? as i64,
+                3 if series.version == RemoteWriteVersion::V2 => start = field.varint()? as i64,
+                _ => {}
+            }
+        }
+        if !self.select_series(SampleKind::Numbers, series, at) {
+            return Ok(());
+        }
+        let counts = start != 0 && {
+            let name = request_series::metric_name(series.series).unwrap_or_default();
+            series.series.family().0.is_monotonic(name)
+        };
+        let start = if counts { start } else { 0 };
+        if self.write_sample(series, (start, time), SampleValue::Number(value)) {
+            self.summary.samples = self.summary.samples.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    fn write_histogram(
+        &mut self,
+        field: FieldValue<'_>,
+        series: &mut RequestCursor<'_>,
+        at: &mut SeriesCursor,
+    ) -> Result<(), InputError> {
+        let read = RemoteHistogram::from_bytes(field.bytes()?).and_then(|message| {
+            let value = match message.to_sample()? {
+                Native::Integer(histogram) => Some(histogram),
+                Native::Float(float) => Some(float.to_histogram()?),
+                Native::Stale => None,
+            };
+            Ok((message, value))
+        });
+        let (message, value) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                self.reject(|| {
+                    format!("{}: {error}", request_series::display_series(series.series))
+                });
+                return Ok(());
+            }
+        };
+        let is_gauge = message.reset_hint == ResetHint::Gauge as i32;
+        let start = match message.start_timestamp {
+            _ if is_gauge || value.is_none() => 0,
+            0 => series.created,
+            start => start,
+        };
+        let (what, value) = match value {
+            None => (SampleKind::StaleMarkers, SampleValue::Number(f64::from_bits(STALE_MARKER))),
+            Some(histogram) if is_gauge => {
+                (SampleKind::GaugeHistograms, histogram_value(histogram))
+            }
+            Some(histogram) => (SampleKind::Histograms, histogram_value(histogram)),
+        };
+        if self.select_series(what, series, at)
+            && self.write_sample(series, (start, message.timestamp), value)
+        {
+            self.summary.histograms = self.summary.histograms.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// A value with its start, 0 where nobody says, and its time in milliseconds. Whether it was taken.
+    #[inline]
+    fn write_sample(
+        &mut self,
+        series: &RequestCursor<'_>,
+        times: (i64, i64),
+        value: SampleValue,
+    ) -> bool {
+        let (start, time) = times;
+        let Some(end) = time.checked_mul(NANOSECONDS) else {
+            self.reject(|| {
+                let name = request_series::display_series(series.series);
+                format!("{name}: it is of {time} ms, which nanoseconds in 64 bits do not reach")
+            });
+            return false;
+        };
+        // A start after the end says that clocks differ, and not since when it counts.
+        let start = match start.checked_mul(NANOSECONDS) {
+            Some(start) if start != 0 && start < end => start,
+            _ => end,
+        };
+        let taken = self.rows.sample(&Sample { start, end, value });
+        if let Err(error) = &taken {
+            self.reject(|| error.to_string());
+        }
+        taken.is_ok()
+    }
+}
+
+fn histogram_value(histogram: hist::Histogram) -> SampleValue {
+    SampleValue::Histogram(Box::new(histogram))
+}

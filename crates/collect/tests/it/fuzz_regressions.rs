@@ -1,0 +1,159 @@
+//! Inputs that once broke something, and the seeds that fuzzing begins with.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{
+    AnyValue, ArrayValue, InstrumentationScope, KeyValue, any_value,
+};
+use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::summary_data_point::ValueAtQuantile;
+use opentelemetry_proto::tonic::metrics::v1::{
+    ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram, HistogramDataPoint,
+    Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, Summary, SummaryDataPoint,
+    number_data_point,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message as _;
+
+use crate::checks;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// `testdata/fuzz/<target>/<what went wrong>`: the fuzz targets' checks on each.
+#[test]
+fn regression_inputs_pass() {
+    for (target, check) in checks::CHECKS {
+        for path in files(&root().join("testdata/fuzz").join(target)) {
+            println!("{}", path.display());
+            check(&fs::read(path).unwrap());
+        }
+    }
+}
+
+/// Each source reads each other's golden files without a panic.
+#[test]
+fn golden_files_never_panic_any_decoder() {
+    for seed in seeds() {
+        checks::CHECKS.iter().for_each(|(_, check)| check(&seed));
+    }
+}
+
+/// Writes `fuzz/corpus/<target>/`: the beginnings of golden files, their first lines, and what once broke
+/// something. `cargo xtask ci fuzz` calls it before the targets run.
+#[test]
+#[ignore = "writes fuzz/corpus; called by xtask"]
+fn write_seeds() {
+    for (target, _) in checks::CHECKS {
+        let folder = root().join("fuzz/corpus").join(target);
+        fs::create_dir_all(&folder).unwrap();
+        for (number, seed) in seeds().iter().enumerate() {
+            fs::write(folder.join(format!("seed-{number:03}")), seed).unwrap();
+        }
+        for path in files(&root().join("testdata/fuzz").join(target)) {
+            fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+}
+
+/// What a fuzzer does not find by itself: the first lines of every format.
+fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = otlp_seeds();
+    for folder in ["cli", "hist/hdr", "hist/circllhist"] {
+        for path in files(&root().join("testdata").join(folder)) {
+            let ends = ["txt", "prom", "json", "hlog", "tsv"];
+            if path.extension().is_some_and(|end| ends.iter().any(|known| end == *known)) {
+                let bytes = fs::read(path).unwrap();
+                let lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
+                seeds.extend([1, 12].map(|count| lines[..lines.len().min(count)].concat()));
+            }
+        }
+    }
+    for path in files(&root().join("testdata/collect/prometheus")) {
+        if path.extension().is_some_and(|end| end == "snappy" || end == "pb") {
+            seeds.push(fs::read(path).unwrap());
+        }
+    }
+    seeds.retain(|seed| seed.len() <= 1 << 14);
+    seeds.sort();
+    seeds.dedup();
+    seeds
+}
+
+/// A request with a point of each shape, in both forms.
+fn otlp_seeds() -> Vec<Vec<u8>> {
+    let value = |value| Some(AnyValue { value: Some(value) });
+    let list = ArrayValue { values: value(any_value::Value::IntValue(1)).into_iter().collect() };
+    let value = value(any_value::Value::ArrayValue(list));
+    let attributes = vec![KeyValue { key: "a".to_owned(), value, ..Default::default() }];
+    let value = Some(number_data_point::Value::AsDouble(7.5));
+    let number = NumberDataPoint { value, attributes: attributes.clone(), ..Default::default() };
+    let explicit = HistogramDataPoint {
+        start_time_unix_nano: 1,
+        time_unix_nano: 2,
+        count: 3,
+        sum: Some(4.0),
+        bucket_counts: vec![1, 2],
+        explicit_bounds: vec![1.0],
+        ..Default::default()
+    };
+    let exponential = ExponentialHistogramDataPoint {
+        time_unix_nano: 2,
+        count: 3,
+        scale: 9,
+        zero_count: 1,
+        positive: Some(Buckets { offset: -1, bucket_counts: vec![2] }),
+        ..Default::default()
+    };
+    let quantile_values = vec![ValueAtQuantile { quantile: 0.5, value: 1.0 }];
+    let summary = SummaryDataPoint { quantile_values, ..Default::default() };
+    let data = [
+        Data::Gauge(Gauge { data_points: vec![number.clone()] }),
+        Data::Sum(Sum {
+            data_points: vec![number],
+            aggregation_temporality: 1,
+            is_monotonic: true,
+        }),
+        Data::Histogram(Histogram { data_points: vec![explicit], aggregation_temporality: 2 }),
+        Data::ExponentialHistogram(ExponentialHistogram {
+            data_points: vec![exponential],
+            aggregation_temporality: 1,
+        }),
+        Data::Summary(Summary { data_points: vec![summary] }),
+    ];
+    let (name, unit) = ("m", "By");
+    let metric = |data| Metric {
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        data: Some(data),
+        ..Default::default()
+    };
+    let metrics = data.map(metric).to_vec();
+    let scope = Some(InstrumentationScope { name: "s".to_owned(), ..Default::default() });
+    let scope_metrics = vec![ScopeMetrics { scope, metrics, ..Default::default() }];
+    let resource = Some(Resource { attributes, ..Default::default() });
+    let resource_metrics = vec![ResourceMetrics { resource, scope_metrics, ..Default::default() }];
+    let request = ExportMetricsServiceRequest { resource_metrics };
+    vec![request.encode_to_vec(), serde_json::to_vec(&request).expect("JSON")]
+}
+
+#[test]
+fn all_seed_points_are_decoded() {
+    let seeds = otlp_seeds();
+    let mut rows = [collect::VecRowSink::default(), collect::VecRowSink::default()];
+    let protobuf = collect::otlp::read_protobuf(&seeds[0], 1, &mut rows[0]).unwrap();
+    let json = collect::otlp::read_json(&seeds[1], 1, &mut rows[1]).unwrap();
+    assert_eq!((protobuf.points, protobuf.rejected), (5, 0), "{protobuf:?}");
+    assert_eq!((&protobuf, &rows[0].rows), (&json, &rows[1].rows));
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}

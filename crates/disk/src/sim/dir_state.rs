@@ -1,0 +1,304 @@
+//! Directory state of a simulated disk: current and durable names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+use super::rng::Rng;
+
+/// A file, whatever it is called.
+pub(super) type InodeId = u64;
+
+/// Directory entry: folder or file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DirEntry {
+    Folder,
+    File(InodeId),
+}
+
+/// Order in which directory changes survive a power loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NameOrder {
+    /// As with a journalling file system: in each folder, the changes up to some moment. A rename arrives
+    /// in whole, also between folders.
+    #[default]
+    Journal,
+    /// Each name as it was at some moment, whatever became of the others: of a rename the new name may
+    /// arrive and the old one stay, or the old one go and the new one not arrive.
+    Arbitrary,
+}
+
+/// One name's change, to nothing when it was removed.
+type NameChange = (PathBuf, Option<DirEntry>);
+type NameTable = BTreeMap<PathBuf, DirEntry>;
+
+/// Directory state: current, durable, and the log between. Paths are absolute, without `.` and
+/// `..`; `/` always exists and is not listed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DirState {
+    current: NameTable,
+    durable: NameTable,
+    /// Changes that are not durable, oldest first; those of one entry were made at once.
+    log: Vec<Vec<NameChange>>,
+}
+
+impl DirState {
+    pub(super) fn get(&self, path: &Path) -> Option<DirEntry> {
+        match path.parent() {
+            None => Some(DirEntry::Folder),
+            Some(_) => self.current.get(path).copied(),
+        }
+    }
+
+    pub(super) fn change(&mut self, changes: Vec<NameChange>) {
+        apply(&mut self.current, &changes);
+        self.log.push(changes);
+    }
+
+    /// All files.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&Path, InodeId)> {
+        self.current.iter().filter_map(|(path, entry)| match entry {
+            DirEntry::File(id) => Some((path.as_path(), *id)),
+            DirEntry::Folder => None,
+        })
+    }
+
+    /// All files that have a name now or may have one after a power cut.
+    pub(super) fn reachable(&self) -> BTreeSet<InodeId> {
+        let log = self.log.iter().flatten().filter_map(|(_, entry)| entry.as_ref());
+        let entries = self.current.values().chain(self.durable.values()).chain(log);
+        let file = |entry: &DirEntry| match entry {
+            DirEntry::File(id) => Some(*id),
+            DirEntry::Folder => None,
+        };
+        entries.filter_map(file).collect()
+    }
+
+    /// Makes the names in a folder durable, and no others but what [`NameOrder`] binds to them.
+    pub(super) fn sync(&mut self, dir: &Path, order: NameOrder) {
+        let (durable, log) = (&mut self.durable, &mut self.log);
+        match order {
+            NameOrder::Arbitrary => {
+                for changes in &mut *log {
+                    let (here, elsewhere): (Vec<_>, Vec<_>) =
+                        changes.drain(..).partition(|(path, _)| parent(path) == dir);
+                    apply(durable, &here);
+                    *changes = elsewhere;
+                }
+            }
+            NameOrder::Journal => {
+                // A rename from another folder takes with it what happened there before.
+                let mut folders = BTreeSet::from([dir.to_owned()]);
+                let mut due = vec![false; log.len()];
+                for (changes, due) in log.iter().zip(&mut due).rev() {
+                    *due = changes.iter().any(|(path, _)| folders.contains(parent(path)));
+                    if *due {
+                        folders.extend(changes.iter().map(|(path, _)| parent(path).to_owned()));
+                    }
+                }
+                for (changes, due) in log.iter_mut().zip(due) {
+                    if due {
+                        apply(durable, changes);
+                        changes.clear();
+                    }
+                }
+            }
+        }
+        log.retain(|changes| !changes.is_empty());
+    }
+
+    /// The names after a power cut.
+    pub(super) fn power_cut(&mut self, order: NameOrder, rng: &mut Rng) {
+        let log = std::mem::take(&mut self.log);
+        match order {
+            NameOrder::Arbitrary => {
+                let mut count = BTreeMap::<&Path, usize>::new();
+                for (path, _) in log.iter().flatten() {
+                    *count.entry(path).or_default() += 1;
+                }
+                for left in count.values_mut() {
+                    *left = rng.up_to(*left);
+                }
+                for change @ (path, _) in log.iter().flatten() {
+                    let left = count.get_mut(path.as_path()).expect("was counted");
+                    if *left > 0 {
+                        *left -= 1;
+                        apply(&mut self.durable, std::slice::from_ref(change));
+                    }
+                }
+            }
+            NameOrder::Journal => {
+                let mut count = BTreeMap::<&Path, usize>::new();
+                for changes in &log {
+                    parent_dirs(changes)
+                        .into_iter()
+                        .for_each(|dir| *count.entry(dir).or_default() += 1);
+                }
+                for left in count.values_mut() {
+                    *left = rng.up_to(*left);
+                }
+                for changes in &log {
+                    let dirs = parent_dirs(changes);
+                    let arrives = dirs.iter().all(|dir| count[dir] > 0);
+                    for dir in dirs {
+                        let left = count.get_mut(dir).expect("was counted");
+                        *left = if arrives { *left - 1 } else { 0 };
+                    }
+                    if arrives {
+                        apply(&mut self.durable, changes);
+                    }
+                }
+            }
+        }
+        // What is in a folder is gone with the folder. Parents come before their children.
+        let mut left = NameTable::new();
+        for (path, entry) in std::mem::take(&mut self.durable) {
+            let above = parent(&path);
+            if above.parent().is_none() || left.get(above) == Some(&DirEntry::Folder) {
+                left.insert(path, entry);
+            }
+        }
+        self.current = left.clone();
+        self.durable = left;
+    }
+}
+
+fn parent_dirs(changes: &[NameChange]) -> BTreeSet<&Path> {
+    changes.iter().map(|(path, _)| parent(path)).collect()
+}
+
+fn apply(table: &mut NameTable, changes: &[NameChange]) {
+    for (path, entry) in changes {
+        match entry {
+            Some(entry) => table.insert(path.clone(), *entry),
+            None => table.remove(path),
+        };
+    }
+}
+
+/// The folder of a name; `/` for `/`.
+pub(super) fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+/// The path from the root, where a relative one begins too.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    let mut whole = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => whole.push(name),
+            Component::ParentDir => drop(whole.pop()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// All sets of names that power cuts may leave of what `make` does.
+    #[track_caller]
+    fn check(order: NameOrder, make: impl Fn(&mut DirState), expected: &[&str]) {
+        let mut seen = BTreeSet::new();
+        for seed in 0..400 {
+            let mut names = DirState::default();
+            make(&mut names);
+            names.power_cut(order, &mut Rng::new(seed));
+            let name = |(path, id): (&Path, InodeId)| format!("{}={id}", path.display());
+            seen.insert(names.files().map(name).collect::<Vec<_>>().join(" "));
+        }
+        assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+    }
+
+    fn put(names: &mut DirState, path: &str, id: InodeId) {
+        names.change(vec![(path.into(), Some(DirEntry::File(id)))]);
+    }
+
+    fn rename(names: &mut DirState, from: &str, to: &str, id: InodeId) {
+        names.change(vec![(from.into(), None), (to.into(), Some(DirEntry::File(id)))]);
+    }
+
+    fn folder(names: &mut DirState, path: &str) {
+        names.change(vec![(path.into(), Some(DirEntry::Folder))]);
+    }
+
+    #[test]
+    fn a_journal_keeps_a_prefix() {
+        let make = |names: &mut DirState| {
+            put(names, "/a", 1);
+            put(names, "/b", 2);
+            rename(names, "/b", "/a", 2);
+        };
+        check(NameOrder::Journal, make, &["", "/a=1", "/a=1 /b=2", "/a=2"]);
+    }
+
+    #[test]
+    fn arbitrary_order_keeps_any_version_of_each_name() {
+        let make = |names: &mut DirState| {
+            put(names, "/a", 1);
+            names.sync(Path::new("/"), NameOrder::Arbitrary);
+            rename(names, "/a", "/b", 1);
+        };
+        check(NameOrder::Arbitrary, make, &["", "/a=1", "/a=1 /b=1", "/b=1"]);
+    }
+
+    #[test]
+    fn a_sync_is_for_one_folder() {
+        let make = |names: &mut DirState| {
+            folder(names, "/x");
+            folder(names, "/y");
+            names.sync(Path::new("/"), NameOrder::Journal);
+            put(names, "/x/a", 1);
+            put(names, "/y/a", 2);
+            names.sync(Path::new("/y"), NameOrder::Journal);
+        };
+        check(NameOrder::Journal, make, &["/x/a=1 /y/a=2", "/y/a=2"]);
+    }
+
+    #[test]
+    fn a_rename_between_folders_takes_both_with_it() {
+        let base = |names: &mut DirState| {
+            folder(names, "/x");
+            folder(names, "/y");
+            names.sync(Path::new("/"), NameOrder::Journal);
+        };
+        let make = |names: &mut DirState| {
+            base(names);
+            put(names, "/x/a", 1);
+            rename(names, "/x/a", "/y/a", 1);
+            put(names, "/x/b", 2);
+        };
+        check(NameOrder::Journal, make, &["", "/x/a=1", "/x/b=2 /y/a=1", "/y/a=1"]);
+        let synced = |names: &mut DirState| {
+            make(names);
+            names.sync(Path::new("/y"), NameOrder::Journal);
+        };
+        check(NameOrder::Journal, synced, &["/x/b=2 /y/a=1", "/y/a=1"]);
+    }
+
+    #[test]
+    fn a_file_goes_with_its_folder() {
+        let make = |names: &mut DirState| {
+            folder(names, "/x");
+            put(names, "/x/a", 1);
+            names.sync(Path::new("/x"), NameOrder::Journal);
+        };
+        for order in [NameOrder::Journal, NameOrder::Arbitrary] {
+            check(order, make, &["", "/x/a=1"]);
+        }
+    }
+
+    #[test]
+    fn paths_begin_at_the_root() {
+        let check = |path: &str, expected: &str| {
+            assert_eq!(absolute(Path::new(path)), Path::new(expected), "{path}");
+        };
+        check("", "/");
+        check("a", "/a");
+        check("./a//b/../c/", "/a/c");
+        check("/../a", "/a");
+    }
+}

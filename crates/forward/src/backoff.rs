@@ -1,0 +1,64 @@
+//! Exponential backoff with equal jitter: half fixed, half random.
+
+use std::time::Duration;
+
+/// A site may ask for no more patience than this.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+
+/// Counts failures.
+#[derive(Clone, Debug)]
+pub(crate) struct ExponentialBackoff {
+    first: Duration,
+    max: Duration,
+    failures: u32,
+}
+
+impl ExponentialBackoff {
+    pub(crate) fn new((first, longest): (Duration, Duration)) -> ExponentialBackoff {
+        ExponentialBackoff { first, max: longest.max(first), failures: 0 }
+    }
+
+    /// It went well.
+    pub(crate) fn reset(&mut self) {
+        self.failures = 0;
+    }
+
+    /// It failed: how long to wait. `asked` is what the other side asks for; `slowly` where waiting does not
+    /// help and somebody has to do something.
+    pub(crate) fn next_delay(
+        &mut self,
+        asked: Option<Duration>,
+        slowly: bool,
+        random: u64,
+    ) -> Duration {
+        let doubled = self.first.saturating_mul(1 << self.failures.min(20)).min(self.max);
+        self.failures = self.failures.saturating_add(1);
+        let whole = if slowly { self.max } else { doubled };
+        let half = whole / 2;
+        let jitter = half.mul_f64(random as f64 / u64::MAX as f64);
+        (half + jitter).max(asked.unwrap_or_default().min(RETRY_AFTER_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_grow_to_the_maximum_and_reset() {
+        let ms = Duration::from_millis;
+        let mut retry = ExponentialBackoff::new((ms(500), ms(3000)));
+        let mut next = |random| retry.next_delay(None, false, random).as_millis();
+        assert_eq!(
+            [next(u64::MAX), next(0), next(u64::MAX), next(u64::MAX)],
+            [500, 500, 2000, 3000]
+        );
+        assert_eq!(next(0), 1500);
+        retry.reset();
+        assert_eq!(retry.next_delay(None, false, u64::MAX), ms(500));
+        assert_eq!(retry.next_delay(Some(ms(7000)), false, 0), ms(7000));
+        assert_eq!(retry.next_delay(Some(ms(1 << 40)), false, 0), RETRY_AFTER_MAX);
+        retry.reset();
+        assert_eq!(retry.next_delay(None, true, u64::MAX), ms(3000));
+    }
+}

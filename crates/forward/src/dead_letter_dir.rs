@@ -1,0 +1,92 @@
+//! The folder for batches that a site will not take: `ASIDE/SITE/SEQUENCE.parcel`, a parcel that can be sent again by
+//! hand (`docs/agent.md` says how), or `SEQUENCE.batch`, the bytes as they were in the journal, of what can be no
+//! parcel; and beside it `SEQUENCE.why`, a line that says why.
+//!
+//! At most [`BYTES_MAX`] per site are kept. What comes beyond is told as a gap like all others, and its bytes are gone.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Bytes kept for one site.
+pub(crate) const BYTES_MAX: u64 = 64 << 20;
+
+/// Dead letter content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DeadLetter<'a> {
+    /// A parcel with one batch.
+    Request(&'a [u8]),
+    /// What can be none.
+    RawBatch(&'a [u8]),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct DeadLetterDir {
+    folder: PathBuf,
+    bytes_max: u64,
+}
+
+impl DeadLetterDir {
+    pub(crate) fn new(folder: &Path, site: &str) -> DeadLetterDir {
+        DeadLetterDir { folder: folder.join(site), bytes_max: BYTES_MAX }
+    }
+
+    /// Keeps a batch, durably; where, unless there is no room for it.
+    pub(crate) fn write(
+        &self,
+        sequence: u64,
+        kept: &DeadLetter<'_>,
+        why: &str,
+    ) -> Result<Option<PathBuf>> {
+        let (DeadLetter::Request(bytes) | DeadLetter::RawBatch(bytes)) = *kept;
+        let kind = if let DeadLetter::Request(_) = kept { "parcel" } else { "batch" };
+        let failed =
+            |path: &Path, source| Error::Folder { path: path.display().to_string(), source };
+        // What it holds is nobody else's.
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        made.map_err(|error| failed(&self.folder, error))?;
+        let used = self.bytes().map_err(|error| failed(&self.folder, error))?;
+        if used.saturating_add(bytes.len() as u64) > self.bytes_max {
+            return Ok(None);
+        }
+        let name = format!("{sequence:020}");
+        let path = self.folder.join(format!("{name}.{kind}"));
+        write_file(&path, bytes).map_err(|error| failed(&path, error))?;
+        let reason = self.folder.join(format!("{name}.why"));
+        write_file(&reason, format!("{why}\n").as_bytes())
+            .map_err(|error| failed(&reason, error))?;
+        let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
+        folder.map_err(|error| failed(&self.folder, error))?;
+        Ok(Some(path))
+    }
+
+    fn bytes(&self) -> std::io::Result<u64> {
+        fs::read_dir(&self.folder)?.map(|entry| Ok(entry?.metadata()?.len())).sum()
+    }
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dead_letters_are_written_with_their_reason_up_to_the_limit() {
+        let dir = std::env::temp_dir().join(format!("topdeck-aside-{:x}", journal::random_id()));
+        let aside = DeadLetterDir { bytes_max: 10, ..DeadLetterDir::new(&dir, "site") };
+        let path = aside.write(7, &DeadLetter::RawBatch(b"batch"), "no").unwrap().unwrap();
+        assert_eq!(path, dir.join("site/00000000000000000007.batch"));
+        assert_eq!(fs::read(&path).unwrap(), b"batch");
+        assert_eq!(fs::read_to_string(path.with_extension("why")).unwrap(), "no\n");
+        assert_eq!(aside.write(8, &DeadLetter::Request(b"batch"), "no").unwrap(), None);
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

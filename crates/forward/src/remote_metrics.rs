@@ -1,0 +1,83 @@
+//! Metrics of a remote.
+
+use std::sync::Arc;
+
+use intake::{Counter, Intake, LatencyHistogram};
+
+use crate::encoded_request::{EntryKind, RequestEntry};
+use crate::status::StatusCell;
+
+/// Metrics of one remote.
+#[derive(Clone, Debug)]
+pub(crate) struct RemoteMetrics {
+    pub(crate) sent: Counter,
+    acknowledged: Counter,
+    samples: Counter,
+    dead_lettered: Counter,
+    missing: Counter,
+    pub(crate) retries: Counter,
+    pub(crate) bytes: Counter,
+    pub(crate) request_duration: LatencyHistogram,
+}
+
+impl RemoteMetrics {
+    /// The site has it.
+    pub(crate) fn record_acknowledged(&self, part: &RequestEntry) {
+        let records = match part.kind {
+            EntryKind::Batch => &self.acknowledged,
+            EntryKind::Gap => &self.missing,
+            EntryKind::DeadLettered => &self.dead_lettered,
+        };
+        records.add(part.records);
+        self.samples.add(part.samples);
+    }
+
+    pub(crate) fn new(intake: &Arc<Intake>, site: &str, board: &StatusCell) -> RemoteMetrics {
+        let meter = intake.meter();
+        let labels = &[("site", site)];
+        let records = |outcome| {
+            meter.counter(
+                "topdeck_forward_records_total",
+                "records for another site, by what became of them; sent counts batches, each time they go out",
+                &[("site", site), ("outcome", outcome)],
+            )
+        };
+        // The meter is the intake's own: it must not hold it.
+        let (board, weak) = (board.clone(), Arc::downgrade(intake));
+        meter.gauge(
+            "topdeck_forward_lag_records",
+            "records that another site does not have yet",
+            labels,
+            move || {
+                weak.upgrade()
+                    .map_or(0.0, |intake| board.snapshot(intake.target().journal()).lag as f64)
+            },
+        );
+        RemoteMetrics {
+            sent: records("sent"),
+            acknowledged: records("acknowledged"),
+            dead_lettered: records("set_aside"),
+            missing: records("missing"),
+            samples: meter.counter(
+                "topdeck_forward_samples_total",
+                "samples that another site has acknowledged",
+                labels,
+            ),
+            retries: meter.counter(
+                "topdeck_forward_retries_total",
+                "requests to another site that failed, in whole or in part, and were made again",
+                labels,
+            ),
+            bytes: meter.counter(
+                "topdeck_forward_bytes_total",
+                "compressed bytes sent to another site, with what was sent again",
+                labels,
+            ),
+            request_duration: meter.histogram(
+                "topdeck_forward_request_duration",
+                "from sending a parcel until the other site says that it is durable there",
+                labels,
+            ),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Response of a remote: acknowledged sequence, rejected batch, retry.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode, header};
+use net::forward_protocol::{ACKED_SEQUENCE_HEADER, REJECTED_SEQUENCE_HEADER};
+
+/// Bytes of an answer that are shown.
+const EXCERPT_BYTES_MAX: usize = 500;
+
+/// Parsed response of a remote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RemoteResponse {
+    /// Everything up to this sequence is durable at the site.
+    pub(crate) accepted: Option<u64>,
+    pub(crate) disposition: Disposition,
+}
+
+/// Disposition: accepted, retry, or rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Disposition {
+    /// To go on.
+    Accepted,
+    /// To ask again, after a while. `slowly`: somebody has to do something first.
+    Retry { reason: String, retry_after: Option<Duration>, needs_operator: bool },
+    /// The site names a batch that it will not take.
+    Rejected { sequence: u64, reason: String },
+}
+
+impl RemoteResponse {
+    /// There was none.
+    pub(crate) fn no_response(why: String) -> RemoteResponse {
+        RemoteResponse {
+            accepted: None,
+            disposition: Disposition::Retry {
+                reason: why,
+                retry_after: None,
+                needs_operator: false,
+            },
+        }
+    }
+
+    /// Reads the answer to a parcel with sequences above `committed`, up to `last`. What it says of others is not
+    /// believed: it is not about this parcel.
+    pub(crate) fn parse(response: &Response<Bytes>, committed: u64, last: u64) -> RemoteResponse {
+        let status = response.status();
+        let said = header_number(response.headers(), ACKED_SEQUENCE_HEADER);
+        let accepted = said.filter(|accepted| (committed + 1..=last).contains(accepted));
+        let refused = header_number(response.headers(), REJECTED_SEQUENCE_HEADER)
+            .filter(|refused| (accepted.unwrap_or(committed) + 1..=last).contains(refused));
+        let why = format!("{}: {}", status.as_u16(), body_excerpt(response.body()));
+        let after = header_number(response.headers(), header::RETRY_AFTER.as_str())
+            .map(Duration::from_secs);
+        let later = |slowly| Disposition::Retry {
+            reason: why.clone(),
+            retry_after: after,
+            needs_operator: slowly,
+        };
+        let verdict = match (status, refused) {
+            (status, _) if status.is_success() && accepted == Some(last) => Disposition::Accepted,
+            (status, _) if status.is_success() => {
+                let told = said.map_or("nothing".to_owned(), |said| said.to_string());
+                let why = format!(
+                    "{}: it says {told} where {last} was the last sent; is it a topdeck?",
+                    status.as_u16()
+                );
+                Disposition::Retry {
+                    reason: why,
+                    retry_after: after,
+                    needs_operator: accepted.is_none(),
+                }
+            }
+            (
+                StatusCode::BAD_REQUEST
+                | StatusCode::PAYLOAD_TOO_LARGE
+                | StatusCode::UNPROCESSABLE_ENTITY,
+                Some(sequence),
+            ) => Disposition::Rejected { sequence, reason: why },
+            (
+                StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS,
+                _,
+            ) => later(false),
+            (status, _) => later(!status.is_server_error()),
+        };
+        RemoteResponse { accepted, disposition: verdict }
+    }
+}
+
+fn header_number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// The beginning of what was answered, in one line.
+fn body_excerpt(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(EXCERPT_BYTES_MAX)]);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if words.is_empty() { "no reason given".to_owned() } else { words.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer to a parcel of 11 to 20.
+    fn parse_response(status: u16, headers: &[(&str, &str)]) -> RemoteResponse {
+        let mut response = Response::builder().status(status);
+        for &(name, value) in headers {
+            response = response.header(name, value);
+        }
+        RemoteResponse::parse(&response.body(Bytes::from_static(b"because\n")).unwrap(), 10, 20)
+    }
+
+    #[track_caller]
+    fn check(status: u16, headers: &[(&str, &str)], expected: (Option<u64>, &str)) {
+        let RemoteResponse { accepted, disposition: verdict } = parse_response(status, headers);
+        let verdict = match verdict {
+            Disposition::Accepted => "taken".to_owned(),
+            Disposition::Retry { retry_after: after, needs_operator: slowly, .. } => {
+                let after = after.map_or(String::new(), |after| format!(" {}", after.as_secs()));
+                format!("{}{after}", if slowly { "slowly" } else { "later" })
+            }
+            Disposition::Rejected { sequence, .. } => format!("refused {sequence}"),
+        };
+        assert_eq!((accepted, verdict.as_str()), expected);
+    }
+
+    #[test]
+    fn only_full_acceptance_continues() {
+        check(200, &[(ACKED_SEQUENCE_HEADER, "20")], (Some(20), "taken"));
+        check(200, &[(ACKED_SEQUENCE_HEADER, "15")], (Some(15), "later"));
+        check(200, &[(ACKED_SEQUENCE_HEADER, "10")], (None, "slowly"));
+        check(200, &[(ACKED_SEQUENCE_HEADER, "21")], (None, "slowly"));
+        check(200, &[(ACKED_SEQUENCE_HEADER, "x")], (None, "slowly"));
+        check(204, &[], (None, "slowly"));
+    }
+
+    #[test]
+    fn failures_are_retried_and_named_batches_rejected() {
+        check(429, &[(ACKED_SEQUENCE_HEADER, "12"), ("retry-after", "7")], (Some(12), "later 7"));
+        check(500, &[], (None, "later"));
+        check(503, &[("retry-after", "soon")], (None, "later"));
+        check(401, &[], (None, "slowly"));
+        check(404, &[(REJECTED_SEQUENCE_HEADER, "11")], (None, "slowly"));
+        check(400, &[], (None, "slowly"));
+        check(
+            400,
+            &[(ACKED_SEQUENCE_HEADER, "12"), (REJECTED_SEQUENCE_HEADER, "13")],
+            (Some(12), "refused 13"),
+        );
+        check(413, &[(REJECTED_SEQUENCE_HEADER, "11")], (None, "refused 11"));
+        check(
+            400,
+            &[(ACKED_SEQUENCE_HEADER, "12"), (REJECTED_SEQUENCE_HEADER, "12")],
+            (Some(12), "slowly"),
+        );
+        check(400, &[(REJECTED_SEQUENCE_HEADER, "21")], (None, "slowly"));
+    }
+
+    #[test]
+    fn reason_is_one_line() {
+        let Disposition::Retry { reason: why, .. } = parse_response(500, &[]).disposition else {
+            panic!("taken")
+        };
+        assert_eq!(why, "500: because");
+        assert_eq!(body_excerpt(b" \n"), "no reason given");
+        assert_eq!(body_excerpt(&[b'x'; 1000]).len(), EXCERPT_BYTES_MAX);
+    }
+}

@@ -1,0 +1,329 @@
+//! Remote task: read, send, wait for the response, advance the position; backoff after failures.
+//!
+//! One parcel is under way at a time, so that what arrives arrives in order, whatever fails.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, header};
+use intake::{Intake, Restartable};
+use net::dial::{Dialer, HttpConnection, ResponseLimits};
+use net::signature::{Signer, to_hex};
+use net::{Endpoint, forward_protocol};
+use tokio::sync::watch;
+
+use crate::backoff::ExponentialBackoff;
+use crate::dead_letter_dir::DeadLetterDir;
+use crate::encoded_request::{EncodedRequest, EntryKind};
+use crate::error::{Error, Result};
+use crate::forward_reader::{ForwardReader, RejectedBatch};
+use crate::remote_metrics::RemoteMetrics;
+use crate::remote_progress::RemoteProgress;
+use crate::remote_response::{Disposition, RemoteResponse};
+use crate::settings::Settings;
+use crate::status::StatusCell;
+
+/// How long a look into the journal waits for something to come. A stop waits as long at the most.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Bytes of an answer that are read.
+const RESPONSE_BYTES_MAX: usize = 64 << 10;
+
+/// Task of one remote.
+pub(crate) struct RemoteTask {
+    pub(crate) name: String,
+    /// Its subscriber in the journal.
+    pub(crate) subscriber: String,
+    pub(crate) target: Endpoint,
+    pub(crate) authorization: Option<HeaderValue>,
+    pub(crate) user_agent: HeaderValue,
+    pub(crate) dialer: Dialer,
+    pub(crate) signer: Arc<Signer>,
+    pub(crate) settings: Settings,
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) status: StatusCell,
+    pub(crate) progress: Arc<RemoteProgress>,
+    pub(crate) metrics: RemoteMetrics,
+    /// Until when to go on after a stop was asked for; none as long as it was not.
+    pub(crate) stop: watch::Receiver<Option<Instant>>,
+}
+
+/// Consecutive rejections of a batch.
+struct RejectionStreak {
+    sequence: u64,
+    rejections: u32,
+}
+
+/// State between requests.
+struct RemoteState {
+    reader: Option<ForwardReader>,
+    connection: Option<HttpConnection>,
+    backoff: ExponentialBackoff,
+    rejection_streak: Option<RejectionStreak>,
+    rejected: Option<RejectedBatch>,
+}
+
+/// Next step of the task.
+enum NextStep {
+    Continue,
+    /// Nothing came.
+    Idle,
+    Backoff(Duration),
+}
+
+/// After a panic everything behind the last acknowledgement is read and sent again: the site knows
+/// repeats.
+impl Restartable for RemoteTask {
+    /// Runs until a stop is asked for.
+    async fn run(&mut self) {
+        let mut state = RemoteState {
+            reader: None,
+            connection: None,
+            backoff: ExponentialBackoff::new(self.settings.backoff),
+            rejection_streak: None,
+            rejected: None,
+        };
+        loop {
+            let next = match self.send_one(&mut state).await {
+                Ok(next) => next,
+                Err(error) => self.on_failure(&mut state, error.to_string(), None, false),
+            };
+            // Whoever started it is gone without a word.
+            if self.stop.has_changed().is_err() {
+                break;
+            }
+            let stopping = *self.stop.borrow_and_update();
+            let is_over = stopping.is_some_and(|end| Instant::now() >= end);
+            match next {
+                NextStep::Continue if is_over => break,
+                // Nothing is left, or it cannot be sent: the journal keeps it.
+                NextStep::Idle | NextStep::Backoff(_) if stopping.is_some() => break,
+                NextStep::Continue | NextStep::Idle => {}
+                NextStep::Backoff(time) => {
+                    // What it ends with is looked at above.
+                    let _ = tokio::time::timeout(time, self.stop.changed()).await;
+                }
+            }
+        }
+        self.status.lock().connected = None;
+        if let Err(error) = self.save(state.reader.take()).await {
+            self.status.lock().last_error = Some((self.intake.now(), error.to_string()));
+        }
+    }
+
+    async fn wait_for_stop(&mut self) {
+        // An error is a stop without a word.
+        let _ = self.stop.wait_for(Option::is_some).await;
+    }
+}
+
+impl RemoteTask {
+    /// Writes the book of what the site has, and moves its subscriber; that is moved after the next start if it is
+    /// not open now.
+    async fn save(&self, supply: Option<ForwardReader>) -> Result<()> {
+        let (ledger, now) = (Arc::clone(&self.progress), self.intake.now());
+        let work = move || match supply {
+            Some(mut supply) => supply.save(now),
+            None => ledger.save(now).map(drop),
+        };
+        run_blocking(work).await
+    }
+
+    /// One parcel.
+    async fn send_one(&mut self, state: &mut RemoteState) -> Result<NextStep> {
+        let Some(load) = self.read_request(state).await? else {
+            self.status.lock().oldest = None;
+            return Ok(NextStep::Idle);
+        };
+        self.update_oldest(&load);
+        self.intake.supervisor().fault_point(format_args!("site {}", self.name));
+        let answer = tokio::select! {
+            answer = self.send(state, &load) => answer,
+            () = stop_deadline(self.stop.clone()) => RemoteResponse::no_response("stopped".to_owned()),
+        };
+        self.intake.supervisor().fault_point(format_args!("site {} answered", self.name));
+        if let Some(accepted) = answer.accepted {
+            self.on_accepted(state, accepted, &load);
+        }
+        Ok(match answer.disposition {
+            Disposition::Accepted => {
+                self.status.lock().last_error = None;
+                NextStep::Continue
+            }
+            Disposition::Retry { reason: why, retry_after: after, needs_operator: slowly } => {
+                self.on_failure(state, why, after, slowly)
+            }
+            Disposition::Rejected { sequence, reason: why } => {
+                self.on_rejected(state, sequence, why)
+            }
+        })
+    }
+
+    /// Reads on a thread that may wait: for files, and for something to come.
+    async fn read_request(&self, state: &mut RemoteState) -> Result<Option<EncodedRequest>> {
+        let (supply, condemned) = (state.reader.take(), state.rejected.clone());
+        let intake = Arc::clone(&self.intake);
+        let (site, subscriber) = (self.name.clone(), self.subscriber.clone());
+        let aside = DeadLetterDir::new(&self.settings.dead_letter_dir, &site);
+        let (ledger, signer) = (Arc::clone(&self.progress), Arc::clone(&self.signer));
+        let work = move || -> Result<_> {
+            let mut supply = match supply {
+                Some(supply) => supply,
+                None => ForwardReader::open(intake.target(), &site, &subscriber, aside, &ledger)?,
+            };
+            if let Some(condemned) = condemned {
+                supply.dead_letter(condemned);
+            }
+            let load = supply.next(intake.now(), POLL_INTERVAL, &signer)?;
+            Ok((supply, load))
+        };
+        let (supply, load) = run_blocking(work).await?;
+        self.status.lock().position = supply.position();
+        state.reader = Some(supply);
+        Ok(load)
+    }
+
+    fn update_oldest(&self, load: &EncodedRequest) {
+        let mut status = self.status.lock();
+        status.oldest = load.oldest;
+        status.sent_bytes += load.body.len() as u64;
+        drop(status);
+        self.metrics.sent.add(load.entries.len() as u64);
+        self.metrics.bytes.add(load.body.len() as u64);
+    }
+
+    async fn send(&self, state: &mut RemoteState, load: &EncodedRequest) -> RemoteResponse {
+        let committed = self.status.lock().position;
+        let began = Instant::now();
+        match self.exchange(state, load).await {
+            Ok(answer) => {
+                let answer =
+                    RemoteResponse::parse(&answer.response, committed, load.last_sequence());
+                if answer.disposition == Disposition::Accepted {
+                    self.metrics.request_duration.record(began.elapsed());
+                } else if answer.accepted.is_none() {
+                    // What it said may be about something else: the next answer is to be about the next question.
+                    state.connection = None;
+                }
+                answer
+            }
+            Err(error) => {
+                state.connection = None;
+                RemoteResponse::no_response(error.to_string())
+            }
+        }
+    }
+
+    async fn exchange(
+        &self,
+        state: &mut RemoteState,
+        load: &EncodedRequest,
+    ) -> net::dial::Result<net::dial::HttpResponse> {
+        let usable = state.connection.take().filter(HttpConnection::is_open);
+        let mut connection = match usable {
+            Some(connection) => connection,
+            None => {
+                self.status.lock().connected = None;
+                let (connection, _) = self.dialer.dial(&self.target).await?;
+                self.status.lock().connected = Some(self.intake.now());
+                connection
+            }
+        };
+        let allowed = ResponseLimits {
+            timeout: self.settings.response_timeout,
+            max_bytes: RESPONSE_BYTES_MAX,
+        };
+        // From here on it may be taken and the answer lost.
+        self.progress.set_sent(load.last_sequence());
+        let answer = connection.send(self.request(load), allowed).await?;
+        state.connection = Some(connection);
+        Ok(answer)
+    }
+
+    fn request(&self, load: &EncodedRequest) -> Request<Bytes> {
+        let mut request = Request::post(self.target.path.as_str())
+            .header(header::CONTENT_TYPE, HeaderValue::from_static(forward_protocol::CONTENT_TYPE))
+            .header(header::CONTENT_ENCODING, HeaderValue::from_static("zstd"))
+            .header(forward_protocol::AGENT_PRODUCER, self.user_agent.clone())
+            .header(forward_protocol::KEY_HEADER, to_hex(&self.signer.public_key()))
+            .header(forward_protocol::SIGNATURE_HEADER, to_hex(&load.signature));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, authorization.clone());
+        }
+        request.body(load.body.clone()).expect("BUG: the target's path is one")
+    }
+
+    /// The site has everything up to `accepted`.
+    fn on_accepted(&self, state: &mut RemoteState, accepted: u64, load: &EncodedRequest) {
+        self.progress.add(load.acknowledged_up_to(accepted));
+        state.backoff.reset();
+        if state.rejection_streak.as_ref().is_some_and(|suspect| suspect.sequence <= accepted) {
+            (state.rejection_streak, state.rejected) = (None, None);
+        }
+        let mut status = self.status.lock();
+        status.position = accepted;
+        status.acknowledged = Some(self.intake.now());
+        for part in load.acknowledged_up_to(accepted) {
+            match part.kind {
+                EntryKind::Batch => status.records += part.records,
+                EntryKind::Gap => status.missing += part.records,
+                EntryKind::DeadLettered => status.dead_lettered += part.records,
+            }
+            self.metrics.record_acknowledged(part);
+        }
+    }
+
+    /// A batch was refused by name: again, and at last it is condemned.
+    fn on_rejected(&self, state: &mut RemoteState, sequence: u64, why: String) -> NextStep {
+        let refusals = match &state.rejection_streak {
+            Some(suspect) if suspect.sequence == sequence => suspect.rejections + 1,
+            _ => 1,
+        };
+        state.rejection_streak = Some(RejectionStreak { sequence, rejections: refusals });
+        if refusals >= self.settings.rejections_max {
+            state.rejected = Some(RejectedBatch { sequence, reason: why.clone() });
+        }
+        self.on_failure(
+            state,
+            format!("batch {sequence} refused {refusals} times: {why}"),
+            None,
+            false,
+        )
+    }
+
+    /// Everything after the last acknowledgement is read again, after a while.
+    fn on_failure(
+        &self,
+        state: &mut RemoteState,
+        why: String,
+        after: Option<Duration>,
+        slowly: bool,
+    ) -> NextStep {
+        state.reader = None;
+        self.metrics.retries.add(1);
+        let mut status = self.status.lock();
+        status.last_error = Some((self.intake.now(), why));
+        if state.connection.is_none() {
+            status.connected = None;
+        }
+        NextStep::Backoff(state.backoff.next_delay(after, slowly, journal::random_id() as u64))
+    }
+}
+
+/// Ends when the time after a stop is over.
+async fn stop_deadline(mut stop: watch::Receiver<Option<Instant>>) {
+    let Ok(end) = stop.wait_for(Option::is_some).await.map(|end| *end) else { return };
+    if let Some(end) = end {
+        tokio::time::sleep_until(end.into()).await;
+    }
+}
+
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Err(Error::Stopped),
+    }
+}

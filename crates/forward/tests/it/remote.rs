@@ -1,0 +1,294 @@
+//! A site without a store: it notes what came, and fails when it is told to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Read;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use model::{Batch, FORWARD_REQUEST_BYTES_MAX, ForwardRequest, Gap, SampleValue, SeriesRef};
+use net::forward_protocol::{KEY_HEADER, SIGNATURE_HEADER};
+use net::signature::{PublicKey, from_hex, verify_signature};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::agent::SeededRng;
+
+/// What a site does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResponseFault {
+    /// What it should.
+    None,
+    /// Hangs up when it has read the request.
+    DropBeforeRead,
+    /// Takes all, and hangs up.
+    DropAfterRead,
+    /// Says 500.
+    Error,
+    /// Takes half, and says 429.
+    Busy,
+    /// Takes all, and says nothing for ever.
+    Hang,
+    /// Takes all, and says so twice.
+    Duplicate,
+    /// Reads other bytes than were sent.
+    Corrupt,
+    /// Says 401.
+    Unauthorized,
+    /// Is another program, which says 200 to anything.
+    NotTopdeck,
+}
+
+pub(crate) const FAULTS: [ResponseFault; 10] = [
+    ResponseFault::None,
+    ResponseFault::DropBeforeRead,
+    ResponseFault::DropAfterRead,
+    ResponseFault::Error,
+    ResponseFault::Busy,
+    ResponseFault::Hang,
+    ResponseFault::Duplicate,
+    ResponseFault::Corrupt,
+    ResponseFault::Unauthorized,
+    ResponseFault::NotTopdeck,
+];
+
+/// What it has, which survives all that it does.
+#[derive(Debug, Default)]
+pub(crate) struct TestRemoteState {
+    /// How often each sequence was taken.
+    pub(crate) accepted: BTreeMap<u64, u32>,
+    /// In the order in which they were.
+    pub(crate) order: Vec<u64>,
+    /// Values in all histograms.
+    pub(crate) count: u64,
+    pub(crate) samples: u64,
+    pub(crate) gaps: Vec<Gap>,
+    pub(crate) duplicates: u64,
+    pub(crate) requests: u64,
+    pub(crate) heads: Vec<String>,
+    /// Of each parcel that could be read.
+    pub(crate) keys: Vec<PublicKey>,
+    /// A sequence that it will not take if it is no gap.
+    pub(crate) rejects: Option<u64>,
+    last: u64,
+}
+
+#[derive(Clone)]
+pub(crate) struct TestRemote {
+    pub(crate) url: String,
+    state: Arc<Mutex<TestRemoteState>>,
+    reached: watch::Sender<u64>,
+    requests: watch::Sender<u64>,
+    next_fault: Arc<Mutex<dyn FnMut() -> ResponseFault + Send>>,
+}
+
+impl TestRemote {
+    pub(crate) async fn start(next: impl FnMut() -> ResponseFault + Send + 'static) -> TestRemote {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let site = TestRemote {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            state: Arc::default(),
+            reached: watch::channel(0).0,
+            requests: watch::channel(0).0,
+            next_fault: Arc::new(Mutex::new(next)),
+        };
+        let serving = site.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let site = serving.clone();
+                // Whoever hangs up has to be served no more.
+                tokio::spawn(async move { drop(site.serve(stream).await) });
+            }
+        });
+        site
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, TestRemoteState> {
+        self.state.lock().unwrap()
+    }
+
+    /// Waits until everything below a position is here.
+    pub(crate) async fn wait_for_position(&self, position: u64) {
+        let mut reached = self.reached.subscribe();
+        let waiting = reached.wait_for(|&reached| reached >= position);
+        tokio::time::timeout(Duration::from_secs(60), waiting)
+            .await
+            .expect("it does not come")
+            .unwrap();
+    }
+
+    /// Waits until it was asked so many times.
+    pub(crate) async fn wait_for_requests(&self, times: u64) {
+        let mut requests = self.requests.subscribe();
+        let waiting = requests.wait_for(|&requests| requests >= times);
+        tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("nobody asks").unwrap();
+    }
+
+    async fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        let mut buffer = Vec::new();
+        loop {
+            let Some((head, body)) = request(&mut stream, &mut buffer).await? else {
+                return Ok(());
+            };
+            let fault = (self.next_fault.lock().unwrap())();
+            let answer = self.respond(head, body, fault);
+            self.requests.send_modify(|requests| *requests += 1);
+            match fault {
+                ResponseFault::DropBeforeRead | ResponseFault::DropAfterRead => return Ok(()),
+                ResponseFault::Hang => std::future::pending().await,
+                ResponseFault::Duplicate => stream.write_all(answer.repeat(2).as_bytes()).await?,
+                _ => stream.write_all(answer.as_bytes()).await?,
+            }
+        }
+    }
+
+    fn respond(&self, head: String, mut body: Vec<u8>, fault: ResponseFault) -> String {
+        let mut state = self.state();
+        state.requests += 1;
+        state.heads.push(head);
+        match fault {
+            ResponseFault::DropBeforeRead => return String::new(),
+            ResponseFault::Error => return respond(500, None, None),
+            ResponseFault::Unauthorized => return respond(401, None, None),
+            ResponseFault::NotTopdeck => return respond(200, None, None),
+            ResponseFault::Corrupt => {
+                let middle = body.len() / 2;
+                body[middle] ^= 4;
+            }
+            _ => {}
+        }
+        let mut bytes = Vec::new();
+        let unpacked = zstd::stream::read::Decoder::new(&body[..]).and_then(|decoder| {
+            decoder.take(FORWARD_REQUEST_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)
+        });
+        assert!(bytes.len() <= FORWARD_REQUEST_BYTES_MAX, "a parcel of {} bytes", bytes.len());
+        let parcel = match (unpacked, ForwardRequest::decode(&bytes)) {
+            (Ok(_), Ok(parcel)) => {
+                let key = signed_with(state.heads.last().expect("a head"), &bytes);
+                state.keys.push(key);
+                parcel
+            }
+            _ => return respond(400, None, None),
+        };
+        let upto = if fault == ResponseFault::Busy {
+            parcel.entries.len() / 2
+        } else {
+            parcel.entries.len()
+        };
+        let (mut accepted, mut refused) = (None, None);
+        for &(sequence, batch) in &parcel.entries[..upto] {
+            if !state.accept(sequence, batch) {
+                refused = Some(sequence);
+                break;
+            }
+            accepted = Some(sequence);
+        }
+        self.reached.send_replace(state.last);
+        let status = if refused.is_some() {
+            400
+        } else if fault == ResponseFault::Busy {
+            429
+        } else {
+            200
+        };
+        respond(status, accepted, refused)
+    }
+}
+
+/// The key that a parcel is signed with.
+fn signed_with(head: &str, parcel: &[u8]) -> PublicKey {
+    let value = |name| {
+        let line = head.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.strip_prefix(": ")).expect("a header").trim()
+    };
+    let key = from_hex(value(KEY_HEADER)).expect("a key");
+    let signature = from_hex(value(SIGNATURE_HEADER)).expect("a signature");
+    assert!(verify_signature(parcel, &key, &signature), "a parcel that is not signed");
+    key
+}
+
+impl TestRemoteState {
+    fn accept(&mut self, sequence: u64, batch: &[u8]) -> bool {
+        let batch = Batch::check(batch.to_owned()).expect("the batch is sound");
+        if self.rejects == Some(sequence) && batch.samples() > 0 {
+            return false;
+        }
+        if sequence <= self.last {
+            self.duplicates += 1;
+            return true;
+        }
+        self.last = sequence;
+        *self.accepted.entry(sequence).or_default() += 1;
+        self.order.push(sequence);
+        let mut reader = batch.read();
+        for entry in reader.by_ref() {
+            let entry = entry.unwrap();
+            assert!(matches!(entry.series, SeriesRef::Key(_)), "a number means nothing here");
+            self.samples += 1;
+            if let SampleValue::Histogram(histogram) = entry.decode().unwrap() {
+                self.count += histogram.count();
+            }
+        }
+        self.gaps.extend_from_slice(reader.gaps());
+        true
+    }
+}
+
+fn respond(status: u16, accepted: Option<u64>, refused: Option<u64>) -> String {
+    let header = |name: &str, number: Option<u64>| {
+        number.map_or(String::new(), |number| format!("{name}: {number}\r\n"))
+    };
+    format!(
+        "HTTP/1.1 {status} it\r\n{}{}content-length: 4\r\n\r\nso!\n",
+        header("topdeck-accepted", accepted),
+        header("topdeck-refused", refused)
+    )
+}
+
+/// A request's head and body; none when the other side is done.
+async fn request(
+    stream: &mut TcpStream,
+    buffer: &mut Vec<u8>,
+) -> std::io::Result<Option<(String, Vec<u8>)>> {
+    let end = |buffer: &[u8]| buffer.windows(4).position(|four| four == b"\r\n\r\n");
+    let head = loop {
+        match end(buffer) {
+            Some(at) => break at + 4,
+            None if stream.read_buf(buffer).await? == 0 => return Ok(None),
+            None => {}
+        }
+    };
+    let text = String::from_utf8_lossy(&buffer[..head]).to_lowercase();
+    let length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = length.expect("a length").trim().parse().expect("a number");
+    while buffer.len() < head + length {
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let body = buffer[head..head + length].to_vec();
+    buffer.drain(..head + length);
+    Ok(Some((text, body)))
+}
+
+/// Faults by the dice, until there were so many; then none.
+pub(crate) fn random_faults(
+    mut dice: SeededRng,
+    mut faults: u32,
+) -> impl FnMut() -> ResponseFault + Send {
+    move || {
+        if faults == 0 || dice.below(3) == 0 {
+            return ResponseFault::None;
+        }
+        faults -= 1;
+        FAULTS[dice.below(FAULTS.len() as u64) as usize]
+    }
+}
+
+/// These, one after the other; then none.
+pub(crate) fn fault_sequence(
+    faults: &[ResponseFault],
+) -> impl FnMut() -> ResponseFault + Send + use<> {
+    let mut faults = VecDeque::from(faults.to_vec());
+    move || faults.pop_front().unwrap_or(ResponseFault::None)
+}

@@ -1,0 +1,242 @@
+//! Summary values (sum, min, max) with their exactness.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::fmt;
+
+/// Summary value (sum, min, max) with its exactness.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TrackedValue<T> {
+    /// What was recorded, to the last bit.
+    Exact(T),
+    /// Near to what was recorded: rounded by a source, or worked out from buckets.
+    Estimated(T),
+    /// The source does not say.
+    Absent,
+}
+
+impl<T: Copy> TrackedValue<T> {
+    /// The value, whatever its standing.
+    pub fn value(self) -> Option<T> {
+        match self {
+            TrackedValue::Exact(value) | TrackedValue::Estimated(value) => Some(value),
+            TrackedValue::Absent => None,
+        }
+    }
+
+    /// The value if it is exact.
+    pub fn exact(self) -> Option<T> {
+        match self {
+            TrackedValue::Exact(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Both combined, no better known than the worse of the two.
+    pub(crate) fn combine(self, other: TrackedValue<T>, f: impl Fn(T, T) -> T) -> TrackedValue<T> {
+        match (self, other) {
+            (TrackedValue::Exact(a), TrackedValue::Exact(b)) => TrackedValue::Exact(f(a, b)),
+            (TrackedValue::Absent, _) | (_, TrackedValue::Absent) => TrackedValue::Absent,
+            (
+                TrackedValue::Exact(a) | TrackedValue::Estimated(a),
+                TrackedValue::Exact(b) | TrackedValue::Estimated(b),
+            ) => TrackedValue::Estimated(f(a, b)),
+        }
+    }
+
+    /// The same value, no longer exact.
+    pub fn downgrade(self) -> TrackedValue<T> {
+        self.value().map_or(TrackedValue::Absent, TrackedValue::Estimated)
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for TrackedValue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TrackedValue::Exact(value) => write!(f, "{value}"),
+            TrackedValue::Estimated(value) => write!(f, "~{value}"),
+            TrackedValue::Absent => write!(f, "unknown"),
+        }
+    }
+}
+
+/// Double-double sum (at least 100 bits). J. Dekker's and D. E. Knuth's error-free addition).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CompensatedSum {
+    high: f64,
+    low: f64,
+}
+
+impl CompensatedSum {
+    /// Nothing.
+    pub const ZERO: CompensatedSum = CompensatedSum { high: 0.0, low: 0.0 };
+
+    /// A sum that is this one number.
+    pub fn new(value: f64) -> CompensatedSum {
+        CompensatedSum { high: value, low: 0.0 }
+    }
+
+    /// A sum in two parts, as [`Self::parts`] gave them.
+    pub fn from_parts(high: f64, low: f64) -> CompensatedSum {
+        let (high, low) = two_sum(high, low);
+        CompensatedSum { high, low }
+    }
+
+    /// The part a double holds, and what it lacks. A sum of −0 is 0: it equals it, but would not come back
+    /// as −0 from the two parts.
+    pub fn parts(self) -> (f64, f64) {
+        (self.high + 0.0, self.low + 0.0)
+    }
+
+    /// A whole number.
+    pub fn from_integer(value: u128) -> CompensatedSum {
+        let high = value as f64;
+        // `high` may round up to 2^128; the cast back then saturates and the difference stays right.
+        let back = high as u128;
+        let low = if back >= value {
+            -(back.wrapping_sub(value) as f64)
+        } else {
+            value.wrapping_sub(back) as f64
+        };
+        CompensatedSum::from_parts(high, low)
+    }
+
+    /// The sum, rounded to a double.
+    pub fn value(self) -> f64 {
+        self.high + self.low
+    }
+
+    /// The sum divided by `n`, rounded to a double.
+    pub(crate) fn divide(self, n: u64) -> f64 {
+        let divisor = n as f64;
+        let quotient = self.value() / divisor;
+        if !quotient.is_finite() {
+            return quotient;
+        }
+        let lacking = i128::from(n).wrapping_sub(divisor as i128) as f64;
+        let rest = (-quotient).mul_add(divisor, self.high) + (self.low - quotient * lacking);
+        let corrected = quotient + rest / divisor;
+        if corrected.is_finite() { corrected } else { quotient }
+    }
+
+    /// Whether there is nothing behind the point.
+    pub(crate) fn is_integer(self) -> bool {
+        self.high.fract() == 0.0 && self.low.fract() == 0.0
+    }
+
+    /// The sum `n` times over.
+    pub(crate) fn times(self, n: u64) -> CompensatedSum {
+        CompensatedSum::product(self.high, n).plus(CompensatedSum::product(self.low, n))
+    }
+
+    /// Both sums together.
+    pub fn plus(self, other: CompensatedSum) -> CompensatedSum {
+        let (high, error) = two_sum(self.high, other.high);
+        if !high.is_finite() {
+            return CompensatedSum::new(high);
+        }
+        let (low, rest) = two_sum(self.low, other.low);
+        let (high, error) = fast_two_sum(high, error + low);
+        let (high, low) = fast_two_sum(high, error + rest);
+        CompensatedSum { high, low }
+    }
+
+    /// This sum without the other.
+    pub(crate) fn minus(self, other: CompensatedSum) -> CompensatedSum {
+        self.plus(CompensatedSum { high: -other.high, low: -other.low })
+    }
+
+    /// `value * times`, exact while both fit their words.
+    pub(crate) fn product(value: f64, times: u64) -> CompensatedSum {
+        if times == 1 {
+            return CompensatedSum::new(value);
+        }
+        let times_high = times as f64;
+        let high = value * times_high;
+        if !high.is_finite() {
+            return CompensatedSum::new(high);
+        }
+        let error = value.mul_add(times_high, -high);
+        let times_low = i128::from(times).wrapping_sub(times_high as i128) as f64;
+        CompensatedSum::from_parts(high, error + value * times_low)
+    }
+}
+
+/// The rounded sum and what the rounding lost.
+fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    if !sum.is_finite() {
+        return (sum, 0.0);
+    }
+    let b_seen = sum - a;
+    (sum, (a - (sum - b_seen)) + (b - b_seen))
+}
+
+/// As [`two_sum`], for `|a| >= |b|`.
+fn fast_two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    if !sum.is_finite() { (sum, 0.0) } else { (sum, b - (sum - a)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_sum_exactly() {
+        let mut sum = CompensatedSum::default();
+        let mut truth = 0u128;
+        for i in 0..100_000u64 {
+            let value = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11;
+            sum = sum.plus(CompensatedSum::new(value as f64));
+            truth += u128::from(value);
+        }
+        assert_eq!(sum, CompensatedSum::from_integer(truth));
+        assert_eq!(sum.minus(CompensatedSum::from_integer(truth)).value(), 0.0);
+    }
+
+    #[test]
+    fn order_does_not_matter_for_tenths() {
+        let forth = (1..=1000).fold(CompensatedSum::default(), |s, i| {
+            s.plus(CompensatedSum::new(f64::from(i) * 0.1))
+        });
+        let back = (1..=1000).rev().fold(CompensatedSum::default(), |s, i| {
+            s.plus(CompensatedSum::new(f64::from(i) * 0.1))
+        });
+        assert_eq!(forth.value(), back.value());
+    }
+
+    #[test]
+    fn a_product_is_the_repeated_sum() {
+        let product = CompensatedSum::product(0.1, 1_000_003);
+        let sum =
+            (0..1_000_003).fold(CompensatedSum::default(), |s, _| s.plus(CompensatedSum::new(0.1)));
+        assert_eq!(product.value(), sum.value());
+        assert_eq!(
+            CompensatedSum::product(3.0, u64::MAX),
+            CompensatedSum::from_integer(3 * u128::from(u64::MAX))
+        );
+    }
+
+    #[test]
+    fn infinity_and_cancellation_do_not_make_nan() {
+        assert_eq!(
+            CompensatedSum::new(f64::INFINITY).plus(CompensatedSum::new(1.0)).value(),
+            f64::INFINITY
+        );
+        assert_eq!(
+            CompensatedSum::new(f64::MAX).plus(CompensatedSum::new(f64::MAX)).value(),
+            f64::INFINITY
+        );
+        assert_eq!(
+            CompensatedSum::new(1e300)
+                .plus(CompensatedSum::new(1.0))
+                .minus(CompensatedSum::new(1e300))
+                .value(),
+            1.0
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! Collection of shared-memory metrics ([`shm`]) of all processes.
+//!
+//! Counts and distributions are told whole, as they are since the file was made, under labels that are the same for whoever looks and
+//! whenever: `host`, `process`, `pid`. So nothing is lost or counted twice when topdeck or the program is started anew. One reading is
+//! some batches; what is not taken comes again with the next reading, but for gauges, which become a gap.
+
+mod collector;
+mod in_flight_by_age;
+mod rows;
+mod tracked_process;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use intake::{Counter, Intake, LatencyHistogram, Producer};
+
+use crate::error::Result;
+use crate::shm_metrics::collector::ShmCollector;
+use crate::shm_metrics::rows::ShmRowWriter;
+use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_reading};
+
+/// Begins to collect, every so often. The last reading is taken when it stops.
+pub(crate) fn collect(
+    host: String,
+    period: Duration,
+    intake: Arc<Intake>,
+) -> Result<CollectorThread<Result<()>>> {
+    let meter = intake.meter();
+    let deferred = "readings of programs that were not taken, and came again within the next";
+    let supervised = intake.supervisor().thread("programs");
+    let mut worker = ShmWorker {
+        producer: intake.producer("programs"),
+        collector: ShmCollector::new(meter),
+        host,
+        period,
+        lost_gauges: None,
+        reading: meter.histogram(
+            "topdeck_shm_reading_duration",
+            "how long a reading of all programs takes",
+            &[],
+        ),
+        deferred: meter.counter("topdeck_shm_deferred_total", deferred, &[]),
+        intake,
+    };
+    CollectorThread::start("programs", None, supervised, move |stop| worker.run(stop))
+}
+
+/// State of the shm metrics thread.
+struct ShmWorker {
+    intake: Arc<Intake>,
+    producer: Producer,
+    collector: ShmCollector,
+    host: String,
+    period: Duration,
+    /// Gauges that were not taken: the first reading's end, and how many.
+    lost_gauges: Option<(i64, u64)>,
+    reading: LatencyHistogram,
+    deferred: Counter,
+}
+
+impl ShmWorker {
+    fn run(&mut self, stop: &StopSignal) -> Result<()> {
+        let intake = Arc::clone(&self.intake);
+        while let Some(end) = next_boundary(stop, self.period, || intake.now()) {
+            let began = Instant::now();
+            // What is not taken comes again; it was counted.
+            let _ = self.read(end);
+            // As long a rest as it took: whatever there is to read, half a processor is left to others.
+            if stop.wait(began.elapsed()) {
+                break;
+            }
+        }
+        self.collector.rescan_now();
+        Ok(retry_final_reading(|| self.read(intake.now()))?)
+    }
+
+    /// Reads all, as of `end`, and waits until it is taken.
+    fn read(&mut self, end: i64) -> intake::Result<()> {
+        let began = Instant::now();
+        let retell = i64::try_from(self.intake.settings().interval.as_nanos()).unwrap_or(i64::MAX);
+        let mut out = ShmRowWriter::new(&self.intake, &self.producer, &self.host, end, retell);
+        if let Some((start, lost)) = self.lost_gauges {
+            out.gap(start, lost);
+        }
+        self.collector.read(&mut out);
+        let gauges = out.gauges;
+        let taken = out.finish();
+        self.reading.record(began.elapsed());
+        let receipt = match taken {
+            Ok(receipt) => receipt,
+            Err(error) => {
+                self.deferred.add(1);
+                let (start, lost) = self.lost_gauges.unwrap_or((end, 0));
+                self.lost_gauges = Some((start, lost + gauges));
+                self.collector.rollback();
+                return Err(error);
+            }
+        };
+        self.lost_gauges = None;
+        let safe = receipt.map_or(Ok(()), |receipt| receipt.wait_durable());
+        match safe {
+            Ok(()) => self.collector.commit(),
+            Err(_) => self.collector.rollback(),
+        }
+        safe
+    }
+}

@@ -1,0 +1,205 @@
+//! Shm collector: discovery, reading, final reading after exit.
+
+use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use intake::{Counter, Meter};
+use shm::ProcessIdentity;
+
+use crate::metrics;
+use crate::shm_metrics::rows::{LastReported, MetricName, SeriesContext, ShmRowWriter};
+use crate::shm_metrics::tracked_process::TrackedProcess;
+
+/// Files of metrics that are read at the most; the latest.
+const PROCESSES_MAX: usize = 1_000;
+/// Looking for processes costs some microseconds for each process of the host: it is done each time, but as rarely as is needed to
+/// take at most this part of the time; yet before the file of a process that ended is removed, which is after a minute.
+const SCAN_SHARE: u32 = 100;
+const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(20);
+/// How often files are removed of processes that are long gone.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(30);
+/// Files about which it is said that they cannot be read, at the most; once each.
+const WARNINGS_MAX: usize = 100;
+
+/// Collector of metrics in shared memory.
+#[derive(Debug)]
+pub(crate) struct ShmCollector {
+    own: ProcessIdentity,
+    /// By the device and inode of the file.
+    processes: HashMap<(u64, u64), TrackedProcess>,
+    next_scan: Instant,
+    has_scanned: bool,
+    last_cleanup: Option<Instant>,
+    warned: HashSet<String>,
+    /// Not told yet.
+    pending_warnings: Vec<String>,
+    open: Arc<AtomicUsize>,
+    read_errors: Counter,
+    dropped: [Counter; 4],
+}
+
+/// Why something is left out, as the label has it.
+const DROP_REASONS: [&str; 4] = ["processes", "series", "refused", "unknown"];
+
+impl ShmCollector {
+    pub(crate) fn new(meter: &Meter) -> ShmCollector {
+        let open = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&open);
+        let about = "files of metrics of processes that are read";
+        // Relaxed: a number to look at.
+        meter.gauge("topdeck_shm_files", about, &[], move || seen.load(Ordering::Relaxed) as f64);
+        let about = "readings of what was left out: files beyond the limit of processes, rows beyond the limit of series, rows \
+                     that cannot be stored, values that nobody knows";
+        let left_out = DROP_REASONS
+            .map(|cause| meter.counter("topdeck_shm_dropped_total", about, &[("cause", cause)]));
+        let about = "readings of files of metrics that failed";
+        ShmCollector {
+            own: ProcessIdentity::current(),
+            processes: HashMap::new(),
+            next_scan: Instant::now(),
+            has_scanned: false,
+            last_cleanup: None,
+            warned: HashSet::new(),
+            pending_warnings: Vec::new(),
+            open,
+            read_errors: meter.counter("topdeck_shm_read_errors_total", about, &[]),
+            dropped: left_out,
+        }
+    }
+
+    /// The next reading looks for processes, however long that takes.
+    pub(crate) fn rescan_now(&mut self) {
+        self.next_scan = Instant::now();
+    }
+
+    /// Tells all there is.
+    pub(crate) fn read(&mut self, out: &mut ShmRowWriter<'_>) {
+        if Instant::now() >= self.next_scan {
+            let began = Instant::now();
+            self.scan(out.end);
+            self.next_scan = began + (began.elapsed() * SCAN_SHARE).min(SCAN_INTERVAL_MAX);
+        }
+        let (mut unknown, mut failed) = (0, Vec::new());
+        for process in self.processes.values_mut() {
+            match process.read(out) {
+                Ok(count) => unknown += count,
+                Err(error) => failed.push(error),
+            }
+        }
+        failed.iter().for_each(|error| self.record_read_error(error));
+        let [_, series, refused, unknown_values] = &self.dropped;
+        series.add(out.dropped);
+        refused.add(out.rejected);
+        unknown_values.add(unknown);
+        let (start, end, mut told) = (out.end, out.end, LastReported::new());
+        for note in &self.pending_warnings {
+            let labels = [("about".to_owned(), "programs".to_owned())];
+            let mut whose = SeriesContext { labels: &[], start, end, reported: &mut told };
+            let named =
+                MetricName { name: metrics::COLLECTOR_WARNING.name, unit: "", labels: &labels };
+            out.text(&mut whose, named, note.clone());
+        }
+        let open = self.processes.values().filter(|process| process.is_open()).count();
+        self.open.store(open, Ordering::Relaxed);
+    }
+
+    /// What was told is safe.
+    pub(crate) fn commit(&mut self) {
+        self.processes.values_mut().for_each(TrackedProcess::commit);
+        self.pending_warnings.clear();
+    }
+
+    /// What was told was not taken.
+    pub(crate) fn rollback(&mut self) {
+        self.processes.values_mut().for_each(TrackedProcess::rollback);
+    }
+
+    /// Looks who is there.
+    fn scan(&mut self, now: i64) {
+        let (found, problems) = shm::list_metrics_files();
+        problems.iter().for_each(|problem| self.record_read_error(problem));
+        let mut seen = HashSet::new();
+        let mut folders = HashSet::new();
+        // The earliest first, so that of two files of one process the earlier is over before the later begins.
+        for one in found.into_iter().rev() {
+            folders.extend(one.path.parent().map(PathBuf::from));
+            // What we measure of ourselves is told as such.
+            if one.identity == self.own {
+                continue;
+            }
+            let Ok(file) = std::fs::symlink_metadata(&one.path) else { continue };
+            let key = (file.dev(), file.ino());
+            seen.insert(key);
+            match self.processes.get_mut(&key) {
+                Some(known) if is_same_process(&known.identity, &one.identity) => {
+                    known.update_state(one.state, now)
+                }
+                // A file that was removed, whose number another one has got: its last values are told first.
+                Some(known) if known.is_open() => _ = known.report_exit(now.saturating_sub(1)),
+                _ => self.add(key, one, now),
+            }
+        }
+        for (key, process) in &mut self.processes {
+            if !seen.contains(key) || process.is_replaced() {
+                process.report_exit(now);
+            }
+        }
+        self.processes.retain(|key, process| seen.contains(key) || process.is_open());
+        self.has_scanned = true;
+        if self.last_cleanup.is_none_or(|swept| swept.elapsed() >= CLEANUP_INTERVAL) {
+            self.last_cleanup = Some(Instant::now());
+            folders.iter().filter(|folder| is_own_folder(folder)).for_each(|folder| {
+                shm::remove_expired(folder, shm::FileRetention::default());
+            });
+        }
+    }
+
+    fn add(&mut self, key: (u64, u64), found: shm::MetricsFile, now: i64) {
+        let open = self.processes.values().filter(|process| process.is_open()).count();
+        if open >= PROCESSES_MAX {
+            return self.dropped[0].add(1);
+        }
+        let fate = found.state;
+        let mut process = match TrackedProcess::new(found, &self.own, now) {
+            Ok(process) => process,
+            Err(error) => return self.record_read_error(&error),
+        };
+        // An earlier file of what has the same labels is over when this one begins, and this one begins when that is over: so its
+        // first reading counts whole.
+        for earlier in self.processes.values_mut().filter(|it| it.labels == process.labels) {
+            let by = process.start.unwrap_or(now).min(now.saturating_sub(1));
+            let over = earlier.report_exit(by);
+            process.start = process.start.map(|start| start.max(over));
+        }
+        process.update_state(fate, now);
+        if !self.has_scanned && fate.has_exited() && process.is_topdeck() {
+            // One that ran before us told itself what it measured.
+            process.skip();
+        }
+        self.processes.insert(key, process);
+    }
+
+    fn record_read_error(&mut self, error: &shm::Error) {
+        self.read_errors.add(1);
+        let text = error.to_string();
+        if self.warned.len() < WARNINGS_MAX && self.warned.insert(text.clone()) {
+            self.pending_warnings.push(format!("a file of metrics is left out: {text}"));
+        }
+    }
+}
+
+/// Whether a file is still of the process that it was of. Files of other formats do not say when theirs began: that is known as long as
+/// it runs.
+fn is_same_process(known: &ProcessIdentity, now: &ProcessIdentity) -> bool {
+    *known == *now || *now == ProcessIdentity { start_ticks: 0, ..*known }
+}
+
+/// Whether the folder belongs to us: others remove their own.
+fn is_own_folder(folder: &std::path::Path) -> bool {
+    let owner = std::fs::symlink_metadata(folder).map(|found| found.uid());
+    owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
+}

@@ -1,0 +1,137 @@
+//! In-flight operations by age.
+
+use std::collections::BTreeMap;
+
+use shm::snapshot::InFlightSnapshot;
+
+/// Ages, as the label has them, and where each ends.
+pub(crate) const AGE_BUCKETS: [(&str, u64); 4] = [
+    ("below 1s", 1_000_000_000),
+    ("1s to 10s", 10_000_000_000),
+    ("10s to 60s", 60_000_000_000),
+    ("60s and more", u64::MAX),
+];
+/// Of what found no room in the table it is not known when it began.
+pub(crate) const UNKNOWN_AGE: &str = "unknown";
+/// Combinations of tags of a table that are told apart; all others are one, whose tags are [`OTHERS`].
+const TAGS_MAX: usize = 64;
+const OTHERS: &str = "others";
+
+type TagPairs = Vec<(String, String)>;
+
+/// In-flight operations of one table by tags and age. What was there once stays, with a nought, for
+/// otherwise nobody would know that it ended.
+#[derive(Debug, Default)]
+pub(crate) struct InFlightByAge(BTreeMap<TagPairs, [Option<u64>; AGE_BUCKETS.len() + 1]>);
+
+impl InFlightByAge {
+    /// Counts what there is now: by tags and age. How old the oldest is, in nanoseconds; 0 if there is none.
+    pub(crate) fn count(&mut self, found: &InFlightSnapshot, now_ns: u64) -> u64 {
+        for count in self.0.values_mut().flatten().flatten() {
+            *count = 0;
+        }
+        for operation in &found.operations {
+            let age = now_ns.saturating_sub(operation.start_ns);
+            let place =
+                AGE_BUCKETS.iter().position(|&(_, end)| age < end).unwrap_or(AGE_BUCKETS.len() - 1);
+            self.add(operation.tags.clone(), place, 1);
+        }
+        let unlisted = found.count_untracked();
+        if unlisted > 0 {
+            self.add(TagPairs::new(), AGE_BUCKETS.len(), unlisted);
+        }
+        let oldest = found.operations.iter().map(|operation| operation.start_ns).min();
+        oldest.map_or(0, |start_ns| now_ns.saturating_sub(start_ns))
+    }
+
+    fn add(&mut self, mut tags: TagPairs, place: usize, more: u64) {
+        if self.0.len() >= TAGS_MAX && !self.0.contains_key(&tags) {
+            tags.iter_mut().for_each(|(_, value)| OTHERS.clone_into(value));
+        }
+        let count = &mut self.0.entry(tags).or_default()[place];
+        *count = Some(count.unwrap_or(0) + more);
+    }
+
+    /// Tags, age, how many.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&TagPairs, &'static str, u64)> {
+        let names = AGE_BUCKETS.iter().map(|&(name, _)| name).chain([UNKNOWN_AGE]);
+        self.0.iter().flat_map(move |(tags, counts)| {
+            let counted = names.clone().zip(counts);
+            counted.filter_map(move |(age, count)| Some((tags, age, (*count)?)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shm::snapshot::OperationSnapshot;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn found(starts: &[(u64, &str)]) -> InFlightSnapshot {
+        let operations = starts.iter().map(|&(start_ns, device)| OperationSnapshot {
+            start_ns,
+            tags: vec![("device".to_owned(), device.to_owned())],
+            number: 0,
+        });
+        let operations: Vec<OperationSnapshot> = operations.collect();
+        InFlightSnapshot {
+            started: 10,
+            ended: 10 - operations.len() as u64,
+            unlisted: 0,
+            operations,
+        }
+    }
+
+    #[track_caller]
+    fn check(flight: &InFlightByAge, expected: &[(&str, &str, u64)]) {
+        let told: Vec<_> = flight
+            .iter()
+            .map(|(tags, age, count)| (tags.first().map_or("", |tag| &*tag.1), age, count))
+            .collect();
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn operations_have_an_age_and_ended_ones_are_zero() {
+        let mut flight = InFlightByAge::default();
+        let now = 100 * SECOND;
+        let starts = [(now, "a"), (now - SECOND, "a"), (now - SECOND + 1, "a"), (1, "b")];
+        assert_eq!(flight.count(&found(&starts), now), now - 1);
+        check(&flight, &[("a", "below 1s", 2), ("a", "1s to 10s", 1), ("b", "60s and more", 1)]);
+        assert_eq!(flight.count(&found(&[(now - 20 * SECOND, "b")]), now), 20 * SECOND);
+        check(
+            &flight,
+            &[
+                ("a", "below 1s", 0),
+                ("a", "1s to 10s", 0),
+                ("b", "10s to 60s", 1),
+                ("b", "60s and more", 0),
+            ],
+        );
+        assert_eq!(flight.count(&found(&[]), now), 0);
+        assert!(flight.iter().all(|(.., count)| count == 0));
+    }
+
+    #[test]
+    fn untracked_operations_have_no_age() {
+        let mut flight = InFlightByAge::default();
+        let mut full = found(&[(5, "a")]);
+        (full.started, full.ended, full.unlisted) = (30, 20, 12);
+        flight.count(&full, 10);
+        check(&flight, &[("", UNKNOWN_AGE, 9), ("a", "below 1s", 1)]);
+
+        let mut flight = InFlightByAge::default();
+        let names: Vec<String> = (0..1_000).map(|n| format!("d{n:04}")).collect();
+        let starts: Vec<_> = names.iter().map(|name| (1, name.as_str())).collect();
+        flight.count(&found(&starts[..10]), 2);
+        let mut many = found(&[]);
+        many.operations = found(&starts[..9]).operations;
+        many.operations.extend(starts[9..].chunks(9).flat_map(|some| found(some).operations));
+        flight.count(&many, 2);
+        assert_eq!(flight.0.len(), TAGS_MAX + 1);
+        assert_eq!(flight.iter().map(|(.., count)| count).sum::<u64>(), 1_000);
+    }
+}

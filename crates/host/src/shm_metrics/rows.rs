@@ -1,0 +1,267 @@
+//! Row writer of shm metrics; unchanged series are refreshed periodically.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use collect::RowSink as _;
+use hist::codec::header::Temporality;
+use intake::{IngestWriter, Intake, Producer, Receipt, SeriesKeyEncoding};
+use model::{Gap, Sample, SampleValue, Series, SeriesKind};
+
+/// Bytes of a batch at which another one is begun, so that little memory is needed.
+const BATCH_BYTES: usize = 256 << 10;
+/// Rows of a reading at the most. What is beyond is left out, and counted.
+pub(crate) const ROWS_MAX: usize = 50_000;
+
+/// What was told of a process: of each series its last value, as far as is needed to see that it changed, and when.
+pub(crate) type LastReported = HashMap<u64, (u64, i64)>;
+
+/// Labels, time range and last reported values of a process' series.
+pub(crate) struct SeriesContext<'a> {
+    /// Labels beside `host`.
+    pub(crate) labels: &'a [(String, String)],
+    /// Since when is counted, or the same as `end` if that is not known.
+    pub(crate) start: i64,
+    /// When it was read.
+    pub(crate) end: i64,
+    pub(crate) reported: &'a mut LastReported,
+}
+
+/// Writes rows of shm metrics.
+pub(crate) struct ShmRowWriter<'a> {
+    intake: &'a Intake,
+    producer: &'a Producer,
+    host: &'a str,
+    /// When the reading is.
+    pub(crate) end: i64,
+    /// What did not change is told again after so long, in nanoseconds.
+    refresh_interval: i64,
+    writer: IngestWriter,
+    receipt: Option<Receipt>,
+    failed: Option<intake::Error>,
+    key: Vec<u8>,
+    rows: usize,
+    /// Numbers that are as they are: what is missing when the reading is not taken.
+    pub(crate) gauges: u64,
+    /// Rows beyond [`ROWS_MAX`].
+    pub(crate) dropped: u64,
+    /// Rows that cannot be: names that are too long, too many labels.
+    pub(crate) rejected: u64,
+}
+
+impl<'a> ShmRowWriter<'a> {
+    pub(crate) fn new(
+        intake: &'a Intake,
+        producer: &'a Producer,
+        host: &'a str,
+        end: i64,
+        retell: i64,
+    ) -> ShmRowWriter<'a> {
+        ShmRowWriter {
+            intake,
+            producer,
+            host,
+            end,
+            refresh_interval: retell,
+            writer: intake.writer_for(producer.id(), SeriesKeyEncoding::SharedMemory),
+            receipt: None,
+            failed: None,
+            key: Vec::with_capacity(256),
+            rows: 0,
+            gauges: 0,
+            dropped: 0,
+            rejected: 0,
+        }
+    }
+
+    /// Gauges that earlier readings had and nobody took.
+    pub(crate) fn gap(&mut self, start: i64, lost: u64) {
+        let reason = "there was no room for readings of programs; only what adds up came later";
+        let (start, reason) = (start.min(self.end), reason.to_owned());
+        let (producer, lost) = (Some(self.producer.id()), Some(lost));
+        self.writer.gap(Gap { start, end: self.end, producer, lost, reason });
+    }
+
+    /// What was counted since the start.
+    pub(crate) fn count(
+        &mut self,
+        whose: &mut SeriesContext<'_>,
+        metric: MetricName<'_>,
+        value: f64,
+    ) {
+        let kind = SeriesKind::Counter(Temporality::Cumulative);
+        self.row(whose, kind, metric, value.to_bits(), SampleValue::Number(value));
+    }
+
+    /// A number as it is.
+    pub(crate) fn gauge(
+        &mut self,
+        whose: &mut SeriesContext<'_>,
+        metric: MetricName<'_>,
+        value: f64,
+    ) {
+        self.row(whose, SeriesKind::Gauge, metric, value.to_bits(), SampleValue::Number(value));
+    }
+
+    /// A text.
+    pub(crate) fn text(
+        &mut self,
+        whose: &mut SeriesContext<'_>,
+        metric: MetricName<'_>,
+        text: String,
+    ) {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        self.row(whose, SeriesKind::Text, metric, hasher.finish(), SampleValue::Text(text));
+    }
+
+    /// All that was recorded since the start.
+    pub(crate) fn distribution(
+        &mut self,
+        whose: &mut SeriesContext<'_>,
+        metric: MetricName<'_>,
+        histogram: Box<hist::Histogram>,
+    ) {
+        let kind = SeriesKind::Histogram(Temporality::Cumulative);
+        self.row(whose, kind, metric, histogram.count(), SampleValue::Histogram(histogram));
+    }
+
+    /// Takes what is left. The receipt is that of the last batch, which is durable after all others.
+    pub(crate) fn finish(mut self) -> intake::Result<Option<Receipt>> {
+        if !self.writer.is_empty() {
+            self.flush_batch();
+        }
+        match self.failed {
+            Some(error) => Err(error),
+            None => Ok(self.receipt),
+        }
+    }
+
+    fn flush_batch(&mut self) {
+        let next = self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::SharedMemory);
+        let writer = std::mem::replace(&mut self.writer, next);
+        match self.intake.append(self.producer, writer) {
+            Ok(receipt) => self.receipt = Some(receipt),
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    fn row(
+        &mut self,
+        whose: &mut SeriesContext<'_>,
+        kind: SeriesKind,
+        metric: MetricName<'_>,
+        value: u64,
+        stored: SampleValue,
+    ) {
+        self.gauges += u64::from(kind == SeriesKind::Gauge);
+        if self.failed.is_some() {
+            return;
+        }
+        if self.rows >= ROWS_MAX {
+            self.dropped += 1;
+            return;
+        }
+        self.rows += 1;
+        let labels = labels(self.host, whose.labels, metric.labels);
+        write_key(&mut self.key, kind, &metric, &labels);
+        let mut hasher = DefaultHasher::new();
+        self.key.hash(&mut hasher);
+        let series = hasher.finish();
+        if let Some(&(before, at)) = whose.reported.get(&series)
+            && before == value
+            && (kind == SeriesKind::Text || whose.end.saturating_sub(at) < self.refresh_interval)
+        {
+            return;
+        }
+        let start = match kind.is_cumulative() {
+            true => whose.start.min(whose.end),
+            false => whose.end,
+        };
+        let sample = Sample { start, end: whose.end, value: stored };
+        let made = || {
+            let made = Series::new(metric.name, kind).with_unit(metric.unit);
+            made.with_labels(labels.iter().map(|(name, value)| (name.as_ref(), *value))).validate()
+        };
+        let written =
+            self.writer.series(&self.key, &mut { made }).and_then(|()| self.writer.sample(&sample));
+        match written {
+            Ok(()) => _ = whose.reported.insert(series, (value, whose.end)),
+            Err(_) => self.rejected += 1,
+        }
+        if self.writer.bytes() > BATCH_BYTES || self.writer.is_half_full() {
+            self.flush_batch();
+        }
+    }
+}
+
+/// Name, unit and labels of a metric.
+#[derive(Clone, Copy)]
+pub(crate) struct MetricName<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) unit: &'a str,
+    pub(crate) labels: &'a [(String, String)],
+}
+
+type LabelPair<'a> = (std::borrow::Cow<'a, str>, &'a str);
+
+/// All labels: ours, then the metric's. One of theirs that has our name, or comes twice, is called as Prometheus calls such labels.
+fn labels<'a>(
+    host: &'a str,
+    whose: &'a [(String, String)],
+    own: &'a [(String, String)],
+) -> Vec<LabelPair<'a>> {
+    let mut all: Vec<LabelPair<'a>> = Vec::with_capacity(1 + whose.len() + own.len());
+    all.push(("host".into(), host));
+    for (name, value) in whose.iter().chain(own) {
+        let mut name = std::borrow::Cow::from(name.as_str());
+        while all.iter().any(|(taken, _)| *taken == name) {
+            name = format!("exported_{name}").into();
+        }
+        all.push((name, value));
+    }
+    all
+}
+
+fn write_key(
+    key: &mut Vec<u8>,
+    kind: SeriesKind,
+    metric: &MetricName<'_>,
+    labels: &[LabelPair<'_>],
+) {
+    key.clear();
+    key.extend_from_slice(kind.name().as_bytes());
+    let words = labels.iter().flat_map(|(name, value)| [name.as_ref(), *value]);
+    for word in [metric.name, metric.unit].into_iter().chain(words) {
+        key.extend_from_slice(&(word.len() as u32).to_le_bytes());
+        key.extend_from_slice(word.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    #[test]
+    fn program_labels_cannot_override_identity() {
+        let whose = pairs(&[("process", "shop"), ("pid", "7")]);
+        let own = pairs(&[("host", "theirs"), ("pid", "8"), ("exported_pid", "9"), ("a", "b")]);
+        let found = labels("box", &whose, &own);
+        let found: Vec<String> =
+            found.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let expected = [
+            "host=box",
+            "process=shop",
+            "pid=7",
+            "exported_host=theirs",
+            "exported_pid=8",
+            "exported_exported_pid=9",
+            "a=b",
+        ];
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,250 @@
+//! Tracked process and its last reported values.
+
+use std::collections::HashMap;
+
+use shm::snapshot::{MetricValue, ProcessMetric};
+use shm::{AttachedProcess, MetricsFile, ProcessIdentity, ProcessState};
+
+use crate::shm_metrics::in_flight_by_age::InFlightByAge;
+use crate::shm_metrics::rows::{LastReported, MetricName, SeriesContext, ShmRowWriter};
+
+/// What is said of processes beside their own metrics; `docs/host.md` lists them.
+const UP: &str = "process_up";
+const END: &str = "process_exit_info";
+const IN_FLIGHT: &str = "process_in_flight";
+const OLDEST: &str = "process_in_flight_oldest_seconds";
+const STARTED: &str = "process_operations_started_total";
+const ENDED: &str = "process_operations_finished_total";
+const BEATS: &str = "process_heartbeats_total";
+const BEAT_AGE: &str = "process_heartbeat_age_seconds";
+
+/// Process whose metrics are collected.
+#[derive(Debug)]
+pub(crate) struct TrackedProcess {
+    /// `None` once all was told.
+    attached: Option<AttachedProcess>,
+    pub(crate) identity: ProcessIdentity,
+    state: ProcessState,
+    /// Say whose rows they are.
+    pub(crate) labels: Vec<(String, String)>,
+    /// Since when its metrics count; `None` if nobody knows.
+    pub(crate) start: Option<i64>,
+    /// The end of the last reading.
+    pub(crate) last_end: i64,
+    /// When it was over: what it has then is told once more, and nothing after it.
+    exited_at: Option<i64>,
+    reported: LastReported,
+    /// By labels, the table's name among them.
+    in_flight_tables: HashMap<Vec<(String, String)>, InFlightByAge>,
+}
+
+impl TrackedProcess {
+    /// Opens the file of a process. `own` is who we are.
+    pub(crate) fn new(
+        found: MetricsFile,
+        own: &ProcessIdentity,
+        now: i64,
+    ) -> shm::Result<TrackedProcess> {
+        let (identity, fate) = (found.identity, found.state);
+        let made = std::fs::metadata(&found.path).and_then(|file| file.created());
+        let format = found.format.name();
+        // Whoever writes to a file may cut it off, and that must not end us.
+        let attached = AttachedProcess::open_copied(found)?;
+        let label = |name: &str, value: String| (name.to_owned(), value);
+        let mut labels = vec![
+            label("process", attached.program().to_owned()),
+            // As it sees itself: what we see depends on whether it still runs.
+            label("pid", identity.pid.to_string()),
+        ];
+        if identity.pid_namespace != own.pid_namespace && identity.pid_namespace != 0 {
+            labels.push(label("pid_namespace", identity.pid_namespace.to_string()));
+        }
+        if format != "topdeck" {
+            // Two formats of one process are two sources.
+            labels.push(label("format", format.to_owned()));
+        }
+        let start = match attached.reader() {
+            Some(reader) => Some(reader.process().created_unix_ns),
+            None => made.ok().and_then(|made| {
+                let since = made.duration_since(std::time::UNIX_EPOCH).ok()?;
+                i64::try_from(since.as_nanos()).ok()
+            }),
+        };
+        // Between the boundary and now, or before the clock was set back: what there is, is of before.
+        let start = start.map(|start| start.min(now.saturating_sub(1)));
+        Ok(TrackedProcess {
+            attached: Some(attached),
+            identity,
+            state: fate,
+            labels,
+            start,
+            last_end: i64::MIN,
+            exited_at: None,
+            reported: LastReported::new(),
+            in_flight_tables: HashMap::new(),
+        })
+    }
+
+    /// Whether there is more to tell.
+    pub(crate) fn is_open(&self) -> bool {
+        self.attached.is_some()
+    }
+
+    /// What has become of it.
+    pub(crate) fn update_state(&mut self, fate: ProcessState, now: i64) {
+        self.state = fate;
+        // One that was replaced ends when its successor begins, which `Collector::add` knows.
+        if fate.has_exited() && fate != ProcessState::Replaced {
+            self.report_exit(now);
+        }
+    }
+
+    /// Whether another file of the same process goes on.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.state == ProcessState::Replaced
+    }
+
+    /// It was over by then: what it has is told once more, and nothing after it. When exactly, if that was not told already, and
+    /// not before anything that was.
+    pub(crate) fn report_exit(&mut self, by: i64) -> i64 {
+        if let Some(over) = self.exited_at {
+            return over;
+        }
+        let ended_ns = self.attached.as_mut().and_then(|attached| {
+            attached.metrics().ok()?;
+            Some(attached.reader()?.process().ended_ns).filter(|&ended_ns| ended_ns > 0)
+        });
+        let at = ended_ns.map_or(by, |ended_ns| {
+            let ago = clock::now().saturating_sub(ended_ns);
+            by.min(clock::wall().unix_ns.saturating_sub_unsigned(ago))
+        });
+        let first = self.start.map_or(i64::MIN, |start| start.saturating_add(1));
+        *self.exited_at.insert(at.max(self.last_end).max(first))
+    }
+
+    /// All was told as of its end: the file is let go.
+    pub(crate) fn commit(&mut self) {
+        if self.exited_at.is_some() {
+            self.attached = None;
+            (self.reported, self.in_flight_tables) = (LastReported::new(), HashMap::new());
+        }
+    }
+
+    /// What was told is told again.
+    pub(crate) fn rollback(&mut self) {
+        self.reported.clear();
+    }
+
+    /// Whether it is one like us: what topdeck measures of itself begins with its name.
+    pub(crate) fn is_topdeck(&mut self) -> bool {
+        let metrics = self.attached.as_mut().and_then(|attached| attached.metrics().ok());
+        metrics.unwrap_or_default().iter().any(|metric| metric.name.starts_with("topdeck_"))
+    }
+
+    /// Nothing of it is told.
+    pub(crate) fn skip(&mut self) {
+        self.attached = None;
+    }
+
+    /// Tells all that it shows now. How many metrics have a value that nobody knows.
+    pub(crate) fn read(&mut self, out: &mut ShmRowWriter<'_>) -> shm::Result<u64> {
+        let Some(attached) = &mut self.attached else { return Ok(0) };
+        let end = self.exited_at.unwrap_or(out.end);
+        // The clock was set back: a count that is told twice for one time would be taken for a new one.
+        if end <= self.last_end && self.exited_at.is_none() {
+            return Ok(0);
+        }
+        let metrics = attached.metrics()?;
+        // After the values, so that no age is below nought.
+        let now_ns = clock::now();
+        let start = self.start.unwrap_or(end);
+        let mut whose =
+            SeriesContext { labels: &self.labels, start, end, reported: &mut self.reported };
+        let (mut unknown, mut in_flight, mut oldest) = (0, 0, 0);
+        for ProcessMetric { name, labels, unit, value, .. } in metrics {
+            let named = MetricName { name: &name, unit: &unit, labels: &labels };
+            match value {
+                MetricValue::Counter(number) => out.count(&mut whose, named, number.as_float()),
+                MetricValue::Gauge(number) => out.gauge(&mut whose, named, number.as_float()),
+                MetricValue::Text(text) => out.text(&mut whose, named, text),
+                MetricValue::Histogram(histogram) => out.distribution(&mut whose, named, histogram),
+                MetricValue::InFlight(found) => {
+                    let labels = prepend_label(&labels, "operation", &name);
+                    let flight = self.in_flight_tables.entry(labels.clone()).or_default();
+                    let age_ns = flight.count(&found, now_ns);
+                    report_in_flight(out, &mut whose, &labels, flight, age_ns);
+                    for (name, count) in [(STARTED, found.started), (ENDED, found.ended)] {
+                        out.count(
+                            &mut whose,
+                            MetricName { name, unit: "", labels: &labels },
+                            count as f64,
+                        );
+                    }
+                    in_flight += found.count();
+                    oldest = oldest.max(age_ns);
+                }
+                MetricValue::Heartbeat(beat) => {
+                    let labels = &prepend_label(&labels, "heartbeat", &name);
+                    let of = |name, unit| MetricName { name, unit, labels };
+                    out.count(&mut whose, of(BEATS, ""), beat.beats as f64);
+                    if beat.last_ns > 0 {
+                        let age = now_ns.saturating_sub(beat.last_ns) as f64 / 1e9;
+                        out.gauge(&mut whose, of(BEAT_AGE, "s"), age);
+                    }
+                }
+                _ => unknown += 1,
+            }
+        }
+        let named = |name| MetricName { name, unit: "", labels: &[] };
+        match (self.exited_at, self.state) {
+            (Some(_), _) => out.gauge(&mut whose, named(UP), 0.0),
+            (None, ProcessState::Running { .. }) => out.gauge(&mut whose, named(UP), 1.0),
+            // It is in a namespace that we cannot look into.
+            _ => {}
+        }
+        if let Some(end) = exit_message(self.state, in_flight, oldest) {
+            out.text(&mut whose, named(END), end);
+        }
+        self.last_end = end;
+        Ok(unknown)
+    }
+}
+
+fn report_in_flight(
+    out: &mut ShmRowWriter<'_>,
+    whose: &mut SeriesContext<'_>,
+    labels: &[(String, String)],
+    flight: &InFlightByAge,
+    oldest_ns: u64,
+) {
+    for (tags, age, count) in flight.iter() {
+        let mut labels = prepend_label(labels, "age", age);
+        labels.extend(tags.iter().cloned());
+        let named = MetricName { name: IN_FLIGHT, unit: "", labels: &labels };
+        out.gauge(whose, named, count as f64);
+    }
+    out.gauge(whose, MetricName { name: OLDEST, unit: "s", labels }, oldest_ns as f64 / 1e9);
+}
+
+/// Labels with one more, which comes first: of two of a name the later is renamed.
+fn prepend_label(labels: &[(String, String)], name: &str, value: &str) -> Vec<(String, String)> {
+    let first = (name.to_owned(), value.to_owned());
+    std::iter::once(first).chain(labels.iter().cloned()).collect()
+}
+
+/// What is said when it is over.
+fn exit_message(fate: ProcessState, in_flight: u64, oldest_ns: u64) -> Option<String> {
+    let how = match fate {
+        ProcessState::Exited | ProcessState::Terminated => fate.name(),
+        ProcessState::Replaced => "became another program, or began another file",
+        _ => return None,
+    };
+    Some(match in_flight {
+        0 => how.to_owned(),
+        1 => format!("{how} with 1 operation in flight, for {:.3} s", oldest_ns as f64 / 1e9),
+        many => format!(
+            "{how} with {many} operations in flight, the oldest for {:.3} s",
+            oldest_ns as f64 / 1e9
+        ),
+    })
+}

@@ -1,0 +1,351 @@
+//! Group commit: one thread syncs the journal for all waiting senders.
+//!
+//! What has become of it is told under one lock, `wanted`, so that nobody who looks and then waits
+//! misses it. The thread ends when it is stopped, or when the journal acknowledges nothing any
+//! more; in each case whoever waits then, or comes later, is told so. After a panic it is run
+//! again, and those who wait go on waiting.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use journal::Level;
+use tokio::sync::watch;
+
+use crate::error::{Error, Result};
+use crate::meter::LatencyHistogram;
+use crate::write_target::WriteTarget;
+
+/// How long the thread waits before it tries again what failed for want of room.
+const RETRY: Duration = Duration::from_millis(200);
+/// How long is waited at once; then it is looked at again.
+const WAIT: Duration = Duration::from_secs(60);
+/// After how long a sender is asked to try again when too much waits for the disk.
+const RETRY_AFTER_BACKLOG: Duration = Duration::from_secs(1);
+
+/// Durable position of the journal, or its failure.
+#[derive(Clone, Debug)]
+struct DurableState {
+    position: u64,
+    failure: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct GroupCommit {
+    shared: Arc<CommitState>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct CommitState {
+    target: WriteTarget,
+    sync_latency: LatencyHistogram,
+    /// Bytes of batches that are being appended or wait for the disk.
+    in_flight: AtomicU64,
+    request: Mutex<SyncRequest>,
+    wake: Condvar,
+    durable: watch::Sender<DurableState>,
+    /// For those who wait without a runtime.
+    done: Condvar,
+    /// There is a thread; otherwise whoever waits does its work.
+    has_thread: bool,
+}
+
+#[derive(Debug)]
+struct SyncRequest {
+    position: u64,
+    stop: bool,
+    /// Where batches in flight end, rising, and their bytes.
+    in_flight: VecDeque<(u64, u64)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl GroupCommit {
+    pub(crate) fn start(
+        home: WriteTarget,
+        timer: LatencyHistogram,
+        has_thread: bool,
+    ) -> std::io::Result<GroupCommit> {
+        let position = home.journal().watermarks().durable;
+        let (reached, _) = watch::channel(DurableState { position, failure: None });
+        let shared = Arc::new(CommitState {
+            target: home,
+            sync_latency: timer,
+            in_flight: AtomicU64::new(0),
+            request: Mutex::new(SyncRequest { position, stop: false, in_flight: VecDeque::new() }),
+            wake: Condvar::new(),
+            durable: reached,
+            done: Condvar::new(),
+            has_thread,
+        });
+        let thread = match has_thread {
+            true => {
+                let shared = Arc::clone(&shared);
+                let supervised = shared.target.supervisor().thread("commit");
+                let work = move || {
+                    let _ending = ShutdownGuard(&shared);
+                    let is_stopping = || lock(&shared.request).stop;
+                    let _ = supervised.run(is_stopping, || run_committer(&shared));
+                };
+                let thread = std::thread::Builder::new().name("commit".to_owned());
+                Some(thread.spawn(work)?)
+            }
+            false => None,
+        };
+        Ok(GroupCommit { shared, thread: Mutex::new(thread) })
+    }
+
+    /// Bytes of batches that were taken and wait for the disk.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.shared.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Takes room for a batch, which is given back by [`Commit::release`], or when it is settled. One batch always
+    /// finds room.
+    pub(crate) fn reserve(&self, bytes: u64, max: u64) -> Result<()> {
+        let before = self.shared.in_flight.fetch_add(bytes, Ordering::Relaxed);
+        if before == 0 || before.saturating_add(bytes) <= max {
+            return Ok(());
+        }
+        self.release(bytes);
+        let why = format!(
+            "batches of {before} bytes wait for the disk, {max} are the most: it does not keep up"
+        );
+        Err(Error::Full { reason: why, retry_after: RETRY_AFTER_BACKLOG })
+    }
+
+    pub(crate) fn release(&self, bytes: u64) {
+        self.shared.in_flight.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// A receipt for what ends at `position`, of which `bytes` were reserved.
+    pub(crate) fn receipt(
+        &self,
+        position: u64,
+        bytes: u64,
+        level: Level,
+        repeated: bool,
+    ) -> Receipt {
+        let waits = level == Level::Disk;
+        let mut wanted = lock(&self.shared.request);
+        let (reached, is_broken) = {
+            let reached = self.shared.durable.borrow();
+            (reached.position, reached.failure.is_some())
+        };
+        if !waits || position <= reached || is_broken {
+            self.release(bytes);
+        } else {
+            // Appends come in order, and here in about that order.
+            let at = wanted.in_flight.partition_point(|&(end, _)| end <= position);
+            wanted.in_flight.insert(at, (position, bytes));
+            if wanted.position < position {
+                wanted.position = position;
+                self.shared.wake.notify_one();
+            }
+        }
+        drop(wanted);
+        let reached = self.shared.durable.subscribe();
+        Receipt {
+            position,
+            needs_sync: waits,
+            is_duplicate: repeated,
+            durable: reached,
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// Ends the thread when all that was asked for is durable, or cannot become so.
+    pub(crate) fn stop(&self) {
+        lock(&self.shared.request).stop = true;
+        self.shared.wake.notify_one();
+        match lock(&self.thread).take() {
+            // A panic is told by the supervisor.
+            Some(thread) => drop(thread.join()),
+            None if !self.shared.has_thread => {
+                let _ending = ShutdownGuard(&self.shared);
+                if self.shared.has_request() {
+                    self.shared.flush();
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+impl Drop for GroupCommit {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Fails all waiters when the committer ends.
+struct ShutdownGuard<'a>(&'a CommitState);
+
+impl Drop for ShutdownGuard<'_> {
+    fn drop(&mut self) {
+        let position = self.0.durable.borrow().position;
+        self.0.publish(position, Some("topdeck has stopped taking batches".to_owned()));
+    }
+}
+
+fn run_committer(shared: &CommitState) {
+    loop {
+        shared.target.supervisor().fault_point("commit");
+        {
+            let mut wanted = lock(&shared.request);
+            while wanted.position <= shared.durable.borrow().position && !wanted.stop {
+                wanted = shared.wake.wait(wanted).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        if !shared.has_request() {
+            return;
+        }
+        match shared.flush() {
+            SyncOutcome::Done => {}
+            SyncOutcome::Failed => return,
+            SyncOutcome::Retry => {
+                // In the meantime somebody may want it to stop.
+                let wanted = lock(&shared.request);
+                drop(shared.wake.wait_timeout_while(wanted, RETRY, |wanted| !wanted.stop));
+            }
+        }
+    }
+}
+
+enum SyncOutcome {
+    /// All that there was.
+    Done,
+    /// Not now: the journal keeps it and waits for room, or for files.
+    Retry,
+    /// Never.
+    Failed,
+}
+
+impl CommitState {
+    fn has_request(&self) -> bool {
+        let wanted = lock(&self.request);
+        wanted.position > self.durable.borrow().position
+    }
+
+    /// Makes durable what there is, and tells.
+    fn flush(&self) -> SyncOutcome {
+        let began = Instant::now();
+        let flushed = self.target.journal().flush(Level::Disk);
+        // Also where it was refused: of a journal that is full, what it has is durable.
+        let position = self.target.journal().watermarks().durable;
+        self.sync_latency.record(began.elapsed());
+        let is_last = lock(&self.request).stop;
+        let (outcome, broken) = match flushed {
+            Ok(_) => (SyncOutcome::Done, None),
+            Err(error @ journal::Error::Poisoned) => (SyncOutcome::Failed, Some(error.to_string())),
+            Err(error) if is_last => (SyncOutcome::Failed, Some(error.to_string())),
+            // Whether it is the end the journal says the next time.
+            Err(_) => (SyncOutcome::Retry, None),
+        };
+        self.publish(position, broken);
+        outcome
+    }
+
+    fn publish(&self, position: u64, broken: Option<String>) {
+        let mut wanted = lock(&self.request);
+        let is_broken = broken.is_some();
+        let mut settled = 0;
+        while let Some(&(end, bytes)) = wanted.in_flight.front()
+            && (end <= position || is_broken)
+        {
+            settled += bytes;
+            wanted.in_flight.pop_front();
+        }
+        self.in_flight.fetch_sub(settled, Ordering::Relaxed);
+        self.durable.send_if_modified(|reached| {
+            let is_new = position > reached.position || (is_broken && reached.failure.is_none());
+            reached.position = reached.position.max(position);
+            reached.failure = reached.failure.take().or(broken);
+            is_new
+        });
+        self.done.notify_all();
+        drop(wanted);
+    }
+}
+
+/// Receipt of an appended batch; acknowledge the sender once it is durable.
+#[derive(Debug)]
+#[must_use = "the sender may be told only when the batch is settled"]
+pub struct Receipt {
+    position: u64,
+    needs_sync: bool,
+    is_duplicate: bool,
+    durable: watch::Receiver<DurableState>,
+    shared: Arc<CommitState>,
+}
+
+impl Receipt {
+    /// The batch had been taken before.
+    pub fn is_duplicate(&self) -> bool {
+        self.is_duplicate
+    }
+
+    /// The journal's position behind the batch.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn outcome(&self, reached: &DurableState) -> Option<Result<()>> {
+        if !self.needs_sync || reached.position >= self.position {
+            return Some(Ok(()));
+        }
+        reached.failure.as_ref().map(|why| Err(Error::JournalFailed(why.clone())))
+    }
+
+    /// Waits until the batch has reached its level.
+    pub fn wait_durable(&self) -> Result<()> {
+        loop {
+            if let Some(outcome) = self.wait_durable_timeout(WAIT) {
+                return outcome;
+            }
+        }
+    }
+
+    /// The same, but no longer than that; nothing if it has not reached it by then.
+    pub fn wait_durable_timeout(&self, time: Duration) -> Option<Result<()>> {
+        let until = Instant::now() + time;
+        loop {
+            let wanted = lock(&self.shared.request);
+            let reached = self.shared.durable.borrow().clone();
+            let outcome = self.outcome(&reached);
+            let left = until.saturating_duration_since(Instant::now());
+            if outcome.is_some() || left.is_zero() {
+                return outcome;
+            }
+            if self.shared.has_thread {
+                drop(self.shared.done.wait_timeout(wanted, left));
+                continue;
+            }
+            drop(wanted);
+            if let SyncOutcome::Retry = self.shared.flush() {
+                std::thread::sleep(RETRY.min(left));
+            }
+        }
+    }
+
+    /// The same, for those who have a runtime.
+    pub async fn until_durable(mut self) -> Result<()> {
+        loop {
+            let reached = self.durable.borrow_and_update().clone();
+            if let Some(outcome) = self.outcome(&reached) {
+                return outcome;
+            }
+            if !self.shared.has_thread {
+                return self.wait_durable();
+            }
+            if self.durable.changed().await.is_err() {
+                return Err(Error::JournalFailed("topdeck has stopped taking batches".to_owned()));
+            }
+        }
+    }
+}

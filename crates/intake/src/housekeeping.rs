@@ -1,0 +1,63 @@
+//! Housekeeping thread: ledger checkpoints, rejection reports, self metrics.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::intake::{IntakeState, lock};
+
+/// How often the books are led on: what they have not read the journal has to keep.
+const READ_INTERVAL: Duration = Duration::from_secs(1);
+/// How often they are written.
+const SAVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Runs until it is told to stop.
+pub(crate) fn run_housekeeping(shared: &IntakeState) {
+    let put_off = shared.meter.counter(
+        "topdeck_self_metrics_deferred_total",
+        "intervals of topdeck's own measurements that found no room",
+        &[],
+    );
+    let interval = i64::try_from(shared.settings.interval.as_nanos().max(1)).unwrap_or(i64::MAX);
+    let now = || (shared.settings.clock)();
+    let next_after =
+        |now: i64| now.saturating_sub(now.rem_euclid(interval)).saturating_add(interval);
+    let mut boundary = next_after(now());
+    let mut saved = Instant::now();
+    loop {
+        shared.target.supervisor().fault_point("books");
+        // A clock that was set back must not silence it.
+        boundary = boundary.min(next_after(now()));
+        let left = Duration::from_nanos(boundary.saturating_sub(now()).max(0).cast_unsigned());
+        if is_stopped(shared, left.min(READ_INTERVAL)) {
+            return;
+        }
+        if now() >= boundary {
+            let end = now() - now().rem_euclid(interval);
+            boundary = next_after(now());
+            // There is another interval after this one: what grows is told then, and nothing is tried again now.
+            match shared.write_self_metrics(end) {
+                Ok(()) => {}
+                Err(Error::Full { .. }) => put_off.add(1),
+                Err(error) => {
+                    shared.add_audit_warning(format!("topdeck's own measurements: {error}"))
+                }
+            }
+        }
+        let done = if saved.elapsed() >= SAVE_INTERVAL || shared.ledger_reader.is_save_due() {
+            saved = Instant::now();
+            shared.checkpoint_ledger(false)
+        } else {
+            shared.ledger_reader.read_new().map(drop)
+        };
+        if let Err(error) = done {
+            shared.add_audit_warning(format!("the books: {error}"));
+        }
+    }
+}
+
+fn is_stopped(shared: &IntakeState, timeout: Duration) -> bool {
+    let stop = lock(&shared.stop.0);
+    let waited = shared.stop.1.wait_timeout_while(stop, timeout, |stop| !*stop);
+    *waited.unwrap_or_else(PoisonError::into_inner).0
+}

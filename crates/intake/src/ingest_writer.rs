@@ -1,0 +1,212 @@
+//! Batch builder for one append.
+
+use std::sync::Arc;
+
+use collect::RowSink;
+use model::{BatchWriter, Gap, Sample, SampleValue, Series};
+use store::{NewSeries, Store};
+
+use crate::key_encoding::SeriesKeyEncoding;
+use crate::rejections::{Rejection, Rejections};
+use crate::series_cache::{CachedSeries, SeriesCache};
+
+/// Builds a batch from rows; it is appended as a whole or not at all.
+#[derive(Debug)]
+pub struct IngestWriter {
+    series_cache: Arc<SeriesCache>,
+    pub(crate) batch: BatchWriter,
+    /// Series whose form is in the batch.
+    pub(crate) new_series: Vec<Arc<CachedSeries>>,
+    /// Series that the batch names by number only.
+    pub(crate) referenced_series: Vec<Arc<CachedSeries>>,
+    /// Which way the keys of this source are made.
+    key_encoding: SeriesKeyEncoding,
+    /// Whether numbers are enough for series that the journal has.
+    uses_ids: bool,
+    key: Vec<u8>,
+    /// What a batch may have; beyond, rows are passed over and the whole is refused.
+    bytes_max: usize,
+    pub(crate) is_too_large: bool,
+    /// Single measurements: a histogram's count, one for a number or a text.
+    pub(crate) values: u64,
+    admission: Option<SeriesAdmission>,
+    /// The series that rows are of now is one of which none are taken.
+    rejected: Option<Rejection>,
+}
+
+/// Enforces the store's series limits.
+#[derive(Debug)]
+pub(crate) struct SeriesAdmission {
+    pub(crate) store: Arc<Store>,
+    /// For whom they count.
+    pub(crate) producer: u64,
+    pub(crate) rejections: Arc<Rejections>,
+    new: NewSeries,
+    writes_own_gaps: bool,
+}
+
+impl SeriesAdmission {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        producer: u64,
+        rejections: Arc<Rejections>,
+    ) -> SeriesAdmission {
+        SeriesAdmission {
+            store,
+            producer,
+            rejections,
+            new: NewSeries::default(),
+            writes_own_gaps: false,
+        }
+    }
+
+    /// Why a series is not taken, if it is not because of a limit.
+    fn check_series(&mut self, series: &Series) -> model::Result<Option<Rejection>> {
+        match self.store.check_batch(&series.canonical_key(), self.producer, &mut self.new) {
+            Err(store::Error::Cardinality(refused)) => {
+                match Rejection::from_index_error(&refused, series.name()) {
+                    Some(rejection) => Ok(Some(rejection)),
+                    None => Err(model::Error::SeriesLimit { reason: refused.to_string() }),
+                }
+            }
+            // What is wrong with the store is told when the batch is appended.
+            Ok(()) | Err(_) => Ok(None),
+        }
+    }
+}
+
+impl IngestWriter {
+    pub(crate) fn new(
+        cache: Arc<SeriesCache>,
+        way: SeriesKeyEncoding,
+        by_id: bool,
+        bytes_max: usize,
+    ) -> IngestWriter {
+        IngestWriter {
+            series_cache: cache,
+            batch: BatchWriter::default(),
+            new_series: Vec::new(),
+            referenced_series: Vec::new(),
+            key_encoding: way,
+            uses_ids: by_id,
+            key: Vec::new(),
+            bytes_max,
+            is_too_large: false,
+            values: 0,
+            admission: None,
+            rejected: None,
+        }
+    }
+
+    /// Holds new series to the limits of a store.
+    pub(crate) fn with_admission(self, admission: SeriesAdmission) -> IngestWriter {
+        IngestWriter { admission: Some(admission), ..self }
+    }
+
+    /// Whoever writes says in gaps of its own which samples were not taken: none are made for them here.
+    pub fn with_own_gaps(mut self) -> IngestWriter {
+        if let Some(admission) = &mut self.admission {
+            admission.writes_own_gaps = true;
+        }
+        self
+    }
+
+    /// Samples.
+    pub fn samples(&self) -> u64 {
+        self.batch.len()
+    }
+
+    /// Single measurements in them: what histograms have counted, one for a number or a text.
+    pub fn values(&self) -> u64 {
+        self.values
+    }
+
+    /// Bytes so far, about.
+    pub fn bytes(&self) -> usize {
+        self.batch.bytes()
+    }
+
+    /// Whether it is half of what a batch may have: whose rows need not be in one batch begins another.
+    pub fn is_half_full(&self) -> bool {
+        self.batch.bytes() > self.bytes_max / 2
+    }
+
+    /// Whether there is nothing to take.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty() && !self.is_too_large
+    }
+}
+
+impl RowSink for IngestWriter {
+    fn series(
+        &mut self,
+        key: &[u8],
+        series: &mut dyn FnMut() -> model::Result<Series>,
+    ) -> model::Result<()> {
+        // Growing any further serves nobody, and who sends it has to be told of the whole.
+        self.is_too_large |= self.batch.bytes() > self.bytes_max;
+        if self.is_too_large {
+            return Ok(());
+        }
+        self.rejected = None;
+        self.key.clear();
+        self.key.push(self.key_encoding as u8);
+        self.key.extend_from_slice(key);
+        let known = match self.series_cache.get(&self.key) {
+            Some(known) => {
+                if let Some(admission) = &mut self.admission
+                    && !known.is_registered()
+                {
+                    self.rejected = admission.check_series(&known.series)?;
+                }
+                known
+            }
+            None => {
+                let series = series()?.validate()?;
+                if let Some(admission) = &mut self.admission {
+                    self.rejected = admission.check_series(&series)?;
+                    // What is rejected takes no room from what is stored.
+                    if self.rejected.is_some() {
+                        return Ok(());
+                    }
+                }
+                self.series_cache.insert(&self.key, series)
+            }
+        };
+        if self.rejected.is_some() {
+            return Ok(());
+        }
+        if self.uses_ids && known.is_registered() {
+            self.batch.series_by_id(known.id, &known.series);
+            self.referenced_series.push(known);
+        } else {
+            self.batch.series(&known.series);
+            self.new_series.push(known);
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, sample: &Sample) -> model::Result<()> {
+        self.is_too_large |= self.batch.bytes() > self.bytes_max;
+        if self.is_too_large {
+            return Ok(());
+        }
+        if let (Some(rejection), Some(admission)) = (&self.rejected, &self.admission) {
+            match admission.writes_own_gaps {
+                true => admission.rejections.count(rejection, 1),
+                false => admission.rejections.add(admission.producer, rejection, sample),
+            }
+            return Err(model::Error::SeriesLimit { reason: rejection.message.clone() });
+        }
+        self.batch.sample(sample)?;
+        self.values = self.values.saturating_add(match &sample.value {
+            SampleValue::Histogram(histogram) => histogram.count(),
+            SampleValue::Number(_) | SampleValue::Text(_) => 1,
+        });
+        Ok(())
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.batch.gap(gap);
+    }
+}

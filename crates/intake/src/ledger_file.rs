@@ -1,0 +1,312 @@
+//! Ledger file: text, one fact per line, replaced atomically.
+//!
+//! ```text
+//! topdeck book 1
+//! journal ID FIRST POSITION         of which journal, and which of its records are counted
+//! begun TIME
+//! saved TIME
+//! state open|closed lossy|whole
+//! producer ID NAME BATCHES SAMPLES VALUES REPEATED UNREADABLE MISSING
+//! boot BOOT SEQUENCE                of the producer before
+//! loss GAPS LOST UNKNOWN START END REASON
+//! checksum CRC                      CRC-32C of all lines before, 8 hexadecimal digits
+//! ```
+//! Numbers are decimal, ids and boots hexadecimal, times ns since the Unix epoch. `docs/formats/books.md` says the
+//! same to a stranger.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use disk::{Disk, OpenMode};
+use model::wire::{escape_word, unescape_word};
+
+use crate::counts::{Loss, ProducerCounts, REASONS_MAX};
+use crate::error::{Error, Result};
+use crate::ledger::{EPOCHS_MAX, Ledger, LedgerEntry, PRODUCERS_MAX};
+
+const TITLE: &str = "topdeck book ";
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+/// Bytes of a file at the most: what the most producers with the longest names and reasons take, about.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// File of a ledger.
+#[derive(Clone, Debug)]
+pub struct LedgerFile {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+}
+
+/// Result of loading a ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LedgerLoad {
+    /// There is none yet.
+    Missing,
+    /// It is whole.
+    Ledger(Box<Ledger>),
+    /// There is one, and it is not what was written: what is wrong with it.
+    Damaged(String),
+}
+
+impl LedgerFile {
+    /// The book of a name in a folder, which is made if it is missing.
+    pub fn new(disk: Arc<dyn Disk>, dir: &Path, name: &str) -> Result<LedgerFile> {
+        let at = |doing, path: &Path, error| io_error(doing, path, &error);
+        disk.create_dir(dir).map_err(|error| at("create", dir, error))?;
+        if let Some(above) = dir.parent() {
+            disk.sync_dir(above).map_err(|error| at("synchronise", above, error))?;
+        }
+        // A name may have characters that a file's may not.
+        let name = escape_word(name).replace('/', "%2F").replace('.', "%2E");
+        Ok(LedgerFile { path: dir.join(name), disk })
+    }
+
+    /// Reads it. A book of a newer topdeck is an error.
+    pub fn load(&self) -> Result<LedgerLoad> {
+        let at = |doing, error| io_error(doing, &self.path, &error);
+        let file = match self.disk.open(&self.path, OpenMode::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(LedgerLoad::Missing);
+            }
+            Err(error) => return Err(at("open", error)),
+        };
+        let len = file.len().map_err(|error| at("measure", error))?;
+        if len > BYTES_MAX {
+            return Ok(LedgerLoad::Damaged(format!(
+                "it has {len} bytes, at most {BYTES_MAX} are read"
+            )));
+        }
+        let mut bytes = vec![0; usize::try_from(len).expect("BUG: it is below the most")];
+        let have = file.read_full_at(&mut bytes, 0).map_err(|error| at("read", error))?;
+        bytes.truncate(have);
+        if let Some(found) = unsupported_version(&bytes) {
+            return Err(Error::JournalFailed(format!(
+                "{}: has format version {found}, this topdeck reads version {VERSION}",
+                self.path.display()
+            )));
+        }
+        Ok(match Ledger::decode(&bytes) {
+            Ok(book) => LedgerLoad::Ledger(Box::new(book)),
+            Err(why) => LedgerLoad::Damaged(why),
+        })
+    }
+
+    /// Sets the time of writing, and replaces it, durably and at once.
+    pub fn save_at(&self, book: &mut Ledger, now: i64) -> Result<()> {
+        book.saved_at = now;
+        self.save(book)
+    }
+
+    /// Replaces it, durably and at once.
+    pub fn save(&self, book: &Ledger) -> Result<()> {
+        let mut new = self.path.clone().into_os_string();
+        new.push(".new");
+        let new = PathBuf::from(new);
+        let at = |doing, error| io_error(doing, &new, &error);
+        let file = self.disk.open(&new, OpenMode::Create).map_err(|error| at("create", error))?;
+        file.set_len(0).map_err(|error| at("empty", error))?;
+        file.write_all_at(&book.encode(), 0).map_err(|error| at("write", error))?;
+        file.sync().map_err(|error| at("synchronise", error))?;
+        drop(file);
+        self.disk.rename(&new, &self.path).map_err(|error| at("rename", error))?;
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        self.disk.sync_dir(dir).map_err(|error| io_error("synchronise", dir, &error))
+    }
+}
+
+fn io_error(doing: &str, path: &Path, error: &std::io::Error) -> Error {
+    Error::JournalFailed(format!("{}: cannot {doing}: {error}", path.display()))
+}
+
+fn checksum_line(body: &str) -> String {
+    format!("checksum {:08x}\n", crc32c::crc32c(body.as_bytes()))
+}
+
+fn split_last_line(text: &str) -> (&str, &str) {
+    text.split_at(text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1))
+}
+
+fn version(text: &str) -> Option<u32> {
+    text.strip_prefix(TITLE)?.lines().next()?.parse().ok()
+}
+
+fn unsupported_version(bytes: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let version = version(text).filter(|&version| version != VERSION)?;
+    let (body, last) = split_last_line(text);
+    (last == checksum_line(body)).then_some(version)
+}
+
+/// A text as one word that is never empty.
+fn encode_word(text: &str) -> String {
+    match text {
+        "" => "-".to_owned(),
+        "-" => "%2D".to_owned(),
+        text => escape_word(text),
+    }
+}
+
+fn decode_word(word: &str) -> Option<String> {
+    if word == "-" { Some(String::new()) } else { unescape_word(word) }
+}
+
+fn split_words<const N: usize>(rest: &str) -> Option<[&str; N]> {
+    let words: Vec<&str> = rest.split(' ').collect();
+    words.try_into().ok()
+}
+
+fn parse_number<T: FromStr>(word: &str) -> Option<T> {
+    word.parse().ok()
+}
+
+impl Ledger {
+    /// The bytes of its file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = format!("{TITLE}{VERSION}\n");
+        let mut line = |text: std::fmt::Arguments<'_>| {
+            out.write_fmt(text).expect("BUG: a string takes everything");
+            out.push('\n');
+        };
+        line(format_args!("journal {:032x} {} {}", self.journal, self.first, self.position));
+        line(format_args!("begun {}", self.started_at));
+        line(format_args!("saved {}", self.saved_at));
+        let state = if self.is_closed { "closed" } else { "open" };
+        line(format_args!("state {state} {}", if self.is_volatile { "lossy" } else { "whole" }));
+        let entries = self.entries.iter().map(|(&id, entry)| (Some(id), entry));
+        for (id, entry) in entries.chain([(None, &self.unattributed)]) {
+            let id = id.map_or("-".to_owned(), |id| format!("{id:x}"));
+            let ProducerCounts {
+                batches,
+                samples,
+                values,
+                duplicates: repeated,
+                undecodable: unreadable,
+                missing,
+            } = entry.counts;
+            let name = encode_word(&entry.name);
+            line(format_args!(
+                "producer {id} {name} {batches} {samples} {values} {repeated} {unreadable} {missing}"
+            ));
+            for (boot, sequence) in &entry.epochs {
+                line(format_args!("boot {boot:x} {sequence}"));
+            }
+            for loss in &entry.losses {
+                let Loss {
+                    gaps,
+                    samples_lost: lost,
+                    gaps_of_unknown_size: unknown,
+                    start,
+                    end,
+                    ..
+                } = loss;
+                let reason = encode_word(&loss.reason);
+                line(format_args!("loss {gaps} {lost} {unknown} {start} {end} {reason}"));
+            }
+        }
+        let last = checksum_line(&out);
+        out.push_str(&last);
+        out.into_bytes()
+    }
+
+    /// Reads the bytes of a file; what is wrong with them otherwise.
+    pub fn decode(bytes: &[u8]) -> Result<Ledger, String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
+        let (body, last) = split_last_line(text);
+        if version(text) != Some(VERSION) {
+            return Err("it does not begin as a book does".to_owned());
+        }
+        if last != checksum_line(body) {
+            return Err("its checksum does not match".to_owned());
+        }
+        let mut book = Ledger::new(0, 0, 0);
+        let mut producer = None;
+        for (at, line) in body.lines().enumerate().skip(1) {
+            book.parse_line(line, &mut producer)
+                .ok_or_else(|| format!("line {} is not understood: {line}", at + 1))?;
+        }
+        Ok(book)
+    }
+
+    /// Takes a line; `producer` is the one it is about.
+    fn parse_line(&mut self, line: &str, producer: &mut Option<Option<u64>>) -> Option<()> {
+        let (what, rest) = line.split_once(' ')?;
+        match what {
+            "journal" => {
+                let [id, first, position] = split_words(rest)?;
+                self.journal = u128::from_str_radix(id, 16).ok()?;
+                (self.first, self.position) = (parse_number(first)?, parse_number(position)?);
+            }
+            "begun" => self.started_at = parse_number(rest)?,
+            "saved" => self.saved_at = parse_number(rest)?,
+            "state" => {
+                let [state, lossy] = split_words(rest)?;
+                self.is_closed = ["open", "closed"].iter().position(|&word| word == state)? == 1;
+                self.is_volatile = ["whole", "lossy"].iter().position(|&word| word == lossy)? == 1;
+            }
+            "producer" => {
+                let (id, entry) = parse_entry(rest)?;
+                *producer = Some(id);
+                match id {
+                    Some(id) if self.entries.len() < PRODUCERS_MAX => {
+                        self.entries.insert(id, entry);
+                    }
+                    Some(_) => return None,
+                    None => self.unattributed = entry,
+                }
+            }
+            "boot" => {
+                let [boot, sequence] = split_words(rest)?;
+                let boot = u64::from_str_radix(boot, 16).ok()?;
+                let boots = &mut self.entry_for_line(*producer)?.epochs;
+                (boots.len() < EPOCHS_MAX).then(|| boots.push((boot, 0)))?;
+                boots.last_mut()?.1 = parse_number(sequence)?;
+            }
+            "loss" => {
+                let loss = parse_loss(rest)?;
+                let losses = &mut self.entry_for_line(*producer)?.losses;
+                (losses.len() < REASONS_MAX).then(|| losses.push(loss))?;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn entry_for_line(&mut self, producer: Option<Option<u64>>) -> Option<&mut LedgerEntry> {
+        match producer? {
+            Some(id) => self.entries.get_mut(&id),
+            None => Some(&mut self.unattributed),
+        }
+    }
+}
+
+fn parse_entry(rest: &str) -> Option<(Option<u64>, LedgerEntry)> {
+    let [id, name, batches, samples, values, repeated, unreadable, missing] = split_words(rest)?;
+    let id = match id {
+        "-" => None,
+        id => Some(u64::from_str_radix(id, 16).ok()?),
+    };
+    let counts = ProducerCounts {
+        batches: parse_number(batches)?,
+        samples: parse_number(samples)?,
+        values: parse_number(values)?,
+        duplicates: parse_number(repeated)?,
+        undecodable: parse_number(unreadable)?,
+        missing: parse_number(missing)?,
+    };
+    Some((id, LedgerEntry { name: decode_word(name)?, counts, ..LedgerEntry::default() }))
+}
+
+fn parse_loss(rest: &str) -> Option<Loss> {
+    let [gaps, lost, unknown, start, end, reason] = split_words(rest)?;
+    Some(Loss {
+        reason: decode_word(reason)?,
+        gaps: parse_number(gaps)?,
+        samples_lost: parse_number(lost)?,
+        gaps_of_unknown_size: parse_number(unknown)?,
+        start: parse_number(start)?,
+        end: parse_number(end)?,
+    })
+}

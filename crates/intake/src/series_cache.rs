@@ -1,0 +1,154 @@
+//! Series cache: source key to series.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use model::{Series, SeriesId};
+
+/// About how many bytes what is remembered takes. At half of it those that were asked for since stay, and the
+/// others are forgotten and learnt anew: some 200 thousand series of the usual size.
+const BYTES_MAX: usize = 128 << 20;
+/// What a series takes beside its texts, counted on the safe side.
+const ENTRY_BYTES: usize = 256;
+
+/// A series that was seen.
+#[derive(Debug)]
+pub(crate) struct CachedSeries {
+    pub(crate) series: Series,
+    pub(crate) id: SeriesId,
+    /// A batch with its form is in the journal: from there on the number is enough, for the store.
+    is_registered: AtomicBool,
+    bytes: usize,
+}
+
+impl CachedSeries {
+    fn new(series: Series, key: &[u8]) -> CachedSeries {
+        let form = series.canonical_key();
+        let bytes = ENTRY_BYTES + 2 * form.len() + key.len();
+        CachedSeries {
+            id: SeriesId::from_canonical_key(&form),
+            series,
+            is_registered: AtomicBool::new(false),
+            bytes,
+        }
+    }
+
+    // Relaxed: a batch that names the number only is appended after the one that has the form, whoever appends
+    // it; nothing else is read by this flag.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.is_registered.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_registered(&self) {
+        self.is_registered.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Series by key. A key begins with its
+/// [`SeriesKeyEncoding`](crate::key_encoding::SeriesKeyEncoding).
+#[derive(Debug)]
+pub(crate) struct SeriesCache {
+    generations: RwLock<TwoGenerations>,
+    /// Bytes of one age at the most.
+    bytes_max: usize,
+}
+
+/// Two-generation cache: entries used since the last rotation, and older ones.
+#[derive(Debug, Default)]
+struct TwoGenerations {
+    young: HashMap<Box<[u8]>, Arc<CachedSeries>>,
+    old: HashMap<Box<[u8]>, Arc<CachedSeries>>,
+    young_bytes: usize,
+}
+
+impl Default for SeriesCache {
+    fn default() -> SeriesCache {
+        SeriesCache { generations: RwLock::default(), bytes_max: BYTES_MAX / 2 }
+    }
+}
+
+impl SeriesCache {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<CachedSeries>> {
+        {
+            let ages = self.generations.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = ages.young.get(key) {
+                return Some(Arc::clone(known));
+            }
+            ages.old.get(key)?;
+        }
+        let mut ages = self.generations.write().unwrap_or_else(PoisonError::into_inner);
+        match ages.old.remove(key) {
+            Some(known) => Some(self.insert_young(&mut ages, key, known)),
+            // Somebody else was here in between.
+            None => ages.young.get(key).map(Arc::clone),
+        }
+    }
+
+    pub(crate) fn insert(&self, key: &[u8], series: Series) -> Arc<CachedSeries> {
+        let known = Arc::new(CachedSeries::new(series, key));
+        let mut ages = self.generations.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = ages.young.get(key) {
+            return Arc::clone(known);
+        }
+        let known = ages.old.remove(key).unwrap_or(known);
+        self.insert_young(&mut ages, key, known)
+    }
+
+    fn insert_young(
+        &self,
+        ages: &mut TwoGenerations,
+        key: &[u8],
+        known: Arc<CachedSeries>,
+    ) -> Arc<CachedSeries> {
+        if ages.young_bytes + known.bytes > self.bytes_max {
+            ages.old = std::mem::take(&mut ages.young);
+            ages.young_bytes = 0;
+        }
+        ages.young_bytes += known.bytes;
+        ages.young.insert(key.into(), Arc::clone(&known));
+        known
+    }
+
+    pub(crate) fn clear(&self) {
+        *self.generations.write().unwrap_or_else(PoisonError::into_inner) =
+            TwoGenerations::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::SeriesKind;
+
+    use super::*;
+
+    fn series(number: u32) -> (Vec<u8>, Series) {
+        let series = Series::new(format!("m{number}"), SeriesKind::Gauge).validate().unwrap();
+        (number.to_le_bytes().to_vec(), series)
+    }
+
+    #[test]
+    fn cache_keeps_used_series_and_bounds_the_rest() {
+        let cache = SeriesCache { bytes_max: 100 * (ENTRY_BYTES + 20), ..SeriesCache::default() };
+        let (hot, known) = series(u32::MAX);
+        cache.insert(&hot, known).set_registered();
+        for number in 0..10_000 {
+            let (key, series) = series(number);
+            let _known = cache.insert(&key, series);
+            assert!(cache.get(&hot).is_some_and(|known| known.is_registered()), "{number}");
+            let ages = cache.generations.read().unwrap();
+            assert!(ages.young.len() + ages.old.len() <= 200);
+        }
+        assert!(cache.get(&series(0).0).is_none());
+        cache.clear();
+        assert!(cache.get(&hot).is_none());
+    }
+
+    #[test]
+    fn second_insert_returns_the_first_entry() {
+        let cache = SeriesCache::default();
+        let (key, series) = series(1);
+        let first = cache.insert(&key, series.clone());
+        assert!(Arc::ptr_eq(&first, &cache.insert(&key, series)));
+    }
+}

@@ -1,0 +1,114 @@
+//! Handle locks: which processes have the journal open, by kernel-released file locks.
+//!
+//! ```text
+//! locks/open      held while a journal is opened, or a checkpoint added, opened, set or removed: one at a time
+//! locks/attached  shared by all who have it open; exclusive for one who wants it alone
+//! locks/flusher   held by the one process that writes segments, until it ends or another asks for it
+//! locks/w000 …    one per open journal: its number is what the append lock says about its owner
+//! ```
+
+use disk::{Disk, File, OpenMode};
+
+use crate::buffer::ProcessLiveness;
+use crate::error::{Error, IoContext, Result};
+use crate::paths::Paths;
+
+/// How often a journal can be open at once, all processes together.
+pub(crate) const SLOTS_MAX: usize = 128;
+
+/// Lock that serialises opening.
+pub(crate) struct OpenLock {
+    _file: Box<dyn File>,
+}
+
+impl OpenLock {
+    /// Waits for its turn.
+    pub(crate) fn begin(disk: &dyn Disk, places: &Paths) -> Result<OpenLock> {
+        let file = open(disk, places, "open")?;
+        file.lock().io_context("lock it", &places.lock("open"))?;
+        Ok(OpenLock { _file: file })
+    }
+}
+
+/// Lock files of this handle.
+pub(crate) struct HandleLocks {
+    _attach_lock: Box<dyn File>,
+    _slot_file: Box<dyn File>,
+    /// Its number among those present.
+    pub(crate) slot: u32,
+    /// Nobody else was there when it came.
+    pub(crate) is_first: bool,
+}
+
+impl HandleLocks {
+    /// Makes the lock files that the first one to come needs.
+    pub(crate) fn prepare(disk: &dyn Disk, places: &Paths) -> Result<()> {
+        ["attached", "flusher", &slot_name(0)]
+            .into_iter()
+            .try_for_each(|name| open(disk, places, name).map(drop))
+    }
+
+    /// Attaches, the caller having the opening's lock.
+    pub(crate) fn begin(
+        disk: &dyn Disk,
+        places: &Paths,
+        alone: bool,
+        _turn: &OpenLock,
+    ) -> Result<HandleLocks> {
+        let path = places.lock("attached");
+        let attached = open(disk, places, "attached")?;
+        let first = attached.try_lock().io_context("lock it", &path)?;
+        let busy = || Error::InUse { dir: places.dir.clone(), is_exclusive: alone };
+        if alone && !first {
+            return Err(busy());
+        }
+        if !alone {
+            if first {
+                attached.unlock().io_context("unlock it", &path)?;
+            }
+            if !attached.try_lock_shared().io_context("lock it", &path)? {
+                return Err(busy());
+            }
+        }
+        for slot in 0..SLOTS_MAX as u32 {
+            let name = slot_name(slot);
+            let file = open(disk, places, &name)?;
+            if file.try_lock().io_context("lock it", &places.lock(&name))? {
+                return Ok(HandleLocks {
+                    _attach_lock: attached,
+                    _slot_file: file,
+                    slot,
+                    is_first: first,
+                });
+            }
+        }
+        Err(Error::TooManyHandles { dir: places.dir.clone(), max: SLOTS_MAX })
+    }
+}
+
+/// Opens a lock file.
+pub(crate) fn open(disk: &dyn Disk, places: &Paths, name: &str) -> Result<Box<dyn File>> {
+    let path = places.lock(name);
+    disk.open(&path, OpenMode::Create).io_context("open it", &path)
+}
+
+fn slot_name(slot: u32) -> String {
+    format!("w{slot:03}")
+}
+
+/// Checks liveness through lock files.
+pub(crate) struct LivenessProbe<'a> {
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) paths: &'a Paths,
+}
+
+impl ProcessLiveness for LivenessProbe<'_> {
+    fn with_dead(&self, slot: u32, then: &mut dyn FnMut()) {
+        // Whoever cannot be asked counts as alive: waiting longer is better than two owners of a lock. A
+        // free lock is released again with the file.
+        let Ok(file) = open(self.disk, self.paths, &slot_name(slot)) else { return };
+        if file.try_lock().unwrap_or(false) {
+            then();
+        }
+    }
+}

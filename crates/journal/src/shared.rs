@@ -1,0 +1,202 @@
+//! State shared by all parts of an open journal.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use disk::{Disk, OpenMode};
+
+use crate::buffer::{AppendLockGuard, Buffer};
+use crate::checkpoint::RetentionHolds;
+use crate::codec;
+use crate::error::{Error, FullReason, IoContext, Result};
+use crate::handle_locks::{HandleLocks, LivenessProbe};
+use crate::layout::{FieldTable, SETTINGS, SETTINGS_MAGIC};
+use crate::paths::Paths;
+use crate::segment::{self, SegmentHeader};
+use crate::settings::{Compression, LimitPolicy, Limits, Settings};
+use crate::superblock::{PAYLOAD_BYTES, Superblock};
+use crate::supervisor::Supervisor;
+
+/// Tells the time in nanoseconds since the Unix epoch. It may step; nothing but the times shown and the age
+/// limit depends on it.
+pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// The system's wall clock as of its last tick, some milliseconds old: a tenth of the cost of the exact one.
+pub fn wall_clock() -> WallClock {
+    Arc::new(|| {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+    })
+}
+
+/// Contents of the settings file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredSettings {
+    pub(crate) id: u128,
+    pub(crate) created: i64,
+    pub(crate) settings: Settings,
+}
+
+impl StoredSettings {
+    fn payload(&self) -> [u8; PAYLOAD_BYTES] {
+        let mut payload = [0; PAYLOAD_BYTES];
+        let mut fields = FieldTable::into(&SETTINGS, &mut payload[..]);
+        let Settings { codec, buffer_bytes, segment_bytes, producers_max, limits } = self.settings;
+        let age_max = limits
+            .age_max
+            .map_or(u64::MAX, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
+        fields.put("journal_id", &self.id.to_le_bytes());
+        fields.put("created", &self.created.to_le_bytes());
+        fields.put("buffer_bytes", &buffer_bytes.to_le_bytes());
+        fields.put("segment_bytes", &segment_bytes.to_le_bytes());
+        fields.put("bytes_max", &limits.bytes_max.unwrap_or(u64::MAX).to_le_bytes());
+        fields.put("age_max", &age_max.to_le_bytes());
+        fields.put("producers_max", &producers_max.to_le_bytes());
+        fields.put("codec", &[codec::codec_number(codec)]);
+        fields.put(
+            "at_limit",
+            &[match limits.on_full {
+                LimitPolicy::Reject => 0,
+                LimitPolicy::DropOldest => 1,
+            }],
+        );
+        payload
+    }
+
+    fn from_payload(payload: &[u8; PAYLOAD_BYTES]) -> StoredSettings {
+        let fields = FieldTable::read_only(&SETTINGS, payload);
+        let some = |name| Some(fields.u64(name)).filter(|&value| value != u64::MAX);
+        StoredSettings {
+            id: fields.u128("journal_id"),
+            created: fields.i64("created"),
+            settings: Settings {
+                codec: codec::codec_from_number(fields.u8("codec")).unwrap_or(Compression::None),
+                buffer_bytes: fields.u64("buffer_bytes"),
+                segment_bytes: fields.u64("segment_bytes"),
+                producers_max: fields.u32("producers_max"),
+                limits: Limits {
+                    bytes_max: some("bytes_max"),
+                    age_max: some("age_max").map(Duration::from_nanos),
+                    on_full: if fields.u8("at_limit") == 0 {
+                        LimitPolicy::Reject
+                    } else {
+                        LimitPolicy::DropOldest
+                    },
+                },
+            },
+        }
+    }
+
+    /// Writes the settings file anew.
+    pub(crate) fn create(&self, disk: &dyn Disk, places: &Paths) -> Result<()> {
+        Superblock::create(disk, &places.settings(), SETTINGS_MAGIC, &self.payload()).map(drop)
+    }
+
+    /// Reads it; also whether one of its copies is damaged.
+    pub(crate) fn read(disk: &dyn Disk, places: &Paths) -> Result<(StoredSettings, bool)> {
+        let path = places.settings();
+        match Superblock::read_only(disk, &path, SETTINGS_MAGIC) {
+            Ok(Some((payload, wounded))) => {
+                let born = StoredSettings::from_payload(&payload);
+                // Its checksum is right: whoever wrote it knows what this program does not.
+                born.settings.check()?;
+                Ok((born, wounded))
+            }
+            Ok(None) => Err(Error::SettingsLost { path }),
+            Err(error) if error.is_not_found() => Err(match segment::list(disk, places) {
+                // They say which journal it is: a new one in its place could read none of them.
+                Ok(firsts) if !firsts.is_empty() => Error::SettingsLost { path },
+                _ => Error::NotFound { dir: places.dir.clone() },
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the first segment whose head is sound says of the journal, with settings in the place
+    /// of those that were lost. Without such a segment nothing in the journal can be read.
+    pub(crate) fn from_segments(
+        disk: &dyn Disk,
+        places: &Paths,
+        settings: Settings,
+    ) -> Result<Option<StoredSettings>> {
+        for first in segment::list(disk, places)? {
+            let path = places.segment(first);
+            let file = disk.open(&path, OpenMode::Read).io_context("open it", &path)?;
+            if let Some(head) = SegmentHeader::read_any(&*file, &path)? {
+                return Ok(Some(StoredSettings {
+                    id: head.journal_id,
+                    created: head.created,
+                    settings,
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// State shared by writer, readers and background thread.
+pub(crate) struct JournalShared {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) paths: Paths,
+    pub(crate) stored_settings: StoredSettings,
+    pub(crate) buffer: Buffer,
+    pub(crate) handle_locks: HandleLocks,
+    pub(crate) clock: WallClock,
+    /// How long to wait for others.
+    pub(crate) append_timeout: Duration,
+    pub(crate) supervisor: Supervisor,
+}
+
+impl JournalShared {
+    /// Takes the append lock.
+    #[inline]
+    pub(crate) fn lock_append(&self) -> Result<AppendLockGuard<'_>> {
+        let waited = self.append_timeout;
+        let turn = self.buffer.lock(self.handle_locks.slot, &self.liveness(), waited);
+        turn.ok_or(Error::AppendTimeout { waited })
+    }
+
+    pub(crate) fn liveness(&self) -> LivenessProbe<'_> {
+        LivenessProbe { disk: &*self.disk, paths: &self.paths }
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        (self.clock)()
+    }
+
+    /// Bytes that segments take.
+    pub(crate) fn segment_bytes(&self) -> Result<u64> {
+        segment::total_bytes(&*self.disk, &self.paths)
+    }
+
+    /// Why no segment can be begun.
+    pub(crate) fn full_reason(&self) -> Result<FullReason> {
+        let limits = self.stored_settings.settings.limits;
+        let used_bytes = self.segment_bytes()?;
+        match limits.bytes_max {
+            Some(max_bytes)
+                if used_bytes + self.stored_settings.settings.segment_bytes > max_bytes =>
+            {
+                let claims = RetentionHolds::read(&*self.disk, &self.paths)?;
+                let holder = claims.oldest_hold().map(|(_, name)| name.to_owned());
+                Ok(FullReason::RetentionLimit {
+                    used_bytes,
+                    max_bytes,
+                    holder,
+                    policy: limits.on_full,
+                })
+            }
+            _ => Ok(FullReason::NoSpace),
+        }
+    }
+}
+
+impl fmt::Debug for JournalShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("places", &self.paths)
+            .field("born", &self.stored_settings)
+            .finish_non_exhaustive()
+    }
+}

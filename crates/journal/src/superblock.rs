@@ -1,0 +1,193 @@
+//! Superblock: double-buffered small file with generation and checksum. The newest copy that is
+//! whole counts, so a write that was cut short, or a damaged sector, leaves the one before.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use disk::{Disk, File, OpenMode};
+
+use crate::error::{Error, IoContext, Result};
+use crate::layout::{
+    FieldTable, SUPERBLOCK, SUPERBLOCK_BYTES, SUPERBLOCK_MIRROR_OFFSET, VERSION, checksum, field,
+};
+
+/// What a copy can carry.
+pub(crate) const PAYLOAD_BYTES: usize = SUPERBLOCK[4].2;
+type Payload = [u8; PAYLOAD_BYTES];
+
+/// Double-buffered file: two copies with generation and checksum.
+pub(crate) struct Superblock {
+    path: PathBuf,
+    file: Box<dyn File>,
+    magic: [u8; 8],
+    generation: u64,
+    payload: Payload,
+    /// A copy was damaged or missing when the file was read.
+    is_degraded: bool,
+}
+
+impl Superblock {
+    /// Makes the file, durable under its name. One that is there is replaced.
+    #[expect(clippy::expect_used, reason = "a file of the journal lies in its folder")]
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        path: &Path,
+        magic: [u8; 8],
+        payload: &Payload,
+    ) -> Result<Superblock> {
+        let fresh = path.with_added_extension("new");
+        let file = disk.open(&fresh, OpenMode::Create).io_context("create it", &fresh)?;
+        file.set_len(0).io_context("empty it", &fresh)?;
+        let mut twice = Superblock {
+            path: path.to_owned(),
+            file,
+            magic,
+            generation: 0,
+            payload: *payload,
+            is_degraded: false,
+        };
+        twice.write(payload)?;
+        twice.write(payload)?;
+        twice.sync()?;
+        disk.rename(&fresh, path).io_context("give it its name", path)?;
+        let dir = path.parent().expect("BUG: a file of the journal without its folder");
+        disk.sync_dir(dir).io_context("make a new name in it durable", dir)?;
+        Ok(twice)
+    }
+
+    /// Opens the file; `None` when both copies are damaged.
+    pub(crate) fn open(disk: &dyn Disk, path: &Path, magic: [u8; 8]) -> Result<Option<Superblock>> {
+        let file = disk.open(path, OpenMode::Write).io_context("open it", path)?;
+        Ok(read(&*file, path, magic)?.map(|(generation, payload, wounded)| Superblock {
+            path: path.to_owned(),
+            file,
+            magic,
+            generation,
+            payload,
+            is_degraded: wounded,
+        }))
+    }
+
+    /// Only reads the file: the payload, and whether a copy is damaged, or `None` when both copies are damaged.
+    pub(crate) fn read_only(
+        disk: &dyn Disk,
+        path: &Path,
+        magic: [u8; 8],
+    ) -> Result<Option<(Payload, bool)>> {
+        let file = disk.open(path, OpenMode::Read).io_context("open it", path)?;
+        Ok(read(&*file, path, magic)?.map(|(_, payload, wounded)| (payload, wounded)))
+    }
+
+    pub(crate) fn payload(&self) -> &Payload {
+        &self.payload
+    }
+
+    pub(crate) fn file(&self) -> &dyn File {
+        &*self.file
+    }
+
+    /// Reads again what another process may have written.
+    pub(crate) fn refresh(&mut self) -> Result<()> {
+        match read(&*self.file, &self.path, self.magic)? {
+            Some((generation, payload, wounded)) => {
+                (self.generation, self.payload, self.is_degraded) = (generation, payload, wounded);
+                Ok(())
+            }
+            None => Err(Error::CheckpointCorrupt { path: self.path.clone() }),
+        }
+    }
+
+    /// Writes the older copy. A damaged one is the older.
+    pub(crate) fn write(&mut self, payload: &Payload) -> Result<()> {
+        let generation = self.generation.wrapping_add(1);
+        let mut copy = [0; SUPERBLOCK_BYTES];
+        let mut fields = FieldTable::into(&SUPERBLOCK, &mut copy);
+        fields.put("magic", &self.magic);
+        fields.put("version", &VERSION.to_le_bytes());
+        fields.put("generation", &generation.to_le_bytes());
+        fields.put("payload", payload);
+        let crc = checksum(&copy);
+        copy[field(&SUPERBLOCK, "crc")].copy_from_slice(&crc.to_le_bytes());
+        self.file
+            .write_all_at(&copy, slot_offset(generation))
+            .io_context("write it", &self.path)?;
+        (self.generation, self.payload) = (generation, *payload);
+        Ok(())
+    }
+
+    /// Makes what was written durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file.sync().io_context("make it durable", &self.path)
+    }
+}
+
+impl fmt::Debug for Superblock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Twice")
+            .field("path", &self.path)
+            .field("generation", &self.generation)
+            .finish_non_exhaustive()
+    }
+}
+
+fn slot_offset(generation: u64) -> u64 {
+    if generation.is_multiple_of(2) { 0 } else { SUPERBLOCK_MIRROR_OFFSET }
+}
+
+/// Generation and payload of the newest copy that is whole, and whether the other one is damaged.
+fn read(file: &dyn File, path: &Path, magic: [u8; 8]) -> Result<Option<(u64, Payload, bool)>> {
+    let mut before = None;
+    loop {
+        let mut copies = [[0; SUPERBLOCK_BYTES]; 2];
+        for (parity, copy) in (0..).zip(&mut copies) {
+            file.read_full_at(copy, slot_offset(parity)).io_context("read it", path)?;
+        }
+        let found = newest(&copies, path, magic)?;
+        // Another process may be writing just now. What is damaged stays as it is.
+        if found.is_some_and(|(.., wounded)| !wounded) || before == Some(copies) {
+            return Ok(found);
+        }
+        before = Some(copies);
+    }
+}
+
+/// The same of two copies; what is missing of one is zeros.
+#[expect(clippy::expect_used, reason = "the layout says how long a payload is")]
+fn newest(
+    copies: &[[u8; SUPERBLOCK_BYTES]; 2],
+    path: &Path,
+    magic: [u8; 8],
+) -> Result<Option<(u64, Payload, bool)>> {
+    let mut best: Option<(u64, Payload)> = None;
+    let mut whole = 0u32;
+    for (parity, copy) in (0..).zip(copies) {
+        let fields = FieldTable::read_only(&SUPERBLOCK, copy);
+        let generation = fields.u64("generation");
+        let sound = fields.bytes("magic") == magic
+            && fields.u32("crc") == checksum(copy)
+            && generation % 2 == parity;
+        if !sound {
+            continue;
+        }
+        if fields.u32("version") > VERSION {
+            return Err(Error::Version {
+                path: path.to_owned(),
+                found: fields.u32("version"),
+                supported: VERSION,
+            });
+        }
+        whole = whole.saturating_add(1);
+        if best.is_none_or(|(newest, _)| generation > newest) {
+            best = Some((
+                generation,
+                fields.bytes("payload").try_into().expect("BUG: the payload's size"),
+            ));
+        }
+    }
+    Ok(best.map(|(generation, payload)| (generation, payload, whole < 2)))
+}

@@ -1,0 +1,173 @@
+//! Flush interval: aggregates by series.
+//!
+//! A series is known by a key: a byte for what it is, then what names it, as it came.
+//!
+//! ```text
+//! c g m d s   name | tags     StatsD: counter, gauge, milliseconds, distribution, set
+//! p           path;tags       Graphite
+//! ```
+
+use std::collections::HashMap;
+
+use crate::drop_counts::{DropCounts, DropReason};
+use crate::series_aggregate::{AggregateValue, SeriesAggregate};
+
+/// Bytes of a series beside its key and what it holds, and of an interval, about.
+pub(crate) const SERIES_BYTES: usize = 160;
+
+/// `[start, end)`, in nanoseconds since the Unix epoch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FlushInterval {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    index: HashMap<Box<[u8]>, usize>,
+    aggregates: Vec<SeriesAggregate>,
+    pub(crate) drops: DropCounts,
+}
+
+/// Series key and its aggregate.
+pub(crate) type AggregateRow = (Box<[u8]>, SeriesAggregate);
+
+impl FlushInterval {
+    pub(crate) fn new(start: i64, length: i64) -> FlushInterval {
+        FlushInterval { start, end: start.saturating_add(length), ..FlushInterval::default() }
+    }
+
+    /// The one of that length, aligned to its multiples, that a time falls into.
+    pub(crate) fn containing(time: i64, length: i64) -> FlushInterval {
+        FlushInterval::new(time.saturating_sub(time.rem_euclid(length)), length)
+    }
+
+    pub(crate) fn contains(&self, time: i64) -> bool {
+        (self.start..self.end).contains(&time)
+    }
+
+    /// Nothing came, and nothing was lost.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.aggregates.is_empty() && self.drops.is_empty()
+    }
+
+    pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
+        self.index.get(key).copied()
+    }
+
+    pub(crate) fn insert(&mut self, key: Box<[u8]>, held: SeriesAggregate) -> usize {
+        let at = self.aggregates.len();
+        self.index.insert(key, at);
+        self.aggregates.push(held);
+        at
+    }
+
+    pub(crate) fn get_mut(&mut self, at: usize) -> &mut SeriesAggregate {
+        &mut self.aggregates[at]
+    }
+
+    /// All rows, in the order in which they came.
+    pub(crate) fn drain_rows(&mut self) -> Vec<AggregateRow> {
+        let mut keys: Vec<(Box<[u8]>, usize)> =
+            std::mem::take(&mut self.index).into_iter().collect();
+        keys.sort_unstable_by_key(|&(_, at)| at);
+        let held = std::mem::take(&mut self.aggregates);
+        keys.into_iter().map(|(key, _)| key).zip(held).collect()
+    }
+
+    /// What is left when the rows are gone.
+    pub(crate) fn without_rows(&self) -> FlushInterval {
+        FlushInterval {
+            start: self.start,
+            end: self.end,
+            drops: self.drops,
+            ..FlushInterval::default()
+        }
+    }
+
+    /// What is lost if the rows are.
+    pub(crate) fn as_dropped(&self, reason: DropReason) -> DropCounts {
+        let mut lost = DropCounts::default();
+        self.aggregates.iter().for_each(|held| lost.add_aggregate(reason, held));
+        lost
+    }
+
+    /// Adds rows, to those of the same key. Returns how many values could not be.
+    pub(crate) fn add_rows(&mut self, rows: impl IntoIterator<Item = AggregateRow>) -> DropCounts {
+        let mut lost = DropCounts::default();
+        for (key, held) in rows {
+            match self.find(&key) {
+                None => {
+                    self.insert(key, held);
+                }
+                Some(at) => {
+                    let reason = match held.value {
+                        AggregateValue::Set(_) => DropReason::SetMembersLimit,
+                        _ => DropReason::MemoryLimit,
+                    };
+                    let ours = &mut self.aggregates[at];
+                    let n = ours.value.merge(held.value, held.received);
+                    ours.received += held.received.saturating_sub(n);
+                    lost.add(reason, n);
+                }
+            }
+        }
+        lost
+    }
+
+    /// Takes in another one: what came from the one's beginning to the other's end. What is lost by that is in
+    /// [`Self::lost`] and is returned.
+    pub(crate) fn merge(&mut self, mut other: FlushInterval) -> DropCounts {
+        self.start = self.start.min(other.start);
+        self.end = self.end.max(other.end);
+        self.drops.merge(&other.drops);
+        let lost = self.add_rows(other.drain_rows());
+        self.drops.merge(&lost);
+        lost
+    }
+
+    /// Bytes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let keys: usize = self.index.keys().map(|key| key.len()).sum();
+        let held: usize = self.aggregates.iter().map(|held| held.value.bytes()).sum();
+        SERIES_BYTES * (1 + self.aggregates.len()) + keys + held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(time: i64, expected: (i64, i64)) {
+        let interval = FlushInterval::containing(time, 10);
+        assert_eq!((interval.start, interval.end), expected);
+        assert!(interval.contains(time) || interval.end == i64::MAX);
+    }
+
+    #[test]
+    fn intervals_are_aligned() {
+        check(0, (0, 10));
+        check(19, (10, 20));
+        check(20, (20, 30));
+        check(-1, (-10, 0));
+        check(i64::MAX, (i64::MAX - 7, i64::MAX));
+    }
+
+    #[test]
+    fn rows_keep_their_order_and_are_merged() {
+        let row = |key: &str, n: f64| {
+            (
+                key.as_bytes().into(),
+                SeriesAggregate { received: 1, value: AggregateValue::Count(n) },
+            )
+        };
+        let (mut one, mut other) = (FlushInterval::new(0, 10), FlushInterval::new(10, 10));
+        assert!(one.add_rows([row("b", 1.0), row("a", 2.0)]).is_empty());
+        assert!(other.add_rows([row("c", 3.0), row("a", 4.0)]).is_empty());
+        assert!(one.merge(other).is_empty());
+        assert_eq!((one.start, one.end), (0, 20));
+        let shown: Vec<String> = one
+            .drain_rows()
+            .iter()
+            .map(|(key, held)| format!("{} {:?}", String::from_utf8_lossy(key), held.value))
+            .collect();
+        assert_eq!(shown, ["b Count(1.0)", "a Count(6.0)", "c Count(3.0)"]);
+    }
+}

@@ -1,0 +1,380 @@
+//! Flusher: from the aggregators to the intake, interval by interval.
+//!
+//! Where the intake is full an interval is kept and tried again; when there are more than a few, the oldest are
+//! merged, which costs resolution in time and no value. Beyond a bound of memory nothing more is taken from the
+//! collectors: they become full too, and connections are then not read, and datagrams lost.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use intake::{Intake, SeriesKeyEncoding};
+
+use crate::drop_counts::{DropCounts, DropReason};
+use crate::flush_interval::{AggregateRow, FlushInterval};
+use crate::metric_aggregator::{ListenerShared, MetricAggregator};
+use crate::rows::{self, POINTS_MAX};
+use crate::series_aggregate::{AggregateValue, SeriesAggregate};
+
+/// Bytes of a batch, about: a journal's buffer holds several.
+const BATCH_BYTES: usize = 768 << 10;
+/// Intervals that are kept while the intake is full, before they are merged.
+const RETAINED_MAX: usize = 8;
+/// Between one look for room in the journal and the next, at a stop.
+const STOP_RETRY: Duration = Duration::from_millis(50);
+
+/// Early wake-up of the flusher.
+#[derive(Debug, Default)]
+pub(crate) struct FlushSignal {
+    request: Mutex<FlushRequest>,
+    wake: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct FlushRequest {
+    stop: bool,
+    is_requested: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FlushSignal {
+    /// A collector has much in memory.
+    pub(crate) fn request_flush(&self) {
+        lock(&self.request).is_requested = true;
+        self.wake.notify_one();
+    }
+
+    /// All collectors have got their last value.
+    pub(crate) fn stop(&self) {
+        lock(&self.request).stop = true;
+        self.wake.notify_one();
+    }
+
+    /// Without `hears_press` only a stop ends it early.
+    fn wait(&self, time: Duration, hears_press: bool) -> FlushRequest {
+        let rung = lock(&self.request);
+        let still = |rung: &mut FlushRequest| !(rung.stop || hears_press && rung.is_requested);
+        let waited = self.wake.wait_timeout_while(rung, time, still);
+        let (mut rung, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let now = *rung;
+        rung.is_requested = false;
+        now
+    }
+}
+
+pub(crate) struct IntervalFlusher {
+    shared: Arc<ListenerShared>,
+    intake: Arc<Intake>,
+    aggregators: Vec<Arc<Mutex<MetricAggregator>>>,
+    retained: BTreeMap<i64, FlushInterval>,
+    /// What gauges were last, for those that only say how they change: value and time.
+    gauges: HashMap<Box<[u8]>, (f64, i64)>,
+    /// The intake had no room when it was tried last.
+    is_full: bool,
+    /// What is lost should work on it panic: intervals that are in nobody's keeping meanwhile,
+    /// without their rows.
+    in_flight: Vec<(FlushInterval, DropCounts)>,
+}
+
+impl IntervalFlusher {
+    pub(crate) fn new(
+        common: Arc<ListenerShared>,
+        intake: Arc<Intake>,
+        collectors: Vec<Arc<Mutex<MetricAggregator>>>,
+    ) -> IntervalFlusher {
+        let (kept, gauges) = (BTreeMap::new(), HashMap::new());
+        IntervalFlusher {
+            shared: common,
+            intake,
+            aggregators: collectors,
+            retained: kept,
+            gauges,
+            is_full: false,
+            in_flight: Vec::new(),
+        }
+    }
+
+    /// Until it is stopped.
+    pub(crate) fn run(&mut self, bell: &FlushSignal) {
+        self.drop_in_flight();
+        loop {
+            let now = self.intake.now();
+            let end = FlushInterval::containing(now, self.shared.interval).end;
+            let left = u64::try_from(end.saturating_sub(now)).unwrap_or(0);
+            let has_room = self.has_capacity();
+            self.shared.is_blocked.store(!has_room, Ordering::Relaxed);
+            let rung =
+                bell.wait(Duration::from_nanos(left).min(self.shared.limits.pause_max), has_room);
+            if has_room || rung.stop {
+                self.collect(rung.stop || rung.is_requested);
+            }
+            self.write_retained();
+            if rung.stop {
+                return self.finish();
+            }
+            self.merge_retained();
+        }
+    }
+
+    /// Counts what a panic took along, and keeps it as gaps.
+    fn drop_in_flight(&mut self) {
+        for (mut interval, lost) in std::mem::take(&mut self.in_flight) {
+            self.shared.counters.count_drops(&lost);
+            interval.drops.merge(&lost);
+            self.retain(interval);
+        }
+    }
+
+    fn retain(&mut self, interval: FlushInterval) {
+        match self.retained.get_mut(&interval.start) {
+            Some(ours) => self.shared.counters.count_drops(&ours.merge(interval)),
+            None => drop(self.retained.insert(interval.start, interval)),
+        }
+    }
+
+    /// Whether what collectors have may be taken, and be kept if the intake has no room for it.
+    fn has_capacity(&self) -> bool {
+        let max = self.shared.limits.memory_bytes_max;
+        self.retained.values().map(FlushInterval::bytes).sum::<usize>() < max
+    }
+
+    fn finish(&mut self) {
+        let until = Instant::now() + self.shared.limits.stop_timeout;
+        while !self.retained.is_empty() && Instant::now() < until {
+            std::thread::sleep(STOP_RETRY);
+            self.write_retained();
+        }
+        let mut lost = DropCounts::default();
+        for (_, held) in self.retained.values_mut().flat_map(FlushInterval::drain_rows) {
+            lost.add_aggregate(DropReason::JournalFull, &held);
+        }
+        self.shared.counters.count_drops(&lost);
+        if !self.retained.is_empty() {
+            // Rows, or only what is known to be missing: nothing says so but the next start.
+            self.intake.mark_unclean_shutdown();
+        }
+    }
+
+    fn collect(&mut self, all: bool) {
+        let now = self.intake.now();
+        let mut taken: BTreeMap<(i64, i64), FlushInterval> = BTreeMap::new();
+        for collector in &self.aggregators {
+            for interval in lock(collector).drain_finished(now, all) {
+                match taken.get_mut(&(interval.start, interval.end)) {
+                    Some(ours) => self.shared.counters.count_drops(&ours.merge(interval)),
+                    None => drop(taken.insert((interval.start, interval.end), interval)),
+                }
+            }
+        }
+        self.in_flight = taken.values().map(drop_rows_of).collect();
+        for mut interval in taken.into_values() {
+            self.resolve_gauges(&mut interval);
+            self.retain(interval);
+            self.in_flight.remove(0);
+        }
+    }
+
+    /// Works out what gauges are.
+    fn resolve_gauges(&mut self, interval: &mut FlushInterval) {
+        let mut rows = interval.drain_rows();
+        for (key, held) in &mut rows {
+            if let AggregateValue::Gauge { set, change, time: at } = held.value {
+                let known = self.gauges.get(&**key).copied();
+                let value = set.unwrap_or_else(|| known.map_or(0.0, |known| known.0) + change);
+                if known.is_none_or(|known| known.1 <= at) {
+                    self.gauges.insert(key.clone(), (value, at));
+                }
+                held.value = AggregateValue::Points(vec![(at, value)]);
+            }
+        }
+        self.shared.counters.count_drops(&interval.add_rows(rows));
+        let max = self.shared.limits.series_max;
+        if self.gauges.len() > max {
+            // Those that did not come this time are forgotten, or else all.
+            self.gauges.retain(|_, (_, at)| *at >= interval.start);
+            if self.gauges.len() > max {
+                self.gauges.clear();
+            }
+        }
+    }
+
+    /// Makes fewer of what stayed, because there is no room for it.
+    fn merge_retained(&mut self) {
+        while self.retained.len() > RETAINED_MAX {
+            let (_, mut oldest) = self.retained.pop_first().expect("BUG: there are several");
+            let (_, next) = self.retained.pop_first().expect("BUG: there are several");
+            self.shared.counters.count_drops(&oldest.merge(next));
+            self.retained.insert(oldest.start, oldest);
+        }
+    }
+
+    /// Hands on what is kept, the oldest first, as far as there is room.
+    fn write_retained(&mut self) {
+        while let Some((start, mut interval)) = self.retained.pop_first() {
+            self.in_flight = vec![drop_rows_of(&interval)];
+            let mut rows = split_large_rows(interval.drain_rows());
+            self.shared.supervisor.fault_point("listen write");
+            let taken = self.write_rows(&mut interval, &mut rows);
+            let rest = rows.drain(taken..);
+            let has_rest = rest.len() > 0;
+            interval.add_rows(rest);
+            let is_done = !has_rest && self.write_gaps(&mut interval);
+            if !is_done {
+                self.retained.insert(start, interval);
+                return;
+            }
+        }
+    }
+
+    /// How many rows are done with: taken, or lost.
+    fn write_rows(&mut self, interval: &mut FlushInterval, rows: &mut [AggregateRow]) -> usize {
+        let mut ranges: VecDeque<Range<usize>> = std::iter::once(0..rows.len()).collect();
+        let mut lost = DropCounts::default();
+        let mut done = 0;
+        while let Some(range) = ranges.pop_front().filter(|range| !range.is_empty()) {
+            let times = (interval.start, interval.end);
+            let (end, taken) = self.write_batch(times, &mut rows[range.clone()], &mut lost);
+            let (end, whole) = (range.start + end, range.end);
+            match taken {
+                Err(error @ intake::Error::Full { .. }) => {
+                    if !std::mem::replace(&mut self.is_full, true) {
+                        let name = self.shared.protocol.name();
+                        let message = format!("{name}: {error}; until then it is kept in memory");
+                        self.shared.recent_errors.push(message);
+                    }
+                    break;
+                }
+                // One of them is to blame: each half is tried by itself.
+                Err(intake::Error::Rejected(_) | intake::Error::TooLarge { .. })
+                    if end - range.start > 1 =>
+                {
+                    let middle = range.start + (end - range.start) / 2;
+                    [end..whole, middle..end, range.start..middle]
+                        .into_iter()
+                        .filter(|range| !range.is_empty())
+                        .for_each(|range| ranges.push_front(range));
+                    continue;
+                }
+                Err(error) => self.drop_rows(&error, &rows[range.start..end], &mut lost),
+                Ok(()) => self.is_full = false,
+            }
+            done = end;
+            let mut panicked = lost;
+            rows[done..]
+                .iter()
+                .for_each(|(_, held)| panicked.add_aggregate(DropReason::Panic, held));
+            self.in_flight = vec![(interval.without_rows(), panicked)];
+            if end < whole {
+                ranges.push_front(end..whole);
+            }
+        }
+        self.shared.counters.count_drops(&lost);
+        interval.drops.merge(&lost);
+        self.in_flight.clear();
+        done
+    }
+
+    fn drop_rows(&self, error: &intake::Error, rows: &[AggregateRow], lost: &mut DropCounts) {
+        let reason = match error {
+            intake::Error::JournalFailed(_) => DropReason::JournalFailed,
+            _ => DropReason::Rejected,
+        };
+        self.shared.recent_errors.push(format!("{}: {error}", self.shared.protocol.name()));
+        rows.iter().for_each(|(_, held)| lost.add_aggregate(reason, held));
+    }
+
+    /// Hands on the first of the rows, as many as are a batch; how many that is, and what became of them. What
+    /// the model refuses is left out and lost, if the others are taken.
+    fn write_batch(
+        &self,
+        times: (i64, i64),
+        rows: &mut [AggregateRow],
+        lost: &mut DropCounts,
+    ) -> (usize, intake::Result<()>) {
+        let producer = self.shared.counters.producer.id();
+        let mut writer =
+            self.intake.writer_for(producer, SeriesKeyEncoding::LineProtocol).with_own_gaps();
+        let (mut count, mut received, mut booked, mut refused) = (0, 0, 0, DropCounts::default());
+        for (key, held) in rows {
+            count += 1;
+            match rows::write_row(times, key, held, &mut writer) {
+                Ok(()) => {
+                    received += held.received;
+                    if let AggregateValue::Histogram(histogram) = &held.value {
+                        booked += histogram.count();
+                    }
+                }
+                Err(error) => {
+                    refused.add_aggregate(DropReason::Rejected, held);
+                    let name = String::from_utf8_lossy(&key[1..key.len().min(60)]).into_owned();
+                    self.shared.recent_errors.push(format!("series {name:?}: {error}"));
+                }
+            }
+            if writer.bytes() >= BATCH_BYTES {
+                break;
+            }
+        }
+        let values = writer.values();
+        if !writer.is_empty() {
+            // Nobody waits to be told, so nothing waits for the disk.
+            match self.intake.append(&self.shared.counters.producer, writer) {
+                Ok(receipt) => drop(receipt),
+                Err(error) => return (count, Err(error)),
+            }
+        }
+        self.shared.counters.accepted.add(received);
+        self.shared.counters.producer.add_received(values.saturating_sub(booked));
+        lost.merge(&refused);
+        (count, Ok(()))
+    }
+
+    /// Whether they are taken, or never will be.
+    fn write_gaps(&self, interval: &mut FlushInterval) -> bool {
+        if interval.drops.is_empty() {
+            return true;
+        }
+        let mut writer = self.intake.writer(SeriesKeyEncoding::LineProtocol);
+        rows::write_gaps(
+            interval,
+            &interval.drops,
+            self.shared.counters.producer.id(),
+            &mut writer,
+        );
+        match self.intake.append(&self.shared.counters.producer, writer) {
+            Ok(receipt) => drop(receipt),
+            Err(error) if error.is_retryable() => return false,
+            Err(error) => self.shared.recent_errors.push(format!("a gap: {error}")),
+        }
+        true
+    }
+}
+
+/// What is left of an interval whose rows are lost, and what is lost then.
+fn drop_rows_of(interval: &FlushInterval) -> (FlushInterval, DropCounts) {
+    (interval.without_rows(), interval.as_dropped(DropReason::Panic))
+}
+
+/// Rows of many points as several, so that a batch holds them.
+fn split_large_rows(rows: Vec<AggregateRow>) -> Vec<AggregateRow> {
+    let mut parted = Vec::with_capacity(rows.len());
+    for (key, mut held) in rows {
+        if let AggregateValue::Points(points) = &mut held.value {
+            while points.len() > POINTS_MAX {
+                let first: Vec<(i64, f64)> = points.drain(..POINTS_MAX).collect();
+                let received = held.received.min(POINTS_MAX as u64);
+                held.received -= received;
+                parted.push((
+                    key.clone(),
+                    SeriesAggregate { received, value: AggregateValue::Points(first) },
+                ));
+            }
+        }
+        parted.push((key, held));
+    }
+    parted
+}

@@ -1,0 +1,24 @@
+//! Recent parse errors.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+/// Messages that are kept.
+const MESSAGES_MAX: usize = 32;
+
+#[derive(Debug, Default)]
+pub(crate) struct RecentErrors(Mutex<VecDeque<String>>);
+
+impl RecentErrors {
+    pub(crate) fn push(&self, message: String) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == MESSAGES_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(message);
+    }
+
+    pub(crate) fn list(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}

@@ -1,0 +1,302 @@
+//! Stream reader: one thread for all TCP connections.
+//!
+//! A connection that sends no whole line for [`crate::Limits::idle_max`] is closed, however many bytes it sends; of
+//! more connections than there may be the new ones are closed at once. While memory is full nothing is read, so
+//! that senders wait: what comes over a connection is not dropped for want of memory. That time is nobody's idleness.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::listener::SocketReaderContext;
+use crate::metric_aggregator::MetricAggregator;
+
+/// Bytes that are read of a connection at a time.
+const READ_BYTES: usize = 64 << 10;
+/// How often idle connections are looked for.
+const IDLE_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// How long to wait while there is no room, or no descriptor for a new connection.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// How long what has come is still read when it is to stop, should more and more come.
+const STOP_MAX: Duration = Duration::from_secs(1);
+
+/// A connection's other end.
+struct StreamPeer(SocketAddr);
+
+impl fmt::Display for StreamPeer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tcp {}", self.0)
+    }
+}
+
+struct StreamConnection {
+    stream: TcpStream,
+    peer: StreamPeer,
+    /// The beginning of a line.
+    line: Vec<u8>,
+    /// The line is too long already; the rest is passed over.
+    is_too_long: bool,
+    /// When a line ended last; later by the time in which nothing was read.
+    last_line_at: Instant,
+}
+
+/// Result of reading a connection.
+#[derive(PartialEq)]
+enum ReadState {
+    Read,
+    WouldBlock,
+    Closed,
+}
+
+pub(crate) struct StreamReader {
+    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) context: SocketReaderContext,
+    connections: Vec<StreamConnection>,
+}
+
+impl StreamReader {
+    pub(crate) fn new(doors: Vec<TcpListener>, room: SocketReaderContext) -> StreamReader {
+        StreamReader { listeners: doors, context: room, connections: Vec::new() }
+    }
+
+    /// Until it is to stop.
+    pub(crate) fn run(&mut self) {
+        let mut buffer = vec![0; READ_BYTES];
+        let mut pause = false;
+        loop {
+            let is_full = self.lock_aggregator().is_full();
+            let began = Instant::now();
+            let ready = self.wait(is_full, pause || is_full);
+            if self.context.is_stopping.load(Ordering::Acquire) {
+                return self.finish(&mut buffer);
+            }
+            if is_full {
+                self.context.flush_signal.request_flush();
+                let waited = began.elapsed();
+                self.connections
+                    .iter_mut()
+                    .for_each(|connection| connection.last_line_at += waited);
+                continue;
+            }
+            let (doors, connections) = ready.split_at(self.listeners.len());
+            self.read(&mut buffer, connections);
+            pause = !self.accept(doors);
+            self.close_idle();
+        }
+    }
+
+    fn lock_aggregator(&self) -> MutexGuard<'_, MetricAggregator> {
+        self.context.aggregator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which doors and which connections have something.
+    fn wait(&self, is_full: bool, is_short: bool) -> Vec<bool> {
+        // What is not to be read is left out: of one that hung up it is said at once, whatever is asked.
+        let doors = self.listeners.iter().filter(|_| !is_short).map(|door| door.as_fd());
+        let streams = self.connections.iter().filter(|_| !is_full).map(|one| one.stream.as_fd());
+        let mut fds = vec![PollFd::new(&*self.context.stop, PollFlags::IN)];
+        let wanted = doors.chain(streams).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        fds.extend(wanted);
+        let timeout = if is_short { PAUSE } else { IDLE_CHECK_INTERVAL };
+        let is_told = poll(&mut fds, Some(&timeout)).is_ok();
+        let mut ready = vec![false; if is_short { self.listeners.len() } else { 0 }];
+        ready.extend(fds[1..].iter().map(|fd| is_told && !fd.revents().is_empty()));
+        ready
+    }
+
+    /// Takes new connections; `false` if the system has no room for them.
+    fn accept(&mut self, ready: &[bool]) -> bool {
+        let counters = &self.context.shared.counters;
+        for (door, _) in self.listeners.iter().zip(ready).filter(|(_, ready)| **ready) {
+            loop {
+                let accepted = door.accept();
+                match accepted.and_then(|(it, from)| it.set_nonblocking(true).map(|()| (it, from)))
+                {
+                    Ok((stream, from))
+                        if self.connections.len() < self.context.shared.limits.connections_max =>
+                    {
+                        counters.connections.add(1);
+                        let (line, line_at) = (Vec::new(), Instant::now());
+                        let (from, is_too_long) = (StreamPeer(from), false);
+                        let connection = StreamConnection {
+                            stream,
+                            peer: from,
+                            line,
+                            is_too_long,
+                            last_line_at: line_at,
+                        };
+                        self.connections.push(connection);
+                    }
+                    Ok(_) => counters.connections_rejected.add(1),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => match error.kind() {
+                        io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                        _ => {
+                            let message = format!("cannot take a connection: {error}");
+                            self.context.shared.recent_errors.push(message);
+                            return false;
+                        }
+                    },
+                }
+            }
+        }
+        true
+    }
+
+    /// Reads once of each that has something; whether any had.
+    fn read(&mut self, buffer: &mut [u8], ready: &[bool]) -> bool {
+        let room = self.context.clone();
+        let mut collector = room.aggregator.lock().unwrap_or_else(PoisonError::into_inner);
+        collector.set_now(room.intake.now());
+        let bytes_max = room.shared.limits.line_bytes_max;
+        let (mut at, mut any) = (0, false);
+        self.connections.retain_mut(|connection| {
+            let is_ready = ready.get(at).is_some_and(|&ready| ready);
+            at += 1;
+            if !is_ready || collector.is_full() {
+                return true;
+            }
+            let state = connection.read(buffer, bytes_max, &mut collector);
+            any |= state != ReadState::WouldBlock;
+            state != ReadState::Closed
+        });
+        if collector.is_near_limit() {
+            room.flush_signal.request_flush();
+        }
+        any
+    }
+
+    fn close_idle(&mut self) {
+        let idle_max = self.context.shared.limits.idle_timeout;
+        let before = self.connections.len();
+        self.connections.retain(|connection| connection.last_line_at.elapsed() < idle_max);
+        let closed = before - self.connections.len();
+        self.context.shared.counters.connections_idle_closed.add(closed as u64);
+    }
+
+    /// Takes what has come already.
+    fn finish(&mut self, buffer: &mut [u8]) {
+        let until = Instant::now() + STOP_MAX;
+        self.accept(&vec![true; self.listeners.len()]);
+        let all = vec![true; self.connections.len()];
+        while self.read(buffer, &all) && Instant::now() < until {}
+        let mut collector = self.context.aggregator.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes_max = self.context.shared.limits.line_bytes_max;
+        for connection in &mut self.connections {
+            connection.finish_line(bytes_max, &mut collector);
+        }
+    }
+}
+
+impl StreamConnection {
+    fn read(
+        &mut self,
+        buffer: &mut [u8],
+        bytes_max: usize,
+        collector: &mut MetricAggregator,
+    ) -> ReadState {
+        match self.stream.read(buffer) {
+            Ok(0) => {
+                self.finish_line(bytes_max, collector);
+                ReadState::Closed
+            }
+            Ok(length) => {
+                self.add_bytes(&buffer[..length], bytes_max, collector);
+                ReadState::Read
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => ReadState::WouldBlock,
+                _ => {
+                    self.finish_line(bytes_max, collector);
+                    ReadState::Closed
+                }
+            },
+        }
+    }
+
+    /// Bytes that came: lines that end in them are read, the beginning of one is kept.
+    fn add_bytes(&mut self, bytes: &[u8], bytes_max: usize, collector: &mut MetricAggregator) {
+        let Some(first) = bytes.iter().position(|&byte| byte == b'\n') else {
+            return self.append_partial_line(bytes, bytes_max);
+        };
+        self.append_partial_line(&bytes[..first], bytes_max);
+        self.finish_line(bytes_max, collector);
+        self.last_line_at = Instant::now();
+        let rest = &bytes[first + 1..];
+        let whole = rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+        let (whole, rest) = rest.split_at(whole);
+        for part in split_lines(whole, bytes_max) {
+            match part {
+                Ok(lines) => collector.add_packet(lines, &self.peer),
+                Err(_) => self.reject_long_line(bytes_max, collector),
+            }
+        }
+        self.append_partial_line(rest, bytes_max);
+    }
+
+    fn append_partial_line(&mut self, bytes: &[u8], bytes_max: usize) {
+        let room = bytes_max.saturating_sub(self.line.len());
+        self.is_too_long |= bytes.len() > room;
+        self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    /// The line that was kept is whole.
+    fn finish_line(&mut self, bytes_max: usize, collector: &mut MetricAggregator) {
+        if std::mem::take(&mut self.is_too_long) {
+            self.reject_long_line(bytes_max, collector);
+        } else if !self.line.is_empty() {
+            collector.add_packet(&self.line, &self.peer);
+        }
+        self.line.clear();
+    }
+
+    fn reject_long_line(&self, bytes_max: usize, collector: &mut MetricAggregator) {
+        let why = format!("expected a line of at most {bytes_max} bytes, found a longer one");
+        collector.reject_line(&why, &self.peer);
+    }
+}
+
+/// Whole lines, as few pieces as can be: a line that is too long is one by itself.
+fn split_lines(lines: &[u8], bytes_max: usize) -> Vec<Result<&[u8], &[u8]>> {
+    let (mut parts, mut start, mut at) = (Vec::new(), 0, 0);
+    for line in lines.split_inclusive(|&byte| byte == b'\n') {
+        let end = at + line.len();
+        if line.len() > bytes_max + 1 {
+            parts.extend((at > start).then(|| Ok(&lines[start..at])));
+            parts.push(Err(line));
+            start = end;
+        }
+        at = end;
+    }
+    parts.extend((at > start).then(|| Ok(&lines[start..at])));
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(lines: &str, expected: &str) {
+        let shown = |part: &Result<&[u8], &[u8]>| match part {
+            Ok(lines) => format!("{:?}", String::from_utf8_lossy(lines)),
+            Err(_) => "too long".to_owned(),
+        };
+        let found: Vec<String> = split_lines(lines.as_bytes(), 3).iter().map(shown).collect();
+        assert_eq!(found.join(" "), expected);
+    }
+
+    #[test]
+    fn overlong_lines_are_separate() {
+        check("", "");
+        check("abc\nd\n", "\"abc\\nd\\n\"");
+        check("abcd\n", "too long");
+        check("a\nabcd\nabcde\nb\nc\n", "\"a\\n\" too long too long \"b\\nc\\n\"");
+    }
+}

@@ -1,0 +1,184 @@
+//! An intake into a journal in memory, whose clock stands still unless it is set.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use disk::{Disk, SimDisk};
+use intake::{Intake, Supervisor, WriteTarget};
+use journal::{Journal, ReadItem, StartPosition};
+use listen::ListenAddress;
+use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
+
+/// The beginning of an interval.
+pub(crate) const NOW: i64 = 1_700_000_000_000_000_000;
+/// Longer than any test takes on the slowest machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+pub(crate) struct ListenFixture {
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) intake: Arc<Intake>,
+    now: Arc<AtomicI64>,
+}
+
+impl ListenFixture {
+    pub(crate) fn new() -> ListenFixture {
+        ListenFixture::with(journal::Settings::default())
+    }
+
+    pub(crate) fn with(settings: journal::Settings) -> ListenFixture {
+        ListenFixture::supervised(settings, Supervisor::default())
+    }
+
+    /// With what runs threads again.
+    pub(crate) fn supervised(settings: journal::Settings, supervisor: Supervisor) -> ListenFixture {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+        let dir = Path::new("/journal");
+        Journal::create(&*disk, dir, 7, NOW, &settings).unwrap();
+        // A journal that is full says so at once.
+        let wait_max = Duration::from_millis(20);
+        let options = journal::Options {
+            append_timeout: wait_max,
+            supervisor,
+            ..journal::Options::default()
+        };
+        let journal = Arc::new(Journal::open(disk, dir, &options).unwrap());
+        let now = Arc::new(AtomicI64::new(NOW + 3_000_000_000));
+        let clock = Arc::clone(&now);
+        let settings = intake::Settings {
+            clock: Arc::new(move || clock.load(Ordering::SeqCst)),
+            // Nothing of topdeck's own is written.
+            background: false,
+            ..intake::Settings::default()
+        };
+        let intake =
+            Arc::new(Intake::new(WriteTarget::Journal(Arc::clone(&journal)), settings).unwrap());
+        ListenFixture { journal, intake, now }
+    }
+
+    /// Some seconds after the beginning of the first interval.
+    pub(crate) fn set_now(&self, seconds: i64) {
+        self.now.store(NOW + seconds * 1_000_000_000, Ordering::SeqCst);
+    }
+
+    /// What a counter of the listener has come to.
+    pub(crate) fn count(&self, name: &'static str, outcome: &str) -> u64 {
+        // Asking for one that is not there makes it, at zero.
+        let count = |labels: &[(&str, &str)]| self.intake.meter().counter(name, "", labels).get();
+        let outcome = ("outcome", outcome);
+        count(&[("source", "statsd"), outcome])
+            + count(&[("source", "graphite"), outcome])
+            + count(&[outcome])
+    }
+
+    pub(crate) fn values(&self, outcome: &str) -> u64 {
+        self.count("topdeck_listen_values_total", outcome)
+    }
+
+    /// Waits for a counter.
+    #[track_caller]
+    pub(crate) fn wait(&self, name: &'static str, outcome: &str, count: u64) {
+        let began = Instant::now();
+        while self.count(name, outcome) < count {
+            assert!(began.elapsed() < TIMEOUT, "{name} {outcome}: {}", self.count(name, outcome));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// All that is in the journal.
+    pub(crate) fn stored(&self) -> (Vec<(Series, Sample)>, Vec<Gap>) {
+        let mut reader = self.journal.reader(StartPosition::First).unwrap();
+        let (mut rows, mut gaps) = (Vec::new(), Vec::new());
+        while let Some(item) = reader.next().unwrap() {
+            let ReadItem::Batch(batch) = item else { panic!("nothing is missing") };
+            for record in batch.records() {
+                let batch = Batch::check(record.bytes.to_vec()).unwrap();
+                let mut entries = batch.read();
+                for entry in entries.by_ref() {
+                    let entry = entry.unwrap();
+                    let SeriesRef::Key(form) = entry.series else { panic!("forms are sent") };
+                    let (start, end, value) = (entry.start, entry.end, entry.decode().unwrap());
+                    rows.push((
+                        Series::from_canonical_key(form).unwrap(),
+                        Sample { start, end, value },
+                    ));
+                }
+                gaps.extend_from_slice(entries.gaps());
+            }
+        }
+        (rows, gaps)
+    }
+
+    /// What the source counts for the audit is taken or dropped, and what is taken is in the journal.
+    #[track_caller]
+    pub(crate) fn check_ledger(&self) {
+        let (rows, _) = self.stored();
+        let values = rows.iter().map(|(_, sample)| match &sample.value {
+            SampleValue::Histogram(histogram) => histogram.count(),
+            _ => 1,
+        });
+        let (stored, audit) = (values.sum::<u64>(), self.intake.audit().unwrap());
+        for source in audit.producers.iter().filter_map(|account| account.source.as_ref()) {
+            assert_eq!((source.buffered(), source.accepted), (0, stored), "{source:?}");
+            let dropped: u64 = source.dropped.iter().map(|(_, n)| n).sum();
+            assert_eq!(source.received, stored + dropped, "{source:?}");
+        }
+    }
+
+    /// Each row on a line, by series; times in seconds since the beginning.
+    pub(crate) fn dump_rows(&self) -> String {
+        let (rows, gaps) = self.stored();
+        let seconds = |time: i64| (time - NOW) as f64 / 1e9;
+        let mut lines: Vec<String> = rows
+            .iter()
+            .map(|(series, sample)| {
+                let mut line =
+                    format!("{series} {}..{}", seconds(sample.start), seconds(sample.end));
+                match &sample.value {
+                    SampleValue::Histogram(histogram) => {
+                        let sum = histogram.tracked_sum().value().unwrap().value();
+                        write!(line, " {} of {sum}{}", histogram.count(), series.unit())
+                    }
+                    SampleValue::Number(number) => write!(line, " {number}"),
+                    SampleValue::Text(text) => write!(line, " {text:?}"),
+                }
+                .unwrap();
+                line
+            })
+            .collect();
+        lines.sort();
+        lines.extend(gaps.iter().map(|gap| format!("lost {}: {}", gap.lost.unwrap(), gap.reason)));
+        lines.join("\n")
+    }
+}
+
+pub(crate) fn loopback() -> std::net::SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// The address of an internet socket.
+pub(crate) fn ip(address: &ListenAddress) -> std::net::SocketAddr {
+    match address {
+        ListenAddress::Udp(address) | ListenAddress::Tcp(address) => *address,
+        other => panic!("{other}"),
+    }
+}
+
+/// A folder of a test, removed at its end.
+pub(crate) struct TestDir(pub(crate) PathBuf);
+
+impl TestDir {
+    pub(crate) fn new() -> TestDir {
+        let path = std::env::temp_dir().join(format!("topdeck-listen-{:x}", journal::random_id()));
+        std::fs::create_dir_all(&path).unwrap();
+        TestDir(path)
+    }
+}
+
+impl Drop for TestDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,152 @@
+//! HTTP endpoint URL. Without a port it is 80, or 443 with `https`.
+
+use std::fmt;
+
+use http::Uri;
+
+/// Endpoint of HTTP requests: scheme, host, port, path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// Whether it is spoken to through TLS.
+    pub secure: bool,
+    /// A name or an address; one of version 6 without its brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// Path and query; `/` if the URL has none.
+    pub path: String,
+}
+
+/// Invalid endpoint URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{url:?} cannot be dialled: {reason}; it has to look like https://host:port/path")]
+pub struct EndpointError {
+    /// What was given.
+    pub url: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl Endpoint {
+    /// Reads a URL.
+    pub fn parse(url: &str) -> Result<Endpoint, EndpointError> {
+        let wrong = |why: &str| EndpointError { url: url.to_owned(), reason: why.to_owned() };
+        let (secure, usual) = match url.split_once("://").map(|(scheme, _)| scheme) {
+            Some(scheme) if scheme.eq_ignore_ascii_case("http") => (false, 80),
+            Some(scheme) if scheme.eq_ignore_ascii_case("https") => (true, 443),
+            _ => return Err(wrong("it begins with neither http:// nor https://")),
+        };
+        Endpoint::parse_as(url, secure, Some(usual))
+    }
+
+    /// Reads a URL whose scheme, whatever it is, stands for this. Without a usual port it must name one.
+    pub fn parse_as(
+        url: &str,
+        secure: bool,
+        usual: Option<u16>,
+    ) -> Result<Endpoint, EndpointError> {
+        let wrong = |why: &str| EndpointError { url: url.to_owned(), reason: why.to_owned() };
+        if url.split_once("://").is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with('/')) {
+            return Err(wrong("it names no host"));
+        }
+        let uri: Uri =
+            url.parse().map_err(|error: http::uri::InvalidUri| wrong(&error.to_string()))?;
+        let authority = uri.authority().ok_or_else(|| wrong("it names no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong("it has a user in it, and those are not sent"));
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() {
+            return Err(wrong("it names no host"));
+        }
+        let port = match (authority.port_u16(), usual) {
+            (Some(port), _) => port,
+            // "host:", or a port beyond 65535.
+            (None, _) if authority.as_str().len() > authority.host().len() => {
+                return Err(wrong("its port is no number from 0 to 65535"));
+            }
+            (None, Some(usual)) => usual,
+            (None, None) => return Err(wrong("it names no port")),
+        };
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        Ok(Endpoint { secure, host: host.to_owned(), port, path })
+    }
+
+    /// Host and port, as a request's head has them.
+    pub fn authority(&self) -> String {
+        let default = if self.secure { 443 } else { 80 };
+        let brackets = self.host.contains(':');
+        match (brackets, self.port == default) {
+            (false, true) => self.host.clone(),
+            (false, false) => format!("{}:{}", self.host, self.port),
+            (true, true) => format!("[{}]", self.host),
+            (true, false) => format!("[{}]:{}", self.host, self.port),
+        }
+    }
+
+    /// The same host, another path: `path` behind the one it has.
+    #[must_use]
+    pub fn join(&self, path: &str) -> Endpoint {
+        let base = self.path.split('?').next().unwrap_or_default().trim_end_matches('/');
+        Endpoint { path: format!("{base}{path}"), ..self.clone() }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(url: &str, expected: &str) {
+        let found =
+            Endpoint::parse(url).map_or_else(|error| error.reason, |target| target.to_string());
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn urls_are_parsed() {
+        check("http://site", "http://site/");
+        check("https://site:443/a/b?c=d", "https://site/a/b?c=d");
+        check("http://site:443", "http://site:443/");
+        check("http://[::1]:9/x", "http://[::1]:9/x");
+        check("https://[::1]", "https://[::1]/");
+        check("http://site?a=b", "http://site/?a=b");
+    }
+
+    #[test]
+    fn invalid_urls_are_rejected() {
+        check("site:80", "it begins with neither http:// nor https://");
+        check("ftp://site", "it begins with neither http:// nor https://");
+        check("http://me:secret@site/", "it has a user in it, and those are not sent");
+        check("http://site:99999/", "its port is no number from 0 to 65535");
+        check("http://", "it names no host");
+        check("http:///metrics", "it names no host");
+    }
+
+    #[test]
+    fn other_schemes_have_other_ports() {
+        let read = |url: &str, usual| {
+            let read = Endpoint::parse_as(url, false, usual);
+            read.map_or_else(|error| error.reason, |target| target.port.to_string())
+        };
+        assert_eq!(read("redis://site", Some(6379)), "6379");
+        assert_eq!(read("redis://site:1", Some(6379)), "1");
+        assert_eq!(read("tcp://site:1", None), "1");
+        assert_eq!(read("tcp://site", None), "it names no port");
+    }
+
+    #[test]
+    fn paths_are_joined() {
+        let join = |url: &str| Endpoint::parse(url).unwrap().join("/v1/batches").to_string();
+        assert_eq!(join("http://site"), "http://site/v1/batches");
+        assert_eq!(join("http://site/prefix/?a"), "http://site/prefix/v1/batches");
+    }
+}

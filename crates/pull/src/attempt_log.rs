@@ -1,0 +1,163 @@
+//! Attempt log: stores results of a job; skipped and not stored attempts become gaps.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use collect::RowSink;
+use intake::{Counter, IngestWriter, Intake, Producer, SeriesKeyEncoding, Supervisor};
+use model::{Gap, Sample, Series};
+
+/// A batch that has so many bytes gets no more series: a page may be larger than what is taken at once.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Outcome counters of a job and its pending gaps.
+#[derive(Debug)]
+pub(crate) struct AttemptLog {
+    intake: Arc<Intake>,
+    producer: Producer,
+    job: String,
+    /// Attempts that went well.
+    pub(crate) success: Counter,
+    /// Attempts that failed, and are stored as that.
+    pub(crate) failed: Counter,
+    /// Attempts that were made, and there was no room for what they found.
+    pub(crate) not_stored: Counter,
+    skipped: Counter,
+    pending_gaps: Mutex<PendingGaps>,
+}
+
+/// Gaps to report with the next batch.
+#[derive(Debug, Default)]
+struct PendingGaps {
+    skipped: Option<Gap>,
+    not_stored: Option<Gap>,
+}
+
+impl AttemptLog {
+    pub(crate) fn new(intake: &Arc<Intake>, kind: &str, name: &str) -> AttemptLog {
+        let counter = |outcome| {
+            intake.meter().counter(
+                "topdeck_pull_attempts_total",
+                "scrapes and checks by outcome; missed were not made, untaken were made and could not be stored",
+                &[("kind", kind), ("job", name), ("outcome", outcome)],
+            )
+        };
+        AttemptLog {
+            producer: intake.producer(&format!("{kind} {name}")),
+            job: format!("{kind} {name:?}"),
+            success: counter("well"),
+            failed: counter("failed"),
+            skipped: counter("missed"),
+            not_stored: counter("untaken"),
+            pending_gaps: Mutex::default(),
+            intake: Arc::clone(intake),
+        }
+    }
+
+    pub(crate) fn supervisor(&self) -> &Supervisor {
+        self.intake.supervisor()
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.intake.now()
+    }
+
+    pub(crate) fn batches(&self) -> AttemptBatches<'_> {
+        let (intake, producer) = (&*self.intake, self.producer.id());
+        let last = intake.writer_for(producer, SeriesKeyEncoding::Canonical);
+        AttemptBatches { intake, producer, full: Vec::new(), current: last }
+    }
+
+    fn lock_gaps(&self) -> MutexGuard<'_, PendingGaps> {
+        self.pending_gaps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands over what an attempt at `at` has written. Nobody waits until it is durable: nobody was told that it is.
+    /// What is not taken will be a gap.
+    pub(crate) fn append(&self, batches: AttemptBatches<'_>, at: i64) -> intake::Result<()> {
+        let mut writers = batches.full;
+        writers.push(batches.current);
+        let mut gaps = self.lock_gaps();
+        for gap in [&gaps.skipped, &gaps.not_stored].into_iter().flatten() {
+            writers[0].gap(gap.clone());
+        }
+        let values: Vec<(u64, u64)> = writers.iter().map(|w| (w.samples(), w.values())).collect();
+        self.producer.add_received(values.iter().map(|of| of.1).sum());
+        for (place, writer) in writers.into_iter().enumerate() {
+            match self.intake.append(&self.producer, writer) {
+                Ok(_) => *gaps = PendingGaps::default(),
+                Err(error) => {
+                    let left = &values[place..];
+                    let lost = left.iter().map(|of| of.0).sum();
+                    self.producer.add_dropped(left.iter().map(|of| of.1).sum(), "not taken");
+                    let reason = format!("of {} something was not taken: {error}", self.job);
+                    self.merge_gap(&mut gaps.not_stored, (at, at.saturating_add(1)), lost, reason);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Attempts that were to begin in a stretch of time and were not made, or were cut off.
+    pub(crate) fn record_skipped(&self, attempts: u64, stretch: (i64, i64), why: &str) {
+        self.skipped.add(attempts);
+        let reason = format!("attempts of {} were not made or not ended: {why}", self.job);
+        self.merge_gap(&mut self.lock_gaps().skipped, stretch, attempts, reason);
+    }
+
+    /// The gap and one more loss in one, with the later reason.
+    fn merge_gap(&self, gap: &mut Option<Gap>, stretch: (i64, i64), lost: u64, reason: String) {
+        let (start, end) = stretch;
+        let before = gap.take();
+        let of = |of: fn(&Gap) -> i64, default| before.as_ref().map_or(default, of);
+        *gap = Some(Gap {
+            start: start.min(of(|gap| gap.start, start)),
+            end: end.max(of(|gap| gap.end, end)),
+            producer: Some(self.producer.id()),
+            lost: Some(before.as_ref().and_then(|gap| gap.lost).unwrap_or(0).saturating_add(lost)),
+            reason,
+        });
+    }
+
+    /// Tells what nothing more will be taken behind.
+    pub(crate) fn write_gaps(&self) {
+        let is_empty = {
+            let gaps = self.lock_gaps();
+            gaps.skipped.is_none() && gaps.not_stored.is_none()
+        };
+        if !is_empty {
+            // Where the journal takes nothing now, the counters of this process are all that is left.
+            let _ = self.append(self.batches(), self.now());
+        }
+    }
+}
+
+/// Rows of one attempt, split into batches.
+pub(crate) struct AttemptBatches<'a> {
+    intake: &'a Intake,
+    producer: u64,
+    full: Vec<IngestWriter>,
+    current: IngestWriter,
+}
+
+impl RowSink for AttemptBatches<'_> {
+    fn series(
+        &mut self,
+        key: &[u8],
+        series: &mut dyn FnMut() -> model::Result<Series>,
+    ) -> model::Result<()> {
+        if self.current.bytes() >= BATCH_BYTES {
+            let next = self.intake.writer_for(self.producer, SeriesKeyEncoding::Canonical);
+            self.full.push(std::mem::replace(&mut self.current, next));
+        }
+        self.current.series(key, series)
+    }
+
+    fn sample(&mut self, sample: &Sample) -> model::Result<()> {
+        self.current.sample(sample)
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.current.gap(gap);
+    }
+}

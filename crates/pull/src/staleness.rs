@@ -1,0 +1,105 @@
+//! Staleness markers for series that a scrape no longer returns.
+//!
+//! Prometheus' marker is a NaN of certain bits: <https://prometheus.io/docs/prometheus/latest/querying/basics/#staleness>.
+//! Of a histogram it is a number of the same name and labels, as with remote write: queries take both for one series.
+
+use std::collections::HashSet;
+
+use collect::RowSink;
+use hist::codec::header::Temporality;
+use hist::codec::prometheus::STALE_MARKER;
+use model::{Error, Gap, Result, Sample, SampleValue, Series, SeriesKind};
+
+/// Canonical keys of the series in a scrape, except those with explicit timestamps.
+#[derive(Debug, Default)]
+pub(crate) struct ScrapedSeries(HashSet<Vec<u8>>);
+
+impl ScrapedSeries {
+    /// Series that are not in `before`.
+    pub(crate) fn count_added(&self, before: &ScrapedSeries) -> usize {
+        self.0.difference(&before.0).count()
+    }
+
+    /// Marks those of `self` that are not in `now` as ended.
+    pub(crate) fn mark_stale(
+        &self,
+        now: &ScrapedSeries,
+        at: i64,
+        rows: &mut dyn RowSink,
+    ) -> Result<()> {
+        for form in self.0.difference(&now.0) {
+            mark_series_stale(Series::from_canonical_key(form)?, at, rows)?;
+        }
+        Ok(())
+    }
+}
+
+/// A row that is beyond a limit of the store is left out: the others of its scrape are wanted all the same.
+pub(crate) fn ignore_limit_error(written: Result<()>) -> Result<()> {
+    match written {
+        Err(Error::SeriesLimit { .. }) => Ok(()),
+        written => written,
+    }
+}
+
+/// Marks a series as ended.
+pub(crate) fn mark_series_stale(series: Series, at: i64, rows: &mut dyn RowSink) -> Result<()> {
+    let series = match series.kind() {
+        SeriesKind::Text => return Ok(()),
+        SeriesKind::Counter(_) | SeriesKind::Gauge => series,
+        SeriesKind::Histogram(Temporality::Cumulative) => {
+            with_kind(&series, SeriesKind::Counter(Temporality::Cumulative))?
+        }
+        SeriesKind::Histogram(Temporality::Delta) => with_kind(&series, SeriesKind::Gauge)?,
+    };
+    rows.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
+    let value = SampleValue::Number(f64::from_bits(STALE_MARKER));
+    ignore_limit_error(rows.sample(&Sample { start: at, end: at, value }))
+}
+
+fn with_kind(series: &Series, kind: SeriesKind) -> Result<Series> {
+    let like = Series::new(series.name(), kind).with_unit(series.unit());
+    let labels = series.labels().iter();
+    labels
+        .fold(like, |like, (name, value)| like.with_label(name.as_str(), value.as_str()))
+        .validate()
+}
+
+/// Row sink that records which series were scraped.
+pub(crate) struct SeriesTracker<'a> {
+    pub(crate) rows: &'a mut dyn RowSink,
+    pub(crate) scraped: ScrapedSeries,
+    at: i64,
+    /// The series' form, which is its key; empty without one.
+    canonical_key: Vec<u8>,
+}
+
+impl<'a> SeriesTracker<'a> {
+    pub(crate) fn new(rows: &'a mut dyn RowSink, at: i64) -> SeriesTracker<'a> {
+        SeriesTracker { rows, scraped: ScrapedSeries::default(), at, canonical_key: Vec::new() }
+    }
+}
+
+impl RowSink for SeriesTracker<'_> {
+    fn series(&mut self, key: &[u8], series: &mut dyn FnMut() -> Result<Series>) -> Result<()> {
+        self.canonical_key.clear();
+        self.rows.series(key, series)?;
+        self.canonical_key.extend_from_slice(key);
+        Ok(())
+    }
+
+    fn sample(&mut self, sample: &Sample) -> Result<()> {
+        self.rows.sample(sample)?;
+        // What happened now is in the nanosecond that begins now.
+        let is_now = sample.end == self.at || sample.start == self.at;
+        if is_now && !self.canonical_key.is_empty() && !self.scraped.0.contains(&self.canonical_key)
+        {
+            self.scraped.0.insert(self.canonical_key.clone());
+        }
+        Ok(())
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.rows.gap(gap);
+    }
+}

@@ -1,0 +1,44 @@
+//! Running mean and variance, mergeable.
+
+/// Running variance (Chan, Golub, LeVeque).
+#[derive(Clone, Copy, Default)]
+pub(super) struct RunningVariance {
+    pub(super) count: f64,
+    pub(super) mean: f64,
+    /// The sum of the squares of their distances from the mean.
+    squares: f64,
+}
+
+impl RunningVariance {
+    /// Of one number.
+    pub(super) fn from_number(number: f64) -> RunningVariance {
+        RunningVariance { count: 1.0, mean: number, squares: 0.0 }
+    }
+
+    /// Of both: by Chan, Golub and LeVeque's formula, in which nothing is cancelled (Updating formulae and a pairwise
+    /// algorithm for computing sample variances, 1979).
+    pub(super) fn join(&mut self, other: &RunningVariance) {
+        let count = self.count + other.count;
+        if count == 0.0 {
+            return;
+        }
+        let apart = other.mean - self.mean;
+        self.mean += apart * (other.count / count);
+        self.squares += other.squares + apart * apart * (self.count * other.count / count);
+        self.count = count;
+    }
+
+    /// The mean of the squares of their distances from the mean.
+    pub(super) fn variance(&self) -> f64 {
+        self.squares / self.count
+    }
+}
+
+impl FromIterator<f64> for RunningVariance {
+    fn from_iter<I: IntoIterator<Item = f64>>(numbers: I) -> RunningVariance {
+        numbers.into_iter().fold(RunningVariance::default(), |mut held, number| {
+            held.join(&RunningVariance::from_number(number));
+            held
+        })
+    }
+}

@@ -1,0 +1,410 @@
+//! What is refused, and how.
+
+use expect_test::{Expect, expect};
+
+use super::super::signature::{InputKind, OutputShape, Stability};
+use super::super::{DEPTH_MAX, EXPRESSION_BYTES_MAX, Signature, bind, parse};
+use super::{context, error_text, expr_of};
+use crate::query_warnings::{QueryWarningKind, QueryWarnings};
+
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    assert_eq!(error_text(text), expected, "{:.80}", text);
+}
+
+#[test]
+fn required_errors() {
+    check("1 < 2 < 3", "[<] comparisons take exactly two operands: write (a < b) and (b < c)");
+    check("find(\"a\"", "[] found the end, expected `,` or `)`");
+    check("label", "[label] `label` wants a block: write label(…) or label{…}");
+    check("f(x=1, 2)", "[2] values without a name come first: move this before x=");
+    check(
+        "find('a') | delay(60)",
+        "[60] delay of delay is a duration, such as 5m; found the number 60: write 60s or 60m",
+    );
+    check(
+        "find(\"lat\") | group_by:merge(\"host\")",
+        "[find(\"lat\")] group_by:merge takes histograms, and this gives numbers: find:histogram(…) finds them, histogram() makes them of numbers",
+    );
+    check(
+        "metric(\"not-a-uuid\",\"x\")",
+        "[\"not-a-uuid\"] check_uuid of metric is a UUID in quotes, such as \"1b4e28ba-2fa1-11d2-883f-0016d3cca427\"; found the text \"not-a-uuid\"",
+    );
+    check(
+        "find(\"x\", limit=5000)",
+        "[limit=5000] limit of find is a whole number from 1 to 3000; found the number 5000",
+    );
+    check(
+        "#serial find(\"req\") | top(1)",
+        "[top] top needs the whole range at once: it is not available with #serial and in checks",
+    );
+    check(
+        "find('x', 'host:a')",
+        "['host:a'] tag_query of find is a tag search in quotes, such as \"and(host:web-1)\"; a search begins with and(, or( or not(: write and(host:a)",
+    );
+    check(
+        "find('x', 'not(a:b,c:d)')",
+        "['not(a:b,c:d)'] tag_query of find is a tag search in quotes, such as \"and(host:web-1)\"; in it, column 8: found `,`, expected `)`",
+    );
+}
+
+/// Each text, and what is said about it.
+#[track_caller]
+fn check_all(texts: &[&str], expected: Expect) {
+    let lines =
+        texts.iter().map(|text| format!("{}\n    {}\n", text.escape_debug(), error_text(text)));
+    expected.assert_eq(&lines.collect::<String>());
+}
+
+#[test]
+fn syntax() {
+    check_all(
+        &[
+            "",
+            "// only this",
+            "a == b",
+            "1 == 2 == 3",
+            "1 +",
+            "1 2",
+            "1)",
+            "(1",
+            "pass{1",
+            "pass{1,}",
+            "pass{,}",
+            "f(1,)",
+            "f(mean)",
+            "f(x=)",
+            "f(x=1,x=2)",
+            "f(g(1))",
+            "1 | 2",
+            "1 | (pass())",
+            "1 | pass",
+            "1 | pass() + 1",
+            "1 | not pass()",
+            "1 = 2",
+            "+ 5",
+            "+pass{1}",
+            "and 1",
+            "f(x:y=1)",
+            "f{1}(2)",
+            "find('x)",
+            "1 != 2",
+            "[5m]",
+            "NULL()",
+            "5x",
+            "'a' // \n | ; pass()",
+            "1 | | pass()",
+        ],
+        expect![[r#"
+
+                [] there is no expression: write one, such as find("name")
+            // only this
+                [] there is no expression: write one, such as find("name")
+            a == b
+                [a] `a` wants a block: write a(…) or a{…}
+            1 == 2 == 3
+                [==] comparisons take exactly two operands: write (a == b) and (b == c)
+            1 +
+                [] found the end, expected a call, a number, a duration, a text or `(`
+            1 2
+                [2] found the number 2, expected an operator, | or the end
+            1)
+                [)] found `)`, expected an operator, | or the end
+            (1
+                [] found the end, expected an operator, | or `)`
+            pass{1
+                [] found the end, expected `,` or `}`
+            pass{1,}
+                [}] found `}`, expected a call, a number, a duration, a text or `(`
+            pass{,}
+                [,] found `,`, expected a call, a number, a duration, a text or `(`
+            f(1,)
+                [)] found `)`, expected a number, a duration, a text or a constant
+            f(mean)
+                [mean] `mean` is no value: a text stands in quotes, "mean", and streams in braces behind the arguments
+            f(x=)
+                [)] found `)`, expected a number, a duration, a text or a constant
+            f(x=1,x=2)
+                [x] `x` is given twice
+            f(g(1))
+                [g] `g` is no value: a text stands in quotes, "g", and streams in braces behind the arguments
+            1 | 2
+                [2] found the number 2, expected a call after |, such as stats:sum()
+            1 | (pass())
+                [(] found `(`, expected a call after |, such as stats:sum()
+            1 | pass
+                [pass] `pass` wants a block: write pass(…) or pass{…}
+            1 | pass() + 1
+                [+] a call follows |, and nothing is computed with it: write (… | f()) + 1, or f(){…} + 1
+            1 | not pass()
+                [not] found `not`, expected a call after |, such as stats:sum()
+            1 = 2
+                [=] a single = names an argument: a comparison is written ==
+            + 5
+                [+] a plus sign before one operand wants a number right behind it
+            +pass{1}
+                [+] a plus sign before one operand wants a number right behind it
+            and 1
+                [and] found `and`, expected a call, a number, a duration, a text or `(`
+            f(x:y=1)
+                [f] there is no function f; did you mean if?
+            f{1}(2)
+                [(] found `(`, expected an operator, | or the end
+            find(\'x)
+                ['] the text that begins here has no closing '
+            1 != 2
+                [!=] there is no `!=`: write not (a == b)
+            [5m]
+                [[] there is no `[`: write window:sum(5m) or rolling:sum(5m) for a range of time
+            NULL()
+                [(] found `(`, expected an operator, | or the end
+            5x
+                [x] `x` is no unit of time: there are s, m, h, d and w
+            \'a\' // \n | ; pass()
+                [;] a query is one expression: there is no `;`
+            1 | | pass()
+                [|] found `|`, expected a call after |, such as stats:sum()
+        "#]],
+    );
+}
+
+#[test]
+fn heads() {
+    check_all(
+        &[
+            "#serail 1",
+            "#min_period 1",
+            "#min_period=0 1",
+            "#min_period=x 1",
+            "#min_period=1m30 1",
+            "#min_period=1 #min_period=2 1",
+            "#lang 1",
+            "#lang=\"sql\" 1",
+            "1 #serial",
+            "#serial",
+            "#min_period=99999999999 1",
+        ],
+        expect![[r##"
+            #serail 1
+                [#serail] there is no #serail; there are #preview, #serial, #min_period=10s, #lang="promql", #lookback_window=5m
+            #min_period 1
+                [#min_period] #min_period wants seconds or a duration above 0: #min_period=60 or #min_period=1m
+            #min_period=0 1
+                [#min_period=0] #min_period wants seconds or a duration above 0: #min_period=60 or #min_period=1m
+            #min_period=x 1
+                [#min_period=] #min_period wants seconds or a duration above 0: #min_period=60 or #min_period=1m
+            #min_period=1m30 1
+                [1m30] a unit is missing in this duration
+            #min_period=1 #min_period=2 1
+                [#min_period] #min_period is given twice
+            #lang 1
+                [] #lang wants a language: #lang="promql"
+            #lang=\"sql\" 1
+                [#lang] there is no #lang="sql": write "caql" or "promql"
+            1 #serial
+                [#] directives stand before the expression
+            #serial
+                [] there is no expression: write one, such as find("name")
+            #min_period=99999999999 1
+                [#min_period=99999999999] #min_period wants seconds or a duration above 0: #min_period=60 or #min_period=1m
+        "##]],
+    );
+}
+
+#[test]
+fn functions_and_arguments() {
+    check_all(
+        &[
+            "fnd('x')",
+            "1 | histogram:percentil(9)",
+            "1 | percentile(9)",
+            "1 | xyzzy()",
+            "op:mul{1,2}",
+            "search:metric('x')",
+            "hf:find('x')",
+            "1 | op:neq(2)",
+            "find()",
+            "find('x', 'and(a)', 3)",
+            "find('x', limits=3)",
+            "find('x', foo=3)",
+            "find('x', 'and(a)', tag_query='and(b)')",
+            "find(5)",
+            "find('')",
+            "find('/a(/')",
+            "find('x', 'hint(and(a))')",
+            "find('x', limit=1.5)",
+            "1 | find('x')",
+            "stats:sum()",
+            "'x' | pass()",
+            "1 | stats:percentile()",
+            "1 | stats:percentile(101)",
+            "1 | window:sum()",
+            "1 | window:sum(0m)",
+            "1 | window:sum(5m, align='middle')",
+            "1 | delay(-1m)",
+            "1 | fill(NULL)",
+            "1 | fill(VIEW_RANGE)",
+            "1 | fill(5m)",
+            "1 | delay('5m')",
+            "1 | label('%t{x')",
+            "1 | exclude:label('(')",
+            "1 | top(0)",
+            "1 | fill:forward(1m)",
+            "1 | histogram:mean()",
+            "find:histogram('x') + 1",
+            "find:histogram('x') | stats:sum()",
+            "pass{1, histogram{1}} | fill(0)",
+            "time:tz('UTC', 'century')",
+        ],
+        expect![[r#"
+            fnd(\'x\')
+                [fnd] there is no function fnd; did you mean find?
+            1 | histogram:percentil(9)
+                [histogram:percentil] there is no function histogram:percentil; did you mean histogram:percentile?
+            1 | percentile(9)
+                [percentile] there is no function percentile; did you mean histogram:percentile or rolling:percentile or stats:percentile or window:percentile?
+            1 | xyzzy()
+                [xyzzy] there is no function xyzzy
+            op:mul{1,2}
+                [op:mul] there is no function op:mul: use op:prod
+            search:metric(\'x\')
+                [search:metric] there is no function search:metric: use find, with a tag search
+            hf:find(\'x\')
+                [hf:find] there is no function hf:find: use find, with #min_period before the expression
+            1 | op:neq(2)
+                [op:neq] there is no function op:neq: use not (a == b)
+            find()
+                [find] find wants name, a metric's name in quotes, such as "http_*": find(name, [tag_query], limit=1000, start_time_override=…, start_time_offset=…)
+            find(\'x\', \'and(a)\', 3)
+                [3] find takes 2 arguments without a name, and others have one, such as limit=…: find(name, [tag_query], limit=1000, start_time_override=…, start_time_offset=…)
+            find(\'x\', limits=3)
+                [limits=3] find has no argument limits; did you mean limit?
+            find(\'x\', foo=3)
+                [foo=3] find has no argument foo: find(name, [tag_query], limit=1000, start_time_override=…, start_time_offset=…)
+            find(\'x\', \'and(a)\', tag_query=\'and(b)\')
+                [tag_query='and(b)'] tag_query is given twice, here and by its position
+            find(5)
+                [5] name of find is a metric's name in quotes, such as "http_*"; found the number 5
+            find(\'\')
+                [''] name of find is a metric's name in quotes, such as "http_*"; found the empty text: every name is "*"
+            find(\'/a(/\')
+                ['/a(/'] name of find is a metric's name in quotes, such as "http_*"; found the regex "a(", expected a regex (unclosed group)
+            find(\'x\', \'hint(and(a))\')
+                ['hint(and(a))'] tag_query of find is a tag search in quotes, such as "and(host:web-1)"; hint(…) is not read: write its first part alone
+            find(\'x\', limit=1.5)
+                [limit=1.5] limit of find is a whole number from 1 to 3000; found the number 1.5
+            1 | find(\'x\')
+                [find] find takes no streams; to have both, write pass{…, find(…)}
+            stats:sum()
+                [stats:sum] stats:sum wants streams: write find(…) | stats:sum(…), or stats:sum(…){…}
+            \'x\' | pass()
+                ['x'] a text is no stream: it may only be an argument, as in find("name")
+            1 | stats:percentile()
+                [stats:percentile] stats:percentile wants percentile, a number from 0 to 100: stats:percentile(percentile, …)
+            1 | stats:percentile(101)
+                [101] percentile of stats:percentile is a number from 0 to 100; found the number 101
+            1 | window:sum()
+                [window:sum] window:sum wants window_duration, a duration above 0, such as 5m: window:sum(window_duration, skip=window_duration, offset=0s, align="start", period=VIEW_PERIOD)
+            1 | window:sum(0m)
+                [0m] window_duration of window:sum is a duration above 0, such as 5m; found the duration 0s
+            1 | window:sum(5m, align=\'middle\')
+                [align='middle'] align of window:sum is one of "start", "end"; found the text "middle"
+            1 | delay(-1m)
+                [-1m] delay of delay is a duration, such as 5m; found the duration -1m, below 0
+            1 | fill(NULL)
+                [NULL] value of fill is a number; found NULL
+            1 | fill(VIEW_RANGE)
+                [VIEW_RANGE] value of fill is a number; VIEW_RANGE is the duration 1h
+            1 | fill(5m)
+                [5m] value of fill is a number; found the duration 5m
+            1 | delay(\'5m\')
+                ['5m'] delay of delay is a duration, such as 5m; found the text "5m"
+            1 | label(\'%t{x\')
+                ['%t{x'] format of label is a label in quotes, such as "%n %tv{host}"; `%t{` has no closing }: write %t{host}
+            1 | exclude:label(\'(\')
+                ['('] regex of exclude:label is a regex in quotes, such as "^web-"; found the regex "(", expected a regex (unclosed group)
+            1 | top(0)
+                [0] k of top is a whole number not below 1; found the number 0
+            1 | fill:forward(1m)
+                [1m] fill:forward takes no arguments without a name, and others have one, such as limit=…: fill:forward(limit=…)
+            1 | histogram:mean()
+                [1] histogram:mean takes histograms, and this gives numbers: find:histogram(…) finds them, histogram() makes them of numbers
+            find:histogram(\'x\') + 1
+                [find:histogram('x')] `+` takes numbers, and this gives histograms: histogram:mean() or histogram:percentile(99) make numbers of histograms, histogram:merge() adds them
+            find:histogram(\'x\') | stats:sum()
+                [find:histogram('x')] stats:sum takes numbers, and this gives histograms: histogram:mean() or histogram:percentile(99) make numbers of histograms, histogram:merge() adds them
+            pass{1, histogram{1}} | fill(0)
+                [pass{1, histogram{1}}] fill takes numbers, and this gives numbers and histograms: histogram:mean() or histogram:percentile(99) make numbers of histograms, histogram:merge() adds them
+            time:tz(\'UTC\', \'century\')
+                ['century'] field of time:tz is one of "second", "minute", "hour", "monthday", "month", "weekday", "yearday", "year"; found the text "century"
+        "#]],
+    );
+}
+
+#[test]
+fn limits() {
+    let long = format!("1 {}", " ".repeat(EXPRESSION_BYTES_MAX));
+    check(&long, "the query needs more bytes than 262144 (262146); ask for less at once");
+    let nested = |depth: usize| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
+    assert!(parse(&nested(DEPTH_MAX)).is_ok());
+    let deep = "the query needs more levels of calls, operators and brackets than 100 (101); split the query";
+    check(&nested(DEPTH_MAX + 1), deep);
+    let pipes = |count: usize| format!("1{}", "|pass()".repeat(count));
+    assert!(parse(&pipes(DEPTH_MAX - 1)).is_ok());
+    check(&pipes(DEPTH_MAX), deep);
+    check(&"!".repeat(200_000), deep);
+    check(&"-".repeat(200_000), deep);
+    check(&"not ".repeat(50_000), deep);
+    check(&"pass{".repeat(50_000), deep);
+    check(&"(".repeat(200_000), deep);
+    check(&"(1^1/1*1%1-1+1<1>1<=1>=1==1 and ".repeat(8_000), deep);
+    check(
+        &format!("pass{{{}1}}", "1,".repeat(1000)),
+        "the query needs more sources in a call than 1000 (1001); find can give many streams from one source",
+    );
+    check(
+        &format!("delay({}1m)", "1m,".repeat(1000)),
+        "the query needs more arguments in a call than 1000 (1001); split the call into several",
+    );
+    check(
+        &format!("1{}", "+1".repeat(100_000)),
+        "the query needs more operands in a chain than 1000 (1001); use op:sum or stats:sum with one find",
+    );
+    check(
+        &format!("pass{{{}1}}", "find('/a/'),".repeat(65)),
+        "the query needs more regexes than 64 (65); use globs, such as web-*, or one find for what several regexes find",
+    );
+}
+
+#[test]
+fn deprecated_names_are_warned_about() {
+    let query = parse("find:histogram('x') | histogram:window(5m)").unwrap();
+    let (context, mut notes) = (context(&query), QueryWarnings::default());
+    assert!(bind(&expr_of(query), &context, &mut notes).is_ok());
+    let notes: Vec<_> =
+        notes.of_kind(QueryWarningKind::Info).map(|(message, _)| message.to_owned()).collect();
+    assert_eq!(notes, ["histogram:window is an old name: write window:merge"]);
+}
+
+#[test]
+fn function_table_is_consistent() {
+    let all = Signature::all();
+    for pair in all.windows(2) {
+        assert!(pair[0].name < pair[1].name, "{} is there twice", pair[1].name);
+    }
+    for function in all {
+        let computes = Signature::find(&function.computes).expect(&function.computes);
+        assert_eq!(computes.computes, computes.name);
+        let mut names: Vec<_> =
+            function.parameters.iter().chain(&function.options).map(|p| p.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "{function}");
+        let is_source = function.inputs_kind == InputKind::Nothing;
+        assert_eq!(is_source, function.output_shape == OutputShape::Source, "{function}");
+        if let Stability::Deprecated(instead) = function.stability {
+            assert!(Signature::find(instead).is_some(), "{instead}");
+        }
+    }
+}

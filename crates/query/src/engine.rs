@@ -1,0 +1,236 @@
+//! Query engine entry point.
+
+use model::Gap;
+
+use crate::context::QueryContext;
+use crate::error::{Error, Result, SourceSpan};
+use crate::eval::{Evaluation, Settings, merge_equal_labels};
+use crate::plan::{PlanNode, PlanOp};
+use crate::query_warnings::QueryWarnings;
+use crate::source::Source;
+use crate::stream::{SeriesPoints, StepGrid, Stream};
+use crate::{caql, promql};
+
+/// Query language.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Language {
+    /// Prometheus'.
+    #[default]
+    PromQl,
+    /// Circonus'.
+    Caql,
+}
+
+/// Query request.
+#[derive(Clone, Debug)]
+pub struct QueryRequest<'a> {
+    /// What is asked.
+    pub text: &'a str,
+    /// In which language.
+    pub language: Language,
+    /// The first moment that is asked about, in nanoseconds since the Unix epoch.
+    pub start: i64,
+    /// The last; in CAQL, the end, which is excluded.
+    pub end: i64,
+    /// Nanoseconds from one to the next; 0 asks about one moment, the start.
+    pub step: i64,
+    /// Which parts of PromQL are understood.
+    pub options: promql::Options,
+}
+
+/// Query result.
+#[derive(Clone, Debug)]
+pub struct QueryResult {
+    /// What was asked for.
+    pub data: ResultData,
+    /// The moments that it has values for.
+    pub steps: StepGrid,
+    /// What it should not be read without.
+    pub warnings: QueryWarnings,
+    /// What is known to be missing in what was read.
+    pub gaps: Vec<Gap>,
+    /// In what the numbers are, or the values of the distributions, where that is known.
+    pub unit: Option<String>,
+}
+
+/// Result data by type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ResultData {
+    /// One number for each step.
+    Scalar(Vec<f64>),
+    /// A text.
+    Text(String),
+    /// Streams at one moment, each with one point, in the order that the question gives them.
+    Vector(Vec<Stream>),
+    /// Streams over time.
+    Matrix(Vec<Stream>),
+    /// Readings as they came.
+    Points(Vec<SeriesPoints>),
+}
+
+impl ResultData {
+    /// For how many samples it counts towards the limit.
+    fn samples(&self) -> u64 {
+        match self {
+            // Numbers and texts alone are not counted: there is one for each step at the most.
+            ResultData::Scalar(_) | ResultData::Text(_) => 0,
+            ResultData::Vector(streams) | ResultData::Matrix(streams) => {
+                streams.iter().map(Stream::samples).sum()
+            }
+            ResultData::Points(all) => {
+                let readings = all.iter().flat_map(|series| &series.points);
+                readings.map(|reading| reading.value.samples()).sum()
+            }
+        }
+    }
+}
+
+/// Works out an answer. Where nothing but its end is to be told, `context` is a function that says
+/// so.
+pub fn execute(
+    source: &dyn Source,
+    question: &QueryRequest<'_>,
+    settings: &Settings,
+    context: &dyn QueryContext,
+) -> Result<QueryResult> {
+    execute_with_stats(source, question, settings, context).map(|(answer, _)| answer)
+}
+
+/// An answer, and how many samples are counted as held beside those of the answer: none, if nothing was forgotten.
+pub fn execute_with_stats(
+    source: &dyn Source,
+    question: &QueryRequest<'_>,
+    settings: &Settings,
+    context: &dyn QueryContext,
+) -> Result<(QueryResult, i128)> {
+    match question.language {
+        Language::PromQl => {
+            let steps = steps_for(question, settings)?;
+            let expression = promql::parse(question.text, &question.options)?;
+            let (kind, node) = promql::plan(&expression, question, settings)?;
+            let mut evaluation = Evaluation::new(source, settings, context);
+            evaluation.is_range_of_one_step =
+                question.step > 0 && steps.is_instant() && question.end != question.start;
+            let data = execute_promql(&mut evaluation, kind, &node, steps)?;
+            let unit = evaluation.unit(&node)?.text();
+            let beside = i128::from(evaluation.budget.held_samples()) - i128::from(data.samples());
+            Ok((finish(evaluation, data, steps, unit), beside))
+        }
+        Language::Caql => {
+            execute_caql(source, question, settings, context).map(|answer| (answer, 0))
+        }
+    }
+}
+
+fn execute_caql(
+    source: &dyn Source,
+    question: &QueryRequest<'_>,
+    settings: &Settings,
+    context: &dyn QueryContext,
+) -> Result<QueryResult> {
+    let plan = caql::plan(question, settings)?;
+    let lookback = plan.lookback.unwrap_or(settings.lookback);
+    let settings = Settings { lookback, ..settings.clone() };
+    let mut evaluation = Evaluation::new(source, &settings, context);
+    evaluation.warnings = plan.warnings;
+    let offset = plan.promql_at.unwrap_or(0);
+    let moved = |error: Error| error.shift(offset);
+    let mut streams = evaluation.streams(&plan.node, plan.steps).map_err(moved)?;
+    let samples = |streams: &[Stream]| streams.iter().map(Stream::samples).sum::<u64>();
+    let shared: u64 = evaluation.shared.values().map(|streams| samples(streams)).sum();
+    debug_assert_eq!(
+        evaluation.budget.held_samples(),
+        samples(&streams) + shared,
+        "BUG: held is not held"
+    );
+    let unit = evaluation.unit(&plan.node).map_err(moved)?.text();
+    if plan.promql_at.is_some() {
+        streams = without_names(streams, plan.node.span).map_err(moved)?;
+        streams.retain(|stream| !stream.is_empty());
+        streams.sort_by(|a, b| a.labels.cmp(&b.labels));
+        evaluation.warnings = evaluation.warnings.shift(offset);
+    } else {
+        let place = plan.node.span;
+        caql::set_names(&mut streams, question.text.get(place.start..place.end).unwrap_or(""));
+    }
+    Ok(finish(evaluation, ResultData::Matrix(streams), plan.steps, unit))
+}
+
+/// Without names that do not describe what they stand at any more.
+fn without_names(mut streams: Vec<Stream>, place: SourceSpan) -> Result<Vec<Stream>> {
+    if !streams.iter().any(|stream| stream.drops_name) {
+        return Ok(streams);
+    }
+    for stream in streams.iter_mut().filter(|stream| stream.drops_name) {
+        stream.labels = stream.labels.without_metadata();
+    }
+    merge_equal_labels(streams, place)
+}
+
+fn finish(
+    evaluation: Evaluation<'_>,
+    data: ResultData,
+    steps: StepGrid,
+    unit: Option<String>,
+) -> QueryResult {
+    let mut gaps = evaluation.gaps;
+    gaps.sort();
+    gaps.dedup();
+    QueryResult { data, steps, warnings: evaluation.warnings, gaps, unit }
+}
+
+fn steps_for(question: &QueryRequest<'_>, settings: &Settings) -> Result<StepGrid> {
+    if question.step == 0 {
+        return Ok(StepGrid::at(question.start));
+    }
+    let invalid = |message: &str| {
+        let place = SourceSpan::new(0, question.text.len());
+        Err(Error::Parse { span: place, message: message.to_owned() })
+    };
+    if question.step < 0 {
+        return invalid("the step is negative: give a step above nought");
+    }
+    if question.end < question.start {
+        return invalid("the end lies before the start");
+    }
+    let steps = StepGrid::covering(question.start, question.end, question.step);
+    let max = settings.limits.steps;
+    if steps.count as u64 > max {
+        let remedy = "ask for longer steps or a shorter time, or raise max_steps".to_owned();
+        let (what, found) = ("steps (max_steps)", steps.count as u64);
+        return Err(Error::Limit { limit: what, found, max, remedy });
+    }
+    Ok(steps)
+}
+
+fn execute_promql(
+    evaluation: &mut Evaluation<'_>,
+    kind: promql::ValueType,
+    node: &PlanNode,
+    steps: StepGrid,
+) -> Result<ResultData> {
+    match (&node.op, kind) {
+        (PlanOp::Text(text), _) => Ok(ResultData::Text(text.clone())),
+        (PlanOp::RangeSelection(ranged), _) => {
+            let mut readings = evaluation.ranged(ranged, steps.start)?;
+            for series in readings.iter_mut().filter(|series| series.drops_name) {
+                series.labels = series.labels.without_metadata();
+            }
+            readings.sort_by(|a, b| a.labels.cmp(&b.labels));
+            Ok(ResultData::Points(readings))
+        }
+        (_, promql::ValueType::Scalar) => Ok(ResultData::Scalar(evaluation.scalar(node, steps)?)),
+        _ => {
+            let mut streams = evaluation.streams(node, steps)?;
+            streams = without_names(streams, node.span)?;
+            streams.retain(|stream| !stream.is_empty());
+            Ok(match steps.is_instant() {
+                true => ResultData::Vector(streams),
+                false => {
+                    streams.sort_by(|a, b| a.labels.cmp(&b.labels));
+                    ResultData::Matrix(streams)
+                }
+            })
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Histogram series from streams: native, and classic from `le` buckets.
+
+use std::collections::HashMap;
+
+use crate::error::Result;
+use crate::eval::Evaluation;
+use crate::labels::LabelSet;
+use crate::plan::PlanNode;
+use crate::promql::quantile::CumulativeBucket;
+use crate::stream::{StepGrid, Stream};
+use crate::value::StepValue;
+
+/// The label with the upper bound of a classic histogram's bucket.
+const BUCKET_LABEL: &str = "le";
+
+/// Histogram at a step, native or classic.
+#[derive(Clone, Debug)]
+pub(super) enum StepHistogram {
+    /// A histogram or distribution.
+    Native(StepValue),
+    /// The buckets of a classic one, in any order.
+    Classic(Vec<CumulativeBucket>),
+}
+
+/// Histograms of one series at all steps.
+#[derive(Clone, Debug)]
+pub(super) struct HistogramSeries {
+    labels: LabelSet,
+    /// How the metric is called in notes; empty where its name is dropped at once.
+    pub(super) name: String,
+    points: Vec<Option<StepHistogram>>,
+}
+
+/// All distributions, and for how many samples they count.
+pub(super) struct HistogramSeriesList {
+    pub(super) list: Vec<HistogramSeries>,
+    pub(super) held_samples: u64,
+}
+
+impl HistogramSeries {
+    fn new(
+        evaluation: &Evaluation<'_>,
+        labels: LabelSet,
+        points: Vec<Option<StepHistogram>>,
+    ) -> HistogramSeries {
+        let name = metric_name(evaluation, &labels);
+        HistogramSeries { labels, name, points }
+    }
+
+    /// A number of each distribution.
+    pub(super) fn map(self, mut f: impl FnMut(usize, &mut StepHistogram) -> StepValue) -> Stream {
+        let points = self.points.into_iter().enumerate();
+        let points = points.map(|(step, point)| point.map(|mut shape| f(step, &mut shape)));
+        Stream::new(self.labels, points.collect())
+    }
+}
+
+impl Evaluation<'_> {
+    /// The distributions of a node. Where a classic and another one are of the same name and labels, neither is
+    /// among them.
+    pub(super) fn histogram_series(
+        &mut self,
+        node: &PlanNode,
+        steps: StepGrid,
+    ) -> Result<HistogramSeriesList> {
+        let streams = self.streams(node, steps)?;
+        let held = super::super::samples(&streams);
+        let mut natives = Vec::new();
+        let mut classics: Vec<ClassicSeries> = Vec::new();
+        let mut places: HashMap<LabelSet, usize> = HashMap::new();
+        for stream in streams {
+            let has = |is_native: bool| {
+                stream.points.iter().flatten().any(|value| value.is_distribution() == is_native)
+            };
+            if has(false) {
+                let written = stream.labels.get(BUCKET_LABEL);
+                match parse_bound(written) {
+                    Some(bound) => {
+                        let labels = stream.labels.with(BUCKET_LABEL, "");
+                        let at = *places.entry(labels.clone()).or_insert(classics.len());
+                        if at == classics.len() {
+                            classics.push(ClassicSeries {
+                                labels,
+                                levels: vec![Vec::new(); steps.count],
+                            });
+                        }
+                        classics[at].add(&stream, bound);
+                    }
+                    None => {
+                        let message = format!(
+                            "PromQL warning: bucket label \"le\" is missing or has a malformed value of \
+                             {written:?}"
+                        );
+                        let name = metric_name(self, &stream.labels);
+                        self.warnings.warn(node.span, with_metric_name(&message, &name));
+                    }
+                }
+            }
+            if has(true) {
+                natives.push(stream);
+            }
+        }
+        let mut list = Vec::with_capacity(natives.len() + classics.len());
+        for native in natives {
+            let shape = |point: Option<StepValue>| {
+                point.filter(StepValue::is_distribution).map(StepHistogram::Native)
+            };
+            let mut points: Vec<Option<StepHistogram>> =
+                native.points.into_iter().map(shape).collect();
+            let same = places.get(&native.labels).map(|at| &mut classics[*at].levels);
+            if same.is_some_and(|levels| clear_both(&mut points, levels)) {
+                let name = metric_name(self, &native.labels);
+                let message =
+                    "PromQL warning: vector contains a mix of classic and native histograms";
+                self.warnings.warn(node.span, with_metric_name(message, &name));
+            }
+            list.push(HistogramSeries::new(self, native.labels, points));
+        }
+        for classic in classics {
+            let shape = |levels: Vec<CumulativeBucket>| {
+                (!levels.is_empty()).then_some(StepHistogram::Classic(levels))
+            };
+            let points = classic.levels.into_iter().map(shape).collect();
+            list.push(HistogramSeries::new(self, classic.labels, points));
+        }
+        Ok(HistogramSeriesList { list, held_samples: held })
+    }
+}
+
+/// A classic histogram: the buckets that there are at each step.
+struct ClassicSeries {
+    labels: LabelSet,
+    levels: Vec<Vec<CumulativeBucket>>,
+}
+
+impl ClassicSeries {
+    fn add(&mut self, bucket: &Stream, upper_bound: f64) {
+        for (levels, point) in self.levels.iter_mut().zip(&bucket.points) {
+            if let Some(count) = point.as_ref().and_then(StepValue::number) {
+                levels.push(CumulativeBucket { upper_bound, count });
+            }
+        }
+    }
+}
+
+/// Neither is answered for where both are. Says whether there was such a step.
+fn clear_both(points: &mut [Option<StepHistogram>], levels: &mut [Vec<CumulativeBucket>]) -> bool {
+    let mut were_both = false;
+    for (point, levels) in points.iter_mut().zip(levels) {
+        if point.is_some() && !levels.is_empty() {
+            *point = None;
+            levels.clear();
+            were_both = true;
+        }
+    }
+    were_both
+}
+
+/// A bucket's upper bound as it is written; a number that doubles do not hold is none.
+fn parse_bound(text: &str) -> Option<f64> {
+    let bound: f64 = text.parse().ok()?;
+    let is_written_out = text.contains(['n', 'N']);
+    (bound.is_finite() || is_written_out).then_some(bound)
+}
+
+/// The metric's name for notes. Where names are dropped at once, notes do not have it, as in Prometheus.
+fn metric_name(evaluation: &Evaluation<'_>, labels: &LabelSet) -> String {
+    match evaluation.settings.delayed_name_removal {
+        true => labels.name().to_owned(),
+        false => String::new(),
+    }
+}
+
+/// A message, with the metric's name if it is known.
+pub(super) fn with_metric_name(message: &str, name: &str) -> String {
+    match name {
+        "" => message.to_owned(),
+        name => format!("{message} for metric name {name:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds() {
+        assert_eq!(parse_bound("0.5"), Some(0.5));
+        assert_eq!(parse_bound("+Inf"), Some(f64::INFINITY));
+        assert_eq!(parse_bound("-inf"), Some(f64::NEG_INFINITY));
+        assert_eq!(parse_bound("1e3"), Some(1000.0));
+        assert_eq!(parse_bound("1e999"), None);
+        assert_eq!(parse_bound(""), None);
+        assert_eq!(parse_bound("Hello World"), None);
+    }
+}

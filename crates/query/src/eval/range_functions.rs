@@ -1,0 +1,406 @@
+//! Range functions of PromQL: `rate`, `avg_over_time` ….
+//!
+//! Numbers come out bit for bit as Prometheus 3.15 has them where times are whole milliseconds: operations are
+//! done in its order, with times in its units.
+
+mod adjacent;
+mod extend;
+mod passthrough;
+mod rate;
+mod regression;
+mod series_warnings;
+mod smoothed;
+mod statistics;
+mod sum;
+mod window;
+
+pub(crate) use smoothed::interpolate_at_ends;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::error::{Error, Result, SourceSpan};
+use crate::eval::{Evaluation, duplicate_labels_error};
+use crate::labels::{LabelSet, TYPE};
+use crate::plan::{PlanNode, RangeExtension, RangeSelection, RangeSource};
+use crate::promql::labels_from_matchers;
+use crate::stream::{SeriesPoint, SeriesPoints, StepGrid, Stream};
+use crate::value::StepValue;
+
+use series_warnings::{SeriesWarning, SeriesWarnings};
+use window::{RangeWindow, SeriesReadings, WindowCursors};
+
+/// PromQL range function.
+#[derive(Debug)]
+pub(crate) struct RangeFunction {
+    pub(crate) name: &'static str,
+    work: WindowFn,
+    /// What it gives is still what the metric's name says.
+    keeps_name: bool,
+    /// It depends on the step itself, not only on the readings.
+    depends_on_step: bool,
+    /// Begins of counting say something to it.
+    uses_starts: bool,
+    /// Which it takes beside plain ranges.
+    extensions: &'static [RangeExtension],
+    /// It is for counters; metrics that seem to be none are told.
+    is_for_counters: bool,
+}
+
+/// Implementation of a range function.
+#[derive(Clone, Copy, Debug)]
+enum WindowFn {
+    /// Something of readings as they came, of which there is at least one.
+    Points(fn(&[SeriesPoint]) -> StepValue),
+    /// Something of numbers and histograms, of which there is at least one.
+    Window(fn(&RangeWindow<'_>, &mut SeriesWarnings) -> Result<Option<StepValue>>),
+    /// One where no series has a reading.
+    Absent,
+}
+
+impl RangeFunction {
+    const fn pointwise(name: &'static str, work: fn(&[SeriesPoint]) -> StepValue) -> RangeFunction {
+        RangeFunction::new(name, WindowFn::Points(work))
+    }
+
+    const fn windowed(
+        name: &'static str,
+        work: fn(&RangeWindow<'_>, &mut SeriesWarnings) -> Result<Option<StepValue>>,
+    ) -> RangeFunction {
+        RangeFunction::new(name, WindowFn::Window(work))
+    }
+
+    const fn new(name: &'static str, work: WindowFn) -> RangeFunction {
+        RangeFunction {
+            name,
+            work,
+            keeps_name: false,
+            depends_on_step: false,
+            uses_starts: false,
+            extensions: &[],
+            is_for_counters: false,
+        }
+    }
+
+    const fn with_name(self) -> RangeFunction {
+        RangeFunction { keeps_name: true, ..self }
+    }
+
+    const fn with_step(self) -> RangeFunction {
+        RangeFunction { depends_on_step: true, ..self }
+    }
+
+    const fn with_starts(self) -> RangeFunction {
+        RangeFunction { uses_starts: true, ..self }
+    }
+
+    const fn with_extensions(self, extensions: &'static [RangeExtension]) -> RangeFunction {
+        RangeFunction { extensions, ..self }
+    }
+
+    const fn for_counters(self) -> RangeFunction {
+        RangeFunction { is_for_counters: true, ..self }
+    }
+}
+
+const BOTH: &[RangeExtension] = &[RangeExtension::Anchored, RangeExtension::Smoothed];
+
+/// All of them, by name.
+static FUNCTIONS: [RangeFunction; 27] = [
+    RangeFunction::new("absent_over_time", WindowFn::Absent),
+    RangeFunction::windowed("avg_over_time", sum::avg),
+    RangeFunction::windowed("changes", adjacent::changes)
+        .with_extensions(&[RangeExtension::Anchored]),
+    RangeFunction::pointwise("count_over_time", passthrough::count),
+    RangeFunction::windowed("delta", rate::delta).with_extensions(BOTH),
+    RangeFunction::windowed("deriv", regression::deriv),
+    RangeFunction::windowed("double_exponential_smoothing", regression::holt_smoothing),
+    RangeFunction::pointwise("first_over_time", passthrough::first).with_name(),
+    RangeFunction::windowed("idelta", adjacent::idelta),
+    RangeFunction::windowed("increase", rate::increase)
+        .with_starts()
+        .with_extensions(BOTH)
+        .for_counters(),
+    RangeFunction::windowed("irate", adjacent::irate).with_starts(),
+    RangeFunction::pointwise("last_over_time", passthrough::last).with_name(),
+    RangeFunction::windowed("mad_over_time", statistics::mad),
+    RangeFunction::windowed("max_over_time", statistics::max),
+    RangeFunction::windowed("min_over_time", statistics::min),
+    RangeFunction::windowed("predict_linear", regression::predict_linear).with_step(),
+    RangeFunction::pointwise("present_over_time", passthrough::present),
+    RangeFunction::windowed("quantile_over_time", statistics::quantile),
+    RangeFunction::windowed("rate", rate::rate).with_starts().with_extensions(BOTH).for_counters(),
+    RangeFunction::windowed("resets", adjacent::resets)
+        .with_starts()
+        .with_extensions(&[RangeExtension::Anchored]),
+    RangeFunction::windowed("stddev_over_time", statistics::stddev),
+    RangeFunction::windowed("stdvar_over_time", statistics::stdvar),
+    RangeFunction::windowed("sum_over_time", sum::sum),
+    RangeFunction::pointwise("ts_of_first_over_time", passthrough::time_of_first),
+    RangeFunction::pointwise("ts_of_last_over_time", passthrough::time_of_last),
+    RangeFunction::windowed("ts_of_max_over_time", statistics::time_of_max),
+    RangeFunction::windowed("ts_of_min_over_time", statistics::time_of_min),
+];
+
+/// The function of that name.
+pub(crate) fn function(name: &str) -> Option<&'static RangeFunction> {
+    FUNCTIONS.iter().find(|function| function.name == name)
+}
+
+/// Call of a range function.
+#[derive(Clone, Debug)]
+pub(crate) struct RangeFunctionCall {
+    pub(crate) function: &'static RangeFunction,
+    /// The readings.
+    pub(crate) input: RangeSelection,
+    /// Numbers, in the order of the arguments without the readings.
+    pub(crate) args: Vec<PlanNode>,
+}
+
+impl RangeFunctionCall {
+    /// The first argument: remarks are about that, also where it is a number.
+    fn first_span(&self) -> SourceSpan {
+        let places = self.args.iter().map(|arg| arg.span).chain([self.input.span]);
+        places.min_by_key(|place| place.start).unwrap_or(self.input.span)
+    }
+
+    fn check_extension(&self, place: SourceSpan) -> Result<()> {
+        let (extension, word) = match self.input.extension() {
+            RangeExtension::None => return Ok(()),
+            extension @ RangeExtension::Anchored => (extension, "anchored"),
+            extension @ RangeExtension::Smoothed => (extension, "smoothed"),
+        };
+        if self.function.extensions.contains(&extension) {
+            return Ok(());
+        }
+        let takes = |function: &&RangeFunction| function.extensions.contains(&extension);
+        let names: Vec<&str> = FUNCTIONS.iter().filter(takes).map(|one| one.name).collect();
+        let message = format!(
+            "{word} modifier can only be used with: {} - not with {}",
+            names.join(", "),
+            self.function.name
+        );
+        Err(Error::Execution { span: place, message })
+    }
+}
+
+impl Evaluation<'_> {
+    pub(crate) fn range_function(
+        &mut self,
+        over: &RangeFunctionCall,
+        place: SourceSpan,
+        steps: StepGrid,
+    ) -> Result<Vec<Stream>> {
+        over.check_extension(place)?;
+        let mut numbers = Vec::with_capacity(over.args.len());
+        for arg in &over.args {
+            numbers.push(self.scalar(arg, steps)?);
+        }
+        if matches!(over.function.work, WindowFn::Absent) {
+            return self.absent(&over.input, steps);
+        }
+        let apply = RangeFunctionEval {
+            call: over,
+            span: place,
+            steps,
+            numbers,
+            lookback: self.settings.lookback,
+        };
+        let kept = AtomicUsize::new(0);
+        let streams = self.map_readings(&over.input, steps, &|evaluation, readings| {
+            let Some(stream) = apply.to_series(evaluation, readings)? else { return Ok(None) };
+            let before = kept.fetch_add(1, Ordering::Relaxed);
+            evaluation.budget.check_capacity(before + 1, steps.count)?;
+            evaluation.budget.charge_samples(stream.samples())?;
+            Ok(Some(stream))
+        })?;
+        if !self.settings.delayed_name_removal {
+            let mut seen: HashSet<&LabelSet> = HashSet::with_capacity(streams.len());
+            if !streams.iter().all(|stream| seen.insert(&stream.labels)) {
+                return Err(duplicate_labels_error(place));
+            }
+        }
+        Ok(streams)
+    }
+
+    fn absent(&mut self, of: &RangeSelection, steps: StepGrid) -> Result<Vec<Stream>> {
+        let found = self.map_readings(of, steps, &|_, readings| {
+            let series = SeriesReadings::with_readings(readings);
+            let mut cursors = WindowCursors::default();
+            let is_there = steps.times().map(|time| {
+                let end = of.shift().apply(time);
+                let (found, ..) = cursors.advance(&series, end.saturating_sub(of.range), end);
+                !found.is_empty()
+            });
+            Ok(Some(is_there.collect::<Vec<bool>>()))
+        })?;
+        let mut points = vec![Some(StepValue::Number(1.0)); steps.count];
+        for is_there in found {
+            points
+                .iter_mut()
+                .zip(is_there)
+                .filter(|(_, there)| *there)
+                .for_each(|(at, _)| *at = None);
+        }
+        // A subquery names none.
+        let labels = match &of.source {
+            RangeSource::Series(fetch) => labels_from_matchers(&fetch.matchers),
+            RangeSource::Subquery { .. } => LabelSet::default(),
+        };
+        let mut stream = Stream::new(labels, points);
+        if stream.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.budget.charge_samples(stream.samples())?;
+        stream.drops_name = self.settings.delayed_name_removal;
+        Ok(vec![stream])
+    }
+}
+
+/// Evaluation of a range function call, series by series.
+struct RangeFunctionEval<'a> {
+    call: &'a RangeFunctionCall,
+    span: SourceSpan,
+    steps: StepGrid,
+    /// The arguments that are numbers, each at each step.
+    numbers: Vec<Vec<f64>>,
+    lookback: i64,
+}
+
+/// After how many steps it is looked whether there is time left.
+const STEPS_UNCHECKED: usize = 64;
+
+impl RangeFunctionEval<'_> {
+    /// What becomes of a series; `None` where it has no value at any step.
+    fn to_series(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+        mut readings: SeriesPoints,
+    ) -> Result<Option<Stream>> {
+        let function = self.call.function;
+        let labels = std::mem::take(&mut readings.labels);
+        let drops_name = readings.drops_name;
+        let series = match function.work {
+            WindowFn::Points(_) | WindowFn::Absent => SeriesReadings::with_readings(readings),
+            WindowFn::Window(_) => {
+                let uses_starts = function.uses_starts && evaluation.settings.start_timestamps;
+                SeriesReadings::split(readings, uses_starts)
+            }
+        };
+        let mut remarks = SeriesWarnings::default();
+        let points = self.points(evaluation, &series, &mut remarks)?;
+        if function.is_for_counters {
+            let types = evaluation.settings.type_and_unit_labels;
+            remarks.extend(check_counter_name(&labels, &points, types));
+        }
+        remarks.emit(labels.name(), self.call.first_span(), &mut evaluation.warnings);
+        let mut stream = Stream::new(labels, points);
+        if stream.is_empty() {
+            return Ok(None);
+        }
+        stream.drops_name = drops_name;
+        if !function.keeps_name {
+            evaluation.drop_name(&mut stream);
+        }
+        Ok(Some(stream))
+    }
+
+    fn points(
+        &self,
+        evaluation: &Evaluation<'_>,
+        series: &SeriesReadings,
+        remarks: &mut SeriesWarnings,
+    ) -> Result<Vec<Option<StepValue>>> {
+        let shift = self.call.input.shift();
+        // Of a fixed stretch all steps see the same; but arguments may differ from step to step.
+        let is_fixed = shift.at.is_some() && !self.call.function.depends_on_step;
+        let mut cursors = WindowCursors::default();
+        let mut points: Vec<Option<StepValue>> = Vec::with_capacity(self.steps.count);
+        let mut args: Vec<f64> = vec![0.0; self.numbers.len()];
+        for (at, time) in self.steps.times().enumerate() {
+            if at % STEPS_UNCHECKED == 0 {
+                evaluation.budget.check_deadline()?;
+            }
+            let mut is_same = is_fixed && at > 0;
+            for (arg, numbers) in args.iter_mut().zip(&self.numbers) {
+                is_same &= arg.to_bits() == numbers[at].to_bits();
+                *arg = numbers[at];
+            }
+            let point = match points.last() {
+                Some(point) if is_same => point.clone(),
+                _ => self.point(series, &mut cursors, time, &args, remarks)?,
+            };
+            points.push(point);
+        }
+        Ok(points)
+    }
+
+    fn point(
+        &self,
+        series: &SeriesReadings,
+        cursors: &mut WindowCursors,
+        time: i64,
+        args: &[f64],
+        remarks: &mut SeriesWarnings,
+    ) -> Result<Option<StepValue>> {
+        let of = &self.call.input;
+        let extension = of.extension();
+        let end = of.shift().apply(time);
+        let start = end.saturating_sub(of.range);
+        let (after, until) = match extension {
+            RangeExtension::None => (start, end),
+            RangeExtension::Anchored => (start.saturating_sub(self.lookback), end),
+            RangeExtension::Smoothed => {
+                (start.saturating_sub(self.lookback), end.saturating_add(self.lookback))
+            }
+        };
+        let (readings, floats, histograms) = cursors.advance(series, after, until);
+        if readings.is_empty() && floats.is_empty() && histograms.is_empty() {
+            return Ok(None);
+        }
+        match self.call.function.work {
+            WindowFn::Points(work) => Ok(Some(work(readings))),
+            WindowFn::Window(work) => {
+                let (place, range) = (self.span, of.range);
+                let is_running = series.is_running_total;
+                let window = RangeWindow {
+                    span: place,
+                    time,
+                    start,
+                    end,
+                    range,
+                    extension,
+                    floats,
+                    histograms,
+                    is_running_total: is_running,
+                    args,
+                };
+                work(&window, remarks)
+            }
+            WindowFn::Absent => Ok(None),
+        }
+    }
+}
+
+/// Whether numbers that were taken for a counter's do not seem to be one's.
+fn check_counter_name(
+    labels: &LabelSet,
+    points: &[Option<StepValue>],
+    has_types: bool,
+) -> Option<SeriesWarning> {
+    let name = labels.name();
+    let is_number = |value: &StepValue| value.number().is_some();
+    if name.is_empty() || !points.iter().flatten().any(is_number) {
+        return None;
+    }
+    if has_types {
+        let kind = labels.get(TYPE);
+        let is_counter = matches!(kind, "counter" | "histogram");
+        return (!is_counter).then(|| SeriesWarning::NoCounterType(kind.to_owned()));
+    }
+    let ends = ["_total", "_sum", "_count", "_bucket"];
+    (!ends.iter().any(|end| name.ends_with(end))).then_some(SeriesWarning::NoCounterName)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! How fast something grows: `rate`, `increase` and `delta`, extrapolated to the ends of the stretch of time.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::histogram::{BucketGrid, FloatHistogram, ResetHint};
+use crate::plan::RangeExtension;
+use crate::stream::seconds;
+use crate::value::StepValue;
+
+use super::extend;
+use super::series_warnings::{HistogramOperation, SeriesWarning, SeriesWarnings};
+use super::window::{HasTime, HistogramPoint, RangeWindow};
+
+pub(super) fn rate(
+    window: &RangeWindow<'_>,
+    remarks: &mut SeriesWarnings,
+) -> Result<Option<StepValue>> {
+    Ok(compute_growth(window, Growth { is_counter: true, is_rate: true }, remarks))
+}
+
+pub(super) fn increase(
+    window: &RangeWindow<'_>,
+    remarks: &mut SeriesWarnings,
+) -> Result<Option<StepValue>> {
+    Ok(compute_growth(window, Growth { is_counter: true, is_rate: false }, remarks))
+}
+
+pub(super) fn delta(
+    window: &RangeWindow<'_>,
+    remarks: &mut SeriesWarnings,
+) -> Result<Option<StepValue>> {
+    Ok(compute_growth(window, Growth { is_counter: false, is_rate: false }, remarks))
+}
+
+/// What kind of growth is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Growth {
+    /// What falls has begun anew.
+    pub(super) is_counter: bool,
+    /// A second's.
+    pub(super) is_rate: bool,
+}
+
+fn compute_growth(
+    window: &RangeWindow<'_>,
+    growth: Growth,
+    remarks: &mut SeriesWarnings,
+) -> Option<StepValue> {
+    if window.is_mixed() {
+        remarks.add(SeriesWarning::Mixed);
+        return None;
+    }
+    match (window.extension, window.histograms.is_empty()) {
+        (RangeExtension::None, true) => {
+            float_growth(window, growth, remarks).map(StepValue::Number)
+        }
+        (RangeExtension::None, false) => histogram_growth(window, growth, remarks),
+        (_, true) => extend::float_growth(window, growth).map(StepValue::Number),
+        (_, false) => extend::histogram_growth(window, growth, remarks),
+    }
+}
+
+fn float_growth(
+    window: &RangeWindow<'_>,
+    growth: Growth,
+    remarks: &mut SeriesWarnings,
+) -> Option<f64> {
+    let floats = window.floats;
+    let (first, last) = (floats.first()?, floats.last()?);
+    let mut grown = last.value - first.value;
+    if growth.is_counter {
+        for pair in floats.windows(2) {
+            let (earlier, later) = (&pair[0], &pair[1]);
+            if later.overlaps(earlier) {
+                remarks.add(SeriesWarning::StartOverlap);
+            }
+            if later.value < earlier.value || later.is_restart_after(earlier) {
+                grown += earlier.value;
+            }
+        }
+    }
+    let span = SampledInterval::from_points(window, floats, growth, first.start)?;
+    if span.is_from_start {
+        grown += first.value;
+    }
+    let has_zero = !window.is_running_total && grown > 0.0 && first.value >= 0.0;
+    let zero = has_zero.then(|| first.value / grown);
+    Some(grown * span.factor(window, growth, zero))
+}
+
+fn histogram_growth(
+    window: &RangeWindow<'_>,
+    growth: Growth,
+    remarks: &mut SeriesWarnings,
+) -> Option<StepValue> {
+    let histograms = window.histograms;
+    let first = histograms.first()?;
+    let mut grown = match histograms.len() {
+        1 => None,
+        _ => Some(difference(histograms, growth.is_counter, remarks)?),
+    };
+    let span = SampledInterval::from_points(window, histograms, growth, first.start)?;
+    if span.is_from_start {
+        match &mut grown {
+            None => grown = Some(FloatHistogram::clone(&first.value)),
+            Some(grown) => add(grown, &first.value, remarks)?,
+        }
+    }
+    let mut grown = grown?;
+    let has_zero = !window.is_running_total && grown.count > 0.0 && first.value.count >= 0.0;
+    let zero = has_zero.then(|| first.value.count / grown.count);
+    grown.mul(span.factor(window, growth, zero));
+    Some(StepValue::Histogram(Arc::new(grown)))
+}
+
+/// Interval covered by the samples of a window.
+struct SampledInterval {
+    /// From the first reading, or since when it counts, to the last. Seconds, as are the others.
+    length: f64,
+    /// It begins where the first reading began to count.
+    is_from_start: bool,
+    to_start: f64,
+    to_end: f64,
+    /// From one reading to the next; 0 of a single one.
+    interval: f64,
+}
+
+impl SampledInterval {
+    /// `None` where nothing can be said of growth: of a single reading that may have begun at any time.
+    fn from_points<T: HasTime>(
+        window: &RangeWindow<'_>,
+        points: &[T],
+        growth: Growth,
+        first_start: i64,
+    ) -> Option<SampledInterval> {
+        let (first, last) = (points.first()?.time(), points.last()?.time());
+        let between = points.len() - 1;
+        let length = seconds(last.saturating_sub(first));
+        let interval = if between > 0 { length / between as f64 } else { 0.0 };
+        let to_end = seconds(window.end.saturating_sub(last));
+        // A reading of nought stands where the first began to count, if that is within the stretch.
+        if growth.is_counter && window.start < first_start && first_start < first {
+            let length = seconds(last.saturating_sub(first_start));
+            return Some(SampledInterval {
+                length,
+                is_from_start: true,
+                to_start: 0.0,
+                to_end,
+                interval,
+            });
+        }
+        let to_start = seconds(first.saturating_sub(window.start));
+        (between > 0).then_some(SampledInterval {
+            length,
+            is_from_start: false,
+            to_start,
+            to_end,
+            interval,
+        })
+    }
+
+    /// By what the growth between readings is multiplied. Readings that are no more than a tenth farther from
+    /// an end than from each other are taken to go on to that end; else to go on for half of that, and for a
+    /// counter never below zero: `zero` is what it was at first against how much it grew.
+    fn factor(&self, window: &RangeWindow<'_>, growth: Growth, zero: Option<f64>) -> f64 {
+        let threshold = self.interval * 1.1;
+        let (mut to_start, mut to_end) = (self.to_start, self.to_end);
+        if !self.is_from_start {
+            if to_start >= threshold {
+                to_start = self.interval / 2.0;
+            }
+            if let Some(zero) = zero.filter(|_| growth.is_counter) {
+                let to_zero = self.length * zero;
+                if to_zero < to_start {
+                    to_start = to_zero;
+                }
+            }
+        }
+        if to_end >= threshold {
+            to_end = self.interval / 2.0;
+        }
+        let mut factor = 1.0;
+        if self.length != 0.0 {
+            factor = (self.length + to_start + to_end) / self.length;
+        }
+        if growth.is_rate {
+            factor /= window.seconds();
+        }
+        factor
+    }
+}
+
+/// What was added from the first to the last, of which there are at least two.
+fn difference(
+    histograms: &[HistogramPoint],
+    is_counter: bool,
+    remarks: &mut SeriesWarnings,
+) -> Option<FloatHistogram> {
+    let [first, second, ..] = histograms else { return None };
+    let last = &histograms[histograms.len() - 1];
+    let is_gauge = |point: &HistogramPoint| point.value.hint == ResetHint::Gauge;
+    // Only of those at the ends is it said even if the others do not fit together.
+    if is_counter && (is_gauge(first) || is_gauge(last)) {
+        remarks.add(SeriesWarning::NotCounter);
+    }
+    // A first one before a reset does not count, so its buckets do not have to fit.
+    let is_reset = |later: &HistogramPoint, earlier: &HistogramPoint, before: &FloatHistogram| {
+        later.is_restart_after(earlier) || later.value.detect_reset(before)
+    };
+    let empty;
+    let begin: &FloatHistogram = if is_counter && is_reset(second, first, &first.value) {
+        empty = FloatHistogram { grid: second.value.grid.clone(), ..FloatHistogram::default() };
+        &empty
+    } else {
+        &first.value
+    };
+    let is_custom = begin.grid.is_custom();
+    if last.value.grid.is_custom() != is_custom {
+        remarks.add(SeriesWarning::ExponentialWithCustom);
+        return None;
+    }
+    let mut own = SeriesWarnings::default();
+    let mut coarsest = schema_of(&begin.grid).min(schema_of(&last.value.grid));
+    if is_counter {
+        for between in &histograms[1..histograms.len() - 1] {
+            if is_gauge(between) {
+                own.add(SeriesWarning::NotCounter);
+            }
+            coarsest = coarsest.min(schema_of(&between.value.grid));
+            if between.value.grid.is_custom() != is_custom {
+                remarks.add(SeriesWarning::ExponentialWithCustom);
+                return None;
+            }
+        }
+    }
+    let mut grown = FloatHistogram::clone(&last.value);
+    grown.reduce(coarsest);
+    let combined = grown.sub(begin);
+    let combined = combined.map_err(|error| remarks.add(error.into())).ok()?;
+    own.add_reconciled(combined, HistogramOperation::Subtraction);
+    if is_counter {
+        let mut before = begin;
+        for pair in histograms.windows(2) {
+            let (earlier, later) = (&pair[0], &pair[1]);
+            if later.overlaps(earlier) {
+                own.add(SeriesWarning::StartOverlap);
+            }
+            if is_reset(later, earlier, before) {
+                let combined = grown.add(before);
+                let combined = combined.map_err(|error| remarks.add(error.into())).ok()?;
+                own.add_reconciled(combined, HistogramOperation::Addition);
+            }
+            before = &later.value;
+        }
+    } else if !is_gauge(first) || !is_gauge(last) {
+        own.add(SeriesWarning::NotGauge);
+    }
+    remarks.append(own);
+    grown.hint = ResetHint::Gauge;
+    Some(grown)
+}
+
+/// The schema that an exponential grid has; of others, none is coarser.
+fn schema_of(grid: &BucketGrid) -> i32 {
+    match grid {
+        BucketGrid::Exponential(schema) => *schema,
+        _ => i32::MAX,
+    }
+}
+
+/// Adds to a histogram, or says why it cannot be.
+pub(super) fn add(
+    sum: &mut FloatHistogram,
+    more: &FloatHistogram,
+    remarks: &mut SeriesWarnings,
+) -> Option<()> {
+    let combined = sum.add(more).map_err(|error| remarks.add(error.into())).ok()?;
+    remarks.add_reconciled(combined, HistogramOperation::Addition);
+    Some(())
+}
+
+/// Takes away from a histogram, or says why it cannot be.
+pub(super) fn sub(
+    from: &mut FloatHistogram,
+    less: &FloatHistogram,
+    remarks: &mut SeriesWarnings,
+) -> Option<()> {
+    let combined = from.sub(less).map_err(|error| remarks.add(error.into())).ok()?;
+    remarks.add_reconciled(combined, HistogramOperation::Subtraction);
+    Some(())
+}

@@ -1,0 +1,139 @@
+//! `anchored` and `smoothed` selectors without a function.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result, SourceSpan};
+use crate::eval::Evaluation;
+use crate::histogram::{FloatHistogram, ResetHint};
+use crate::plan::{RangeExtension, RangeSelection, RangeSource, SeriesFetch};
+use crate::stream::{SeriesPoint, SeriesPoints, StepGrid, Stream};
+use crate::value::StepValue;
+
+use super::extend;
+use super::rate::Growth;
+use super::series_warnings::{SeriesWarning, SeriesWarnings};
+use super::window::{
+    FloatPoint, HistogramPoint, RangeWindow, SeriesReadings, WindowCursors, count_until,
+};
+
+impl Evaluation<'_> {
+    /// What lies at each step on the way from the reading before it to the one after it; after the last reading,
+    /// that.
+    pub(crate) fn smoothed_streams(
+        &mut self,
+        fetch: &SeriesFetch,
+        steps: StepGrid,
+    ) -> Result<Vec<Stream>> {
+        let (of, place) = (RangeSource::Series(fetch.clone()), fetch.span);
+        let ranged = RangeSelection { source: of, range: 0, is_for_counters: false, span: place };
+        let lookback = self.settings.lookback;
+        self.map_readings(&ranged, steps, &|evaluation, mut readings| {
+            let labels = std::mem::take(&mut readings.labels);
+            let series = SeriesReadings::split(readings, false);
+            let mut cursors = WindowCursors::default();
+            let mut remarks = SeriesWarnings::default();
+            let point = |time: i64| {
+                let moment = fetch.shift.apply(time);
+                let (start, end) =
+                    (moment.saturating_sub(lookback), moment.saturating_add(lookback));
+                let (_, floats, histograms) = cursors.advance(&series, start, end);
+                match (floats, histograms) {
+                    (floats, []) => number_at(floats, moment).map(StepValue::Number),
+                    ([], histograms) => histogram_at(histograms, moment, &mut remarks)
+                        .map(|found| StepValue::Histogram(Arc::new(found))),
+                    _ => {
+                        remarks.add(SeriesWarning::Mixed);
+                        None
+                    }
+                }
+            };
+            let points = steps.times().map(point).collect();
+            remarks.emit(labels.name(), place, &mut evaluation.warnings);
+            let stream = Stream::new(labels, points);
+            evaluation.budget.charge_samples(stream.samples())?;
+            Ok(Some(stream).filter(|stream| !stream.is_empty()))
+        })
+    }
+}
+
+fn number_at(floats: &[FloatPoint], moment: i64) -> Option<f64> {
+    let next = count_until(floats, moment);
+    let before = &floats[next.checked_sub(1)?];
+    match floats.get(next) {
+        Some(after) if before.time < moment => {
+            let growth = Growth { is_counter: false, is_rate: false };
+            Some(extend::interpolate(before, after, moment, growth))
+        }
+        _ => Some(before.value),
+    }
+}
+
+fn histogram_at(
+    histograms: &[HistogramPoint],
+    moment: i64,
+    remarks: &mut SeriesWarnings,
+) -> Option<FloatHistogram> {
+    let next = count_until(histograms, moment);
+    let before = &histograms[next.checked_sub(1)?];
+    let mut held = FloatHistogram::clone(&before.value);
+    match histograms.get(next) {
+        _ if before.time == moment => Some(held),
+        None => {
+            // The hint is about two readings that follow each other, and here none follows.
+            held.hint = ResetHint::Unknown;
+            Some(held)
+        }
+        Some(after) => {
+            let are_gauges =
+                [before, after].iter().all(|point| point.value.hint == ResetHint::Gauge);
+            let growth = Growth { is_counter: !are_gauges, is_rate: false };
+            if before.value.grid.is_custom() != after.value.grid.is_custom() {
+                remarks.add(SeriesWarning::ExponentialWithCustom);
+                return None;
+            }
+            extend::interpolate_histograms(before, after, moment, growth, remarks)
+        }
+    }
+}
+
+/// Readings of one stretch of time, with numbers at both of its ends.
+pub(crate) fn interpolate_at_ends(
+    readings: SeriesPoints,
+    (start, end): (i64, i64),
+    extension: RangeExtension,
+    place: SourceSpan,
+) -> Result<SeriesPoints> {
+    let (labels, drops_name) = (readings.labels.clone(), readings.drops_name);
+    let series = SeriesReadings::split(readings, false);
+    if !series.histograms.is_empty() {
+        let word = if extension == RangeExtension::Smoothed { "smoothed" } else { "anchored" };
+        let message = format!("{word} modifier is not supported with histograms");
+        return Err(Error::Execution { span: place, message });
+    }
+    let (floats, histograms) = (&series.floats[..], &[][..]);
+    let (time, range, args) = (end, end.saturating_sub(start), &[][..]);
+    let is_running = series.is_running_total;
+    let window = RangeWindow {
+        span: place,
+        time,
+        start,
+        end,
+        range,
+        extension,
+        floats,
+        histograms,
+        is_running_total: is_running,
+        args,
+    };
+    let reading =
+        |time: i64, value: f64| SeriesPoint { start: None, time, value: StepValue::Number(value) };
+    let readings = match extend::interpolated_ends(&window) {
+        None => Vec::new(),
+        Some((left, inner, right)) => [reading(start, left)]
+            .into_iter()
+            .chain(inner.map(|float| reading(float.time, float.value)))
+            .chain([reading(end, right)])
+            .collect(),
+    };
+    Ok(SeriesPoints { labels, drops_name, points: readings, is_running_total: false })
+}

@@ -1,0 +1,155 @@
+//! `sum_over_time` and `avg_over_time`, of numbers or of histograms. What rounding loses on the way is added at
+//! the end.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::histogram::{
+    Compensation, FloatHistogram, IncompatibleHistograms, KahanSum, ResetHint, add_compensated,
+};
+use crate::value::StepValue;
+
+use super::series_warnings::{HistogramOperation, SeriesWarning, SeriesWarnings};
+use super::window::{FloatPoint, HistogramPoint, RangeWindow};
+
+pub(super) fn sum(
+    window: &RangeWindow<'_>,
+    remarks: &mut SeriesWarnings,
+) -> Result<Option<StepValue>> {
+    Ok(combine_window(window, remarks, sum_of_floats, sum_of_histograms))
+}
+
+pub(super) fn avg(
+    window: &RangeWindow<'_>,
+    remarks: &mut SeriesWarnings,
+) -> Result<Option<StepValue>> {
+    Ok(combine_window(window, remarks, mean_of_floats, mean_of_histograms))
+}
+
+/// A sum of histograms, some of which had custom bounds to reconcile, or why there is none.
+type HistogramSumResult = Result<(FloatHistogram, bool), IncompatibleHistograms>;
+
+fn combine_window(
+    window: &RangeWindow<'_>,
+    remarks: &mut SeriesWarnings,
+    of_floats: fn(&[FloatPoint]) -> f64,
+    of_histograms: fn(&[HistogramPoint]) -> HistogramSumResult,
+) -> Option<StepValue> {
+    if window.is_mixed() {
+        remarks.add(SeriesWarning::Mixed);
+        return None;
+    }
+    if !window.floats.is_empty() {
+        return Some(StepValue::Number(of_floats(window.floats)));
+    }
+    if window.histograms.is_empty() {
+        return None;
+    }
+    let total = of_histograms(window.histograms);
+    let (total, is_reconciled) = total.map_err(|error| remarks.add(error.into())).ok()?;
+    let says = |hint| window.histograms.iter().any(|point| point.value.hint == hint);
+    if says(ResetHint::Reset) && says(ResetHint::NotReset) {
+        remarks.add(SeriesWarning::ResetsCollide);
+    }
+    if is_reconciled {
+        remarks.add(SeriesWarning::BoundsReconciled(HistogramOperation::Aggregation));
+    }
+    Some(StepValue::Histogram(Arc::new(total)))
+}
+
+fn sum_of_floats(floats: &[FloatPoint]) -> f64 {
+    let mut sum = KahanSum::default();
+    for float in floats {
+        sum = add_compensated(float.value, sum);
+    }
+    match sum.sum.is_infinite() {
+        true => sum.sum,
+        false => sum.sum + sum.lost,
+    }
+}
+
+/// The sum by the count; once that sum leaves the doubles, the mean is moved on with each number.
+fn mean_of_floats(floats: &[FloatPoint]) -> f64 {
+    let mut sum = KahanSum { sum: floats[0].value, lost: 0.0 };
+    let mut is_sum = true;
+    let mut count = 1.0;
+    for float in &floats[1..] {
+        if is_sum {
+            let more = add_compensated(float.value, sum);
+            if !more.sum.is_infinite() {
+                (sum, count) = (more, count + 1.0);
+                continue;
+            }
+            is_sum = false;
+            sum = KahanSum { sum: sum.sum / count, lost: sum.lost / count };
+        }
+        count += 1.0;
+        let part = (count - 1.0) / count;
+        let before = KahanSum { sum: part * sum.sum, lost: part * sum.lost };
+        sum = add_compensated(float.value / count, before);
+    }
+    match is_sum {
+        true => sum.sum / count + sum.lost / count,
+        false => sum.sum + sum.lost,
+    }
+}
+
+fn sum_of_histograms(histograms: &[HistogramPoint]) -> HistogramSumResult {
+    let (mut sum, lost, is_reconciled) = plain_sum(histograms)?;
+    sum.apply_compensation(&lost);
+    Ok((sum, is_reconciled))
+}
+
+/// The sum, and what was lost.
+fn plain_sum(
+    histograms: &[HistogramPoint],
+) -> Result<(FloatHistogram, Compensation, bool), IncompatibleHistograms> {
+    let mut sum = FloatHistogram::clone(&histograms[0].value);
+    let mut lost = Compensation::default();
+    let mut is_reconciled = false;
+    for histogram in &histograms[1..] {
+        is_reconciled |= sum.kahan_add(&histogram.value, &mut lost)?.bounds_reconciled;
+    }
+    Ok((sum, lost, is_reconciled))
+}
+
+fn mean_of_histograms(histograms: &[HistogramPoint]) -> HistogramSumResult {
+    let mut sum = FloatHistogram::clone(&histograms[0].value);
+    let mut lost = Compensation::default();
+    let mut is_reconciled = false;
+    let mut count = 1.0;
+    for (at, histogram) in histograms.iter().enumerate().skip(1) {
+        is_reconciled |= sum.kahan_add(&histogram.value, &mut lost)?.bounds_reconciled;
+        if sum.has_overflow() {
+            return moving_mean(histograms, at, is_reconciled);
+        }
+        count += 1.0;
+    }
+    sum.div(count);
+    lost.div(count);
+    sum.apply_compensation(&lost);
+    Ok((sum, is_reconciled))
+}
+
+/// The mean, where the sum leaves the doubles with the one `from` there.
+fn moving_mean(
+    histograms: &[HistogramPoint],
+    from: usize,
+    mut is_reconciled: bool,
+) -> HistogramSumResult {
+    let (mut mean, mut lost, _) = plain_sum(&histograms[..from])?;
+    mean.div(from as f64);
+    lost.div(from as f64);
+    let mut count = from as f64;
+    for histogram in &histograms[from..] {
+        count += 1.0;
+        let part = (count - 1.0) / count;
+        lost.mul(part);
+        mean.mul(part);
+        let mut share = FloatHistogram::clone(&histogram.value);
+        share.div(count);
+        is_reconciled |= mean.kahan_add(&share, &mut lost)?.bounds_reconciled;
+    }
+    mean.apply_compensation(&lost);
+    Ok((mean, is_reconciled))
+}

@@ -1,0 +1,226 @@
+//! Query source backed by a store view.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hist::Mixture;
+use model::{Gap, Selector, SeriesKind};
+use store::{ColumnIter, NumberSummary, ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
+
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::histogram::FloatHistogram;
+use crate::labels::{LabelSet, NAME};
+use crate::limits::SAMPLE_BYTES;
+use crate::source::{ColumnRead, SeriesHandle, Source};
+use crate::stream::SeriesPoint;
+use crate::value::{StepValue, samples_of};
+
+/// Query source backed by a store view.
+pub struct StoreSource<'a> {
+    view: &'a ReadView,
+    /// What was picked: handles have places in it.
+    found: Mutex<Vec<Arc<SeriesEntryRef>>>,
+    context: &'a dyn QueryContext,
+}
+
+impl<'a> StoreSource<'a> {
+    /// Reads from a view.
+    pub fn new(view: &'a ReadView) -> StoreSource<'a> {
+        StoreSource { view, found: Mutex::default(), context: &|| false }
+    }
+
+    /// Stops in the middle of a long read when nobody waits for it any more, or when there is no
+    /// memory for it. Give it what the question has.
+    pub fn with_context(self, context: &'a dyn QueryContext) -> StoreSource<'a> {
+        StoreSource { context, ..self }
+    }
+
+    fn resolve_handles(&self, handles: &[&SeriesHandle]) -> Vec<SeriesEntryRef> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.iter().map(|handle| SeriesEntryRef::clone(&found[handle.key])).collect()
+    }
+
+    fn columns<T>(
+        &self,
+        columns: ColumnIter<'_, T>,
+        bytes: impl Fn(&T) -> u64,
+    ) -> Result<ColumnRead<T>> {
+        let (mut values, mut gaps) = (Vec::new(), Vec::new());
+        let mut memory = ReadMemory { context: self.context, bytes: 0 };
+        for column in columns {
+            if self.context.is_cancelled() {
+                return Err(Error::Timeout);
+            }
+            let TimeColumn { value, gaps: missing, .. } = column?;
+            memory.grow(bytes(&value))?;
+            values.push(value);
+            for gap in missing {
+                if gaps.last() != Some(&gap) {
+                    gaps.push(gap);
+                }
+            }
+        }
+        Ok(ColumnRead { values, gaps })
+    }
+}
+
+impl Source for StoreSource<'_> {
+    fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
+        let picked = self.view.select(selector);
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let handle = |picked: SeriesEntryRef| {
+            let series = &picked.series;
+            let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let labels = LabelSet::new(pairs.chain([(NAME, series.name())]));
+            let (kind, unit, key) = (series.kind(), series.unit().to_owned(), found.len());
+            found.push(Arc::new(picked));
+            SeriesHandle { labels, kind, unit, key }
+        };
+        Ok(picked.into_iter().map(handle).collect())
+    }
+
+    fn time_range(&self, series: &[SeriesHandle], range: Range<i64>) -> Result<Option<Range<i64>>> {
+        // A short range is read as fast as it is asked about.
+        if range.end.saturating_sub(range.start) <= store::DAY {
+            return Ok((range.start < range.end).then_some(range));
+        }
+        let found = self.resolve_handles(&series.iter().collect::<Vec<_>>());
+        let Some(extent) = self.view.complete_range(&found)? else { return Ok(None) };
+        let start = range.start.max(extent.start);
+        let end = range.end.min(extent.end);
+        Ok((start < end).then_some(start..end))
+    }
+
+    fn gaps(&self, range: &Range<i64>) -> Vec<Gap> {
+        self.view.gaps(range)
+    }
+
+    fn select_count(&self, selector: &Selector) -> Result<u64> {
+        Ok(self.view.each_series(selector, &mut |_| ControlFlow::Break(())) as u64)
+    }
+
+    fn estimate_rows(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {
+        self.view.estimate_rows(series, range, step)
+    }
+
+    fn readings(
+        &self,
+        series: &SeriesHandle,
+        range: Range<i64>,
+    ) -> Result<ColumnRead<SeriesPoint>> {
+        let found = self.resolve_handles(&[series]);
+        let mut values = Vec::new();
+        let mut memory = ReadMemory { context: self.context, bytes: 0 };
+        let (mut unaccounted, mut grown) = (0, Ok(()));
+        let gaps = self.view.samples(&found[0], range, &mut |sample| {
+            // There is no way to stop it: what there is no memory for is dropped, and then the
+            // error told.
+            if grown.is_err() {
+                return;
+            }
+            let value = match sample.value {
+                model::SampleValue::Number(number) => StepValue::Number(number),
+                model::SampleValue::Histogram(histogram) if series.kind.is_cumulative() => {
+                    StepValue::Histogram(Arc::new(FloatHistogram::from(&*histogram)))
+                }
+                model::SampleValue::Histogram(histogram) => {
+                    StepValue::Distribution(Arc::new(Mixture::from(*histogram)))
+                }
+                model::SampleValue::Text(_) => return,
+            };
+            let start = (sample.start < sample.end).then_some(sample.start);
+            unaccounted += READING_BYTES + value.samples().saturating_mul(SAMPLE_BYTES);
+            if unaccounted >= MEMORY_STEP_BYTES {
+                grown = memory.grow(std::mem::take(&mut unaccounted));
+            }
+            values.push(SeriesPoint { start, time: sample.end, value });
+        });
+        grown?;
+        let gaps = gaps?;
+        // Two samples of the same moment: deltas of several producers, or an instant that was measured twice.
+        let is_delta = !series.kind.is_cumulative() && series.kind != SeriesKind::Gauge;
+        values.dedup_by(|later, held| {
+            later.time == held.time && {
+                held.value = if is_delta {
+                    add_values(&held.value, &later.value)
+                } else {
+                    later.value.clone()
+                };
+                true
+            }
+        });
+        Ok(ColumnRead { values, gaps })
+    }
+
+    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
+        self.columns(
+            self.view.histograms(&self.resolve_handles(series), grid)?,
+            bytes_of_distribution,
+        )
+    }
+
+    fn histograms_by_start(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> Result<ColumnRead<Mixture>> {
+        let columns = self.view.histograms_by_start(&self.resolve_handles(series), grid)?;
+        self.columns(columns, bytes_of_distribution)
+    }
+
+    fn numbers(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+        let bytes = |_: &Option<NumberSummary>| size_of::<Option<NumberSummary>>() as u64;
+        self.columns(self.view.numbers(&self.resolve_handles(series), grid)?, bytes)
+    }
+}
+
+fn bytes_of_distribution(mixture: &Mixture) -> u64 {
+    samples_of(mixture).saturating_mul(SAMPLE_BYTES)
+}
+
+/// Bytes of a reading beside its buckets.
+const READING_BYTES: u64 = size_of::<SeriesPoint>() as u64;
+/// After so many bytes of readings memory is taken for them.
+const MEMORY_STEP_BYTES: u64 = 64 << 10;
+
+/// Memory of a read while it goes on: afterwards whoever asked for it accounts for it.
+struct ReadMemory<'a> {
+    context: &'a dyn QueryContext,
+    bytes: u64,
+}
+
+impl ReadMemory<'_> {
+    fn grow(&mut self, bytes: u64) -> Result<()> {
+        self.bytes += bytes;
+        self.context.reserve_memory(bytes)
+    }
+}
+
+impl Drop for ReadMemory<'_> {
+    fn drop(&mut self) {
+        self.context.release_memory(self.bytes);
+    }
+}
+
+/// What happened in both.
+fn add_values(a: &StepValue, b: &StepValue) -> StepValue {
+    match (a, b) {
+        (StepValue::Number(a), StepValue::Number(b)) => StepValue::Number(a + b),
+        (StepValue::Distribution(a), StepValue::Distribution(b)) => {
+            let mut sum = Mixture::clone(a);
+            for part in b.parts() {
+                if sum.add(part).is_err() {
+                    // More than 2^64 values at one moment: what was first stands.
+                    return StepValue::Distribution(Arc::clone(a));
+                }
+            }
+            StepValue::Distribution(Arc::new(sum))
+        }
+        _ => a.clone(),
+    }
+}

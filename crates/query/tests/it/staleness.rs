@@ -1,0 +1,132 @@
+//! Series that end: Prometheus' mark, as remote write brings it. That of a histogram is a number of the same name and
+//! labels, in a series of counts. And series that go on as another kind, because their sender has
+//! changed its protocol.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use disk::{Disk, SimDisk};
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use journal::Level;
+use model::{BatchWriter, Sample, SampleValue, Series, SeriesKind};
+use query::{
+    Language, QueryRequest, QueryWarningKind, ResultData, STALE_BITS, Settings, StoreSource,
+    execute, promql,
+};
+use store::{Options, SECOND, Store};
+
+const DIR: &str = "/store";
+const START: i64 = 1_600_000_020 * SECOND;
+
+/// A series of readings, ten seconds apart.
+fn put(batch: &mut BatchWriter, name: &str, kind: SeriesKind, values: Vec<(i64, SampleValue)>) {
+    batch.series(&Series::new(name, kind).validate().unwrap());
+    for (second, value) in values {
+        let at = START + second * SECOND;
+        batch.sample(&Sample { start: at, end: at, value }).unwrap();
+    }
+}
+
+fn build_store() -> Store {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+    Store::create(&disk, Path::new(DIR), &journal::Settings::default()).unwrap();
+    let clock = Arc::new(|| START + 3_600 * SECOND);
+    let options = Options { has_background_thread: false, clock, ..Options::default() };
+    let store = Store::open(disk, Path::new(DIR), &options).unwrap();
+    let histogram = |count: u64| {
+        let mut histogram = Histogram::default();
+        (0..count).for_each(|_| histogram.record(1.0));
+        SampleValue::Histogram(Box::new(histogram))
+    };
+    let end = || SampleValue::Number(f64::from_bits(STALE_BITS));
+    let cumulative = Temporality::Cumulative;
+    let mut batch = BatchWriter::default();
+    let readings = [0, 10, 20].map(|at| (at, histogram(5 + at as u64))).to_vec();
+    put(&mut batch, "latency", SeriesKind::Histogram(cumulative), readings);
+    put(&mut batch, "latency", SeriesKind::Counter(cumulative), vec![(30, end())]);
+    let number = |at| (at, SampleValue::Number(100.0 + at as f64));
+    let readings = vec![number(0), number(10), (20, end()), number(30)];
+    put(&mut batch, "requests", SeriesKind::Counter(cumulative), readings);
+    let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+    store.catch_up().unwrap();
+    store
+}
+
+/// What is answered at a moment: a number, or none.
+#[track_caller]
+fn check(store: &Store, text: &str, second: i64, expected: Option<f64>) {
+    let start = START + second * SECOND;
+    let options = promql::Options::default();
+    let question =
+        QueryRequest { text, language: Language::PromQl, start, end: start, step: 0, options };
+    let view = store.view().unwrap();
+    let answer =
+        execute(&StoreSource::new(&view), &question, &Settings::default(), &|| false).unwrap();
+    let ResultData::Vector(streams) = answer.data else { panic!("one moment has a vector") };
+    let found = streams.first().and_then(|stream| stream.points[0].as_ref()?.number());
+    assert_eq!((streams.len() < 2, found), (true, expected), "{text} at {second} s");
+}
+
+#[test]
+fn histogram_exists_until_its_stale_marker() {
+    let store = build_store();
+    check(&store, "histogram_count(latency)", 25, Some(25.0));
+    check(&store, "histogram_count(latency)", 35, None);
+    check(&store, "histogram_count(exact_increase(latency[1m]))", 40, Some(20.0));
+}
+
+#[test]
+fn counter_continues_after_its_stale_marker() {
+    let store = build_store();
+    check(&store, "requests", 15, Some(110.0));
+    check(&store, "requests", 25, None);
+    check(&store, "requests", 35, Some(130.0));
+    check(&store, "exact_increase(requests[1m])", 40, Some(30.0));
+}
+
+/// Remote write 1 has no types: a counter without `_total` comes as a gauge until its sender speaks
+/// version 2.
+#[test]
+fn both_types_of_a_changed_series_are_returned() {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+    Store::create(&disk, Path::new(DIR), &journal::Settings::default()).unwrap();
+    let clock = Arc::new(|| START + 3_600 * SECOND);
+    let options = Options { has_background_thread: false, clock, ..Options::default() };
+    let store = Store::open(disk, Path::new(DIR), &options).unwrap();
+    let mut batch = BatchWriter::default();
+    let numbers = |all: &[(i64, f64)]| {
+        all.iter().map(|&(at, number)| (at, SampleValue::Number(number))).collect::<Vec<_>>()
+    };
+    put(&mut batch, "served", SeriesKind::Gauge, numbers(&[(0, 10.0), (10, 20.0), (20, 30.0)]));
+    let counter = SeriesKind::Counter(Temporality::Cumulative);
+    // The last one as a gauge is sent again as what it is.
+    put(&mut batch, "served", counter, numbers(&[(20, 30.0), (30, 40.0), (40, 50.0)]));
+    let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+    store.catch_up().unwrap();
+    check(&store, "served", 15, Some(20.0));
+    check(&store, "served", 45, Some(50.0));
+    check(&store, "count_over_time(served[1m])", 45, Some(5.0));
+    check(&store, "increase(served[40s])", 40, Some(40.0));
+    // A gauge does not add up: what it grew by is not known to be an increase.
+    check(&store, "exact_increase(served[1m])", 45, Some(20.0));
+    check(&store, "served{__kind=\"gauge\"}", 45, Some(30.0));
+    let question = QueryRequest {
+        text: "rate(served[1m])",
+        language: Language::PromQl,
+        start: START + 45 * SECOND,
+        end: START + 45 * SECOND,
+        step: 0,
+        options: promql::Options::default(),
+    };
+    let view = store.view().unwrap();
+    let answer =
+        execute(&StoreSource::new(&view), &question, &Settings::default(), &|| false).unwrap();
+    let warnings: Vec<&str> =
+        answer.warnings.of_kind(QueryWarningKind::Warning).map(|note| note.0).collect();
+    assert_eq!(
+        warnings,
+        ["served was sent as gauge and as cumulative-count: readings of both are taken together; \
+          say which with __unit or __kind, as in {__kind=\"gauge\"}"]
+    );
+}

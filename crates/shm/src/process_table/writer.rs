@@ -1,0 +1,195 @@
+//! Process table writer.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, fchmod, flock, fstatfs, open,
+    openat, renameat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::layout::{
+    AFTER, BUFFER_HEAD_BYTES, GENERATION, MIDDLE, PROCESSES_MAX, ROW_BYTES, TableBufferHeader,
+    TableHeader, put_row,
+};
+use super::{CollectionInfo, Error, ProcessRow, Result};
+use crate::folder::TMPFS;
+
+/// The file's name in its folder.
+pub const FILE_NAME: &str = "processes.tdp";
+/// The file that a writer has locked, so that there is one.
+pub const LOCK_NAME: &str = "processes.lock";
+/// The file while it is made.
+const NEW_NAME: &str = "processes.tdp.new";
+
+/// Rows that there is room for at least.
+const ROWS_MIN: usize = 512;
+/// Rows that are written at once.
+const ROWS_AT_ONCE: usize = 256;
+/// Sizes are multiples of this.
+const PAGE: usize = 4_096;
+
+/// Publisher of the process table. Dropped, it takes the file away; killed, it leaves the last
+/// table, which says when it was taken.
+#[derive(Debug)]
+pub struct TableWriter {
+    path: PathBuf,
+    folder: OwnedFd,
+    /// Held as long as this is.
+    _lock: OwnedFd,
+    file: Option<(File, TableHeader)>,
+    generation: u64,
+    /// There is a file that others see.
+    is_published: bool,
+    rows: Vec<u8>,
+}
+
+impl TableWriter {
+    /// Becomes the one that publishes into [`FILE_NAME`] of a folder, which must be on a tmpfs. The file is made with the
+    /// first table.
+    pub fn new(folder: &Path) -> Result<TableWriter> {
+        let failed = |doing, path: &Path| {
+            let path = path.to_owned();
+            move |error: Errno| Error::Io { action: doing, path, source: error.into() }
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let at = open(folder, flags, Mode::empty()).map_err(failed("open", folder))?;
+        let kind = fstatfs(&at).map_err(failed("ask about", folder))?.f_type;
+        if kind as i64 != TMPFS {
+            return Err(Error::NotTmpfs { path: folder.to_owned() });
+        }
+        // Only its owner may open it: whoever could would also be able to lock it.
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock_path = folder.join(LOCK_NAME);
+        let lock = openat(&at, LOCK_NAME, flags, Mode::RUSR | Mode::WUSR);
+        let lock = lock.map_err(failed("open", &lock_path))?;
+        let path = folder.join(FILE_NAME);
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            Errno::WOULDBLOCK => Error::WriterExists { path: path.clone() },
+            error => failed("lock", &lock_path)(error),
+        })?;
+        let (file, generation, is_seen, rows) = (None, 0, false, Vec::new());
+        Ok(TableWriter {
+            path,
+            folder: at,
+            _lock: lock,
+            file,
+            generation,
+            is_published: is_seen,
+            rows,
+        })
+    }
+
+    /// Where it publishes.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Publishes a table; its processes stand by ascending number.
+    pub fn publish(&mut self, taken: &CollectionInfo, processes: &[ProcessRow]) -> Result<()> {
+        let too_many = || Error::TooMany { found: processes.len() };
+        let count = u32::try_from(processes.len()).map_err(|_| too_many())?;
+        if processes.len() > PROCESSES_MAX {
+            return Err(too_many());
+        }
+        let need = (BUFFER_HEAD_BYTES + processes.len() * ROW_BYTES) as u64;
+        let same = |header: &TableHeader| {
+            header.capacity >= need && header.ticks_per_second == taken.ticks_per_second
+        };
+        let (file, header) = match self.file.take().filter(|(_, header)| same(header)) {
+            Some(file) => file,
+            None => {
+                self.generation = 0;
+                self.create(processes.len(), taken.ticks_per_second)?
+            }
+        };
+        let generation = self.generation + 1;
+        let head = TableBufferHeader::new(generation, taken, count);
+        let written = store_table(&header, &head, processes, &mut self.rows, &mut |bytes, at| {
+            file.write_all_at(bytes, at)
+        });
+        self.file = Some((file, header));
+        written.map_err(|source| Error::Io { action: "write", path: self.path.clone(), source })?;
+        if generation == 1 {
+            // Only now is there something to read in it.
+            renameat(&self.folder, NEW_NAME, &self.folder, FILE_NAME)
+                .map_err(|error| self.io_error("rename", NEW_NAME, error))?;
+        }
+        (self.generation, self.is_published) = (generation, true);
+        Ok(())
+    }
+
+    /// Makes a file for that many processes and some more, all of its memory reserved: what is written to it later cannot fail
+    /// for want of room.
+    fn create(&self, processes: usize, ticks_per_second: u32) -> Result<(File, TableHeader)> {
+        let rows = (processes + processes / 4).clamp(ROWS_MIN, PROCESSES_MAX.max(processes));
+        let capacity = (BUFFER_HEAD_BYTES + rows * ROW_BYTES).next_multiple_of(PAGE) as u64;
+        let header = TableHeader { capacity, ticks_per_second };
+        // Left by one who was killed; nobody else has the lock.
+        let _ = unlinkat(&self.folder, NEW_NAME, AtFlags::empty());
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.folder, NEW_NAME, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|error| self.io_error("create", NEW_NAME, error))?;
+        let made = fallocate(&file, FallocateFlags::empty(), 0, header.file_bytes());
+        let made = made.map_err(|error| self.io_error("reserve memory for", NEW_NAME, error));
+        let file = File::from(file);
+        made.and_then(|()| {
+            // Whatever the mask of this process says: it is there to be read.
+            fchmod(&file, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)
+                .map_err(|error| self.io_error("open for all", NEW_NAME, error))?;
+            file.write_all_at(&header.encode(), 0).map_err(|source| {
+                let path = self.path.with_file_name(NEW_NAME);
+                Error::Io { action: "write", path, source }
+            })
+        })
+        .inspect_err(|_| {
+            let _ = unlinkat(&self.folder, NEW_NAME, AtFlags::empty());
+        })?;
+        Ok((file, header))
+    }
+
+    fn io_error(&self, doing: &'static str, name: &str, error: Errno) -> Error {
+        Error::Io { action: doing, path: self.path.with_file_name(name), source: error.into() }
+    }
+}
+
+impl Drop for TableWriter {
+    fn drop(&mut self) {
+        if self.is_published {
+            let _ = unlinkat(&self.folder, FILE_NAME, AtFlags::empty());
+        }
+    }
+}
+
+/// Stores a table in the order in which readers rely on it.
+pub(super) fn store_table(
+    header: &TableHeader,
+    head: &TableBufferHeader,
+    processes: &[ProcessRow],
+    rows: &mut Vec<u8>,
+    put: &mut dyn FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<()> {
+    let generation = head.before.to_le_bytes();
+    let base = header.buffer(head.before);
+    put(&generation, base)?;
+    rows.clear();
+    rows.extend_from_slice(&head.encode()[MIDDLE as usize..]);
+    let mut at = base + MIDDLE;
+    let mut chunks = processes.chunks(ROWS_AT_ONCE);
+    loop {
+        chunks.next().unwrap_or_default().iter().for_each(|process| put_row(process, rows));
+        put(rows, at)?;
+        at += rows.len() as u64;
+        rows.clear();
+        if chunks.len() == 0 {
+            break;
+        }
+    }
+    put(&generation, base + AFTER)?;
+    put(&generation, GENERATION)
+}

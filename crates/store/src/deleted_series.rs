@@ -1,0 +1,108 @@
+//! Removal of series without rows from the index.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
+
+use model::SeriesId;
+
+use crate::error::Result;
+use crate::index::SeriesNumber;
+use crate::store::{SUBSCRIBER, StoreInner, lock};
+
+/// Where a part has so many chunks for each series that is looked for, each is looked for by its id.
+const CHUNKS_PER_LOOKUP: usize = 32;
+
+/// Canonical keys of deleted series, retained while the journal may refer to their ids.
+#[derive(Debug, Default)]
+pub(crate) struct DeletedSeriesKeys {
+    keys: HashMap<SeriesId, Vec<u8>>,
+    /// Where the journal ended when the last was deleted: nothing behind it names one.
+    end: u64,
+}
+
+impl DeletedSeriesKeys {
+    pub(crate) fn key(&self, id: &SeriesId) -> Option<Vec<u8>> {
+        self.keys.get(id).cloned()
+    }
+}
+
+impl StoreInner {
+    /// Takes those of some series out of the index that have no rows, in no part and in no head. How many.
+    /// The caller has `work`.
+    pub(crate) fn forget_empty_series(&self, series: Vec<SeriesNumber>) -> Result<u64> {
+        // Forms that are not written yet are new, and have rows in the head.
+        let manifest = Arc::clone(&self.state().manifest);
+        let ids: Vec<SeriesId> = {
+            let index = self.index();
+            let written = series.into_iter().filter(|number| u64::from(number.0) < manifest.series);
+            written.map(|number| index.id(number)).collect()
+        };
+        let mut empty: HashSet<SeriesId> = ids.into_iter().collect();
+        // Parts change under `work` only: until here nobody has to wait. The newest have most of what is live.
+        for &number in manifest.parts.keys().rev() {
+            if empty.is_empty() {
+                return Ok(0);
+            }
+            let part = self.part(number)?;
+            if empty.len() < part.chunks()? / CHUNKS_PER_LOOKUP {
+                let mut found = Vec::new();
+                for id in &empty {
+                    found.extend(part.find(id)?.first().map(|place| place.series));
+                }
+                found.iter().for_each(|id| _ = empty.remove(id));
+            } else {
+                part.for_each_series(&mut |id| _ = empty.remove(id))?;
+            }
+        }
+        // Nobody appends until they are out: what was appended is in a head.
+        let _admission = self.admission.write().unwrap_or_else(PoisonError::into_inner);
+        self.catch_up()?;
+        let heads = self.state().heads();
+        let mut held: Vec<SeriesNumber> = Vec::new();
+        for head in heads {
+            held.extend(head.read().unwrap_or_else(PoisonError::into_inner).series());
+        }
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        held.iter().for_each(|number| _ = empty.remove(&index.id(*number)));
+        if empty.is_empty() {
+            return Ok(0);
+        }
+        let mut ids: Vec<SeriesId> = empty.into_iter().collect();
+        ids.sort_unstable();
+        self.backend.delete_series(&ids)?;
+        let numbers: Vec<SeriesNumber> = ids.iter().filter_map(|id| index.number(id)).collect();
+        let forms = numbers.iter().map(|number| (index.id(*number), index.key(*number).to_owned()));
+        let forms: Vec<_> = forms.collect();
+        index.delete(&numbers);
+        drop(index);
+        self.retain_keys(forms)?;
+        Ok(numbers.len() as u64)
+    }
+
+    /// Keeps forms of deleted series as long as somebody may ask for them.
+    pub(crate) fn retain_keys(&self, forms: Vec<(SeriesId, Vec<u8>)>) -> Result<()> {
+        if forms.is_empty() {
+            return Ok(());
+        }
+        {
+            let mut forgotten = lock(&self.deleted_keys);
+            forgotten.keys.extend(forms);
+            forgotten.end = self.journal.watermarks().end;
+        }
+        self.release_keys()
+    }
+
+    /// Gives up forms of deleted series that nobody asks for any more.
+    pub(crate) fn release_keys(&self) -> Result<()> {
+        if lock(&self.deleted_keys).keys.is_empty() {
+            return Ok(());
+        }
+        let stat = self.journal.stat()?;
+        let mut others = stat.checkpoints.iter().filter(|other| other.name != SUBSCRIBER);
+        let mut forgotten = lock(&self.deleted_keys);
+        if others.all(|other| other.position >= forgotten.end) {
+            *forgotten = DeletedSeriesKeys::default();
+        }
+        Ok(())
+    }
+}

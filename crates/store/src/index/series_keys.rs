@@ -1,0 +1,148 @@
+//! Canonical keys of all series, with ids and owners.
+//!
+//! A series that was deleted keeps its number and its id, and has an empty form: 22 bytes stay of it until the store
+//! is opened again.
+
+use model::SeriesId;
+
+use super::series_owner::SeriesOwner;
+
+/// Series of a chunk: forms of 150 KB. What a growing chunk has to spare is little, and large ones need no moving.
+const CHUNK_SERIES: usize = 1 << CHUNK_BITS;
+const CHUNK_BITS: u32 = 10;
+
+#[derive(Debug, Default)]
+pub(super) struct SeriesKeys {
+    chunks: Vec<KeyChunk>,
+    len: u32,
+    deleted: u32,
+}
+
+#[derive(Debug, Default)]
+struct KeyChunk {
+    bytes: Vec<u8>,
+    /// Where in `bytes` each form ends: at most 16 MiB.
+    ends: Vec<u32>,
+    ids: Vec<SeriesId>,
+    owners: Vec<SeriesOwner>,
+}
+
+/// Text inside the key of a series.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KeyText {
+    number: u32,
+    offset: u16,
+    len: u16,
+}
+
+/// Offsets and lengths of texts fit.
+const _: () = assert!(model::CANONICAL_KEY_BYTES_MAX <= u16::MAX as usize);
+
+impl KeyText {
+    /// Where `part` lies in `form`, which is or will be that of series `number`.
+    pub(super) fn locate(number: u32, form: &[u8], part: &[u8]) -> KeyText {
+        let offset = part.as_ptr().addr().wrapping_sub(form.as_ptr().addr());
+        assert!(offset + part.len() <= form.len(), "BUG: a part at {offset} is not of this form");
+        KeyText { number, offset: offset as u16, len: part.len() as u16 }
+    }
+
+    /// The series in whose form it lies.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl SeriesKeys {
+    /// One more; its number is how many there were.
+    pub(super) fn push(&mut self, form: &[u8], id: SeriesId, owner: SeriesOwner) -> u32 {
+        if (self.len as usize).is_multiple_of(CHUNK_SERIES) {
+            if let Some(full) = self.chunks.last_mut() {
+                full.bytes.shrink_to_fit();
+            }
+            self.chunks.push(KeyChunk::default());
+        }
+        let chunk = self.chunks.last_mut().expect("BUG: a first series begins a chunk");
+        chunk.bytes.extend_from_slice(form);
+        chunk.ends.push(chunk.bytes.len() as u32);
+        chunk.ids.push(id);
+        chunk.owners.push(owner);
+        self.len += 1;
+        self.len - 1
+    }
+
+    /// Numbers in all, those of deleted series among them.
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Numbers of series that were deleted.
+    pub(super) fn deleted(&self) -> u32 {
+        self.deleted
+    }
+
+    /// Whether the series of a number was not deleted.
+    pub(super) fn is_live(&self, number: u32) -> bool {
+        !self.key(number).is_empty()
+    }
+
+    pub(super) fn owner(&self, number: u32) -> SeriesOwner {
+        let (chunk, at) = self.chunk_of(number);
+        chunk.owners[at]
+    }
+
+    /// Empties the forms of series, ascending, which have one. No text may lie in them any more.
+    pub(super) fn delete(&mut self, numbers: &[u32]) {
+        for of_chunk in numbers.chunk_by(|a, b| a >> CHUNK_BITS == b >> CHUNK_BITS) {
+            let chunk = &mut self.chunks[(of_chunk[0] >> CHUNK_BITS) as usize];
+            let mut gone = of_chunk.iter().map(|number| *number as usize % CHUNK_SERIES).peekable();
+            let (mut bytes, mut start) = (Vec::with_capacity(chunk.bytes.len()), 0);
+            for (at, end) in chunk.ends.iter_mut().enumerate() {
+                let form = &chunk.bytes[start..*end as usize];
+                start = *end as usize;
+                if gone.next_if_eq(&at).is_none() {
+                    bytes.extend_from_slice(form);
+                }
+                *end = bytes.len() as u32;
+            }
+            bytes.shrink_to_fit();
+            chunk.bytes = bytes;
+            self.deleted += of_chunk.len() as u32;
+        }
+    }
+
+    pub(super) fn key(&self, number: u32) -> &[u8] {
+        let (chunk, at) = self.chunk_of(number);
+        let start = at.checked_sub(1).map_or(0, |before| chunk.ends[before]);
+        &chunk.bytes[start as usize..chunk.ends[at] as usize]
+    }
+
+    pub(super) fn id(&self, number: u32) -> SeriesId {
+        let (chunk, at) = self.chunk_of(number);
+        chunk.ids[at]
+    }
+
+    pub(super) fn text(&self, text: KeyText) -> &str {
+        let bytes = &self.key(text.number)[usize::from(text.offset)..][..usize::from(text.len)];
+        std::str::from_utf8(bytes).expect("BUG: a form was checked when it was taken in")
+    }
+
+    /// Whether a text is that one.
+    pub(super) fn is(&self, text: KeyText, bytes: &[u8]) -> bool {
+        usize::from(text.len) == bytes.len()
+            && self.key(text.number)[usize::from(text.offset)..].starts_with(bytes)
+    }
+
+    fn chunk_of(&self, number: u32) -> (&KeyChunk, usize) {
+        (&self.chunks[(number >> CHUNK_BITS) as usize], number as usize % CHUNK_SERIES)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let in_chunk = |chunk: &KeyChunk| {
+            let ids = chunk.ids.capacity() * size_of::<SeriesId>();
+            let owners = chunk.owners.capacity() * size_of::<SeriesOwner>();
+            chunk.bytes.capacity() + chunk.ends.capacity() * size_of::<u32>() + ids + owners
+        };
+        let chunks: usize = self.chunks.iter().map(in_chunk).sum();
+        chunks + self.chunks.capacity() * size_of::<KeyChunk>()
+    }
+}

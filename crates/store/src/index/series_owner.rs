@@ -1,0 +1,145 @@
+//! Series owners (producers) and their counts against limits.
+//!
+//! A series counts for the producer whose batch brought it first, a value of a label for the producer of the first
+//! series that has it. Series that were stored before producers were remembered, and those whose form was damaged
+//! and taken from a part, count for nobody: only for the store as a whole.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Producer as an owner of series. Two bytes, because each series has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SeriesOwner(u16);
+
+/// Nobody knows who.
+pub(super) const UNKNOWN: SeriesOwner = SeriesOwner(0);
+/// All producers for which there is no number any more: they have one limit together.
+const SHARED_OWNER: SeriesOwner = SeriesOwner(1);
+/// Numbers of the two above, and of producers.
+const OWNERS_MAX: usize = 1 << 16;
+
+/// What of an owner is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum OwnerCount {
+    /// Series of a metric, by its place among the names.
+    OfMetric(u32),
+    /// Values of a label, by its place among the labels.
+    OfLabel(usize),
+    /// Names of metrics.
+    Names,
+    /// Units.
+    Units,
+}
+
+#[derive(Debug)]
+pub(super) struct OwnerTable {
+    /// Series of each, and its producer.
+    accounts: Vec<(u32, Option<u64>)>,
+    by_producer: HashMap<u64, SeriesOwner>,
+    /// What was counted because the whole of it is beyond what one may have; kept right from then on.
+    counts: Mutex<HashMap<(OwnerCount, SeriesOwner), u64>>,
+}
+
+impl Default for OwnerTable {
+    fn default() -> OwnerTable {
+        OwnerTable {
+            accounts: vec![(0, None); 2],
+            by_producer: HashMap::new(),
+            counts: Mutex::default(),
+        }
+    }
+}
+
+impl OwnerTable {
+    /// The owner of a producer's series, without giving it a number.
+    pub(super) fn find(&self, producer: Option<u64>) -> Option<SeriesOwner> {
+        let Some(producer) = producer else { return Some(UNKNOWN) };
+        let is_full = self.accounts.len() >= OWNERS_MAX;
+        self.by_producer.get(&producer).copied().or(is_full.then_some(SHARED_OWNER))
+    }
+
+    /// The owner of a producer's series; one that is new gets a number.
+    pub(super) fn find_or_add(&mut self, producer: Option<u64>) -> SeriesOwner {
+        if let Some(owner) = self.find(producer) {
+            return owner;
+        }
+        let owner = SeriesOwner(self.accounts.len() as u16);
+        self.accounts.push((0, producer));
+        self.by_producer.extend(producer.map(|producer| (producer, owner)));
+        owner
+    }
+
+    /// The producer, if it is one.
+    pub(super) fn producer(&self, owner: SeriesOwner) -> Option<u64> {
+        self.accounts[usize::from(owner.0)].1
+    }
+
+    /// Series of an owner.
+    pub(super) fn series(&self, owner: SeriesOwner) -> u64 {
+        self.accounts[usize::from(owner.0)].0.into()
+    }
+
+    pub(super) fn add_series(&mut self, owner: SeriesOwner) {
+        self.accounts[usize::from(owner.0)].0 += 1;
+    }
+
+    pub(super) fn remove_series(&mut self, owner: SeriesOwner) {
+        self.accounts[usize::from(owner.0)].0 -= 1;
+    }
+
+    /// How much of it an owner has; `count` is asked the first time.
+    pub(super) fn count(
+        &self,
+        what: OwnerCount,
+        owner: SeriesOwner,
+        count: impl FnOnce() -> usize,
+    ) -> u64 {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry((what, owner)).or_insert_with(|| count() as u64)
+    }
+
+    /// One more, where it is counted.
+    pub(super) fn add(&mut self, what: OwnerCount, owner: SeriesOwner) {
+        let counts = self.counts.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if counts.is_empty() {
+            return;
+        }
+        if let Some(count) = counts.get_mut(&(what, owner)) {
+            *count += 1;
+        }
+    }
+
+    /// Everything is counted anew when it is asked for.
+    pub(super) fn clear_counts(&mut self) {
+        self.counts = Mutex::default();
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        /// What a table takes for an entry, beside the entry.
+        const SLOT: usize = 2;
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        self.accounts.capacity() * size_of::<(u32, Option<u64>)>()
+            + self.by_producer.capacity() * (size_of::<(u64, SeriesOwner)>() + SLOT)
+            + counts.capacity() * (size_of::<((OwnerCount, SeriesOwner), u64)>() + SLOT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn producers_beyond_the_limit_share_an_owner() {
+        let mut owners = OwnerTable::default();
+        assert_eq!(owners.find(Some(5)), None);
+        let owner = owners.find_or_add(Some(5));
+        assert_eq!((owners.find(Some(5)), owners.producer(owner)), (Some(owner), Some(5)));
+        for producer in 6..1 << 17 {
+            owners.find_or_add(Some(producer));
+        }
+        assert_eq!(owners.find_or_add(Some(5)), owner);
+        let last = owners.find_or_add(Some(u64::MAX));
+        assert_eq!((last, owners.find_or_add(Some(u64::MAX - 1))), (SHARED_OWNER, SHARED_OWNER));
+        assert_eq!((owners.producer(last), owners.find_or_add(None)), (None, UNKNOWN));
+    }
+}

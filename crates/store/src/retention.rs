@@ -1,0 +1,275 @@
+//! Retention and deletion.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use model::{Gap, Selector, SeriesId};
+
+use crate::change::StoreChange;
+use crate::error::Result;
+use crate::gather;
+use crate::manifest::{Manifest, PartInfo, RetentionRule, SourceParts};
+use crate::resolution::{DAY, Resolution, slot};
+use crate::rollup::{ALL_TIME, BaseParts, RowFilter, days_without_rollup, drops_whole_day};
+use crate::row::Predecessor;
+use crate::store::{DeletionResult, StoreInner};
+
+/// The rule that counts for a series.
+fn rule_for<'a>(
+    keep: &'a [RetentionRule],
+    resolution: Resolution,
+    series: &model::Series,
+) -> Option<&'a RetentionRule> {
+    keep.iter().find(|rule| rule.resolution == resolution && rule.selector.matches(series))
+}
+
+impl StoreInner {
+    /// Drops rows that are kept no longer.
+    pub(crate) fn drop_expired(&self) -> Result<bool> {
+        let (keep, parts) = {
+            let state = self.state();
+            (
+                state.manifest.retention.clone(),
+                state.manifest.parts.values().cloned().collect::<Vec<_>>(),
+            )
+        };
+        let (mut changed, mut failed) = (false, None);
+        if keep.is_empty() {
+            return Ok(false);
+        }
+        let unrolled = days_without_rollup(&self.state().manifest);
+        for part in parts {
+            let rules: Vec<&RetentionRule> =
+                keep.iter().filter(|rule| rule.resolution == part.resolution).collect();
+            let is_old = |rule: &&RetentionRule| {
+                rule.duration.is_some_and(|ns| part.end.saturating_add(ns) <= self.now())
+            };
+            // A day goes from the base only when all of it is in the rollups, and all of the next that there is:
+            // its first step begins with the last reading of this one.
+            let waits = part.resolution == Resolution::Base
+                && [part.day(), part.day().saturating_add(DAY)]
+                    .iter()
+                    .any(|day| unrolled.contains_key(day));
+            if waits || !rules.iter().any(is_old) {
+                continue;
+            }
+            let name = format!("dropping rows of part {:016x}", part.number);
+            match self.run_guarded(&name, || self.drop_expired_rows(&part, &keep)) {
+                Ok(dropped) => changed |= dropped,
+                // A part that cannot be read is no reason to leave the others.
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(changed), Err)
+    }
+
+    fn drop_expired_rows(&self, info: &PartInfo, keep: &[RetentionRule]) -> Result<bool> {
+        // It may have been made anew for the sake of another part, and is then looked at the next time.
+        let is_there = || self.state().manifest.parts.contains_key(&info.number);
+        if !is_there() {
+            return Ok(true);
+        }
+        let mut gaps = Vec::new();
+        let parts = self.parts([info], &mut gaps)?;
+        let now = self.now();
+        let mut expires: BTreeSet<SeriesId> = BTreeSet::new();
+        let series = self.series_in(&parts, &mut gaps)?;
+        for (id, _) in &series {
+            let held = {
+                let index = self.index();
+                index.number(id).map(|number| index.series(number))
+            };
+            let is_old = |rule: &RetentionRule| {
+                rule.duration.is_some_and(|ns| info.end.saturating_add(ns) <= now)
+            };
+            if held
+                .is_some_and(|series| rule_for(keep, info.resolution, &series).is_some_and(is_old))
+            {
+                expires.insert(*id);
+            }
+        }
+        if expires.is_empty() && !series.is_empty() {
+            return Ok(false);
+        }
+        let manifest = Arc::clone(&self.state().manifest);
+        let in_minutes = manifest.is_covered(Resolution::Minute, info.day(), info.number);
+        if info.resolution == Resolution::Base && !in_minutes {
+            // One sample a minute needs no rollup of minutes until it goes itself.
+            self.rollup_day(info.day())?;
+        }
+        if !is_there() {
+            return Ok(true);
+        }
+        let mut change = StoreChange::new(self)?;
+        change.remove(info.number);
+        if expires.len() == series.len() {
+            change.commit(|_| {})?;
+            return Ok(true);
+        }
+        let mut writing = change.write(info.resolution);
+        // What went of the base is told by the rollups that cover it.
+        if info.resolution != Resolution::Base {
+            writing.drops_series();
+        }
+        for (id, kind) in series.into_iter().filter(|(id, _)| !expires.contains(id)) {
+            self.check_open()?;
+            if let Some(gathered) = gather::gather_rows(&parts, &id, &ALL_TIME, &mut gaps)? {
+                let (rows, predecessor) = gathered.into_settled(kind);
+                writing.append_rows(id, kind, rows, predecessor)?;
+            }
+        }
+        // Since the parts were listed, one of the base may have got another number.
+        let covers = change.base_manifest.parts[&info.number].covers.clone();
+        let new = change.add(writing, covers)?;
+        let day = info.day();
+        change.commit(|manifest| {
+            gaps.into_iter().for_each(|gap| manifest.add_gap(gap));
+            // What went is still in the rollups: they cover the rest under its new number.
+            if info.resolution == Resolution::Base {
+                manifest.extend_coverage(day, info.number, new);
+            }
+        })?;
+        Ok(true)
+    }
+
+    /// Deletes day by day, each in one commit. The caller has sealed the head.
+    pub(crate) fn delete(&self, selector: &Selector, range: Range<i64>) -> Result<DeletionResult> {
+        let ids: BTreeSet<SeriesId> = {
+            let index = self.index();
+            index.select(selector).into_iter().map(|number| index.id(number)).collect()
+        };
+        let mut deleted = DeletionResult::default();
+        let manifest = Arc::clone(&self.state().manifest);
+        let mut days: BTreeSet<i64> = BTreeSet::new();
+        // A row belongs to the nanosecond before its end: one that ended with the range is in it.
+        for part in
+            manifest.base_parts().filter(|part| part.start <= range.end && range.start < part.end)
+        {
+            let places = self.part(part.number)?.chunk_locations()?;
+            if places.iter().any(|place| ids.contains(&place.series)) {
+                days.insert(part.day());
+            }
+        }
+        // The last first: the day after one is rolled up anew, and then has least in it.
+        for &day in days.iter().rev() {
+            deleted.rows += self.delete_day(day, &ids, &range)?;
+        }
+        // Rollups of what is gone from the base. Those of the days above are made of what is left.
+        let manifest = Arc::clone(&self.state().manifest);
+        let live: BTreeSet<u64> = manifest.base_parts().map(|part| part.number).collect();
+        for info in manifest.parts.values().filter(|part| part.resolution != Resolution::Base) {
+            let gone: BTreeSet<i64> = info
+                .covers
+                .iter()
+                .filter(|(_, numbers)| !numbers.is_subset(&live) || numbers.is_empty())
+                .map(|(&day, _)| day)
+                .filter(|&day| day < range.end && range.start < day.saturating_add(DAY))
+                .collect();
+            if !gone.is_empty() {
+                self.delete_rollups(info, &gone, &ids, &range, &mut deleted)?;
+            }
+        }
+        Ok(deleted)
+    }
+
+    fn delete_day(&self, day: i64, ids: &BTreeSet<SeriesId>, range: &Range<i64>) -> Result<u64> {
+        let mut change = StoreChange::new(self)?;
+        let rows = |manifest: &Manifest| manifest.base_parts().map(|part| part.rows).sum::<u64>();
+        let before = change.base_manifest.clone();
+        let mut gaps = Vec::new();
+        let keep = |id: &SeriesId, end: i64| {
+            !(ids.contains(id) && range.contains(&end.saturating_sub(1)) && slot(end, DAY) == day)
+        };
+        let days = self.rollup_queue(&before, day, ids.clone())?;
+        self.rollup_days(&mut change, &days, Some(&keep), &mut gaps)?;
+        let mut renumbered = Vec::new();
+        if !before.has_all_sources(day) {
+            // The rollups of this day cannot be made anew: what is in them is taken out of the base alone.
+            for info in before.base_parts().filter(|part| part.day() == day) {
+                if before.is_covered(Resolution::Day, day, info.number) {
+                    renumbered.push((
+                        info.number,
+                        self.rewrite(&mut change, info, &|id, end| keep(id, end), &mut gaps)?,
+                    ));
+                }
+            }
+        }
+        change.commit(|manifest| {
+            gaps.into_iter().for_each(|gap| manifest.add_gap(gap));
+            renumbered.into_iter().for_each(|(old, new)| manifest.extend_coverage(day, old, new));
+        })?;
+        Ok(rows(&before).saturating_sub(rows(&self.state().manifest)))
+    }
+
+    /// A part of the base without the rows that `keep` refuses, each series after the reading that
+    /// it follows now; the new one's number.
+    pub(crate) fn rewrite(
+        &self,
+        change: &mut StoreChange<'_>,
+        info: &PartInfo,
+        keep: &RowFilter<'_>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Option<u64>> {
+        let parts = [self.part(info.number)?];
+        change.remove(info.number);
+        let mut writing = change.write(info.resolution);
+        let base = BaseParts::from_manifest(&change.base_manifest);
+        for (id, kind) in self.series_in(&parts, gaps)? {
+            if drops_whole_day(keep, &id, info.day()) {
+                continue;
+            }
+            let Some(gathered) = gather::gather_rows(&parts, &id, &ALL_TIME, gaps)? else {
+                continue;
+            };
+            let (rows, predecessor) =
+                self.filtered_rows(&base, &id, kind, gathered, Some(keep), gaps)?;
+            writing.append_rows(id, kind, rows, predecessor)?;
+        }
+        change.add(writing, SourceParts::new())
+    }
+
+    fn delete_rollups(
+        &self,
+        info: &PartInfo,
+        days: &BTreeSet<i64>,
+        ids: &BTreeSet<SeriesId>,
+        range: &Range<i64>,
+        deleted: &mut DeletionResult,
+    ) -> Result<()> {
+        let mut change = StoreChange::new(self)?;
+        let mut gaps = Vec::new();
+        let parts = self.parts([info], &mut gaps)?;
+        let mut writing = change.write(info.resolution);
+        writing.replaces(info);
+        writing.set_range(info.start..info.end)?;
+        let (mut gone, mut kept) = (0, 0);
+        for (id, kind) in self.series_in(&parts, &mut gaps)? {
+            let Some(gathered) = gather::gather_rows(&parts, &id, &ALL_TIME, &mut gaps)? else {
+                continue;
+            };
+            let mut rows = gathered.rows;
+            if ids.contains(&id) {
+                let before = rows.len() as u64;
+                let is_of = |end: i64| days.contains(&slot(end, DAY));
+                let overlaps =
+                    |start: i64, end: i64| is_of(end) && start < range.end && range.start < end;
+                let within = |start: i64, end: i64| range.start <= start && end <= range.end;
+                kept +=
+                    rows.times().iter().filter(|&&(s, e)| overlaps(s, e) && !within(s, e)).count()
+                        as u64;
+                rows.retain(|start, end| !(overlaps(start, end) && within(start, end)));
+                gone += before - rows.len() as u64;
+            }
+            writing.append_rows(id, kind, rows, Predecessor::Unknown)?;
+        }
+        deleted.retained_rows += kept;
+        if gone == 0 {
+            return Ok(());
+        }
+        deleted.rollup_rows += gone;
+        change.remove(info.number);
+        change.add(writing, SourceParts::clone(&info.covers))?;
+        change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))
+    }
+}

@@ -1,0 +1,800 @@
+//! Rollups: 1m, 5m, 1h, 1d, exact sums of base rows.
+//!
+//! A day (UTC) is rolled up when it is over, out of all its parts of the base, in one commit. A part of the
+//! base that comes later is read beside the rollup until the day is rolled up anew; both ways count the same.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use model::{Gap, Series, SeriesId, SeriesKind};
+
+use crate::backend::Part;
+use crate::change::{PartBuilder, StoreChange};
+use crate::chunk;
+use crate::delta::deltas;
+use crate::error::Result;
+use crate::gather::{self, GatheredRows, KnownPredecessors};
+use crate::grid::ColumnRun;
+use crate::manifest::{Manifest, PartInfo, RetentionRule, SourceParts};
+use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs};
+use crate::resolution::{DAY, Resolution, SECOND, slot};
+use crate::row::{NumberSummary, Predecessor, Row, Rows, is_between_slots, merge_into};
+use crate::store::StoreInner;
+
+/// Whether a row of a series that ended at a time stays. The times of those of a series that go are one interval.
+pub(crate) type RowFilter<'a> = dyn Fn(&SeriesId, i64) -> bool + 'a;
+
+/// Whether no row of a series and a day stays: then none has to be read.
+pub(crate) fn drops_whole_day(keep: &RowFilter<'_>, id: &SeriesId, day: i64) -> bool {
+    !keep(id, day.saturating_add(1)) && !keep(id, day.saturating_add(DAY))
+}
+
+/// Days with rows nearer together than this have rollups of a minute.
+const MINUTE_ROLLUP_SPACING: i64 = 45 * SECOND;
+
+/// The starts of the days that some part of the base is in, and is in no rollup yet.
+pub(crate) fn days_without_rollup(manifest: &Manifest) -> BTreeMap<i64, Vec<u64>> {
+    let mut days: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+    for part in manifest.base_parts() {
+        let day = part.day();
+        if !manifest.is_covered(Resolution::Day, day, part.number) {
+            days.entry(day).or_default().push(part.number);
+        }
+    }
+    days
+}
+
+impl Manifest {
+    pub(crate) fn base_parts(&self) -> impl Iterator<Item = &PartInfo> {
+        self.parts.values().filter(|part| part.resolution == Resolution::Base)
+    }
+
+    /// Whether a part of the base is in the rollups of its day.
+    pub(crate) fn is_covered(&self, resolution: Resolution, day: i64, number: u64) -> bool {
+        let mut rollups = self.parts.values().filter(|part| part.resolution == resolution);
+        rollups.any(|part| part.covers.get(&day).is_some_and(|numbers| numbers.contains(&number)))
+    }
+
+    /// Whether all that the rollups of a day were made of is still there.
+    pub(crate) fn has_all_sources(&self, day: i64) -> bool {
+        let is_live = |number: &u64| {
+            self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
+        };
+        self.parts
+            .values()
+            .filter_map(|part| part.covers.get(&day))
+            .all(|numbers| numbers.iter().all(is_live))
+    }
+
+    /// Whether readings that this one followed may have been dropped: it counts since before its partition, and
+    /// of a day since then not all is there.
+    fn may_have_dropped_predecessor(&self, (start, end): (i64, i64)) -> bool {
+        let partition = slot(end, Resolution::Base.partition());
+        let is_live = |number: &u64| {
+            self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
+        };
+        start < partition
+            && self.parts.values().flat_map(|part| part.covers.range(..partition)).any(
+                |(day, numbers)| start < day.saturating_add(DAY) && !numbers.iter().all(is_live),
+            )
+    }
+
+    /// Of settled readings of which nobody knows what the first followed: it must not count all
+    /// since its start if that was dropped, for that stands in rollups. What happened since is then
+    /// not known.
+    pub(crate) fn without_baseline(&self, id: &SeriesId, rows: &mut Rows) -> Option<Gap> {
+        let (end, start) = rows.first_time()?;
+        // One that does not say since when it counts may follow whatever was dropped.
+        let since = if start == end { i64::MIN } else { start };
+        if !self.may_have_dropped_predecessor((since, end)) {
+            return None;
+        }
+        match rows {
+            Rows::Cumulative(rows) => rows[0].start = end,
+            Rows::Numbers(rows) => rows[0].start = end,
+            _ => {}
+        }
+        let reason = format!("readings of series {id} before this one were dropped");
+        Some(Gap { start: end.saturating_sub(1), end, producer: None, lost: None, reason })
+    }
+
+    /// Of the reading before some others that is stored, and what their chunks say that they
+    /// followed, the one that counts. A reading that came after those of its day were dropped is in
+    /// no rollup: what followed them follows them still, or what happened in between would be lost.
+    /// Of two readings of one time the one that is stored holds the other.
+    pub(crate) fn predecessor(&self, stored: Option<Rows>, told: Predecessor) -> Predecessor {
+        let Some(reading) = stored else { return told };
+        let time = reading.first_time();
+        let is_newer = match &told {
+            Predecessor::Unknown => true,
+            told => {
+                time >= told.time()
+                    && time.is_some_and(|(end, _)| self.has_all_sources(slot(end, DAY)))
+            }
+        };
+        if is_newer { Predecessor::Reading(reading) } else { told }
+    }
+
+    /// Rollups of a day that have what was in the part `old` cover its successor too.
+    pub(crate) fn extend_coverage(&mut self, day: i64, old: u64, new: Option<u64>) {
+        for part in self.parts.values_mut() {
+            if let Some(numbers) = part.covers.get_mut(&day).filter(|held| held.contains(&old)) {
+                numbers.extend(new);
+            }
+        }
+    }
+}
+
+impl PartInfo {
+    /// The day that a part of the base lies in.
+    pub(crate) fn day(&self) -> i64 {
+        slot(self.end, DAY)
+    }
+}
+
+impl StoreInner {
+    /// Rolls up the days that are over.
+    pub(crate) fn run_due_rollups(&self) -> Result<bool> {
+        let latest = self.now().saturating_sub(self.options.late_grace).saturating_sub(DAY);
+        let (mut changed, mut failed) = (false, None);
+        let mut tried: BTreeSet<i64> = BTreeSet::new();
+        loop {
+            let days = days_without_rollup(&self.state().manifest);
+            let due = days.keys().find(|&&day| day <= latest && !tried.contains(&day));
+            let Some(&day) = due else { return failed.map_or(Ok(changed), Err) };
+            // A day that cannot be read is no reason to leave the others.
+            tried.insert(day);
+            let name = format!("rolling up day {}", day.div_euclid(DAY));
+            match self.run_guarded(&name, || self.rollup_day(day).map(|()| true)) {
+                Ok(rolled) => changed |= rolled,
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+    }
+
+    /// Rolls up a day, anew if it was before.
+    pub(crate) fn rollup_day(&self, day: i64) -> Result<()> {
+        let mut change = StoreChange::new(self)?;
+        let mut gaps = Vec::new();
+        let days = self.rollup_queue(&change.base_manifest, day, BTreeSet::new())?;
+        self.rollup_days(&mut change, &days, None, &mut gaps)?;
+        change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))
+    }
+
+    /// The day, and those whose first step began with a reading that is now another one: of a series that has
+    /// new rows, or of `changed`. Of those days too all new rows are rolled up, so they are asked the same.
+    pub(crate) fn rollup_queue(
+        &self,
+        manifest: &Manifest,
+        day: i64,
+        changed: BTreeSet<SeriesId>,
+    ) -> Result<BTreeSet<i64>> {
+        let uncovered = days_without_rollup(manifest);
+        let (mut days, mut open) = (BTreeSet::from([day]), vec![day]);
+        let mut ids = changed;
+        while let Some(day) = open.pop() {
+            for &number in uncovered.get(&day).into_iter().flatten() {
+                ids.extend(self.part(number)?.chunk_locations()?.iter().map(|place| place.series));
+            }
+            open.extend(self.days_after(manifest, day, &ids)?.difference(&days));
+            days.extend(&open);
+            ids.clear();
+        }
+        Ok(days)
+    }
+
+    /// The days whose first step begins with a reading of `day`.
+    fn days_after(
+        &self,
+        manifest: &Manifest,
+        day: i64,
+        ids: &BTreeSet<SeriesId>,
+    ) -> Result<BTreeSet<i64>> {
+        let later: Vec<&PartInfo> =
+            manifest.base_parts().filter(|part| part.end > day.saturating_add(DAY)).collect();
+        let mut days = BTreeSet::new();
+        if later.is_empty() {
+            return Ok(days);
+        }
+        for id in ids.iter().filter(|id| self.kind(id).is_some_and(SeriesKind::is_cumulative)) {
+            days.extend(
+                self.next_sample_time(&later, id, day.saturating_add(DAY))?
+                    .map(|time| slot(time, DAY)),
+            );
+        }
+        Ok(days)
+    }
+
+    /// When the first reading of a series after `time` was made.
+    pub(crate) fn next_sample_time(
+        &self,
+        parts: &[&PartInfo],
+        id: &SeriesId,
+        time: i64,
+    ) -> Result<Option<i64>> {
+        let mut next: Option<i64> = None;
+        for part in parts {
+            let places = self.part(part.number)?.find(id)?;
+            let starts = places
+                .iter()
+                .filter(|place| place.end > time)
+                .map(|place| place.start.max(time.saturating_add(1)));
+            next = next.into_iter().chain(starts).min();
+        }
+        Ok(next)
+    }
+
+    pub(crate) fn kind(&self, id: &SeriesId) -> Option<SeriesKind> {
+        let index = self.index();
+        index.number(id).map(|number| index.kind(number))
+    }
+
+    /// The form of a series that is stored here.
+    #[expect(clippy::expect_used, reason = "rows are only written of series that are known")]
+    pub(crate) fn key(&self, id: &SeriesId) -> Vec<u8> {
+        let index = self.index();
+        let number = index.number(id).expect("BUG: rows are only written of series that are known");
+        index.key(number).to_owned()
+    }
+
+    /// Rolls up days anew; of rows that `filter` refuses nothing stays, in the base neither.
+    pub(crate) fn rollup_days(
+        &self,
+        change: &mut StoreChange<'_>,
+        days: &BTreeSet<i64>,
+        filter: Option<&RowFilter<'_>>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<()> {
+        let manifest = change.base_manifest.clone();
+        let mut replaced: BTreeMap<u64, SourceParts> = BTreeMap::new();
+        for &day in days {
+            let base: Vec<&PartInfo> =
+                manifest.base_parts().filter(|part| part.day() == day).collect();
+            let is_whole = manifest.has_all_sources(day);
+            let parts = if is_whole {
+                for part in manifest.parts.values().filter(|part| part.covers.contains_key(&day)) {
+                    replaced.entry(part.number).or_insert_with(|| part.covers.clone()).remove(&day);
+                }
+                base
+            } else {
+                // What the rollups were made of is gone in part: what is new is added to them.
+                base.into_iter()
+                    .filter(|part| !manifest.is_covered(Resolution::Day, day, part.number))
+                    .collect()
+            };
+            self.write_rollups_of_day(change, day, &parts, is_whole, filter, gaps)?;
+        }
+        for (number, covers) in replaced {
+            self.without_days(change, &manifest.parts[&number], covers, gaps)?;
+        }
+        Ok(())
+    }
+
+    /// A rollup without the days that are not in `covers` any more.
+    fn without_days(
+        &self,
+        change: &mut StoreChange<'_>,
+        part: &PartInfo,
+        covers: SourceParts,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<()> {
+        change.remove(part.number);
+        let Some((&first, &last)) = covers.keys().next().zip(covers.keys().next_back()) else {
+            return Ok(());
+        };
+        let mut writing = change.write(part.resolution);
+        writing.replaces(part);
+        writing.set_range(first..last.saturating_add(DAY))?;
+        let parts = self.parts([part], gaps)?;
+        for (id, kind) in self.series_in(&parts, gaps)? {
+            self.check_open()?;
+            let gathered = gather::gather_rows(&parts, &id, &ALL_TIME, gaps)?;
+            let Some(mut rows) = gathered.map(|gathered| gathered.rows) else { continue };
+            rows.retain(|_, end| covers.contains_key(&slot(end, DAY)));
+            writing.append_rows(id, kind, rows, Predecessor::Unknown)?;
+        }
+        change.add(writing, covers).map(|_| ())
+    }
+
+    /// The series of some parts, by id. Rows of a series that is not known, its form being damaged everywhere,
+    /// are of no use to anybody: they become gaps.
+    pub(crate) fn series_in(
+        &self,
+        parts: &[Arc<dyn Part>],
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Vec<(SeriesId, SeriesKind)>> {
+        let mut series = BTreeMap::new();
+        for part in parts {
+            for place in part.chunk_locations()? {
+                let kind = series.entry(place.series).or_insert_with(|| self.kind(&place.series));
+                if kind.is_none() {
+                    gaps.push(gather::missing_chunk(
+                        &**part,
+                        &place,
+                        "nobody knows what series that is",
+                    ));
+                }
+            }
+        }
+        Ok(series.into_iter().filter_map(|(id, kind)| Some((id, kind?))).collect())
+    }
+
+    fn write_rollups_of_day(
+        &self,
+        change: &mut StoreChange<'_>,
+        day: i64,
+        base: &[&PartInfo],
+        is_whole: bool,
+        filter: Option<&RowFilter<'_>>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<()> {
+        let parts = self.parts(base.iter().copied(), gaps)?;
+        let mut rebuilt = RewrittenDay::begin(change, base, filter.is_some());
+        let mut rollups: Vec<PartBuilder<'_>> =
+            Resolution::ROLLUPS.map(|resolution| change.write(resolution)).into();
+        let goes =
+            |keep: &RetentionRule| keep.resolution == Resolution::Base && keep.duration.is_some();
+        let base_parts = BaseParts::from_manifest(&change.base_manifest);
+        let minutes_pay =
+            change.base_manifest.retention.iter().any(goes) || self.needs_minute_rollup(&parts)?;
+        let finest = if minutes_pay { Resolution::Minute } else { Resolution::FiveMinutes };
+        for (id, kind) in self.series_in(&parts, gaps)? {
+            self.check_open()?;
+            if filter.is_some_and(|keep| drops_whole_day(keep, &id, day)) {
+                continue;
+            }
+            if kind == SeriesKind::Histogram(Temporality::Delta) && rebuilt.is_unchanged() {
+                // What adds up, and is not written anew, need not be taken apart.
+                let mut finer = merge_day_histograms(&parts, &id, day, finest, gaps)?;
+                put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
+                continue;
+            }
+            let gathered = gather::gather_rows(&parts, &id, &(day..day.saturating_add(DAY)), gaps)?;
+            let Some(gathered) = gathered else { continue };
+            let told = gathered.predecessors.clone();
+            let (mut rows, predecessor) =
+                self.filtered_rows(&base_parts, &id, kind, gathered, filter, gaps)?;
+            rebuilt.put(id, kind, &rows, &predecessor)?;
+            if kind.is_cumulative() && !is_whole {
+                // By its name: it may be no series any more when somebody reads this.
+                let series = {
+                    let index = self.index();
+                    index.number(&id).map(|number| index.series(number))
+                };
+                gaps.extend(series.and_then(|series| late_gap(&series, &rows)));
+                continue;
+            }
+            if kind.is_cumulative() {
+                rebuilt.mark_outdated(&rows, &predecessor, &told);
+                if predecessor == Predecessor::Unknown {
+                    gaps.extend(change.base_manifest.without_baseline(&id, &mut rows));
+                }
+            }
+            let mut finer = deltas_of_day(kind, rows, predecessor.into_reading(), day);
+            put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
+        }
+        for number in rebuilt.take_outdated_parts() {
+            let info = &change.base_manifest.parts[&number].clone();
+            let renewed = self.rewrite(change, info, &|_, _| true, gaps)?;
+            rebuilt.retained.extend(renewed);
+        }
+        let numbers = rebuilt.finish(change)?;
+        let covers = SourceParts::from([(day, numbers)]);
+        for (mut writing, resolution) in rollups.into_iter().zip(Resolution::ROLLUPS) {
+            // Texts have no rollups: a day of nothing else is rolled up all the same.
+            if !covers[&day].is_empty() && (resolution != Resolution::Minute || minutes_pay) {
+                writing.set_range(day..day.saturating_add(DAY))?;
+            }
+            change.add(writing, covers.clone())?;
+        }
+        Ok(())
+    }
+
+    fn needs_minute_rollup(&self, parts: &[Arc<dyn Part>]) -> Result<bool> {
+        for part in parts {
+            let pays = |place: &crate::backend::ChunkLocation| {
+                let span = place.end.saturating_sub(place.start);
+                place.rows > 1
+                    && span
+                        .checked_div(place.rows.into())
+                        .is_some_and(|step| step < MINUTE_ROLLUP_SPACING)
+            };
+            if part.chunk_locations()?.iter().any(pays) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The last stored reading of a series up to `time`. Of one that `filter` refuses, the one that
+    /// it followed, if nothing else says what came before.
+    pub(crate) fn previous_sample(
+        &self,
+        base: &BaseParts<'_>,
+        id: &SeriesId,
+        kind: SeriesKind,
+        time: i64,
+        filter: Option<&RowFilter<'_>>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Option<Rows>> {
+        let mut refused: Option<Rows> = None;
+        for parts in base.partitions.values().rev() {
+            let started = parts.iter().copied().filter(|part| part.start <= time);
+            let parts = self.parts(started, gaps)?;
+            let found = match filter {
+                None => last_reading(&parts, id, kind, time, gaps)?,
+                Some(keep) => {
+                    let before = i64::MIN..time;
+                    let Some(mut gathered) = gather::gather_rows(&parts, id, &before, gaps)? else {
+                        continue;
+                    };
+                    gathered.rows.retain(|_, end| keep(id, end));
+                    gathered.predecessors.retain(|end| keep(id, end));
+                    let told = gathered.predecessors.for_reading((time, i64::MAX)).into_reading();
+                    refused = gather::later_reading(refused, told, kind);
+                    gathered.rows.normalize(kind);
+                    gathered.rows.last_reading(time)
+                }
+            };
+            if found.is_some() {
+                return Ok(gather::later_reading(found, refused, kind));
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Rows that `filter` lets pass, in order, and the reading that the first follows now.
+    pub(crate) fn filtered_rows(
+        &self,
+        base: &BaseParts<'_>,
+        id: &SeriesId,
+        kind: SeriesKind,
+        mut gathered: GatheredRows,
+        filter: Option<&RowFilter<'_>>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<(Rows, Predecessor)> {
+        if let Some(keep) = filter {
+            gathered.rows.retain(|_, end| keep(id, end));
+            gathered.predecessors.retain(|end| keep(id, end));
+        }
+        let (rows, told) = gathered.into_settled(kind);
+        let Some((end, _)) = rows.first_time().filter(|_| kind.is_cumulative()) else {
+            return Ok((rows, Predecessor::Unknown));
+        };
+        let before = end.saturating_sub(1);
+        let stored = self.previous_sample(base, id, kind, before, filter, gaps)?;
+        Ok((rows, base.manifest.predecessor(stored, told)))
+    }
+}
+
+/// Parts of the base by the start of their partition.
+pub(crate) struct BaseParts<'a> {
+    manifest: &'a Manifest,
+    partitions: BTreeMap<i64, Vec<&'a PartInfo>>,
+}
+
+impl<'a> BaseParts<'a> {
+    pub(crate) fn from_manifest(manifest: &'a Manifest) -> BaseParts<'a> {
+        let mut partitions: BTreeMap<i64, Vec<&PartInfo>> = BTreeMap::new();
+        for part in manifest.base_parts() {
+            partitions.entry(part.partition().start).or_default().push(part);
+        }
+        BaseParts { manifest, partitions }
+    }
+}
+
+/// The last reading of a series in some parts that ended by `time`.
+fn last_reading(
+    parts: &[Arc<dyn Part>],
+    id: &SeriesId,
+    kind: SeriesKind,
+    time: i64,
+    gaps: &mut Vec<Gap>,
+) -> Result<Option<Rows>> {
+    let mut places = Vec::new();
+    for part in parts {
+        let found = part.find(id)?.into_iter().filter(|place| place.start <= time);
+        places.extend(found.map(|place| (part, place)));
+    }
+    places.sort_by_key(|(_, place)| Reverse(place.end.min(time)));
+    let mut last: Option<Rows> = None;
+    let mut bytes = Vec::new();
+    for (part, place) in places {
+        let is_later = |held: &Rows| held.first_time().is_some_and(|held| held.0 > place.end);
+        if last.as_ref().is_some_and(is_later) {
+            break;
+        }
+        let read = gather::read(&**part, &place, &mut bytes)?.and_then(|header| {
+            chunk::last_reading(&header, &bytes, time)
+                .map_err(|why| gather::missing_chunk(&**part, &place, &why))
+        });
+        match read {
+            Ok(found) => last = gather::later_reading(last, found, kind),
+            Err(gap) => gaps.push(gap),
+        }
+    }
+    Ok(last)
+}
+
+pub(crate) const ALL_TIME: Range<i64> = i64::MIN..i64::MAX;
+
+/// Base parts of one day, rewritten where needed.
+#[derive(Default)]
+struct RewrittenDay<'a> {
+    builders: BTreeMap<i64, PartBuilder<'a>>,
+    removed: Vec<u64>,
+    retained: BTreeSet<u64>,
+    /// Of a partition whose part is kept, its number.
+    retained_by_partition: BTreeMap<i64, u64>,
+    outdated: BTreeSet<u64>,
+}
+
+/// What readings of a partition follow: an earlier one of the same day, or what the day's first
+/// follows.
+fn before_partition(rows: &Rows, start: i64, predecessor: &Predecessor) -> Predecessor {
+    rows.last_reading(start).map_or_else(|| predecessor.clone(), Predecessor::Reading)
+}
+
+impl<'a> RewrittenDay<'a> {
+    /// Whether all parts stay as they are.
+    fn is_unchanged(&self) -> bool {
+        self.builders.is_empty()
+    }
+
+    fn begin(change: &mut StoreChange<'a>, base: &[&PartInfo], filters: bool) -> RewrittenDay<'a> {
+        let mut partitions: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+        for part in base {
+            partitions.entry(part.partition().start).or_default().push(part.number);
+        }
+        let mut rebuilt = RewrittenDay::default();
+        for (start, numbers) in partitions {
+            if numbers.len() > 1 || filters {
+                rebuilt.builders.insert(start, change.write(Resolution::Base));
+                rebuilt.removed.extend(numbers);
+            } else {
+                rebuilt.retained_by_partition.extend(numbers.iter().map(|&number| (start, number)));
+                rebuilt.retained.extend(numbers);
+            }
+        }
+        rebuilt
+    }
+
+    fn put(
+        &mut self,
+        id: SeriesId,
+        kind: SeriesKind,
+        rows: &Rows,
+        predecessor: &Predecessor,
+    ) -> Result<()> {
+        for (&start, writing) in &mut self.builders {
+            let range = start..start.saturating_add(Resolution::Base.partition());
+            let predecessor = match kind.is_cumulative() {
+                true => before_partition(rows, start, predecessor),
+                false => Predecessor::Unknown,
+            };
+            let mut rows = rows.clone();
+            rows.retain(|_, end| range.contains(&end.saturating_sub(1)));
+            writing.append_rows(id, kind, rows, predecessor)?;
+        }
+        Ok(())
+    }
+
+    /// Notes parts that stay as they are although the first reading of a series follows another one
+    /// than they say: a later one, or a greater one of the same time, that came late. When that one
+    /// is dropped, nobody would know what happened in between.
+    fn mark_outdated(&mut self, rows: &Rows, predecessor: &Predecessor, told: &KnownPredecessors) {
+        for (&start, &number) in &self.retained_by_partition {
+            let partition = start..start.saturating_add(Resolution::Base.partition());
+            let is_of = |end: i64| partition.contains(&end.saturating_sub(1));
+            let first = rows.times().into_iter().find(|&(_, end)| is_of(end));
+            let Some((began, end)) = first else { continue };
+            let now = before_partition(rows, start, predecessor);
+            let then = told.at((end, began));
+            let is_outdated = then.and_then(Predecessor::time) <= now.time() && then != Some(&now);
+            if now.time().is_some() && is_outdated {
+                self.outdated.insert(number);
+            }
+        }
+    }
+
+    /// Parts that are to be written anew, which are kept no longer.
+    fn take_outdated_parts(&mut self) -> BTreeSet<u64> {
+        let outdated = std::mem::take(&mut self.outdated);
+        self.retained.retain(|number| !outdated.contains(number));
+        outdated
+    }
+
+    fn finish(self, change: &mut StoreChange<'_>) -> Result<BTreeSet<u64>> {
+        let mut numbers = self.retained;
+        for writing in self.builders.into_values() {
+            numbers.extend(change.add(writing, SourceParts::new())?);
+        }
+        self.removed.into_iter().for_each(|number| change.remove(number));
+        Ok(numbers)
+    }
+}
+
+/// Readings of a day whose other readings are gone: between which of them they lie is not known any more.
+pub(crate) fn late_gap(series: &Series, rows: &Rows) -> Option<Gap> {
+    let times = rows.times();
+    let (start, end) =
+        (times.iter().map(|time| time.1).min()?, times.iter().map(|time| time.1).max()?);
+    // A reading belongs to the nanosecond before it.
+    let (start, lost) = (start.saturating_sub(1), Some(times.len() as u64));
+    let reason = format!(
+        "readings of series {series} came after those of their day were dropped, and are in no rollup"
+    );
+    Some(Gap { start, end, producer: None, lost, reason })
+}
+
+/// What happened in a day: of readings, the steps between them.
+pub(crate) fn deltas_of_day(kind: SeriesKind, rows: Rows, before: Option<Rows>, day: i64) -> Rows {
+    fn steps<T: crate::delta::CumulativeValue>(
+        mut rows: Vec<Row<T>>,
+        before: Option<Vec<Row<T>>>,
+        from: i64,
+    ) -> Vec<Row<T>> {
+        if let Some(before) = before {
+            rows.splice(0..0, before);
+        }
+        let mut steps = deltas(&rows);
+        steps.retain(|step| step.end > from);
+        steps
+    }
+    match (rows, before) {
+        (Rows::Cumulative(rows), None) => Rows::Histograms(steps(rows, None, day)),
+        (Rows::Cumulative(rows), Some(Rows::Cumulative(before))) => {
+            Rows::Histograms(steps(rows, Some(before), day))
+        }
+        (Rows::Numbers(rows), before) if kind.is_cumulative() => {
+            let before = before.map(|before| match before {
+                Rows::Numbers(before) => before,
+                other => panic!("BUG: before numbers there are {other:?}"),
+            });
+            Rows::Numbers(steps(rows, before, day))
+        }
+        (rows, _) => rows,
+    }
+}
+
+/// Puts rollups of what happened, each made of the one before it.
+fn put_rollups(
+    rollups: &mut [PartBuilder<'_>],
+    finer: &mut Rows,
+    finest: Resolution,
+    id: SeriesId,
+    kind: SeriesKind,
+) -> Result<()> {
+    for (writing, resolution) in rollups.iter_mut().zip(Resolution::ROLLUPS) {
+        if let Some(period) = resolution.period().filter(|_| resolution >= finest) {
+            *finer = rollup_rows(finer, period);
+            writing.append_rows(id, kind, finer.clone(), Predecessor::Unknown)?;
+        }
+    }
+    Ok(())
+}
+
+/// Histograms of a day by slots, straight from the bytes of chunks.
+fn merge_day_histograms(
+    parts: &[Arc<dyn Part>],
+    id: &SeriesId,
+    day: i64,
+    resolution: Resolution,
+    gaps: &mut Vec<Gap>,
+) -> Result<Rows> {
+    // The base has none.
+    let period = resolution.period().unwrap_or(DAY);
+    let slot = |at: usize| day.saturating_add((at as i64).saturating_mul(period));
+    let slots = DAY.checked_div(period).unwrap_or(0) as usize;
+    let runs: Vec<ColumnRun> =
+        (0..slots).map(|at| (slot(at)..slot(at.saturating_add(1)), at)).collect();
+    let mut merge = ColumnMerge::new(slots);
+    // Of most series there are none.
+    let mut between: Option<ColumnMerge> = None;
+    let mut bytes = Vec::new();
+    for part in parts {
+        for place in part.find(id)? {
+            let read = gather::read(&**part, &place, &mut bytes)?;
+            let added = read.and_then(|header| {
+                let gap = |why: String| gather::missing_chunk(&**part, &place, &why);
+                let (times, block) = chunk::read_times(&header, &bytes).map_err(gap)?;
+                let rows = rows_in_runs(&times, &runs);
+                if !times.iter().any(|&time| is_between_slots(time, period)) {
+                    return merge.add_block(block, &rows).map_err(gap);
+                }
+                let only = |are_between: bool| {
+                    assign_columns(rows.clone(), &times, |time, at| {
+                        (is_between_slots(time, period) == are_between).then_some(at)
+                    })
+                };
+                merge.add_block(block, &only(false)).map_err(gap)?;
+                let between = between.get_or_insert_with(|| ColumnMerge::new(slots));
+                between.add_block(block, &only(true)).map_err(gap)
+            });
+            gaps.extend(added.err());
+        }
+    }
+    let mut rows = Vec::new();
+    for (merge, are_between) in [(Some(merge), false), (between, true)] {
+        let Some(merged) = merge.map(ColumnMerge::finish) else { continue };
+        gaps.extend(merged.full_columns.into_iter().map(|at| {
+            let (start, end) = (slot(at), slot(at.saturating_add(1)));
+            let reason = format!("series {id}: {COLUMN_FULL_REASON}");
+            Gap { start, end, producer: None, lost: None, reason }
+        }));
+        for (at, mixture) in merged.columns.into_iter().enumerate() {
+            let end = slot(at.saturating_add(1));
+            let start = if are_between { end } else { slot(at) };
+            rows.extend(mixture.into_parts().into_iter().map(|value| Row { start, end, value }));
+        }
+    }
+    rows.sort_by_key(Row::time);
+    Ok(Rows::Histograms(rows))
+}
+
+/// Rows by slots of `period`; of texts none.
+fn rollup_rows(rows: &Rows, period: i64) -> Rows {
+    match rows {
+        Rows::Histograms(rows) => Rows::Histograms(rollup_histograms(rows, period)),
+        Rows::Numbers(rows) => {
+            Rows::Summaries(rollup_numbers(rows, period, |&value| NumberSummary::of_number(value)))
+        }
+        Rows::Summaries(rows) => {
+            Rows::Summaries(rollup_numbers(rows, period, NumberSummary::clone))
+        }
+        Rows::Texts(_) => Rows::Texts(Vec::new()),
+        Rows::Cumulative(_) => panic!("BUG: readings are no steps"),
+    }
+}
+
+fn rollup_histograms(rows: &[Row<Histogram>], period: i64) -> Vec<Row<Histogram>> {
+    let mut rolled: Vec<Row<Histogram>> = Vec::new();
+    let mut first_of_slot = 0;
+    for row in rows {
+        let first = slot(row.end, period);
+        let end = first.saturating_add(period);
+        let is_between = is_between_slots((row.start, row.end), period);
+        let start = if is_between { end } else { first };
+        if rolled.last().is_none_or(|last| last.end != end) {
+            first_of_slot = rolled.len();
+        }
+        // Histograms of several families do not go into one.
+        let merged = rolled[first_of_slot..]
+            .iter_mut()
+            .any(|held| held.start == start && merge_into(&mut held.value, &row.value));
+        if !merged {
+            rolled.push(Row { start, end, value: row.value.clone() });
+        }
+    }
+    rolled
+}
+
+fn rollup_numbers<T>(
+    rows: &[Row<T>],
+    period: i64,
+    of: impl Fn(&T) -> NumberSummary,
+) -> Vec<Row<NumberSummary>> {
+    let mut rolled: Vec<Row<NumberSummary>> = Vec::new();
+    for row in rows {
+        let start = slot(row.end, period);
+        match rolled.last_mut() {
+            Some(last) if last.start == start => last.value.add(&of(&row.value)),
+            _ => {
+                rolled.push(Row { start, end: start.saturating_add(period), value: of(&row.value) })
+            }
+        }
+    }
+    rolled
+}

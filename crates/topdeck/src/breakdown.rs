@@ -1,0 +1,164 @@
+//! `topdeck breakdown`: breakdown of a heatmap selection by label.
+
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+use collect::{Quantity, Unit};
+use model::{Selector, SeriesKind};
+use query::breakdown::HeatmapSelection;
+use query::{Error, Limits, StoreSource};
+use store::SeriesEntryRef;
+
+use crate::command::print_stdout;
+use crate::compare::{ParsedSelector, parse_selector, resolve_range};
+use crate::hist::options::parse_quantity;
+use crate::hist::terminal::Terminal;
+use crate::query::{error_text, report_gaps};
+use crate::store::{find_series, open, parse_unit, units, with_dir};
+use crate::time::{self, TimeExpr};
+
+/// What sets the slow ones apart? For each label, who is in a rectangle of the heatmap against who is outside
+///
+/// The rectangle is the values above --above (and up to --up-to) from --from to --to. Everything else of the picture
+/// is outside. The label that tells most comes first: 1 bit if a look at it says whether a value is inside, 0 if
+/// inside is like outside.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// The store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Which series, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
+    #[arg(value_parser = parse_selector)]
+    selector: ParsedSelector,
+
+    /// Values above this are in the rectangle, such as 100ms
+    #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
+    above: Quantity,
+
+    /// Values up to this are in it; all that are above, if not said
+    #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
+    up_to: Option<Quantity>,
+
+    /// When the rectangle begins: 2026-11-09, 2026-11-09T12:30:00Z, -2h; as the picture, if not said
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    from: Option<TimeExpr>,
+
+    /// When it ends, also: now; as the picture, if not said
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    to: Option<TimeExpr>,
+
+    /// When the picture begins; with the first row, if not said
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    picture_from: Option<TimeExpr>,
+
+    /// When the picture ends; with the last row, if not said
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
+    picture_to: Option<TimeExpr>,
+
+    /// Values shown of each label
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    top: usize,
+
+    /// Print JSON: every value of every label
+    #[arg(long)]
+    json: bool,
+
+    /// Series that the selector may pick at the most
+    #[arg(long, value_name = "N", default_value_t = Limits::default().series)]
+    max_series: u64,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck explain s latency --above 100ms
+  topdeck explain s latency --above 1s --up-to 3s --from 2026-11-15T09:30:00Z --to 2026-11-15T10:15:00Z
+  topdeck explain s latency --above 1s --from -1h --picture-from -1d --json | jq '.labels[0]'
+
+Exit status:
+  0  it is explained, whatever came out
+  1  there is no such store or series, or nothing in the rectangle, or the units differ
+  2  the command line makes no sense";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let store = open(&options.dir)?;
+    let view = store.view().map_err(with_dir(&options.dir))?;
+    let mut found = find_series(&view, &options.dir, &options.selector.selector)?;
+    found.retain(|found| matches!(found.series.kind(), SeriesKind::Histogram(_)));
+    let unit = common_unit(&options.selector.selector, &found)?;
+    let above = parse_threshold("--above", &options.above, unit.as_ref())?;
+    let up_to =
+        options.up_to.as_ref().map(|up_to| parse_threshold("--up-to", up_to, unit.as_ref()));
+    let ends = [options.picture_from, options.picture_to];
+    let picture = resolve_range(&options.dir, &view, &options.selector.selector, ends)?;
+    let now = journal::wall_clock()();
+    let from = options.from.map_or(picture.start, |from| from.to_unix_ns(now));
+    let to = options.to.map_or(picture.end, |to| to.to_unix_ns(now));
+    let rectangle = HeatmapSelection {
+        selector: options.selector.selector.clone(),
+        // A rectangle beyond the rows is one in a picture that reaches as far.
+        baseline: match (options.picture_from, options.picture_to) {
+            (None, None) => picture.start.min(from)..picture.end.max(to),
+            (None, Some(_)) => picture.start.min(from)..picture.end,
+            (Some(_), None) => picture.start..picture.end.max(to),
+            (Some(_), Some(_)) => picture,
+        },
+        time: from..to,
+        above,
+        up_to: up_to.transpose()?.unwrap_or(f64::INFINITY),
+    };
+    let limits = Limits { series: options.max_series, ..Limits::default() };
+    let source = StoreSource::new(&view);
+    let explanation = match query::breakdown::break_down(&source, &rectangle, limits, &|| false) {
+        Ok(explanation) => explanation,
+        Err(Error::Store(error)) => return Err(with_dir(&options.dir)(error)),
+        Err(error) => bail!("{}", error_text(&error)),
+    };
+    let unit = unit.as_ref().map(ToString::to_string);
+    let text = match options.json {
+        true => format!("{}\n", api::document::breakdown::to_json(&rectangle, unit, &explanation)),
+        false => {
+            let selector = &options.selector.text;
+            report::report_text(
+                selector,
+                &rectangle,
+                unit,
+                &explanation,
+                options.top,
+                &Terminal::new(false),
+            )
+        }
+    };
+    print_stdout(text.as_bytes())?;
+    if !options.json {
+        report_gaps(&explanation.gaps);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The unit of all of them.
+fn common_unit(selector: &Selector, found: &[SeriesEntryRef]) -> Result<Option<Unit>> {
+    match &units(found)[..] {
+        [] => Ok(None),
+        [(name, _, _)] => Ok(parse_unit(name)),
+        [(a, ..), (b, ..), ..] => {
+            let named =
+                |unit: &str| if unit.is_empty() { "none".to_owned() } else { unit.to_owned() };
+            let (a, b) = (named(a), named(b));
+            bail!(
+                "{selector}: these series have different units ({a}, {b}): choose, as in 'and(__unit:ns)'"
+            )
+        }
+    }
+}
+
+fn parse_threshold(name: &str, written: &Quantity, unit: Option<&Unit>) -> Result<f64> {
+    written.value_in(unit).ok_or_else(|| match unit {
+        Some(unit) => anyhow!("{name} {written}: the values are in {unit}"),
+        None => anyhow!("{name} {written}: the values have no unit; say it without one"),
+    })
+}

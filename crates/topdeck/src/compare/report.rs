@@ -1,0 +1,257 @@
+//! A comparison as text: both sides, quantile by quantile, how far apart, and what chance says about it.
+
+use hist::Bracket;
+use query::compare::{Comparison, ComparisonSide, PermutationTest, Selection};
+
+use crate::command::escape_control;
+use crate::hist::terminal::{Terminal, TextStyle};
+use crate::hist::value_formatter;
+use crate::query::number_formatter::NumberFormatter;
+use crate::query::text_table::TextTable;
+use crate::store::plural;
+use crate::time;
+
+use super::quantiles;
+
+/// Below this, a difference that chance alone made would be a rare thing.
+const SIGNIFICANT_P: f64 = 0.01;
+/// Below this, it would be unusual: one in twenty.
+const WEAK_P: f64 = 0.05;
+
+pub(super) fn report_text(
+    written: [&str; 2],
+    selections: &[Selection; 2],
+    comparison: &Comparison,
+    terminal: &Terminal,
+) -> String {
+    let unit = comparison.sides.iter().map(|side| &*side.unit).find(|unit| !unit.is_empty());
+    let numbers = NumberFormatter::new(unit);
+    let mut text = String::new();
+    for (at, name) in ["A", "B"].into_iter().enumerate() {
+        let (selection, side) = (&selections[at], &comparison.sides[at]);
+        let heading = format!("{name}  {}", escape_control(written[at]));
+        text.push_str(&terminal.paint(TextStyle::Heading, &heading));
+        text.push('\n');
+        let (from, to) =
+            (time::time_text(selection.range.start), time::time_text(selection.range.end));
+        text.push_str(&format!("   {}, {from} to {to}\n", side_line(side)));
+    }
+    if let Some(about) = numbers.unit_note(unit) {
+        text.push_str(&format!("   {about}\n"));
+    }
+    text.push('\n');
+    text + &report_body(comparison, &numbers, terminal)
+}
+
+/// What stands below the heading.
+pub(crate) fn report_body(
+    comparison: &Comparison,
+    numbers: &NumberFormatter,
+    terminal: &Terminal,
+) -> String {
+    let parts = [
+        quantile_table(comparison, numbers, terminal),
+        quantiles::qq_plot(comparison, numbers, terminal),
+        distance_lines(comparison, numbers, terminal),
+    ];
+    parts.join("\n")
+}
+
+fn side_line(side: &ComparisonSide) -> String {
+    let values = plural(side.mixture.count(), "value", "values");
+    let series = plural(side.series as u64, "series", "series");
+    let intervals = plural(side.intervals as u64, "interval", "intervals");
+    format!("{values} in {series}, {intervals}")
+}
+
+/// Value against value.
+fn quantile_table(
+    comparison: &Comparison,
+    numbers: &NumberFormatter,
+    terminal: &Terminal,
+) -> String {
+    let columns = [
+        ("", false),
+        ("", false),
+        ("A", true),
+        ("bounds", false),
+        ("B", true),
+        ("bounds", false),
+        ("B / A", true),
+    ];
+    let mut table = TextTable::new(&columns);
+    let (mut differing, mut doubtful) = (0, 0);
+    for pair in &comparison.quantiles {
+        let name = match pair.share {
+            1.0 => "max".to_owned(),
+            share => value_formatter::quantile_name(share),
+        };
+        let [a, b] = pair.values;
+        let mark = if pair.is_significant() { "*" } else { "" };
+        match pair.is_significant() {
+            true => differing += 1,
+            false => doubtful += usize::from(a != b || !a.is_exact()),
+        }
+        let ratio =
+            if a.estimate > 0.0 && b.estimate >= 0.0 { b.estimate / a.estimate } else { f64::NAN };
+        let ratio = if ratio.is_finite() { format!("{ratio:.3}") } else { String::new() };
+        let [a, b] = [a, b].map(|of| (numbers.value(of), numbers.bounds(of)));
+        table.row(vec![name, mark.to_owned(), a.0, a.1, b.0, b.1, ratio]);
+    }
+    let mut text = table.text(terminal);
+    let mark = match (differing, doubtful) {
+        (0, _) => "no value differs for sure: all bounds overlap".to_owned(),
+        (_, 0) => "* differs for sure".to_owned(),
+        _ => {
+            "* differs for sure, whatever the buckets hide; where there is none the bounds overlap"
+                .to_owned()
+        }
+    };
+    text.push_str(&terminal.paint(TextStyle::Faint, &format!("  {mark}")));
+    text.push('\n');
+    text
+}
+
+/// How far the two lie apart, and what chance says.
+fn distance_lines(
+    comparison: &Comparison,
+    numbers: &NumberFormatter,
+    terminal: &Terminal,
+) -> String {
+    let Comparison {
+        distance,
+        ks_statistic: separation,
+        probability_of_superiority: superiority,
+        ..
+    } = *comparison;
+    let mut text = String::new();
+    let rows = [
+        (
+            "distance",
+            (numbers.value(distance), numbers.bounds(distance)),
+            "how far a value of A has to go, on average, to make B",
+        ),
+        (
+            "separation",
+            share_cells(separation),
+            "the greatest difference between the shares below one value",
+        ),
+        (
+            "superiority",
+            share_cells(superiority),
+            "how often a value of B is above one of A; 50 % where they are alike",
+        ),
+    ];
+    let width = rows.iter().map(|row| row.1.0.chars().count()).max().unwrap_or(0);
+    for (name, (value, bounds), about) in rows {
+        text.push_str(format!("  {name:<11}  {value:>width$}  {bounds}").trim_end());
+        text.push('\n');
+        text.push_str(&terminal.paint(TextStyle::Faint, &format!("    {about}")));
+        text.push('\n');
+    }
+    let (chance, about) = significance_text(comparison.permutation_test, &comparison.sides);
+    text.push_str(&format!("  chance       {chance}\n"));
+    for line in wrap_text(&about, terminal.width.saturating_sub(4)) {
+        text.push_str(&terminal.paint(TextStyle::Faint, &format!("    {line}")));
+        text.push('\n');
+    }
+    text
+}
+
+fn share_cells(of: Bracket) -> (String, String) {
+    let percent = |share: f64| format!("{:.2}", share * 100.0);
+    let (lower, upper) = ((of.lower * 1e4).floor() / 1e4, (of.upper * 1e4).ceil() / 1e4);
+    let bounds = match of.is_exact() {
+        true => String::new(),
+        false => format!("{} to {} %", percent(lower), percent(upper)),
+    };
+    (format!("{} %", percent(of.estimate)), bounds)
+}
+
+/// The chance, and what it means.
+fn significance_text(
+    chance: Option<PermutationTest>,
+    sides: &[ComparisonSide; 2],
+) -> (String, String) {
+    let intervals = [sides[0].intervals, sides[1].intervals];
+    let Some(PermutationTest { value, splits }) = chance else {
+        let about = "a side has one interval only, and one alone says nothing about how much intervals \
+                     differ by themselves: compare a longer time";
+        return ("unknown".to_owned(), about.to_owned());
+    };
+    let n = plural((value * f64::from(splits)).round() as u64, "split", "splits");
+    let of = value_formatter::count(u64::from(splits));
+    let mut about = format!(
+        "of {of} random splits of all {} intervals, {n}, this one among them, lie at least as far apart. ",
+        intervals[0] + intervals[1]
+    );
+    about.push_str(match value {
+        value if value <= SIGNIFICANT_P => {
+            "So much is hardly chance: something differs between the sides besides the luck of the draw"
+        }
+        value if value <= WEAK_P => {
+            "So much is unusual for chance, but of twenty comparisons of what is alike one looks like this"
+        }
+        _ => {
+            "So much is what chance does: intervals of one kind differ as much among each other, and \
+             that A and B differ is not shown"
+        }
+    });
+    let least = min_p_value(intervals);
+    if least > WEAK_P {
+        about.push_str(
+            "; with so few intervals no difference could be told from chance: compare a longer time",
+        );
+    }
+    (format_p_value(value), about)
+}
+
+/// The least chance that so many intervals can have: one in the number of splits that there are.
+fn min_p_value([a, b]: [usize; 2]) -> f64 {
+    // a + b over a, which soon is beyond all need.
+    let splits = (1..=a.min(b)).fold(1.0, |product, k| product * (a.max(b) + k) as f64 / k as f64);
+    1.0 / splits
+}
+
+fn format_p_value(value: f64) -> String {
+    let percent = value * 100.0;
+    match percent {
+        percent if percent >= 10.0 => format!("{percent:.0} %"),
+        percent if percent >= 1.0 => format!("{percent:.1} %"),
+        percent => format!("{percent:.2} %"),
+    }
+}
+
+/// Words on lines of so many characters.
+pub(crate) fn wrap_text(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_intervals_bound_the_p_value() {
+        assert_eq!(min_p_value([2, 2]), 1.0 / 6.0);
+        assert_eq!(min_p_value([3, 3]), 1.0 / 20.0);
+        assert!(min_p_value([64, 64]) < 1e-30);
+    }
+
+    #[test]
+    fn p_values_are_percent() {
+        assert_eq!(format_p_value(0.0005), "0.05 %");
+        assert_eq!(format_p_value(0.0335), "3.4 %");
+        assert_eq!(format_p_value(0.5), "50 %");
+    }
+}

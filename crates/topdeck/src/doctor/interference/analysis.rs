@@ -1,0 +1,188 @@
+//! Analysis: conclusion from the runs of an observer.
+
+use hist::LimitInclusion;
+
+use super::experiment_run::ExperimentRun;
+use crate::hist::value_formatter::{count, quantile_name};
+use crate::journal::format::format_ns;
+
+/// A quantile needs so many values above it.
+const SAMPLES_ABOVE_MIN: f64 = 10.0;
+/// What is judged by, and how many times what it is beside nothing is worth a word.
+const QUANTILES: [(f64, f64); 5] =
+    [(0.9999, 2.0), (0.999, 2.0), (0.99, 1.5), (0.9, 1.25), (0.5, 1.15)];
+/// So many times the odds of an operation that is slower than that are more than chance. A quantile of the far tail
+/// may well be twice another with hardly more values above. Counts alone will not do: what else a machine is busy with
+/// comes in bursts, and one of them makes ten times as many slow operations in one run.
+const ODDS: f64 = 3.0;
+
+/// Quantile of the operation with an observer and at the baseline.
+#[derive(Clone, Copy)]
+struct ObservedQuantile {
+    q: f64,
+    with_ns: f64,
+    /// Beside nothing: the slower of both runs.
+    baseline_ns: f64,
+}
+
+/// Says what a reader did to an operation. `still` are the runs beside nothing.
+pub(crate) fn conclusion(
+    row: &ExperimentRun,
+    still: &[&ExperimentRun],
+    operation: &str,
+    aside: &str,
+) -> String {
+    let name = row.observer;
+    if row.rounds == Some(0) {
+        return format!("{name}: nothing can be said, it did not come round");
+    }
+    let fewest = still.iter().chain([&row]).map(|row| row.times.count()).min().unwrap_or(0);
+    let has_enough = |q: f64| fewest as f64 * (1.0 - q) >= SAMPLES_ABOVE_MIN;
+    let judged = || QUANTILES.into_iter().filter(|(q, _)| has_enough(*q));
+    let seen = |q: f64| {
+        let without = still.iter().map(|row| row.quantile_ns(q)).fold(f64::NAN, f64::max);
+        ObservedQuantile { q, with_ns: row.quantile_ns(q), baseline_ns: without }
+    };
+    let Some((highest, _)) = judged().next() else {
+        let n = count(fewest);
+        return format!("{name}: nothing can be said, {n} operations are too few");
+    };
+    let disturbed = judged()
+        .map(|(q, least)| (seen(q), least))
+        .filter(|(seen, least)| seen.factor() >= *least && seen.odds(row) >= ODDS)
+        .map(|(seen, _)| seen)
+        .max_by(|a, b| a.factor().total_cmp(&b.factor()));
+    let told = disturbed.unwrap_or(seen(highest));
+    let quantile = quantile_name(told.q);
+    let (with, without) = (format_ns(told.with_ns), format_ns(told.baseline_ns));
+    match disturbed {
+        Some(seen) => format!(
+            "{name}: {quantile} of {operation} is {with} instead of {without} (x{}): {aside}",
+            factor_text(seen.factor())
+        ),
+        None => format!(
+            "{name}: not measurable: {quantile} of {operation} is {with}, and up to {without} beside nothing"
+        ),
+    }
+}
+
+impl ObservedQuantile {
+    fn factor(&self) -> f64 {
+        self.with_ns / self.baseline_ns.max(1.0)
+    }
+
+    /// The odds of an operation that is slower than the quantile beside nothing, as a multiple of what they are there.
+    fn odds(&self, row: &ExperimentRun) -> f64 {
+        let (n, q) = (row.times.count() as f64, self.q);
+        let slower =
+            row.times.count_above(self.baseline_ns, LimitInclusion::Exclusive).estimate as f64;
+        (slower / (n - slower).max(0.5)) / ((1.0 - q) / q)
+    }
+}
+
+fn factor_text(factor: f64) -> String {
+    match factor < 10.0 {
+        true => format!("{factor:.1}"),
+        false => count(factor.round() as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::super::experiment_run::tests::test_run;
+    use super::*;
+
+    #[track_caller]
+    fn check(times: &[(u64, u64)], read: u64, expected: Expect) {
+        let first = test_run("nothing", &[(24_000, 100_000), (60_000, 150)], None);
+        let last = test_run("nothing", &[(24_000, 100_000), (76_000, 150)], None);
+        let row = test_run("smaps_rollup", times, Some(read));
+        let text = conclusion(&row, &[&first, &last], "map and unmap", "topdeck never reads it");
+        expected.assert_eq(&text);
+    }
+
+    #[test]
+    fn disturbing_observer_is_named_with_its_factor() {
+        check(
+            &[(24_000, 100_000), (21_600_000, 150)],
+            40,
+            expect![
+                "smaps_rollup: p99.99 of map and unmap is 21.58 ms instead of 75.90 us (x284): topdeck never reads it"
+            ],
+        );
+    }
+
+    #[test]
+    fn effect_within_the_noise_is_not_measurable() {
+        check(
+            &[(24_000, 100_000), (140_000, 150)],
+            40,
+            expect![
+                "smaps_rollup: not measurable: p99.99 of map and unmap is 140.0 us, and up to 75.90 us beside nothing"
+            ],
+        );
+        check(
+            &[(24_000, 100_000), (21_600_000, 3)],
+            40,
+            expect![
+                "smaps_rollup: not measurable: p99.99 of map and unmap is 24.20 us, and up to 75.90 us beside nothing"
+            ],
+        );
+    }
+
+    #[test]
+    fn few_operations_are_still_analysed() {
+        check(
+            &[(12_000_000, 112)],
+            40,
+            expect![
+                "smaps_rollup: p50 of map and unmap is 12.00 ms instead of 24.10 us (x498): topdeck never reads it"
+            ],
+        );
+    }
+
+    #[test]
+    fn small_slowdown_of_all_quantiles_is_found() {
+        check(
+            &[(32_000, 100_000), (60_000, 150)],
+            40,
+            expect![
+                "smaps_rollup: p50 of map and unmap is 32.03 us instead of 24.10 us (x1.3): topdeck never reads it"
+            ],
+        );
+        check(
+            &[(26_000, 100_000), (60_000, 150)],
+            40,
+            expect![
+                "smaps_rollup: not measurable: p99.99 of map and unmap is 59.91 us, and up to 75.90 us beside nothing"
+            ],
+        );
+    }
+
+    #[test]
+    fn slowdown_of_the_tail_is_found() {
+        check(
+            &[(24_000, 100_000), (21_600_000, 50)],
+            40,
+            expect![
+                "smaps_rollup: p99.99 of map and unmap is 21.53 ms instead of 75.90 us (x284): topdeck never reads it"
+            ],
+        );
+    }
+
+    #[test]
+    fn unmeasured_run_has_no_conclusion() {
+        check(
+            &[(24_000, 100_000), (21_600_000, 150)],
+            0,
+            expect!["smaps_rollup: nothing can be said, it did not come round"],
+        );
+        check(
+            &[(24_000, 19)],
+            40,
+            expect!["smaps_rollup: nothing can be said, 19 operations are too few"],
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! Report of one experiment.
+
+use std::fmt;
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use hist::Histogram;
+
+use super::Options;
+use super::analysis;
+use super::cpus::Cpus;
+use super::experiment::{Experiment, PreparedExperiment};
+use super::experiment_run::{self, ExperimentRun};
+use super::observer::{self, ObserverSpec};
+use super::observer_process::ObserverProcess;
+use crate::journal::progress_line::ProgressLine;
+
+/// What the first run and the last are beside.
+const BASELINE: &str = "nothing";
+/// How often it is looked whether a run has ended: seldom enough to be no reader itself.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
+
+/// One experiment, measured.
+pub(crate) struct ExperimentReport {
+    name: &'static str,
+    /// What was done; or why it was not.
+    title: Result<String, String>,
+    rows: Vec<ExperimentRun>,
+    /// What is said of readers.
+    conclusions: Vec<String>,
+    /// Readers of which there is no row, and why.
+    failures: Vec<String>,
+}
+
+impl ExperimentReport {
+    /// Measures: beside nothing, beside each reader, and beside nothing again.
+    pub(crate) fn measure(
+        experiment: Experiment,
+        options: &Options,
+        cpus: &Cpus,
+        progress: &mut ProgressLine,
+    ) -> ExperimentReport {
+        let name = experiment.name();
+        let (rows, said, missing) = (Vec::new(), Vec::new(), Vec::new());
+        let mut section = ExperimentReport {
+            name,
+            title: Err(String::new()),
+            rows,
+            conclusions: said,
+            failures: missing,
+        };
+        let mut prepared = match experiment.prepare(options) {
+            Ok(prepared) => prepared,
+            Err(why) => {
+                section.title = Err(why);
+                return section;
+            }
+        };
+        section.title = Ok(prepared.title.clone());
+        let mut run = |beside: &'static str| {
+            run_experiment(&mut prepared, options, cpus, || {
+                progress.show(|_| format!("{name}, beside {beside}"));
+            })
+        };
+        if let Err(error) = section.run_all(experiment, &mut run) {
+            section.title = Err(format!("it failed: {error}"));
+        }
+        let still: Vec<&ExperimentRun> =
+            section.rows.iter().filter(|row| row.observer == BASELINE).collect();
+        let readers: Vec<&ObserverSpec> = observer::observers_of(experiment).collect();
+        for row in &section.rows {
+            let Some(reader) = readers.iter().find(|reader| reader.name == row.observer) else {
+                continue;
+            };
+            section.conclusions.push(analysis::conclusion(
+                row,
+                &still,
+                prepared.operation,
+                reader.remark,
+            ));
+        }
+        section
+    }
+
+    fn run_all(
+        &mut self,
+        experiment: Experiment,
+        run: &mut dyn FnMut(&'static str) -> io::Result<Histogram>,
+    ) -> io::Result<()> {
+        self.rows.push(ExperimentRun { observer: BASELINE, times: run(BASELINE)?, rounds: None });
+        for reader in observer::observers_of(experiment) {
+            let name = reader.name;
+            let beside = match ObserverProcess::start(reader) {
+                Ok(beside) => beside,
+                Err(why) => {
+                    self.failures.push(format!("{name}: not measured: {why}"));
+                    continue;
+                }
+            };
+            self.conclusions.extend(beside.warnings.iter().map(|note| format!("{name}: {note}")));
+            let times = run(name)?;
+            match beside.stop() {
+                Ok(read) => {
+                    self.rows.push(ExperimentRun { observer: name, times, rounds: Some(read) })
+                }
+                Err(why) => self.failures.push(format!("{name}: not measured: {why}")),
+            }
+        }
+        self.rows.push(ExperimentRun { observer: BASELINE, times: run(BASELINE)?, rounds: None });
+        Ok(())
+    }
+
+    /// Whether all was measured.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.title.is_ok() && self.failures.is_empty()
+    }
+}
+
+impl fmt::Display for ExperimentReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.title {
+            Ok(title) => {
+                writeln!(f, "{}: {title}", self.name)?;
+                f.write_str(&experiment_run::table_text(&self.rows))?;
+            }
+            Err(why) => writeln!(f, "{}: not measured: {why}", self.name)?,
+        }
+        self.conclusions.iter().chain(&self.failures).try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+/// One run, on a thread of its own on the processor for that.
+fn run_experiment(
+    prepared: &mut PreparedExperiment,
+    options: &Options,
+    cpus: &Cpus,
+    mut show: impl FnMut(),
+) -> io::Result<Histogram> {
+    thread::scope(|scope| {
+        let run = scope.spawn(|| {
+            cpus.move_to_measured();
+            prepared.run(options.seconds, options.rounds)
+        });
+        while !run.is_finished() {
+            show();
+            thread::sleep(PROGRESS_INTERVAL);
+        }
+        run.join().expect("BUG: a run panicked")
+    })
+}

@@ -1,0 +1,58 @@
+//! topdeck's own reader of a host, as `serve` and `agent` run it, but every 10 ms and into memory.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use disk::{Disk, SimDisk};
+use host::{HostCollector, Settings};
+use intake::{Intake, SnapshotValue, WriteTarget};
+use journal::{Journal, Level};
+
+use super::observer::ObserverRound;
+
+/// A thousandth of what is usual.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// Its own measure of how long a reading takes; each one counts.
+const READING: &str = "topdeck_host_reading_duration";
+
+/// Starts it. What it cannot read is noted.
+pub(crate) fn open_host_observer(notes: &mut Vec<String>) -> io::Result<ObserverRound> {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(0).process());
+    let dir = Path::new("/interference");
+    let settings = journal::Settings::default();
+    Journal::create(&*disk, dir, journal::random_id(), 0, &settings).map_err(io::Error::other)?;
+    let options = journal::Options::default();
+    let journal = Journal::open(disk, dir, &options).map_err(io::Error::other)?;
+    let settings = intake::Settings {
+        interval: INTERVAL,
+        level: Level::Process,
+        ..intake::Settings::default()
+    };
+    let intake = Intake::new(WriteTarget::Journal(Arc::new(journal)), settings);
+    let intake = Arc::new(intake.map_err(io::Error::other)?);
+    let host = HostCollector::start(Settings::for_host("interference"), Arc::clone(&intake));
+    let host = host.map_err(io::Error::other)?;
+    notes.extend(host.warnings());
+    let mut before = 0;
+    Ok(Box::new(move || {
+        // It reads as long as this is.
+        std::hint::black_box(&host);
+        thread::sleep(INTERVAL);
+        let now = reading_count(&intake);
+        let rounds = now - before;
+        before = now;
+        Ok(rounds)
+    }))
+}
+
+fn reading_count(intake: &Intake) -> u64 {
+    let all = intake.meter().snapshot();
+    let count = all.iter().find(|measured| measured.name == READING).map(|it| match &it.value {
+        SnapshotValue::Histogram(times) => times.count(),
+        _ => 0,
+    });
+    count.unwrap_or(0)
+}

@@ -1,0 +1,61 @@
+//! Recording into shared memory, while others read all that this process shows there: nobody asks the process, but who reads a word
+//! takes it from the cache of the processor that writes it.
+
+use shm::{Counter, Histogram, MetricBuilder};
+
+use super::experiment::PreparedExperiment;
+use crate::hist::value_formatter::count;
+
+/// What this process shows: as much as a server does.
+const COUNTERS: usize = 100;
+const HISTOGRAMS: usize = 20;
+/// Values of the first records, spread over many buckets.
+const VALUES: u64 = 10_000;
+
+/// Metrics of this process, with values.
+pub(crate) struct ExampleMetrics {
+    counters: Vec<Counter>,
+    histograms: Vec<Histogram>,
+}
+
+impl ExampleMetrics {
+    /// Makes them, so that there is something to read; the same ones each time.
+    pub(crate) fn create() -> shm::Result<ExampleMetrics> {
+        shm::status()?;
+        let of = |name: &str, at: usize| MetricBuilder::new(name).label("number", at.to_string());
+        let counters = (0..COUNTERS).map(|at| of("doctor_counted_total", at).counter());
+        let histograms = (0..HISTOGRAMS).map(|at| of("doctor_recorded", at).unit("ns").histogram());
+        let shown = ExampleMetrics {
+            counters: counters.collect::<shm::Result<_>>()?,
+            histograms: histograms.collect::<shm::Result<_>>()?,
+        };
+        (0..VALUES).for_each(|n| shown.record(n));
+        Ok(shown)
+    }
+
+    fn record(&self, n: u64) {
+        let at = n as usize;
+        self.counters[at % COUNTERS].add(1);
+        // Values of all sizes: as many buckets as a server's.
+        self.histograms[at % HISTOGRAMS].record((n + 1).wrapping_mul(n % 1_009 + 1));
+    }
+}
+
+pub(crate) fn prepare() -> Result<PreparedExperiment, String> {
+    let shown =
+        ExampleMetrics::create().map_err(|error| format!("nothing can be recorded: {error}"))?;
+    let mut n = 0;
+    let once = move || {
+        n += 1;
+        shown.record(n);
+        Ok(())
+    };
+    let series = count((COUNTERS + HISTOGRAMS) as u64);
+    Ok(PreparedExperiment {
+        title: format!(
+            "counting and recording into shared memory, in a process with {series} series"
+        ),
+        operation: "count and record",
+        operation_once: Box::new(once),
+    })
+}

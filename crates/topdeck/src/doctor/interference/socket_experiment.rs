@@ -1,0 +1,114 @@
+//! Opening and closing a Unix socket while many others are held: the kernel has them in one table, and who lists it
+//! holds its locks.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::experiment::PreparedExperiment;
+use crate::hist::value_formatter::count;
+
+/// About 110 MB of the kernel's memory.
+pub(crate) const MOST: u64 = 50_000;
+/// Files that this process and its readers open meanwhile.
+const SPARE: u64 = 64;
+/// With fewer there is no table to speak of.
+const LEAST: u64 = 100;
+
+pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
+    let limit = raise_file_limit();
+    let open = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
+    let system = fs::read_to_string("/proc/sys/fs/file-nr").ok();
+    let system = system.and_then(|text| unused_files(&text)).unwrap_or(u64::MAX);
+    let room = socket_count(wanted, limit.saturating_sub(open), system)
+        .map_err(|room| too_few_message(room, limit, wanted))?;
+    let mut held = Vec::new();
+    for _ in 0..room {
+        match socket() {
+            Ok(socket) => held.push(socket),
+            // Another limit, of a container maybe. What is there must do, and room be left.
+            Err(_) => {
+                held.truncate(held.len().saturating_sub(SPARE as usize));
+                break;
+            }
+        }
+    }
+    let have = held.len() as u64;
+    if have < LEAST.min(wanted) {
+        return Err(too_few_message(have, limit, wanted));
+    }
+    let less = match have < wanted {
+        true => format!(" (not {}: open files are limited to {})", count(wanted), count(limit)),
+        false => String::new(),
+    };
+    let once = move || {
+        // They are held as long as this is.
+        std::hint::black_box(&held);
+        drop(socket()?);
+        Ok(())
+    };
+    Ok(PreparedExperiment {
+        title: format!("socket() and close() of one while {} others are held{less}", count(have)),
+        operation: "socket() and close()",
+        operation_once: Box::new(once),
+    })
+}
+
+fn socket() -> rustix::io::Result<OwnedFd> {
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+}
+
+/// The limit of open files, raised as far as this process may.
+fn raise_file_limit() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let limit = if raised.is_ok() { maximum } else { current };
+    limit.unwrap_or(u64::MAX)
+}
+
+/// How many files the whole system may open yet, out of `/proc/sys/fs/file-nr`.
+fn unused_files(text: &str) -> Option<u64> {
+    let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().ok());
+    let (open, most) = (numbers.next()??, numbers.nth(1)??);
+    Some(most.saturating_sub(open))
+}
+
+/// How many may be held: no more than half of what the system has left, for others need some too.
+fn socket_count(wanted: u64, own: u64, system: u64) -> Result<u64, u64> {
+    let room = own.saturating_sub(SPARE).min(system / 2).min(wanted);
+    if room < LEAST.min(wanted) { Err(room) } else { Ok(room) }
+}
+
+fn too_few_message(room: u64, limit: u64, wanted: u64) -> String {
+    format!(
+        "open files are limited to {} (RLIMIT_NOFILE), which leaves room for {} sockets of at least {}: raise it, as with `ulimit -n`",
+        count(limit),
+        count(room),
+        count(LEAST.min(wanted))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_count_respects_the_limits() {
+        assert_eq!(socket_count(50_000, 20_000, u64::MAX), Ok(19_936));
+        assert_eq!(socket_count(50_000, 1 << 20, u64::MAX), Ok(50_000));
+        assert_eq!(socket_count(50_000, 1 << 20, 30_000), Ok(15_000));
+        assert_eq!(socket_count(50_000, 100, u64::MAX), Err(36));
+        assert_eq!(socket_count(50_000, 3, u64::MAX), Err(0));
+        assert_eq!(socket_count(10, 1_000, u64::MAX), Ok(10));
+    }
+
+    #[test]
+    fn system_file_limit_is_parsed() {
+        assert_eq!(unused_files("1184\t0\t9223372036854775807\n"), Some(9_223_372_036_854_774_623));
+        assert_eq!(unused_files("5\t0\t3\n"), Some(0));
+        assert_eq!(unused_files("5 0"), None);
+        assert_eq!(unused_files(""), None);
+    }
+}

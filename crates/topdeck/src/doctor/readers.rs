@@ -1,0 +1,164 @@
+//! `topdeck doctor readers`: cost of several readers of the process table.
+//!
+//! topdeck reads the process table once and publishes it in memory; each viewer copies it from there. With `ps` each viewer reads
+//! all of `/proc`. Processor time is that of the programs and of the kernel on their behalf.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use host::ProcessCollector;
+use rustix::time::{ClockId, clock_gettime};
+use shm::process_table::{CollectionInfo, TableWriter, read};
+
+use crate::command::{print_message, print_stdout};
+
+/// Show what looking at the process table costs with several viewers, with topdeck and with ps
+///
+/// Reads the process table and publishes it, has each viewer read what was published, and starts ps as often as there are
+/// viewers. Prints the processor time of both.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// How many look at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    viewers: u32,
+
+    /// How often each looks
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    looks: u32,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck doctor viewers
+  topdeck doctor viewers --viewers 1
+
+Exit status:
+  0  both were measured
+  1  something could not be measured, and it is said why
+  2  the command line makes no sense";
+
+/// A folder in memory that is removed at the end.
+struct MemoryDir(PathBuf);
+
+impl Drop for MemoryDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let mut processes = ProcessCollector::new();
+    if let Some(note) = processes.fallback_reason() {
+        print_message(format_args!("{note}"));
+    }
+    processes.read().context("reading the process table")?;
+    let count = processes.rows().len();
+    let ours = measure_published(options, &mut processes)?;
+    let looks = u64::from(options.viewers) * u64::from(options.looks);
+    let viewers = options.viewers;
+    let mut lines = format!(
+        "{count} processes, {viewers} viewers, {} looks each; processor time of all, user and system\n\n",
+        options.looks
+    );
+    lines += &format!("  topdeck, one reads and {viewers} copy   {}\n", cost_text(ours, looks));
+    let status = match measure_ps(options) {
+        Ok(theirs) => {
+            lines += &format!(
+                "  ps auxww, {viewers} read                {}\n\n",
+                cost_text(theirs, looks)
+            );
+            let times = theirs.as_secs_f64() / ours.as_secs_f64().max(1e-9);
+            lines += &format!("topdeck takes {times:.0} times less.\n");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            lines += &format!("  ps auxww: not measured: {error:#}\n");
+            ExitCode::FAILURE
+        }
+    };
+    print_stdout(lines.as_bytes())?;
+    Ok(status)
+}
+
+fn cost_text(spent: Duration, looks: u64) -> String {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    format!("{:10.3} ms, {:8.4} ms a look", ms(spent), ms(spent) / looks as f64)
+}
+
+/// Processor time of one who reads and publishes, and of all viewers.
+fn measure_published(options: &Options, processes: &mut ProcessCollector) -> Result<Duration> {
+    let folder =
+        MemoryDir(PathBuf::from(format!("/dev/shm/topdeck-doctor-{}", std::process::id())));
+    std::fs::create_dir(&folder.0).with_context(|| format!("making {}", folder.0.display()))?;
+    let mut writer = TableWriter::new(&folder.0)?;
+    let path = writer.path().to_owned();
+    let ticks_per_second = ProcessCollector::ticks_per_second();
+    let before = thread_cpu_time();
+    for _ in 0..options.looks {
+        processes.read().context("reading the process table")?;
+        let taken = CollectionInfo {
+            started_ns: clock::now(),
+            unix_ns: clock::wall().unix_ns,
+            method: processes.method(),
+            ticks_per_second,
+        };
+        writer.publish(&taken, processes.rows())?;
+        for _ in 0..options.viewers {
+            read_table(&path, processes.rows().len())?;
+        }
+    }
+    Ok(thread_cpu_time() - before)
+}
+
+fn read_table(path: &Path, count: usize) -> Result<()> {
+    let table = read(path)?;
+    if table.processes.len() != count {
+        bail!("{} has {} processes, not {count}", path.display(), table.processes.len());
+    }
+    Ok(())
+}
+
+/// Processor time of this thread.
+fn thread_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// Processor time of as many `ps`, as many at once as there are viewers.
+fn measure_ps(options: &Options) -> Result<Duration> {
+    let before = children_cpu_time()?;
+    for _ in 0..options.looks {
+        let children = (0..options.viewers).map(|_| {
+            let mut ps = Command::new("ps");
+            ps.arg("auxww").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            ps.spawn().context("starting ps (Debian package procps)")
+        });
+        // All that were started are waited for, also where one could not be.
+        let children: Vec<_> = children.collect();
+        for child in children {
+            let status = child?.wait().context("waiting for ps")?;
+            if !status.success() {
+                bail!("ps ended with {status}");
+            }
+        }
+    }
+    Ok(children_cpu_time()?.saturating_sub(before))
+}
+
+/// Processor time of children that ended, to a hundredth of a second: fields 16 and 17 of /proc/self/stat.
+fn children_cpu_time() -> Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").context("reading /proc/self/stat")?;
+    let after_name = stat.rsplit_once(')').context("/proc/self/stat has no name")?.1;
+    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
+    let ticks = |field: usize| -> Result<u64> {
+        let text = fields.get(field - 3).context("/proc/self/stat is short")?;
+        text.parse().with_context(|| format!("/proc/self/stat has {text:?} for a time"))
+    };
+    let ticks = ticks(16)? + ticks(17)?;
+    Ok(Duration::from_secs_f64(
+        ticks as f64 / f64::from(ProcessCollector::ticks_per_second().max(1)),
+    ))
+}

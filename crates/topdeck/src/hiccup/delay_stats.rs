@@ -1,0 +1,121 @@
+//! What was seen: the waits of all moments, the stalls, and both over time. Times are nanoseconds.
+
+use hist::Histogram;
+use host::WakeUp;
+
+/// The timeline has no more rows: then two each become one.
+const ROWS_MAX: usize = 20;
+const ROW_NS: u64 = 100_000_000;
+/// So many of the longest stalls are told.
+const LONGEST_MAX: usize = 5;
+/// Stalls are counted that are longer than these.
+pub(super) const STALL_BOUNDS_NS: [u64; 3] = [1_000_000, 10_000_000, 100_000_000];
+
+/// Wake-up delay statistics.
+pub(super) struct DelayStats {
+    pub(super) period_ns: u64,
+    /// Waits of all moments.
+    pub(super) delays: Histogram,
+    /// So many wake-ups were later than each of [`LONGER_NS`].
+    pub(super) stall_counts: [u64; STALL_BOUNDS_NS.len()],
+    /// When it began, after the start, and how long it was; the longest first.
+    pub(super) longest: Vec<(u64, u64)>,
+    /// Moments of stalls without end.
+    pub(super) dropped: u64,
+    /// Waits over time: of the moments in each piece of [`Seen::row_ns`].
+    pub(super) intervals: Vec<Histogram>,
+    pub(super) interval_ns: u64,
+    /// The first moment, and the last wake-up.
+    start_ns: Option<u64>,
+    end_ns: u64,
+}
+
+impl DelayStats {
+    pub(super) fn new(period_ns: u64) -> DelayStats {
+        DelayStats {
+            period_ns,
+            delays: Histogram::default(),
+            stall_counts: Default::default(),
+            longest: Vec::new(),
+            dropped: 0,
+            intervals: Vec::new(),
+            interval_ns: ROW_NS,
+            start_ns: None,
+            end_ns: 0,
+        }
+    }
+
+    pub(super) fn duration_ns(&self) -> u64 {
+        self.start_ns.map_or(0, |start| self.end_ns - start)
+    }
+
+    pub(super) fn record(&mut self, woken: WakeUp) {
+        let start_ns = *self.start_ns.get_or_insert(woken.intended_ns);
+        self.end_ns = woken.woken_ns;
+        let late_ns = woken.delay_ns();
+        for (count, limit_ns) in self.stall_counts.iter_mut().zip(STALL_BOUNDS_NS) {
+            *count += u64::from(late_ns > limit_ns);
+        }
+        if late_ns > STALL_BOUNDS_NS[0] {
+            self.longest.push((woken.intended_ns - start_ns, late_ns));
+            self.longest.sort_by_key(|(_, late_ns)| std::cmp::Reverse(*late_ns));
+            self.longest.truncate(LONGEST_MAX);
+        }
+        let left_out = woken.for_each_sample(|moment_ns, wait_ns| {
+            let after_ns = moment_ns - start_ns;
+            while after_ns / self.interval_ns >= ROWS_MAX as u64 {
+                self.double_interval();
+            }
+            let row = (after_ns / self.interval_ns) as usize;
+            self.intervals.resize_with(self.intervals.len().max(row + 1), Histogram::default);
+            self.intervals[row].record(wait_ns as f64);
+            self.delays.record(wait_ns as f64);
+        });
+        self.dropped += left_out;
+    }
+
+    /// Two rows each become one.
+    fn double_interval(&mut self) {
+        let joined = self.intervals.chunks(2).map(|pair| {
+            let mut one = pair[0].clone();
+            pair[1..].iter().for_each(|other| merge(&mut one, other));
+            one
+        });
+        self.intervals = joined.collect();
+        self.interval_ns *= 2;
+    }
+}
+
+fn merge(into: &mut Histogram, other: &Histogram) {
+    into.merge(other).expect("BUG: histograms of one scheme");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stall_is_reported_once_and_counts_each_period() {
+        const MS: u64 = 1_000_000;
+        let mut seen = DelayStats::new(MS);
+        let mut next = 5 * MS;
+        for number in 0..6_000 {
+            let late_ns = if number == 1_000 { 300 * MS } else { 50_000 };
+            let woken = WakeUp::new(next, next + late_ns, MS);
+            seen.record(woken);
+            next = woken.next_ns();
+        }
+        assert_eq!((seen.stall_counts, seen.dropped), ([1, 1, 1], 0));
+        assert_eq!(seen.longest, [(1_000 * MS, 300 * MS)]);
+        assert_eq!((seen.delays.count(), seen.delays.max().unwrap().estimate), (6_300, 300e6));
+        assert_eq!(
+            seen.delays.count_above(100e6, hist::LimitInclusion::Exclusive).estimate / 10,
+            20
+        );
+        assert_eq!(seen.duration_ns(), 6_299 * MS + 50_000);
+        // 6.3 s in pieces of 100 ms are more than 20, and so twice doubled.
+        assert_eq!((seen.interval_ns, seen.intervals.len()), (400 * MS, 16));
+        assert_eq!(seen.intervals.iter().map(Histogram::count).sum::<u64>(), 6_300);
+        assert!(seen.intervals.iter().all(|row| row.count() <= 400));
+    }
+}

@@ -1,0 +1,111 @@
+//! Histograms of a process in shared memory as input.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use collect::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
+use shm::snapshot;
+
+use crate::hist::exit_with_usage_error;
+use crate::hist::options::Options;
+use crate::processes::find::{self, MatchPreference, MatchedProcess};
+use crate::processes::metric_patterns::MetricPatterns;
+use crate::processes::values;
+
+/// A process and some of its metrics.
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessMetrics {
+    process: String,
+    metrics: Vec<String>,
+}
+
+/// The options as they are meant, if the first argument is no file but a process. A file always is a file, but that of a process.
+pub(crate) fn resolve_process(options: &Options) -> Result<Option<Options>> {
+    let [first, metrics @ ..] = &options.files[..] else { return Ok(None) };
+    let Some(text) = first.to_str() else { return Ok(None) };
+    let is_process = match first.try_exists() {
+        Ok(true) => first.is_file() && first.extension().is_some_and(|end| end == "tdk"),
+        Ok(false) => text != "-" && find::matches_any(text),
+        Err(_) => false,
+    };
+    if !is_process {
+        // Neither a file nor a process: what is written like no path was meant as one of both, and both are told.
+        let is_name = text != "-" && !text.contains(['/', '.']);
+        if is_name
+            && !options.files.iter().any(|file| file.exists())
+            && let Err(error) = find::find_one(text, MatchPreference::Running)
+        {
+            bail!("there is no file {text:?}, and {error:#}");
+        }
+        return Ok(None);
+    }
+    // A name of a file in this folder is a path all the same.
+    let process =
+        if first.is_file() && !text.contains('/') { format!("./{text}") } else { text.to_owned() };
+    let mut found = find::find_one(&process, MatchPreference::Running)?;
+    if metrics.is_empty() {
+        exit_with_usage_error(format!(
+            "{} is a process; say which of its histograms: {}",
+            found.name(),
+            metric_names(&mut found)?
+        ));
+    }
+    if options.compare {
+        exit_with_usage_error(
+            "--compare takes two files; `topdeck diff` compares processes".to_owned(),
+        );
+    }
+    let metrics = metrics.iter().map(|metric| metric.to_string_lossy().into_owned()).collect();
+    let memory = Some(ProcessMetrics { process, metrics });
+    Ok(Some(Options { files: vec![PathBuf::from(found.name())], memory, ..options.clone() }))
+}
+
+fn metric_names(process: &mut MatchedProcess) -> Result<String> {
+    let metrics = process.attached.metrics()?;
+    let histograms =
+        metrics.iter().filter(|metric| matches!(metric.value, snapshot::MetricValue::Histogram(_)));
+    let mut names: Vec<&str> = histograms.map(|metric| &metric.name[..]).collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(if names.is_empty() { "it has none".to_owned() } else { names.join(", ") })
+}
+
+impl ProcessMetrics {
+    /// Gives all histograms that are wanted to a sink.
+    pub(crate) fn read(&self, sink: &mut impl SampleSink) -> Result<()> {
+        let mut process = find::find_one(&self.process, MatchPreference::Running)?;
+        let metrics = process.attached.metrics()?;
+        let wanted = MetricPatterns::new(&self.metrics);
+        if !metrics.iter().any(|metric| wanted.matches(metric)) {
+            bail!("{}", wanted.no_match_message(&process.name(), &metrics));
+        }
+        for metric in metrics.into_iter().filter(|metric| wanted.matches(metric)) {
+            let unit = values::parse_unit(&metric.unit);
+            let histogram = match metric.value {
+                snapshot::MetricValue::Histogram(histogram) => histogram,
+                snapshot::MetricValue::Counter(_) => {
+                    sink.skipped("a counter");
+                    continue;
+                }
+                snapshot::MetricValue::Gauge(_) => {
+                    sink.skipped("a gauge");
+                    continue;
+                }
+                _ => {
+                    sink.skipped("a metric of another kind");
+                    continue;
+                }
+            };
+            sink.sample(DecodedSample {
+                metric: metric.name,
+                labels: metric.labels,
+                unit,
+                start: None,
+                end: None,
+                temporality: SampleTemporality::Cumulative,
+                value: DecodedValue::Histogram(histogram),
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,243 @@
+//! The second reading of a file: into the store, in batches with an identity.
+//!
+//! A batch is cut where the readings in it are many or large enough, which depends on the file alone. So the
+//! batches of the same contents are the same, and the store knows those that it has by number and sequence.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+
+use anyhow::{Context as _, Result};
+use collect::{
+    DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SampleTemporality,
+};
+use journal::{BatchIdentity, Level};
+use model::{BatchWriter, Sample, Series, SeriesId};
+use store::Store;
+
+use crate::hist::merged_distribution::NumberRecorder;
+use crate::import::input_source::{self, InputSource};
+use crate::import::mapping::ImportDefaults;
+use crate::import::scan::ScanSummary;
+use crate::journal::progress_line::ProgressLine;
+
+/// Bytes in a batch, roughly: a quarter of what a record of a journal may have, and enough that waiting for the
+/// disk at the end of each costs little.
+const BATCH_BYTES: usize = 1 << 20;
+/// How batches are cut. Another way of cutting is another number: it would not know what this way left.
+const BATCH_FORMAT: u64 = 1;
+/// Rows in memory take about this much at the most before they are sealed.
+const HEAD_BYTES_MAX: u64 = 128 << 20;
+/// Batches between two looks at how much memory is taken.
+const BATCHES_BETWEEN: u64 = 8;
+
+/// Counts of an import; duplicate batches only by number.
+#[derive(Debug, Default)]
+pub(crate) struct ImportSummary {
+    pub(crate) batches: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) series: u64,
+    pub(crate) histograms: u64,
+    /// In the histograms. A cumulative histogram counts with what its source had counted since its start.
+    pub(crate) values: u64,
+    pub(crate) numbers: u64,
+    pub(crate) texts: u64,
+    pub(crate) time_range: Option<(i64, i64)>,
+}
+
+/// Reads all of it into the store.
+pub(crate) fn import_source(
+    store: &Store,
+    source: &InputSource,
+    format: InputFormat,
+    rules: &ImportDefaults<'_>,
+    looked: &ScanSummary,
+    progress: &mut ProgressLine,
+) -> Result<ImportSummary> {
+    let name = source.name();
+    let cannot = || format!("cannot read {name}");
+    let (input, _) = source.read()?;
+    let mut input =
+        ImportProgressReader { input: input.take(looked.bytes), bytes: 0, scan: looked, progress };
+    let mut taker = BatchingSink {
+        store,
+        rules,
+        format,
+        producer: looked.number,
+        numbers: NumberRecorder::new(&[]),
+        groups: Vec::new(),
+        series_index: HashMap::new(),
+        pending_bytes: 0,
+        known_series: HashSet::new(),
+        summary: ImportSummary::default(),
+        error: None,
+    };
+    let (head, _) = input_source::detect(&mut input, Some(format)).with_context(cannot)?;
+    input_source::read_samples(&head, &mut input, format, rules.unit, &mut taker)
+        .with_context(cannot)?;
+    taker.finish().with_context(|| {
+        format!("{name}: not all of it is imported; import it again, and it goes on where it was")
+    })
+}
+
+/// Sink that groups samples by series into batches.
+struct BatchingSink<'a> {
+    store: &'a Store,
+    rules: &'a ImportDefaults<'a>,
+    format: InputFormat,
+    producer: u64,
+    numbers: NumberRecorder,
+    groups: Vec<(Series, Vec<Sample>)>,
+    series_index: HashMap<Series, usize>,
+    pending_bytes: usize,
+    known_series: HashSet<SeriesId>,
+    summary: ImportSummary,
+    error: Option<anyhow::Error>,
+}
+
+impl BatchingSink<'_> {
+    fn add(&mut self, reading: DecodedSample) {
+        if self.error.is_some() {
+            return;
+        }
+        // What cannot be placed was told before.
+        let Ok((series, sample)) = self.rules.map(reading, self.format) else { return };
+        self.pending_bytes += sample_bytes(&sample);
+        match self.series_index.get(&series) {
+            Some(&at) => self.groups[at].1.push(sample),
+            None => {
+                self.pending_bytes += series.canonical_key().len();
+                self.series_index.insert(series.clone(), self.groups.len());
+                self.groups.push((series, vec![sample]));
+            }
+        }
+        if self.pending_bytes >= BATCH_BYTES {
+            self.finish_batch();
+        }
+    }
+
+    fn finish_batch(&mut self) {
+        if let Err(error) = self.append_batch() {
+            self.error.get_or_insert(error);
+        }
+        self.groups.clear();
+        self.series_index.clear();
+        self.pending_bytes = 0;
+    }
+
+    fn append_batch(&mut self) -> Result<()> {
+        if self.groups.is_empty() {
+            return Ok(());
+        }
+        let mut batch = BatchWriter::default();
+        for (series, samples) in &self.groups {
+            batch.series(series);
+            samples.iter().try_for_each(|sample| batch.sample(sample))?;
+        }
+        self.summary.batches += 1;
+        let sequence = self.summary.batches;
+        let identity = BatchIdentity { producer: self.producer, epoch: BATCH_FORMAT, sequence };
+        let ack = self.store.ingest(Some(identity), &batch.finish(), Level::Disk)?;
+        if ack.is_duplicate {
+            self.summary.duplicates += 1;
+        } else {
+            self.count();
+        }
+        let is_due = self.summary.batches.is_multiple_of(BATCHES_BETWEEN);
+        if is_due && self.store.stat()?.head_bytes > HEAD_BYTES_MAX {
+            self.store.seal()?;
+        }
+        Ok(())
+    }
+
+    fn count(&mut self) {
+        let filled = &mut self.summary;
+        for (series, samples) in &self.groups {
+            if self.known_series.insert(series.id()) {
+                filled.series += 1;
+            }
+            for Sample { start, end, value } in samples {
+                match value {
+                    model::SampleValue::Histogram(histogram) => {
+                        filled.histograms += 1;
+                        filled.values = filled.values.saturating_add(histogram.count());
+                    }
+                    model::SampleValue::Number(_) => filled.numbers += 1,
+                    model::SampleValue::Text(_) => filled.texts += 1,
+                }
+                let (first, last) = filled.time_range.unwrap_or((*start, *end));
+                filled.time_range = Some((first.min(*start), last.max(*end)));
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<ImportSummary> {
+        if let Some(histogram) = self.numbers.take_histogram() {
+            self.add(DecodedSample {
+                metric: String::new(),
+                labels: Vec::new(),
+                unit: self.rules.numbers_unit(),
+                start: None,
+                end: None,
+                temporality: SampleTemporality::Delta,
+                value: DecodedValue::Histogram(Box::new(histogram)),
+            });
+        }
+        self.finish_batch();
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(self.summary),
+        }
+    }
+}
+
+/// Bytes that a sample is taken for: what it is in a batch, roughly, or more.
+fn sample_bytes(sample: &Sample) -> usize {
+    const TIME_BYTES: usize = 24;
+    TIME_BYTES
+        + match &sample.value {
+            model::SampleValue::Histogram(histogram) => {
+                48 + 2 * (histogram.positive().len() + histogram.negative().len())
+            }
+            model::SampleValue::Number(_) => 8,
+            model::SampleValue::Text(text) => text.len(),
+        }
+}
+
+impl SampleSink for BatchingSink<'_> {
+    #[inline]
+    fn number(&mut self, value: f64) {
+        self.numbers.record(value);
+    }
+
+    fn sample(&mut self, reading: DecodedSample) {
+        self.add(reading);
+    }
+
+    fn skipped(&mut self, _: &'static str) {}
+
+    fn error(&mut self, _: InputError) -> ControlFlow<()> {
+        match self.error {
+            None => ControlFlow::Continue(()),
+            Some(_) => ControlFlow::Break(()),
+        }
+    }
+}
+
+/// Reader that shows progress.
+struct ImportProgressReader<'a> {
+    input: io::Take<Box<dyn Read + 'a>>,
+    bytes: u64,
+    scan: &'a ScanSummary,
+    progress: &'a mut ProgressLine,
+}
+
+impl Read for ImportProgressReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.bytes += read as u64;
+        // The second of two readings.
+        self.progress.bar(self.scan.bytes + self.bytes, 2 * self.scan.bytes);
+        Ok(read)
+    }
+}

@@ -1,0 +1,64 @@
+//! Which series a reading belongs to, and when it was.
+
+use collect::{DecodedSample, InputFormat, Unit, hlog, mapper};
+use model::{Sample, Series};
+
+/// Defaults from the command line for fields a file lacks.
+pub(crate) struct ImportDefaults<'a> {
+    pub(crate) metric: Option<&'a str>,
+    pub(crate) labels: &'a [(String, String)],
+    pub(crate) unit: Option<&'a Unit>,
+    pub(crate) start: Option<i64>,
+}
+
+/// Reason why a sample cannot be mapped.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ImportUnmapped {
+    /// It has no name, and none was given.
+    NoName,
+    /// It has no time, and none was given.
+    NoTime,
+    /// Its times count from its log's own beginning, and it was not said when that was.
+    RelativeTime,
+    /// The model refuses it.
+    Invalid(String),
+}
+
+impl ImportDefaults<'_> {
+    /// Bytes that differ where the same file becomes other rows.
+    pub(crate) fn fingerprint(&self, format: InputFormat) -> Vec<u8> {
+        let unit = self.unit.map(Unit::name);
+        format!("{:?}", (self.metric, self.labels, unit, self.start, format.name())).into_bytes()
+    }
+
+    /// Numbers of any unit of time are read as nanoseconds.
+    pub(crate) fn numbers_unit(&self) -> Option<Unit> {
+        let is_time = self.unit.is_some_and(|unit| unit.in_nanoseconds().is_some());
+        if is_time { Some(Unit::Nanoseconds) } else { self.unit.cloned() }
+    }
+
+    pub(crate) fn map(
+        &self,
+        mut reading: DecodedSample,
+        format: InputFormat,
+    ) -> Result<(Series, Sample), ImportUnmapped> {
+        if format == InputFormat::Hlog && !hlog::make_absolute(&mut reading, self.start) {
+            return Err(ImportUnmapped::RelativeTime);
+        }
+        let rules = mapper::MappingDefaults {
+            metric: self.metric,
+            labels: self.labels,
+            unit: self.unit,
+            time: self.start,
+        };
+        rules.map(reading).map_err(|error| match error {
+            mapper::UnmappedReason::NoName => ImportUnmapped::NoName,
+            mapper::UnmappedReason::NoTime => ImportUnmapped::NoTime,
+            mapper::UnmappedReason::EndBeforeStart { start, end } => {
+                let (start, end) = (crate::time::time_text(start), crate::time::time_text(end));
+                ImportUnmapped::Invalid(format!("it begins at {start} and ends at {end}"))
+            }
+            mapper::UnmappedReason::Invalid(error) => ImportUnmapped::Invalid(error.to_string()),
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! The first reading of a file: whether all of it can be imported, and the number of its contents.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+
+use anyhow::{Context as _, Result, bail};
+use collect::{DecodedSample, InputError, InputFormat, SampleSink};
+
+use crate::command::print_message;
+use crate::import::input_source::{self, InputSource};
+use crate::import::mapping::{ImportDefaults, ImportUnmapped};
+use crate::journal::format;
+use crate::journal::progress_line::ProgressLine;
+
+/// As many troubles as a person reads; the rest is counted.
+const ERRORS_SHOWN_MAX: usize = 10;
+const ERRORS_KEPT_MAX: usize = 1000;
+
+/// Summary of a scan.
+#[derive(Debug, Default)]
+pub(crate) struct ScanSummary {
+    /// `None` if no format was recognised.
+    pub(crate) format: Option<InputFormat>,
+    /// Of the contents and of what the command line says of them.
+    pub(crate) number: u64,
+    /// Bytes that were looked at; what is written to the file later is another import's.
+    pub(crate) bytes: u64,
+    pub(crate) samples: u64,
+    pub(crate) skipped: BTreeMap<&'static str, u64>,
+    pub(crate) errors: Vec<String>,
+    pub(crate) error_count: u64,
+    unmapped: Option<ImportUnmapped>,
+    numbers: u64,
+}
+
+/// Looks at all of it.
+pub(crate) fn scan_source(
+    source: &InputSource,
+    format: Option<InputFormat>,
+    rules: &ImportDefaults<'_>,
+    progress: &mut ProgressLine,
+) -> Result<ScanSummary> {
+    let name = source.name();
+    let cannot = || format!("cannot read {name}");
+    let (input, length) = source.read()?;
+    let mut hashed =
+        HashingReader { input, hasher: blake3::Hasher::new(), bytes: 0, length, progress };
+    let (head, detected) = input_source::detect(&mut hashed, format).with_context(cannot)?;
+    let mut looked = ScanSummary::default();
+    match detected {
+        Err(trouble) => looked.add_error(trouble.to_string()),
+        Ok(format) => {
+            let mut taker = ScanSink { rules, format, summary: looked };
+            input_source::read_samples(&head, &mut hashed, format, rules.unit, &mut taker)
+                .with_context(cannot)?;
+            looked = taker.summary;
+            looked.format = Some(format);
+        }
+    }
+    // A source may stop before the end of its input.
+    io::copy(&mut hashed, &mut io::sink()).with_context(cannot)?;
+    let HashingReader { mut hasher, bytes, .. } = hashed;
+    looked.bytes = bytes;
+    if let Some(format) = looked.format {
+        if looked.numbers > 0 {
+            // Plain numbers become one histogram, which has neither name nor time.
+            looked.samples += 1;
+            let missing = match (rules.metric, rules.start) {
+                (None, _) => Some(ImportUnmapped::NoName),
+                (_, None) => Some(ImportUnmapped::NoTime),
+                _ => None,
+            };
+            looked.unmapped = looked.unmapped.or(missing);
+        }
+        hasher.update(&rules.fingerprint(format));
+    }
+    let hash = hasher.finalize();
+    looked.number =
+        u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"));
+    match looked.unmapped {
+        Some(ImportUnmapped::NoName) => bail!(
+            "{name}: does not say what was measured; name it with --metric, such as --metric latency"
+        ),
+        Some(ImportUnmapped::NoTime) => bail!(
+            "{name}: has no times; say when it was with --start, such as --start 2026-11-09T12:00:00Z \
+             or --start now"
+        ),
+        Some(ImportUnmapped::RelativeTime) => bail!(
+            "{name}: its times count from the log's own beginning; say when that was with --start, such as \
+             --start 2026-11-09T12:00:00Z"
+        ),
+        Some(ImportUnmapped::Invalid(_)) | None => Ok(looked),
+    }
+}
+
+impl ScanSummary {
+    /// Says what is wrong, and what becomes of it.
+    pub(crate) fn report_errors(&self, name: &str, keep_going: bool) {
+        for trouble in self.errors.iter().take(ERRORS_SHOWN_MAX) {
+            print_message(format_args!("{name}: {trouble}"));
+        }
+        let more = self.error_count.saturating_sub(ERRORS_SHOWN_MAX as u64);
+        if more > 0 {
+            print_message(format_args!("{name}: {} more like these", format::count(more)));
+        }
+        if self.error_count == 0 {
+            return;
+        }
+        let advice = match (self.format, keep_going) {
+            (None, _) => "nothing of it is imported; name the format with --format",
+            (_, true) => "what could be read is imported",
+            (_, false) => {
+                "nothing of it is imported; mend it, or import what can be read with --keep-going"
+            }
+        };
+        print_message(format_args!("{name}: {advice}"));
+    }
+
+    /// What was left out, in words behind some others; empty if nothing was.
+    pub(crate) fn skipped_text(&self, before: &str) -> String {
+        if self.skipped.is_empty() {
+            return String::new();
+        }
+        let parts = self.skipped.iter().map(|(what, n)| format!("{} × {what}", format::count(*n)));
+        format!("{before}{}", parts.collect::<Vec<_>>().join(", "))
+    }
+
+    fn add_error(&mut self, trouble: String) {
+        self.error_count += 1;
+        if self.errors.len() < ERRORS_KEPT_MAX {
+            self.errors.push(trouble);
+        }
+    }
+}
+
+struct ScanSink<'a> {
+    rules: &'a ImportDefaults<'a>,
+    format: InputFormat,
+    summary: ScanSummary,
+}
+
+impl SampleSink for ScanSink<'_> {
+    fn number(&mut self, _: f64) {
+        self.summary.numbers += 1;
+    }
+
+    fn sample(&mut self, reading: DecodedSample) {
+        self.summary.samples += 1;
+        match self.rules.map(reading, self.format) {
+            Ok(_) => {}
+            Err(ImportUnmapped::Invalid(why)) => {
+                self.summary.add_error(format!("reading {}: {why}", self.summary.samples));
+            }
+            Err(unplaced) => {
+                self.summary.unmapped.get_or_insert(unplaced);
+            }
+        }
+    }
+
+    fn skipped(&mut self, what: &'static str) {
+        *self.summary.skipped.entry(what).or_default() += 1;
+    }
+
+    fn error(&mut self, trouble: InputError) -> ControlFlow<()> {
+        self.summary.add_error(trouble.to_string());
+        ControlFlow::Continue(())
+    }
+}
+
+/// Reader that hashes its bytes.
+struct HashingReader<'a> {
+    input: Box<dyn Read + 'a>,
+    hasher: blake3::Hasher,
+    bytes: u64,
+    length: u64,
+    progress: &'a mut ProgressLine,
+}
+
+impl Read for HashingReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.hasher.update(&buffer[..read]);
+        self.bytes += read as u64;
+        // The first of two readings.
+        self.progress.bar(self.bytes, 2 * self.length.max(self.bytes));
+        Ok(read)
+    }
+}

@@ -1,0 +1,97 @@
+//! Progress line on standard error if it is a terminal.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use crate::journal::format;
+
+/// Often enough to be seen moving, seldom enough to cost nothing.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
+const BAR_CHARS: u64 = 24;
+
+/// Progress line, overwritten in place and cleared at the end.
+pub(crate) struct ProgressLine {
+    terminal: bool,
+    started: Instant,
+    last_shown: Option<Instant>,
+}
+
+impl ProgressLine {
+    pub(crate) fn new() -> ProgressLine {
+        ProgressLine {
+            terminal: io::stderr().is_terminal(),
+            started: Instant::now(),
+            last_shown: None,
+        }
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Whether anybody sees it.
+    pub(crate) fn is_visible(&self) -> bool {
+        self.terminal
+    }
+
+    /// Shows a line, if it is time for one.
+    pub(crate) fn show(&mut self, line: impl FnOnce(Duration) -> String) {
+        if !self.terminal || self.last_shown.unwrap_or(self.started).elapsed() < REFRESH_INTERVAL {
+            return;
+        }
+        self.last_shown = Some(Instant::now());
+        // Progress that cannot be shown is no failure.
+        let _ = write!(io::stderr(), "\r{}\x1b[K", line(self.started.elapsed()));
+    }
+
+    /// Shows a bar for bytes.
+    pub(crate) fn bar(&mut self, done_bytes: u64, total_bytes: u64) {
+        self.show(|elapsed| bar(done_bytes, total_bytes, elapsed));
+    }
+
+    /// Takes the line away, before something else is written.
+    pub(crate) fn clear(&mut self) {
+        if self.last_shown.take().is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn bar(done_bytes: u64, total_bytes: u64, elapsed: Duration) -> String {
+    // A journal in use grows while it is read.
+    let total_bytes = total_bytes.max(done_bytes).max(1);
+    let share = done_bytes as f64 / total_bytes as f64;
+    let full = (share * BAR_CHARS as f64) as usize;
+    format!(
+        "[{}{}] {:3.0} %  {} of {}, {}",
+        "#".repeat(full),
+        "-".repeat(BAR_CHARS as usize - full),
+        share * 100.0,
+        format::format_bytes(done_bytes),
+        format::format_bytes(total_bytes),
+        format::format_rate(done_bytes, elapsed)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_has_size_and_speed() {
+        assert_eq!(
+            bar(512 << 20, 2 << 30, Duration::from_secs(2)),
+            "[######------------------]  25 %  512 MiB of 2 GiB, 256 MiB/s"
+        );
+        assert_eq!(
+            bar(0, 0, Duration::ZERO),
+            "[------------------------]   0 %  0 B of 1 B, 0 B/s"
+        );
+    }
+}

@@ -1,0 +1,251 @@
+//! Records to standard output; advances the subscriber.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::ops::{Deref, DerefMut};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use journal::{Journal, JournalReader, Level, ReadItem, StartPosition, Subscriber};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::command::print_message;
+use crate::journal::{format, parse, with_dir};
+
+/// Some records were missing.
+pub(crate) const EXIT_GAPS: u8 = 3;
+
+/// Written at once; a subscriber's place moves on after each.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// How records are read and written, for `cat` and `tail` alike.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Options {
+    /// The journal's folder
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    /// Read as this subscriber, from its place; what was written is not read again
+    ///
+    /// Its place moves on after records were written, so that none is missed; after a crash or a
+    /// power cut some may come again.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) subscriber: Option<String>,
+
+    /// End after so many records
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+
+    /// End records with a zero byte instead of a newline
+    #[arg(long)]
+    pub(crate) null: bool,
+
+    /// Write each record's position and a tab before it
+    #[arg(long)]
+    pub(crate) positions: bool,
+
+    /// Only what has reached a level: with disk, nothing that a power cut could take back
+    #[arg(long, default_value = "memory", value_parser = parse::level_parser())]
+    pub(crate) level: Level,
+}
+
+/// Source of records.
+pub(crate) enum RecordSource {
+    Reader(JournalReader),
+    Subscriber(Subscriber),
+}
+
+impl RecordSource {
+    pub(crate) fn new(
+        options: &Options,
+        journal: &Journal,
+        start: StartPosition,
+    ) -> Result<RecordSource> {
+        let mut source = match &options.subscriber {
+            Some(name) => journal.subscribe(name).map(RecordSource::Subscriber),
+            None => journal.reader(start).map(RecordSource::Reader),
+        }
+        .map_err(with_dir(&options.dir))?;
+        source.set_level(options.level);
+        Ok(source)
+    }
+}
+
+impl Deref for RecordSource {
+    type Target = JournalReader;
+
+    fn deref(&self) -> &JournalReader {
+        match self {
+            RecordSource::Reader(reader) => reader,
+            RecordSource::Subscriber(subscriber) => subscriber,
+        }
+    }
+}
+
+impl DerefMut for RecordSource {
+    fn deref_mut(&mut self) -> &mut JournalReader {
+        match self {
+            RecordSource::Reader(reader) => reader,
+            RecordSource::Subscriber(subscriber) => subscriber,
+        }
+    }
+}
+
+/// Reason to stop writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopReason {
+    /// There is nothing more to read now.
+    EndOfData,
+    /// All that was asked for is written.
+    CountReached,
+}
+
+/// Record output with its counters.
+pub(crate) struct RecordOutput<'a> {
+    options: &'a Options,
+    out: BufWriter<File>,
+    /// Records that may still be written.
+    remaining: u64,
+    /// Everything below was written, or told to be missing.
+    end_position: u64,
+    gaps: u64,
+    /// Bytes written since the subscriber was moved.
+    ahead_bytes: usize,
+}
+
+impl<'a> RecordOutput<'a> {
+    pub(crate) fn new(options: &'a Options) -> Result<RecordOutput<'a>> {
+        // Not `Stdout`: it would look for newlines, and hold back what comes after the last.
+        let out =
+            io::stdout().as_fd().try_clone_to_owned().context("cannot write to standard output")?;
+        Ok(RecordOutput {
+            options,
+            out: BufWriter::with_capacity(WRITE_BYTES, File::from(out)),
+            remaining: options.count.unwrap_or(u64::MAX),
+            end_position: 0,
+            gaps: 0,
+            ahead_bytes: 0,
+        })
+    }
+
+    /// Writes what there is below a position, and moves the subscriber on.
+    pub(crate) fn write(&mut self, source: &mut RecordSource, to: u64) -> Result<StopReason> {
+        self.end_position = source.position();
+        loop {
+            if self.remaining == 0 || self.end_position >= to {
+                self.commit(source)?;
+                return Ok(StopReason::CountReached);
+            }
+            match source.next().map_err(with_dir(&self.options.dir))? {
+                None => {
+                    self.commit(source)?;
+                    return Ok(StopReason::EndOfData);
+                }
+                Some(ReadItem::Gap(gap)) => {
+                    if gap.positions.start < to {
+                        // Where the records would be in the output.
+                        self.flush()?;
+                        print_message(format_args!(
+                            "{}: {}",
+                            self.options.dir.display(),
+                            format::describe_gap(&gap)
+                        ));
+                        self.gaps += 1;
+                        self.end_position = gap.positions.end;
+                    } else {
+                        self.end_position = to;
+                    }
+                }
+                Some(ReadItem::Batch(batch)) => {
+                    for record in batch.records() {
+                        if self.remaining == 0 || record.position >= to {
+                            break;
+                        }
+                        self.record(&record).context("cannot write to standard output")?;
+                        self.ahead_bytes += record.bytes.len() + 1;
+                        self.end_position = record.position + 1;
+                        self.remaining -= 1;
+                    }
+                    if self.ahead_bytes >= WRITE_BYTES {
+                        self.commit(source)?;
+                    }
+                }
+            }
+        }
+    }
+
+    fn record(&mut self, record: &journal::Record<'_>) -> io::Result<()> {
+        if self.options.positions {
+            write!(self.out, "{}\t", record.position)?;
+        }
+        self.out.write_all(record.bytes)?;
+        self.out.write_all(if self.options.null { b"\0" } else { b"\n" })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.out.flush().context("cannot write to standard output")
+    }
+
+    /// Brings all to standard output, and only then moves the subscriber.
+    fn commit(&mut self, source: &mut RecordSource) -> Result<()> {
+        self.flush()?;
+        self.ahead_bytes = 0;
+        match source {
+            RecordSource::Subscriber(subscriber)
+                if subscriber.checkpoint().position != self.end_position =>
+            {
+                let level = Level::Process;
+                subscriber.commit(self.end_position, level).map_err(with_dir(&self.options.dir))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sleeps until there is more to read; false when nobody reads what is written any more.
+    pub(crate) fn wait(&self, source: &mut RecordSource) -> Result<bool> {
+        let ready = source.readiness().context("cannot wait for records")?;
+        let mut fds = [
+            PollFd::new(&ready, PollFlags::IN),
+            // Errors and the end of the other side are always told.
+            PollFd::from_borrowed_fd(self.out.get_ref().as_fd(), PollFlags::empty()),
+        ];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("cannot wait for records"),
+        }
+        let gone = fds[1].revents().intersects(PollFlags::ERR | PollFlags::HUP);
+        if fds[0].revents().contains(PollFlags::IN) {
+            // Cleared for the next wait; it may have been cleared already.
+            let _ = rustix::io::read(ready, &mut [0; 8]);
+        }
+        Ok(!gone)
+    }
+
+    /// Makes the subscriber's place durable, and says how it went.
+    pub(crate) fn finish(self, source: RecordSource) -> Result<ExitCode> {
+        if let RecordSource::Subscriber(mut subscriber) = source {
+            let position = subscriber.checkpoint().position;
+            subscriber.commit(position, Level::Disk).map_err(with_dir(&self.options.dir))?;
+        }
+        Ok(if self.gaps > 0 { ExitCode::from(EXIT_GAPS) } else { ExitCode::SUCCESS })
+    }
+}
+
+/// The position behind the last record of a level.
+pub(crate) fn end_position(journal: &Journal, level: Level) -> u64 {
+    let marks = journal.watermarks();
+    if level == Level::Disk { marks.durable } else { marks.end }
+}
+
+/// The first record kept.
+pub(crate) fn first_position(journal: &Journal) -> u64 {
+    journal.watermarks().first
+}
+
+/// Where the folder is, for messages.
+pub(crate) fn display_name(dir: &Path) -> String {
+    dir.display().to_string()
+}

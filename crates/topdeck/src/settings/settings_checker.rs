@@ -1,0 +1,53 @@
+//! What TOML cannot know of the node's own settings.
+
+use std::time::Duration;
+
+use role::settings::{SettingsCheck, Size, TableRef, Transport};
+
+use crate::settings::NodeSettings;
+
+/// A parcel has to find room, or the agent that sends it never gets on.
+const BUFFERED_BODY_BYTES_MIN: u64 = 32 << 20;
+/// The page and its files have to be given to several clients at a time.
+const BUFFERED_RESPONSE_BYTES_MIN: u64 = 8 << 20;
+const INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(60);
+
+const HTTP: TableRef<'static> = TableRef::named("http");
+const HTTP_TLS: TableRef<'static> = TableRef::named("http.tls");
+const HTTP_LIMITS: TableRef<'static> = TableRef::named("http.limits");
+
+impl NodeSettings {
+    /// Reports everything that is wrong.
+    pub(crate) fn check_check(&self, check: &mut SettingsCheck<'_>) {
+        if let Some(interval) = self.interval
+            && !INTERVALS.contains(&interval.0)
+        {
+            let what = format!("interval is {:?}, must be 1s to 60s", interval.0);
+            check.problem(TableRef::ROOT, "interval", what);
+        }
+        if let Some(tls) = &self.http.tls {
+            check.file(HTTP_TLS, "certificate", Some(&tls.certificate));
+            check.file(HTTP_TLS, "key", Some(&tls.key));
+            check.file(HTTP_TLS, "client_ca", tls.client_ca.as_ref());
+        }
+        let addresses = self.http.listen.as_deref().unwrap_or_default();
+        check.listen(HTTP, "listen", Transport::Tcp, addresses);
+        let limits = &self.http.limits;
+        let mut at_least = |key, size: Option<Size>, min: u64, why: &str| {
+            if let Some(Size(bytes)) = size
+                && bytes < min
+            {
+                let what =
+                    format!("{key} is {bytes} bytes, must be at least {}MiB{why}", min >> 20);
+                check.problem(HTTP_LIMITS, key, what);
+            }
+        };
+        let parcel = ": a parcel of an agent has that";
+        at_least("bodies_bytes", limits.bodies_bytes, BUFFERED_BODY_BYTES_MIN, parcel);
+        at_least("answers_bytes", limits.answers_bytes, BUFFERED_RESPONSE_BYTES_MIN, "");
+        let (query_bytes_min, share) =
+            (api::QueryServiceSettings::QUERY_BYTES_MIN, ": light queries have a share of it");
+        at_least("query_bytes", limits.query_bytes, query_bytes_min, share);
+    }
+}

@@ -1,0 +1,117 @@
+//! `topdeck store seal` and `maintain`: what a store does by itself while it is open, on request.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use store::{Store, StoreStat};
+
+use crate::command::{print_message, print_stdout};
+use crate::journal::format;
+use crate::journal::progress_line::ProgressLine;
+use crate::store::{open, plural, row_count_text, with_dir};
+
+/// Bring everything that is only in memory and journal into parts
+///
+/// Rows are safe in the journal before; parts are smaller and quicker to read.
+#[derive(clap::Args)]
+#[command(after_long_help = FLUSH_AFTER)]
+pub(crate) struct FlushOptions {
+    /// The store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+const FLUSH_AFTER: &str = "\
+Examples:
+  topdeck store seal s
+
+Exit status:
+  0  all rows are in parts
+  1  there is no store, or it is in use, or the disk refused
+  2  the command line makes no sense";
+
+/// Do what is due: seal, roll up days that are over, put small parts together, drop what is too old
+///
+/// `topdeck import` does this at its end.
+#[derive(clap::Args)]
+#[command(after_long_help = MAINTAIN_AFTER)]
+pub(crate) struct MaintainOptions {
+    /// The store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+const MAINTAIN_AFTER: &str = "\
+Examples:
+  topdeck store maintain s
+
+Exit status:
+  0  nothing is due any more
+  1  there is no store, or it is in use, or the disk refused
+  2  the command line makes no sense";
+
+pub(crate) fn flush(options: &FlushOptions) -> Result<ExitCode> {
+    let told = with_dir(&options.dir);
+    let store = open(&options.dir)?;
+    let before = store.stat().map_err(&told)?.head_rows;
+    store.seal().map_err(&told)?;
+    let stat = store.stat().map_err(&told)?;
+    let text = match before {
+        0 => format!("nothing to seal; {}\n", content_summary(&stat)),
+        n => format!("sealed {}; {}\n", row_count_text(n), content_summary(&stat)),
+    };
+    print_stdout(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn maintain(options: &MaintainOptions) -> Result<ExitCode> {
+    let told = with_dir(&options.dir);
+    let store = open(&options.dir)?;
+    let before = store.stat().map_err(&told)?;
+    let changed = run_maintenance(&store, &mut ProgressLine::new()).map_err(&told)?;
+    let after = store.stat().map_err(&told)?;
+    let text = match changed {
+        false => format!("nothing is due; {}\n", content_summary(&after)),
+        true => {
+            format!("before: {}\nnow:    {}\n", content_summary(&before), content_summary(&after))
+        }
+    };
+    print_stdout(text.as_bytes())?;
+    for note in after.warnings.iter().filter(|note| !before.warnings.contains(note)) {
+        print_message(note);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Times that maintenance is asked whether more is due; each finds what the one before made possible.
+const ROUNDS_MAX: usize = 16;
+
+/// Does what is due, until nothing is. Whether anything was.
+pub(crate) fn run_maintenance(store: &Store, progress: &mut ProgressLine) -> store::Result<bool> {
+    let mut changed = false;
+    for _ in 0..ROUNDS_MAX {
+        progress.show(|_| "sealing and rolling up".to_owned());
+        if !store.maintain()? {
+            break;
+        }
+        changed = true;
+    }
+    Ok(changed)
+}
+
+/// What a store holds, in a line.
+pub(crate) fn content_summary(stat: &StoreStat) -> String {
+    let bytes: u64 = stat.parts.iter().map(|part| part.bytes).sum();
+    let count: u64 = stat.parts.iter().map(|part| part.rows).sum();
+    let mut text = format!(
+        "{} with {}, {}",
+        plural(stat.parts.len() as u64, "part", "parts"),
+        row_count_text(count),
+        format::format_bytes(bytes)
+    );
+    if stat.head_rows > 0 {
+        text.push_str(&format!("; {} in memory and journal", row_count_text(stat.head_rows)));
+    }
+    text
+}

@@ -1,0 +1,174 @@
+//! `topdeck store verify` and `scrub`: whether everything is still what was written.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use store::{ScrubDamage, ScrubReport};
+
+use crate::command::{escape_control, print_stdout};
+use crate::journal::progress_line::ProgressLine;
+use crate::journal::{format, parse};
+use crate::store::{open, plural, row_count_text, with_dir};
+use crate::time;
+use api::json::Json::{self, Bool, List, Null, Object, Text};
+use api::json::integer;
+
+/// Read everything, and say what is damaged; changes nothing
+#[derive(clap::Args)]
+#[command(after_long_help = VERIFY_AFTER)]
+pub(crate) struct StoreVerifyOptions {
+    #[command(flatten)]
+    args: VerifyArgs,
+}
+
+const VERIFY_AFTER: &str = "\
+Examples:
+  topdeck store verify s
+  topdeck store verify s --rate 20MiB --json
+
+Exit status:
+  0  all is as it was written
+  1  something is damaged, or there is no store, or it is in use
+  2  the command line makes no sense";
+
+/// Read everything, and make rollups anew that are damaged
+///
+/// A damaged rollup is made again from base rows where these are there. Damaged base rows are lost unless a
+/// snapshot has them; questions about their time are answered without them, and say so.
+#[derive(clap::Args)]
+#[command(after_long_help = SCRUB_AFTER)]
+pub(crate) struct ScrubOptions {
+    #[command(flatten)]
+    args: VerifyArgs,
+}
+
+const SCRUB_AFTER: &str = "\
+Examples:
+  topdeck store scrub s
+  topdeck store scrub s --rate 20MiB
+
+Exit status:
+  0  all is as it was written, or was mended
+  1  something is damaged for good, or there is no store, or it is in use
+  2  the command line makes no sense";
+
+#[derive(clap::Args)]
+struct VerifyArgs {
+    /// The store's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Read at most so much a second, such as 20MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse::size)]
+    rate: Option<u64>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn verify(options: &StoreVerifyOptions) -> Result<ExitCode> {
+    run_check(&options.args, false)
+}
+
+pub(crate) fn scrub(options: &ScrubOptions) -> Result<ExitCode> {
+    run_check(&options.args, true)
+}
+
+fn run_check(options: &VerifyArgs, mend: bool) -> Result<ExitCode> {
+    let told = with_dir(&options.dir);
+    let store = open(&options.dir)?;
+    let mut progress = ProgressLine::new();
+    let mut each = |at: store::ScrubProgress| progress.bar(at.bytes, at.bytes_total);
+    let report = match mend {
+        true => store.scrub(options.rate, &mut each),
+        false => store.verify(options.rate, &mut each),
+    };
+    progress.clear();
+    let report = report.map_err(told)?;
+    let text = match options.json {
+        true => format!("{}\n", report_json(&report)),
+        false => report_text(&options.dir, &report, mend),
+    };
+    print_stdout(text.as_bytes())?;
+    let is_sound = report.damage.iter().all(|damage| mend && damage.is_rebuildable);
+    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// As many places as a person reads.
+const DAMAGE_SHOWN: usize = 20;
+
+fn report_text(dir: &Path, report: &ScrubReport, mend: bool) -> String {
+    let read = format!(
+        "read {} with {}, {}",
+        plural(report.parts, "part", "parts"),
+        plural(report.chunks, "chunk", "chunks"),
+        format::format_bytes(report.bytes)
+    );
+    if report.damage.is_empty() {
+        return format!("{read}: all is as it was written\n");
+    }
+    let mut text = format!("{read}: {}\n", plural(report.damage.len() as u64, "damage", "damages"));
+    for damage in report.damage.iter().take(DAMAGE_SHOWN) {
+        text.push_str(&format!(
+            "  {}: {}{}\n",
+            escape_control(&damage.file),
+            escape_control(&damage.description),
+            loss_text(damage)
+        ));
+    }
+    let more = report.damage.len().saturating_sub(DAMAGE_SHOWN);
+    if more > 0 {
+        text.push_str(&format!("  and {} more\n", format::count(more as u64)));
+    }
+    let dir = format::shell_quote(dir);
+    if !report.rebuilt_days.is_empty() {
+        let days: Vec<String> = report.rebuilt_days.iter().map(|&day| date(day)).collect();
+        text.push_str(&format!("rolled up anew: {}\n", days.join(", ")));
+    }
+    if !mend && report.damage.iter().any(|damage| damage.is_rebuildable) {
+        text.push_str(&format!("`topdeck store scrub {dir}` makes what can be made again\n"));
+    }
+    if report.damage.iter().any(|damage| !damage.is_rebuildable) {
+        text.push_str(
+            "what is lost for good comes back only from a snapshot: `topdeck store restore SNAPSHOT NEW-DIR`\n",
+        );
+    }
+    text
+}
+
+fn loss_text(damage: &ScrubDamage) -> String {
+    match (damage.is_rebuildable, damage.rows) {
+        (true, _) => " (nothing is lost)".to_owned(),
+        (false, Some(n)) => format!(" ({} lost)", row_count_text(n)),
+        (false, None) => " (it is not known how much is lost)".to_owned(),
+    }
+}
+
+fn date(day: i64) -> String {
+    let text = time::time_text(day);
+    text.split(' ').next().unwrap_or(&text).to_owned()
+}
+
+fn report_json(report: &ScrubReport) -> Json {
+    let damage = report.damage.iter().map(|damage| {
+        Object(vec![
+            ("file", Text(damage.file.clone())),
+            ("what", Text(damage.description.clone())),
+            ("rows", damage.rows.map_or(Null, integer)),
+            ("is_mendable", Bool(damage.is_rebuildable)),
+        ])
+    });
+    Object(vec![
+        ("schema", integer(1)),
+        ("parts", integer(report.parts)),
+        ("chunks", integer(report.chunks)),
+        ("bytes", integer(report.bytes)),
+        ("damage", List(damage.collect())),
+        (
+            "mended_days_ns",
+            List(report.rebuilt_days.iter().map(|&day| Json::Integer(day.into())).collect()),
+        ),
+    ])
+}

@@ -1,0 +1,330 @@
+//! Parts of a long run: up to two at once, each timed, each with a log of its own. A failure stops no
+//! other part, and the summary at the end says everything: so one run tells all.
+
+use std::fs::{self, File, TryLockError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+
+use crate::command_line::target;
+use crate::part_log::PartLog;
+use crate::run_summary::RunSummary;
+use crate::test_report::{SkippedTest, TestFailure, TestReport};
+
+/// A named piece of work.
+pub(crate) struct CiPart {
+    pub(crate) name: &'static str,
+    /// One line for `--help`.
+    pub(crate) description: &'static str,
+    /// Parts that end before this one starts, if they are in the same run. It starts all the same if
+    /// one of them failed: it may have something to tell.
+    pub(crate) dependencies: &'static [&'static str],
+    /// Nothing else may run beside it: it measures time.
+    pub(crate) is_alone: bool,
+    pub(crate) run: fn(&PartLog) -> Result<PartOutcome>,
+}
+
+/// How a part ended.
+#[derive(Debug)]
+pub(crate) enum PartOutcome {
+    Passed,
+    /// It had tests; it failed if one of them did.
+    Tests(TestReport),
+    /// It could not run here; the reason is for the person who reads the table.
+    Skipped(String),
+    /// Nothing that it looks at has changed since it passed.
+    Unchanged(TestReport),
+}
+
+/// A part that ended.
+pub(crate) struct PartResult {
+    pub(crate) name: &'static str,
+    pub(crate) outcome: PartVerdict,
+    pub(crate) tests: TestReport,
+    pub(crate) time: Duration,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum PartVerdict {
+    Passed,
+    Unchanged,
+    Failed,
+    Skipped(String),
+}
+
+/// How the output of parts is shown.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum OutputMode {
+    /// Progress on the console, output in a file for each part; two parts at once.
+    Progress,
+    /// All output on the console; one part at a time.
+    Everything,
+}
+
+/// Keeps a second run in the same build folder away until the first ends: their logs and what they
+/// remember are in the same files. The lock goes with the process.
+pub(crate) fn lock_runs() -> Result<File> {
+    let path = target().join("ci/lock");
+    fs::create_dir_all(path.parent().expect("BUG: it is in a folder"))?;
+    let file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!(
+            "another run of `make test`, `make system` or `make soak` has {}: wait for its end",
+            path.display()
+        ),
+        Err(TryLockError::Error(error)) => Err(error).context("cannot lock the build folder"),
+    }
+}
+
+/// Runs the parts, shows the summary. `command` is what runs a part by its name. Fails if any part
+/// did.
+pub(crate) fn run_all<'a>(
+    command: &str,
+    parts: impl IntoIterator<Item = &'a CiPart>,
+    show: OutputMode,
+) -> ExitCode {
+    let start = Instant::now();
+    let parts: Vec<&CiPart> = parts.into_iter().collect();
+    let lanes = if show == OutputMode::Progress { PARALLEL_PARTS } else { 1 };
+    let results = schedule(&parts, lanes, |part| run_one(command, part, show));
+    let summary = RunSummary { results: &results, time: start.elapsed() };
+    print!("\n{summary}");
+    match results.iter().any(|result| result.outcome == PartVerdict::Failed) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// How many parts run at once. A part has long stretches with one busy thread (links, npm, tests that
+/// wait); two parts fill them. More would need more memory than a small machine has.
+const PARALLEL_PARTS: usize = 2;
+
+/// Runs each part once, in the order of the list as far as `after` and `is_alone` allow.
+fn schedule(
+    parts: &[&CiPart],
+    lanes: usize,
+    run: impl Fn(&CiPart) -> PartResult + Sync,
+) -> Vec<PartResult> {
+    let schedule = Mutex::new(PartSchedule::new(parts));
+    let changed = Condvar::new();
+    let lane = || {
+        loop {
+            let mut state = schedule.lock().expect("BUG: a lane panicked");
+            let index = loop {
+                if state.waiting.is_empty() {
+                    return;
+                }
+                match state.start_next() {
+                    Some(index) => break index,
+                    None => state = changed.wait(state).expect("BUG: a lane panicked"),
+                }
+            };
+            drop(state);
+            let result = run(parts[index]);
+            schedule.lock().expect("BUG: a lane panicked").end(index, result);
+            changed.notify_all();
+        }
+    };
+    std::thread::scope(|scope| (0..lanes).for_each(|_| drop(scope.spawn(lane))));
+    let mut ended = schedule.into_inner().expect("BUG: a lane panicked").ended;
+    ended.sort_by_key(|(index, _)| *index);
+    ended.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Which parts wait, run and have ended, by their index in `parts`.
+struct PartSchedule<'a> {
+    parts: &'a [&'a CiPart],
+    waiting: Vec<usize>,
+    running: Vec<usize>,
+    ended: Vec<(usize, PartResult)>,
+}
+
+impl<'a> PartSchedule<'a> {
+    fn new(parts: &'a [&'a CiPart]) -> PartSchedule<'a> {
+        let waiting = (0..parts.len()).collect();
+        PartSchedule { parts, waiting, running: Vec::new(), ended: Vec::new() }
+    }
+
+    /// Takes the first part that may start now.
+    fn start_next(&mut self) -> Option<usize> {
+        if self.running.iter().any(|index| self.parts[*index].is_alone) {
+            return None;
+        }
+        let may_start = |index: &&usize| {
+            let part = self.parts[**index];
+            let is_ready = part.dependencies.iter().all(|name| !self.is_pending(name));
+            is_ready && (!part.is_alone || self.running.is_empty())
+        };
+        let index = self.waiting.iter().find(may_start).copied();
+        assert!(
+            index.is_some() || !self.running.is_empty(),
+            "BUG: parts wait for each other: {:?}",
+            self.waiting.iter().map(|index| self.parts[*index].name).collect::<Vec<_>>()
+        );
+        self.waiting.retain(|other| Some(*other) != index);
+        self.running.extend(index);
+        index
+    }
+
+    /// Whether a part of this name waits or runs.
+    fn is_pending(&self, name: &str) -> bool {
+        let mut indexes = self.waiting.iter().chain(&self.running);
+        indexes.any(|index| self.parts[*index].name == name)
+    }
+
+    fn end(&mut self, index: usize, result: PartResult) {
+        self.running.retain(|other| *other != index);
+        self.ended.push((index, result));
+    }
+}
+
+fn run_one(command: &str, part: &CiPart, show: OutputMode) -> PartResult {
+    let start = Instant::now();
+    let log = match show {
+        OutputMode::Progress => PartLog::file(part.name),
+        OutputMode::Everything => Ok(PartLog::console(part.name)),
+    };
+    // A log that cannot be made is no reason to run nothing.
+    let log = log.unwrap_or_else(|error| {
+        println!("{}: {error:#}; its output is shown here", part.name);
+        PartLog::console(part.name)
+    });
+    let repeat = format!("{command} {}", part.name);
+    // A panic is a failure of this part; the other lane waits for its end.
+    let ended = catch_unwind(AssertUnwindSafe(|| (part.run)(&log)));
+    let ended = ended.unwrap_or_else(|_| Err(anyhow!("the part panicked; its message is above")));
+    let (verdict, mut tests) = match ended {
+        Ok(PartOutcome::Passed) => (PartVerdict::Passed, TestReport::default()),
+        Ok(PartOutcome::Unchanged(tests)) => (PartVerdict::Unchanged, tests),
+        Ok(PartOutcome::Tests(tests)) if tests.failed.is_empty() => (PartVerdict::Passed, tests),
+        Ok(PartOutcome::Tests(tests)) => (PartVerdict::Failed, tests),
+        Ok(PartOutcome::Skipped(reason)) => (PartVerdict::Skipped(reason), TestReport::default()),
+        Err(error) => {
+            let name = "(the whole part)".to_owned();
+            let output = format!("{}\n{error:#}", log.tail());
+            let failed = vec![TestFailure { name, repeat, output }];
+            (PartVerdict::Failed, TestReport { failed, ..TestReport::default() })
+        }
+    };
+    // A part that is skipped is a check that did not run.
+    if let PartVerdict::Skipped(reason) = &verdict {
+        let name = "(the whole part)".to_owned();
+        tests.skipped.push(SkippedTest { name, reason: reason.clone() });
+    }
+    let time = start.elapsed();
+    let path = log.path().map(|path| format!("; log: {}", path.display())).unwrap_or_default();
+    let end = match &verdict {
+        PartVerdict::Failed => format!("FAILED{path}"),
+        PartVerdict::Skipped(reason) => format!("skipped: {reason}"),
+        PartVerdict::Passed => "ok".to_owned(),
+        PartVerdict::Unchanged => "unchanged since it passed".to_owned(),
+    };
+    log.note(&format!("{end} ({:.1} s)", time.as_secs_f64()));
+    // At once, and not at the end only: who looks on may begin to mend it.
+    for failure in &tests.failed {
+        let text =
+            format!("---- {}: {}\n{}\n----", part.name, failure.name, failure.output.trim_end());
+        println!("{text}");
+        if log.path().is_some() {
+            log.write(&text);
+        }
+    }
+    PartResult { name: part.name, outcome: verdict, tests, time }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_run_in_a_build_folder_reports_the_first() {
+        // Whoever runs this test with `make test` holds the lock.
+        if let Ok(_lock) = lock_runs() {
+            let error = lock_runs().unwrap_err();
+            assert!(error.to_string().starts_with("another run of `make test`"), "{error}");
+        }
+    }
+
+    const NONE: CiPart = CiPart {
+        name: "",
+        description: "",
+        dependencies: &[],
+        is_alone: false,
+        run: |_| Ok(PartOutcome::Passed),
+    };
+
+    fn result(part: &CiPart) -> PartResult {
+        let tests = TestReport::default();
+        PartResult { name: part.name, outcome: PartVerdict::Passed, tests, time: Duration::ZERO }
+    }
+
+    #[test]
+    fn part_starts_after_its_dependencies_and_exclusive_parts_alone() {
+        let running = Mutex::new(Vec::new());
+        let seen = Mutex::new(Vec::new());
+        let parts = [
+            CiPart { name: "b", dependencies: &["a", "elsewhere"], ..NONE },
+            CiPart { name: "alone", is_alone: true, ..NONE },
+            CiPart { name: "a", ..NONE },
+            CiPart { name: "c", ..NONE },
+        ];
+        let parts: Vec<&CiPart> = parts.iter().collect();
+        let results = schedule(&parts, 2, |part| {
+            running.lock().unwrap().push(part.name);
+            std::thread::yield_now();
+            let beside = running.lock().unwrap().clone();
+            assert!(part.name != "alone" || beside == ["alone"], "{beside:?}");
+            seen.lock().unwrap().push(part.name);
+            running.lock().unwrap().retain(|name| *name != part.name);
+            result(part)
+        });
+        let names: Vec<&str> = results.iter().map(|result| result.name).collect();
+        assert_eq!(names, ["b", "alone", "a", "c"], "as in the list");
+        let seen = seen.into_inner().unwrap();
+        let place = |name| seen.iter().position(|other| *other == name);
+        assert!(place("a") < place("b"), "{seen:?}");
+    }
+
+    #[test]
+    #[should_panic(expected = "a scoped thread panicked")]
+    fn cyclic_parts_are_a_bug() {
+        let parts = [
+            CiPart { name: "a", dependencies: &["b"], ..NONE },
+            CiPart { name: "b", dependencies: &["a"], ..NONE },
+        ];
+        schedule(&parts.iter().collect::<Vec<_>>(), 1, result);
+    }
+
+    #[test]
+    fn a_failure_stops_no_other_part_and_names_its_command() {
+        let bad = CiPart { name: "bad", run: |_| bail!("no luck"), ..NONE };
+        let good = CiPart { name: "good", ..NONE };
+        let run = |part: &CiPart| run_one("cargo xtask ci", part, OutputMode::Everything);
+        let results = schedule(&[&bad, &good], 1, run);
+        assert_eq!(results[0].outcome, PartVerdict::Failed);
+        assert_eq!(results[0].tests.failed[0].repeat, "cargo xtask ci bad");
+        assert!(results[0].tests.failed[0].output.contains("no luck"));
+        assert_eq!(results[1].outcome, PartVerdict::Passed);
+    }
+
+    #[test]
+    fn the_run_fails_only_if_a_part_does() {
+        let bad = CiPart { name: "bad", run: |_| bail!("no luck"), ..NONE };
+        let run =
+            |parts: &[&CiPart]| run_all("cargo xtask ci", parts.to_vec(), OutputMode::Everything);
+        assert_eq!(run(&[&NONE]), ExitCode::SUCCESS);
+        assert_eq!(run(&[&bad, &NONE]), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn skipped_part_counts_as_not_run() {
+        let run = |_: &PartLog| Ok(PartOutcome::Skipped("no tool".to_owned()));
+        let result = run_one("x", &CiPart { name: "absent", run, ..NONE }, OutputMode::Everything);
+        assert_eq!(result.outcome, PartVerdict::Skipped("no tool".to_owned()));
+        assert_eq!(result.tests.skipped[0].reason, "no tool");
+    }
+}

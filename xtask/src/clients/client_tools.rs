@@ -1,0 +1,92 @@
+//! What the part needs beside topdeck: the clients, built once and kept under target/clients.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::command_line::{CommandLine, root, target};
+use crate::conformance;
+use crate::part_log::PartLog;
+
+const GO: &str = "testdata/clients/go";
+const REQUIREMENTS: &str = "testdata/clients/python/requirements.txt";
+
+/// Programs that are there, and why others are not.
+pub(super) struct ClientTools {
+    pub(super) go: Option<PathBuf>,
+    /// Of an environment that has the packages.
+    pub(super) python: Option<PathBuf>,
+    pub(super) prometheus: Option<PathBuf>,
+    pub(super) missing: Vec<String>,
+}
+
+/// A program, or why it cannot be had here. That it does not compile, or that a lock file is wrong, is
+/// an error instead.
+type ProvidedTool = std::result::Result<PathBuf, String>;
+
+impl ClientTools {
+    pub(super) fn provide(log: &PartLog) -> Result<ClientTools> {
+        let folder = target().join("clients");
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let mut missing = Vec::new();
+        let mut or_missing =
+            |provided: ProvidedTool| provided.map_err(|reason| missing.push(reason)).ok();
+        let go = or_missing(go(log, &folder)?);
+        let python = or_missing(python(log, &folder)?);
+        let prometheus = or_missing(prometheus().map_err(|reason| format!("{reason:#}")));
+        Ok(ClientTools { go, python, prometheus, missing })
+    }
+}
+
+fn go(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
+    if !CommandLine::new("go version").succeeds() {
+        let reason = "the clients in Go: Go is not installed (Debian package golang-go)";
+        return Ok(Err(reason.to_owned()));
+    }
+    let fetch = CommandLine::new(&format!("go -C {GO} mod download"));
+    if let Some(reason) = fetch.fetch(log)? {
+        return Ok(Err(format!("the clients in Go: their modules cannot be fetched: {reason}")));
+    }
+    let program = folder.join("clients-go");
+    let build = format!("go -C {GO} build -mod=readonly -o");
+    CommandLine::new(&build).arg(text(&program)?).arg(".").run(log)?;
+    Ok(Ok(program))
+}
+
+/// The packages are installed anew when their list is another one.
+fn python(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
+    let (home, list) = (folder.join("python"), folder.join("python/installed.txt"));
+    let program = home.join("bin/python");
+    let wanted = fs::read_to_string(root().join(REQUIREMENTS))?;
+    if fs::read_to_string(&list).is_ok_and(|installed| installed == wanted) {
+        return Ok(Ok(program));
+    }
+    // Debian has Python without what makes an environment for packages.
+    let make = CommandLine::new("python3 -m venv --clear").arg(text(&home)?);
+    if !CommandLine::new("python3 -c").arg("import ensurepip, venv").succeeds() {
+        let reason = "the clients in Python: Python or its venv is not installed (Debian package python3-venv)";
+        return Ok(Err(reason.to_owned()));
+    }
+    make.run(log)?;
+    let install = CommandLine::from_path(&program).arg("-m").arg("pip").arg("install");
+    let install = install.arg("--quiet").arg("--no-deps").arg("--requirement").arg(REQUIREMENTS);
+    if let Some(reason) = install.fetch(log)? {
+        return Ok(Err(format!("the clients in Python: packages cannot be fetched: {reason}")));
+    }
+    fs::write(&list, wanted)?;
+    Ok(Ok(program))
+}
+
+fn prometheus() -> Result<PathBuf> {
+    let program = conformance::program_path()?;
+    ensure!(
+        program.exists(),
+        "Prometheus: it is not built; `make system PART=prometheus` does that"
+    );
+    Ok(program)
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+}

@@ -1,0 +1,235 @@
+//! A command line: shown as one would type it, run in the repository's root.
+
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::part_log::PartLog;
+
+/// What npm, go and pip print where there is no network, a name server or proxy does not answer, or a
+/// registry is down.
+const NETWORK_ERRORS: [&str; 14] = [
+    "EAI_AGAIN",
+    "ECONNREFUSED",
+    "ECONNRESET",
+    "ENETUNREACH",
+    "ENOTFOUND",
+    "ETIMEDOUT",
+    "dial tcp",
+    "no such host",
+    "i/o timeout",
+    "TLS handshake timeout",
+    "Temporary failure in name resolution",
+    "Failed to establish a new connection",
+    "Network is unreachable",
+    "503 Service Unavailable",
+];
+
+/// A program, its arguments, and the environment variables that differ from ours.
+pub(crate) struct CommandLine {
+    /// `None` removes the variable.
+    env: Vec<(&'static str, Option<String>)>,
+    args: Vec<String>,
+}
+
+impl CommandLine {
+    /// `text` is split at white space; no word of ours holds any.
+    pub(crate) fn new(text: &str) -> CommandLine {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        assert!(!words.is_empty(), "a command line needs a program");
+        CommandLine { env: Vec::new(), args: words }
+    }
+
+    /// A program by its path, which may hold white space.
+    pub(crate) fn from_path(path: &Path) -> CommandLine {
+        let path = path.to_str().expect("BUG: the repository's path is not UTF-8");
+        CommandLine { env: Vec::new(), args: vec![path.to_owned()] }
+    }
+
+    /// One more word, which may hold white space.
+    pub(crate) fn arg(mut self, word: &str) -> CommandLine {
+        self.args.push(word.to_owned());
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &'static str, value: &str) -> CommandLine {
+        self.env.push((name, Some(value.to_owned())));
+        self
+    }
+
+    pub(crate) fn unset(mut self, name: &'static str) -> CommandLine {
+        self.env.push((name, None));
+        self
+    }
+
+    /// Shows the line in the log, and runs it with its output there.
+    pub(crate) fn run(&self, log: &PartLog) -> Result<()> {
+        log.note(&format!("$ {self}"));
+        let (stdout, stderr) = log.outputs()?;
+        let mut command = self.command();
+        let status = command.stdout(stdout).stderr(stderr).status();
+        self.check(status.with_context(|| self.cannot_start())?)
+    }
+
+    /// Runs a line that fetches something. A network that is not there is a reason to skip what needs
+    /// it, which is returned; any other failure, such as a wrong lock file, is an error.
+    pub(crate) fn fetch(&self, log: &PartLog) -> Result<Option<String>> {
+        log.note(&format!("$ {self}"));
+        let mut command = self.command();
+        let output = command.output().with_context(|| self.cannot_start())?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        log.write(&text);
+        if output.status.success() {
+            return Ok(None);
+        }
+        match text.lines().find(|line| NETWORK_ERRORS.iter().any(|error| line.contains(error))) {
+            Some(line) => Ok(Some(line.trim().to_owned())),
+            None => bail!("`{self}` ended with {}: {}", output.status, text.trim_end()),
+        }
+    }
+
+    /// Like `run`, and hands each line of standard output to `reader`, which says whether the log
+    /// keeps it.
+    pub(crate) fn run_reading(
+        &self,
+        log: &PartLog,
+        mut reader: impl FnMut(&str) -> bool,
+    ) -> Result<ExitStatus> {
+        log.note(&format!("$ {self}"));
+        let (_, stderr) = log.outputs()?;
+        let mut command = self.command();
+        let child = command.stdout(Stdio::piped()).stderr(stderr).spawn();
+        let mut child = child.with_context(|| self.cannot_start())?;
+        let stdout = child.stdout.take().expect("BUG: stdout was asked for");
+        for text in BufReader::new(stdout).split(b'\n') {
+            let text = text.context("reading what the command prints")?;
+            let text = String::from_utf8_lossy(&text);
+            if reader(&text) {
+                log.write(&text);
+            }
+        }
+        Ok(child.wait()?)
+    }
+
+    /// What the line writes to its standard output.
+    pub(crate) fn stdout(&self) -> Result<Vec<u8>> {
+        let command = &mut self.command();
+        let output =
+            command.stderr(Stdio::inherit()).output().with_context(|| self.cannot_start())?;
+        self.check(output.status)?;
+        Ok(output.stdout)
+    }
+
+    /// Whether the line runs at all and ends well; shows nothing.
+    pub(crate) fn succeeds(&self) -> bool {
+        let command = &mut self.command();
+        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    }
+
+    /// The command, with the repository's root as its folder and no standard input.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.args[0]);
+        command.args(&self.args[1..]).current_dir(root()).stdin(Stdio::null());
+        for (name, value) in &self.env {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
+    /// An error that names the line, unless it ended well.
+    pub(crate) fn check(&self, status: ExitStatus) -> Result<()> {
+        ensure!(status.success(), "`{self}` ended with {status}");
+        Ok(())
+    }
+
+    fn cannot_start(&self) -> String {
+        format!("cannot start `{}`: is it installed and in PATH?", self.args[0])
+    }
+}
+
+/// As one would type it into a shell.
+impl fmt::Display for CommandLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.env {
+            match value {
+                Some(value) if value.contains(' ') => write!(f, "{name}=\"{value}\" ")?,
+                Some(value) => write!(f, "{name}={value} ")?,
+                None => {}
+            }
+        }
+        let is_plain = |word: &String| !word.contains([' ', '\'']);
+        let quoted = |word: &String| match is_plain(word) {
+            true => word.clone(),
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        };
+        f.write_str(&self.args.iter().map(quoted).collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// The repository's root, which is where all our commands run.
+pub(crate) fn root() -> &'static Path {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().expect("BUG: xtask/ is a folder of the repository")
+}
+
+/// Processors that this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    let named = std::env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty());
+    root().join(named.map_or_else(|| PathBuf::from("target"), PathBuf::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_is_shown_as_typed() {
+        let line =
+            CommandLine::new("cargo test  --lib").env("RUSTFLAGS", "--cfg loom").env("N", "3");
+        assert_eq!(line.unset("M").to_string(), "RUSTFLAGS=\"--cfg loom\" N=3 cargo test --lib");
+    }
+
+    #[test]
+    fn argument_with_a_space_is_quoted() {
+        let line = CommandLine::from_path(Path::new("/a b/c")).arg("it's");
+        assert_eq!(line.to_string(), r"'/a b/c' 'it'\''s'");
+    }
+
+    #[test]
+    fn missing_network_skips_and_wrong_lock_file_fails() {
+        let log = PartLog::console("t");
+        let fails = |text: &str| CommandLine::new("sh -c").arg(&format!("echo '{text}'; exit 1"));
+        let reason = fails("npm error code ENOTFOUND").fetch(&log).unwrap();
+        assert_eq!(reason.as_deref(), Some("npm error code ENOTFOUND"));
+        let error = fails("lock file and package.json differ").fetch(&log).unwrap_err();
+        assert!(error.to_string().contains("lock file and package.json differ"), "{error}");
+        assert_eq!(CommandLine::new("true").fetch(&log).unwrap(), None);
+    }
+
+    #[test]
+    fn failed_command_is_named() {
+        let error = CommandLine::new("false").run(&PartLog::console("t")).unwrap_err();
+        assert_eq!(error.to_string(), "`false` ended with exit status: 1");
+    }
+
+    #[test]
+    fn missing_program_is_named() {
+        let error =
+            CommandLine::new("no-such-program-here").run(&PartLog::console("t")).unwrap_err();
+        assert!(error.to_string().contains("`no-such-program-here`"), "{error}");
+        assert!(!CommandLine::new("no-such-program-here").succeeds());
+    }
+}

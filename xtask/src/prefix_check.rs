@@ -1,0 +1,69 @@
+//! Tests that are told apart by how their name begins (`loom_`, `miri_`), counted in the sources: a
+//! filter that matches nothing also succeeds.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::ci_part::PartOutcome;
+use crate::command_line::root;
+
+/// An error unless a part ran every test below `crates/` whose name begins with `prefix`. Where one
+/// failed, that is what there is to say.
+pub(crate) fn check_all_ran_with_prefix(outcome: &PartOutcome, prefix: &str) -> Result<()> {
+    let (PartOutcome::Tests(report) | PartOutcome::Unchanged(report)) = outcome else {
+        return Ok(());
+    };
+    let (ran, written) = (report.count(), count_in_sources(prefix)?);
+    ensure!(
+        ran == written || !report.failed.is_empty(),
+        "{ran} tests ran, but crates/ has {written} whose names begin with {prefix}"
+    );
+    Ok(())
+}
+
+/// How many functions below `crates/` have a name that begins with `prefix`: at least one.
+fn count_in_sources(prefix: &str) -> Result<u64> {
+    let count = count_below(&root().join("crates"), prefix)?;
+    ensure!(count > 0, "no test below crates/ is named {prefix}…");
+    Ok(count)
+}
+
+fn count_below(folder: &Path, prefix: &str) -> Result<u64> {
+    let mut count = 0;
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            count += count_below(&path, prefix)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path)?;
+            count += count_in(&text, prefix);
+        }
+    }
+    Ok(count)
+}
+
+fn count_in(text: &str, prefix: &str) -> u64 {
+    let function = format!("fn {prefix}");
+    text.lines().filter(|line| line.trim_start().starts_with(&function)).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_counted_and_mentions_are_not() {
+        let text = "// fn miri_no\n    fn miri_a() {}\nfn miri_b() { let x = \"fn miri_\"; }\n";
+        assert_eq!(count_in(text, "miri_"), 2);
+    }
+
+    #[test]
+    fn a_prefix_that_no_test_has_is_an_error() {
+        assert!(count_in_sources("loom_").unwrap() > 0);
+        assert!(count_in_sources("no_test_begins_like_this_").is_err());
+    }
+}
