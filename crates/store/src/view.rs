@@ -445,9 +445,14 @@ impl ReadView {
                 continue;
             }
             self.chunks(info, &series.id, range, gaps, &mut |_, header, bytes| {
-                let (mut more, predecessor) = chunk::decode(header, bytes)?;
-                predecessors.add(&more, predecessor);
+                let (mut more, mut predecessor) = chunk::decode(header, bytes)?;
+                if kind.is_cumulative() {
+                    // Where the range cuts a chunk, its first row there follows one of the chunk.
+                    let before = more.last_reading(range.start);
+                    predecessor = before.map_or(predecessor, Predecessor::Reading);
+                }
                 more.retain(|_, end| range.contains(&end.saturating_sub(1)));
+                predecessors.add(&more, predecessor);
                 rows.append(more);
                 Ok(())
             })?;

@@ -289,6 +289,22 @@ fn window_from_first_remaining_reading_is_complete() {
 }
 
 #[test]
+fn a_column_that_cuts_a_day_of_which_rows_were_dropped_has_the_steps_that_end_in_it() {
+    for says_since in [false, true] {
+        let growing = GrowingFixture::with_all_days(says_since);
+        // The day's first quarter goes; of the others everything is there.
+        growing.set_base_retention(2 * DAY - 5 * HOUR);
+        let left = BEGIN + 2 * DAY + 6 * HOUR;
+        assert_eq!(growing.base_rows_before(left), 0);
+        let columns = (DAY - 6 * HOUR) / STEP - 2;
+        // A second before each reading, so that each is in the minute that the column cuts.
+        let grid = TimeGrid { start: left + 2 * STEP - SECOND, step: STEP, columns: columns as u64 };
+        let expected = vec![(STEP_GROWS, STEP_GROWS); columns as usize];
+        assert_eq!(growing.grown(grid), (expected, vec![]), "says since when: {says_since}");
+    }
+}
+
+#[test]
 fn nan_between_days_loses_no_increase() {
     let world = StoreFixture::new();
     world.set_now(BEGIN);
