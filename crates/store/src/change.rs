@@ -203,9 +203,9 @@ impl<'a> StoreChange<'a> {
             }),
         };
         let is_new = u64::from(number.0) >= self.base_manifest.series;
+        let mut gaps = Vec::new();
         if !is_new {
             // What cannot be read is told by whoever asks for it; the head must not wait for it.
-            let mut gaps = Vec::new();
             match self.inner.previous_sample(base, &id, kind, before, None, &mut gaps) {
                 Ok(stored) => held = gather::later_reading(held, stored, kind),
                 Err(_) => return Predecessor::Unknown,
@@ -214,6 +214,12 @@ impl<'a> StoreChange<'a> {
         match held {
             Some(reading) => Predecessor::Reading(reading),
             None if is_new => Predecessor::Nothing,
+            // Nothing is missing, so there is none: that has to be known when others are dropped.
+            None if gaps.is_empty()
+                && !self.base_manifest.may_have_dropped_predecessor((i64::MIN, end)) =>
+            {
+                Predecessor::Nothing
+            }
             None => Predecessor::Unknown,
         }
     }

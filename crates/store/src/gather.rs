@@ -98,10 +98,10 @@ impl KnownPredecessors {
         if let Some((_, last)) = known.max_by_key(|held| held.1.time()) {
             return last.clone();
         }
-        let at = self.0.iter().filter(|held| held.0 <= first).max_by_key(|held| held.0);
-        match at {
-            Some((_, Predecessor::Nothing)) => Predecessor::Nothing,
-            _ => Predecessor::Unknown,
+        // What came before a first reading came late, and was the first then.
+        match self.0.iter().any(|held| held.1 == Predecessor::Nothing) {
+            true => Predecessor::Nothing,
+            false => Predecessor::Unknown,
         }
     }
 

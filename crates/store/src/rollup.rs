@@ -80,7 +80,7 @@ impl Manifest {
 
     /// Whether readings that this one followed may have been dropped: it counts since before its partition, and
     /// of a day since then not all is there.
-    fn may_have_dropped_predecessor(&self, (start, end): (i64, i64)) -> bool {
+    pub(crate) fn may_have_dropped_predecessor(&self, (start, end): (i64, i64)) -> bool {
         let partition = slot(end, Resolution::Base.partition());
         let is_live = |number: &u64| {
             self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
@@ -474,8 +474,19 @@ impl StoreInner {
             return Ok((rows, Predecessor::Unknown));
         };
         let before = end.saturating_sub(1);
+        let known_before = gaps.len();
         let stored = self.previous_sample(base, id, kind, before, filter, gaps)?;
-        Ok((rows, base.manifest.predecessor(stored, told)))
+        let predecessor = match base.manifest.predecessor(stored, told) {
+            // EmptySource is missing, so there is none: that has to be known when others are dropped.
+            Predecessor::Unknown
+                if gaps.len() == known_before
+                    && !base.manifest.may_have_dropped_predecessor((i64::MIN, end)) =>
+            {
+                Predecessor::Nothing
+            }
+            predecessor => predecessor,
+        };
+        Ok((rows, predecessor))
     }
 }
 

@@ -98,7 +98,11 @@ export const FIGURES: readonly Figure[] = [
   cpu(["cpu", "utilisation", "CPU busy"], "avg", BUSY),
   cpu(["cpu", "utilisation", "max per CPU"], "max", BUSY),
   pressure("cpu", "cpu", "PSI CPU some"),
-  gauge(["cpu", "saturation", "load average (1 min)", "host_load_average"], " task|s", 'minutes="1"'),
+  gauge(
+    ["cpu", "saturation", "load average (1 min)", "host_load_average"],
+    " task|s",
+    'minutes="1"',
+  ),
   MEMORY_IN_USE,
   pressure("memory", "memory", "PSI memory some"),
   counter(["memory", "saturation", "reclaim stalls", "host_allocation_stalls_total"], "count", [
@@ -364,7 +368,9 @@ export function missingReason(
   if (isLoaded === null) return "no data from this host in the range";
   if (isLoaded) return "no events yet";
   const note = notes.find((note) => note.startsWith(BPF_NOTES[program]));
-  return note ?? "the BPF program cannot be loaded on that host; see its metric host_collector_warning";
+  return (
+    note ?? "the BPF program cannot be loaded on that host; see its metric host_collector_warning"
+  );
 }
 
 /** Notes that `missingReason` never returns: those about anything but BPF programs. */

@@ -207,6 +207,72 @@ fn late_reading_is_the_predecessor_after_drop() {
     }
 }
 
+/// A series that begins after the days that were dropped; the reading before its first comes late.
+#[test]
+fn a_series_of_which_nothing_was_dropped_has_no_gap_although_its_first_reading_came_late() {
+    for is_late_to_rules in [false, true] {
+        let world = StoreFixture::new();
+        world.set_now(BEGIN);
+        let growing = GrowingFixture {
+            store: world.open().unwrap(),
+            world,
+            has_start_times: false,
+            batches: 0,
+        };
+        let send = |batch: u64, series: &Series, after: i64, value: f64| {
+            let end = BEGIN + after;
+            ingest(&growing.store, batch, &[(series, sample(end, end, value))]);
+            growing.store.seal().unwrap();
+        };
+        send(1, &other(), HOUR, 1.0);
+        send(2, &counter(), 2 * DAY + 7 * HOUR, 20.0);
+        send(3, &counter(), 2 * DAY + 8 * HOUR, 25.0);
+        growing.world.set_now(BEGIN + 3 * DAY + HOUR);
+        if is_late_to_rules {
+            growing.set_base_retention(2 * DAY);
+            assert_eq!(growing.base_rows_before(BEGIN + DAY), 0);
+        }
+        send(4, &counter(), 2 * DAY + 6 * HOUR + MINUTE, 10.0);
+        growing.settle();
+        growing.set_base_retention(2 * DAY);
+        // By day, and with the first reading in a minute that is cut.
+        let cut = BEGIN + 2 * DAY + 6 * HOUR + SECOND;
+        for (start, step) in [(BEGIN + 2 * DAY, DAY), (cut, 9 * HOUR)] {
+            let (grown, gaps) = growing.increases(TimeGrid { start, step, columns: 1 });
+            let numbers = grown.iter().map(|column| column.0).collect::<Vec<_>>();
+            assert_eq!((numbers, gaps), (vec![15], vec![]), "late to rules: {is_late_to_rules}");
+        }
+    }
+}
+
+/// Its first day is deleted before other rows are dropped: nothing is known of what the next day
+/// began with, and nothing of it was dropped.
+#[test]
+fn a_series_whose_first_day_was_deleted_has_no_gap_when_rows_of_others_are_dropped() {
+    let world = StoreFixture::new();
+    world.set_now(BEGIN);
+    let growing =
+        GrowingFixture { store: world.open().unwrap(), world, has_start_times: false, batches: 0 };
+    let readings = [(DAY + HOUR, 10.0), (2 * DAY + HOUR, 20.0), (2 * DAY + 2 * HOUR, 25.0)];
+    ingest(&growing.store, 1, &[(&other(), sample(BEGIN + HOUR, BEGIN + HOUR, 1.0))]);
+    for (at, (after, value)) in readings.into_iter().enumerate() {
+        let end = BEGIN + after;
+        ingest(&growing.store, at as u64 + 2, &[(&counter(), sample(end, end, value))]);
+    }
+    growing.world.set_now(BEGIN + 3 * DAY + HOUR);
+    growing.settle();
+    let selector = Selector::parse("requests").unwrap();
+    let first = BEGIN + DAY..BEGIN + 2 * DAY;
+    assert_eq!(growing.store.delete(&selector, first).unwrap().rows, 1);
+    growing.set_base_retention(2 * DAY);
+    assert_eq!(growing.base_rows_before(BEGIN + DAY), 0);
+    let cut = BEGIN + 2 * DAY + HOUR - SECOND;
+    for (start, step) in [(BEGIN + 2 * DAY, DAY), (cut, 9 * HOUR)] {
+        let (grown, gaps) = growing.increases(TimeGrid { start, step, columns: 1 });
+        assert_eq!((grown[0].0, gaps), (5, vec![]));
+    }
+}
+
 /// Two readings of one moment, the last of a day: the greater counts, and comes when the lesser is
 /// already what the next day's first reading follows.
 #[test]
@@ -298,9 +364,10 @@ fn a_column_that_cuts_a_day_of_which_rows_were_dropped_has_the_steps_that_end_in
         assert_eq!(growing.base_rows_before(left), 0);
         let columns = (DAY - 6 * HOUR) / STEP - 2;
         // A second before each reading, so that each is in the minute that the column cuts.
-        let grid = TimeGrid { start: left + 2 * STEP - SECOND, step: STEP, columns: columns as u64 };
+        let grid =
+            TimeGrid { start: left + 2 * STEP - SECOND, step: STEP, columns: columns as u64 };
         let expected = vec![(STEP_GROWS, STEP_GROWS); columns as usize];
-        assert_eq!(growing.grown(grid), (expected, vec![]), "says since when: {says_since}");
+        assert_eq!(growing.increases(grid), (expected, vec![]), "says since when: {says_since}");
     }
 }
 
