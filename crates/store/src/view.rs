@@ -657,11 +657,36 @@ impl ReadView {
             return Ok(true);
         }
         rolled.retain(|_, end| range.contains(&end.saturating_sub(1)));
+        if kind.is_cumulative() && self.lacks_readings(series, &range, &mut gaps)? {
+            return Ok(true);
+        }
         let left = self.amount_in_base(series, &range, &mut |info| {
             info.partition().start == start
                 && !self.is_not_rolled_up(info, Resolution::Day, covered)
         })?;
         Ok(left.is_some_and(|left| rolled.amount() > left))
+    }
+
+    /// Whether the finest rollups of a partition have a slot in which no reading is left. Readings
+    /// that came late may have grown by more than those that were dropped.
+    fn lacks_readings(
+        &self,
+        series: &SeriesQuery,
+        range: &Range<i64>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<bool> {
+        let kind = series.found.series.kind();
+        let mut slots = Rows::none_of_rollup(kind);
+        for resolution in [Resolution::Minute, Resolution::FiveMinutes, Resolution::Hour] {
+            if slots.len() == 0 {
+                let range = std::slice::from_ref(range);
+                self.rolled_rows(series, resolution, range, gaps, &mut slots)?;
+            }
+        }
+        let left = self.base_rows(series, range, |_| true, gaps)?.rows.times();
+        let is_left =
+            |(start, end): (i64, i64)| left.iter().any(|row| start < row.1 && row.1 <= end);
+        Ok(!slots.times().into_iter().all(is_left))
     }
 
     /// Where rows of a series as they came were dropped and rollups have them: it is not empty
@@ -928,6 +953,9 @@ impl ReadView {
             self.rolled_rows(series, resolution, &join_ranges(rolled), gaps, &mut rows)?;
         }
         for range in join_ranges(base) {
+            if kind.is_cumulative() {
+                self.add_too_late(series, &range, &days, covered, gaps)?;
+            }
             let found = self.base_rows(series, &range, |_| true, gaps)?;
             rows.append(self.deltas_since(series, found, range.start, gaps)?);
         }
@@ -946,6 +974,27 @@ impl ReadView {
             other => panic!("BUG: what happened is {other:?}"),
         }
         Ok(rows)
+    }
+
+    /// Readings that are in no rollup of a day of which others are gone: what they grew by is not
+    /// known.
+    fn add_too_late(
+        &self,
+        series: &SeriesQuery,
+        range: &Range<i64>,
+        days: &RollupCoverage,
+        covered: &CoveredParts,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<()> {
+        for piece in split_by_days(range) {
+            if let Some(UnrolledDay::RollupPlusRaw) = days.loose.get(&slot(piece.end, DAY)) {
+                let is_not_rolled_up =
+                    |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
+                let found = self.base_rows(series, &piece, is_not_rolled_up, gaps)?;
+                gaps.extend(late_gap(&series.found.series, &found.rows));
+            }
+        }
+        Ok(())
     }
 
     fn rolled_rows(

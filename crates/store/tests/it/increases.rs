@@ -318,6 +318,68 @@ fn late_greater_reading_is_the_predecessor() {
     check("rolled up anew");
 }
 
+/// Of a day whose readings were dropped, and to which others came when the rule was gone. Each
+/// column has one reading, in a minute that it cuts.
+#[test]
+fn a_column_without_the_readings_that_were_dropped_has_a_gap_although_others_came_late() {
+    let mut growing = GrowingFixture::new(false);
+    for minute in [6, 20, 40, 60, 80] {
+        growing.read(BEGIN + minute * MINUTE);
+    }
+    growing.world.set_now(BEGIN + 3 * DAY);
+    growing.set_base_retention(DAY);
+    assert_eq!(growing.base_rows_before(BEGIN + DAY), 0);
+    growing.store.set_retention(Vec::new()).unwrap();
+    let check = |growing: &GrowingFixture, minute: i64, what: &str| {
+        let start = BEGIN + minute * MINUTE - SECOND;
+        let (grown, gaps) = growing.increases(TimeGrid { start, step: STEP, columns: 1 });
+        let told = gaps.iter().filter(|gap| gap.start < start + STEP && gap.end > start).count();
+        assert_ne!(told, 0, "{what}, minute {minute}: {grown:?}");
+    };
+    for minute in [100, 120] {
+        growing.read(BEGIN + minute * MINUTE);
+    }
+    growing.store.seal().unwrap();
+    for minute in [140, 200, 260, 300] {
+        growing.read(BEGIN + minute * MINUTE);
+    }
+    for what in ["in memory", "sealed", "rolled up"] {
+        for minute in [20, 60, 80, 100, 120, 140, 200] {
+            check(&growing, minute, what);
+        }
+        match what {
+            "in memory" => _ = growing.store.seal().unwrap(),
+            _ => growing.settle(),
+        }
+    }
+}
+
+/// All readings of a series came when rows of others of their day had been dropped.
+#[test]
+fn a_column_of_a_reading_that_came_too_late_has_a_gap_although_nothing_of_its_series_was_dropped() {
+    let mut growing = GrowingFixture::new(false);
+    ingest(&growing.store, 1, &[(&other(), sample(BEGIN + HOUR, BEGIN + HOUR, 1.0))]);
+    growing.batches = 1;
+    growing.world.set_now(BEGIN + 3 * DAY);
+    growing.set_base_retention(DAY);
+    assert_eq!(growing.base_rows_before(BEGIN + DAY), 0);
+    for minute in [100, 120] {
+        growing.read(BEGIN + minute * MINUTE);
+    }
+    growing.store.seal().unwrap();
+    for minute in [140, 200, 260] {
+        growing.read(BEGIN + minute * MINUTE);
+    }
+    for what in ["in memory", "sealed"] {
+        for minute in [100, 120, 140, 200, 260] {
+            let start = BEGIN + minute * MINUTE - SECOND;
+            let (grown, gaps) = growing.increases(TimeGrid { start, step: STEP, columns: 1 });
+            assert_ne!(gaps.len(), 0, "{what}, minute {minute}: {grown:?}");
+        }
+        growing.store.seal().unwrap();
+    }
+}
+
 #[test]
 fn deleting_another_series_changes_no_total() {
     for says_since in [false, true] {
