@@ -181,15 +181,15 @@ mod tests {
 
     #[test]
     fn durations_are_parsed() {
-        probe_duration("1h30m", Some(HOUR + HOUR / 2));
-        probe_duration("90min", Some(HOUR + HOUR / 2));
-        probe_duration("1.5h", Some(HOUR + HOUR / 2));
-        probe_duration("1.5m", Some(90_000_000_000));
-        probe_duration("1.5w", Some(252 * HOUR));
-        probe_duration("30d", Some(720 * HOUR));
-        probe_duration("1y", Some(365 * 24 * HOUR));
-        probe_duration("250us", Some(250_000));
-        probe_duration("17ns", Some(17));
+        check_duration("1h30m", Some(HOUR + HOUR / 2));
+        check_duration("90min", Some(HOUR + HOUR / 2));
+        check_duration("1.5h", Some(HOUR + HOUR / 2));
+        check_duration("1.5m", Some(90_000_000_000));
+        check_duration("1.5w", Some(252 * HOUR));
+        check_duration("30d", Some(720 * HOUR));
+        check_duration("1y", Some(365 * 24 * HOUR));
+        check_duration("250us", Some(250_000));
+        check_duration("17ns", Some(17));
         for text in ["", "30", "0", "0s", "-1s", "-1d", "5B", "1e9y", "1e300", "d"] {
             check_duration(text, None);
         }

@@ -12,21 +12,21 @@
 //! are those of one definite set of values: the truth. [`Truth`] adds it up.
 //!
 //! A data set is the same for ever and on every machine: histogram `minute` of series `series` depends on the
-//! seed and on these two numbers alone, so any part may be drawn in any order. A smaller [`Scale`] is a corner of
+//! seed and on these two numbers alone, so any part may be drawn in any order. A smaller [`DatasetScale`] is a corner of
 //! the full one, a larger one goes on as it does. Nothing here reads a file or a clock.
 //!
 //! ```
-//! use collect::synthetic::{Dataset, Scale, Which};
+//! use collect::synthetic::{Dataset, DatasetScale, DatasetKind};
 //!
-//! let scale = Scale { series: 3, minutes: 5, ..Scale::full(Which::B) };
-//! let dataset = Dataset::new(Which::B, scale);
+//! let scale = DatasetScale { series: 3, minutes: 5, ..DatasetScale::full(DatasetKind::B) };
+//! let dataset = Dataset::new(DatasetKind::B, scale);
 //! let mut minutes = dataset.minutes();
 //! let mut count = 0;
 //! for minute in &mut minutes {
 //!     assert_eq!(minute.histograms.len(), 3);
 //!     count += minute.histograms.iter().map(|histogram| histogram.count()).sum::<u64>();
 //! }
-//! assert_eq!(minutes.truth().total().count, count);
+//! assert_eq!(minutes.expected().total().count, count);
 //! ```
 
 mod cells;

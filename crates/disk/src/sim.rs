@@ -46,12 +46,12 @@ pub use process::SimProcess;
 /// Simulated disk with a page cache, crash model and fault injection. Clones are the same disk.
 ///
 /// ```
-/// use disk::{Disk, Mode, SimDisk};
+/// use disk::{Disk, OpenMode, SimDisk};
 ///
 /// let disk = SimDisk::new(1);
 /// disk.cut_after(2);
 /// let process = disk.process();
-/// let file = process.open("/a".as_ref(), Mode::Create)?;
+/// let file = process.open("/a".as_ref(), OpenMode::Create)?;
 /// file.write_all_at(b"abc", 0)?;
 /// assert!(file.sync().is_err(), "the power goes while it is under way");
 /// // Many things may be left of the same moment.

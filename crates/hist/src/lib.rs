@@ -8,7 +8,7 @@
 //! # Recording and asking
 //!
 //! ```
-//! use hist::{Bound, Histogram};
+//! use hist::{LimitInclusion, Histogram};
 //!
 //! // Latencies in milliseconds, with an objective of 50 ms that is counted exactly.
 //! let mut latencies = Histogram::default().with_thresholds(&[50.0])?;
@@ -24,7 +24,7 @@
 //! assert!(p99.lower <= 21.0 && 21.0 <= p99.upper);
 //! assert!((p99.estimate - 21.0).abs() / 21.0 < 0.022);
 //!
-//! let too_slow = latencies.count_above(50.0, Bound::Exclusive);
+//! let too_slow = latencies.count_above(50.0, LimitInclusion::Exclusive);
 //! assert!(too_slow.is_exact() && too_slow.estimate == 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -1,21 +1,21 @@
 //! Durable log with group commit, named subscribers and bounded retention.
 //!
 //! ```
-//! use journal::{Journal, Level, Options, Settings, Start, Item};
+//! use journal::{Journal, Level, Options, Settings, StartPosition, ReadItem};
 //! # let dir = std::env::temp_dir().join(format!("journal-doc-{}", std::process::id()));
 //! # let dir = dir.as_path();
 //! let disk = std::sync::Arc::new(disk::OsDisk);
 //! Journal::create(&*disk, dir, journal::random_id(), 0, &Settings::default())?;
 //! let journal = Journal::open(disk, dir, &Options::default())?;
-//! journal.add_subscriber("store", Start::Begin, true)?;
+//! journal.add_subscriber("store", StartPosition::First, true)?;
 //! let ack = journal.append(b"a record", Level::Disk)?;
 //! assert_eq!((ack.positions, ack.level), (0..1, Level::Disk));
 //!
 //! let mut subscriber = journal.subscribe("store")?;
 //! while let Some(item) = subscriber.next()? {
 //!     match item {
-//!         Item::Batch(batch) => batch.records().for_each(|record| assert_eq!(record.bytes, b"a record")),
-//!         Item::Gap(gap) => panic!("{} records are missing: {}", gap.records(), gap.reason),
+//!         ReadItem::Batch(batch) => batch.records().for_each(|record| assert_eq!(record.bytes, b"a record")),
+//!         ReadItem::Gap(gap) => panic!("{} records are missing: {}", gap.records(), gap.reason),
 //!     }
 //! }
 //! subscriber.commit(subscriber.position(), Level::Disk)?;

@@ -5,23 +5,23 @@
 //! ```
 //! use hist::Histogram;
 //! use hist::codec::header::Temporality;
-//! use model::{BatchWriter, Kind, Sample, Series, Value};
+//! use model::{BatchWriter, SeriesKind, Sample, Series, SampleValue};
 //!
-//! let series = Series::new("http_request_duration", Kind::Histogram(Temporality::Delta))
+//! let series = Series::new("http_request_duration", SeriesKind::Histogram(Temporality::Delta))
 //!     .with_unit("ns")
 //!     .with_label("host", "web-1")
-//!     .checked()?;
+//!     .validate()?;
 //! let mut latencies = Histogram::default();
 //! latencies.record(17_000_000.0);
 //!
 //! let mut batch = BatchWriter::default();
 //! batch.series(&series);
-//! batch.sample(&Sample { start: 0, end: 60_000_000_000, value: Value::Histogram(Box::new(latencies.clone())) })?;
+//! batch.sample(&Sample { start: 0, end: 60_000_000_000, value: SampleValue::Histogram(Box::new(latencies.clone())) })?;
 //! let batch = batch.finish();
 //!
 //! let entry = batch.read().next().unwrap()?;
 //! assert_eq!(entry.series.id(), series.id());
-//! assert_eq!(entry.decode()?, Value::Histogram(Box::new(latencies)));
+//! assert_eq!(entry.decode()?, SampleValue::Histogram(Box::new(latencies)));
 //! # Ok::<(), model::Error>(())
 //! ```
 #![forbid(unsafe_code)]

@@ -2,14 +2,14 @@
 //!
 //! ```
 //! use hist::{Histogram, codec::header::Temporality};
-//! use model::{BatchWriter, Kind, Sample, Series, Value};
-//! use query::{Data, Language, Question, Settings, Stored, ask, promql};
+//! use model::{BatchWriter, SeriesKind, Sample, Series, SampleValue};
+//! use query::{ResultData, Language, QueryRequest, Settings, StoreSource, execute, promql};
 //! # use std::{path::Path, sync::Arc};
 //! # let start = 1_600_002_000 * store::SECOND;
-//! # let clock: journal::Clock = Arc::new(move || start + store::HOUR);
+//! # let clock: journal::WallClock = Arc::new(move || start + store::HOUR);
 //! # let settings = journal::Settings { buffer_bytes: 64 << 10, segment_bytes: 256 << 10, ..Default::default() };
-//! # let journal = journal::Options { alone: true, background: false, clock: Arc::clone(&clock), ..Default::default() };
-//! # let options = store::Options { background: false, journal, clock, ..Default::default() };
+//! # let journal = journal::Options { is_exclusive: true, has_background_thread: false, clock: Arc::clone(&clock), ..Default::default() };
+//! # let options = store::Options { has_background_thread: false, journal, clock, ..Default::default() };
 //!
 //! let disk: Arc<dyn disk::Disk> = Arc::new(disk::SimDisk::new(1).process());
 //! store::Store::create(&disk, Path::new("/store"), &settings)?;
@@ -17,20 +17,20 @@
 //! let mut latencies = Histogram::default();
 //! (1..=1000).for_each(|ms| latencies.record(f64::from(ms)));
 //! let mut batch = BatchWriter::default();
-//! batch.series(&Series::new("latency", Kind::Histogram(Temporality::Delta)).with_unit("ms").checked()?);
+//! batch.series(&Series::new("latency", SeriesKind::Histogram(Temporality::Delta)).with_unit("ms").validate()?);
 //! let end = start + store::MINUTE;
-//! batch.sample(&Sample { start, end, value: Value::Histogram(Box::new(latencies)) })?;
+//! batch.sample(&Sample { start, end, value: SampleValue::Histogram(Box::new(latencies)) })?;
 //! let _ack = store.ingest(None, &batch.finish(), journal::Level::Disk)?;
 //!
 //! let text = "histogram_quantile(0.99, sum_over_time(latency[1m]))";
 //! let options = promql::Options::default();
-//! let question = Question { text, language: Language::PromQl, start: end, end, step: 0, options };
+//! let request = QueryRequest { text, language: Language::PromQl, start: end, end, step: 0, options };
 //! let view = store.view()?;
-//! let answer = ask(&Stored::new(&view), &question, &Settings::default(), &|| false)?;
-//! let Data::Vector(streams) = answer.data else { panic!("one moment has a vector") };
+//! let result = execute(&StoreSource::new(&view), &request, &Settings::default(), &|| false)?;
+//! let ResultData::Vector(streams) = result.data else { panic!("one moment has a vector") };
 //! let p99 = streams[0].points[0].as_ref().and_then(|value| value.bracket()).unwrap();
 //! assert!(p99.contains(990.0) && p99.upper / p99.lower < 1.03, "the truth, and how near it is known");
-//! assert_eq!(answer.unit.as_deref(), Some("ms"));
+//! assert_eq!(result.unit.as_deref(), Some("ms"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

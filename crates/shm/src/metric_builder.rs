@@ -16,7 +16,7 @@ use crate::thread_lane;
 /// [`crate::metrics!`].
 ///
 /// ```
-/// let answered = shm::Description::new("answered_total").label("peer", "a").help("Answers.").counter()?;
+/// let answered = shm::MetricBuilder::new("answered_total").label("peer", "a").help("Answers.").counter()?;
 /// answered.add(1);
 /// # Ok::<(), shm::Error>(())
 /// ```

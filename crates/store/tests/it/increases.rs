@@ -348,7 +348,7 @@ fn a_column_without_the_readings_that_were_dropped_has_a_gap_although_others_cam
             check(&growing, minute, what);
         }
         match what {
-            "in memory" => _ = growing.store.seal().unwrap(),
+            "in memory" => growing.store.seal().unwrap(),
             _ => growing.settle(),
         }
     }
