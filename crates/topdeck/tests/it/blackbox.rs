@@ -9,12 +9,11 @@ mod wire;
 use run::{FIRST_SEED_OF_CHANGES, run};
 
 /// Seeds of programs that failed once; each stays.
-const RECORDED_SEEDS: [u64; 1] = [1005];
+const RECORDED_SEEDS: [u64; 3] = [1005, 1010, 1014];
 
 #[test]
 fn answers_from_outside_are_those_of_the_model() {
-    RECORDED_SEEDS.into_iter().chain(1..=3).for_each(run);
-    (FIRST_SEED_OF_CHANGES..).take(2).for_each(run);
+    RECORDED_SEEDS.into_iter().chain([1, FIRST_SEED_OF_CHANGES]).for_each(run);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use store::{NumberSummary, SECOND, TimeGrid};
 use super::statistics::quantile_of;
 use crate::{
     ColumnRead, Error, LabelSet, Language, Limits, QueryRequest, QueryResult, QueryWarningKind,
-    Result, ResultData, SeriesHandle, SeriesPoint, Settings, Source, StepValue, engine, promql,
+    Result, ResultData, SeriesHandle, SeriesPoint, Settings, Source, StepValue, promql,
 };
 
 /// Series in memory; every selector picks all of them.
