@@ -19,7 +19,7 @@ pub struct ExpectedWindow {
     pub end_ns: i64,
     /// How many values there were.
     pub count: u64,
-    /// How many of them at or below [`super::LIMIT_NS`].
+    /// How many of them at or below [`super::THRESHOLD_NS`].
     pub at_or_below_threshold: u64,
     /// Their sum.
     pub sum_ns: u128,
