@@ -220,7 +220,7 @@ test("the reason why a BPF program is not loaded", () => {
   expect(missingReason("block_io", true, notes)).toMatch(/^no events yet/);
   expect(missingReason("block_io", false, notes)).toBe(notes[0]);
   expect(missingReason("run_queue", false, notes)).toBe(notes[1]);
-  expect(missingReason("run_queue", false, [])).toMatch(/host_note/);
+  expect(missingReason("run_queue", false, [])).toMatch(/host_collector_warning/);
   const programs = "processes are read out of /proc, at more cost: run as root";
   expect(unrelatedNotes([...notes, programs])).toEqual([programs]);
 });

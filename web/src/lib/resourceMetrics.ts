@@ -282,7 +282,7 @@ function viewFigure(
     return { name, text, isKnown: false, note: "", sparkline: [], query };
   };
   if (!data.metrics.has(figure.metric)) {
-    const isBlockIo = figure.metric.startsWith("host_block_io_latency");
+    const isBlockIo = figure.metric.startsWith("host_block_io");
     const reason = isBlockIo
       ? data.blockIoReason
       : "procfs is disabled in that host's [host] settings, or its kernel lacks it";
