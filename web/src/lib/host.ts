@@ -66,7 +66,11 @@ export async function fetchHost(
   const evaluate = (text: string) =>
     runQuery(text, "promql", [ends[0] ?? to, to], window, signal).catch(toApiError);
   const allNames = hostSelector("", host, '__name=~"host_.*"');
-  const allDisks = hostSelector("", host, '__name=~"host_(disk_busy_seconds_total|block_io)"');
+  const allDisks = hostSelector(
+    "",
+    host,
+    '__name=~"host_(disk_io_time_seconds_total|block_io_latency)"',
+  );
   const [names, disks, interfaces, bpfPrograms, notes, results, programs] = await Promise.all([
     fetchLabelValues("__name__", allNames, signal),
     fetchLabelValues("device", allDisks, signal),
