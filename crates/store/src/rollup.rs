@@ -477,7 +477,7 @@ impl StoreInner {
         let known_before = gaps.len();
         let stored = self.previous_sample(base, id, kind, before, filter, gaps)?;
         let predecessor = match base.manifest.predecessor(stored, told) {
-            // EmptySource is missing, so there is none: that has to be known when others are dropped.
+            // Nothing is missing, so there is none: that has to be known when others are dropped.
             Predecessor::Unknown
                 if gaps.len() == known_before
                     && !base.manifest.may_have_dropped_predecessor((i64::MIN, end)) =>
