@@ -11,10 +11,14 @@ mod crates;
 mod facts;
 #[path = "tidy/markdown.rs"]
 mod markdown;
+#[path = "tidy/names.rs"]
+mod names;
 #[path = "tidy/repo.rs"]
 mod repo;
 #[path = "tidy/rust.rs"]
 mod rust;
+#[path = "tidy/width.rs"]
+mod width;
 
 use repo::{RepoFiles, RuleFindings};
 
@@ -78,6 +82,9 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/topdeck/src/top/screen.rs", 1, "fatal, by `background::spawn`"),
 ];
 
+/// Public items that only their own crate names, and why they are public.
+const PUBLIC_ITEMS: &[&str] = &[];
+
 #[test]
 fn no_thread_can_end_unnoticed() {
     check(|repo| rust::threads_only_in(repo, THREADS));
@@ -106,6 +113,21 @@ fn files_have_a_header_comment() {
 #[test]
 fn slow_tests_give_a_reason() {
     check(rust::slow_tests_give_a_reason);
+}
+
+#[test]
+fn type_names_are_nouns() {
+    check(names::type_names_are_nouns);
+}
+
+#[test]
+fn public_items_have_a_user() {
+    check(|repo| names::public_items_have_a_user(repo, PUBLIC_ITEMS));
+}
+
+#[test]
+fn lines_are_at_most_100_columns_wide() {
+    check(width::lines_fit);
 }
 
 #[test]

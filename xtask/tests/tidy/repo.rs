@@ -4,6 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// Folders that have Rust sources.
+const RUST_FOLDERS: [&str; 5] = ["crates/", "xtask/", "fuzz/", "bench/", "loom/"];
+
 /// All files that are, or would be, committed; sorted by path.
 pub(crate) struct RepoFiles {
     pub(crate) files: Vec<RepoFile>,
@@ -55,6 +58,13 @@ impl RepoFiles {
 
     pub(crate) fn file(&self, path: &str) -> Option<&RepoFile> {
         self.files.iter().find(|file| file.path == path)
+    }
+
+    pub(crate) fn rust_files(&self) -> impl Iterator<Item = &RepoFile> {
+        self.files.iter().filter(|file| {
+            let is_ours = RUST_FOLDERS.iter().any(|folder| file.path.starts_with(folder));
+            is_ours && file.path.ends_with(".rs")
+        })
     }
 
     /// Whether a file, or a file below a folder of this name, is there; the root is "".

@@ -1,8 +1,9 @@
 //! Rust sources: each says what it is for, and `unsafe` stands only where it may.
 
+use std::collections::BTreeSet;
+
 use crate::repo::{RepoFiles, RuleFindings, line_at};
 
-const FOLDERS: [&str; 5] = ["crates/", "xtask/", "fuzz/", "bench/", "loom/"];
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
 /// Every Rust file opens with `//!`; a shebang may stand before it.
@@ -90,10 +91,7 @@ pub(crate) fn threads_only_in(repo: &RepoFiles, allowed: &[(&str, usize, &str)])
 /// Lines on which a thread or a task is started, before the tests at a file's end. A process is
 /// started by `spawn()`, without an argument.
 fn spawn_lines(text: &str) -> Vec<usize> {
-    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let text = text.split("#[cfg(all(test, not(loom)))]\nmod tests {").next().unwrap_or_default();
-    let text = text.split("#[cfg(all(test, loom))]\nmod loom_tests {").next().unwrap_or_default();
-    let code = code_only(text);
+    let code = code_only(without_tests(text));
     let is_start = |(offset, word): &(usize, &str)| {
         let rest = &code[offset + word.len()..];
         let is_declared = code[..*offset].ends_with("fn ");
@@ -104,6 +102,37 @@ fn spawn_lines(text: &str) -> Vec<usize> {
     let starts = words.iter().flat_map(|word| code.match_indices(word).filter(is_start));
     let mut lines: Vec<usize> = starts.map(|(offset, _)| line_at(&code, offset)).collect();
     lines.sort_unstable();
+    lines
+}
+
+/// The text before the tests at a file's end.
+pub(crate) fn without_tests(text: &str) -> &str {
+    let starts = [
+        "#[cfg(test)]\nmod tests {",
+        "#[cfg(all(test, not(loom)))]\nmod tests {",
+        "#[cfg(all(test, loom))]\nmod loom_tests {",
+    ];
+    starts.iter().fold(text, |text, start| text.split(start).next().unwrap_or_default())
+}
+
+/// Lines, counted from 1, that belong to a raw literal or to one of more than one line whose
+/// breaks are its own, so that nobody can wrap them.
+pub(crate) fn literal_lines(text: &str) -> BTreeSet<usize> {
+    let mut lines = BTreeSet::new();
+    let mut at = 0;
+    while at < text.len() {
+        let rest = &text[at..];
+        let is_glued = text[..at].chars().next_back().is_some_and(is_word);
+        let length = skip(rest, is_glued);
+        let literal = &rest[..length];
+        let is_comment = literal.starts_with("//") || literal.starts_with("/*");
+        let is_raw = literal.trim_start_matches(['b', 'c']).starts_with('r');
+        let breaks = literal.matches('\n').count() - literal.matches("\\\n").count();
+        if !is_comment && (is_raw || breaks > 0) {
+            lines.extend(line_at(text, at)..=line_at(text, at + length));
+        }
+        at += length.max(rest.chars().next().map_or(1, char::len_utf8));
+    }
     lines
 }
 
@@ -132,10 +161,7 @@ fn root_crate_prefix(path: &str) -> Option<&str> {
 }
 
 fn sources(repo: &RepoFiles) -> impl Iterator<Item = (&str, &str)> {
-    let files = repo.files.iter().map(|file| (file.path.as_str(), file.text.as_str()));
-    files.filter(|(path, _)| {
-        path.ends_with(".rs") && FOLDERS.iter().any(|folder| path.starts_with(folder))
-    })
+    repo.rust_files().map(|file| (file.path.as_str(), file.text.as_str()))
 }
 
 /// Lines on which the keyword stands in code. `unsafe_code` and other lints are words of their own.
@@ -155,7 +181,7 @@ fn is_word(c: char) -> bool {
 
 /// The text without comments and the insides of literals; line breaks stay, so that lines keep
 /// their number.
-fn code_only(text: &str) -> String {
+pub(crate) fn code_only(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

@@ -1,0 +1,93 @@
+//! Lines are at most 100 columns wide.
+
+use crate::repo::{RepoFiles, RuleFindings};
+use crate::rust::literal_lines;
+
+/// Columns; a character is one.
+const WIDTH: usize = 100;
+
+/// What cannot be broken may be wider: a row of a table, a block of code, an address, and in Rust
+/// what a literal spans, for golden answers stand there as they are.
+pub(crate) fn lines_fit(repo: &RepoFiles) -> RuleFindings {
+    let mut findings = RuleFindings::default();
+    let ours = |path: &str| !path.starts_with("testdata/") && !path.ends_with("lock.json");
+    for file in repo.files.iter().filter(|file| ours(&file.path)) {
+        let extension = file.path.rsplit('.').next().unwrap_or_default();
+        let wide = match extension {
+            "rs" => wide_rust_lines(&file.text),
+            "md" => wide_markdown_lines(&file.text),
+            "toml" | "sh" | "ts" | "svelte" | "css" | "c" | "h" => wide_lines(&file.text).collect(),
+            _ => continue,
+        };
+        findings.checked += 1;
+        for line in wide {
+            let remedy = "break it";
+            findings.add(&file.path, line, "the line is wider than 100 columns", remedy);
+        }
+    }
+    findings
+}
+
+/// Lines that are too wide, counted from 1, without those that one word makes so.
+fn wide_lines(text: &str) -> impl Iterator<Item = usize> {
+    let is_wide = |line: &str| line.chars().count() > WIDTH && !is_one_word(line);
+    text.lines().enumerate().filter(move |(_, line)| is_wide(line)).map(|(index, _)| index + 1)
+}
+
+/// Whether the line has nothing to break but one long word after a mark, as an address is.
+fn is_one_word(line: &str) -> bool {
+    let longest = line.split_whitespace().map(|word| word.chars().count()).max();
+    longest.is_some_and(|longest| longest > WIDTH / 2)
+}
+
+fn wide_rust_lines(text: &str) -> Vec<usize> {
+    let spanned = literal_lines(text);
+    let mut is_code_block = false;
+    let mut exempt = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let comment = line.trim_start().strip_prefix("//");
+        let comment = comment.map(|rest| rest.trim_start_matches(['/', '!']).trim_start());
+        match comment {
+            Some(rest) if rest.starts_with("```") => is_code_block = !is_code_block,
+            Some(rest) if is_code_block || rest.starts_with('|') => exempt.push(index + 1),
+            Some(_) => {}
+            None => is_code_block = false,
+        }
+    }
+    wide_lines(text).filter(|line| !spanned.contains(line) && !exempt.contains(line)).collect()
+}
+
+fn wide_markdown_lines(text: &str) -> Vec<usize> {
+    let mut is_code_block = false;
+    let mut exempt = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let start = line.trim_start();
+        if start.starts_with("```") {
+            is_code_block = !is_code_block;
+        } else if is_code_block || start.starts_with('|') {
+            exempt.push(index + 1);
+        }
+    }
+    wide_lines(text).filter(|line| !exempt.contains(line)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repo::check;
+
+    #[test]
+    fn a_wide_line_is_found() {
+        let wide = "word ".repeat(21);
+        let rust = format!(
+            "//! R.\n// {wide}\n//! ```text\n//! {wide}\n//! ```\nlet a = r#\"\n{wide}\"#;\n"
+        );
+        let address = format!("<https://{}>", "a".repeat(100));
+        let page = format!("{wide}\n| {wide} |\n\n```sh\n{wide}\n```\n\n{address}\n");
+        let files = [("crates/a/src/a.rs", rust.as_str()), ("docs/a.md", page.as_str())];
+        let problem = |place| format!("{place}: the line is wider than 100 columns: break it");
+        let expected = ["crates/a/src/a.rs:2", "docs/a.md:1"].map(problem);
+        let expected = expected.each_ref().map(String::as_str);
+        check(lines_fit, &files, &expected);
+    }
+}
