@@ -1,29 +1,35 @@
 //! Counter calibration: rate, current error, next segment.
 //!
-//! The system's monotonic clock is read between two readings of the counter; the half of the time between them is how
-//! well the moment is known. The rate is that of a long baseline, as long as the latest stretch agrees with it. The next
-//! line begins where the present one ends and is tilted so that it meets the system's clock at its end: nothing ever
-//! jumps, and time never goes back. Where a line is off by more than it said, or has ended before another was drawn,
-//! readers ask the system until a new one begins: at the latest moment that the system can have had, so that it is behind
-//! nothing that anybody has read.
+//! A comparison reads the system's monotonic clock between two readings of the counter. Half the
+//! time between these is the error of the comparison. The rate comes from a long baseline while the
+//! latest interval agrees with it. The next segment begins where the current one ends, with a slope
+//! that meets the system clock at its end, so time never jumps and never goes back. After a
+//! discontinuity, or after the end of the last segment, readers use the system clock until a new
+//! segment begins. The new segment starts at the highest value that the system clock may have
+//! returned, so it is never behind a value that was read.
 
 use std::collections::VecDeque;
 
 use crate::clock_segment::{ClockSegment, ErrorBound, slope};
 
-/// Comparisons that the rate comes from. At one a second, half a minute: what is known to 20 ns is then known to 1 in 10^9.
+/// Comparisons in the baseline of the rate. At one per second, a baseline is 32 s long; an error of
+/// 20 ns is then a rate error of 1e-9.
 const BASELINE: usize = 32;
-/// How much a line may be tilted. The kernel's own limit for steering its clock (`MAXFREQ` in `include/linux/timex.h`).
+/// Maximum slew of a segment: the kernel's limit for slewing its clock (`MAXFREQ` in
+/// `include/linux/timex.h`).
 const SLEW_MAX: f64 = 500e-6;
-/// Nanoseconds of a tick: from 10 GHz to 500 MHz. No processor's counter is faster or slower.
+/// Nanoseconds per tick: 10 GHz to 500 MHz. No CPU counter is outside this range.
 const RATES: std::ops::RangeInclusive<f64> = 0.1..=2.0;
-/// How far the rate of a steered clock may change between two comparisons: from one end of that limit to the other.
+/// Maximum change of a slewed clock's rate between two comparisons: from one slew limit to the
+/// other.
 const RATE_CHANGE_MAX: f64 = 2.0 * SLEW_MAX;
-/// What the rate of a counter may change by within seconds, by warmth: quartz moves by 1 in 10^8 a degree and more, but slowly.
+/// Change of a counter's rate within seconds, by temperature: quartz drifts by 1e-8 per degree and
+/// more, but slowly.
 const WANDER: f64 = 5e-9;
-/// A comparison that took longer is none: somebody else ran meanwhile.
+/// A comparison that took longer is rejected: the thread was preempted.
 pub(crate) const HALF_WIDTH_MAX_NS: u64 = 1_000;
-/// A line that is ahead of the system by more cannot be tilted back: the system is asked until it has caught up.
+/// A segment that is further ahead of the system clock is not slewed back: readers use the system
+/// clock until it has caught up.
 const AHEAD_MAX_NS: u64 = 100_000;
 
 /// One comparison of the CPU counter with the system clock.
@@ -31,12 +37,13 @@ const AHEAD_MAX_NS: u64 = 100_000;
 pub(crate) struct ClockComparison {
     pub(crate) tick: u64,
     pub(crate) ns: u64,
-    /// How far the two may be apart.
+    /// Error bound of the comparison.
     pub(crate) half_width_ns: u64,
 }
 
 impl ClockComparison {
-    /// The best of some attempts. `read` gives the counter before, the system's clock, and the counter after.
+    /// The best of several attempts. `read` returns the counter, the system clock, and the counter
+    /// again.
     pub(crate) fn best(
         attempts: impl Iterator<Item = (u64, u64, u64)>,
         ns_per_tick: f64,
@@ -53,11 +60,11 @@ impl ClockComparison {
 /// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ComparisonOutcome {
-    /// Not enough is known to draw a line.
+    /// Too few comparisons for a segment.
     Wait,
-    /// A line to publish.
+    /// A new segment to publish.
     Publish(ClockSegment),
-    /// The same line as before, which is off by more than it said, to publish.
+    /// The current segment with a larger error bound, because its error exceeded the bound.
     WidenError(ClockSegment),
 }
 
@@ -65,20 +72,21 @@ pub(crate) enum ComparisonOutcome {
 #[derive(Debug, Default)]
 pub(crate) struct CounterCalibration {
     history: VecDeque<ClockComparison>,
-    /// The line that was published last.
+    /// The segment published last.
     segment: ClockSegment,
-    /// The line that is valid now, which is the one before until that begins.
+    /// The segment before it, which is valid until `segment` begins.
     previous: ClockSegment,
-    /// How far the line was off at the last comparison, in nanoseconds; positive is ahead of the system.
+    /// Error of the segment at the last comparison, in nanoseconds; positive if it is ahead of the
+    /// system clock.
     pub(crate) residual_ns: Option<i64>,
-    /// How often a line was off by more than it said.
+    /// Comparisons at which a segment's error exceeded its bound.
     pub(crate) discontinuities: u64,
-    /// The line that is valid was off by more than it said, and has said so.
+    /// Whether the current segment's error exceeded its bound and a wider bound was published.
     is_error_widened: bool,
 }
 
 impl CounterCalibration {
-    /// Nanoseconds of a tick, if that is known, and how far it may be off as a share of it.
+    /// Nanoseconds per tick, if known, and the relative error of that rate.
     pub(crate) fn rate(&self) -> Option<(f64, f64)> {
         let (oldest, newest) = (self.history.front()?, self.history.back()?);
         if oldest.tick == newest.tick {
@@ -89,14 +97,14 @@ impl CounterCalibration {
             (CounterRate::between(oldest, newest), CounterRate::between(&before, newest));
         let apart = (long.ns_per_tick / short.ns_per_tick - 1.0).abs();
         match apart <= long.error + short.error + WANDER {
-            // What they differ by may be chance, or the beginning of another rate.
+            // The difference may be noise, or the first sign of a new rate.
             true => Some((long.ns_per_tick, (long.error + apart).min(short.error))),
             false => Some((short.ns_per_tick, short.error)),
         }
     }
 
-    /// Takes a comparison. A line that comes of it is `length_ns` nanoseconds long. `is_disciplined` is whether the rate of the system's clock may
-    /// change at any time.
+    /// Adds a comparison. The segment that results is `length_ns` nanoseconds long.
+    /// `is_disciplined`: whether the rate of the system clock may change at any time.
     pub(crate) fn add_comparison(
         &mut self,
         comparison: ClockComparison,
@@ -108,7 +116,7 @@ impl CounterCalibration {
             .back()
             .is_some_and(|last| last.tick >= comparison.tick || last.ns > comparison.ns)
         {
-            // The counter went back, as after a suspend: nothing that is known holds.
+            // The counter went back, as after a suspend: earlier comparisons are invalid.
             self.record_discontinuity();
         }
         self.residual_ns = None;
@@ -122,10 +130,10 @@ impl CounterCalibration {
                 }
                 self.is_error_widened = true;
                 self.history.push_back(comparison);
-                // Nothing is known of its rate: it may stand, or be twice as fast.
+                // The rate is unknown: the counter may have stopped or doubled its rate.
                 let base_ns = off + comparison.half_width_ns;
                 let error = ErrorBound { at_tick: comparison.tick, base_ns, slope: line.slope };
-                // It lapses at its end, and the next one begins anew.
+                // The segment expires at its end, and the next one starts without a predecessor.
                 self.segment = ClockSegment { error, ..line };
                 self.previous = self.segment;
                 return ComparisonOutcome::WidenError(self.segment);
@@ -139,7 +147,7 @@ impl CounterCalibration {
         }
         let Some((rate, rate_error)) = self.rate() else { return ComparisonOutcome::Wait };
         if !RATES.contains(&rate) {
-            // It jumped between the first two comparisons.
+            // The counter jumped between the first two comparisons.
             self.record_discontinuity();
             return ComparisonOutcome::Wait;
         }
@@ -149,7 +157,7 @@ impl CounterCalibration {
         let next = if self.segment.ns_at(comparison.tick).is_some() {
             self.slew_segment(&comparison, rate, error, ticks)
         } else if self.previous.ns_at(comparison.tick).is_some() {
-            // The next line is known already.
+            // The next segment is published already.
             None
         } else {
             self.fresh_segment(&comparison, rate, error, ticks)
@@ -160,7 +168,8 @@ impl CounterCalibration {
         ComparisonOutcome::Publish(next)
     }
 
-    /// Whether counter and system are elsewhere than the rate says. For when no line is valid that could tell.
+    /// Whether counter and system clock differ from what the rate predicts. Used while no segment
+    /// is valid.
     fn is_discontinuity(&self, comparison: &ClockComparison, is_disciplined: bool) -> bool {
         let (Some((rate, error)), Some(last)) = (self.rate(), self.history.back()) else {
             return false;
@@ -176,10 +185,10 @@ impl CounterCalibration {
         self.history.clear();
     }
 
-    /// Forgets everything but what the last line says at its end: nothing later may be less. None, if there is no line, or
-    /// while somebody may still read it.
+    /// Forgets all but the last segment's end value, which no later reading may be below. Returns
+    /// `None` if there is no segment, or while a reader may still use one.
     pub(crate) fn reset(&mut self, tick: impl FnOnce() -> u64) -> Option<u64> {
-        // Where there is no line there may be no counter.
+        // Without a segment there may be no counter.
         if self.segment.ticks == 0 || self.valid_segment(tick()).is_some() {
             return None;
         }
@@ -194,7 +203,7 @@ impl CounterCalibration {
         Some(floor_ns)
     }
 
-    /// What does not agree with the latest rate is of another time.
+    /// Comparisons that disagree with the latest rate are obsolete.
     fn prune_inconsistent(&mut self, rate: f64) {
         let Some(newest) = self.history.back().copied() else { return };
         let agrees = |one: &ClockComparison| {
@@ -207,12 +216,12 @@ impl CounterCalibration {
         }
     }
 
-    /// Whether a line is valid at a tick.
+    /// Whether a segment is valid at a tick.
     pub(crate) fn is_published(&self, tick: u64) -> bool {
         self.valid_segment(tick).is_some()
     }
 
-    /// The line that was drawn last was not made known in time: it is as if it had not been drawn.
+    /// Discards the newest segment, which was not published in time.
     pub(crate) fn rollback(&mut self) {
         self.segment = self.previous;
     }
@@ -221,7 +230,7 @@ impl CounterCalibration {
         [self.segment, self.previous].into_iter().find_map(|line| Some((line, line.ns_at(tick)?)))
     }
 
-    /// The line that begins where the present one ends, unless that is too far off to be tilted back.
+    /// The segment that begins where the current one ends, unless its error is too large to slew.
     fn slew_segment(
         &self,
         comparison: &ClockComparison,
@@ -246,7 +255,8 @@ impl CounterCalibration {
         })
     }
 
-    /// A line that begins now, since none is valid. Nothing that the system or the line before has said may be after it.
+    /// A segment that begins now, when none is valid. It starts at or above every value that the
+    /// system clock or the previous segment returned.
     fn fresh_segment(
         &self,
         comparison: &ClockComparison,
@@ -264,7 +274,8 @@ impl CounterCalibration {
             first_tick: comparison.tick,
             ticks,
             base_ns,
-            // Rather too fast than behind what the system said to somebody while this is made known.
+            // Rounded up, so that the segment is not behind a system reading that somebody takes
+            // while it is published.
             slope: slope(rate * (1.0 + error)) + 1,
             error: ErrorBound {
                 at_tick: comparison.tick,
@@ -275,7 +286,7 @@ impl CounterCalibration {
     }
 }
 
-/// Of the line, of the comparison, and of the system's clock, half a nanosecond each.
+/// Rounding of segment, comparison and system clock, half a nanosecond each.
 const ROUNDING_NS: u64 = 2;
 
 /// Counter rate between two comparisons, with its error bound.

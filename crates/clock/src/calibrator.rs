@@ -1,5 +1,5 @@
-//! Calibrator: publishes segments and decides whether the counter is used. One turn at a time, so
-//! that tests can turn it.
+//! Calibrator: publishes segments and decides whether the counter is used. `tick` runs one
+//! iteration, so that tests control its timing.
 
 use std::time::Duration;
 
@@ -14,39 +14,41 @@ use crate::wall::WallOffset;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 
-/// Lengths of the first lines: until the rate is known to within some nanoseconds a second, it is looked at more often.
+/// Lengths of the first segments: comparisons are more frequent until the rate is known to a few
+/// nanoseconds per second.
 const FIRST_SEGMENTS_NS: [u64; 2] = [20 * MS, 200 * MS];
-/// And of all others. In the middle of one the next is drawn, so the keeper may be half of it late.
+/// Length of later segments. The next one is computed in the middle, so the thread may be half of
+/// it late.
 const SEGMENT_NS: u64 = SECOND;
-/// Where somebody steers the system's clock, it may be steered differently from any moment on.
+/// Length of segments while NTP disciplines the system clock, whose rate may change at any time.
 const DISCIPLINED_SEGMENT_NS: u64 = 250 * MS;
-/// Without a comparison for so long, nothing is known of the counter any more.
+/// Without a comparison for this long, the calibration is discarded.
 const COMPARISON_TIMEOUT_NS: u64 = 15 * SECOND;
-/// A counter that jumps so often within `STEADY_NS` is not used for `SHUN_NS`.
+/// A counter that jumps this often within `STEADY_NS` is not used for `SHUN_NS`.
 const JUMPS_MAX: usize = 3;
 const JUMP_WINDOW_NS: u64 = 60 * SECOND;
 const BACKOFF_NS: u64 = 3_600 * SECOND;
-/// How often the kernel is asked whether it still trusts the counter.
+/// Interval of the check whether the kernel still trusts the counter.
 const TRUST_CHECK_NS: u64 = 10 * SECOND;
-/// What the cheaper reading must gain to be the better one: less is noise.
+/// Maximum cost ratio of the cheaper clock to the other: a smaller difference is noise.
 const COST_RATIO_MAX: f64 = 0.98;
-/// Before a rate is known: of a counter of 500 MHz, which is slower than any that there is.
+/// Nanoseconds per tick before the rate is known: a counter of 500 MHz, below every real one.
 const FIRST_RATE: f64 = 2.0;
 
 pub(crate) struct Calibrator {
     calibration: CounterCalibration,
     status: ClockStatus,
-    /// Lines drawn since the last beginning.
+    /// Segments published since the last restart of the calibration.
     segments_published: usize,
-    /// When the last comparison succeeded, by the system's clock.
+    /// System time of the last successful comparison.
     last_comparison_ns: u64,
-    /// When the counter jumped, by the system's clock.
+    /// System times of the counter's jumps.
     jumps: Vec<u64>,
-    /// Until when the counter is not used.
+    /// System time until which the counter is not used.
     backoff_until_ns: u64,
-    /// When the machine was asked last whether its counter is good.
+    /// System time of the last assessment of the counter.
     last_assessment_ns: Option<u64>,
-    /// And whether it is still allowed.
+    /// System time of the last check of the kernel's clocksource.
     last_trust_check_ns: u64,
 }
 
@@ -79,7 +81,7 @@ impl Calibrator {
         &self.status
     }
 
-    /// Nanoseconds of a tick times 2^40; 0 if the counter is not used.
+    /// Nanoseconds per tick times 2^40; 0 if the counter is not used.
     pub(crate) fn rate(&self) -> u64 {
         match (self.status.mode, self.calibration.rate()) {
             (ClockMode::Counter, Some((rate, _))) => slope(rate),
@@ -87,7 +89,7 @@ impl Calibrator {
         }
     }
 
-    /// Looks at the time of day.
+    /// Checks the wall clock for a step.
     pub(crate) fn check_wall_clock(
         &mut self,
         machine: &mut impl MachineClocks,
@@ -96,7 +98,7 @@ impl Calibrator {
         self.status.steps += u64::from(offset.update(machine.offset_ns()));
     }
 
-    /// Compares, draws, and says when to come again.
+    /// Compares, publishes a segment if one is due, and returns the time until the next call.
     pub(crate) fn tick(
         &mut self,
         machine: &mut impl MachineClocks,
@@ -108,11 +110,11 @@ impl Calibrator {
         } else if now_ns.saturating_sub(self.last_trust_check_ns) >= TRUST_CHECK_NS
             && self.backoff_until_ns <= now_ns
         {
-            // The kernel watches the counters of all processors, and may find one that it no longer trusts.
+            // The kernel compares the counters of all CPUs and may stop trusting one.
             self.check_trust(machine, now_ns);
         }
         if self.backoff_until_ns > now_ns {
-            // Nobody has tried: that is no failure.
+            // No comparison was attempted, so this is not a failure.
             self.last_comparison_ns = now_ns;
             self.fall_back_to_system(machine, lines);
             return Duration::from_nanos(SEGMENT_NS);
@@ -129,14 +131,14 @@ impl Calibrator {
                     format!("counter and system could not be compared for {seconds} s"),
                 );
             }
-            // Somebody else ran. The next attempt may be luckier.
+            // The thread was preempted; retry soon.
             return Duration::from_nanos(FIRST_SEGMENTS_NS[0] / 2);
         };
         self.last_comparison_ns = now_ns;
         self.status.comparisons += 1;
         self.status.is_disciplined = machine.is_disciplined();
         if !self.calibration.is_published(comparison.tick) {
-            // Short ones first, also after a pause: what is off is tilted back soon.
+            // Short segments first, also after a pause, so that an error is slewed soon.
             self.segments_published = 0;
         }
         let usual = if self.status.is_disciplined { DISCIPLINED_SEGMENT_NS } else { SEGMENT_NS };
@@ -160,7 +162,8 @@ impl Calibrator {
                 FIRST_SEGMENTS_NS[0] / 2
             }
             ComparisonOutcome::Publish(line) if is_late(machine.tick(), comparison.tick, &line) => {
-                // Where it was to begin others may have asked the system, which may be ahead of it.
+                // After the planned start, readers may have used the system clock, which may be
+                // ahead of the segment.
                 self.calibration.rollback();
                 FIRST_SEGMENTS_NS[0] / 2
             }
@@ -168,7 +171,7 @@ impl Calibrator {
                 lines.publish(&line);
                 self.segments_published += 1;
                 (self.status.mode, self.status.reason) = (ClockMode::Counter, None);
-                // In the middle of the line, wherever it begins.
+                // Wake in the middle of the segment, wherever it begins.
                 let ticks = line.first_tick.saturating_sub(comparison.tick) + line.ticks / 2;
                 (ticks as f64 * segment_rate(&line)) as u64
             }
@@ -179,7 +182,7 @@ impl Calibrator {
         Duration::from_nanos(wait_ns)
     }
 
-    /// Whether the counter can be used, and is the cheaper one.
+    /// Whether the counter is usable and cheaper than the system clock.
     fn assess_counter(&mut self, machine: &mut impl MachineClocks, now_ns: u64) {
         if self.last_assessment_ns.is_none() {
             self.last_comparison_ns = now_ns;
@@ -197,7 +200,7 @@ impl Calibrator {
         }
     }
 
-    /// Whether the counter is refused.
+    /// Whether the kernel stopped trusting the counter.
     fn check_trust(&mut self, machine: &mut impl MachineClocks, now_ns: u64) -> bool {
         self.last_trust_check_ns = now_ns;
         let refusal = machine.unusable_reason();
@@ -226,7 +229,7 @@ impl Calibrator {
         (self.status.mode, self.status.reason) = (ClockMode::System, Some(reason));
     }
 
-    /// From here on the system is asked, and the counter is not read.
+    /// Switches to the system clock; the counter is no longer read.
     fn fall_back_to_system(&mut self, machine: &impl MachineClocks, lines: &SegmentSeqlock) {
         let Some(floor_ns) = self.calibration.reset(|| machine.tick()) else { return };
         lines.publish(&ClockSegment {
@@ -238,7 +241,8 @@ impl Calibrator {
     }
 }
 
-/// Whether a line that goes on from another one would hardly be known before it begins: an eighth of the time is left.
+/// Whether a follow-up segment would be published less than an eighth of its length before it
+/// begins.
 fn is_late(now: u64, compared: u64, line: &ClockSegment) -> bool {
     line.first_tick > compared && now + (line.first_tick - compared) / 8 >= line.first_tick
 }

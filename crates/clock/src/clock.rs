@@ -11,12 +11,13 @@ pub enum Clock {
     /// This machine.
     #[default]
     Machine,
-    /// A test.
+    /// A clock that a test advances.
     Simulated(Arc<SimulatedClock>),
 }
 
 impl Clock {
-    /// One that stands still at a moment: nanoseconds of the monotonic clock, and since 1970.
+    /// A simulated clock that stands still: nanoseconds of the monotonic clock, and nanoseconds
+    /// since 1970.
     pub fn simulated(ns: u64, unix_ns: i64) -> (Clock, Arc<SimulatedClock>) {
         let simulated = Arc::new(SimulatedClock {
             ns: AtomicU64::new(ns),
@@ -67,18 +68,18 @@ pub struct SimulatedClock {
 }
 
 impl SimulatedClock {
-    /// Time passes.
+    /// Advances the time.
     pub fn advance(&self, ns: u64) {
         self.ns.fetch_add(ns, Ordering::SeqCst);
     }
 
-    /// Somebody sets the time of day on by so much, or back.
+    /// Steps the wall clock by `ns`, which may be negative.
     pub fn step(&self, ns: i64) {
         self.offset.fetch_add(ns, Ordering::SeqCst);
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// From now on readings may be off by so much.
+    /// Sets the error bound of all later readings.
     pub fn set_error_bound(&self, error_ns: u64) {
         self.error_ns.store(error_ns, Ordering::SeqCst);
     }

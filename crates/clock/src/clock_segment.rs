@@ -1,15 +1,17 @@
 //! Clock segment: linear mapping from ticks to nanoseconds with an error bound.
 //!
-//! A line is valid from a tick up to another one, both known before its first tick comes, and the next line begins where
-//! it ends, at the value that it ends with. What a tick means thus never depends on when a thread learns of a line, so
-//! no two threads disagree. Where no line is valid (nobody drew one in time), readers ask the system.
+//! A segment is valid for a range of ticks that is known before its first tick. The next segment
+//! begins where it ends, with the value of its end. The meaning of a tick therefore does not depend
+//! on when a thread learns of a segment, and threads never disagree. If no segment is valid,
+//! readers use the system clock.
 //!
-//! Two lines are held, and a version says which is the newer one. Only the older one is ever written, so a reader that
-//! finds the version unchanged has read what was meant, and none ever waits for the writer.
+//! Two segments are stored, and a version tells the newer one. Only the older one is overwritten,
+//! so a reader that finds the version unchanged has read consistent data, and never waits for the
+//! writer.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// A `const fn`, but for loom, whose atomics are made while it runs.
+/// A `const fn`, except under loom, whose atomics are created at run time.
 macro_rules! constant {
     (fn $name:ident() -> $of:ty $body:block) => {
         #[cfg(not(loom))]
@@ -19,9 +21,9 @@ macro_rules! constant {
     };
 }
 
-/// Bits of a tick's length in nanoseconds after the point.
+/// Fraction bits of the length of a tick in nanoseconds.
 ///
-/// 40 bits: over 8 s of a 5 GHz counter, more than any line is long, the rounding adds up to 0.04 ns.
+/// 40 bits: over 8 s of a 5 GHz counter, longer than any segment, the rounding error is 0.04 ns.
 const FRACTION_BITS: u32 = 40;
 
 /// Linear mapping from counter ticks to nanoseconds, valid for a range of ticks.
@@ -29,58 +31,58 @@ const FRACTION_BITS: u32 = 40;
 pub(crate) struct ClockSegment {
     /// The first tick.
     pub(crate) first_tick: u64,
-    /// How many ticks it is valid for; 0 is a line that is valid for none.
+    /// Number of ticks; 0 means never valid.
     pub(crate) ticks: u64,
     /// Nanoseconds at the first tick.
     pub(crate) base_ns: u64,
-    /// Nanoseconds of a tick, times 2^40.
+    /// Nanoseconds per tick, times 2^40.
     pub(crate) slope: u64,
-    /// How far it may be off, and from when on.
+    /// Error bound as a function of the tick.
     pub(crate) error: ErrorBound,
 }
 
 /// Error bound of a segment: a constant at one tick plus a slope per tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ErrorBound {
-    /// When it was compared with the system.
+    /// Tick of the comparison with the system clock.
     pub(crate) at_tick: u64,
-    /// By how much it was off then at the most.
+    /// Maximum error at that tick.
     pub(crate) base_ns: u64,
-    /// What each tick may add, times 2^40.
+    /// Additional error per tick, times 2^40.
     pub(crate) slope: u64,
 }
 
-/// The slope of so many nanoseconds a tick.
+/// Slope of this many nanoseconds per tick.
 pub(crate) fn slope(ns_per_tick: f64) -> u64 {
     (ns_per_tick * (1u64 << FRACTION_BITS) as f64).round() as u64
 }
 
-/// Nanoseconds of so many ticks.
+/// Nanoseconds of `ticks` ticks.
 #[inline(always)]
 pub(crate) fn ticks_to_ns(ticks: u64, slope: u64) -> u64 {
     ((u128::from(ticks) * u128::from(slope)) >> FRACTION_BITS) as u64
 }
 
 impl ClockSegment {
-    /// Nanoseconds at a tick, if it is valid there.
+    /// Nanoseconds at a tick, if the segment is valid there.
     #[inline(always)]
     pub(crate) fn ns_at(&self, tick: u64) -> Option<u64> {
-        // A tick before the first one is a very long way after it.
+        // A tick before the first one wraps to a very large number.
         let ticks = tick.wrapping_sub(self.first_tick);
         (ticks < self.ticks).then(|| self.base_ns + ticks_to_ns(ticks, self.slope))
     }
 
-    /// The first tick that it is not valid for.
+    /// First tick after the segment.
     pub(crate) fn valid_until(&self) -> u64 {
         self.first_tick + self.ticks
     }
 
-    /// What it says at its end: no later reading may be less.
+    /// Value at the end: no later reading may be lower.
     pub(crate) fn end_ns(&self) -> u64 {
         self.base_ns + ticks_to_ns(self.ticks, self.slope)
     }
 
-    /// How far it may be off at a tick.
+    /// Error bound at a tick.
     pub(crate) fn error_ns(&self, tick: u64) -> u64 {
         self.error.base_ns + ticks_to_ns(tick.saturating_sub(self.error.at_tick), self.error.slope)
     }
@@ -113,7 +115,7 @@ impl SegmentSlot {
         }
     }
 
-    /// As it was written, if nobody is writing it: the version tells.
+    /// Consistent if no write is in progress, which the version tells.
     #[inline(always)]
     fn read(&self) -> ClockSegment {
         let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
@@ -146,7 +148,8 @@ impl SegmentSlot {
 
 /// Seqlock over the two newest segments.
 pub(crate) struct SegmentSeqlock {
-    /// Counts up by two with each line; odd while the older one is written. Half of it, modulo 2, is the newer one.
+    /// Increases by two with each segment; odd during a write. Half of it, modulo 2, is the slot of
+    /// the newer segment.
     version: AtomicU64,
     slots: [SegmentSlot; 2],
 }
@@ -154,9 +157,9 @@ pub(crate) struct SegmentSeqlock {
 /// Result of a segment lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentLookup {
-    /// A line that is valid, and the tick.
+    /// A valid segment, and the tick.
     Valid(ClockSegment, u64),
-    /// None is valid; nothing may be less than this.
+    /// No valid segment; no reading may be below this.
     Invalid { floor_ns: u64 },
 }
 
@@ -167,13 +170,13 @@ impl SegmentSeqlock {
         }
     }
 
-    /// The line that is valid at a tick which is read now. Never waits for the writer.
+    /// The segment valid at a tick that is read now. Never waits for the writer.
     #[inline(always)]
     pub(crate) fn find_valid(&self, tick: impl Fn() -> u64) -> SegmentLookup {
         loop {
             let version = self.version.load(Ordering::Acquire);
             let newer = self.slots[newer_slot(version)].read();
-            // Where there is no counter, or none that can be trusted, it is not read.
+            // The counter is not read if there is none or it is not trusted.
             let found = if newer.ticks == 0 {
                 SegmentLookup::Invalid { floor_ns: newer.base_ns }
             } else {
@@ -191,7 +194,7 @@ impl SegmentSeqlock {
         }
     }
 
-    /// A line is made known before it begins: until then the older one is valid.
+    /// A segment is published before it begins: until then the older one is valid.
     #[inline(never)]
     fn find_older(&self, version: u64, newer: ClockSegment, at: u64) -> SegmentLookup {
         let older = self.slots[1 - self::newer_slot(version)].read();
@@ -201,18 +204,18 @@ impl SegmentSeqlock {
         }
     }
 
-    /// Makes a line known. For one thread at a time.
+    /// Publishes a segment. One writer at a time.
     pub(crate) fn publish(&self, line: &ClockSegment) {
-        // Odd in a process that was forked off while the other wrote.
+        // Odd in a process that was forked during a write.
         let version = self.version.load(Ordering::Relaxed) & !1;
-        // Whoever sees this reads ticks of after the older line's end.
+        // A reader that sees this reads ticks after the older segment's end.
         self.version.store(version + 1, Ordering::Release);
         fence(Ordering::Release);
         self.slots[1 - newer_slot(version)].write(line);
         self.version.store(version + 2, Ordering::Release);
     }
 
-    /// Whether the version is still the one that a reader has seen: what it found is then still so.
+    /// Whether the version is unchanged since a reader saw it, so that its result is still valid.
     pub(crate) fn is_version(&self) -> u64 {
         fence(Ordering::Acquire);
         self.version.load(Ordering::Acquire)
@@ -227,7 +230,7 @@ fn newer_slot(version: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// 2 ns a tick from tick 100, which is 1,000 ns, for 50 ticks.
+    /// 2 ns per tick from tick 100, which is 1,000 ns, for 50 ticks.
     fn line() -> ClockSegment {
         let error = ErrorBound { at_tick: 100, base_ns: 7, slope: slope(0.5) };
         ClockSegment { first_tick: 100, ticks: 50, base_ns: 1_000, slope: slope(2.0), error }
@@ -268,7 +271,7 @@ mod tests {
         assert_eq!(lines.find_valid(|| 149), SegmentLookup::Valid(line(), 149));
         assert_eq!(lines.find_valid(|| 150), SegmentLookup::Valid(next, 150));
         assert_eq!(lines.find_valid(|| 99), SegmentLookup::Invalid { floor_ns: 1_160 });
-        // One that does not go on where the other ends.
+        // A segment that does not continue the one before.
         lines.publish(&ClockSegment { first_tick: 300, base_ns: 2_000, ..line() });
         assert_eq!(lines.find_valid(|| 170), SegmentLookup::Invalid { floor_ns: 2_100 });
     }
@@ -280,7 +283,7 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU64 as Ticks;
 
-    /// Lines of 1 ns a tick, each ten ticks long, on which tick and nanosecond are the same.
+    /// Segments of 1 ns per tick, ten ticks each, whose tick and nanosecond are equal.
     fn line(number: u64) -> ClockSegment {
         let from = 10 * number;
         ClockSegment {
@@ -292,7 +295,7 @@ mod loom_tests {
         }
     }
 
-    /// A reader sees a whole line, whatever the writer does meanwhile.
+    /// A reader sees a consistent segment during any write.
     #[test]
     fn loom_lines_are_never_mixed() {
         loom::model(|| {
@@ -303,7 +306,7 @@ mod loom_tests {
             let writer = {
                 let (lines, tick) = (Arc::clone(&lines), Arc::clone(&tick));
                 loom::thread::spawn(move || {
-                    // The line before may be written only when nobody needs it any more.
+                    // The older segment may be overwritten only after its last use.
                     tick.store(25, Ordering::Release);
                     lines.publish(&line(3));
                 })

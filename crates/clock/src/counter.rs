@@ -4,29 +4,31 @@
     reason = "instructions of the processor, adjtimex(2) and pthread_atfork(3) have no safe form; each use carries its argument"
 )]
 
-/// What can be read of the counter.
+/// Instructions that read the counter.
 #[cfg(target_arch = "x86_64")]
 mod read {
     use std::arch::x86_64::{__cpuid, _mm_lfence, _rdtsc};
 
-    /// The counter, after all that the program asked for before. The read may still be late, but never early.
+    /// The counter, read after all earlier instructions. The read may be late, but never early.
     #[inline(always)]
     pub(crate) fn ordered() -> u64 {
-        // SAFETY: every x86-64 processor has both. Where reading is forbidden (`PR_SET_TSC`), no line is published.
+        // SAFETY: every x86-64 CPU has both. Where reading is forbidden (`PR_SET_TSC`), no segment
+        // is published.
         unsafe {
             _mm_lfence();
             _rdtsc()
         }
     }
 
-    /// The counter, some tens of nanoseconds earlier or later than what stands before and after it.
+    /// The counter, up to tens of nanoseconds before or after the neighbouring instructions.
     #[inline(always)]
     pub(crate) fn relaxed() -> u64 {
         // SAFETY: as above.
         unsafe { _rdtsc() }
     }
 
-    /// Whether it counts at one rate in all states of the processor (AMD APM 3, CPUID 8000_0007h EDX bit 8; Intel SDM 3, 19.17.4).
+    /// Whether the counter has one rate in all CPU states (AMD APM 3, CPUID 8000_0007h EDX bit 8;
+    /// Intel SDM 3, 19.17.4).
     pub(crate) fn is_invariant() -> bool {
         __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0
     }
@@ -51,7 +53,7 @@ pub(crate) use read::{ordered, relaxed};
 
 use std::fs;
 
-/// Why the counter cannot be used here, if it cannot.
+/// Why the counter is unusable here, or `None`.
 pub(crate) fn unusable_reason() -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
         return Some(format!("no counter is known for {}", std::env::consts::ARCH));
@@ -62,7 +64,7 @@ pub(crate) fn unusable_reason() -> Option<String> {
     if !read::is_invariant() {
         return Some("the processor's counter is not invariant: its rate changes".to_owned());
     }
-    // It has compared the counters of all processors, and watches them.
+    // The kernel compares the counters of all CPUs and watches them.
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     match fs::read_to_string(path) {
         Ok(source) if source.trim() == "tsc" => None,
@@ -73,15 +75,15 @@ pub(crate) fn unusable_reason() -> Option<String> {
     }
 }
 
-/// Whether this thread may read the counter; where nobody can tell, it may not.
+/// Whether this thread may read the counter; false if that is unknown.
 fn is_allowed() -> bool {
     use rustix::process::{TimeStampCounterReadability, time_stamp_counter_readability};
     time_stamp_counter_readability() == Ok(TimeStampCounterReadability::Readable)
 }
 
-/// Whether somebody steers the system's clocks, so that their rate may change at any time.
+/// Whether NTP or PTP disciplines the system clock, so that its rate may change at any time.
 pub(crate) fn is_disciplined() -> bool {
-    // SAFETY: all bytes zero is a `timex` that asks for nothing and changes nothing; the call fills it in.
+    // SAFETY: an all-zero `timex` requests and changes nothing; the call fills it.
     let status = unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
         match libc::adjtimex(&mut timex) {
@@ -92,9 +94,9 @@ pub(crate) fn is_disciplined() -> bool {
     status & libc::STA_UNSYNC == 0 || status & (libc::STA_PLL | libc::STA_FLL) != 0
 }
 
-/// Has something done in each process that is forked off, before anything else there.
+/// Registers a handler that runs first in each forked process.
 pub(crate) fn register_fork_handler(child: extern "C" fn()) {
-    // SAFETY: what is given stores atomics, which is allowed there.
+    // SAFETY: the handler only stores atomics, which is allowed there.
     unsafe {
         libc::pthread_atfork(None, None, Some(child));
     }

@@ -26,24 +26,25 @@ use crate::wall::{WallOffset, WallTime};
 
 static SEGMENTS: SegmentSeqlock = SegmentSeqlock::new();
 static OFFSET: WallOffset = WallOffset::new();
-/// Whether there is a keeper. Two would draw lines that do not join, so a late one is never replaced.
+/// Whether a calibration thread runs. Two would publish segments that do not join.
 static HAS_CALIBRATOR: AtomicBool = AtomicBool::new(false);
-/// When no thread could be had for it, by the system's clock; 0 if never.
+/// System time at which a thread could not be started; 0 if never.
 static SPAWN_FAILED_NS: AtomicU64 = AtomicU64::new(0);
-/// When the next attempt is made.
+/// Time until the next attempt to start it.
 const SPAWN_RETRY_NS: u64 = 15_000_000_000;
 
-/// What `recent` says while it is kept; 0 while it is not.
+/// Value of `recent` while it is updated; 0 otherwise.
 static COARSE_NS: AtomicU64 = AtomicU64::new(0);
 static IS_COARSE_REQUESTED: AtomicBool = AtomicBool::new(false);
 const COARSE_INTERVAL: Duration = Duration::from_millis(1);
-/// Without a question for so long, it is not kept any more.
+/// `recent` is no longer updated after this long without a reader.
 const COARSE_IDLE_NS: u64 = 1_000_000_000;
 
 static STATUS: Mutex<Option<ClockStatus>> = Mutex::new(None);
 
 thread_local! {
-    /// The greatest reading of this thread: a hypervisor may set the counter back, and the kernel notices later than we read.
+    /// Greatest reading of this thread: a hypervisor may set the counter back before the kernel
+    /// notices.
     static LATEST: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -56,23 +57,25 @@ fn clamp_to_latest(ns: u64) -> u64 {
     })
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, read after all that this thread read before: whoever sees what it does afterwards reads no
-/// lesser time, as long as the counter itself does not go back. On one thread it goes back in no case.
+/// Nanoseconds of `CLOCK_MONOTONIC`, ordered after all earlier reads of this thread: a thread that
+/// observes a later effect reads no lower time, unless the counter itself goes back. On one thread
+/// time never goes back.
 #[inline]
 pub fn now() -> u64 {
     clamp_to_latest(reading::now(&SEGMENTS, counter::ordered, system_now))
 }
 
-/// The same without order: the processor may read some tens of nanoseconds before what stands before it is done.
+/// [`now`] without ordering: the CPU may read the counter tens of nanoseconds before earlier
+/// instructions finish.
 #[inline]
 pub fn now_unordered() -> u64 {
     reading::now(&SEGMENTS, counter::relaxed, system_now)
 }
 
-/// [`now`], and how far it may be off.
+/// [`now`] with its error bound.
 ///
-/// The bound holds as long as counter and system keep their rates over the comparisons of the last half minute, or the system's
-/// is steered by no more than 500 ppm where anybody steers it.
+/// The bound holds while counter and system clock keep the rates of the last half minute's
+/// comparisons, and the system clock is slewed by at most 500 ppm.
 #[inline]
 pub fn now_bounded() -> BoundedTime {
     let BoundedTime { ns: read_ns, error_ns } =
@@ -81,12 +84,13 @@ pub fn now_bounded() -> BoundedTime {
     BoundedTime { ns, error_ns: error_ns + (ns - read_ns) }
 }
 
-/// How far a reading may be off now, in nanoseconds; 0 while the system itself is asked and has caught up with the last line.
+/// Error bound of a reading now, in nanoseconds; 0 while the system clock is read and has caught up
+/// with the last segment.
 pub fn error_bound_ns() -> u64 {
     now_bounded().error_ns
 }
 
-/// The time of day.
+/// Wall clock time.
 #[inline]
 pub fn wall() -> WallTime {
     match OFFSET.get() {
@@ -95,8 +99,8 @@ pub fn wall() -> WallTime {
     }
 }
 
-/// [`now`] as it was up to some milliseconds ago: as often as the thread that keeps it comes to run, which is each millisecond
-/// while anybody asks. The first call is a full reading.
+/// [`now`] as of the last update, which happens every millisecond while it is used. It may be some
+/// milliseconds old. The first call reads the clock.
 #[inline]
 pub fn now_coarse() -> u64 {
     if !IS_COARSE_REQUESTED.load(Ordering::Relaxed) {
@@ -108,11 +112,12 @@ pub fn now_coarse() -> u64 {
     }
 }
 
-/// How the clock is.
+/// State of the clock.
 pub fn status() -> ClockStatus {
     now();
     for _ in 0..100 {
-        // Held for the time of a copy; but for ever in a process that was forked off just then.
+        // Locked for the duration of a copy, but for ever in a process that was forked in that
+        // time.
         match STATUS.try_lock() {
             Ok(held) => return held.clone().unwrap_or_else(|| Calibrator::new().status().clone()),
             Err(_) => thread::yield_now(),
@@ -121,7 +126,7 @@ pub fn status() -> ClockStatus {
     Calibrator::new().status().clone()
 }
 
-/// The system's clock, which is asked while there is no line; and somebody to draw one.
+/// Reads the system clock while no segment is valid, and starts the calibration thread.
 #[cold]
 fn system_now() -> u64 {
     let ns = system_ns();
@@ -140,7 +145,7 @@ fn system_now() -> u64 {
 #[cold]
 fn first_wall() -> WallTime {
     let ns = now();
-    // The keeper may measure it at the same time: the difference is some nanoseconds.
+    // The calibration thread may measure it at the same time: the difference is some nanoseconds.
     let (generation, offset) = OFFSET.get().unwrap_or_else(|| (1, SystemClocks.offset_ns()));
     WallTime { unix_ns: ns as i64 + offset, generation }
 }
@@ -148,16 +153,17 @@ fn first_wall() -> WallTime {
 #[cold]
 fn start_coarse() -> u64 {
     if let Some(bell) = WAKE_EVENT.get() {
-        // A keeper that is busy needs no bell.
+        // Fails only if the counter is full: the thread is awake.
         let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
     }
     now()
 }
 
-/// Wakes the keeper.
+/// Wakes the calibration thread.
 static WAKE_EVENT: OnceLock<OwnedFd> = OnceLock::new();
 
-/// Starts the keeper. Where no thread can be had, the system goes on being asked, and the next attempt comes after a while.
+/// Starts the calibration thread. If that fails, readers use the system clock and a retry follows
+/// later.
 fn start_calibrator(ns: u64) {
     static WATCHES_FORKS: AtomicBool = AtomicBool::new(false);
     if !WATCHES_FORKS.swap(true, Ordering::Relaxed) {
@@ -169,37 +175,37 @@ fn start_calibrator(ns: u64) {
     }
 }
 
-/// A forked process has the lines, but nobody who draws them.
+/// A forked process has the segments, but no calibration thread.
 extern "C" fn reset_after_fork() {
     COARSE_NS.store(0, Ordering::Relaxed);
     SPAWN_FAILED_NS.store(0, Ordering::Relaxed);
     HAS_CALIBRATOR.store(false, Ordering::Relaxed);
 }
 
-/// Receives panics of the keeper's thread. A server's supervisor reports them with those of its
-/// other threads; this crate stands below it.
+/// Receives panics of the calibration thread. A server reports them with those of its other
+/// threads; this crate is below its supervisor.
 pub trait KeeperObserver: Send + Sync {
-    /// The keeper panicked. Returns how long it waits before it runs again.
+    /// The calibration thread panicked. Returns the delay before its restart.
     fn panicked(&self, panic: &(dyn Any + Send)) -> Duration;
 
-    /// The keeper runs again.
+    /// The calibration thread was restarted.
     fn restarted(&self);
 }
 
 static OBSERVER: Mutex<Option<Arc<dyn KeeperObserver>>> = Mutex::new(None);
-/// How long a keeper that panicked waits when nobody observes it.
+/// Delay before a restart without an observer.
 const RESTART_WAIT: Duration = Duration::from_secs(1);
-/// How often a keeper that waits checks whether the last line has ended.
+/// Interval of checks whether the last segment has ended.
 const LINE_END_CHECK: Duration = Duration::from_millis(20);
 
-/// For tests: makes the keeper panic once.
+/// For tests: makes the calibration thread panic once.
 #[doc(hidden)]
 pub static KEEPER_FAULT: AtomicBool = AtomicBool::new(false);
 
-/// Reports panics of the keeper to `observer` from now on, instead of the observer before.
+/// Sets the observer of panics of the calibration thread.
 pub fn observe_keeper(observer: Arc<dyn KeeperObserver>) {
     let before = observer_slot().replace(observer);
-    // Outside the lock: it is foreign code.
+    // Outside the lock, because the destructor is foreign code.
     drop(before);
 }
 
@@ -207,7 +213,7 @@ fn observer_slot() -> std::sync::MutexGuard<'static, Option<Arc<dyn KeeperObserv
     OBSERVER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A keeper whose thread ends makes room for another.
+/// Allows another calibration thread when this one ends.
 struct CalibratorGuard;
 
 impl Drop for CalibratorGuard {
@@ -216,18 +222,18 @@ impl Drop for CalibratorGuard {
     }
 }
 
-/// What the keeper's thread does. It is run again after a panic, with a new keeper.
+/// Body of the calibration thread. It runs again after a panic, with a new calibrator.
 fn run_calibrator() {
     let _kept = CalibratorGuard;
     let Err(mut panic) = catch_unwind(AssertUnwindSafe(keep_lines));
     loop {
-        // Nobody updates it meanwhile.
+        // Nothing updates it meanwhile.
         COARSE_NS.store(0, Ordering::Relaxed);
         let observer = observer_slot().clone();
         thread::sleep(
             observer.as_ref().map_or(RESTART_WAIT, |observer| observer.panicked(&*panic)),
         );
-        // A new keeper does not know the last line, and its own would not join it.
+        // A new calibrator does not know the last segment, and its own would not join it.
         while matches!(SEGMENTS.find_valid(counter::ordered), SegmentLookup::Valid(..)) {
             thread::sleep(LINE_END_CHECK);
         }
@@ -274,13 +280,13 @@ fn publish(keeper: &Calibrator) {
         LAST_RATE.store(rate, Ordering::Relaxed);
     }
     RATE.store(rate, Ordering::Relaxed);
-    // Whoever reads it just now gets the one before.
+    // A concurrent reader gets the previous status.
     if let Ok(mut held) = STATUS.try_lock() {
         *held = Some(keeper.status().clone());
     }
 }
 
-/// A timer of the system's wall clock in the far future, which the kernel cancels as soon as somebody sets that clock.
+/// A wall clock timer in the far future, which the kernel cancels when the wall clock is stepped.
 fn open_step_timer() -> Option<OwnedFd> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     let timer = timerfd_create(TimerfdClockId::Realtime, flags).ok()?;
@@ -292,11 +298,11 @@ fn arm_step_timer(timer: &OwnedFd) {
     let never = Timespec { tv_sec: i64::MAX / 2_000_000_000, tv_nsec: 0 };
     let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: never };
     let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
-    // Without it, steps are seen within a second.
+    // Without the timer, steps are detected within a second.
     let _ = timerfd_settime(timer, flags, &once);
 }
 
-/// Waits, and says whether somebody set the wall clock meanwhile.
+/// Waits, and returns whether the wall clock was stepped meanwhile.
 fn wait_for(steps: Option<&OwnedFd>, bell: Option<&OwnedFd>, wait: Duration) -> bool {
     let mut waited: Vec<PollFd<'_>> =
         steps.into_iter().chain(bell).map(|of| PollFd::new(of, PollFlags::IN)).collect();
@@ -304,7 +310,8 @@ fn wait_for(steps: Option<&OwnedFd>, bell: Option<&OwnedFd>, wait: Duration) -> 
     match poll(&mut waited, Some(&timeout)) {
         Ok(0) | Err(rustix::io::Errno::INTR) => return false,
         Ok(_) if waited.iter().all(|one| PollFlags::IN.contains(one.revents())) => {}
-        // It would be so at once the next time, too: somebody closed what is not theirs, or no poll is allowed.
+        // The error would repeat at once: the descriptor was closed by other code, or poll is
+        // forbidden.
         _ => {
             thread::sleep(wait);
             return false;

@@ -7,27 +7,28 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::calibration::ClockComparison;
 use crate::counter;
 
-/// Attempts of a comparison, the best of which counts: it takes some microseconds.
+/// Attempts per comparison, of which the best counts: together some microseconds.
 const ATTEMPTS: usize = 32;
-/// Calls whose cost is measured together, and how often: the cheapest is what they cost when nothing is in the way.
+/// Calls per measurement of the cost, and measurements: the minimum is the cost without
+/// interference.
 const CALLS: u32 = 64;
 const ROUNDS: u32 = 16;
 
 /// Clocks of a machine; implemented by the real one and by tests.
 pub(crate) trait MachineClocks {
-    /// Why its counter cannot be used, if it cannot.
+    /// Why the counter is unusable, or `None`.
     fn unusable_reason(&mut self) -> Option<String>;
     /// The counter.
     fn tick(&self) -> u64;
     /// Nanoseconds of the system's monotonic clock.
     fn system_ns(&self) -> u64;
-    /// Counter and system at once. `ns_per_tick` is as near as it is known.
+    /// Reads counter and system clock together. `ns_per_tick` is the best known rate.
     fn compare(&mut self, ns_per_tick: f64) -> Option<ClockComparison>;
-    /// What to add to the monotonic clock to get the time of day.
+    /// Offset from the monotonic to the wall clock.
     fn offset_ns(&mut self) -> i64;
-    /// Whether the rate of the system's clock may change at any time.
+    /// Whether the rate of the system clock may change at any time.
     fn is_disciplined(&mut self) -> bool;
-    /// What a reading costs: of the counter, and of the system.
+    /// Cost of reading the counter and the system clock, in nanoseconds.
     fn costs_ns(&mut self) -> (f64, f64);
 }
 

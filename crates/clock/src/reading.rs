@@ -7,11 +7,11 @@ use crate::clock_segment::{ClockSegment, SegmentLookup, SegmentSeqlock};
 pub struct BoundedTime {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub ns: u64,
-    /// By how many nanoseconds they may differ from what that clock said at the same moment.
+    /// Maximum difference from that clock at the same time, in nanoseconds.
     pub error_ns: u64,
 }
 
-/// Nanoseconds now. `system` is the clock to ask where no line is valid.
+/// Nanoseconds now. `system` reads the fallback clock.
 #[inline(always)]
 pub(crate) fn now(lines: &SegmentSeqlock, tick: impl Fn() -> u64, system: impl Fn() -> u64) -> u64 {
     match lines.find_valid(&tick) {
@@ -20,7 +20,7 @@ pub(crate) fn now(lines: &SegmentSeqlock, tick: impl Fn() -> u64, system: impl F
     }
 }
 
-/// The same with the bound of its error.
+/// [`now`] with its error bound.
 #[inline(always)]
 pub(crate) fn now_bounded(
     lines: &SegmentSeqlock,
@@ -40,7 +40,8 @@ fn ns_on_segment(line: &ClockSegment, at: u64) -> u64 {
     line.ns_at(at).expect("BUG: a line was found that is not valid")
 }
 
-/// Asks the system. What it says counts only if no line became known meanwhile: a line may be ahead of it.
+/// Reads the system clock. The result counts only if no segment was published meanwhile, which may
+/// be ahead of it.
 #[cold]
 #[inline(never)]
 fn read_system(

@@ -5,17 +5,17 @@ use hist::Histogram;
 /// Current time source: counter or system clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClockMode {
-    /// Nothing was read yet, or the counter's rate is not known yet: from the system.
+    /// Not yet calibrated: the system clock is used.
     #[default]
     Starting,
-    /// From the processor's counter.
+    /// The CPU counter is used.
     Counter,
-    /// From the system, because the counter cannot be trusted.
+    /// The system clock is used, because the counter is not trusted.
     System,
 }
 
 impl ClockMode {
-    /// One word.
+    /// Name in one word.
     pub fn name(self) -> &'static str {
         match self {
             ClockMode::Starting => "starting",
@@ -28,24 +28,24 @@ impl ClockMode {
 /// Clock status for diagnostics.
 #[derive(Clone, Debug)]
 pub struct ClockStatus {
-    /// Where readings come from.
+    /// Current time source.
     pub mode: ClockMode,
-    /// Why, if it is not the counter.
+    /// Why the counter is not used, if so.
     pub reason: Option<String>,
-    /// Ticks of the counter in a second, as measured; 0 if that is not known.
+    /// Measured ticks per second; 0 if unknown.
     pub ticks_per_second: f64,
-    /// How far the rate may be off, as a share of it.
+    /// Relative error of that rate.
     pub rate_error: f64,
-    /// Comparisons of counter and system that were taken.
+    /// Successful comparisons of counter and system clock.
     pub comparisons: u64,
-    /// And those that took too long, because something else ran meanwhile.
+    /// Comparisons rejected because the thread was preempted.
     pub rejected_comparisons: u64,
-    /// How often a line was off by more than it said: the counter or the system's clock jumped.
+    /// Comparisons at which the error exceeded its bound: counter or system clock jumped.
     pub discontinuities: u64,
-    /// Steps of the time of day that were seen.
+    /// Detected steps of the wall clock.
     pub steps: u64,
-    /// By how many nanoseconds readings were off when they were compared, whichever the sign.
+    /// Absolute errors at comparisons, in nanoseconds.
     pub residuals: Histogram,
-    /// Whether somebody steers the system's clocks.
+    /// Whether NTP or PTP disciplines the system clock.
     pub is_disciplined: bool,
 }

@@ -4,25 +4,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{clock_segment, counter, global};
 
-/// Nanoseconds of a tick times 2^40, as last measured; 0 while the counter is not used.
+/// Nanoseconds per tick times 2^40, as last measured; 0 while the counter is not used.
 pub(crate) static RATE: AtomicU64 = AtomicU64::new(0);
-/// The same, but once known, kept: what was begun with the counter is ended with it.
+/// `RATE` without its zeros: a measurement that started with the counter ends with it.
 pub(crate) static LAST_RATE: AtomicU64 = AtomicU64::new(0);
 
 /// Stopwatch on the raw CPU counter, the cheapest way to measure a duration.
 ///
-/// The processor may begin or end a reading some tens of nanoseconds before or after what stands next to it. Started on one
-/// thread and read on another, it may be off by what the counters of their processors differ; it is never negative.
+/// The CPU may execute a reading tens of nanoseconds before or after the neighbouring instructions.
+/// If one thread starts it and another one reads it, the skew of their CPUs' counters adds to the
+/// error. The result is never negative.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
-    /// Ticks, which take centuries to reach the highest bit; or nanoseconds of the system, with that bit set.
+    /// Ticks, which take centuries to reach the highest bit; or nanoseconds of the system clock,
+    /// with that bit set.
     start: u64,
 }
 
 const SYSTEM_FLAG: u64 = 1 << 63;
 
 impl Stopwatch {
-    /// Starts one.
+    /// Starts a stopwatch.
     #[inline]
     pub fn start() -> Stopwatch {
         match RATE.load(Ordering::Relaxed) {
@@ -31,7 +33,7 @@ impl Stopwatch {
         }
     }
 
-    /// Nanoseconds since it was started.
+    /// Nanoseconds since the start.
     #[inline]
     pub fn elapsed_ns(&self) -> u64 {
         if self.start & SYSTEM_FLAG == 0 {
@@ -42,20 +44,20 @@ impl Stopwatch {
         }
     }
 
-    /// As a word, for whoever keeps it elsewhere; of this process, and of those that it forks.
+    /// State as an integer, valid in this process and its forked children.
     #[inline]
     pub fn to_bits(self) -> u64 {
         self.start
     }
 
-    /// What [`Self::to_bits`] gave.
+    /// Restores the result of [`Self::to_bits`].
     #[inline]
     pub fn from_bits(start: u64) -> Stopwatch {
         Stopwatch { start }
     }
 }
 
-/// Out of the way of those who have a counter.
+/// Not inlined, to keep the path with a counter short.
 #[cold]
 #[inline(never)]
 fn system_ns() -> u64 {

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 pub struct WallTime {
     /// Nanoseconds since 1970, without leap seconds.
     pub unix_ns: i64,
-    /// Counts up with every step of the system's clock that was seen, from 1. Times of different generations are on different scales.
+    /// Increases with each detected step of the system clock, from 1. Times of different
+    /// generations are on different scales.
     pub generation: u64,
 }
 
-/// As many offsets are held as steps can come while one reader is stopped.
+/// Number of stored offsets: as many as steps may occur while one reader is stopped.
 const OFFSETS: usize = 8;
-/// Offsets that differ by less are one: each is known to some tens of nanoseconds.
+/// Offsets that differ by less are equal: each is measured to tens of nanoseconds.
 const OFFSET_TOLERANCE_NS: i64 = 1_000;
 
 /// Offset from the monotonic to the wall clock.
@@ -31,7 +32,7 @@ impl WallOffset {
         }
     }
 
-    /// The generation and its offset; none, if none was measured yet.
+    /// Generation and offset; `None` before the first measurement.
     #[inline]
     pub(crate) fn get(&self) -> Option<(u64, i64)> {
         loop {
@@ -40,14 +41,15 @@ impl WallOffset {
                 return None;
             }
             let offset = self.offsets[generation as usize % OFFSETS].load(Ordering::Acquire);
-            // Is it still held?
+            // Is the offset still stored?
             if self.generation.load(Ordering::Acquire) - generation < OFFSETS as u64 - 1 {
                 return Some((generation, offset));
             }
         }
     }
 
-    /// Takes what was measured, and says whether it is another one than before. For one thread at a time.
+    /// Stores a measured offset, and returns whether it differs from the one before. One writer at
+    /// a time.
     pub(crate) fn update(&self, offset: i64) -> bool {
         let generation = self.generation.load(Ordering::Relaxed);
         let before = self.offsets[generation as usize % OFFSETS].load(Ordering::Relaxed);

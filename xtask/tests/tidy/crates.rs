@@ -1,5 +1,5 @@
-//! Crates and their layers: ARCHITECTURE.md tells the truth, and dependencies point down. A crate whose examples are not tested
-//! has none.
+//! Crates and their layers: ARCHITECTURE.md has each crate with its layer and the crates that it
+//! uses, and dependencies point down. A crate whose examples are not tested has none.
 //!
 //! A crate's layer is `package.metadata.topdeck.layer` of its Cargo.toml. Inside, crates are named
 //! by the key of `workspace.dependencies`, which is the name of their folder.
@@ -12,8 +12,8 @@ const ARCHITECTURE: &str = "ARCHITECTURE.md";
 /// Crates of this layer play the roles; the binary above joins them.
 const ROLE_LAYER: i64 = 5;
 
-/// The crate table of ARCHITECTURE.md lists the folders of crates/ with their layers, and nothing
-/// else.
+/// The crate table of ARCHITECTURE.md lists the folders of crates/ with their layers and the crates
+/// they use, and nothing else.
 pub(crate) fn crate_table_is_correct(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     let crates = crates(repo, &mut findings);
@@ -22,7 +22,7 @@ pub(crate) fn crate_table_is_correct(repo: &RepoFiles) -> RuleFindings {
             ARCHITECTURE,
             1,
             "is missing",
-            "write it, with a table `| layer | crate | job |`",
+            "write it, with a table `| layer | crate | uses | job |`",
         );
         return findings;
     };
@@ -35,7 +35,9 @@ pub(crate) fn crate_table_is_correct(repo: &RepoFiles) -> RuleFindings {
         if !rows.iter().any(|row| row.name == package.name) {
             let found =
                 format!("crate `{}` has no row in the table of {ARCHITECTURE}", package.name);
-            let row = format!("add `| {} | `{}` | its job |`", package.layer, package.name);
+            let uses = uses(package, &crates).join("`, `");
+            let row =
+                format!("add `| {} | `{}` | `{uses}` | its job |`", package.layer, package.name);
             findings.add(&package.file.path, 1, &found, &row);
         }
     }
@@ -63,8 +65,33 @@ fn check_row(
             format!("`{name}` is in layer {}", row.layer),
             &format!("{} says {}; make them agree", package.file.path, package.layer),
         ),
+        Some(package) if uses(package, crates) != row.uses => problem(
+            format!("`{name}` is said to use {:?}", row.uses),
+            &format!("{} says {:?}; make them agree", package.file.path, uses(package, crates)),
+        ),
         Some(_) => {}
     }
+}
+
+/// Crates that one depends on, sorted, without those that another of them brings: the arrows of
+/// the picture.
+fn uses<'a>(package: &CrateManifest, crates: &'a [CrateManifest]) -> Vec<&'a str> {
+    let direct: Vec<&CrateManifest> =
+        crates.iter().filter(|other| package.dependencies.contains(&other.name)).collect();
+    let is_brought =
+        |name: &str| direct.iter().any(|other| other.name != name && reaches(other, name, crates));
+    let mut uses: Vec<&str> = direct.iter().map(|other| other.name.as_str()).collect();
+    uses.retain(|name| !is_brought(name));
+    uses.sort_unstable();
+    uses
+}
+
+/// Whether a crate depends on one of this name, itself or through others. Cargo refuses circles.
+fn reaches(package: &CrateManifest, name: &str, crates: &[CrateManifest]) -> bool {
+    package.dependencies.iter().any(|key| {
+        let next = crates.iter().find(|other| other.name == *key);
+        next.is_some_and(|next| next.name == name || reaches(next, name, crates))
+    })
 }
 
 /// A crate depends only on crates of lower layers.
@@ -251,6 +278,7 @@ struct CrateRow<'a> {
     line: usize,
     layer: i64,
     name: &'a str,
+    uses: Vec<&'a str>,
 }
 
 /// Rows of the crate table; other tables do not begin with a number and one name in back-quotes.
@@ -263,7 +291,9 @@ fn parse_row(line: usize, text: &str) -> Option<CrateRow<'_>> {
     let mut cells = text.trim().strip_prefix('|')?.split('|').map(str::trim);
     let layer = cells.next()?.parse().ok()?;
     let name = cells.next()?.strip_prefix('`')?.strip_suffix('`')?;
-    Some(CrateRow { line, layer, name })
+    let uses = cells.next()?.split(',').map(|name| name.trim().trim_matches('`'));
+    let uses = uses.filter(|name| !name.is_empty()).collect();
+    Some(CrateRow { line, layer, name, uses })
 }
 
 #[cfg(test)]
@@ -276,8 +306,8 @@ mod tests {
     const HIST: &str = "[package.metadata.topdeck]\nlayer = 0\n[dependencies]\nanyhow = '1'\n";
     const COLLECT: &str =
         "[package.metadata.topdeck]\nlayer = 5\n[dependencies]\nhist.workspace = true\n";
-    const TABLE: &str =
-        "| layer | crate | job |\n|---|---|---|\n| 0 | `hist` | x |\n| 5 | `collect` | y |\n";
+    const TABLE: &str = "| layer | crate | uses | job |\n|---|---|---|---|\n| 0 | `hist` | | x |\n\
+         | 5 | `collect` | `hist` | y |\n";
 
     #[track_caller]
     fn check_table(table: &str, expected: &[&str]) {
@@ -301,15 +331,15 @@ mod tests {
     #[test]
     fn a_crate_without_row_is_found() {
         let problem = "crates/collect/Cargo.toml:1: crate `collect` has no row in the table of \
-                       ARCHITECTURE.md: add `| 5 | `collect` | its job |`";
-        check_table("| 0 | `hist` | x |\n", &[problem]);
+                       ARCHITECTURE.md: add `| 5 | `collect` | `hist` | its job |`";
+        check_table("| 0 | `hist` | | x |\n", &[problem]);
     }
 
     #[test]
     fn a_row_without_crate_is_found() {
         let problem = "ARCHITECTURE.md:5: there is no crate `shm` in crates/: remove the row; a \
                        crate is listed when it exists";
-        check_table(&format!("{TABLE}| 1 | `shm` | z |\n"), &[problem]);
+        check_table(&format!("{TABLE}| 1 | `shm` | | z |\n"), &[problem]);
     }
 
     #[test]
@@ -320,15 +350,35 @@ mod tests {
     }
 
     #[test]
+    fn a_row_with_other_arrows_is_found() {
+        let problem = "ARCHITECTURE.md:4: `collect` is said to use []: crates/collect/Cargo.toml \
+                       says [\"hist\"]; make them agree";
+        check_table(&TABLE.replace("`hist` | y", "| y"), &[problem]);
+    }
+
+    #[test]
+    fn an_arrow_that_another_brings_is_not_drawn() {
+        let load = "[package.metadata.topdeck]\nlayer = 6\n[dependencies]\n\
+                    hist.workspace = true\ncollect.workspace = true\n";
+        let table = format!("{TABLE}| 6 | `load` | `collect` | z |\n");
+        let files = [
+            ("ARCHITECTURE.md", table.as_str()),
+            ("crates/hist/Cargo.toml", HIST),
+            ("crates/collect/Cargo.toml", COLLECT),
+            ("crates/load/Cargo.toml", load),
+        ];
+        check(crate_table_is_correct, &files, &[]);
+    }
+
+    #[test]
     fn a_second_row_is_found() {
         let problem = "ARCHITECTURE.md:5: crate `hist` has a second row: remove one";
-        check_table(&format!("{TABLE}| 0 | `hist` | x |\n"), &[problem]);
+        check_table(&format!("{TABLE}| 0 | `hist` | | x |\n"), &[problem]);
     }
 
     #[test]
     fn missing_architecture_page_is_found() {
-        let problem =
-            "ARCHITECTURE.md:1: is missing: write it, with a table `| layer | crate | job |`";
+        let problem = "ARCHITECTURE.md:1: is missing: write it, with a table `| layer | crate | uses | job |`";
         check(crate_table_is_correct, &[("crates/hist/Cargo.toml", HIST)], &[problem]);
     }
 

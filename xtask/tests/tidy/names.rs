@@ -9,11 +9,11 @@ use crate::rust::{code_only, without_tests};
 /// with `ed` or `ing`, and verbs.
 const VAGUE_WORDS: &[&str] = &[
     "Act", "Again", "Apart", "Aside", "Asks", "Away", "Back", "Beside", "Came", "Come", "Doing",
-    "Done", "Else", "End", "Found", "Given", "Gone", "Had", "Heard", "Held", "How", "Ill",
-    "Kept", "Known", "Last", "Lost", "Made", "Many", "Meant", "More", "Much", "Next", "Now",
-    "Once", "Only", "Open", "Put", "Said", "Seen", "Sent", "Shown", "So", "Stuff", "Taken",
-    "Talk", "Then", "Thing", "Told", "Twice", "Way", "What", "When", "Where", "Which", "Who",
-    "Whose", "Why", "Words", "Written",
+    "Done", "Else", "End", "Found", "Given", "Gone", "Had", "Heard", "Held", "How", "Ill", "Kept",
+    "Known", "Last", "Lost", "Made", "Many", "Meant", "More", "Much", "Next", "Now", "Once",
+    "Only", "Open", "Put", "Said", "Seen", "Sent", "Shown", "So", "Stuff", "Taken", "Talk", "Then",
+    "Thing", "Told", "Twice", "Way", "What", "When", "Where", "Which", "Who", "Whose", "Why",
+    "Words", "Written",
 ];
 
 /// Nouns that end like a participle.

@@ -1,5 +1,5 @@
-//! The keeper on simulated machines: whatever counter and system do, time never goes back, and no reading is off by more
-//! than it says.
+//! The calibrator on simulated machines: with any behaviour of counter and system clock, time never
+//! goes back, and no error exceeds its bound.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,18 +11,19 @@ use crate::machine::MachineClocks;
 use crate::reading;
 use crate::status::ClockMode;
 
-/// A machine whose true time is moved by the test. Counter and system follow it, each at its own rate.
+/// A machine whose true time the test advances. Counter and system clock follow it, each at its own
+/// rate.
 struct SimulatedMachine {
     /// Nanoseconds since the test began.
     time_ns: Cell<f64>,
     tick: Cell<f64>,
     system: Cell<f64>,
     ticks_per_ns: Cell<f64>,
-    /// How much faster than true time the system's clock is.
+    /// Rate of the system clock relative to true time.
     slew: Cell<f64>,
-    /// What other processors' counters are ahead.
+    /// Skew of the counters of other CPUs.
     skew: Cell<f64>,
-    /// How long a comparison takes.
+    /// Duration of a comparison.
     width_ns: f64,
     is_disciplined: bool,
     refusal: Option<&'static str>,
@@ -63,7 +64,7 @@ impl SimulatedMachine {
         (word >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Any of two processors.
+    /// The counter of one of two CPUs.
     fn any_cpu_tick(&self) -> u64 {
         let skew = if self.random() < 0.5 { self.skew.get() } else { 0.0 };
         (self.tick.get() + skew) as u64
@@ -89,7 +90,7 @@ impl MachineClocks for SimulatedMachine {
             .map(|_| {
                 let width = self.width_ns * (1.0 + self.random());
                 let before = (self.tick.get() + skew) as u64;
-                // The system's clock is read at any moment between.
+                // The system clock is read at a random time between the two counter readings.
                 let moment = self.random();
                 self.advance(width * moment);
                 let system = self.system_ns();
@@ -119,12 +120,12 @@ struct CalibratorRun {
     segments: SegmentSeqlock,
     due_ns: f64,
     last_ns: u64,
-    /// The greatest difference from the system's clock since the last look.
+    /// Greatest difference from the system clock since it was last returned.
     worst_ns: u64,
     readings: u64,
-    /// Readings that were off by more than they said.
+    /// Readings whose error exceeded the bound.
     violations: u64,
-    /// Whether the keeper comes when it should.
+    /// Whether the calibrator runs when it is due.
     is_calibrated: bool,
 }
 
@@ -143,14 +144,14 @@ impl CalibratorRun {
         }
     }
 
-    /// Lets so much time pass, and reads all the while.
+    /// Advances time by `length`, reading all the while.
     fn advance(&mut self, length: Duration) {
         let end = self.machine.time_ns.get() + length.as_nanos() as f64;
         while self.machine.time_ns.get() < end {
             if self.is_calibrated && self.machine.time_ns.get() >= self.due_ns {
                 let wait =
                     self.calibrator.tick(&mut self.machine, &self.segments).as_nanos() as f64;
-                // It comes late, by up to a millisecond.
+                // The calibrator runs up to a millisecond late.
                 self.due_ns = self.machine.time_ns.get() + wait + 1e6 * self.machine.random();
             }
             self.read();
@@ -167,11 +168,11 @@ impl CalibratorRun {
         let off = read.ns.abs_diff(machine.system_ns());
         self.worst_ns = self.worst_ns.max(off);
         self.readings += 1;
-        // Both are whole numbers.
+        // Both are integers.
         self.violations += u64::from(off > read.error_ns + 1);
     }
 
-    /// The greatest difference since it was last asked for.
+    /// Greatest difference since the last call.
     fn worst_ns(&mut self) -> u64 {
         std::mem::take(&mut self.worst_ns)
     }
@@ -297,7 +298,7 @@ fn repeated_jumps_disable_counter_for_an_hour() {
 fn unsynchronised_cpu_counters_are_detected() {
     let mut machine = SimulatedMachine::new(2.5);
     machine.skew.set(2.5e3);
-    // Readings go back by the skew until then: they are not looked at here.
+    // Until then readings go back by the skew, and are not checked.
     let (mut keeper, lines) = (Calibrator::new(), SegmentSeqlock::new());
     for _ in 0..200 {
         let wait = keeper.tick(&mut machine, &lines);
@@ -336,7 +337,7 @@ fn unusable_or_slow_counter_is_not_read() {
         assert_eq!(run.calibrator.status().mode, ClockMode::System);
         assert_eq!(run.calibrator.status().reason.as_deref(), Some(reason));
         assert_eq!((run.worst_ns(), run.calibrator.status().comparisons), (0, 0));
-        // It is asked again an hour later.
+        // The counter is assessed again an hour later.
         run.machine.refusal = None;
         run.machine.costs_ns = (18.0, 22.0);
         run.advance(SECONDS(3_601));
@@ -387,7 +388,7 @@ fn counter_reset_is_tracked_at_once() {
     let comparisons = run.calibrator.status().comparisons - before;
     assert!((18..25).contains(&comparisons), "{comparisons} comparisons in 20 s");
     assert_eq!(run.calibrator.status().discontinuities, 1);
-    // When it comes by where it was, nothing of then is valid any more.
+    // When the counter passes its earlier value, no old segment is valid.
     run.violations = 0;
     run.advance(SECONDS(7_000 / 5 * 2 + 30));
     assert_eq!(run.violations, 0);
@@ -401,7 +402,8 @@ fn preempted_machine_keeps_time_monotonic() {
         for _ in 0..30 {
             let machine = &mut run.machine;
             match (machine.random() * 8.0) as u32 {
-                // Only ahead: where the counter goes back by less than a line, so does a reading, but for what a thread remembers.
+                // Only forward: a counter that goes back by less than a segment makes a reading go
+                // back, except for the thread's latest value.
                 0 => machine.tick.set(machine.tick.get() + 1e8 * machine.random()),
                 1 => machine.ticks_per_ns.set(0.5 + 4.0 * machine.random()),
                 2 => machine.slew.set((machine.random() - 0.5) * 1e-3),
