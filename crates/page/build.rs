@@ -1,5 +1,5 @@
-//! Packs what `web/` was built into. Without it there is a topdeck without a page, which says how to get one: whoever builds
-//! the program alone needs no tools of the web.
+//! Embeds the built web UI. Without `web/dist` the binary has no web UI and says how to build one,
+//! so that building the binary alone needs no Node.js.
 
 use std::fmt::Write as _;
 use std::fs;

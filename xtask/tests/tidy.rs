@@ -48,7 +48,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/api/src/blocking.rs", 1, "counted"),
     ("crates/api/src/server.rs", 2, "supervised"),
     ("crates/api/src/stream/hub.rs", 1, "counted; clients are told, and listen again"),
-    ("crates/clock/src/global.rs", 1, "supervised through `clock::observe_keeper`"),
+    ("crates/clock/src/global.rs", 1, "supervised through `clock::observe_calibrator`"),
     ("crates/forward/src/forward.rs", 1, "supervised"),
     ("crates/forward/src/remote_task.rs", 1, "joined by the site's task, which is supervised"),
     ("crates/heap/src/lib.rs", 1, "supervised through an argument of `HeapTrimmer::start`"),

@@ -184,7 +184,7 @@ extern "C" fn reset_after_fork() {
 
 /// Receives panics of the calibration thread. A server reports them with those of its other
 /// threads; this crate is below its supervisor.
-pub trait KeeperObserver: Send + Sync {
+pub trait CalibratorObserver: Send + Sync {
     /// The calibration thread panicked. Returns the delay before its restart.
     fn panicked(&self, panic: &(dyn Any + Send)) -> Duration;
 
@@ -192,7 +192,7 @@ pub trait KeeperObserver: Send + Sync {
     fn restarted(&self);
 }
 
-static OBSERVER: Mutex<Option<Arc<dyn KeeperObserver>>> = Mutex::new(None);
+static OBSERVER: Mutex<Option<Arc<dyn CalibratorObserver>>> = Mutex::new(None);
 /// Delay before a restart without an observer.
 const RESTART_WAIT: Duration = Duration::from_secs(1);
 /// Interval of checks whether the last segment has ended.
@@ -203,13 +203,13 @@ const LINE_END_CHECK: Duration = Duration::from_millis(20);
 pub static KEEPER_FAULT: AtomicBool = AtomicBool::new(false);
 
 /// Sets the observer of panics of the calibration thread.
-pub fn observe_keeper(observer: Arc<dyn KeeperObserver>) {
+pub fn observe_calibrator(observer: Arc<dyn CalibratorObserver>) {
     let before = observer_slot().replace(observer);
     // Outside the lock, because the destructor is foreign code.
     drop(before);
 }
 
-fn observer_slot() -> std::sync::MutexGuard<'static, Option<Arc<dyn KeeperObserver>>> {
+fn observer_slot() -> std::sync::MutexGuard<'static, Option<Arc<dyn CalibratorObserver>>> {
     OBSERVER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -246,19 +246,19 @@ fn run_calibrator() {
 }
 
 fn keep_lines() -> Infallible {
-    let mut keeper = Calibrator::new();
+    let mut calibrator = Calibrator::new();
     let steps = open_step_timer();
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
     let bell = bell.map(|bell| WAKE_EVENT.get_or_init(|| bell));
-    keeper.check_wall_clock(&mut SystemClocks, &OFFSET);
+    calibrator.check_wall_clock(&mut SystemClocks, &OFFSET);
     let (mut due_ns, mut asked_ns) = (0, 0);
     loop {
         let now_ns = system_ns();
         assert!(!KEEPER_FAULT.swap(false, Ordering::Relaxed), "thrown at clock");
         if now_ns >= due_ns {
-            due_ns = system_ns() + keeper.tick(&mut SystemClocks, &SEGMENTS).as_nanos() as u64;
-            keeper.check_wall_clock(&mut SystemClocks, &OFFSET);
-            publish(&keeper);
+            due_ns = system_ns() + calibrator.tick(&mut SystemClocks, &SEGMENTS).as_nanos() as u64;
+            calibrator.check_wall_clock(&mut SystemClocks, &OFFSET);
+            publish(&calibrator);
         }
         if IS_COARSE_REQUESTED.swap(false, Ordering::Relaxed) {
             asked_ns = now_ns;
@@ -268,21 +268,21 @@ fn keep_lines() -> Infallible {
         let wait = Duration::from_nanos(due_ns.saturating_sub(system_ns()));
         let wait = if is_kept { wait.min(COARSE_INTERVAL) } else { wait };
         if wait_for(steps.as_ref(), bell, wait) {
-            keeper.check_wall_clock(&mut SystemClocks, &OFFSET);
-            publish(&keeper);
+            calibrator.check_wall_clock(&mut SystemClocks, &OFFSET);
+            publish(&calibrator);
         }
     }
 }
 
-fn publish(keeper: &Calibrator) {
-    let rate = keeper.rate();
+fn publish(calibrator: &Calibrator) {
+    let rate = calibrator.rate();
     if rate > 0 {
         LAST_RATE.store(rate, Ordering::Relaxed);
     }
     RATE.store(rate, Ordering::Relaxed);
     // A concurrent reader gets the previous status.
     if let Ok(mut held) = STATUS.try_lock() {
-        *held = Some(keeper.status().clone());
+        *held = Some(calibrator.status().clone());
     }
 }
 

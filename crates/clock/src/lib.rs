@@ -41,8 +41,8 @@ pub use clock::{Clock, SimulatedClock};
 #[doc(hidden)]
 pub use global::KEEPER_FAULT;
 pub use global::{
-    KeeperObserver, error_bound_ns, now, now_bounded, now_coarse, now_unordered, observe_keeper,
-    status, wall,
+    CalibratorObserver, error_bound_ns, now, now_bounded, now_coarse, now_unordered,
+    observe_calibrator, status, wall,
 };
 pub use reading::BoundedTime;
 pub use status::{ClockMode, ClockStatus};

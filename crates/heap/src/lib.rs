@@ -1,8 +1,8 @@
 //! Returns free heap memory to the system while idle.
 //!
-//! glibc keeps what was freed: pages between blocks that are still in use, in an arena for each
-//! few threads. After a heavy query 1.65 GB stayed resident that nobody used. `malloc_trim` gives
-//! such pages back. mimalloc, which static binaries have, does so by itself.
+//! glibc keeps freed memory: pages between used blocks, in an arena per few threads. After a heavy
+//! query 1.65 GB of unused memory stayed resident. `malloc_trim` returns such pages. mimalloc, the
+//! allocator of static binaries, does so itself.
 #![deny(unsafe_code)]
 
 mod trim;
@@ -13,20 +13,20 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often the resident memory is looked at.
+/// Interval of checks of the resident memory.
 const PERIOD: Duration = Duration::from_secs(2);
-/// After so many looks free memory is given back again, if there may be some: after 20 s.
+/// Checks after which memory is trimmed again if there may be some to return: 20 s.
 const CHECKS_MAX: u32 = 10;
-/// At once where so much more is resident than after the last time. Eight heavy queries in a row
-/// leave behind several times what they hold at a time.
+/// Growth of the resident memory since the last trim that trims at once. Eight heavy queries in a
+/// row leave behind several times what one holds.
 const GROWTH_BYTES: u64 = 64 << 20;
-/// Resident memory beyond the least that was ever seen at which it is worth it.
+/// Resident memory above the observed minimum from which trimming is worth its cost.
 const SLACK_BYTES: u64 = 32 << 20;
 
 /// Result of a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimResult {
-    /// Resident bytes before, less those after.
+    /// Decrease of the resident memory, in bytes.
     pub returned_bytes: u64,
     /// How long it took.
     pub duration: Duration,
@@ -40,17 +40,16 @@ pub struct HeapTrimmer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Makes the allocator keep less: large blocks are mapped by themselves, and there are few arenas.
-/// To be called before the first thread starts, as a thread keeps the arena that it has.
+/// Limits the memory that the allocator keeps: large blocks are mapped individually, and there are
+/// few arenas. Call it before the first thread starts, because a thread keeps its arena.
 pub fn configure_allocator() {
     trim::tune();
 }
 
 impl HeapTrimmer {
-    /// Starts it, and tells of each time. `supervise` runs the thread's loop, again after a panic
-    /// unless its first argument says that the thread stops.
-    /// `None` where the allocator does it by itself, and where the system does not say how much
-    /// memory is resident.
+    /// Starts the thread; `report` receives each result. `supervise` runs the thread's loop, and
+    /// again after a panic unless its first argument says that the thread stops. Returns `None` if
+    /// the allocator needs no trimming, or if the system does not report the resident memory.
     pub fn start(
         supervise: impl FnOnce(&dyn Fn() -> bool, &mut dyn FnMut()) + Send + 'static,
         trimmed: impl Fn(TrimResult) + Send + 'static,
@@ -97,11 +96,11 @@ impl Drop for HeapTrimmer {
 
 /// Decides when to trim.
 struct TrimPolicy {
-    /// The least resident memory that was seen: about what an idle process needs.
+    /// Minimum observed resident memory: about that of an idle process.
     floor_bytes: u64,
-    /// What was resident after memory was given back.
+    /// Resident memory after the last trim.
     last_bytes: u64,
-    /// Looks since then.
+    /// Checks since the last trim.
     checks: u32,
 }
 
@@ -130,7 +129,7 @@ fn resident_bytes() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Whether it is due at each of these looks, in MiB; each time it gives nothing back.
+    /// Whether a trim is due at each of these resident sizes, in MiB; no trim returns anything.
     #[track_caller]
     fn check(floor: u64, looks: &[u64], expected: &[bool]) {
         let mib = |mib: u64| mib << 20;
@@ -166,7 +165,7 @@ mod tests {
         }
         let mut blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; 1000]).collect();
         let used = resident_bytes().unwrap();
-        // One in a thousand stays.
+        // One block in a thousand stays allocated.
         for (at, block) in blocks.iter_mut().enumerate() {
             if at % 1000 != 0 {
                 *block = Vec::new();

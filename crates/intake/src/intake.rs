@@ -258,7 +258,7 @@ impl Intake {
         let thread = match shared.settings.background {
             true => {
                 let clock = ClockThread(shared.target.supervisor().thread("clock"));
-                clock::observe_keeper(Arc::new(clock));
+                clock::observe_calibrator(Arc::new(clock));
                 let shared = Arc::clone(&shared);
                 let supervised = shared.target.supervisor().thread("books");
                 let work = move || {

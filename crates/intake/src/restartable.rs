@@ -47,10 +47,10 @@ pub async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T, Box<dy
     .await
 }
 
-/// Reports panics of the clock's keeper like those of all other threads.
+/// Reports panics of the clock calibration thread like those of all other threads.
 pub(crate) struct ClockThread(pub(crate) SupervisedThread);
 
-impl clock::KeeperObserver for ClockThread {
+impl clock::CalibratorObserver for ClockThread {
     fn panicked(&self, panic: &(dyn Any + Send)) -> Duration {
         self.0.record_panic(panic)
     }

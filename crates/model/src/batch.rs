@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! magic     u8     0xd3
-//! version   u8     1; readers refuse any other
-//! groups, until the bytes end, each:
-//!   series  u8     0: an id of 16 bytes; 1: a canonical form, as length and bytes; 2: gaps
-//!   samples varint how many; then each:
-//!     start zigzag ns: less the start of the sample before it in the batch, at first less 0
-//!     span  zigzag ns: end less start, less the same of the sample before it
+//! version   u8     1; readers reject any other
+//! groups, until the end of the bytes, each:
+//!   series  u8     0: an ID of 16 bytes; 1: a canonical key, as length and bytes; 2: gaps
+//!   samples varint number of samples; then each:
+//!     start zigzag ns: difference to the start of the sample before it in the batch, at first to 0
+//!     span  zigzag ns: end - start, as difference to that of the sample before it
 //!     value        histogram: length and frame; number: 8 bytes; text: length and UTF-8
 //! ```
-//! A series that is only named by its id needs a reader who knows its form, and so its kind: of what kind
-//! values are stands beside the id as a byte, 0 frame, 1 number, 2 text. In the place of samples a group
-//! of gaps has gaps, see `gap.rs`. `docs/formats/batch.md` says the same to a stranger.
+//! A reader of a series ID must know its canonical key. One byte after the ID says what its values
+//! are: 0 frame, 1 number, 2 text. A group of gaps has gaps instead of samples, see `gap.rs`.
+//! `docs/formats/batch.md` is the specification.
 
 #![cfg_attr(
     not(test),
@@ -30,30 +30,30 @@ use crate::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
 /// First byte of a batch.
 const MAGIC: u8 = 0xd3;
-/// The version that is written, and the only one that is read.
+/// The only version that is written and read.
 const VERSION: u8 = 1;
 
 const BY_ID: u8 = 0;
 const BY_KEY: u8 = 1;
 const GAPS: u8 = 2;
 
-/// Values of one histogram of a batch at the most, those that are no number among them.
+/// Maximum count of one histogram of a batch, NaN values included.
 pub const HISTOGRAM_COUNT_MAX: u64 = 1 << 56;
 
-/// Makes a batch.
+/// Writer of a batch.
 #[derive(Clone, Debug)]
 pub struct BatchWriter {
     out: Vec<u8>,
-    /// The group that is being filled.
+    /// Samples of the open group.
     group: Vec<u8>,
     samples: u64,
     series: Option<(SeriesKind, SeriesMeta)>,
-    /// There is a group, whose samples are not counted yet.
+    /// Whether a group is open, whose sample count is not written yet.
     is_open: bool,
-    /// Of that series, for errors; its memory is that of the one before.
+    /// Name of the open group's series, for errors; the allocation is reused.
     name: String,
     gaps: Vec<Gap>,
-    /// Of the sample before: most samples of a batch are of one stretch of time.
+    /// Start of the previous sample: most samples of a batch have the same interval.
     start: i64,
     span: i64,
     frame: Vec<u8>,
@@ -79,7 +79,7 @@ impl Default for BatchWriter {
 }
 
 impl BatchWriter {
-    /// The samples that follow are of this series, whose form is sent.
+    /// Opens a group of samples of this series, with its canonical key.
     pub fn series(&mut self, series: &Series) {
         self.close();
         self.out.push(BY_KEY);
@@ -87,7 +87,8 @@ impl BatchWriter {
         self.begin(series);
     }
 
-    /// The samples that follow are of this series, whose form the reader knows.
+    /// Opens a group of samples of this series by its ID, for a reader that knows the canonical
+    /// key.
     pub fn series_by_id(&mut self, id: SeriesId, series: &Series) {
         self.close();
         self.out.push(BY_ID);
@@ -109,11 +110,11 @@ impl BatchWriter {
         self.name.push_str(series.name());
     }
 
-    /// One more sample of the series named last.
+    /// Adds a sample to the open group.
     ///
     /// # Panics
     ///
-    /// If no series was named.
+    /// If no group is open.
     pub fn sample(&mut self, sample: &Sample) -> Result<()> {
         let Some((kind, meaning)) = self.series else { panic!("BUG: a sample before its series") };
         if !sample.value.has_kind(kind) {
@@ -141,8 +142,8 @@ impl BatchWriter {
         Ok(())
     }
 
-    /// When a sample began and how long it was. Both may be any number of 64 bits, so differences wrap, as they do
-    /// where they are read.
+    /// Writes start and span. Both may be any 64-bit number, so differences wrap, as they do in the
+    /// reader.
     fn write_times(&mut self, start: i64, span: i64) {
         put_zigzag(&mut self.group, start.wrapping_sub(self.start));
         put_zigzag(&mut self.group, span.wrapping_sub(self.span));
@@ -154,22 +155,22 @@ impl BatchWriter {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Something that is known to be missing.
+    /// Adds a gap.
     pub fn gap(&mut self, gap: Gap) {
         self.gaps.push(gap);
     }
 
-    /// Samples so far.
+    /// Number of samples so far.
     pub fn len(&self) -> u64 {
         self.count
     }
 
-    /// Whether there is neither a sample nor a gap.
+    /// Whether there are neither samples nor gaps.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && self.gaps.is_empty()
     }
 
-    /// Bytes so far.
+    /// Size so far, in bytes.
     pub fn bytes(&self) -> usize {
         self.out.len().saturating_add(self.group.len())
     }
@@ -183,7 +184,7 @@ impl BatchWriter {
         }
     }
 
-    /// The batch.
+    /// Returns the batch.
     pub fn finish(mut self) -> Batch {
         self.close();
         put_gaps(&mut self.out, &self.gaps);
@@ -199,8 +200,8 @@ fn put_gaps(out: &mut Vec<u8>, gaps: &[Gap]) {
     }
 }
 
-/// A histogram of more could not be added up with 255 others. A billion values a second make so
-/// many in two years.
+/// 256 histograms of this count can be added without overflow. A billion values per second reach it
+/// in two years.
 fn check_count(series: &str, histogram: &Histogram) -> Result<()> {
     let count = u128::from(histogram.count()).saturating_add(histogram.nan_count().into());
     if count > u128::from(HISTOGRAM_COUNT_MAX) {
@@ -221,7 +222,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Reads all of it, values included. What passes here is never refused later.
+    /// Decodes and validates a batch, values included. Later stages never reject a batch that
+    /// passed.
     pub fn check(bytes: Vec<u8>) -> Result<Batch> {
         let mut samples = 0;
         for entry in BatchReader::new(&bytes)? {
@@ -234,24 +236,24 @@ impl Batch {
         Ok(Batch { bytes, samples })
     }
 
-    /// The bytes.
+    /// The encoded batch.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many samples.
+    /// Number of samples.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// Reads it.
+    /// Iterates over the samples.
     #[expect(clippy::expect_used, reason = "a batch is only made of bytes that were read")]
     pub fn read(&self) -> BatchReader<'_> {
         BatchReader::new(&self.bytes).expect("BUG: the batch was checked")
     }
 
-    /// The same batch with every series by its form, for readers who do not know the numbers. Samples are copied
-    /// as bytes.
+    /// The same batch with each series by its canonical key, for readers that do not know the IDs.
+    /// Samples are copied as bytes.
     pub fn with_canonical_keys(
         &self,
         form_of: &mut dyn FnMut(SeriesId) -> Option<Vec<u8>>,
@@ -287,8 +289,8 @@ impl Batch {
 }
 
 impl Batch {
-    /// The same batch without the groups of series that `keep` refuses; gaps stay. `left_out` gets the samples that
-    /// are not in it.
+    /// The same batch without the groups of series that `keep` rejects; gaps stay. `left_out`
+    /// receives the samples that are removed.
     pub fn filter_series(
         &self,
         keep: &mut dyn FnMut(&SeriesRef<'_>) -> bool,
@@ -317,7 +319,7 @@ impl Batch {
 }
 
 impl Batch {
-    /// The same batch with more gaps.
+    /// The same batch with additional gaps.
     pub fn with_gaps(self, gaps: impl Iterator<Item = Gap>) -> Batch {
         let gaps: Vec<Gap> = gaps.collect();
         let Batch { bytes: mut out, samples } = self;
@@ -343,7 +345,7 @@ impl BatchWriter {
         self.is_open = true;
     }
 
-    /// One more sample of a batch that was checked, its value as it is.
+    /// Copies a sample of a validated batch, with its value as bytes.
     fn copy(&mut self, entry: &BatchEntry<'_>) {
         self.write_times(entry.start, entry.end.wrapping_sub(entry.start));
         match entry.tag {
@@ -362,7 +364,7 @@ fn value_tag(kind: SeriesKind) -> u8 {
     }
 }
 
-/// The unit as frames write it.
+/// The unit in the encoding of frames.
 fn frame_unit(unit: &str) -> Unit {
     match unit {
         "ns" => Unit::Nanoseconds,
@@ -377,14 +379,14 @@ fn frame_unit(unit: &str) -> Unit {
 /// How a batch names a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeriesRef<'a> {
-    /// By its number.
+    /// By its ID.
     Id(SeriesId),
-    /// By its canonical form.
+    /// By its canonical key.
     Key(&'a [u8]),
 }
 
 impl SeriesRef<'_> {
-    /// Its number.
+    /// ID of the series.
     pub fn id(&self) -> SeriesId {
         match self {
             SeriesRef::Id(id) => *id,
@@ -393,25 +395,25 @@ impl SeriesRef<'_> {
     }
 }
 
-/// One sample of a batch, its value still as bytes.
+/// One sample of a batch, with its value as bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchEntry<'a> {
-    /// Whose.
+    /// Its series.
     pub series: SeriesRef<'a>,
-    /// Whether it is the first of its series' group.
+    /// Whether it is the first sample of its group.
     pub starts_group: bool,
-    /// When it began.
+    /// Start of the interval.
     pub start: i64,
-    /// When it ended.
+    /// End of the interval.
     pub end: i64,
-    /// A frame, the eight bytes of a number, or a text.
+    /// A frame, the eight bytes of a number, or UTF-8 text.
     pub value: &'a [u8],
     tag: u8,
     offset: usize,
 }
 
 impl BatchEntry<'_> {
-    /// Reads the value.
+    /// Decodes the value.
     pub fn decode(&self) -> Result<SampleValue> {
         match self.tag {
             0 => hist::codec::frame::decode(self.value)
@@ -422,7 +424,7 @@ impl BatchEntry<'_> {
         }
     }
 
-    /// Single measurements in it: what a histogram has counted, 1 of a number or a text.
+    /// Number of measured values: a histogram's count; 1 for a number or a text.
     pub fn values(&self) -> Result<u64> {
         match self.tag {
             0 => hist::codec::frame::count(self.value)
@@ -431,13 +433,13 @@ impl BatchEntry<'_> {
         }
     }
 
-    /// Whether the value is one that series of that kind hold.
+    /// Whether a series of `kind` can have this value.
     pub fn has_kind(&self, kind: SeriesKind) -> bool {
         self.tag == value_tag(kind)
     }
 }
 
-/// Takes a batch apart. After an error there is nothing more.
+/// Iterator over a batch. It ends after an error.
 #[derive(Clone, Debug)]
 pub struct BatchReader<'a> {
     reader: WireReader<'a>,
@@ -451,7 +453,7 @@ pub struct BatchReader<'a> {
 }
 
 impl<'a> BatchReader<'a> {
-    /// Reads what a batch begins with.
+    /// Reads the header of a batch.
     pub fn new(bytes: &'a [u8]) -> Result<BatchReader<'a>> {
         let mut reader = WireReader::new(bytes);
         for (offset, field, expected, text) in [
@@ -476,12 +478,12 @@ impl<'a> BatchReader<'a> {
         })
     }
 
-    /// The gaps; all of them after the last sample.
+    /// The gaps read so far; complete after the last sample.
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
     }
 
-    /// The series of the next group, and what its values are; none if it has gaps.
+    /// The series of the next group and the type of its values; `None` for a group of gaps.
     fn read_group_head(&mut self) -> Result<Option<(SeriesRef<'a>, u8)>> {
         let offset = self.reader.offset();
         match self.reader.u8("group")? {
@@ -508,7 +510,7 @@ impl<'a> BatchReader<'a> {
         }
     }
 
-    /// What stands between that and the samples; all of a group of gaps.
+    /// Skips the bytes between group head and samples, or the whole group if it has gaps.
     fn skip_group_extra(&mut self, series: Option<(SeriesRef<'a>, u8)>) -> Result<()> {
         if series.is_some() {
             self.series = series;

@@ -3,100 +3,100 @@
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What was refused, and why. The sender is to blame, or what changed the bytes on their way.
+/// Why received data was rejected. The sender or the transport is at fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Shorter than it says.
+    /// The input ends inside a field.
     #[error("{field} at byte {offset} ends early")]
     Truncated {
-        /// Where the field begins.
+        /// Byte offset of the field.
         offset: usize,
-        /// Which.
+        /// Name of the field.
         field: &'static str,
     },
-    /// Something else was expected.
+    /// A field has an invalid value.
     #[error("{field} at byte {offset} is {found}, expected {expected}")]
     Invalid {
-        /// Where the field begins.
+        /// Byte offset of the field.
         offset: usize,
-        /// Which.
+        /// Name of the field.
         field: &'static str,
-        /// What was there.
+        /// Actual value.
         found: String,
-        /// What may be there.
+        /// Expected value.
         expected: &'static str,
     },
-    /// A part of a series is empty or larger than it may be.
+    /// A part of a series is empty or exceeds its limit.
     #[error("{part} has {found} {unit}, allowed are {min} to {max}")]
     Size {
-        /// Which part.
+        /// Name of the part.
         part: &'static str,
         /// Its size.
         found: usize,
-        /// The least.
+        /// Minimum size.
         min: usize,
-        /// The most.
+        /// Maximum size.
         max: usize,
-        /// What is counted.
+        /// Unit of the sizes.
         unit: &'static str,
     },
-    /// Two labels of one name.
+    /// A label name occurs twice.
     #[error("label \"{name}\" is given twice")]
     DuplicateLabel {
-        /// The name.
+        /// The label name.
         name: String,
     },
-    /// A sample that ends before it begins.
+    /// A sample that ends before its start.
     #[error("a sample of {series} begins at {start} ns and ends at {end} ns, before it begins")]
     NegativeInterval {
-        /// Whose.
+        /// Name of the series.
         series: String,
-        /// When it begins.
+        /// Start, in nanoseconds since the Unix epoch.
         start: i64,
-        /// When it ends.
+        /// End, in nanoseconds since the Unix epoch.
         end: i64,
     },
-    /// A sample whose value is not of the series' kind.
+    /// A value of another kind than its series.
     #[error("{series} holds {kind}, not {found}")]
     Kind {
-        /// Whose.
+        /// Name of the series.
         series: String,
-        /// What the series holds.
+        /// Kind of the series.
         kind: &'static str,
-        /// What the value is.
+        /// Kind of the value.
         found: &'static str,
     },
-    /// A histogram that counts more than is taken.
+    /// A histogram whose count exceeds the limit.
     #[error(
         "a histogram of {series} counts {count} values, at most {max} are taken; the sender multiplies them"
     )]
     HistogramTooLarge {
-        /// Whose.
+        /// Name of the series.
         series: String,
-        /// How many values, those that are no number among them.
+        /// Count of the histogram, NaN values included.
         count: u128,
-        /// The most.
+        /// The limit.
         max: u64,
     },
-    /// A histogram that cannot be read.
+    /// A histogram that cannot be decoded.
     #[error("histogram at byte {offset}: {source}")]
     Histogram {
-        /// Where it begins.
+        /// Byte offset of the histogram.
         offset: usize,
-        /// Why not.
+        /// Cause.
         source: hist::DecodeError,
     },
-    /// A series is named by its number only, and its form is not known.
+    /// A series ID without a known canonical key.
     #[error("series {id} is named by its number only, and its form is not known here")]
     UnknownSeries {
-        /// The number.
+        /// The ID.
         id: crate::SeriesId,
     },
-    /// A new series is beyond a limit of the store: its samples are not taken.
+    /// A new series exceeds a limit of the store: its samples are rejected.
     #[error("{reason}")]
     SeriesLimit {
-        /// Which limit, and what to do.
+        /// The limit, and the remedy.
         reason: String,
     },
 }

@@ -3,18 +3,18 @@
 //! ```text
 //! offset  size  field
 //!      0     8  magic     "tdparcel"
-//!      8     4  version   1; readers refuse any other
-//!     12    16  journal   the number of the journal that the batches are from
-//!     28     4  count     how many entries follow; each:
-//!            8  sequence  above that of the entry before
+//!      8     4  version   1; readers reject any other
+//!     12    16  journal   ID of the journal that the batches are from
+//!     28     4  count     number of entries; each:
+//!            8  sequence  greater than that of the entry before
 //!            4  length    of the batch
 //!            4  crc       CRC-32C of sequence, length and batch
-//!               batch     as in `batch.rs`, with forms and without ids
-//!            4  crc       CRC-32C of all before
+//!               batch     as in `batch.rs`, with canonical keys and without IDs
+//!            4  crc       CRC-32C of everything before
 //! ```
-//! Numbers are little-endian. A record's sequence is its position in the journal plus 1, so that a repeat is
-//! known by journal and sequence whatever was restarted in between. `docs/formats/forward.md` says the same to a
-//! stranger, and how a parcel travels.
+//! Numbers are little-endian. A record's sequence is its position in the journal plus 1, so the
+//! receiver recognises a repeat by journal and sequence across restarts of both sides.
+//! `docs/formats/forward.md` is the specification of format and protocol.
 
 #![cfg_attr(
     not(test),
@@ -26,7 +26,7 @@ use crate::series::SeriesId;
 use crate::wire::WireReader;
 
 const MAGIC: [u8; 8] = *b"tdparcel";
-/// The version that is written, and the only one that is read.
+/// The only version that is written and read.
 const VERSION: u32 = 1;
 const JOURNAL_AT: usize = 12;
 const COUNT_AT: usize = 28;
@@ -34,7 +34,7 @@ const HEAD_BYTES: usize = 32;
 const ENTRY_BYTES: usize = 16;
 const CRC_BYTES: usize = 4;
 
-/// Bytes of a parcel at the most: a site takes no larger one.
+/// Maximum size of a forward request, in bytes.
 pub const FORWARD_REQUEST_BYTES_MAX: usize = 32 << 20;
 
 /// Writer of a forward request.
@@ -46,7 +46,7 @@ pub struct ForwardRequestWriter {
 }
 
 impl ForwardRequestWriter {
-    /// A parcel of batches from the journal of that number.
+    /// Starts a request with batches of this journal.
     pub fn new(journal: u128) -> ForwardRequestWriter {
         let mut out = Vec::with_capacity(HEAD_BYTES);
         out.extend_from_slice(&MAGIC);
@@ -75,27 +75,27 @@ impl ForwardRequestWriter {
         self.last = Some(sequence);
     }
 
-    /// The size it has when it is finished now.
+    /// Size of the finished request, in bytes.
     pub fn bytes(&self) -> usize {
         self.out.len().saturating_add(CRC_BYTES)
     }
 
-    /// The size it has when it is finished after one more batch of so many bytes.
+    /// Size of the finished request after one more batch of `batch` bytes.
     pub fn bytes_with(&self, batch: usize) -> usize {
         self.bytes().saturating_add(ENTRY_BYTES).saturating_add(batch)
     }
 
-    /// How many batches.
+    /// Number of batches.
     pub fn len(&self) -> u32 {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether it has no batch.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The bytes.
+    /// The encoded request.
     pub fn finish(mut self) -> Vec<u8> {
         self.out[COUNT_AT..HEAD_BYTES].copy_from_slice(&self.count.to_le_bytes());
         let crc = crc32c::crc32c(&self.out);
@@ -112,14 +112,14 @@ fn entry_crc(sequence: &[u8], length: &[u8], batch: &[u8]) -> u32 {
 /// Decoded forward request; its batches are not validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardRequest<'a> {
-    /// The number of the journal that the batches are from.
+    /// ID of the journal that the batches are from.
     pub journal: u128,
-    /// Sequences, rising, and batches.
+    /// Ascending sequences, each with its batch.
     pub entries: Vec<(u64, &'a [u8])>,
 }
 
 impl<'a> ForwardRequest<'a> {
-    /// Reads a parcel, all of it.
+    /// Decodes a request.
     pub fn decode(bytes: &'a [u8]) -> Result<ForwardRequest<'a>> {
         let mut reader = WireReader::new(bytes);
         let invalid = |offset, field, found: String, expected| {
@@ -138,7 +138,7 @@ impl<'a> ForwardRequest<'a> {
         if version != VERSION {
             return invalid(8, "version", version.to_string(), "1, the version this program reads");
         }
-        // Before anything else is believed.
+        // Checked before any length is trusted.
         let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
             return Err(Error::Truncated { offset: bytes.len(), field: "crc" });
         };
@@ -159,7 +159,7 @@ impl<'a> ForwardRequest<'a> {
         Ok(parcel)
     }
 
-    /// What its batches are known by at the site: a producer and its boot, the same for ever.
+    /// Producer and epoch of the batches at the receiver: constant for a journal.
     pub fn producer_and_epoch(&self) -> (u64, u64) {
         let hash = u128::from_le_bytes(SeriesId::from_canonical_key(&self.journal.to_le_bytes()).0);
         (hash as u64, (hash >> 64) as u64)
@@ -210,7 +210,7 @@ mod tests {
         bytes
     }
 
-    /// Makes the last checksum right again.
+    /// Recomputes the last checksum.
     fn with_valid_crc(mut bytes: Vec<u8>) -> Vec<u8> {
         bytes.truncate(bytes.len() - CRC_BYTES);
         let crc = crc32c::crc32c(&bytes);

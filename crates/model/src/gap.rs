@@ -13,20 +13,20 @@ use crate::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 /// Gap: known missing data.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gap {
-    /// From when, in nanoseconds since the Unix epoch.
+    /// Start, in nanoseconds since the Unix epoch.
     pub start: i64,
-    /// Until when.
+    /// End, in nanoseconds since the Unix epoch.
     pub end: i64,
-    /// Whose data, if that is known.
+    /// The producer whose data is missing, if known.
     pub producer: Option<u64>,
-    /// How many samples or records, if that is known.
+    /// Number of missing samples or records, if known.
     pub lost: Option<u64>,
-    /// Why.
+    /// Cause.
     pub reason: String,
 }
 
 impl Gap {
-    /// Appends it.
+    /// Appends the encoded gap.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_zigzag(out, self.start);
         put_zigzag(out, self.end);
@@ -39,7 +39,7 @@ impl Gap {
         put_bytes(out, self.reason.as_bytes());
     }
 
-    /// Takes one out.
+    /// Decodes a gap.
     pub fn decode(reader: &mut WireReader<'_>) -> Result<Gap> {
         let (start, end) = (reader.zigzag("gap start")?, reader.zigzag("gap end")?);
         let mut number = || match reader.u8("flag of a number")? {

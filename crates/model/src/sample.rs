@@ -4,24 +4,24 @@ use hist::Histogram;
 
 use crate::series::SeriesKind;
 
-/// What happened in `[start, end)`, in nanoseconds since the Unix epoch.
+/// Value of a series for the interval `[start, end)`, in nanoseconds since the Unix epoch.
 ///
-/// In a cumulative series `end` is when the value was read, and `start` since when it counts, or `end`
-/// where the source does not say.
+/// In a cumulative series `end` is the time of the reading, and `start` the time from which it
+/// counts, or `end` if the source does not report it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// When it began.
+    /// Start of the interval.
     pub start: i64,
-    /// When it ended; not before it began.
+    /// End of the interval; not before its start.
     pub end: i64,
-    /// What it was.
+    /// The value.
     pub value: SampleValue,
 }
 
 /// Value of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SampleValue {
-    /// A distribution, on its source's own buckets.
+    /// A histogram in the buckets of its source.
     Histogram(Box<Histogram>),
     /// A count or a gauge.
     Number(f64),
@@ -30,7 +30,7 @@ pub enum SampleValue {
 }
 
 impl SampleValue {
-    /// Whether a series of that kind can hold it.
+    /// Whether a series of this kind can have it.
     pub fn has_kind(&self, kind: SeriesKind) -> bool {
         matches!(
             (self, kind),
@@ -40,7 +40,7 @@ impl SampleValue {
         )
     }
 
-    /// The word for it.
+    /// Name of its type.
     pub fn name(&self) -> &'static str {
         match self {
             SampleValue::Histogram(_) => "a histogram",

@@ -23,22 +23,22 @@ use hist::codec::header::Temporality;
 
 use crate::series::{Series, SeriesKind};
 
-/// Bytes of a written selector at the most: some hundreds of conditions.
+/// Maximum length of a selector in bytes: some hundreds of conditions.
 pub const LENGTH_MAX: usize = 16 << 10;
-/// How deep `and(…)`, `or(…)` and `not(…)` nest at the most. Reading and matching are recursive.
+/// Maximum nesting of `and(…)`, `or(…)` and `not(…)`. Parsing and matching are recursive.
 pub const DEPTH_MAX: usize = 32;
-/// Regexes of a selector at the most. Each is compiled for both directions and remembers as much while it searches:
-/// some 128 MiB at the very worst.
+/// Maximum number of regexes of a selector. Each is compiled for both directions and caches as much
+/// while it searches: about 128 MiB in the worst case.
 pub const REGEXES_MAX: usize = 32;
 
-/// The tag under which a metric's name is found. Prometheus' `__name__` is read as this.
+/// Tag of the metric name. Prometheus' `__name__` is an alias.
 pub const NAME: &str = "__name";
-/// The tag under which a unit is found.
+/// Tag of the unit.
 pub const UNIT: &str = "__unit";
-/// The tag under which a kind is found, as one of [`KINDS`].
+/// Tag of the kind, one of [`KINDS`].
 pub const KIND: &str = "__kind";
 
-/// The words for kinds in selectors.
+/// Names of kinds in selectors.
 pub const KINDS: [(SeriesKind, &str); 6] = [
     (SeriesKind::Histogram(Temporality::Delta), "histogram"),
     (SeriesKind::Histogram(Temporality::Cumulative), "cumulative-histogram"),
@@ -50,34 +50,35 @@ pub const KINDS: [(SeriesKind, &str); 6] = [
 
 /// A condition on series.
 ///
-/// What [`Selector::parse`] and the functions here make is in a normal form: `And` and `Or` have at least two
-/// parts, none of which is `All`. Others match and are shown just as well, but come back in normal form.
+/// [`Selector::parse`] and the functions here return a normal form: `And` and `Or` have at least
+/// two parts, none of which is `All`. Other values match and format correctly, but parse back to
+/// the normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// Every series.
     All,
-    /// Each of them.
+    /// All conditions.
     And(Vec<Selector>),
-    /// One of them at least.
+    /// At least one condition.
     Or(Vec<Selector>),
-    /// Not this.
+    /// The opposite.
     Not(Box<Selector>),
-    /// What a label, or one of [`NAME`], [`UNIT`] and [`KIND`], has to be.
+    /// A condition on a label, or on [`NAME`], [`UNIT`] or [`KIND`].
     Tag {
-        /// Of the label.
+        /// Name of the label.
         name: String,
-        /// Of its value.
+        /// Condition on its value.
         pattern: Pattern,
     },
 }
 
 impl Selector {
-    /// Reads a selector, in either way of writing.
+    /// Parses a selector in either syntax.
     pub fn parse(text: &str) -> Result<Selector, SelectorError> {
         parse::parse(text)
     }
 
-    /// All of them; of none, every series.
+    /// All conditions; every series if there are none.
     pub fn and(mut parts: Vec<Selector>) -> Selector {
         parts.retain(|part| *part != Selector::All);
         match parts.len() {
@@ -87,7 +88,7 @@ impl Selector {
         }
     }
 
-    /// One of them at least; of none, no series.
+    /// At least one condition; no series if there are none.
     pub fn or(mut parts: Vec<Selector>) -> Selector {
         match parts.len() {
             0 => Selector::negate(Selector::All),
@@ -97,20 +98,21 @@ impl Selector {
         }
     }
 
-    /// What this is not.
+    /// The opposite.
     pub fn negate(part: Selector) -> Selector {
         Selector::Not(Box::new(part))
     }
 
-    /// A label of exactly this value; of the empty text, series without that label.
+    /// A label with exactly this value; for the empty value, series without the label.
     pub fn label_equals(name: impl Into<String>, value: impl Into<String>) -> Selector {
         Selector::tag(name, Pattern::Exact(value.into()))
     }
 
-    /// A label whose whole value the regex describes, where a missing label is the empty text: Prometheus' `=~`.
+    /// A label whose whole value matches the regex; a missing label is the empty text: Prometheus'
+    /// `=~`.
     pub fn label_matches(name: impl Into<String>, regex: &str) -> Result<Selector, SelectorError> {
         let name = name.into();
-        // What dashboards put where the user chose nothing.
+        // Dashboards send these regexes when the user selected nothing.
         match regex {
             ".*" => return Ok(Selector::All),
             ".+" => return Ok(Selector::tag(name, Pattern::Glob("*".to_owned()))),
@@ -122,14 +124,14 @@ impl Selector {
         Ok(Selector::or(missing.into_iter().chain([present]).collect()))
     }
 
-    /// A label whose value is as the pattern says.
+    /// A label whose value matches the pattern.
     pub fn tag(name: impl Into<String>, pattern: Pattern) -> Selector {
         let name = name.into();
         let name = if name == "__name__" { NAME.to_owned() } else { name };
         Selector::Tag { name, pattern }
     }
 
-    /// Whether it picks this series.
+    /// Whether the series matches.
     pub fn matches(&self, series: &Series) -> bool {
         match self {
             Selector::All => true,
@@ -140,7 +142,7 @@ impl Selector {
         }
     }
 
-    /// How many regexes it has: who puts several together counts them against [`REGEXES_MAX`].
+    /// Number of regexes, to check combined selectors against [`REGEXES_MAX`].
     pub fn regex_count(&self) -> usize {
         match self {
             Selector::All => 0,
@@ -161,7 +163,7 @@ impl FromStr for Selector {
     }
 }
 
-/// The value of a tag, empty if the series has none of that name.
+/// Value of a tag, empty if the series has no such tag.
 fn tag_value<'a>(series: &'a Series, name: &str) -> &'a str {
     match name {
         NAME => series.name(),
@@ -171,21 +173,21 @@ fn tag_value<'a>(series: &'a Series, name: &str) -> &'a str {
     }
 }
 
-/// The word for a kind in selectors.
+/// Name of a kind in selectors.
 pub fn kind_name(kind: SeriesKind) -> &'static str {
     let (_, word) = KINDS.iter().find(|(known, _)| *known == kind).expect("BUG: a kind has a word");
     word
 }
 
-/// Selector syntax error. Who wrote it is to blame.
+/// Selector syntax error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: found {found}, expected {expected}")]
 pub struct SelectorError {
-    /// Where, in characters, from 1.
+    /// Position in characters, from 1.
     pub column: usize,
-    /// What is there.
+    /// The text at that position.
     pub found: String,
-    /// What may be there.
+    /// What the parser expected.
     pub expected: String,
 }
 

@@ -1,15 +1,16 @@
 //! Series: name, labels, unit, kind.
 //!
-//! The canonical form is bytes:
+//! The canonical key is bytes:
 //!
 //! ```text
 //! kind      u8     0 histogram, 1 counter, 2 gauge, 3 text; plus 16 if cumulative
 //! name      text   as in `wire.rs`
 //! unit      text   empty if none
-//! labels    varint how many; then each, by ascending name: name, value as texts
+//! labels    varint number of labels; then each, by ascending name: name, value as texts
 //! ```
-//! A series' id is the first 16 bytes of the BLAKE3 hash of that form (github.com/BLAKE3-team/BLAKE3-specs):
-//! two series of one id cannot be made on purpose, and a store compares forms all the same.
+//! The ID of a series is the first 16 bytes of the BLAKE3 hash of its key
+//! (github.com/BLAKE3-team/BLAKE3-specs). Collisions cannot be constructed, and the store compares
+//! keys anyway.
 
 use std::fmt;
 
@@ -18,32 +19,32 @@ use hist::codec::header::Temporality;
 use crate::error::{Error, Result};
 use crate::wire::{WireReader, put_bytes, put_varint};
 
-/// Bytes of a metric's or label's name at the most.
+/// Maximum length of a metric name or label name, in bytes.
 pub const NAME_BYTES_MAX: usize = 1024;
-/// Bytes of a unit at the most.
+/// Maximum length of a unit, in bytes.
 pub const UNIT_BYTES_MAX: usize = 64;
-/// Labels of a series at the most.
+/// Maximum number of labels of a series.
 pub const LABELS_MAX: usize = 64;
-/// Bytes of a canonical form at the most.
+/// Maximum length of a canonical key, in bytes.
 pub const CANONICAL_KEY_BYTES_MAX: usize = 16 << 10;
 
 const CUMULATIVE: u8 = 16;
 
-/// What a series holds.
+/// Type of a series' values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SeriesKind {
-    /// Distributions.
+    /// Histograms.
     Histogram(Temporality),
-    /// Numbers that add up.
+    /// Monotonic counts.
     Counter(Temporality),
-    /// Numbers that do not.
+    /// Numbers that may fall.
     Gauge,
-    /// Texts: versions, deploys, annotations.
+    /// Texts: versions, deployments, annotations.
     Text,
 }
 
 impl SeriesKind {
-    /// The word for it.
+    /// Name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             SeriesKind::Histogram(Temporality::Delta) => "histograms",
@@ -55,13 +56,13 @@ impl SeriesKind {
         }
     }
 
-    /// Whether each sample holds everything since a start.
+    /// Whether each sample counts from a start (cumulative temporality).
     pub fn is_cumulative(self) -> bool {
         let cumulative = Temporality::Cumulative;
         self == SeriesKind::Histogram(cumulative) || self == SeriesKind::Counter(cumulative)
     }
 
-    /// Of the series with this canonical form; `None` if it is none.
+    /// Kind of the series with this canonical key; `None` if the key is invalid.
     pub fn from_canonical_key(form: &[u8]) -> Option<SeriesKind> {
         SeriesKind::from_byte(*form.first()?)
     }
@@ -89,12 +90,12 @@ impl SeriesKind {
     }
 }
 
-/// The number of a series: the same everywhere.
+/// Series ID: the hash of the canonical key, the same on every host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeriesId(pub [u8; 16]);
 
 impl SeriesId {
-    /// Of a canonical form.
+    /// ID of a canonical key.
     pub fn from_canonical_key(form: &[u8]) -> SeriesId {
         let hash = blake3::hash(form);
         SeriesId(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"))
@@ -113,7 +114,7 @@ impl fmt::Debug for SeriesId {
     }
 }
 
-/// Names and values, by ascending name.
+/// Label names and values, by ascending name.
 pub type Labels = Vec<(String, String)>;
 
 /// A series.
@@ -126,19 +127,19 @@ pub struct Series {
 }
 
 impl Series {
-    /// A series without unit and labels. [`Self::checked`] is the last call of what makes one.
+    /// A series without unit and labels. [`Self::validate`] is the last call of the builder.
     pub fn new(name: impl Into<String>, kind: SeriesKind) -> Series {
         Series { name: name.into(), unit: String::new(), kind, labels: Vec::new() }
     }
 
-    /// With the unit of its values, as it is written after a number.
+    /// Sets the unit of its values, as it is written after a number.
     #[must_use]
     pub fn with_unit(mut self, unit: impl Into<String>) -> Series {
         self.unit = unit.into();
         self
     }
 
-    /// With one more label. A label without value is as no label.
+    /// Adds a label. A label without value is not added.
     #[must_use]
     pub fn with_label(mut self, name: impl Into<String>, value: impl Into<String>) -> Series {
         let value = value.into();
@@ -148,7 +149,7 @@ impl Series {
         self
     }
 
-    /// With more labels.
+    /// Adds labels.
     #[must_use]
     pub fn with_labels<N: Into<String>, V: Into<String>>(
         self,
@@ -157,7 +158,7 @@ impl Series {
         labels.into_iter().fold(self, |series, (name, value)| series.with_label(name, value))
     }
 
-    /// Sorts the labels, and refuses what may not be: sizes above their limits, a label given twice.
+    /// Sorts the labels, and rejects sizes above the limits and duplicate labels.
     pub fn validate(mut self) -> Result<Series> {
         self.labels.sort();
         check_size("a metric's name", self.name.len(), 1, NAME_BYTES_MAX, "bytes")?;
@@ -173,33 +174,33 @@ impl Series {
         Ok(self)
     }
 
-    /// The metric's name.
+    /// Metric name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What a value is followed by; empty for plain numbers.
+    /// Unit of the values; empty for plain numbers.
     pub fn unit(&self) -> &str {
         &self.unit
     }
 
-    /// What it holds.
+    /// Type of the values.
     pub fn kind(&self) -> SeriesKind {
         self.kind
     }
 
-    /// By ascending name.
+    /// Labels by ascending name.
     pub fn labels(&self) -> &[(String, String)] {
         &self.labels
     }
 
-    /// The value of a label.
+    /// Value of a label.
     pub fn label(&self, name: &str) -> Option<&str> {
         let at = self.labels.binary_search_by(|label| label.0.as_str().cmp(name)).ok()?;
         Some(&self.labels[at].1)
     }
 
-    /// The canonical form.
+    /// The canonical key.
     pub fn canonical_key(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
         out.push(self.kind.to_byte());
@@ -213,12 +214,12 @@ impl Series {
         out
     }
 
-    /// Its number.
+    /// The series ID.
     pub fn id(&self) -> SeriesId {
         SeriesId::from_canonical_key(&self.canonical_key())
     }
 
-    /// Reads a canonical form; what is not in canonical order is refused.
+    /// Decodes a canonical key; a key that is not in canonical order is rejected.
     pub fn from_canonical_key(form: &[u8]) -> Result<Series> {
         let kind = Series::check_canonical_key(form)?;
         let mut reader = WireReader::new(&form[1..]);
@@ -232,7 +233,7 @@ impl Series {
         Ok(series)
     }
 
-    /// Looks at all of a canonical form without keeping any of it: what the series holds.
+    /// Validates a canonical key without allocating, and returns the kind of its series.
     pub fn check_canonical_key(form: &[u8]) -> Result<SeriesKind> {
         check_size("a series", form.len(), 1, CANONICAL_KEY_BYTES_MAX, "bytes")?;
         let mut reader = WireReader::new(form);
@@ -249,7 +250,7 @@ impl Series {
         check_size("a unit", unit.len(), 0, UNIT_BYTES_MAX, "bytes")?;
         let count = reader.count(2, "label count")?;
         check_size("a series", count, 0, LABELS_MAX, "labels")?;
-        // How long the form is where each number takes as few bytes as it can.
+        // Length of the key with minimal varints.
         let mut shortest = 1 + text_bytes(name) + text_bytes(unit) + varint_bytes(count);
         let mut before = "";
         for _ in 0..count {
@@ -267,8 +268,7 @@ impl Series {
             before = name;
         }
         reader.finish()?;
-        // Labels in another order or without value, and numbers of more bytes than they need, would give one
-        // series several ids.
+        // Unsorted labels, empty values and non-minimal varints would give one series several IDs.
         if shortest == form.len() { Ok(kind) } else { Err(not_canonical(0)) }
     }
 }
@@ -295,7 +295,7 @@ fn not_canonical(offset: usize) -> Error {
     }
 }
 
-/// Bytes that a length takes.
+/// Length of a varint, in bytes.
 fn varint_bytes(value: usize) -> usize {
     (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
@@ -323,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    /// What a form is, in the plainest way: what is read, put together, and written is the same bytes.
+    /// Reference decoder: decodes, builds the series, and compares its encoding with the input.
     fn decode_naively(form: &[u8]) -> Option<Series> {
         let mut reader = WireReader::new(form);
         let kind = SeriesKind::from_byte(reader.u8("").ok()?)?;
@@ -394,7 +394,7 @@ mod tests {
             .for_each(|(name, value, labels)| check_canonical_key(&series(name, value, labels)));
         let rest = CANONICAL_KEY_BYTES_MAX - series(1, 1, 1).len();
         (rest - 4..rest + 4).for_each(|value| check_canonical_key(&series(1, value, 1)));
-        // A length of two bytes where one is enough.
+        // A two-byte varint where one byte is enough.
         check_canonical_key(&[2, 0x81, 0, b'a', 0, 0]);
     }
 

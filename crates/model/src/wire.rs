@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use crate::error::{Error, Result};
 
-/// Appends an unsigned number, seven bits a byte.
+/// Appends an unsigned number as LEB128, seven bits per byte.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -18,12 +18,12 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a signed number, folded.
+/// Appends a signed number, zigzag-encoded.
 pub fn put_zigzag(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
-/// Appends a length and as many bytes.
+/// Appends a length and the bytes.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -37,22 +37,22 @@ pub struct WireReader<'a> {
 }
 
 impl<'a> WireReader<'a> {
-    /// From the beginning of `bytes`.
+    /// Reads from the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> WireReader<'a> {
         WireReader { rest: bytes, offset: 0 }
     }
 
-    /// Bytes read so far.
+    /// Offset of the next byte.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Bytes left.
+    /// Number of remaining bytes.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether none are left.
+    /// Whether no bytes remain.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -74,7 +74,7 @@ impl<'a> WireReader<'a> {
     }
 
     fn advance(&mut self, len: usize, rest: &'a [u8]) {
-        // Never above the length of the input.
+        // At most the length of the input.
         self.offset = self.offset.saturating_add(len);
         self.rest = rest;
     }
@@ -94,7 +94,7 @@ impl<'a> WireReader<'a> {
         self.array(field).map(u64::from_le_bytes)
     }
 
-    /// Eight bytes, signed.
+    /// Eight bytes, as a signed number.
     pub fn i64(&mut self, field: &'static str) -> Result<i64> {
         self.array(field).map(i64::from_le_bytes)
     }
@@ -104,7 +104,7 @@ impl<'a> WireReader<'a> {
         self.array(field).map(f64::from_le_bytes)
     }
 
-    /// An unsigned number of at most ten bytes.
+    /// A LEB128 number of at most ten bytes.
     #[inline]
     pub fn varint(&mut self, field: &'static str) -> Result<u64> {
         let offset = self.offset;
@@ -128,14 +128,14 @@ impl<'a> WireReader<'a> {
         })
     }
 
-    /// A signed number, unfolded.
+    /// A zigzag-encoded number.
     #[inline]
     pub fn zigzag(&mut self, field: &'static str) -> Result<i64> {
         self.varint(field).map(|value| (value >> 1) as i64 ^ ((value & 1) as i64).wrapping_neg())
     }
 
-    /// How many of something follow, each of `bytes_min` bytes at the least: never more than there is room
-    /// for, so that what is allocated for them is in proportion to the input.
+    /// A number of items of at least `bytes_min` bytes each. It is limited by the remaining input,
+    /// so that allocations are proportional to the input.
     pub fn count(&mut self, bytes_min: usize, field: &'static str) -> Result<usize> {
         let offset = self.offset;
         let count = self.varint(field)?;
@@ -149,13 +149,13 @@ impl<'a> WireReader<'a> {
         })
     }
 
-    /// A length and as many bytes.
+    /// A length and that many bytes.
     pub fn bytes(&mut self, field: &'static str) -> Result<&'a [u8]> {
         let len = self.varint(field)?;
         self.read_bytes(usize::try_from(len).unwrap_or(usize::MAX), field)
     }
 
-    /// A text.
+    /// A length and UTF-8 text.
     pub fn text(&mut self, field: &'static str) -> Result<&'a str> {
         let offset = self.offset;
         let bytes = self.bytes(field)?;
@@ -167,7 +167,7 @@ impl<'a> WireReader<'a> {
         })
     }
 
-    /// Refuses bytes after the end.
+    /// Rejects trailing bytes.
     pub fn finish(&self) -> Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -181,20 +181,20 @@ impl<'a> WireReader<'a> {
     }
 }
 
-/// A text as one word of a line: bytes that are no visible ASCII characters, and `%`, as `%XX`.
+/// The text as one word: bytes other than visible ASCII characters, and `%`, as `%XX`.
 pub fn escape_word(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         match byte {
             b'!'..=b'~' if byte != b'%' => out.push(byte.into()),
-            // A string takes everything.
+            // Writing to a string does not fail.
             _ => _ = write!(out, "%{byte:02X}"),
         }
     }
     out
 }
 
-/// The text that a word stands for.
+/// The text of an escaped word.
 pub fn unescape_word(word: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = word.as_bytes();

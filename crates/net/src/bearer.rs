@@ -3,7 +3,7 @@
 use http::HeaderValue;
 use http::header::InvalidHeaderValue;
 
-/// What `Authorization` says of a token. It is in no debugging output.
+/// Value of `Authorization` for a token, marked as sensitive so that debug output omits it.
 pub fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
     value.set_sensitive(true);

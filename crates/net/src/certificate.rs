@@ -1,11 +1,11 @@
-//! The names in a certificate (RFC 5280, in DER as X.690 has it): the common name of the subject, and the alternative
-//! names that are texts (DNS names, mail and web addresses). And until when it counts.
+//! Names in a certificate (RFC 5280, DER of X.690): the subject's common name and the textual
+//! alternative names (DNS, mail, URI), and the expiry.
 //!
-//! It is asked of certificates whose signature has been verified, but what is not as it should be yields nothing.
+//! Callers pass certificates whose signature was verified. Malformed parts yield no names.
 
 /// Object identifier 2.5.4.3, common name.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-/// Object identifier 2.5.29.17, alternative names of the subject.
+/// Object identifier 2.5.29.17, subject alternative names.
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 
 const BOOLEAN: u8 = 0x01;
@@ -14,26 +14,26 @@ const OBJECT_IDENTIFIER: u8 = 0x06;
 const UTF8_TEXT: u8 = 0x0c;
 const PRINTABLE_TEXT: u8 = 0x13;
 const IA5_TEXT: u8 = 0x16;
-/// Times of two and of four digits for the year.
+/// Tags of times with two-digit and four-digit years.
 const UTC_TIME: u8 = 0x17;
 const GENERAL_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
-/// The context tags of a certificate: its version, and its extensions.
+/// Context tags of a certificate: version, extensions.
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
-/// The context tags of alternative names that are texts: mail, DNS, web address.
+/// Context tags of textual alternative names: mail, DNS, URI.
 const TEXT_NAMES: [u8; 3] = [0x81, 0x82, 0x86];
 
 /// The names in a certificate, the common name first.
 pub fn names(certificate: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
-    // What was found before something unexpected is kept.
+    // Names before a malformed part are kept.
     let _ = read_names(certificate, &mut names);
     names
 }
 
-/// Until when a certificate counts, in seconds since the Unix epoch.
+/// Expiry of a certificate, in seconds since the Unix epoch.
 pub(crate) fn expiry(certificate: &[u8]) -> Option<i64> {
     let mut fields = fields(certificate)?;
     // Serial number, signature algorithm, issuer.
@@ -73,7 +73,7 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// What is signed, behind the version.
+/// The signed fields after the version.
 fn fields(certificate: &[u8]) -> Option<Der<'_>> {
     let mut whole = Der(Der(certificate).expect(SEQUENCE)?);
     let mut fields = Der(whole.expect(SEQUENCE)?);
@@ -140,12 +140,12 @@ fn push_name(names: &mut Vec<String>, bytes: &[u8]) {
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// The next element's tag and contents.
+    /// Tag and contents of the next element.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&[tag, short], rest) = self.0.split_first_chunk()?;
         let (length, rest) = match short {
             0..=0x7f => (usize::from(short), rest),
-            // No certificate is longer than three bytes of length can say.
+            // Three length bytes are enough for every certificate.
             0x81..=0x83 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
                 (bytes.iter().fold(0, |length, &byte| length << 8 | usize::from(byte)), rest)

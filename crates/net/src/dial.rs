@@ -1,7 +1,7 @@
 //! HTTP client connections with per-phase timeouts: resolve, connect, TLS.
 //!
-//! Addresses are tried one after the other, as the resolver gave them. Which version of HTTP is spoken over TLS
-//! says ALPN (RFC 7301), from the list that the TLS settings have; without TLS it is 1.1.
+//! Addresses are tried in the order of the resolver. With TLS, ALPN (RFC 7301) selects the HTTP
+//! version from the list in the TLS configuration; without TLS it is 1.1.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,19 +27,19 @@ use crate::endpoint::Endpoint;
 use crate::lookup;
 use crate::tls::{ClientTls, TlsError};
 
-/// Addresses of a name that are tried at the most.
+/// Maximum number of addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 8;
-/// How long a connection may be silent before it is asked whether it is still there, and how often.
+/// TCP keepalive: idle time before the first probe, and interval of probes.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
 /// Timeouts of connection phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DialTimeouts {
-    /// From the name to addresses: 5 s by default.
+    /// Name resolution: 5 s by default.
     pub resolve: Duration,
-    /// To a connection, all addresses together: 5 s by default.
+    /// Connection, all addresses together: 5 s by default.
     pub connect: Duration,
-    /// The handshake of TLS: 5 s by default.
+    /// TLS handshake: 5 s by default.
     pub tls: Duration,
 }
 
@@ -50,27 +50,27 @@ impl Default for DialTimeouts {
     }
 }
 
-/// How long each phase took.
+/// Duration of each phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PhaseTimes {
-    /// From the name to addresses.
+    /// Name resolution.
     pub resolve: Duration,
-    /// To a connection.
+    /// Connection.
     pub connect: Duration,
-    /// The handshake of TLS; nothing without.
+    /// TLS handshake; 0 without TLS.
     pub tls: Duration,
 }
 
 /// Phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestPhase {
-    /// From the name to addresses.
+    /// Name resolution.
     Resolve,
-    /// To a connection.
+    /// Connection.
     Connect,
-    /// The handshake of TLS.
+    /// TLS handshake.
     Tls,
-    /// From the request to the end of the answer.
+    /// From the request to the end of the response.
     Response,
 }
 
@@ -89,20 +89,20 @@ impl RequestPhase {
 #[derive(Debug, thiserror::Error)]
 #[error("{} from {target}: {reason}", phase.name())]
 pub struct Error {
-    /// Who was dialled: host and port.
+    /// Host and port.
     pub target: String,
-    /// How far it came.
+    /// The phase that failed.
     pub phase: RequestPhase,
-    /// What went wrong.
+    /// Cause.
     pub reason: String,
-    /// Whether it was that the time was over.
+    /// Whether the timeout expired.
     pub is_timeout: bool,
 }
 
-/// The result of dialling and asking.
+/// Result of dialling and requests.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Dials. Without settings for TLS, as by default, `https` is refused.
+/// Opens connections. Without a TLS configuration, the default, `https` is rejected.
 #[derive(Clone, Debug, Default)]
 pub struct Dialer {
     limits: DialTimeouts,
@@ -110,8 +110,8 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// For a target, with what `tls` says where it is spoken to through TLS: its files are read now. Of the protocols
-    /// (ALPN) the better is first; without any it is HTTP/1.1.
+    /// A dialer for an endpoint. For `https` it reads the files of `tls` now. `alpn` lists
+    /// protocols by preference; without any it is HTTP/1.1.
     pub fn for_target(
         target: &Endpoint,
         tls: &ClientTls,
@@ -126,7 +126,7 @@ impl Dialer {
         Ok(Dialer { limits, tls: Some(Arc::new(config)) })
     }
 
-    /// A connection, and how long it took.
+    /// Opens a connection, and returns the duration of each phase.
     pub async fn dial(&self, target: &Endpoint) -> Result<(HttpConnection, PhaseTimes)> {
         let mut phases = PhaseTimes::default();
         let addresses = measure(&mut phases.resolve, self.resolve(target)).await?;
@@ -164,7 +164,7 @@ impl Dialer {
         let end = Instant::now() + self.limits.connect;
         let mut last = fail("there was no time for it".to_owned(), true);
         for (at, address) in addresses.iter().enumerate() {
-            // Those that are still to come get their share of the time.
+            // The remaining addresses share the remaining time.
             let left = end.saturating_duration_since(Instant::now());
             let share = left / u32::try_from(addresses.len() - at).unwrap_or(1);
             match with_timeout(share, TcpStream::connect(address), &fail).await {
@@ -249,7 +249,7 @@ where
     let (sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| fail(error.to_string(), false))?;
-    // What it ends with, the request in flight is told too.
+    // The request in flight receives the connection's error too.
     let driver = tokio::spawn(async move { drop(connection.await) });
     Ok((RequestSender::Http1(sender), driver))
 }
@@ -271,24 +271,24 @@ where
 /// Limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseLimits {
-    /// From its beginning to the end of the answer.
+    /// From the start of the request to the end of the response.
     pub timeout: Duration,
-    /// Bytes of the answer's body.
+    /// Maximum size of the response body, in bytes.
     pub max_bytes: usize,
 }
 
 /// Response with its body and timings.
 #[derive(Debug)]
 pub struct HttpResponse {
-    /// It.
+    /// The response.
     pub response: Response<Bytes>,
-    /// From the request's beginning until the answer began.
+    /// From the start of the request to the response headers.
     pub time_to_headers: Duration,
-    /// From then until it was there.
+    /// From the response headers to the end of the body.
     pub body_time: Duration,
 }
 
-/// A connection over which HTTP is spoken. It ends when this is dropped.
+/// HTTP connection. Dropping it closes it.
 #[derive(Debug)]
 pub struct HttpConnection {
     target: Endpoint,
@@ -308,7 +308,7 @@ impl HttpConnection {
         HttpConnection { target: target.clone(), sender, driver, expires: None }
     }
 
-    /// Whether another request may be tried. The other side may close it at any time.
+    /// Whether the connection accepts another request. The peer may close it at any time.
     pub fn is_open(&self) -> bool {
         match &self.sender {
             RequestSender::Http1(sender) => !sender.is_closed(),
@@ -316,7 +316,7 @@ impl HttpConnection {
         }
     }
 
-    /// The version of HTTP.
+    /// HTTP version.
     pub fn version(&self) -> Version {
         match &self.sender {
             RequestSender::Http1(_) => Version::HTTP_11,
@@ -324,13 +324,13 @@ impl HttpConnection {
         }
     }
 
-    /// When the first of the certificates ends that the other side has shown, in seconds since the Unix epoch.
+    /// Earliest expiry of the peer's certificates, in seconds since the Unix epoch.
     pub fn expires(&self) -> Option<i64> {
         self.expires
     }
 
-    /// Sends a request and reads the answer. Its URI is a path; host and scheme are the target's. After an
-    /// error the connection is of no more use.
+    /// Sends a request and reads the response. The request's URI is a path; host and scheme are the
+    /// endpoint's. After an error the connection is unusable.
     pub async fn send(
         &mut self,
         request: Request<Bytes>,
@@ -346,8 +346,8 @@ impl HttpConnection {
         with_timeout(allowed.timeout, answer, &fail).await?
     }
 
-    /// The same; of a longer answer than is allowed the beginning is enough. After that the connection is of no
-    /// more use.
+    /// [`Self::send`], but a response body above the limit is truncated instead of an error.
+    /// Afterwards the connection is unusable.
     pub async fn send_and_truncate(
         &mut self,
         request: Request<Bytes>,
@@ -413,7 +413,7 @@ struct RequestTimes {
 }
 
 impl RequestTimes {
-    /// The answer is there.
+    /// Adds the timings to the response.
     fn into_response(self, response: Response<Bytes>) -> HttpResponse {
         let reading = self.started.elapsed().saturating_sub(self.time_to_headers);
         HttpResponse { response, time_to_headers: self.time_to_headers, body_time: reading }
@@ -450,7 +450,7 @@ async fn read_body_prefix(
     Ok(read.into())
 }
 
-/// An error with its causes, in a line: hyper's own words say only where.
+/// An error with its causes in one line: hyper's own message lacks them.
 fn error_chain(error: &hyper::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -1,4 +1,4 @@
-//! HTTP endpoint URL. Without a port it is 80, or 443 with `https`.
+//! HTTP endpoint URL. The default port is 80, or 443 for `https`.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use http::Uri;
 /// Endpoint of HTTP requests: scheme, host, port, path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// Whether it is spoken to through TLS.
+    /// Whether the scheme is `https`.
     pub secure: bool,
-    /// A name or an address; one of version 6 without its brackets.
+    /// Name or address; an IPv6 address without brackets.
     pub host: String,
     /// The port.
     pub port: u16,
@@ -21,14 +21,14 @@ pub struct Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{url:?} cannot be dialled: {reason}; it has to look like https://host:port/path")]
 pub struct EndpointError {
-    /// What was given.
+    /// The URL.
     pub url: String,
-    /// What is wrong.
+    /// Cause.
     pub reason: String,
 }
 
 impl Endpoint {
-    /// Reads a URL.
+    /// Parses a URL.
     pub fn parse(url: &str) -> Result<Endpoint, EndpointError> {
         let wrong = |why: &str| EndpointError { url: url.to_owned(), reason: why.to_owned() };
         let (secure, usual) = match url.split_once("://").map(|(scheme, _)| scheme) {
@@ -39,7 +39,8 @@ impl Endpoint {
         Endpoint::parse_as(url, secure, Some(usual))
     }
 
-    /// Reads a URL whose scheme, whatever it is, stands for this. Without a usual port it must name one.
+    /// Parses a URL with any scheme, treated as `scheme`. Without a default port the URL must have
+    /// one.
     pub fn parse_as(
         url: &str,
         secure: bool,
@@ -61,7 +62,7 @@ impl Endpoint {
         }
         let port = match (authority.port_u16(), usual) {
             (Some(port), _) => port,
-            // "host:", or a port beyond 65535.
+            // "host:", or a port above 65535.
             (None, _) if authority.as_str().len() > authority.host().len() => {
                 return Err(wrong("its port is no number from 0 to 65535"));
             }
@@ -73,7 +74,7 @@ impl Endpoint {
         Ok(Endpoint { secure, host: host.to_owned(), port, path })
     }
 
-    /// Host and port, as a request's head has them.
+    /// Host and port as in a `Host` header.
     pub fn authority(&self) -> String {
         let default = if self.secure { 443 } else { 80 };
         let brackets = self.host.contains(':');
@@ -85,7 +86,7 @@ impl Endpoint {
         }
     }
 
-    /// The same host, another path: `path` behind the one it has.
+    /// The endpoint with `path` appended to its path.
     #[must_use]
     pub fn join(&self, path: &str) -> Endpoint {
         let base = self.path.split('?').next().unwrap_or_default().trim_end_matches('/');

@@ -1,17 +1,17 @@
-//! Constants of the forward protocol, shared by sender and receiver. `docs/formats/forward.md` says
-//! what each means.
+//! Constants of the forward protocol, shared by sender and receiver. `docs/formats/forward.md`
+//! describes them.
 
-/// Where a site takes them.
+/// Path of forward requests.
 pub const PATH: &str = "/v1/batches";
-/// What they are.
+/// Content type of forward requests.
 pub const CONTENT_TYPE: &str = "application/vnd.topdeck.parcel";
-/// Who sends: a name for the books.
+/// Producer name of agents in the ledger.
 pub const AGENT_PRODUCER: &str = "topdeck-agent";
-/// In an answer: the highest sequence of the sender's journal that is durable.
+/// Response header: highest durable sequence of the sender's journal.
 pub const ACKED_SEQUENCE_HEADER: &str = "topdeck-accepted";
-/// In an answer: the sequence of the batch that is not taken.
+/// Response header: sequence of the rejected batch.
 pub const REJECTED_SEQUENCE_HEADER: &str = "topdeck-refused";
-/// Who signed: a public key (`signature.rs`) in hexadecimal digits.
+/// Request header: the signer's public key (`signature.rs`), hexadecimal.
 pub const KEY_HEADER: &str = "topdeck-key";
-/// The signature of the parcel, before it is packed, in hexadecimal digits.
+/// Request header: signature of the uncompressed request, hexadecimal.
 pub const SIGNATURE_HEADER: &str = "topdeck-signature";

@@ -1,8 +1,8 @@
 //! Name resolution.
 //!
-//! The system is asked on a thread (getaddrinfo), and a question cannot be taken back: while servers of names do not
-//! answer, each takes its thread for as long as the system waits, though nobody waits for it any more. So that no more
-//! than a part of the runtime's threads is ever away with that, questions have a bound.
+//! `getaddrinfo` runs on a thread and cannot be cancelled: while name servers do not answer, each
+//! lookup occupies its thread for the resolver's timeout, even after its caller gave up. A limit on
+//! concurrent lookups keeps most of the runtime's threads free.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -10,12 +10,12 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// Questions at a time, of the whole process; a runtime has 512 threads for such work.
+/// Maximum concurrent lookups of the process; a runtime has 512 blocking threads.
 const LOOKUPS_MAX: usize = 32;
 
 static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
 
-/// Addresses of a host, `max` at the most. An address needs nobody to be asked.
+/// Up to `max` addresses of a host. An IP address needs no lookup.
 pub(crate) async fn resolve_addresses(
     host: &str,
     port: u16,
@@ -29,7 +29,7 @@ pub(crate) async fn resolve_addresses(
     spawn_blocking_with_permit(&LOOKUPS, ask).await
 }
 
-/// Works on a thread. The work has a turn until it ends, whoever waits for it.
+/// Runs `work` on a thread. The work holds its permit until it ends, also if its caller gave up.
 async fn spawn_blocking_with_permit<T: Send + 'static>(
     turns: &'static Semaphore,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -39,7 +39,7 @@ async fn spawn_blocking_with_permit<T: Send + 'static>(
         let _turn = turn;
         work()
     };
-    // It does not panic; a runtime that ends takes no more work.
+    // The work does not panic; a runtime that shuts down rejects it.
     spawn_blocking(work).await.map_err(io::Error::other)?
 }
 

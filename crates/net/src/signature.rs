@@ -1,20 +1,20 @@
 //! Signatures of forward requests: one journal is bound to one key.
 //!
-//! An agent makes a pair of keys once (Ed25519, RFC 8032) and signs each parcel before it is
-//! packed. The site keeps the public key of the first signed parcel, and takes the parcels of that
-//! journal from nobody else. The secret never leaves the agent, so that nothing on the way is worth
-//! listening to, with TLS or without; a parcel that is sent again by somebody else is a repeat.
+//! An agent creates a key pair once (Ed25519, RFC 8032) and signs each request before compression.
+//! The receiver stores the public key of a journal's first signed request, and rejects requests for
+//! that journal with another key. The secret key never leaves the agent, so an eavesdropper gains
+//! nothing, with or without TLS; a replayed request is a repeat, which is counted once.
 //!
-//! What is signed is [`CONTEXT`] and the SHA-512 of the parcel.
+//! The signed message is [`CONTEXT`] and the SHA-512 of the request.
 
 use std::fmt::Write as _;
 
 use ring::digest::{SHA512, digest};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
-/// Before the digest, so that a signature of a parcel is none of anything else.
+/// Prefix of the digest, so that the signature is valid for nothing but a forward request.
 const CONTEXT: &[u8] = b"topdeck parcel signature 1\n";
-/// Bytes of a secret key's seed, and of a public key.
+/// Bytes of a secret key's seed and of a public key.
 pub const KEY_BYTES: usize = 32;
 /// Bytes of a signature.
 pub const SIGNATURE_BYTES: usize = 64;
@@ -32,26 +32,26 @@ impl std::fmt::Debug for Signer {
 }
 
 impl Signer {
-    /// The pair of keys of a seed, which is random and secret.
+    /// Derives the key pair of a seed, which must be random and secret.
     pub fn from_seed(seed: &[u8; KEY_BYTES]) -> Signer {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed);
         Signer(pair.expect("BUG: a seed has as many bytes as one has"))
     }
 
-    /// What tells its signatures from others.
+    /// Public key that verifies its signatures.
     pub fn public_key(&self) -> PublicKey {
         let key = self.0.public_key().as_ref();
         key.try_into().expect("BUG: a public key has 32 bytes")
     }
 
-    /// The signature of a parcel.
+    /// Signs a forward request.
     pub fn sign(&self, parcel: &[u8]) -> [u8; SIGNATURE_BYTES] {
         let signature = self.0.sign(&message_to_sign(parcel));
         signature.as_ref().try_into().expect("BUG: a signature has 64 bytes")
     }
 }
 
-/// Whether a parcel was signed with the secret of a public key.
+/// Verifies the signature of a forward request.
 pub fn verify_signature(parcel: &[u8], key: &PublicKey, signature: &[u8; SIGNATURE_BYTES]) -> bool {
     UnparsedPublicKey::new(&ED25519, key).verify(&message_to_sign(parcel), signature).is_ok()
 }
@@ -60,7 +60,7 @@ fn message_to_sign(parcel: &[u8]) -> Vec<u8> {
     [CONTEXT, digest(&SHA512, parcel).as_ref()].concat()
 }
 
-/// Bytes as headers and files have them.
+/// Bytes as hexadecimal digits.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -68,7 +68,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes of such a text, if it has as many.
+/// Parses exactly `N` bytes of hexadecimal digits.
 pub fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let text = text.as_bytes();
     if text.len() != 2 * N || !text.iter().all(u8::is_ascii_hexdigit) {

@@ -1,4 +1,4 @@
-//! TLS of both ends: certificates and keys in files of PEM, TLS 1.2 and 1.3.
+//! TLS 1.2 and 1.3 of servers and clients: certificates and keys in PEM files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 /// TLS configuration of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerTls {
-    /// The certificate, and those between it and its authority, in that order.
+    /// The certificate, followed by its intermediate certificates.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The authority of client certificates. A client need not show one; one that it shows is verified.
+    /// CA of client certificates. A client certificate is optional; if sent, it is verified.
     pub client_ca: Option<PathBuf>,
 }
 
 /// TLS configuration of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTls {
-    /// The authorities of servers; those of the system if there is none.
+    /// CA of servers; by default the system's CAs.
     pub ca: Option<PathBuf>,
-    /// The client's own certificate, where the server asks for one. With `key` or not at all.
+    /// Client certificate, for servers that request one. Requires `key`.
     pub certificate: Option<PathBuf>,
-    /// The private key of that.
+    /// Private key of `certificate`.
     pub key: Option<PathBuf>,
 }
 
@@ -40,26 +40,26 @@ pub struct ClientTls {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file cannot be used.
+    /// A file is unusable.
     #[error("{role} {}: {reason}", path.display())]
     File {
-        /// What it should be.
+        /// Purpose of the file.
         role: &'static str,
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Cause.
         reason: String,
     },
-    /// The files do not go together.
+    /// The files do not match.
     #[error("{0}")]
     Settings(String),
 }
 
-/// What a server offers, the better first.
+/// Protocols offered by servers, by preference.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 impl ServerTls {
-    /// Reads the files. To use changed files, make another and use that for new connections.
+    /// Reads the files. After a file changed, call it again and use the result for new connections.
     pub fn config(&self) -> Result<ServerConfig, TlsError> {
         let provider = crypto_provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -86,12 +86,12 @@ impl ServerTls {
 }
 
 impl ClientTls {
-    /// Whether there are files, which may say something else some day.
+    /// Whether it uses files, which may change.
     pub fn has_files(&self) -> bool {
         *self != ClientTls::default()
     }
 
-    /// Reads the files. Protocols (ALPN) are the caller's to set.
+    /// Reads the files. The caller sets the protocols (ALPN).
     pub fn config(&self) -> Result<ClientConfig, TlsError> {
         let roots = match &self.ca {
             Some(path) => read_roots(path)?,
@@ -100,8 +100,8 @@ impl ClientTls {
         self.with_client_certificate(client_builder()?.with_root_certificates(roots))
     }
 
-    /// The same for a client that takes whatever certificate it is shown, so that nobody can look on, but anybody can be the server.
-    /// `ca` means nothing to it.
+    /// Configuration of a client that accepts any certificate: traffic is encrypted, but the server
+    /// is not authenticated. `ca` is ignored.
     pub fn unverified_config(&self) -> Result<ClientConfig, TlsError> {
         let anybody = Arc::new(NoCertVerification(crypto_provider()));
         self.with_client_certificate(
@@ -219,7 +219,7 @@ fn read_roots(path: &Path) -> Result<RootCertStore, TlsError> {
 fn read_system_roots() -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Some systems keep certificates that are none; one that can be used is enough.
+    // Some systems have invalid certificates in their store; one valid certificate is enough.
     let (added, _) = roots.add_parsable_certificates(found.certs);
     if added == 0 {
         let why = found.errors.first().map_or("there are none".to_owned(), ToString::to_string);
@@ -242,7 +242,7 @@ mod tests {
 
     impl TestFiles {
         fn new(name: &str) -> TestFiles {
-            // The number of a process comes again, and so would what one that was killed left.
+            // A process ID repeats, and with it the name of a file that a killed process left.
             let number = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), name);
             let dir = std::env::temp_dir().join(format!("topdeck-net-{name}-{number:x}"));
             std::fs::create_dir(&dir).unwrap();

@@ -1,6 +1,6 @@
-//! Web UI assets embedded in the binary. Nothing of it comes from elsewhere.
+//! Web UI assets embedded in the binary. The UI loads nothing from other hosts.
 //!
-//! A program that was built without it has no files here; `make` builds both.
+//! A binary that was built without `web/dist` has no assets; `make` builds both.
 #![forbid(unsafe_code)]
 
 use std::io::Read as _;
@@ -10,42 +10,42 @@ use flate2::read::GzDecoder;
 /// File of the web UI.
 #[derive(Debug)]
 pub struct Asset {
-    /// Where browsers ask for it: `/index.html`, `/assets/…`.
+    /// URL path: `/index.html`, `/assets/…`.
     pub path: &'static str,
-    /// What browsers take it for.
+    /// Value of `Content-Type`.
     pub content_type: &'static str,
-    /// Another one with other bytes.
+    /// Entity tag, which depends on the bytes.
     pub etag: &'static str,
-    /// Its bytes, packed by gzip.
+    /// The contents, compressed with gzip.
     pub gzip_bytes: &'static [u8],
 }
 
 const ASSETS: &[Asset] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// What is to be shown if there are no files.
+/// Response if there are no assets.
 pub const MISSING_TEXT: &str = "This topdeck was built without its page: `make` builds both (it needs Node.js).\n\
      The same answers are at /v1/openapi.json.\n";
 
-/// All files.
+/// All assets.
 pub fn assets() -> &'static [Asset] {
     ASSETS
 }
 
-/// The file at a path; at `/` the page itself.
+/// The asset at a path; `/` is `/index.html`.
 pub fn find_asset(path: &str) -> Option<&'static Asset> {
     let path = if path == "/" { "/index.html" } else { path };
     ASSETS.iter().find(|file| file.path == path)
 }
 
 impl Asset {
-    /// Its bytes.
+    /// The uncompressed contents.
     pub fn decompress(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         GzDecoder::new(self.gzip_bytes).read_to_end(&mut bytes).expect("BUG: packed by the build");
         bytes
     }
 
-    /// Whether its name changes with its bytes, so that browsers need not ask again.
+    /// Whether the path contains a hash of the contents, so that browsers may cache it for ever.
     pub fn is_content_addressed(&self) -> bool {
         self.path.starts_with("/assets/")
     }
@@ -55,7 +55,7 @@ impl Asset {
 mod tests {
     use super::*;
 
-    /// What goes over the wire when somebody opens the page for the first time.
+    /// Maximum transfer size of the first page view, in bytes.
     const GZIP_BYTES_MAX: usize = 120 << 10;
 
     #[test]
@@ -64,7 +64,7 @@ mod tests {
         assert!(packed <= GZIP_BYTES_MAX, "{packed} bytes");
         let Some(page) = find_asset("/") else { return };
         let text = String::from_utf8(page.decompress()).unwrap();
-        // Beside itself: it may stand below a path of a proxy.
+        // Assets are relative: a proxy may serve the page below a path.
         assert!(!text.contains("\"/"), "{text}");
         for path in text.split('"').filter_map(|quoted| quoted.strip_prefix('.')) {
             assert!(find_asset(path).is_some(), "{path}");

@@ -299,13 +299,13 @@ fn unsynchronised_cpu_counters_are_detected() {
     let mut machine = SimulatedMachine::new(2.5);
     machine.skew.set(2.5e3);
     // Until then readings go back by the skew, and are not checked.
-    let (mut keeper, lines) = (Calibrator::new(), SegmentSeqlock::new());
+    let (mut calibrator, lines) = (Calibrator::new(), SegmentSeqlock::new());
     for _ in 0..200 {
-        let wait = keeper.tick(&mut machine, &lines);
+        let wait = calibrator.tick(&mut machine, &lines);
         machine.advance(wait.as_nanos() as f64);
     }
-    assert_eq!(keeper.status().mode, ClockMode::System, "{:?}", keeper.status().reason);
-    assert_eq!(keeper.rate(), 0);
+    assert_eq!(calibrator.status().mode, ClockMode::System, "{:?}", calibrator.status().reason);
+    assert_eq!(calibrator.rate(), 0);
 }
 
 #[test]

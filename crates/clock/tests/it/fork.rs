@@ -1,4 +1,4 @@
-//! A process that was forked off has no keeper until it asks.
+//! A process that was forked off has no calibrator until it asks.
 
 #![allow(unsafe_code, reason = "nothing safe forks")]
 
@@ -18,7 +18,7 @@ fn a_forked_process_has_a_clock_of_its_own() {
     if child == 0 {
         let comparisons = clock::status().comparisons;
         let before = clock::now();
-        // The line that it has got ends within two seconds; whoever asks then starts the keeper.
+        // The line that it has got ends within two seconds; whoever asks then starts the calibrator.
         // Where the system is asked, nobody compares anything.
         let is_kept = || {
             let status = clock::status();

@@ -15,7 +15,7 @@ impl Events {
     }
 }
 
-impl clock::KeeperObserver for Events {
+impl clock::CalibratorObserver for Events {
     fn panicked(&self, panic: &(dyn Any + Send)) -> Duration {
         self.send(panic.downcast_ref::<&str>().copied().unwrap_or("another message"));
         Duration::ZERO
@@ -27,13 +27,13 @@ impl clock::KeeperObserver for Events {
 }
 
 #[test]
-fn a_clock_whose_keeper_panicked_is_kept_again_and_never_goes_back() {
+fn a_clock_whose_calibrator_panicked_recovers_and_never_goes_back() {
     let before = clock::now();
     let (sender, events) = mpsc::channel();
-    clock::observe_keeper(Arc::new(Events(Mutex::new(sender))));
+    clock::observe_calibrator(Arc::new(Events(Mutex::new(sender))));
     for _ in 0..2 {
         clock::KEEPER_FAULT.store(true, Ordering::Relaxed);
-        // Whoever asks wakes the keeper.
+        // Whoever asks wakes the calibrator.
         clock::now_coarse();
         // The deadline only ends a test that hangs.
         let event = || events.recv_timeout(Duration::from_secs(60));

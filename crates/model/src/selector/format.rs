@@ -5,11 +5,12 @@ use std::fmt::{Display, Formatter, Result, Write};
 use super::parse::{is_plain_in_name, is_plain_in_value};
 use super::{Pattern, Selector};
 
-/// Reads back as the same, if it is in normal form and not longer than [`super::LENGTH_MAX`].
+/// The output parses to the same selector, if that is in normal form and not longer than
+/// [`super::LENGTH_MAX`].
 impl Display for Selector {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self {
-            // A match must stand in a list: alone it would be taken for a metric's name.
+            // A tag condition must be inside a list: alone it would be parsed as a metric name.
             Selector::Tag { .. } => write!(f, "and({})", NestedSelector(self)),
             _ => write!(f, "{}", NestedSelector(self)),
         }

@@ -1,4 +1,4 @@
-//! Reading selectors, in both ways of writing.
+//! Parser of both selector syntaxes.
 //!
 //! ```text
 //! selector <- search / name? '{' matcher (',' matcher)* ','? '}' / name
@@ -8,8 +8,9 @@
 //! part     <- '/' regex '/' / '[' ('exact' / 'default' / 're') ']'? (bare / string)
 //! matcher  <- label ('=' / '!=' / '=~' / '!~') string / string
 //! ```
-//! Blanks may stand around everything but in parts. As in reconnoiter's `noit_metric_tag_search.c`, a text between
-//! slashes is a regex only if its part ends there, and text with `*` or `?` is a glob also in quotes.
+//! Whitespace is allowed between tokens. As in reconnoiter's `noit_metric_tag_search.c`, text
+//! between slashes is a regex only if its part ends there, and text with `*` or `?` is a glob also
+//! in quotes.
 
 use super::{DEPTH_MAX, KIND, KINDS, LENGTH_MAX, NAME, REGEXES_MAX};
 use super::{Pattern, Regex, Selector, SelectorError};
@@ -30,12 +31,12 @@ pub(super) fn parse(text: &str) -> Result<Selector> {
     Ok(selector)
 }
 
-/// What may stand in a value without quotes.
+/// Characters of an unquoted value.
 pub(super) fn is_plain_in_value(c: char) -> bool {
     c == ':' || is_plain_in_name(c)
 }
 
-/// What may stand in a tag's name without quotes.
+/// Characters of an unquoted tag name.
 pub(super) fn is_plain_in_name(c: char) -> bool {
     let is_ours = matches!(c, ',' | '(' | ')' | '{' | '}' | '"' | '\\' | ':' | '*' | '?');
     !is_ours && !c.is_whitespace() && !c.is_control()
@@ -67,7 +68,7 @@ impl<'a> SelectorParser<'a> {
         Ok(Selector::and(parts))
     }
 
-    /// What a selector may begin with: a metric's name, or nothing for `*`.
+    /// Parses the metric name at the start; `None` for `*`.
     fn name(&mut self) -> Result<Option<Selector>> {
         let start = self.at;
         let pattern = self.part("a name, name{…} or and(…)", is_plain_in_value)?;
@@ -82,9 +83,9 @@ impl<'a> SelectorParser<'a> {
         Ok((!is_any).then(|| Selector::tag(NAME, pattern)))
     }
 
-    // The tag search.
+    // Tag search.
 
-    /// The operator that a list follows.
+    /// The list operator at the current position.
     fn list_operator(&self) -> Option<&'static str> {
         ["and(", "or(", "not("].into_iter().find(|word| self.rest().starts_with(word))
     }
@@ -172,7 +173,7 @@ impl<'a> SelectorParser<'a> {
         }
     }
 
-    /// The regex between slashes, if there is one and the part ends behind it. Otherwise nothing is taken.
+    /// The regex between slashes, if the part ends after it. Otherwise nothing is consumed.
     fn slashed_regex(&mut self, is_plain: fn(char) -> bool) -> Option<&'a str> {
         let inner = self.rest().strip_prefix('/')?;
         let mut is_escaped = false;
@@ -242,9 +243,9 @@ impl<'a> SelectorParser<'a> {
         Ok(if operator.starts_with('!') { Selector::negate(selector) } else { selector })
     }
 
-    // What both have.
+    // Both syntaxes.
 
-    /// A text in quotes, with Go's escapes; between backquotes there are none.
+    /// A quoted string with Go's escapes; a backquoted one has none.
     fn string(&mut self) -> Result<String> {
         let quote = self.next().expect("BUG: the caller saw a quote");
         let mut out = String::new();
@@ -284,11 +285,11 @@ impl<'a> SelectorParser<'a> {
             self.rest().get(..digits).filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))?;
         self.at += digits;
         let code = u32::from_str_radix(hex, 16).ok()?;
-        // `\xff` is a byte in Go, and alone no text.
+        // `\xff` is a byte in Go, and not valid UTF-8 alone.
         char::from_u32(code).filter(|c| digits > 2 || c.is_ascii())
     }
 
-    /// Makes a regex, if there may be one more. What is wrong with it is wrong at `start`.
+    /// Compiles a regex unless the limit is reached. Its errors are reported at `start`.
     fn regex<T>(&mut self, start: usize, make: impl FnOnce() -> Result<T>) -> Result<T> {
         self.regexes += 1;
         if self.regexes > REGEXES_MAX {
@@ -298,7 +299,7 @@ impl<'a> SelectorParser<'a> {
         make().map_err(|error| SelectorError { column: self.column(start), ..error })
     }
 
-    /// Refuses a kind that there is not.
+    /// Rejects an unknown kind.
     fn check_kind(&self, start: usize, selector: Selector) -> Result<Selector> {
         if let Selector::Tag { name, pattern: Pattern::Exact(word) } = &selector
             && name == KIND
@@ -354,7 +355,7 @@ impl<'a> SelectorParser<'a> {
 mod tests {
     use super::*;
 
-    /// How the selector is shown; shown, it reads as the same.
+    /// The formatted selector, after a check that it parses to the same one.
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let found = match parse(text) {

@@ -1,24 +1,24 @@
-//! What a value has to be: one text, a glob, or a regex.
+//! Conditions on a value: exact, glob, regex.
 
 use super::SelectorError;
 
-/// Bytes of a regex once compiled at the most, and of what it remembers while it searches. `/api/.*` takes 2 KiB,
-/// `\w+@\w+\.com` some 100 KiB of Unicode's tables; `\w{20}` still fits.
+/// Maximum size of a compiled regex in bytes, and of its cache. `/api/.*` takes 2 KiB,
+/// `\w+@\w+\.com` about 100 KiB of Unicode tables; `\w{20}` still fits.
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
 
-/// What a value has to be.
+/// Condition on a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// This. The empty text stands for a missing label.
+    /// This value. The empty text matches a missing label.
     Exact(String),
-    /// The whole value, where `*` is any run of characters and `?` one character. Never a missing label.
+    /// The whole value; `*` matches any characters and `?` one. Never matches a missing label.
     Glob(String),
-    /// Found in the value. Never in a missing label.
+    /// Matches anywhere in the value. Never matches a missing label.
     Regex(Regex),
 }
 
 impl Pattern {
-    /// Whether a value is such a one; a missing label is given as the empty text.
+    /// Whether a value matches; a missing label is the empty text.
     pub fn matches(&self, value: &str) -> bool {
         match self {
             Pattern::Exact(text) => text == value,
@@ -28,7 +28,8 @@ impl Pattern {
     }
 }
 
-/// On a mismatch, the last `*` takes one character more: at most glob times value steps.
+/// On a mismatch, the last `*` consumes one more character: at most glob length times value length
+/// steps.
 fn glob_matches(glob: &str, value: &str) -> bool {
     let (mut glob, mut value) = (glob.chars(), value.chars());
     let mut star = None;
@@ -56,30 +57,31 @@ fn glob_matches(glob: &str, value: &str) -> bool {
     }
 }
 
-/// A regex that is searched for. Two of the same text are the same.
+/// A compiled regex. Equality compares the source text.
 #[derive(Clone, Debug)]
 pub struct Regex(regex::Regex);
 
 impl Regex {
-    /// A regex that is searched for anywhere in a value.
+    /// A regex that matches anywhere in a value.
     pub fn search(source: &str) -> Result<Regex, SelectorError> {
         compile(&without_escaped_slashes(source)).map_err(|error| regex_error(source, &error))
     }
 
-    /// A regex that describes a whole value, as Prometheus has it: `.` is a line's end too.
+    /// A regex that matches the whole value, as in Prometheus: `.` also matches a newline.
     pub fn anchored(source: &str) -> Result<Regex, SelectorError> {
-        // Alone first: `a)|(b` is no regex, and must not become one by the brackets around it.
+        // First without the group: `a)|(b` is invalid, and the added parentheses must not make it
+        // valid.
         Regex::search(source)?;
         Regex::search(&format!("^(?s:{source})$"))
             .map_err(|error| SelectorError { found: format!("the regex {source:?}"), ..error })
     }
 
-    /// Whether it is found in a text.
+    /// Whether it matches a text.
     pub fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 
-    /// How it is written; no slash in it is escaped.
+    /// Source text, with unescaped slashes.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -99,7 +101,7 @@ fn compile(source: &str) -> Result<Regex, regex::Error> {
     builder.build().map(Regex)
 }
 
-/// Of what the crate says in several lines, the one that says why.
+/// The line of the regex crate's error that names the cause.
 fn regex_error(source: &str, error: &regex::Error) -> SelectorError {
     let expected = match error {
         regex::Error::CompiledTooBig(max) => {
@@ -114,7 +116,7 @@ fn regex_error(source: &str, error: &regex::Error) -> SelectorError {
     SelectorError { column: 1, found: format!("the regex {source:?}"), expected }
 }
 
-/// Between slashes a slash is escaped; here none is, so that one regex has one text.
+/// Removes the escapes of slashes, so that one regex has one source text.
 fn without_escaped_slashes(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut chars = source.chars();

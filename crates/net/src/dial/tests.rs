@@ -1,4 +1,5 @@
-//! Against servers of this process: plain, with TLS of both versions, silent, and too long-winded.
+//! The dialer against servers of this process: plain, TLS 1.2 and 1.3, silent, and with long
+//! responses.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, In
     Ok(Response::new(Full::new(said.into())))
 }
 
-/// Serves one connection after the other, with TLS or without.
+/// Serves connections one after the other, with or without TLS.
 async fn serve(tls: Option<TlsAcceptor>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -44,7 +45,7 @@ async fn serve(tls: Option<TlsAcceptor>) -> u16 {
     port
 }
 
-/// What a server shows, and what a client then trusts.
+/// A server's certificate, and the client configuration that trusts it.
 fn certificates(alpn: &[&[u8]]) -> (TlsAcceptor, Arc<ClientConfig>) {
     let own =
         rcgen::generate_simple_self_signed(["localhost", "127.0.0.1"].map(str::to_owned)).unwrap();
@@ -69,7 +70,7 @@ fn certificates(alpn: &[&[u8]]) -> (TlsAcceptor, Arc<ClientConfig>) {
     (TlsAcceptor::from(Arc::new(server)), Arc::new(client))
 }
 
-/// Longer than any of this takes on the slowest machine.
+/// Longer than any step takes on the slowest machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const LIMITS: ResponseLimits = ResponseLimits { timeout: TIMEOUT, max_bytes: 1 << 16 };
 
@@ -78,8 +79,8 @@ fn dialer(tls: Option<Arc<ClientConfig>>) -> Dialer {
     Dialer { tls, limits }
 }
 
-/// The name that the certificates are for, where this machine knows its address; the address itself
-/// is in them too.
+/// The name in the certificates, if this machine resolves it; otherwise the address, which they
+/// contain too.
 async fn local_host_name() -> &'static str {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let found = tokio::net::lookup_host(("localhost", 0)).await;
@@ -97,7 +98,7 @@ fn post(body: &'static str) -> Request<Bytes> {
 async fn check_response(dialer: &Dialer, url: String, expected: &str) -> PhaseTimes {
     let target = Endpoint::parse(&url).unwrap();
     let (mut connection, phases) = dialer.dial(&target).await.unwrap();
-    // Twice: a connection is good for more than one request.
+    // Twice: a connection serves more than one request.
     for _ in 0..2 {
         let answer = connection.send(post("body"), LIMITS).await.unwrap();
         let body = String::from_utf8_lossy(answer.response.body()).into_owned();
@@ -148,7 +149,7 @@ async fn error_names_the_failed_phase() {
     let error = dial_error(&dialer(None), &url).await;
     assert_eq!(error.reason, "there are no settings for it");
 
-    // Bound, so that nobody else gets it, and not listened on.
+    // Bound, so that no other process gets the port, but not listening.
     let closed = tokio::net::TcpSocket::new_v4().unwrap();
     closed.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let port = closed.local_addr().unwrap().port();
