@@ -52,7 +52,7 @@ impl HeapTrimmer {
     /// the allocator needs no trimming, or if the system does not report the resident memory.
     pub fn start(
         supervise: impl FnOnce(&dyn Fn() -> bool, &mut dyn FnMut()) + Send + 'static,
-        trimmed: impl Fn(TrimResult) + Send + 'static,
+        report: impl Fn(TrimResult) + Send + 'static,
     ) -> std::io::Result<Option<HeapTrimmer>> {
         let Some(floor_bytes) = resident_bytes().filter(|_| trim::IS_NEEDED) else {
             return Ok(None);
@@ -70,7 +70,7 @@ impl HeapTrimmer {
                     let took = began.elapsed();
                     let after = resident_bytes().unwrap_or(before);
                     policy.record_trim(after);
-                    trimmed(TrimResult {
+                    report(TrimResult {
                         returned_bytes: before.saturating_sub(after),
                         duration: took,
                     });
