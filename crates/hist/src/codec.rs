@@ -16,8 +16,6 @@
 
 mod base64;
 pub(crate) mod bits;
-mod block_v1;
-mod block_v1_counts;
 pub(crate) mod bytes;
 mod columns;
 pub mod header;

@@ -1,5 +1,6 @@
 //! Bits in bytes, least significant first.
 
+use crate::codec::bytes::ByteReader;
 use crate::error::DecodeError;
 
 /// Appends bits.
@@ -154,6 +155,14 @@ impl<'a> BitReader<'a> {
             return self.get(64, field);
         }
         Ok(high << low_bits | self.get(low_bits, field)?)
+    }
+
+    /// The parameter of Rice's code, which columns begin with.
+    pub(crate) fn get_rice_parameter(&mut self) -> Result<u32, DecodeError> {
+        match self.get(6, "Rice parameter")? {
+            63 => Err(ByteReader::invalid_error(0, "Rice parameter", 63, "at most 62")),
+            low_bits => Ok(low_bits as u32),
+        }
     }
 
     /// Refuses whole bytes after the end.

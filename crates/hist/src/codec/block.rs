@@ -11,24 +11,23 @@
 //!    any    columns      varint of their length in bytes, then bits: side values, see `columns.rs`
 //!      4    checksum     CRC-32C of everything before it
 //! ```
-//! This is version 2, the one that is written. Version 1 is read by `block1.rs`. `docs/formats/block.md`
-//! tells a stranger the same, byte by byte.
+//! `docs/formats/block.md` describes the same format byte by byte.
 
 use std::ops::Range;
 
 use crate::accumulator::{Accumulator, PendingAdds};
 use crate::codec::bits::{BitReader, BitWriter};
-use crate::codec::block_v1::{self, BlockHeader};
 use crate::codec::bytes::{ByteReader, put_varint};
 use crate::codec::columns::{self, ColumnPredictor, MatrixColumns, RowBounds, SummaryColumns};
-use crate::codec::frame::put_number;
-use crate::codec::header::{BLOCK_MAGIC, BLOCK_VERSION, SeriesMeta, put_header};
+use crate::codec::frame::{put_number, read_number};
+use crate::codec::header::{BLOCK_MAGIC, BLOCK_VERSION, SeriesMeta, put_header, read_header};
 pub use crate::codec::matrix::CELLS_MAX;
 use crate::codec::matrix::{
     self, ColumnUnion, CountTable, CountWord, FrameObserver, MatrixDecoder, MatrixFrame,
 };
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, HistogramParts, PartsError, Threshold, check_thresholds};
+use crate::scheme::Scheme;
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// Histograms in one block at the most.
@@ -122,9 +121,6 @@ fn check_uniform(histograms: &[Histogram], first: &Histogram) -> Result<(), Bloc
 /// The histograms of a block that fills `bytes`, in order.
 pub fn decode(bytes: &[u8]) -> Result<(Vec<Histogram>, SeriesMeta), DecodeError> {
     let body = verify_checksum(bytes)?;
-    if is_first_version(body) {
-        return block_v1::decode(body);
-    }
     let (block, tables) = BlockDecoder::read(body)?;
     let [positive, negative] = tables.map(CountTable::into_rows);
     let rows = positive.into_iter().zip(negative).enumerate();
@@ -136,14 +132,12 @@ pub fn decode(bytes: &[u8]) -> Result<(Vec<Histogram>, SeriesMeta), DecodeError>
 
 /// How many histograms a block holds, as it says itself: nothing else of it is read or checked.
 pub fn rows(bytes: &[u8]) -> Result<usize, DecodeError> {
-    let version = if is_first_version(bytes) { 1 } else { BLOCK_VERSION };
-    Ok(BlockHeader::read(&mut ByteReader::new(bytes), version)?.rows)
+    Ok(BlockHeader::read(&mut ByteReader::new(bytes))?.rows)
 }
 
 /// The grid of a block's histograms, as it says itself: nothing else of it is read or checked.
-pub fn scheme(bytes: &[u8]) -> Result<crate::Scheme, DecodeError> {
-    let version = if is_first_version(bytes) { 1 } else { BLOCK_VERSION };
-    Ok(BlockHeader::read(&mut ByteReader::new(bytes), version)?.scheme)
+pub fn scheme(bytes: &[u8]) -> Result<Scheme, DecodeError> {
+    Ok(BlockHeader::read(&mut ByteReader::new(bytes))?.scheme)
 }
 
 /// Adds the histograms at the places of `range` to `accumulator`. A damaged block is refused and nothing
@@ -171,11 +165,6 @@ pub fn merge_runs(
     let ascend = runs.windows(2).all(|pair| pair[0].0.end <= pair[1].0.start);
     assert!(ascend && runs.iter().all(|run| run.1 < into.len()), "BUG: runs {runs:?}");
     let body = verify_checksum(bytes)?;
-    if is_first_version(body) {
-        let (histograms, meaning) = block_v1::decode(body)?;
-        add_all(&merge_by_row(&histograms, runs)?, into)?;
-        return Ok(meaning);
-    }
     let count = rows(body)?;
     let clipped: Vec<(Range<usize>, usize)> = runs
         .iter()
@@ -239,16 +228,51 @@ fn add_all(merged: &[(Histogram, usize)], into: &mut [Accumulator]) -> Result<()
     Ok(())
 }
 
-fn is_first_version(body: &[u8]) -> bool {
-    body.get(1) == Some(&1)
-}
-
 fn verify_checksum(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
         return Err(DecodeError::Truncated { offset: 0, field: "checksum" });
     };
     let (found, expected) = (crc32c::crc32c(body), u32::from_le_bytes(*checksum));
     if found == expected { Ok(body) } else { Err(DecodeError::Checksum { found, expected }) }
+}
+
+/// What a block has before its counts.
+struct BlockHeader {
+    meta: SeriesMeta,
+    scheme: Scheme,
+    rows: usize,
+    zero_threshold: f64,
+    limits: Vec<f64>,
+}
+
+impl BlockHeader {
+    fn read(reader: &mut ByteReader<'_>) -> Result<BlockHeader, DecodeError> {
+        let (meaning, scheme) = read_header(reader, BLOCK_MAGIC, BLOCK_VERSION)?;
+        let at = reader.offset();
+        let rows = reader.varint("histogram count")?;
+        if rows > HISTOGRAMS_MAX as u64 {
+            let (field, limit) = ("histogram count", HISTOGRAMS_MAX as u64);
+            return Err(DecodeError::Limit { offset: at, field, found: rows, limit });
+        }
+        let zero_threshold = read_number(reader, "zero threshold")?;
+        Ok(BlockHeader {
+            meta: meaning,
+            scheme,
+            rows: rows as usize,
+            zero_threshold,
+            limits: read_limits(reader)?,
+        })
+    }
+}
+
+fn read_limits(reader: &mut ByteReader<'_>) -> Result<Vec<f64>, DecodeError> {
+    let at = reader.offset();
+    let count = reader.varint("limit count")?;
+    if count > LIMITS_MAX {
+        let (field, limit) = ("limit count", LIMITS_MAX);
+        return Err(DecodeError::Limit { offset: at, field, found: count, limit });
+    }
+    (0..count).map(|_| read_number(reader, "limit")).collect()
 }
 
 /// Block with decoded summary columns; counts are decoded on demand.
@@ -266,7 +290,7 @@ impl BlockDecoder {
     /// Reads a block, and its positive and negative counts.
     fn read(body: &[u8]) -> Result<(BlockDecoder, [CountTable; 2]), DecodeError> {
         let mut reader = ByteReader::new(body);
-        let head = BlockHeader::read(&mut reader, BLOCK_VERSION)?;
+        let head = BlockHeader::read(&mut reader)?;
         let rows = head.rows;
         let positive = MatrixDecoder::read(&mut reader, rows)?;
         let negative = MatrixDecoder::read(&mut reader, rows)?;
@@ -277,7 +301,7 @@ impl BlockDecoder {
 
         let mut bits = BitReader::new(bits, offset);
         let side_counts = (0..head.limits.len().wrapping_add(4))
-            .map(|_| block_v1::get_summary_counts(&mut bits, rows))
+            .map(|_| columns::get_summary_counts(&mut bits, rows))
             .collect::<Result<Vec<_>, _>>()?;
         let exponent = columns::get_exponent(&mut bits)?;
         let predictor = ColumnPredictor::new(&head.scheme, head.zero_threshold, exponent);

@@ -76,10 +76,6 @@ impl<'a> ByteReader<'a> {
         self.array(field).map(u32::from_be_bytes)
     }
 
-    pub(crate) fn u32_le(&mut self, field: &'static str) -> Result<u32, DecodeError> {
-        self.array(field).map(u32::from_le_bytes)
-    }
-
     pub(crate) fn i64_be(&mut self, field: &'static str) -> Result<i64, DecodeError> {
         self.array(field).map(i64::from_be_bytes)
     }

@@ -10,7 +10,6 @@
 //! so every machine decodes the same.
 
 use crate::codec::bits::{BitReader, BitWriter, rice_low_bits};
-use crate::codec::block_v1::{MIXED_EXACTNESS, get_exactness, low_bits};
 use crate::codec::bytes::{ByteReader, unzigzag, zigzag};
 use crate::codec::matrix::{CountTable, CountWord, FRAME, MatrixFrame};
 use crate::error::DecodeError;
@@ -35,6 +34,9 @@ const CODED: u64 = 1;
 const PARTLY_CODED: u64 = 2;
 /// Sums only: as they are, without their low words, which are zero.
 const RAW_HIGH: u64 = 3;
+
+/// Standings that differ from row to row.
+const MIXED_EXACTNESS: u64 = 3;
 
 /// Grid of decimal numbers: multiples of 10^-exponent.
 #[derive(Clone, Copy, Debug)]
@@ -590,6 +592,47 @@ pub(crate) fn get_exponent(bits: &mut BitReader<'_>) -> Result<u32, DecodeError>
     Ok(bits.get(4, "exponent")? as u32)
 }
 
+/// A column of counts.
+pub(crate) fn get_summary_counts(
+    bits: &mut BitReader<'_>,
+    histograms: usize,
+) -> Result<Vec<u64>, DecodeError> {
+    if bits.get(1, "whether a count is used")? == 0 {
+        return Ok(vec![0; histograms]);
+    }
+    let low_bits = bits.get_rice_parameter()?;
+    let mut count = 0u64;
+    (0..histograms)
+        .map(|_| {
+            count = count.wrapping_add(unzigzag(bits.get_rice(low_bits, "count")?) as u64);
+            Ok(count)
+        })
+        .collect()
+}
+
+/// The standing of each row; absent where the row is empty and nothing was written.
+fn get_exactness(
+    bits: &mut BitReader<'_>,
+    is_empty: impl Iterator<Item = bool>,
+) -> Result<Vec<TrackedValue<()>>, DecodeError> {
+    let common = bits.get(2, "standing")?;
+    is_empty
+        .map(|is_empty| {
+            if is_empty {
+                return Ok(TrackedValue::Absent);
+            }
+            let standing =
+                if common == MIXED_EXACTNESS { bits.get(2, "standing")? } else { common };
+            Ok(match standing {
+                0 => TrackedValue::Absent,
+                1 => TrackedValue::Estimated(()),
+                2 => TrackedValue::Exact(()),
+                _ => return Err(ByteReader::invalid_error(0, "standing", standing, "0 to 2")),
+            })
+        })
+        .collect()
+}
+
 /// Columns of minimum, maximum and sum.
 pub(crate) struct SummaryColumns {
     pub(crate) min: Vec<TrackedValue<f64>>,
@@ -660,8 +703,8 @@ fn get_sums(
     let (mut unit, mut whole_bits, mut rest_bits) = (0, 0, 0);
     if form == CODED || form == PARTLY_CODED {
         unit = bits.get(7, "unit of sums")? as u32;
-        whole_bits = low_bits(bits)?;
-        rest_bits = if unit > 0 { low_bits(bits)? } else { 0 };
+        whole_bits = bits.get_rice_parameter()?;
+        rest_bits = if unit > 0 { bits.get_rice_parameter()? } else { 0 };
     }
     let mut column = Vec::with_capacity(rows.len());
     for (row, standing) in rows.iter().zip(standings) {

@@ -3,7 +3,7 @@
 //! ```text
 //! size      field
 //!    1      magic        0xd1 frame, 0xd2 block
-//!    1      version      of a frame 1, of a block 1 or 2; readers refuse any other
+//!    1      version      of a frame 1, of a block 2; readers refuse any other
 //!    1      kind         bits 0-3 scheme tag, bit 4 cumulative, the rest 0
 //!    1      unit         of the values: 0 none, 1 ns, 2 us, 3 ms, 4 s, 5 bytes
 //!    any    scheme       parameters of the scheme, by tag
@@ -22,7 +22,7 @@ pub const FRAME_MAGIC: u8 = 0xd1;
 pub const BLOCK_MAGIC: u8 = 0xd2;
 /// The version of frames, the only one.
 pub const FRAME_VERSION: u8 = 1;
-/// The version of blocks that is written. Blocks of version 1 are read, too.
+/// The version of blocks, the only one that was released.
 pub const BLOCK_VERSION: u8 = 2;
 /// Set in `kind` when counts grow from one histogram to the next.
 pub const CUMULATIVE: u8 = 1 << 4;
@@ -138,7 +138,7 @@ pub(crate) fn read_header(
     let versions = if magic == FRAME_MAGIC {
         "1, the version this program reads"
     } else {
-        "1 or 2, the versions this program reads"
+        "2, the version this program reads"
     };
     field(reader, "version", version, versions)?;
     let at = reader.offset();

@@ -1131,14 +1131,14 @@ impl<'a> MatrixDecoder<'a> {
         };
         let mut last = first;
         self.indexes.push(index(first)?);
-        let low_bits = low_bits(&mut head)?;
+        let low_bits = head.get_rice_parameter()?;
         for _ in 1..columns {
             let gap = head.get_rice(low_bits, "index gap")?;
             last = last.saturating_add_unsigned(gap).saturating_add(1);
             self.indexes.push(index(last)?);
         }
         if self.model.scale_bits > 0 {
-            let low_bits = self::low_bits(&mut head)?;
+            let low_bits = head.get_rice_parameter()?;
             let mut scale = 1i64 << self.model.scale_bits;
             for _ in 0..self.rows {
                 scale = scale.wrapping_add(unzigzag(head.get_rice(low_bits, "scale")?));
@@ -1153,7 +1153,7 @@ impl<'a> MatrixDecoder<'a> {
                 self.model.scales.push(scale as u32);
             }
         }
-        let low_bits = self::low_bits(&mut head)?;
+        let low_bits = head.get_rice_parameter()?;
         let mut level = 0i64;
         for _ in 0..columns {
             level = level.wrapping_add(unzigzag(head.get_rice(low_bits, "level")?));
@@ -1547,13 +1547,6 @@ pub(crate) fn total<T: CountWord>(cells: &[T]) -> (u64, T) {
         return (sum.wide(), all);
     }
     cells.iter().fold((0, T::default()), |(sum, all), &n| (n.wide().saturating_add(sum), all.or(n)))
-}
-
-fn low_bits(bits: &mut BitReader<'_>) -> Result<u32, DecodeError> {
-    match bits.get(6, "Rice parameter")? {
-        63 => Err(ByteReader::invalid_error(0, "Rice parameter", 63, "at most 62")),
-        low_bits => Ok(low_bits as u32),
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 mod accumulator;
 mod big;
 mod block;
-mod block1_reference;
 mod block_reference;
 mod cases;
 mod checks;
