@@ -1,5 +1,10 @@
 //! Removal of series without rows from the index.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
