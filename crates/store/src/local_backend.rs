@@ -38,6 +38,8 @@ struct SeriesFileState {
     is_unsynced: bool,
     /// Its name is durable.
     is_name_durable: bool,
+    /// It was read: `writer` is right, and only appends change it.
+    is_loaded: bool,
 }
 
 /// A store's folder.
@@ -252,8 +254,11 @@ impl Backend for LocalBackend {
         let Some(bytes) = self.read_file(&self.series_path())? else { return Ok(0) };
         let (damaged, writer) = series_file::read(&bytes, each);
         let mut series = lock(&self.series);
-        // The process before may have left it to the system.
-        (series.is_unsynced, series.writer) = (writer.intact_end() > 0, writer);
+        if !series.is_loaded {
+            // The process before may have left it to the system.
+            (series.is_unsynced, series.writer) = (writer.intact_end() > 0, writer);
+            series.is_loaded = true;
+        }
         Ok(damaged)
     }
 }
