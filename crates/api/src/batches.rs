@@ -187,7 +187,7 @@ fn append_batches(
     let parcel = ForwardRequest::decode(bytes)
         .map_err(|error| ErrorResponse::bad_request(format!("parcel: {error}")))?;
     let (producer, boot) = parcel.producer_and_epoch();
-    // Keys are kept by the numbers of version 0.1.0, and what was taken under them is not taken
+    // Keys of version 0.1.0 are kept by its numbers, and what was taken under them is not taken
     // again.
     let earlier = client.map_or(producer, |client| earlier_producer(PRODUCERS, client, producer));
     let producer = scoped_producer(PRODUCERS, client.unwrap_or_default(), producer, None);
@@ -196,7 +196,7 @@ fn append_batches(
             "cannot take the parcel: its signature is not of its bytes and its key; send it again";
         return Err(ErrorResponse::new(StatusCode::FORBIDDEN, what));
     }
-    intake.check_key(earlier, agent, seal.map(|seal| &seal.key))?;
+    intake.check_key(producer, earlier, agent, seal.map(|seal| &seal.key))?;
     let mut answer = ForwardOutcome::default();
     for &(sequence, batch) in &parcel.entries {
         let identity = BatchIdentity { producer, epoch: boot, sequence };

@@ -364,9 +364,15 @@ impl Intake {
 
     /// Whether who shows a key may send in the name of a producer: the first key that was shown
     /// counts, and until one was, nobody needs one. The caller has seen that the key is the
-    /// sender's.
-    pub fn check_key(&self, producer: u64, name: &str, key: Option<&ProducerKey>) -> Result<()> {
-        self.shared.check_key(producer, name, key)
+    /// sender's. `earlier` is the number of the same producer up to version 0.1.0.
+    pub fn check_key(
+        &self,
+        producer: u64,
+        earlier: u64,
+        name: &str,
+        key: Option<&ProducerKey>,
+    ) -> Result<()> {
+        self.shared.check_key(producer, earlier, name, key)
     }
 
     /// The canonical form of a series that the store knows by its number. A journal alone has no numbers.
@@ -605,10 +611,24 @@ impl IntakeState {
         lock(&self.sequences).remember(identity);
     }
 
-    fn check_key(&self, producer: u64, name: &str, key: Option<&ProducerKey>) -> Result<()> {
+    fn check_key(
+        &self,
+        producer: u64,
+        earlier: u64,
+        name: &str,
+        key: Option<&ProducerKey>,
+    ) -> Result<()> {
         let now = (self.settings.clock)();
-        match self.known_keys.check(producer, name, key, now) {
+        match self.known_keys.check(producer, earlier, name, key, now) {
             Ok(KeyCheck::Match | KeyCheck::New) => Ok(()),
+            Ok(KeyCheck::Replaced(evicted)) => {
+                self.add_audit_warning(format!(
+                    "producer {evicted:016x} is not bound to its key any more: its token has most \
+                     of the {KEYS_MAX} keys that are remembered, and producer {producer:016x} \
+                     ({name}) of another token has its place"
+                ));
+                Ok(())
+            }
             Ok(KeyCheck::TableFull) => {
                 let why =
                     format!("keys of {KEYS_MAX} producers are remembered, which is as many as may");

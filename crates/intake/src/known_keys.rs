@@ -4,12 +4,20 @@
 //! was shown first in ns since the Unix epoch, and its name. It is replaced whole and durably
 //! before the first batch under a key is taken. Whoever runs topdeck may take a line out while it
 //! is stopped: then the next key that is shown counts.
+//!
+//! The upper bits of a producer's number say its origin ([`journal::producer_origin`]): who can
+//! invent producers. In a full file a producer of an origin with fewer keys takes the place of the
+//! last one bound of the origin with most. So a client that invents producers takes no place from
+//! the agents of other tokens, and what was bound before its flood stays bound. Lines of version
+//! 0.1.0 have numbers without an origin; each counts as one of its own.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use disk::{Disk, OpenMode};
+use journal::producer_origin;
 use model::wire::{escape_word, unescape_word};
 
 use crate::error::{Error, Result};
@@ -47,6 +55,8 @@ pub(crate) enum KeyCheck {
     Match,
     /// It is the producer's first.
     New,
+    /// It is the producer's first, and has the place of this producer's, which is not bound any more.
+    Replaced(u64),
     /// There is no room for it.
     TableFull,
 }
@@ -75,32 +85,40 @@ impl KnownKeys {
     }
 
     /// Compares what a producer shows with what it showed first, and remembers a first key,
-    /// durably. A producer that showed no key yet may go on without.
+    /// durably. A producer that showed no key yet may go on without. `earlier` is its number of
+    /// version 0.1.0, under which it may be known.
     pub(crate) fn check(
         &self,
         producer: u64,
+        earlier: u64,
         name: &str,
         shown: Option<&ProducerKey>,
         now: i64,
     ) -> Result<KeyCheck> {
         let mut keys = self.lock_keys();
-        if let Some(known) = keys.get(&producer) {
+        let known = [producer, earlier].into_iter().find_map(|id| Some((id, keys.get(&id)?)));
+        if let Some((id, known)) = known {
             // Public: nothing is to be learnt from how long the comparison takes.
             return match shown == Some(&known.key) {
                 true => Ok(KeyCheck::Match),
-                false => Err(self.forbidden_error(producer, known, shown.is_some())),
+                false => Err(self.forbidden_error(id, known, shown.is_some())),
             };
         }
         let Some(&key) = shown else { return Ok(KeyCheck::Match) };
+        let mut with_it = keys.clone();
+        let mut check = KeyCheck::New;
         if keys.len() >= KEYS_MAX {
-            return Ok(KeyCheck::TableFull);
+            let Some(evicted) = eviction_candidate(&keys, producer_origin(producer)) else {
+                return Ok(KeyCheck::TableFull);
+            };
+            with_it.remove(&evicted);
+            check = KeyCheck::Replaced(evicted);
         }
         let name = name[..name.floor_char_boundary(NAME_BYTES_MAX)].to_owned();
-        let mut with_it = keys.clone();
         with_it.insert(producer, KnownKey { key, first_seen: now, name });
         self.write(&with_it).map_err(|error| io_error("write", &self.path, &error))?;
         *keys = with_it;
-        Ok(KeyCheck::New)
+        Ok(check)
     }
 
     fn forbidden_error(&self, producer: u64, known: &KnownKey, has_key: bool) -> Error {
@@ -131,6 +149,21 @@ impl KnownKeys {
         self.disk.rename(&new, &self.path)?;
         self.disk.sync_dir(self.path.parent().unwrap_or(Path::new(".")))
     }
+}
+
+/// Of the origin with most keys the one that was bound last, if `origin` has fewer, also with one more.
+fn eviction_candidate(keys: &BTreeMap<u64, KnownKey>, origin: u64) -> Option<u64> {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    for producer in keys.keys() {
+        *counts.entry(producer_origin(*producer)).or_default() += 1;
+    }
+    let own = counts.get(&origin).copied().unwrap_or(0);
+    let (&largest, &most) = counts.iter().max_by_key(|&(of, count)| (*count, Reverse(*of)))?;
+    if most <= own + 1 {
+        return None;
+    }
+    let of_largest = keys.iter().filter(|(producer, _)| producer_origin(**producer) == largest);
+    of_largest.max_by_key(|(producer, known)| (known.first_seen, **producer)).map(|(id, _)| *id)
 }
 
 fn read(disk: &dyn Disk, path: &Path) -> std::io::Result<String> {
@@ -183,22 +216,22 @@ mod tests {
         disk.create_dir(Path::new(JOURNAL)).unwrap();
         let (keys, _) = open(&disk);
         assert_eq!(
-            keys.check(7, "old agent", None, 1).unwrap(),
+            keys.check(7, 7, "old agent", None, 1).unwrap(),
             KeyCheck::Match,
             "it is not bound"
         );
-        assert_eq!(keys.check(7, "agent a b", Some(&[1; 32]), 1).unwrap(), KeyCheck::New);
-        assert_eq!(keys.check(7, "agent a b", Some(&[1; 32]), 2).unwrap(), KeyCheck::Match);
+        assert_eq!(keys.check(7, 7, "agent a b", Some(&[1; 32]), 1).unwrap(), KeyCheck::New);
+        assert_eq!(keys.check(7, 7, "agent a b", Some(&[1; 32]), 2).unwrap(), KeyCheck::Match);
         drop(keys);
         let (keys, notes) = open(&disk);
         assert_eq!(notes, Vec::<String>::new());
-        assert_eq!(keys.check(7, "", Some(&[1; 32]), 3).unwrap(), KeyCheck::Match);
-        let error = keys.check(7, "", Some(&[2; 32]), 3).unwrap_err().to_string();
+        assert_eq!(keys.check(7, 7, "", Some(&[1; 32]), 3).unwrap(), KeyCheck::Match);
+        let error = keys.check(7, 7, "", Some(&[2; 32]), 3).unwrap_err().to_string();
         let expected = "cannot take batches of producer 0000000000000007 (agent a b): the parcel is \
                         signed with another key than the first one; if its agent lost its key, stop \
                         topdeck here and remove the producer's line from /journal/producer-keys";
         assert_eq!(error, expected);
-        let error = keys.check(7, "", None, 3).unwrap_err().to_string();
+        let error = keys.check(7, 7, "", None, 3).unwrap_err().to_string();
         assert!(error.contains("is not signed, and an earlier one was"), "{error}");
     }
 
@@ -209,12 +242,62 @@ mod tests {
         let file = disk.open(&Path::new(JOURNAL).join(FILE), OpenMode::Create).unwrap();
         let key = "ab".repeat(32);
         let mut text = format!("0000000000000007 {key} 5 a\nnonsense\n");
-        (0..KEYS_MAX).for_each(|n| text += &format!("{:016x} {key} 5 \n", n + 100));
+        let producer = |n| journal::with_origin(n % 2, 100 + n);
+        let line = |n| format!("{:016x} {key} 5 \n", producer(n));
+        text.extend((0..KEYS_MAX as u64).map(line));
         file.write_all_at(text.as_bytes(), 0).unwrap();
         drop(file);
         let (keys, notes) = open(&disk);
         assert_eq!(notes, ["/journal/producer-keys: line 2 is damaged"]);
-        assert_eq!(keys.check(7, "", Some(&[0xab; 32]), 6).unwrap(), KeyCheck::Match);
-        assert_eq!(keys.check(8, "", Some(&[1; 32]), 6).unwrap(), KeyCheck::TableFull);
+        assert_eq!(keys.check(7, 7, "", Some(&[0xab; 32]), 6).unwrap(), KeyCheck::Match);
+        let next = producer(KEYS_MAX as u64);
+        assert_eq!(keys.check(next, 8, "", Some(&[1; 32]), 6).unwrap(), KeyCheck::TableFull);
+    }
+
+    #[test]
+    fn a_flood_of_one_origin_leaves_room_for_the_keys_of_others() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+        disk.create_dir(Path::new(JOURNAL)).unwrap();
+        let (flood, other) = (|n| journal::with_origin(7, n), |n| journal::with_origin(8, n));
+        let file = disk.open(&Path::new(JOURNAL).join(FILE), OpenMode::Create).unwrap();
+        let key = "ab".repeat(32);
+        let line = |n: u64| format!("{:016x} {key} {n} \n", flood(n));
+        let text: String = (0..KEYS_MAX as u64).map(line).collect();
+        file.write_all_at(text.as_bytes(), 0).unwrap();
+        drop(file);
+        let (keys, _) = open(&disk);
+        let shown = Some(&[1; 32]);
+        let more = flood(KEYS_MAX as u64);
+        assert_eq!(keys.check(more, 1, "flood", shown, 9999).unwrap(), KeyCheck::TableFull);
+        let newest = KEYS_MAX as u64 - 1;
+        let bound = keys.check(other(1), 2, "agent b", shown, 9999).unwrap();
+        assert_eq!(bound, KeyCheck::Replaced(flood(newest)));
+        drop(keys);
+        let (keys, _) = open(&disk);
+        assert_eq!(keys.check(other(1), 2, "agent b", shown, 10_000).unwrap(), KeyCheck::Match);
+        assert!(keys.check(other(1), 2, "", Some(&[2; 32]), 10_000).is_err(), "it is bound");
+        assert!(keys.check(flood(0), 3, "", shown, 10_000).is_err(), "what came first is bound");
+        // Each takes one of the other's places until they have as many.
+        let mut table = keys.lock_keys().clone();
+        let known = table[&other(1)].clone();
+        let mut of_other = 1;
+        while let Some(evicted) = eviction_candidate(&table, producer_origin(other(0))) {
+            assert_eq!(producer_origin(evicted), producer_origin(flood(0)));
+            table.remove(&evicted);
+            of_other += 1;
+            table.insert(other(of_other), known.clone());
+        }
+        assert_eq!((of_other, table.len()), (KEYS_MAX as u64 / 2, KEYS_MAX));
+    }
+
+    #[test]
+    fn a_producer_is_known_by_its_number_of_version_0_1_0() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+        disk.create_dir(Path::new(JOURNAL)).unwrap();
+        let (keys, _) = open(&disk);
+        assert_eq!(keys.check(5, 5, "a", Some(&[1; 32]), 1).unwrap(), KeyCheck::New);
+        assert_eq!(keys.check(6, 5, "a", Some(&[1; 32]), 2).unwrap(), KeyCheck::Match);
+        let error = keys.check(6, 5, "a", Some(&[2; 32]), 2).unwrap_err().to_string();
+        assert!(error.contains("producer 0000000000000005"), "its line has that: {error}");
     }
 }

@@ -22,6 +22,11 @@
 //! and puts right what the dead one may have left half done. That is little: an entry counts from the one
 //! store of `tail` on, and the next position and the table follow from the entries.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::time::Duration;
 
 use crate::level::BatchIdentity;
@@ -61,6 +66,8 @@ const HEADER_WORDS: usize = if cfg!(loom) { 72 } else { 512 };
 const PRODUCERS_PER_SET: usize = 8;
 /// Words of an entry of the table: producer, boot, sequence, end position plus one (0: free).
 const PRODUCER_WORDS: usize = 4;
+/// Words of a set.
+const SET_WORDS: usize = PRODUCERS_PER_SET * PRODUCER_WORDS;
 
 /// Wake words.
 const LOCK: usize = 0;
@@ -92,6 +99,8 @@ const LENGTH: u32 = TAGGED - 1;
 
 /// Words of an entry without its options.
 const ENTRY_WORDS: usize = crate::layout::ENTRY_BYTES / 8;
+/// Words of an entry before its body, with all options.
+const HEAD_WORDS_MAX: usize = ENTRY_WORDS + 4;
 
 /// Flush position: up to where ring entries are in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,9 +158,16 @@ pub(crate) struct AppendRequest<'a> {
 
 impl AppendRequest<'_> {
     fn words(&self) -> usize {
-        let options = if self.identity.is_some() { 3 } else { 0 } + usize::from(self.is_packed);
-        ENTRY_WORDS + options + self.body.len().div_ceil(8)
+        head_words(self.identity.is_some(), self.is_packed)
+            .saturating_add(self.body.len().div_ceil(8))
     }
+}
+
+/// Words of an entry before its body: at most [`HEAD_WORDS_MAX`].
+#[inline]
+fn head_words(is_tagged: bool, is_packed: bool) -> usize {
+    let identity: usize = if is_tagged { 3 } else { 0 };
+    ENTRY_WORDS.wrapping_add(identity).wrapping_add(usize::from(is_packed))
 }
 
 /// Header of a ring entry.
@@ -164,6 +180,13 @@ pub(crate) struct RingEntry {
     pub(crate) time: i64,
     /// Its length in the ring.
     pub(crate) words: u64,
+}
+
+impl RingEntry {
+    /// The position behind its last record; [`Buffer::entry`] saw that there is one.
+    pub(crate) fn end(&self) -> u64 {
+        self.first.saturating_add(u64::from(self.records))
+    }
 }
 
 /// Result of an append.
@@ -187,10 +210,15 @@ pub(crate) trait ProcessLiveness {
     fn with_dead(&self, slot: u32, then: &mut dyn FnMut());
 }
 
+/// Ring words are counted from the beginning of time, and their place is what the mask leaves: sums of them
+/// wrap. Positions saturate: a journal that has come to the last one rejects appends.
 pub(crate) struct Buffer {
     memory: Memory,
+    /// A power of two.
     ring_words: usize,
     sets: usize,
+    /// Where in the memory the ring begins: behind the header and the table of producers.
+    ring_start: usize,
     salt: u32,
 }
 
@@ -205,18 +233,23 @@ impl BufferLayout {
     pub(crate) fn new(buffer_bytes: u64, producers_max: u32) -> BufferLayout {
         // Four places per producer: then it is rare (1 in 5,000 sets) that a set of eight is too small for
         // the producers that fall into it.
-        let sets = (producers_max as usize * 4).div_ceil(PRODUCERS_PER_SET).next_power_of_two();
+        let places = (producers_max as usize).saturating_mul(4);
+        let sets = places.div_ceil(PRODUCERS_PER_SET).next_power_of_two();
         BufferLayout { ring_words: (buffer_bytes / 8) as usize, sets }
     }
 
     pub(crate) fn words(self) -> usize {
-        HEADER_WORDS + self.sets * PRODUCERS_PER_SET * PRODUCER_WORDS + self.ring_words
+        self.ring_start().saturating_add(self.ring_words)
+    }
+
+    fn ring_start(self) -> usize {
+        HEADER_WORDS.saturating_add(self.sets.saturating_mul(SET_WORDS))
     }
 
     /// The length of the file.
     #[cfg(not(loom))]
     pub(crate) fn file_bytes(self) -> u64 {
-        disk::WAKE_BYTES as u64 + self.words() as u64 * 8
+        (disk::WAKE_BYTES as u64).saturating_add((self.words() as u64).saturating_mul(8))
     }
 }
 
@@ -232,6 +265,7 @@ impl Buffer {
             memory,
             ring_words: size.ring_words,
             sets: size.sets,
+            ring_start: size.ring_start(),
             salt: crc32c::crc32c(&journal_id.to_le_bytes()),
         }
     }
@@ -272,7 +306,7 @@ impl Buffer {
         store(word::STATE, 0);
         store(word::SLEEPERS, 0);
         store(word::FIRST, first);
-        for index in HEADER_WORDS..HEADER_WORDS + self.sets * PRODUCERS_PER_SET * PRODUCER_WORDS {
+        for index in HEADER_WORDS..self.ring_start {
             self.memory[index].store(0, Relaxed);
         }
         // Both slots, so that nothing older is taken for the newest.
@@ -310,7 +344,7 @@ impl Buffer {
 
     /// The capacity in bytes, for telling people.
     pub(crate) fn ring_bytes(&self) -> u64 {
-        self.ring_words as u64 * 8
+        (self.ring_words as u64).saturating_mul(8)
     }
 
     // ---- appending -------------------------------------------------------------------------------------
@@ -323,7 +357,7 @@ impl Buffer {
         alive: &dyn ProcessLiveness,
         longest: Duration,
     ) -> Option<AppendLockGuard<'_>> {
-        let me = slot + 1;
+        let me = lock_owner(slot);
         let word = self.memory.wake_word(LOCK);
         // Acquire pairs with the Release of `Turn::drop`: what the owner before wrote is seen.
         if word.compare_exchange(0, me, Acquire, Relaxed).is_err()
@@ -339,7 +373,7 @@ impl Buffer {
         const WAIT_SLICE: Duration = Duration::from_millis(2);
         const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
         let word = self.memory.wake_word(LOCK);
-        let mut spins = 0;
+        let mut spins = 0_u32;
         let mut waited = Duration::ZERO;
         loop {
             let owner = word.load(Relaxed);
@@ -351,7 +385,7 @@ impl Buffer {
                 continue;
             }
             if spins < SPINS {
-                spins += 1;
+                spins = spins.saturating_add(1);
                 std::hint::spin_loop();
                 continue;
             }
@@ -365,13 +399,14 @@ impl Buffer {
             if !self.memory.wait(LOCK, seen, Some(WAIT_SLICE)) {
                 continue;
             }
-            waited += WAIT_SLICE;
-            let holder = (seen & !CONTENDED) - 1;
+            waited = waited.saturating_add(WAIT_SLICE);
+            let holder = seen & !CONTENDED;
             let mut taken = false;
-            if holder + 1 != me {
+            if holder != me {
                 // Acquire as in `lock`: the dead owner's last stores came before its end, and so before this.
                 // Whoever gets the slot next finds the lock not to be its own.
-                alive.with_dead(holder, &mut || {
+                // No owner at all is nobody's slot: memory that all processes can write was damaged.
+                alive.with_dead(holder.wrapping_sub(1), &mut || {
                     let took = word.compare_exchange(seen, me | CONTENDED, Acquire, Relaxed);
                     taken = took.is_ok();
                 });
@@ -391,7 +426,7 @@ impl Buffer {
     pub(crate) fn begin_slot(&self, slot: u32) {
         let word = self.memory.wake_word(LOCK);
         let owner = word.load(Acquire);
-        if owner & !CONTENDED == slot + 1 {
+        if owner & !CONTENDED == lock_owner(slot) {
             self.recover_ring();
             word.store(0, Release);
             self.memory.wake(LOCK, u32::MAX);
@@ -408,15 +443,15 @@ impl Buffer {
         let mut scratch = Vec::new();
         while at < tail {
             let Some(entry) = self.entry(at, tail, &mut scratch) else {
-                at += 1;
+                at = at.wrapping_add(1);
                 continue;
             };
-            let end = entry.first + u64::from(entry.records);
+            let end = entry.end();
             next = next.max(end);
             if let Some(identity) = entry.identity {
                 self.record_sequence(identity, end);
             }
-            at += entry.words;
+            at = at.wrapping_add(entry.words);
         }
         self.memory[word::NEXT].store(next, Release);
     }
@@ -424,32 +459,28 @@ impl Buffer {
     fn write_entry(&self, at: u64, first: u64, append: &AppendRequest<'_>) {
         // Whoever reads one of these words sees the mark that freed them, too; pairs with the fence in `mark`.
         fence(Release);
-        let mut head = [0; ENTRY_WORDS + 4];
-        let mut words = ENTRY_WORDS;
+        let mut head = [0; HEAD_WORDS_MAX];
+        let words = head_words(append.identity.is_some(), append.is_packed);
         let mut length = append.body.len() as u32;
         if let Some(identity) = append.identity {
             length |= TAGGED;
-            head[words..words + 3].copy_from_slice(&[
-                identity.producer,
-                identity.epoch,
-                identity.sequence,
-            ]);
-            words += 3;
+            head[ENTRY_WORDS] = identity.producer;
+            head[ENTRY_WORDS + 1] = identity.epoch;
+            head[ENTRY_WORDS + 2] = identity.sequence;
         }
         if append.is_packed {
             length |= PACKED;
-            head[words] = u64::from(append.records);
-            words += 1;
+            head[words.wrapping_sub(1)] = u64::from(append.records);
         }
         head[1] = first;
         head[2] = append.time.cast_unsigned();
         let crc = self.entry_crc(length, &head[1..words], append.body);
         head[0] = u64::from(crc) | u64::from(length) << 32;
         for (i, &word) in head[..words].iter().enumerate() {
-            self.ring(at + i as u64).store(word, Relaxed);
+            self.ring(at.wrapping_add(i as u64)).store(word, Relaxed);
         }
-        self.copy_in(at + words as u64, append.body);
-        self.prefetch(at, words + append.body.len().div_ceil(8));
+        self.copy_in(at.wrapping_add(words as u64), append.body);
+        self.prefetch(at, append.words());
     }
 
     /// The flusher's processor has the cache lines that come next. Without a word ahead of time, the release
@@ -460,10 +491,9 @@ impl Buffer {
         {
             const AHEAD: u64 = 128;
             const LINE: usize = 8;
-            let start = HEADER_WORDS + self.sets * PRODUCERS_PER_SET * PRODUCER_WORDS;
             for ahead in (0..words.min(AHEAD as usize)).step_by(LINE) {
-                let place = ((at + AHEAD) as usize + ahead) & (self.ring_words - 1);
-                self.memory.prefetch_for_write(start + place);
+                let place = self.ring_index(at.wrapping_add(AHEAD).wrapping_add(ahead as u64));
+                self.memory.prefetch_for_write(self.ring_start.wrapping_add(place));
             }
         }
         #[cfg(loom)]
@@ -471,31 +501,38 @@ impl Buffer {
     }
 
     fn entry_crc(&self, length: u32, head: &[u64], body: &[u8]) -> u32 {
-        let mut bytes = [0; 8 * (ENTRY_WORDS + 4)];
+        let mut bytes = [0; 8 * HEAD_WORDS_MAX];
+        let len = head.len().wrapping_mul(8).wrapping_add(4);
         bytes[..4].copy_from_slice(&length.to_le_bytes());
         for (chunk, word) in bytes[4..].chunks_exact_mut(8).zip(head) {
             chunk.copy_from_slice(&word.to_le_bytes());
         }
-        crc32c::crc32c_append(crc32c::crc32c_append(self.salt, &bytes[..4 + 8 * head.len()]), body)
+        crc32c::crc32c_append(crc32c::crc32c_append(self.salt, &bytes[..len]), body)
     }
 
     #[inline]
     fn ring(&self, at: u64) -> &AtomicU64 {
-        &self.words()[at as usize & (self.ring_words - 1)]
+        &self.words()[self.ring_index(at)]
+    }
+
+    /// The place in the ring of a ring word.
+    #[inline]
+    fn ring_index(&self, at: u64) -> usize {
+        at as usize & self.ring_words.wrapping_sub(1)
     }
 
     #[inline]
     fn words(&self) -> &[AtomicU64] {
-        let start = HEADER_WORDS + self.sets * PRODUCERS_PER_SET * PRODUCER_WORDS;
-        &self.memory[start..start + self.ring_words]
+        &self.memory[self.ring_start..][..self.ring_words]
     }
 
     /// The words from `at` on, `count` of them, in the two pieces that a ring has.
     #[inline]
     fn pieces(&self, at: u64, count: usize) -> (&[AtomicU64], &[AtomicU64]) {
-        let start = at as usize & (self.ring_words - 1);
-        let straight = count.min(self.ring_words - start);
-        (&self.words()[start..start + straight], &self.words()[..count - straight])
+        let words = self.words();
+        let start = self.ring_index(at);
+        let straight = count.min(words.len().wrapping_sub(start));
+        (&words[start..][..straight], &words[..count.wrapping_sub(straight)])
     }
 
     fn copy_in(&self, at: u64, bytes: &[u8]) {
@@ -507,7 +544,8 @@ impl Buffer {
         if !rest.is_empty() {
             let mut last = [0; 8];
             last[..rest.len()].copy_from_slice(rest);
-            self.ring(at + whole.len() as u64).store(u64::from_le_bytes(last), Relaxed);
+            let at = at.wrapping_add(whole.len() as u64);
+            self.ring(at).store(u64::from_le_bytes(last), Relaxed);
         }
     }
 
@@ -516,13 +554,13 @@ impl Buffer {
     fn copy_out(&self, at: u64, len: usize, out: &mut Vec<u8>) {
         let start = out.len();
         let words = len.div_ceil(8);
-        out.resize(start + words * 8, 0);
+        out.resize(start.saturating_add(words.saturating_mul(8)), 0);
         let (a, b) = self.pieces(at, words);
         let (chunks, _) = out[start..].as_chunks_mut::<8>();
         for (chunk, word) in chunks.iter_mut().zip(a.iter().chain(b)) {
             *chunk = word.load(Relaxed).to_le_bytes();
         }
-        out.truncate(start + len);
+        out.truncate(start.saturating_add(len));
     }
 
     // ---- reading the ring ------------------------------------------------------------------------------
@@ -540,18 +578,18 @@ impl Buffer {
         let body_len = (length & LENGTH) as usize;
         let tagged = length & TAGGED != 0;
         let packed = length & PACKED != 0;
-        let head_words = ENTRY_WORDS + if tagged { 3 } else { 0 } + usize::from(packed);
-        let words = (head_words + body_len.div_ceil(8)) as u64;
+        let head_words = head_words(tagged, packed);
+        let words = head_words.wrapping_add(body_len.div_ceil(8)) as u64;
         if words > room {
             return None;
         }
-        let mut head = [0; ENTRY_WORDS + 4];
-        for (i, value) in head[1..head_words].iter_mut().enumerate() {
-            *value = self.ring(at + 1 + i as u64).load(Relaxed);
+        let mut head = [0; HEAD_WORDS_MAX];
+        for (i, value) in head[..head_words].iter_mut().enumerate().skip(1) {
+            *value = self.ring(at.wrapping_add(i as u64)).load(Relaxed);
         }
         let before = out.len();
-        self.copy_out(at + head_words as u64, body_len, out);
-        let records = if packed { head[head_words - 1] } else { 1 };
+        self.copy_out(at.wrapping_add(head_words as u64), body_len, out);
+        let records = if packed { head[head_words.wrapping_sub(1)] } else { 1 };
         let sound = self.entry_crc(length, &head[1..head_words], &out[before..]) == crc
             && records > 0
             && u32::try_from(records).is_ok()
@@ -583,14 +621,14 @@ impl Buffer {
     pub(crate) fn find_entries(&self, position: u64, seen: u64) -> (Option<(u64, u64)>, u64) {
         let lap = self.ring_words as u64;
         // Positions go on from what anybody has seen, and a record takes a byte of the ring at least.
-        let most = position.max(seen).saturating_add(8 * lap);
+        let most = position.max(seen).saturating_add(lap.saturating_mul(8));
         // What looks like an entry is checked whole. Records made to look so must not keep a journal from opening.
-        let mut words_left = 64 * lap;
+        let mut words_left = lap.saturating_mul(64);
         let mut found: Vec<(u64, u64, u64, u64)> = Vec::new();
         let mut scratch = Vec::new();
-        for at in lap..2 * lap {
+        for at in lap..lap.saturating_mul(2) {
             // Cheap to rule out: the second word of an entry is its position.
-            if !(position..=most).contains(&self.ring(at + 1).load(Relaxed)) {
+            if !(position..=most).contains(&self.ring(at.wrapping_add(1)).load(Relaxed)) {
                 continue;
             }
             let length = (self.ring(at).load(Relaxed) >> 32) as u32 & LENGTH;
@@ -598,27 +636,27 @@ impl Buffer {
             if words > lap / 2 || words_left < words {
                 continue;
             }
-            words_left -= words;
+            words_left = words_left.saturating_sub(words);
             scratch.clear();
-            if let Some(entry) = self.entry(at, at + lap, &mut scratch) {
-                found.push((entry.first, at, entry.words, entry.first + u64::from(entry.records)));
+            if let Some(entry) = self.entry(at, at.saturating_add(lap), &mut scratch) {
+                found.push((entry.first, at, entry.words, entry.end()));
             }
         }
         found.sort_unstable();
-        let Some(&(_, begin, ..)) = found.first() else { return (None, self.erase(0, lap)) };
+        let Some(&(_, begin, ..)) = found.first() else { return (None, self.erase(0, 0..lap)) };
         // From the first on they lie in the order of their positions, at most once around.
-        let distance = |at: u64| (at + lap - begin) % lap;
-        let (mut end, mut next, mut erased) = (0, position, 0);
+        let distance = |at: u64| at.wrapping_sub(begin) & lap.wrapping_sub(1);
+        let (mut end, mut next, mut erased) = (0_u64, position, 0_u64);
         for (first, at, words, after) in found {
             let from = distance(at);
-            if from < end || from + words > lap || first < next {
+            if from < end || from.saturating_add(words) > lap || first < next {
                 continue;
             }
-            erased += self.erase(begin + end, begin + from);
-            (end, next) = (from + words, after);
+            erased = erased.saturating_add(self.erase(begin, end..from));
+            (end, next) = (from.saturating_add(words), after);
         }
-        erased += self.erase(begin + end, begin + lap);
-        (Some((begin, begin + end)), erased)
+        erased = erased.saturating_add(self.erase(begin, end..lap));
+        (Some((begin, begin.saturating_add(end))), erased)
     }
 
     /// Where the entries behind a mark lie, as `find_entries` says it, if the header is right about it: they
@@ -627,35 +665,28 @@ impl Buffer {
     pub(crate) fn entries_after(&self, mark: FlushMark) -> Option<Option<(u64, u64)>> {
         let lap = self.ring_words as u64;
         let tail = self.memory[word::TAIL].load(Acquire);
-        if tail < mark.ring || tail - mark.ring > lap {
-            return None;
-        }
+        let used = tail.checked_sub(mark.ring).filter(|&used| used <= lap)?;
         let mut scratch = Vec::new();
         let (mut at, mut next) = (mark.ring, mark.position);
         while at < tail {
             scratch.clear();
             let entry = self.entry(at, tail, &mut scratch).filter(|entry| entry.first >= next)?;
-            (at, next) = (at + entry.words, entry.first + u64::from(entry.records));
+            (at, next) = (at.saturating_add(entry.words), entry.end());
         }
         scratch.clear();
-        let behind = self.entry(tail, mark.ring + lap, &mut scratch);
+        let behind = self.entry(tail, mark.ring.saturating_add(lap), &mut scratch);
         if behind.is_some_and(|entry| entry.first >= next) {
             return None;
         }
-        let begin = lap + mark.ring % lap;
-        Some((mark.ring < tail).then(|| (begin, begin + (tail - mark.ring))))
+        let begin = lap | mark.ring & lap.wrapping_sub(1);
+        Some((used > 0).then(|| (begin, begin.saturating_add(used))))
     }
 
-    /// Makes a part of the ring zero; how many words were not.
-    fn erase(&self, from: u64, to: u64) -> u64 {
-        let mut erased = 0;
-        for at in from..to {
-            if self.ring(at).load(Relaxed) != 0 {
-                self.ring(at).store(0, Relaxed);
-                erased += 1;
-            }
-        }
-        erased
+    /// Makes words zero that lie so far behind `begin`; how many were not.
+    fn erase(&self, begin: u64, behind: std::ops::Range<u64>) -> u64 {
+        let words = behind.map(|behind| self.ring(begin.wrapping_add(behind)));
+        let used = words.filter(|word| word.load(Relaxed) != 0);
+        used.map(|word| word.store(0, Relaxed)).count() as u64
     }
 
     /// The end of what is appended, in ring words, and a position: all entries before it lie below that end.
@@ -672,9 +703,9 @@ impl Buffer {
     pub(crate) fn mark(&self) -> FlushMark {
         loop {
             let generation = self.memory[word::GENERATION].load(Acquire);
-            let slot = word::MARKS + (generation % 2) as usize * 8;
+            let slot = mark_slot(generation);
             let [ring, position, segment, offset] =
-                std::array::from_fn(|i| self.memory[slot + i].load(Relaxed));
+                std::array::from_fn(|i| self.memory[slot.wrapping_add(i)].load(Relaxed));
             // The slot is written again two generations later: then what was read may be torn. The fence
             // keeps the loads above before the check; it pairs with the one in `store_mark`.
             fence(Acquire);
@@ -689,9 +720,9 @@ impl Buffer {
 
     /// The newest mark that is as it was stored, for opening, when nobody else has the buffer.
     pub(crate) fn latest_valid_mark(&self) -> Option<FlushMark> {
-        let slots = [word::MARKS, word::MARKS + 8].into_iter().filter_map(|slot| {
+        let slots = [0, 1].map(mark_slot).into_iter().filter_map(|slot| {
             let [ring, position, segment, offset, check] =
-                std::array::from_fn(|i| self.memory[slot + i].load(Acquire));
+                std::array::from_fn(|i| self.memory[slot.wrapping_add(i)].load(Acquire));
             let mark = FlushMark { ring, position, segment, offset };
             (mark.check() == check).then_some(mark)
         });
@@ -700,11 +731,11 @@ impl Buffer {
 
     fn store_mark(&self, mark: FlushMark) {
         let generation = self.memory[word::GENERATION].load(Relaxed).wrapping_add(1);
-        let slot = word::MARKS + (generation % 2) as usize * 8;
+        let slot = mark_slot(generation);
         // Stores to the slot must not come before the generation that made it the idle one.
         fence(Release);
         for (i, value) in mark.words().into_iter().chain([mark.check()]).enumerate() {
-            self.memory[slot + i].store(value, Relaxed);
+            self.memory[slot.wrapping_add(i)].store(value, Relaxed);
         }
         // One store makes all four count, at whatever instruction the process may be killed.
         self.memory[word::GENERATION].store(generation, Release);
@@ -809,16 +840,18 @@ impl Buffer {
         let mixed =
             producer.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ boot.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let set = ((u128::from(mixed) * self.sets as u128) >> 64) as usize;
-        HEADER_WORDS + set * PRODUCERS_PER_SET * PRODUCER_WORDS
+        // The product of two 64-bit numbers, and a set that there is.
+        let set = (u128::from(mixed).wrapping_mul(self.sets as u128) >> 64) as usize;
+        HEADER_WORDS.wrapping_add(set.wrapping_mul(SET_WORDS))
     }
 
     /// The last sequence accepted from a producer's boot, and the end of that batch. The caller has the lock.
     fn last(&self, producer: u64, boot: u64) -> Option<(u64, u64)> {
         let set = self.set_of(producer, boot);
-        (set..set + PRODUCERS_PER_SET * PRODUCER_WORDS).step_by(PRODUCER_WORDS).find_map(|at| {
-            let [p, b, sequence, end] = std::array::from_fn(|i| self.memory[at + i].load(Relaxed));
-            (end != 0 && p == producer && b == boot).then(|| (sequence, end - 1))
+        let entries = self.memory[set..][..SET_WORDS].as_chunks::<PRODUCER_WORDS>().0;
+        entries.iter().find_map(|entry| {
+            let [p, b, sequence, end] = entry.each_ref().map(|word| word.load(Relaxed));
+            (p == producer && b == boot).then_some((sequence, end.checked_sub(1)?))
         })
     }
 
@@ -826,31 +859,27 @@ impl Buffer {
     pub(crate) fn record_sequence(&self, identity: BatchIdentity, end: u64) {
         let set = self.set_of(identity.producer, identity.epoch);
         // Of each place its origin and when it was used; 0 if it is free.
+        let end_plus_one = end.saturating_add(1);
         let mut ways = [(0, 0); PRODUCERS_PER_SET];
-        for (way, at) in
-            (set..set + PRODUCERS_PER_SET * PRODUCER_WORDS).step_by(PRODUCER_WORDS).enumerate()
-        {
-            let [producer, boot, sequence, used] =
-                std::array::from_fn(|i| self.memory[at + i].load(Relaxed));
+        let entries = self.memory[set..][..SET_WORDS].as_chunks::<PRODUCER_WORDS>().0;
+        for (way, entry) in ways.iter_mut().zip(entries) {
+            let [producer, boot, sequence, used] = entry.each_ref().map(|word| word.load(Relaxed));
             if used != 0 && producer == identity.producer && boot == identity.epoch {
                 if sequence <= identity.sequence {
-                    self.memory[at + 2].store(identity.sequence, Relaxed);
-                    self.memory[at + 3].store(end + 1, Relaxed);
+                    entry[2].store(identity.sequence, Relaxed);
+                    entry[3].store(end_plus_one, Relaxed);
                 }
                 return;
             }
-            ways[way] = (producer_origin(producer), used);
+            *way = (producer_origin(producer), used);
         }
-        let Some(way) = victim(&ways, identity.origin(), end + 1) else { return };
+        let Some(way) = victim(&ways, identity.origin(), end_plus_one) else { return };
         // Free while it is being written, so that a crash leaves no mixture.
-        let at = set + way * PRODUCER_WORDS;
-        self.memory[at + 3].store(0, Relaxed);
-        for (i, value) in
-            [identity.producer, identity.epoch, identity.sequence, end + 1].into_iter().enumerate()
-        {
-            // Release: in this order for whoever takes over.
-            self.memory[at + i].store(value, Release);
-        }
+        let entry = &entries[way];
+        entry[3].store(0, Relaxed);
+        let values = [identity.producer, identity.epoch, identity.sequence, end_plus_one];
+        // Release: in this order for whoever takes over.
+        entry.iter().zip(values).for_each(|(word, value)| word.store(value, Release));
     }
 
     // ---- sleeping and waking ---------------------------------------------------------------------------
@@ -899,6 +928,11 @@ impl Buffer {
     /// Whether there is enough for a frame.
     pub(crate) fn has_full_frame(&self) -> bool {
         self.end().0.saturating_sub(self.mark().ring) >= self.gather_words()
+    }
+
+    /// Bytes of entries that are in no segment.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.end().0.saturating_sub(self.mark().ring).saturating_mul(8)
     }
 
     /// Wakes the flusher of whichever process has the role.
@@ -984,6 +1018,17 @@ impl Buffer {
     }
 }
 
+/// What the lock word says while the process with this slot has the lock.
+fn lock_owner(slot: u32) -> u32 {
+    slot.wrapping_add(1)
+}
+
+/// Where the mark of a generation begins.
+#[inline]
+fn mark_slot(generation: u64) -> usize {
+    if generation.is_multiple_of(2) { word::MARKS } else { word::MARKS + 8 }
+}
+
 /// Guard of the append lock.
 pub(crate) struct AppendLockGuard<'a> {
     buffer: &'a Buffer,
@@ -1008,16 +1053,20 @@ impl AppendLockGuard<'_> {
         if words > buffer.ring_words / 2 {
             return (AppendOutcome::TooLarge, tail);
         }
-        let used = tail - buffer.mark().ring;
-        if used + words as u64 > buffer.ring_words as u64 {
+        // A tail before the mark, of a damaged header, leaves no room.
+        let used = tail.wrapping_sub(buffer.mark().ring);
+        if used.saturating_add(words as u64) > buffer.ring_words as u64 {
             return (AppendOutcome::NoSpace, tail);
         }
         let first = memory[word::NEXT].load(Relaxed);
+        let Some(end) = first.checked_add(u64::from(append.records)) else {
+            // There are no more positions: the header is damaged.
+            return (AppendOutcome::Rejected(FAIL_STOP), tail);
+        };
         buffer.write_entry(tail, first, append);
-        let tail = tail + words as u64;
+        let tail = tail.wrapping_add(words as u64);
         // Release: the entry's words are there for whoever sees it counted. From here on it is appended.
         memory[word::TAIL].store(tail, Release);
-        let end = first + u64::from(append.records);
         memory[word::NEXT].store(end, Release);
         if let Some(identity) = append.identity {
             buffer.record_sequence(identity, end);
@@ -1076,7 +1125,10 @@ fn victim(ways: &[(u64, u64); PRODUCERS_PER_SET], origin: u64, used: u64) -> Opt
     if let Some(free) = ways.iter().position(|way| way.1 == 0) {
         return Some(free);
     }
-    let count = |of: u64| ways.iter().filter(|way| way.0 == of).count() + usize::from(of == origin);
+    let count = |of: u64| {
+        let stored = ways.iter().filter(|way| way.0 == of).count();
+        stored.saturating_add(usize::from(of == origin))
+    };
     // Of two that have as many, the new entry's own loses, then the one silent longest.
     let rank = |&way: &usize| {
         let (of, last) = ways[way];
@@ -1333,6 +1385,29 @@ mod tests {
             assert_eq!(take_entry(&buffer), Some((0, 0)));
             assert_eq!(try_put(9), AppendOutcome::At(4));
             assert_eq!(drain_entries(&buffer), [(1, 1), (2, 2), (3, 3), (4, 9)]);
+        }
+
+        /// The header is memory that all processes can write.
+        #[test]
+        fn a_damaged_header_rejects_appends_and_overflows_nothing() {
+            let buffer = buffer(4);
+            let try_put = || lock(&buffer, 0, &LiveProcess).append(&append(b"x", None)).0;
+            buffer.memory[word::NEXT].store(u64::MAX, SeqCst);
+            assert_eq!(try_put(), AppendOutcome::Rejected(FAIL_STOP), "no positions are left");
+            assert_eq!(buffer.end().0, 0, "nothing was written");
+            buffer.memory[word::NEXT].store(0, SeqCst);
+            assert_eq!(try_put(), AppendOutcome::At(0));
+            buffer.store_mark(FlushMark { ring: 100, ..FlushMark::default() });
+            assert_eq!(try_put(), AppendOutcome::NoSpace, "the tail lies before the mark");
+            assert_eq!((buffer.used_bytes(), buffer.entries_after(buffer.mark())), (0, None));
+        }
+
+        #[test]
+        fn a_damaged_lock_word_without_an_owner_is_taken_over() {
+            let buffer = buffer(4);
+            buffer.memory.wake_word(LOCK).store(CONTENDED, SeqCst);
+            drop(lock(&buffer, 0, &DeadProcess));
+            assert_eq!(buffer.memory.wake_word(LOCK).load(SeqCst), 0);
         }
 
         #[test]

@@ -1,6 +1,11 @@
 //! Verification and repair. `repair`: making what is wrong harmless, keeping what it takes away,
 //! and saying what was lost.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -224,7 +229,7 @@ impl<'a> Verifier<'a> {
         let mut expected = firsts.first().copied().unwrap_or(0);
         report.positions = expected..expected;
         for (i, &first) in firsts.iter().enumerate() {
-            let next = firsts.get(i + 1).copied();
+            let next = firsts.get(i.saturating_add(1)).copied();
             let counted = counted.filter(|mark| mark.segment <= first);
             if live && counted.is_some_and(|mark| mark.segment < first) {
                 // Begun since.
@@ -260,11 +265,11 @@ impl<'a> Verifier<'a> {
                     description: what,
                 });
             }
-            report.segments += 1;
+            report.segments = report.segments.saturating_add(1);
             let survey = SegmentInfo { first, next, limit, flushed_to: counted };
             expected =
                 self.segment(report, gaps, &mut scan, &survey, expected.max(first), progress)?;
-            progress.done_bytes += scan.file_bytes()?;
+            progress.done_bytes = progress.done_bytes.saturating_add(scan.file_bytes()?);
             (self.progress)(progress);
         }
         report.positions.end = expected;
@@ -288,23 +293,24 @@ impl<'a> Verifier<'a> {
         let end = loop {
             let (at, upto) = match scan.next(survey.limit)? {
                 ScanItem::Frame { head, offset, body } => {
-                    let done_bytes = progress.done_bytes + offset;
+                    let done_bytes = progress.done_bytes.saturating_add(offset);
                     (self.progress)(CheckProgress { done_bytes, ..progress });
                     if scan.body(&head, body, &mut raw) {
-                        report.frames += 1;
-                        report.records += u64::from(head.records);
+                        let records = u64::from(head.records);
+                        report.frames = report.frames.saturating_add(1);
+                        report.records = report.records.saturating_add(records);
                         let bytes = wound.take().unwrap_or(offset..offset);
                         let lost = expected..head.first;
                         self.record_damage(report, gaps, survey.first, &path, bytes, lost);
                         expected = head.positions().end;
                         continue;
                     }
-                    (offset, offset + head.frame_bytes())
+                    (offset, offset.saturating_add(head.frame_bytes()))
                 }
                 ScanItem::Damage { offset, end } => (offset, end),
                 ScanItem::End { offset, torn_bytes } => {
                     let begin = wound.take().map_or(offset, |wound| wound.start);
-                    break begin..offset + torn_bytes;
+                    break begin..offset.saturating_add(torn_bytes);
                 }
             };
             wound = Some(wound.map_or(at, |wound| wound.start)..upto);
@@ -322,7 +328,7 @@ impl<'a> Verifier<'a> {
             self.record_damage(report, gaps, survey.first, &path, end.start..counted, lost.clone());
             expected = lost.end;
         }
-        report.torn_bytes = end.end - counted;
+        report.torn_bytes = end.end.saturating_sub(counted);
         Ok(expected)
     }
 
@@ -421,8 +427,8 @@ impl<'a> Verifier<'a> {
         let known: Vec<Gap> = gaps.iter().cloned().collect();
         if !self.are_gaps_intact || known != report.explained_gaps {
             gaps.save(disk, places)?;
-            let count: u64 =
-                report.damages.iter().map(|d| d.positions.end - d.positions.start).sum();
+            let lost = report.damages.iter().map(|damage| range_len(&damage.positions));
+            let count = lost.fold(0, u64::saturating_add);
             report.repaired.push(format!("gaps: {count} lost records noted"));
         }
         let mut sick: Vec<u64> = self
@@ -491,8 +497,8 @@ impl<'a> Verifier<'a> {
             let out = disk.open(&copy, OpenMode::Create).io_context("create it", &copy)?;
             copy_bytes(&*file, &path, wound.bytes.clone(), &*out, &copy, 0)?;
             out.sync().io_context("make it durable", &copy)?;
-            let size = wound.bytes.end - wound.bytes.start;
-            lost += wound.positions.end - wound.positions.start;
+            let size = range_len(&wound.bytes);
+            lost = range_len(&wound.positions).saturating_add(lost);
             report.repaired.push(format!(
                 "segments/{first:016x}.seg: {size} bytes at {} moved to quarantine/{name}",
                 wound.bytes.start
@@ -536,10 +542,10 @@ impl<'a> Verifier<'a> {
             match scan.next(limit)? {
                 ScanItem::Frame { head, offset, body } => {
                     if scan.body(&head, body, &mut raw) {
-                        let bytes = offset..offset + head.frame_bytes();
+                        let bytes = offset..offset.saturating_add(head.frame_bytes());
                         copy_bytes(&*file, &path, bytes, &*out, &fresh, at)?;
-                        at += head.frame_bytes();
-                        frames += 1;
+                        at = at.saturating_add(head.frame_bytes());
+                        frames = 1_u64.saturating_add(frames);
                     }
                 }
                 ScanItem::Damage { .. } => {}
@@ -557,6 +563,11 @@ impl<'a> Verifier<'a> {
     }
 }
 
+/// How much lies in a range. None in one that ends before it begins: segments of two journals, mixed, overlap.
+fn range_len(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
+}
+
 fn copy_bytes(
     from: &dyn File,
     from_path: &Path,
@@ -565,16 +576,17 @@ fn copy_bytes(
     to_path: &Path,
     at: u64,
 ) -> Result<()> {
-    let mut piece = vec![0; (bytes.end - bytes.start).min(256 << 10) as usize];
-    let mut done = bytes.start;
+    let mut piece = vec![0; range_len(&bytes).min(256 << 10) as usize];
+    let (mut done, mut at) = (bytes.start, at);
     while done < bytes.end {
-        let want = (bytes.end - done).min(piece.len() as u64) as usize;
+        let want = range_len(&(done..bytes.end)).min(piece.len() as u64) as usize;
         let have = from.read_full_at(&mut piece[..want], done).io_context("read it", from_path)?;
         if have == 0 {
             break;
         }
-        to.write_all_at(&piece[..have], at + done - bytes.start).io_context("write it", to_path)?;
-        done += have as u64;
+        to.write_all_at(&piece[..have], at).io_context("write it", to_path)?;
+        done = done.saturating_add(have as u64);
+        at = at.saturating_add(have as u64);
     }
     Ok(())
 }

@@ -2,6 +2,11 @@
 //! time holds the lease. One process has the role at a time, by a lock; another takes it over when
 //! it ends, however it ends, or asks for it.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
@@ -186,7 +191,7 @@ impl SegmentFlusher {
             let Some(entry) = store.buffer.entry(at, tail, &mut self.entry) else {
                 // No entry begins here: memory that all processes can write was damaged. The next sound one
                 // has a later position, which readers see as a gap.
-                at += 1;
+                at = at.wrapping_add(1);
                 continue;
             };
             let content = content.get_or_insert(FrameBody {
@@ -195,10 +200,9 @@ impl SegmentFlusher {
                 time_min: entry.time,
                 time_max: entry.time,
             });
-            if entry.first != content.first + u64::from(content.records) {
-                break;
-            }
-            content.records += entry.records;
+            let records = content.records.checked_add(entry.records);
+            let Some(records) = records.filter(|_| entry.first == content.end()) else { break };
+            content.records = records;
             content.time_min = content.time_min.min(entry.time);
             content.time_max = content.time_max.max(entry.time);
             frame::encode_group(&mut self.raw, entry.identity, entry.records);
@@ -206,11 +210,10 @@ impl SegmentFlusher {
                 frame::put_varint(&mut self.raw, self.entry.len() as u64);
             }
             self.raw.extend_from_slice(&self.entry);
-            batches.extend(entry.identity.map(|identity| ProducerState {
-                identity,
-                end: entry.first + u64::from(entry.records),
-            }));
-            at += entry.words;
+            batches.extend(
+                entry.identity.map(|identity| ProducerState { identity, end: entry.end() }),
+            );
+            at = at.wrapping_add(entry.words);
         }
         let mark = match content {
             Some(content) => self.put_frame(store, mark, content)?,
@@ -239,7 +242,9 @@ impl SegmentFlusher {
         content: FrameBody,
     ) -> Result<FlushMark> {
         self.ensure_segment_space(store, self.raw.len(), content.first)?;
-        let writing = self.active.as_mut().expect("BUG: rolling made no segment");
+        let Some(writing) = self.active.as_mut() else {
+            unreachable!("BUG: there is no segment after one was begun")
+        };
         self.frame.clear();
         frame::encode_frame(
             &mut self.frame,
@@ -261,9 +266,13 @@ impl SegmentFlusher {
             }
         }
         self.is_dirty = true;
-        writing.offset += self.frame.len() as u64;
-        let position = content.first + u64::from(content.records);
-        Ok(FlushMark { position, segment: writing.first, offset: writing.offset, ..mark })
+        writing.offset = writing.offset.saturating_add(self.frame.len() as u64);
+        Ok(FlushMark {
+            position: content.end(),
+            segment: writing.first,
+            offset: writing.offset,
+            ..mark
+        })
     }
 
     /// Begins another segment, unless a frame with so many raw bytes fits the present one. Compression never
@@ -274,9 +283,13 @@ impl SegmentFlusher {
         raw_bytes: usize,
         first: u64,
     ) -> Result<()> {
-        let room = (FRAME_BYTES as u64 + raw_bytes as u64).next_multiple_of(FRAME_ALIGN);
-        match &self.active {
-            Some(writing) if writing.offset + room <= writing.limit => Ok(()),
+        // What does not fit 64 bits fits no segment.
+        let bytes = (FRAME_BYTES as u64).checked_add(raw_bytes as u64);
+        let room = bytes.and_then(|bytes| bytes.checked_next_multiple_of(FRAME_ALIGN));
+        match (&self.active, room) {
+            (Some(writing), Some(room)) if writing.offset.saturating_add(room) <= writing.limit => {
+                Ok(())
+            }
             _ => self.roll_segment(store, first),
         }
     }
@@ -295,7 +308,7 @@ impl SegmentFlusher {
                 return Ok(DirectAppend::NotOwner);
             }
             // Beginning a segment can take long: not with the lock that all appends need.
-            let most = group.len() + frame::GROUP_HEADER_BYTES_MAX;
+            let most = group.len().saturating_add(frame::GROUP_HEADER_BYTES_MAX);
             self.ensure_segment_space(store, most, store.buffer.mark().position)?;
             let turn = store.lock_append()?;
             if let Some(end) = turn.duplicate_end(identity) {
@@ -329,7 +342,7 @@ impl SegmentFlusher {
         }
         // Twice as many as are kept, so that forgetting is rare.
         let most = store.stored_settings.settings.producers_max as usize;
-        if self.producers.len() > 2 * most {
+        if self.producers.len() > most.saturating_mul(2) {
             let keep = newest(self.producers.values().copied(), most);
             self.producers = keep
                 .into_iter()
@@ -429,7 +442,7 @@ impl SegmentFlusher {
             let end = if writing {
                 mark.position
             } else {
-                firsts.get(i + 1).copied().unwrap_or(mark.position)
+                firsts.get(i.saturating_add(1)).copied().unwrap_or(mark.position)
             };
             if end > durable {
                 if store.buffer.is_syncing() {
@@ -561,31 +574,30 @@ impl SegmentFlusher {
             },
         };
         let mut gone: Vec<EvictedSegment> = Vec::new();
-        let mut bytes: u64 = self.retained.iter().map(|kept| kept.bytes).sum();
+        let mut bytes = self.retained.iter().map(|kept| kept.bytes).fold(0, u64::saturating_add);
+        let is_over = |bytes: u64| {
+            limits.bytes_max.is_some_and(|max| want > 0 && bytes.saturating_add(want) > max)
+        };
         // The newest segment stays: positions go on from it.
-        while gone.len() + 1 < self.retained.len() {
-            let oldest = self.retained[gone.len()];
-            let end = self.retained[gone.len() + 1].first;
-            let over = limits.bytes_max.is_some_and(|max| want > 0 && bytes + want > max);
+        for index in 0..self.retained.len().saturating_sub(1) {
+            let oldest = self.retained[index];
+            let end = self.retained[index.saturating_add(1)].first;
             let reason = if slowest.is_some_and(|slowest| end <= slowest) {
                 None
-            } else if limits.age_max.is_some()
-                && may_drop(end)
-                && self.is_expired(store, gone.len())?
-            {
+            } else if limits.age_max.is_some() && may_drop(end) && self.is_expired(store, index)? {
                 Some(GapReason::AgeLimit)
-            } else if over && may_drop(end) {
+            } else if is_over(bytes) && may_drop(end) {
                 Some(GapReason::BytesLimit)
             } else {
                 break;
             };
-            bytes -= oldest.bytes;
+            bytes = bytes.saturating_sub(oldest.bytes);
             gone.push(EvictedSegment { first: oldest.first, end, reason });
         }
         self.drop_segments(store, &gone, &claims)?;
-        match limits.bytes_max {
-            Some(max) if want > 0 && bytes + want > max => Err(store.full_reason()?.into()),
-            _ => Ok(()),
+        match is_over(bytes) {
+            true => Err(store.full_reason()?.into()),
+            false => Ok(()),
         }
     }
 
@@ -618,7 +630,8 @@ impl SegmentFlusher {
         };
         // A segment in which no time can be read has no age: the limit in bytes concerns it.
         Ok(newest != i64::MIN
-            && i128::from(store.now()) - i128::from(newest) > age_max.as_nanos() as i128)
+            && i128::from(store.now()).saturating_sub(i128::from(newest))
+                > age_max.as_nanos() as i128)
     }
 
     /// Removes the oldest segments; what somebody has not read is noted first, durably.
@@ -760,13 +773,13 @@ pub(crate) fn rewrite(file: &dyn File, upto: u64) -> io::Result<()> {
     let mut bytes = vec![0; 256 << 10];
     let mut at = 0;
     while at < len {
-        let want = (len - at).min(bytes.len() as u64) as usize;
+        let want = len.saturating_sub(at).min(bytes.len() as u64) as usize;
         let have = file.read_full_at(&mut bytes[..want], at)?;
         if have == 0 {
             break;
         }
         file.write_all_at(&bytes[..have], at)?;
-        at += have as u64;
+        at = at.saturating_add(have as u64);
     }
     Ok(())
 }

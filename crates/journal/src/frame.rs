@@ -95,6 +95,13 @@ pub(crate) struct FrameBody {
     pub(crate) time_max: i64,
 }
 
+impl FrameBody {
+    /// The position behind its last record.
+    pub(crate) fn end(&self) -> u64 {
+        self.first.saturating_add(u64::from(self.records))
+    }
+}
+
 /// Appends a frame to `out`, whose length is a multiple of [`FRAME_ALIGN`] before and after.
 pub(crate) fn encode_frame(
     out: &mut Vec<u8>,

@@ -1,5 +1,10 @@
 //! Journal handle: append, acknowledge, background thread.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -160,7 +165,7 @@ impl Journal {
         let missing = above.iter().take_while(|above| {
             matches!(disk.list(above), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
         });
-        let changed = missing.count() + 1;
+        let changed = missing.count().saturating_add(1);
         for folder in [&places.dir, &places.segments(), &places.checkpoints(), &places.locks()] {
             disk.create_dir(folder).io_context("create it", folder)?;
         }
@@ -463,7 +468,7 @@ impl Journal {
         let Some(max) = store.stored_settings.settings.limits.bytes_max else { return Ok(false) };
         let firsts = crate::segment::list(&*store.disk, &store.paths)?;
         let passed = firsts.iter().skip(1).filter(|&&first| first <= position).count() as u64;
-        let ahead = firsts.len() as u64 - passed.min(firsts.len() as u64);
+        let ahead = (firsts.len() as u64).saturating_sub(passed);
         Ok(ahead.saturating_mul(store.stored_settings.settings.segment_bytes) > max / 2)
     }
 
@@ -480,7 +485,7 @@ impl Journal {
             watermarks: self.watermarks(),
             segments: crate::segment::list(disk, places)?.len(),
             segment_bytes: store.segment_bytes()?,
-            buffered_bytes: (store.buffer.end().0.saturating_sub(store.buffer.mark().ring)) * 8,
+            buffered_bytes: store.buffer.used_bytes(),
             checkpoints,
             damaged_checkpoints,
             gaps: crate::gap::GapSet::load(disk, places)?.0.iter().cloned().collect(),
@@ -671,7 +676,7 @@ impl JournalInner {
             match appended {
                 AppendOutcome::At(first) => {
                     self.shared.buffer.wake_after_append(tail);
-                    return Ok((first..first + u64::from(records), false));
+                    return Ok((first..first.saturating_add(records.into()), false));
                 }
                 AppendOutcome::Duplicate(end) => return Ok((end..end, true)),
                 AppendOutcome::TooLarge => return self.append_direct(&append),
@@ -708,7 +713,8 @@ impl JournalInner {
         spin(|| buffer.space_changes() != seen);
         buffer.wake_flusher();
         // In pieces: the process that empties the buffer may die.
-        let piece = (self.options.append_timeout - waited).min(Duration::from_millis(50));
+        let left = self.options.append_timeout.saturating_sub(waited);
+        let piece = left.min(Duration::from_millis(50));
         buffer.wait_space(seen, piece);
         Ok((since, buffer.space_changes()))
     }
@@ -719,7 +725,7 @@ impl JournalInner {
         let body = if append.is_packed {
             append.body
         } else {
-            group.reserve(append.body.len() + 10);
+            group.reserve(append.body.len().saturating_add(10));
             frame::put_varint(&mut group, append.body.len() as u64);
             group.extend_from_slice(append.body);
             &group
@@ -733,7 +739,8 @@ impl JournalInner {
                 body,
             )? {
                 DirectAppend::At(first) => {
-                    return Ok((first..first + u64::from(append.records), false));
+                    let end = first.saturating_add(append.records.into());
+                    return Ok((first..end, false));
                 }
                 DirectAppend::Duplicate(end) => return Ok((end..end, true)),
                 DirectAppend::NotOwner => {}
@@ -779,10 +786,8 @@ impl JournalInner {
                 Some(Err(Error::Full(_) | Error::AppendTimeout { .. })) => {}
                 Some(Err(error)) => return Err(error),
             }
-            buffer.wait_durable(
-                seen,
-                (self.options.append_timeout - waited).min(Duration::from_millis(50)),
-            );
+            let left = self.options.append_timeout.saturating_sub(waited);
+            buffer.wait_durable(seen, left.min(Duration::from_millis(50)));
         }
     }
 
@@ -859,13 +864,14 @@ impl JournalInner {
     fn wait_for_group(&self, group: &mut CommitGroup) {
         const GATHER_MAX: Duration = Duration::from_millis(1);
         let since = Instant::now();
-        let longest = (group.sync_time / 2).min(GATHER_MAX);
+        let longest = group.sync_time.checked_div(2).unwrap_or_default().min(GATHER_MAX);
         let mut arrived = self.sync_requests.load(Ordering::Relaxed);
-        while arrived - group.sync_requests < group.size && since.elapsed() < longest {
+        // A count that wraps, and differences of it.
+        while arrived.wrapping_sub(group.sync_requests) < group.size && since.elapsed() < longest {
             thread::yield_now();
             arrived = self.sync_requests.load(Ordering::Relaxed);
         }
-        (group.size, group.sync_requests) = (arrived - group.sync_requests, arrived);
+        (group.size, group.sync_requests) = (arrived.wrapping_sub(group.sync_requests), arrived);
     }
 
     fn sync_now(&self, group: &mut CommitGroup) -> Result<FlushOutcome> {

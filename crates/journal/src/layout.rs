@@ -3,6 +3,11 @@
 //! All numbers are little endian, lengths and offsets in bytes, times in nanoseconds since the Unix epoch,
 //! checksums CRC-32C (Castagnoli). A table lists (name, offset, size); each ends where its size constant says.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 /// Newest version of every file here; a changed byte makes a new one.
 pub const VERSION: u32 = 1;
 
@@ -143,8 +148,8 @@ const fn check_contiguous(fields: &[Field], bytes: usize) {
     let mut i = 0;
     while i < fields.len() {
         assert!(fields[i].1 == at);
-        at += fields[i].2;
-        i += 1;
+        at = at.saturating_add(fields[i].2);
+        i = i.saturating_add(1);
     }
     assert!(at == bytes);
 }
@@ -160,9 +165,9 @@ pub(crate) const fn field(fields: &[Field], name: &str) -> std::ops::Range<usize
     let mut i = 0;
     while i < fields.len() {
         if is_same(fields[i].0.as_bytes(), name.as_bytes()) {
-            return fields[i].1..fields[i].1 + fields[i].2;
+            return fields[i].1..fields[i].1.saturating_add(fields[i].2);
         }
-        i += 1;
+        i = i.saturating_add(1);
     }
     panic!("no such field")
 }
@@ -176,7 +181,7 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
         if a[i] != b[i] {
             return false;
         }
-        i += 1;
+        i = i.saturating_add(1);
     }
     true
 }
@@ -201,11 +206,11 @@ impl<'a> FieldTable<&'a [u8]> {
     }
 
     pub(crate) fn u32(&self, name: &str) -> u32 {
-        u32::from_le_bytes(self.bytes(name).try_into().expect("BUG: a field of 4 bytes"))
+        u32::from_le_bytes(self.array(name))
     }
 
     pub(crate) fn u64(&self, name: &str) -> u64 {
-        u64::from_le_bytes(self.bytes(name).try_into().expect("BUG: a field of 8 bytes"))
+        u64::from_le_bytes(self.array(name))
     }
 
     pub(crate) fn i64(&self, name: &str) -> i64 {
@@ -213,7 +218,16 @@ impl<'a> FieldTable<&'a [u8]> {
     }
 
     pub(crate) fn u128(&self, name: &str) -> u128 {
-        u128::from_le_bytes(self.bytes(name).try_into().expect("BUG: a field of 16 bytes"))
+        u128::from_le_bytes(self.array(name))
+    }
+
+    /// # Panics
+    ///
+    /// If the table says another length of the field than the caller.
+    fn array<const N: usize>(&self, name: &str) -> [u8; N] {
+        let mut array = [0; N];
+        array.copy_from_slice(self.bytes(name));
+        array
     }
 }
 

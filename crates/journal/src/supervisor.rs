@@ -15,6 +15,11 @@
 //! The supervisor is here, in the lowest crate that all threads of a server stand on, and it
 //! travels in [`Options`](crate::Options): there is no global one, and a test has its own.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -175,7 +180,7 @@ impl Supervisor {
         let fault: FaultHook = Arc::new(move |point: &str| {
             let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(times) = left.get_mut(point).filter(|times| **times > 0) else { return };
-            *times -= 1;
+            *times = times.saturating_sub(1);
             drop(left);
             panic!("thrown at {point}");
         });
@@ -190,8 +195,10 @@ impl Supervisor {
     /// Adds a thread; several may have the same name.
     pub fn thread(&self, name: impl Into<String>) -> SupervisedThread {
         let name = name.into();
-        self.state().threads.entry(name.clone()).or_default().running += 1;
-        SupervisedThread { supervisor: self.clone(), name, is_waiting: AtomicBool::new(false) }
+        let is_waiting = AtomicBool::new(false);
+        let thread = SupervisedThread { supervisor: self.clone(), name, is_waiting };
+        thread.entry(|entry| entry.running = entry.running.saturating_add(1));
+        thread
     }
 
     /// A point at which a test may have a panic thrown. Costs a comparison where there is no test.
@@ -250,7 +257,7 @@ impl Supervisor {
                     if state.quarantined.len() >= QUARANTINED_MAX {
                         state.quarantined.remove(0);
                     }
-                    state.quarantined_total += 1;
+                    state.quarantined_total = state.quarantined_total.saturating_add(1);
                     state.quarantined.push(input.clone());
                     true
                 }
@@ -388,7 +395,7 @@ impl SupervisedThread {
         let panics = self.count_panic(panic);
         let wait = self.supervisor.0.settings.backoff(panics);
         if !self.is_waiting.swap(true, Ordering::Relaxed) {
-            self.entry(|entry| entry.waiting += 1);
+            self.entry(|entry| entry.waiting = entry.waiting.saturating_add(1));
         }
         wait
     }
@@ -397,8 +404,8 @@ impl SupervisedThread {
     pub fn record_restart(&self) {
         if self.is_waiting.swap(false, Ordering::Relaxed) {
             self.entry(|entry| {
-                entry.waiting -= 1;
-                entry.restarts += 1;
+                entry.waiting = entry.waiting.saturating_sub(1);
+                entry.restarts = entry.restarts.saturating_add(1);
             });
         }
     }
@@ -407,7 +414,7 @@ impl SupervisedThread {
     /// restart.
     pub fn record_caught_panic(&self, panic: &(dyn Any + Send)) {
         self.count_panic(panic);
-        self.entry(|entry| entry.restarts += 1);
+        self.entry(|entry| entry.restarts = entry.restarts.saturating_add(1));
     }
 
     /// Inputs that are left out are told here.
@@ -433,7 +440,7 @@ impl SupervisedThread {
 
     fn entry<T>(&self, change: impl FnOnce(&mut ThreadEntry) -> T) -> T {
         let mut state = self.supervisor.state();
-        change(state.threads.get_mut(&self.name).expect("BUG: a thread is known while it runs"))
+        change(state.threads.entry(self.name.clone()).or_default())
     }
 }
 
@@ -441,8 +448,8 @@ impl Drop for SupervisedThread {
     fn drop(&mut self) {
         let is_waiting = *self.is_waiting.get_mut();
         self.entry(|entry| {
-            entry.running -= 1;
-            entry.waiting -= usize::from(is_waiting);
+            entry.running = entry.running.saturating_sub(1);
+            entry.waiting = entry.waiting.saturating_sub(usize::from(is_waiting));
         });
     }
 }

@@ -41,7 +41,7 @@ pub(crate) trait Backend: Send + Sync + Debug {
     fn delete_series(&self, ids: &[SeriesId]) -> Result<()>;
 
     /// Gives everything that was appended, in order. Says how many places were damaged, whose forms are then
-    /// missing: each part has those of its own series too.
+    /// missing: each part has those of its own series too. Before anything is appended it is called once.
     fn series(&self, each: &mut dyn FnMut(SeriesRecord<'_>)) -> Result<u64>;
 }
 

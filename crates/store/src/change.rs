@@ -1,5 +1,10 @@
 //! Change sets: parts are written, then one manifest commits them.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::ops::Range;
 
 use journal::supervisor::catch_panic;
@@ -80,7 +85,7 @@ impl<'a> StoreChange<'a> {
     /// Begins a part, which is made when the first rows are put.
     pub(crate) fn write(&mut self, resolution: Resolution) -> PartBuilder<'a> {
         let number = self.next_part;
-        self.next_part += 1;
+        self.next_part = self.next_part.saturating_add(1);
         let info = PartInfo {
             number,
             resolution,
@@ -127,8 +132,7 @@ impl<'a> StoreChange<'a> {
             }
             let put = || {
                 self.inner.supervisor().fault_point(format_args!("store seal {id}"));
-                let rows = head.rows_of(number, kind, range);
-                let mut rows = rows.expect("BUG: the head has rows of it");
+                let Some(mut rows) = head.rows_of(number, kind, range) else { return Ok(()) };
                 rows.normalize(kind);
                 let predecessor = match kind.is_cumulative() {
                     true => self.predecessor_in_head(&base, head, (number, id, kind), &rows),
@@ -239,7 +243,7 @@ impl<'a> StoreChange<'a> {
             .parts
             .extend(std::mem::take(&mut self.added).into_iter().map(|part| (part.number, part)));
         manifest.next_part = self.next_part;
-        manifest.generation += 1;
+        manifest.generation = manifest.generation.saturating_add(1);
         self.gaps.drain(..).for_each(|gap| manifest.add_gap(gap));
         edit(&mut manifest);
         match self.inner.backend.set_manifest(&manifest.write()) {
@@ -265,11 +269,13 @@ pub(crate) struct PartBuilder<'a> {
 }
 
 impl PartBuilder<'_> {
-    fn begin(&mut self) -> Result<()> {
-        if self.writer.is_none() {
-            self.writer = Some(self.inner.backend.create(self.info.number)?);
-        }
-        Ok(())
+    /// Its writer, begun with the first rows.
+    fn begin(&mut self) -> Result<&mut dyn PartWriter> {
+        let writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => self.inner.backend.create(self.info.number)?,
+        };
+        Ok(&mut **self.writer.insert(writer))
     }
 
     /// Takes over from a part whose rows are put what they do not say.
@@ -301,15 +307,16 @@ impl PartBuilder<'_> {
         if rows.len() == 0 {
             return Ok(());
         }
-        self.begin()?;
-        let PartBuilder { info, writer, .. } = self;
-        let writer = writer.as_mut().expect("BUG: the part was begun");
+        let mut info = self.info.clone();
+        let writer = self.begin()?;
         chunk::encode(series, info.resolution, kind, rows, predecessor, |header, bytes| {
             info.start = info.start.min(header.start);
             info.end = info.end.max(header.end);
-            info.chunks += 1;
-            info.rows += header.rows as u64;
+            info.chunks = info.chunks.saturating_add(1);
+            info.rows = info.rows.saturating_add(header.rows as u64);
             writer.put(&header, bytes)
-        })
+        })?;
+        self.info = info;
+        Ok(())
     }
 }

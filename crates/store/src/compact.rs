@@ -1,5 +1,10 @@
 //! Compaction of parts.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -1,10 +1,16 @@
 //! Removal of series without rows from the index.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
-use model::SeriesId;
+use model::{Selector, Series, SeriesId};
 
+use crate::backend::SeriesRecord;
 use crate::error::Result;
 use crate::index::SeriesNumber;
 use crate::store::{SUBSCRIBER, StoreInner, lock};
@@ -77,6 +83,32 @@ impl StoreInner {
         drop(index);
         self.retain_keys(forms)?;
         Ok(numbers.len() as u64)
+    }
+
+    /// Series that a selector picks among those that have no rows any more, each once, in no order: what the
+    /// file of series remembers, which is read anew.
+    pub(crate) fn select_deleted(&self, selector: &Selector) -> Result<Vec<Series>> {
+        let mut keys: HashMap<SeriesId, Vec<u8>> = HashMap::new();
+        let mut deleted: HashMap<SeriesId, Series> = HashMap::new();
+        self.backend.series(&mut |record| match record {
+            SeriesRecord::Added { key, .. } => {
+                let id = SeriesId::from_canonical_key(key);
+                // It came again.
+                deleted.remove(&id);
+                if Series::from_canonical_key(key).is_ok_and(|series| selector.matches(&series)) {
+                    keys.insert(id, key.to_owned());
+                }
+            }
+            SeriesRecord::Deleted(id) => {
+                let key = keys.remove(&id);
+                let series = key.and_then(|key| Series::from_canonical_key(&key).ok());
+                deleted.extend(series.map(|series| (id, series)));
+            }
+        })?;
+        // What came again and was not sealed yet.
+        let index = self.index();
+        deleted.retain(|id, _| index.number(id).is_none());
+        Ok(deleted.into_values().collect())
     }
 
     /// Keeps forms of deleted series as long as somebody may ask for them.

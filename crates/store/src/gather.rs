@@ -1,5 +1,10 @@
 //! Collecting rows of a series from several parts.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -8,6 +8,11 @@
 //! where two of them are different for each series, at a million series; up to 387 just after tables have grown.
 //! `soak_a_million_series_fit` measures it by the allocator, and prints what selections take.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 mod admission;
 mod cardinality;
 mod label;
@@ -235,7 +240,7 @@ impl SeriesIndex {
         let number = self.keys.len();
         let parts = ParsedKey::parse(form);
         let text = |part: &[u8]| KeyText::locate(number, form, part);
-        let mut tags = Vec::with_capacity(2 + parts.labels_count);
+        let mut tags = Vec::with_capacity(parts.labels_count.saturating_add(2));
         for (tag, label, part) in [
             (LabelState::Name, &self.names, parts.name),
             (LabelState::Unit, &self.units, parts.unit),
@@ -342,14 +347,18 @@ impl SeriesIndex {
 
     /// The series itself, taken from its form.
     pub(crate) fn series(&self, number: SeriesNumber) -> Series {
-        Series::from_canonical_key(self.key(number))
-            .expect("BUG: a form was checked when it was taken in")
+        let Ok(series) = Series::from_canonical_key(self.key(number)) else {
+            panic!("BUG: the key of series {} was not checked, or the series is deleted", number.0)
+        };
+        series
     }
 
     /// What a series holds.
     pub(crate) fn kind(&self, number: SeriesNumber) -> SeriesKind {
-        SeriesKind::from_canonical_key(self.key(number))
-            .expect("BUG: a form was checked when it was taken in")
+        let Some(kind) = SeriesKind::from_canonical_key(self.key(number)) else {
+            panic!("BUG: the key of series {} was not checked, or the series is deleted", number.0)
+        };
+        kind
     }
 
     /// How many numbers there are, those of deleted series among them.
@@ -359,7 +368,7 @@ impl SeriesIndex {
 
     /// How many series there are.
     pub(crate) fn live(&self) -> usize {
-        (self.keys.len() - self.keys.deleted()) as usize
+        self.keys.len().saturating_sub(self.keys.deleted()) as usize
     }
 
     /// Whether the series of a number was not deleted since somebody asked for the number.
@@ -404,7 +413,9 @@ impl SeriesIndex {
             let texts_in = |number: u32| {
                 let form = forms.key(number);
                 let found = ParsedKey::parse(form).labels().find(|(label, _)| *label == name);
-                let (name, value) = found.expect("BUG: a series has the label of its values");
+                let Some((name, value)) = found else {
+                    panic!("BUG: series {number} does not have the label of its values")
+                };
                 (KeyText::locate(number, form, name), KeyText::locate(number, form, value))
             };
             label.delete(&is_deleted, &|number| texts_in(number).1);
@@ -429,14 +440,19 @@ impl SeriesIndex {
 
     /// Bytes of memory, without what the allocator adds. Looks at every value of every label.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let kinds: usize =
-            self.kinds.iter().map(|numbers| numbers.capacity() * size_of::<u32>()).sum();
-        let labels: usize = self.labels.iter().map(LabelIndex::memory_bytes).sum();
-        let tables = self.by_id.memory_bytes() + self.by_label_name.memory_bytes();
-        let special =
-            self.names.memory_bytes() + self.units.memory_bytes() + self.owners.memory_bytes();
-        let labels = labels + self.labels.capacity() * size_of::<LabelIndex>();
-        size_of::<SeriesIndex>() + self.keys.memory_bytes() + kinds + labels + tables + special
+        let kinds = self.kinds.iter().map(table::capacity_bytes);
+        let labels = self.labels.iter().map(LabelIndex::memory_bytes);
+        let others = [
+            size_of::<SeriesIndex>(),
+            self.keys.memory_bytes(),
+            table::capacity_bytes(&self.labels),
+            self.by_id.memory_bytes(),
+            self.by_label_name.memory_bytes(),
+            self.names.memory_bytes(),
+            self.units.memory_bytes(),
+            self.owners.memory_bytes(),
+        ];
+        kinds.chain(labels).chain(others).sum()
     }
 }
 
@@ -459,12 +475,15 @@ enum LabelState {
 
 /// An id is a hash already.
 fn hash_of_id(id: &SeriesId) -> u64 {
-    u64::from_le_bytes(*id.0.first_chunk().expect("BUG: an id has 16 bytes"))
+    u64::from_le_bytes(id.0.first_chunk().copied().unwrap_or_default())
 }
 
 /// Where in [`KINDS`] a kind is.
 fn kind_at(kind: SeriesKind) -> usize {
-    KINDS.iter().position(|(known, _)| *known == kind).expect("BUG: a kind has a word")
+    let Some(at) = KINDS.iter().position(|(known, _)| *known == kind) else {
+        panic!("BUG: kind {kind:?} is not in the table of kinds")
+    };
+    at
 }
 
 /// Parts of a validated canonical key.
@@ -475,24 +494,27 @@ struct ParsedKey<'a> {
     labels: WireReader<'a>,
 }
 
-const CHECKED: &str = "BUG: a form was checked when it was taken in";
-
 impl<'a> ParsedKey<'a> {
     fn parse(form: &'a [u8]) -> ParsedKey<'a> {
+        let Ok(parsed) = ParsedKey::try_parse(form) else {
+            panic!("BUG: a key of {} bytes was not checked when it was taken in", form.len())
+        };
+        parsed
+    }
+
+    fn try_parse(form: &'a [u8]) -> Result<ParsedKey<'a>, model::Error> {
         let mut rest = WireReader::new(form);
-        rest.u8("kind").expect(CHECKED);
-        let name = rest.bytes("name").expect(CHECKED);
-        let unit = rest.bytes("unit").expect(CHECKED);
-        let labels_count = rest.count(2, "label count").expect(CHECKED);
-        ParsedKey { name, unit, labels_count, labels: rest }
+        rest.u8("kind")?;
+        let (name, unit) = (rest.bytes("name")?, rest.bytes("unit")?);
+        let labels_count = rest.count(2, "label count")?;
+        Ok(ParsedKey { name, unit, labels_count, labels: rest })
     }
 
     /// Names and values, by ascending name.
     fn labels(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut rest = self.labels.clone();
-        (0..self.labels_count).map(move |_| {
-            let name = rest.bytes("label name").expect(CHECKED);
-            (name, rest.bytes("label value").expect(CHECKED))
-        })
+        // All of them: the key was checked.
+        (0..self.labels_count)
+            .map_while(move |_| Some((rest.bytes("name").ok()?, rest.bytes("value").ok()?)))
     }
 }

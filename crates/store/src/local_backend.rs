@@ -10,6 +10,11 @@
 //! Both copies of the manifest are written by renaming, one after the other; only then are parts removed that
 //! it no longer names.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -33,6 +38,8 @@ struct SeriesFileState {
     is_unsynced: bool,
     /// Its name is durable.
     is_name_durable: bool,
+    /// It was read: `writer` is right, and only appends change it.
+    is_loaded: bool,
 }
 
 /// A store's folder.
@@ -107,7 +114,7 @@ impl LocalBackend {
             Err(error) => return Err(error).io_context("open", path),
         };
         let len = file.len().io_context("measure", path)?;
-        let mut bytes = vec![0; usize::try_from(len).expect("BUG: a file is larger than memory")];
+        let mut bytes = zeroed_bytes(len).io_context("read", path)?;
         let have = file.read_full_at(&mut bytes, 0).io_context("read", path)?;
         bytes.truncate(have);
         Ok(Some(bytes))
@@ -139,6 +146,15 @@ impl LocalBackend {
         (series.writer, series.is_unsynced) = (writer, !durably);
         Ok(())
     }
+}
+
+/// So many bytes, or an error: a damaged file system may say any length.
+fn zeroed_bytes(len: u64) -> std::io::Result<Vec<u8>> {
+    let len = usize::try_from(len).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len)?;
+    bytes.resize(len, 0);
+    Ok(bytes)
 }
 
 impl Backend for LocalBackend {
@@ -238,8 +254,23 @@ impl Backend for LocalBackend {
         let Some(bytes) = self.read_file(&self.series_path())? else { return Ok(0) };
         let (damaged, writer) = series_file::read(&bytes, each);
         let mut series = lock(&self.series);
-        // The process before may have left it to the system.
-        (series.is_unsynced, series.writer) = (writer.intact_end() > 0, writer);
+        if !series.is_loaded {
+            // The process before may have left it to the system.
+            (series.is_unsynced, series.writer) = (writer.intact_end() > 0, writer);
+            series.is_loaded = true;
+        }
         Ok(damaged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_beyond_memory_is_an_error() {
+        let error = zeroed_bytes(u64::MAX).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
+        assert_eq!(zeroed_bytes(3).unwrap(), [0; 3]);
     }
 }

@@ -7,6 +7,11 @@
 //! Maintenance that panics, such as the rollup of a day, is tried again later and later
 //! (`Inner::guarded`).
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,7 +90,7 @@ impl Quarantine {
             let why = format!("{FILES_MAX} records are kept in {FOLDER} already");
             return Err(Error::Damage { location: record_name(position), reason: why });
         }
-        self.files += 1;
+        self.files = self.files.saturating_add(1);
         let path = self.dir.join(format!("{position}{SUFFIX}"));
         self.disk.create_dir(&self.dir).io_context("create", &self.dir)?;
         let file = self.disk.open(&path, OpenMode::Create).io_context("create", &path)?;
@@ -113,7 +118,7 @@ impl Quarantine {
 
     fn attempt(&mut self, input: QuarantineInput) -> u32 {
         let attempts = self.attempts.entry(input).or_default();
-        *attempts += 1;
+        *attempts = attempts.saturating_add(1);
         *attempts
     }
 }

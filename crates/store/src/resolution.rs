@@ -1,5 +1,10 @@
 //! Resolutions: base and rollups. Times are nanoseconds since the Unix epoch.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::fmt;
 use std::ops::Range;
 

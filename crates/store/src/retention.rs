@@ -1,5 +1,10 @@
 //! Retention and deletion.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -153,7 +158,8 @@ impl StoreInner {
         }
         // The last first: the day after one is rolled up anew, and then has least in it.
         for &day in days.iter().rev() {
-            deleted.rows += self.delete_day(day, &ids, &range)?;
+            let rows = self.delete_day(day, &ids, &range)?;
+            deleted.rows = deleted.rows.saturating_add(rows);
         }
         // Rollups of what is gone from the base. Those of the days above are made of what is left.
         let manifest = Arc::clone(&self.state().manifest);
@@ -243,7 +249,7 @@ impl StoreInner {
         let mut writing = change.write(info.resolution);
         writing.replaces(info);
         writing.set_range(info.start..info.end)?;
-        let (mut gone, mut kept) = (0, 0);
+        let (mut gone, mut kept) = (0_u64, 0_u64);
         for (id, kind) in self.series_in(&parts, &mut gaps)? {
             let Some(gathered) = gather::gather_rows(&parts, &id, &ALL_TIME, &mut gaps)? else {
                 continue;
@@ -255,19 +261,19 @@ impl StoreInner {
                 let overlaps =
                     |start: i64, end: i64| is_of(end) && start < range.end && range.start < end;
                 let within = |start: i64, end: i64| range.start <= start && end <= range.end;
-                kept +=
-                    rows.times().iter().filter(|&&(s, e)| overlaps(s, e) && !within(s, e)).count()
-                        as u64;
+                let reaches_out = |&&(s, e): &&(i64, i64)| overlaps(s, e) && !within(s, e);
+                let stay = rows.times().iter().filter(reaches_out).count() as u64;
+                kept = kept.saturating_add(stay);
                 rows.retain(|start, end| !(overlaps(start, end) && within(start, end)));
-                gone += before - rows.len() as u64;
+                gone = gone.saturating_add(before.saturating_sub(rows.len() as u64));
             }
             writing.append_rows(id, kind, rows, Predecessor::Unknown)?;
         }
-        deleted.retained_rows += kept;
+        deleted.retained_rows = deleted.retained_rows.saturating_add(kept);
         if gone == 0 {
             return Ok(());
         }
-        deleted.rollup_rows += gone;
+        deleted.rollup_rows = deleted.rollup_rows.saturating_add(gone);
         change.remove(info.number);
         change.add(writing, SourceParts::clone(&info.covers))?;
         change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))

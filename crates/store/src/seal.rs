@@ -1,5 +1,10 @@
 //! Flush: from the head to parts.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::sync::{Arc, PoisonError, RwLock};
 
 use journal::Level;
@@ -95,7 +100,7 @@ impl StoreInner {
 
     /// What a part contains must never be given anew by the journal: it is durable when the head is closed.
     fn seal_closed(&self) -> Result<()> {
-        let sealing = self.state().sealing_head.clone().expect("BUG: there is a closed head");
+        let Some(sealing) = self.state().sealing_head.clone() else { return Ok(()) };
         let head = sealing.head.read().unwrap_or_else(PoisonError::into_inner);
         let mut change = StoreChange::new(self)?;
         change.add_series()?;

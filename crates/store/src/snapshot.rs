@@ -1,5 +1,10 @@
 //! Snapshots by hard links of immutable parts.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -151,11 +156,11 @@ fn copy_bytes(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
     }
     let target = disk.open(to, OpenMode::CreateNew).io_context("create", to)?;
     let mut bytes = vec![0; PIECE];
-    let mut at = 0;
+    let mut at = 0_u64;
     loop {
         let have = source.read_full_at(&mut bytes, at).io_context("read", from)?;
         target.write_all_at(&bytes[..have], at).io_context("write", to)?;
-        at += have as u64;
+        at = at.saturating_add(have as u64);
         if have < PIECE {
             return target.sync().io_context("synchronise", to);
         }

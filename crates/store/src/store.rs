@@ -6,6 +6,11 @@
 //! `feed` changes the producers, so that with it the position and they are of one moment; an
 //! acknowledgement looks at them without it, and waits for nobody who reads.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -366,7 +371,7 @@ impl Store {
         let producer = identity.map(|identity| identity.producer);
         let mut new = NewSeries::default();
         for entry in batch.read() {
-            let entry = entry.expect("BUG: the batch was checked");
+            let entry = entry?;
             if let SeriesRef::Key(form) = entry.series
                 && entry.starts_group
             {
@@ -608,7 +613,7 @@ impl StoreInner {
         let mut named: Option<SeriesNumber> = None;
         let mut index = self.index();
         for entry in batch.read() {
-            let entry = entry.expect("BUG: the batch was checked");
+            let entry = entry?;
             let SeriesRef::Id(id) = entry.series else { continue };
             if !entry.starts_group {
                 continue;
@@ -653,7 +658,7 @@ impl StoreInner {
             new.map(|number| (index.producer(number), index.key(number).to_owned())).collect()
         };
         self.backend.add_series(&series, durably)?;
-        let kept = kept + series.len() as u64;
+        let kept = kept.saturating_add(series.len() as u64);
         self.stored_keys.store(kept, Ordering::Relaxed);
         Ok(kept)
     }
@@ -751,12 +756,12 @@ impl StoreInner {
         };
         let journal = self.journal.stat()?;
         let state = self.state();
-        let (mut head_rows, mut head_bytes) = (0, 0);
+        let (mut head_rows, mut head_bytes) = (0_u64, 0_u64);
         let mut gaps = state.manifest.gaps.clone();
         for head in state.heads() {
             let head = head.read().unwrap_or_else(PoisonError::into_inner);
-            head_rows += head.rows();
-            head_bytes += head.bytes() as u64;
+            head_rows = head_rows.saturating_add(head.rows());
+            head_bytes = head_bytes.saturating_add(head.bytes() as u64);
             gaps.extend(head.gaps.iter().cloned());
         }
         Ok(StoreStat {
@@ -817,7 +822,7 @@ impl StoreInner {
                 done
             }
             Err(message) => {
-                let wait = rest.map_or(WAIT, |rest| (2 * rest.wait).min(WAIT_MAX));
+                let wait = rest.map_or(WAIT, |rest| rest.wait.saturating_mul(2).min(WAIT_MAX));
                 let panics = rest.map_or(0, |rest| rest.panics).saturating_add(1);
                 let rest = WorkBackoff { since: now, wait, panics };
                 lock(&self.deferred_work).insert(name.to_owned(), rest);
@@ -833,6 +838,7 @@ impl StoreInner {
     /// What the thread does.
     fn run(&self) {
         const PAUSE: Duration = Duration::from_millis(100);
+        const IDLE_PAUSE: Duration = Duration::from_secs(1);
         let (mut round, mut looked) = (ScrubCursor::default(), Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
             self.supervisor().fault_point("store");
@@ -845,13 +851,14 @@ impl StoreInner {
                     return;
                 }
             }
-            let elapsed = looked.elapsed();
-            looked += elapsed;
+            let now = Instant::now();
+            let elapsed = now.duration_since(looked);
+            looked = now;
             self.scrub_step_or_skip(&mut round, elapsed);
             // Not at every batch: the head is read by whoever asks, this only keeps it from falling far behind.
             std::thread::sleep(PAUSE);
             let woken = lock(&self.wake.0);
-            let waited = self.wake.1.wait_timeout_while(woken, 10 * PAUSE, |woken| !*woken);
+            let waited = self.wake.1.wait_timeout_while(woken, IDLE_PAUSE, |woken| !*woken);
             *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
         }
     }

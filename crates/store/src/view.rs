@@ -104,6 +104,12 @@ impl ReadView {
         index.select(selector).into_iter().map(found).collect()
     }
 
+    /// The series that a selector picks among those that have no rows any more: they were deleted, or are kept no
+    /// longer. Reads the file of series: for messages.
+    pub fn select_deleted(&self, selector: &Selector) -> Result<Vec<Series>> {
+        self.inner.select_deleted(selector)
+    }
+
     /// Goes through the series that a selector picks until `each` says to stop, without holding all of them. How many
     /// it picks in all.
     pub fn each_series(

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Subcommand;
 use disk::{Disk, OsDisk};
 use model::{Selector, Series};
@@ -178,6 +178,7 @@ pub(crate) fn find_series(
     if !found.is_empty() {
         return Ok(found);
     }
+    let deleted = view.select_deleted(selector).map_err(with_dir(dir))?;
     let all = view.select(&Selector::All);
     let mut names: Vec<&str> = all.iter().map(|found| found.series.name()).collect();
     names.sort_unstable();
@@ -187,14 +188,21 @@ pub(crate) fn find_series(
         true => "",
         false => "; it may be of what is known to be missing",
     };
+    let others = match names.len() {
+        0 => "the store has no other series".to_owned(),
+        n => format!("there are: {}", list_names(&names, n)),
+    };
+    if let Some(first) = deleted.iter().min_by_key(|series| series.to_string()) {
+        let example = if deleted.len() > 1 { "such as " } else { "" };
+        bail!(
+            "{dir}: {selector} picks no series with rows: all rows of {} ({example}{first}) were deleted, or are \
+             older than retention rules keep; {others}{missing}",
+            plural(deleted.len() as u64, "series", "series"),
+        );
+    }
     Err(match names.len() {
         0 => anyhow!("{dir}: the store has no series yet; `topdeck import` brings some{missing}"),
-        n => {
-            anyhow!(
-                "{dir}: {selector} picks no series; there are: {}{missing}",
-                list_names(&names, n)
-            )
-        }
+        _ => anyhow!("{dir}: {selector} picks no series; {others}{missing}"),
     })
 }
 

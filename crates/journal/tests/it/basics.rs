@@ -443,6 +443,42 @@ fn damage_of_the_last_frame_is_damage() {
     assert_eq!(journal.append(b"on", Level::Disk).unwrap().positions, 10..11);
 }
 
+/// Segments of two copies of a journal, mixed, overlap: fewer positions than none are missing between them.
+#[test]
+fn repair_of_overlapping_segments_overflows_nothing() {
+    let dir = TestDir::new();
+    dir.create(&small(Compression::None));
+    let journal = dir.open();
+    for i in 0..20_000 {
+        let _ = journal.append(&record(i), Level::Memory).unwrap();
+    }
+    let _ = journal.flush(Level::Disk).unwrap();
+    journal.close().unwrap();
+    let segments = dir.0.join("segments");
+    let mut names: Vec<_> =
+        std::fs::read_dir(&segments).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    assert!(names.len() > 2, "{names:?}");
+    // The second has a name that is too early by half, and the first bytes of no frame at its end.
+    let first = |path: &std::path::Path| {
+        u64::from_str_radix(path.file_stem().unwrap().to_str().unwrap(), 16).unwrap()
+    };
+    let early = segments.join(format!("{:016x}.seg", first(&names[1]) / 2));
+    std::fs::rename(&names[1], &early).unwrap();
+    let mut bytes = std::fs::read(&names[0]).unwrap();
+    bytes.extend([7; 64]);
+    std::fs::write(&names[0], bytes).unwrap();
+    let report = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
+    let is_inverted = |positions: &std::ops::Range<u64>| positions.end < positions.start;
+    let inverted = report.damages.iter().filter(|damage| is_inverted(&damage.positions)).count();
+    assert_eq!(inverted, 1, "{report:?}");
+    let repaired = repair(&OsDisk, &dir.0, &mut |_| {}).unwrap();
+    assert!(repaired.repaired.iter().any(|line| line.contains("quarantine")), "{repaired:?}");
+    let journal = dir.open();
+    let (records, gaps) = drain(&mut journal.reader(StartPosition::First).unwrap());
+    assert!(!records.is_empty() && !gaps.is_empty(), "what can be read is read, the rest a gap");
+}
+
 /// Records whose words look like the heads of entries took minutes: each was checked to the end of the ring.
 #[test]
 fn journal_opens_with_adversarial_records() {

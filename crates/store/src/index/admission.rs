@@ -1,5 +1,10 @@
 //! Admission of new series against cardinality limits.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::{HashMap, HashSet};
 
 use model::{Series, SeriesId};
@@ -35,16 +40,17 @@ impl SeriesIndex {
             return Ok(true);
         }
         let series = Series::from_canonical_key(form)?;
-        let found = self.live() as u64 + batch.ids.len() as u64 + 1;
-        let max = self.limits.series_max.min(u64::from(u32::MAX - self.keys.deleted()));
+        let new = (batch.ids.len() as u64).saturating_add(1);
+        let found = (self.live() as u64).saturating_add(new);
+        let max =
+            self.limits.series_max.min(u64::from(u32::MAX.saturating_sub(self.keys.deleted())));
         if found > max {
             return Err(CardinalityError::Series { series: series.to_string(), found, max });
         }
         let tags = self.parse_key(form);
         let owner = self.owners.find(producer);
         let found = owner.map_or(0, |owner| self.owners.series(owner));
-        let (found, max) =
-            (found + batch.ids.len() as u64 + 1, self.limits.series_per_producer_max);
+        let (found, max) = (found.saturating_add(new), self.limits.series_per_producer_max);
         if found > max {
             return Err(CardinalityError::SeriesPerProducer {
                 series: series.to_string(),
@@ -67,7 +73,8 @@ impl SeriesIndex {
             }
             let in_batch = in_batch.map_or(0, |texts| texts.len() as u64);
             let max = self.limits.values_per_label_max;
-            let found = self.values_of(tag, owner, max.saturating_sub(in_batch)) + in_batch + 1;
+            let of_owner = self.values_of(tag, owner, max.saturating_sub(in_batch));
+            let found = of_owner.saturating_add(in_batch).saturating_add(1);
             if found > max {
                 let (metric, label) = (series.name().to_owned(), name.to_owned());
                 return Err(CardinalityError::ValuesPerLabel { metric, label, found, max });
@@ -75,7 +82,8 @@ impl SeriesIndex {
             new.push((name, text));
         }
         batch.ids.insert(id);
-        *batch.series_of_metric.entry(series.name().to_owned()).or_default() += 1;
+        let of_metric = batch.series_of_metric.entry(series.name().to_owned()).or_default();
+        *of_metric = of_metric.saturating_add(1);
         for (name, text) in new {
             batch.values_of_label.entry(name.to_owned()).or_default().insert(text.to_owned());
         }
@@ -107,7 +115,7 @@ impl SeriesIndex {
             }
             _ => 0,
         };
-        let found = of_owner + in_batch + 1;
+        let found = of_owner.saturating_add(in_batch).saturating_add(1);
         if found > max {
             let metric = series.name().to_owned();
             return Err(CardinalityError::SeriesPerMetric { metric, found, max });

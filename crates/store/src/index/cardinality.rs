@@ -1,5 +1,10 @@
 //! Cardinality statistics.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::cmp::Reverse;
 
 use super::SeriesIndex;

@@ -1,7 +1,12 @@
 //! Label index: values and postings.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use super::series_keys::{KeyText, SeriesKeys};
-use super::table::HashIndex;
+use super::table::{HashIndex, capacity_bytes};
 
 #[derive(Debug, Default)]
 pub(super) struct LabelIndex {
@@ -83,7 +88,7 @@ impl LabelIndex {
 
     /// Series `number` has the value, which [`Self::find`] found at `at`.
     pub(super) fn add(&mut self, at: Option<u32>, hash: u64, text: KeyText, number: u32) {
-        self.series += 1;
+        self.series = self.series.saturating_add(1);
         match at {
             Some(at) => self.values[at as usize].postings.push(number),
             None => {
@@ -102,7 +107,7 @@ impl LabelIndex {
             let LabelValue { text, postings: numbers } = value;
             let Some(numbers) = numbers.without_deleted(is_deleted) else { continue };
             *place = Some(left.len() as u32);
-            series += numbers.len() as u32;
+            series = (numbers.len() as u32).saturating_add(series);
             let text = match is_deleted[text.number() as usize] {
                 true => text_of(numbers.first()),
                 false => text,
@@ -119,9 +124,11 @@ impl LabelIndex {
     pub(super) fn memory_bytes(&self) -> usize {
         let in_value = |value: &LabelValue| match &value.postings {
             Postings::One(_) => 0,
-            Postings::Many(numbers) => numbers.capacity() * size_of::<u32>(),
+            Postings::Many(numbers) => capacity_bytes(numbers),
         };
         let numbers: usize = self.values.iter().map(in_value).sum();
-        numbers + self.values.capacity() * size_of::<LabelValue>() + self.by_text.memory_bytes()
+        numbers
+            .saturating_add(capacity_bytes(&self.values))
+            .saturating_add(self.by_text.memory_bytes())
     }
 }

@@ -1,5 +1,10 @@
 //! Loading the index from the series file and from parts.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::HashSet;
 
 use model::SeriesId;

@@ -5,13 +5,18 @@
 //! rarest on; what is left of the candidates is then either met with the numbers of the other parts, or, where there
 //! are few, each is asked by its form.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::borrow::Cow;
 
 use model::Selector;
 use model::selector::{KIND, KINDS, NAME, Pattern, UNIT};
 
 use super::label::LabelIndex;
-use super::{CHECKED, ParsedKey, SeriesIndex, SeriesNumber};
+use super::{ParsedKey, SeriesIndex, SeriesNumber};
 
 /// How many numbers are put together in the time in which one candidate is asked.
 const NUMBERS_PER_CANDIDATE: usize = 64;
@@ -162,7 +167,10 @@ impl SeriesIndex {
                     Pattern::Exact(text) if !text.is_empty() => {
                         self.exact(label, text).len() / NUMBERS_PER_CANDIDATE
                     }
-                    _ => label.values.len() + label.series as usize / NUMBERS_PER_CANDIDATE,
+                    _ => {
+                        let candidates = label.series as usize / NUMBERS_PER_CANDIDATE;
+                        label.values.len().saturating_add(candidates)
+                    }
                 }
             }
         }
@@ -187,8 +195,8 @@ impl SeriesIndex {
             UNIT => parts.unit,
             KIND => {
                 let has = |numbers: &Vec<u32>| numbers.binary_search(&number).is_ok();
-                let at = self.kinds.iter().position(has).expect("BUG: a series has a kind");
-                return KINDS[at].1;
+                // A deleted series has none.
+                return self.kinds.iter().position(has).map_or("", |at| KINDS[at].1);
             }
             name => {
                 let mut labels = parts.labels();
@@ -196,7 +204,7 @@ impl SeriesIndex {
                 found.filter(|(label, _)| *label == name.as_bytes()).unwrap_or_default().1
             }
         };
-        std::str::from_utf8(bytes).expect(CHECKED)
+        std::str::from_utf8(bytes).unwrap_or_default()
     }
 
     /// What is in one of them at least.
@@ -224,8 +232,9 @@ impl SeriesIndex {
         for (at, &word) in bits.iter().enumerate() {
             let mut left = word;
             while left != 0 {
-                numbers.push(at as u32 * 64 + left.trailing_zeros());
-                left &= left - 1;
+                // Below the numbers that there are, which fit 32 bits.
+                numbers.push((at as u32).wrapping_mul(64) | left.trailing_zeros());
+                left &= left.wrapping_sub(1);
             }
         }
         Cow::Owned(numbers)
@@ -261,10 +270,11 @@ fn intersect(these: &[u32], those: &[u32], is_among: bool) -> Vec<u32> {
 /// How many numbers come before one: in steps that double, since it is near mostly.
 fn count_before(numbers: &[u32], number: u32) -> usize {
     let mut step = 1;
-    while step < numbers.len() && numbers[step - 1] < number {
-        step *= 2;
+    while step < numbers.len() && numbers[step.wrapping_sub(1)] < number {
+        step = step.saturating_mul(2);
     }
     let from = step / 2;
     let to = step.min(numbers.len());
-    from + numbers[from..to].partition_point(|&n| n < number)
+    // Within the slice.
+    from.wrapping_add(numbers[from..to].partition_point(|&n| n < number))
 }

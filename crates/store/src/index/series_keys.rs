@@ -3,9 +3,15 @@
 //! A series that was deleted keeps its number and its id, and has an empty form: 22 bytes stay of it until the store
 //! is opened again.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use model::SeriesId;
 
 use super::series_owner::SeriesOwner;
+use super::table::capacity_bytes;
 
 /// Series of a chunk: forms of 150 KB. What a growing chunk has to spare is little, and large ones need no moving.
 const CHUNK_SERIES: usize = 1 << CHUNK_BITS;
@@ -42,7 +48,11 @@ impl KeyText {
     /// Where `part` lies in `form`, which is or will be that of series `number`.
     pub(super) fn locate(number: u32, form: &[u8], part: &[u8]) -> KeyText {
         let offset = part.as_ptr().addr().wrapping_sub(form.as_ptr().addr());
-        assert!(offset + part.len() <= form.len(), "BUG: a part at {offset} is not of this form");
+        let end = offset.checked_add(part.len());
+        assert!(
+            end.is_some_and(|end| end <= form.len()),
+            "BUG: a part at {offset} is not of this form"
+        );
         KeyText { number, offset: offset as u16, len: part.len() as u16 }
     }
 
@@ -55,19 +65,22 @@ impl KeyText {
 impl SeriesKeys {
     /// One more; its number is how many there were.
     pub(super) fn push(&mut self, form: &[u8], id: SeriesId, owner: SeriesOwner) -> u32 {
-        if (self.len as usize).is_multiple_of(CHUNK_SERIES) {
-            if let Some(full) = self.chunks.last_mut() {
-                full.bytes.shrink_to_fit();
-            }
-            self.chunks.push(KeyChunk::default());
+        let is_chunk_full = (self.len as usize).is_multiple_of(CHUNK_SERIES);
+        if is_chunk_full && let Some(full) = self.chunks.last_mut() {
+            full.bytes.shrink_to_fit();
         }
-        let chunk = self.chunks.last_mut().expect("BUG: a first series begins a chunk");
+        let chunk = match self.chunks.pop_if(|_| !is_chunk_full) {
+            Some(chunk) => self.chunks.push_mut(chunk),
+            None => self.chunks.push_mut(KeyChunk::default()),
+        };
         chunk.bytes.extend_from_slice(form);
         chunk.ends.push(chunk.bytes.len() as u32);
         chunk.ids.push(id);
         chunk.owners.push(owner);
-        self.len += 1;
-        self.len - 1
+        let number = self.len;
+        // The index takes no more than 2^32 − 1 series.
+        self.len = number.saturating_add(1);
+        number
     }
 
     /// Numbers in all, those of deleted series among them.
@@ -106,7 +119,7 @@ impl SeriesKeys {
             }
             bytes.shrink_to_fit();
             chunk.bytes = bytes;
-            self.deleted += of_chunk.len() as u32;
+            self.deleted = self.deleted.saturating_add(of_chunk.len() as u32);
         }
     }
 
@@ -123,7 +136,8 @@ impl SeriesKeys {
 
     pub(super) fn text(&self, text: KeyText) -> &str {
         let bytes = &self.key(text.number)[usize::from(text.offset)..][..usize::from(text.len)];
-        std::str::from_utf8(bytes).expect("BUG: a form was checked when it was taken in")
+        // It was checked when it was taken in.
+        std::str::from_utf8(bytes).unwrap_or_default()
     }
 
     /// Whether a text is that one.
@@ -137,12 +151,16 @@ impl SeriesKeys {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        let in_chunk = |chunk: &KeyChunk| {
-            let ids = chunk.ids.capacity() * size_of::<SeriesId>();
-            let owners = chunk.owners.capacity() * size_of::<SeriesOwner>();
-            chunk.bytes.capacity() + chunk.ends.capacity() * size_of::<u32>() + ids + owners
+        let in_chunk = |chunk: &KeyChunk| -> usize {
+            let KeyChunk { bytes, ends, ids, owners } = chunk;
+            let all = [
+                capacity_bytes(bytes),
+                capacity_bytes(ends),
+                capacity_bytes(ids),
+                capacity_bytes(owners),
+            ];
+            all.iter().sum()
         };
-        let chunks: usize = self.chunks.iter().map(in_chunk).sum();
-        chunks + self.chunks.capacity() * size_of::<KeyChunk>()
+        self.chunks.iter().map(in_chunk).chain([capacity_bytes(&self.chunks)]).sum()
     }
 }

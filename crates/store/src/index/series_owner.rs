@@ -4,8 +4,15 @@
 //! series that has it. Series that were stored before producers were remembered, and those whose form was damaged
 //! and taken from a part, count for nobody: only for the store as a whole.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+
+use super::table::capacity_bytes;
 
 /// Producer as an owner of series. Two bytes, because each series has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,11 +87,13 @@ impl OwnerTable {
     }
 
     pub(super) fn add_series(&mut self, owner: SeriesOwner) {
-        self.accounts[usize::from(owner.0)].0 += 1;
+        let series = &mut self.accounts[usize::from(owner.0)].0;
+        *series = series.saturating_add(1);
     }
 
     pub(super) fn remove_series(&mut self, owner: SeriesOwner) {
-        self.accounts[usize::from(owner.0)].0 -= 1;
+        let series = &mut self.accounts[usize::from(owner.0)].0;
+        *series = series.saturating_sub(1);
     }
 
     /// How much of it an owner has; `count` is asked the first time.
@@ -105,7 +114,7 @@ impl OwnerTable {
             return;
         }
         if let Some(count) = counts.get_mut(&(what, owner)) {
-            *count += 1;
+            *count = count.saturating_add(1);
         }
     }
 
@@ -118,9 +127,13 @@ impl OwnerTable {
         /// What a table takes for an entry, beside the entry.
         const SLOT: usize = 2;
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        self.accounts.capacity() * size_of::<(u32, Option<u64>)>()
-            + self.by_producer.capacity() * (size_of::<(u64, SeriesOwner)>() + SLOT)
-            + counts.capacity() * (size_of::<((OwnerCount, SeriesOwner), u64)>() + SLOT)
+        let slots = |slots: usize, entry: usize| slots.saturating_mul(entry.saturating_add(SLOT));
+        let all = [
+            capacity_bytes(&self.accounts),
+            slots(self.by_producer.capacity(), size_of::<(u64, SeriesOwner)>()),
+            slots(counts.capacity(), size_of::<((OwnerCount, SeriesOwner), u64)>()),
+        ];
+        all.iter().sum()
     }
 }
 

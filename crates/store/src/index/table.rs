@@ -3,6 +3,11 @@
 //! Open addressing with linear probing. A slot holds half of the hash beside the number, so that the table grows
 //! without asking for what was hashed, and looks at it only where that half is equal. Between 9 and 18 bytes an entry.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
 /// No entry has this number.
 const EMPTY: u64 = u64::MAX;
 
@@ -17,29 +22,31 @@ impl HashIndex {
     /// The number of this hash that is the one.
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let hash = half(hash);
+        let mask = self.slots.len().checked_sub(1)?;
         let mut at = hash as usize;
-        while !self.slots.is_empty() {
-            let slot = self.slots[at & (self.slots.len() - 1)];
+        loop {
+            let slot = self.slots[at & mask];
             if slot == EMPTY {
-                break;
+                return None;
             }
             if (slot >> 32) as u32 == hash && is_it(slot as u32) {
                 return Some(slot as u32);
             }
-            at += 1;
+            // Around the end by the mask.
+            at = at.wrapping_add(1);
         }
-        None
     }
 
     /// One more; [`Self::find`] did not find it.
     pub(super) fn insert(&mut self, hash: u64, number: u32) {
-        if (self.len + 1) * 8 > self.slots.len() * 7 {
-            let slots = vec![EMPTY; (self.slots.len() * 2).max(4)];
+        let len = self.len.saturating_add(1);
+        if len.saturating_mul(8) > self.slots.len().saturating_mul(7) {
+            let slots = vec![EMPTY; self.slots.len().saturating_mul(2).max(4)];
             let old = std::mem::replace(&mut self.slots, slots);
             old.into_iter().filter(|slot| *slot != EMPTY).for_each(|slot| self.put(slot));
         }
         self.put(u64::from(half(hash)) << 32 | u64::from(number));
-        self.len += 1;
+        self.len = len;
     }
 
     /// Renumbers what is in it, and takes out what gets no number.
@@ -52,24 +59,30 @@ impl HashIndex {
         self.len = kept.len();
         if !kept.is_empty() {
             // As many slots as inserting one by one would have led to.
-            let size = (kept.len() * 8).div_ceil(7).next_power_of_two().max(4);
+            let size = kept.len().saturating_mul(8).div_ceil(7).next_power_of_two().max(4);
             self.slots = vec![EMPTY; size];
             kept.into_iter().for_each(|slot| self.put(slot));
         }
     }
 
     fn put(&mut self, slot: u64) {
-        let mask = self.slots.len() - 1;
+        // It has a slot that is empty.
+        let mask = self.slots.len().wrapping_sub(1);
         let mut at = (slot >> 32) as usize & mask;
         while self.slots[at] != EMPTY {
-            at = (at + 1) & mask;
+            at = at.wrapping_add(1) & mask;
         }
         self.slots[at] = slot;
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<u64>()
+        capacity_bytes(&self.slots)
     }
+}
+
+/// Bytes of memory that a vector has, used or not.
+pub(super) fn capacity_bytes<T>(vec: &Vec<T>) -> usize {
+    vec.capacity().saturating_mul(size_of::<T>())
 }
 
 fn half(hash: u64) -> u32 {

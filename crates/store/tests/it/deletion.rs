@@ -73,6 +73,11 @@ fn check(count: u64) {
         (store.stat().unwrap().series, store.view().unwrap().select(&flood).len()),
         (1000, 0)
     );
+    let deleted = |selector| store.view().unwrap().select_deleted(selector).unwrap().len() as u64;
+    assert_eq!(
+        (deleted(&flood), deleted(&Selector::label_matches("__name", "kept.*").unwrap())),
+        (count, 0)
+    );
     let label = &store.cardinality(1).unwrap().by_label[0];
     assert_eq!((label.name.as_str(), label.values), ("host", 1000));
     drop(store);
