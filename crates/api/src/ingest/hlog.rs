@@ -39,7 +39,7 @@ async fn ingest_hlog(posted: IngestRequest) -> Result<Response, ErrorResponse> {
         return Err(ErrorResponse::bad_request("what was measured? name it: /v1/hlog?metric=NAME"));
     }
     let start = start_parameter(&posted)?;
-    let taken = posted.ingest("hlog", SeriesKeyEncoding::Generic, move |posted, body, _, rows| {
+    let taken = posted.ingest("hlog", SeriesKeyEncoding::GENERIC, move |posted, body, _, rows| {
         reject_partial(read_log(posted, start, body, rows))
     });
     let taken = taken.await?;

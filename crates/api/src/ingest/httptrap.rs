@@ -69,7 +69,7 @@ async fn ingest_trap(
     posted.reject_unknown_parameters(PARAMETERS)?;
     let debug = posted.headers.get(&DEBUG).cloned();
     let taken =
-        posted.ingest("httptrap", SeriesKeyEncoding::Generic, move |posted, body, now, rows| {
+        posted.ingest("httptrap", SeriesKeyEncoding::GENERIC, move |posted, body, now, rows| {
             let mut labels = posted.labels();
             labels.extend(check.map(|check| ("check".to_owned(), check)));
             let rules =

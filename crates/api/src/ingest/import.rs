@@ -40,7 +40,7 @@ async fn ingest_import(posted: IngestRequest) -> Result<Response, ErrorResponse>
     let named = posted.parameter("format").map(format).transpose()?;
     let start = hlog::start_parameter(&posted)?;
     let taken =
-        posted.ingest("import", SeriesKeyEncoding::Generic, move |posted, body, now, rows| {
+        posted.ingest("import", SeriesKeyEncoding::GENERIC, move |posted, body, now, rows| {
             let found = named.map_or_else(|| collect::detect(body), Ok);
             let format =
                 found.map_err(|trouble| ErrorResponse::bad_request(trouble.to_string()))?;

@@ -40,9 +40,10 @@ async fn write(posted: IngestRequest) -> Result<Response, ErrorResponse> {
             ErrorResponse::bad_request(format!("precision={text}: expected ns, us, ms, s, m or h"))
         })?,
     };
-    let taken = posted.ingest("influx", SeriesKeyEncoding::Influx, move |_, body, now, rows| {
-        Ok(influx::read_lines(body, precision, now, rows))
-    });
+    let taken =
+        posted.ingest("influx", SeriesKeyEncoding::new("influx"), move |_, body, now, rows| {
+            Ok(influx::read_lines(body, precision, now, rows))
+        });
     let placed = taken.await?.result;
     if placed.rejected == 0 {
         return Ok(StatusCode::NO_CONTENT.into_response());

@@ -49,7 +49,7 @@ async fn ingest(
     posted: IngestRequest,
     encoding: OtlpEncoding,
 ) -> Result<OtlpSummary, ErrorResponse> {
-    let taken = posted.ingest("otlp", SeriesKeyEncoding::Otlp, move |_, body, now, rows| {
+    let taken = posted.ingest("otlp", SeriesKeyEncoding::new("otlp"), move |_, body, now, rows| {
         let taken = match encoding {
             OtlpEncoding::Protobuf => otlp::read_protobuf(body, now, rows),
             OtlpEncoding::Json => otlp::read_json(body, now, rows),

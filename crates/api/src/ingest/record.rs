@@ -39,7 +39,7 @@ async fn ingest_record(posted: IngestRequest) -> Result<Response, ErrorResponse>
     }
     let unit = posted.unit()?;
     let taken =
-        posted.ingest("record", SeriesKeyEncoding::Generic, move |posted, body, now, rows| {
+        posted.ingest("record", SeriesKeyEncoding::GENERIC, move |posted, body, now, rows| {
             reject_partial(read(posted, InputFormat::Numbers, unit, body, now, rows))
         });
     let taken = taken.await?;

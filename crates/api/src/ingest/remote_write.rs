@@ -63,8 +63,8 @@ async fn ingest(posted: IngestRequest) -> Result<WriteSummary, ErrorResponse> {
         return Err(unsupported(&found, "snappy"));
     }
     let way = match version {
-        RemoteWriteVersion::V1 => SeriesKeyEncoding::RemoteWrite1,
-        RemoteWriteVersion::V2 => SeriesKeyEncoding::RemoteWrite2,
+        RemoteWriteVersion::V1 => SeriesKeyEncoding::new("remote write 1"),
+        RemoteWriteVersion::V2 => SeriesKeyEncoding::new("remote write 2"),
     };
     let taken = posted.ingest("remote write", way, move |_, body, _, rows| {
         remote_write::read_request(version, body, rows).map_err(|trouble| {
