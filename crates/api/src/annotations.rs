@@ -21,9 +21,9 @@ use crate::document;
 use crate::error_response::ErrorResponse;
 use crate::json::Json::{self, Bool, Integer, List, Object, Text};
 use crate::json::integer;
-use crate::openapi::{JSON, Parameter, Route, SELECTOR, TIMEOUT};
 use crate::parameters::Parameters;
 use crate::query_service::{ActiveQuery, JsonBody};
+use crate::route::{ApiRoute, JSON, Parameter, SELECTOR, TIMEOUT};
 use crate::time_expr::{self, TIME_SYNTAX};
 use crate::token::Scope;
 
@@ -47,19 +47,19 @@ const ANNOTATIONS: &[Parameter] = &[
     TIMEOUT,
 ];
 
-const ADD: Route = Route {
+const ADD: ApiRoute = ApiRoute {
     method: "post",
     body: Some((
         JSON,
         "{\"text\": …, \"time\": … or \"from\": … and \"to\": …, \"tags\": {…}}; now, if no time is said",
     )),
-    ..Route::get("/v1/annotations", "Adds an annotation.", &[], || routing::post(add))
+    ..ApiRoute::get("/v1/annotations", "Adds an annotation.", &[], || routing::post(add))
 }
 .with_scope(Some(Scope::Ingest))
 .with_response(201, JSON, "the annotation; it is durable");
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route::get("/v1/annotations", "Annotations that touch a time.", ANNOTATIONS, || {
+pub(crate) const ROUTES: &[ApiRoute] = &[
+    ApiRoute::get("/v1/annotations", "Annotations that touch a time.", ANNOTATIONS, || {
         routing::get(list)
     }),
     ADD,

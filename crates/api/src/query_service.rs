@@ -24,13 +24,16 @@ use tokio::sync::Notify;
 
 use crate::api_error::{ApiError, RETRY_AFTER_BUSY};
 use crate::blocking::blocking;
-use crate::health;
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::memory_budget::{self, Denial, MemoryBudget, Reservation};
 use crate::query_admission::{ClientId, LanePermit, QueryAdmission, QueryLane, QueueFull};
-use crate::stream::StreamHub;
+use crate::stream::hub::StreamHub;
 use crate::ttl_cache::TtlCache;
+
+/// How long the same health is reported: whoever asks needs no token, and may ask as often as they
+/// like.
+const HEALTH_TTL: Duration = Duration::from_secs(1);
 
 /// Query service settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,7 +164,7 @@ impl QueryService {
         QueryService {
             started_at: intake.now(),
             hub: Arc::new(StreamHub::new(Arc::clone(&intake), settings.max_stream_clients)),
-            health: TtlCache::new(health::CACHE_TTL, intake.supervisor().clone()),
+            health: TtlCache::new(HEALTH_TTL, intake.supervisor().clone()),
             metrics: TtlCache::new(Duration::ZERO, intake.supervisor().clone()),
             snapshots_lock: Mutex::default(),
             dashboards_lock: Mutex::default(),

@@ -75,7 +75,7 @@ impl TestServer {
         let context = Context::new(intake, desk).with_routes(routes);
         let scopes = [None, Some(Scope::Ingest), Some(Scope::Read), Some(Scope::Admin)];
         let router = scopes.map(openapi::routes).into_iter().fold(Router::new(), Router::merge);
-        let router = router.merge(context.offered.router());
+        let router = router.merge(openapi::offered_routes(&context.offered));
         TestServer { router: router.with_state(context.clone()), context }
     }
 

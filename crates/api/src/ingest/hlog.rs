@@ -18,11 +18,11 @@ use crate::error_response::ErrorResponse;
 use crate::ingest::ingest_request::{IngestRequest, json_response};
 use crate::ingest::record::reject_partial;
 use crate::ingest::{LABELS, METRIC, START};
-use crate::openapi::{Parameter, Route};
+use crate::route::{ApiRoute, Parameter};
 
 const PARAMETERS: &[Parameter] = &[METRIC.required(), START, LABELS];
 
-pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
     "/v1/hlog",
     "Takes a log of HdrHistogram.",
     PARAMETERS,

@@ -13,7 +13,7 @@ use crate::error_response::ErrorResponse;
 use crate::ingest::ingest_request::{IngestRequest, json_response};
 use crate::ingest::record::{read, reject_partial};
 use crate::ingest::{LABELS, METRIC, START, UNIT, hlog};
-use crate::openapi::{Parameter, Route};
+use crate::route::{ApiRoute, Parameter};
 
 const PARAMETERS: &[Parameter] = &[
     METRIC,
@@ -23,7 +23,7 @@ const PARAMETERS: &[Parameter] = &[
     LABELS,
 ];
 
-pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
     "/v1/import",
     "Takes a recording in any format that `topdeck import` reads.",
     PARAMETERS,

@@ -17,8 +17,8 @@ use crate::error_response::ErrorResponse;
 use crate::grpc;
 use crate::ingest::decompress::ContentEncoding;
 use crate::ingest::ingest_request::{IngestRequest, json_response};
-use crate::openapi::Route;
 use crate::protobuf_writer::{self, ProtobufWriter};
+use crate::route::ApiRoute;
 
 const SERVICE: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
@@ -33,7 +33,7 @@ enum OtlpEncoding {
 
 const KINDS: &str = "application/x-protobuf, application/json";
 
-pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
     "/v1/metrics",
     "Takes OpenTelemetry metrics (docs/formats/otlp.md).",
     &[],

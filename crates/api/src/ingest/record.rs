@@ -15,11 +15,11 @@ use crate::context::Context;
 use crate::error_response::ErrorResponse;
 use crate::ingest::ingest_request::{IngestRequest, json_response};
 use crate::ingest::{LABELS, METRIC, UNIT};
-use crate::openapi::{Parameter, Route};
+use crate::route::{ApiRoute, Parameter};
 
 const PARAMETERS: &[Parameter] = &[METRIC.required(), UNIT, LABELS];
 
-pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
     "/v1/record",
     "Records raw values: numbers, one in a line.",
     PARAMETERS,

@@ -8,7 +8,7 @@ use hist::codec::header::Temporality;
 use http::{Request, StatusCode};
 use model::{Gap, Sample, SampleValue, Series, SeriesKind};
 
-use super::EVENTS_MAX;
+use super::hub::EVENTS_MAX;
 use crate::query_service::QueryServiceSettings;
 use crate::test_server::{START, TestServer, empty_store};
 
