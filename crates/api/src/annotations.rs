@@ -14,15 +14,16 @@ use model::{Sample, SampleValue, Selector, Series, SeriesKind, selector};
 use serde_json::Value as Read;
 use store::ReadView;
 
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::blocking::blocking;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
 use crate::error_response::ErrorResponse;
 use crate::json::Json::{self, Bool, Integer, List, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
-use crate::query_service::{ActiveQuery, JsonBody};
 use crate::route::{ApiRoute, JSON, Parameter, SELECTOR, TIMEOUT};
 use crate::time_expr::{self, TIME_SYNTAX};
 use crate::token::Scope;

@@ -4,10 +4,10 @@ use axum::routing;
 use intake::{Audit, HopAudit, Loss, ProducerAudit, ProducerCounts, SourceCounts};
 
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use crate::json::integer;
-use crate::query_service::JsonBody;
 use crate::route::ApiRoute;
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(

@@ -10,10 +10,11 @@ use intake::Intake;
 use store::ReadView;
 
 use crate::access::{Peer, Principal};
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::offered_routes::OfferedRoutes;
 use crate::query_admission::{ClientId, QueryLane};
-use crate::query_service::{ActiveQuery, QueryService, QueryServiceSettings};
+use crate::query_service::{QueryService, QueryServiceSettings};
 
 /// Handler context; cheap to clone; knows the client.
 #[derive(Clone, Debug)]

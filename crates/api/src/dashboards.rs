@@ -17,12 +17,12 @@ use http::header::{CACHE_CONTROL, ETAG, IF_MATCH, IF_NONE_MATCH};
 use serde_json::Value;
 
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::etag;
 use crate::json::Json::{List, Object, Text};
 use crate::json::integer;
 use crate::named_dir::{io_error, is_valid_name, list_entries};
-use crate::query_service::JsonBody;
 use crate::route::{ApiRoute, JSON, Parameter};
 use crate::token::Scope;
 

@@ -9,13 +9,14 @@ use axum::routing;
 use model::{Gap, Sample, SampleValue, Selector, selector};
 use store::ReadView;
 
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
 use crate::json::Json::{Bool, Integer, List, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
-use crate::query_service::{ActiveQuery, JsonBody};
 use crate::route::{ApiRoute, Parameter, SELECTOR, TIMEOUT};
 
 /// As many as are told where nobody says, and at the most.

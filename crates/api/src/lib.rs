@@ -5,12 +5,14 @@
 
 mod acceptor;
 mod access;
+mod active_query;
 mod annotations;
 mod api_error;
 mod audit;
 mod batches;
 mod blocking;
 mod body;
+mod bounded_buffer;
 mod connection;
 mod context;
 mod dashboards;

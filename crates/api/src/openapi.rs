@@ -17,10 +17,10 @@ use http::{HeaderValue, header};
 use role::{RouteError, RouteQuery, RouteSpec};
 
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::offered_routes::OfferedRoutes;
 use crate::parameters::Parameters;
-use crate::query_service::JsonBody;
 use crate::response_buffers::SharedBody;
 use crate::route::ApiRoute;
 use crate::token::Scope;

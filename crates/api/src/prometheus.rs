@@ -20,8 +20,8 @@ use axum::routing;
 use http::{HeaderValue, header};
 
 use crate::api_error::ApiError;
+use crate::bounded_buffer::{BoundedBuffer, JsonBody};
 use crate::json::write_text;
-use crate::query_service::{BoundedBuffer, JsonBody};
 use crate::route::{ApiRoute, Parameter};
 
 const TIME: Parameter = Parameter::text("time", "the moment that is asked about; now, if not said");

@@ -17,12 +17,14 @@ use query::promql::{self, Expr, ExprKind};
 use query::{Language, Limits, QueryRequest, QueryResult, ResultData, Settings, StoreSource};
 use store::ReadView;
 
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
 use crate::maxima::{self, MaxQuery, Maxima};
 use crate::parameters::Parameters;
-use crate::query_service::{ActiveQuery, JsonBody, QueryServiceSettings};
+use crate::query_service::QueryServiceSettings;
 use crate::route::{ApiRoute, FROM, MAX_SERIES, Parameter, SELECTOR, TIMEOUT, TO};
 
 pub(crate) use series::{EntryBudget, for_each_series, label_value};

@@ -8,7 +8,7 @@ use role::RouteSpec;
 use crate::context::Context;
 use crate::token::Scope;
 
-/// ApiRoute of the HTTP API.
+/// A route of the HTTP API.
 pub(crate) struct ApiRoute {
     pub(crate) method: &'static str,
     /// With names of its variable parts in braces.

@@ -13,12 +13,12 @@ use disk::{Disk, OsDisk};
 use http::StatusCode;
 
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::json::Json::{Bool, List, Object, Text};
 use crate::json::integer;
 use crate::named_dir::{io_error, is_valid_name, list_entries};
 use crate::parameters::Parameters;
-use crate::query_service::JsonBody;
 use crate::route::{ApiRoute, JSON, Parameter, SNAPSHOTS_PATH};
 use crate::token::Scope;
 

@@ -6,11 +6,11 @@ mod tests;
 use axum::routing;
 
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
 use crate::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use crate::json::integer;
-use crate::query_service::JsonBody;
 use crate::route::ApiRoute;
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(

@@ -25,10 +25,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing;
 use http::{HeaderValue, header};
 
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::context::Context;
 use crate::parameters::Parameters;
-use crate::query_service::ActiveQuery;
 use crate::route::{ApiRoute, Parameter, SELECTOR};
 
 const STREAM: &[Parameter] = &[SELECTOR.many()];

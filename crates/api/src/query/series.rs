@@ -8,13 +8,14 @@ use model::{Selector, Series, selector};
 use store::ReadView;
 
 use super::{SERIES, VALUES};
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
-use crate::json::Json::{self, Bool, List, Null, Object, Text};
+use crate::json::Json::{self, Bool, List, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
-use crate::query_service::{ActiveQuery, JsonBody};
 use crate::route::Parameter;
 
 /// As many as are told where nobody says.
