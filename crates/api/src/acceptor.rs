@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,6 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use intake::{Restartable, Supervisor, catch_panic};
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -26,7 +27,6 @@ use crate::grpc;
 use crate::limits::{Limits, RejectReason};
 use crate::middleware::RequestMiddleware;
 use crate::response_buffers::{BufferedResponse, ConnectionResponseBuffers, SharedBody};
-use crate::server::TlsConfigCell;
 
 /// How long nothing is accepted after the system had nothing to give: open files, memory.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
@@ -36,6 +36,9 @@ const STREAMS_MAX: u32 = 128;
 const STREAM_WINDOW: u32 = 256 << 10;
 /// The least that hyper takes as a buffer for the head of a request.
 const HEADER_BYTES_MIN: usize = 8 << 10;
+
+/// The configuration of TLS for new connections, where there is TLS.
+pub(crate) type TlsConfigCell = Option<Arc<RwLock<Arc<ServerConfig>>>>;
 
 /// State shared by the connections of one listener.
 #[derive(Clone)]

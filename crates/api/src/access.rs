@@ -19,7 +19,6 @@ use base64::Engine as _;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 
 use crate::error_response::ErrorResponse;
-use crate::middleware::RequestMiddleware;
 use crate::token::{Scope, TokenFile};
 
 /// Names by which this host is asked for, beside its addresses.
@@ -68,9 +67,9 @@ pub(crate) fn require_scope<S: Clone + Send + Sync + 'static>(
 
 async fn admit(mut request: Request, next: Next, scope: Scope) -> Response {
     let extensions = request.extensions();
-    let found = extensions.get::<Arc<RequestMiddleware>>().zip(extensions.get::<Peer>());
-    let (gate, peer) = found.expect("BUG: a request that came through no server");
-    match gate.access.authenticate(peer, &request, scope) {
+    let found = extensions.get::<Arc<AccessPolicy>>().zip(extensions.get::<Peer>());
+    let (policy, peer) = found.expect("BUG: a request that came through no server");
+    match policy.authenticate(peer, &request, scope) {
         Ok(client) => {
             request.extensions_mut().insert(client);
             next.run(request).await

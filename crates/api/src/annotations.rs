@@ -14,16 +14,17 @@ use model::{Sample, SampleValue, Selector, Series, SeriesKind, selector};
 use serde_json::Value as Read;
 use store::ReadView;
 
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::blocking::blocking;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
 use crate::error_response::ErrorResponse;
 use crate::json::Json::{self, Bool, Integer, List, Object, Text};
 use crate::json::integer;
-use crate::openapi::{JSON, Parameter, Route, SELECTOR, TIMEOUT};
 use crate::parameters::Parameters;
-use crate::query_service::{ActiveQuery, JsonBody};
+use crate::route::{ApiRoute, JSON, Parameter, SELECTOR, TIMEOUT};
 use crate::time_expr::{self, TIME_SYNTAX};
 use crate::token::Scope;
 
@@ -47,19 +48,19 @@ const ANNOTATIONS: &[Parameter] = &[
     TIMEOUT,
 ];
 
-const ADD: Route = Route {
+const ADD: ApiRoute = ApiRoute {
     method: "post",
     body: Some((
         JSON,
         "{\"text\": …, \"time\": … or \"from\": … and \"to\": …, \"tags\": {…}}; now, if no time is said",
     )),
-    ..Route::get("/v1/annotations", "Adds an annotation.", &[], || routing::post(add))
+    ..ApiRoute::get("/v1/annotations", "Adds an annotation.", &[], || routing::post(add))
 }
 .with_scope(Some(Scope::Ingest))
 .with_response(201, JSON, "the annotation; it is durable");
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route::get("/v1/annotations", "Annotations that touch a time.", ANNOTATIONS, || {
+pub(crate) const ROUTES: &[ApiRoute] = &[
+    ApiRoute::get("/v1/annotations", "Annotations that touch a time.", ANNOTATIONS, || {
         routing::get(list)
     }),
     ADD,
@@ -189,7 +190,7 @@ async fn add(
     let supervisor = context.intake.supervisor().clone();
     let appended = blocking(&supervisor, move || {
         let producer = intake.producer("annotations");
-        let mut writer = intake.writer_for(producer.id(), SeriesKeyEncoding::Canonical);
+        let mut writer = intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
         writer.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
         writer.sample(&sample)?;
         intake.append(&producer, writer)

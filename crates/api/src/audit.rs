@@ -4,13 +4,13 @@ use axum::routing;
 use intake::{Audit, HopAudit, Loss, ProducerAudit, ProducerCounts, SourceCounts};
 
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use crate::json::integer;
-use crate::openapi::Route;
-use crate::query_service::JsonBody;
+use crate::route::ApiRoute;
 
-pub(crate) const ROUTES: &[Route] = &[Route::get(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/v1/audit",
     "For each producer and hop what was received, acknowledged, stored and lost; a difference is none or explained.",
     &[],

@@ -29,7 +29,7 @@ use crate::body::BodyLimits;
 use crate::context::Context;
 use crate::error_response::ErrorResponse;
 use crate::ingest::{earlier_producer, scoped_producer, unpack_zstd};
-use crate::openapi::{JSON, Route};
+use crate::route::{ApiRoute, JSON};
 
 /// Tells numbers of agents' journals from others.
 const PRODUCERS: &str = "topdeck 2026 producers of parcels";
@@ -38,13 +38,16 @@ const DECOMPRESSIONS_MAX: usize = 4;
 /// How far back a packed parcel may refer, as a power of two: what it is unpacked with takes as much memory.
 const WINDOW_LOG_MAX: u32 = 23;
 
-pub(crate) const ROUTES: &[Route] = &[Route::ingest(
-    PATH,
-    "Takes batches of an agent (docs/formats/forward.md).",
-    &[],
-    (CONTENT_TYPE, "batches with their identities; packed with zstd, or not"),
-)
-.with_response(200, JSON, "how far they are taken; that is durable")];
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute {
+    takes_batches: false,
+    ..ApiRoute::ingest(
+        PATH,
+        "Takes batches of an agent (docs/formats/forward.md).",
+        &[],
+        (CONTENT_TYPE, "batches with their identities; packed with zstd, or not"),
+    )
+    .with_response(200, JSON, "how far they are taken; that is durable")
+}];
 
 /// The routes.
 pub(crate) fn routes() -> Router<Context> {

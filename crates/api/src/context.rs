@@ -10,10 +10,11 @@ use intake::Intake;
 use store::ReadView;
 
 use crate::access::{Peer, Principal};
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
-use crate::openapi::Offered;
+use crate::offered_routes::OfferedRoutes;
 use crate::query_admission::{ClientId, QueryLane};
-use crate::query_service::{ActiveQuery, QueryService, QueryServiceSettings};
+use crate::query_service::{QueryService, QueryServiceSettings};
 
 /// Handler context; cheap to clone; knows the client.
 #[derive(Clone, Debug)]
@@ -22,7 +23,7 @@ pub struct Context {
     pub intake: Arc<Intake>,
     /// Where questions are taken.
     pub queries: Arc<QueryService>,
-    pub(crate) offered: Arc<Offered>,
+    pub(crate) offered: Arc<OfferedRoutes>,
     client: ClientId,
 }
 
@@ -35,7 +36,7 @@ impl Context {
 
     /// The same with routes that roles offer.
     pub fn with_routes(self, routes: Vec<role::Route>) -> Context {
-        Context { offered: Arc::new(Offered::new(routes)), ..self }
+        Context { offered: Arc::new(OfferedRoutes::new(routes)), ..self }
     }
 
     /// The same for another client.

@@ -17,13 +17,13 @@ use http::header::{CACHE_CONTROL, ETAG, IF_MATCH, IF_NONE_MATCH};
 use serde_json::Value;
 
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::etag;
 use crate::json::Json::{List, Object, Text};
 use crate::json::integer;
 use crate::named_dir::{io_error, is_valid_name, list_entries};
-use crate::openapi::{JSON, Parameter, Route};
-use crate::query_service::JsonBody;
+use crate::route::{ApiRoute, JSON, Parameter};
 use crate::token::Scope;
 
 /// Bytes of a board.
@@ -38,19 +38,19 @@ const SUFFIX: &str = ".json";
 
 const BY_NAME: &[Parameter] = &[Parameter::text("name", "what it is called")];
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route::get("/v1/boards", "Boards that there are.", &[], || routing::get(list)),
-    Route::get("/v1/boards/{name}", "A board, as it was written.", BY_NAME, || routing::get(read)),
-    Route {
+pub(crate) const ROUTES: &[ApiRoute] = &[
+    ApiRoute::get("/v1/boards", "Boards that there are.", &[], || routing::get(list)),
+    ApiRoute::get("/v1/boards/{name}", "A board, as it was written.", BY_NAME, || routing::get(read)),
+    ApiRoute {
         method: "put",
         body: Some((JSON, "the board: an object with a title and panels; up to 256 KiB")),
-        ..Route::get("/v1/boards/{name}", "Keeps a board. With `If-Match` and the `ETag` that it was read with, only if nobody else changed it meanwhile; with `If-None-Match: *`, only a new one. Otherwise the answer is 412.", BY_NAME, || routing::put(write))
+        ..ApiRoute::get("/v1/boards/{name}", "Keeps a board. With `If-Match` and the `ETag` that it was read with, only if nobody else changed it meanwhile; with `If-None-Match: *`, only a new one. Otherwise the answer is 412.", BY_NAME, || routing::put(write))
     }
     .with_scope(Some(Scope::Admin))
     .with_response(200, JSON, "it is kept, and on disk"),
-    Route {
+    ApiRoute {
         method: "delete",
-        ..Route::get("/v1/boards/{name}", "Removes a board.", BY_NAME, || routing::delete(remove))
+        ..ApiRoute::get("/v1/boards/{name}", "Removes a board.", BY_NAME, || routing::delete(remove))
     }
     .with_scope(Some(Scope::Admin))
     .with_response(200, JSON, "it is gone"),

@@ -11,7 +11,7 @@ pub mod compare;
 pub mod result;
 
 use hist::{Bracket, Mixture};
-use model::Gap;
+use model::{Gap, Series, selector};
 
 use crate::json::Json::{self, Integer, Map, Null, Object, Text};
 use crate::json::{integer, number};
@@ -54,6 +54,21 @@ pub fn gap(gap: &Gap) -> Json {
 /// Labels by their names.
 pub fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Json {
     Map(labels.map(|(name, value)| (name.to_owned(), Text(value.to_owned()))).collect())
+}
+
+/// What a series is.
+pub(crate) fn series_fields(series: &Series) -> Vec<(&'static str, Json)> {
+    let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    vec![
+        ("name", Text(series.name().to_owned())),
+        ("labels", self::labels(pairs)),
+        ("kind", Text(selector::kind_name(series.kind()).to_owned())),
+        ("unit", unit_json(series.unit())),
+    ]
+}
+
+pub(crate) fn unit_json(unit: &str) -> Json {
+    if unit.is_empty() { Null } else { Text(unit.to_owned()) }
 }
 
 /// A distribution: its count, sum and extremes, and its cells.

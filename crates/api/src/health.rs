@@ -1,20 +1,18 @@
 //! Whether topdeck is well, for those who start and watch it. No token is asked for, so nothing is
 //! told but what failed: threads that are down, inputs that are quarantined, and damage.
 
-use std::time::Duration;
-
 use axum::routing;
 use http::StatusCode;
 use intake::Intake;
 
 use crate::context::Context;
 use crate::error_response::ErrorResponse;
-use crate::openapi::Route;
+use crate::route::ApiRoute;
 
 const KIND: &str = "text/plain";
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route::get("/health", "Whether topdeck is well: what is sent becomes durable.", &[], || {
+pub(crate) const ROUTES: &[ApiRoute] = &[
+    ApiRoute::get("/health", "Whether topdeck is well: what is sent becomes durable.", &[], || {
         routing::get(health)
     })
     .with_scope(None)
@@ -23,16 +21,15 @@ pub(crate) const ROUTES: &[Route] = &[
         KIND,
         "it is, or is degraded: damage of the journal, quarantined inputs; 503 if not, and why",
     ),
-    Route::get("/-/healthy", "As Prometheus: whether it is well.", &[], || routing::get(health))
+    ApiRoute::get("/-/healthy", "As Prometheus: whether it is well.", &[], || routing::get(health))
         .with_scope(None)
         .with_response(200, KIND, "it is"),
-    Route::get("/-/ready", "As Prometheus: whether it may be asked.", &[], || routing::get(health))
-        .with_scope(None)
-        .with_response(200, KIND, "it may"),
+    ApiRoute::get("/-/ready", "As Prometheus: whether it may be asked.", &[], || {
+        routing::get(health)
+    })
+    .with_scope(None)
+    .with_response(200, KIND, "it may"),
 ];
-
-/// So long the same is told: whoever asks needs no token, and may ask as often as they like.
-pub(crate) const CACHE_TTL: Duration = Duration::from_secs(1);
 
 async fn health(context: Context) -> Result<String, ErrorResponse> {
     let intake = context.intake.clone();

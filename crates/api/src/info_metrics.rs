@@ -9,14 +9,15 @@ use axum::routing;
 use model::{Gap, Sample, SampleValue, Selector, selector};
 use store::ReadView;
 
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
 use crate::json::Json::{Bool, Integer, List, Object, Text};
 use crate::json::integer;
-use crate::openapi::{Parameter, Route, SELECTOR, TIMEOUT};
 use crate::parameters::Parameters;
-use crate::query_service::{ActiveQuery, JsonBody};
+use crate::route::{ApiRoute, Parameter, SELECTOR, TIMEOUT};
 
 /// As many as are told where nobody says, and at the most.
 const LIMIT: usize = 1_000;
@@ -32,10 +33,12 @@ const INFO_METRICS: &[Parameter] = &[
     TIMEOUT,
 ];
 
-pub(crate) const ROUTES: &[Route] =
-    &[Route::get("/v1/texts", "The latest text of each series in a time.", INFO_METRICS, || {
-        routing::get(info_metrics)
-    })];
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
+    "/v1/texts",
+    "The latest text of each series in a time.",
+    INFO_METRICS,
+    || routing::get(info_metrics),
+)];
 
 async fn info_metrics(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(INFO_METRICS)?;

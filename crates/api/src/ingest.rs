@@ -17,14 +17,14 @@ use axum::Router;
 
 use crate::access::require_scope;
 use crate::context::Context;
-use crate::openapi::{Parameter, Route};
+use crate::route::{ApiRoute, Parameter};
 use crate::token::Scope;
 
 pub(crate) use decompress::unpack_zstd;
 pub(crate) use ingest_request::{earlier_producer, scoped_producer};
 
 /// What can be sent, for the table of routes.
-pub(crate) const ROUTES: [&[Route]; 7] = [
+pub(crate) const ROUTES: [&[ApiRoute]; 7] = [
     record::ROUTES,
     httptrap::ROUTES,
     hlog::ROUTES,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use intake::{Counter, Meter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::response_buffers;
 
@@ -170,6 +171,21 @@ impl BodyReservation {
 impl Drop for BodyReservation {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+    }
+}
+
+/// Permits to decode bodies: no more are decoded at once.
+#[derive(Clone, Debug)]
+pub(crate) struct DecodePermits(Arc<Semaphore>);
+
+impl DecodePermits {
+    pub(crate) fn new(max: usize) -> DecodePermits {
+        DecodePermits(Arc::new(Semaphore::new(max)))
+    }
+
+    pub(crate) async fn acquire(&self) -> OwnedSemaphorePermit {
+        let permit = Arc::clone(&self.0).acquire_owned().await;
+        permit.expect("BUG: the semaphore is never closed")
     }
 }
 

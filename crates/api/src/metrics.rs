@@ -16,7 +16,7 @@ use intake::{MetricSnapshot, SnapshotValue};
 
 use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::openapi::Route;
+use crate::route::ApiRoute;
 
 /// The first bound, as a power of two: 1.024 µs.
 const FIRST_POWER: i32 = 10;
@@ -25,7 +25,7 @@ const LAST_POWER: i32 = 36;
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(crate) const ROUTES: &[Route] = &[Route::get(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/metrics",
     "What topdeck measures of itself, for Prometheus to scrape.",
     &[],

@@ -14,20 +14,21 @@ use http::header::{HOST, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header};
 use intake::{Counter, LatencyHistogram, Meter};
 use model::FORWARD_REQUEST_BYTES_MAX;
-use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
 use crate::access::{AccessPolicy, Peer, is_host};
 use crate::body::{BodyLimits, LimitedBody, RETRY_AFTER_FULL};
 use crate::error_response::ErrorResponse;
 use crate::grpc;
-use crate::limits::{BodyBudget, BodyReservation, Limits, RejectCounters, RejectReason};
+use crate::limits::{
+    BodyBudget, BodyReservation, DecodePermits, Limits, RejectCounters, RejectReason,
+};
 use crate::response_buffers::ResponseBuffers;
-use crate::snapshots;
+use crate::route::SNAPSHOTS_PATH;
 
 /// Request middleware: limits, access, metrics, routing.
 pub(crate) struct RequestMiddleware {
-    pub(crate) access: AccessPolicy,
+    pub(crate) access: Arc<AccessPolicy>,
     pub(crate) limits: Limits,
     pub(crate) reject_counters: Arc<RejectCounters>,
     pub(crate) body_budget: Arc<BodyBudget>,
@@ -35,7 +36,7 @@ pub(crate) struct RequestMiddleware {
     /// How often the file of tokens could not be read, so that those before it went on counting.
     pub(crate) token_file_errors: Counter,
     /// Who may decode a body now.
-    pub(crate) decode_permits: Arc<Semaphore>,
+    decode_permits: DecodePermits,
     router: Router,
     metrics: RequestMetrics,
 }
@@ -48,7 +49,7 @@ impl RequestMiddleware {
         meter: &Arc<Meter>,
     ) -> RequestMiddleware {
         RequestMiddleware {
-            access,
+            access: Arc::new(access),
             reject_counters: Arc::new(RejectCounters::new(meter)),
             body_budget: BodyBudget::new(limits.max_buffered_body_bytes),
             response_buffers: ResponseBuffers::new(limits.max_buffered_response_bytes),
@@ -57,7 +58,7 @@ impl RequestMiddleware {
                 "times that the file of tokens could not be read; those before go on counting",
                 &[],
             ),
-            decode_permits: Arc::new(Semaphore::new(limits.max_concurrent_decodes)),
+            decode_permits: DecodePermits::new(limits.max_concurrent_decodes),
             router: router.layer(from_fn(record_route)),
             metrics: RequestMetrics { meter: Arc::clone(meter), histograms: RwLock::default() },
             limits,
@@ -136,10 +137,11 @@ impl RequestMiddleware {
         }
         let mut request = request.map(|body| Body::new(LimitedBody::new(body, Arc::clone(&bound))));
         let extensions = request.extensions_mut();
-        extensions.insert(Arc::clone(self));
+        extensions.insert(Arc::clone(&self.access));
+        extensions.insert(self.decode_permits.clone());
         extensions.insert(peer);
         extensions.insert(Arc::clone(&bound));
-        let request_time = match request.uri().path().starts_with(snapshots::PATH) {
+        let request_time = match request.uri().path().starts_with(SNAPSHOTS_PATH) {
             true => Duration::MAX,
             false => self.limits.request_timeout,
         };

@@ -11,7 +11,7 @@ use model::Selector;
 use model::selector::REGEXES_MAX;
 
 use crate::api_error::ApiError;
-use crate::openapi::Parameter;
+use crate::route::Parameter;
 use crate::time_expr::{self, DURATION_SYNTAX, TIME_SYNTAX};
 
 /// Bytes of a form at the most: expressions have 256 KiB, and escapes may make three of one.
@@ -223,7 +223,7 @@ fn decode(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openapi;
+    use crate::route;
 
     fn parse(text: &str) -> Result<Parameters, ApiError> {
         let mut parameters = Parameters::default();
@@ -280,7 +280,7 @@ mod tests {
             "parameter query: is missing, expected an expression",
         );
         check(
-            found.clone().reject_unknown(&[openapi::FROM, openapi::TO]),
+            found.clone().reject_unknown(&[route::FROM, route::TO]),
             r#"parameter "limit" is not known here; there are: from, to"#,
         );
         assert!(

@@ -20,9 +20,9 @@ use axum::routing;
 use http::{HeaderValue, header};
 
 use crate::api_error::ApiError;
+use crate::bounded_buffer::{BoundedBuffer, JsonBody};
 use crate::json::write_text;
-use crate::openapi::{Parameter, Route};
-use crate::query_service::{BoundedBuffer, JsonBody};
+use crate::route::{ApiRoute, Parameter};
 
 const TIME: Parameter = Parameter::text("time", "the moment that is asked about; now, if not said");
 const QUERY: Parameter = Parameter::text("query", "an expression of PromQL").required();
@@ -57,86 +57,92 @@ const METADATA: &[Parameter] = &[
 ];
 const EXEMPLARS: &[Parameter] = &[QUERY, START, END];
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route::get("/api/v1/query", "As Prometheus: an expression at one moment.", INSTANT, || {
+pub(crate) const ROUTES: &[ApiRoute] = &[
+    ApiRoute::get("/api/v1/query", "As Prometheus: an expression at one moment.", INSTANT, || {
         routing::get(expression::instant_query)
     }),
-    Route::post_form(
+    ApiRoute::post_form(
         "/api/v1/query",
         "As Prometheus: an expression at one moment.",
         INSTANT,
         || routing::post(expression::instant_query),
     ),
-    Route::get("/api/v1/query_range", "As Prometheus: an expression over time.", RANGE, || {
+    ApiRoute::get("/api/v1/query_range", "As Prometheus: an expression over time.", RANGE, || {
         routing::get(expression::range_query)
     }),
-    Route::post_form(
+    ApiRoute::post_form(
         "/api/v1/query_range",
         "As Prometheus: an expression over time.",
         RANGE,
         || routing::post(expression::range_query),
     ),
-    Route::get(
+    ApiRoute::get(
         "/api/v1/format_query",
         "As Prometheus: the expression, set in order.",
         &[QUERY],
         || routing::get(expression::format_query),
     ),
-    Route::post_form(
+    ApiRoute::post_form(
         "/api/v1/format_query",
         "As Prometheus: the expression, set in order.",
         &[QUERY],
         || routing::post(expression::format_query),
     ),
-    Route::get("/api/v1/series", "As Prometheus: series by selectors.", SERIES, || {
+    ApiRoute::get("/api/v1/series", "As Prometheus: series by selectors.", SERIES, || {
         routing::get(series::series)
     }),
-    Route::post_form("/api/v1/series", "As Prometheus: series by selectors.", SERIES, || {
+    ApiRoute::post_form("/api/v1/series", "As Prometheus: series by selectors.", SERIES, || {
         routing::post(series::series)
     }),
-    Route::get("/api/v1/labels", "As Prometheus: names of labels.", SERIES, || {
+    ApiRoute::get("/api/v1/labels", "As Prometheus: names of labels.", SERIES, || {
         routing::get(series::labels)
     }),
-    Route::post_form("/api/v1/labels", "As Prometheus: names of labels.", SERIES, || {
+    ApiRoute::post_form("/api/v1/labels", "As Prometheus: names of labels.", SERIES, || {
         routing::post(series::labels)
     }),
-    Route::get("/api/v1/label/{name}/values", "As Prometheus: values of a label.", VALUES, || {
-        routing::get(series::values)
-    }),
-    Route::get("/api/v1/metadata", "As Prometheus: types and units of metrics.", METADATA, || {
-        routing::get(series::metadata)
-    }),
-    Route::get("/api/v1/query_exemplars", "As Prometheus: there are none.", EXEMPLARS, || {
+    ApiRoute::get(
+        "/api/v1/label/{name}/values",
+        "As Prometheus: values of a label.",
+        VALUES,
+        || routing::get(series::values),
+    ),
+    ApiRoute::get(
+        "/api/v1/metadata",
+        "As Prometheus: types and units of metrics.",
+        METADATA,
+        || routing::get(series::metadata),
+    ),
+    ApiRoute::get("/api/v1/query_exemplars", "As Prometheus: there are none.", EXEMPLARS, || {
         routing::get(status::exemplars)
     }),
-    Route::post_form(
+    ApiRoute::post_form(
         "/api/v1/query_exemplars",
         "As Prometheus: there are none.",
         EXEMPLARS,
         || routing::post(status::exemplars),
     ),
-    Route::get("/api/v1/rules", "As Prometheus: there are none.", &[], || {
+    ApiRoute::get("/api/v1/rules", "As Prometheus: there are none.", &[], || {
         routing::get(status::rules)
     }),
-    Route::get("/api/v1/alerts", "As Prometheus: there are none.", &[], || {
+    ApiRoute::get("/api/v1/alerts", "As Prometheus: there are none.", &[], || {
         routing::get(status::alerts)
     }),
-    Route::get("/api/v1/targets", "As Prometheus: there are none.", &[], || {
+    ApiRoute::get("/api/v1/targets", "As Prometheus: there are none.", &[], || {
         routing::get(status::targets)
     }),
-    Route::get("/api/v1/status/buildinfo", "As Prometheus: whose API this is.", &[], || {
+    ApiRoute::get("/api/v1/status/buildinfo", "As Prometheus: whose API this is.", &[], || {
         routing::get(status::build_info)
     }),
-    Route::get("/api/v1/status/runtimeinfo", "As Prometheus: since when it runs.", &[], || {
+    ApiRoute::get("/api/v1/status/runtimeinfo", "As Prometheus: since when it runs.", &[], || {
         routing::get(status::runtime_info)
     }),
-    Route::get("/api/v1/status/config", "As Prometheus: an empty configuration.", &[], || {
+    ApiRoute::get("/api/v1/status/config", "As Prometheus: an empty configuration.", &[], || {
         routing::get(status::config)
     }),
-    Route::get("/api/v1/status/flags", "As Prometheus: there are none.", &[], || {
+    ApiRoute::get("/api/v1/status/flags", "As Prometheus: there are none.", &[], || {
         routing::get(status::flags)
     }),
-    Route::get(
+    ApiRoute::get(
         "/api/v1/status/tsdb",
         "As Prometheus: how many series there are of what.",
         &[Parameter::integer("limit", "how many of each")],

@@ -17,15 +17,17 @@ use query::promql::{self, Expr, ExprKind};
 use query::{Language, Limits, QueryRequest, QueryResult, ResultData, Settings, StoreSource};
 use store::ReadView;
 
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
 use crate::maxima::{self, MaxQuery, Maxima};
-use crate::openapi::{FROM, MAX_SERIES, Parameter, Route, SELECTOR, TIMEOUT, TO};
 use crate::parameters::Parameters;
-use crate::query_service::{ActiveQuery, JsonBody, QueryServiceSettings};
+use crate::query_service::QueryServiceSettings;
+use crate::route::{ApiRoute, FROM, MAX_SERIES, Parameter, SELECTOR, TIMEOUT, TO};
 
-pub(crate) use series::{EntryBudget, for_each_series, label_value, series_fields};
+pub(crate) use series::{EntryBudget, for_each_series, label_value};
 
 const LANGUAGE: Parameter = Parameter::text("language", "promql, the default, or caql");
 
@@ -120,51 +122,54 @@ const FUNCTIONS: &[Parameter] = &[LANGUAGE];
 const CARDINALITY: &[Parameter] =
     &[Parameter::integer("top", "how many of each; 10 if not said, 10,000 at the most"), TIMEOUT];
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route::get("/v1/query", "Answers an expression of PromQL or CAQL.", QUERY, || {
+pub(crate) const ROUTES: &[ApiRoute] = &[
+    ApiRoute::get("/v1/query", "Answers an expression of PromQL or CAQL.", QUERY, || {
         routing::get(query)
     }),
-    Route::post_form("/v1/query", "Answers an expression of PromQL or CAQL.", QUERY, || {
+    ApiRoute::post_form("/v1/query", "Answers an expression of PromQL or CAQL.", QUERY, || {
         routing::post(query)
     }),
-    Route::get(
+    ApiRoute::get(
         "/v1/histogram",
         "One distribution of all that series have in a time: cells, count, sum, extremes, quantiles.",
         HISTOGRAM,
         || routing::get(histogram::histogram),
     ),
-    Route::get(
+    ApiRoute::get(
         "/v1/heatmap",
         "Columns of a heatmap, each a whole distribution; the total is their sum.",
         HEATMAP,
         || routing::get(heatmap::heatmap),
     ),
-    Route::get("/v1/series", "Series that are known.", SERIES, || routing::get(series::series)),
-    Route::get(
+    ApiRoute::get("/v1/series", "Series that are known.", SERIES, || routing::get(series::series)),
+    ApiRoute::get(
         "/v1/names",
         "Names of metrics, with kind, unit and how many series.",
         SERIES,
         || routing::get(series::names),
     ),
-    Route::get("/v1/labels", "Names of labels, with how many values and series.", SERIES, || {
-        routing::get(series::labels)
-    }),
-    Route::get("/v1/label/{name}/values", "Values of a label.", VALUES, || {
+    ApiRoute::get(
+        "/v1/labels",
+        "Names of labels, with how many values and series.",
+        SERIES,
+        || routing::get(series::labels),
+    ),
+    ApiRoute::get("/v1/label/{name}/values", "Values of a label.", VALUES, || {
         routing::get(series::values)
     }),
-    Route::get("/v1/compare", "Two selections side by side.", COMPARE, || {
+    ApiRoute::get("/v1/compare", "Two selections side by side.", COMPARE, || {
         routing::get(compare::compare)
     }),
-    Route::get("/v1/explain", "What sets a rectangle of a heatmap apart.", BREAKDOWN, || {
+    ApiRoute::get("/v1/explain", "What sets a rectangle of a heatmap apart.", BREAKDOWN, || {
         routing::get(breakdown::breakdown)
     }),
-    Route::get(
+    ApiRoute::get(
         "/v1/functions",
         "Functions and aggregations of PromQL or CAQL, with what they take.",
         FUNCTIONS,
         || routing::get(functions::functions),
     ),
-    Route::get("/v1/cardinality", "What there is how many series of.", CARDINALITY, || {
+    ApiRoute::get("/v1/cardinality", "What there is how many series of.", CARDINALITY, || {
         routing::get(cardinality::cardinality)
     }),
 ];

@@ -7,30 +7,34 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, header};
-use intake::{Counter, Intake, LatencyHistogram, Meter, Supervisor};
-use query::QueryContext;
+use intake::{Intake, LatencyHistogram};
 use role::StatusSection;
 use store::{ReadView, Store};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::api_error::{ApiError, RETRY_AFTER_BUSY};
-use crate::blocking::blocking;
-use crate::health;
+use crate::active_query::{
+    ActiveQuery, ActiveQueryState, CancelOnDrop, QueryRejectCounters, QueryServiceShared,
+    run_blocking,
+};
+use crate::api_error::ApiError;
+use crate::bounded_buffer::{BoundedBuffer, JsonBody};
 use crate::json::Json;
 use crate::limits::Limits;
-use crate::memory_budget::{self, Denial, MemoryBudget, Reservation};
-use crate::query_admission::{ClientId, LanePermit, QueryAdmission, QueryLane, QueueFull};
-use crate::stream::StreamHub;
+use crate::memory_budget::{self, MemoryBudget, Reservation};
+use crate::query_admission::{ClientId, QueryAdmission, QueryLane};
+use crate::stream::hub::StreamHub;
 use crate::ttl_cache::TtlCache;
+
+/// How long the same health is reported: whoever asks needs no token, and may ask as often as they
+/// like.
+const HEALTH_TTL: Duration = Duration::from_secs(1);
 
 /// Query service settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,7 +165,7 @@ impl QueryService {
         QueryService {
             started_at: intake.now(),
             hub: Arc::new(StreamHub::new(Arc::clone(&intake), settings.max_stream_clients)),
-            health: TtlCache::new(health::CACHE_TTL, intake.supervisor().clone()),
+            health: TtlCache::new(HEALTH_TTL, intake.supervisor().clone()),
             metrics: TtlCache::new(Duration::ZERO, intake.supervisor().clone()),
             snapshots_lock: Mutex::default(),
             dashboards_lock: Mutex::default(),
@@ -331,406 +335,6 @@ impl QueryService {
 
     /// Somewhere to write an answer to that is small, or made out of what is held anyhow.
     pub(crate) fn response_buffer(&self) -> BoundedBuffer {
-        BoundedBuffer {
-            text: String::new(),
-            max: self.settings.max_response_bytes,
-            query: None,
-            error: None,
-        }
-    }
-}
-
-/// Works on a question that has a place, on a thread of its own.
-async fn run_blocking<T: Send + 'static>(
-    asking: ActiveQuery,
-    work: impl FnOnce(&ActiveQuery) -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let supervisor = asking.service.supervisor.clone();
-    let done = blocking(&supervisor, move || {
-        asking.service.supervisor.fault_point("work on a query");
-        let outcome = work(&asking);
-        asking.release_permit();
-        // It says more than what the work made of it.
-        match asking.error.get() {
-            Some(refusal) => Err(refusal.clone()),
-            None => outcome,
-        }
-    });
-    done.await.unwrap_or_else(|what| Err(ApiError::Internal(what)))
-}
-
-/// State shared by running queries.
-#[derive(Debug)]
-struct QueryServiceShared {
-    admission: Arc<QueryAdmission>,
-    memory: Arc<MemoryBudget>,
-    max_light_rows: u64,
-    light_query_time: Duration,
-    max_queued_queries: usize,
-    max_response_bytes: usize,
-    rejected: QueryRejectCounters,
-    cancelled: Counter,
-    supervisor: Supervisor,
-}
-
-impl QueryServiceShared {
-    fn register_metrics(&self, meter: &Meter) {
-        for lane in QueryLane::ALL {
-            let labels = [("lane", lane.name())];
-            let of = |name, about, read: fn((usize, usize)) -> usize| {
-                let admission = Arc::clone(&self.admission);
-                meter.gauge(name, about, &labels, move || {
-                    read(admission.running_and_queued(lane)) as f64
-                });
-            };
-            of("topdeck_queries_running", "queries worked on", |counts| counts.0);
-            of("topdeck_queries_queued", "queries that wait for their turn", |counts| counts.1);
-        }
-        let memory = Arc::clone(&self.memory);
-        let about = "bytes of memory held by queries";
-        meter.gauge("topdeck_query_memory_bytes", about, &[], move || memory.used() as f64);
-        let memory = Arc::clone(&self.memory);
-        let about = "queries that wait for memory";
-        meter.gauge("topdeck_queries_waiting_for_memory", about, &[], move || {
-            memory.waiting() as f64
-        });
-    }
-}
-
-/// Rejected queries by reason.
-#[derive(Debug)]
-struct QueryRejectCounters {
-    queue: Counter,
-    memory: Counter,
-    memory_max: Counter,
-}
-
-impl QueryRejectCounters {
-    fn new(meter: &Meter) -> QueryRejectCounters {
-        let of = |reason| {
-            let about = "queries refused, by the limit that they reached";
-            meter.counter("topdeck_queries_rejected_total", about, &[("reason", reason)])
-        };
-        QueryRejectCounters {
-            queue: of("queue"),
-            memory: of("memory"),
-            memory_max: of("memory_max"),
-        }
-    }
-}
-
-/// A running query; cheap to clone.
-#[derive(Clone, Debug)]
-pub(crate) struct ActiveQuery(Arc<ActiveQueryState>);
-
-impl std::ops::Deref for ActiveQuery {
-    type Target = ActiveQueryState;
-
-    fn deref(&self) -> &ActiveQueryState {
-        &self.0
-    }
-}
-
-/// State of a running query.
-#[derive(Debug)]
-pub(crate) struct ActiveQueryState {
-    service: Arc<QueryServiceShared>,
-    client: ClientId,
-    started: Instant,
-    timeout: Duration,
-    is_disconnected: AtomicBool,
-    /// Told when it is gone.
-    disconnected: Notify,
-    /// Why it was refused in the middle of the work.
-    error: OnceLock<ApiError>,
-    /// Where it works, and since when. The lock is held while a light question waits to become a
-    /// heavy one.
-    permit: Mutex<Option<(QueryLane, Instant, LanePermit)>>,
-    /// Whether it works in the light lane; to be looked at without the lock.
-    is_light: AtomicBool,
-    reservation: Reservation,
-    /// What waits for a turn in the middle of the work.
-    runtime: Handle,
-}
-
-impl ActiveQuery {
-    /// Waits for a place in a lane.
-    async fn enter(&self, lane: QueryLane) -> Result<(), ApiError> {
-        let place = self.acquire_permit(lane).await?;
-        *self.permit() = Some((lane, Instant::now(), place));
-        self.is_light.store(lane == QueryLane::Light, Ordering::Relaxed);
-        Ok(())
-    }
-
-    async fn acquire_permit(&self, lane: QueryLane) -> Result<LanePermit, ApiError> {
-        let full = |_: QueueFull| {
-            self.service.rejected.queue.add(1);
-            let (working, waiting) = (
-                self.service.admission.running_and_queued(lane).0,
-                self.service.max_queued_queries,
-            );
-            let what = format!(
-                "cannot take the query: {working} {} queries are worked on (queries in \
-                 [http.limits] of the settings) and {waiting} wait, which is as many as may; \
-                 ask again later",
-                lane.name()
-            );
-            ApiError::TooManyRequests { message: what, retry_after: RETRY_AFTER_BUSY }
-        };
-        let waiting = self.service.admission.enqueue(lane, &self.client).map_err(full)?;
-        let left = self.timeout.saturating_sub(self.started.elapsed());
-        tokio::select! {
-            biased;
-            place = waiting => place.map_err(full),
-            () = self.disconnected.notified() => Err(ApiError::from_query_error(query::Error::Timeout, "")),
-            () = tokio::time::sleep(left) => {
-                self.service.cancelled.add(1);
-                let why = "the question waited for its turn longer than it may; ask again later, \
-                           or less at once";
-                Err(ApiError::Timeout(why.to_owned()))
-            }
-        }
-    }
-
-    fn permit(&self) -> MutexGuard<'_, Option<(QueryLane, Instant, LanePermit)>> {
-        self.permit.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// In which lane it works.
-    fn lane(&self) -> Option<QueryLane> {
-        self.permit().as_ref().map(|place| place.0)
-    }
-
-    /// Gives its place up.
-    fn release_permit(&self) {
-        drop(self.permit().take());
-    }
-
-    /// What the store has now; reads of it end when this is over.
-    fn view(&self, store: &Store) -> Result<ReadView, ApiError> {
-        let over = self.clone();
-        Ok(store.view()?.with_cancellation(Arc::new(move || over.should_stop())))
-    }
-
-    /// Nobody waits for the answer any more, or its time is up.
-    fn is_cancelled(&self) -> bool {
-        // Relaxed: nothing else is read by this flag.
-        self.is_disconnected.load(Ordering::Relaxed) || self.started.elapsed() >= self.timeout
-    }
-
-    /// The same, or it was refused.
-    fn is_ended(&self) -> bool {
-        self.error.get().is_some() || self.is_cancelled()
-    }
-
-    /// Counts a question that was worked on.
-    fn record_outcome<T>(
-        &self,
-        timer: &LatencyHistogram,
-        outcome: Result<T, ApiError>,
-    ) -> Result<T, ApiError> {
-        timer.record(self.started.elapsed());
-        if self.is_cancelled() {
-            self.service.cancelled.add(1);
-        }
-        outcome
-    }
-
-    /// Whether to stop. What works longer in the light lane than it may waits here for a place in
-    /// the heavy one.
-    pub(crate) fn should_stop(&self) -> bool {
-        if self.is_ended() {
-            return true;
-        }
-        if self.is_light.load(Ordering::Relaxed) {
-            let mut place = self.permit();
-            let is_late = place.as_ref().is_some_and(|(lane, since, _)| {
-                *lane == QueryLane::Light && since.elapsed() >= self.service.light_query_time
-            });
-            if is_late {
-                return self.move_to_heavy(&mut place).is_err();
-            }
-        }
-        false
-    }
-
-    /// Goes on in the heavy lane, when it is the client's turn there. An error ends the question.
-    fn move_to_heavy(
-        &self,
-        place: &mut Option<(QueryLane, Instant, LanePermit)>,
-    ) -> Result<(), ()> {
-        let refuse = |refusal| drop(self.error.set(refusal));
-        self.reservation.become_heavy().map_err(|denial| refuse(self.denial_error(denial)))?;
-        if place.as_ref().is_none_or(|place| place.0 == QueryLane::Heavy) {
-            return Ok(());
-        }
-        // Others have the place that this gave up.
-        *place = None;
-        let waited =
-            self.runtime.block_on(self.acquire_permit(QueryLane::Heavy)).map_err(refuse)?;
-        *place = Some((QueryLane::Heavy, Instant::now(), waited));
-        self.is_light.store(false, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// An error if it is over.
-    pub(crate) fn check_cancelled(&self) -> Result<(), ApiError> {
-        match (self.should_stop(), self.error.get()) {
-            (false, _) => Ok(()),
-            (true, Some(refusal)) => Err(refusal.clone()),
-            (true, None) => Err(ApiError::from_query_error(query::Error::Timeout, "")),
-        }
-    }
-
-    /// Holds more memory, which is given back at the end of the question.
-    pub(crate) fn reserve(&self, bytes: usize) -> Result<(), ApiError> {
-        let is_ended = || self.is_ended();
-        match self.reservation.grow(bytes as u64, &is_ended) {
-            Err(Denial::NotLight) => {
-                let became = self.move_to_heavy(&mut self.permit());
-                // Why not is told by the check.
-                became.or_else(|()| self.check_cancelled())?;
-                self.reservation.grow(0, &is_ended).map_err(|denial| self.denial_error(denial))
-            }
-            outcome => outcome.map_err(|denial| self.denial_error(denial)),
-        }
-    }
-
-    fn denial_error(&self, denial: Denial) -> ApiError {
-        match denial {
-            Denial::Cancelled => ApiError::from_query_error(query::Error::Timeout, ""),
-            Denial::TooLarge { max } => {
-                self.service.rejected.memory_max.add(1);
-                ApiError::Unprocessable(format!(
-                    "cannot answer the query: it needs more than {max} bytes of memory (query_bytes \
-                     in [http.limits] of the settings, less the share of light queries); ask \
-                     for longer steps, a shorter time or fewer series, or raise query_bytes"
-                ))
-            }
-            Denial::Busy { .. } | Denial::NotLight => {
-                self.service.rejected.memory.add(1);
-                let (used, max) = match denial {
-                    Denial::Busy { used, max } => (used, max),
-                    _ => (self.service.memory.used(), 0),
-                };
-                let what = format!(
-                    "cannot get more memory for the query: queries hold {used} of {max} bytes \
-                     (query_bytes in [http.limits] of the settings, less the share of light \
-                     queries); ask again later, or for less"
-                );
-                ApiError::TooManyRequests { message: what, retry_after: RETRY_AFTER_BUSY }
-            }
-        }
-    }
-
-    /// An answer in JSON, if it is not too large.
-    pub(crate) fn json_response(&self, json: &Json) -> Result<JsonBody, ApiError> {
-        self.response_buffer().write_json(json)
-    }
-
-    /// Somewhere to write an answer to.
-    pub(crate) fn response_buffer(&self) -> BoundedBuffer {
-        let max = self.service.max_response_bytes;
-        BoundedBuffer { text: String::new(), max, query: Some(self.clone()), error: None }
-    }
-}
-
-impl QueryContext for ActiveQuery {
-    fn is_cancelled(&self) -> bool {
-        ActiveQuery::should_stop(self)
-    }
-
-    fn reserve_memory(&self, bytes: u64) -> query::Result<()> {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.reserve(bytes).map_err(|refusal| match refusal {
-            ApiError::Timeout(_) => query::Error::Timeout,
-            refusal => query::Error::Memory {
-                is_transient: matches!(refusal, ApiError::TooManyRequests { .. }),
-                message: refusal.message().to_owned(),
-            },
-        })
-    }
-
-    fn release_memory(&self, bytes: u64) {
-        self.reservation.shrink(bytes);
-    }
-}
-
-/// Marks the client as disconnected on drop.
-struct CancelOnDrop(ActiveQuery);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.is_disconnected.store(true, Ordering::Relaxed);
-        self.0.disconnected.notify_one();
-        self.0.service.memory.notify_waiters();
-    }
-}
-
-/// Text that may become so long.
-#[derive(Debug)]
-pub(crate) struct BoundedBuffer {
-    pub(crate) text: String,
-    max: usize,
-    /// The question that its memory is taken for.
-    query: Option<ActiveQuery>,
-    /// Why there was no memory for more.
-    error: Option<ApiError>,
-}
-
-impl BoundedBuffer {
-    /// Why no more could be written.
-    pub(crate) fn into_error(self) -> ApiError {
-        self.error.unwrap_or_else(|| {
-            ApiError::Unprocessable(format!(
-                "the answer has more than {} bytes, which is as many as it may (answers_bytes in \
-                 [http.limits] of the settings); ask for longer steps, a shorter time or fewer \
-                 series",
-                self.max
-            ))
-        })
-    }
-
-    fn write_json(mut self, json: &Json) -> Result<JsonBody, ApiError> {
-        match write!(self, "{json:#}") {
-            Ok(()) => Ok(JsonBody(self.text + "\n")),
-            Err(_) => Err(self.into_error()),
-        }
-    }
-}
-
-impl fmt::Write for BoundedBuffer {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let bytes = self.text.len() + text.len();
-        if bytes > self.max {
-            return Err(fmt::Error);
-        }
-        if bytes > self.text.capacity() {
-            // As it grows by itself, but known beforehand.
-            let capacity =
-                (2 * self.text.capacity()).min(self.max).max(INITIAL_BUFFER_BYTES).max(bytes);
-            let more = capacity - self.text.capacity();
-            if let Some(Err(denied)) = self.query.as_ref().map(|asking| asking.reserve(more)) {
-                self.error = Some(denied);
-                return Err(fmt::Error);
-            }
-            self.text.reserve_exact(capacity - self.text.len());
-        }
-        self.text.push_str(text);
-        Ok(())
-    }
-}
-
-/// How much a page holds at first.
-const INITIAL_BUFFER_BYTES: usize = 4 << 10;
-
-/// Serialised JSON body.
-#[derive(Debug)]
-pub(crate) struct JsonBody(pub(crate) String);
-
-impl IntoResponse for JsonBody {
-    fn into_response(self) -> Response {
-        let kind = HeaderValue::from_static("application/json");
-        ([(header::CONTENT_TYPE, kind)], self.0).into_response()
+        BoundedBuffer::new(self.settings.max_response_bytes, None)
     }
 }

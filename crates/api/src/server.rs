@@ -12,12 +12,11 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, Method, StatusCode, Uri};
 use intake::{Restartable, keep_running};
 use net::tls::{ServerTls, TlsError};
-use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
-use crate::acceptor::{Acceptor, ListenerContext};
+use crate::acceptor::{Acceptor, ListenerContext, TlsConfigCell};
 use crate::access::{AccessPolicy, is_loopback, require_scope};
 use crate::batches;
 use crate::connection::ServerPhase;
@@ -135,9 +134,6 @@ pub struct Server {
     phase: watch::Sender<ServerPhase>,
     tasks: Vec<JoinHandle<()>>,
 }
-
-/// The configuration of TLS for new connections, where there is TLS.
-pub(crate) type TlsConfigCell = Option<Arc<RwLock<Arc<ServerConfig>>>>;
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -273,7 +269,7 @@ pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
     let asked = Scope::ALL.map(|scope| {
         let own = openapi::routes(Some(scope));
         // There may be none: a layer over no routes is refused.
-        let offered = (scope == Scope::Read).then(|| context.offered.router());
+        let offered = (scope == Scope::Read).then(|| openapi::offered_routes(&context.offered));
         require_scope(offered.into_iter().fold(own, Router::merge), scope)
     });
     let batches = require_scope(batches::routes(), Scope::Ingest);

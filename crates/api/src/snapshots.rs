@@ -13,13 +13,13 @@ use disk::{Disk, OsDisk};
 use http::StatusCode;
 
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::json::Json::{Bool, List, Object, Text};
 use crate::json::integer;
 use crate::named_dir::{io_error, is_valid_name, list_entries};
-use crate::openapi::{JSON, Parameter, Route};
 use crate::parameters::Parameters;
-use crate::query_service::JsonBody;
+use crate::route::{ApiRoute, JSON, Parameter, SNAPSHOTS_PATH};
 use crate::token::Scope;
 
 /// What a name may be.
@@ -31,21 +31,20 @@ const MANIFESTS: [&str; 2] = ["manifest", "manifest.copy"];
 const CREATE: &[Parameter] = &[Parameter::text("name", "what it is called; the time, if not said")];
 const REMOVE: &[Parameter] = &[Parameter::text("name", "what it is called")];
 
-/// Where they are made and removed. How long that takes is the store's size to say, not a limit of the server.
-pub(crate) const PATH: &str = "/v1/snapshots";
-
-pub(crate) const ROUTES: &[Route] = &[
-    Route::get(PATH, "Snapshots that there are.", &[], || routing::get(list))
+pub(crate) const ROUTES: &[ApiRoute] = &[
+    ApiRoute::get(SNAPSHOTS_PATH, "Snapshots that there are.", &[], || routing::get(list))
         .with_scope(Some(Scope::Admin)),
-    Route {
+    ApiRoute {
         method: "post",
-        ..Route::get(PATH, "Makes a snapshot of the store.", CREATE, || routing::post(create))
+        ..ApiRoute::get(SNAPSHOTS_PATH, "Makes a snapshot of the store.", CREATE, || {
+            routing::post(create)
+        })
     }
     .with_scope(Some(Scope::Admin))
     .with_response(201, JSON, "the snapshot; all that was acknowledged before is in it"),
-    Route {
+    ApiRoute {
         method: "delete",
-        ..Route::get("/v1/snapshots/{name}", "Removes a snapshot.", REMOVE, || {
+        ..ApiRoute::get("/v1/snapshots/{name}", "Removes a snapshot.", REMOVE, || {
             routing::delete(remove)
         })
     }

@@ -6,14 +6,14 @@ mod tests;
 use axum::routing;
 
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
 use crate::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use crate::json::integer;
-use crate::openapi::Route;
-use crate::query_service::JsonBody;
+use crate::route::ApiRoute;
 
-pub(crate) const ROUTES: &[Route] = &[Route::get(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/v1/status",
     "How topdeck is: store, journal, subscribers and how far they lag, sites, damage.",
     &[],

@@ -9,42 +9,31 @@
 //!
 //! A value is a number, a text, or a distribution as answers have it, with its cells. `event: gap` says that something
 //! is known to be missing, whosever it is. `event: lagged` with `{"missed":n}` tells a client that was too slow how
-//! many events it was not sent: each has [`EVENTS_MAX`] events and [`BYTES_MAX`] bytes that wait for it, and nobody
-//! waits for it. A comment comes every [`HEARTBEAT`] if nothing else does. What is streamed is what was taken; it may
+//! many events it was not sent: each has [`hub::EVENTS_MAX`] events and [`hub::BYTES_MAX`] bytes that wait for it, and nobody
+//! waits for it. A comment comes every [`body::HEARTBEAT`] if nothing else does. What is streamed is what was taken; it may
 //! not be durable yet.
 
 mod body;
 mod event;
 mod feed;
-mod hub;
+pub(crate) mod hub;
 #[cfg(test)]
 mod tests;
-
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use axum::routing;
 use http::{HeaderValue, header};
 
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::openapi::{Parameter, Route, SELECTOR};
 use crate::parameters::Parameters;
-use crate::query_service::ActiveQuery;
-
-pub(crate) use hub::StreamHub;
-
-/// Events that wait for one client at the most.
-const EVENTS_MAX: usize = 4096;
-/// Bytes that wait for one client at the most.
-const BYTES_MAX: usize = 4 << 20;
-/// How often something is sent.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+use crate::route::{ApiRoute, Parameter, SELECTOR};
 
 const STREAM: &[Parameter] = &[SELECTOR.many()];
 
-pub(crate) const ROUTES: &[Route] = &[Route::get(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/v1/stream",
     "New intervals as they come: events row, gap and lagged.",
     STREAM,

@@ -75,7 +75,7 @@ impl TestServer {
         let context = Context::new(intake, desk).with_routes(routes);
         let scopes = [None, Some(Scope::Ingest), Some(Scope::Read), Some(Scope::Admin)];
         let router = scopes.map(openapi::routes).into_iter().fold(Router::new(), Router::merge);
-        let router = router.merge(context.offered.router());
+        let router = router.merge(openapi::offered_routes(&context.offered));
         TestServer { router: router.with_state(context.clone()), context }
     }
 
@@ -118,7 +118,7 @@ impl TestServer {
     /// Takes one row.
     pub(crate) fn send(&self, series: &Series, sample: Sample) {
         let intake = &self.context.intake;
-        let mut writer = intake.writer(intake::SeriesKeyEncoding::Canonical);
+        let mut writer = intake.writer(intake::SeriesKeyEncoding::CANONICAL);
         writer.series(&series.canonical_key(), &mut || Ok(series.clone())).unwrap();
         writer.sample(&sample).unwrap();
         intake.append(&intake.producer("trial"), writer).unwrap().wait_durable().unwrap();
@@ -127,7 +127,7 @@ impl TestServer {
     /// Takes a gap.
     pub(crate) fn send_gap(&self, gap: Gap) {
         let intake = &self.context.intake;
-        let mut writer = intake.writer(intake::SeriesKeyEncoding::Canonical);
+        let mut writer = intake.writer(intake::SeriesKeyEncoding::CANONICAL);
         writer.gap(gap);
         intake.append(&intake.producer("trial"), writer).unwrap().wait_durable().unwrap();
     }

@@ -138,7 +138,7 @@ impl HostWorker {
     /// Reads all, as of `end`, and waits until it is taken.
     fn read(&mut self, end: i64) -> intake::Result<()> {
         let began = Instant::now();
-        let mut writer = self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::Host);
+        let mut writer = self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::new("host"));
         if let Some((start, lost)) = self.lost_gauges {
             let reason = "there was no room for readings of the host; only what adds up came later";
             let producer = Some(self.producer.id());

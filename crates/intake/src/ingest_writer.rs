@@ -19,8 +19,8 @@ pub struct IngestWriter {
     pub(crate) new_series: Vec<Arc<CachedSeries>>,
     /// Series that the batch names by number only.
     pub(crate) referenced_series: Vec<Arc<CachedSeries>>,
-    /// Which way the keys of this source are made.
-    key_encoding: SeriesKeyEncoding,
+    /// The number of the keys' encoding in the cache.
+    encoding_id: u8,
     /// Whether numbers are enough for series that the journal has.
     uses_ids: bool,
     key: Vec<u8>,
@@ -78,16 +78,16 @@ impl SeriesAdmission {
 impl IngestWriter {
     pub(crate) fn new(
         cache: Arc<SeriesCache>,
-        way: SeriesKeyEncoding,
+        encoding: SeriesKeyEncoding,
         by_id: bool,
         bytes_max: usize,
     ) -> IngestWriter {
         IngestWriter {
+            encoding_id: cache.encoding_id(encoding),
             series_cache: cache,
             batch: BatchWriter::default(),
             new_series: Vec::new(),
             referenced_series: Vec::new(),
-            key_encoding: way,
             uses_ids: by_id,
             key: Vec::new(),
             bytes_max,
@@ -150,7 +150,7 @@ impl RowSink for IngestWriter {
         }
         self.rejected = None;
         self.key.clear();
-        self.key.push(self.key_encoding as u8);
+        self.key.push(self.encoding_id);
         self.key.extend_from_slice(key);
         let known = match self.series_cache.get(&self.key) {
             Some(known) => {

@@ -308,16 +308,16 @@ impl Intake {
         self.shared.producer(name)
     }
 
-    /// Something to write rows to whose series are held to no limit, for what is topdeck's own. `way` is how the
-    /// source makes keys: those of different ways are never mixed up.
-    pub fn writer(&self, way: SeriesKeyEncoding) -> IngestWriter {
-        self.shared.writer(way)
+    /// Something to write rows to whose series are held to no limit, for what is topdeck's own. `encoding`
+    /// names the decoder that makes the keys.
+    pub fn writer(&self, encoding: SeriesKeyEncoding) -> IngestWriter {
+        self.shared.writer(encoding)
     }
 
     /// Something to write rows to of a producer, by its number. A new series beyond a limit of the store is rejected:
     /// its samples are refused one by one, and all others are taken.
-    pub fn writer_for(&self, producer: u64, way: SeriesKeyEncoding) -> IngestWriter {
-        self.shared.writer_for(producer, way)
+    pub fn writer_for(&self, producer: u64, encoding: SeriesKeyEncoding) -> IngestWriter {
+        self.shared.writer_for(producer, encoding)
     }
 
     /// Takes what was written, as the producer's next batch.
@@ -489,13 +489,13 @@ impl IntakeState {
         producer
     }
 
-    fn writer(&self, way: SeriesKeyEncoding) -> IngestWriter {
+    fn writer(&self, encoding: SeriesKeyEncoding) -> IngestWriter {
         let by_id = self.target.store().is_some();
-        IngestWriter::new(Arc::clone(&self.series_cache), way, by_id, self.batch_bytes_max)
+        IngestWriter::new(Arc::clone(&self.series_cache), encoding, by_id, self.batch_bytes_max)
     }
 
-    fn writer_for(&self, producer: u64, way: SeriesKeyEncoding) -> IngestWriter {
-        let writer = self.writer(way);
+    fn writer_for(&self, producer: u64, encoding: SeriesKeyEncoding) -> IngestWriter {
+        let writer = self.writer(encoding);
         match self.target.store() {
             // An agent has no limits: what it hands on is held to those of the site.
             None => writer,
@@ -691,7 +691,7 @@ impl IntakeState {
         if gaps.is_empty() {
             return;
         }
-        let mut writer = self.writer(SeriesKeyEncoding::Canonical);
+        let mut writer = self.writer(SeriesKeyEncoding::CANONICAL);
         for gap in &gaps {
             let samples = gap.lost.unwrap_or(0);
             let name = gap
@@ -759,7 +759,7 @@ impl IntakeState {
 
     /// Writes what topdeck measures of itself, as of `end`.
     pub(crate) fn write_self_metrics(&self, end: i64) -> Result<()> {
-        let mut writer = self.writer(SeriesKeyEncoding::Canonical);
+        let mut writer = self.writer(SeriesKeyEncoding::CANONICAL);
         self.meter.write_rows(self.started_at.min(end), end, &mut writer)?;
         // Nobody waits for it.
         self.append(&self.producer(SELF_PRODUCER), writer).map(drop)
@@ -769,7 +769,7 @@ impl IntakeState {
     fn report_unclean_shutdown(&self) {
         use collect::RowSink as _;
         let Some(gap) = self.ledger_reader.unclean_shutdown_gap() else { return };
-        let mut writer = self.writer(SeriesKeyEncoding::Canonical);
+        let mut writer = self.writer(SeriesKeyEncoding::CANONICAL);
         writer.gap(gap);
         let mut telling = lock(&self.shutdown_gap_receipt);
         if telling.is_none() {
@@ -925,10 +925,11 @@ mod tests {
         let intake = Intake::new(WriteTarget::Store(Arc::clone(&store)), settings).unwrap();
         let producer = intake.producer("p");
         let series = |name: &str| Series::new(name, SeriesKind::Gauge).validate().unwrap();
-        let key = |name: &str| [&[SeriesKeyEncoding::Generic as u8], name.as_bytes()].concat();
+        let generic = intake.shared.series_cache.encoding_id(SeriesKeyEncoding::GENERIC);
+        let key = |name: &str| [&[generic], name.as_bytes()].concat();
         intake.shared.series_cache.insert(&key("forgotten"), series("forgotten")).set_registered();
         for rows in 1..3 {
-            let mut writer = intake.writer(SeriesKeyEncoding::Generic);
+            let mut writer = intake.writer(SeriesKeyEncoding::GENERIC);
             for name in ["forgotten", "new"] {
                 writer.series(name.as_bytes(), &mut || Ok(series(name))).unwrap();
                 writer
@@ -964,7 +965,7 @@ mod tests {
         let intake = Intake::new(WriteTarget::Store(Arc::clone(&store)), settings).unwrap();
         let producer = intake.producer("p");
         let take = |names: &[&str], samples: i64| {
-            let mut writer = intake.writer(SeriesKeyEncoding::Generic);
+            let mut writer = intake.writer(SeriesKeyEncoding::GENERIC);
             for name in names {
                 let series = || Series::new(*name, SeriesKind::Gauge).validate();
                 writer.series(name.as_bytes(), &mut { series }).unwrap();
@@ -978,14 +979,9 @@ mod tests {
         };
         take(&["a"], 1).unwrap();
         assert!(matches!(take(&["b", "a"], 10_000), Err(Error::TooLarge { .. })));
-        assert!(
-            !intake
-                .shared
-                .series_cache
-                .get(&[SeriesKeyEncoding::Generic as u8, b'b'])
-                .unwrap()
-                .is_registered()
-        );
+        let cache = &intake.shared.series_cache;
+        let generic = cache.encoding_id(SeriesKeyEncoding::GENERIC);
+        assert!(!cache.get(&[generic, b'b']).unwrap().is_registered());
         assert_eq!(intake.in_flight_bytes(), 0);
         take(&["a"], 1).unwrap();
         let audit = intake.audit().unwrap();

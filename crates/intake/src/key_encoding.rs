@@ -1,26 +1,19 @@
-//! Encodings of series keys.
+//! Encodings of series keys: the name of the decoder that made a key.
 
-/// Which decoder made a series' key. Keys of different ways are never mixed up, so two that make different things of
-/// the same bytes need two ways. The numbers live no longer than the process.
+/// The decoder that made a series' key. Keys of different encodings are never mixed up: decoders
+/// that make different series of the same bytes have encodings of different names. An encoding
+/// belongs to its decoder; the numbers that the cache of series gives them end with the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum SeriesKeyEncoding {
-    /// The series' canonical form: what is made here, and whatever has no cheaper key.
-    Canonical,
-    /// `collect::place`: JSON, HDR logs, single records.
-    Generic,
-    /// Remote write, version 1.
-    RemoteWrite1,
-    /// Remote write, version 2.
-    RemoteWrite2,
-    /// OTLP.
-    Otlp,
-    /// InfluxDB's lines.
-    Influx,
-    /// StatsD and Graphite.
-    LineProtocol,
-    /// This host's metrics.
-    Host,
-    /// What programs of this host record.
-    SharedMemory,
+pub struct SeriesKeyEncoding(&'static str);
+
+impl SeriesKeyEncoding {
+    /// The series' canonical form: what topdeck makes itself, and whatever has no cheaper key.
+    pub const CANONICAL: SeriesKeyEncoding = SeriesKeyEncoding::new("canonical");
+    /// `collect::mapper`: JSON, HDR logs, single records.
+    pub const GENERIC: SeriesKeyEncoding = SeriesKeyEncoding::new("generic");
+
+    /// The encoding of this name.
+    pub const fn new(name: &'static str) -> SeriesKeyEncoding {
+        SeriesKeyEncoding(name)
+    }
 }

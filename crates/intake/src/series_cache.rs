@@ -6,6 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use model::{Series, SeriesId};
 
+use crate::key_encoding::SeriesKeyEncoding;
+
 /// About how many bytes what is remembered takes. At half of it those that were asked for since stay, and the
 /// others are forgotten and learnt anew: some 200 thousand series of the usual size.
 const BYTES_MAX: usize = 128 << 20;
@@ -45,10 +47,11 @@ impl CachedSeries {
     }
 }
 
-/// Series by key. A key begins with its
-/// [`SeriesKeyEncoding`](crate::key_encoding::SeriesKeyEncoding).
+/// Series by key. A key begins with the number of its [`SeriesKeyEncoding`].
 #[derive(Debug)]
 pub(crate) struct SeriesCache {
+    /// Encodings that were seen: the index is the number.
+    encodings: RwLock<Vec<SeriesKeyEncoding>>,
     generations: RwLock<TwoGenerations>,
     /// Bytes of one age at the most.
     bytes_max: usize,
@@ -64,11 +67,29 @@ struct TwoGenerations {
 
 impl Default for SeriesCache {
     fn default() -> SeriesCache {
-        SeriesCache { generations: RwLock::default(), bytes_max: BYTES_MAX / 2 }
+        SeriesCache {
+            encodings: RwLock::default(),
+            generations: RwLock::default(),
+            bytes_max: BYTES_MAX / 2,
+        }
     }
 }
 
 impl SeriesCache {
+    /// The first byte of the encoding's keys. There are as many encodings as decoders: some ten.
+    pub(crate) fn encoding_id(&self, encoding: SeriesKeyEncoding) -> u8 {
+        let find = |known: &[SeriesKeyEncoding]| known.iter().position(|one| *one == encoding);
+        let known = find(&self.encodings.read().unwrap_or_else(PoisonError::into_inner));
+        let index = known.unwrap_or_else(|| {
+            let mut known = self.encodings.write().unwrap_or_else(PoisonError::into_inner);
+            find(&known).unwrap_or_else(|| {
+                known.push(encoding);
+                known.len() - 1
+            })
+        });
+        u8::try_from(index).expect("BUG: more than 256 encodings of series keys")
+    }
+
     pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<CachedSeries>> {
         {
             let ages = self.generations.read().unwrap_or_else(PoisonError::into_inner);
@@ -142,6 +163,13 @@ mod tests {
         assert!(cache.get(&series(0).0).is_none());
         cache.clear();
         assert!(cache.get(&hot).is_none());
+    }
+
+    #[test]
+    fn each_encoding_has_a_number() {
+        let cache = SeriesCache::default();
+        let id = |name| cache.encoding_id(SeriesKeyEncoding::new(name));
+        assert_eq!(["a", "b", "a", "c", "b"].map(id), [0, 1, 0, 2, 1]);
     }
 
     #[test]

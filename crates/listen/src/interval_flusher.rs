@@ -298,7 +298,7 @@ impl IntervalFlusher {
     ) -> (usize, intake::Result<()>) {
         let producer = self.shared.counters.producer.id();
         let mut writer =
-            self.intake.writer_for(producer, SeriesKeyEncoding::LineProtocol).with_own_gaps();
+            self.intake.writer_for(producer, SeriesKeyEncoding::new("lines")).with_own_gaps();
         let (mut count, mut received, mut booked, mut refused) = (0, 0, 0, DropCounts::default());
         for (key, held) in rows {
             count += 1;
@@ -338,7 +338,7 @@ impl IntervalFlusher {
         if interval.drops.is_empty() {
             return true;
         }
-        let mut writer = self.intake.writer(SeriesKeyEncoding::LineProtocol);
+        let mut writer = self.intake.writer(SeriesKeyEncoding::new("lines"));
         rows::write_gaps(
             interval,
             &interval.drops,

@@ -63,7 +63,7 @@ impl AttemptLog {
 
     pub(crate) fn batches(&self) -> AttemptBatches<'_> {
         let (intake, producer) = (&*self.intake, self.producer.id());
-        let last = intake.writer_for(producer, SeriesKeyEncoding::Canonical);
+        let last = intake.writer_for(producer, SeriesKeyEncoding::CANONICAL);
         AttemptBatches { intake, producer, full: Vec::new(), current: last }
     }
 
@@ -147,7 +147,7 @@ impl RowSink for AttemptBatches<'_> {
         series: &mut dyn FnMut() -> model::Result<Series>,
     ) -> model::Result<()> {
         if self.current.bytes() >= BATCH_BYTES {
-            let next = self.intake.writer_for(self.producer, SeriesKeyEncoding::Canonical);
+            let next = self.intake.writer_for(self.producer, SeriesKeyEncoding::CANONICAL);
             self.full.push(std::mem::replace(&mut self.current, next));
         }
         self.current.series(key, series)

@@ -18,11 +18,11 @@ use crate::error_response::ErrorResponse;
 use crate::ingest::ingest_request::{IngestRequest, json_response};
 use crate::ingest::record::reject_partial;
 use crate::ingest::{LABELS, METRIC, START};
-use crate::openapi::{Parameter, Route};
+use crate::route::{ApiRoute, Parameter};
 
 const PARAMETERS: &[Parameter] = &[METRIC.required(), START, LABELS];
 
-pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
     "/v1/hlog",
     "Takes a log of HdrHistogram.",
     PARAMETERS,
@@ -39,7 +39,7 @@ async fn ingest_hlog(posted: IngestRequest) -> Result<Response, ErrorResponse> {
         return Err(ErrorResponse::bad_request("what was measured? name it: /v1/hlog?metric=NAME"));
     }
     let start = start_parameter(&posted)?;
-    let taken = posted.ingest("hlog", SeriesKeyEncoding::Generic, move |posted, body, _, rows| {
+    let taken = posted.ingest("hlog", SeriesKeyEncoding::GENERIC, move |posted, body, _, rows| {
         reject_partial(read_log(posted, start, body, rows))
     });
     let taken = taken.await?;

@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::error_response::ErrorResponse;
 use crate::ingest::LABELS;
 use crate::ingest::ingest_request::{IngestRequest, json_response};
-use crate::openapi::{JSON, Parameter, Route};
+use crate::route::{ApiRoute, JSON, Parameter};
 
 const DEBUG: HeaderName = HeaderName::from_static("x-circonus-httptrap-debug");
 
@@ -27,14 +27,14 @@ const CHECK_PARAMETERS: &[Parameter] =
 
 const BODY: (&str, &str) = (JSON, "metrics as Circonus' HTTPTrap takes them");
 const RESPONSE: &str = "how many were taken: {\"stats\": n}; they are durable";
-const ANY: Route = Route::ingest(
+const ANY: ApiRoute = ApiRoute::ingest(
     "/v1/httptrap",
     "Takes an HTTPTrap body (docs/formats/httptrap.md).",
     PARAMETERS,
     BODY,
 )
 .with_response(200, JSON, RESPONSE);
-const ONE: Route = Route::ingest(
+const ONE: ApiRoute = ApiRoute::ingest(
     "/module/httptrap/{check}/{secret}",
     "Takes an HTTPTrap body at the address that Circonus' clients know.",
     CHECK_PARAMETERS,
@@ -42,8 +42,8 @@ const ONE: Route = Route::ingest(
 )
 .with_response(200, JSON, RESPONSE);
 
-pub(crate) const ROUTES: &[Route] =
-    &[ANY, Route { method: "put", ..ANY }, ONE, Route { method: "put", ..ONE }];
+pub(crate) const ROUTES: &[ApiRoute] =
+    &[ANY, ApiRoute { method: "put", ..ANY }, ONE, ApiRoute { method: "put", ..ONE }];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new()
@@ -69,7 +69,7 @@ async fn ingest_trap(
     posted.reject_unknown_parameters(PARAMETERS)?;
     let debug = posted.headers.get(&DEBUG).cloned();
     let taken =
-        posted.ingest("httptrap", SeriesKeyEncoding::Generic, move |posted, body, now, rows| {
+        posted.ingest("httptrap", SeriesKeyEncoding::GENERIC, move |posted, body, now, rows| {
             let mut labels = posted.labels();
             labels.extend(check.map(|check| ("check".to_owned(), check)));
             let rules =

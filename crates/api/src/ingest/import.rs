@@ -13,7 +13,7 @@ use crate::error_response::ErrorResponse;
 use crate::ingest::ingest_request::{IngestRequest, json_response};
 use crate::ingest::record::{read, reject_partial};
 use crate::ingest::{LABELS, METRIC, START, UNIT, hlog};
-use crate::openapi::{Parameter, Route};
+use crate::route::{ApiRoute, Parameter};
 
 const PARAMETERS: &[Parameter] = &[
     METRIC,
@@ -23,7 +23,7 @@ const PARAMETERS: &[Parameter] = &[
     LABELS,
 ];
 
-pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
     "/v1/import",
     "Takes a recording in any format that `topdeck import` reads.",
     PARAMETERS,
@@ -40,7 +40,7 @@ async fn ingest_import(posted: IngestRequest) -> Result<Response, ErrorResponse>
     let named = posted.parameter("format").map(format).transpose()?;
     let start = hlog::start_parameter(&posted)?;
     let taken =
-        posted.ingest("import", SeriesKeyEncoding::Generic, move |posted, body, now, rows| {
+        posted.ingest("import", SeriesKeyEncoding::GENERIC, move |posted, body, now, rows| {
             let found = named.map_or_else(|| collect::detect(body), Ok);
             let format =
                 found.map_err(|trouble| ErrorResponse::bad_request(trouble.to_string()))?;

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::context::Context;
 use crate::error_response::ErrorResponse;
 use crate::ingest::ingest_request::{IngestRequest, json_response};
-use crate::openapi::{Parameter, Route};
+use crate::route::{ApiRoute, Parameter};
 
 const PARAMETERS: &[Parameter] =
     &[Parameter::text("precision", "the unit of times: ns, us, ms, s, m or h; ns if not said")];
@@ -22,10 +22,10 @@ const PARAMETERS: &[Parameter] =
 const LINES: (&str, &str) = ("text/plain", "lines of the Influx line protocol");
 const RESPONSE: &str = "all of it is durable";
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route::ingest("/write", "Takes the line protocol of InfluxDB 1.", PARAMETERS, LINES)
+pub(crate) const ROUTES: &[ApiRoute] = &[
+    ApiRoute::ingest("/write", "Takes the line protocol of InfluxDB 1.", PARAMETERS, LINES)
         .with_response(204, "", RESPONSE),
-    Route::ingest("/api/v2/write", "Takes the line protocol of InfluxDB 2.", PARAMETERS, LINES)
+    ApiRoute::ingest("/api/v2/write", "Takes the line protocol of InfluxDB 2.", PARAMETERS, LINES)
         .with_response(204, "", RESPONSE),
 ];
 
@@ -40,9 +40,10 @@ async fn write(posted: IngestRequest) -> Result<Response, ErrorResponse> {
             ErrorResponse::bad_request(format!("precision={text}: expected ns, us, ms, s, m or h"))
         })?,
     };
-    let taken = posted.ingest("influx", SeriesKeyEncoding::Influx, move |_, body, now, rows| {
-        Ok(influx::read_lines(body, precision, now, rows))
-    });
+    let taken =
+        posted.ingest("influx", SeriesKeyEncoding::new("influx"), move |_, body, now, rows| {
+            Ok(influx::read_lines(body, precision, now, rows))
+        });
     let placed = taken.await?.result;
     if placed.rejected == 0 {
         return Ok(StatusCode::NO_CONTENT.into_response());

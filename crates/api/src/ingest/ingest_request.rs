@@ -19,8 +19,8 @@ use crate::context::Context;
 use crate::error_response::ErrorResponse;
 use crate::ingest::LABELS;
 use crate::ingest::decompress::{ContentEncoding, decompress};
-use crate::middleware::RequestMiddleware;
-use crate::openapi::Parameter;
+use crate::limits::DecodePermits;
+use crate::route::Parameter;
 
 /// The header by which a sender makes a batch of its request: `PRODUCER/BOOT/SEQUENCE`, the producer in hex.
 const BATCH_HEADER: &str = "topdeck-batch";
@@ -41,7 +41,7 @@ pub(crate) struct IngestRequest {
     parameters: Vec<(String, String)>,
     identity: Option<SenderIdentity>,
     context: Context,
-    middleware: Arc<RequestMiddleware>,
+    decode_permits: DecodePermits,
     limits: Arc<BodyLimits>,
     principal: Principal,
 }
@@ -64,8 +64,7 @@ impl FromRequest<Context> for IngestRequest {
         context: &Context,
     ) -> Result<IngestRequest, ErrorResponse> {
         let (parts, body) = request.into_parts();
-        let gate =
-            parts.extensions.get::<Arc<RequestMiddleware>>().expect("BUG: no gate was passed");
+        let permits = parts.extensions.get::<DecodePermits>().expect("BUG: no bound of decoders");
         let bound = parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without bounds");
         let client = parts.extensions.get::<Principal>().expect("BUG: nobody was let in");
         let encoding = header_text(&parts.headers, header::CONTENT_ENCODING.as_str())?;
@@ -86,7 +85,7 @@ impl FromRequest<Context> for IngestRequest {
             parameters,
             identity,
             context: context.clone(),
-            middleware: Arc::clone(gate),
+            decode_permits: permits.clone(),
             limits: Arc::clone(bound),
             principal: client.clone(),
             headers: parts.headers,
@@ -247,12 +246,11 @@ impl IngestRequest {
         + Send
         + 'static,
     ) -> Result<IngestOutcome<T>, ErrorResponse> {
-        let slots = Arc::clone(&self.middleware.decode_permits);
-        let slot = slots.acquire_owned().await.expect("BUG: the semaphore is never closed");
+        let permit = self.decode_permits.acquire().await;
         let supervisor = self.context.intake.supervisor().clone();
         // Decoding takes a while, and appending may wait for room: not among those who serve connections.
         let work = blocking(&supervisor, move || {
-            let _slot = slot;
+            let _permit = permit;
             let intake = &self.context.intake;
             intake.supervisor().fault_point("decode");
             let body = decompress(&self.body, self.content_encoding, &self.limits)?;

@@ -17,8 +17,8 @@ use crate::error_response::ErrorResponse;
 use crate::grpc;
 use crate::ingest::decompress::ContentEncoding;
 use crate::ingest::ingest_request::{IngestRequest, json_response};
-use crate::openapi::Route;
 use crate::protobuf_writer::{self, ProtobufWriter};
+use crate::route::ApiRoute;
 
 const SERVICE: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
@@ -33,7 +33,7 @@ enum OtlpEncoding {
 
 const KINDS: &str = "application/x-protobuf, application/json";
 
-pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
     "/v1/metrics",
     "Takes OpenTelemetry metrics (docs/formats/otlp.md).",
     &[],
@@ -49,7 +49,7 @@ async fn ingest(
     posted: IngestRequest,
     encoding: OtlpEncoding,
 ) -> Result<OtlpSummary, ErrorResponse> {
-    let taken = posted.ingest("otlp", SeriesKeyEncoding::Otlp, move |_, body, now, rows| {
+    let taken = posted.ingest("otlp", SeriesKeyEncoding::new("otlp"), move |_, body, now, rows| {
         let taken = match encoding {
             OtlpEncoding::Protobuf => otlp::read_protobuf(body, now, rows),
             OtlpEncoding::Json => otlp::read_json(body, now, rows),

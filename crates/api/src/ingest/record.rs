@@ -15,11 +15,11 @@ use crate::context::Context;
 use crate::error_response::ErrorResponse;
 use crate::ingest::ingest_request::{IngestRequest, json_response};
 use crate::ingest::{LABELS, METRIC, UNIT};
-use crate::openapi::{Parameter, Route};
+use crate::route::{ApiRoute, Parameter};
 
 const PARAMETERS: &[Parameter] = &[METRIC.required(), UNIT, LABELS];
 
-pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
     "/v1/record",
     "Records raw values: numbers, one in a line.",
     PARAMETERS,
@@ -39,7 +39,7 @@ async fn ingest_record(posted: IngestRequest) -> Result<Response, ErrorResponse>
     }
     let unit = posted.unit()?;
     let taken =
-        posted.ingest("record", SeriesKeyEncoding::Generic, move |posted, body, now, rows| {
+        posted.ingest("record", SeriesKeyEncoding::GENERIC, move |posted, body, now, rows| {
             reject_partial(read(posted, InputFormat::Numbers, unit, body, now, rows))
         });
     let taken = taken.await?;

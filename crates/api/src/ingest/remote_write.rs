@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::error_response::ErrorResponse;
 use crate::ingest::decompress::{ContentEncoding, unsupported};
 use crate::ingest::ingest_request::IngestRequest;
-use crate::openapi::Route;
+use crate::route::ApiRoute;
 
 const SAMPLES: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
 const HISTOGRAMS: HeaderName =
@@ -22,7 +22,7 @@ const HISTOGRAMS: HeaderName =
 const EXEMPLARS: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-exemplars-written");
 
-pub(crate) const ROUTES: &[Route] = &[Route::ingest(
+pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
     "/api/v1/write",
     "Takes Prometheus remote write, 1.0 and 2.0 (docs/formats/prometheus.md).",
     &[],
@@ -63,8 +63,8 @@ async fn ingest(posted: IngestRequest) -> Result<WriteSummary, ErrorResponse> {
         return Err(unsupported(&found, "snappy"));
     }
     let way = match version {
-        RemoteWriteVersion::V1 => SeriesKeyEncoding::RemoteWrite1,
-        RemoteWriteVersion::V2 => SeriesKeyEncoding::RemoteWrite2,
+        RemoteWriteVersion::V1 => SeriesKeyEncoding::new("remote write 1"),
+        RemoteWriteVersion::V2 => SeriesKeyEncoding::new("remote write 2"),
     };
     let taken = posted.ingest("remote write", way, move |_, body, _, rows| {
         remote_write::read_request(version, body, rows).map_err(|trouble| {

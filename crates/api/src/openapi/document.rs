@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Parameter, Route, all_routes};
+use super::all_routes;
 use crate::json::Json::{self, Bool, List, Map, Object, Text};
+use crate::route::{ApiRoute, Parameter};
 
 /// Headers of requests that bring measurements: the component's name, the header and what it is.
 const HEADERS: [(&str, &str, &str); 2] = [
@@ -21,15 +22,15 @@ const HEADERS: [(&str, &str, &str); 2] = [
 ];
 
 /// The document, with routes of roles.
-pub(super) fn document_text(offered: &[Route]) -> String {
-    let mut paths: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
+pub(super) fn document_text(offered: &[ApiRoute]) -> String {
+    let mut paths: BTreeMap<&str, Vec<&ApiRoute>> = BTreeMap::new();
     for route in all_routes() {
         paths.entry(route.path).or_default().push(route);
     }
     for route in offered {
         paths.entry(route.path).or_default().push(route);
     }
-    let path = |(path, routes): (&str, Vec<&Route>)| {
+    let path = |(path, routes): (&str, Vec<&ApiRoute>)| {
         let operations =
             routes.into_iter().map(|route| (route.method.to_owned(), operation_json(route)));
         (path.to_owned(), Map(operations.collect()))
@@ -57,12 +58,12 @@ fn info_json() -> Json {
     ])
 }
 
-fn operation_json(route: &Route) -> Json {
+fn operation_json(route: &ApiRoute) -> Json {
     let variable = |name: &str| route.path.contains(&format!("{{{name}}}"));
     let mut fields = vec![("summary", string(route.description))];
     let mut parameters: Vec<Json> =
         route.parameters.iter().map(|of| parameter_json(of, variable(of.name))).collect();
-    if route.takes_batches() {
+    if route.takes_batches {
         let header = |(name, ..): &(&str, &str, &str)| {
             Object(vec![("$ref", Text(format!("#/components/parameters/{name}")))])
         };
@@ -108,7 +109,7 @@ fn content(kind: &str) -> Json {
     Map(kind.split(", ").map(|kind| (kind.to_owned(), Map(Vec::new()))).collect())
 }
 
-fn responses(route: &Route) -> Json {
+fn responses(route: &ApiRoute) -> Json {
     let (status, kind, about) = route.response;
     let mut success = vec![("description", string(about))];
     if !kind.is_empty() {

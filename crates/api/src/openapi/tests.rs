@@ -26,7 +26,7 @@ fn document_matches_the_route_table() {
         // References are to headers.
         let (headers, parameters): (Vec<_>, Vec<_>) =
             parameters.iter().partition(|parameter| parameter["$ref"].is_string());
-        assert_eq!(headers.len(), if route.takes_batches() { 2 } else { 0 }, "{}", route.path);
+        assert_eq!(headers.len(), if route.takes_batches { 2 } else { 0 }, "{}", route.path);
         let own: Vec<&str> = route.parameters.iter().map(|parameter| parameter.name).collect();
         assert_eq!(parameters.into_iter().map(named).collect::<Vec<_>>(), own, "{}", route.path);
     }

@@ -6,11 +6,12 @@ use query::{Language, QueryRequest, Settings, StoreSource, promql};
 use store::ReadView;
 
 use super::{PrometheusError, ResponseExtras, response, success};
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::json::write_text;
 use crate::parameters::Parameters;
-use crate::query_service::{ActiveQuery, JsonBody};
 
 /// Moments of an answer at the most, as in Prometheus.
 const POINTS_MAX: i64 = 11_000;

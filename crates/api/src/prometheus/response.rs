@@ -9,8 +9,8 @@ use query::{
 
 use super::number::{write_number, write_time};
 use super::{ResponseExtras, write_list};
+use crate::bounded_buffer::BoundedBuffer;
 use crate::json::write_text;
-use crate::query_service::BoundedBuffer;
 
 /// Gaps that are told.
 const GAPS_REPORTED_MAX: usize = 10;

@@ -10,12 +10,13 @@ use store::ReadView;
 
 use super::expression::{TRUNCATED, parse_error};
 use super::{PrometheusError, ResponseExtras, success, write_list};
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::bounded_buffer::{BoundedBuffer, JsonBody};
 use crate::context::Context;
 use crate::json::write_text;
 use crate::parameters::{Parameters, parse_all};
 use crate::query::{EntryBudget, for_each_series, label_value};
-use crate::query_service::{ActiveQuery, BoundedBuffer, JsonBody};
 
 /// What all `match[]` pick together; `None` if there are none.
 fn match_selector(parameters: &Parameters) -> Result<Option<Selector>, ApiError> {

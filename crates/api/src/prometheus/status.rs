@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use super::{PrometheusError, ResponseExtras, success};
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::json::Json::{self, Bool, List, Map, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
-use crate::query_service::JsonBody;
 
 /// Whose language and API this is: by this version clients know what they may ask.
 const VERSION: &str = "3.15.0";

@@ -5,11 +5,12 @@ use query::breakdown::HeatmapSelection;
 use store::ReadView;
 
 use super::{BREAKDOWN, selection};
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
-use crate::query_service::{ActiveQuery, JsonBody};
 
 pub(super) async fn breakdown(
     context: Context,

@@ -2,10 +2,10 @@
 
 use super::CARDINALITY;
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
 use crate::parameters::Parameters;
-use crate::query_service::JsonBody;
 
 pub(super) async fn cardinality(
     context: Context,

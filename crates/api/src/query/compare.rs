@@ -7,11 +7,12 @@ use store::ReadView;
 
 use super::COMPARE;
 use super::selection::{self, RangeBound};
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
-use crate::query_service::{ActiveQuery, JsonBody};
 
 /// About as many intervals are compared of each side.
 const INTERVALS: u64 = 100;

@@ -7,11 +7,11 @@ use query::promql::{self, AggregateOp};
 
 use super::{FUNCTIONS, language};
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::json::Json::{self, Bool, List, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
-use crate::query_service::JsonBody;
 
 pub(super) async fn functions(
     context: Context,

@@ -10,12 +10,13 @@ use store::{ReadView, TimeColumn, TimeGrid};
 use super::HEATMAP;
 use super::histogram::{SelectedSeries, counts_above, estimate_rows};
 use super::indexed_cells::CellEdges;
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document::{distribution, gap};
 use crate::json::Json::{self, Integer, List, Object};
 use crate::parameters::Parameters;
-use crate::query_service::{ActiveQuery, JsonBody};
 
 /// Columns of an answer at the most: more than any screen has.
 const COLUMNS_MAX: u64 = 10_000;

@@ -8,14 +8,15 @@ use model::{Selector, Series, selector};
 use store::ReadView;
 
 use super::{SERIES, VALUES};
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
-use crate::json::Json::{self, Bool, List, Null, Object, Text};
+use crate::json::Json::{self, Bool, List, Object, Text};
 use crate::json::integer;
-use crate::openapi::Parameter;
 use crate::parameters::Parameters;
-use crate::query_service::{ActiveQuery, JsonBody};
+use crate::route::Parameter;
 
 /// As many as are told where nobody says.
 const LIMIT: usize = 1_000;
@@ -158,24 +159,9 @@ pub(super) async fn series(context: Context, parameters: Parameters) -> Result<J
         })?;
         let told =
             told.into_iter().filter_map(|(_, _, form)| Series::from_canonical_key(&form).ok());
-        Ok((found, told.map(|series| Object(series_fields(&series))).collect()))
+        Ok((found, told.map(|series| Object(document::series_fields(&series))).collect()))
     };
     list_response(context, parameters, SERIES, ("series", "series"), find).await
-}
-
-/// What a series is.
-pub(crate) fn series_fields(series: &Series) -> Vec<(&'static str, Json)> {
-    let labels = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    vec![
-        ("name", Text(series.name().to_owned())),
-        ("labels", document::labels(labels)),
-        ("kind", Text(selector::kind_name(series.kind()).to_owned())),
-        ("unit", unit_json(series.unit())),
-    ]
-}
-
-fn unit_json(unit: &str) -> Json {
-    if unit.is_empty() { Null } else { Text(unit.to_owned()) }
 }
 
 pub(super) async fn names(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
@@ -195,7 +181,7 @@ pub(super) async fn names(context: Context, parameters: Parameters) -> Result<Js
             vec![
                 ("name", Text(name.clone())),
                 ("kind", Text((*kind).to_owned())),
-                ("unit", self::unit_json(unit)),
+                ("unit", document::unit_json(unit)),
                 ("series", integer(*series)),
             ]
         }))

@@ -7,10 +7,11 @@ use std::time::Duration;
 use query::{Source, StoreSource};
 use store::ReadView;
 
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::context::Context;
 use crate::query_admission::{ClientId, QueryLane};
-use crate::query_service::{ActiveQuery, QueryServiceSettings};
+use crate::query_service::QueryServiceSettings;
 use crate::test_server::{self, NOW, TestServer};
 
 fn test_server(queries_max: usize, waiting_max: usize) -> TestServer {

@@ -5,13 +5,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::HEARTBEAT;
+/// How often something is sent.
+const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Events sent to one client.
 pub(super) struct EventStream {

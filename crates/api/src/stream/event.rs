@@ -22,7 +22,7 @@ pub(super) fn row(series: &Series, entry: &BatchEntry<'_>) -> String {
         Ok(SampleValue::Text(text)) => Text(text),
         Err(_) => Null,
     };
-    let mut fields = crate::query::series_fields(series);
+    let mut fields = document::series_fields(series);
     fields.extend([
         ("start_ns", Integer(entry.start.into())),
         ("end_ns", Integer(entry.end.into())),

@@ -13,9 +13,13 @@ use model::{Selector, Series};
 use tokio::sync::mpsc;
 
 use super::body::EventStream;
-use super::{BYTES_MAX, EVENTS_MAX, event, feed};
+use super::{event, feed};
 use crate::api_error::ApiError;
 
+/// Events that wait for one client at the most.
+pub(super) const EVENTS_MAX: usize = 4096;
+/// Bytes that wait for one client at the most.
+pub(super) const BYTES_MAX: usize = 4 << 20;
 /// After how long one for whom there was no place may try again.
 const RETRY_AFTER_FULL: Duration = Duration::from_secs(5);
 

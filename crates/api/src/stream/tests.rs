@@ -8,7 +8,7 @@ use hist::codec::header::Temporality;
 use http::{Request, StatusCode};
 use model::{Gap, Sample, SampleValue, Series, SeriesKind};
 
-use super::EVENTS_MAX;
+use super::hub::EVENTS_MAX;
 use crate::query_service::QueryServiceSettings;
 use crate::test_server::{START, TestServer, empty_store};
 
@@ -91,7 +91,7 @@ async fn slow_clients_are_told_what_they_missed() {
     let mut quick = SseClient::new(&trial, "/v1/stream?selector=mark").await;
     let more = 10;
     let intake = &trial.context.intake;
-    let mut writer = intake.writer(intake::SeriesKeyEncoding::Generic);
+    let mut writer = intake.writer(intake::SeriesKeyEncoding::GENERIC);
     use collect::RowSink as _;
     writer.series(b"depth", &mut || Ok(gauge("depth"))).unwrap();
     for at in 0..EVENTS_MAX + more {

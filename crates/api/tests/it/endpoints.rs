@@ -323,7 +323,7 @@ fn a_batch_that_was_taken_by_the_version_before_is_not_taken_again() {
         .finalize();
     let producer = u64::from_le_bytes(*hash.as_bytes().first_chunk().unwrap());
     let identity = journal::BatchIdentity { producer, epoch: 1, sequence: 5 };
-    let mut writer = it.intake.writer(intake::SeriesKeyEncoding::Canonical);
+    let mut writer = it.intake.writer(intake::SeriesKeyEncoding::CANONICAL);
     collect::RowSink::gap(
         &mut writer,
         model::Gap {

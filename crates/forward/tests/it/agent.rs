@@ -70,7 +70,7 @@ pub(crate) fn latencies() -> Series {
 pub(crate) fn put(intake: &Intake, count: u64) {
     let mut histogram = Histogram::default();
     (0..count).for_each(|n| histogram.record(1000.0 + n as f64));
-    let mut writer = intake.writer(intake::SeriesKeyEncoding::Generic);
+    let mut writer = intake.writer(intake::SeriesKeyEncoding::GENERIC);
     let series = latencies();
     writer.series(b"latency", &mut || Ok(series.clone())).unwrap();
     let value = SampleValue::Histogram(Box::new(histogram));

@@ -25,7 +25,7 @@ fn put_text(intake: &Intake, dice: &mut SeededRng) {
     // Not to be compressed.
     let text: String = (0..BATCH_BYTES).map(|_| char::from(b'!' + dice.below(90) as u8)).collect();
     let series = Series::new("text", SeriesKind::Text).validate().unwrap();
-    let mut writer = intake.writer(intake::SeriesKeyEncoding::Generic);
+    let mut writer = intake.writer(intake::SeriesKeyEncoding::GENERIC);
     writer.series(b"text", &mut || Ok(series.clone())).unwrap();
     writer.sample(&Sample { start: 1, end: 2, value: SampleValue::Text(text) }).unwrap();
     drop(intake.append(&intake.producer("test"), writer).unwrap());

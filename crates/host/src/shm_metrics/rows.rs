@@ -63,7 +63,7 @@ impl<'a> ShmRowWriter<'a> {
             host,
             end,
             refresh_interval: retell,
-            writer: intake.writer_for(producer.id(), SeriesKeyEncoding::SharedMemory),
+            writer: intake.writer_for(producer.id(), SeriesKeyEncoding::new("shared memory")),
             receipt: None,
             failed: None,
             key: Vec::with_capacity(256),
@@ -138,7 +138,8 @@ impl<'a> ShmRowWriter<'a> {
     }
 
     fn flush_batch(&mut self) {
-        let next = self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::SharedMemory);
+        let next =
+            self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::new("shared memory"));
         let writer = std::mem::replace(&mut self.writer, next);
         match self.intake.append(self.producer, writer) {
             Ok(receipt) => self.receipt = Some(receipt),

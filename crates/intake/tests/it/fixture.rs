@@ -17,7 +17,7 @@ use model::{Batch, BatchWriter, Sample, SampleValue, Series, SeriesKind};
 use store::Store;
 
 pub(crate) const DIR: &str = "/data/store";
-pub(crate) const KEY_ENCODING: SeriesKeyEncoding = SeriesKeyEncoding::Generic;
+pub(crate) const KEY_ENCODING: SeriesKeyEncoding = SeriesKeyEncoding::GENERIC;
 
 /// A mark in the journal of which nothing is freed.
 const ALL: &str = "all";

@@ -250,7 +250,7 @@ fn fill(agent: &ServerProcess, bytes: u64) -> u64 {
     let (mut rows, mut time, mut receipt) = (0, 0, None);
     while intake.target().journal().stat().unwrap().segment_bytes < bytes {
         for _ in 0..10 {
-            let mut writer = intake.writer(intake::SeriesKeyEncoding::Generic);
+            let mut writer = intake.writer(intake::SeriesKeyEncoding::GENERIC);
             for (key, series) in &series {
                 let mut histogram = Histogram::default();
                 for _ in 0..100 {

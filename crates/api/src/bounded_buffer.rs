@@ -1,0 +1,83 @@
+//! Text of an answer, within a number of bytes, whose memory is the query's.
+
+use std::fmt::{self, Write as _};
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, header};
+
+use crate::active_query::ActiveQuery;
+use crate::api_error::ApiError;
+use crate::json::Json;
+
+/// Text that may become so long.
+#[derive(Debug)]
+pub(crate) struct BoundedBuffer {
+    pub(crate) text: String,
+    max: usize,
+    /// The question that its memory is taken for.
+    query: Option<ActiveQuery>,
+    /// Why there was no memory for more.
+    error: Option<ApiError>,
+}
+
+impl BoundedBuffer {
+    /// For at most `max` bytes, whose memory is that of a query.
+    pub(crate) fn new(max: usize, query: Option<ActiveQuery>) -> BoundedBuffer {
+        BoundedBuffer { text: String::new(), max, query, error: None }
+    }
+
+    /// Why no more could be written.
+    pub(crate) fn into_error(self) -> ApiError {
+        self.error.unwrap_or_else(|| {
+            ApiError::Unprocessable(format!(
+                "the answer has more than {} bytes, which is as many as it may (answers_bytes in \
+                 [http.limits] of the settings); ask for longer steps, a shorter time or fewer \
+                 series",
+                self.max
+            ))
+        })
+    }
+
+    pub(crate) fn write_json(mut self, json: &Json) -> Result<JsonBody, ApiError> {
+        match write!(self, "{json:#}") {
+            Ok(()) => Ok(JsonBody(self.text + "\n")),
+            Err(_) => Err(self.into_error()),
+        }
+    }
+}
+
+impl fmt::Write for BoundedBuffer {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let bytes = self.text.len() + text.len();
+        if bytes > self.max {
+            return Err(fmt::Error);
+        }
+        if bytes > self.text.capacity() {
+            // As it grows by itself, but known beforehand.
+            let capacity =
+                (2 * self.text.capacity()).min(self.max).max(INITIAL_BUFFER_BYTES).max(bytes);
+            let more = capacity - self.text.capacity();
+            if let Some(Err(denied)) = self.query.as_ref().map(|asking| asking.reserve(more)) {
+                self.error = Some(denied);
+                return Err(fmt::Error);
+            }
+            self.text.reserve_exact(capacity - self.text.len());
+        }
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
+/// How much a page holds at first.
+const INITIAL_BUFFER_BYTES: usize = 4 << 10;
+
+/// Serialised JSON body.
+#[derive(Debug)]
+pub(crate) struct JsonBody(pub(crate) String);
+
+impl IntoResponse for JsonBody {
+    fn into_response(self) -> Response {
+        let kind = HeaderValue::from_static("application/json");
+        ([(header::CONTENT_TYPE, kind)], self.0).into_response()
+    }
+}
