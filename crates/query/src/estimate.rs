@@ -8,10 +8,10 @@
 use std::ops::Range;
 
 use crate::context::QueryContext;
-use crate::engine::{Language, QueryRequest};
 use crate::error::{Error, Result};
-use crate::eval::Settings;
 use crate::plan::{PlanNode, PlanOp, RangeSelection, RangeSource, SeriesFetch};
+use crate::request::{Language, QueryRequest};
+use crate::settings::Settings;
 use crate::source::Source;
 use crate::stream::StepGrid;
 use crate::{caql, promql};

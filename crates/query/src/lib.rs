@@ -53,6 +53,8 @@ mod limits;
 mod plan;
 pub mod promql;
 mod query_warnings;
+mod request;
+mod settings;
 mod sliding;
 mod source;
 mod store_source;
@@ -67,10 +69,9 @@ pub mod testing {
 }
 
 pub use context::QueryContext;
-pub use engine::{Language, QueryRequest, QueryResult, ResultData, execute};
+pub use engine::{QueryResult, ResultData, execute};
 pub use error::{Error, Result, SourceSpan};
 pub use estimate::estimate;
-pub use eval::Settings;
 pub use histogram::{
     AddOutcome, Bucket, BucketGrid, Compensation, DescriptionError, FloatHistogram,
     IncompatibleHistograms, ParsedHistogram, ResetHint, TrimSide, parse_description,
@@ -78,6 +79,8 @@ pub use histogram::{
 pub use labels::{LabelSet, NAME, TYPE, UNIT};
 pub use limits::Limits;
 pub use query_warnings::{QueryWarningKind, QueryWarnings};
+pub use request::{Language, QueryRequest};
+pub use settings::Settings;
 pub use source::{ColumnRead, SeriesHandle, Source};
 pub use store_source::StoreSource;
 pub use stream::{SeriesPoint, SeriesPoints, StepGrid, Stream, seconds};

@@ -10,12 +10,12 @@ use super::quantiles;
 use super::signature::Signature;
 use super::sources::{MetricQuery, MetricStatistic};
 use super::stage::{CallStage, PlanStage, StageKind};
-use crate::engine::QueryRequest;
 use crate::error::{Error, Result, SourceSpan};
-use crate::eval::Settings;
 use crate::plan::{PlanNode, PlanOp};
 use crate::promql;
 use crate::query_warnings::QueryWarnings;
+use crate::request::QueryRequest;
+use crate::settings::Settings;
 use crate::stream::StepGrid;
 
 /// Of a slot, where nothing else is said; and what durations are rounded down to.

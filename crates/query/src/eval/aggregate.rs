@@ -14,62 +14,15 @@ use std::collections::HashMap;
 
 use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
-use crate::labels::{LabelSet, NAME};
-use crate::plan::PlanNode;
+use crate::labels::LabelSet;
+use crate::plan::{Aggregation, Grouping};
 use crate::promql::AggregateOp;
 use crate::stream::{StepGrid, Stream};
-
-/// Which streams are put together.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Grouping {
-    /// Those that agree in all labels but these, not in these.
-    pub(crate) is_without: bool,
-    pub(crate) labels: Vec<String>,
-}
-
-impl Grouping {
-    /// What a group is called.
-    pub(crate) fn group_labels(&self, labels: &LabelSet) -> LabelSet {
-        match self.is_without {
-            true => labels.filter(|label| label != NAME && !self.names(label)),
-            false => labels.filter(|label| self.names(label)),
-        }
-    }
-
-    fn names(&self, label: &str) -> bool {
-        self.labels.iter().any(|held| held == label)
-    }
-
-    /// The groups, in the order of their first streams.
-    fn groups(&self, streams: Vec<Stream>) -> Vec<AggregateGroup> {
-        let mut groups: Vec<AggregateGroup> = Vec::new();
-        let mut known: HashMap<LabelSet, usize> = HashMap::new();
-        for stream in streams {
-            let labels = self.group_labels(&stream.labels);
-            let at = *known.entry(labels).or_insert_with_key(|labels| {
-                groups.push(AggregateGroup { labels: labels.clone(), members: Vec::new() });
-                groups.len() - 1
-            });
-            groups[at].members.push(stream);
-        }
-        groups
-    }
-}
 
 /// Streams that are put together.
 struct AggregateGroup {
     labels: LabelSet,
     members: Vec<Stream>,
-}
-
-/// An aggregation.
-#[derive(Clone, Debug)]
-pub(crate) struct Aggregation {
-    pub(crate) op: AggregateOp,
-    pub(crate) grouping: Grouping,
-    pub(crate) input: PlanNode,
-    /// How many, which quantile, or under which label.
-    pub(crate) param: Option<PlanNode>,
 }
 
 impl Evaluation<'_> {
@@ -122,6 +75,21 @@ impl AggregateParam {
         let keys = self.numbers.iter().map(|number| key(*number));
         (!self.has_nan()).then(|| keys.fold(f64::INFINITY, f64::min))
     }
+}
+
+/// The groups, in the order of their first streams.
+fn group_streams(grouping: &Grouping, streams: Vec<Stream>) -> Vec<AggregateGroup> {
+    let mut groups: Vec<AggregateGroup> = Vec::new();
+    let mut known: HashMap<LabelSet, usize> = HashMap::new();
+    for stream in streams {
+        let labels = grouping.group_labels(&stream.labels);
+        let at = *known.entry(labels).or_insert_with_key(|labels| {
+            groups.push(AggregateGroup { labels: labels.clone(), members: Vec::new() });
+            groups.len() - 1
+        });
+        groups[at].members.push(stream);
+    }
+    groups
 }
 
 fn execution_error<T>(place: SourceSpan, message: String) -> Result<T> {

@@ -13,30 +13,12 @@ use std::sync::Arc;
 use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::labels::{LabelSet, NAME};
-use crate::plan::PlanNode;
+use crate::plan::{BinaryOperation, OperandKind};
 use crate::promql::{BinaryOp, Matching};
 use crate::stream::{StepGrid, Stream};
 use crate::value::StepValue;
 
 use element::{ElementResult, OperationWarning};
-
-/// Operand kind: scalar or vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OperandKind {
-    Scalar,
-    Vector,
-}
-
-/// An operation.
-#[derive(Clone, Debug)]
-pub(crate) struct BinaryOperation {
-    pub(crate) operator: BinaryOp,
-    pub(crate) left: (OperandKind, PlanNode),
-    pub(crate) right: (OperandKind, PlanNode),
-    pub(crate) matching: Matching,
-    /// A comparison gives 0 or 1 and picks nothing.
-    pub(crate) is_bool: bool,
-}
 
 /// What is as far on the other side of nought.
 pub(crate) fn negate_value(value: &StepValue) -> StepValue {

@@ -6,16 +6,15 @@ use std::cell::Cell;
 use model::Selector;
 use model::selector::Pattern;
 
-use crate::engine::QueryRequest;
 use crate::error::{Error, Result, SourceSpan};
-use crate::eval::aggregate::{Aggregation, Grouping};
-use crate::eval::binary::{BinaryOperation, OperandKind};
 use crate::eval::range_functions::RangeFunctionCall;
-use crate::eval::{Settings, call, range_functions};
+use crate::eval::{call, range_functions};
 use crate::plan::{
-    ExactRange, PlanNode, PlanOp, RangeExtension, RangeSelection, RangeSource, SeriesFetch,
-    TimeShift,
+    Aggregation, BinaryOperation, ExactRange, Grouping, OperandKind, PlanNode, PlanOp,
+    RangeExtension, RangeSelection, RangeSource, SeriesFetch, TimeShift,
 };
+use crate::request::QueryRequest;
+use crate::settings::Settings;
 use crate::stream::seconds;
 
 use super::ast::{AtModifier, BinaryOp, Expr, ExprKind, ValueType, VectorSelector};

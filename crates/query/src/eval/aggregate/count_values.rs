@@ -6,12 +6,12 @@ use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::histogram::GoPlainNumber;
 use crate::labels::{LabelSet, NAME};
-use crate::plan::PlanOp;
+use crate::plan::{Aggregation, PlanOp};
 use crate::promql;
 use crate::stream::{StepGrid, Stream};
 use crate::value::StepValue;
 
-use super::{Aggregation, execution_error};
+use super::execution_error;
 
 impl Evaluation<'_> {
     pub(super) fn count_values(

@@ -7,6 +7,7 @@ use hist::Bracket;
 use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::histogram::GoNumber;
+use crate::plan::Aggregation;
 use crate::promql::AggregateOp;
 use crate::query_warnings::QueryWarnings;
 use crate::stream::{StepGrid, Stream};
@@ -14,7 +15,7 @@ use crate::value::StepValue;
 
 use super::mean::MeanFold;
 use super::sum::SumFold;
-use super::{AggregateGroup, AggregateParam, Aggregation};
+use super::{AggregateGroup, AggregateParam, group_streams};
 
 impl Evaluation<'_> {
     pub(super) fn fold(
@@ -29,7 +30,7 @@ impl Evaluation<'_> {
         }
         let mut findings = FoldAnnotations::default();
         let mut results = Vec::new();
-        for group in aggregate.grouping.groups(streams) {
+        for group in group_streams(&aggregate.grouping, streams) {
             let held = group.members.iter().map(Stream::samples).sum();
             let mut result = Stream::new(group.labels.clone(), Vec::new());
             result.drops_name = group.members.iter().any(|member| member.drops_name);

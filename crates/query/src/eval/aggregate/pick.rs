@@ -4,6 +4,7 @@
 use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::histogram::GoNumber;
+use crate::plan::Aggregation;
 use crate::promql::AggregateOp;
 use crate::stream::Stream;
 use crate::value::StepValue;
@@ -11,7 +12,7 @@ use crate::value::StepValue;
 use super::fold::FoldAnnotations;
 use super::hash::label_offset;
 use super::heap::TopKHeap;
-use super::{AggregateGroup, AggregateParam, Aggregation, execution_error};
+use super::{AggregateGroup, AggregateParam, execution_error, group_streams};
 
 /// The least and greatest doubles that Prometheus takes for a number of series.
 const K_RANGE: (f64, f64) = (-9_223_372_036_854_775_808.0, 9_223_372_036_854_774_784.0);
@@ -38,7 +39,7 @@ impl Evaluation<'_> {
         let count = streams.len();
         let mut findings = FoldAnnotations::default();
         let mut results = Vec::new();
-        for group in aggregate.grouping.groups(streams) {
+        for group in group_streams(&aggregate.grouping, streams) {
             let held = group.members.iter().map(Stream::samples).sum();
             let picked = pick_streams(aggregate.op, group, &params.numbers, count, &mut findings);
             self.budget.charge_samples(picked.iter().map(Stream::samples).sum())?;

@@ -7,8 +7,9 @@ use model::Selector;
 use store::{NumberSummary, TimeGrid};
 
 use super::*;
-use crate::eval::Settings;
-use crate::plan::PlanOp;
+use crate::labels::NAME;
+use crate::plan::{PlanNode, PlanOp};
+use crate::settings::Settings;
 use crate::source::{ColumnRead, SeriesHandle, Source};
 use crate::stream::SeriesPoint;
 use crate::value::StepValue;

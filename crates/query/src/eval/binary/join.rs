@@ -11,12 +11,13 @@ use crate::error::{Error, Result, SourceSpan};
 use crate::eval::{Evaluation, duplicate_labels_error};
 use crate::labels::LabelSet;
 use crate::limits::QueryBudget;
+use crate::plan::BinaryOperation;
 use crate::promql::MatchCardinality;
 use crate::stream::{StepGrid, Stream};
 use crate::value::StepValue;
 
 use super::element::{self, OperationWarning};
-use super::{BinaryOperation, Signatures, is_name_dropped, signature};
+use super::{Signatures, is_name_dropped, signature};
 
 pub(super) fn join(
     evaluation: &mut Evaluation<'_>,

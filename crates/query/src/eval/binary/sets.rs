@@ -2,11 +2,12 @@
 
 use crate::error::{Result, SourceSpan};
 use crate::eval::{Evaluation, merge_equal_labels};
+use crate::plan::BinaryOperation;
 use crate::promql::BinaryOp;
 use crate::stream::{StepGrid, Stream};
 use crate::value::StepValue;
 
-use super::{BinaryOperation, Signatures};
+use super::Signatures;
 
 pub(super) fn combine(
     evaluation: &mut Evaluation<'_>,

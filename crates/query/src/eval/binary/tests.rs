@@ -4,10 +4,10 @@ use hist::Bracket;
 
 use super::*;
 use crate::error::Error;
-use crate::eval::Settings;
 use crate::eval::aggregate::tests::EmptySource;
-use crate::plan::PlanOp;
+use crate::plan::{PlanNode, PlanOp};
 use crate::promql::MatchCardinality;
+use crate::settings::Settings;
 
 fn stream(labels: &str, points: &[Option<f64>]) -> Stream {
     let pairs = labels.split(',').map(|pair| pair.split_once('=').unwrap());

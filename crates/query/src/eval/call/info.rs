@@ -9,11 +9,12 @@ use model::Selector;
 use model::selector::Pattern;
 
 use crate::error::{Error, Result};
-use crate::eval::binary::OperandKind;
 use crate::eval::select::{advance, is_stale_marker};
 use crate::eval::{Evaluation, merge_equal_labels};
 use crate::labels::{LabelSet, NAME};
-use crate::plan::{PlanNode, PlanOp, RangeExtension, RangeSource, SeriesFetch, TimeShift};
+use crate::plan::{
+    OperandKind, PlanNode, PlanOp, RangeExtension, RangeSource, SeriesFetch, TimeShift,
+};
 use crate::promql::{MatchOp, Matcher};
 use crate::stream::{StepGrid, Stream};
 

@@ -9,9 +9,9 @@ use model::{Selector, SeriesKind};
 use store::{NumberSummary, TimeGrid};
 
 use super::*;
-use crate::eval::Settings;
 use crate::labels::{LabelSet, NAME};
 use crate::plan::{RangeExtension, SeriesFetch, TimeShift};
+use crate::settings::Settings;
 use crate::source::{ColumnRead, SeriesHandle, Source};
 use crate::stream::SeriesPoint;
 

@@ -1,0 +1,119 @@
+//! The streams of a plan node: each kind of node is handed to what evaluates it.
+//!
+//! Only this file knows all kinds. What it calls asks for the streams of its own nodes by [`Evaluation::streams`].
+
+use crate::error::{Result, SourceSpan};
+use crate::eval::Evaluation;
+use crate::labels::LabelSet;
+use crate::plan::{PlanNode, PlanOp, RangeExtension, RangeSelection};
+use crate::stream::{SeriesPoints, StepGrid, Stream};
+use crate::value::StepValue;
+
+use super::{binary, range_functions};
+
+impl Evaluation<'_> {
+    /// The streams of a node. What they hold is counted against the limits; whoever drops them says so
+    /// with [`Evaluation::release`].
+    pub(crate) fn streams(&mut self, node: &PlanNode, steps: StepGrid) -> Result<Vec<Stream>> {
+        self.budget.check_deadline()?;
+        if steps.count == 0 {
+            return Ok(Vec::new());
+        }
+        match &node.op {
+            PlanOp::Number(number) => self.constant(*number, steps),
+            PlanOp::Text(_) => panic!("BUG: a text has no streams"),
+            PlanOp::Latest(fetch) => self.latest(fetch, steps),
+            PlanOp::RangeSelection(_) => panic!("BUG: readings have no steps"),
+            PlanOp::Exact(exact) => self.exact(exact, steps),
+            PlanOp::Once(inner) => self.once(inner, steps),
+            PlanOp::Negate(inner) => self.negate(inner, steps),
+            PlanOp::RangeFunction(over) => self.range_function(over, node.span, steps),
+            PlanOp::Call { function, args } => self.call(function, args, node.span, steps),
+            PlanOp::Aggregate(aggregate) => self.aggregate(aggregate, node.span, steps),
+            PlanOp::Binary(binary) => self.binary(binary, node.span, steps),
+            PlanOp::Stage(stage) => stage.streams(self, steps),
+        }
+    }
+
+    /// The numbers of a node that is a scalar: one for each step.
+    pub(crate) fn scalar(&mut self, node: &PlanNode, steps: StepGrid) -> Result<Vec<f64>> {
+        if let PlanOp::Number(number) = node.op {
+            return Ok(vec![number; steps.count]);
+        }
+        if steps.count == 0 {
+            return Ok(Vec::new());
+        }
+        let streams = self.streams(node, steps)?;
+        self.release(&streams);
+        let stream = streams.first().expect("BUG: a scalar has one stream");
+        let number = |point: &Option<StepValue>| point.as_ref().and_then(StepValue::number);
+        Ok(stream.points.iter().map(|point| number(point).unwrap_or(f64::NAN)).collect())
+    }
+
+    /// Readings of one moment, for what asks for them as they are.
+    pub(crate) fn ranged(
+        &mut self,
+        ranged: &RangeSelection,
+        time: i64,
+    ) -> Result<Vec<SeriesPoints>> {
+        let end = ranged.shift().apply(time);
+        let start = end.saturating_sub(ranged.range);
+        self.map_readings(ranged, StepGrid::at(time), &|evaluation, mut readings| {
+            match ranged.extension() {
+                RangeExtension::None => {
+                    readings.points.retain(|reading| start < reading.time && reading.time <= end);
+                }
+                extension => {
+                    readings = range_functions::interpolate_at_ends(
+                        readings,
+                        (start, end),
+                        extension,
+                        ranged.span,
+                    )?;
+                }
+            }
+            if readings.points.is_empty() {
+                return Ok(None);
+            }
+            // They are the answer: from here on they are held.
+            let samples = readings.points.iter().map(|reading| reading.value.samples()).sum();
+            evaluation.budget.charge_samples(samples)?;
+            Ok(Some(readings))
+        })
+    }
+
+    pub(super) fn constant(&mut self, number: f64, steps: StepGrid) -> Result<Vec<Stream>> {
+        self.budget.charge_samples(steps.count as u64)?;
+        Ok(vec![Stream::new(
+            LabelSet::default(),
+            vec![Some(StepValue::Number(number)); steps.count],
+        )])
+    }
+
+    fn once(&mut self, inner: &PlanNode, steps: StepGrid) -> Result<Vec<Stream>> {
+        let is_range = std::mem::take(&mut self.is_range_of_one_step);
+        let streams = self.streams(inner, StepGrid::at(steps.start));
+        self.is_range_of_one_step = is_range;
+        let mut streams = streams?;
+        for stream in &mut streams {
+            self.budget.charge_samples(stream.samples().saturating_mul(steps.count as u64 - 1))?;
+            let point = stream.points[0].take();
+            stream.points = vec![point; steps.count];
+        }
+        Ok(streams)
+    }
+
+    fn negate(&mut self, inner: &PlanNode, steps: StepGrid) -> Result<Vec<Stream>> {
+        let mut streams = self.streams(inner, steps)?;
+        for stream in &mut streams {
+            let before = stream.samples();
+            for value in stream.points.iter_mut().flatten() {
+                *value = binary::negate_value(value);
+            }
+            self.budget.charge_samples(stream.samples())?;
+            self.budget.release_samples(before);
+            self.drop_name(stream);
+        }
+        self.merge_equal_labels(streams, SourceSpan::default())
+    }
+}
