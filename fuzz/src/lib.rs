@@ -13,6 +13,7 @@ mod checks;
 mod collect_checks;
 #[path = "../../crates/journal/tests/it/checks.rs"]
 mod journal_checks;
+#[cfg(feature = "load")]
 #[path = "../../crates/load/tests/it/checks.rs"]
 mod load_checks;
 #[path = "../../crates/hist/tests/it/model.rs"]
@@ -20,6 +21,8 @@ mod load_checks;
 mod model;
 #[path = "../../crates/hist/tests/it/oracle.rs"]
 mod oracle;
+#[path = "../../crates/protocol/tests/it/checks.rs"]
+mod protocol_checks;
 #[path = "../../crates/query/tests/it/checks.rs"]
 mod query_checks;
 #[path = "../../crates/shm/tests/it/checks.rs"]
@@ -58,8 +61,17 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, Check))> {
     with("hist", checks::CHECKS.into())
         .chain(with("collect", collect_checks::CHECKS.into()))
         .chain(with("journal", journal_checks::CHECKS.into()))
-        .chain(with("load", load_checks::CHECKS.into()))
+        .chain(with("load", load_checks()))
+        .chain(with("protocol", protocol_checks::CHECKS.into()))
         .chain(with("query", query_checks::CHECKS.into()))
         .chain(with("shm", shm_checks::CHECKS.into()))
         .chain(with("store", store_checks::CHECKS.into()))
+}
+
+/// None without the feature `load`.
+fn load_checks() -> Vec<(&'static str, Check)> {
+    #[cfg(feature = "load")]
+    return load_checks::CHECKS.into();
+    #[cfg(not(feature = "load"))]
+    Vec::new()
 }

@@ -147,7 +147,7 @@ fn loom_bounded(log: &PartLog) -> Result<PartOutcome> {
 }
 
 fn fuzz_short(log: &PartLog) -> Result<PartOutcome> {
-    fuzz::run(log, FUZZ_SECONDS)
+    fuzz::run(log, fuzz::FuzzScope::Decoders, FUZZ_SECONDS)
 }
 
 fn bench(log: &PartLog) -> Result<PartOutcome> {

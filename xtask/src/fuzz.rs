@@ -69,7 +69,7 @@ struct FuzzTarget {
 /// `cargo xtask fuzz`.
 pub(crate) fn run_target(options: &Options) -> Result<ExitCode> {
     let log = PartLog::console("fuzz");
-    let fuzzer = Fuzzer::build(&log)?;
+    let fuzzer = Fuzzer::build(&log, FuzzScope::All)?;
     let targets = fuzzer.targets()?;
     let Some(name) = &options.target else {
         targets.iter().for_each(|target| println!("{}", target.name));
@@ -88,14 +88,23 @@ pub(crate) fn run_target(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Which targets are built.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum FuzzScope {
+    /// Those of decoders that compile quickly, for `make test`.
+    Decoders,
+    /// All.
+    All,
+}
+
 /// Every target is run even if one before it fails.
-pub(crate) fn run(log: &PartLog, seconds_default: u32) -> Result<PartOutcome> {
+pub(crate) fn run(log: &PartLog, scope: FuzzScope, seconds_default: u32) -> Result<PartOutcome> {
     let seconds = seconds(seconds_default)?;
     if let Err(reason) = prepare(log) {
         return Ok(PartOutcome::Skipped(format!("{reason:#}")));
     }
     let sources = sources_key()?;
-    let fuzzer = Fuzzer::build(log)?;
+    let fuzzer = Fuzzer::build(log, scope)?;
     // Writes fuzz/corpus/ from the golden files: a fuzzer that begins with nothing spends its seconds
     // on magic numbers.
     let seeds = suite::run_ignored(log, "write_seeds", &[])?;
@@ -132,12 +141,15 @@ fn sources_key() -> Result<String> {
 struct Fuzzer(PathBuf);
 
 impl Fuzzer {
-    fn build(log: &PartLog) -> Result<Fuzzer> {
+    fn build(log: &PartLog, scope: FuzzScope) -> Result<Fuzzer> {
         let host = host()?;
         // With --target, build scripts and macros are compiled without the sanitizer.
         let build = "cargo +nightly build --release --locked --manifest-path fuzz/Cargo.toml";
         let line = format!("{build} --target-dir fuzz/target --target {host} --bin check");
         let mut line = CommandLine::new(&line).env("RUSTFLAGS", &FLAGS.join(" "));
+        if scope == FuzzScope::All {
+            line = line.arg("--all-features");
+        }
         if std::env::var_os("CI").is_none() {
             // The next build on this machine compiles a changed function, not its crate.
             line = line.env("CARGO_INCREMENTAL", "1");

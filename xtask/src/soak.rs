@@ -81,5 +81,5 @@ fn loom_unbounded(log: &PartLog) -> Result<PartOutcome> {
 }
 
 fn fuzz_long(log: &PartLog) -> Result<PartOutcome> {
-    fuzz::run(log, FUZZ_SECONDS)
+    fuzz::run(log, fuzz::FuzzScope::All, FUZZ_SECONDS)
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use protocol::ProtocolViolation;
+
 /// Reason for a failed request. Each request has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
@@ -93,6 +95,12 @@ impl Failure {
             Kind::UnexpectedEof | Kind::NotConnected => Failure::Closed,
             _ => Failure::Reset,
         }
+    }
+}
+
+impl From<ProtocolViolation> for Failure {
+    fn from(_: ProtocolViolation) -> Failure {
+        Failure::Malformed
     }
 }
 

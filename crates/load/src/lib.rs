@@ -38,13 +38,13 @@ mod units;
 mod validity;
 mod worker;
 
+pub use crate::protocol::Protocol;
 pub use calibration::{Calibration, CalibrationCheck, calibrate};
 pub use codec::{Codec, Completion, RequestId};
 pub use error::Error;
 pub use failure::Failure;
 pub use observer::Observer;
 pub use oracle::{ServerStall, expected_response_times};
-pub use protocol::Protocol;
 pub use replay::ReplayError;
 pub use request::{RenderedRequest, Request, Requests};
 pub use requests_file::RequestsError;

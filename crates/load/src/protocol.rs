@@ -1,7 +1,6 @@
 //! Protocols, one file each.
 
 mod echo;
-mod grpc;
 mod http1;
 mod http2;
 mod postgres;
@@ -101,7 +100,7 @@ impl Protocol {
             }
             Protocol::Grpc { authority, is_tls, .. } => {
                 no_arguments()?;
-                grpc::check(&request.path)?;
+                protocol::grpc::check_path(&request.path)?;
                 http2::check(authority, *is_tls, http2::RequestKind::Grpc, request)
             }
             Protocol::Postgres { .. } => no_headers().and_then(|()| postgres::check(request)),
@@ -130,7 +129,7 @@ impl Protocol {
     /// Plain-text request for TLS, if the protocol has one. The server answers `S` or `N`.
     pub(crate) fn tls_request(&self) -> Option<&'static [u8]> {
         match self {
-            Protocol::Postgres { .. } => Some(&postgres::TLS_REQUEST),
+            Protocol::Postgres { .. } => Some(&protocol::postgres::TLS_REQUEST),
             Protocol::Echo
             | Protocol::Http1 { .. }
             | Protocol::Http2 { .. }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use protocol::http1::RequestParser;
 use slab::Slab;
 
 use crate::observer::Observer;
@@ -21,7 +22,7 @@ use crate::protocol::Protocol;
 pub enum StubProtocol {
     /// Sends back what it receives.
     Echo,
-    /// HTTP/1.1: a response with five bytes to each request head; request bodies are not supported.
+    /// HTTP/1.1: a response with five bytes to each request.
     Http1,
 }
 
@@ -167,8 +168,8 @@ struct StubClient {
     socket: TcpStream,
     /// Tells it from earlier clients with the same key.
     number: u64,
-    /// How many bytes of the blank line that ends a head were received last.
-    terminator_bytes: usize,
+    /// Of HTTP/1.1.
+    parser: RequestParser,
 }
 
 impl StubEventLoop {
@@ -226,7 +227,8 @@ impl StubEventLoop {
             let (socket, entry) = (TcpStream::from(socket), self.clients.vacant_entry());
             if self.poller.add(&socket, entry.key(), false).is_ok() {
                 self.number += 1;
-                entry.insert(StubClient { socket, number: self.number, terminator_bytes: 0 });
+                let parser = RequestParser::default();
+                entry.insert(StubClient { socket, number: self.number, parser });
             }
         }
     }
@@ -253,16 +255,18 @@ impl StubEventLoop {
                 self.due.push_back((due(), key, number, buffer[..length].to_vec()));
             }
             StubProtocol::Http1 => {
-                for byte in &buffer[..length] {
-                    client.terminator_bytes = match (client.terminator_bytes, byte) {
-                        (0 | 2, b'\r') | (1 | 3, b'\n') => client.terminator_bytes + 1,
-                        (_, b'\r') => 1,
-                        _ => 0,
-                    };
-                    if client.terminator_bytes == 4 {
-                        client.terminator_bytes = 0;
-                        self.control.accepted.fetch_add(1, Ordering::Relaxed);
-                        self.due.push_back((due(), key, number, HTTP_RESPONSE.to_vec()));
+                let mut bytes = &buffer[..length];
+                loop {
+                    match client.parser.read(&mut bytes) {
+                        Ok(Some(_)) => {
+                            self.control.accepted.fetch_add(1, Ordering::Relaxed);
+                            self.due.push_back((due(), key, number, HTTP_RESPONSE.to_vec()));
+                        }
+                        Ok(None) => break,
+                        Err(_) => {
+                            self.clients.remove(key);
+                            break;
+                        }
                     }
                 }
             }

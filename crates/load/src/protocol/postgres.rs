@@ -13,6 +13,9 @@ use std::collections::HashMap;
 use bytes::BytesMut;
 use postgres_protocol::IsNull;
 use postgres_protocol::message::frontend;
+use protocol::postgres::{
+    PostgresMessageParser, PostgresMessagePart, RETAINED_BYTES_MAX, error_text,
+};
 
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
@@ -20,14 +23,10 @@ use crate::request::RenderedRequest;
 
 pub(crate) use login::Login;
 
-/// SSLRequest: length and code.
-pub(crate) const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
-/// Type and length of a message; the length includes itself.
-const HEAD: usize = 5;
 /// The protocol sends their number in two bytes.
 const ARGUMENTS_MAX: usize = 65_535;
-/// Maximum size of an authentication message, far above real ones.
-const RETAINED_BYTES_MAX: usize = 8 << 10;
+/// Types of messages whose contents matter: authentication requests and errors.
+const RETAINED: &[u8] = b"RE";
 
 /// Checks that a query can be represented.
 pub(super) fn check(request: &RenderedRequest) -> Result<(), String> {
@@ -47,13 +46,7 @@ pub(crate) struct Postgres {
     login: Login,
     is_prepared: bool,
     phase: SessionPhase,
-    /// Header of the current message, how much of it arrived, and how many bytes of its body are to
-    /// come.
-    head: [u8; HEAD],
-    received: usize,
-    rest: u32,
-    /// Body of the current message, if needed.
-    body: Vec<u8>,
+    parser: PostgresMessageParser,
     request_id: Option<RequestId>,
     failure: Option<Failure>,
     /// Detail of the last failure.
@@ -85,10 +78,7 @@ impl Postgres {
             login,
             is_prepared,
             phase: SessionPhase::Login,
-            head: [0; HEAD],
-            received: 0,
-            rest: 0,
-            body: Vec::new(),
+            parser: PostgresMessageParser::new(RETAINED),
             request_id: None,
             failure: None,
             error_detail: None,
@@ -166,18 +156,23 @@ impl Postgres {
     }
 
     /// Handles a complete message.
-    fn end(&mut self, out: &mut Vec<u8>, completions: &mut Vec<Completion>) -> Result<(), Failure> {
-        match (self.phase, self.head[0]) {
+    fn end(
+        &mut self,
+        kind: u8,
+        out: &mut Vec<u8>,
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), Failure> {
+        match (self.phase, kind) {
             (phase, b'E') => {
                 let failure =
                     if phase == SessionPhase::Ready { Failure::Closed } else { Failure::Status };
-                self.error_detail = error_text(&self.body).map(|detail| (failure, detail));
+                self.error_detail = error_text(self.parser.body()).map(|detail| (failure, detail));
                 if matches!(phase, SessionPhase::Login | SessionPhase::Starting) {
                     return Err(failure);
                 }
             }
             (_, b'R') => {
-                let result = self.login.answer(&self.body, &mut self.outgoing);
+                let result = self.login.answer(self.parser.body(), &mut self.outgoing);
                 let is_authenticated = result.map_err(|(failure, detail)| {
                     self.error_detail = Some((failure, detail.to_owned()));
                     failure
@@ -209,23 +204,8 @@ impl Postgres {
         }
         out.extend_from_slice(&self.outgoing);
         self.outgoing.clear();
-        self.received = 0;
-        self.body.clear();
         Ok(())
     }
-}
-
-/// Formats an ErrorResponse: severity, message, code. A field is a type byte and a string.
-fn error_text(fields: &[u8]) -> Option<String> {
-    let field = |kind: u8| {
-        let mut fields = fields.split(|byte| *byte == 0);
-        let found = fields.find(|field| field.first() == Some(&kind))?;
-        Some(String::from_utf8_lossy(&found[1..]))
-    };
-    let message = field(b'M')?;
-    let severity = field(b'S').map(|text| format!("{text}: ")).unwrap_or_default();
-    let code = field(b'C').map(|text| format!(" ({text})")).unwrap_or_default();
-    Some(format!("{severity}{message}{code}"))
 }
 
 impl Codec for Postgres {
@@ -266,29 +246,10 @@ impl Codec for Postgres {
         out: &mut Vec<u8>,
         completions: &mut Vec<Completion>,
     ) -> Result<(), Failure> {
-        while !bytes.is_empty() {
-            if self.received < HEAD {
-                let taken = (HEAD - self.received).min(bytes.len());
-                self.head[self.received..self.received + taken].copy_from_slice(&bytes[..taken]);
-                self.received += taken;
-                bytes = &bytes[taken..];
-                if self.received < HEAD {
-                    return Ok(());
-                }
-                let [kind, length @ ..] = self.head;
-                let length = u32::from_be_bytes(length);
-                self.rest = length.checked_sub(4).ok_or(Failure::Malformed)?;
-                self.begin(kind, self.rest)?;
-            }
-            let taken = bytes.len().min(self.rest as usize);
-            if matches!(self.head[0], b'R' | b'E') {
-                let space = RETAINED_BYTES_MAX.saturating_sub(self.body.len());
-                self.body.extend_from_slice(&bytes[..taken.min(space)]);
-            }
-            bytes = &bytes[taken..];
-            self.rest -= taken as u32;
-            if self.rest == 0 {
-                self.end(out, completions)?;
+        while let Some(part) = self.parser.read(&mut bytes)? {
+            match part {
+                PostgresMessagePart::Start { kind, length } => self.begin(kind, length)?,
+                PostgresMessagePart::End { kind } => self.end(kind, out, completions)?,
             }
         }
         Ok(())

@@ -4,14 +4,12 @@
 //! skipped, so no reply, however large or deep, takes memory. A command is `arguments`; without
 //! any, the words of the body; without those, `PING`.
 
-mod reply_parser;
+use protocol::redis::{ReplyParser, encode_command};
 
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
 use crate::request::RenderedRequest;
 use crate::secret::Secret;
-
-use reply_parser::ReplyParser;
 
 /// Checks that a command can be represented.
 pub(super) fn check(request: &RenderedRequest) -> Result<(), String> {
@@ -45,7 +43,7 @@ impl Redis {
     pub(crate) fn new(user: Option<&str>, password: Option<&Secret>, database: u32) -> Redis {
         let (mut opening, mut preliminary) = (Vec::new(), 0);
         let mut add_command = |words: &[&[u8]]| {
-            command(words.iter().copied(), &mut opening);
+            encode_command(words.iter().copied(), &mut opening);
             preliminary += 1;
         };
         match (user, password.map(|one| one.reveal().as_bytes())) {
@@ -77,11 +75,11 @@ impl Codec for Redis {
 
     fn send(&mut self, request: &RenderedRequest, request_id: RequestId, out: &mut Vec<u8>) {
         if !request.arguments.is_empty() {
-            command(request.arguments.iter().map(Vec::as_slice), out);
+            encode_command(request.arguments.iter().map(Vec::as_slice), out);
         } else {
             let words = request.body.split(u8::is_ascii_whitespace);
             let words: Vec<&[u8]> = words.filter(|word| !word.is_empty()).collect();
-            command(if words.is_empty() { vec![b"PING".as_slice()] } else { words }, out);
+            encode_command(if words.is_empty() { vec![b"PING".as_slice()] } else { words }, out);
         }
         self.request_id = Some(request_id);
     }
@@ -122,25 +120,6 @@ impl Codec for Redis {
 
     fn error_detail(&mut self, failure: Failure) -> Option<String> {
         self.error_detail.take_if(|_| failure == Failure::Status)
-    }
-}
-
-/// Encodes a command as an array of bulk strings.
-fn command<'a>(
-    words: impl IntoIterator<Item = &'a [u8], IntoIter: ExactSizeIterator>,
-    out: &mut Vec<u8>,
-) {
-    let words = words.into_iter();
-    let head = |mark: u8, number: usize, out: &mut Vec<u8>| {
-        out.push(mark);
-        out.extend_from_slice(number.to_string().as_bytes());
-        out.extend_from_slice(b"\r\n");
-    };
-    head(b'*', words.len(), out);
-    for word in words {
-        head(b'$', word.len(), out);
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
     }
 }
 

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri};
+use protocol::grpc;
 
 use super::stream::Http2Response;
-use crate::protocol::grpc;
 use crate::request::RenderedRequest;
 
 /// Kind of request on HTTP/2.
@@ -77,7 +77,7 @@ impl RequestEncoder {
                 let own = HeaderValue::from_static("application/grpc");
                 headers.entry(CONTENT_TYPE).or_insert(own);
                 headers.insert(TE, HeaderValue::from_static("trailers"));
-                (grpc::framed(&request.body), Http2Response::new_grpc())
+                (grpc::encode_message(&request.body), Http2Response::new_grpc())
             }
         };
         if !request.path.starts_with('/') && request.path != "*" {

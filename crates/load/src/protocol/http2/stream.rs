@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, StatusCode};
+use protocol::grpc;
 
 use super::failure;
 use crate::failure::Failure;
-use crate::protocol::grpc;
 
 /// A request in flight.
 pub(super) struct Http2Stream {
@@ -124,7 +124,10 @@ impl Http2Response {
     fn end(&self) -> Option<Failure> {
         match self {
             Http2Response::Http(status) => (status.as_u16() >= 400).then_some(Failure::Status),
-            Http2Response::Grpc(response_state) => response_state.end(),
+            Http2Response::Grpc(response_state) => match response_state.end() {
+                Ok(is_error) => is_error.then_some(Failure::Status),
+                Err(violation) => Some(violation.into()),
+            },
         }
     }
 }

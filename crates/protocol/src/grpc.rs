@@ -1,4 +1,4 @@
-//! Unary gRPC on top of HTTP/2.
+//! Unary gRPC on top of HTTP/2, whose frames another library decodes.
 //!
 //! A message has a prefix of five bytes: compressed flag and length. The status of a call
 //! (`grpc-status`, 0 for success) is in the trailers, or in the headers of a response without a
@@ -8,12 +8,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use percent_encoding::percent_decode;
 
-use crate::failure::Failure;
+use crate::ProtocolViolation;
 
 const PREFIX: usize = 5;
 
 /// Checks that a path names a method.
-pub(super) fn check(path: &str) -> Result<(), String> {
+pub fn check_path(path: &str) -> Result<(), String> {
     let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
     match parts {
         Some((service, method))
@@ -25,8 +25,8 @@ pub(super) fn check(path: &str) -> Result<(), String> {
     }
 }
 
-/// Frames a message.
-pub(super) fn framed(message: &[u8]) -> Bytes {
+/// Encodes a message with its prefix.
+pub fn encode_message(message: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(PREFIX + message.len());
     out.put_u8(0);
     // A message of 4 GiB is unrealistic, and would be rejected for its length.
@@ -37,9 +37,9 @@ pub(super) fn framed(message: &[u8]) -> Bytes {
 
 /// State of a response.
 #[derive(Debug, Default)]
-pub(super) struct GrpcResponse {
-    /// The outcome, once known.
-    status: Option<Option<Failure>>,
+pub struct GrpcResponse {
+    /// Whether the call failed, once known.
+    is_error: Option<bool>,
     /// Status and message of a failed call.
     error_detail: Option<String>,
     /// Messages begun.
@@ -51,21 +51,23 @@ pub(super) struct GrpcResponse {
 }
 
 impl GrpcResponse {
-    pub(super) fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
+    /// Handles the response head.
+    pub fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
         if status != StatusCode::OK {
             // A proxy that does not speak gRPC.
-            self.status = Some(Some(Failure::Status));
+            self.is_error = Some(true);
             self.error_detail = Some(status.to_string());
         } else {
             self.trailers(headers);
         }
     }
 
-    pub(super) fn trailers(&mut self, trailers: &HeaderMap) {
-        if let (None, Some(status)) = (self.status, trailers.get("grpc-status")) {
-            let has_failed = status.as_bytes() != b"0";
-            self.status = Some(has_failed.then_some(Failure::Status));
-            if has_failed {
+    /// Handles the trailers.
+    pub fn trailers(&mut self, trailers: &HeaderMap) {
+        if let (None, Some(status)) = (self.is_error, trailers.get("grpc-status")) {
+            let is_error = status.as_bytes() != b"0";
+            self.is_error = Some(is_error);
+            if is_error {
                 let text = |value: &http::HeaderValue| {
                     percent_decode(value.as_bytes()).decode_utf8_lossy().into_owned()
                 };
@@ -76,12 +78,12 @@ impl GrpcResponse {
     }
 
     /// Status and message of a failed call.
-    pub(super) fn error_detail(&self) -> Option<String> {
+    pub fn error_detail(&self) -> Option<String> {
         self.error_detail.clone()
     }
 
     /// Handles a part of the body.
-    pub(super) fn data(&mut self, mut bytes: &[u8]) {
+    pub fn data(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.rest > 0 {
                 let taken = bytes.len().min(self.rest as usize);
@@ -102,13 +104,14 @@ impl GrpcResponse {
         }
     }
 
-    /// The outcome at the end of the stream. Success requires exactly one complete message.
-    pub(super) fn end(&self) -> Option<Failure> {
+    /// Handles the end of the stream. Returns whether the call failed. A successful call has
+    /// exactly one complete message.
+    pub fn end(&self) -> Result<bool, ProtocolViolation> {
         let is_whole = self.messages == 1 && self.received == 0 && self.rest == 0;
-        match self.status {
-            Some(Some(failure)) => Some(failure),
-            Some(None) if is_whole => None,
-            _ => Some(Failure::Malformed),
+        match self.is_error {
+            Some(true) => Ok(true),
+            Some(false) if is_whole => Ok(false),
+            _ => Err(ProtocolViolation),
         }
     }
 }
@@ -119,7 +122,7 @@ mod tests {
 
     /// Outcome of a body that arrives whole, and byte by byte.
     #[track_caller]
-    fn check(body: &[u8], status: Option<&'static str>, expected: Option<Failure>) {
+    fn check(body: &[u8], status: Option<&'static str>, expected: Result<bool, ProtocolViolation>) {
         for pieces in [vec![body], body.chunks(1).collect()] {
             let mut answer = GrpcResponse::default();
             answer.head(StatusCode::OK, &HeaderMap::new());
@@ -135,26 +138,26 @@ mod tests {
 
     #[test]
     fn grpc_success_needs_message_and_status_0() {
-        let message = framed(b"abc");
+        let message = encode_message(b"abc");
         assert_eq!(&message[..], b"\0\0\0\0\x03abc");
-        check(&message, Some("0"), None);
-        check(&framed(b""), Some("0"), None);
-        check(&message, Some("14"), Some(Failure::Status));
-        check(b"", Some("5"), Some(Failure::Status));
-        check(&message, Some("none"), Some(Failure::Status));
-        check(&message, None, Some(Failure::Malformed));
-        check(b"", Some("0"), Some(Failure::Malformed));
-        check(&message[..7], Some("0"), Some(Failure::Malformed));
-        check(&message[..4], Some("0"), Some(Failure::Malformed));
-        check(&[&message[..], &message].concat(), Some("0"), Some(Failure::Malformed));
-        check(b"\0\xff\xff\xff\xff", Some("0"), Some(Failure::Malformed));
+        check(&message, Some("0"), Ok(false));
+        check(&encode_message(b""), Some("0"), Ok(false));
+        check(&message, Some("14"), Ok(true));
+        check(b"", Some("5"), Ok(true));
+        check(&message, Some("none"), Ok(true));
+        check(&message, None, Err(ProtocolViolation));
+        check(b"", Some("0"), Err(ProtocolViolation));
+        check(&message[..7], Some("0"), Err(ProtocolViolation));
+        check(&message[..4], Some("0"), Err(ProtocolViolation));
+        check(&[&message[..], &message].concat(), Some("0"), Err(ProtocolViolation));
+        check(b"\0\xff\xff\xff\xff", Some("0"), Err(ProtocolViolation));
     }
 
     #[test]
     fn grpc_paths_name_a_service_and_a_method() {
-        assert_eq!(super::check("/a.B/C"), Ok(()));
+        assert_eq!(check_path("/a.B/C"), Ok(()));
         for path in ["/", "/a.B", "/a.B/", "//C", "a.B/C", "/a.B/C/D", "/a.B/C?d"] {
-            assert!(super::check(path).is_err(), "{path}");
+            assert!(check_path(path).is_err(), "{path}");
         }
     }
 
@@ -162,6 +165,6 @@ mod tests {
     fn non_grpc_responses_fail() {
         let mut answer = GrpcResponse::default();
         answer.head(StatusCode::NOT_FOUND, &HeaderMap::new());
-        assert_eq!(answer.end(), Some(Failure::Status));
+        assert_eq!(answer.end(), Ok(true));
     }
 }

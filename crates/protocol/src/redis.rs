@@ -1,0 +1,24 @@
+//! Redis (RESP 2 and 3).
+
+mod reply_parser;
+
+pub use reply_parser::{RedisReply, ReplyParser};
+
+/// Encodes a command as an array of bulk strings.
+pub fn encode_command<'a>(
+    words: impl IntoIterator<Item = &'a [u8], IntoIter: ExactSizeIterator>,
+    out: &mut Vec<u8>,
+) {
+    let words = words.into_iter();
+    let head = |mark: u8, number: usize, out: &mut Vec<u8>| {
+        out.push(mark);
+        out.extend_from_slice(number.to_string().as_bytes());
+        out.extend_from_slice(b"\r\n");
+    };
+    head(b'*', words.len(), out);
+    for word in words {
+        head(b'$', word.len(), out);
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}

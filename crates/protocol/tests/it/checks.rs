@@ -1,0 +1,95 @@
+//! Fuzz target checks: what must hold for any bytes, one check per target. `fuzz/` includes this
+//! file by path, and `fuzz_regressions` repeats the checks on past findings.
+
+use std::fmt::Debug;
+
+use protocol::ProtocolViolation;
+use protocol::grpc::GrpcResponse;
+use protocol::http1::{RequestParser, ResponseParser};
+use protocol::postgres::{PostgresMessageParser, PostgresMessagePart, RETAINED_BYTES_MAX};
+use protocol::redis::ReplyParser;
+
+/// Panics on a violation.
+pub(crate) type Check = fn(&[u8]);
+
+/// Name and check of each target of `fuzz/`.
+pub(crate) const CHECKS: [(&str, Check); 1] = [("protocol_messages", messages)];
+
+/// Kinds of messages, selected by the first byte.
+pub(crate) const HTTP1_REQUESTS: u8 = 0;
+pub(crate) const HTTP1_RESPONSES: u8 = 1;
+pub(crate) const HTTP1_RESPONSES_TO_HEAD: u8 = 2;
+pub(crate) const POSTGRES: u8 = 3;
+pub(crate) const REDIS: u8 = 4;
+pub(crate) const GRPC: u8 = 5;
+
+/// Messages come out in the same order, and the same error, however the bytes are divided.
+fn messages(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    match kind % 6 {
+        HTTP1_REQUESTS => {
+            check(bytes, RequestParser::default, |parser, bytes| parser.read(bytes));
+        }
+        HTTP1_RESPONSES => {
+            check(bytes, ResponseParser::default, |parser, bytes| parser.read(bytes, false));
+        }
+        HTTP1_RESPONSES_TO_HEAD => {
+            check(bytes, ResponseParser::default, |parser, bytes| parser.read(bytes, true));
+        }
+        POSTGRES => check(bytes, || PostgresMessageParser::new(b"QER"), read_postgres),
+        REDIS => check(bytes, ReplyParser::default, |parser, bytes| parser.read(bytes)),
+        _ => check_grpc(bytes),
+    }
+}
+
+/// A part of a message, and at its end the retained body.
+fn read_postgres(
+    parser: &mut PostgresMessageParser,
+    bytes: &mut &[u8],
+) -> Result<Option<(PostgresMessagePart, Vec<u8>)>, ProtocolViolation> {
+    let part = parser.read(bytes)?;
+    assert!(parser.body().len() <= RETAINED_BYTES_MAX);
+    Ok(part.map(|part| match part {
+        PostgresMessagePart::Start { .. } => (part, Vec::new()),
+        PostgresMessagePart::End { .. } => (part, parser.body().to_vec()),
+    }))
+}
+
+fn check<P, T: PartialEq + Debug>(
+    bytes: &[u8],
+    make: impl Fn() -> P,
+    read: impl Fn(&mut P, &mut &[u8]) -> Result<Option<T>, ProtocolViolation>,
+) {
+    let all = |size: usize| {
+        let (mut parser, mut messages) = (make(), Vec::new());
+        for mut piece in bytes.chunks(size) {
+            loop {
+                match read(&mut parser, &mut piece) {
+                    Ok(Some(message)) => messages.push(message),
+                    Ok(None) => break,
+                    Err(violation) => return (messages, Err(violation)),
+                }
+            }
+            assert!(piece.is_empty(), "{} bytes were left", piece.len());
+        }
+        (messages, Ok(()))
+    };
+    let whole = all(usize::MAX);
+    // A message has at least a byte; its start and its end may be two.
+    assert!(whole.0.len() <= 2 * bytes.len());
+    assert_eq!(all(1), whole, "byte by byte");
+    assert_eq!(all(3), whole, "in threes");
+}
+
+fn check_grpc(bytes: &[u8]) {
+    let end = |size: usize| {
+        let mut response = GrpcResponse::default();
+        let trailers = [("grpc-status", "0")].map(|(name, value)| {
+            (http::HeaderName::from_static(name), http::HeaderValue::from_static(value))
+        });
+        bytes.chunks(size).for_each(|piece| response.data(piece));
+        response.trailers(&trailers.into_iter().collect());
+        response.end()
+    };
+    assert_eq!(end(1), end(usize::MAX), "byte by byte");
+}

@@ -1,0 +1,114 @@
+//! Past fuzz findings, seeds of the fuzz corpus, and a short run of the checks on arbitrary bytes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+
+use crate::checks::{
+    self, GRPC, HTTP1_REQUESTS, HTTP1_RESPONSES, HTTP1_RESPONSES_TO_HEAD, POSTGRES, REDIS,
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// `testdata/fuzz/<target>/<finding>`.
+#[test]
+fn regressions_pass() {
+    for (target, check) in checks::CHECKS {
+        let Ok(entries) = fs::read_dir(root().join("testdata/fuzz").join(target)) else { continue };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            println!("{}", path.display());
+            check(&fs::read(path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn seeds_pass() {
+    for (target, name, bytes) in seeds() {
+        let check = checks::CHECKS.iter().find(|check| check.0 == target).unwrap().1;
+        println!("{target} {name}");
+        check(&bytes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        for (_, check) in checks::CHECKS {
+            check(&bytes);
+        }
+    }
+
+    /// A seed with some bytes changed, and truncated.
+    #[test]
+    fn mutated_seeds_pass(
+        which in any::<prop::sample::Index>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        end in any::<prop::sample::Index>(),
+    ) {
+        let seeds = seeds();
+        let (target, _, mut bytes) = which.get(&seeds).clone();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes.truncate(end.index(bytes.len() + 1));
+        let check = checks::CHECKS.iter().find(|check| check.0 == target).unwrap().1;
+        check(&bytes);
+    }
+}
+
+/// Run by the fuzz part: without seeds a fuzzer spends its minute on magic numbers.
+#[test]
+#[ignore = "writes fuzz/corpus/, for the fuzz part alone"]
+fn write_seeds() {
+    for (target, name, bytes) in seeds() {
+        let folder = root().join("fuzz/corpus").join(target);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(name), bytes).unwrap();
+    }
+}
+
+fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
+    let message = |kind: u8, body: &[u8]| {
+        [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat()
+    };
+    let chunked = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\n\
+                    transfer-encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\na: b\r\n\r\n";
+    let query = [message(b'Q', b"select 1\0"), message(b'P', b"s0\0select $1\0\0\0")];
+    let rows = [
+        message(b'T', b"\0\0"),
+        message(b'D', &[3; 20]),
+        message(b'E', b"SERROR\0Mno\0\0"),
+        message(b'Z', b"I"),
+    ];
+    let command = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$0\r\n\r\n";
+    let all: [(u8, &str, Vec<u8>); 12] = [
+        (HTTP1_REQUESTS, "get", b"GET /a?b HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3)),
+        (HTTP1_REQUESTS, "post", b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nab".repeat(2)),
+        (HTTP1_RESPONSES, "length", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".repeat(3)),
+        (HTTP1_RESPONSES, "chunks", chunked.to_vec()),
+        (HTTP1_RESPONSES, "closed", b"HTTP/1.0 200 OK\r\nConnection: close\r\n\r\nhello".to_vec()),
+        (
+            HTTP1_RESPONSES_TO_HEAD,
+            "head",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".repeat(2),
+        ),
+        (POSTGRES, "queries", query.concat()),
+        (POSTGRES, "rows", rows.concat()),
+        (REDIS, "command", command.to_vec()),
+        (REDIS, "replies", b"+PONG\r\n$3\r\nabc\r\n*2\r\n:1\r\n*-1\r\n-ERR a\r\n".to_vec()),
+        (REDIS, "third", b">1\r\n+a\r\n|1\r\n+a\r\n+b\r\n%1\r\n+a\r\n~1\r\n#t\r\n_\r\n".to_vec()),
+        (GRPC, "message", b"\0\0\0\0\x03abc".to_vec()),
+    ];
+    let seed = |(kind, name, bytes): (u8, &str, Vec<u8>)| {
+        ("protocol_messages", format!("{kind} {name}"), [&[kind][..], &bytes].concat())
+    };
+    all.into_iter().map(seed).collect()
+}

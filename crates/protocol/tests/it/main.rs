@@ -1,0 +1,5 @@
+//! Integration tests of the message parsers.
+
+mod checks;
+mod fuzz_regressions;
+mod round_trip;
