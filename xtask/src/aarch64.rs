@@ -25,7 +25,7 @@ use crate::test_report::TestReport;
 const TRIPLE: &str = "aarch64-unknown-linux-musl";
 
 /// Crates whose tests run there.
-const CORE: &str = "-p topdeck-hist -p topdeck-model -p topdeck-clock \
+const CORE: &str = "-p topdeck-hist -p topdeck-codecs -p topdeck-model -p topdeck-clock \
     -p topdeck-disk -p topdeck-journal -p topdeck-store";
 
 /// Tests that start themselves as other processes, which fail under the emulator and say nothing of

@@ -194,7 +194,7 @@ fn zigzag(number: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use collect::synthetic::{Dataset, DatasetKind, DatasetScale};
-    use hist::codec::prometheus::RemoteHistogram;
+    use codecs::prometheus::RemoteHistogram;
 
     use super::*;
 
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!((message.timestamp, message.schema), (1234, 5));
         assert_eq!(message.sum, counted.sum_ns as f64 / 1e9);
         let read = message.to_sample().unwrap();
-        let hist::codec::prometheus::HistogramSample::Integer(read) = read else {
+        let codecs::prometheus::HistogramSample::Integer(read) = read else {
             panic!("{read:?}")
         };
         assert_eq!(read.count(), dataset.total());

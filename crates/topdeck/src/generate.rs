@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
+use codecs::circllhist;
 use collect::frames;
 use collect::synthetic::{
     Dataset, DatasetKind, DatasetScale, ExpectedStats, ExpectedWindow, MINUTE_NS, SyntheticSample,
     SyntheticSeries, THRESHOLD_NS,
 };
-use hist::codec::circllhist;
 
 /// Make up measurements of which the truth is known
 ///

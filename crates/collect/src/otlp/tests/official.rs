@@ -348,7 +348,7 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
                 let head =
                     (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
                 let bytes = point.encode_to_vec();
-                let read = hist::codec::otlp::HistogramDataPoint::from_bytes(&bytes).unwrap();
+                let read = codecs::otlp::HistogramDataPoint::from_bytes(&bytes).unwrap();
                 let value = SampleValue::Histogram(Box::new(read.to_histogram().unwrap().unwrap()));
                 refused += u64::from(!expect("", unit, kind, head, value));
             }
@@ -359,7 +359,7 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
                 let head =
                     (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
                 let bytes = point.encode_to_vec();
-                let read = hist::codec::otlp::ExponentialHistogramDataPoint::from_bytes(&bytes);
+                let read = codecs::otlp::ExponentialHistogramDataPoint::from_bytes(&bytes);
                 let read = read.unwrap().to_histogram_folded().unwrap().unwrap();
                 let value = SampleValue::Histogram(Box::new(read.value));
                 refused += u64::from(!expect("", unit, kind, head, value));
