@@ -3,7 +3,7 @@
 //! A sender of native histograms at schema 5, in seconds: counts of all minutes so far, or of one minute. Fields
 //! are those of `prometheus/prompb/types.proto`.
 
-use collect::synthetic::{SyntheticSample, SyntheticSeries};
+use synthetic::{SyntheticSample, SyntheticSeries};
 
 /// Buckets for each power of two: 2^5.
 const PER_DOUBLING: f64 = 32.0;
@@ -193,7 +193,7 @@ fn zigzag(number: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use collect::synthetic::{Dataset, DatasetKind, DatasetScale};
+    use synthetic::{Dataset, DatasetKind, DatasetScale};
     use codecs::prometheus::RemoteHistogram;
 
     use super::*;

@@ -27,7 +27,6 @@ pub mod prometheus_protobuf;
 pub mod remote_write;
 mod row_sink;
 pub mod statsd;
-pub mod synthetic;
 mod unit;
 
 pub use decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};

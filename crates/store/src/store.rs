@@ -867,7 +867,7 @@ pub struct SeriesEntryRef {
 
 #[cfg(test)]
 mod tests {
-    use disk::SimDisk;
+    use sim::SimDisk;
 
     use super::*;
 

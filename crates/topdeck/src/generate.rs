@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use codecs::circllhist;
-use collect::frames;
-use collect::synthetic::{
+use collect::{Unit, frames};
+use synthetic::{
     Dataset, DatasetKind, DatasetScale, ExpectedStats, ExpectedWindow, MINUTE_NS, SyntheticSample,
     SyntheticSeries, THRESHOLD_NS,
 };
@@ -156,7 +156,7 @@ fn write_frame(line: &mut String, series: &SyntheticSeries, sample: &SyntheticSa
         series.metric,
         labels,
         times,
-        Some(&series.unit),
+        Some(&Unit::Nanoseconds),
         &sample.histogram(),
     );
 }

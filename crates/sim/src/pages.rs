@@ -89,7 +89,7 @@ pub(super) fn split_aligned(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::rng::Rng;
+    use crate::rng::Rng;
 
     #[test]
     fn pages_are_as_one_long_vector() {

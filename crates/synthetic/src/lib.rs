@@ -1,4 +1,4 @@
-//! Synthetic data sets A and B with exact expected statistics.
+//! Synthetic data sets A and B, for `topdeck gen` and the benchmarks, with exact expected statistics.
 //!
 //! * A: one series `disk_io_latency`, 10,080 one-minute histograms from 2026-11-09T00:00:00Z,
 //!   1,226,742,335 measurements in all. Disk I/O with five modes (85 us, 420 us, 7.5 ms, 60 ms, 1.9 s), a load
@@ -9,14 +9,14 @@
 //! Values are whole nanoseconds from 1 us to 100 s, in delta histograms of the scheme `LogLinear10`. The values
 //! of a minute are drawn as counts of buckets; least and greatest value are then drawn inside their buckets and
 //! the sum between what the buckets allow, so that count, sum, minimum, maximum and the count at or below 12.3 ms
-//! are those of one definite set of values: the truth. [`Truth`] adds it up.
+//! are those of one definite set of values: the truth. [`ExpectedStats`] adds it up.
 //!
 //! A data set is the same for ever and on every machine: histogram `minute` of series `series` depends on the
 //! seed and on these two numbers alone, so any part may be drawn in any order. A smaller [`DatasetScale`] is a corner of
 //! the full one, a larger one goes on as it does. Nothing here reads a file or a clock.
 //!
 //! ```
-//! use collect::synthetic::{Dataset, DatasetScale, DatasetKind};
+//! use synthetic::{Dataset, DatasetScale, DatasetKind};
 //!
 //! let scale = DatasetScale { series: 3, minutes: 5, ..DatasetScale::full(DatasetKind::B) };
 //! let dataset = Dataset::new(DatasetKind::B, scale);
@@ -28,6 +28,7 @@
 //! }
 //! assert_eq!(minutes.expected().total().count, count);
 //! ```
+#![forbid(unsafe_code)]
 
 mod cells;
 mod generator;
@@ -42,7 +43,6 @@ use hist::Histogram;
 pub use self::generator::{SampleGenerator, SyntheticSample};
 pub use self::oracle::{ExpectedStats, ExpectedWindow};
 use self::plan::DatasetPlan;
-use crate::unit::Unit;
 
 /// The truth counts the values at or below this limit. It lies inside a bucket (12 to 13 ms).
 pub const THRESHOLD_NS: u64 = 12_300_000;
@@ -86,8 +86,6 @@ pub struct SyntheticSeries {
     pub metric: &'static str,
     /// Names and values, by name.
     pub labels: Vec<(&'static str, String)>,
-    /// Unit of the values.
-    pub unit: Unit,
 }
 
 /// A data set at some scale.

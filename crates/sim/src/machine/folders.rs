@@ -3,16 +3,16 @@
 use std::io;
 use std::path::Path;
 
+use disk::OpenMode;
 use rustix::io::Errno;
 
 use super::{OpenFile, SimMachine};
-use crate::OpenMode;
-use crate::sim::dir_state::{DirEntry, InodeId, parent};
-use crate::sim::fault::DiskOperation;
-use crate::sim::inode::{Inode, OpenId, Pid};
+use crate::dir_state::{DirEntry, InodeId, parent};
+use crate::fault::DiskOperation;
+use crate::inode::{Inode, OpenId, Pid};
 
 impl SimMachine {
-    pub(in crate::sim) fn create_dir(&mut self, pid: Pid, path: &Path) -> io::Result<()> {
+    pub(crate) fn create_dir(&mut self, pid: Pid, path: &Path) -> io::Result<()> {
         self.live_process(pid)?;
         let mut missing = Vec::new();
         for folder in path.ancestors() {
@@ -34,12 +34,7 @@ impl SimMachine {
         })
     }
 
-    pub(in crate::sim) fn open(
-        &mut self,
-        pid: Pid,
-        path: &Path,
-        mode: OpenMode,
-    ) -> io::Result<OpenId> {
+    pub(crate) fn open(&mut self, pid: Pid, path: &Path, mode: OpenMode) -> io::Result<OpenId> {
         self.live_process(pid)?;
         let node = match (self.find(path)?, mode) {
             (Some(_), OpenMode::CreateNew) => return Err(Errno::EXIST.into()),
@@ -67,7 +62,7 @@ impl SimMachine {
         Ok(id)
     }
 
-    pub(in crate::sim) fn list(&mut self, pid: Pid, dir: &Path) -> io::Result<Vec<String>> {
+    pub(crate) fn list(&mut self, pid: Pid, dir: &Path) -> io::Result<Vec<String>> {
         self.live_process(pid)?;
         self.folder(dir)?;
         self.operate(pid, DiskOperation::List, &[dir], |machine| {
@@ -79,7 +74,7 @@ impl SimMachine {
         })
     }
 
-    pub(in crate::sim) fn rename(&mut self, pid: Pid, from: &Path, to: &Path) -> io::Result<()> {
+    pub(crate) fn rename(&mut self, pid: Pid, from: &Path, to: &Path) -> io::Result<()> {
         self.live_process(pid)?;
         let node = self.file(from)?;
         if let Some(DirEntry::Folder) = self.find(to)? {
@@ -95,7 +90,7 @@ impl SimMachine {
         })
     }
 
-    pub(in crate::sim) fn link(&mut self, pid: Pid, from: &Path, to: &Path) -> io::Result<()> {
+    pub(crate) fn link(&mut self, pid: Pid, from: &Path, to: &Path) -> io::Result<()> {
         self.live_process(pid)?;
         let node = self.file(from)?;
         if self.find(to)?.is_some() {
@@ -107,7 +102,7 @@ impl SimMachine {
         })
     }
 
-    pub(in crate::sim) fn remove(&mut self, pid: Pid, path: &Path) -> io::Result<()> {
+    pub(crate) fn remove(&mut self, pid: Pid, path: &Path) -> io::Result<()> {
         self.live_process(pid)?;
         self.file(path)?;
         self.operate(pid, DiskOperation::Remove, &[path], |machine| {
@@ -117,7 +112,7 @@ impl SimMachine {
         })
     }
 
-    pub(in crate::sim) fn sync_dir(&mut self, pid: Pid, dir: &Path) -> io::Result<()> {
+    pub(crate) fn sync_dir(&mut self, pid: Pid, dir: &Path) -> io::Result<()> {
         self.live_process(pid)?;
         self.folder(dir)?;
         self.operate(pid, DiskOperation::SyncDir, &[dir], |machine| {

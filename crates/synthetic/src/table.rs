@@ -164,7 +164,7 @@ fn alias(cells: &[(u16, f64)]) -> Vec<AliasColumn> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::shape::{LatencyMode, shares};
+    use crate::shape::{LatencyMode, shares};
 
     /// Draws often and compares mean and variance of each cell with those of a multinomial.
     #[track_caller]

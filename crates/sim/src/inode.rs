@@ -7,10 +7,11 @@ use std::sync::{Arc, Weak};
 
 use crash_outcome::CrashOutcome;
 
+use disk::Region;
+
 use super::mapped_words::MappedWords;
 use super::pages::{PAGE, Pages, split_aligned};
 use super::rng::Rng;
-use crate::Region;
 
 /// What a disk writes in whole or not at all.
 const SECTOR: u64 = 512;

@@ -3,7 +3,8 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use disk::{Disk, OpenMode, SimDisk, SimProcess};
+use disk::{Disk, OpenMode};
+use sim::{SimDisk, SimProcess};
 
 use crate::{open, put};
 

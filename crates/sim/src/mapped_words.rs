@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
+use disk::{Region, WAKE_BYTES};
+
 use super::pages::{Pages, split_aligned};
-use crate::{Region, WAKE_BYTES};
 
 /// Mapped words of a simulated file.
 #[derive(Clone, Debug)]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-use disk::{Disk, File, NameOrder, OpenMode, SimDisk, WAKE_BYTES};
+use disk::{Disk, File, OpenMode, WAKE_BYTES};
+use sim::{NameOrder, SimDisk};
 
 use crate::{open, put, read};
 

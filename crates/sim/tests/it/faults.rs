@@ -3,7 +3,8 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use disk::{Disk, DiskOperation, Fault, FaultKind, File, OpenMode, SimDisk, SimProcess};
+use disk::{Disk, File, OpenMode};
+use sim::{DiskOperation, Fault, FaultKind, SimDisk, SimProcess};
 
 use crate::{open, put, read};
 

@@ -3,9 +3,10 @@
 use std::io;
 use std::path::Path;
 
-use disk::{Disk, File, OpenMode, OsDisk, SimDisk};
+use disk::{Disk, File, OpenMode, OsDisk};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use sim::SimDisk;
 
 use crate::TempDir;
 

@@ -7,7 +7,6 @@ use super::cells::CELLS;
 use super::keyed_rng::KeyedRng;
 use super::shape::{LatencyMode, approximate_sine, shares};
 use super::{DatasetKind, DatasetScale, SyntheticSeries};
-use crate::unit::Unit;
 
 const DAY_MINUTES: usize = 1_440;
 const US: f64 = 1e3;
@@ -102,7 +101,7 @@ impl DatasetPlan {
                 ],
             ),
         };
-        SyntheticSeries { metric, labels, unit: Unit::Nanoseconds }
+        SyntheticSeries { metric, labels }
     }
 
     /// How many values series `series` has in minute `minute`.

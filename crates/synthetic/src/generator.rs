@@ -45,7 +45,7 @@ pub struct SyntheticSample {
     pub min_ns: u64,
     /// The greatest.
     pub max_ns: u64,
-    /// How many of them are at or below [`super::LIMIT_NS`].
+    /// How many of them are at or below [`super::THRESHOLD_NS`].
     pub at_or_below_threshold: u64,
 }
 

@@ -5,10 +5,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use disk::{Disk, File, OpenMode, Region};
+
 use super::dir_state::absolute;
 use super::inode::{OpenId, Pid};
 use super::machine::SimShared;
-use crate::{Disk, File, OpenMode, Region};
 
 /// Process with its own handles on a simulated disk. Clones are the same process, for its threads.
 #[derive(Clone)]

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use disk::{Disk, File, OpenMode, OsDisk, SimDisk, WAKE_BYTES};
+use disk::{Disk, File, OpenMode, OsDisk, WAKE_BYTES};
+use sim::SimDisk;
 
 use crate::{SleepingThread, TempDir, open, put, read};
 

@@ -1,4 +1,5 @@
-//! Simulated disk with crash and fault injection. Everything arbitrary follows from a seed (and
+//! Simulated disk with crash and fault injection, for tests: no product crate depends on this one.
+//! Everything arbitrary follows from a seed (and
 //! from the order in which threads come).
 //!
 //! A machine has one [`SimDisk`] and processes that see it, each a [`SimProcess`]. A process can be
@@ -20,6 +21,7 @@
 //! before only when no process has the shorter map; what is mapped has its blocks reserved (where the
 //! real one kills a process that stores to a page without a block when the disk is full); and to cut
 //! off what is mapped is a panic.
+#![forbid(unsafe_code)]
 
 mod dir_state;
 mod fault;
@@ -46,7 +48,8 @@ pub use process::SimProcess;
 /// Simulated disk with a page cache, crash model and fault injection. Clones are the same disk.
 ///
 /// ```
-/// use disk::{Disk, OpenMode, SimDisk};
+/// use disk::{Disk, OpenMode};
+/// use sim::SimDisk;
 ///
 /// let disk = SimDisk::new(1);
 /// disk.cut_after(2);

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use disk::{Disk, File, OpenMode, SimDisk, SimProcess, WAKE_BYTES};
+use disk::{Disk, File, OpenMode, WAKE_BYTES};
+use sim::{SimDisk, SimProcess};
 
 use crate::{SleepingThread, open, put, read};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::sim::rng::Rng;
+use crate::rng::Rng;
 
 /// Which sectors of which pending writes survive a crash. Were each a toss of its own, a write of
 /// many sectors would never arrive in whole and an early one never without the next; hence the

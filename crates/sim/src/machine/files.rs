@@ -3,13 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use disk::Region;
 use rustix::io::Errno;
 
 use super::{OpDecision, OpenFile, SimMachine, killed_error, power_error};
-use crate::sim::dir_state::InodeId;
-use crate::sim::fault::{DiskOperation, FaultKind};
-use crate::sim::inode::{Inode, OpenId, Pid};
-use crate::{Region, region};
+use crate::dir_state::InodeId;
+use crate::fault::{DiskOperation, FaultKind};
+use crate::inode::{Inode, OpenId, Pid};
 
 impl SimMachine {
     /// The file's present path, or nothing when it has none.
@@ -56,14 +56,14 @@ impl SimMachine {
     }
 
     /// Does nothing for a file that a kill or a power cut has closed.
-    pub(in crate::sim) fn close(&mut self, open: OpenId) {
+    pub(crate) fn close(&mut self, open: OpenId) {
         if let Some(OpenFile { inode: node, .. }) = self.open_files.remove(&open) {
             self.inode(node).unlock(open);
             self.drop_unreferenced();
         }
     }
 
-    pub(in crate::sim) fn read(
+    pub(crate) fn read(
         &mut self,
         pid: Pid,
         open: OpenId,
@@ -79,7 +79,7 @@ impl SimMachine {
         Ok(self.inode_of(open).read(&mut bytes[..end], offset))
     }
 
-    pub(in crate::sim) fn write(
+    pub(crate) fn write(
         &mut self,
         pid: Pid,
         open: OpenId,
@@ -131,12 +131,12 @@ impl SimMachine {
         }
     }
 
-    pub(in crate::sim) fn len(&mut self, pid: Pid, open: OpenId) -> io::Result<u64> {
+    pub(crate) fn len(&mut self, pid: Pid, open: OpenId) -> io::Result<u64> {
         self.live_process(pid)?;
         Ok(self.inode_of(open).len())
     }
 
-    pub(in crate::sim) fn set_len(&mut self, pid: Pid, open: OpenId, len: u64) -> io::Result<()> {
+    pub(crate) fn set_len(&mut self, pid: Pid, open: OpenId, len: u64) -> io::Result<()> {
         self.live_process(pid)?;
         if !self.open_files[&open].writable {
             return Err(Errno::INVAL.into());
@@ -154,7 +154,7 @@ impl SimMachine {
         })
     }
 
-    pub(in crate::sim) fn allocate(&mut self, pid: Pid, open: OpenId, len: u64) -> io::Result<()> {
+    pub(crate) fn allocate(&mut self, pid: Pid, open: OpenId, len: u64) -> io::Result<()> {
         self.live_process(pid)?;
         if !self.open_files[&open].writable {
             return Err(Errno::BADF.into());
@@ -176,7 +176,7 @@ impl SimMachine {
         }
     }
 
-    pub(in crate::sim) fn sync(&mut self, pid: Pid, open: OpenId) -> io::Result<()> {
+    pub(crate) fn sync(&mut self, pid: Pid, open: OpenId) -> io::Result<()> {
         match self.begin_on(pid, open, DiskOperation::Sync)? {
             OpDecision::Complete | OpDecision::Partial => {
                 self.inode_of(open).sync();
@@ -200,37 +200,29 @@ impl SimMachine {
         }
     }
 
-    pub(in crate::sim) fn try_lock(
-        &mut self,
-        pid: Pid,
-        open: OpenId,
-        exclusive: bool,
-    ) -> io::Result<bool> {
+    pub(crate) fn try_lock(&mut self, pid: Pid, open: OpenId, exclusive: bool) -> io::Result<bool> {
         self.operate_on(pid, open, DiskOperation::Lock, |machine, node| {
             Ok(machine.inode(node).try_lock(open, exclusive))
         })
     }
 
     /// [`Machine::try_lock`] by one who has waited, which is not another operation.
-    pub(in crate::sim) fn retry_lock(&mut self, pid: Pid, open: OpenId) -> io::Result<bool> {
+    pub(crate) fn retry_lock(&mut self, pid: Pid, open: OpenId) -> io::Result<bool> {
         self.live_process(pid)?;
         Ok(self.inode_of(open).try_lock(open, true))
     }
 
-    pub(in crate::sim) fn unlock(&mut self, pid: Pid, open: OpenId) -> io::Result<()> {
+    pub(crate) fn unlock(&mut self, pid: Pid, open: OpenId) -> io::Result<()> {
         self.live_process(pid)?;
         self.inode_of(open).unlock(open);
         Ok(())
     }
 
-    pub(in crate::sim) fn map(&mut self, pid: Pid, open: OpenId, len: u64) -> io::Result<Region> {
+    pub(crate) fn map(&mut self, pid: Pid, open: OpenId, len: u64) -> io::Result<Region> {
         self.live_process(pid)?;
-        region::checked_len(len)?;
+        Region::check_len(len, self.inode_of(open).len())?;
         if !self.open_files[&open].writable {
             return Err(Errno::ACCESS.into());
-        }
-        if self.inode_of(open).len() < len {
-            return Err(region::truncated_mapping_error());
         }
         self.operate_on(pid, open, DiskOperation::Map, |machine, node| {
             machine.check_capacity(node, len)?;
