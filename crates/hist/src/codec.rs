@@ -19,6 +19,7 @@ mod columns;
 pub mod header;
 mod huffman;
 mod matrix;
+mod row_bounds;
 mod runs;
 
 pub mod block;
