@@ -22,7 +22,28 @@ use hist::{
 pub use binary::{FLAGS, decode, decode_rounded, encode};
 pub use protobuf::{decode_protobuf, decode_protobuf_rounded, encode_protobuf};
 
+use crate::base64;
+
 const FORMAT: &str = "ddsketch";
+
+/// Reads either form. Refuses counts that are not whole.
+pub fn decode_any(bytes: &[u8]) -> Result<Histogram, DecodeError> {
+    // A protobuf message begins with the mapping, as its writers have it, or with a field that is no flag.
+    // The other form is tried too, because a mapping of the binary form has the same first byte.
+    let (likely, other): (Decode, Decode) = match bytes {
+        [0x0a | 0x1a | 0x21, ..] => (decode_protobuf, decode),
+        _ => (decode, decode_protobuf),
+    };
+    likely(bytes).or_else(|error| other(bytes).map_err(|_| error))
+}
+
+type Decode = fn(&[u8]) -> Result<Histogram, DecodeError>;
+
+/// Reads either form in base64, padded or not. Offsets in errors past base64 itself are those of the bytes
+/// it stands for.
+pub fn decode_base64(text: &[u8]) -> Result<Histogram, DecodeError> {
+    decode_any(&base64::decode(text)?)
+}
 
 /// The largest count that travels: doubles beyond 2^53 − 1 skip whole numbers, and the binary form adds 1
 /// to a count before it is written.

@@ -7,6 +7,7 @@
 
 pub mod circllhist;
 mod convention;
+pub mod ddsketch;
 mod decimal;
 mod decoded_sample;
 pub mod exposition;
