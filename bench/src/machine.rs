@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Peers and codecs whose versions a reader needs.
-const PACKAGES: [&str; 12] = [
+const PACKAGES: [&str; 13] = [
     "fjall",
     "flate2",
     "hdrhistogram",
@@ -15,6 +15,7 @@ const PACKAGES: [&str; 12] = [
     "prometheus-client",
     "raft-engine",
     "sketches-ddsketch",
+    "topdeck-codecs",
     "topdeck-hist",
     "zstd",
     "zstd-sys",

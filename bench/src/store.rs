@@ -1,6 +1,6 @@
 //! Stores of whole histograms: taking them in, what they cost on disk, and answers, beside other stores.
 //!
-//! Everybody gets the data sets A and B of `collect::synthetic` and a thousand plain gauges, and tells what that
+//! Everybody gets the data sets A and B of `synthetic` and a thousand plain gauges, and tells what that
 //! cost as [`Figures`]. A store takes part by a file with a function that returns them: `prometheus.rs` is one.
 
 mod figures;
@@ -10,7 +10,7 @@ mod remote_write;
 pub(crate) mod server;
 pub(crate) mod topdeck;
 
-use collect::synthetic::{Dataset, DatasetKind, DatasetScale};
+use synthetic::{Dataset, DatasetKind, DatasetScale};
 
 use self::figures::{CheckedAnswer, IngestCost, QUERIES, SETS};
 pub(crate) use self::figures::{QueryCost, StoreFigures};
@@ -95,7 +95,7 @@ pub(crate) struct RandomWalk {
 impl RandomWalk {
     pub(crate) fn new(work: &StoreWork) -> RandomWalk {
         let (gauges, minutes) = (work.gauges, work.gauge_minutes);
-        // Splitmix64, as in `collect::synthetic`; a step is at most 0.05 up or down.
+        // Splitmix64, as in `synthetic`; a step is at most 0.05 up or down.
         let mut state = 2026u64;
         let mut step = || {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

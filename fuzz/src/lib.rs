@@ -9,6 +9,8 @@ use std::sync::LazyLock;
 mod big;
 #[path = "../../crates/hist/tests/it/checks/mod.rs"]
 mod checks;
+#[path = "../../crates/codecs/tests/it/checks/mod.rs"]
+mod codecs_checks;
 #[path = "../../crates/collect/tests/it/checks.rs"]
 mod collect_checks;
 #[path = "../../crates/journal/tests/it/checks.rs"]
@@ -59,6 +61,7 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, Check))> {
         checks.into_iter().map(move |check| (of, check))
     };
     with("hist", checks::CHECKS.into())
+        .chain(with("codecs", codecs_checks::CHECKS.into()))
         .chain(with("collect", collect_checks::CHECKS.into()))
         .chain(with("journal", journal_checks::CHECKS.into()))
         .chain(with("load", load_checks()))

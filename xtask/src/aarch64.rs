@@ -25,8 +25,8 @@ use crate::test_report::TestReport;
 const TRIPLE: &str = "aarch64-unknown-linux-musl";
 
 /// Crates whose tests run there.
-const CORE: &str = "-p topdeck-hist -p topdeck-model -p topdeck-clock \
-    -p topdeck-disk -p topdeck-journal -p topdeck-store";
+const CORE: &str = "-p topdeck-hist -p topdeck-codecs -p topdeck-model -p topdeck-clock \
+    -p topdeck-disk -p topdeck-sim -p topdeck-journal -p topdeck-store";
 
 /// Tests that start themselves as other processes, which fail under the emulator and say nothing of
 /// the code: see above.

@@ -10,7 +10,7 @@ use crate::passed_tests::run_unless_unchanged;
 use crate::prefix_check::check_all_ran_with_prefix;
 
 /// The crates whose threads share memory.
-const CRATES: [&str; 4] = ["hist", "disk", "shm", "journal"];
+const CRATES: [&str; 5] = ["hist", "disk", "sim", "shm", "journal"];
 
 /// Installs nightly and Miri if they are missing, and skips the part where that is not possible.
 pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
@@ -18,8 +18,14 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         return Ok(PartOutcome::Skipped(format!("{reason:#}")));
     }
     // All that these crates use is in layers 0 and 1.
-    let sources =
-        ["crates/hist/", "crates/disk/", "crates/clock/", "crates/shm/", "crates/journal/"];
+    let sources = [
+        "crates/hist/",
+        "crates/disk/",
+        "crates/sim/",
+        "crates/clock/",
+        "crates/shm/",
+        "crates/journal/",
+    ];
     let outcome = run_unless_unchanged(log, &sources, &[], || interpret(log))?;
     check_all_ran_with_prefix(&outcome, "miri_")?;
     Ok(outcome)

@@ -4,7 +4,7 @@
 //! narrowed by the least and the greatest value. An estimate is compared with the middle of that bucket; a bracket
 //! holds the truth if it holds the whole range.
 
-use collect::synthetic::{Dataset, ExpectedStats};
+use synthetic::{Dataset, ExpectedStats};
 use hist::Scheme;
 
 /// A limit that is an edge of a bucket, the nearest to `THRESHOLD_NS`.
@@ -110,7 +110,7 @@ pub(super) fn compare_windows(
 
 /// Of each window, in nanoseconds.
 pub(super) fn quantiles(truth: &ExpectedStats, q: f64) -> Vec<ExpectedNumber> {
-    let of = |window: &collect::synthetic::ExpectedWindow| {
+    let of = |window: &synthetic::ExpectedWindow| {
         let (lower, upper) = window.quantile_ns(q).unwrap_or_default();
         let (least, greatest) = (lower.max(window.min_ns), upper.min(window.max_ns));
         let middle = (lower as f64 + upper as f64) / 2.0;
@@ -121,7 +121,7 @@ pub(super) fn quantiles(truth: &ExpectedStats, q: f64) -> Vec<ExpectedNumber> {
 
 /// Of each window, at or below the limit.
 pub(super) fn shares(truth: &ExpectedStats) -> Vec<ExpectedNumber> {
-    let share = |window: &collect::synthetic::ExpectedWindow| {
+    let share = |window: &synthetic::ExpectedWindow| {
         ExpectedNumber::exactly(window.at_or_below_threshold as f64 / window.count as f64)
     };
     truth.windows().iter().map(share).collect()
@@ -129,7 +129,7 @@ pub(super) fn shares(truth: &ExpectedStats) -> Vec<ExpectedNumber> {
 
 /// Of each window, above the limit.
 pub(super) fn counts_above(truth: &ExpectedStats) -> Vec<ExpectedNumber> {
-    let count = |window: &collect::synthetic::ExpectedWindow| {
+    let count = |window: &synthetic::ExpectedWindow| {
         ExpectedNumber::exactly((window.count - window.at_or_below_threshold) as f64)
     };
     truth.windows().iter().map(count).collect()

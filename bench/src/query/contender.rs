@@ -1,7 +1,7 @@
 //! Who is asked, and the questions in their order: everybody gets the same.
 
 use anyhow::{Result, ensure};
-use collect::synthetic::ExpectedStats;
+use synthetic::ExpectedStats;
 
 use super::accuracy::{self, NumberWithBounds, compare_windows};
 use super::query_results::{QueryResults, SweepPoint, TimedQuery};

@@ -1,7 +1,7 @@
 //! Questions to Prometheus, over HTTP.
 
 use anyhow::{Context, Result};
-use collect::synthetic::ExpectedStats;
+use synthetic::ExpectedStats;
 use serde_json::Value;
 
 use super::accuracy::NumberWithBounds;

@@ -1,6 +1,6 @@
 //! What is asked, in the words of each contender.
 
-use collect::synthetic::{Dataset, MINUTE_NS, THRESHOLD_NS};
+use synthetic::{Dataset, MINUTE_NS, THRESHOLD_NS};
 
 use super::accuracy::EDGE_NS;
 use crate::store::StoreWork;

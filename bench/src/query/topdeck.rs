@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use collect::synthetic::{Dataset, ExpectedStats};
+use synthetic::{Dataset, ExpectedStats};
 use disk::{Disk, OsDisk};
 use query::{Language, ResultData, Settings, StepValue, StoreSource, Stream};
 use store::{Options, Store};

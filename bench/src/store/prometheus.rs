@@ -9,7 +9,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use collect::synthetic::{
+use synthetic::{
     Dataset, ExpectedStats, MINUTE_NS, SyntheticSample, SyntheticSeries, THRESHOLD_NS,
 };
 use serde_json::Value;
@@ -599,7 +599,7 @@ fn window_errors(
     answer: &Value,
     start_s: i64,
     truth: &ExpectedStats,
-    error: impl Fn(&collect::synthetic::ExpectedWindow, f64) -> Option<f64>,
+    error: impl Fn(&synthetic::ExpectedWindow, f64) -> Option<f64>,
 ) -> Result<QuantileErrors> {
     let window_s = ExpectedStats::WINDOW_MINUTES as i64 * MINUTE_NS / 1_000_000_000;
     let of = |(time_s, value): &(i64, Value)| {

@@ -3,7 +3,7 @@
 //! A sender of native histograms at schema 5, in seconds: counts of all minutes so far, or of one minute. Fields
 //! are those of `prometheus/prompb/types.proto`.
 
-use collect::synthetic::{SyntheticSample, SyntheticSeries};
+use synthetic::{SyntheticSample, SyntheticSeries};
 
 /// Buckets for each power of two: 2^5.
 const PER_DOUBLING: f64 = 32.0;
@@ -193,8 +193,8 @@ fn zigzag(number: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use collect::synthetic::{Dataset, DatasetKind, DatasetScale};
-    use hist::codec::prometheus::RemoteHistogram;
+    use synthetic::{Dataset, DatasetKind, DatasetScale};
+    use codecs::prometheus::RemoteHistogram;
 
     use super::*;
 
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!((message.timestamp, message.schema), (1234, 5));
         assert_eq!(message.sum, counted.sum_ns as f64 / 1e9);
         let read = message.to_sample().unwrap();
-        let hist::codec::prometheus::HistogramSample::Integer(read) = read else {
+        let codecs::prometheus::HistogramSample::Integer(read) = read else {
             panic!("{read:?}")
         };
         assert_eq!(read.count(), dataset.total());

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use collect::synthetic::{Dataset, ExpectedStats, THRESHOLD_NS};
+use synthetic::{Dataset, ExpectedStats, THRESHOLD_NS};
 use disk::{Disk, OsDisk};
 use hist::codec::header::Temporality;
 use hist::{LimitInclusion, Mixture};
@@ -193,7 +193,7 @@ fn series_of(dataset: &Dataset) -> Result<Vec<Series>> {
     let series = |at| {
         let described = dataset.series(at);
         let mut series = Series::new(described.metric, SeriesKind::Histogram(Temporality::Delta));
-        series = series.with_unit(described.unit.name());
+        series = series.with_unit(collect::Unit::Nanoseconds.name());
         for (name, value) in &described.labels {
             series = series.with_label(*name, value.clone());
         }

@@ -32,7 +32,7 @@ pub(crate) struct TestServer {
 
 /// An empty store.
 pub(crate) fn empty_store() -> Arc<store::Store> {
-    let disk: Arc<dyn disk::Disk> = Arc::new(disk::SimDisk::new(1).process());
+    let disk: Arc<dyn disk::Disk> = Arc::new(sim::SimDisk::new(1).process());
     empty_store_in(disk, Path::new("/store"))
 }
 

@@ -155,13 +155,28 @@ impl Calibrator {
             self.segments_published = 0;
             self.record_jump(now_ns);
         }
-        let wait_ns = match outcome {
+        let wait_ns = self.publish_outcome(machine, lines, comparison.tick, outcome);
+        if let Some((rate, error)) = self.calibration.rate() {
+            (self.status.ticks_per_second, self.status.rate_error) = (1e9 / rate, error);
+        }
+        Duration::from_nanos(wait_ns)
+    }
+
+    /// Publishes what a comparison at `tick` led to. After how many nanoseconds to compare again.
+    fn publish_outcome(
+        &mut self,
+        machine: &mut impl MachineClocks,
+        lines: &SegmentSeqlock,
+        tick: u64,
+        outcome: ComparisonOutcome,
+    ) -> u64 {
+        match outcome {
             ComparisonOutcome::Wait => FIRST_SEGMENTS_NS[0] / 2,
             ComparisonOutcome::WidenError(line) => {
                 lines.publish(&line);
                 FIRST_SEGMENTS_NS[0] / 2
             }
-            ComparisonOutcome::Publish(line) if is_late(machine.tick(), comparison.tick, &line) => {
+            ComparisonOutcome::Publish(line) if is_late(machine.tick(), tick, &line) => {
                 // After the planned start, readers may have used the system clock, which may be
                 // ahead of the segment.
                 self.calibration.rollback();
@@ -172,14 +187,10 @@ impl Calibrator {
                 self.segments_published += 1;
                 (self.status.mode, self.status.reason) = (ClockMode::Counter, None);
                 // Wake in the middle of the segment, wherever it begins.
-                let ticks = line.first_tick.saturating_sub(comparison.tick) + line.ticks / 2;
+                let ticks = line.first_tick.saturating_sub(tick) + line.ticks / 2;
                 (ticks as f64 * segment_rate(&line)) as u64
             }
-        };
-        if let Some((rate, error)) = self.calibration.rate() {
-            (self.status.ticks_per_second, self.status.rate_error) = (1e9 / rate, error);
         }
-        Duration::from_nanos(wait_ns)
     }
 
     /// Whether the counter is usable and cheaper than the system clock.

@@ -1,5 +1,5 @@
 //! Time: nanoseconds from the processor's counter, compared all the time with the system's clocks, each reading with a
-//! bound of its error; the time of day, with a generation that tells of every step; and a simulated clock with the same face.
+//! bound of its error; and the time of day, with a generation that tells of every step.
 //!
 //! ```
 //! let start = clock::now();
@@ -26,7 +26,6 @@
 
 mod calibration;
 mod calibrator;
-mod clock;
 mod clock_segment;
 mod counter;
 mod global;
@@ -37,7 +36,6 @@ mod stopwatch;
 mod sync;
 mod wall;
 
-pub use clock::{Clock, SimulatedClock};
 #[doc(hidden)]
 pub use global::KEEPER_FAULT;
 pub use global::{

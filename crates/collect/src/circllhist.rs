@@ -12,8 +12,8 @@
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 
+use codecs::circllhist as codec;
 use hist::Histogram;
-use hist::codec::circllhist as codec;
 
 use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink};
 use crate::input_error::{InputError, InputPosition, quote};

@@ -8,7 +8,7 @@ use crate::decoded_sample::{DecodedSample, SampleSink};
 use crate::input_error::{InputError, InputPosition, quote};
 use crate::json::{JsonToken, JsonTokenizer};
 use crate::unit::Unit;
-use crate::{circllhist, exposition, frames, hlog, httptrap, plain_numbers};
+use crate::{circllhist, ddsketch, exposition, frames, hlog, httptrap, plain_numbers};
 
 /// A JSON document is held whole while it is read; this is the most.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 30;
@@ -23,6 +23,8 @@ pub enum InputFormat {
     Hlog,
     /// circllhist as base64 or bins, one per line or in JSON.
     Circllhist,
+    /// A DDSketch, or base64 of some, one per line.
+    Ddsketch,
     /// HTTPTrap JSON.
     Httptrap,
     /// Prometheus or OpenMetrics text.
@@ -33,10 +35,11 @@ pub enum InputFormat {
 
 impl InputFormat {
     /// All of them.
-    pub const ALL: [InputFormat; 6] = [
+    pub const ALL: [InputFormat; 7] = [
         InputFormat::Numbers,
         InputFormat::Hlog,
         InputFormat::Circllhist,
+        InputFormat::Ddsketch,
         InputFormat::Httptrap,
         InputFormat::Prometheus,
         InputFormat::Frames,
@@ -48,6 +51,7 @@ impl InputFormat {
             InputFormat::Numbers => "numbers",
             InputFormat::Hlog => "hlog",
             InputFormat::Circllhist => "circllhist",
+            InputFormat::Ddsketch => "ddsketch",
             InputFormat::Httptrap => "httptrap",
             InputFormat::Prometheus => "prometheus",
             InputFormat::Frames => "frames",
@@ -60,6 +64,7 @@ impl InputFormat {
             InputFormat::Numbers => "numbers, one per line",
             InputFormat::Hlog => "HdrHistogram interval log (.hlog)",
             InputFormat::Circllhist => "base64 or H[1.2]=3, one histogram per line, or in JSON",
+            InputFormat::Ddsketch => "a DDSketch, binary or protobuf, or base64 of one per line",
             InputFormat::Httptrap => "HTTPTrap JSON",
             InputFormat::Prometheus => "Prometheus or OpenMetrics text",
             InputFormat::Frames => "topdeck's frames with names and times, one per line",
@@ -86,6 +91,7 @@ pub fn read(
         InputFormat::Hlog => hlog::read(input, sink),
         InputFormat::Prometheus => exposition::read(input, sink),
         InputFormat::Frames => frames::read_lines(input, sink),
+        InputFormat::Ddsketch => ddsketch::read(input, sink),
         InputFormat::Httptrap => {
             if let Some(bytes) = read_document(input, sink)? {
                 httptrap::read(&bytes, sink);
@@ -167,6 +173,7 @@ pub fn detect(head: &[u8]) -> Result<InputFormat, InputError> {
                 "UTF-16 (convert it first: iconv -f UTF-16 -t UTF-8 FILE | topdeck hist -)".into(),
             );
         }
+        _ if ddsketch::is_sketch(head) => return Ok(InputFormat::Ddsketch),
         _ => {}
     }
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
@@ -202,6 +209,8 @@ pub fn detect(head: &[u8]) -> Result<InputFormat, InputError> {
             InputFormat::Prometheus
         } else if circllhist::is_histogram(line) {
             InputFormat::Circllhist
+        } else if ddsketch::is_line(line) {
+            InputFormat::Ddsketch
         } else {
             continue;
         };
@@ -277,6 +286,8 @@ mod tests {
         check(b"0.127,1.007,2.769,HISTFAAAAEV42pNp", Ok(InputFormat::Hlog));
         check(b"AAEKAAAB\n", Ok(InputFormat::Circllhist));
         check(b"H[1.2e-01]=2\n", Ok(InputFormat::Circllhist));
+        check(b"Av1KgVq/UvA/AAAAAAAAAAAFBQACRAIoAh4CFgI=\n", Ok(InputFormat::Ddsketch));
+        check(b"\x02\xfd\x4a\x81\x5a\xbf\x52\xf0\x3f\0\0\0\0\0\0\0\0", Ok(InputFormat::Ddsketch));
         check(b"{\"a\":\"AAEKAAAB\"}", Ok(InputFormat::Circllhist));
         check(b"[\"AAEKAAAB\"]", Ok(InputFormat::Circllhist));
         check(b"{\"a\":{\"_type\":\"h\",\"_value\":\"AAEKAAAB\"}}", Ok(InputFormat::Httptrap));

@@ -15,6 +15,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 
+use codecs::frame_text;
 use hist::Histogram;
 use hist::codec::frame::{self, SeriesMeta, Temporality};
 
@@ -166,7 +167,7 @@ fn write_frame(
     histogram: &Histogram,
 ) {
     let unit = unit.and_then(unit_code).unwrap_or(frame::Unit::None);
-    let frame = frame::encode_base64(histogram, SeriesMeta { unit, temporality });
+    let frame = frame_text::encode(histogram, SeriesMeta { unit, temporality });
     write!(out, ",\"frame\":\"{frame}\"}}").expect("a String takes all");
     out.push('\n');
 }
@@ -206,7 +207,7 @@ fn parse_object(line: &[u8]) -> Result<DecodedSample, InputError> {
             }
             "frame" => {
                 let base64 = parse_text(&mut tokens, "base64 of a frame in quotes")?;
-                let (histogram, found) = frame::decode_base64(&base64).map_err(|error| {
+                let (histogram, found) = frame_text::decode(&base64).map_err(|error| {
                     let found = format!("{} ({error})", quote(base64.as_bytes()));
                     InputError::new(InputPosition::Byte(0), "base64 of a frame", found)
                 })?;
@@ -407,7 +408,7 @@ mod tests {
     fn cumulative_temporality_round_trips() {
         let cumulative =
             SeriesMeta { temporality: Temporality::Cumulative, ..SeriesMeta::default() };
-        let frame = frame::encode_base64(&Histogram::default(), cumulative);
+        let frame = frame_text::encode(&Histogram::default(), cumulative);
         let mut sink = RecordingSink::default();
         read_lines(&mut format!("{{\"frame\":\"{frame}\"}}").as_bytes(), &mut sink).unwrap();
         assert_eq!(sink.samples[0].temporality, SampleTemporality::Cumulative);

@@ -9,7 +9,7 @@
 
 use std::io::{self, BufRead};
 
-use hist::codec::hlog::{HlogError, HlogFault, HlogInterval, HlogReader};
+use codecs::hlog::{HlogError, HlogFault, HlogInterval, HlogReader};
 
 use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink};
 use crate::input_error::{InputError, InputPosition, quote};

@@ -53,8 +53,8 @@ impl InputError {
     }
 }
 
-impl From<hist::protobuf::Error> for InputError {
-    fn from(error: hist::protobuf::Error) -> InputError {
+impl From<codecs::protobuf::Error> for InputError {
+    fn from(error: codecs::protobuf::Error) -> InputError {
         InputError::new(InputPosition::Byte(error.offset), error.expected, error.found)
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod circllhist;
 mod convention;
+pub mod ddsketch;
 mod decimal;
 mod decoded_sample;
 pub mod exposition;
@@ -27,7 +28,6 @@ pub mod prometheus_protobuf;
 pub mod remote_write;
 mod row_sink;
 pub mod statsd;
-pub mod synthetic;
 mod unit;
 
 pub use decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};

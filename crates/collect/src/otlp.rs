@@ -20,8 +20,8 @@ mod json;
 mod metric_context;
 mod point_reader;
 
+use codecs::protobuf::MessageReader;
 use hist::codec::header::Temporality;
-use hist::protobuf::MessageReader;
 use model::SeriesKind;
 
 use crate::input_error::{InputError, quote};

@@ -22,8 +22,8 @@
 
 use std::ops::ControlFlow;
 
-use hist::codec::prometheus::{ClientHistogram, HistogramSample};
-use hist::protobuf::{FieldValue, MessageReader};
+use codecs::prometheus::{ClientHistogram, HistogramSample};
+use codecs::protobuf::{FieldValue, MessageReader};
 
 use crate::convention;
 use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
@@ -74,8 +74,8 @@ impl From<InputError> for FamilyError {
     }
 }
 
-impl From<hist::protobuf::Error> for FamilyError {
-    fn from(error: hist::protobuf::Error) -> FamilyError {
+impl From<codecs::protobuf::Error> for FamilyError {
+    fn from(error: codecs::protobuf::Error) -> FamilyError {
         InputError::from(error).into()
     }
 }

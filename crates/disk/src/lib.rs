@@ -1,6 +1,6 @@
 //! Files as a durable store needs them: [`Disk`] and [`File`] are the few operations that durability is
-//! made of, [`OsDisk`] is the real thing, [`SimDisk`] one in memory that loses, reorders and refuses on
-//! request.
+//! made of, [`OsDisk`] is the real thing. The crate `sim` has one in memory for tests, which loses,
+//! reorders and refuses on request.
 //!
 //! Offsets and lengths are bytes. Every operation may be used from several threads at once. What is
 //! promised is what POSIX promises and no more: written data are durable after [`File::sync`], a new,
@@ -9,7 +9,6 @@
 
 mod os;
 mod region;
-mod sim;
 
 use std::fmt::Debug;
 use std::io;
@@ -17,7 +16,6 @@ use std::path::Path;
 
 pub use os::OsDisk;
 pub use region::{Region, WAKE_BYTES};
-pub use sim::{DiskOperation, Fault, FaultKind, NameOrder, SimDisk, SimProcess};
 
 /// How [`Disk::open`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,10 +48,7 @@ impl Region {
     /// Maps the first `len` bytes of a file, shared. Reading past the file's end would kill the process
     /// (SIGBUS), so a file that is shorter is refused, and [`crate::File::map`] says never to cut it.
     pub(crate) fn map(file: &File, len: u64) -> io::Result<Region> {
-        let len = checked_len(len)?;
-        if file.metadata()?.len() < len as u64 {
-            return Err(truncated_mapping_error());
-        }
+        let len = Region::check_len(len, file.metadata()?.len())?;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let base = unsafe {
@@ -59,6 +56,16 @@ impl Region {
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(Region { base, len, owner: RegionOwner::Mapping })
+    }
+
+    /// The length of a region over the first `len` bytes of a file that has `file_len`, or why there is none.
+    pub fn check_len(len: u64, file_len: u64) -> io::Result<usize> {
+        let size = checked_len(len)?;
+        if file_len < len {
+            let cause = "the file is shorter than its map";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, cause));
+        }
+        Ok(size)
     }
 
     /// Memory that only this process has, zero at first.
@@ -86,7 +93,7 @@ impl Region {
 
     /// The first `len` bytes of memory that stands for a simulated file. Whoever else has the words must
     /// leave the first [`WAKE_BYTES`] of them alone.
-    pub(crate) fn from_words(words: Arc<[AtomicU64]>, len: usize, token: Arc<()>) -> Region {
+    pub fn from_words(words: Arc<[AtomicU64]>, len: usize, token: Arc<()>) -> Region {
         let fits = len.is_multiple_of(8) && len > WAKE_BYTES && len <= words.len() * 8;
         assert!(fits, "BUG: a region of {len} bytes over {} words", words.len());
         let base = NonNull::from(&words[..]).cast();
@@ -181,16 +188,12 @@ impl fmt::Debug for Region {
 
 /// The length as `usize`, when there is room for the wake words and at least one other. No memory is
 /// longer than `isize::MAX`.
-pub(crate) fn checked_len(len: u64) -> io::Result<usize> {
+fn checked_len(len: u64) -> io::Result<usize> {
     let size = isize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)? as usize;
     if size.is_multiple_of(8) && size > WAKE_BYTES {
         return Ok(size);
     }
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a region cannot have {len} bytes")))
-}
-
-pub(crate) fn truncated_mapping_error() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than its map")
 }
 
 #[cfg(test)]

@@ -137,7 +137,8 @@ impl Buckets {
         Ok(())
     }
 
-    pub(crate) fn total(&self) -> u64 {
+    /// How many values all buckets hold.
+    pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 }

@@ -1,9 +1,8 @@
-//! Histogram codecs, one file per format.
+//! topdeck's own histogram formats: a frame holds one histogram, a block many of one series.
 //!
-//! A decoder takes bytes of any origin and returns either a histogram that keeps the source's buckets, or
-//! an error with the offset; it allocates in proportion to its input, never to what the input claims.
-//! An encoder refuses what its format cannot hold. Conversion is a separate, named step
-//! ([`crate::Histogram::convert`]).
+//! A decoder takes bytes of any origin and returns either histograms or an error with the offset; it
+//! allocates in proportion to its input, never to what the input claims. Formats of other systems are
+//! in the crate `codecs`.
 //!
 //! Here and in all files below, `checked_` and `saturating_` methods add up what bytes claim. Where a
 //! check or the size of memory bounds a result already, `wrapping_` methods cannot panic, and are
@@ -14,23 +13,14 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-mod base64;
 pub(crate) mod bits;
-pub(crate) mod bytes;
+pub mod bytes;
 mod columns;
 pub mod header;
 mod huffman;
 mod matrix;
-mod protobuf;
+mod row_bounds;
 mod runs;
 
 pub mod block;
-pub mod circllhist;
-pub mod ddsketch;
 pub mod frame;
-pub mod hdr;
-pub mod hlog;
-pub mod otlp;
-pub mod prometheus;
-
-pub use protobuf::FoldResult;

@@ -202,7 +202,8 @@ impl MergeError {
 }
 
 impl EncodeError {
-    pub(crate) fn scheme(format: &'static str, scheme: &Scheme) -> EncodeError {
+    /// A format cannot hold the buckets of a scheme.
+    pub fn scheme(format: &'static str, scheme: &Scheme) -> EncodeError {
         EncodeError::Scheme { format, scheme: Box::new(scheme.clone()) }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The way through the crate, from the outside in: a [`Histogram`] holds bucket counts on the grid of a
 //! [`Scheme`] with exact side values; statistics ([`Histogram::quantile`] and its neighbours) read it as
-//! cells and answer with a [`Bracket`]; a [`Mixture`] keeps families apart that do not nest. Codecs carry
-//! foreign histograms in and out without changing a bucket.
+//! cells and answer with a [`Bracket`]; a [`Mixture`] keeps families apart that do not nest. [`codec`] has
+//! topdeck's own formats. Those of other systems are in the crate `codecs`, which needs this one.
 //!
 //! # Recording and asking
 //!
@@ -87,7 +87,6 @@ mod histogram;
 mod mixture;
 mod modality;
 mod moments;
-pub mod protobuf;
 mod quantile;
 mod recorder;
 mod scheme;
@@ -108,7 +107,9 @@ pub use histogram::{Histogram, HistogramParts, PartsError, Threshold};
 pub use mixture::Mixture;
 pub use quantile::{CumulativeHistogram, QuantileMethod};
 pub use recorder::Recorder;
-pub use scheme::{Exp2, Explicit, Integers, Interpolation, LogLinear2, LogarithmicScheme, Scheme};
+pub use scheme::{
+    BucketPosition, Exp2, Explicit, Integers, Interpolation, LogLinear2, LogarithmicScheme, Scheme,
+};
 pub use shared_recorder::{SharedRecorder, ThreadRecorder};
 pub use statistics::LimitInclusion;
 pub use tracked_value::{CompensatedSum, TrackedValue};

@@ -19,7 +19,6 @@ pub use log::{Interpolation, LogarithmicScheme};
 pub use log_linear2::LogLinear2;
 
 pub(crate) use log_linear2::times_power_of_two;
-pub(crate) use log_linear10::{digits_and_exponent, index_of as index_of_digits};
 
 use crate::error::SchemeError;
 
@@ -41,12 +40,18 @@ pub enum Scheme {
 
 /// Bucket class and index of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BucketPosition {
+pub enum BucketPosition {
+    /// In the bucket of this index among the positive ones.
     Positive(i32),
+    /// In the bucket of this index among the negative ones.
     Negative(i32),
+    /// Within the zero threshold.
     Zero,
+    /// Past the greatest bucket.
     Overflow,
+    /// Past the least bucket.
     Underflow,
+    /// Not a number.
     Nan,
 }
 
@@ -90,10 +95,21 @@ impl Scheme {
         }
     }
 
+    /// The index in [`Scheme::LogLinear10`] of a bucket by its two digits, 10..=99, and the power of ten of the
+    /// first, −128..=127.
+    pub fn index_of_digits(digits: i32, exponent: i32) -> i32 {
+        log_linear10::index_of(digits, exponent)
+    }
+
+    /// The two digits and the exponent of a bucket of [`Scheme::LogLinear10`].
+    pub fn digits_and_exponent(index: i32) -> (i32, i32) {
+        log_linear10::digits_and_exponent(index)
+    }
+
     /// Where a value is counted. Values within `±zero_threshold` are zero, except on a grid whose own
     /// buckets reach to zero or across it.
     #[inline]
-    pub(crate) fn position(&self, value: f64, zero_threshold: f64) -> BucketPosition {
+    pub fn position(&self, value: f64, zero_threshold: f64) -> BucketPosition {
         if value.is_nan() {
             return BucketPosition::Nan;
         }

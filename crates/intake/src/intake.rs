@@ -896,8 +896,8 @@ mod tests {
     use std::path::Path;
 
     use collect::RowSink;
-    use disk::SimDisk;
     use model::{Sample, SampleValue, Series, SeriesKind};
+    use sim::SimDisk;
     use store::Store;
 
     use super::*;

@@ -198,7 +198,7 @@ fn io_error(doing: &str, path: &Path, error: &std::io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use disk::SimDisk;
+    use sim::SimDisk;
 
     use super::*;
 

@@ -236,7 +236,7 @@ fn parse(bytes: &[u8], journal: u128) -> Vec<BatchCounts> {
 mod tests {
     use std::path::Path;
 
-    use disk::SimDisk;
+    use sim::SimDisk;
 
     use super::*;
 

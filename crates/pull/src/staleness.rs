@@ -5,9 +5,9 @@
 
 use std::collections::HashSet;
 
+use codecs::prometheus::STALE_MARKER;
 use collect::RowSink;
 use hist::codec::header::Temporality;
-use hist::codec::prometheus::STALE_MARKER;
 use model::{Error, Gap, Result, Sample, SampleValue, Series, SeriesKind};
 
 /// Canonical keys of the series in a scrape, except those with explicit timestamps.

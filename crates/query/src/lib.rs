@@ -11,7 +11,7 @@
 //! # let journal = journal::Options { is_exclusive: true, has_background_thread: false, clock: Arc::clone(&clock), ..Default::default() };
 //! # let options = store::Options { has_background_thread: false, journal, clock, ..Default::default() };
 //!
-//! let disk: Arc<dyn disk::Disk> = Arc::new(disk::SimDisk::new(1).process());
+//! let disk: Arc<dyn disk::Disk> = Arc::new(sim::SimDisk::new(1).process());
 //! store::Store::create(&disk, Path::new("/store"), &settings)?;
 //! let store = store::Store::open(disk, Path::new("/store"), &options)?;
 //! let mut latencies = Histogram::default();

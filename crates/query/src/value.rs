@@ -85,4 +85,4 @@ pub fn is_stale(number: f64) -> bool {
 }
 
 /// The bits of that NaN.
-pub const STALE_BITS: u64 = hist::codec::prometheus::STALE_MARKER;
+pub const STALE_BITS: u64 = codecs::prometheus::STALE_MARKER;

@@ -874,7 +874,7 @@ pub struct SeriesEntryRef {
 
 #[cfg(test)]
 mod tests {
-    use disk::SimDisk;
+    use sim::SimDisk;
 
     use super::*;
 

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use collect::frames;
-use collect::synthetic::{
+use codecs::circllhist;
+use collect::{Unit, frames};
+use synthetic::{
     Dataset, DatasetKind, DatasetScale, ExpectedStats, ExpectedWindow, MINUTE_NS, SyntheticSample,
     SyntheticSeries, THRESHOLD_NS,
 };
-use hist::codec::circllhist;
 
 /// Make up measurements of which the truth is known
 ///
@@ -156,7 +156,7 @@ fn write_frame(line: &mut String, series: &SyntheticSeries, sample: &SyntheticSa
         series.metric,
         labels,
         times,
-        Some(&series.unit),
+        Some(&Unit::Nanoseconds),
         &sample.histogram(),
     );
 }

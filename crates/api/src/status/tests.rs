@@ -49,7 +49,7 @@ async fn health_and_metrics() {
 
 #[tokio::test]
 async fn agent_has_no_store_to_query() {
-    let disk: std::sync::Arc<dyn disk::Disk> = std::sync::Arc::new(disk::SimDisk::new(1).process());
+    let disk: std::sync::Arc<dyn disk::Disk> = std::sync::Arc::new(sim::SimDisk::new(1).process());
     let path = std::path::Path::new("/journal");
     let settings = journal::Settings {
         buffer_bytes: 64 << 10,

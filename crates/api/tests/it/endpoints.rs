@@ -117,6 +117,30 @@ fn hdrhistogram_logs_get_timestamps() {
     it.post("/v1/hlog?metric=x&start=soon", "", &log).check(400, "start=soon: expected seconds");
 }
 
+/// In both forms, and in lines of base64; buckets are the sender's.
+#[test]
+fn ddsketches_are_imported() {
+    let it = ServerFixture::new();
+    // The values 1 to 5, and a value of 1 three hundred times, as sketches-go writes them.
+    let binary = b"\x02\xfd\x4a\x81\x5a\xbf\x52\xf0\x3f\0\0\0\0\0\0\0\0\
+        \x05\x05\0\x02\x44\x02\x28\x02\x1e\x02\x16\x02";
+    let protobuf = b"\x0a\x09\x09\xfd\x4a\x81\x5a\xbf\x52\xf0\x3f\
+        \x12\x0a\x12\x08\0\0\0\0\0\xc0\x72\x40\x1a\0";
+    let answer = it.post("/v1/import?metric=took&unit=ms&label.host=a", "", binary);
+    answer.check(200, "\"format\":\"ddsketch\"");
+    it.post("/v1/import?metric=took&unit=ms&label.host=b", "", protobuf)
+        .check(200, "\"values\":300");
+    let lines = "Av1KgVq/UvA/AAAAAAAAAAAFBQACRAIoAh4CFgI=\n";
+    it.post("/v1/import?metric=lines&format=ddsketch", "", lines).check(200, "\"readings\":1");
+    assert_eq!((it.count(r#"took{host="a"}"#), it.count("took"), it.count("lines")), (5, 305, 5));
+    let [(_, row)] = &it.rows(r#"took{host="a"}"#)[..] else { panic!("one row") };
+    let SampleValue::Histogram(histogram) = &row.value else { panic!("{row:?}") };
+    assert_eq!(histogram.positive().indexes(), [0, 34, 54, 69, 80]);
+    it.post("/v1/import?metric=took&format=ddsketch", "", &binary[..20])
+        .check(400, "expected a DDSketch");
+    it.post("/v1/import", "", binary).check(400, "name");
+}
+
 #[test]
 fn import_format_is_detected() {
     let it = ServerFixture::new();

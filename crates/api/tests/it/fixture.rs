@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::{Context, ListenSettings, Server, ServerError, Settings};
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use intake::{Intake, Supervisor, WriteTarget};
 use model::{Sample, SampleValue, Selector};
 use net::tls::ServerTls;
+use sim::SimDisk;
 use store::Store;
 use tokio::runtime::Runtime;
 

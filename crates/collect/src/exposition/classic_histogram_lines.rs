@@ -5,8 +5,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+use codecs::prometheus::ClassicHistogram;
 use hist::Histogram;
-use hist::codec::prometheus::ClassicHistogram;
 
 use crate::decimal;
 use crate::exposition::{ExpositionError, LabelPairs};

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use model::{Error, LABELS_MAX, Labels};
 use serde_json::Value;
 
-use hist::protobuf::{FieldValue, MessageReader};
+use codecs::protobuf::{FieldValue, MessageReader};
 
 use crate::input_error::{InputError, InputPosition};
 

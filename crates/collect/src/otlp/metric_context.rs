@@ -13,7 +13,7 @@ use std::cell::OnceCell;
 
 use model::{Error, LABELS_MAX, Labels, Series, SeriesId, SeriesKind};
 
-use hist::protobuf::MessageReader;
+use codecs::protobuf::MessageReader;
 
 use crate::unit::Unit;
 

@@ -5,9 +5,9 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use hist::codec::otlp::{ExponentialHistogramDataPoint, HistogramDataPoint, OtlpBuckets};
-use hist::codec::prometheus::STALE_MARKER;
-use hist::protobuf::{FieldValue, MessageReader};
+use codecs::otlp::{ExponentialHistogramDataPoint, HistogramDataPoint, OtlpBuckets};
+use codecs::prometheus::STALE_MARKER;
+use codecs::protobuf::{FieldValue, MessageReader};
 use model::{Error, Sample, SampleValue, SeriesKind};
 
 use crate::input_error::InputError;

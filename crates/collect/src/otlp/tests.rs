@@ -3,8 +3,8 @@
 
 mod official;
 
+use codecs::prometheus::STALE_MARKER;
 use hist::codec::header::Temporality::{Cumulative, Delta};
-use hist::codec::prometheus::STALE_MARKER;
 use model::{Sample, SampleValue, Series, SeriesKind};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value::{AsDouble, AsInt};

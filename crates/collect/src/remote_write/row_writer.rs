@@ -5,10 +5,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use hist::codec::prometheus::{
-    HistogramSample as Native, RemoteHistogram, ResetHint, STALE_MARKER,
-};
-use hist::protobuf::{FieldValue, MessageReader};
+use codecs::prometheus::{HistogramSample as Native, RemoteHistogram, ResetHint, STALE_MARKER};
+use codecs::protobuf::{FieldValue, MessageReader};
 use model::{Sample, SampleValue};
 
 use super::request_series::{self, RequestSeries, SampleKind};

@@ -1,6 +1,6 @@
 //! Requests made by hand, and by Prometheus' own library (`testdata/collect/prometheus/make/main.go`).
 
-use hist::codec::prometheus::STALE_MARKER;
+use codecs::prometheus::STALE_MARKER;
 use model::SampleValue;
 
 use super::*;

@@ -12,7 +12,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use hist::protobuf::MessageReader;
+use codecs::protobuf::MessageReader;
 
 use super::request_series::{FamilyType, RequestSeries};
 use super::row_writer::{RequestCursor, RequestRowWriter};

@@ -13,7 +13,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use hist::protobuf::{FieldValue, MessageReader};
+use codecs::protobuf::{FieldValue, MessageReader};
 
 use super::request_series::{self, FamilyType, RequestSeries};
 use super::row_writer::{RequestCursor, RequestRowWriter};

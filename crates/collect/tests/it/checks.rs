@@ -17,10 +17,11 @@ use collect::{
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/` for a source.
-pub(crate) const CHECKS: [(&str, Check); 13] = [
+pub(crate) const CHECKS: [(&str, Check); 14] = [
     ("read_numbers", |bytes| check_format(InputFormat::Numbers, bytes)),
     ("read_hlog", |bytes| check_format(InputFormat::Hlog, bytes)),
     ("read_circllhist", |bytes| check_format(InputFormat::Circllhist, bytes)),
+    ("read_ddsketch", |bytes| check_format(InputFormat::Ddsketch, bytes)),
     ("read_httptrap", |bytes| check_format(InputFormat::Httptrap, bytes)),
     ("read_prometheus", |bytes| check_format(InputFormat::Prometheus, bytes)),
     ("read_frames", |bytes| check_format(InputFormat::Frames, bytes)),

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{
     AnyValue, ArrayValue, InstrumentationScope, KeyValue, any_value,
@@ -63,6 +65,7 @@ fn write_seeds() {
 /// What a fuzzer does not find by itself: the first lines of every format.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = otlp_seeds();
+    seeds.extend(ddsketch_seeds());
     for folder in ["cli", "hist/hdr", "hist/circllhist"] {
         for path in files(&root().join("testdata").join(folder)) {
             let ends = ["txt", "prom", "json", "hlog", "tsv"];
@@ -81,6 +84,23 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds.retain(|seed| seed.len() <= 1 << 14);
     seeds.sort();
     seeds.dedup();
+    seeds
+}
+
+/// Sketches of two libraries, and base64 of them.
+fn ddsketch_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for file in ["go.tsv", "java.tsv"] {
+        let table = fs::read_to_string(root().join("testdata/hist/ddsketch").join(file)).unwrap();
+        for row in table.lines().filter(|line| !line.starts_with('#')) {
+            let hex = row.rsplit('\t').next().unwrap().as_bytes();
+            let digit = |byte: u8| char::from(byte).to_digit(16).expect("a digit") as u8;
+            let bytes: Vec<u8> =
+                hex.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
+            seeds.push(STANDARD.encode(&bytes).into_bytes());
+            seeds.push(bytes);
+        }
+    }
     seeds
 }
 

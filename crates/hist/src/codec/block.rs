@@ -18,13 +18,14 @@ use std::ops::Range;
 use crate::accumulator::{Accumulator, PendingAdds};
 use crate::codec::bits::{BitReader, BitWriter};
 use crate::codec::bytes::{ByteReader, put_varint};
-use crate::codec::columns::{self, ColumnPredictor, MatrixColumns, RowBounds, SummaryColumns};
+use crate::codec::columns::{self, SummaryColumns};
 use crate::codec::frame::{put_number, read_number};
 use crate::codec::header::{BLOCK_MAGIC, BLOCK_VERSION, SeriesMeta, put_header, read_header};
 pub use crate::codec::matrix::CELLS_MAX;
 use crate::codec::matrix::{
     self, ColumnUnion, CountTable, CountWord, FrameObserver, MatrixDecoder, MatrixFrame,
 };
+use crate::codec::row_bounds::{ColumnPredictor, MatrixColumns, RowBounds};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, HistogramParts, PartsError, Threshold, check_thresholds};
 use crate::scheme::Scheme;

@@ -4,45 +4,45 @@ use crate::error::DecodeError;
 
 /// Cursor over input bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct ByteReader<'a> {
+pub struct ByteReader<'a> {
     bytes: &'a [u8],
     offset: usize,
 }
 
 impl<'a> ByteReader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> ByteReader<'a> {
+    /// At the first byte.
+    pub fn new(bytes: &'a [u8]) -> ByteReader<'a> {
         ByteReader { bytes, offset: 0 }
     }
 
-    pub(crate) fn offset(&self) -> usize {
+    /// How many bytes were read.
+    pub fn offset(&self) -> usize {
         self.offset
     }
 
-    pub(crate) fn remaining(&self) -> usize {
+    /// How many bytes are left.
+    pub fn remaining(&self) -> usize {
         self.bytes.len().wrapping_sub(self.offset)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no byte is left.
+    pub fn is_empty(&self) -> bool {
         self.remaining() == 0
     }
 
     /// All bytes that are left, which stay to be read.
-    pub(crate) fn peek(&self) -> &'a [u8] {
+    pub fn peek(&self) -> &'a [u8] {
         &self.bytes[self.offset..]
     }
 
     /// Passes over bytes that were peeked at.
-    pub(crate) fn skip(&mut self, len: usize) {
+    pub fn skip(&mut self, len: usize) {
         debug_assert!(len <= self.remaining());
         self.offset = self.offset.wrapping_add(len);
     }
 
     /// The next `len` bytes.
-    pub(crate) fn read_bytes(
-        &mut self,
-        len: usize,
-        field: &'static str,
-    ) -> Result<&'a [u8], DecodeError> {
+    pub fn read_bytes(&mut self, len: usize, field: &'static str) -> Result<&'a [u8], DecodeError> {
         let taken = self.bytes[self.offset..]
             .get(..len)
             .ok_or(DecodeError::Truncated { offset: self.offset, field })?;
@@ -58,8 +58,9 @@ impl<'a> ByteReader<'a> {
             .ok_or(DecodeError::Truncated { offset, field })
     }
 
+    /// The next byte.
     #[inline]
-    pub(crate) fn u8(&mut self, field: &'static str) -> Result<u8, DecodeError> {
+    pub fn u8(&mut self, field: &'static str) -> Result<u8, DecodeError> {
         let &byte = self
             .bytes
             .get(self.offset)
@@ -68,25 +69,29 @@ impl<'a> ByteReader<'a> {
         Ok(byte)
     }
 
-    pub(crate) fn u16_be(&mut self, field: &'static str) -> Result<u16, DecodeError> {
+    /// Two bytes, the highest first.
+    pub fn u16_be(&mut self, field: &'static str) -> Result<u16, DecodeError> {
         self.array(field).map(u16::from_be_bytes)
     }
 
-    pub(crate) fn u32_be(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+    /// Four bytes, the highest first.
+    pub fn u32_be(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         self.array(field).map(u32::from_be_bytes)
     }
 
-    pub(crate) fn i64_be(&mut self, field: &'static str) -> Result<i64, DecodeError> {
+    /// Eight bytes, the highest first.
+    pub fn i64_be(&mut self, field: &'static str) -> Result<i64, DecodeError> {
         self.array(field).map(i64::from_be_bytes)
     }
 
-    pub(crate) fn f64_le(&mut self, field: &'static str) -> Result<f64, DecodeError> {
+    /// A double, the lowest byte first.
+    pub fn f64_le(&mut self, field: &'static str) -> Result<f64, DecodeError> {
         self.array(field).map(f64::from_le_bytes)
     }
 
     /// An unsigned LEB128 number of at most ten bytes.
     #[inline]
-    pub(crate) fn varint(&mut self, field: &'static str) -> Result<u64, DecodeError> {
+    pub fn varint(&mut self, field: &'static str) -> Result<u64, DecodeError> {
         let Some(word) = self.bytes.get(self.offset..).and_then(|rest| rest.first_chunk::<8>())
         else {
             return self.varint_by_bytes(field);
@@ -130,12 +135,12 @@ impl<'a> ByteReader<'a> {
 
     /// A signed number folded into an unsigned one (0, −1, 1, −2, …).
     #[inline]
-    pub(crate) fn zigzag(&mut self, field: &'static str) -> Result<i64, DecodeError> {
+    pub fn zigzag(&mut self, field: &'static str) -> Result<i64, DecodeError> {
         self.varint(field).map(unzigzag)
     }
 
     /// The field read last, which began at `offset`, is not what it may be.
-    pub(crate) fn invalid_error(
+    pub fn invalid_error(
         offset: usize,
         field: &'static str,
         found: impl ToString,
@@ -145,7 +150,7 @@ impl<'a> ByteReader<'a> {
     }
 
     /// Refuses bytes after the end.
-    pub(crate) fn finish(&self) -> Result<(), DecodeError> {
+    pub fn finish(&self) -> Result<(), DecodeError> {
         if self.is_empty() {
             return Ok(());
         }
@@ -160,7 +165,7 @@ impl<'a> ByteReader<'a> {
 
 /// Appends an unsigned LEB128 number.
 #[inline]
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -169,50 +174,20 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a signed number, folded so that small ones of either sign are short.
-pub(crate) fn put_zigzag(out: &mut Vec<u8>, value: i64) {
+pub fn put_zigzag(out: &mut Vec<u8>, value: i64) {
     put_varint(out, zigzag(value));
 }
 
 /// A signed number as an unsigned one (zigzag): 0, −1, 1, −2, … become 0, 1, 2, 3, …
 #[inline]
-pub(crate) fn zigzag(value: i64) -> u64 {
+pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
 /// The number that [`zigzag`] folded.
 #[inline]
-pub(crate) fn unzigzag(value: u64) -> i64 {
+pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ ((value & 1) as i64).wrapping_neg()
-}
-
-/// A LEB128-64b9B number, as HdrHistogram and DDSketch have it: eight bytes of seven bits and a ninth of
-/// eight, so that every one of them is a number.
-pub(crate) const LEB9_BYTES_MAX: usize = 9;
-
-/// Takes a LEB128-64b9B number from where `next` gives its bytes.
-#[inline]
-pub(crate) fn leb9<E>(mut next: impl FnMut() -> Result<u8, E>) -> Result<u64, E> {
-    let mut value = 0;
-    for shift in (0..).step_by(7).take(LEB9_BYTES_MAX - 1) {
-        let byte = next()?;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Ok(value);
-        }
-    }
-    Ok(value | u64::from(next()?) << 56)
-}
-
-/// Appends a LEB128-64b9B number.
-pub(crate) fn put_leb9(out: &mut Vec<u8>, mut value: u64) {
-    for _ in 0..LEB9_BYTES_MAX - 1 {
-        if value < 0x80 {
-            break;
-        }
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[cfg(test)]
@@ -228,13 +203,6 @@ mod tests {
         assert_eq!(reader.varint("n"), Ok(value));
         assert_eq!(reader.zigzag("n"), Ok(value as i64));
         assert_eq!(reader.finish(), Ok(()));
-
-        let mut out = Vec::new();
-        put_leb9(&mut out, value);
-        assert_eq!(out.len(), (64 - (value | 1).leading_zeros()).div_ceil(7).min(9) as usize);
-        let mut bytes = out.into_iter();
-        assert_eq!(leb9(|| bytes.next().ok_or("too short")), Ok(value));
-        assert_eq!(bytes.next(), None);
         assert_eq!(unzigzag(zigzag(value as i64)), value as i64);
     }
 

@@ -16,7 +16,6 @@
 //! the varint 1 followed by the eight bytes of the double. A frame carries no checksum: what carries the
 //! frame has one. `docs/formats/frame.md` tells a stranger the same, byte by byte.
 
-use crate::codec::base64;
 use crate::codec::bytes::{ByteReader, put_varint, put_zigzag};
 use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, put_header, read_header};
 pub use crate::codec::header::{SeriesMeta, Temporality, Unit};
@@ -130,19 +129,6 @@ pub fn encode(histogram: &Histogram, meaning: SeriesMeta, out: &mut Vec<u8>) {
     if flags & NEGATIVE != 0 {
         put_buckets(out, histogram.negative().iter());
     }
-}
-
-/// Writes a frame in padded base64, for carriers of text.
-pub fn encode_base64(histogram: &Histogram, meaning: SeriesMeta) -> String {
-    let mut bytes = Vec::new();
-    encode(histogram, meaning, &mut bytes);
-    base64::encode(&bytes)
-}
-
-/// Reads a frame in base64, padded or not. Offsets in errors past base64 itself are those of the bytes it
-/// stands for.
-pub fn decode_base64(text: &str) -> Result<(Histogram, SeriesMeta), DecodeError> {
-    decode(&base64::decode(text.as_bytes())?)
 }
 
 /// Reads a frame that fills `bytes`.

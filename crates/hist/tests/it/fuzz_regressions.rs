@@ -3,10 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use hist::codec::block;
 use hist::codec::frame::{self, SeriesMeta};
-use hist::codec::{block, circllhist};
 use hist::{Histogram, LogLinear2, Scheme};
 
 use crate::checks;
@@ -33,46 +31,10 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Writes `fuzz/corpus/<target>/`: the golden files of each format, what our own encoders write, and what once
-/// broke something. `cargo xtask ci fuzz` calls it before the targets run.
+/// Writes `fuzz/corpus/<target>/`: what the encoders write, and what once broke something. `cargo xtask ci fuzz` calls it before the targets run.
 #[test]
 #[ignore = "writes fuzz/corpus; called by xtask"]
 fn write_seeds() {
-    let golden = root().join("testdata/hist");
-    for file in files(&golden.join("hdr")) {
-        let log = fs::read(&file).unwrap();
-        if file.extension().is_some_and(|end| end == "hlog") {
-            // The first lines, for a fuzzer finds more in less.
-            let lines: Vec<&[u8]> = log.split_inclusive(|&byte| byte == b'\n').take(9).collect();
-            write_seed("hlog", &lines.concat());
-            lines.iter().for_each(|line| write_seed("hlog", line));
-        }
-    }
-    for cell in cells(&golden.join("hdr/java.tsv")) {
-        if let Ok(bytes) = STANDARD.decode(&cell)
-            && bytes.len() > 20
-        {
-            write_seed("hdr", &bytes);
-            write_seed("hdr", cell.as_bytes());
-        }
-    }
-    for cell in cells(&golden.join("circllhist/golden.tsv")) {
-        if let Ok(histogram) = circllhist::decode_base64(&cell) {
-            write_seed("circllhist", &circllhist::encode(&histogram).unwrap());
-            write_seed("circllhist", cell.as_bytes());
-            let text = circllhist::encode_text(&histogram).unwrap();
-            write_seed("circllhist", text[..text.len().min(8)].join("\n").as_bytes());
-        }
-    }
-    for (target, file) in [
-        ("otlp", "otlp/points.tsv"),
-        ("prometheus", "prometheus/messages.tsv"),
-        ("ddsketch", "ddsketch/go.tsv"),
-        ("ddsketch", "ddsketch/java.tsv"),
-    ] {
-        let messages = cells(&golden.join(file));
-        messages.iter().filter_map(|cell| from_hex(cell)).for_each(|m| write_seed(target, &m));
-    }
     for histograms in topdeck_histograms() {
         let mut bytes = Vec::new();
         frame::encode(&histograms[0], SeriesMeta::default(), &mut bytes);
@@ -97,20 +59,6 @@ fn write_seed(target: &str, bytes: &[u8]) {
     fs::create_dir_all(&folder).unwrap();
     let name = format!("seed-{:08x}-{}", crc32c::crc32c(bytes), bytes.len());
     fs::write(folder.join(name), bytes).unwrap();
-}
-
-/// The cells of a table but those of comments.
-fn cells(table: &Path) -> Vec<String> {
-    let table = fs::read_to_string(table).unwrap();
-    let rows = table.lines().filter(|line| !line.starts_with('#'));
-    rows.flat_map(|row| row.split('\t')).map(str::to_owned).collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks_exact(2);
-    let whole = text.len() >= 6 && pairs.remainder().is_empty();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    pairs.map(byte).collect::<Option<Vec<u8>>>().filter(|_| whole)
 }
 
 /// Bytes without a pattern: what `arbitrary` makes most of.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use disk::SimDisk;
 use intake::{Error, Intake, Settings, WriteTarget};
+use sim::SimDisk;
 
 use crate::fixture::*;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use disk::{DiskOperation, Fault, FaultKind, SimDisk};
 use intake::{DownstreamHop, Error, Intake, Ledger, Settings, WriteTarget};
 use journal::BatchIdentity;
 use model::{BatchWriter, Gap};
+use sim::{DiskOperation, Fault, FaultKind, SimDisk};
 
 use crate::fixture::*;
 

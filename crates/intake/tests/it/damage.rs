@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
 
 use collect::RowSink as _;
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use intake::{Intake, Supervisor};
 use journal::Journal;
 use model::Selector;
+use sim::SimDisk;
 use store::{Store, TimeGrid};
 
 use crate::fixture::*;

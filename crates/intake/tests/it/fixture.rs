@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use collect::RowSink as _;
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use intake::{
@@ -14,6 +14,7 @@ use intake::{
 };
 use journal::{Journal, StartPosition};
 use model::{Batch, BatchWriter, Sample, SampleValue, Series, SeriesKind};
+use sim::SimDisk;
 use store::Store;
 
 pub(crate) const DIR: &str = "/data/store";

@@ -6,10 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use intake::{Intake, ProducerCounts, WriteTarget};
 use journal::{BatchIdentity, Journal, Level, ReadItem, StartPosition};
 use model::{Batch, SampleValue};
+use sim::SimDisk;
 
 use crate::dying::{DyingDisk, ProcessDeath};
 use crate::fixture::*;

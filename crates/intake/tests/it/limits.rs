@@ -1,8 +1,8 @@
 //! New series beyond a limit: what is rejected, and what of the rest is stored.
 
-use disk::SimDisk;
 use journal::BatchIdentity;
 use model::{Batch, BatchWriter};
+use sim::SimDisk;
 
 use crate::fixture::*;
 

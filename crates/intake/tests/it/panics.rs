@@ -1,7 +1,7 @@
 //! Panics in the threads: they are run again, whoever waits is answered, and the books are exact.
 
-use disk::SimDisk;
 use intake::{Intake, Supervisor};
+use sim::SimDisk;
 
 use crate::fixture::{KEY_ENCODING, new_threaded_intake, write};
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use disk::{Disk, OsDisk, SimDisk};
+use disk::{Disk, OsDisk};
 use journal::*;
+use sim::SimDisk;
 
 /// A folder of its own that is removed in the end.
 pub(crate) struct TestDir(pub(crate) PathBuf);

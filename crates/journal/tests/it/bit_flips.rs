@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use journal::*;
+use sim::SimDisk;
 
 use crate::fixture::{DIR, small};
 

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use disk::SimDisk;
 use journal::*;
+use sim::SimDisk;
 
 /// Panics where something broke.
 pub(crate) type Check = fn(&[u8]);

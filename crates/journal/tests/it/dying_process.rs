@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use disk::{Disk, File, OpenMode, Region, SimDisk, SimProcess};
+use disk::{Disk, File, OpenMode, Region};
+use sim::{SimDisk, SimProcess};
 
 /// What unwinds when a process dies.
 pub(crate) struct ProcessDeath;

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use disk::{DiskOperation, Fault, FaultKind, NameOrder};
 use journal::*;
+use sim::{DiskOperation, Fault, FaultKind, NameOrder};
 
 use crate::fixture::{Interruption, JournalFixture, OperationResult, small};
 

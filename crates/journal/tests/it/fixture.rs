@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
-use disk::{NameOrder, SimDisk, SimProcess};
 use journal::*;
+use sim::{NameOrder, SimDisk, SimProcess};
 
 use crate::dying_process::{DyingDisk, ProcessDeath};
 

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use disk::NameOrder;
 use journal::*;
 use proptest::prelude::*;
+use sim::NameOrder;
 
 use crate::fixture::{Interruption, JournalFixture, OperationResult, small};
 

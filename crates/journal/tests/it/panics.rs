@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use journal::supervisor::{self, FaultHook};
 use journal::*;
+use sim::SimDisk;
 
 const DIR: &str = "/journal";
 /// How often a panic is thrown.

@@ -3,8 +3,8 @@
 
 use std::cell::Cell;
 
-use disk::NameOrder;
 use journal::*;
+use sim::NameOrder;
 
 use crate::fixture::{Interruption, JournalFixture, OperationResult, small};
 

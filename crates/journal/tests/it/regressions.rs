@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use disk::{Disk, DiskOperation, Fault, FaultKind, SimDisk};
+use disk::Disk;
 use journal::*;
+use sim::{DiskOperation, Fault, FaultKind, SimDisk};
 
 use crate::fixture::{DIR, small};
 

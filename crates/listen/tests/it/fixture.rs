@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use intake::{Intake, Supervisor, WriteTarget};
 use journal::{Journal, ReadItem, StartPosition};
 use listen::ListenAddress;
 use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
+use sim::SimDisk;
 
 /// The beginning of an interval.
 pub(crate) const NOW: i64 = 1_700_000_000_000_000_000;

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use intake::{Intake, Supervisor, WriteTarget};
 use journal::{Journal, ReadItem, StartPosition};
 use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
 use pull::{Pull, Settings};
+use sim::SimDisk;
 
 /// Longer than any test takes on the slowest machine.
 const TIMEOUT: Duration = Duration::from_secs(60);

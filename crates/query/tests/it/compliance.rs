@@ -13,10 +13,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use journal::{BatchIdentity, Level};
 use model::{BatchWriter, Sample, SampleValue};
 use query::{Language, QueryRequest, Settings, StoreSource, execute, promql};
+use sim::SimDisk;
 use store::{Options, ReadView, Store};
 
 use self::data::{DataPoint, DataSeries, END_MS, QUERY_RANGES_MS};

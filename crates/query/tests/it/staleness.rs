@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use journal::Level;
@@ -14,6 +14,7 @@ use query::{
     Language, QueryRequest, QueryWarningKind, ResultData, STALE_BITS, Settings, StoreSource,
     execute, promql,
 };
+use sim::SimDisk;
 use store::{Options, SECOND, Store};
 
 const DIR: &str = "/store";

@@ -24,7 +24,7 @@ pub(crate) fn read(table: RoleTable, text: &str) -> Result<RoleSettings, Problem
 
 /// A context over an empty store in memory, and the lines that are logged.
 pub(crate) fn context() -> (RoleContext, Arc<Mutex<Vec<String>>>) {
-    let disk: Arc<dyn disk::Disk> = Arc::new(disk::SimDisk::new(1).process());
+    let disk: Arc<dyn disk::Disk> = Arc::new(sim::SimDisk::new(1).process());
     let settings =
         journal::Settings { buffer_bytes: 1 << 20, segment_bytes: 4 << 20, ..Default::default() };
     let journal =

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use hist::Histogram;
 use hist::codec::header::Temporality::{Cumulative, Delta};
 use journal::Level;
 use model::{BatchWriter, Sample, SampleValue, Selector, Series, SeriesKind};
 use proptest::prelude::*;
+use sim::SimDisk;
 
 use crate::grid::TimeGrid;
 use crate::manifest::RetentionRule;

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use disk::NameOrder;
 use journal::Level;
+use sim::NameOrder;
 use store::{DAY, HOUR};
 
 use crate::lifecycle::{ExpectedRow, LifecycleStep, StoreHarness, answers_with_gaps, grids};

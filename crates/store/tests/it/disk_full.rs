@@ -2,7 +2,7 @@
 //! nothing acknowledged is lost or doubled, and when the disk is sound again the same store goes on, unless it
 //! said that it must be opened again.
 
-use disk::{DiskOperation, Fault, FaultKind, NameOrder};
+use sim::{DiskOperation, Fault, FaultKind, NameOrder};
 use store::Error;
 
 use crate::lifecycle::{DIR, Interruption, LifecycleStep, StoreHarness, script};

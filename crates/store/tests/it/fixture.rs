@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use journal::{BatchIdentity, Level};
 use model::{BatchWriter, Sample, SampleValue, Selector, Series, SeriesKind};
+use sim::SimDisk;
 use store::{CardinalityLimits, Options, Store, TimeColumn, TimeGrid};
 
 pub(crate) const DIR: &str = "/store";

@@ -5,9 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, OpenMode, SimDisk};
+use disk::{Disk, OpenMode};
 use hist::codec::header::Temporality;
 use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind};
+use sim::SimDisk;
 use store::layout::{CHUNK_MAGIC, PART_HEADER_BYTES};
 use store::{
     DAY, Error, HOUR, MINUTE, NumberSummary, Resolution, RetentionRule, SECOND, Store, TimeGrid,

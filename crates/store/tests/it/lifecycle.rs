@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use disk::{Disk, NameOrder, SimDisk};
+use disk::Disk;
 use hist::codec::header::Temporality;
 use journal::{Ack, BatchIdentity, Level};
 use model::{Batch, BatchWriter, Selector, Series, SeriesKind};
+use sim::{NameOrder, SimDisk};
 use store::{DAY, Error, HOUR, MINUTE, Options, Resolution, RetentionRule, Store, TimeGrid};
 
 use crate::dying_process::{DyingDisk, ProcessDeath};

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use disk::NameOrder;
+use sim::NameOrder;
 
 use crate::lifecycle::{Interruption, LifecycleStep, StoreHarness, script};
 

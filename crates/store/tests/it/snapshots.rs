@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
+use sim::SimDisk;
 use store::{DAY, HOUR, MINUTE, Store, TimeGrid};
 
 use crate::fixture::{DIR, StoreFixture, columns, histogram, ingest, latency, sample, settings};

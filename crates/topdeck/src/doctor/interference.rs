@@ -11,6 +11,7 @@ mod experiment;
 mod experiment_report;
 mod experiment_run;
 mod host_observer;
+mod memory_disk;
 mod memory_experiment;
 mod metrics_observer;
 mod observer;

@@ -5,9 +5,9 @@
 //! HdrHistogram that contains its middle.
 
 use anyhow::{Context as _, Result};
+use codecs::hdr::{HdrHeader, HdrHistogramData};
+use codecs::hlog::{HlogInterval, HlogPreamble, HlogWriter};
 use hist::Histogram;
-use hist::codec::hdr::{HdrHeader, HdrHistogramData};
-use hist::codec::hlog::{HlogInterval, HlogPreamble, HlogWriter};
 
 use crate::load::run_report::RunReport;
 

@@ -6,8 +6,9 @@
 use api::document::{bracket, fields, statistic};
 use api::json::Json::{self, Bool, Integer, List, Map, Null, Object, Text};
 use api::json::{integer, number};
+use codecs::frame_text;
 use hist::Histogram;
-use hist::codec::frame::{self, SeriesMeta, Temporality, Unit};
+use hist::codec::frame::{SeriesMeta, Temporality, Unit};
 use load::{Calibration, Failure, RequirementOutcome, Tally, ValidityWarning};
 
 use crate::load::run_plan::RunPlan;
@@ -161,7 +162,7 @@ fn files(files: &load::FileLimits) -> Json {
 
 fn frame_of(of: &Histogram) -> Json {
     let meaning = SeriesMeta { unit: Unit::Nanoseconds, temporality: Temporality::Delta };
-    Text(frame::encode_base64(of, meaning))
+    Text(frame_text::encode(of, meaning))
 }
 
 /// Statistics in nanoseconds, and the complete histogram.

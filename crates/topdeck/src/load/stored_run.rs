@@ -8,8 +8,9 @@ use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
+use codecs::frame_text;
 use hist::Histogram;
-use hist::codec::frame::{self, Temporality, Unit};
+use hist::codec::frame::{Temporality, Unit};
 use serde::Deserialize;
 
 use crate::load::run_document::{FORMAT, VERSION};
@@ -92,7 +93,7 @@ impl StoredRun {
 }
 
 fn histogram(text: &str) -> Result<Histogram> {
-    let (histogram, meaning) = frame::decode_base64(text)?;
+    let (histogram, meaning) = frame_text::decode(text)?;
     if meaning.unit != Unit::Nanoseconds || meaning.temporality != Temporality::Delta {
         bail!("expected a frame in nanoseconds of one interval");
     }

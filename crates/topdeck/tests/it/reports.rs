@@ -73,6 +73,26 @@ fn circllhist() {
 }
 
 #[test]
+fn ddsketches_in_base64() {
+    let run = hist("testdata/cli/ddsketch.txt");
+    assert_eq!((counts(&run), run.status), (vec!["305"], 0), "{}", run.all());
+}
+
+/// The values 1 to 5 with exact statistics, as sketches-go writes them.
+const SKETCH: &[u8] = b"\xa0\x05\x84\0\0\0\0\0\0\x2e\x40\x88\0\0\0\0\0\0\xf0\x3f\
+    \x8c\0\0\0\0\0\0\x14\x40\x02\xfd\x4a\x81\x5a\xbf\x52\xf0\x3f\0\0\0\0\0\0\0\0\
+    \x05\x05\0\x02\x44\x02\x28\x02\x1e\x02\x16\x02";
+
+#[test]
+fn a_binary_ddsketch() {
+    let run = hist_with_stdin("--quantile p50 -", SKETCH);
+    assert_eq!((counts(&run), run.status), (vec!["5"], 0), "{}", run.all());
+    let run = hist_with_stdin("--format ddsketch -", &SKETCH[..SKETCH.len() - 1]);
+    assert_ne!(run.status, 0);
+    assert!(run.stderr.contains("expected a DDSketch: binary, protobuf"), "{}", run.all());
+}
+
+#[test]
 fn several_grids_in_one_report() {
     check_file!(
         "mixture.out",

@@ -84,6 +84,15 @@ fn duplicate_import_counts_once() {
 }
 
 #[test]
+fn ddsketches_are_imported() {
+    let folder = store_dir();
+    let sketches = root().join("testdata/cli/ddsketch.txt");
+    fs::copy(sketches, folder.path().join("took.txt")).expect("the sketches are there");
+    run_ok(&folder, "import s --metric took --unit ms --start 2026-11-09T12:00:00Z took.txt");
+    assert_eq!(count_values(&folder, "s", "took"), 305);
+}
+
+#[test]
 fn export_round_trips() {
     let folder = store_dir();
     run_ok(&folder, "gen b --series 6 --minutes 45 --out b.frames");

@@ -289,21 +289,28 @@ fn expected(request: &ExportMetricsServiceRequest) -> (Vec<(Series, Sample)>, u6
 
 type ExpectedRows = (Vec<(Series, Sample)>, u64);
 
-fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &mut ExpectedRows) {
-    let temporality = |temporality| match temporality {
-        1 => Some(Delta),
-        2 => Some(Cumulative),
-        _ => None,
-    };
-    let mut expect = |suffix: &str,
-                      unit: &str,
-                      kind: Option<SeriesKind>,
-                      head: ExpectedHead<'_>,
-                      value: SampleValue| {
-        let Some(kind) = kind.filter(|_| !(metric.name.is_empty() && suffix.is_empty())) else {
+/// Rows that the points of a metric are expected to become.
+struct RowExpectation<'a> {
+    metric: &'a Metric,
+    shared: &'a BTreeMap<String, String>,
+    rows: &'a mut Vec<(Series, Sample)>,
+}
+
+impl RowExpectation<'_> {
+    /// Expects a row; whether there is one.
+    fn expect(
+        &mut self,
+        suffix: &str,
+        unit: &str,
+        kind: Option<SeriesKind>,
+        head: ExpectedHead<'_>,
+        value: SampleValue,
+    ) -> bool {
+        let Some(kind) = kind.filter(|_| !(self.metric.name.is_empty() && suffix.is_empty()))
+        else {
             return false;
         };
-        let mut all = shared.clone();
+        let mut all = self.shared.clone();
         labels(head.2, "", &mut all);
         let end = if head.1 == 0 { NOW } else { head.1 as i64 };
         let start = if head.0 == 0 || kind == SeriesKind::Gauge { end } else { head.0 as i64 };
@@ -312,18 +319,44 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
             "By" => "B",
             unit => unit,
         };
-        let series = Series::new(format!("{}{suffix}", metric.name), kind).with_unit(unit);
+        let series = Series::new(format!("{}{suffix}", self.metric.name), kind).with_unit(unit);
         let series = series.with_labels(all).validate().unwrap();
-        expected.0.push((series, Sample { start, end, value }));
+        self.rows.push((series, Sample { start, end, value }));
         true
+    }
+
+    /// Expects the count, the sum and the quantiles of a summary; whether all quantiles have rows.
+    fn expect_summary(&mut self, unit: &str, point: &SummaryDataPoint) -> bool {
+        let counter = Some(SeriesKind::Counter(Cumulative));
+        let head = (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
+        self.expect("_count", "", counter, head, SampleValue::Number(point.count as f64));
+        self.expect("_sum", unit, counter, head, SampleValue::Number(point.sum));
+        let mut taken = true;
+        for quantile in &point.quantile_values {
+            let mut with = point.attributes.clone();
+            with.push(attribute("quantile", &text(quantile.quantile)));
+            let head = (0, point.time_unix_nano, &with[..]);
+            let value = SampleValue::Number(quantile.value);
+            taken &= taken && self.expect("", unit, Some(SeriesKind::Gauge), head, value);
+        }
+        taken
+    }
+}
+
+fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &mut ExpectedRows) {
+    let temporality = |temporality| match temporality {
+        1 => Some(Delta),
+        2 => Some(Cumulative),
+        _ => None,
     };
+    let mut rows = RowExpectation { metric, shared, rows: &mut expected.0 };
     let mut refused = 0;
     let unit = metric.unit.as_str();
     match &metric.data {
         None => {}
         Some(Data::Gauge(gauge)) => {
             for point in &gauge.data_points {
-                let taken = expect(
+                let taken = rows.expect(
                     "",
                     unit,
                     Some(SeriesKind::Gauge),
@@ -339,7 +372,7 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
             let kind = if is_gauge { Some(SeriesKind::Gauge) } else { kind };
             for point in &sum.data_points {
                 refused +=
-                    u64::from(!expect("", unit, kind, point_head(point), point_value(point)));
+                    u64::from(!rows.expect("", unit, kind, point_head(point), point_value(point)));
             }
         }
         Some(Data::Histogram(histogram)) => {
@@ -348,9 +381,9 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
                 let head =
                     (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
                 let bytes = point.encode_to_vec();
-                let read = hist::codec::otlp::HistogramDataPoint::from_bytes(&bytes).unwrap();
+                let read = codecs::otlp::HistogramDataPoint::from_bytes(&bytes).unwrap();
                 let value = SampleValue::Histogram(Box::new(read.to_histogram().unwrap().unwrap()));
-                refused += u64::from(!expect("", unit, kind, head, value));
+                refused += u64::from(!rows.expect("", unit, kind, head, value));
             }
         }
         Some(Data::ExponentialHistogram(histogram)) => {
@@ -359,28 +392,15 @@ fn expect_metric(metric: &Metric, shared: &BTreeMap<String, String>, expected: &
                 let head =
                     (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
                 let bytes = point.encode_to_vec();
-                let read = hist::codec::otlp::ExponentialHistogramDataPoint::from_bytes(&bytes);
+                let read = codecs::otlp::ExponentialHistogramDataPoint::from_bytes(&bytes);
                 let read = read.unwrap().to_histogram_folded().unwrap().unwrap();
                 let value = SampleValue::Histogram(Box::new(read.value));
-                refused += u64::from(!expect("", unit, kind, head, value));
+                refused += u64::from(!rows.expect("", unit, kind, head, value));
             }
         }
         Some(Data::Summary(summary)) => {
             for point in &summary.data_points {
-                let counter = Some(SeriesKind::Counter(Cumulative));
-                let head =
-                    (point.start_time_unix_nano, point.time_unix_nano, &point.attributes[..]);
-                expect("_count", "", counter, head, SampleValue::Number(point.count as f64));
-                expect("_sum", unit, counter, head, SampleValue::Number(point.sum));
-                let mut taken = true;
-                for quantile in &point.quantile_values {
-                    let mut with = point.attributes.clone();
-                    with.push(attribute("quantile", &text(quantile.quantile)));
-                    let head = (0, point.time_unix_nano, &with[..]);
-                    let value = SampleValue::Number(quantile.value);
-                    taken &= taken && expect("", unit, Some(SeriesKind::Gauge), head, value);
-                }
-                refused += u64::from(!taken);
+                refused += u64::from(!rows.expect_summary(unit, point));
             }
         }
     }

@@ -5,7 +5,6 @@
 //! come back from its own encoder as it was.
 
 mod accumulator;
-mod foreign;
 mod histogram;
 mod statistics;
 mod topdeck_formats;
@@ -14,15 +13,9 @@ mod topdeck_formats;
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 10] = [
+pub(crate) const CHECKS: [(&str, Check); 4] = [
     ("frame", topdeck_formats::frame),
     ("block", topdeck_formats::block),
-    ("circllhist", foreign::circllhist),
-    ("hdr", foreign::hdr),
-    ("hlog", foreign::hlog),
-    ("otlp", foreign::otlp),
-    ("prometheus", foreign::prometheus),
-    ("ddsketch", foreign::ddsketch),
     ("accumulator", accumulator::frames),
     ("statistics", statistics::values),
 ];

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use hist::codec::header::Temporality;
 use hist::{Histogram, Scheme, TrackedValue};
 use model::{BatchWriter, Sample, SampleValue, Series, SeriesKind};
 use query::{Source, StoreSource};
+use sim::SimDisk;
 use store::{MINUTE, SECOND, Store};
 
 /// Sunday 2020-09-13 13:00:00 UTC.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hist::codec::prometheus::RemoteHistogram;
+use codecs::prometheus::RemoteHistogram;
 use query::NAME;
 
 use super::data::{DataPoint, DataSeries};

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use hist::codec::header::Temporality::{Cumulative, Delta};
 use hist::{Histogram, Scheme};
 use journal::{BatchIdentity, Level};
 use model::{Batch, BatchWriter, Sample, SampleValue, Series, SeriesKind};
+use sim::SimDisk;
 use store::{DAY, MINUTE, Options, SECOND, Store};
 
 use super::random_queries::Splitmix64;

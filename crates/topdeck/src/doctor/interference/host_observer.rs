@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use disk::{Disk, SimDisk};
+use disk::Disk;
 use host::{HostCollector, Settings};
 use intake::{Intake, SnapshotValue, WriteTarget};
 use journal::{Journal, Level};
 
+use super::memory_disk::MemoryDisk;
 use super::observer::ObserverRound;
 
 /// A thousandth of what is usual.
@@ -20,7 +21,7 @@ const READING: &str = "topdeck_host_reading_duration";
 
 /// Starts it. What it cannot read is noted.
 pub(crate) fn open_host_observer(notes: &mut Vec<String>) -> io::Result<ObserverRound> {
-    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(0).process());
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::default());
     let dir = Path::new("/interference");
     let settings = journal::Settings::default();
     Journal::create(&*disk, dir, journal::random_id(), 0, &settings).map_err(io::Error::other)?;

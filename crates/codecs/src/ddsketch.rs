@@ -1,0 +1,299 @@
+//! DDSketch: the binary form of DataDog's Java and Go libraries, and their protobuf form.
+//!
+//! Both say how values map to bins ([`LogarithmicScheme`]) and hold counts of positive, negative and zero values.
+//! Counts are doubles there; whole ones up to [`COUNT_MAX`] come in as they are, others are refused unless
+//! rounding is asked for by name. The count of zeros takes in small values as far as its writer chose, which
+//! no form says: it is read as zeros, and a histogram with a zero threshold is not written.
+//!
+//! The binary form carries exact count, sum, minimum and maximum when its writer kept them; the sum is
+//! rounded to a double. The protobuf form has no place for them and leaves them out.
+//!
+//! Sources: sketches-java `ddsketch.encoding` and `DDSketch.proto`, sketches-go 1.4.8 `ddsketch/encoding`.
+
+mod binary;
+mod protobuf;
+
+use hist::codec::bytes::ByteReader;
+use hist::{
+    CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Interpolation,
+    LogarithmicScheme, Scheme, TrackedValue,
+};
+
+pub use binary::{FLAGS, decode, decode_rounded, encode};
+pub use protobuf::{decode_protobuf, decode_protobuf_rounded, encode_protobuf};
+
+use crate::base64;
+
+const FORMAT: &str = "ddsketch";
+
+/// Reads either form. Refuses counts that are not whole.
+pub fn decode_any(bytes: &[u8]) -> Result<Histogram, DecodeError> {
+    // A protobuf message begins with the mapping, as its writers have it, or with a field that is no flag.
+    // The other form is tried too, because a mapping of the binary form has the same first byte.
+    let (likely, other): (Decode, Decode) = match bytes {
+        [0x0a | 0x1a | 0x21, ..] => (decode_protobuf, decode),
+        _ => (decode, decode_protobuf),
+    };
+    likely(bytes).or_else(|error| other(bytes).map_err(|_| error))
+}
+
+type Decode = fn(&[u8]) -> Result<Histogram, DecodeError>;
+
+/// Reads either form in base64, padded or not. Offsets in errors past base64 itself are those of the bytes
+/// it stands for.
+pub fn decode_base64(text: &[u8]) -> Result<Histogram, DecodeError> {
+    decode_any(&base64::decode(text)?)
+}
+
+/// The largest count that travels: doubles beyond 2^53 − 1 skip whole numbers, and the binary form adds 1
+/// to a count before it is written.
+pub const COUNT_MAX: u64 = (1 << 53) - 1;
+
+/// Effect of rounding fractional counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rounding {
+    /// Counts that were not there: the sum of all that was rounded up.
+    pub added: f64,
+    /// Counts that are missing: the sum of all that was rounded down.
+    pub removed: f64,
+}
+
+/// Policy for fractional counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CountPolicy {
+    RequireIntegers,
+    Round,
+}
+
+/// Bin of a sketch; indexes may repeat.
+#[derive(Clone, Copy, Debug)]
+struct SketchBin {
+    index: i32,
+    count: f64,
+    offset: usize,
+}
+
+/// Sketch being decoded.
+#[derive(Debug)]
+struct Sketch {
+    counts: CountPolicy,
+    grid: Option<LogarithmicScheme>,
+    positive: Vec<SketchBin>,
+    negative: Vec<SketchBin>,
+    zero: f64,
+    total: Option<f64>,
+    sum: Option<CompensatedSum>,
+    min: Option<f64>,
+    max: Option<f64>,
+}
+
+impl Sketch {
+    fn new(counts: CountPolicy) -> Sketch {
+        Sketch {
+            counts,
+            grid: None,
+            positive: Vec::new(),
+            negative: Vec::new(),
+            zero: 0.0,
+            total: None,
+            sum: None,
+            min: None,
+            max: None,
+        }
+    }
+
+    /// A count read at `offset`, if it is one that may be held.
+    fn check_count(
+        &self,
+        count: f64,
+        offset: usize,
+        field: &'static str,
+    ) -> Result<f64, DecodeError> {
+        if !(count >= 0.0 && count.is_finite()) {
+            return Err(ByteReader::invalid_error(
+                offset,
+                field,
+                count,
+                "a number at or above zero",
+            ));
+        }
+        if count > COUNT_MAX as f64 {
+            let (found, limit) = (count as u64, COUNT_MAX);
+            return Err(DecodeError::Limit { offset, field, found, limit });
+        }
+        if self.counts == CountPolicy::RequireIntegers && count.fract() != 0.0 {
+            return Err(ByteReader::invalid_error(
+                offset,
+                field,
+                count,
+                "a whole number, unless rounded",
+            ));
+        }
+        Ok(count)
+    }
+
+    fn set_grid(&mut self, grid: LogarithmicScheme, offset: usize) -> Result<(), DecodeError> {
+        if self.grid.is_some_and(|before| before != grid) {
+            let found = format_args!("{}", Scheme::Log(grid));
+            return Err(ByteReader::invalid_error(
+                offset,
+                "index mapping",
+                found,
+                "the mapping before it",
+            ));
+        }
+        self.grid = Some(grid);
+        Ok(())
+    }
+
+    /// The whole sketch, of which `end` bytes were read.
+    fn finish(mut self, end: usize) -> Result<(Histogram, Rounding), DecodeError> {
+        let grid = self.grid.ok_or_else(|| {
+            ByteReader::invalid_error(end, "index mapping", "absent", "gamma and index offset")
+        })?;
+        let mut rounding = Rounding::default();
+        let positive = self.integer_bins(SketchStore::Positive, &mut rounding)?;
+        let negative = self.integer_bins(SketchStore::Negative, &mut rounding)?;
+        let zero = round_count(self.check_count(self.zero, end, "zero count")?, &mut rounding);
+        let (sum, min, max) = self.summary_values();
+        let exact = rounding == Rounding::default();
+        let mut parts =
+            HistogramParts { positive, negative, zero, ..HistogramParts::new(Scheme::Log(grid)) };
+        if exact {
+            self.check_total(&parts, end)?;
+            (parts.sum, parts.min, parts.max) = (sum, min, max);
+        } else {
+            // They were exact for the counts before rounding.
+            (parts.sum, parts.min, parts.max) = (sum.downgrade(), min.downgrade(), max.downgrade());
+        }
+        Ok((Histogram::from_parts(parts)?, rounding))
+    }
+
+    /// Side values as the binary form gives them: a sum of zero is left out beside a count.
+    fn summary_values(
+        &self,
+    ) -> (TrackedValue<CompensatedSum>, TrackedValue<f64>, TrackedValue<f64>) {
+        let exact = |value: Option<f64>| value.map_or(TrackedValue::Absent, TrackedValue::Exact);
+        let sum = self.sum.or(self.total.map(|_| CompensatedSum::default()));
+        let sum = sum.map_or(TrackedValue::Absent, TrackedValue::Exact);
+        (sum, exact(self.min), exact(self.max))
+    }
+
+    fn check_total(&self, parts: &HistogramParts, end: usize) -> Result<(), DecodeError> {
+        let counts = parts.positive.iter().chain(&parts.negative).map(|&(_, count)| count);
+        // Below 2^32 bins of at most 2^53: no overflow in 128 bits.
+        let held = counts.chain([parts.zero]).map(u128::from).sum::<u128>();
+        match self.total {
+            Some(total) if total != held as f64 => {
+                let found = format_args!("{total} while the bins hold {held}");
+                Err(ByteReader::invalid_error(end, "count", found, "the sum of all bins"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ascending bins with one whole count each.
+    fn integer_bins(
+        &mut self,
+        store: SketchStore,
+        rounding: &mut Rounding,
+    ) -> Result<Vec<(i32, u64)>, DecodeError> {
+        let mut bins = std::mem::take(self.store(store));
+        bins.sort_by_key(|bin| bin.index);
+        let mut whole = Vec::with_capacity(bins.len());
+        for same in bins.chunk_by(|a, b| a.index == b.index) {
+            // Whole doubles add up exactly as far as the check lets them.
+            let mut total = 0.0;
+            for bin in same {
+                total = self.check_count(total + bin.count, bin.offset, "bin count")?;
+            }
+            whole.push((same[0].index, round_count(total, rounding)));
+        }
+        Ok(whole)
+    }
+
+    fn store(&mut self, store: SketchStore) -> &mut Vec<SketchBin> {
+        match store {
+            SketchStore::Positive => &mut self.positive,
+            SketchStore::Negative => &mut self.negative,
+        }
+    }
+
+    /// Notes a bin. Empty ones are passed over.
+    fn add(
+        &mut self,
+        store: SketchStore,
+        index: i64,
+        count: f64,
+        offset: usize,
+    ) -> Result<(), DecodeError> {
+        let count = self.check_count(count, offset, "bin count")?;
+        let index = i32::try_from(index).map_err(|_| {
+            ByteReader::invalid_error(offset, "bin index", index, "an index of 32 bits")
+        })?;
+        if count > 0.0 {
+            self.store(store).push(SketchBin { index, count, offset });
+        }
+        Ok(())
+    }
+}
+
+/// Store of a sketch: positive or negative values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SketchStore {
+    Positive,
+    Negative,
+}
+
+/// The nearest whole number, half upwards; what that changes is noted.
+fn round_count(count: f64, rounding: &mut Rounding) -> u64 {
+    let whole = count.round();
+    rounding.added += (whole - count).max(0.0);
+    rounding.removed += (count - whole).max(0.0);
+    whole as u64
+}
+
+/// The mapping of a histogram that a sketch can hold.
+fn grid_of(histogram: &Histogram) -> Result<LogarithmicScheme, EncodeError> {
+    let no_place =
+        |what: String| Err(EncodeError::Unrepresentable { format: FORMAT, detail: what });
+    let Scheme::Log(grid) = histogram.scheme() else {
+        return Err(EncodeError::scheme(FORMAT, histogram.scheme()));
+    };
+    if histogram.nan_count() > 0 {
+        return no_place(format!("{} values that are not numbers", histogram.nan_count()));
+    }
+    match histogram.overflow().saturating_add(histogram.underflow()) {
+        0 => {}
+        n => return no_place(format!("{n} infinite values")),
+    }
+    if histogram.zero_threshold() > 0.0 {
+        return no_place(format!("a zero threshold of {:e}", histogram.zero_threshold()));
+    }
+    if histogram.count() > COUNT_MAX {
+        return no_place(format!("{} values: counts end at 2^53 - 1", histogram.count()));
+    }
+    Ok(*grid)
+}
+
+/// The number of a mapping's stand-in for the logarithm, the same in both forms.
+fn interpolation_number(interpolation: Interpolation) -> u8 {
+    match interpolation {
+        Interpolation::None => 0,
+        Interpolation::Linear => 1,
+        Interpolation::Quadratic => 2,
+        Interpolation::Cubic => 3,
+    }
+}
+
+fn interpolation_of(number: i64, offset: usize) -> Result<Interpolation, DecodeError> {
+    let known = "0 none, 1 linear, 2 quadratic or 3 cubic";
+    match number {
+        0 => Ok(Interpolation::None),
+        1 => Ok(Interpolation::Linear),
+        2 => Ok(Interpolation::Quadratic),
+        3 => Ok(Interpolation::Cubic),
+        4 => Err(ByteReader::invalid_error(offset, "interpolation", "4 quartic", known)),
+        _ => Err(ByteReader::invalid_error(offset, "interpolation", number, known)),
+    }
+}

@@ -1,0 +1,166 @@
+//! Classic histograms: for each bound `le`, how many values lie at or below it.
+//!
+//! Only numbers that someone has parsed; text exposition is read elsewhere. The bucket of `le="+Inf"` counts
+//! everything and may be missing, since the count says the same. Bounds ascend, counts never fall.
+
+use std::fmt::Display;
+use std::ops::Sub;
+
+use hist::{
+    CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Scheme, TrackedValue,
+};
+
+use crate::message::field_error;
+
+use super::float::FloatHistogram;
+use super::native::{sum_of, unrepresentable_error};
+
+/// Cumulative counts, whole or doubles.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassicHistogram<N = u64> {
+    /// `le` and the count of values up to and including it, ascending.
+    pub buckets: Vec<(f64, N)>,
+    /// Sum of all values.
+    pub sum: Option<f64>,
+    /// All values.
+    pub count: N,
+}
+
+impl ClassicHistogram {
+    /// The distribution on explicit bounds.
+    pub fn to_histogram(&self) -> Result<Histogram, DecodeError> {
+        let (bounds, counts) = self.differences()?;
+        Ok(Histogram::from_parts(HistogramParts {
+            positive: (0..).zip(counts).collect(),
+            sum: match self.sum.filter(|sum| !sum.is_nan()) {
+                Some(sum) => TrackedValue::Exact(CompensatedSum::new(sum)),
+                None => TrackedValue::Absent,
+            },
+            ..HistogramParts::new(Scheme::explicit(&bounds)?)
+        })?)
+    }
+
+    /// The counts of a histogram on explicit bounds, the `+Inf` bucket included.
+    ///
+    /// Refuses NaN, which has no place. Left out: min, max, declared thresholds.
+    pub fn from_histogram(histogram: &Histogram) -> Result<ClassicHistogram, EncodeError> {
+        let bounds = classic_bounds(histogram.scheme())?;
+        for (count, what) in [
+            (histogram.nan_count(), "NaN values"),
+            (histogram.zero_count(), "zeros counted beside the buckets"),
+            (histogram.overflow(), "values counted above the buckets"),
+            (histogram.underflow(), "values counted below the buckets"),
+        ] {
+            if count > 0 {
+                return Err(unrepresentable_error(format!("{count} {what}, being classic")));
+            }
+        }
+        let mut cumulative = 0u64;
+        let mut up_to = |(index, bound)| {
+            cumulative = cumulative.wrapping_add(histogram.positive().get(index));
+            (bound, cumulative)
+        };
+        Ok(ClassicHistogram {
+            buckets: (0..).zip(bounds).map(&mut up_to).collect(),
+            sum: Some(sum_of(histogram)).filter(|sum| !sum.is_nan()),
+            count: histogram.count(),
+        })
+    }
+}
+
+impl ClassicHistogram<f64> {
+    /// The distribution on explicit bounds; each count is a difference of two doubles.
+    pub fn to_float(&self) -> Result<FloatHistogram, DecodeError> {
+        let (bounds, counts) = self.differences()?;
+        let float = FloatHistogram {
+            scheme: Scheme::explicit(&bounds)?,
+            zero_threshold: 0.0,
+            zero_count: 0.0,
+            count: self.count,
+            sum: self.sum.unwrap_or(f64::NAN),
+            positive: (0..).zip(counts).filter(|&(_, count)| count > 0.0).collect(),
+            negative: Vec::new(),
+        };
+        float.check()?;
+        Ok(float)
+    }
+
+    /// The counts of a histogram on explicit bounds, the `+Inf` bucket included. Adding doubles up rounds.
+    pub fn from_float(float: &FloatHistogram) -> Result<ClassicHistogram<f64>, EncodeError> {
+        let bounds = classic_bounds(&float.scheme)?;
+        float.check().map_err(|error| unrepresentable_error(error.to_string()))?;
+        if float.zero_count > 0.0 {
+            return Err(unrepresentable_error("a zero bucket, being classic".into()));
+        }
+        let mut held = float.positive.iter().peekable();
+        let mut cumulative = 0.0;
+        let mut up_to = |(index, bound)| {
+            cumulative += held.next_if(|bucket| bucket.0 == index).map_or(0.0, |bucket| bucket.1);
+            (bound, cumulative)
+        };
+        let mut buckets: Vec<_> = (0..).zip(bounds).map(&mut up_to).collect();
+        // The last bucket is the count, whatever the roundings on the way to it.
+        for bucket in &mut buckets {
+            bucket.1 = bucket.1.min(float.count);
+        }
+        if let Some(last) = buckets.last_mut() {
+            last.1 = float.count;
+        }
+        Ok(ClassicHistogram {
+            buckets,
+            sum: Some(float.sum).filter(|sum| !sum.is_nan()),
+            count: float.count,
+        })
+    }
+}
+
+impl<N: Copy + Default + PartialOrd + Sub<Output = N> + Display> ClassicHistogram<N> {
+    /// Finite bounds, and the counts between them: one more.
+    #[expect(clippy::arithmetic_side_effects, reason = "no count is below the one before it")]
+    fn differences(&self) -> Result<(Vec<f64>, Vec<N>), DecodeError> {
+        let finite = match self.buckets.split_last() {
+            Some((&(f64::INFINITY, all), finite)) => {
+                if all != self.count {
+                    let expected = format_args!("{}, the count", self.count);
+                    return Err(field_error("bucket le=\"+Inf\"", all, expected));
+                }
+                finite
+            }
+            _ => &self.buckets[..],
+        };
+        let (mut bounds, mut counts) = (Vec::new(), Vec::new());
+        let (mut lower, mut below) = (f64::NEG_INFINITY, N::default());
+        for &(le, cumulative) in finite {
+            if !(le.is_finite() && le > lower) {
+                return Err(field_error("le", le, format_args!("a finite bound above {lower}")));
+            }
+            // A count that is NaN neither rises nor falls and is refused with those that fall.
+            let rises = cumulative >= below;
+            if !rises {
+                let found = format_args!("{cumulative} at le={le}");
+                return Err(field_error(
+                    "cumulative count",
+                    found,
+                    format_args!("at least {below}"),
+                ));
+            }
+            bounds.push(le);
+            counts.push(cumulative - below);
+            (lower, below) = (le, cumulative);
+        }
+        let rises = self.count >= below;
+        if !rises {
+            let expected = format_args!("at least {below}, the count at le={lower}");
+            return Err(field_error("count", self.count, expected));
+        }
+        counts.push(self.count - below);
+        Ok((bounds, counts))
+    }
+}
+
+fn classic_bounds(scheme: &Scheme) -> Result<impl Iterator<Item = f64> + '_, EncodeError> {
+    match scheme {
+        Scheme::Explicit(grid) => Ok(grid.bounds().iter().copied().chain([f64::INFINITY])),
+        _ => Err(EncodeError::scheme("a classic Prometheus histogram", scheme)),
+    }
+}

@@ -1,0 +1,248 @@
+//! A native histogram in a remote-write request.
+//!
+//! `prometheus.Histogram` (version 1) and `io.prometheus.write.v2.Histogram` (version 2) are the same on the
+//! wire, but for a start time that version 2 has, so one struct is both.
+
+use hist::{DecodeError, EncodeError, Histogram};
+
+use crate::exponential::FoldResult;
+use crate::message::{self, field_error};
+use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter, push_message};
+
+use super::HistogramSample;
+use super::float::FloatHistogram;
+use super::native::{self, NativeBuckets, NativeCounts, NativeFields, NativeMessage};
+use super::spans::BucketSpan;
+
+/// One native histogram at one time, remote write 1 and 2.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RemoteHistogram {
+    /// All values; whole or a double, which says how the buckets are written.
+    pub count: Option<RemoteCount>,
+    /// Sum of all values.
+    pub sum: f64,
+    /// Exponential schema, or -53 for custom buckets.
+    pub schema: i32,
+    /// Values within ± this are in the zero bucket.
+    pub zero_threshold: f64,
+    /// Values in the zero bucket.
+    pub zero_count: Option<RemoteZeroCount>,
+    /// Where the buckets below zero are, by magnitude.
+    pub negative_spans: Vec<BucketSpan>,
+    /// Their whole counts, each less the one before.
+    pub negative_deltas: Vec<i64>,
+    /// Their double counts.
+    pub negative_counts: Vec<f64>,
+    /// Where the buckets above zero are, or custom ones.
+    pub positive_spans: Vec<BucketSpan>,
+    /// Their whole counts, each less the one before.
+    pub positive_deltas: Vec<i64>,
+    /// Their double counts.
+    pub positive_counts: Vec<f64>,
+    /// Whether the counters behind it were reset: the number of a [`ResetHint`].
+    pub reset_hint: i32,
+    /// Milliseconds since 1970.
+    pub timestamp: i64,
+    /// Upper bounds of custom buckets but the last.
+    pub custom_values: Vec<f64>,
+    /// Version 2: when counting began, milliseconds since 1970; 0 is unknown.
+    pub start_timestamp: i64,
+}
+
+/// All values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RemoteCount {
+    /// Buckets are deltas.
+    Int(u64),
+    /// Buckets are double counts.
+    Float(f64),
+}
+
+/// Values in the zero bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RemoteZeroCount {
+    /// Beside a whole count.
+    Int(u64),
+    /// Beside a double count.
+    Float(f64),
+}
+
+/// What the sender knows of a counter reset before this sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(i32)]
+pub enum ResetHint {
+    /// Nothing: compare with the sample before.
+    Unknown = 0,
+    /// This is the first sample after a reset.
+    Yes = 1,
+    /// There was none.
+    No = 2,
+    /// The histogram is a gauge and has no resets.
+    Gauge = 3,
+}
+
+impl MessageFields for RemoteHistogram {
+    fn set(&mut self, number: u32, field: FieldValue<'_>) -> Result<(), Error> {
+        match number {
+            1 => self.count = Some(RemoteCount::Int(field.varint()?)),
+            2 => self.count = Some(RemoteCount::Float(field.double()?)),
+            3 => self.sum = field.double()?,
+            4 => self.schema = field.zigzag32()?,
+            5 => self.zero_threshold = field.double()?,
+            6 => self.zero_count = Some(RemoteZeroCount::Int(field.varint()?)),
+            7 => self.zero_count = Some(RemoteZeroCount::Float(field.double()?)),
+            8 => push_message(&mut self.negative_spans, field)?,
+            9 => field.zigzags(&mut |delta| self.negative_deltas.push(delta))?,
+            10 => field.doubles(&mut |value| self.negative_counts.push(value))?,
+            11 => push_message(&mut self.positive_spans, field)?,
+            12 => field.zigzags(&mut |delta| self.positive_deltas.push(delta))?,
+            13 => field.doubles(&mut |value| self.positive_counts.push(value))?,
+            14 => self.reset_hint = field.varint()? as i32,
+            15 => self.timestamp = field.varint()? as i64,
+            16 => field.doubles(&mut |value| self.custom_values.push(value))?,
+            17 => self.start_timestamp = field.varint()? as i64,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put(&self, out: &mut MessageWriter) {
+        match self.count {
+            Some(RemoteCount::Int(count)) => out.varint_optional(1, Some(count)),
+            Some(RemoteCount::Float(count)) => out.double_optional(2, Some(count)),
+            None => {}
+        }
+        out.double(3, self.sum);
+        out.sint32(4, self.schema);
+        out.double(5, self.zero_threshold);
+        match self.zero_count {
+            Some(RemoteZeroCount::Int(count)) => out.varint_optional(6, Some(count)),
+            Some(RemoteZeroCount::Float(count)) => out.double_optional(7, Some(count)),
+            None => {}
+        }
+        out.messages(8, &self.negative_spans);
+        out.zigzags(9, &self.negative_deltas);
+        out.doubles(10, &self.negative_counts);
+        out.messages(11, &self.positive_spans);
+        out.zigzags(12, &self.positive_deltas);
+        out.doubles(13, &self.positive_counts);
+        out.varint(14, self.reset_hint as u64);
+        out.varint(15, self.timestamp as u64);
+        out.doubles(16, &self.custom_values);
+        out.varint(17, self.start_timestamp as u64);
+    }
+}
+
+impl RemoteHistogram {
+    /// A histogram from its message.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        message::decode(bytes, "Histogram")
+    }
+
+    /// The message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.to_message()
+    }
+
+    /// The hint that `reset_hint` is the number of; one without a name says nothing.
+    pub fn reset_hint(&self) -> ResetHint {
+        use ResetHint::{Gauge, No, Unknown, Yes};
+        let named =
+            [Unknown, Yes, No, Gauge].into_iter().find(|&hint| hint as i32 == self.reset_hint);
+        named.unwrap_or(Unknown)
+    }
+
+    /// The distribution, bucket for bucket. Refuses schemas above 8, which [`Self::to_sample_folded`] takes.
+    pub fn to_sample(&self) -> Result<HistogramSample, DecodeError> {
+        Ok(self.native()?.read(false)?.value)
+    }
+
+    /// As [`Self::to_sample`]; a schema of 9..=52 is folded to 8, which adds at most 0.135 % to the error of
+    /// a value.
+    pub fn to_sample_folded(&self) -> Result<FoldResult<HistogramSample>, DecodeError> {
+        self.native()?.read(true)
+    }
+
+    fn native(&self) -> Result<NativeFields<'_>, DecodeError> {
+        use {RemoteCount as Count, RemoteZeroCount as Zero};
+        let counts = match (self.count, self.zero_count) {
+            (None, None) => NativeCounts::Integer { count: 0, zero: 0 },
+            (Some(Count::Int(count)), None) => NativeCounts::Integer { count, zero: 0 },
+            (Some(Count::Int(count)), Some(Zero::Int(zero))) => {
+                NativeCounts::Integer { count, zero }
+            }
+            (None, Some(Zero::Int(zero))) => NativeCounts::Integer { count: 0, zero },
+            (Some(Count::Float(count)), None) => NativeCounts::Float { count, zero: 0.0 },
+            (Some(Count::Float(count)), Some(Zero::Float(zero))) => {
+                NativeCounts::Float { count, zero }
+            }
+            // A writer that leaves zeros out may leave one of the two out.
+            (Some(Count::Float(count)), Some(Zero::Int(0))) => {
+                NativeCounts::Float { count, zero: 0.0 }
+            }
+            (count, zero) => {
+                let found = format_args!("{zero:?} beside {count:?}");
+                return Err(field_error("zero_count", found, "both whole or both double"));
+            }
+        };
+        Ok(NativeFields {
+            schema: self.schema,
+            zero_threshold: self.zero_threshold,
+            sum: self.sum,
+            counts,
+            positive: NativeBuckets {
+                field: "positive_spans",
+                spans: &self.positive_spans,
+                deltas: &self.positive_deltas,
+                counts: &self.positive_counts,
+            },
+            negative: NativeBuckets {
+                field: "negative_spans",
+                spans: &self.negative_spans,
+                deltas: &self.negative_deltas,
+                counts: &self.negative_counts,
+            },
+            custom_values: Some(&self.custom_values),
+        })
+    }
+
+    /// A message with the buckets, count and sum of `histogram`; NaN and infinities have their places.
+    /// Times and reset hint are the caller's.
+    ///
+    /// Left out: min, max, declared thresholds; the sum where there are NaN values.
+    pub fn from_histogram(histogram: &Histogram) -> Result<Self, EncodeError> {
+        let written = native::write(histogram)?;
+        Ok(RemoteHistogram {
+            count: Some(RemoteCount::Int(written.count)),
+            zero_count: Some(RemoteZeroCount::Int(written.zero_count)),
+            positive_deltas: written.positive.clone(),
+            negative_deltas: written.negative.clone(),
+            ..RemoteHistogram::from_common(written)
+        })
+    }
+
+    /// A message with everything that `float` holds. Times and reset hint are the caller's.
+    pub fn from_float(float: &FloatHistogram) -> Result<Self, EncodeError> {
+        let written = native::write_float(float)?;
+        Ok(RemoteHistogram {
+            count: Some(RemoteCount::Float(written.count)),
+            zero_count: Some(RemoteZeroCount::Float(written.zero_count)),
+            positive_counts: written.positive.clone(),
+            negative_counts: written.negative.clone(),
+            ..RemoteHistogram::from_common(written)
+        })
+    }
+
+    /// The fields that do not depend on the kind of count.
+    fn from_common<N, D>(written: NativeMessage<N, D>) -> Self {
+        RemoteHistogram {
+            sum: written.sum,
+            schema: written.schema,
+            zero_threshold: written.zero_threshold,
+            positive_spans: written.positive_spans,
+            negative_spans: written.negative_spans,
+            custom_values: written.custom_values,
+            ..Default::default()
+        }
+    }
+}

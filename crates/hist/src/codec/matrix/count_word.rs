@@ -1,0 +1,108 @@
+//! The width of counts in memory.
+
+use super::NARROW_BITS;
+
+/// Count as decoded: `u32` where possible (twice as many per vector), else `u64`.
+pub(crate) trait CountWord: Copy + Default + PartialEq {
+    /// The nearest double.
+    fn double(self) -> f64;
+    /// Bits that a count may have.
+    const BITS: u32;
+    /// The low bits.
+    fn low(value: u64) -> Self;
+    fn wide(self) -> u64;
+    fn plus(self, other: Self) -> Self;
+    /// The total with this: where it could be too large, it stays at the greatest.
+    fn saturating_add_to(self, total: u64) -> u64;
+    /// A sum of so few that it fits, if counts have as few bits as they should.
+    fn sum(cells: &[Self]) -> u64;
+    fn or(self, other: Self) -> Self;
+    /// Modulo 2^64 or 2^32.
+    fn expected_count(rate: u32, scale: u32, shift: u32) -> Self;
+}
+
+impl CountWord for u32 {
+    const BITS: u32 = NARROW_BITS;
+    #[inline(always)]
+    fn low(value: u64) -> u32 {
+        value as u32
+    }
+    #[inline(always)]
+    fn wide(self) -> u64 {
+        self.into()
+    }
+    #[inline(always)]
+    fn double(self) -> f64 {
+        // Of less than 2^31, and conversions of signed numbers go by twos.
+        f64::from(self as i32)
+    }
+    #[inline(always)]
+    fn plus(self, other: u32) -> u32 {
+        self.wrapping_add(other)
+    }
+    #[inline(always)]
+    fn saturating_add_to(self, total: u64) -> u64 {
+        // A matrix has too few cells for that.
+        total.wrapping_add(self.into())
+    }
+    #[inline(always)]
+    fn sum(cells: &[u32]) -> u64 {
+        cells.iter().fold(0u32, |sum, &n| sum.wrapping_add(n)).into()
+    }
+    #[inline(always)]
+    fn or(self, other: u32) -> u32 {
+        self | other
+    }
+    #[inline(always)]
+    fn expected_count(rate: u32, scale: u32, shift: u32) -> u32 {
+        (u64::from(rate).wrapping_mul(u64::from(scale)) >> shift) as u32
+    }
+}
+
+impl CountWord for u64 {
+    const BITS: u32 = 64;
+    #[inline(always)]
+    fn low(value: u64) -> u64 {
+        value
+    }
+    #[inline(always)]
+    fn wide(self) -> u64 {
+        self
+    }
+    #[inline(always)]
+    fn double(self) -> f64 {
+        self as f64
+    }
+    #[inline(always)]
+    fn plus(self, other: u64) -> u64 {
+        self.wrapping_add(other)
+    }
+    #[inline(always)]
+    fn saturating_add_to(self, total: u64) -> u64 {
+        total.saturating_add(self)
+    }
+    #[inline(always)]
+    fn sum(cells: &[u64]) -> u64 {
+        cells.iter().fold(0, |sum, &n| n.saturating_add(sum))
+    }
+    #[inline(always)]
+    fn or(self, other: u64) -> u64 {
+        self | other
+    }
+    #[inline(always)]
+    fn expected_count(rate: u32, scale: u32, shift: u32) -> u64 {
+        u64::from(rate).wrapping_mul(u64::from(scale)) >> shift
+    }
+}
+
+/// The sum and the union of counts.
+#[inline(always)]
+pub(crate) fn total<T: CountWord>(cells: &[T]) -> (u64, T) {
+    if T::BITS < 64 {
+        let (sum, all) = cells
+            .iter()
+            .fold((T::default(), T::default()), |(sum, all), &n| (sum.plus(n), all.or(n)));
+        return (sum.wide(), all);
+    }
+    cells.iter().fold((0, T::default()), |(sum, all), &n| (n.wide().saturating_add(sum), all.or(n)))
+}

@@ -1,0 +1,323 @@
+//! Rate model of a matrix, shared by encoder and decoder: what is expected of each column, learnt from the
+//! rows before.
+
+use crate::codec::huffman::LOW_CODES;
+
+use super::count_word::CountWord;
+use super::{FRAME, STEP_BITS_MAX, reach};
+
+/// Rates have 12 bits below the point.
+pub(super) const RATE_BITS: u32 = 12;
+/// Rates of more than 2^40 a row are taken for this.
+pub(super) const RATE_MAX: u64 = 1 << (40 + RATE_BITS);
+/// A column of which a frame is expected to hold less than this, half a count, is told by its places.
+pub(super) const RARE_RATE_MAX: u64 = 1 << (RATE_BITS - 1);
+/// The least rate of the low codes: that of [`RARE`] in a whole frame.
+pub(super) const LOW_RATE_MIN: u64 = RARE_RATE_MAX / FRAME as u64;
+/// From this, 8 a row, a column is coded by its distance from what is expected.
+pub(super) const HIGH_RATE_MIN: u64 = 8 << RATE_BITS;
+/// High columns that take turns.
+const INTERLEAVED_COLUMNS: usize = 4;
+/// 2^63.5, rounded up: where the upper half of an octave begins.
+const UPPER_HALF: u64 = 0xb504_f333_f9de_6485;
+
+/// Coding of a column within a frame.
+#[derive(Clone, Copy)]
+pub(super) enum ColumnCoding {
+    /// Where there is anything, and how many.
+    Rare,
+    Low(usize),
+    /// The code's number and the bits of a step.
+    High(usize, u32),
+}
+
+/// Rate model shared by encoder and decoder.
+pub(super) struct RateModel {
+    pub(super) rates: Vec<u64>,
+    /// The spread of counts is that of a Poisson distribution, and 2^-half of this of the rate itself.
+    pub(super) spread: u32,
+    /// High columns learn after so many rows: a power of two, to 8.
+    pub(super) group_bits: u32,
+    pub(super) scale_bits: u32,
+    /// One per row, or empty.
+    pub(super) scales: Vec<u32>,
+    /// Of the frame: what its rows' scales add up to; 2^(32 + RATE_BITS + scale_bits) / that.
+    pub(super) scale_sum: u64,
+    /// What they are in the mean.
+    pub(super) scale_mean: u64,
+    pub(super) inverse: u64,
+    /// The same of each group of rows.
+    pub(super) inverses: [u64; FRAME],
+    pub(super) rows: u64,
+    pub(super) is_first: bool,
+}
+
+impl RateModel {
+    pub(super) fn new(columns: usize) -> RateModel {
+        RateModel {
+            rates: vec![0; columns],
+            spread: 0,
+            group_bits: 3,
+            scale_bits: 0,
+            scales: Vec::new(),
+            scale_sum: 0,
+            scale_mean: 0,
+            inverse: 0,
+            inverses: [0; FRAME],
+            rows: 0,
+            is_first: false,
+        }
+    }
+
+    pub(super) fn frame(&mut self, first: usize, rows: usize) {
+        self.is_first = first == 0;
+        self.rows = rows as u64;
+        let one = 1u64 << (32 + RATE_BITS).wrapping_add(self.scale_bits);
+        let group = 1 << self.group_bits;
+        if self.scale_bits == 0 {
+            self.scale_sum = self.rows;
+            self.inverses = [one >> self.group_bits; FRAME];
+        } else {
+            let scales = &self.scales[first..first.wrapping_add(rows)];
+            self.scale_sum = 0;
+            for (inverse, scales) in self.inverses.iter_mut().zip(scales.chunks(group)) {
+                let sum: u64 = scales.iter().map(|&s| u64::from(s)).sum();
+                self.scale_sum = self.scale_sum.wrapping_add(sum);
+                *inverse = one.checked_div(sum).unwrap_or(one);
+            }
+        }
+        self.inverse = one.checked_div(self.scale_sum).unwrap_or(one);
+        self.scale_mean = self.scale_sum.checked_div(self.rows).unwrap_or(0);
+    }
+
+    /// A column's rate in this frame, with the load of its rows.
+    #[inline]
+    fn frame_rate(&self, rate: u64) -> u64 {
+        if self.scale_bits == 0 {
+            return rate;
+        }
+        // A scale has 15 bits.
+        if rate >> 48 == 0 {
+            return rate.wrapping_mul(self.scale_mean) >> self.scale_bits;
+        }
+        (u128::from(rate).wrapping_mul(u128::from(self.scale_mean)) >> self.scale_bits) as u64
+    }
+
+    /// How a column of a rate is coded.
+    #[inline]
+    pub(super) fn kind(&self, rate: u64) -> ColumnCoding {
+        let rate = self.frame_rate(rate);
+        if rate < HIGH_RATE_MIN && rate.wrapping_mul(self.rows) < RARE_RATE_MAX {
+            return ColumnCoding::Rare;
+        }
+        if rate < HIGH_RATE_MIN {
+            // Half octaves.
+            let code =
+                rate.wrapping_mul(rate).ilog2().wrapping_sub(LOW_RATE_MIN.ilog2().wrapping_mul(2));
+            return ColumnCoding::Low((code as usize).min(LOW_CODES - 1));
+        }
+        let shift = RATE_BITS.wrapping_add(self.spread);
+        let variance = if rate >> 32 == 0 {
+            rate.wrapping_add(rate.wrapping_mul(rate) >> shift) >> RATE_BITS
+        } else {
+            let variance = u128::from(rate)
+                .wrapping_add(u128::from(rate).wrapping_mul(u128::from(rate)) >> shift);
+            (variance >> RATE_BITS).min(1 << 62) as u64
+        };
+        // The spread is 2.4 to 4.8 steps: the variance 2^2.5 to 2^4.5. In half octaves:
+        let is_upper_half = variance << variance.leading_zeros() >= UPPER_HALF;
+        let halves =
+            variance.ilog2().wrapping_mul(2).wrapping_add(u32::from(is_upper_half)).wrapping_sub(5);
+        ColumnCoding::High(halves as usize % 4, (halves / 4).min(STEP_BITS_MAX))
+    }
+
+    /// Moves the rate of a column that is not high towards what the frame held.
+    #[inline]
+    pub(super) fn learn<T: CountWord>(&mut self, column: usize, sum: u64) {
+        let mean = mean::<T>(sum, self.inverse);
+        let rate = &mut self.rates[column];
+        *rate = if self.is_first || is_rate_jump(*rate, mean, FRAME.ilog2()) {
+            mean
+        } else if *rate < 1 << RATE_BITS {
+            (*rate).wrapping_mul(3).wrapping_add(mean) >> 2
+        } else {
+            (*rate).wrapping_add(mean) >> 1
+        };
+    }
+
+    /// The rate of a high column after a group of 2^bits rows.
+    #[inline(always)]
+    fn updated_rate<T: CountWord>(&self, rate: u64, group: usize, bits: u32, cells: &[T]) -> u64 {
+        let mean = mean::<T>(T::sum(cells), self.inverses[group % FRAME]);
+        let near = if bits < 2 {
+            rate.wrapping_mul(3).wrapping_add(mean) >> 2
+        } else {
+            rate.wrapping_add(mean) >> 1
+        };
+        let jumps = if (rate | mean) >> 31 == 0 {
+            // The same, where nothing can be too large on the way.
+            let off = rate.wrapping_sub(mean);
+            off.wrapping_mul(off)
+                > rate.wrapping_add(1 << RATE_BITS) << (RATE_BITS + 4).wrapping_sub(bits)
+        } else {
+            is_rate_jump(rate, mean, bits)
+        };
+        if jumps { mean } else { near }
+    }
+
+    pub(super) fn scale(&self, row: usize) -> u32 {
+        if self.scale_bits == 0 { 1 } else { self.scales[row] }
+    }
+}
+
+/// What is expected of a row of scale 1, as a rate in 64ths.
+#[inline(always)]
+fn rate_in_64ths(rate: u64) -> u32 {
+    (rate >> (RATE_BITS - 6)).min(u32::MAX.into()) as u32
+}
+
+/// The mean of cells that add up to `sum`.
+#[inline(always)]
+pub(super) fn mean<T: CountWord>(sum: u64, inverse: u64) -> u64 {
+    let mean = u128::from(sum).wrapping_mul(u128::from(inverse)) >> 32;
+    // Narrow counts come to 2^48 at the most.
+    if T::BITS < 64 { mean as u64 } else { mean.min(RATE_MAX.into()) as u64 }
+}
+
+/// Whether the mean of 2^bits rows is four times as far from a rate as chance has it: something happened.
+#[inline(always)]
+fn is_rate_jump(rate: u64, mean: u64, bits: u32) -> bool {
+    let off = rate.abs_diff(mean).min(1 << 31);
+    off.wrapping_mul(off)
+        > rate.wrapping_add(1 << RATE_BITS).min(1 << 47) << (RATE_BITS + 4).wrapping_sub(bits)
+}
+
+/// First rates are told by their roots, for a rate learnt from so many rows spreads as its root does.
+pub(super) fn rate_of_level(level: u64, coarse: u32) -> u64 {
+    let root = level << coarse;
+    root.wrapping_mul(root)
+}
+
+/// The level next to a rate.
+pub(super) fn level_of_rate(rate: u64, coarse: u32) -> u64 {
+    let root = rate.isqrt();
+    root.wrapping_add(1 << coarse >> 1) >> coarse
+}
+
+/// The root of the greatest rate.
+pub(super) const ROOT_MAX: u64 = 1 << (20 + RATE_BITS / 2);
+
+impl RateModel {
+    /// Goes through the rows of a high column, and gives each with its distance from the least count of the
+    /// first step; the rate after them.
+    #[inline(always)]
+    pub(super) fn for_each_high<T: CountWord>(
+        &self,
+        mut rate: u64,
+        bits: u32,
+        first: usize,
+        cells: &[T],
+        mut each: impl FnMut(usize, u64),
+    ) -> u64 {
+        let shift = self.scale_bits.wrapping_add(6);
+        let group = 1 << self.group_bits;
+        for (number, cells) in cells.chunks(group).enumerate() {
+            let expected = rate_in_64ths(rate);
+            for (at, &count) in cells.iter().enumerate() {
+                let row = number.wrapping_mul(group).wrapping_add(at);
+                let expected =
+                    u64::expected_count(expected, self.scale(first.wrapping_add(row)), shift);
+                each(row, count.wide().wrapping_sub(expected).wrapping_add(reach(bits)));
+            }
+            if cells.len() == group {
+                rate = self.updated_rate(rate, number, self.group_bits, cells);
+            }
+        }
+        rate
+    }
+}
+
+impl RateModel {
+    /// Adds what is expected of the rows to high columns of a frame, and moves their rates.
+    pub(super) fn expect_all<T: CountWord>(
+        &mut self,
+        high: &[(usize, u32)],
+        first: usize,
+        rows: usize,
+        cells: &mut [T],
+    ) {
+        let mut scales = [1u32; FRAME];
+        if self.scale_bits > 0 {
+            scales[..rows].copy_from_slice(&self.scales[first..first.wrapping_add(rows)]);
+        }
+        let scales = &scales[..rows];
+        match self.group_bits {
+            3 => self.expect_by::<T, 8>(high, scales, cells),
+            2 => self.expect_by::<T, 4>(high, scales, cells),
+            1 => self.expect_by::<T, 2>(high, scales, cells),
+            _ => self.expect_by::<T, 1>(high, scales, cells),
+        }
+    }
+
+    /// A column's rate waits for the rows before: several columns take turns, so that one need not wait for
+    /// the other.
+    fn expect_by<T: CountWord, const GROUP: usize>(
+        &mut self,
+        high: &[(usize, u32)],
+        scales: &[u32],
+        cells: &mut [T],
+    ) {
+        let (together, rest) = high.as_chunks::<INTERLEAVED_COLUMNS>();
+        if self.scale_bits == 0 {
+            together.iter().for_each(|four| self.expect::<T, GROUP, _, false>(four, scales, cells));
+            rest.iter().for_each(|&one| self.expect::<T, GROUP, _, false>(&[one], scales, cells));
+        } else {
+            together.iter().for_each(|four| self.expect::<T, GROUP, _, true>(four, scales, cells));
+            rest.iter().for_each(|&one| self.expect::<T, GROUP, _, true>(&[one], scales, cells));
+        }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::expect_used, reason = "columns are of one frame, and no two of them the same")]
+    fn expect<T: CountWord, const GROUP: usize, const COLUMNS: usize, const IS_SCALED: bool>(
+        &mut self,
+        columns: &[(usize, u32); COLUMNS],
+        scales: &[u32],
+        cells: &mut [T],
+    ) {
+        let height = cells.len().checked_div(self.rates.len()).unwrap_or(0);
+        let shift = self.scale_bits.wrapping_add(6);
+        let ranges = columns.map(|(column, _)| {
+            column.wrapping_mul(height)..column.wrapping_mul(height).wrapping_add(scales.len())
+        });
+        let held = cells.get_disjoint_mut(ranges).expect("BUG: columns lie apart");
+        let (group_scales, rest_scales) = scales.as_chunks::<GROUP>();
+        let held = held.map(|cells| {
+            let (groups, rest) = cells.as_chunks_mut::<GROUP>();
+            (&mut groups[..group_scales.len()], rest)
+        });
+        let least = columns.map(|(_, bits)| T::low(reach(bits).wrapping_neg()));
+        let mut rates = columns.map(|(column, _)| self.rates[column]);
+        for (number, scales) in group_scales.iter().enumerate() {
+            for at in 0..COLUMNS {
+                let cells = &mut held[at].0[number];
+                let expected = rate_in_64ths(rates[at]);
+                for (cell, &scale) in cells.iter_mut().zip(scales) {
+                    let expected = match IS_SCALED {
+                        true => T::expected_count(expected, scale, shift),
+                        false => T::expected_count(expected, 1, 6),
+                    };
+                    *cell = cell.plus(expected.plus(least[at]));
+                }
+                rates[at] = self.updated_rate::<T>(rates[at], number, GROUP.ilog2(), cells);
+            }
+        }
+        for at in 0..COLUMNS {
+            let expected = rate_in_64ths(rates[at]);
+            for (cell, &scale) in held[at].1.iter_mut().zip(rest_scales) {
+                *cell = cell.plus(T::expected_count(expected, scale, shift)).plus(least[at]);
+            }
+            self.rates[columns[at].0] = rates[at];
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Adding histograms, taking them away again, and the folds that make two grids alike.
+
+use super::{Histogram, Threshold, drop_undefined_sum};
+use crate::error::{MergeError, SchemeError};
+use crate::scheme::{Exp2, Scheme};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
+
+impl Histogram {
+    /// No values, declared alike.
+    pub(super) fn empty_copy(&self) -> Histogram {
+        let thresholds = self.thresholds.iter().map(|&t| Threshold { above: 0, ..t }).collect();
+        let zero_threshold = self.zero_threshold;
+        Histogram { zero_threshold, thresholds, ..Histogram::new(self.scheme.clone()) }
+    }
+
+    /// Adds all values of `other`. Where the grids differ in fineness both fold to the coarser, exactly;
+    /// grids that do not nest are refused and nothing is changed.
+    pub fn merge(&mut self, other: &Histogram) -> Result<(), MergeError> {
+        let scheme = self
+            .scheme
+            .common(&other.scheme)
+            .ok_or_else(|| MergeError::schemes_differ(&self.scheme, &other.scheme))?;
+        let count = self.count.checked_add(other.count).ok_or(MergeError::CountOverflow)?;
+        let nan = self.nan.checked_add(other.nan).ok_or(MergeError::CountOverflow)?;
+        count.checked_add(nan).ok_or(MergeError::CountOverflow)?;
+
+        let mut folded = None;
+        if scheme != other.scheme || self.zero_threshold != other.zero_threshold {
+            folded = Some(other.clone());
+        }
+        self.fold_to(&scheme);
+        if let Some(folded) = &mut folded {
+            folded.fold_to(&scheme);
+            while self.zero_threshold != folded.zero_threshold {
+                let threshold = self.zero_threshold.max(folded.zero_threshold);
+                self.raise_zero_threshold(threshold);
+                folded.raise_zero_threshold(threshold);
+            }
+        }
+        let other = folded.as_ref().unwrap_or(other);
+
+        self.merge_summary(other);
+        self.positive.merge(&other.positive);
+        self.negative.merge(&other.negative);
+        self.zero = self.zero.wrapping_add(other.zero);
+        self.overflow = self.overflow.wrapping_add(other.overflow);
+        self.underflow = self.underflow.wrapping_add(other.underflow);
+        (self.count, self.nan) = (count, nan);
+        Ok(())
+    }
+
+    fn merge_summary(&mut self, other: &Histogram) {
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            (self.sum, self.min, self.max) = (other.sum, other.min, other.max);
+            self.thresholds.clone_from(&other.thresholds);
+            return;
+        }
+        let settled = self.keeps_sum_exact() && other.keeps_sum_exact();
+        self.sum = drop_undefined_sum(self.sum.combine(other.sum, CompensatedSum::plus));
+        self.min = tracked_lesser(
+            self.min,
+            other.min,
+            || self.extreme_bounds(false).0,
+            || other.extreme_bounds(false).0,
+        );
+        self.max = tracked_greater(
+            self.max,
+            other.max,
+            || self.extreme_bounds(true).1,
+            || other.extreme_bounds(true).1,
+        );
+        if !settled && (self.min.exact().is_none() || self.max.exact().is_none()) {
+            self.sum = self.sum.downgrade();
+        }
+        self.thresholds.retain_mut(|ours| {
+            let theirs = other.thresholds.iter().find(|t| t.value == ours.value);
+            if let Some(theirs) = theirs {
+                ours.above = ours.above.wrapping_add(theirs.above);
+            }
+            theirs.is_some()
+        });
+    }
+
+    /// Whether an exact sum stays so without the extremes that say how far it can be off: an open bucket says
+    /// nothing of it, and its sum is believed.
+    fn keeps_sum_exact(&self) -> bool {
+        self.count == 0
+            || self.scheme.is_mirrored()
+            || self.exact_sum().is_some_and(|[lower, _, upper]| lower == upper)
+    }
+
+    /// Takes all values of `other` away, as between two readings of a cumulative histogram. Refused, and
+    /// nothing changed, unless every count of `other` is contained in this histogram.
+    ///
+    /// Thresholds stay exact, and the sum where its 100 bits still hold what is left. The extremes stay exact
+    /// only where they show that `other` did not hold them.
+    pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
+        let too_coarse = || MergeError::TooCoarse {
+            target: Box::new(self.scheme.clone()),
+            target_zero: self.zero_threshold,
+            other: Box::new(other.scheme.clone()),
+            other_zero: other.zero_threshold,
+        };
+        let common = self.scheme.common(&other.scheme).filter(|common| *common == self.scheme);
+        if common.is_none() || self.zero_threshold < other.zero_threshold {
+            return Err(too_coarse());
+        }
+        let mut theirs = other.clone();
+        theirs.fold_to(&self.scheme);
+        theirs.raise_zero_threshold(self.zero_threshold);
+        if theirs.zero_threshold != self.zero_threshold {
+            return Err(too_coarse());
+        }
+
+        let mut rest = self.clone();
+        let sign = |negative: bool, at: i32| {
+            let value = self.scheme.span(at).map_or(f64::NAN, |(first, _)| first);
+            if negative { -value } else { value }
+        };
+        let not_contained =
+            |value, held, subtracted| MergeError::NotContained { value, held, subtracted };
+        rest.positive
+            .subtract(&theirs.positive)
+            .map_err(|(at, held, taken)| not_contained(sign(false, at), held, taken))?;
+        rest.negative
+            .subtract(&theirs.negative)
+            .map_err(|(at, held, taken)| not_contained(sign(true, at), held, taken))?;
+        for (ours, taken, value) in [
+            (&mut rest.zero, theirs.zero, 0.0),
+            (&mut rest.overflow, theirs.overflow, f64::INFINITY),
+            (&mut rest.underflow, theirs.underflow, f64::NEG_INFINITY),
+            (&mut rest.nan, theirs.nan, f64::NAN),
+        ] {
+            *ours = ours.checked_sub(taken).ok_or(not_contained(value, *ours, taken))?;
+        }
+        rest.count = rest.count.wrapping_sub(theirs.count);
+        if theirs.count > 0 {
+            // Recorded values of both signs may cancel to one double that has lost smaller ones.
+            let cannot_cancel = !self.scheme.is_mirrored() || self.has_no_negatives();
+            rest.sum = subtract_sum(rest.sum, theirs.sum, self.may_be_integers(), cannot_cancel);
+            if !(self.keeps_sum_exact() && theirs.keeps_sum_exact()) {
+                rest.sum = rest.sum.downgrade();
+            }
+            rest.min = match (rest.min, theirs.min) {
+                (TrackedValue::Exact(ours), TrackedValue::Exact(taken)) if ours < taken => rest.min,
+                _ => TrackedValue::Absent,
+            };
+            rest.max = match (rest.max, theirs.max) {
+                (TrackedValue::Exact(ours), TrackedValue::Exact(taken)) if ours > taken => rest.max,
+                _ => TrackedValue::Absent,
+            };
+            rest.thresholds.retain_mut(|ours| {
+                let taken = theirs.thresholds.iter().find(|t| t.value == ours.value);
+                let left = taken.and_then(|taken| ours.above.checked_sub(taken.above));
+                ours.above = left.unwrap_or(0);
+                left.is_some()
+            });
+        }
+        // Of readings that did not grow one from the other, a threshold may count more values than are left,
+        // and an extreme may lie where none is.
+        let mut most = rest.count;
+        rest.thresholds.retain(|threshold| {
+            let fits = threshold.above <= most;
+            most = most.min(threshold.above);
+            fits
+        });
+        if rest.count == 0 {
+            rest = Histogram { nan: rest.nan, ..rest.empty_copy() };
+        }
+        rest.normalize_summary();
+        *self = rest;
+        Ok(())
+    }
+
+    /// Folds a base-2 exponential histogram to a coarser `scale`, exactly.
+    pub fn downscale(&mut self, scale: i32) -> Result<(), SchemeError> {
+        let target = Exp2::new(scale)?;
+        match &self.scheme {
+            Scheme::Exp2(grid) if grid.scale() >= target.scale() => {
+                self.fold_to(&Scheme::Exp2(target));
+                Ok(())
+            }
+            scheme => {
+                Err(SchemeError::NotCoarser { found: scale, scheme: Box::new(scheme.clone()) })
+            }
+        }
+    }
+
+    /// Folds to a scheme that [`Scheme::common`] gave for this one.
+    fn fold_to(&mut self, coarser: &Scheme) {
+        if self.scheme == *coarser {
+            return;
+        }
+        self.positive = self.positive.map_indexes(|index| self.scheme.fold(index, coarser));
+        self.negative = self.negative.map_indexes(|index| self.scheme.fold(index, coarser));
+        self.scheme = coarser.clone();
+        if self.zero_threshold == 0.0 && coarser.has_bucket_at_zero() {
+            // As if it had been recorded there.
+            self.positive.add(0, std::mem::take(&mut self.zero));
+        }
+    }
+
+    /// Moves every bucket that reaches into ±`threshold` to zero, whole: the threshold rises to the upper
+    /// end of a bucket that it would cut.
+    pub(super) fn raise_zero_threshold(&mut self, threshold: f64) {
+        if threshold <= self.zero_threshold || !self.scheme.is_mirrored() {
+            self.zero_threshold = self.zero_threshold.max(threshold);
+            return;
+        }
+        self.zero_threshold = threshold;
+        loop {
+            let reached = self.zero_threshold;
+            for buckets in [&mut self.positive, &mut self.negative] {
+                // By the end of the bucket beneath: logarithmic buckets overlap, and each would draw the
+                // next one in.
+                let beneath = |index: i32| index.checked_sub(1).and_then(|i| self.scheme.span(i));
+                let inside = |index: i32| {
+                    let span = self.scheme.span(index)?;
+                    let is_inside = beneath(index)
+                        .map_or(span.0 <= reached, |(_, end_beneath)| end_beneath < reached);
+                    is_inside.then_some(span)
+                };
+                let end = buckets.indexes().partition_point(|&index| inside(index).is_some());
+                let last = end.checked_sub(1).and_then(|at| buckets.indexes().get(at));
+                let Some((last, (_, upper))) = last.and_then(|&last| Some((last, inside(last)?)))
+                else {
+                    continue;
+                };
+                self.zero_threshold = self.zero_threshold.max(upper);
+                self.zero = self.zero.wrapping_add(buckets.drain_below(last.wrapping_add(1)));
+            }
+            if self.zero_threshold == reached {
+                return;
+            }
+        }
+    }
+}
+
+/// The lesser of two minima. If one is not exact, the other still holds where it is at or below the `floor`
+/// of all values on the other side.
+pub(super) fn tracked_lesser(
+    a: TrackedValue<f64>,
+    b: TrackedValue<f64>,
+    floor_a: impl Fn() -> f64,
+    floor_b: impl Fn() -> f64,
+) -> TrackedValue<f64> {
+    match (a.exact(), b.exact()) {
+        (Some(a), Some(b)) => TrackedValue::Exact(a.min(b)),
+        (Some(least), None) if least <= floor_b() => a,
+        (None, Some(least)) if least <= floor_a() => b,
+        _ => a.combine(b, f64::min),
+    }
+}
+
+/// The greater of two maxima, as [`lesser`].
+pub(super) fn tracked_greater(
+    a: TrackedValue<f64>,
+    b: TrackedValue<f64>,
+    ceiling_a: impl Fn() -> f64,
+    ceiling_b: impl Fn() -> f64,
+) -> TrackedValue<f64> {
+    match (a.exact(), b.exact()) {
+        (Some(a), Some(b)) => TrackedValue::Exact(a.max(b)),
+        (Some(greatest), None) if greatest >= ceiling_b() => a,
+        (None, Some(greatest)) if greatest >= ceiling_a() => b,
+        _ => a.combine(b, f64::max),
+    }
+}
+
+/// What is left of a sum: exact while whole numbers are, or while both are one double each, as
+/// senders report them; else while it is large enough that the last bits of the whole (2^-103 of
+/// it, for each addition) do not reach its own.
+fn subtract_sum(
+    whole: TrackedValue<CompensatedSum>,
+    taken: TrackedValue<CompensatedSum>,
+    may_be_whole: bool,
+    cannot_cancel: bool,
+) -> TrackedValue<CompensatedSum> {
+    let rest = whole.combine(taken, CompensatedSum::minus);
+    let (Some(before), Some(after)) = (whole.value(), rest.value()) else { return rest };
+    let (before_value, after_value) = (before.value().abs(), after.value().abs());
+    if !before_value.is_finite() || !after_value.is_finite() {
+        return TrackedValue::Absent;
+    }
+    let whole_numbers =
+        may_be_whole && before_value < 2f64.powi(90) && before.is_integer() && after.is_integer();
+    // The difference of two doubles is one in two words, to the last bit.
+    let is_double =
+        |side: TrackedValue<CompensatedSum>| side.value().is_some_and(|sum| sum.parts().1 == 0.0);
+    let doubles = cannot_cancel && is_double(whole) && is_double(taken);
+    if whole_numbers || doubles || after_value >= before_value * 2f64.powi(-30) {
+        rest
+    } else {
+        rest.downgrade()
+    }
+}

@@ -1,0 +1,217 @@
+//! A histogram in the open, as codecs read and write it, and the checks on the way in.
+
+use super::{Histogram, Threshold};
+use crate::buckets::Buckets;
+use crate::scheme::Scheme;
+use crate::tracked_value::{CompensatedSum, TrackedValue};
+
+/// Everything a histogram holds, in the open: what codecs read into and write from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistogramParts {
+    /// The grid.
+    pub scheme: Scheme,
+    /// Values within ± this count as zero.
+    pub zero_threshold: f64,
+    /// Buckets of values above zero (or of all values, on explicit bounds): index, count.
+    pub positive: Vec<(i32, u64)>,
+    /// Buckets of values below zero, by magnitude.
+    pub negative: Vec<(i32, u64)>,
+    /// Values that are zero.
+    pub zero: u64,
+    /// Values above the grid, +inf among them.
+    pub overflow: u64,
+    /// Values below the grid, -inf among them.
+    pub underflow: u64,
+    /// What was not a number.
+    pub nan: u64,
+    /// Sum of all values but NaN.
+    pub sum: TrackedValue<CompensatedSum>,
+    /// Least value.
+    pub min: TrackedValue<f64>,
+    /// Greatest value.
+    pub max: TrackedValue<f64>,
+    /// Declared thresholds, ascending.
+    pub thresholds: Vec<Threshold>,
+}
+
+impl HistogramParts {
+    /// No values on a grid.
+    pub fn new(scheme: Scheme) -> HistogramParts {
+        HistogramParts {
+            scheme,
+            zero_threshold: 0.0,
+            positive: Vec::new(),
+            negative: Vec::new(),
+            zero: 0,
+            overflow: 0,
+            underflow: 0,
+            nan: 0,
+            sum: TrackedValue::Absent,
+            min: TrackedValue::Absent,
+            max: TrackedValue::Absent,
+            thresholds: Vec::new(),
+        }
+    }
+}
+
+/// Invalid histogram parts.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartsError {
+    /// Indexes of one sign must ascend strictly.
+    #[error("bucket index {found} follows {previous}: indexes must ascend")]
+    Order {
+        /// The index before.
+        previous: i32,
+        /// The index that does not ascend.
+        found: i32,
+    },
+    /// No double falls into this bucket.
+    #[error("bucket index {found} lies outside the grid ({scheme})")]
+    OutsideGrid {
+        /// The index.
+        found: i32,
+        /// The grid.
+        scheme: Box<Scheme>,
+    },
+    /// The total does not fit 64 bits.
+    #[error("the counts add up to more than 2^64 - 1")]
+    CountOverflow,
+    /// Not a magnitude.
+    #[error("zero threshold {found} is not a finite number at or above zero")]
+    ZeroThreshold {
+        /// The threshold.
+        found: f64,
+    },
+    /// More thresholds than a histogram may declare.
+    #[error("{found} declared thresholds are more than {}", Histogram::THRESHOLDS_MAX)]
+    TooManyThresholds {
+        /// How many there are.
+        found: usize,
+    },
+    /// Thresholds must be finite, ascend, and count no more values than there are, fewer the higher.
+    #[error(
+        "declared threshold {found} is not finite, out of order, or counts more values than there are"
+    )]
+    Threshold {
+        /// The threshold.
+        found: f64,
+    },
+}
+
+impl Histogram {
+    /// A histogram of foreign parts. Exact side values that contradict the buckets become estimates.
+    pub fn from_parts(parts: HistogramParts) -> Result<Histogram, PartsError> {
+        let mut histogram = Histogram::from_recorded_parts(parts)?;
+        if histogram.count > 0
+            && let Some(sum) = histogram.sum.exact().map(CompensatedSum::value)
+            // On its way to what is left of both signs a sum may have left the doubles.
+            && !(sum.is_infinite() && histogram.has_both_signs())
+            && !histogram.sum_fits_buckets(sum)
+            && !histogram.sum_from_cells().contains(sum)
+        {
+            histogram.sum = histogram.sum.downgrade();
+        }
+        Ok(histogram)
+    }
+
+    fn has_both_signs(&self) -> bool {
+        self.extreme_bounds(false).0 < 0.0 && self.extreme_bounds(true).1 > 0.0
+    }
+
+    /// As [`Self::from_parts`], for a caller who recorded the values: an exact sum is believed. Holding it to
+    /// the buckets takes the edges of each, and most of the time.
+    pub fn from_recorded_parts(parts: HistogramParts) -> Result<Histogram, PartsError> {
+        if !(parts.zero_threshold.is_finite() && parts.zero_threshold >= 0.0) {
+            return Err(PartsError::ZeroThreshold { found: parts.zero_threshold });
+        }
+        let positive = check_buckets(&parts.scheme, &parts.positive)?;
+        let negative = check_buckets(&parts.scheme, &parts.negative)?;
+        if let (false, Some(found)) = (parts.scheme.is_mirrored(), negative.indexes().first()) {
+            let scheme = Box::new(parts.scheme);
+            return Err(PartsError::OutsideGrid { found: *found, scheme });
+        }
+        let count = positive
+            .counts()
+            .iter()
+            .chain(negative.counts())
+            .chain([&parts.zero, &parts.overflow, &parts.underflow])
+            .try_fold(0u64, |total, &n| total.checked_add(n))
+            .filter(|count| count.checked_add(parts.nan).is_some())
+            .ok_or(PartsError::CountOverflow)?;
+        check_thresholds(&parts.thresholds, count)?;
+        let mut histogram = Histogram {
+            scheme: parts.scheme,
+            zero_threshold: parts.zero_threshold,
+            positive,
+            negative,
+            zero: parts.zero,
+            overflow: parts.overflow,
+            underflow: parts.underflow,
+            nan: parts.nan,
+            count,
+            sum: parts.sum,
+            min: parts.min,
+            max: parts.max,
+            thresholds: parts.thresholds,
+        };
+        histogram.normalize_summary();
+        Ok(histogram)
+    }
+
+    /// Everything the histogram holds.
+    pub fn into_parts(self) -> HistogramParts {
+        let empty = self.count == 0;
+        let side = |side: TrackedValue<f64>| if empty { TrackedValue::Absent } else { side };
+        HistogramParts {
+            zero_threshold: self.zero_threshold,
+            positive: self.positive.iter().collect(),
+            negative: self.negative.iter().collect(),
+            zero: self.zero,
+            overflow: self.overflow,
+            underflow: self.underflow,
+            nan: self.nan,
+            sum: if empty { TrackedValue::Exact(CompensatedSum::default()) } else { self.sum },
+            min: side(self.min),
+            max: side(self.max),
+            thresholds: self.thresholds,
+            scheme: self.scheme,
+        }
+    }
+}
+
+fn check_buckets(scheme: &Scheme, pairs: &[(i32, u64)]) -> Result<Buckets, PartsError> {
+    let mut buckets = Buckets::with_capacity(pairs.len());
+    let mut previous: Option<i32> = None;
+    for &(index, count) in pairs {
+        if let Some(previous) = previous.filter(|&previous| previous >= index) {
+            return Err(PartsError::Order { previous, found: index });
+        }
+        buckets.push(index, count);
+        previous = Some(index);
+    }
+    // A grid has no holes: what lies between two of its buckets is in it.
+    for &found in buckets.indexes().first().into_iter().chain(buckets.indexes().last()) {
+        if scheme.edges(found).is_none() {
+            return Err(PartsError::OutsideGrid { found, scheme: Box::new(scheme.clone()) });
+        }
+    }
+    Ok(buckets)
+}
+
+pub(crate) fn check_thresholds(thresholds: &[Threshold], count: u64) -> Result<(), PartsError> {
+    if thresholds.len() > Histogram::THRESHOLDS_MAX {
+        return Err(PartsError::TooManyThresholds { found: thresholds.len() });
+    }
+    let mut previous = Threshold { value: f64::NEG_INFINITY, above: count };
+    for &threshold in thresholds {
+        if !(threshold.value.is_finite()
+            && threshold.value > previous.value
+            && threshold.above <= previous.above)
+        {
+            return Err(PartsError::Threshold { found: threshold.value });
+        }
+        previous = threshold;
+    }
+    Ok(())
+}

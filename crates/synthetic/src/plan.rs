@@ -1,0 +1,308 @@
+//! Data set plan: counts, shapes and incidents per minute.
+//!
+//! The values of a minute are a share of the total, and those of a series a share of the minute's, each rounded
+//! so that all of them add up; two neighbouring series then exchange some.
+
+use super::cells::CELLS;
+use super::keyed_rng::KeyedRng;
+use super::shape::{LatencyMode, approximate_sine, shares};
+use super::{DatasetKind, DatasetScale, SyntheticSeries};
+
+const DAY_MINUTES: usize = 1_440;
+const US: f64 = 1e3;
+const MS: f64 = 1e6;
+const S: f64 = 1e9;
+
+/// Plan of a data set.
+#[derive(Clone, Debug)]
+pub(super) struct DatasetPlan {
+    kind: DatasetKind,
+    seed: u64,
+    /// How many values each minute of the full length has. Longer data sets begin anew.
+    minute_counts: Vec<u64>,
+    /// How much of a minute's values the series before each of the full width have, of `SHARE_WHOLE`; the
+    /// last entry is the whole. Wider data sets begin anew.
+    series_shares: Vec<u64>,
+    /// Of A, by minute of their beginning.
+    incidents: Vec<Incident>,
+}
+
+const SHARE_ONE: u64 = 1 << 32;
+
+/// Something goes wrong on the disk of A.
+#[derive(Clone, Copy, Debug)]
+struct Incident {
+    begin: usize,
+    end: usize,
+    kind: IncidentKind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum IncidentKind {
+    /// Many more wait for the slowest mode.
+    Stall,
+    /// The disk's own mode becomes slower.
+    Slowdown,
+    /// The queue in front of it grows.
+    Queueing,
+    /// The cache is cold.
+    CacheMisses,
+}
+
+impl DatasetPlan {
+    pub(super) fn new(which: DatasetKind, scale: DatasetScale) -> DatasetPlan {
+        let full = DatasetScale::full(which);
+        let weights = (0..full.minutes).map(|minute| minute_load(which, scale.seed, minute));
+        let total = match which {
+            DatasetKind::A => 1_226_742_335,
+            DatasetKind::B => 1_361_435_848,
+        };
+        let series: Vec<u64> =
+            (0..full.series).map(|series| fixed_point(popularity(which, series))).collect();
+        let mut series_shares = vec![0];
+        let parts = split(SHARE_ONE, &series);
+        series_shares.extend(parts.iter().scan(0, |before, part| {
+            *before += part;
+            Some(*before)
+        }));
+        DatasetPlan {
+            kind: which,
+            seed: scale.seed,
+            minute_counts: split(total, &weights.map(fixed_point).collect::<Vec<_>>()),
+            series_shares,
+            incidents: match which {
+                DatasetKind::A => incidents(scale.seed, scale.minutes),
+                DatasetKind::B => Vec::new(),
+            },
+        }
+    }
+
+    pub(super) fn start_ns(&self) -> i64 {
+        match self.kind {
+            // 2026-11-09T00:00:00Z, a Monday.
+            DatasetKind::A => 1_794_182_400_000_000_000,
+            // 2026-11-15T00:00:00Z, the Sunday of the same week.
+            DatasetKind::B => 1_794_700_800_000_000_000,
+        }
+    }
+
+    pub(super) fn series(&self, series: usize) -> SyntheticSeries {
+        let (metric, labels) = match self.kind {
+            DatasetKind::A => (
+                "disk_io_latency",
+                vec![("device", format!("nvme{series}n1")), ("host", "db-01".to_owned())],
+            ),
+            DatasetKind::B => (
+                "http_request_duration",
+                vec![
+                    ("endpoint", endpoint_name(series % ENDPOINTS)),
+                    ("host", format!("web-{:02}", series / ENDPOINTS + 1)),
+                    ("region", ["eu-west", "us-east"][series / ENDPOINTS % 2].to_owned()),
+                ],
+            ),
+        };
+        SyntheticSeries { metric, labels }
+    }
+
+    /// How many values series `series` has in minute `minute`.
+    pub(super) fn count(&self, series: usize, minute: usize) -> u64 {
+        let of_minute = self.minute_counts[minute % self.minute_counts.len()];
+        let width = self.series_shares.len() - 1;
+        if width == 1 {
+            return of_minute;
+        }
+        let upto =
+            |at: usize| ((u128::from(of_minute) * u128::from(self.series_shares[at])) >> 32) as u64;
+        let of = |at: usize| upto(at + 1) - upto(at);
+        let at = series % width;
+        let pair = [of(at & !1), of(at | 1)];
+        // Both of a pair draw the same number; one gives what the other takes.
+        let mut random = KeyedRng::new([self.seed ^ COUNTS, (series & !1) as u64, minute as u64]);
+        let least = pair[0].min(pair[1]) as f64;
+        let given = (random.normal() * least.sqrt() * 1.5).clamp(-least * 0.9, least * 0.9) as i64;
+        let sign = if series.is_multiple_of(2) { 1 } else { -1 };
+        pair[at % 2].saturating_add_signed(sign * given)
+    }
+
+    /// About how many values a series has in a minute.
+    pub(super) fn expected(&self, series: usize) -> f64 {
+        let at = series % (self.series_shares.len() - 1);
+        let share = (self.series_shares[at + 1] - self.series_shares[at]) as f64 / SHARE_ONE as f64;
+        let total: u64 = self.minute_counts.iter().sum();
+        total as f64 / self.minute_counts.len() as f64 * share
+    }
+
+    pub(super) fn random(&self, series: usize, minute: usize) -> KeyedRng {
+        KeyedRng::new([self.seed, series as u64, minute as u64])
+    }
+
+    /// What a series' shape in a minute depends on: minutes of the same key have the same shape.
+    pub(super) fn shape_key(&self, series: usize, minute: usize) -> u64 {
+        match self.kind {
+            DatasetKind::A => minute as u64,
+            DatasetKind::B => {
+                (minute / HOUR_MINUTES) as u64 * 4 + series_incident(series, minute % DAY_MINUTES)
+            }
+        }
+    }
+
+    /// The shape that belongs to a key.
+    pub(super) fn shape(&self, series: usize, key: u64) -> [f64; CELLS] {
+        match self.kind {
+            DatasetKind::A => shares(&self.disk_modes(key as usize)),
+            DatasetKind::B => shares(&self.request_modes(series, key)),
+        }
+    }
+
+    /// The modes of a disk: page cache, flash, disk, queue, and retries after a stall.
+    fn disk_modes(&self, minute: usize) -> [LatencyMode; 5] {
+        let busy = daily_load(minute);
+        let mut modes = [
+            LatencyMode::new(0.40, 85.0 * US, 10),
+            LatencyMode::new(0.27, 420.0 * US, 9),
+            LatencyMode::new(0.24 + 0.05 * busy, 7.5 * MS, 7),
+            LatencyMode::new(0.06 + 0.05 * busy, 60.0 * MS * (1.0 + 0.25 * busy), 7),
+            LatencyMode::new(0.006 + 0.004 * busy, 1.9 * S, 9),
+        ];
+        for incident in self.incidents.iter().filter(|one| (one.begin..one.end).contains(&minute)) {
+            match incident.kind {
+                IncidentKind::Stall => modes[4].weight *= 12.0,
+                IncidentKind::Slowdown => modes[2].median_ns *= 2.2,
+                IncidentKind::Queueing => {
+                    modes[3].weight *= 3.5;
+                    modes[3].median_ns *= 1.6;
+                }
+                IncidentKind::CacheMisses => {
+                    modes[0].weight *= 0.3;
+                    modes[2].weight *= 1.8;
+                }
+            }
+        }
+        modes
+    }
+
+    /// The modes of a request: answered from a cache, worked on, and waiting for somebody else.
+    fn request_modes(&self, series: usize, key: u64) -> [LatencyMode; 3] {
+        let (endpoint, host) = (series % ENDPOINTS, series / ENDPOINTS);
+        let (hour, trouble) = ((key / 4) as usize, key % 4);
+        let busy = daily_load(hour * HOUR_MINUTES + HOUR_MINUTES / 2);
+        let own = fraction([self.seed, SHAPES, endpoint as u64]);
+        let of_host = 0.9 + 0.2 * fraction([self.seed, SHAPES + 1, host as u64]);
+        // 37 and 40 have no divisor in common: neighbours are not alike.
+        let rank = (endpoint * 37 % ENDPOINTS) as f64 / ENDPOINTS as f64;
+        // 4 ms to 160 ms, about evenly by ratio: 1.5 steps of the square and the fourth power of a rank.
+        let median = 4.0 * MS * (1.0 + 9.0 * rank * rank + 30.0 * rank * rank * rank * rank);
+        let median = median * of_host * (1.0 + 0.3 * busy);
+        let mut modes = [
+            LatencyMode::new(0.15 + 0.35 * own, median / 5.0, 6),
+            LatencyMode::new(0.75, median, 5),
+            LatencyMode::new(0.02 + 0.04 * own, median * 6.0, 5),
+        ];
+        match trouble {
+            SLOW_HOST => modes[1].median_ns *= 3.0,
+            WAITING => modes[2].weight *= 7.0,
+            _ => {}
+        }
+        modes
+    }
+}
+
+const HOUR_MINUTES: usize = 60;
+/// Kinds of random numbers that are not those of values.
+const COUNTS: u64 = 0xc0;
+const SHAPES: u64 = 0x5a;
+const LOADS: u64 = 0x10ad;
+const INCIDENTS: u64 = 0x1c;
+
+const ENDPOINTS: usize = 40;
+const RESOURCES: [&str; 10] = [
+    "accounts", "cart", "catalog", "invoices", "login", "orders", "payments", "reviews", "search",
+    "shipping",
+];
+const ACTIONS: [&str; 4] = ["get", "list", "put", "delete"];
+
+fn endpoint_name(endpoint: usize) -> String {
+    format!("/{}/{}", RESOURCES[endpoint / ACTIONS.len()], ACTIONS[endpoint % ACTIONS.len()])
+}
+
+const SLOW_HOST: u64 = 1;
+const WAITING: u64 = 2;
+
+/// What is wrong with a series of B in a minute of the day: one host is slow in the afternoon, and whoever
+/// pays waits for a while in the morning.
+fn series_incident(series: usize, minute: usize) -> u64 {
+    const SLOW_HOST_NUMBER: usize = 6;
+    let payments = RESOURCES.iter().position(|&name| name == "payments");
+    let (endpoint, host) = (series % ENDPOINTS, series / ENDPOINTS);
+    if host == SLOW_HOST_NUMBER && (850..903).contains(&minute) {
+        SLOW_HOST
+    } else if Some(endpoint / ACTIONS.len()) == payments && (571..612).contains(&minute) {
+        WAITING
+    } else {
+        0
+    }
+}
+
+/// How busy a time of day is: 0 at three at night, 1 at three in the afternoon.
+fn daily_load(minute: usize) -> f64 {
+    let turn = (minute % DAY_MINUTES) as f64 / DAY_MINUTES as f64;
+    0.5 - 0.5 * approximate_sine(turn + 0.125)
+}
+
+/// How much happens in a minute.
+fn minute_load(which: DatasetKind, seed: u64, minute: usize) -> f64 {
+    let is_weekend = which == DatasetKind::A && minute / DAY_MINUTES % 7 >= 5;
+    let noise = 1.0 + 0.05 * KeyedRng::new([seed, LOADS, minute as u64]).normal();
+    (0.45 + 0.55 * daily_load(minute)) * noise * if is_weekend { 0.7 } else { 1.0 }
+}
+
+/// How much of the load a series has: some endpoints are asked for five times as often as others.
+fn popularity(which: DatasetKind, series: usize) -> f64 {
+    match which {
+        DatasetKind::A => 1.0,
+        DatasetKind::B => {
+            let rank = (series % ENDPOINTS * 23 % ENDPOINTS) as f64 / ENDPOINTS as f64;
+            0.4 + 1.6 * rank * rank
+        }
+    }
+}
+
+/// Two or three a day, of 20 to 90 minutes.
+fn incidents(seed: u64, minutes: usize) -> Vec<Incident> {
+    const EVERY: usize = 540;
+    let one = |number: usize| {
+        let mut random = KeyedRng::new([seed, INCIDENTS, number as u64]);
+        let begin = number * EVERY + random.below(EVERY as u64 - 90) as usize;
+        let kind = [
+            IncidentKind::Stall,
+            IncidentKind::Slowdown,
+            IncidentKind::Queueing,
+            IncidentKind::CacheMisses,
+        ][number % 4];
+        Incident { begin, end: begin + 20 + random.below(71) as usize, kind }
+    };
+    (0..minutes.div_ceil(EVERY)).map(one).collect()
+}
+
+fn fraction(parts: [u64; 3]) -> f64 {
+    (KeyedRng::new(parts).next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn fixed_point(weight: f64) -> u64 {
+    (weight * f64::from(1 << 20)) as u64
+}
+
+/// `total` in whole parts that are to each other as `weights` and add up.
+fn split(total: u64, weights: &[u64]) -> Vec<u64> {
+    let all: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
+    let mut before = 0u128;
+    let mut upto = 0;
+    let mut part = |&weight: &u64| {
+        before += u128::from(weight);
+        let end = (u128::from(total) * before / all) as u64;
+        let part = end - upto;
+        upto = end;
+        part
+    };
+    weights.iter().map(&mut part).collect()
+}
