@@ -28,7 +28,8 @@ use crate::access::Principal;
 use crate::body::BodyLimits;
 use crate::context::Context;
 use crate::error_response::ErrorResponse;
-use crate::ingest::{earlier_producer, scoped_producer, unpack_zstd};
+use crate::ingest::ingest_request::{earlier_producer, scoped_producer};
+use crate::ingest::unpack_zstd;
 use crate::route::{ApiRoute, JSON};
 
 /// Tells numbers of agents' journals from others.

@@ -12,6 +12,7 @@ use store::ReadView;
 use crate::access::{Peer, Principal};
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::ingest::ingest_format::IngestFormatRow;
 use crate::offered_routes::OfferedRoutes;
 use crate::query_admission::{ClientId, QueryLane};
 use crate::query_service::{QueryService, QueryServiceSettings};
@@ -36,7 +37,14 @@ impl Context {
 
     /// The same with routes that roles offer.
     pub fn with_routes(self, routes: Vec<role::Route>) -> Context {
-        Context { offered: Arc::new(OfferedRoutes::new(routes)), ..self }
+        let offered = OfferedRoutes::new(routes, self.offered.formats.clone());
+        Context { offered: Arc::new(offered), ..self }
+    }
+
+    /// The same with ingest formats beside those of the table.
+    pub fn with_formats(self, formats: &[IngestFormatRow]) -> Context {
+        let offered = OfferedRoutes::new(self.offered.routes.clone(), formats.to_vec());
+        Context { offered: Arc::new(offered), ..self }
     }
 
     /// The same for another client.

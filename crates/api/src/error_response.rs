@@ -8,23 +8,23 @@ use http::{HeaderValue, StatusCode, header};
 
 /// Error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ErrorResponse {
+pub struct ErrorResponse {
     /// The status.
-    pub(crate) status: StatusCode,
+    pub status: StatusCode,
     /// What went wrong, for the one who asked.
-    pub(crate) message: String,
+    pub message: String,
     /// After how long the same request may be tried again.
-    pub(crate) retry_after: Option<Duration>,
+    pub retry_after: Option<Duration>,
 }
 
 impl ErrorResponse {
     /// A problem of a status.
-    pub(crate) fn new(status: StatusCode, what: impl Into<String>) -> ErrorResponse {
+    pub fn new(status: StatusCode, what: impl Into<String>) -> ErrorResponse {
         ErrorResponse { status, message: what.into(), retry_after: None }
     }
 
     /// What was sent makes no sense.
-    pub(crate) fn bad_request(what: impl Into<String>) -> ErrorResponse {
+    pub fn bad_request(what: impl Into<String>) -> ErrorResponse {
         ErrorResponse::new(StatusCode::BAD_REQUEST, what)
     }
 }

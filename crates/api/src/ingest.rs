@@ -1,14 +1,15 @@
-//! Ingest endpoints, one file per format.
+//! Ingest over HTTP: the table of formats, one file for each.
 //!
-//! What they share is in [`posted`]: the body is unpacked and decoded beside the runtime, what was decoded is one batch,
-//! and the sender is told when the batch is durable.
+//! What they share is in `ingest_request.rs`: the body is unpacked and decoded beside the runtime,
+//! what was decoded is one batch, and the sender is told when the batch is durable.
 
 mod decompress;
 mod hlog;
 mod httptrap;
 mod import;
 mod influx;
-mod ingest_request;
+pub(crate) mod ingest_format;
+pub(crate) mod ingest_request;
 mod otlp;
 mod record;
 mod remote_write;
@@ -17,40 +18,25 @@ use axum::Router;
 
 use crate::access::require_scope;
 use crate::context::Context;
-use crate::route::{ApiRoute, Parameter};
+use crate::ingest::ingest_format::IngestFormatRow;
 use crate::token::Scope;
 
 pub(crate) use decompress::unpack_zstd;
-pub(crate) use ingest_request::{earlier_producer, scoped_producer};
 
-/// What can be sent, for the table of routes.
-pub(crate) const ROUTES: [&[ApiRoute]; 7] = [
-    record::ROUTES,
-    httptrap::ROUTES,
-    hlog::ROUTES,
-    otlp::ROUTES,
-    remote_write::ROUTES,
-    influx::ROUTES,
-    import::ROUTES,
+/// All formats: a format is added by its file and its row.
+pub(crate) const FORMATS: &[IngestFormatRow] = &[
+    IngestFormatRow::of::<record::RecordFormat>(),
+    IngestFormatRow::of::<httptrap::HttpTrapFormat>(),
+    IngestFormatRow::of::<hlog::HlogFormat>(),
+    IngestFormatRow::of::<otlp::OtlpFormat>(),
+    IngestFormatRow::of::<remote_write::RemoteWriteFormat>(),
+    IngestFormatRow::of::<influx::InfluxFormat>(),
+    IngestFormatRow::of::<import::ImportFormat>(),
 ];
 
-const METRIC: Parameter = Parameter::text("metric", "the metric's name");
-const UNIT: Parameter = Parameter::text("unit", "the unit of the values, such as ms");
-const START: Parameter = Parameter::text(
-    "start",
-    "when a log began whose times count from its own beginning, in seconds since 1970",
-);
-/// Stands for all parameters that begin as it does.
-const LABELS: Parameter =
-    Parameter::text("label.NAME", "a label of all that is sent, such as label.host=web-1");
-
-pub(crate) fn routes() -> Router<Context> {
-    let router = record::routes()
-        .merge(httptrap::routes())
-        .merge(hlog::routes())
-        .merge(import::routes())
-        .merge(influx::routes())
-        .merge(otlp::routes())
-        .merge(remote_write::routes());
+/// The handlers of all formats, and of those that are added to the table.
+pub(crate) fn routes(added: &[IngestFormatRow]) -> Router<Context> {
+    let all = FORMATS.iter().chain(added);
+    let router = all.map(IngestFormatRow::router).fold(Router::new(), Router::merge);
     require_scope(router, Scope::Ingest)
 }

@@ -51,9 +51,13 @@ mod ttl_cache;
 mod web_files;
 
 pub use context::Context;
+pub use error_response::ErrorResponse;
+pub use ingest::ingest_format::{IngestFormat, IngestFormatRow};
+pub use ingest::ingest_request::{IngestOutcome, IngestRequest, json_response};
 pub use limits::Limits;
 pub use openapi::document as openapi_document;
 pub use query_service::{QueryService, QueryServiceSettings};
 pub use role::json;
+pub use route::ApiRoute;
 pub use server::{ListenSettings, PORT, Server, ServerError, Settings};
 pub use token::{Credential, Scope, Token, TokenError, TokenFile};

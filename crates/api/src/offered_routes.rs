@@ -1,26 +1,31 @@
-//! Routes that roles offer to the server, and the document of all routes.
+//! Routes that roles and added ingest formats offer to the server, and the document of all routes.
 
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use role::RouteSpec;
 
-/// Routes that roles offer, and the document of all routes.
+use crate::ingest::ingest_format::IngestFormatRow;
+use crate::route::ApiRoute;
+
+/// Routes that roles and added ingest formats offer, and the document of all routes.
 #[derive(Debug, Default)]
 pub(crate) struct OfferedRoutes {
     pub(crate) routes: Vec<role::Route>,
+    pub(crate) formats: Vec<IngestFormatRow>,
     /// Written once: clients need no token, and may ask as often as they like.
     document: OnceLock<Bytes>,
 }
 
 impl OfferedRoutes {
-    pub(crate) fn new(routes: Vec<role::Route>) -> OfferedRoutes {
-        OfferedRoutes { routes, document: OnceLock::new() }
+    pub(crate) fn new(routes: Vec<role::Route>, formats: Vec<IngestFormatRow>) -> OfferedRoutes {
+        OfferedRoutes { routes, formats, document: OnceLock::new() }
     }
 
-    /// The document of all routes, as `write` writes it.
-    pub(crate) fn document(&self, write: impl FnOnce(&[&'static RouteSpec]) -> String) -> Bytes {
-        let specs = || self.routes.iter().map(|route| route.spec).collect::<Vec<_>>();
-        self.document.get_or_init(|| write(&specs()).into()).clone()
+    /// The document of all routes, as `write` writes it with the added ones.
+    pub(crate) fn document(&self, write: impl FnOnce(Vec<ApiRoute>) -> String) -> Bytes {
+        let of_roles = || self.routes.iter().map(|route| ApiRoute::of_role(route.spec));
+        let of_formats = || self.formats.iter().flat_map(|row| row.routes).copied();
+        let added = || of_roles().chain(of_formats()).collect();
+        self.document.get_or_init(|| write(added()).into()).clone()
     }
 }

@@ -1,6 +1,6 @@
 //! Table of routes and the OpenAPI document generated from it.
 //!
-//! Handlers of questions are registered from it; those that take measurements are registered where they are written.
+//! Handlers of questions are registered from it; those of ingest formats from the table of `ingest.rs`.
 //! Topdeck's own routes refuse parameters that are not in the table. Those that other systems know by their own
 //! protocols pass over what they do not know, as these systems do.
 
@@ -47,7 +47,7 @@ pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
         batches::ROUTES,
     ]
     .into_iter()
-    .chain(ingest::ROUTES)
+    .chain(ingest::FORMATS.iter().map(|row| row.routes))
     .flatten()
 }
 
@@ -97,7 +97,7 @@ pub(crate) const ROUTES: &[ApiRoute] =
     &[ApiRoute::get("/v1/openapi.json", "This document.", &[], || {
         routing::get(async |context: Context| {
             let kind = HeaderValue::from_static("application/json");
-            let document = context.offered.document(|specs| document(specs.iter().copied()));
+            let document = context.offered.document(|added| document::document_text(&added));
             let mut response = ([(header::CONTENT_TYPE, kind)], document).into_response();
             response.extensions_mut().insert(SharedBody);
             response

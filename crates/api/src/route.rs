@@ -9,7 +9,8 @@ use crate::context::Context;
 use crate::token::Scope;
 
 /// A route of the HTTP API.
-pub(crate) struct ApiRoute {
+#[derive(Clone, Copy, Debug)]
+pub struct ApiRoute {
     pub(crate) method: &'static str,
     /// With names of its variable parts in braces.
     pub(crate) path: &'static str,
@@ -83,8 +84,9 @@ impl ApiRoute {
         ApiRoute { method: "post", body, ..ApiRoute::get(path, about, parameters, handler) }
     }
 
-    /// Takes measurements; registered where its handler is written.
-    pub(crate) const fn ingest(
+    /// Takes measurements: a path, a sentence, parameters, and the media type of the body with a
+    /// sentence. The handler is that of the row of the format.
+    pub const fn ingest(
         path: &'static str,
         about: &'static str,
         parameters: &'static [Parameter],
@@ -113,7 +115,8 @@ impl ApiRoute {
         ApiRoute { scope, ..self }
     }
 
-    pub(crate) const fn with_response(
+    /// The same with another status of success, media type of the answer and sentence.
+    pub const fn with_response(
         self,
         status: u16,
         kind: &'static str,

@@ -273,7 +273,8 @@ pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
         require_scope(offered.into_iter().fold(own, Router::merge), scope)
     });
     let batches = require_scope(batches::routes(), Scope::Ingest);
-    let router = ingest::routes().merge(batches).merge(openapi::routes(None));
+    let router =
+        ingest::routes(&context.offered.formats).merge(batches).merge(openapi::routes(None));
     let router = asked.into_iter().fold(router, Router::merge);
     router
         .fallback(fallback)

@@ -213,108 +213,78 @@ impl AuditInputs {
     }
 
     fn store_hop(&self, id: Option<u64>, entry: &LedgerEntry, fed: &IngestProgress) -> HopAudit {
+        let (received, lost) = (entry.counts, self.store_losses(id, entry, fed));
+        let behind = self.ledger.position().saturating_sub(fed.position);
+        let (is_reconciled, reason) = match behind {
+            0 => (true, lost.reason(id)),
+            n => (false, format!("the store has not read {} of the journal", plural(n, "record"))),
+        };
+        let StoreLosses { losses, stored, .. } = lost;
+        HopAudit {
+            hop: "store".to_owned(),
+            received,
+            acknowledged: stored,
+            stored,
+            losses,
+            discrepancy: i128::from(received.values) - i128::from(stored.values),
+            unknown_batches: lost.unknown,
+            is_reconciled,
+            reason,
+        }
+    }
+
+    fn store_losses(
+        &self,
+        id: Option<u64>,
+        entry: &LedgerEntry,
+        fed: &IngestProgress,
+    ) -> StoreLosses {
         let is_own = |gap: &&Gap| match gap.producer {
             Some(producer) if self.ledger.entries().contains_key(&producer) => id == Some(producer),
             _ => id.is_none(),
         };
-        let refused: Vec<&Gap> = fed.rejected.iter().filter(is_own).collect();
-        let mut lost = Vec::new();
+        let mut losses = Vec::new();
+        let mut rejected = 0;
         // Each record's reason has its position: told apart by what follows.
-        for gap in &refused {
+        for gap in fed.rejected.iter().filter(is_own) {
+            rejected += 1;
             let reason = gap.reason.split_once(": ").map_or(gap.reason.as_str(), |(_, why)| why);
-            add_loss(&mut lost, &Gap { reason: reason.to_owned(), ..(*gap).clone() });
+            add_loss(&mut losses, &Gap { reason: reason.to_owned(), ..gap.clone() });
         }
-        let received = entry.counts;
-        let samples = lost.iter().fold(0u64, |sum, loss| sum.saturating_add(loss.samples_lost));
-        let mut stored = received;
-        stored.samples = stored.samples.saturating_sub(samples);
-        stored.values = stored.values.saturating_sub(samples);
+        let samples = losses.iter().fold(0u64, |sum, loss| sum.saturating_add(loss.samples_lost));
         // Records that the journal had when its book was led, and had lost when the store read
         // them.
-        let known = self.lost_batches(id, fed);
-        let unknown: Vec<&Gap> = fed
-            .missing
-            .iter()
-            .zip(&self.lost)
-            .filter_map(|(gap, sums)| sums.is_none().then_some(gap))
-            .collect();
-        let mut in_known = BatchSums::default();
-        known.iter().for_each(|(_, sums)| in_known.add(sums));
+        let of_known = self.lost_batches(id, fed);
+        let mut known = BatchSums::default();
+        of_known.iter().for_each(|(_, sums)| known.add(sums));
+        let of_unknown = fed.missing.iter().zip(&self.lost);
+        let of_unknown: Vec<&Gap> =
+            of_unknown.filter_map(|(gap, sums)| sums.is_none().then_some(gap)).collect();
         let all = |counted: u64, of: &dyn Fn(&&Gap) -> bool| {
-            let gaps = unknown.iter().copied().filter(|gap| of(gap));
+            let gaps = of_unknown.iter().copied().filter(|gap| of(gap));
             gaps.fold(0u64, |sum, gap| sum.saturating_add(gap.lost.unwrap_or(1)))
                 .saturating_sub(counted)
         };
-        let gone = all(received.missing, &is_own);
-        let of_known =
-            known.iter().map(|(gap, sums)| Gap { lost: Some(sums.batches), ..gap.clone() });
-        let of_unknown = unknown.iter().copied().filter(is_own).filter(|_| gone > 0).cloned();
-        for gap in of_known.chain(of_unknown) {
+        let unknown = all(entry.counts.missing, &is_own);
+        let unattributed =
+            all(self.ledger.unattributed().counts.missing, &|gap| gap.producer.is_none());
+        let known_gaps =
+            of_known.iter().map(|(gap, sums)| Gap { lost: Some(sums.batches), ..gap.clone() });
+        let unknown_gaps =
+            of_unknown.iter().copied().filter(is_own).filter(|_| unknown > 0).cloned();
+        for gap in known_gaps.chain(unknown_gaps) {
             let (_, why) = gap.reason.split_once(": ").unwrap_or(("", &gap.reason));
             let (why, _) = why.split_once(", from position").unwrap_or((why, ""));
             let reason = format!("missing in the journal: {why}");
-            add_loss(&mut lost, &Gap { reason, ..gap });
+            add_loss(&mut losses, &Gap { reason, ..gap });
         }
-        stored.missing = stored.missing.saturating_add(gone).saturating_add(in_known.batches);
-        stored.batches = stored.batches.saturating_sub(if id.is_some() { gone } else { 0 });
-        stored.batches = stored.batches.saturating_sub(in_known.batches);
-        stored.samples = stored.samples.saturating_sub(in_known.samples);
-        stored.values = stored.values.saturating_sub(in_known.values);
-        let nobodys = all(self.ledger.unattributed().counts.missing, &|gap| gap.producer.is_none());
-        let behind = self.ledger.position().saturating_sub(fed.position);
-        let lost_in_journal = || {
-            let whose = match (gone, id) {
-                (0, _) => String::new(),
-                (n, Some(_)) => format!("; how many values {} had is not known", batches(n)),
-                (n, None) => {
-                    format!("; whose {} were, and how many values, is not known", batches(n))
-                }
-            };
-            format!(
-                "{} with {} were damaged or dropped in the journal before the store had them, \
-                 after they were counted: their values are not in the store{whose}",
-                batches(in_known.batches.saturating_add(gone)),
-                match (in_known.batches, gone) {
-                    (0, _) => "an unknown number of values".to_owned(),
-                    (_, 0) => plural(in_known.values, "value"),
-                    _ => format!("at least {}", plural(in_known.values, "value")),
-                }
-            )
-        };
-        let (is_explained, why) = match (behind, refused.len() as u64) {
-            (1.., _) => (
-                false,
-                format!("the store has not read {} of the journal", plural(behind, "record")),
-            ),
-            _ if gone > 0 || in_known.batches > 0 => (true, lost_in_journal()),
-            (0, 0) if nobodys > 0 => (
-                true,
-                format!(
-                    "all that is not among {} that were lost in the journal, whose is not known: \
-                     see others",
-                    batches(nobodys)
-                ),
-            ),
-            (0, 0) => (true, "all of the journal is in the store".to_owned()),
-            (0, n) => (
-                true,
-                format!("of {} some or all was refused; the reasons are beside it", batches(n)),
-            ),
-        };
-        let difference = i128::from(received.values) - i128::from(stored.values);
-        let (hop, unknown_batches) = ("store".to_owned(), gone);
-        let acknowledged = stored;
-        HopAudit {
-            hop,
-            received,
-            acknowledged,
-            stored,
-            losses: lost,
-            discrepancy: difference,
-            unknown_batches,
-            is_reconciled: is_explained,
-            reason: why,
-        }
+        let mut stored = entry.counts;
+        stored.missing = stored.missing.saturating_add(unknown).saturating_add(known.batches);
+        stored.batches = stored.batches.saturating_sub(if id.is_some() { unknown } else { 0 });
+        stored.batches = stored.batches.saturating_sub(known.batches);
+        stored.samples = stored.samples.saturating_sub(samples).saturating_sub(known.samples);
+        stored.values = stored.values.saturating_sub(samples).saturating_sub(known.values);
+        StoreLosses { losses, stored, rejected, known, unknown, unattributed }
     }
 
     fn remote_hop(
@@ -380,6 +350,59 @@ impl AuditInputs {
             is_reconciled: is_explained,
             reason: why,
         }
+    }
+}
+
+/// What the store lacks of a producer's batches in the journal.
+struct StoreLosses {
+    losses: Vec<Loss>,
+    /// What is stored without them.
+    stored: ProducerCounts,
+    /// Batches of which the store rejected some or all.
+    rejected: u64,
+    /// What was lost in the journal before the store had it, where its values are known.
+    known: BatchSums,
+    /// Batches that were lost so, and whose values are not known.
+    unknown: u64,
+    /// Batches that were lost so of producers that are not known.
+    unattributed: u64,
+}
+
+impl StoreLosses {
+    /// Why a store that has read all of the journal has less than the journal.
+    fn reason(&self, id: Option<u64>) -> String {
+        if self.unknown > 0 || self.known.batches > 0 {
+            return self.journal_reason(id);
+        }
+        match (self.rejected, self.unattributed) {
+            (0, 0) => "all of the journal is in the store".to_owned(),
+            (0, n) => format!(
+                "all that is not among {} that were lost in the journal, whose is not known: see \
+                 others",
+                batches(n)
+            ),
+            (n, _) => {
+                format!("of {} some or all was refused; the reasons are beside it", batches(n))
+            }
+        }
+    }
+
+    fn journal_reason(&self, id: Option<u64>) -> String {
+        let whose = match (self.unknown, id) {
+            (0, _) => String::new(),
+            (n, Some(_)) => format!("; how many values {} had is not known", batches(n)),
+            (n, None) => format!("; whose {} were, and how many values, is not known", batches(n)),
+        };
+        format!(
+            "{} with {} were damaged or dropped in the journal before the store had them, after \
+             they were counted: their values are not in the store{whose}",
+            batches(self.known.batches.saturating_add(self.unknown)),
+            match (self.known.batches, self.unknown) {
+                (0, _) => "an unknown number of values".to_owned(),
+                (_, 0) => plural(self.known.values, "value"),
+                _ => format!("at least {}", plural(self.known.values, "value")),
+            }
+        )
     }
 }
 

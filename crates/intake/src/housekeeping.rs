@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::intake::{IntakeState, lock};
+use crate::intake_state::{IntakeState, lock};
 
 /// How often the books are led on: what they have not read the journal has to keep.
 const READ_INTERVAL: Duration = Duration::from_secs(1);

@@ -17,6 +17,7 @@ mod group_commit;
 mod housekeeping;
 mod ingest_writer;
 mod intake;
+mod intake_state;
 mod key_encoding;
 mod known_keys;
 mod meter;
@@ -26,6 +27,7 @@ mod rejections;
 mod restartable;
 mod self_metrics;
 mod series_cache;
+mod settings;
 mod write_target;
 
 mod audit;
@@ -35,11 +37,10 @@ pub use counts::{Loss, ProducerCounts};
 pub use error::{Error, Result};
 pub use group_commit::Receipt;
 pub use ingest_writer::IngestWriter;
-pub use intake::{
-    Intake, LogFn, OPEN_SEQUENCE_JUMP_MAX, REQUEST_JUMP_MAX, SEQUENCE_JUMP_MAX, Settings,
-};
+pub use intake::{Intake, OPEN_SEQUENCE_JUMP_MAX, REQUEST_JUMP_MAX, SEQUENCE_JUMP_MAX};
 pub use journal::supervisor::{
-    DamageReport, QuarantinedInput, SupervisedThread, Supervisor, ThreadStatus, panic_message,
+    DamageReport, LogFn, QuarantinedInput, SupervisedThread, Supervisor, ThreadStatus,
+    panic_message,
 };
 pub use key_encoding::SeriesKeyEncoding;
 pub use known_keys::ProducerKey;
@@ -48,4 +49,5 @@ pub use ledger_file::{LedgerFile, LedgerLoad, VERSION as BOOK_VERSION};
 pub use meter::{Counter, LatencyHistogram, Meter, MetricSnapshot, SnapshotValue};
 pub use producer::Producer;
 pub use restartable::{Restartable, catch_panic, keep_running};
+pub use settings::Settings;
 pub use write_target::WriteTarget;

@@ -13,7 +13,7 @@ use intake::{Intake, WriteTarget};
 use journal::Journal;
 use rustix::time::{ClockId, clock_gettime};
 
-use listen::{ListenAddress, Listener, Settings};
+use listen::{AnyLineFormat, ListenAddress, Listener, Settings, SocketAddresses, Statsd};
 
 /// Series that the timings are of.
 const SERIES: usize = 100;
@@ -36,11 +36,13 @@ fn run(is_unix: bool, timings: usize, time: Duration) -> Result<(), Box<dyn Erro
     std::fs::create_dir_all(&dir)?;
     let intake = intake(&dir.join("journal"))?;
     let path = dir.join("socket");
-    let settings = Settings {
+    let sockets = SocketAddresses {
         udp: if is_unix { vec![] } else { vec!["127.0.0.1:0".parse()?] },
         unix: is_unix.then(|| path.clone()),
-        ..Settings::statsd()
+        ..SocketAddresses::default()
     };
+    let format = AnyLineFormat::new(Statsd::default());
+    let settings = Settings { sockets, ..Settings::new(format) };
     let listener = Listener::start(settings, Arc::clone(&intake))?;
     let address = listener.addresses()[0].clone();
     let began = Instant::now();

@@ -1,11 +1,7 @@
 //! Flush interval: aggregates by series.
 //!
-//! A series is known by a key: a byte for what it is, then what names it, as it came.
-//!
-//! ```text
-//! c g m d s   name | tags     StatsD: counter, gauge, milliseconds, distribution, set
-//! p           path;tags       Graphite
-//! ```
+//! A series is known by a key: a byte for what it is, then what names it, as it came; see the files
+//! of the formats.
 
 use std::collections::HashMap;
 

@@ -243,7 +243,7 @@ impl IntervalFlusher {
             match taken {
                 Err(error @ intake::Error::Full { .. }) => {
                     if !std::mem::replace(&mut self.is_full, true) {
-                        let name = self.shared.protocol.name();
+                        let name = self.shared.format.name();
                         let message = format!("{name}: {error}; until then it is kept in memory");
                         self.shared.recent_errors.push(message);
                     }
@@ -284,8 +284,12 @@ impl IntervalFlusher {
             intake::Error::JournalFailed(_) => DropReason::JournalFailed,
             _ => DropReason::Rejected,
         };
-        self.shared.recent_errors.push(format!("{}: {error}", self.shared.protocol.name()));
+        self.shared.recent_errors.push(format!("{}: {error}", self.shared.format.name()));
         rows.iter().for_each(|(_, held)| lost.add_aggregate(reason, held));
+    }
+
+    fn key_encoding(&self) -> SeriesKeyEncoding {
+        SeriesKeyEncoding::new(self.shared.format.name())
     }
 
     /// Hands on the first of the rows, as many as are a batch; how many that is, and what became of them. What
@@ -297,12 +301,11 @@ impl IntervalFlusher {
         lost: &mut DropCounts,
     ) -> (usize, intake::Result<()>) {
         let producer = self.shared.counters.producer.id();
-        let mut writer =
-            self.intake.writer_for(producer, SeriesKeyEncoding::new("lines")).with_own_gaps();
+        let mut writer = self.intake.writer_for(producer, self.key_encoding()).with_own_gaps();
         let (mut count, mut received, mut booked, mut refused) = (0, 0, 0, DropCounts::default());
         for (key, held) in rows {
             count += 1;
-            match rows::write_row(times, key, held, &mut writer) {
+            match rows::write_row(&self.shared.format, times, key, held, &mut writer) {
                 Ok(()) => {
                     received += held.received;
                     if let AggregateValue::Histogram(histogram) = &held.value {
@@ -338,7 +341,7 @@ impl IntervalFlusher {
         if interval.drops.is_empty() {
             return true;
         }
-        let mut writer = self.intake.writer(SeriesKeyEncoding::new("lines"));
+        let mut writer = self.intake.writer(self.key_encoding());
         rows::write_gaps(
             interval,
             &interval.drops,

@@ -1,9 +1,10 @@
-//! Listeners for StatsD and Graphite over UDP, TCP and Unix sockets.
+//! Listeners for StatsD and Graphite over UDP, TCP and Unix sockets. A format is a file and a row in
+//! `formats.rs`.
 //!
 //! ```text
-//! socket ─ thread ─ collect::{statsd, graphite} ─ Collector ─┐
-//! socket ─ thread ─ …                              Collector ─┼─ Flusher ─ intake
-//! all connections ─ one thread ─ …                 Collector ─┘   each interval
+//! socket ─ thread ─ LineFormat, collect ─ LineSink ─ Collector ─┐
+//! socket ─ thread ─ …                               Collector ─┼─ Flusher ─ intake
+//! all connections ─ one thread ─ …                  Collector ─┘   each interval
 //! ```
 //! A collector adds up what came in an interval: times and distributions become histograms, counters sums, gauges
 //! their last value, sets the number of their members. The flusher merges the collectors' intervals and hands them
@@ -19,7 +20,10 @@ mod datagram_reader;
 mod drop_counts;
 mod error;
 mod flush_interval;
+mod formats;
 mod interval_flusher;
+mod line_format;
+mod line_sink;
 mod listen_address;
 mod listener;
 mod metric_aggregator;
@@ -33,8 +37,12 @@ mod socket_drops;
 mod socket_file;
 mod stream_reader;
 
-pub use crate::role::{GraphiteTable, ListenRole, ListenTables, StatsdTable};
+pub use crate::role::{ListenRole, ListenTables};
 pub use error::{Error, Result};
+pub use formats::{Graphite, Statsd};
+pub use line_format::{AnyLineFormat, LineFormat, LineFormatRow, SocketAddresses};
+pub use line_sink::{LineSink, LineValue};
 pub use listen_address::ListenAddress;
 pub use listener::Listener;
-pub use settings::{Limits, LineProtocol, Settings};
+pub use series_aggregate::AggregateKind;
+pub use settings::{Limits, Settings};

@@ -14,6 +14,7 @@ use crate::datagram_reader::{DatagramReader, DatagramSocket, set_receive_buffer}
 use crate::drop_counts::ListenerCounters;
 use crate::error::{Error, Result};
 use crate::interval_flusher::{FlushSignal, IntervalFlusher};
+use crate::line_format::SocketAddresses;
 use crate::listen_address::ListenAddress;
 use crate::metric_aggregator::{ListenerShared, MetricAggregator, OverflowPolicy};
 use crate::recent_errors::RecentErrors;
@@ -63,23 +64,23 @@ struct Sockets {
 impl Listener {
     /// Opens all sockets, or none, and begins to take what comes.
     pub fn start(settings: Settings, intake: Arc<Intake>) -> Result<Listener> {
-        let (protocol, limits) = (settings.protocol, settings.limits);
-        let sockets = Sockets::open(&settings)?;
+        let limits = settings.limits;
+        let sockets = Sockets::open(&settings.sockets)?;
         let common = Arc::new(ListenerShared {
-            protocol,
             limits,
             interval: i64::try_from(intake.settings().interval.as_nanos())
                 .unwrap_or(i64::MAX)
                 .max(1),
             counters: ListenerCounters::new(
                 intake.meter(),
-                intake.producer(protocol.name()),
-                protocol.name(),
+                intake.producer(settings.format.name()),
+                settings.format.name(),
             ),
             recent_errors: RecentErrors::default(),
             set_hasher: Default::default(),
             is_blocked: AtomicBool::new(false),
             supervisor: intake.supervisor().clone(),
+            format: settings.format,
         });
         let mut listener = Listener {
             addresses: sockets.addresses,
@@ -117,7 +118,7 @@ impl Listener {
     fn spawn(&self, name: &str, mut run: impl FnMut() + Send + 'static) -> Result<JoinHandle<()>> {
         let is_stopping = Arc::clone(&self.is_stopping);
         let supervised =
-            self.shared.supervisor.thread(format!("{} {name}", self.shared.protocol.name()));
+            self.shared.supervisor.thread(format!("{} {name}", self.shared.format.name()));
         let work = move || {
             let run = || {
                 supervised.fault_point();
@@ -169,7 +170,7 @@ impl Listener {
         intake.meter().gauge(
             "topdeck_listen_receive_buffer_bytes",
             "bytes of datagrams that the kernel keeps until they are read",
-            &[("source", self.shared.protocol.name()), ("address", &address.to_string())],
+            &[("source", self.shared.format.name()), ("address", &address.to_string())],
             move || bytes as f64,
         );
         bytes
@@ -228,22 +229,22 @@ impl Drop for Listener {
 }
 
 impl Sockets {
-    fn open(settings: &Settings) -> Result<Sockets> {
+    fn open(addresses: &SocketAddresses) -> Result<Sockets> {
         let mut sockets = Sockets::default();
-        for &address in &settings.udp {
+        for &address in &addresses.udp {
             let socket = udp_socket(address)
                 .map_err(|source| Error::Bind { address: ListenAddress::Udp(address), source })?;
             let address = ListenAddress::Udp(socket.local_addr()?);
             sockets.addresses.push(address.clone());
             sockets.datagrams.push((DatagramSocket::Udp(socket), address));
         }
-        for &address in &settings.tcp {
+        for &address in &addresses.tcp {
             let door = tcp_listener(address)
                 .map_err(|source| Error::Bind { address: ListenAddress::Tcp(address), source })?;
             sockets.addresses.push(ListenAddress::Tcp(door.local_addr()?));
             sockets.tcp_listeners.push(door);
         }
-        if let Some(path) = &settings.unix {
+        if let Some(path) = &addresses.unix {
             let (socket, file) = socket_file::bind_datagram(path)?;
             socket.set_nonblocking(true)?;
             let address = ListenAddress::Unix(path.clone());

@@ -6,18 +6,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use collect::graphite;
-use collect::statsd::{self, StatsdMetric, StatsdType, StatsdValue};
 use intake::{Supervisor, panic_message};
 
 use crate::drop_counts::{DropCounts, DropReason, ListenerCounters};
 use crate::flush_interval::{FlushInterval, SERIES_BYTES};
+use crate::line_format::AnyLineFormat;
+use crate::line_sink::{LineSink, LineValue};
 use crate::recent_errors::RecentErrors;
 use crate::sampling_rng::SamplingRng;
 use crate::series_aggregate::{
-    AggregateValue, SET_MEMBERS_MAX, SeriesAggregate, SetHasher, buckets,
+    AggregateKind, AggregateValue, SET_MEMBERS_MAX, SeriesAggregate, SetHasher, buckets,
 };
-use crate::settings::{Limits, LineProtocol};
+use crate::settings::Limits;
 
 /// How far ahead a value's time may be, in nanoseconds: clocks differ, and a day is what wrong zones make of it.
 const AHEAD_MAX: i64 = 86_400_000_000_000;
@@ -29,7 +29,7 @@ const FINISHED_MAX: usize = 8;
 /// State shared by the threads of a listener.
 #[derive(Debug)]
 pub(crate) struct ListenerShared {
-    pub(crate) protocol: LineProtocol,
+    pub(crate) format: AnyLineFormat,
     pub(crate) limits: Limits,
     /// Nanoseconds.
     pub(crate) interval: i64,
@@ -39,6 +39,20 @@ pub(crate) struct ListenerShared {
     /// What is kept for the intake has no room for more: nothing is taken from collectors.
     pub(crate) is_blocked: AtomicBool,
     pub(crate) supervisor: Supervisor,
+}
+
+/// A series of a packet, and its place in the interval of a time, if it has one yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeriesPlace {
+    aggregation: AggregateKind,
+    time: i64,
+    index: Option<usize>,
+}
+
+impl SeriesPlace {
+    pub(crate) fn new(aggregation: AggregateKind, time: i64) -> SeriesPlace {
+        SeriesPlace { aggregation, time, index: None }
+    }
 }
 
 /// Policy when memory is full: drop (UDP) or backpressure (TCP).
@@ -163,7 +177,7 @@ impl MetricAggregator {
             self.shared.supervisor.fault_point("listen packet");
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(read)) {
-            let (name, message) = (self.shared.protocol.name(), panic_message(&*panic));
+            let (name, message) = (self.shared.format.name(), panic_message(&*panic));
             self.shared.supervisor.thread(format!("{name} lines")).record_caught_panic(&*panic);
             let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
             let why = format!("reading {start:?} panicked, please report it: {message}");
@@ -173,26 +187,25 @@ impl MetricAggregator {
     }
 
     fn parse_packet(&mut self, bytes: &[u8], from: &dyn Display) {
-        match self.shared.protocol {
-            LineProtocol::Statsd => statsd::for_each_line(bytes, |found| match found {
-                Ok(statsd::StatsdLine::Metric(metric)) => self.add_metric(&metric, from),
-                Ok(statsd::StatsdLine::Skipped(_)) => self.packet_counts.skipped += 1,
-                Err(trouble) => self.reject(&trouble, from),
-            }),
-            LineProtocol::Graphite => {
-                for (at, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
-                    let line = line.trim_ascii();
-                    if line.is_empty() {
-                        continue;
-                    }
-                    match graphite::parse_line(at as u64 + 1, line, self.now_ns) {
-                        Ok(graphite::GraphiteLine::Metric(metric)) => self.add_point(&metric),
-                        Ok(graphite::GraphiteLine::Skipped(_)) => self.packet_counts.skipped += 1,
-                        Err(trouble) => self.reject(&trouble, from),
-                    }
-                }
-            }
-        }
+        let shared = Arc::clone(&self.shared);
+        shared.format.read(bytes, &mut LineSink::new(self, from));
+    }
+
+    /// The time, in nanoseconds since the Unix epoch.
+    pub(crate) fn now(&self) -> i64 {
+        self.now_ns
+    }
+
+    /// The key of the series that values are added to.
+    pub(crate) fn set_key(&mut self, kind: u8, name: &[&str]) {
+        self.key.clear();
+        self.key.push(kind);
+        name.iter().for_each(|part| self.key.extend_from_slice(part.as_bytes()));
+    }
+
+    /// A line that holds no metric.
+    pub(crate) fn skip_line(&mut self) {
+        self.packet_counts.skipped += 1;
     }
 
     /// A line that was not even looked at.
@@ -212,7 +225,7 @@ impl MetricAggregator {
         counters.lines_skipped.add(skipped);
     }
 
-    fn reject(&mut self, why: &dyn Display, from: &dyn Display) {
+    pub(crate) fn reject(&mut self, why: &dyn Display, from: &dyn Display) {
         self.packet_counts.rejected += 1;
         if self.messages < MESSAGES_MAX {
             self.messages += 1;
@@ -228,43 +241,22 @@ impl MetricAggregator {
         self.shared.counters.count_drops(&lost);
     }
 
-    fn add_metric(&mut self, metric: &StatsdMetric<'_>, from: &dyn Display) {
-        let at = metric.time.unwrap_or(self.now_ns);
-        self.key.clear();
-        self.key.push(match metric.kind {
-            StatsdType::Counter => b'c',
-            StatsdType::Gauge => b'g',
-            StatsdType::Milliseconds => b'm',
-            StatsdType::Distribution => b'd',
-            StatsdType::Set => b's',
+    /// A value of the series that [`Self::set_key`] named, in the interval of the place's time.
+    pub(crate) fn add(&mut self, place: &mut SeriesPlace, value: LineValue<'_>, rate: f64) {
+        self.packet_counts.received += 1;
+        let ahead_max = self.now_ns.saturating_add(AHEAD_MAX);
+        // Points have times of their own, and go with what comes now.
+        if matches!(value, LineValue::Point { time, .. } if time > ahead_max) {
+            return self.record_drop(DropReason::TimestampInFuture);
+        }
+        let SeriesPlace { aggregation, time, index } = *place;
+        let found = index.map_or_else(|| self.find_or_insert(time, aggregation), Ok);
+        let added = found.and_then(|found| {
+            place.index = Some(found);
+            self.add_value(time, found, value, rate)
         });
-        self.key.extend_from_slice(metric.name.as_bytes());
-        self.key.push(b'|');
-        self.key.extend_from_slice(metric.tags.as_bytes());
-        let new = || match metric.kind {
-            StatsdType::Counter => AggregateValue::Count(0.0),
-            StatsdType::Gauge => AggregateValue::Gauge { set: None, change: 0.0, time: at },
-            StatsdType::Milliseconds | StatsdType::Distribution => {
-                AggregateValue::Histogram(Box::default())
-            }
-            StatsdType::Set => AggregateValue::Set(Default::default()),
-        };
-        let mut place = None;
-        for value in metric.values() {
-            match value {
-                Err(trouble) => self.reject(&trouble, from),
-                Ok(value) => {
-                    self.packet_counts.received += 1;
-                    let found = place.map_or_else(|| self.find_or_insert(at, new), Ok);
-                    match found.and_then(|found| {
-                        place = Some(found);
-                        self.add_value(at, found, value, metric.rate)
-                    }) {
-                        Ok(()) => {}
-                        Err(reason) => self.record_drop(reason),
-                    }
-                }
-            }
+        if let Err(reason) = added {
+            self.record_drop(reason);
         }
     }
 
@@ -274,36 +266,8 @@ impl MetricAggregator {
         self.packet_counts.drops.add(reason, 1);
     }
 
-    fn add_point(&mut self, metric: &graphite::GraphiteMetric<'_>) {
-        self.packet_counts.received += 1;
-        self.key.clear();
-        self.key.push(b'p');
-        self.key.extend_from_slice(metric.series.as_bytes());
-        // Points have times of their own, and go with what comes now.
-        let ahead = metric.time > self.now_ns.saturating_add(AHEAD_MAX);
-        let place = match ahead {
-            true => Err(DropReason::TimestampInFuture),
-            false => self.find_or_insert(self.now_ns, || AggregateValue::Points(Vec::new())),
-        };
-        match place {
-            Err(reason) => self.record_drop(reason),
-            Ok(place) => {
-                let held = self.current.get_mut(place);
-                held.received += 1;
-                if let AggregateValue::Points(points) = &mut held.value {
-                    points.push((metric.time, metric.value));
-                    self.bytes += 32;
-                }
-            }
-        }
-    }
-
     /// The series of the key in the interval of a time, where there is room for one more value.
-    fn find_or_insert(
-        &mut self,
-        at: i64,
-        new: impl Fn() -> AggregateValue,
-    ) -> Result<usize, DropReason> {
+    fn find_or_insert(&mut self, at: i64, aggregation: AggregateKind) -> Result<usize, DropReason> {
         if at > self.now_ns.saturating_add(AHEAD_MAX) {
             return Err(DropReason::TimestampInFuture);
         }
@@ -324,7 +288,7 @@ impl MetricAggregator {
         if self.series >= self.shared.limits.series_max {
             return Err(DropReason::SeriesLimit);
         }
-        let what = new();
+        let what = AggregateValue::new(aggregation, at);
         self.series += 1;
         // Another interval's own cost is that of its first series.
         self.bytes += SERIES_BYTES + self.key.len() + what.bytes();
@@ -340,7 +304,7 @@ impl MetricAggregator {
         &mut self,
         at: i64,
         place: usize,
-        value: StatsdValue<'_>,
+        value: LineValue<'_>,
         rate: f64,
     ) -> Result<(), DropReason> {
         let interval = match self.current.contains(at) {
@@ -352,7 +316,7 @@ impl MetricAggregator {
         };
         let held = interval.get_mut(place);
         match (&mut held.value, value) {
-            (AggregateValue::Histogram(histogram), StatsdValue::Number(number)) => {
+            (AggregateValue::Histogram(histogram), LineValue::Number(number)) => {
                 if histogram.count() > u64::MAX / 2 {
                     return Err(DropReason::MemoryLimit);
                 }
@@ -362,25 +326,29 @@ impl MetricAggregator {
                 self.packet_counts.weight += weight;
                 self.bytes += 24 * (buckets(histogram) - had);
             }
-            (AggregateValue::Count(sum), StatsdValue::Number(number)) => *sum += number / rate,
-            (AggregateValue::Gauge { set, change, time: last }, StatsdValue::Number(number)) => {
+            (AggregateValue::Count(sum), LineValue::Number(number)) => *sum += number / rate,
+            (AggregateValue::Gauge { set, change, time: last }, LineValue::Number(number)) => {
                 (*set, *change, *last) = (Some(number), 0.0, at);
             }
-            (AggregateValue::Gauge { set, change, time: last }, StatsdValue::Delta(number)) => {
+            (AggregateValue::Gauge { set, change, time: last }, LineValue::Delta(number)) => {
                 match set {
                     Some(set) => *set += number,
                     None => *change += number,
                 }
                 *last = at;
             }
-            (AggregateValue::Set(members), StatsdValue::Member(member)) => {
+            (AggregateValue::Set(members), LineValue::Member(member)) => {
                 let member = self.shared.set_hasher.hash(member);
                 if members.len() >= SET_MEMBERS_MAX && !members.contains(&member) {
                     return Err(DropReason::SetMembersLimit);
                 }
                 self.bytes += if members.insert(member) { 36 } else { 0 };
             }
-            _ => unreachable!("BUG: the key has the type"),
+            (AggregateValue::Points(points), LineValue::Point { time, value }) => {
+                points.push((time, value));
+                self.bytes += 32;
+            }
+            (held, value) => unreachable!("BUG: {value:?} for a series that is {held:?}"),
         }
         held.received += 1;
         Ok(())

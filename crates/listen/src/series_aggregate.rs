@@ -8,6 +8,21 @@ use hist::Histogram;
 /// Members of a set that are told apart in an interval; beyond, new ones are lost and counted.
 pub(crate) const SET_MEMBERS_MAX: usize = 1 << 16;
 
+/// What the values of a series in an interval are added up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregateKind {
+    /// Their distribution.
+    Histogram,
+    /// Their sum, each divided by its rate.
+    Sum,
+    /// The last of them.
+    Last,
+    /// The number of different members.
+    Set,
+    /// All of them, with times of their own.
+    Points,
+}
+
 /// Aggregated values of one series in an interval.
 #[derive(Clone, Debug)]
 pub(crate) struct SeriesAggregate {
@@ -42,6 +57,17 @@ impl SetHasher {
 }
 
 impl AggregateValue {
+    /// Of no value yet; `time` is that of the first one.
+    pub(crate) fn new(aggregation: AggregateKind, time: i64) -> AggregateValue {
+        match aggregation {
+            AggregateKind::Histogram => AggregateValue::Histogram(Box::default()),
+            AggregateKind::Sum => AggregateValue::Count(0.0),
+            AggregateKind::Last => AggregateValue::Gauge { set: None, change: 0.0, time },
+            AggregateKind::Set => AggregateValue::Set(HashSet::default()),
+            AggregateKind::Points => AggregateValue::Points(Vec::new()),
+        }
+    }
+
     /// What the other has, which came in the same time or later; gauges are in the order of their times. What does
     /// not fit any more is as many values as are returned.
     pub(crate) fn merge(&mut self, other: AggregateValue, received: u64) -> u64 {

@@ -1,56 +1,30 @@
 //! Listener settings and limits.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-/// Addresses, protocol and limits of a listener.
+use crate::line_format::{AnyLineFormat, SocketAddresses};
+
+/// Format, addresses and limits of a listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// What the lines are.
-    pub protocol: LineProtocol,
-    /// Datagrams: none by default.
-    pub udp: Vec<SocketAddr>,
-    /// Connections, of lines: none by default.
-    pub tcp: Vec<SocketAddr>,
-    /// A Unix socket for datagrams: none by default.
-    pub unix: Option<PathBuf>,
+    pub format: AnyLineFormat,
+    /// Where it listens.
+    pub sockets: SocketAddresses,
     /// Of what comes.
     pub limits: Limits,
 }
 
 impl Settings {
-    /// StatsD and DogStatsD, on no address yet.
-    pub fn statsd() -> Settings {
-        Settings::with_protocol(LineProtocol::Statsd)
+    /// As the format's own settings say.
+    pub fn new(format: AnyLineFormat) -> Settings {
+        Settings { sockets: format.sockets(), limits: format.limits(), format }
     }
 
-    /// Graphite's plain text, on no address yet.
-    pub fn graphite() -> Settings {
-        Settings::with_protocol(LineProtocol::Graphite)
-    }
-
-    fn with_protocol(protocol: LineProtocol) -> Settings {
-        let (udp, tcp) = (Vec::new(), Vec::new());
-        Settings { protocol, udp, tcp, unix: None, limits: Limits::default() }
-    }
-}
-
-/// Line protocol of a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineProtocol {
-    /// StatsD and DogStatsD.
-    Statsd,
-    /// Graphite's plain text.
-    Graphite,
-}
-
-impl LineProtocol {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            LineProtocol::Statsd => "statsd",
-            LineProtocol::Graphite => "graphite",
-        }
+    /// Whether there is an address to listen on.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let SocketAddresses { udp, tcp, unix } = &self.sockets;
+        !udp.is_empty() || !tcp.is_empty() || unix.is_some()
     }
 }
 

@@ -4,56 +4,77 @@
 
 use std::ops::ControlFlow;
 
-use axum::Router;
 use axum::response::Response;
-use axum::routing::post;
 use collect::mapper::{MapSummary, MappingDefaults, RowMapper};
-use collect::{DecodedSample, InputError, InputPosition, SampleSink};
+use collect::{DecodedSample, InputError, InputPosition, RowSink, SampleSink};
 use http::StatusCode;
-use intake::{IngestWriter, SeriesKeyEncoding};
+use intake::SeriesKeyEncoding;
 use serde_json::json;
 
-use crate::context::Context;
 use crate::error_response::ErrorResponse;
-use crate::ingest::ingest_request::{IngestRequest, json_response};
-use crate::ingest::record::reject_partial;
-use crate::ingest::{LABELS, METRIC, START};
+use crate::ingest::ingest_format::IngestFormat;
+use crate::ingest::ingest_request::{
+    IngestOutcome, IngestRequest, LABELS, METRIC, START, json_response,
+};
+use crate::ingest::record::{SampleDefaults, reject_partial};
 use crate::route::{ApiRoute, Parameter};
 
 const PARAMETERS: &[Parameter] = &[METRIC.required(), START, LABELS];
 
-pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
-    "/v1/hlog",
-    "Takes a log of HdrHistogram.",
-    PARAMETERS,
-    ("text/plain", "a log of HdrHistogram"),
-)];
-
-pub(crate) fn routes() -> Router<Context> {
-    Router::new().route("/v1/hlog", post(ingest_hlog))
+/// A request with a log of one metric.
+pub(crate) struct HlogFormat {
+    samples: SampleDefaults,
+    start: Option<i64>,
 }
 
-async fn ingest_hlog(posted: IngestRequest) -> Result<Response, ErrorResponse> {
-    posted.reject_unknown_parameters(PARAMETERS)?;
-    if posted.parameter("metric").is_none_or(str::is_empty) {
-        return Err(ErrorResponse::bad_request("what was measured? name it: /v1/hlog?metric=NAME"));
+impl IngestFormat for HlogFormat {
+    const NAME: &'static str = "hlog";
+    const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
+        "/v1/hlog",
+        "Takes a log of HdrHistogram.",
+        PARAMETERS,
+        ("text/plain", "a log of HdrHistogram"),
+    )];
+
+    type Summary = MapSummary;
+
+    fn read_head(request: &mut IngestRequest) -> Result<HlogFormat, ErrorResponse> {
+        request.reject_unknown_parameters(PARAMETERS)?;
+        if request.parameter("metric").is_none_or(str::is_empty) {
+            return Err(ErrorResponse::bad_request(
+                "what was measured? name it: /v1/hlog?metric=NAME",
+            ));
+        }
+        let start = start_parameter(request)?;
+        Ok(HlogFormat { samples: SampleDefaults::from_request(request)?, start })
     }
-    let start = start_parameter(&posted)?;
-    let taken = posted.ingest("hlog", SeriesKeyEncoding::GENERIC, move |posted, body, _, rows| {
-        reject_partial(read_log(posted, start, body, rows))
-    });
-    let taken = taken.await?;
-    let answer = json!({
-        "intervals": taken.result.samples,
-        "values": taken.values,
-        "repeated": taken.is_duplicate,
-    });
-    Ok(json_response(StatusCode::OK, &answer))
+
+    fn key_encoding(&self) -> SeriesKeyEncoding {
+        SeriesKeyEncoding::GENERIC
+    }
+
+    fn decode(
+        &self,
+        body: &[u8],
+        _now: i64,
+        rows: &mut dyn RowSink,
+    ) -> Result<MapSummary, ErrorResponse> {
+        reject_partial(read_log(&self.samples, self.start, body, rows))
+    }
+
+    fn response(&self, outcome: IngestOutcome<MapSummary>) -> Response {
+        let answer = json!({
+            "intervals": outcome.summary.samples,
+            "values": outcome.values,
+            "repeated": outcome.is_duplicate,
+        });
+        json_response(StatusCode::OK, &answer)
+    }
 }
 
 /// The parameter `start`, in nanoseconds.
-pub(crate) fn start_parameter(posted: &IngestRequest) -> Result<Option<i64>, ErrorResponse> {
-    let Some(text) = posted.parameter("start") else { return Ok(None) };
+pub(crate) fn start_parameter(request: &IngestRequest) -> Result<Option<i64>, ErrorResponse> {
+    let Some(text) = request.parameter("start") else { return Ok(None) };
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..9e9).contains(seconds));
     let seconds = seconds.ok_or_else(|| {
         ErrorResponse::bad_request(format!(
@@ -65,14 +86,13 @@ pub(crate) fn start_parameter(posted: &IngestRequest) -> Result<Option<i64>, Err
 
 /// Reads a log.
 pub(crate) fn read_log(
-    posted: &IngestRequest,
+    samples: &SampleDefaults,
     start: Option<i64>,
     body: &[u8],
-    rows: &mut IngestWriter,
+    rows: &mut dyn RowSink,
 ) -> MapSummary {
-    let labels = posted.labels();
-    let metric = posted.parameter("metric");
-    let rules = MappingDefaults { metric, labels: &labels, unit: None, time: None };
+    let SampleDefaults { metric, labels, .. } = samples;
+    let rules = MappingDefaults { metric: metric.as_deref(), labels, unit: None, time: None };
     let mut sink = RelativeTimeSink { sink: RowMapper::new(rules, rows), start };
     collect::hlog::read(&mut &body[..], &mut sink).expect("BUG: memory does not fail to be read");
     sink.sink.finish()

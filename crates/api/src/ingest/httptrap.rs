@@ -4,19 +4,16 @@
 //! taken: the answer says how many values were (`stats`), how many were not (`filtered`), and why, with status 406.
 //! Source: docs.circonus.com, "HTTPTrap"; the header `X-Circonus-HTTPTrap-Debug` comes back as it was sent.
 
-use axum::Router;
-use axum::extract::Path;
 use axum::response::Response;
-use axum::routing::put;
-use collect::mapper::{MappingDefaults, RowMapper};
-use http::{HeaderName, StatusCode};
+use collect::RowSink;
+use collect::mapper::{MapSummary, MappingDefaults, RowMapper};
+use http::{HeaderName, HeaderValue, StatusCode};
 use intake::SeriesKeyEncoding;
 use serde_json::json;
 
-use crate::context::Context;
 use crate::error_response::ErrorResponse;
-use crate::ingest::LABELS;
-use crate::ingest::ingest_request::{IngestRequest, json_response};
+use crate::ingest::ingest_format::IngestFormat;
+use crate::ingest::ingest_request::{IngestOutcome, IngestRequest, LABELS, json_response};
 use crate::route::{ApiRoute, JSON, Parameter};
 
 const DEBUG: HeaderName = HeaderName::from_static("x-circonus-httptrap-debug");
@@ -42,57 +39,61 @@ const ONE: ApiRoute = ApiRoute::ingest(
 )
 .with_response(200, JSON, RESPONSE);
 
-pub(crate) const ROUTES: &[ApiRoute] =
-    &[ANY, ApiRoute { method: "put", ..ANY }, ONE, ApiRoute { method: "put", ..ONE }];
-
-pub(crate) fn routes() -> Router<Context> {
-    Router::new()
-        .route("/module/httptrap/{check}/{secret}", put(handle_check).post(handle_check))
-        .route("/v1/httptrap", put(handle_any).post(handle_any))
+/// A request with a trap.
+pub(crate) struct HttpTrapFormat {
+    /// Those of the address, and the check.
+    labels: Vec<(String, String)>,
+    debug: Option<HeaderValue>,
 }
 
-async fn handle_check(
-    Path((check, _)): Path<(String, String)>,
-    posted: IngestRequest,
-) -> Result<Response, ErrorResponse> {
-    ingest_trap(posted, Some(check)).await
-}
+impl IngestFormat for HttpTrapFormat {
+    const NAME: &'static str = "httptrap";
+    const ROUTES: &'static [ApiRoute] =
+        &[ANY, ApiRoute { method: "put", ..ANY }, ONE, ApiRoute { method: "put", ..ONE }];
 
-async fn handle_any(posted: IngestRequest) -> Result<Response, ErrorResponse> {
-    ingest_trap(posted, None).await
-}
+    type Summary = MapSummary;
 
-async fn ingest_trap(
-    posted: IngestRequest,
-    check: Option<String>,
-) -> Result<Response, ErrorResponse> {
-    posted.reject_unknown_parameters(PARAMETERS)?;
-    let debug = posted.headers.get(&DEBUG).cloned();
-    let taken =
-        posted.ingest("httptrap", SeriesKeyEncoding::GENERIC, move |posted, body, now, rows| {
-            let mut labels = posted.labels();
-            labels.extend(check.map(|check| ("check".to_owned(), check)));
-            let rules =
-                MappingDefaults { labels: &labels, time: Some(now), ..MappingDefaults::default() };
-            let mut sink = RowMapper::new(rules, rows);
-            collect::httptrap::read(body, &mut sink);
-            Ok(sink.finish())
-        });
-    let taken = taken.await?;
-    let placed = taken.result;
-    let mut answer =
-        json!({ "stats": placed.samples, "filtered": placed.skipped + placed.rejected });
-    if taken.is_duplicate {
-        answer["repeated"] = true.into();
+    fn read_head(request: &mut IngestRequest) -> Result<HttpTrapFormat, ErrorResponse> {
+        request.reject_unknown_parameters(PARAMETERS)?;
+        let mut labels = request.labels();
+        let check = request.path_parameter("check");
+        labels.extend(check.map(|check| ("check".to_owned(), check.to_owned())));
+        Ok(HttpTrapFormat { labels, debug: request.headers.get(&DEBUG).cloned() })
     }
-    let mut status = StatusCode::OK;
-    if placed.rejected > 0 {
-        status = StatusCode::NOT_ACCEPTABLE;
-        answer["error"] = placed.errors.join("; ").into();
+
+    fn key_encoding(&self) -> SeriesKeyEncoding {
+        SeriesKeyEncoding::GENERIC
     }
-    let mut response = json_response(status, &answer);
-    if let Some(debug) = debug {
-        response.headers_mut().insert(DEBUG, debug);
+
+    fn decode(
+        &self,
+        body: &[u8],
+        now: i64,
+        rows: &mut dyn RowSink,
+    ) -> Result<MapSummary, ErrorResponse> {
+        let (labels, time) = (&self.labels[..], Some(now));
+        let rules = MappingDefaults { labels, time, ..MappingDefaults::default() };
+        let mut sink = RowMapper::new(rules, rows);
+        collect::httptrap::read(body, &mut sink);
+        Ok(sink.finish())
     }
-    Ok(response)
+
+    fn response(&self, outcome: IngestOutcome<MapSummary>) -> Response {
+        let placed = outcome.summary;
+        let mut answer =
+            json!({ "stats": placed.samples, "filtered": placed.skipped + placed.rejected });
+        if outcome.is_duplicate {
+            answer["repeated"] = true.into();
+        }
+        let mut status = StatusCode::OK;
+        if placed.rejected > 0 {
+            status = StatusCode::NOT_ACCEPTABLE;
+            answer["error"] = placed.errors.join("; ").into();
+        }
+        let mut response = json_response(status, &answer);
+        if let Some(debug) = &self.debug {
+            response.headers_mut().insert(DEBUG, debug.clone());
+        }
+        response
+    }
 }

@@ -1,18 +1,19 @@
 //! `POST /v1/import`: any format that `topdeck hist` reads, told by its content. All of a body or nothing is taken.
 
-use axum::Router;
 use axum::response::Response;
-use axum::routing::post;
-use collect::InputFormat;
+use collect::mapper::MapSummary;
+use collect::{InputFormat, RowSink};
 use http::StatusCode;
 use intake::SeriesKeyEncoding;
 use serde_json::json;
 
-use crate::context::Context;
 use crate::error_response::ErrorResponse;
-use crate::ingest::ingest_request::{IngestRequest, json_response};
-use crate::ingest::record::{read, reject_partial};
-use crate::ingest::{LABELS, METRIC, START, UNIT, hlog};
+use crate::ingest::hlog;
+use crate::ingest::ingest_format::IngestFormat;
+use crate::ingest::ingest_request::{
+    IngestOutcome, IngestRequest, LABELS, METRIC, START, UNIT, json_response,
+};
+use crate::ingest::record::{SampleDefaults, reject_partial};
 use crate::route::{ApiRoute, Parameter};
 
 const PARAMETERS: &[Parameter] = &[
@@ -23,43 +24,62 @@ const PARAMETERS: &[Parameter] = &[
     LABELS,
 ];
 
-pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
-    "/v1/import",
-    "Takes a recording in any format that `topdeck import` reads.",
-    PARAMETERS,
-    ("application/octet-stream", "the recording"),
-)];
-
-pub(crate) fn routes() -> Router<Context> {
-    Router::new().route("/v1/import", post(ingest_import))
+/// A request with a recording.
+pub(crate) struct ImportFormat {
+    samples: SampleDefaults,
+    /// Told by the content, if it is not given.
+    format: Option<InputFormat>,
+    start: Option<i64>,
 }
 
-async fn ingest_import(posted: IngestRequest) -> Result<Response, ErrorResponse> {
-    posted.reject_unknown_parameters(PARAMETERS)?;
-    let unit = posted.unit()?;
-    let named = posted.parameter("format").map(format).transpose()?;
-    let start = hlog::start_parameter(&posted)?;
-    let taken =
-        posted.ingest("import", SeriesKeyEncoding::GENERIC, move |posted, body, now, rows| {
-            let found = named.map_or_else(|| collect::detect(body), Ok);
-            let format =
-                found.map_err(|trouble| ErrorResponse::bad_request(trouble.to_string()))?;
-            let placed = match format {
-                InputFormat::Hlog => hlog::read_log(posted, start, body, rows),
-                _ => read(posted, format, unit, body, now, rows),
-            };
-            Ok((format, reject_partial(placed)?))
+impl IngestFormat for ImportFormat {
+    const NAME: &'static str = "import";
+    const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
+        "/v1/import",
+        "Takes a recording in any format that `topdeck import` reads.",
+        PARAMETERS,
+        ("application/octet-stream", "the recording"),
+    )];
+
+    type Summary = (InputFormat, MapSummary);
+
+    fn read_head(request: &mut IngestRequest) -> Result<ImportFormat, ErrorResponse> {
+        request.reject_unknown_parameters(PARAMETERS)?;
+        let samples = SampleDefaults::from_request(request)?;
+        let format = request.parameter("format").map(format).transpose()?;
+        Ok(ImportFormat { samples, format, start: hlog::start_parameter(request)? })
+    }
+
+    fn key_encoding(&self) -> SeriesKeyEncoding {
+        SeriesKeyEncoding::GENERIC
+    }
+
+    fn decode(
+        &self,
+        body: &[u8],
+        now: i64,
+        rows: &mut dyn RowSink,
+    ) -> Result<Self::Summary, ErrorResponse> {
+        let found = self.format.map_or_else(|| collect::detect(body), Ok);
+        let format = found.map_err(|error| ErrorResponse::bad_request(error.to_string()))?;
+        let placed = match format {
+            InputFormat::Hlog => hlog::read_log(&self.samples, self.start, body, rows),
+            _ => self.samples.read(format, body, now, rows),
+        };
+        Ok((format, reject_partial(placed)?))
+    }
+
+    fn response(&self, outcome: IngestOutcome<Self::Summary>) -> Response {
+        let (format, placed) = outcome.summary;
+        let answer = json!({
+            "format": format.name(),
+            "readings": placed.samples,
+            "values": outcome.values,
+            "skipped": placed.skipped,
+            "repeated": outcome.is_duplicate,
         });
-    let taken = taken.await?;
-    let (format, placed) = taken.result;
-    let answer = json!({
-        "format": format.name(),
-        "readings": placed.samples,
-        "values": taken.values,
-        "skipped": placed.skipped,
-        "repeated": taken.is_duplicate,
-    });
-    Ok(json_response(StatusCode::OK, &answer))
+        json_response(StatusCode::OK, &answer)
+    }
 }
 
 fn format(name: &str) -> Result<InputFormat, ErrorResponse> {

@@ -3,17 +3,16 @@
 //! Database, bucket and organisation are passed over. As at InfluxDB, lines that can be read are taken when others
 //! cannot: then the status is 400, which clients do not try again, and the answer says what was left out.
 
-use axum::Router;
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use collect::RowSink;
 use collect::influx::{self, TimestampPrecision};
+use collect::mapper::MapSummary;
 use http::StatusCode;
-use intake::SeriesKeyEncoding;
 use serde_json::json;
 
-use crate::context::Context;
 use crate::error_response::ErrorResponse;
-use crate::ingest::ingest_request::{IngestRequest, json_response};
+use crate::ingest::ingest_format::IngestFormat;
+use crate::ingest::ingest_request::{IngestOutcome, IngestRequest, json_response};
 use crate::route::{ApiRoute, Parameter};
 
 const PARAMETERS: &[Parameter] =
@@ -22,34 +21,56 @@ const PARAMETERS: &[Parameter] =
 const LINES: (&str, &str) = ("text/plain", "lines of the Influx line protocol");
 const RESPONSE: &str = "all of it is durable";
 
-pub(crate) const ROUTES: &[ApiRoute] = &[
-    ApiRoute::ingest("/write", "Takes the line protocol of InfluxDB 1.", PARAMETERS, LINES)
-        .with_response(204, "", RESPONSE),
-    ApiRoute::ingest("/api/v2/write", "Takes the line protocol of InfluxDB 2.", PARAMETERS, LINES)
-        .with_response(204, "", RESPONSE),
-];
-
-pub(crate) fn routes() -> Router<Context> {
-    Router::new().route("/write", post(write)).route("/api/v2/write", post(write))
+/// A request in the line protocol.
+pub(crate) struct InfluxFormat {
+    precision: TimestampPrecision,
 }
 
-async fn write(posted: IngestRequest) -> Result<Response, ErrorResponse> {
-    let precision = match posted.parameter("precision") {
-        None | Some("") => TimestampPrecision::default(),
-        Some(text) => TimestampPrecision::parse(text).ok_or_else(|| {
-            ErrorResponse::bad_request(format!("precision={text}: expected ns, us, ms, s, m or h"))
-        })?,
-    };
-    let taken =
-        posted.ingest("influx", SeriesKeyEncoding::new("influx"), move |_, body, now, rows| {
-            Ok(influx::read_lines(body, precision, now, rows))
-        });
-    let placed = taken.await?.result;
-    if placed.rejected == 0 {
-        return Ok(StatusCode::NO_CONTENT.into_response());
+impl IngestFormat for InfluxFormat {
+    const NAME: &'static str = "influx";
+    const ROUTES: &'static [ApiRoute] = &[
+        ApiRoute::ingest("/write", "Takes the line protocol of InfluxDB 1.", PARAMETERS, LINES)
+            .with_response(204, "", RESPONSE),
+        ApiRoute::ingest(
+            "/api/v2/write",
+            "Takes the line protocol of InfluxDB 2.",
+            PARAMETERS,
+            LINES,
+        )
+        .with_response(204, "", RESPONSE),
+    ];
+
+    type Summary = MapSummary;
+
+    fn read_head(request: &mut IngestRequest) -> Result<InfluxFormat, ErrorResponse> {
+        let precision = match request.parameter("precision") {
+            None | Some("") => TimestampPrecision::default(),
+            Some(text) => TimestampPrecision::parse(text).ok_or_else(|| {
+                ErrorResponse::bad_request(format!(
+                    "precision={text}: expected ns, us, ms, s, m or h"
+                ))
+            })?,
+        };
+        Ok(InfluxFormat { precision })
     }
-    let (taken, dropped, why) = (placed.samples, placed.rejected, placed.errors.join("; "));
-    let what = format!("partial write: {why}; dropped={dropped}, taken={taken}");
-    let answer = json!({ "code": "invalid", "message": what, "error": what });
-    Ok(json_response(StatusCode::BAD_REQUEST, &answer))
+
+    fn decode(
+        &self,
+        body: &[u8],
+        now: i64,
+        rows: &mut dyn RowSink,
+    ) -> Result<MapSummary, ErrorResponse> {
+        Ok(influx::read_lines(body, self.precision, now, rows))
+    }
+
+    fn response(&self, outcome: IngestOutcome<MapSummary>) -> Response {
+        let placed = outcome.summary;
+        if placed.rejected == 0 {
+            return StatusCode::NO_CONTENT.into_response();
+        }
+        let (taken, dropped, why) = (placed.samples, placed.rejected, placed.errors.join("; "));
+        let what = format!("partial write: {why}; dropped={dropped}, taken={taken}");
+        let answer = json!({ "code": "invalid", "message": what, "error": what });
+        json_response(StatusCode::BAD_REQUEST, &answer)
+    }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequest, Query, Request};
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{FromRequest, FromRequestParts as _, Query, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use collect::Unit;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use intake::{
-    IngestWriter, OPEN_SEQUENCE_JUMP_MAX, Producer, Receipt, SEQUENCE_JUMP_MAX, SeriesKeyEncoding,
-};
+use intake::{IngestWriter, OPEN_SEQUENCE_JUMP_MAX, Producer, Receipt, SEQUENCE_JUMP_MAX};
 use journal::BatchIdentity;
 
 use crate::access::Principal;
@@ -17,8 +17,8 @@ use crate::blocking::blocking;
 use crate::body::BodyLimits;
 use crate::context::Context;
 use crate::error_response::ErrorResponse;
-use crate::ingest::LABELS;
 use crate::ingest::decompress::{ContentEncoding, decompress};
+use crate::ingest::ingest_format::IngestFormat;
 use crate::limits::DecodePermits;
 use crate::route::Parameter;
 
@@ -33,11 +33,27 @@ const PRODUCERS: &str = "topdeck 2026 producers of HTTP batches";
 /// Parameters with labels begin so: `label.host=web-1`.
 const LABEL_PREFIX: &str = "label.";
 
+/// The parameter with the metric's name.
+pub(crate) const METRIC: Parameter = Parameter::text("metric", "the metric's name");
+/// The parameter with the unit.
+pub(crate) const UNIT: Parameter = Parameter::text("unit", "the unit of the values, such as ms");
+/// The parameter with the start of a log.
+pub(crate) const START: Parameter = Parameter::text(
+    "start",
+    "when a log began whose times count from its own beginning, in seconds since 1970",
+);
+/// Stands for all parameters that begin as it does.
+pub(crate) const LABELS: Parameter =
+    Parameter::text("label.NAME", "a label of all that is sent, such as label.host=web-1");
+
 /// A request with its body.
-pub(crate) struct IngestRequest {
-    pub(crate) headers: HeaderMap,
+pub struct IngestRequest {
+    /// Its headers.
+    pub headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) content_encoding: ContentEncoding,
+    path: String,
+    path_parameters: Vec<(String, String)>,
     parameters: Vec<(String, String)>,
     identity: Option<SenderIdentity>,
     context: Context,
@@ -46,14 +62,15 @@ pub(crate) struct IngestRequest {
     principal: Principal,
 }
 
-/// Decoder result and append outcome.
+/// What became of a request that was decoded: it is durable.
 #[derive(Debug)]
-pub(crate) struct IngestOutcome<T> {
-    pub(crate) result: T,
+pub struct IngestOutcome<T> {
+    /// What the decoder reports.
+    pub summary: T,
     /// Single measurements that were taken.
-    pub(crate) values: u64,
+    pub values: u64,
     /// The same batch had come before, and was not counted again.
-    pub(crate) is_duplicate: bool,
+    pub is_duplicate: bool,
 }
 
 impl FromRequest<Context> for IngestRequest {
@@ -63,7 +80,8 @@ impl FromRequest<Context> for IngestRequest {
         request: Request,
         context: &Context,
     ) -> Result<IngestRequest, ErrorResponse> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let path_parameters = path_parameters(&mut parts).await?;
         let permits = parts.extensions.get::<DecodePermits>().expect("BUG: no bound of decoders");
         let bound = parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without bounds");
         let client = parts.extensions.get::<Principal>().expect("BUG: nobody was let in");
@@ -84,12 +102,25 @@ impl FromRequest<Context> for IngestRequest {
             content_encoding: packing,
             parameters,
             identity,
+            path: parts.uri.path().to_owned(),
+            path_parameters,
             context: context.clone(),
             decode_permits: permits.clone(),
             limits: Arc::clone(bound),
             principal: client.clone(),
             headers: parts.headers,
         })
+    }
+}
+
+/// The variable parts of the path, by name.
+async fn path_parameters(parts: &mut Parts) -> Result<Vec<(String, String)>, ErrorResponse> {
+    match RawPathParams::from_request_parts(parts, &()).await {
+        Ok(found) => {
+            Ok(found.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        }
+        Err(RawPathParamsRejection::MissingPathParams(_)) => Ok(Vec::new()),
+        Err(error) => Err(ErrorResponse::bad_request(error.to_string())),
     }
 }
 
@@ -185,20 +216,31 @@ fn number(hash: &blake3::Hasher) -> u64 {
 }
 
 impl IngestRequest {
+    /// The path.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// A variable part of the path.
+    pub fn path_parameter(&self, name: &str) -> Option<&str> {
+        let found = self.path_parameters.iter().find(|parameter| parameter.0 == name);
+        found.map(|parameter| parameter.1.as_str())
+    }
+
     /// A parameter of the address.
-    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+    pub fn parameter(&self, name: &str) -> Option<&str> {
         let found = self.parameters.iter().find(|parameter| parameter.0 == name);
         found.map(|parameter| parameter.1.as_str())
     }
 
     /// A header that says what the body is, without what it says beside that.
-    pub(crate) fn content_type(&self) -> &str {
+    pub fn content_type(&self) -> &str {
         let value = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
     }
 
     /// Labels for all that is sent, as `label.NAME=VALUE` says.
-    pub(crate) fn labels(&self) -> Vec<(String, String)> {
+    pub fn labels(&self) -> Vec<(String, String)> {
         let label = |(name, value): &(String, String)| {
             Some((name.strip_prefix(LABEL_PREFIX)?.to_owned(), value.clone()))
         };
@@ -206,7 +248,7 @@ impl IngestRequest {
     }
 
     /// The parameter `unit`.
-    pub(crate) fn unit(&self) -> Result<Option<Unit>, ErrorResponse> {
+    pub fn unit(&self) -> Result<Option<Unit>, ErrorResponse> {
         let Some(text) = self.parameter("unit") else { return Ok(None) };
         let known = || Unit::names().collect::<Vec<_>>().join(", ");
         let unit = Unit::parse(text);
@@ -216,10 +258,7 @@ impl IngestRequest {
     }
 
     /// Refuses parameters that are not read, so that a slip of the pen is not taken for nothing.
-    pub(crate) fn reject_unknown_parameters(
-        &self,
-        known: &[Parameter],
-    ) -> Result<(), ErrorResponse> {
+    pub fn reject_unknown_parameters(&self, known: &[Parameter]) -> Result<(), ErrorResponse> {
         let is = |known: &Parameter, name: &str| {
             known.name == name || (known.name == LABELS.name && name.starts_with(LABEL_PREFIX))
         };
@@ -236,16 +275,12 @@ impl IngestRequest {
         }
     }
 
-    /// Unpacks the body, has it decoded, and takes what was decoded as one batch of `source`. Returns when that is
-    /// durable. After an error of `read` nothing is taken.
-    pub(crate) async fn ingest<T: Send + 'static>(
+    /// Unpacks the body, has it decoded, and takes what was decoded as one batch of the format's
+    /// producer. Returns when that is durable. After an error nothing is taken.
+    pub(crate) async fn ingest<F: IngestFormat>(
         self,
-        source: &'static str,
-        way: SeriesKeyEncoding,
-        read: impl FnOnce(&IngestRequest, &[u8], i64, &mut IngestWriter) -> Result<T, ErrorResponse>
-        + Send
-        + 'static,
-    ) -> Result<IngestOutcome<T>, ErrorResponse> {
+        format: Arc<F>,
+    ) -> Result<IngestOutcome<F::Summary>, ErrorResponse> {
         let permit = self.decode_permits.acquire().await;
         let supervisor = self.context.intake.supervisor().clone();
         // Decoding takes a while, and appending may wait for room: not among those who serve connections.
@@ -254,19 +289,19 @@ impl IngestRequest {
             let intake = &self.context.intake;
             intake.supervisor().fault_point("decode");
             let body = decompress(&self.body, self.content_encoding, &self.limits)?;
-            let source = self.source(source);
-            let mut writer = intake.writer_for(source.number(), way);
-            let found = read(&self, &body, intake.now(), &mut writer)?;
+            let source = self.source(F::NAME);
+            let mut writer = intake.writer_for(source.number(), format.key_encoding());
+            let summary = format.decode(&body, intake.now(), &mut writer)?;
             let values = writer.values();
-            Ok::<_, ErrorResponse>((found, values, self.append(&source, writer)?))
+            Ok::<_, ErrorResponse>((summary, values, self.append(&source, writer)?))
         });
         let bug = |what| ErrorResponse::new(StatusCode::INTERNAL_SERVER_ERROR, what);
-        let (found, values, receipt) = work.await.map_err(bug)??;
-        let is_repeated = receipt.as_ref().is_some_and(Receipt::is_duplicate);
+        let (summary, values, receipt) = work.await.map_err(bug)??;
+        let is_duplicate = receipt.as_ref().is_some_and(Receipt::is_duplicate);
         if let Some(receipt) = receipt {
             receipt.until_durable().await?;
         }
-        Ok(IngestOutcome { result: found, values, is_duplicate: is_repeated })
+        Ok(IngestOutcome { summary, values, is_duplicate })
     }
 
     fn source(&self, source: &str) -> BatchSource {
@@ -324,7 +359,7 @@ impl BatchSource {
 }
 
 /// An answer in JSON.
-pub(crate) fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
+pub fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
     let mut response = (status, format!("{value}\n")).into_response();
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);

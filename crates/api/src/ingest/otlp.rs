@@ -4,19 +4,17 @@
 //! now, the answer asks to try again (429 with `Retry-After`, RESOURCE_EXHAUSTED with `RetryInfo`).
 //! Source: <https://opentelemetry.io/docs/specs/otlp/>.
 
-use axum::Router;
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use collect::RowSink;
 use collect::otlp::{self, OtlpSummary};
 use http::{HeaderValue, StatusCode, header};
-use intake::SeriesKeyEncoding;
 use serde_json::json;
 
-use crate::context::Context;
 use crate::error_response::ErrorResponse;
 use crate::grpc;
 use crate::ingest::decompress::ContentEncoding;
-use crate::ingest::ingest_request::{IngestRequest, json_response};
+use crate::ingest::ingest_format::IngestFormat;
+use crate::ingest::ingest_request::{IngestOutcome, IngestRequest, json_response};
 use crate::protobuf_writer::{self, ProtobufWriter};
 use crate::route::ApiRoute;
 
@@ -24,75 +22,94 @@ const SERVICE: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/
 
 const MISSING_ENCODING: &str = "the message is packed, and no grpc-encoding says how";
 
-/// Encoding of an OTLP message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OtlpEncoding {
-    Protobuf,
-    Json,
-}
-
 const KINDS: &str = "application/x-protobuf, application/json";
 
-pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
-    "/v1/metrics",
-    "Takes OpenTelemetry metrics (docs/formats/otlp.md).",
-    &[],
-    (KINDS, "an ExportMetricsServiceRequest"),
-)
-.with_response(200, KINDS, "an ExportMetricsServiceResponse, with what was not taken")];
-
-pub(crate) fn routes() -> Router<Context> {
-    Router::new().route("/v1/metrics", post(handle_http)).route(SERVICE, post(handle_grpc))
+/// A request, as it is encoded: its answer is encoded the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OtlpFormat {
+    Protobuf,
+    Json,
+    Grpc,
 }
 
-async fn ingest(
-    posted: IngestRequest,
-    encoding: OtlpEncoding,
-) -> Result<OtlpSummary, ErrorResponse> {
-    let taken = posted.ingest("otlp", SeriesKeyEncoding::new("otlp"), move |_, body, now, rows| {
-        let taken = match encoding {
-            OtlpEncoding::Protobuf => otlp::read_protobuf(body, now, rows),
-            OtlpEncoding::Json => otlp::read_json(body, now, rows),
+impl IngestFormat for OtlpFormat {
+    const NAME: &'static str = "otlp";
+    const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
+        "/v1/metrics",
+        "Takes OpenTelemetry metrics (docs/formats/otlp.md).",
+        &[],
+        (KINDS, "an ExportMetricsServiceRequest"),
+    )
+    .with_response(200, KINDS, "an ExportMetricsServiceResponse, with what was not taken")];
+    const GRPC_PATHS: &'static [&'static str] = &[SERVICE];
+
+    type Summary = OtlpSummary;
+
+    fn read_head(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse> {
+        if request.path() == SERVICE {
+            return unpack_grpc(request);
+        }
+        match request.content_type() {
+            "application/x-protobuf" => Ok(OtlpFormat::Protobuf),
+            "application/json" => Ok(OtlpFormat::Json),
+            other => Err(ErrorResponse::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                format!(
+                    "expected content of the type application/x-protobuf or application/json, \
+                     found {other:?}"
+                ),
+            )),
+        }
+    }
+
+    fn decode(
+        &self,
+        body: &[u8],
+        now: i64,
+        rows: &mut dyn RowSink,
+    ) -> Result<OtlpSummary, ErrorResponse> {
+        let read = match self {
+            OtlpFormat::Protobuf | OtlpFormat::Grpc => otlp::read_protobuf(body, now, rows),
+            OtlpFormat::Json => otlp::read_json(body, now, rows),
         };
-        taken.map_err(|trouble| {
-            ErrorResponse::bad_request(format!("this is no request of OTLP: {trouble}"))
+        read.map_err(|error| {
+            ErrorResponse::bad_request(format!("this is no request of OTLP: {error}"))
         })
-    });
-    Ok(taken.await?.result)
-}
+    }
 
-async fn handle_http(posted: IngestRequest) -> Result<Response, ErrorResponse> {
-    let encoding = match posted.content_type() {
-        "application/x-protobuf" => OtlpEncoding::Protobuf,
-        "application/json" => OtlpEncoding::Json,
-        other => {
-            let what = format!(
-                "expected content of the type application/x-protobuf or application/json, found {other:?}"
-            );
-            return Err(ErrorResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
+    fn response(&self, outcome: IngestOutcome<OtlpSummary>) -> Response {
+        let taken = &outcome.summary;
+        match self {
+            OtlpFormat::Json => json_response(StatusCode::OK, &partial_success_json(taken)),
+            OtlpFormat::Protobuf => {
+                protobuf_response(StatusCode::OK.into_response(), &partial_success(taken))
+            }
+            OtlpFormat::Grpc => grpc::message_response(&partial_success(taken).0),
         }
-    };
-    Ok(match ingest(posted, encoding).await {
-        Ok(taken) if encoding == OtlpEncoding::Json => {
-            json_response(StatusCode::OK, &partial_success_json(&taken))
+    }
+
+    fn error_response(head: Option<&Self>, error: ErrorResponse) -> Response {
+        match head {
+            // The middleware makes a status of gRPC of it.
+            None | Some(OtlpFormat::Grpc) => error.into_response(),
+            Some(OtlpFormat::Protobuf) => error_response(error, false),
+            Some(OtlpFormat::Json) => error_response(error, true),
         }
-        Ok(taken) => protobuf_response(StatusCode::OK.into_response(), &partial_success(&taken)),
-        Err(problem) => error_response(problem, encoding),
-    })
+    }
 }
 
 /// A refusal is a `google.rpc.Status`, written as the request was.
-fn error_response(problem: ErrorResponse, encoding: OtlpEncoding) -> Response {
+fn error_response(problem: ErrorResponse, is_json: bool) -> Response {
     let (code, what, after) =
         (grpc::grpc_code(problem.status), problem.message.clone(), problem.retry_after);
     let response = problem.into_response();
     let (parts, _) = response.into_parts();
-    match encoding {
-        OtlpEncoding::Protobuf => {
+    match is_json {
+        false => {
             let response = Response::from_parts(parts, axum::body::Body::empty());
             protobuf_response(response, &protobuf_writer::rpc_status(code, &what, after))
         }
-        OtlpEncoding::Json => {
+        true => {
             let body = json!({ "code": code, "message": what }).to_string() + "\n";
             Response::from_parts(parts, body.into())
         }
@@ -107,16 +124,17 @@ fn protobuf_response(mut response: Response, message: &ProtobufWriter) -> Respon
     response
 }
 
-async fn handle_grpc(mut posted: IngestRequest) -> Result<Response, ErrorResponse> {
-    if !grpc::is_grpc(&posted.headers) {
+/// Takes the message out of the frame of gRPC.
+fn unpack_grpc(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse> {
+    if !grpc::is_grpc(&request.headers) {
         let what =
             "expected content of the type application/grpc; over HTTP the address is /v1/metrics";
         return Err(ErrorResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
     }
-    let (message, is_packed) = grpc::parse_message(posted.body)?;
-    posted.body = message;
-    let encoding = posted.headers.get(grpc::ENCODING).map(|value| value.to_str().unwrap_or("?"));
-    posted.content_encoding = match (is_packed, encoding) {
+    let (message, is_packed) = grpc::parse_message(std::mem::take(&mut request.body))?;
+    request.body = message;
+    let encoding = request.headers.get(grpc::ENCODING).map(|value| value.to_str().unwrap_or("?"));
+    request.content_encoding = match (is_packed, encoding) {
         (false, _) => ContentEncoding::Identity,
         (true, Some(encoding)) => match ContentEncoding::parse(encoding)? {
             ContentEncoding::Identity => return Err(ErrorResponse::bad_request(MISSING_ENCODING)),
@@ -124,8 +142,7 @@ async fn handle_grpc(mut posted: IngestRequest) -> Result<Response, ErrorRespons
         },
         (true, None) => return Err(ErrorResponse::bad_request(MISSING_ENCODING)),
     };
-    let taken = ingest(posted, OtlpEncoding::Protobuf).await?;
-    Ok(grpc::message_response(&partial_success(&taken).0))
+    Ok(OtlpFormat::Grpc)
 }
 
 /// `ExportMetricsServiceResponse`: empty if all points were taken.

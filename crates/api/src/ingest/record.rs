@@ -2,75 +2,104 @@
 //!
 //! All of a body or nothing is taken. What the body is said to be does not matter: `curl -d 12.5` calls it a form.
 
-use axum::Router;
 use axum::response::Response;
-use axum::routing::post;
 use collect::mapper::{MapSummary, MappingDefaults, RowMapper};
-use collect::{InputFormat, Unit};
+use collect::{InputFormat, RowSink, Unit};
 use http::StatusCode;
-use intake::{IngestWriter, SeriesKeyEncoding};
+use intake::SeriesKeyEncoding;
 use serde_json::json;
 
-use crate::context::Context;
 use crate::error_response::ErrorResponse;
-use crate::ingest::ingest_request::{IngestRequest, json_response};
-use crate::ingest::{LABELS, METRIC, UNIT};
+use crate::ingest::ingest_format::IngestFormat;
+use crate::ingest::ingest_request::{
+    IngestOutcome, IngestRequest, LABELS, METRIC, UNIT, json_response,
+};
 use crate::route::{ApiRoute, Parameter};
 
 const PARAMETERS: &[Parameter] = &[METRIC.required(), UNIT, LABELS];
 
-pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
-    "/v1/record",
-    "Records raw values: numbers, one in a line.",
-    PARAMETERS,
-    ("text/plain", "numbers, one in a line"),
-)];
-
-pub(crate) fn routes() -> Router<Context> {
-    Router::new().route("/v1/record", post(ingest_record))
+/// A request with numbers of one metric.
+pub(crate) struct RecordFormat {
+    samples: SampleDefaults,
 }
 
-async fn ingest_record(posted: IngestRequest) -> Result<Response, ErrorResponse> {
-    posted.reject_unknown_parameters(PARAMETERS)?;
-    if posted.parameter("metric").is_none_or(str::is_empty) {
-        return Err(ErrorResponse::bad_request(
-            "what was measured? name it: /v1/record?metric=NAME&unit=ms",
-        ));
+impl IngestFormat for RecordFormat {
+    const NAME: &'static str = "record";
+    const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
+        "/v1/record",
+        "Records raw values: numbers, one in a line.",
+        PARAMETERS,
+        ("text/plain", "numbers, one in a line"),
+    )];
+
+    type Summary = MapSummary;
+
+    fn read_head(request: &mut IngestRequest) -> Result<RecordFormat, ErrorResponse> {
+        request.reject_unknown_parameters(PARAMETERS)?;
+        if request.parameter("metric").is_none_or(str::is_empty) {
+            return Err(ErrorResponse::bad_request(
+                "what was measured? name it: /v1/record?metric=NAME&unit=ms",
+            ));
+        }
+        Ok(RecordFormat { samples: SampleDefaults::from_request(request)? })
     }
-    let unit = posted.unit()?;
-    let taken =
-        posted.ingest("record", SeriesKeyEncoding::GENERIC, move |posted, body, now, rows| {
-            reject_partial(read(posted, InputFormat::Numbers, unit, body, now, rows))
-        });
-    let taken = taken.await?;
-    let answer = json!({ "values": taken.values, "repeated": taken.is_duplicate });
-    Ok(json_response(StatusCode::OK, &answer))
+
+    fn key_encoding(&self) -> SeriesKeyEncoding {
+        SeriesKeyEncoding::GENERIC
+    }
+
+    fn decode(
+        &self,
+        body: &[u8],
+        now: i64,
+        rows: &mut dyn RowSink,
+    ) -> Result<MapSummary, ErrorResponse> {
+        reject_partial(self.samples.read(InputFormat::Numbers, body, now, rows))
+    }
+
+    fn response(&self, outcome: IngestOutcome<MapSummary>) -> Response {
+        let answer = json!({ "values": outcome.values, "repeated": outcome.is_duplicate });
+        json_response(StatusCode::OK, &answer)
+    }
 }
 
-/// Reads a body as `format`, with what the address says.
-pub(crate) fn read(
-    posted: &IngestRequest,
-    format: InputFormat,
-    unit: Option<Unit>,
-    body: &[u8],
-    now: i64,
-    rows: &mut IngestWriter,
-) -> MapSummary {
-    let labels = posted.labels();
-    // Numbers with a unit of time become nanoseconds as they are read.
-    let is_scaled = format == InputFormat::Numbers
-        && !matches!(unit, None | Some(Unit::Bytes | Unit::Other(_)));
-    let placed_as = if is_scaled { Some(Unit::Nanoseconds) } else { unit.clone() };
-    let rules = MappingDefaults {
-        metric: posted.parameter("metric"),
-        labels: &labels,
-        unit: placed_as.as_ref(),
-        time: Some(now),
-    };
-    let mut sink = RowMapper::new(rules, rows);
-    collect::read(format, &mut &body[..], unit.as_ref(), &mut sink)
-        .expect("BUG: memory does not fail to be read");
-    sink.finish()
+/// What the address says of samples that do not say it themselves.
+pub(crate) struct SampleDefaults {
+    pub(crate) metric: Option<String>,
+    pub(crate) unit: Option<Unit>,
+    pub(crate) labels: Vec<(String, String)>,
+}
+
+impl SampleDefaults {
+    pub(crate) fn from_request(request: &IngestRequest) -> Result<SampleDefaults, ErrorResponse> {
+        let metric = request.parameter("metric").map(str::to_owned);
+        Ok(SampleDefaults { metric, unit: request.unit()?, labels: request.labels() })
+    }
+
+    /// Reads a body as `format`.
+    pub(crate) fn read(
+        &self,
+        format: InputFormat,
+        body: &[u8],
+        now: i64,
+        rows: &mut dyn RowSink,
+    ) -> MapSummary {
+        let unit = self.unit.as_ref();
+        // Numbers with a unit of time become nanoseconds as they are read.
+        let is_scaled = format == InputFormat::Numbers
+            && !matches!(unit, None | Some(Unit::Bytes | Unit::Other(_)));
+        let placed_as = if is_scaled { Some(&Unit::Nanoseconds) } else { unit };
+        let rules = MappingDefaults {
+            metric: self.metric.as_deref(),
+            labels: &self.labels,
+            unit: placed_as,
+            time: Some(now),
+        };
+        let mut sink = RowMapper::new(rules, rows);
+        collect::read(format, &mut &body[..], unit, &mut sink)
+            .expect("BUG: memory does not fail to be read");
+        sink.finish()
+    }
 }
 
 /// Refuses a body of which something could not be taken.

@@ -3,17 +3,16 @@
 //! What must not be sent again is answered with 400, whatever of it was taken; what has to be sent again with 429 or 503
 //! and `Retry-After`. Sources: <https://prometheus.io/docs/specs/prw/remote_write_spec/> and `…_spec_2_0/`.
 
-use axum::Router;
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use collect::RowSink;
 use collect::remote_write::{self, RemoteWriteVersion, WriteSummary};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use intake::SeriesKeyEncoding;
 
-use crate::context::Context;
 use crate::error_response::ErrorResponse;
 use crate::ingest::decompress::{ContentEncoding, unsupported};
-use crate::ingest::ingest_request::IngestRequest;
+use crate::ingest::ingest_format::IngestFormat;
+use crate::ingest::ingest_request::{IngestOutcome, IngestRequest};
 use crate::route::ApiRoute;
 
 const SAMPLES: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
@@ -22,56 +21,76 @@ const HISTOGRAMS: HeaderName =
 const EXEMPLARS: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-exemplars-written");
 
-pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::ingest(
-    "/api/v1/write",
-    "Takes Prometheus remote write, 1.0 and 2.0 (docs/formats/prometheus.md).",
-    &[],
-    ("application/x-protobuf", "a write request, compressed with snappy"),
-)
-.with_response(204, "", "all of it is durable; headers say how much")];
-
-pub(crate) fn routes() -> Router<Context> {
-    Router::new().route("/api/v1/write", post(write))
+/// A write request.
+pub(crate) struct RemoteWriteFormat {
+    version: RemoteWriteVersion,
 }
 
-async fn write(posted: IngestRequest) -> Response {
-    let (written, answer) = match ingest(posted).await {
-        Ok(written) if written.rejected == 0 => (written, StatusCode::NO_CONTENT.into_response()),
-        Ok(written) => {
-            let what = format!(
-                "{} of this request could not be taken, and the rest was: {}",
-                written.rejected,
-                written.errors.join("; ")
-            );
-            (written, ErrorResponse::bad_request(what).into_response())
+impl IngestFormat for RemoteWriteFormat {
+    const NAME: &'static str = "remote write";
+    const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
+        "/api/v1/write",
+        "Takes Prometheus remote write, 1.0 and 2.0 (docs/formats/prometheus.md).",
+        &[],
+        ("application/x-protobuf", "a write request, compressed with snappy"),
+    )
+    .with_response(204, "", "all of it is durable; headers say how much")];
+
+    type Summary = WriteSummary;
+
+    fn read_head(request: &mut IngestRequest) -> Result<RemoteWriteFormat, ErrorResponse> {
+        let version = version(&request.headers)?;
+        if request.content_encoding != ContentEncoding::Snappy {
+            let found = request.headers.get(header::CONTENT_ENCODING);
+            let found = found.and_then(|value| value.to_str().ok()).unwrap_or_default();
+            return Err(unsupported(found, "snappy"));
         }
-        Err(problem) => (WriteSummary::default(), problem.into_response()),
-    };
-    let mut answer = answer;
-    let headers = answer.headers_mut();
+        Ok(RemoteWriteFormat { version })
+    }
+
+    fn key_encoding(&self) -> SeriesKeyEncoding {
+        match self.version {
+            RemoteWriteVersion::V1 => SeriesKeyEncoding::new("remote write 1"),
+            RemoteWriteVersion::V2 => SeriesKeyEncoding::new("remote write 2"),
+        }
+    }
+
+    fn decode(
+        &self,
+        body: &[u8],
+        _now: i64,
+        rows: &mut dyn RowSink,
+    ) -> Result<WriteSummary, ErrorResponse> {
+        remote_write::read_request(self.version, body, rows).map_err(|error| {
+            ErrorResponse::bad_request(format!("this is no request of remote write: {error}"))
+        })
+    }
+
+    fn response(&self, outcome: IngestOutcome<WriteSummary>) -> Response {
+        let written = outcome.summary;
+        if written.rejected == 0 {
+            return with_counts(StatusCode::NO_CONTENT.into_response(), &written);
+        }
+        let what = format!(
+            "{} of this request could not be taken, and the rest was: {}",
+            written.rejected,
+            written.errors.join("; ")
+        );
+        with_counts(ErrorResponse::bad_request(what).into_response(), &written)
+    }
+
+    fn error_response(_head: Option<&Self>, error: ErrorResponse) -> Response {
+        with_counts(error.into_response(), &WriteSummary::default())
+    }
+}
+
+/// The response with headers that say how much was written.
+fn with_counts(mut response: Response, written: &WriteSummary) -> Response {
+    let headers = response.headers_mut();
     headers.insert(SAMPLES, HeaderValue::from(written.samples));
     headers.insert(HISTOGRAMS, HeaderValue::from(written.histograms));
     headers.insert(EXEMPLARS, HeaderValue::from(written.exemplars));
-    answer
-}
-
-async fn ingest(posted: IngestRequest) -> Result<WriteSummary, ErrorResponse> {
-    let version = version(&posted.headers)?;
-    if posted.content_encoding != ContentEncoding::Snappy {
-        let found = posted.headers.get(header::CONTENT_ENCODING);
-        let found = found.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-        return Err(unsupported(&found, "snappy"));
-    }
-    let way = match version {
-        RemoteWriteVersion::V1 => SeriesKeyEncoding::new("remote write 1"),
-        RemoteWriteVersion::V2 => SeriesKeyEncoding::new("remote write 2"),
-    };
-    let taken = posted.ingest("remote write", way, move |_, body, _, rows| {
-        remote_write::read_request(version, body, rows).map_err(|trouble| {
-            ErrorResponse::bad_request(format!("this is no request of remote write: {trouble}"))
-        })
-    });
-    Ok(taken.await?.result)
+    response
 }
 
 /// Which message the body is. Senders that do not say send version 1, which is older than the question.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use api::{Context, ListenSettings, Server, ServerError, Settings};
+use api::{Context, IngestFormatRow, ListenSettings, Server, ServerError, Settings};
 use disk::Disk;
 use intake::{Intake, Supervisor, WriteTarget};
 use model::{Sample, SampleValue, Selector};
@@ -74,11 +74,26 @@ impl ServerFixture {
         ServerFixture::build(settings, way, limits, Supervisor::default())
     }
 
+    /// With ingest formats beside those of the table.
+    pub(crate) fn with_formats(formats: &[IngestFormatRow]) -> ServerFixture {
+        let (way, limits) = (intake::Settings::default(), store::CardinalityLimits::default());
+        let parts = (way, limits, Supervisor::default());
+        ServerFixture::build_with_formats(local_settings(None), parts, formats).unwrap()
+    }
+
     fn build(
         settings: Settings,
         way: intake::Settings,
         limits: store::CardinalityLimits,
         supervisor: Supervisor,
+    ) -> Result<ServerFixture, ServerError> {
+        ServerFixture::build_with_formats(settings, (way, limits, supervisor), &[])
+    }
+
+    fn build_with_formats(
+        settings: Settings,
+        (way, limits, supervisor): (intake::Settings, store::CardinalityLimits, Supervisor),
+        formats: &[IngestFormatRow],
     ) -> Result<ServerFixture, ServerError> {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
         let dir = Path::new("/store");
@@ -103,6 +118,7 @@ impl ServerFixture {
             api::QueryServiceSettings { snapshots_dir: Some(snapshots), ..Default::default() };
         let offered = role::Route::new(&OFFERED, |_| Ok(api::json::integer(7)));
         let context = Context::new(Arc::clone(&intake), desk).with_routes(vec![offered]);
+        let context = context.with_formats(formats);
         let server = runtime.block_on(Server::start(settings, context))?;
         let address = server.addresses()[0];
         Ok(ServerFixture { runtime, server: Some(server), intake, store, address })

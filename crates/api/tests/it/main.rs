@@ -7,5 +7,6 @@ mod fixture;
 mod grpc;
 mod hostile;
 mod http2;
+mod ingest_format;
 mod panics;
 mod stopping;

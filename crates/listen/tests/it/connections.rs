@@ -5,12 +5,12 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use listen::{Limits, Listener, Settings};
+use listen::{Limits, Listener, Settings, SocketAddresses};
 
-use crate::fixture::{ListenFixture, ip, loopback};
+use crate::fixture::{ListenFixture, graphite, ip, loopback, statsd, tcp_sockets};
 
 fn tcp() -> Settings {
-    Settings { tcp: vec![loopback()], ..Settings::statsd() }
+    statsd(tcp_sockets())
 }
 
 /// Sends pieces over a connection, each seen by the listener before the next, and shows what is stored.
@@ -47,7 +47,8 @@ fn overlong_line_is_skipped() {
 #[test]
 fn many_connections_send_at_once_and_nothing_is_lost() {
     let world = ListenFixture::new();
-    let settings = Settings { tcp: vec![loopback(); 2], ..tcp() };
+    let settings =
+        statsd(SocketAddresses { tcp: vec![loopback(); 2], ..SocketAddresses::default() });
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let send = |door: usize| {
         let mut stream = TcpStream::connect(ip(&listener.addresses()[door])).unwrap();
@@ -105,7 +106,7 @@ fn senders_wait_while_memory_is_full() {
     let world = ListenFixture::new();
     // Less than one series and a read of lines take.
     let limits = Limits { memory_bytes_max: 4096, ..Limits::default() };
-    let settings = Settings { tcp: vec![loopback()], limits, ..Settings::graphite() };
+    let settings = Settings { limits, ..graphite(tcp_sockets()) };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let mut stream = TcpStream::connect(ip(&listener.addresses()[0])).unwrap();
     let count = 2000u64;

@@ -4,13 +4,13 @@ use std::net::UdpSocket;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::sync::Arc;
 
-use listen::{Error, Limits, ListenAddress, Listener, Settings};
+use listen::{Error, Limits, ListenAddress, Listener, Settings, SocketAddresses};
 use model::SampleValue;
 
-use crate::fixture::{ListenFixture, TestDir, ip, loopback};
+use crate::fixture::{ListenFixture, TestDir, graphite, ip, loopback, statsd, udp_sockets};
 
 fn udp() -> Settings {
-    Settings { udp: vec![loopback()], ..Settings::statsd() }
+    statsd(udp_sockets())
 }
 
 /// Sends datagrams, stops, and shows what is stored.
@@ -76,7 +76,7 @@ fn timestamped_value_goes_to_its_interval() {
 #[test]
 fn graphite_values_keep_their_timestamps() {
     check(
-        Settings { udp: vec![loopback()], ..Settings::graphite() },
+        graphite(udp_sockets()),
         &["a.b 1 1699999999\n a.b 2 -1 \r\n", "a;x=1 3 N\n\nb nan 1\nb x 1\n"],
         &["a.b -1..-1 1", "a.b 3..3 2", "a{x=\"1\"} 3..3 3"],
     );
@@ -169,8 +169,10 @@ fn ipv4_and_ipv6_listen_on_one_port() {
         return;
     }
     let world = ListenFixture::new();
-    let settings =
-        Settings { udp: vec![loopback(), "[::1]:0".parse().unwrap()], ..Settings::statsd() };
+    let settings = statsd(SocketAddresses {
+        udp: vec![loopback(), "[::1]:0".parse().unwrap()],
+        ..SocketAddresses::default()
+    });
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     for (from, address) in ["127.0.0.1:0", "[::1]:0"].iter().zip(listener.addresses()) {
         let socket = UdpSocket::bind(from).unwrap();
@@ -184,7 +186,8 @@ fn ipv4_and_ipv6_listen_on_one_port() {
 fn nothing_is_dropped_on_a_unix_socket() {
     let (world, folder) = (ListenFixture::new(), TestDir::new());
     let path = folder.0.join("socket");
-    let settings = Settings { unix: Some(path.clone()), ..Settings::statsd() };
+    let settings =
+        statsd(SocketAddresses { unix: Some(path.clone()), ..SocketAddresses::default() });
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     assert_eq!(listener.addresses(), [ListenAddress::Unix(path.clone())]);
     let socket = UnixDatagram::unbound().unwrap();
@@ -204,7 +207,8 @@ fn stale_unix_socket_is_replaced() {
     let (world, folder) = (ListenFixture::new(), TestDir::new());
     let path = folder.0.join("socket");
     let start = || {
-        let settings = Settings { unix: Some(path.clone()), ..Settings::statsd() };
+        let settings =
+            statsd(SocketAddresses { unix: Some(path.clone()), ..SocketAddresses::default() });
         Listener::start(settings, Arc::clone(&world.intake))
     };
     drop(UnixDatagram::bind(&path).unwrap());
@@ -225,10 +229,11 @@ fn port_in_use_is_named() {
     let world = ListenFixture::new();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let address = socket.local_addr().unwrap();
-    let settings = Settings { udp: vec![address], ..Settings::statsd() };
+    let settings = statsd(SocketAddresses { udp: vec![address], ..SocketAddresses::default() });
     let error = Listener::start(settings, Arc::clone(&world.intake)).unwrap_err();
     assert!(error.to_string().starts_with(&format!("cannot listen on udp {address}: ")), "{error}");
-    let error = Listener::start(Settings::statsd(), Arc::clone(&world.intake)).unwrap_err();
+    let error =
+        Listener::start(statsd(SocketAddresses::default()), Arc::clone(&world.intake)).unwrap_err();
     assert!(matches!(error, Error::NoAddress));
 }
 

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use disk::Disk;
 use intake::{Intake, Supervisor, WriteTarget};
 use journal::{Journal, ReadItem, StartPosition};
-use listen::ListenAddress;
+use listen::{AnyLineFormat, Graphite, ListenAddress, Settings, SocketAddresses, Statsd};
 use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
 use sim::SimDisk;
 
 /// The beginning of an interval.
 pub(crate) const NOW: i64 = 1_700_000_000_000_000_000;
 /// Longer than any test takes on the slowest machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct ListenFixture {
     pub(crate) journal: Arc<Journal>,
@@ -153,6 +153,26 @@ impl ListenFixture {
         lines.extend(gaps.iter().map(|gap| format!("lost {}: {}", gap.lost.unwrap(), gap.reason)));
         lines.join("\n")
     }
+}
+
+/// StatsD at some addresses.
+pub(crate) fn statsd(sockets: SocketAddresses) -> Settings {
+    Settings { sockets, ..Settings::new(AnyLineFormat::new(Statsd::default())) }
+}
+
+/// Graphite at some addresses.
+pub(crate) fn graphite(sockets: SocketAddresses) -> Settings {
+    Settings { sockets, ..Settings::new(AnyLineFormat::new(Graphite::default())) }
+}
+
+/// Any port of this host, for datagrams.
+pub(crate) fn udp_sockets() -> SocketAddresses {
+    SocketAddresses { udp: vec![loopback()], ..SocketAddresses::default() }
+}
+
+/// Any port of this host, for connections.
+pub(crate) fn tcp_sockets() -> SocketAddresses {
+    SocketAddresses { tcp: vec![loopback()], ..SocketAddresses::default() }
 }
 
 pub(crate) fn loopback() -> std::net::SocketAddr {

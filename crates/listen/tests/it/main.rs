@@ -3,5 +3,6 @@
 mod connections;
 mod datagrams;
 mod fixture;
+mod line_format;
 mod overflow;
 mod panics;

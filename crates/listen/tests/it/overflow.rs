@@ -8,7 +8,7 @@ use std::time::Duration;
 use journal::{Compression, LimitPolicy, Limits, Settings, StartPosition};
 use listen::{Limits as Bounds, Listener};
 
-use crate::fixture::{ListenFixture, ip, loopback};
+use crate::fixture::{ListenFixture, ip, loopback, statsd, tcp_sockets, udp_sockets};
 
 /// A journal that is full to less than a record of 4,000 bytes.
 fn full_journal_fixture() -> ListenFixture {
@@ -41,7 +41,7 @@ fn short_intervals() -> Bounds {
 fn interval_is_retained_while_the_journal_is_full() {
     let world = full_journal_fixture();
     let limits = Bounds { stop_timeout: Duration::from_secs(60), ..short_intervals() };
-    let settings = listen::Settings { udp: vec![loopback()], limits, ..listen::Settings::statsd() };
+    let settings = listen::Settings { limits, ..statsd(udp_sockets()) };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let mut received = 0;
@@ -68,7 +68,7 @@ fn interval_is_retained_while_the_journal_is_full() {
 fn rows_without_space_at_stop_are_counted() {
     let world = full_journal_fixture();
     let limits = short_intervals();
-    let settings = listen::Settings { udp: vec![loopback()], limits, ..listen::Settings::statsd() };
+    let settings = listen::Settings { limits, ..statsd(udp_sockets()) };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let line = format!("{:0>900}:1:2:3|ms\n", "").repeat(50);
@@ -95,7 +95,7 @@ fn connections_wait_while_the_journal_is_full() {
     let world = full_journal_fixture();
     let stop_max = Duration::from_secs(60);
     let limits = Bounds { memory_bytes_max: 32 << 10, stop_timeout: stop_max, ..short_intervals() };
-    let settings = listen::Settings { tcp: vec![loopback()], limits, ..listen::Settings::statsd() };
+    let settings = listen::Settings { limits, ..statsd(tcp_sockets()) };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let to = ip(&listener.addresses()[0]);
     let count = 1000;
@@ -127,7 +127,7 @@ fn connections_wait_while_the_journal_is_full() {
 fn datagrams_beyond_the_memory_limit_are_dropped_and_counted() {
     let world = full_journal_fixture();
     let limits = Bounds { memory_bytes_max: 32 << 10, ..short_intervals() };
-    let settings = listen::Settings { udp: vec![loopback()], limits, ..listen::Settings::statsd() };
+    let settings = listen::Settings { limits, ..statsd(udp_sockets()) };
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     let mut sent = 0;

@@ -5,9 +5,9 @@ use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
 
 use intake::Supervisor;
-use listen::{Listener, Settings};
+use listen::{Listener, SocketAddresses};
 
-use crate::fixture::{ListenFixture, ip, loopback};
+use crate::fixture::{ListenFixture, ip, loopback, statsd, udp_sockets};
 
 fn fixture_with_panics(points: &[(&str, u32)]) -> ListenFixture {
     ListenFixture::supervised(
@@ -30,7 +30,11 @@ const VALUES: &str = "topdeck_listen_values_total";
 fn panicking_threads_restart_without_loss() {
     let threads = ["statsd datagrams", "statsd streams", "statsd flusher"];
     let world = fixture_with_panics(&threads.map(|thread| (thread, 1)));
-    let settings = Settings { udp: vec![loopback()], tcp: vec![loopback()], ..Settings::statsd() };
+    let settings = statsd(SocketAddresses {
+        udp: vec![loopback()],
+        tcp: vec![loopback()],
+        ..SocketAddresses::default()
+    });
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     threads.iter().for_each(|thread| await_restart(&world, thread));
     let socket = UdpSocket::bind(loopback()).unwrap();
@@ -45,7 +49,7 @@ fn panicking_threads_restart_without_loss() {
 #[test]
 fn line_that_panics_is_rejected_and_the_next_is_read() {
     let world = fixture_with_panics(&[("listen packet", 1)]);
-    let settings = Settings { udp: vec![loopback()], ..Settings::statsd() };
+    let settings = statsd(udp_sockets());
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     socket.send_to(b"a:1|c", ip(&listener.addresses()[0])).unwrap();
@@ -66,7 +70,7 @@ fn line_that_panics_is_rejected_and_the_next_is_read() {
 #[test]
 fn values_in_a_panicking_flusher_become_a_gap() {
     let world = fixture_with_panics(&[("listen write", 1)]);
-    let settings = Settings { udp: vec![loopback()], ..Settings::statsd() };
+    let settings = statsd(udp_sockets());
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     socket.send_to(b"a:1|c\na:2|ms", ip(&listener.addresses()[0])).unwrap();

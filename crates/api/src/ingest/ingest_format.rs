@@ -1,0 +1,106 @@
+//! Ingest formats over HTTP. A format is a type with [`IngestFormat`] and a row in the table of
+//! `ingest.rs`. What all have in common (limits, access, decompression, identity, append, waiting
+//! until it is durable) is in `ingest_request.rs`.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{MethodFilter, on};
+use collect::RowSink;
+use intake::SeriesKeyEncoding;
+
+use crate::context::Context;
+use crate::error_response::ErrorResponse;
+use crate::ingest::ingest_request::{IngestOutcome, IngestRequest};
+use crate::route::ApiRoute;
+
+/// A format in which measurements are pushed over HTTP. A value of the type is what the head of one
+/// request says: parameters, content type, version.
+pub trait IngestFormat: Sized + Send + Sync + 'static {
+    /// The name of the producer whose batches its requests are.
+    const NAME: &'static str;
+    /// Its routes: paths, methods, parameters and content types, as the OpenAPI document has them.
+    const ROUTES: &'static [ApiRoute];
+    /// Paths of gRPC, which the OpenAPI document does not describe.
+    const GRPC_PATHS: &'static [&'static str] = &[];
+
+    /// What its decoder reports.
+    type Summary: Send + 'static;
+
+    /// Reads the head of a request.
+    fn read_head(request: &mut IngestRequest) -> Result<Self, ErrorResponse>;
+
+    /// The decoder that makes series keys.
+    fn key_encoding(&self) -> SeriesKeyEncoding {
+        SeriesKeyEncoding::new(Self::NAME)
+    }
+
+    /// Decodes a body. `now` is in nanoseconds since the Unix epoch. After an error nothing of the
+    /// body is stored.
+    fn decode(
+        &self,
+        body: &[u8],
+        now: i64,
+        rows: &mut dyn RowSink,
+    ) -> Result<Self::Summary, ErrorResponse>;
+
+    /// The response, once what was decoded is durable.
+    fn response(&self, outcome: IngestOutcome<Self::Summary>) -> Response;
+
+    /// The response to a request of which nothing is stored; `head` is `None` if it could not be
+    /// read.
+    fn error_response(_head: Option<&Self>, error: ErrorResponse) -> Response {
+        error.into_response()
+    }
+}
+
+/// The row of a format.
+#[derive(Clone, Copy)]
+pub struct IngestFormatRow {
+    pub(crate) name: &'static str,
+    pub(crate) routes: &'static [ApiRoute],
+    router: fn() -> Router<Context>,
+}
+
+impl std::fmt::Debug for IngestFormatRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("IngestFormatRow").field(&self.name).finish()
+    }
+}
+
+impl IngestFormatRow {
+    /// The row.
+    pub const fn of<F: IngestFormat>() -> IngestFormatRow {
+        IngestFormatRow { name: F::NAME, routes: F::ROUTES, router: router::<F> }
+    }
+
+    /// The handlers of its routes.
+    pub(crate) fn router(&self) -> Router<Context> {
+        (self.router)()
+    }
+}
+
+fn router<F: IngestFormat>() -> Router<Context> {
+    let listed = F::ROUTES.iter().map(|route| (route.path, route.method));
+    let all = listed.chain(F::GRPC_PATHS.iter().map(|&path| (path, "post")));
+    all.fold(Router::new(), |router, (path, method)| {
+        let filter = match method {
+            "put" => MethodFilter::PUT,
+            "post" => MethodFilter::POST,
+            other => unreachable!("BUG: {path} takes {other}: measurements are put or posted"),
+        };
+        router.route(path, on(filter, handle::<F>))
+    })
+}
+
+async fn handle<F: IngestFormat>(mut request: IngestRequest) -> Response {
+    let format = match F::read_head(&mut request) {
+        Ok(format) => Arc::new(format),
+        Err(error) => return F::error_response(None, error),
+    };
+    match request.ingest(Arc::clone(&format)).await {
+        Ok(outcome) => format.response(outcome),
+        Err(error) => F::error_response(Some(&format), error),
+    }
+}

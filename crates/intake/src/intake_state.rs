@@ -1,0 +1,564 @@
+//! State shared by the intake's threads: producers, what was taken of them, and the append path.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use journal::{Ack, BatchIdentity, Level};
+use model::{Batch, SeriesId, SeriesRef};
+
+use crate::audit::{Audit, AuditInputs, DownstreamHop, SourceCounts};
+use crate::counts::{self, ProducerCounts};
+use crate::error::{Error, Result};
+use crate::group_commit::{GroupCommit, Receipt};
+use crate::ingest_writer::{IngestWriter, SeriesAdmission};
+use crate::key_encoding::SeriesKeyEncoding;
+use crate::known_keys::{KEYS_MAX, KeyCheck, KnownKeys, ProducerKey};
+use crate::ledger::{Ledger, PRODUCERS_MAX};
+use crate::ledger_reader::LedgerReader;
+use crate::meter::{Counter, LatencyHistogram, Meter};
+use crate::producer::Producer;
+use crate::rejections::{Rejection, Rejections};
+use crate::series_cache::SeriesCache;
+use crate::settings::Settings;
+use crate::write_target::WriteTarget;
+
+/// The producer of topdeck's own measurements.
+const SELF_PRODUCER: &str = "topdeck";
+/// After how long a sender is asked to try again when the store's memory is full.
+const RETRY_AFTER_BACKLOG: Duration = Duration::from_secs(1);
+/// How long it is waited at once for the batch that says that the process before was killed.
+const GAP_DURABLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a batch waits behind others of its producer that wait for room in the journal.
+const APPEND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Producers' boots whose last sequence is remembered beside the books, which lag a little.
+const SEQUENCES_MAX: usize = 1 << 16;
+/// Producers of which it is counted one by one what this process has taken; beyond, those that have
+/// no line in the book are put together.
+const TAKEN_MAX: usize = 4 * PRODUCERS_MAX;
+
+/// State shared by the intake's threads.
+#[derive(Debug)]
+pub(crate) struct IntakeState {
+    pub(crate) target: WriteTarget,
+    pub(crate) settings: Settings,
+    pub(crate) epoch: u64,
+    pub(crate) started_at: i64,
+    pub(crate) producers: Mutex<HashMap<String, Producer>>,
+    /// What was taken since the process began, by producer.
+    pub(crate) accepted: Mutex<BTreeMap<Option<u64>, ProducerCounts>>,
+    /// The last sequence that was taken of each producer's boot.
+    pub(crate) sequences: Mutex<LastSequences>,
+    pub(crate) known_keys: KnownKeys,
+    pub(crate) identity_rejections: IdentityRejections,
+    pub(crate) series_cache: Arc<SeriesCache>,
+    pub(crate) rejections: Arc<Rejections>,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) group_commit: GroupCommit,
+    pub(crate) ledger_reader: LedgerReader,
+    pub(crate) hops: Mutex<Vec<(String, Arc<dyn DownstreamHop>)>>,
+    pub(crate) warnings: Mutex<Vec<String>>,
+    pub(crate) outcomes: BatchOutcomes,
+    pub(crate) append_latency: LatencyHistogram,
+    /// The batch that says that the process before this one was killed, until it is durable.
+    pub(crate) shutdown_gap_receipt: Mutex<Option<Receipt>>,
+    /// Something was given up at the end, and only the next start can say so.
+    pub(crate) is_unclean: AtomicBool,
+    /// What a batch may have, in bytes.
+    pub(crate) batch_bytes_max: usize,
+    /// Whether to stop, for the thread.
+    pub(crate) stop: (Mutex<bool>, Condvar),
+}
+
+/// The last sequences that were taken, bounded.
+#[derive(Debug, Default)]
+pub(crate) struct LastSequences {
+    /// By producer and boot: the sequence, and after how many batches it came.
+    table: BTreeMap<(u64, u64), (u64, u64)>,
+    batches: u64,
+}
+
+impl LastSequences {
+    fn remember(&mut self, identity: BatchIdentity) {
+        self.batches = self.batches.saturating_add(1);
+        let (last, heard) = self.table.entry((identity.producer, identity.epoch)).or_default();
+        (*last, *heard) = (identity.sequence.max(*last), self.batches);
+        journal::evict(&mut self.table, SEQUENCES_MAX, |(_, heard)| *heard);
+    }
+
+    fn of(&self, producer: u64, boot: u64) -> Option<u64> {
+        self.table.get(&(producer, boot)).map(|(last, _)| *last)
+    }
+}
+
+/// Requests rejected because of the sender's identity.
+#[derive(Debug)]
+pub(crate) struct IdentityRejections {
+    pub(crate) keys: Counter,
+    pub(crate) sequences: Counter,
+}
+
+/// Batches by outcome.
+#[derive(Debug)]
+pub(crate) struct BatchOutcomes {
+    pub(crate) taken: Counter,
+    pub(crate) duplicate: Counter,
+    pub(crate) rejected: Counter,
+    pub(crate) deferred: Counter,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A producer's turn to append. Where others of it wait for room, nobody waits behind them for long.
+fn lock_sequence(sequence: &Mutex<u64>) -> Result<MutexGuard<'_, u64>> {
+    let until = Instant::now() + APPEND_LOCK_TIMEOUT;
+    loop {
+        match sequence.try_lock() {
+            Ok(sequence) => return Ok(sequence),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let why = "others of the same sender wait for room in the journal".to_owned();
+                return Err(Error::Full { reason: why, retry_after: Duration::from_secs(1) });
+            }
+        }
+    }
+}
+
+/// What a batch may have: a quarter of a segment of the journal.
+pub(crate) fn batch_bytes_max(home: &WriteTarget) -> usize {
+    let segment = home.journal().stat().map_or(u64::MAX, |stat| stat.settings.segment_bytes);
+    usize::try_from(segment / 4).unwrap_or(usize::MAX)
+}
+
+impl IntakeState {
+    pub(crate) fn producer(&self, name: &str) -> Producer {
+        let mut producers = lock(&self.producers);
+        if let Some(producer) = producers.get(name) {
+            return producer.clone();
+        }
+        // Its own beside those of other journals, whose batches may come here too.
+        let mut bytes = self.target.journal().id().to_le_bytes().to_vec();
+        bytes.extend_from_slice(name.as_bytes());
+        let hash = SeriesId::from_canonical_key(&bytes);
+        let id = u64::from_le_bytes(*hash.0.first_chunk().expect("BUG: a hash has 16 bytes"));
+        let producer = Producer::new(name, id);
+        self.ledger_reader.set_name(id, name);
+        producers.insert(name.to_owned(), producer.clone());
+        producer
+    }
+
+    pub(crate) fn writer(&self, encoding: SeriesKeyEncoding) -> IngestWriter {
+        let by_id = self.target.store().is_some();
+        IngestWriter::new(Arc::clone(&self.series_cache), encoding, by_id, self.batch_bytes_max)
+    }
+
+    pub(crate) fn writer_for(&self, producer: u64, encoding: SeriesKeyEncoding) -> IngestWriter {
+        let writer = self.writer(encoding);
+        match self.target.store() {
+            // An agent has no limits: what it hands on is held to those of the site.
+            None => writer,
+            Some(store) => {
+                let (store, rejections) = (Arc::clone(store), Arc::clone(&self.rejections));
+                writer.with_admission(SeriesAdmission::new(store, producer, rejections))
+            }
+        }
+    }
+
+    pub(crate) fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<Receipt> {
+        let mut sequence = lock_sequence(&producer.0.sequence)?;
+        // A number is never used twice, also where it is not known what became of its batch: otherwise the next
+        // batch might be taken for a repeat, and be lost.
+        *sequence += 1;
+        let identity =
+            BatchIdentity { producer: producer.id(), epoch: self.epoch, sequence: *sequence };
+        self.append_written(identity, writer)
+    }
+
+    pub(crate) fn append_written(
+        &self,
+        identity: BatchIdentity,
+        writer: IngestWriter,
+    ) -> Result<Receipt> {
+        let IngestWriter {
+            new_series: told,
+            referenced_series: named,
+            batch,
+            values,
+            is_too_large,
+            ..
+        } = writer;
+        if is_too_large {
+            self.outcomes.rejected.add(1);
+            let (found, max) = (batch.bytes() as u64, self.batch_bytes_max as u64);
+            return Err(Error::TooLarge { size: found, max });
+        }
+        let batch = batch.finish();
+        let counts = ProducerCounts {
+            batches: 1,
+            samples: batch.samples(),
+            values,
+            ..ProducerCounts::default()
+        };
+        let append = || match self.target.append(identity, &batch) {
+            // The store has forgotten a series, or it never came so far: the forms are sent.
+            Err(store::Error::UnknownSeries { .. }) => {
+                self.series_cache.clear();
+                let forms: HashMap<SeriesId, Vec<u8>> =
+                    named.iter().map(|known| (known.id, known.series.canonical_key())).collect();
+                let whole = batch.with_canonical_keys(&mut |id| forms.get(&id).cloned())?;
+                self.target.append(identity, &whole)
+            }
+            done => done,
+        };
+        let receipt =
+            self.append_counted(batch.bytes().len(), identity.producer, &counts, append)?;
+        // A repeat is not in the journal, and the forms in it need not be either.
+        if !receipt.is_duplicate() {
+            told.iter().for_each(|known| known.set_registered());
+        }
+        Ok(receipt)
+    }
+
+    pub(crate) fn append_encoded(
+        &self,
+        identity: BatchIdentity,
+        name: &str,
+        batch: &Batch,
+    ) -> Result<Receipt> {
+        if self.target.store().is_none()
+            && let Some(id) = first_by_id(batch)
+        {
+            self.outcomes.rejected.add(1);
+            return Err(model::Error::UnknownSeries { id }.into());
+        }
+        let within = self.enforce_series_limits(identity.producer, batch)?;
+        let batch = within.as_ref().unwrap_or(batch);
+        let (counts, _) = counts::count_batch(batch.bytes())?;
+        let append = || self.target.append(identity, batch);
+        let receipt =
+            self.append_counted(batch.bytes().len(), identity.producer, &counts, append)?;
+        if !name.is_empty() {
+            self.ledger_reader.set_name(identity.producer, name);
+        }
+        Ok(receipt)
+    }
+
+    pub(crate) fn repeated(&self) -> Receipt {
+        self.outcomes.duplicate.add(1);
+        self.group_commit.receipt(
+            self.target.journal().watermarks().end,
+            0,
+            self.settings.level,
+            true,
+        )
+    }
+
+    /// An error if a sequence is too far ahead of the last one of its producer's boot.
+    pub(crate) fn check_sequence(&self, identity: BatchIdentity, max: u64) -> Result<()> {
+        let BatchIdentity { producer, epoch: boot, sequence: found } = identity;
+        let taken = lock(&self.sequences).of(producer, boot);
+        let Some(last) = taken.max(self.ledger_reader.last_sequence(producer, boot)) else {
+            return Ok(());
+        };
+        if found.saturating_sub(last) <= max {
+            return Ok(());
+        }
+        self.identity_rejections.sequences.add(1);
+        let error = Error::SequenceJump { producer, last, sequence: found, max };
+        self.add_audit_warning(error.to_string());
+        Err(error)
+    }
+
+    pub(crate) fn record_sequence(&self, identity: BatchIdentity) {
+        lock(&self.sequences).remember(identity);
+    }
+
+    pub(crate) fn check_key(
+        &self,
+        producer: u64,
+        earlier: u64,
+        name: &str,
+        key: Option<&ProducerKey>,
+    ) -> Result<()> {
+        let now = (self.settings.clock)();
+        match self.known_keys.check(producer, earlier, name, key, now) {
+            Ok(KeyCheck::Match | KeyCheck::New) => Ok(()),
+            Ok(KeyCheck::Replaced(evicted)) => {
+                self.add_audit_warning(format!(
+                    "producer {evicted:016x} is not bound to its key any more: its token has most \
+                     of the {KEYS_MAX} keys that are remembered, and producer {producer:016x} \
+                     ({name}) of another token has its place"
+                ));
+                Ok(())
+            }
+            Ok(KeyCheck::TableFull) => {
+                let why =
+                    format!("keys of {KEYS_MAX} producers are remembered, which is as many as may");
+                self.add_audit_warning(format!(
+                    "producer {producer:016x} ({name}) is not bound to its key: {why}"
+                ));
+                Ok(())
+            }
+            Err(error) => {
+                if let Error::Forbidden(why) = &error {
+                    self.identity_rejections.keys.add(1);
+                    self.add_audit_warning(why.clone());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A batch without new series beyond a limit, with gaps in their place; `None` if it has none.
+    pub(crate) fn enforce_series_limits(
+        &self,
+        producer: u64,
+        batch: &Batch,
+    ) -> Result<Option<Batch>> {
+        let Some(store) = self.target.store() else { return Ok(None) };
+        let mut new = store::NewSeries::default();
+        let mut rejected: HashMap<SeriesId, Rejection> = HashMap::new();
+        for entry in batch.read() {
+            let entry = entry?;
+            let SeriesRef::Key(form) = entry.series else { continue };
+            if !entry.starts_group {
+                continue;
+            }
+            if let Err(store::Error::Cardinality(refused)) =
+                store.check_batch(form, producer, &mut new)
+            {
+                let series = model::Series::from_canonical_key(form)?;
+                let rejection = Rejection::from_index_error(&refused, series.name())
+                    .ok_or_else(|| Error::Rejected(refused.to_string()))?;
+                rejected.insert(series.id(), rejection);
+            }
+        }
+        if rejected.is_empty() {
+            return Ok(None);
+        }
+        let mut gaps: BTreeMap<String, model::Gap> = BTreeMap::new();
+        let mut keep = |series: &SeriesRef<'_>| !rejected.contains_key(&series.id());
+        let mut left_out = |entry: &model::BatchEntry<'_>| {
+            let Some(rejection) = rejected.get(&entry.series.id()) else { return };
+            self.rejections.count(rejection, 1);
+            let gap = rejection.gap(producer, (entry.start, entry.end), 0);
+            let gap = gaps.entry(gap.reason.clone()).or_insert(gap);
+            gap.lost = gap.lost.map(|lost| lost.saturating_add(1));
+            (gap.start, gap.end) = (gap.start.min(entry.start), gap.end.max(entry.end));
+        };
+        let left = batch.filter_series(&mut keep, &mut left_out)?;
+        Ok(Some(left.with_gaps(gaps.into_values())))
+    }
+
+    /// Says in the journal and in the log what was rejected.
+    pub(crate) fn report_rejected(&self, all: bool) {
+        use collect::RowSink as _;
+        let gaps = self.rejections.take_due_gaps(Instant::now(), all);
+        if gaps.is_empty() {
+            return;
+        }
+        let mut writer = self.writer(SeriesKeyEncoding::CANONICAL);
+        for gap in &gaps {
+            let samples = gap.lost.unwrap_or(0);
+            let name = gap
+                .producer
+                .map_or_else(|| "several".to_owned(), |id| self.ledger_reader.producer_name(id));
+            (self.settings.log)(&format!("producer {name}: {} ({samples} samples)", gap.reason));
+            writer.gap(gap.clone());
+        }
+        if let Err(error) = self.append(&self.producer(SELF_PRODUCER), writer) {
+            self.rejections.requeue_gaps(gaps);
+            self.add_audit_warning(format!("what was rejected is not told yet: {error}"));
+        }
+    }
+
+    pub(crate) fn append_counted(
+        &self,
+        bytes: usize,
+        producer: u64,
+        counts: &ProducerCounts,
+        append: impl FnOnce() -> Result<Ack, store::Error>,
+    ) -> Result<Receipt> {
+        let level = self.settings.level;
+        let bytes = if level == Level::Disk { bytes as u64 } else { 0 };
+        let appended = self.check_backlog(bytes).and_then(|()| {
+            let began = Instant::now();
+            let appended = append();
+            self.append_latency.record(began.elapsed());
+            appended.map_err(|error| {
+                self.group_commit.release(bytes);
+                Error::from(error)
+            })
+        });
+        let ack = appended.inspect_err(|error| match error.is_retryable() {
+            true => self.outcomes.deferred.add(1),
+            false => self.outcomes.rejected.add(1),
+        })?;
+        match ack.is_duplicate {
+            true => self.outcomes.duplicate.add(1),
+            false => {
+                self.outcomes.taken.add(1);
+                self.count_accepted(producer, counts);
+            }
+        }
+        Ok(self.group_commit.receipt(ack.positions.end, bytes, level, ack.is_duplicate))
+    }
+
+    pub(crate) fn check_backlog(&self, bytes: u64) -> Result<()> {
+        if let Some((held, max)) = self.target.head_over_limit() {
+            let why = format!(
+                "the store has {held} bytes of rows in memory, {max} are the most: it cannot bring them to disk"
+            );
+            return Err(Error::Full { reason: why, retry_after: RETRY_AFTER_BACKLOG });
+        }
+        self.group_commit.reserve(bytes, self.settings.in_flight_bytes_max)
+    }
+
+    /// Those that have no line in the book are counted together, once there are many.
+    pub(crate) fn count_accepted(&self, producer: u64, counts: &ProducerCounts) {
+        let mut taken = lock(&self.accepted);
+        if taken.len() > TAKEN_MAX && !taken.contains_key(&Some(producer)) {
+            *taken = as_listed(std::mem::take(&mut *taken), &self.ledger_reader.ledger());
+        }
+        taken.entry(Some(producer)).or_default().add(counts);
+    }
+
+    /// Writes what topdeck measures of itself, as of `end`.
+    pub(crate) fn write_self_metrics(&self, end: i64) -> Result<()> {
+        let mut writer = self.writer(SeriesKeyEncoding::CANONICAL);
+        self.meter.write_rows(self.started_at.min(end), end, &mut writer)?;
+        // Nobody waits for it.
+        self.append(&self.producer(SELF_PRODUCER), writer).map(drop)
+    }
+
+    /// Says in the journal that the process before this one was killed; again later, where that is refused.
+    pub(crate) fn report_unclean_shutdown(&self) {
+        use collect::RowSink as _;
+        let Some(gap) = self.ledger_reader.unclean_shutdown_gap() else { return };
+        let mut writer = self.writer(SeriesKeyEncoding::CANONICAL);
+        writer.gap(gap);
+        let mut telling = lock(&self.shutdown_gap_receipt);
+        if telling.is_none() {
+            match self.append(&self.producer(SELF_PRODUCER), writer) {
+                Ok(receipt) => *telling = Some(receipt),
+                Err(error) => self
+                    .add_audit_warning(format!("that topdeck was killed is not told yet: {error}")),
+            }
+        }
+        // Where there is no room it may take long: others must not wait for it.
+        match telling.as_ref().and_then(|receipt| receipt.wait_durable_timeout(GAP_DURABLE_TIMEOUT))
+        {
+            Some(Ok(())) => self.ledger_reader.clear_unclean_shutdown(),
+            Some(Err(error)) => {
+                self.add_audit_warning(format!("that topdeck was killed is not told yet: {error}"));
+                *telling = None;
+            }
+            None => {}
+        }
+    }
+
+    /// What the journal lost before the store had it. The books keep what was in it.
+    pub(crate) fn keep_damaged(&self, fed: &store::IngestProgress) {
+        let damaged = fed.missing.iter().filter_map(store::IngestProgress::positions).collect();
+        self.ledger_reader.keep_damaged(damaged);
+    }
+
+    pub(crate) fn checkpoint_ledger(&self, is_closed: bool) -> Result<()> {
+        self.ledger_reader.read_new()?;
+        if let Some(store) = self.target.store() {
+            match store.ingest_progress() {
+                Ok(fed) => self.keep_damaged(&fed),
+                Err(error) => self
+                    .add_audit_warning(format!("what the store lacks is not known now: {error}")),
+            }
+        }
+        self.report_unclean_shutdown();
+        self.report_rejected(is_closed);
+        self.ledger_reader.save(is_closed && !self.is_unclean.load(Ordering::Relaxed))
+    }
+
+    /// Remembers what whoever looks at the audit should know.
+    pub(crate) fn add_audit_warning(&self, note: String) {
+        const WARNINGS_MAX: usize = 16;
+        let mut notes = lock(&self.warnings);
+        if !notes.contains(&note) {
+            if notes.len() == WARNINGS_MAX {
+                notes.remove(0);
+            }
+            notes.push(note);
+        }
+    }
+
+    pub(crate) fn audit(&self) -> Result<Audit> {
+        let journal = self.target.journal();
+        if let Err(error) = journal.flush(Level::Disk) {
+            self.add_audit_warning(format!("what was taken last is not durable: {error}"));
+        }
+        self.ledger_reader.read_new()?;
+        let book = self.ledger_reader.ledger();
+        let taken = as_listed(lock(&self.accepted).clone(), &book);
+        let end = journal.watermarks().end;
+        let source = |producer: &Producer| {
+            let (received, dropped) = producer.counts();
+            let values = taken.get(&Some(producer.id())).map_or(0, |counts| counts.values);
+            // Of sources that do not count what comes, all that came is here.
+            let known = dropped.iter().fold(values, |sum, (_, n)| sum.saturating_add(*n));
+            let source = SourceCounts { received: received.max(known), accepted: values, dropped };
+            (producer.id(), (producer.name().to_owned(), source))
+        };
+        let sources = lock(&self.producers).values().map(source).collect();
+        let hops = lock(&self.hops).clone();
+        let fed = self.target.store().map(|store| store.ingest_progress()).transpose()?;
+        fed.iter().for_each(|fed| self.keep_damaged(fed));
+        let sums =
+            |gap: &model::Gap| self.ledger_reader.sums(&store::IngestProgress::positions(gap)?);
+        let lost = fed.iter().flat_map(|fed| &fed.missing).map(sums).collect();
+        let facts = AuditInputs {
+            previous: self.ledger_reader.previous().clone(),
+            store: fed,
+            lost,
+            hops: hops.into_iter().map(|(name, hop)| (name, hop.ledger())).collect(),
+            warnings: self
+                .ledger_reader
+                .warnings()
+                .iter()
+                .chain(lock(&self.warnings).iter())
+                .cloned()
+                .collect(),
+            process_started_at: self.started_at,
+            ledger: book,
+            accepted: taken,
+            end,
+            sources,
+        };
+        Ok(facts.reconcile())
+    }
+}
+
+/// Counts by producer, with one line for all that have none in the book.
+fn as_listed(
+    taken: BTreeMap<Option<u64>, ProducerCounts>,
+    book: &Ledger,
+) -> BTreeMap<Option<u64>, ProducerCounts> {
+    let mut listed: BTreeMap<Option<u64>, ProducerCounts> = BTreeMap::new();
+    for (producer, counts) in taken {
+        let producer = producer.filter(|producer| book.entries().contains_key(producer));
+        listed.entry(producer).or_default().add(&counts);
+    }
+    listed
+}
+
+/// The first series that a batch names by its number only.
+fn first_by_id(batch: &Batch) -> Option<SeriesId> {
+    let mut entries = batch.read().map(|entry| entry.expect("BUG: the batch was checked"));
+    entries.find_map(|entry| match entry.series {
+        SeriesRef::Id(id) => Some(id),
+        SeriesRef::Key(_) => None,
+    })
+}
