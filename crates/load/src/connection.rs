@@ -13,7 +13,7 @@ use socket2::{Domain, Socket, Type};
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
 use crate::first_errors::preview;
-use crate::protocol::Protocol;
+use crate::protocols::Protocol;
 use crate::request::RenderedRequest;
 
 /// Limit of unsent bytes that responses to the server may cause. Requests may exceed it.

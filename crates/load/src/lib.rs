@@ -18,7 +18,7 @@ mod oracle;
 mod poller;
 mod pool;
 mod process;
-mod protocol;
+mod protocols;
 mod recorder;
 mod replay;
 mod request;
@@ -38,7 +38,7 @@ mod units;
 mod validity;
 mod worker;
 
-pub use crate::protocol::Protocol;
+pub use crate::protocols::Protocol;
 pub use calibration::{Calibration, CalibrationCheck, calibrate};
 pub use codec::{Codec, Completion, RequestId};
 pub use error::Error;

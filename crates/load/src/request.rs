@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use crate::protocol::Protocol;
+use crate::protocols::Protocol;
 use crate::requests_file::RequestsError;
 use crate::schedule::SplitMix64;
 use crate::template::Template;

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::first_errors::FirstErrors;
 use crate::observer::Observer;
 use crate::process;
-use crate::protocol::Protocol;
+use crate::protocols::Protocol;
 use crate::schedule::SplitMix64;
 use crate::settings::Settings;
 use crate::tally::Tally;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::error::Error;
-use crate::protocol::Protocol;
+use crate::protocols::Protocol;
 use crate::request::Requests;
 use crate::run;
 use crate::schedule::Schedule;

@@ -15,7 +15,7 @@ use slab::Slab;
 use crate::observer::Observer;
 use crate::oracle::ServerStall;
 use crate::poller::Poller;
-use crate::protocol::Protocol;
+use crate::protocols::Protocol;
 
 /// Protocol of a stub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

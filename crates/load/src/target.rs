@@ -11,7 +11,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::protocol::Protocol;
+use crate::protocols::Protocol;
 use crate::secret::Secret;
 
 /// Where requests go.

@@ -26,7 +26,7 @@ use crate::in_flight::InFlightQueue;
 use crate::poller::Poller;
 use crate::pool::Pool;
 use crate::process::{CommandFailure, Process, REAP_DEADLINE_NS};
-use crate::protocol::Protocol;
+use crate::protocols::Protocol;
 use crate::recorder::{PerSecondSeries, TallyRecorder};
 use crate::request::Requests;
 use crate::schedule::SplitMix64;
@@ -665,7 +665,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::protocol::Protocol;
+    use crate::protocols::Protocol;
     use crate::request::Request;
 
     /// Reports of a worker that starts this late. With a grace period there is a server that

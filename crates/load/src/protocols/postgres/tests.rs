@@ -1,7 +1,7 @@
 //! PostgreSQL, message by message.
 
 use super::*;
-use crate::protocol::tests::noise;
+use crate::protocols::tests::noise;
 use crate::secret::Secret;
 
 fn message(kind: u8, contents: &[u8]) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Redis, reply by reply.
 
 use super::*;
-use crate::protocol::tests::noise;
+use crate::protocols::tests::noise;
 
 fn request(arguments: &[&str], body: &str) -> RenderedRequest {
     let arguments = arguments.iter().map(|one| one.as_bytes().to_vec()).collect();

@@ -1,7 +1,7 @@
 //! HTTP/2 and gRPC, frame by frame.
 
 use super::*;
-use crate::protocol::tests::noise;
+use crate::protocols::tests::noise;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
