@@ -35,7 +35,7 @@ use crate::ttl_cache::TtlCache;
 /// Query service settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryServiceSettings {
-    /// Heavy queries that are worked on at once: 8 by default. `queries` in `[http.limits]` of the
+    /// Heavy queries that are worked on at once: 8 by default. `max_concurrent_queries` in `[http.limits]` of the
     /// settings.
     pub max_concurrent_queries: usize,
     /// Light queries that are worked on at once: 8 by default.
@@ -49,7 +49,7 @@ pub struct QueryServiceSettings {
     /// A light query that works longer becomes a heavy one: 2 s by default.
     pub light_query_time: Duration,
     /// Bytes of memory of all queries together: 1 GiB by default, 32 MiB at the least.
-    /// `query_bytes` in `[http.limits]`.
+    /// `max_query_memory` in `[http.limits]`.
     pub max_query_bytes: u64,
     /// How long a query waits for memory that others hold, beyond which it is refused with 429: 10
     /// s by default.
@@ -59,7 +59,7 @@ pub struct QueryServiceSettings {
     /// What one question may cost.
     pub limits: query::Limits,
     /// Bytes of an answer at the most, as it is put together and as it is written: 112 MiB by
-    /// default, which is what `answers_bytes` in `[http.limits]` allows.
+    /// default, which is what `max_buffered_response_bytes` in `[http.limits]` allows.
     pub max_response_bytes: usize,
     /// Threads that one question reads series on: 2 by default.
     pub threads: usize,
@@ -72,7 +72,7 @@ pub struct QueryServiceSettings {
 }
 
 impl QueryServiceSettings {
-    /// The least that `query_bytes` counts as.
+    /// The least that `max_query_memory` counts as.
     pub const QUERY_BYTES_MIN: u64 = memory_budget::BYTES_MIN;
 }
 
@@ -470,7 +470,7 @@ impl ActiveQuery {
                 self.service.max_queued_queries,
             );
             let what = format!(
-                "cannot take the query: {working} {} queries are worked on (queries in \
+                "cannot take the query: {working} {} queries are worked on (max_concurrent_queries in \
                  [http.limits] of the settings) and {waiting} wait, which is as many as may; \
                  ask again later",
                 lane.name()
@@ -602,9 +602,9 @@ impl ActiveQuery {
             Denial::TooLarge { max } => {
                 self.service.rejected.memory_max.add(1);
                 ApiError::Unprocessable(format!(
-                    "cannot answer the query: it needs more than {max} bytes of memory (query_bytes \
+                    "cannot answer the query: it needs more than {max} bytes of memory (max_query_memory \
                      in [http.limits] of the settings, less the share of light queries); ask \
-                     for longer steps, a shorter time or fewer series, or raise query_bytes"
+                     for longer steps, a shorter time or fewer series, or raise max_query_memory"
                 ))
             }
             Denial::Busy { .. } | Denial::NotLight => {
@@ -615,7 +615,7 @@ impl ActiveQuery {
                 };
                 let what = format!(
                     "cannot get more memory for the query: queries hold {used} of {max} bytes \
-                     (query_bytes in [http.limits] of the settings, less the share of light \
+                     (max_query_memory in [http.limits] of the settings, less the share of light \
                      queries); ask again later, or for less"
                 );
                 ApiError::TooManyRequests { message: what, retry_after: RETRY_AFTER_BUSY }
@@ -683,7 +683,7 @@ impl BoundedBuffer {
     pub(crate) fn into_error(self) -> ApiError {
         self.error.unwrap_or_else(|| {
             ApiError::Unprocessable(format!(
-                "the answer has more than {} bytes, which is as many as it may (answers_bytes in \
+                "the answer has more than {} bytes, which is as many as it may (max_buffered_response_bytes in \
                  [http.limits] of the settings); ask for longer steps, a shorter time or fewer \
                  series",
                 self.max

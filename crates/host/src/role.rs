@@ -39,11 +39,11 @@ pub struct HostTable {
     /// How late a thread is woken: true.
     hiccup: bool,
     /// How often it asks to be woken: `10ms`.
-    hiccup_period: Option<Length>,
+    hiccup_interval: Option<Length>,
     /// What programs record into shared memory: true.
-    programs: bool,
+    shm_metrics: bool,
     /// How often it is read: `1s`.
-    programs_period: Option<Length>,
+    shm_scrape_interval: Option<Length>,
 }
 
 impl Default for HostTable {
@@ -55,9 +55,9 @@ impl Default for HostTable {
             run_queue: true,
             processes: true,
             hiccup: true,
-            hiccup_period: None,
-            programs: true,
-            programs_period: None,
+            hiccup_interval: None,
+            shm_metrics: true,
+            shm_scrape_interval: None,
         }
     }
 }
@@ -65,19 +65,21 @@ impl Default for HostTable {
 impl HostTables {
     /// What the host of that name tells, if anything.
     pub fn settings(&self, host: &str) -> Option<Settings> {
-        let HostTable { procfs, block_io, run_queue, processes, hiccup, programs, .. } = self.host;
+        let HostTable { procfs, block_io, run_queue, processes, hiccup, shm_metrics, .. } =
+            self.host;
         let default = Settings::for_host(host);
         let period =
-            default.hiccup_interval.map(|period| length_or(self.host.hiccup_period, period));
-        let every = default.shm_interval.map(|every| length_or(self.host.programs_period, every));
-        let is_any = procfs || block_io || run_queue || processes || hiccup || programs;
+            default.hiccup_interval.map(|period| length_or(self.host.hiccup_interval, period));
+        let every =
+            default.shm_interval.map(|every| length_or(self.host.shm_scrape_interval, every));
+        let is_any = procfs || block_io || run_queue || processes || hiccup || shm_metrics;
         is_any.then(|| Settings {
             procfs,
             block_io,
             run_queue,
             processes,
             hiccup_interval: period.filter(|_| hiccup),
-            shm_interval: every.filter(|_| programs),
+            shm_interval: every.filter(|_| shm_metrics),
             ..default
         })
     }
@@ -102,11 +104,11 @@ impl Role for HostRole {
     }
 
     fn check(settings: &HostTables, check: &mut SettingsCheck<'_>) {
-        let HostTable { name, hiccup_period, programs_period, .. } = &settings.host;
+        let HostTable { name, hiccup_interval, shm_scrape_interval, .. } = &settings.host;
         let hiccup = Settings::HICCUP_INTERVAL_MIN..=Settings::HICCUP_INTERVAL_MAX;
-        check.range(TABLE, "hiccup_period", *hiccup_period, hiccup);
-        let programs = Settings::SHM_INTERVAL_MIN..=Settings::SHM_INTERVAL_MAX;
-        check.range(TABLE, "programs_period", *programs_period, programs);
+        check.range(TABLE, "hiccup_interval", *hiccup_interval, hiccup);
+        let shm = Settings::SHM_INTERVAL_MIN..=Settings::SHM_INTERVAL_MAX;
+        check.range(TABLE, "shm_scrape_interval", *shm_scrape_interval, shm);
         let bytes_max = Settings::HOST_BYTES_MAX;
         if let Some(name) = name
             && !(1..=bytes_max).contains(&name.len())

@@ -36,7 +36,7 @@ pub struct StatsdTable {
     /// What the kernel is asked to hold of datagrams that were not read yet: `8MiB`.
     receive_buffer: Option<Size>,
     /// Series in an interval: 100,000.
-    series: Option<usize>,
+    max_series: Option<usize>,
 }
 
 /// `[graphite]`: plain lines.
@@ -57,7 +57,7 @@ impl ListenTables {
             let buffer = statsd.receive_buffer.map(Size::in_memory);
             let limits = Limits {
                 receive_buffer_bytes: buffer.unwrap_or(default.receive_buffer_bytes),
-                series_max: statsd.series.unwrap_or(default.series_max),
+                series_max: statsd.max_series.unwrap_or(default.series_max),
                 ..default
             };
             let (udp, tcp) = (statsd.udp.clone(), statsd.tcp.clone());

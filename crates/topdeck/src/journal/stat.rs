@@ -185,7 +185,7 @@ fn problem_lines(dir: &Path, stat: &JournalStat) -> Vec<String> {
         let name = escape_control(name);
         troubles.push(format!(
             "DAMAGED: both copies of the checkpoint {name:?}.\n  \
-             `topdeck journal rewind {dir} {name} --to …` sets it anew."
+             `topdeck journal seek {dir} {name} --to …` sets it anew."
         ));
     }
     for checkpoint in stat.checkpoints.iter().filter(|checkpoint| checkpoint.is_degraded) {
