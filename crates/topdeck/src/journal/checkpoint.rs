@@ -83,14 +83,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         (Some(at), None) => {
             let set = journal.add_bookmark(name, at, !options.droppable).map_err(with_dir(dir))?;
             format!(
-                "{}: set at position {}; at a limit it {}\n",
+                "{}: set at position {}; at a limit: {}\n",
                 escape_control(name),
                 set.position,
                 stat::blocks_retention(&set, stat(&journal)?.settings.limits.on_full)
             )
         }
         (Some(_), Some(Checkpoint { blocks_deletion: true, .. })) if options.droppable => {
-            bail!("{shown}: checkpoint {name:?} holds; remove it and set it anew with --droppable")
+            bail!(
+                "{shown}: checkpoint {name:?} blocks deletion; remove it and set it again with --droppable"
+            )
         }
         (Some(at), Some(before)) => {
             let set = journal.set_checkpoint(name, at).map_err(with_dir(dir))?;
@@ -103,7 +105,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         (None, Some(checkpoint)) => {
             let stat = stat(&journal)?;
             format!(
-                "{}: position {}, {} behind the end, set {}; at a limit it {}\n",
+                "{}: position {}, {} behind the end, set {}; at a limit: {}\n",
                 escape_control(name),
                 checkpoint.position,
                 format::format_records(stat::lag_records(&stat, &checkpoint)),

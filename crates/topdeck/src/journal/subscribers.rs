@@ -83,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             let added = journal.add_subscriber(name, *at, !droppable).map_err(with_dir(dir))?;
             let behind = journal.watermarks().end.saturating_sub(added.position);
             format!(
-                "{}: subscribed at position {}, {} to read; at a limit it {}\n",
+                "{}: subscribed at position {}, {} to read; at a limit: {}\n",
                 escape_control(name),
                 added.position,
                 format::format_records(behind),

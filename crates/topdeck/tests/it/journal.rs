@@ -492,7 +492,7 @@ fn full_journal_error_has_a_remedy() {
         topdeck: N records appended, positions N..N, level reached process, TIME; go on at record N of seq
         [exit status N]
         $ topdeck journal subscribers j add slow
-        slow: subscribed at position N, N records to read; at a limit it holds
+        slow: subscribed at position N, N records to read; at a limit: blocks
     "#]];
     check(&mask_numbers(&text), expected);
     let stat = folder.session(&[("stat j", "")]);
@@ -624,7 +624,7 @@ fn intact_journal_verifies() {
     for line in ["verify j", "repair j"] {
         let run = folder.run(line, b"");
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{line}");
-        assert!(run.stdout.starts_with(b"j: sound\n"), "{}", String::from_utf8_lossy(&run.stdout));
+        assert!(run.stdout.starts_with(b"j: intact\n"), "{}", String::from_utf8_lossy(&run.stdout));
     }
     let json: Value = serde_json::from_slice(&folder.run_ok("verify j --json", b"")).expect("JSON");
     assert_eq!((&json["sound"], &json["damages"]), (&Value::Bool(true), &Value::Array(Vec::new())));
