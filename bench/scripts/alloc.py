@@ -97,7 +97,7 @@ def run_once(binary, bodies, lines, settle_s):
                    "processes = false\nhiccup = false\nprograms = false\n")
     log = open(os.path.join(folder, "log"), "w+")
     server = subprocess.Popen(
-        [binary, "serve", "--config", config, "--data", os.path.join(folder, "data")],
+        [binary, "serve", "--config", config, "--data-dir", os.path.join(folder, "data")],
         cwd=folder, stdout=log, stderr=log)
     try:
         await_ready(server, port, log)

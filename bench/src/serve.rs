@@ -237,7 +237,7 @@ server had nothing more to do. On a schedule, requests leave at half the rate th
 the moment that was intended, so that what waits because of an answer that was late is late too.
 
 What an acknowledgement promises differs: topdeck's says that the request is on disk and survives the loss of power \
-(`acknowledge = \"disk\"`, the default); Prometheus has written its log and does not wait for the disk; VictoriaMetrics has it in \
+(`durability = \"disk\"`, the default); Prometheus has written its log and does not wait for the disk; VictoriaMetrics has it in \
 memory. Neither of them has a setting to wait for the disk. Prometheus takes no OTLP over gRPC; VictoriaMetrics is Debian's \
 package, which takes neither remote write 2 nor OTLP.
 

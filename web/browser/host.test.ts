@@ -13,7 +13,7 @@ let visitor: Visitor;
 
 beforeAll(async () => {
   // A sample each second, for short tests.
-  server = await Server.start(true, 'interval = "1s"');
+  server = await Server.start(true, 'collection_interval = "1s"');
   visitor = await Visitor.start(server);
 });
 afterAll(async () => {
@@ -203,7 +203,7 @@ test("resource usage at every width, and what is not collected", { timeout: 120_
 test("a disabled collector shows its reason, not 0", { timeout: 120_000 }, async () => {
   const off = await Server.start(
     "block_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n",
-    'interval = "1s"',
+    'collection_interval = "1s"',
   );
   const another = await Visitor.start(off);
   try {
@@ -235,7 +235,7 @@ test(
   { timeout: 180_000 },
   async ({ skip }) => {
     // Another topdeck, which appends its own metrics each second.
-    const other = await Server.start(false, 'interval = "1s"');
+    const other = await Server.start(false, 'collection_interval = "1s"');
     try {
       await other.record("answer", [1, 2, 3]);
       const seen = async () =>

@@ -29,7 +29,7 @@ export class Server {
     const program =
       process.env["TOPDECK_BIN"] ??
       resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
-    const child = spawn(program, ["serve", "--config", config, "--data", join(folder, "data")], {
+    const child = spawn(program, ["serve", "--config", config, "--data-dir", join(folder, "data")], {
       stdio: ["ignore", "pipe", "pipe"],
     });
     let output = "";

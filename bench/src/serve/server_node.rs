@@ -98,7 +98,7 @@ impl ServerNode {
                 let mut command = Command::new(build_topdeck()?);
                 let role = matches!(role, ServerRole::Serve | ServerRole::ServeWithHost);
                 command.arg(if role { "serve" } else { "agent" });
-                command.arg("--config").arg(config).arg("--data").arg(data);
+                command.arg("--config").arg(config).arg("--data-dir").arg(data);
                 (command, "/metrics")
             }
             ServerKind::Prometheus => {
@@ -172,7 +172,7 @@ fn settings(role: ServerRole, port: u16, statsd: u16) -> String {
     }
     if matches!(role, ServerRole::Agent | ServerRole::AgentWithHost) {
         // Nobody is there: what an agent costs by itself.
-        text += "[[site]]\nname = \"north\"\nurl = \"http://127.0.0.1:9\"\n";
+        text += "[[remote]]\nname = \"north\"\nurl = \"http://127.0.0.1:9\"\n";
     }
     text
 }

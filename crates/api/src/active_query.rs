@@ -128,7 +128,7 @@ impl ActiveQuery {
                 self.service.max_queued_queries,
             );
             let what = format!(
-                "cannot take the query: {working} {} queries are worked on (queries in \
+                "cannot take the query: {working} {} queries are worked on (max_concurrent_queries in \
                  [http.limits] of the settings) and {waiting} wait, which is as many as may; \
                  ask again later",
                 lane.name()
@@ -260,9 +260,9 @@ impl ActiveQuery {
             Denial::TooLarge { max } => {
                 self.service.rejected.memory_max.add(1);
                 ApiError::Unprocessable(format!(
-                    "cannot answer the query: it needs more than {max} bytes of memory (query_bytes \
+                    "cannot answer the query: it needs more than {max} bytes of memory (max_query_memory \
                      in [http.limits] of the settings, less the share of light queries); ask \
-                     for longer steps, a shorter time or fewer series, or raise query_bytes"
+                     for longer steps, a shorter time or fewer series, or raise max_query_memory"
                 ))
             }
             Denial::Busy { .. } | Denial::NotLight => {
@@ -273,7 +273,7 @@ impl ActiveQuery {
                 };
                 let what = format!(
                     "cannot get more memory for the query: queries hold {used} of {max} bytes \
-                     (query_bytes in [http.limits] of the settings, less the share of light \
+                     (max_query_memory in [http.limits] of the settings, less the share of light \
                      queries); ask again later, or for less"
                 );
                 ApiError::TooManyRequests { message: what, retry_after: RETRY_AFTER_BUSY }

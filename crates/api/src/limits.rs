@@ -87,14 +87,14 @@ pub(crate) enum RejectReason {
 
 impl RejectReason {
     const ALL: [(RejectReason, &'static str); 12] = [
-        (RejectReason::BodyBytes, "body_bytes"),
-        (RejectReason::BufferedBodyBytes, "bodies_bytes"),
-        (RejectReason::BufferedResponseBytes, "answers_bytes"),
-        (RejectReason::BodyReadTimeout, "body_time"),
-        (RejectReason::HeaderReadTimeout, "head_time"),
-        (RejectReason::RequestTimeout, "request_time"),
-        (RejectReason::WriteTimeout, "write_time"),
-        (RejectReason::Connections, "connections"),
+        (RejectReason::BodyBytes, "max_body_bytes"),
+        (RejectReason::BufferedBodyBytes, "max_buffered_body_bytes"),
+        (RejectReason::BufferedResponseBytes, "max_buffered_response_bytes"),
+        (RejectReason::BodyReadTimeout, "body_read_timeout"),
+        (RejectReason::HeaderReadTimeout, "header_read_timeout"),
+        (RejectReason::RequestTimeout, "request_timeout"),
+        (RejectReason::WriteTimeout, "write_timeout"),
+        (RejectReason::Connections, "max_connections"),
         (RejectReason::Accept, "accept"),
         (RejectReason::Handshake, "handshake"),
         (RejectReason::Token, "token"),

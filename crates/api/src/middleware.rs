@@ -106,7 +106,7 @@ impl RequestMiddleware {
             status: StatusCode::TOO_MANY_REQUESTS,
             message: format!(
                 "cannot hold the answer: {bytes} bytes of answers wait for clients that do not \
-                 read them, of {max} (answers_bytes in [http.limits] of the settings); try again \
+                 read them, of {max} (max_buffered_response_bytes in [http.limits] of the settings); try again \
                  in 1 s, or ask for less"
             ),
             retry_after: Some(RETRY_AFTER_FULL),

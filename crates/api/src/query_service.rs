@@ -39,7 +39,7 @@ const HEALTH_TTL: Duration = Duration::from_secs(1);
 /// Query service settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryServiceSettings {
-    /// Heavy queries that are worked on at once: 8 by default. `queries` in `[http.limits]` of the
+    /// Heavy queries that are worked on at once: 8 by default. `max_concurrent_queries` in `[http.limits]` of the
     /// settings.
     pub max_concurrent_queries: usize,
     /// Light queries that are worked on at once: 8 by default.
@@ -53,8 +53,8 @@ pub struct QueryServiceSettings {
     /// A light query that works longer becomes a heavy one: 2 s by default.
     pub light_query_time: Duration,
     /// Bytes of memory of all queries together: 1 GiB by default, 32 MiB at the least.
-    /// `query_bytes` in `[http.limits]`.
-    pub max_query_bytes: u64,
+    /// `max_query_memory` in `[http.limits]`.
+    pub max_max_query_memory: u64,
     /// How long a query waits for memory that others hold, beyond which it is refused with 429: 10
     /// s by default.
     pub memory_wait_timeout: Duration,
@@ -63,7 +63,7 @@ pub struct QueryServiceSettings {
     /// What one question may cost.
     pub limits: query::Limits,
     /// Bytes of an answer at the most, as it is put together and as it is written: 112 MiB by
-    /// default, which is what `answers_bytes` in `[http.limits]` allows.
+    /// default, which is what `max_buffered_response_bytes` in `[http.limits]` allows.
     pub max_response_bytes: usize,
     /// Threads that one question reads series on: 2 by default.
     pub threads: usize,
@@ -76,7 +76,7 @@ pub struct QueryServiceSettings {
 }
 
 impl QueryServiceSettings {
-    /// The least that `query_bytes` counts as.
+    /// The least that `max_query_memory` counts as.
     pub const QUERY_BYTES_MIN: u64 = memory_budget::BYTES_MIN;
 }
 
@@ -88,7 +88,7 @@ impl Default for QueryServiceSettings {
             max_queued_queries: 200,
             max_light_rows: 200_000,
             light_query_time: Duration::from_secs(2),
-            max_query_bytes: 1 << 30,
+            max_max_query_memory: 1 << 30,
             memory_wait_timeout: Duration::from_secs(10),
             timeout: Duration::from_secs(120),
             limits: query::Limits::default(),
@@ -145,7 +145,7 @@ impl QueryService {
                 settings.max_queued_queries,
             ),
             memory: MemoryBudget::new(
-                settings.max_query_bytes,
+                settings.max_max_query_memory,
                 settings.max_light_queries,
                 settings.memory_wait_timeout,
             ),

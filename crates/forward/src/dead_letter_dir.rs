@@ -1,6 +1,6 @@
-//! The folder for batches that a site will not take: `ASIDE/SITE/SEQUENCE.parcel`, a parcel that can be sent again by
+//! The folder for batches that a remote rejects: `dead-letter/REMOTE/SEQUENCE.request`, a parcel that can be sent again by
 //! hand (`docs/agent.md` says how), or `SEQUENCE.batch`, the bytes as they were in the journal, of what can be no
-//! parcel; and beside it `SEQUENCE.why`, a line that says why.
+//! parcel; and beside it `SEQUENCE.reason`, a line that says why.
 //!
 //! At most [`BYTES_MAX`] per site are kept. What comes beyond is told as a gap like all others, and its bytes are gone.
 
@@ -42,7 +42,7 @@ impl DeadLetterDir {
         why: &str,
     ) -> Result<Option<PathBuf>> {
         let (DeadLetter::Request(bytes) | DeadLetter::RawBatch(bytes)) = *kept;
-        let kind = if let DeadLetter::Request(_) = kept { "parcel" } else { "batch" };
+        let kind = if let DeadLetter::Request(_) = kept { "request" } else { "batch" };
         let failed =
             |path: &Path, source| Error::Folder { path: path.display().to_string(), source };
         // What it holds is nobody else's.
@@ -55,7 +55,7 @@ impl DeadLetterDir {
         let name = format!("{sequence:020}");
         let path = self.folder.join(format!("{name}.{kind}"));
         write_file(&path, bytes).map_err(|error| failed(&path, error))?;
-        let reason = self.folder.join(format!("{name}.why"));
+        let reason = self.folder.join(format!("{name}.reason"));
         write_file(&reason, format!("{why}\n").as_bytes())
             .map_err(|error| failed(&reason, error))?;
         let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
@@ -85,7 +85,7 @@ mod tests {
         let path = aside.write(7, &DeadLetter::RawBatch(b"batch"), "no").unwrap().unwrap();
         assert_eq!(path, dir.join("site/00000000000000000007.batch"));
         assert_eq!(fs::read(&path).unwrap(), b"batch");
-        assert_eq!(fs::read_to_string(path.with_extension("why")).unwrap(), "no\n");
+        assert_eq!(fs::read_to_string(path.with_extension("reason")).unwrap(), "no\n");
         assert_eq!(aside.write(8, &DeadLetter::Request(b"batch"), "no").unwrap(), None);
         fs::remove_dir_all(dir).unwrap();
     }

@@ -8,7 +8,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A name that cannot be one.
-    #[error("site name {name:?} {reason}")]
+    #[error("remote name {name:?} {reason}")]
     Name {
         /// The name.
         name: String,
@@ -16,7 +16,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// A URL, a token or TLS settings that cannot be used.
-    #[error("site \"{remote}\": {reason}")]
+    #[error("remote \"{remote}\": {reason}")]
     Remote {
         /// The site.
         remote: String,
@@ -24,7 +24,7 @@ pub enum Error {
         reason: String,
     },
     /// The site's book cannot be read or written.
-    #[error("the book of what a site has: {0}")]
+    #[error("cannot read the ledger of a remote: {0}")]
     Ledger(#[from] intake::Error),
     /// The journal failed.
     #[error(transparent)]
@@ -44,7 +44,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The file of the agent's key cannot be read or made.
-    #[error("cannot use the key {}: {cause}; put the file back from a copy, or remove it and have each site forget the key", path.display())]
+    #[error("cannot use the key {}: {cause}; put the file back from a copy, or remove it and have each remote forget the key", path.display())]
     Key {
         /// The file.
         path: std::path::PathBuf,

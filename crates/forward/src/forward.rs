@@ -18,8 +18,14 @@ use crate::remote_task::RemoteTask;
 use crate::settings::{Remote, Settings};
 use crate::status::{OrphanedSubscriber, RemoteStatus, StatusCell};
 
-/// What subscribers of sites begin with.
+/// What subscribers of remotes begin with. They are in journals on disk, and a subscriber and its
+/// ledger cannot be renamed in one step: the name of earlier versions stays.
 const PREFIX: &str = "site ";
+
+/// The name of a remote in the audit and among threads.
+fn hop_name(remote: &str) -> String {
+    format!("remote {remote}")
+}
 
 /// Running forwarder.
 #[derive(Debug)]
@@ -51,12 +57,11 @@ impl Forward {
             .flat_map(|signer| sites.iter().map(|site| task(signer, site)))
             .collect::<Result<_>>()?;
         for task in tasks {
-            forward.intake.add_hop(
-                task.subscriber.clone(),
-                Arc::clone(&task.progress) as Arc<dyn DownstreamHop>,
-            );
+            let name = hop_name(&task.name);
+            let progress = Arc::clone(&task.progress) as Arc<dyn DownstreamHop>;
+            forward.intake.add_hop(name.clone(), progress);
             forward.statuses.push(task.status.clone());
-            let supervised = forward.intake.supervisor().thread(task.subscriber.clone());
+            let supervised = forward.intake.supervisor().thread(name);
             forward.tasks.push(tokio::spawn(intake::keep_running(supervised, task)));
         }
         Ok(forward)
@@ -146,7 +151,7 @@ impl Forward {
             let _ = task.await;
         }
         for site in &self.settings.remotes {
-            self.intake.remove_hop(&format!("{PREFIX}{}", site.name));
+            self.intake.remove_hop(&hop_name(&site.name));
         }
     }
 }

@@ -221,7 +221,7 @@ impl PackContext<'_> {
         frame: (i64, i64),
     ) -> Result<OutgoingBatch<'a>> {
         catch_panic(|| self.prepare(record, frame)).unwrap_or_else(|message| {
-            let name = format!("record {} on its way to site {}", record.position, self.remote);
+            let name = format!("record {} on its way to remote {}", record.position, self.remote);
             self.target.journal().supervisor().quarantine(name, &*message);
             self.dead_letter(record, None, frame, &format!("work on it panicked: {message}"))
         })
@@ -232,7 +232,7 @@ impl PackContext<'_> {
         record: &journal::Record<'a>,
         frame: (i64, i64),
     ) -> Result<OutgoingBatch<'a>> {
-        let point = format_args!("site {} record {}", self.remote, record.position);
+        let point = format_args!("remote {} record {}", self.remote, record.position);
         self.target.journal().supervisor().fault_point(point);
         let contents = match DecodedBatch::decode(record.bytes) {
             Ok(contents) => contents,
@@ -290,7 +290,7 @@ impl PackContext<'_> {
             end,
             producer: record.identity.map(|identity| identity.producer),
             lost: contents.map(|contents| contents.samples),
-            reason: format!("not taken by site {}, {kept}: {why}", self.remote),
+            reason: format!("not taken by remote {}, {kept}: {why}", self.remote),
         };
         let mut writer = BatchWriter::default();
         writer.gap(gap.clone());

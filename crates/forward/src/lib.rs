@@ -1,6 +1,6 @@
 //! Replication of batches to remotes, one cursor each.
 //!
-//! A site is another topdeck. For each there is a subscriber of the journal, "site NAME", that holds what the site
+//! A site is another topdeck. For each there is a subscriber of the journal, "site NAME" (a name on disk, of earlier versions), that holds what the site
 //! does not have yet, and a task that reads what is durable here, sends it, and moves the subscriber when the site
 //! says that it is durable there. Sites do not wait for each other.
 //!

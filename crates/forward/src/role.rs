@@ -1,4 +1,4 @@
-//! The role `forward`: `[[site]]` of the settings file, and what the status says of each site.
+//! The role `forward`: `[[remote]]` of the settings file, and what the status says of each site.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::status::{OrphanedSubscriber, RemoteStatus};
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForwardTables {
-    /// `[[site]]`.
-    #[serde(rename = "site")]
-    pub sites: Vec<SiteTable>,
+    /// `[[remote]]`.
+    #[serde(rename = "remote")]
+    pub sites: Vec<RemoteTable>,
 }
 
-/// `[[site]]`: another topdeck, which gets all that is taken here.
+/// `[[remote]]`: another topdeck, which gets all that is taken here.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-pub struct SiteTable {
+pub struct RemoteTable {
     name: String,
     /// `http://` or `https://`.
     url: String,
@@ -42,26 +42,26 @@ pub struct SiteTable {
 
 impl ForwardTables {
     fn read_sites(&self) -> Result<Vec<Remote>, BoxError> {
-        self.sites.iter().map(SiteTable::read).collect()
+        self.sites.iter().map(RemoteTable::read).collect()
     }
 
     fn settings(&self, context: &RoleContext) -> Result<Settings, BoxError> {
         Ok(Settings {
             remotes: self.read_sites()?,
             agent: context.host.clone(),
-            dead_letter_dir: context.data.join("refused"),
+            dead_letter_dir: context.data.join("dead-letter"),
             ..Settings::default()
         })
     }
 }
 
-impl SiteTable {
+impl RemoteTable {
     fn read(&self) -> Result<Remote, BoxError> {
         let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
         Ok(Remote {
             name: self.name.clone(),
             url: self.url.clone(),
-            token: read_token(&format!("site {:?}", self.name), self.token_file.as_ref())?,
+            token: read_token(&format!("remote {:?}", self.name), self.token_file.as_ref())?,
             tls: client_tls(ca.as_ref(), certificate.as_ref(), key.as_ref()),
         })
     }
@@ -77,7 +77,7 @@ pub struct ForwardRole {
 
 impl Role for ForwardRole {
     const NAME: &'static str = "forward";
-    const KEYS: &'static [&'static str] = &["site"];
+    const KEYS: &'static [&'static str] = &["remote"];
 
     type Settings = ForwardTables;
 
@@ -86,9 +86,9 @@ impl Role for ForwardRole {
     }
 
     fn check(settings: &ForwardTables, check: &mut SettingsCheck<'_>) {
-        check.names("site", settings.sites.iter().map(|site| &*site.name));
+        check.names("remote", settings.sites.iter().map(|site| &*site.name));
         for (at, site) in settings.sites.iter().enumerate() {
-            let table = TableRef::nth("site", at);
+            let table = TableRef::nth("remote", at);
             check.url(table, "url", &site.url);
             check.file(table, "token_file", site.token_file.as_ref());
             let (ca, certificate, key) = (&site.ca, &site.certificate, &site.key);
@@ -98,15 +98,15 @@ impl Role for ForwardRole {
 
     fn verify(settings: &ForwardTables, mode: Option<NodeMode>) -> Result<(), BoxError> {
         if mode == Some(NodeMode::Agent) && settings.sites.is_empty() {
-            let what = "an agent hands all it takes to sites, and there is none: \
-                        add a [[site]] to the settings";
+            let what = "an agent forwards to remotes, and there is none: \
+                        add a [[remote]] to the settings";
             return Err(what.into());
         }
         Ok(Settings { remotes: settings.read_sites()?, ..Settings::default() }.check()?)
     }
 
     fn summary(settings: &ForwardTables) -> Vec<SettingsCount> {
-        vec![SettingsCount { count: settings.sites.len(), one: "site", many: "sites" }]
+        vec![SettingsCount { count: settings.sites.len(), one: "remote", many: "remotes" }]
     }
 
     fn start(settings: &ForwardTables, context: &RoleContext) -> Result<ForwardRole, BoxError> {
@@ -133,11 +133,11 @@ impl Role for ForwardRole {
             Ok(started) => (self.forward, self.settings) = (started, wanted),
             Err(error) => {
                 self.forward = Forward::start(self.settings.clone(), Arc::clone(intake))?;
-                let what = "sites: as they were before, as far as they could be";
+                let what = "remotes: as they were before, as far as they could be";
                 return Err(format!("{what}: {error}").into());
             }
         }
-        Ok(vec![format!("forwards to {} sites", settings.sites.len())])
+        Ok(vec![format!("forwards to {} remotes", settings.sites.len())])
     }
 
     async fn stop(self) -> Result<(), BoxError> {
@@ -149,7 +149,7 @@ impl Role for ForwardRole {
         let orphans = self.forward.orphaned_subscribers().unwrap_or_default();
         let line = |orphan: OrphanedSubscriber| {
             format!(
-                "site {:?} is in the settings no more, and the journal keeps {} records for it: \
+                "remote {:?} is in the settings no more, and the journal keeps {} records for it: \
                  to give them up, stop topdeck and run `topdeck journal subscribers {} remove \"site {}\"`",
                 orphan.name,
                 orphan.lag,

@@ -49,7 +49,7 @@ impl Default for Settings {
         Settings {
             remotes: Vec::new(),
             agent: "agent".to_owned(),
-            dead_letter_dir: PathBuf::from("refused"),
+            dead_letter_dir: PathBuf::from("dead-letter"),
             response_timeout: Duration::from_secs(30),
             backoff: (Duration::from_millis(500), Duration::from_secs(30)),
             rejections_max: 5,
@@ -136,26 +136,26 @@ mod tests {
     #[test]
     fn remotes_are_checked_before_anything_starts() {
         check("a.b-c_1", "https://site/x", Some("secret"), "fine");
-        check("", "http://site", None, "site name \"\" is empty");
-        check("..", "http://site", None, "site name \"..\" begins with a dot");
+        check("", "http://site", None, "remote name \"\" is empty");
+        check("..", "http://site", None, "remote name \"..\" begins with a dot");
         check(
             "a/b",
             "http://site",
             None,
-            "site name \"a/b\" has other characters than letters, digits, \"-\", \"_\" and \".\"",
+            "remote name \"a/b\" has other characters than letters, digits, \"-\", \"_\" and \".\"",
         );
         check(
             "a",
             "site:80",
             None,
-            "site \"a\": \"site:80\" cannot be dialled: it begins with neither http:// nor https://; \
+            "remote \"a\": \"site:80\" cannot be dialled: it begins with neither http:// nor https://; \
              it has to look like https://host:port/path",
         );
         check(
             "a",
             "http://site",
             Some("a\nb"),
-            "site \"a\": its token has characters that no header can have",
+            "remote \"a\": its token has characters that no header can have",
         );
     }
 
@@ -163,6 +163,6 @@ mod tests {
     fn duplicate_names_are_rejected() {
         let site = Remote { name: "a".into(), url: "http://site".into(), ..Remote::default() };
         let settings = Settings { remotes: vec![site.clone(), site], ..Settings::default() };
-        assert_eq!(settings.check().unwrap_err().to_string(), "site name \"a\" is given twice");
+        assert_eq!(settings.check().unwrap_err().to_string(), "remote name \"a\" is given twice");
     }
 }

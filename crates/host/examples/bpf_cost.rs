@@ -32,6 +32,14 @@ fn memory() -> String {
         .join(", ")
 }
 
+/// No source but those of these keys of `[host]`.
+fn only(keys: &str) -> Settings {
+    let sources = ["procfs", "block_io", "run_queue", "processes", "hiccup", "shm_metrics"];
+    let others = sources.iter().filter(|source| !keys.contains(*source));
+    let off: String = others.map(|source| format!("{source} = false\n")).collect();
+    Settings::with_keys("box", &format!("{keys}\n{off}")).expect("settings")
+}
+
 fn main() {
     let seconds = std::env::args().nth(1).map_or(5, |text| text.parse().expect("seconds"));
     let dir = std::env::temp_dir().join(format!("host-cost-{}", std::process::id()));
@@ -42,30 +50,19 @@ fn main() {
     let settings =
         intake::Settings { interval: Duration::from_secs(1), ..intake::Settings::default() };
     let intake = Arc::new(Intake::new(WriteTarget::Journal(journal), settings).expect("intake"));
-    let nothing = Settings {
-        host: "box".to_owned(),
-        procfs: false,
-        block_io: false,
-        run_queue: false,
-        processes: false,
-        folder: None,
-        hiccup_interval: None,
-        shm_interval: None,
-    };
-    let hiccup =
-        |us| Settings { hiccup_interval: Some(Duration::from_micros(us)), ..nothing.clone() };
     let parts = [
-        ("nothing", nothing.clone()),
-        ("procfs", Settings { procfs: true, ..nothing.clone() }),
-        ("block_io", Settings { block_io: true, ..nothing.clone() }),
-        ("run_queue", Settings { run_queue: true, ..nothing.clone() }),
-        ("processes", Settings { processes: true, ..nothing.clone() }),
-        ("hiccup 1 ms", hiccup(1_000)),
-        ("hiccup 5 ms", hiccup(5_000)),
-        ("hiccup 10 ms", hiccup(10_000)),
-        ("programs", Settings { shm_interval: Some(Duration::from_secs(1)), ..nothing.clone() }),
-        ("all", Settings::for_host("box")),
+        ("nothing", ""),
+        ("procfs", "procfs = true"),
+        ("block_io", "block_io = true"),
+        ("run_queue", "run_queue = true"),
+        ("processes", "processes = true"),
+        ("hiccup 1 ms", "hiccup_interval = '1ms'"),
+        ("hiccup 5 ms", "hiccup_interval = '5ms'"),
+        ("hiccup 10 ms", "hiccup = true"),
+        ("shm_metrics", "shm_metrics = true"),
     ];
+    let mut parts: Vec<_> = parts.map(|(name, keys)| (name, only(keys))).into();
+    parts.push(("all", Settings::for_host("box")));
     for (name, settings) in parts {
         let host = HostCollector::start(settings, Arc::clone(&intake)).expect("host");
         host.warnings().iter().for_each(|note| println!("{note}"));

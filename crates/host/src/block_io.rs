@@ -22,6 +22,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::Deserialize;
+
 use crate::bpf::btf::Btf;
 use crate::bpf::grid::{self, AtomicMode, BUCKETS, GridCounts};
 use crate::bpf::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
@@ -29,9 +31,10 @@ use crate::bpf::instruction::{
     Arithmetic, Assembler, HelperFunction, Instruction, JumpCondition, JumpLabel, Width,
 };
 use crate::bpf::{BpfProgram, MapCells};
+use crate::error::Result;
 use crate::metric::RowReporter;
 use crate::metrics;
-use crate::source::{HostSource, Opening, report_cost};
+use crate::source::{HostSource, Opening, SourceSettings, report_cost};
 
 /// What requests do, by the number of their cells.
 pub(crate) const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "other"];
@@ -402,13 +405,36 @@ impl BlockIo {
     }
 }
 
-/// Starts the program, if it is wanted and can be.
-pub(crate) fn open(opening: &mut Opening<'_>) -> Option<Box<dyn HostSource>> {
-    if !opening.settings.block_io {
-        return None;
+/// Settings of block I/O latency.
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BlockIoSettings {
+    /// Block I/O latency per device and operation, by BPF; needs root. Without it, the sums of
+    /// `/proc/diskstats` are reported, and why: true.
+    block_io: bool,
+}
+
+impl Default for BlockIoSettings {
+    fn default() -> BlockIoSettings {
+        BlockIoSettings { block_io: true }
     }
-    let otherwise = "block I/O has sums and means only, no distributions";
-    Some(Box::new(opening.start(PROGRAM, otherwise, BlockIo::start)?))
+}
+
+impl SourceSettings for BlockIoSettings {
+    const KEYS: &'static [&'static str] = &["block_io"];
+
+    fn is_enabled(&self) -> bool {
+        self.block_io
+    }
+
+    fn open(&self, opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>> {
+        if !self.block_io {
+            return Ok(None);
+        }
+        let otherwise = "block I/O has sums and means only, no distributions";
+        let started = opening.start(PROGRAM, otherwise, BlockIo::start);
+        Ok(started.map(|source| -> Box<dyn HostSource> { Box::new(source) }))
+    }
 }
 
 impl HostSource for BlockIo {

@@ -1,7 +1,6 @@
 //! Host collector errors.
 
 use std::io;
-use std::time::Duration;
 
 use crate::settings::Settings;
 
@@ -18,26 +17,6 @@ pub enum Error {
     NameSize {
         /// How many it has.
         found: usize,
-    },
-    /// Not a period.
-    #[error(
-        "hiccups cannot be looked for every {found:?}; every {:?} to {:?} are allowed",
-        Settings::HICCUP_INTERVAL_MIN,
-        Settings::HICCUP_INTERVAL_MAX
-    )]
-    HiccupInterval {
-        /// What was asked for.
-        found: Duration,
-    },
-    /// Not a time between readings of programs.
-    #[error(
-        "programs cannot be read every {found:?}; every {:?} to {:?} are allowed",
-        Settings::SHM_INTERVAL_MIN,
-        Settings::SHM_INTERVAL_MAX
-    )]
-    ShmInterval {
-        /// What was asked for.
-        found: Duration,
     },
     /// The system has no thread for it.
     #[error("cannot start the thread {name}: {source}")]

@@ -8,6 +8,7 @@
 //! Idea: Gil Tene, jHiccup (github.com/giltene/jHiccup); wrk2's intended start times.
 
 use std::num::NonZeroU64;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -15,13 +16,15 @@ use std::time::Duration;
 
 use hist::{Histogram, SharedRecorder};
 use intake::{Counter, SupervisedThread};
+use role::settings::{Length, SettingsCheck};
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::metric::RowReporter;
 use crate::metrics;
-use crate::source::{HostSource, Opening};
+use crate::source::{HostSource, Opening, SourceSettings, TABLE};
 
 /// Missed moments that are recorded of one stall, at 10 ms those of 46 hours; the others are counted.
 const MISSED_MAX: u64 = 1 << 24;
@@ -52,17 +55,60 @@ impl std::fmt::Debug for HiccupRecorder {
     }
 }
 
+/// Settings of hiccups.
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HiccupSettings {
+    /// How late a thread is woken: true.
+    hiccup: bool,
+    /// How often it asks to be woken: `10ms`, from 100 us to 10 s.
+    hiccup_interval: Length,
+}
+
+impl HiccupSettings {
+    const INTERVALS: RangeInclusive<Duration> =
+        Duration::from_micros(100)..=Duration::from_secs(10);
+}
+
+impl Default for HiccupSettings {
+    fn default() -> HiccupSettings {
+        let hiccup_interval = Length(Duration::from_millis(10));
+        HiccupSettings { hiccup: true, hiccup_interval }
+    }
+}
+
+impl SourceSettings for HiccupSettings {
+    const KEYS: &'static [&'static str] = &["hiccup", "hiccup_interval"];
+
+    fn check(&self, check: &mut SettingsCheck<'_>) {
+        check.range(TABLE, "hiccup_interval", Some(self.hiccup_interval), Self::INTERVALS);
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.hiccup
+    }
+
+    fn open(&self, opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>> {
+        if !self.hiccup {
+            return Ok(None);
+        }
+        let unrecorded = opening.intake.meter().counter(
+            "topdeck_host_hiccups_dropped_total",
+            "moments of long stalls that are in no distribution of hiccups",
+            &[],
+        );
+        let supervised = opening.intake.supervisor().thread("hiccup");
+        let (thread, waits) = Hiccup::start(self.hiccup_interval.0, unrecorded, supervised)?;
+        Ok(Some(Box::new(Hiccups { thread, waits, late: Histogram::default() })))
+    }
+}
+
 /// Hiccups as a source: those of readings that were not taken come again.
 #[derive(Debug)]
 struct Hiccups {
+    thread: Hiccup,
     waits: HiccupRecorder,
     late: Histogram,
-}
-
-/// Reports what the thread records, if there is one.
-pub(crate) fn open(opening: &mut Opening<'_>) -> Option<Box<dyn HostSource>> {
-    let waits = opening.waits.take()?;
-    Some(Box::new(Hiccups { waits, late: Histogram::default() }))
 }
 
 impl HostSource for Hiccups {
@@ -76,6 +122,11 @@ impl HostSource for Hiccups {
 
     fn commit(&mut self) {
         self.late = Histogram::default();
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.thread.stop();
+        Ok(())
     }
 }
 

@@ -8,11 +8,8 @@ use intake::{Counter, Intake, LatencyHistogram, Producer, SeriesKeyEncoding};
 use model::Gap;
 
 use crate::error::{Error, Result};
-use crate::hiccup::Hiccup;
 use crate::metric::RowReporter;
-use crate::process_table;
 use crate::settings::Settings;
-use crate::shm_metrics;
 use crate::source::Note;
 use crate::sources::Sources;
 use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_reading};
@@ -20,9 +17,7 @@ use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_read
 /// Host collector; stops on drop.
 #[derive(Debug)]
 pub struct HostCollector {
-    shm_thread: Option<CollectorThread<Result<()>>>,
     thread: CollectorThread<Result<()>>,
-    _tables: Option<CollectorThread<()>>,
     warnings: Vec<Note>,
 }
 
@@ -34,41 +29,14 @@ impl HostCollector {
             return Err(Error::NameSize { found: host.len() });
         }
         let meter = Arc::clone(intake.meter());
-        let hiccup = settings.hiccup_interval.map(|period| {
-            if !(Settings::HICCUP_INTERVAL_MIN..=Settings::HICCUP_INTERVAL_MAX).contains(&period) {
-                return Err(Error::HiccupInterval { found: period });
-            }
-            let unrecorded = meter.counter(
-                "topdeck_host_hiccups_dropped_total",
-                "moments of long stalls that are in no distribution of hiccups",
-                &[],
-            );
-            Hiccup::start(period, unrecorded, intake.supervisor().thread("hiccup"))
-        });
-        let (hiccup, waits) = hiccup.transpose()?.unzip();
-        let programs = settings.shm_interval.map(|period| {
-            if !(Settings::SHM_INTERVAL_MIN..=Settings::SHM_INTERVAL_MAX).contains(&period) {
-                return Err(Error::ShmInterval { found: period });
-            }
-            shm_metrics::collect(host.clone(), period, Arc::clone(&intake))
-        });
-        let programs = programs.transpose()?;
         let began = intake.now();
-        let mut sources = Sources::open(&settings, waits, began, &meter);
-        let tables = sources
-            .take_processes()
-            .map(|processes| process_table::publish(processes, settings.folder.clone(), &intake));
-        let (tables, unpublished) = tables.transpose()?.unzip();
-        if let Some(why) = unpublished.flatten() {
-            sources.add_warning(format!("the table of processes is not published now: {why}"));
-        }
+        let sources = Sources::open(&settings, began, &intake)?;
         let notes = sources.warnings().to_vec();
         let supervised = intake.supervisor().thread("host");
         let mut worker = HostWorker {
             producer: intake.producer("host"),
             host,
             sources,
-            hiccup,
             last_end: began,
             lost_gauges: None,
             reading: meter.histogram(
@@ -90,7 +58,7 @@ impl HostCollector {
         };
         let thread =
             CollectorThread::start("host", None, supervised, move |stop| worker.run(stop))?;
-        Ok(HostCollector { shm_thread: programs, thread, _tables: tables, warnings: notes })
+        Ok(HostCollector { thread, warnings: notes })
     }
 
     /// What is wanted and not told, and why: a sentence each.
@@ -101,8 +69,7 @@ impl HostCollector {
     /// Reads a last time, waits until that is taken, and ends the threads. Where there is no room in the journal for
     /// some seconds, what was not taken is lost, and said.
     pub fn stop(mut self) -> Result<()> {
-        let programs = self.shm_thread.as_mut().and_then(CollectorThread::stop).unwrap_or(Ok(()));
-        programs.and(self.thread.stop().unwrap_or(Ok(())))
+        self.thread.stop().unwrap_or(Ok(()))
     }
 }
 
@@ -112,7 +79,6 @@ struct HostWorker {
     producer: Producer,
     host: String,
     sources: Sources,
-    hiccup: Option<Hiccup>,
     /// The end of the last reading that was taken.
     last_end: i64,
     /// Gauges that were not taken: the first reading's end, and how many.
@@ -129,10 +95,9 @@ impl HostWorker {
             // What is not taken comes again; it was counted.
             let _ = self.read(end);
         }
-        if let Some(hiccup) = &mut self.hiccup {
-            hiccup.stop();
-        }
-        Ok(retry_final_reading(|| self.read(intake.now()))?)
+        let stopped = self.sources.stop();
+        let last = retry_final_reading(|| self.read(intake.now()));
+        stopped.and(last.map_err(Error::from))
     }
 
     /// Reads all, as of `end`, and waits until it is taken.

@@ -32,9 +32,9 @@ mod source;
 mod sources;
 mod thread;
 
-pub use crate::role::{HostRole, HostTable, HostTables};
+pub use crate::role::HostRole;
 pub use error::{Error, Result};
 pub use hiccup::{WakeUp, run_periodic};
 pub use host::HostCollector;
 pub use processes::ProcessCollector;
-pub use settings::Settings;
+pub use settings::{HostTables, Settings};

@@ -3,14 +3,18 @@
 //! A thread of its own, for the readings of the host may wait for a disk, and that is when somebody looks. It takes no memory but
 //! the rows. Where another topdeck publishes already, or there is no room, it is tried again later.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use intake::{Counter, Intake, LatencyHistogram};
+use serde::Deserialize;
 use shm::process_table::{CollectionInfo, ProcessRow, TableWriter};
 
 use crate::error::Result;
+use crate::metric::RowReporter;
 use crate::processes::ProcessCollector;
+use crate::source::{HostSource, Note, Opening, SourceSettings};
 use crate::thread::{CollectorThread, StopSignal};
 
 /// How often a table is published.
@@ -20,8 +24,81 @@ const RETRY_PERIODS: u32 = 10;
 /// State of the process table thread.
 const STACK_BYTES: usize = 128 << 10;
 
+/// The program that reads processes, as labels have it.
+const PROGRAM: &str = "processes";
+const PROCFS_FALLBACK: &str = "processes are read out of /proc, at more cost";
+
+/// Settings of the process table.
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ProcessTableSettings {
+    /// The process table in shared memory, published each second: true. Some 100 us a second for a
+    /// hundred processes.
+    pub(crate) processes: bool,
+}
+
+impl Default for ProcessTableSettings {
+    fn default() -> ProcessTableSettings {
+        ProcessTableSettings { processes: true }
+    }
+}
+
+impl SourceSettings for ProcessTableSettings {
+    const KEYS: &'static [&'static str] = &["processes"];
+
+    fn is_enabled(&self) -> bool {
+        self.processes
+    }
+
+    /// Publishes a first table and begins.
+    fn open(&self, opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>> {
+        if !self.processes {
+            return Ok(None);
+        }
+        let processes = ProcessCollector::from_bpf(opening.types());
+        let fallback_reason = processes.shared_fallback_reason();
+        let started = fallback_reason.get().map_or(Ok(()), |why| Err(why.clone()));
+        let has_fallen_back = started.is_err();
+        opening.note(PROGRAM, PROCFS_FALLBACK, started);
+        let folder = opening.folder.map(Path::to_owned);
+        let (thread, unpublished) = publish(processes, folder, opening.intake)?;
+        let text = |why| format!("the table of processes is not published now: {why}");
+        let note = |why| Note { collector: PROGRAM, text: text(why) };
+        opening.notes.extend(unpublished.map(note));
+        let publisher = TablePublisher { thread, fallback_reason, has_fallen_back };
+        Ok(Some(Box::new(publisher)))
+    }
+}
+
+/// The thread that publishes. It reports no rows.
+#[derive(Debug)]
+struct TablePublisher {
+    thread: CollectorThread<()>,
+    /// Why processes are read out of `/proc`, if they are: that may begin at any time.
+    fallback_reason: Arc<OnceLock<String>>,
+    has_fallen_back: bool,
+}
+
+impl HostSource for TablePublisher {
+    fn read(&mut self, _report: &mut RowReporter<'_>, _began: i64) -> u64 {
+        0
+    }
+
+    fn degradation(&mut self) -> Option<Note> {
+        let why = self.fallback_reason.get().filter(|_| !self.has_fallen_back)?;
+        self.has_fallen_back = true;
+        Some(Note { collector: PROGRAM, text: format!("{PROCFS_FALLBACK}: {why}") })
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        // Nothing comes of its work.
+        let _ = self.thread.stop();
+        Ok(())
+    }
+}
+
 /// Publishes a first table and begins. Also why that is not possible now, if it is not.
-pub(crate) fn publish(
+fn publish(
     processes: ProcessCollector,
     folder: Option<PathBuf>,
     intake: &Intake,

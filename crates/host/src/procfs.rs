@@ -13,11 +13,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use serde::Deserialize;
+
 use crate::block_io;
+use crate::error::Result;
 #[cfg(test)]
 use crate::metric::MetricDefinition;
 use crate::metric::{MetricSink, RowReporter};
-use crate::source::{HostSource, Opening};
+use crate::source::{HostSource, Opening, SourceSettings};
 
 /// Bytes of a file at the most: `/proc/stat` of a large machine has some hundred thousand.
 const FILE_BYTES_MAX: usize = 8 << 20;
@@ -70,16 +73,34 @@ pub(crate) struct Procfs {
     disks: HashSet<String>,
 }
 
-/// Opens what is wanted, and the sums of block I/O where its distributions are wanted and not to be
-/// had.
-pub(crate) fn open(opening: &mut Opening<'_>) -> Option<Box<dyn HostSource>> {
-    let sums_only = opening.settings.block_io && !opening.is_running(block_io::PROGRAM);
-    let procfs = match opening.settings.procfs {
-        true => Procfs::open(),
-        false if sums_only => Procfs::open_disks(),
-        false => return None,
-    };
-    Some(Box::new(procfs))
+/// Settings of the files of the kernel.
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ProcfsSettings {
+    /// CPUs, memory, disks and networks, out of files of the kernel; about 60 us a reading: true.
+    procfs: bool,
+}
+
+impl Default for ProcfsSettings {
+    fn default() -> ProcfsSettings {
+        ProcfsSettings { procfs: true }
+    }
+}
+
+impl SourceSettings for ProcfsSettings {
+    const KEYS: &'static [&'static str] = &["procfs"];
+
+    fn is_enabled(&self) -> bool {
+        self.procfs
+    }
+
+    fn open(&self, opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>> {
+        Ok(match self.procfs {
+            true => Some(Box::new(Procfs::open())),
+            false if opening.has_failed(block_io::PROGRAM) => Some(Box::new(Procfs::open_disks())),
+            false => None,
+        })
+    }
 }
 
 impl HostSource for Procfs {

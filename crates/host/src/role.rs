@@ -4,84 +4,12 @@
 use std::sync::Arc;
 
 use role::json::Json::{List, Text};
-use role::settings::{Document, Length, Problems, SettingsCheck, TableRef, length_or};
+use role::settings::{Document, Problems, SettingsCheck};
 use role::{BoxError, Role, RoleContext, Route, RouteSpec, StatusSection, run_blocking};
-use serde::Deserialize;
 
 use crate::host::HostCollector;
 use crate::process_list::{self, ProcessList};
-use crate::settings::Settings;
-
-const TABLE: TableRef<'static> = TableRef::named("host");
-
-/// The keys of the settings file.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
-pub struct HostTables {
-    /// `[host]`.
-    pub host: HostTable,
-}
-
-/// `[host]`: what this host tells by itself.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
-pub struct HostTable {
-    /// The label `host`: the host's name. The node has it from here for all roles.
-    name: Option<String>,
-    /// Processors, memory, disks and network, from /proc: true.
-    procfs: bool,
-    /// Block I/O latency per device and operation, by BPF: true.
-    block_io: bool,
-    /// How long tasks wait for a processor, by BPF: true.
-    run_queue: bool,
-    /// The process table in shared memory, each second: true.
-    processes: bool,
-    /// How late a thread is woken: true.
-    hiccup: bool,
-    /// How often it asks to be woken: `10ms`.
-    hiccup_period: Option<Length>,
-    /// What programs record into shared memory: true.
-    programs: bool,
-    /// How often it is read: `1s`.
-    programs_period: Option<Length>,
-}
-
-impl Default for HostTable {
-    fn default() -> HostTable {
-        HostTable {
-            name: None,
-            procfs: true,
-            block_io: true,
-            run_queue: true,
-            processes: true,
-            hiccup: true,
-            hiccup_period: None,
-            programs: true,
-            programs_period: None,
-        }
-    }
-}
-
-impl HostTables {
-    /// What the host of that name tells, if anything.
-    pub fn settings(&self, host: &str) -> Option<Settings> {
-        let HostTable { procfs, block_io, run_queue, processes, hiccup, programs, .. } = self.host;
-        let default = Settings::for_host(host);
-        let period =
-            default.hiccup_interval.map(|period| length_or(self.host.hiccup_period, period));
-        let every = default.shm_interval.map(|every| length_or(self.host.programs_period, every));
-        let is_any = procfs || block_io || run_queue || processes || hiccup || programs;
-        is_any.then(|| Settings {
-            procfs,
-            block_io,
-            run_queue,
-            processes,
-            hiccup_interval: period.filter(|_| hiccup),
-            shm_interval: every.filter(|_| programs),
-            ..default
-        })
-    }
-}
+use crate::settings::{HostTables, Settings};
 
 /// This host.
 #[derive(Debug)]
@@ -98,22 +26,11 @@ impl Role for HostRole {
     type Settings = HostTables;
 
     fn read(document: &Document<'_>) -> Result<HostTables, Problems> {
-        document.read(Self::KEYS)
+        HostTables::read(document)
     }
 
     fn check(settings: &HostTables, check: &mut SettingsCheck<'_>) {
-        let HostTable { name, hiccup_period, programs_period, .. } = &settings.host;
-        let hiccup = Settings::HICCUP_INTERVAL_MIN..=Settings::HICCUP_INTERVAL_MAX;
-        check.range(TABLE, "hiccup_period", *hiccup_period, hiccup);
-        let programs = Settings::SHM_INTERVAL_MIN..=Settings::SHM_INTERVAL_MAX;
-        check.range(TABLE, "programs_period", *programs_period, programs);
-        let bytes_max = Settings::HOST_BYTES_MAX;
-        if let Some(name) = name
-            && !(1..=bytes_max).contains(&name.len())
-        {
-            let what = format!("name has {} bytes, must have 1 to {bytes_max}", name.len());
-            check.problem(TABLE, "name", what);
-        }
+        settings.check(check);
     }
 
     /// What was read and did not find room in the journal is in memory.
@@ -186,7 +103,7 @@ impl Role for HostRole {
 impl HostRole {
     /// Has the route tell the table of this host, if it publishes one.
     fn publish(&self) {
-        let published = self.running.as_ref().filter(|(settings, _)| settings.processes);
+        let published = self.running.as_ref().filter(|(settings, _)| settings.has_process_table());
         self.processes.publish(
             published.map(|(settings, _)| (settings.host.clone(), settings.folder.clone())),
         );

@@ -11,6 +11,8 @@
 
 use std::sync::atomic::Ordering;
 
+use serde::Deserialize;
+
 use crate::bpf::btf::Btf;
 use crate::bpf::grid::{self, AtomicMode, BUCKETS, GridCounts};
 use crate::bpf::instruction::Register::{R0, R1, R2, R3, R6, R7, R8};
@@ -18,9 +20,10 @@ use crate::bpf::instruction::{
     Arithmetic, Assembler, HelperFunction, Instruction, JumpCondition, Width,
 };
 use crate::bpf::{BpfProgram, MapCells};
+use crate::error::Result;
 use crate::metric::RowReporter;
 use crate::metrics;
-use crate::source::{HostSource, Opening, report_cost};
+use crate::source::{HostSource, Opening, SourceSettings, report_cost};
 
 /// The program, as labels have it.
 const PROGRAM: &str = "run_queue";
@@ -159,13 +162,35 @@ impl RunQueue {
     }
 }
 
-/// Starts the program, if it is wanted and can be.
-pub(crate) fn open(opening: &mut Opening<'_>) -> Option<Box<dyn HostSource>> {
-    if !opening.settings.run_queue {
-        return None;
+/// Settings of run queue latency.
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RunQueueSettings {
+    /// How long tasks wait for a processor, by BPF; needs root. Without it, the reason is reported: true.
+    run_queue: bool,
+}
+
+impl Default for RunQueueSettings {
+    fn default() -> RunQueueSettings {
+        RunQueueSettings { run_queue: true }
     }
-    let otherwise = "there are no times of tasks waiting for a processor";
-    Some(Box::new(opening.start(PROGRAM, otherwise, RunQueue::start)?))
+}
+
+impl SourceSettings for RunQueueSettings {
+    const KEYS: &'static [&'static str] = &["run_queue"];
+
+    fn is_enabled(&self) -> bool {
+        self.run_queue
+    }
+
+    fn open(&self, opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>> {
+        if !self.run_queue {
+            return Ok(None);
+        }
+        let otherwise = "there are no times of tasks waiting for a processor";
+        let started = opening.start(PROGRAM, otherwise, RunQueue::start);
+        Ok(started.map(|source| -> Box<dyn HostSource> { Box::new(source) }))
+    }
 }
 
 impl HostSource for RunQueue {

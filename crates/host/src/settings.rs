@@ -1,57 +1,140 @@
-//! Host collector settings.
+//! Settings of the host collector: the host's name, and the settings of each source.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use role::settings::{Document, Problems, SettingsCheck};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::process_table::ProcessTableSettings;
+use crate::source::{AnySource, SOURCES, TABLE};
 
 /// Settings of the host collector. How often is the intake's interval.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The label `host` of all series: the host's name.
     pub host: String,
-    /// Processors, memory, disks and networks out of files of the kernel: `true` by default. About 60 us a reading.
-    pub procfs: bool,
-    /// The distribution of each block device's times, by a program in the kernel: `true` by default. Needs root;
-    /// without, the sums of `/proc/diskstats` are told, and why.
-    pub block_io: bool,
-    /// The distribution of the times that tasks wait for a processor, by a program in the kernel: `true` by default.
-    /// Needs root; without, it is told why there is none.
-    pub run_queue: bool,
-    /// The process table, published each second in shared memory: `true` by default. Some 100 us a second for a hundred
-    /// processes.
-    pub processes: bool,
-    /// Where it is published: `None`, the default, for [`shm::folder`].
+    /// Where the process table is published: `None`, the default, for [`shm::folder`].
     pub folder: Option<PathBuf>,
-    /// How often a thread means to wake up to see how late it is: 10 ms by default, `None` for never. From 100 us to
-    /// 10 s.
-    pub hiccup_interval: Option<Duration>,
-    /// How often what programs record into shared memory is read: 1 s by default, `None` for never. From 100 ms to
-    /// 30 s.
-    pub shm_interval: Option<Duration>,
+    pub(crate) sources: Vec<AnySource>,
 }
 
 impl Settings {
-    /// The shortest period of the thread that wakes up.
-    pub const HICCUP_INTERVAL_MIN: Duration = Duration::from_micros(100);
-    /// The longest.
-    pub const HICCUP_INTERVAL_MAX: Duration = Duration::from_secs(10);
-    /// The shortest time between two readings of programs.
-    pub const SHM_INTERVAL_MIN: Duration = Duration::from_millis(100);
-    /// The longest: files of programs that ended are there for a minute.
-    pub const SHM_INTERVAL_MAX: Duration = Duration::from_secs(30);
     /// Bytes of a host's name at the most.
     pub const HOST_BYTES_MAX: usize = 255;
 
-    /// All there is of a host of that name.
+    /// All sources of a host of that name, with their defaults.
     pub fn for_host(host: impl Into<String>) -> Settings {
-        Settings {
-            host: host.into(),
-            procfs: true,
-            block_io: true,
-            run_queue: true,
-            processes: true,
-            folder: None,
-            hiccup_interval: Some(Duration::from_millis(10)),
-            shm_interval: Some(Duration::from_secs(1)),
+        HostTables::default().sources_of(host)
+    }
+
+    /// The same with keys of `[host]`, as TOML.
+    pub fn with_keys(host: impl Into<String>, keys: &str) -> Result<Settings, Problems> {
+        let text = format!("[host]\n{keys}");
+        let document = Document::parse(&text, Path::new("."))?;
+        let tables = HostTables::read(&document)?;
+        let mut check = SettingsCheck::new(&document);
+        tables.check(&mut check);
+        let problems = check.finish();
+        if problems.is_empty() { Ok(tables.sources_of(host)) } else { Err(problems) }
+    }
+
+    /// Whether the process table is published.
+    pub(crate) fn has_process_table(&self) -> bool {
+        self.sources.iter().filter_map(AnySource::get).any(|it: &ProcessTableSettings| it.processes)
+    }
+}
+
+/// `[host]`: what this host tells by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostTables {
+    /// The label `host`: the host's name. The node has it from here for all roles.
+    name: Option<String>,
+    sources: Vec<AnySource>,
+}
+
+/// The keys that are no source's.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct OwnKeys {
+    name: Option<String>,
+}
+
+const OWN_KEYS: [&str; 1] = ["name"];
+
+/// The table as it stands in the file: its keys.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct HostKeys {
+    #[serde(rename = "host")]
+    _host: BTreeMap<String, IgnoredAny>,
+}
+
+impl Default for HostTables {
+    fn default() -> HostTables {
+        HostTables { name: None, sources: SOURCES.iter().map(|row| (row.default)()).collect() }
+    }
+}
+
+impl HostTables {
+    /// Reads the keys of each source.
+    pub(crate) fn read(document: &Document<'_>) -> Result<HostTables, Problems> {
+        // That it is a table.
+        document.read::<HostKeys>(&["host"])?;
+        let of_sources = SOURCES.iter().flat_map(|row| row.keys);
+        let known: Vec<&str> = OWN_KEYS.iter().chain(of_sources).copied().collect();
+        let mut problems = document.unknown_keys(TABLE, &known);
+        let own = document.read_table::<OwnKeys>(TABLE, &OWN_KEYS);
+        let own = own.map_err(|found| problems.extend(found)).unwrap_or_default();
+        let mut sources = Vec::new();
+        for row in SOURCES {
+            match (row.read)(document) {
+                Ok(source) => sources.push(source),
+                Err(found) => problems.extend(found),
+            }
         }
+        if problems.is_empty() { Ok(HostTables { name: own.name, sources }) } else { Err(problems) }
+    }
+
+    /// Reports every problem of the keys.
+    pub(crate) fn check(&self, check: &mut SettingsCheck<'_>) {
+        self.sources.iter().for_each(|source| source.check(check));
+        let bytes_max = Settings::HOST_BYTES_MAX;
+        if let Some(name) = &self.name
+            && !(1..=bytes_max).contains(&name.len())
+        {
+            let what = format!("name has {} bytes, must have 1 to {bytes_max}", name.len());
+            check.problem(TABLE, "name", what);
+        }
+    }
+
+    /// What the host of that name tells, if anything.
+    pub fn settings(&self, host: &str) -> Option<Settings> {
+        let is_any = self.sources.iter().any(AnySource::is_enabled);
+        is_any.then(|| self.sources_of(host))
+    }
+
+    fn sources_of(&self, host: impl Into<String>) -> Settings {
+        Settings { host: host.into(), folder: None, sources: self.sources.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_key_is_of_one_source() {
+        let keys = || OWN_KEYS.iter().chain(SOURCES.iter().flat_map(|row| row.keys));
+        assert_eq!(keys().collect::<BTreeSet<_>>().len(), keys().count());
+    }
+
+    #[test]
+    fn no_keys_are_the_defaults() {
+        assert_eq!(Settings::with_keys("h", ""), Ok(Settings::for_host("h")));
+        assert_ne!(Settings::with_keys("h", "procfs = false"), Ok(Settings::for_host("h")));
     }
 }

@@ -9,18 +9,80 @@ mod in_flight_by_age;
 mod rows;
 mod tracked_process;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use intake::{Counter, Intake, LatencyHistogram, Producer};
+use role::settings::{Length, SettingsCheck};
+use serde::Deserialize;
 
 use crate::error::Result;
+use crate::metric::RowReporter;
 use crate::shm_metrics::collector::ShmCollector;
 use crate::shm_metrics::rows::ShmRowWriter;
+use crate::source::{HostSource, Opening, SourceSettings, TABLE};
 use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_reading};
 
+/// Settings of metrics in shared memory.
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ShmMetricsSettings {
+    /// What programs record into shared memory: true.
+    shm_metrics: bool,
+    /// How often it is read: `1s`, from 100 ms to 30 s, as files of programs that ended are there for
+    /// a minute.
+    shm_scrape_interval: Length,
+}
+
+impl ShmMetricsSettings {
+    const INTERVALS: RangeInclusive<Duration> =
+        Duration::from_millis(100)..=Duration::from_secs(30);
+}
+
+impl Default for ShmMetricsSettings {
+    fn default() -> ShmMetricsSettings {
+        let shm_scrape_interval = Length(Duration::from_secs(1));
+        ShmMetricsSettings { shm_metrics: true, shm_scrape_interval }
+    }
+}
+
+impl SourceSettings for ShmMetricsSettings {
+    const KEYS: &'static [&'static str] = &["shm_metrics", "shm_scrape_interval"];
+
+    fn check(&self, check: &mut SettingsCheck<'_>) {
+        check.range(TABLE, "shm_scrape_interval", Some(self.shm_scrape_interval), Self::INTERVALS);
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.shm_metrics
+    }
+
+    fn open(&self, opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>> {
+        if !self.shm_metrics {
+            return Ok(None);
+        }
+        let (host, interval) = (opening.host.to_owned(), self.shm_scrape_interval.0);
+        Ok(Some(Box::new(ShmScraper(collect(host, interval, Arc::clone(opening.intake))?))))
+    }
+}
+
+/// The thread that collects. It writes batches of its own, at its own times.
+#[derive(Debug)]
+struct ShmScraper(CollectorThread<Result<()>>);
+
+impl HostSource for ShmScraper {
+    fn read(&mut self, _report: &mut RowReporter<'_>, _began: i64) -> u64 {
+        0
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.0.stop().unwrap_or(Ok(()))
+    }
+}
+
 /// Begins to collect, every so often. The last reading is taken when it stops.
-pub(crate) fn collect(
+fn collect(
     host: String,
     period: Duration,
     intake: Arc<Intake>,

@@ -3,30 +3,20 @@
 //! What happened between readings is kept until [`Sources::keep`] says that a reading is safe: one that was not taken
 //! comes again within the next.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use intake::{Counter, Meter};
+use intake::{Counter, Intake};
 
-use crate::bpf;
-use crate::hiccup::HiccupRecorder;
+use crate::error::Result;
 use crate::metric::{MetricSink, RowReporter};
 use crate::metrics;
-use crate::processes::ProcessCollector;
 use crate::settings::Settings;
-use crate::source::{HostSource, Note, Opening, SOURCES};
-
-/// The program that reads processes, as labels have it.
-const PROCESSES: &str = "processes";
-const PROCFS_FALLBACK: &str = "processes are read out of /proc, at more cost";
+use crate::source::{HostSource, Note, Opening};
 
 /// All sources of the host collector.
 #[derive(Debug)]
 pub(crate) struct Sources {
     all: Vec<Box<dyn HostSource>>,
-    /// Until somebody takes them who publishes them.
-    processes: Option<ProcessCollector>,
-    /// Why they are read out of `/proc`, if they are: that may begin at any time.
-    procfs_fallback_reason: Option<Arc<OnceLock<String>>>,
     /// Programs in the kernel that are wanted, and whether they are at work.
     programs: Vec<(&'static str, bool)>,
     warnings: Vec<Note>,
@@ -41,40 +31,22 @@ impl Sources {
     /// Opens what the settings want, as far as it is to be had.
     pub(crate) fn open(
         settings: &Settings,
-        hiccups: Option<HiccupRecorder>,
         started_at: i64,
-        meter: &Meter,
-    ) -> Sources {
-        let types = (settings.block_io || settings.run_queue || settings.processes)
-            .then(bpf::kernel_types)
-            .unwrap_or(Err(String::new()));
-        let types = types.as_ref().map_err(String::clone);
-        let (programs, notes) = (Vec::new(), Vec::new());
-        let mut opening = Opening { settings, types, waits: hiccups, programs, notes };
-        let all = SOURCES.iter().filter_map(|open| open(&mut opening)).collect();
-        let processes =
-            settings.processes.then(|| ProcessCollector::from_bpf(opening.types.clone()));
-        let out_of_proc = processes.as_ref().map(ProcessCollector::shared_fallback_reason);
-        if let Some(why) = &out_of_proc {
-            let started = why.get().map_or(Ok(()), |why| Err(why.clone()));
-            opening.note(PROCESSES, PROCFS_FALLBACK, started);
+        intake: &Arc<Intake>,
+    ) -> Result<Sources> {
+        let mut opening = Opening::new(&settings.host, settings.folder.as_deref(), intake);
+        let mut all = Vec::new();
+        for source in &settings.sources {
+            all.extend(source.open(&mut opening)?);
         }
-        let unread = meter.counter(
+        let read_errors = intake.meter().counter(
             "topdeck_host_read_errors_total",
             "files of the kernel that could not be read",
             &[],
         );
         let Opening { programs, notes, .. } = opening;
-        Sources {
-            all,
-            processes,
-            procfs_fallback_reason: out_of_proc,
-            programs,
-            warnings: notes,
-            warnings_reported: 0,
-            began: started_at,
-            read_errors: unread,
-        }
+        let (warnings, warnings_reported) = (notes, 0);
+        Ok(Sources { all, programs, warnings, warnings_reported, began: started_at, read_errors })
     }
 
     /// Why what is wanted is not told.
@@ -82,33 +54,25 @@ impl Sources {
         &self.warnings
     }
 
-    /// The processes, for who publishes them.
-    pub(crate) fn take_processes(&mut self) -> Option<ProcessCollector> {
-        self.processes.take()
-    }
-
-    /// Something is not told, of which the sources know nothing.
-    pub(crate) fn add_warning(&mut self, text: String) {
-        self.warnings.push(Note { collector: PROCESSES, text });
-    }
-
-    /// Takes note of it when the program that reads processes has failed since.
-    fn check_process_fallback(&mut self) {
-        let Some(why) = self.procfs_fallback_reason.as_ref().and_then(|why| why.get()) else {
-            return;
-        };
-        let works =
-            self.programs.iter_mut().find(|(program, works)| *program == PROCESSES && *works);
-        if let Some((_, works)) = works {
-            *works = false;
-            self.warnings
-                .push(Note { collector: PROCESSES, text: format!("{PROCFS_FALLBACK}: {why}") });
+    /// Takes note of sources that have become less since.
+    fn collect_degradations(&mut self) {
+        for note in self.all.iter_mut().filter_map(|source| source.degradation()) {
+            let works = self.programs.iter_mut().find(|(program, _)| *program == note.collector);
+            if let Some((_, works)) = works {
+                *works = false;
+            }
+            self.warnings.push(note);
         }
+    }
+
+    /// Ends the threads of sources; the first error of one.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        self.all.iter_mut().map(|source| source.stop()).fold(Ok(()), Result::and)
     }
 
     /// Reads all.
     pub(crate) fn read(&mut self, report: &mut RowReporter<'_>) {
-        self.check_process_fallback();
+        self.collect_degradations();
         for (program, works) in &self.programs {
             report.record(
                 &metrics::BPF_AVAILABLE,
@@ -138,20 +102,30 @@ mod tests {
 
     use super::*;
 
+    /// Falls back in the next reading.
+    #[derive(Debug)]
+    struct FallingBack(Option<Note>);
+
+    impl HostSource for FallingBack {
+        fn read(&mut self, _report: &mut RowReporter<'_>, _began: i64) -> u64 {
+            0
+        }
+
+        fn degradation(&mut self) -> Option<Note> {
+            self.0.take()
+        }
+    }
+
     #[test]
     fn failed_bpf_program_is_reported_once() {
-        let settings = Settings {
-            procfs: false,
-            block_io: false,
-            run_queue: false,
-            processes: false,
-            hiccup_interval: None,
-            ..Settings::for_host("h")
+        let mut sources = Sources {
+            all: vec![Box::new(FallingBack(None))],
+            programs: vec![("processes", true)],
+            warnings: Vec::new(),
+            warnings_reported: 0,
+            began: 0,
+            read_errors: Counter::default(),
         };
-        let mut sources = Sources::open(&settings, None, 0, &Meter::default());
-        let why = Arc::new(OnceLock::new());
-        (sources.programs, sources.procfs_fallback_reason) =
-            (vec![(PROCESSES, true)], Some(Arc::clone(&why)));
         let read = |sources: &mut Sources| {
             let mut rows = VecRowSink::default();
             sources.read(&mut RowReporter::new(&mut rows, "h", 10, 20));
@@ -159,9 +133,9 @@ mod tests {
         };
         assert_eq!(read(&mut sources), ["host_bpf_available 1"]);
         sources.commit();
-        why.set("it failed".to_owned()).unwrap();
-        let note =
-            "host_collector_warning processes are read out of /proc, at more cost: it failed";
+        let note = Note { collector: "processes", text: "it failed".to_owned() };
+        sources.all = vec![Box::new(FallingBack(Some(note)))];
+        let note = "host_collector_warning it failed";
         assert_eq!(read(&mut sources), ["host_bpf_available 0", note]);
         // What was not taken is told again.
         assert_eq!(read(&mut sources), ["host_bpf_available 0", note]);

@@ -66,7 +66,7 @@ pub enum Error {
     /// More than a limit allows.
     #[error("the query needs more {limit} than {max} ({found}); {remedy}")]
     Limit {
-        /// What there is too much of, with the limit's name.
+        /// What there is too much of.
         limit: &'static str,
         /// How much there was when it was noticed.
         found: u64,

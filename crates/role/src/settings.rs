@@ -10,7 +10,7 @@ mod problem;
 mod value;
 
 pub use check::{SettingsCheck, SettingsCount, Transport};
-pub use document::{Document, TableRef};
+pub use document::{Document, RenamedKey, TableRef};
 pub use problem::Problems;
 pub use value::{
     FilePath, Length, Size, client_tls, deserialize_text, length_or, parse_size, read_token,

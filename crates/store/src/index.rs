@@ -87,7 +87,7 @@ pub enum CardinalityError {
     /// [`Limits::series_max`].
     #[error(
         "cannot store new series {series}: series limit ({max}) reached; \
-         delete series, or raise [store] series"
+         delete series, or raise [store] max_series"
     )]
     Series {
         /// The series that was refused.
@@ -100,7 +100,7 @@ pub enum CardinalityError {
     /// [`Limits::series_per_producer_max`].
     #[error(
         "cannot store new series {series}: series limit of its producer ({max}) reached; \
-         delete series of it, or raise [store] producer_series"
+         delete series of it, or raise [store] max_producer_series"
     )]
     SeriesPerProducer {
         /// The series that was refused.
@@ -113,7 +113,7 @@ pub enum CardinalityError {
     /// [`Limits::series_per_metric_max`].
     #[error(
         "cannot store a new series of metric {metric}: series limit of a metric and a producer ({max}) reached; \
-         leave out a label with many values, or raise [store] metric_series"
+         leave out a label with many values, or raise [store] max_metric_series"
     )]
     SeriesPerMetric {
         /// Its name.
@@ -127,7 +127,7 @@ pub enum CardinalityError {
     #[error(
         "cannot store a new value of label {label} of metric {metric}: value limit of a label and a producer \
          ({max}) reached; leave the label out if each request, user or session has its own value, or raise \
-         [store] label_values"
+         [store] max_label_values"
     )]
     ValuesPerLabel {
         /// Of the series that was refused.
@@ -146,10 +146,10 @@ impl CardinalityError {
     pub fn limit(&self) -> Option<&'static str> {
         match self {
             CardinalityError::InvalidKey(_) | CardinalityError::SameId { .. } => None,
-            CardinalityError::Series { .. } => Some("series"),
-            CardinalityError::SeriesPerProducer { .. } => Some("producer_series"),
-            CardinalityError::SeriesPerMetric { .. } => Some("metric_series"),
-            CardinalityError::ValuesPerLabel { .. } => Some("label_values"),
+            CardinalityError::Series { .. } => Some("max_series"),
+            CardinalityError::SeriesPerProducer { .. } => Some("max_producer_series"),
+            CardinalityError::SeriesPerMetric { .. } => Some("max_metric_series"),
+            CardinalityError::ValuesPerLabel { .. } => Some("max_label_values"),
         }
     }
 }

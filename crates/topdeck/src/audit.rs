@@ -10,7 +10,7 @@ use crate::command::{escape_control, print_stdout};
 use crate::journal::format;
 use crate::server_client;
 
-/// Show what came, what is kept, and what was lost, per producer and hop
+/// Reconcile received, stored and lost samples per producer and stage
 ///
 /// A producer is a source, a client or an agent; a hop is the journal, the store or a site. For each it is told how
 /// many values the hop before had for it, how many it has, and why the two differ, if they do.
@@ -34,7 +34,7 @@ Exit status:
   0  every difference is zero or explained
   1  topdeck could not be asked
   2  the command line makes no sense
-  3  there is a difference that nobody can explain";
+  3  a difference is not explained";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let audit = options.server.request(Method::GET, "/v1/audit")?;

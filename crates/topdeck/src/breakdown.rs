@@ -20,7 +20,7 @@ use crate::query::{error_text, report_gaps};
 use crate::store::{find_series, open, parse_unit, units, with_dir};
 use crate::time::{self, TimeExpr};
 
-/// What sets the slow ones apart? For each label, who is in a rectangle of the heatmap against who is outside
+/// Break a heatmap selection down by label: share inside against outside
 ///
 /// The rectangle is the values above --above (and up to --up-to) from --from to --to. Everything else of the picture
 /// is outside. The label that tells most comes first: 1 bit if a look at it says whether a value is inside, 0 if
@@ -52,13 +52,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: Option<TimeExpr>,
 
-    /// When the picture begins; with the first row, if not said
+    /// Start of the baseline [default: first row]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
-    picture_from: Option<TimeExpr>,
+    baseline_from: Option<TimeExpr>,
 
-    /// When the picture ends; with the last row, if not said
+    /// End of the baseline [default: last row]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
-    picture_to: Option<TimeExpr>,
+    baseline_to: Option<TimeExpr>,
 
     /// Values shown of each label
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -75,9 +75,9 @@ pub(crate) struct Options {
 
 const AFTER: &str = "\
 Examples:
-  topdeck explain s latency --above 100ms
-  topdeck explain s latency --above 1s --up-to 3s --from 2026-11-15T09:30:00Z --to 2026-11-15T10:15:00Z
-  topdeck explain s latency --above 1s --from -1h --picture-from -1d --json | jq '.labels[0]'
+  topdeck breakdown s latency --above 100ms
+  topdeck breakdown s latency --above 1s --up-to 3s --from 2026-11-15T09:30:00Z --to 2026-11-15T10:15:00Z
+  topdeck breakdown s latency --above 1s --from -1h --baseline-from -1d --json | jq '.labels[0]'
 
 Exit status:
   0  it is explained, whatever came out
@@ -93,7 +93,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let above = parse_threshold("--above", &options.above, unit.as_ref())?;
     let up_to =
         options.up_to.as_ref().map(|up_to| parse_threshold("--up-to", up_to, unit.as_ref()));
-    let ends = [options.picture_from, options.picture_to];
+    let ends = [options.baseline_from, options.baseline_to];
     let picture = resolve_range(&options.dir, &view, &options.selector.selector, ends)?;
     let now = journal::wall_clock()();
     let from = options.from.map_or(picture.start, |from| from.to_unix_ns(now));
@@ -101,7 +101,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let rectangle = HeatmapSelection {
         selector: options.selector.selector.clone(),
         // A rectangle beyond the rows is one in a picture that reaches as far.
-        baseline: match (options.picture_from, options.picture_to) {
+        baseline: match (options.baseline_from, options.baseline_to) {
             (None, None) => picture.start.min(from)..picture.end.max(to),
             (None, Some(_)) => picture.start.min(from)..picture.end,
             (Some(_), None) => picture.start..picture.end.max(to),

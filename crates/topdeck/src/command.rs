@@ -1,11 +1,12 @@
 //! Command line: subcommands and exit statuses.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser};
 
 use crate::{
     audit, breakdown, cardinality, cat, check_config, compare, completions, diff, doctor, generate,
@@ -33,44 +34,64 @@ Exit status:
      `topdeck load` is invalid
   4  a requirement of `topdeck load` was not met";
 
-#[derive(Subcommand)]
-enum Command {
-    Serve(serve::ServeOptions),
-    Agent(serve::AgentOptions),
-    Ls(ls::Options),
-    Cat(cat::Options),
-    Watch(watch::Options),
-    Hist(hist::Options),
-    Inflight(in_flight::Options),
-    Diff(diff::Options),
-    #[command(name = "post-mortem")]
-    PostMortem(post_mortem::Options),
-    Journal(journal::Options),
-    Load(Box<load::Options>),
-    Store(store::Options),
-    Import(import::Options),
-    Query(query::Options),
-    Compare(compare::Options),
-    Explain(breakdown::Options),
-    Heatmap(heatmap::Options),
-    Cardinality(cardinality::Options),
+/// Subcommands: a row has the variant of the command line, its options, and what runs it. A subcommand
+/// is a file, which `main.rs` declares, and a row.
+macro_rules! subcommands {
+    ($command:ident: $($(#[$attribute:meta])* $variant:ident($options:ty) => $run:path,)+) => {
+        #[derive(clap::Subcommand)]
+        enum $command {
+            $($(#[$attribute])* $variant($options),)+
+        }
+
+        impl $command {
+            fn run(&self) -> anyhow::Result<std::process::ExitCode> {
+                match self {
+                    $($command::$variant(options) => $run(options),)+
+                }
+            }
+        }
+    };
+}
+pub(crate) use subcommands;
+
+subcommands! {
+    Command:
+    Serve(serve::ServeOptions) => serve::serve,
+    Agent(serve::AgentOptions) => serve::agent,
+    Ls(ls::Options) => ls::run,
+    Cat(cat::Options) => cat::run,
+    Watch(watch::Options) => watch::run,
+    Hist(hist::Options) => hist::run,
+    InFlight(in_flight::Options) => in_flight::run,
+    Diff(diff::Options) => diff::run,
+    PostMortem(post_mortem::Options) => post_mortem::run,
+    Journal(journal::Options) => journal::run,
+    Load(Box<load::Options>) => load::run,
+    Store(store::Options) => store::run,
+    Import(import::Options) => import::run,
+    Query(query::Options) => query::run,
+    Compare(compare::Options) => compare::run,
+    Breakdown(breakdown::Options) => breakdown::run,
+    Heatmap(heatmap::Options) => heatmap::run,
+    Cardinality(cardinality::Options) => cardinality::run,
     #[command(name = "gen")]
-    Generate(generate::Options),
-    Token(token::Options),
-    Audit(audit::Options),
-    Snapshot(snapshot::Options),
-    Restore(restore::Options),
-    #[command(name = "check-config")]
-    CheckConfig(check_config::Options),
-    Doctor(doctor::Options),
-    Top(top::Options),
-    Hiccup(hiccup::Options),
-    Completions(completions::Options),
-    Man(man::Options),
+    Generate(generate::Options) => generate::run,
+    Token(token::Options) => token::run,
+    Audit(audit::Options) => audit::run,
+    Snapshot(snapshot::Options) => snapshot::run,
+    Restore(restore::Options) => restore::run,
+    CheckConfig(check_config::Options) => check_config::run,
+    Doctor(doctor::Options) => doctor::run,
+    Top(top::Options) => top::run,
+    Hiccup(hiccup::Options) => hiccup::run,
+    Completions(completions::Options) => completions::run,
+    Man(man::Options) => man::run,
 }
 
 pub(crate) fn parse_args() -> Topdeck {
-    Topdeck::try_parse().unwrap_or_else(|error| renamed_flags::replace_error(error).exit())
+    let args: Vec<OsString> = std::env::args_os().collect();
+    Topdeck::try_parse_from(&args)
+        .unwrap_or_else(|error| renamed_flags::replace_error(error, &args).exit())
 }
 
 /// The whole command line, for what is written from it.
@@ -79,38 +100,8 @@ pub(crate) fn clap_command() -> clap::Command {
 }
 
 impl Topdeck {
-    pub(crate) fn run(self) -> Result<ExitCode> {
-        match self.subcommand {
-            Command::Serve(options) => serve::serve(&options),
-            Command::Agent(options) => serve::agent(&options),
-            Command::Token(options) => token::run(&options),
-            Command::Audit(options) => audit::run(&options),
-            Command::Snapshot(options) => snapshot::run(&options),
-            Command::Restore(options) => restore::run(&options),
-            Command::Ls(options) => ls::run(&options),
-            Command::Cat(options) => cat::run(&options),
-            Command::Watch(options) => watch::run(&options),
-            Command::Hist(options) => hist::run(&options),
-            Command::Inflight(options) => in_flight::run(&options),
-            Command::Diff(options) => diff::run(&options),
-            Command::PostMortem(options) => post_mortem::run(&options),
-            Command::Journal(options) => journal::run(&options),
-            Command::Load(options) => load::run(&options),
-            Command::Store(options) => store::run(&options),
-            Command::Import(options) => import::run(&options),
-            Command::Query(options) => query::run(&options),
-            Command::Compare(options) => compare::run(&options),
-            Command::Explain(options) => breakdown::run(&options),
-            Command::Heatmap(options) => heatmap::run(&options),
-            Command::Cardinality(options) => cardinality::run(&options),
-            Command::Generate(options) => generate::run(&options),
-            Command::CheckConfig(options) => check_config::run(&options),
-            Command::Doctor(options) => doctor::run(&options),
-            Command::Top(options) => top::run(&options),
-            Command::Hiccup(options) => hiccup::run(&options),
-            Command::Completions(options) => completions::run(&options),
-            Command::Man(options) => man::run(&options),
-        }
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        self.subcommand.run()
     }
 }
 

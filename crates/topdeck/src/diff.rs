@@ -31,14 +31,14 @@ pub(crate) struct Options {
     #[arg(value_name = "LATER")]
     second: Option<String>,
 
-    /// How long to wait before the second look
-    #[arg(long, value_name = "LENGTH", default_value = "10s", conflicts_with = "second", value_parser = reference_time::parse_duration)]
-    over: u64,
+    /// Time between the two samples of one process
+    #[arg(long, value_name = "DURATION", default_value = "10s", conflicts_with = "second", value_parser = reference_time::parse_duration)]
+    interval: u64,
 }
 
 const AFTER: &str = "\
 Examples:
-  topdeck diff sample --over 1min
+  topdeck diff sample --interval 1min
   cp /dev/shm/topdeck-1000/1234-5678.tdk before.tdk   then, later
   topdeck diff ./before.tdk 1234
 
@@ -86,7 +86,7 @@ fn diff_interval(options: &Options) -> Result<String> {
     let alarm = ProcessWaiter::new(&process)?;
     let start_ns = clock::now();
     let before = process.attached.metrics()?;
-    match alarm.wait_until(start_ns.saturating_add(options.over))? {
+    match alarm.wait_until(start_ns.saturating_add(options.interval))? {
         WakeReason::Interrupted => bail!("interrupted"),
         WakeReason::ProcessExited => print_message(process_waiter::exit_message(&process)),
         WakeReason::Timeout => {}

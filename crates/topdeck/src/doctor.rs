@@ -7,7 +7,8 @@ mod readers;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Subcommand;
+
+use crate::command::subcommands;
 
 /// Measure what this machine does to measurements
 #[derive(clap::Args)]
@@ -16,17 +17,13 @@ pub(crate) struct Options {
     subcommand: DoctorCommand,
 }
 
-#[derive(Subcommand)]
-enum DoctorCommand {
-    Clock(clock::Options),
-    Interference(interference::Options),
-    Viewers(readers::Options),
+subcommands! {
+    DoctorCommand:
+    Clock(clock::Options) => clock::run,
+    Interference(interference::Options) => interference::run,
+    Readers(readers::Options) => readers::run,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    match &options.subcommand {
-        DoctorCommand::Clock(options) => clock::run(options),
-        DoctorCommand::Interference(options) => interference::run(options),
-        DoctorCommand::Viewers(options) => readers::run(options),
-    }
+    options.subcommand.run()
 }

@@ -16,10 +16,10 @@ use synthetic::{
     SyntheticSeries, THRESHOLD_NS,
 };
 
-/// Make up measurements of which the truth is known
+/// Generate a synthetic data set with exact expected statistics
 ///
 /// Draws the latencies of a disk or of a web service, a histogram a minute for each series, with a daily
-/// load and incidents. The same options draw the same values on every machine. --truth writes what is true
+/// load and incidents. The same options draw the same values on every machine. --expected writes what is true
 /// of them, exactly, so that any program that reads them can be held to it.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
@@ -47,9 +47,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Write what is true of all series together to this file, a line per four minutes
+    /// Write the exact statistics of all series together to this CSV file, a line per four minutes
     #[arg(long, value_name = "FILE")]
-    truth: Option<PathBuf>,
+    expected: Option<PathBuf>,
 }
 
 /// A table for each series is kept while it is drawn, 5 kB: half a gigabyte.
@@ -60,7 +60,7 @@ const MINUTES_MAX: i64 = 366 * 1_440;
 const AFTER: &str = "\
 Examples:
   topdeck gen a --minutes 60 | topdeck hist --above 12.3ms -
-  topdeck gen b --series 40 --minutes 120 --out b.frames --truth b.csv
+  topdeck gen b --series 40 --minutes 120 --out b.frames --expected b.csv
   topdeck hist --by endpoint b.frames
 
 Formats:
@@ -108,7 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let out = File::create(path).map(BufWriter::new).with_context(|| cannot_write(path))?;
         write_dataset(&dataset, options, out).with_context(|| cannot_write(path))?
     };
-    if let (Some(path), Some(truth)) = (&options.truth, truth) {
+    if let (Some(path), Some(truth)) = (&options.expected, truth) {
         std::fs::write(path, expected_csv(&truth)).with_context(|| cannot_write(path))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -124,7 +124,7 @@ fn write_dataset(
     options: &Options,
     mut out: impl Write,
 ) -> io::Result<Option<ExpectedStats>> {
-    let mut truth = options.truth.is_some().then(|| ExpectedStats::new(dataset));
+    let mut truth = options.expected.is_some().then(|| ExpectedStats::new(dataset));
     let scale = dataset.scale();
     let series: Vec<SyntheticSeries> = (0..scale.series).map(|at| dataset.series(at)).collect();
     let (mut generator, mut line) = (dataset.generator(), String::new());

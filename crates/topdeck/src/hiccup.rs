@@ -39,7 +39,7 @@ pub(crate) struct Options {
     cgroup: Option<String>,
 
     /// For so long
-    #[arg(long, value_name = "LENGTH", value_parser = reference_time::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = reference_time::parse_duration)]
     duration: Option<u64>,
 
     /// JSON instead of text

@@ -13,7 +13,7 @@ use crate::processes::find::{self, MatchPreference, MatchedProcess};
 use crate::processes::operations::Operations;
 use crate::processes::reference_time::{self, ReferenceTime};
 
-/// Show the operations that have begun and have not ended
+/// Show operations in flight
 ///
 /// What is stuck is seen here before it ends: a histogram knows an operation only after its end. Of all processes that run, or
 /// of one; of one that is gone, ages are as of its last sign of life.
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     by: Option<String>,
 
     /// Only those that have been at it for so long, such as 1s
-    #[arg(long, value_name = "LENGTH", value_parser = reference_time::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = reference_time::parse_duration)]
     older_than: Option<u64>,
 
     /// Print JSON
@@ -39,9 +39,9 @@ pub(crate) struct Options {
 
 const AFTER: &str = "\
 Examples:
-  topdeck inflight                        the oldest of all processes
-  topdeck inflight db --by device         how many on which device
-  topdeck inflight --older-than 1s --by process
+  topdeck in-flight                        the oldest of all processes
+  topdeck in-flight db --by device         how many on which device
+  topdeck in-flight --older-than 1s --by process
 
 Exit status:
   0  they are shown; there may be none

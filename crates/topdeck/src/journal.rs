@@ -26,10 +26,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use clap::Subcommand;
 use journal::{Error, Journal};
 
-use crate::command::print_message;
+use crate::command::{print_message, subcommands};
 
 /// Keep records in a durable log, and read them with named subscribers
 ///
@@ -58,37 +57,24 @@ Exit status:
   2  the command line makes no sense
   3  cat or tail: records were missing; standard error says which, and why";
 
-#[derive(Subcommand)]
-enum Command {
-    Create(create::Options),
-    Append(append::Options),
-    Cat(cat::Options),
-    Tail(tail::Options),
-    Stat(stat::Options),
-    Subscribers(subscribers::Options),
-    Checkpoint(checkpoint::Options),
-    Rewind(seek::Options),
-    Limit(limit::Options),
-    Verify(check::JournalVerifyOptions),
-    Repair(check::JournalRepairOptions),
-    Bench(bench::Options),
+subcommands! {
+    Command:
+    Create(create::Options) => create::run,
+    Append(append::Options) => append::run,
+    Cat(cat::Options) => cat::run,
+    Tail(tail::Options) => tail::run,
+    Stat(stat::Options) => stat::run,
+    Subscribers(subscribers::Options) => subscribers::run,
+    Checkpoint(checkpoint::Options) => checkpoint::run,
+    Seek(seek::Options) => seek::run,
+    Limit(limit::Options) => limit::run,
+    Verify(check::JournalVerifyOptions) => check::verify,
+    Repair(check::JournalRepairOptions) => check::repair,
+    Bench(bench::Options) => bench::run,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    match &options.subcommand {
-        Command::Create(options) => create::run(options),
-        Command::Append(options) => append::run(options),
-        Command::Cat(options) => cat::run(options),
-        Command::Tail(options) => tail::run(options),
-        Command::Stat(options) => stat::run(options),
-        Command::Subscribers(options) => subscribers::run(options),
-        Command::Checkpoint(options) => checkpoint::run(options),
-        Command::Rewind(options) => seek::run(options),
-        Command::Limit(options) => limit::run(options),
-        Command::Verify(options) => check::verify(options),
-        Command::Repair(options) => check::repair(options),
-        Command::Bench(options) => bench::run(options),
-    }
+    options.subcommand.run()
 }
 
 /// Opens a journal, and says what was lost since it was open last, if anything was.

@@ -10,6 +10,7 @@ mod check_config;
 mod command;
 mod compare;
 mod completions;
+mod data_folders;
 mod diff;
 mod doctor;
 mod generate;

@@ -20,6 +20,7 @@ use rustix::process::{Resource, getrlimit};
 use store::{RetentionRule, Store};
 
 use crate::command::print_message;
+use crate::data_folders::rename_old_folders;
 use crate::settings::{NodeSettings, Settings};
 use crate::store::{disk, private_dir, with_dir};
 
@@ -59,6 +60,7 @@ impl Node {
     pub(crate) async fn start(mode: NodeMode, settings: Settings, data: &Path) -> Result<Node> {
         settings.roles.verify(Some(mode)).map_err(Error::from_boxed)?;
         let home = open_target(mode, &settings.node, data)?;
+        rename_old_folders(data)?.iter().for_each(print_message);
         let intake_settings = intake::Settings { log: log(), ..settings.node.intake() };
         let intake = Arc::new(Intake::new(home, intake_settings)?);
         // Before the first of them takes anything.
@@ -122,7 +124,7 @@ impl Node {
     }
 
     fn keep(&self, settings: &NodeSettings) -> Result<()> {
-        let (Some(store), Some(rules)) = (self.intake.target().store(), &settings.store.keep)
+        let (Some(store), Some(rules)) = (self.intake.target().store(), &settings.store.retention)
         else {
             return Ok(());
         };
@@ -198,13 +200,14 @@ fn declare_volatile_sources(settings: &Settings, intake: &Intake) {
 /// What needs a restart, if it is another one now.
 fn restart_required(is: &NodeSettings, wanted: &NodeSettings) -> Vec<String> {
     let changed = [
-        ("data", is.data != wanted.data),
-        ("acknowledge", is.acknowledge != wanted.acknowledge),
-        ("interval", is.interval != wanted.interval),
+        ("data_dir", is.data_dir != wanted.data_dir),
+        ("durability", is.durability != wanted.durability),
+        ("collection_interval", is.collection_interval != wanted.collection_interval),
         ("[http] but tokens and certificates", is.http != wanted.http),
         ("[journal]", is.journal != wanted.journal),
-        ("limits and head of [store]", {
-            (is.store.limits(), is.store.head) != (wanted.store.limits(), wanted.store.head)
+        ("limits and max_head_size of [store]", {
+            (is.store.limits(), is.store.max_head_size)
+                != (wanted.store.limits(), wanted.store.max_head_size)
         }),
     ];
     let changed = changed.iter().filter(|(_, changed)| *changed);
@@ -250,7 +253,7 @@ fn open_store_target(
     let options = store::Options {
         head_bytes_max: settings
             .store
-            .head
+            .max_head_size
             .and_then(|head| usize::try_from(head.0).ok())
             .unwrap_or(default.head_bytes_max),
         limits: settings.store.limits(),
@@ -264,7 +267,7 @@ fn open_store_target(
         drop(store);
         store = Store::open(disk(), dir, &options).map_err(&told)?;
     }
-    if let Some(rules) = &settings.store.keep {
+    if let Some(rules) = &settings.store.retention {
         apply_retention(&store, rules.iter().map(|rule| rule.0.clone()).collect(), dir)?;
     }
     Ok(WriteTarget::Store(Arc::new(store)))

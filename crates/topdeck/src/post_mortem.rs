@@ -95,7 +95,7 @@ fn report(mut process: MatchedProcess, by: Option<&str>) -> Result<String> {
     if process.running_pid().is_some() {
         let pid = process.attached.pid();
         bail!(
-            "{} runs; see it with `topdeck cat {pid}` or `topdeck inflight {pid}`",
+            "{} runs; see it with `topdeck cat {pid}` or `topdeck in-flight {pid}`",
             process.name()
         );
     }

@@ -59,7 +59,7 @@ pub(crate) struct Options {
 
     /// From one moment to the next, such as 5m; if not said, as long as the windows in the expression, or about a
     /// hundredth of the time
-    #[arg(long, value_name = "LENGTH", value_parser = time::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = time::parse_duration)]
     step: Option<i64>,
 
     /// Understand what Prometheus has behind feature flags: experimental functions, durations with operators,
@@ -79,8 +79,8 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
 
-    /// How old the latest reading of a series may be at a moment
-    #[arg(long, value_name = "LENGTH", value_parser = time::parse_duration, default_value = "5m")]
+    /// Lookback delta: maximum age of the latest sample
+    #[arg(long, value_name = "DURATION", value_parser = time::parse_duration, default_value = "5m")]
     lookback: i64,
 
     /// Samples held in memory at the most; a histogram is one for each bucket and eight
@@ -100,7 +100,7 @@ pub(crate) struct Options {
     max_steps: u64,
 
     /// How long an answer may take
-    #[arg(long, value_name = "LENGTH", value_parser = time::parse_duration, default_value = "2min")]
+    #[arg(long, value_name = "DURATION", value_parser = time::parse_duration, default_value = "2min")]
     timeout: i64,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Options {
     #[arg(value_name = "SNAPSHOT")]
     snapshot: PathBuf,
 
-    /// The new folder of everything, for --data
+    /// The new data folder, for --data-dir
     #[arg(value_name = "DIR")]
     data: PathBuf,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Options {
 const AFTER: &str = "\
 Example:
   topdeck restore /var/lib/topdeck/snapshots/before-the-upgrade /var/lib/topdeck-2
-  topdeck serve --data /var/lib/topdeck-2
+  topdeck serve --data-dir /var/lib/topdeck-2
 
 Exit status:
   0  the folder is there, durably

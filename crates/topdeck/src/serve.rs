@@ -14,7 +14,7 @@ use crate::command::print_message;
 use crate::node::{self, Node, ROLES};
 use crate::settings::{OTLP_PORTS, Settings};
 
-/// Take latencies in, keep them safe, and answer questions about them
+/// Run the server: ingest, store and query
 ///
 /// Without settings it listens on this host alone: HTTP, OTLP and the API of Prometheus on 127.0.0.1:7717 (OTLP on
 /// 4317 and 4318 too), StatsD on 127.0.0.1:8125, and it tells this host's own block I/O, hiccups and counters.
@@ -40,10 +40,10 @@ Exit status:
   1  it could not start, or could not go on
   2  the command line makes no sense";
 
-/// Take latencies in near their sources, and hand them to other topdecks
+/// Collect metrics on a host and forward them to remote topdeck servers
 ///
-/// What is taken is on disk here before its sender is told, and is sent to each site until that site has it on
-/// disk. A site that is away holds nobody up; it gets what it missed when it is back.
+/// A batch is on disk here before it is acknowledged, and is sent to each remote until that remote has it on disk. An
+/// unreachable remote delays no other; it gets its backlog when it is back.
 #[derive(clap::Args)]
 #[command(after_long_help = AGENT)]
 pub(crate) struct AgentOptions {
@@ -55,7 +55,7 @@ const AGENT: &str = "\
 Example:
   topdeck agent --config /etc/topdeck.toml
 
-The settings need a [[site]]; docs/agent.md has examples.
+The settings need a [[remote]]; docs/agent.md has examples.
 
 Exit status:
   0  it was told to stop, and did
@@ -64,13 +64,13 @@ Exit status:
 
 #[derive(clap::Args)]
 struct StartOptions {
-    /// The settings, TOML; docs/topdeck.toml has every key
+    /// Settings file, TOML; docs/topdeck.toml has every key
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// The folder for everything that is kept, in place of what the settings say
+    /// Folder of all data; overrides `data_dir` of the settings
     #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    data_dir: Option<PathBuf>,
 }
 
 pub(crate) fn serve(options: &ServeOptions) -> Result<ExitCode> {
@@ -166,12 +166,14 @@ fn without_ports_in_use(mut settings: Settings) -> Settings {
 fn data_dir(options: &StartOptions, settings: &Settings) -> Result<PathBuf> {
     let of =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let own =
-        options.data.clone().or_else(|| settings.node.data.as_ref().map(|path| path.to_path_buf()));
+    let own = options
+        .data_dir
+        .clone()
+        .or_else(|| settings.node.data_dir.as_ref().map(|path| path.to_path_buf()));
     own.or_else(|| of("STATE_DIRECTORY"))
         .or_else(|| of("XDG_DATA_HOME").map(|home| home.join("topdeck")))
         .or_else(|| of("HOME").map(|home| home.join(".local/share/topdeck")))
-        .context("where should all be kept? say --data DIR, or set HOME")
+        .context("no data folder: neither --data-dir, data_dir in the settings, STATE_DIRECTORY, XDG_DATA_HOME nor HOME is set")
 }
 
 enum ServiceEvent {

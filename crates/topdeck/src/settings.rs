@@ -5,6 +5,7 @@
 //! sense, or every reason why they do not, each with its line.
 
 mod node;
+mod renamed_keys;
 mod settings_checker;
 mod value;
 
@@ -17,6 +18,7 @@ use role::{RoleSettings, RoleTable};
 use serde::Deserialize;
 
 pub(crate) use crate::settings::node::OTLP_PORTS;
+use crate::settings::renamed_keys::RENAMED_KEYS;
 pub(crate) use crate::settings::value::{AckLevelSetting, RetentionSetting};
 
 /// All of it.
@@ -29,18 +31,19 @@ pub(crate) struct Settings {
 }
 
 /// Top-level keys of the node itself.
-const NODE_KEYS: [&str; 6] = ["data", "acknowledge", "interval", "http", "journal", "store"];
+const NODE_KEYS: [&str; 6] =
+    ["data_dir", "durability", "collection_interval", "http", "journal", "store"];
 
 /// What belongs to no role.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NodeSettings {
     /// The folder of everything that topdeck keeps.
-    pub(crate) data: Option<FilePath>,
+    pub(crate) data_dir: Option<FilePath>,
     /// What a batch has survived when its sender is told: `disk` (default), `process` or `memory`.
-    pub(crate) acknowledge: AckLevelSetting,
+    pub(crate) durability: AckLevelSetting,
     /// How often sources write what they have put together: `10s`, from 1 s to 60 s.
-    pub(crate) interval: Option<Length>,
+    pub(crate) collection_interval: Option<Length>,
     pub(crate) http: HttpSettings,
     pub(crate) journal: JournalSettings,
     pub(crate) store: StoreSettings,
@@ -55,7 +58,7 @@ pub(crate) struct HttpSettings {
     /// Whether a token is asked for on loopback too; on other addresses it always is.
     pub(crate) tokens_required: bool,
     /// Names under which it is asked for without a token, beside localhost: of a proxy before it.
-    pub(crate) hosts: Vec<String>,
+    pub(crate) allowed_hosts: Vec<String>,
     pub(crate) tls: Option<TlsSettings>,
     pub(crate) limits: Limits,
 }
@@ -77,29 +80,29 @@ pub(crate) struct TlsSettings {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
     /// Of a request, as it comes and as it is unpacked: `16MiB`.
-    pub(crate) body_bytes: Option<Size>,
+    pub(crate) max_body_bytes: Option<Size>,
     /// Of all bodies that are being read or worked on: `256MiB`.
-    pub(crate) bodies_bytes: Option<Size>,
+    pub(crate) max_buffered_body_bytes: Option<Size>,
     /// Of all answers that clients have not taken yet: `128MiB`.
-    pub(crate) answers_bytes: Option<Size>,
+    pub(crate) max_buffered_response_bytes: Option<Size>,
     /// For a whole body to come: `60s`.
-    pub(crate) body_time: Option<Length>,
+    pub(crate) body_read_timeout: Option<Length>,
     /// Of a request's line and headers: `64KiB`.
-    pub(crate) head_bytes: Option<Size>,
+    pub(crate) max_header_bytes: Option<Size>,
     /// For these to come: `10s`.
-    pub(crate) head_time: Option<Length>,
+    pub(crate) header_read_timeout: Option<Length>,
     /// Until the answer begins: `120s`.
-    pub(crate) request_time: Option<Length>,
+    pub(crate) request_timeout: Option<Length>,
     /// In which the other end takes nothing of an answer: `60s`.
-    pub(crate) write_time: Option<Length>,
+    pub(crate) write_timeout: Option<Length>,
     /// Between requests of a connection: `300s`.
-    pub(crate) idle_time: Option<Length>,
+    pub(crate) idle_timeout: Option<Length>,
     /// At a time: 16,384.
-    pub(crate) connections: Option<usize>,
+    pub(crate) max_connections: Option<usize>,
     /// Heavy queries that are worked on at a time: 8.
-    pub(crate) queries: Option<usize>,
+    pub(crate) max_concurrent_queries: Option<usize>,
     /// Memory of all queries together: `1GiB`.
-    pub(crate) query_bytes: Option<Size>,
+    pub(crate) max_query_memory: Option<Size>,
 }
 
 /// `[journal]`: backlog for the store and for remotes.
@@ -107,25 +110,25 @@ pub(crate) struct Limits {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct JournalSettings {
     /// `10GiB`. At it, senders are asked to wait.
-    pub(crate) size: Option<Size>,
+    pub(crate) max_size: Option<Size>,
 }
 
 /// `[store]`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StoreSettings {
-    /// How long rows are kept, as `topdeck store keep` has it: `["base 30d", "1m 90d"]`.
-    pub(crate) keep: Option<Vec<RetentionSetting>>,
+    /// How long rows are kept, as `topdeck store retention` has it: `["base 30d", "1m 90d"]`.
+    pub(crate) retention: Option<Vec<RetentionSetting>>,
     /// Series at the most: what the store says.
-    pub(crate) series: Option<u64>,
+    pub(crate) max_series: Option<u64>,
     /// Series of one producer.
-    pub(crate) producer_series: Option<u64>,
+    pub(crate) max_producer_series: Option<u64>,
     /// Series that one producer has of one metric.
-    pub(crate) metric_series: Option<u64>,
+    pub(crate) max_metric_series: Option<u64>,
     /// Values that one producer brings of one label.
-    pub(crate) label_values: Option<u64>,
+    pub(crate) max_label_values: Option<u64>,
     /// Rows in memory, in bytes, before they are sealed: `128MiB`.
-    pub(crate) head: Option<Size>,
+    pub(crate) max_head_size: Option<Size>,
 }
 
 impl StoreSettings {
@@ -133,12 +136,12 @@ impl StoreSettings {
     pub(crate) fn limits(&self) -> store::CardinalityLimits {
         let default = store::CardinalityLimits::default();
         store::CardinalityLimits {
-            series_max: self.series.unwrap_or(default.series_max),
+            series_max: self.max_series.unwrap_or(default.series_max),
             series_per_producer_max: self
-                .producer_series
+                .max_producer_series
                 .unwrap_or(default.series_per_producer_max),
-            series_per_metric_max: self.metric_series.unwrap_or(default.series_per_metric_max),
-            values_per_label_max: self.label_values.unwrap_or(default.values_per_label_max),
+            series_per_metric_max: self.max_metric_series.unwrap_or(default.series_per_metric_max),
+            values_per_label_max: self.max_label_values.unwrap_or(default.values_per_label_max),
         }
     }
 }
@@ -154,10 +157,11 @@ impl Settings {
 
     /// Reads and checks text; files are seen from `folder`.
     pub(crate) fn parse(text: &str, folder: &Path, roles: RoleTable) -> Result<Settings, Problems> {
-        let document = Document::parse(text, folder)?;
+        let mut document = Document::parse(text, folder)?;
+        let mut problems = document.take_renamed_keys(RENAMED_KEYS);
         let of_roles = roles.iter().flat_map(|role| role.keys().iter().copied());
         let known: Vec<&str> = NODE_KEYS.into_iter().chain(of_roles).collect();
-        let mut problems = document.unknown_keys(TableRef::ROOT, &known);
+        problems.extend(document.unknown_keys(TableRef::ROOT, &known));
         let node = document.read::<NodeSettings>(&NODE_KEYS).map_err(|own| problems.extend(own));
         let roles = RoleSettings::read(roles, &document).map_err(|own| problems.extend(own));
         let (Ok(node), Ok(roles), true) = (node, roles, problems.is_empty()) else {

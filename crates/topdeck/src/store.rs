@@ -18,7 +18,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use clap::Subcommand;
 use disk::{Disk, OsDisk};
 use model::{Selector, Series};
 use store::{Error, ReadView, SeriesEntryRef, Store};
@@ -26,7 +25,7 @@ use store::{Error, ReadView, SeriesEntryRef, Store};
 pub(crate) use crate::store::copy::restore_snapshot;
 pub(crate) use crate::store::create::create;
 
-use crate::command::print_message;
+use crate::command::{print_message, subcommands};
 use crate::journal::format as journal_show;
 
 /// Keep histograms over time in a store, look into it, and keep it in order
@@ -47,7 +46,7 @@ Examples:
   topdeck import /var/lib/topdeck week.hlog              put files into it
   topdeck heatmap /var/lib/topdeck 'latency{host=\"a\"}'   look
   topdeck store stat /var/lib/topdeck                    how it is
-  topdeck store keep /var/lib/topdeck 'base 30d'         drop single rows after 30 days, keep rollups
+  topdeck store retention /var/lib/topdeck 'base 30d'    drop single rows after 30 days, keep rollups
 
 Exit status:
   0  all went well
@@ -55,35 +54,23 @@ Exit status:
   2  the command line makes no sense
   3  export: something was missing; standard error says what, and why";
 
-#[derive(Subcommand)]
-enum Command {
-    Create(create::Options),
-    Stat(stat::Options),
-    Keep(retention::Options),
-    Export(export::Options),
-    Delete(delete::Options),
-    Seal(flush::FlushOptions),
-    Maintain(flush::MaintainOptions),
-    Verify(verify::StoreVerifyOptions),
-    Scrub(verify::ScrubOptions),
-    Snapshot(copy::SnapshotOptions),
-    Restore(copy::RestoreOptions),
+subcommands! {
+    Command:
+    Create(create::Options) => create::run,
+    Stat(stat::Options) => stat::run,
+    Retention(retention::Options) => retention::run,
+    Export(export::Options) => export::run,
+    Delete(delete::Options) => delete::run,
+    Flush(flush::FlushOptions) => flush::flush,
+    Maintain(flush::MaintainOptions) => flush::maintain,
+    Verify(verify::StoreVerifyOptions) => verify::verify,
+    Scrub(verify::ScrubOptions) => verify::scrub,
+    Snapshot(copy::SnapshotOptions) => copy::snapshot,
+    Restore(copy::RestoreOptions) => copy::restore,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    match &options.subcommand {
-        Command::Create(options) => create::run(options),
-        Command::Stat(options) => stat::run(options),
-        Command::Keep(options) => retention::run(options),
-        Command::Export(options) => export::run(options),
-        Command::Delete(options) => delete::run(options),
-        Command::Seal(options) => flush::flush(options),
-        Command::Maintain(options) => flush::maintain(options),
-        Command::Verify(options) => verify::verify(options),
-        Command::Scrub(options) => verify::scrub(options),
-        Command::Snapshot(options) => copy::snapshot(options),
-        Command::Restore(options) => copy::restore(options),
-    }
+    options.subcommand.run()
 }
 
 pub(crate) fn disk() -> Arc<dyn Disk> {

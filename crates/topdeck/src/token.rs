@@ -31,7 +31,7 @@ const AFTER: &str = "\
 Examples:
   topdeck token /var/lib/topdeck add web-team ingest
   topdeck token /var/lib/topdeck add grafana read
-  topdeck token /var/lib/topdeck add north ingest --certificate north.example
+  topdeck token /var/lib/topdeck add north ingest --client-cert-name north.example
   topdeck token /var/lib/topdeck list
   topdeck token /var/lib/topdeck remove web-team
 
@@ -44,20 +44,20 @@ Exit status:
 enum TokenCommand {
     /// Make a token and print it, once
     Add {
-        /// Whose it is
+        /// Token name
         name: String,
-        /// What it is good for: ingest, read, admin
+        /// Scopes: ingest, read, admin
         #[arg(required = true, value_parser = parse_scope)]
         scopes: Vec<Scope>,
-        /// No token: whoever shows a certificate of this name that the settings' client_ca has signed
-        #[arg(long, value_name = "CERTIFICATE")]
-        certificate: Option<String>,
+        /// Make no token: admit client certificates of this name that `client_ca` of the settings has signed
+        #[arg(long, value_name = "NAME")]
+        client_cert_name: Option<String>,
     },
     /// Show names and scopes
     List,
     /// Take a token back
     Remove {
-        /// Whose it is
+        /// Token name
         name: String,
     },
 }
@@ -75,9 +75,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     private_dir(&options.data)?;
     let mut tokens = TokenFile::open(&token_file(&options.data))?;
     match &options.subcommand {
-        TokenCommand::Add { name, scopes, certificate } => {
+        TokenCommand::Add { name, scopes, client_cert_name } => {
             let now_s = journal::wall_clock()() / 1_000_000_000;
-            match certificate {
+            match client_cert_name {
                 Some(certificate) => tokens.add_certificate(name, certificate, scopes, now_s)?,
                 None => print_stdout(format!("{}\n", tokens.add(name, scopes, now_s)?).as_bytes())?,
             }

@@ -46,7 +46,7 @@ use crate::top::process_monitor::ProcessMonitor;
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
     /// How long an interval is, 100ms to 10s; the keys + and - change it
-    #[arg(long, value_name = "LENGTH", default_value = "1s", value_parser = interval)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     interval: u64,
 
     /// Only processes with this in the name of their program, or of this id

@@ -30,7 +30,7 @@ pub(crate) struct Options {
     metrics: Vec<String>,
 
     /// How long an interval is: 1ms or more
-    #[arg(short, long, value_name = "LENGTH", default_value = "1s", value_parser = parse_interval)]
+    #[arg(short, long, value_name = "DURATION", default_value = "1s", value_parser = parse_interval)]
     interval: u64,
 
     /// So many intervals

@@ -30,7 +30,7 @@ impl TopdeckServer {
     pub(crate) fn start(program: &Path, folder: &Path, more: &str) -> Result<TopdeckServer> {
         // The system chooses the ports, after a restart others; topdeck says which.
         let settings = format!(
-            "interval = \"1s\"\n[statsd]\nudp = [\"127.0.0.1:0\"]\ntcp = [\"127.0.0.1:0\"]\nunix = \"statsd.sock\"\n\
+            "collection_interval = \"1s\"\n[statsd]\nudp = [\"127.0.0.1:0\"]\ntcp = [\"127.0.0.1:0\"]\nunix = \"statsd.sock\"\n\
              [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n\
              [http]\nlisten = [\"127.0.0.1:0\"]\n{more}"
         );
@@ -80,7 +80,7 @@ impl TopdeckServer {
             .arg("serve")
             .arg("--config")
             .arg(self.folder.join("topdeck.toml"))
-            .arg("--data")
+            .arg("--data-dir")
             .arg(self.folder.join("data"))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

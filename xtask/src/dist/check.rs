@@ -126,7 +126,7 @@ impl DistServer {
         let file = fs::File::options().create(true).append(true).open(&log)?;
         let mut command = program.command();
         command.arg("serve").arg("--config").arg(folder.join("topdeck.toml"));
-        command.arg("--data").arg(folder.join("data"));
+        command.arg("--data-dir").arg(folder.join("data"));
         command.current_dir(folder).stdout(file.try_clone()?).stderr(file);
         let child =
             command.spawn().with_context(|| format!("cannot start {}", program.path.display()))?;

@@ -18,8 +18,8 @@ use crate::clients::topdeck_server::TopdeckServer;
 
 /// Small limits, so that an attack reaches them soon. The budget of queries is the one of which the
 /// bounds of this suite are said.
-const STORE: &str = "head = \"16MiB\"\n";
-const LIMITS: &str = "bodies_bytes = \"64MiB\"\nquery_bytes = \"256MiB\"\n";
+const STORE: &str = "max_head_size = \"16MiB\"\n";
+const LIMITS: &str = "max_buffered_body_bytes = \"64MiB\"\nmax_query_memory = \"256MiB\"\n";
 /// Between one question and the same again.
 const PAUSE: Duration = Duration::from_millis(50);
 

@@ -11,14 +11,14 @@ use super::Attack;
 
 /// What one sender may bring; others bring their own.
 const FEW_SERIES: &str =
-    "producer_series = 50_000\nmetric_series = 50_000\nlabel_values = 50_000\n";
+    "max_producer_series = 50_000\nmax_metric_series = 50_000\nmax_label_values = 50_000\n";
 
 pub(super) const ALL: &[Attack] = &[
-    attack("slow heads", "head_time = \"2s\"\n", connections::slow_heads),
-    attack("slow bodies", "body_time = \"2s\"\n", connections::slow_bodies),
+    attack("slow heads", "header_read_timeout = \"2s\"\n", connections::slow_heads),
+    attack("slow bodies", "body_read_timeout = \"2s\"\n", connections::slow_bodies),
     attack("huge heads", "", connections::huge_heads),
     attack("half-closed connections", "", connections::half_closed),
-    attack("connection flood", "connections = 300\n", connections::connection_flood),
+    attack("connection flood", "max_connections = 300\n", connections::connection_flood),
     attack("noise", "", connections::protocol_garbage),
     attack("two hosts", "", connections::duplicate_host),
     attack("resets of HTTP/2", "", connections::rapid_reset),

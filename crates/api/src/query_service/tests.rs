@@ -46,7 +46,7 @@ async fn running_and_queued_queries_are_limited() {
     let (second, third) = tokio::join!(second, context.run_heavy("test", None, |_| Ok(3)));
     assert!(matches!(second, Err(ApiError::Timeout(why)) if why.contains("waited for its turn")));
     assert!(
-        matches!(third, Err(ApiError::TooManyRequests { message, .. }) if message.contains("queries in [http.limits]"))
+        matches!(third, Err(ApiError::TooManyRequests { message, .. }) if message.contains("max_concurrent_queries in [http.limits]"))
     );
     go.send(()).unwrap();
     assert_eq!(first.await.unwrap(), Ok(1));
@@ -252,7 +252,7 @@ async fn long_light_query_moves_to_the_heavy_lane() {
 #[tokio::test]
 async fn queries_share_one_memory_budget() {
     let settings = QueryServiceSettings {
-        max_query_bytes: 64 << 20,
+        max_max_query_memory: 64 << 20,
         memory_wait_timeout: Duration::ZERO,
         ..Default::default()
     };
@@ -276,7 +276,7 @@ async fn queries_share_one_memory_budget() {
         |bytes| context.run_heavy("test", None, move |asking: &ActiveQuery| asking.reserve(bytes));
     assert_eq!(second(10 << 20).await, Ok(()));
     let expected = "cannot get more memory for the query: queries hold 41943040 of 58720256 bytes \
-                    (query_bytes in [http.limits]";
+                    (max_query_memory in [http.limits]";
     let busy = second(20 << 20).await.unwrap_err();
     assert!(
         matches!(&busy, ApiError::TooManyRequests { message, .. } if message.starts_with(expected)),
@@ -284,7 +284,9 @@ async fn queries_share_one_memory_budget() {
     );
     // Waiting would not help.
     let large = second(57 << 20).await.unwrap_err();
-    assert!(matches!(&large, ApiError::Unprocessable(what) if what.contains("raise query_bytes")));
+    assert!(
+        matches!(&large, ApiError::Unprocessable(what) if what.contains("raise max_query_memory"))
+    );
     // What reads little has memory of its own.
     let light =
         |bytes| context.run_light("test", None, move |asking: &ActiveQuery| asking.reserve(bytes));
@@ -298,7 +300,7 @@ async fn queries_share_one_memory_budget() {
 #[tokio::test]
 async fn query_above_the_budget_is_rejected_with_the_setting() {
     let trial = TestServer::with_settings(QueryServiceSettings {
-        max_query_bytes: 32 << 20,
+        max_max_query_memory: 32 << 20,
         ..Default::default()
     });
     // As distributions each of the 110,000 steps takes some hundred bytes.
@@ -307,7 +309,7 @@ async fn query_above_the_budget_is_rejected_with_the_setting() {
         format!("/v1/query?query=latency&from={from}&to={}&step=1s&lookback=40h", from + 109_000);
     let (status, text) = trial.get(&asked).await;
     assert_eq!(status, axum::http::StatusCode::UNPROCESSABLE_ENTITY, "{text}");
-    assert!(text.contains("query_bytes in [http.limits]"), "{text}");
+    assert!(text.contains("max_query_memory in [http.limits]"), "{text}");
     assert_eq!(trial.context.queries.shared.memory.used(), 0);
     assert!(trial.get(QUERY).await.0.is_success());
 }

@@ -248,17 +248,17 @@ fn sender_at_its_series_limit_does_not_affect_others() {
         let name = "topdeck_intake_samples_rejected_total";
         it.intake.meter().counter(name, "", &[("reason", reason)]).get()
     };
-    assert_eq!((counter("producer_series"), counter("label_values")), (9, 0));
+    assert_eq!((counter("max_producer_series"), counter("max_label_values")), (9, 0));
     it.intake.checkpoint_ledger().unwrap();
     let gaps = it.store.stat().unwrap().gaps;
     let id = it.intake.producer("remote write").id();
     let gap = gaps.iter().find(|gap| gap.producer == Some(id)).unwrap();
-    assert_eq!(gap.reason, "new series of metric c rejected: limit producer_series reached");
+    assert_eq!(gap.reason, "new series of metric c rejected: limit max_producer_series reached");
     assert_eq!((gap.lost, gap.start, gap.end), (Some(2), 1_000_000, 2_000_000));
     let lost: u64 = gaps.iter().filter_map(|gap| gap.lost).sum();
     assert_eq!(lost, 9);
     let lines = lines.lock().unwrap();
-    let line = "producer \"remote write\": new series of metric c rejected: limit producer_series \
+    let line = "producer \"remote write\": new series of metric c rejected: limit max_producer_series \
                 reached (2 samples)";
     assert!(lines.iter().any(|found| found == line), "{lines:?}");
 }

@@ -89,7 +89,7 @@ pub(crate) fn settings(folder: &Path, sites: &[(&str, &str)]) -> Settings {
     Settings {
         remotes: sites.iter().map(site).collect(),
         agent: "here".to_owned(),
-        dead_letter_dir: folder.join("refused"),
+        dead_letter_dir: folder.join("dead-letter"),
         response_timeout: Duration::from_secs(2),
         backoff: (Duration::from_millis(1), Duration::from_millis(20)),
         rejections_max: 3,

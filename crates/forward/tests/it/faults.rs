@@ -53,7 +53,7 @@ async fn run_with_faults(seed: u64) {
     let line = audit.producers[0].hops.last().unwrap();
     assert_eq!(
         (&*line.hop, line.stored.values, line.discrepancy),
-        ("site a", count, 0),
+        ("remote a", count, 0),
         "{line:?}"
     );
     assert_eq!(line.reason, "all of the journal is there");

@@ -27,10 +27,10 @@ async fn permanently_rejected_batch_is_dead_lettered() {
     let audit = intake.audit().unwrap();
     let account = audit.producers.iter().find(|account| account.id == Some(producer)).unwrap();
     let line = account.hops.last().unwrap();
-    assert_eq!((&*line.hop, line.received.values, line.stored.values), ("site a", 42, 35));
+    assert_eq!((&*line.hop, line.received.values, line.stored.values), ("remote a", 42, 35));
     assert_eq!((line.discrepancy, line.is_reconciled), (7, true));
     assert_eq!(line.reason, "1 batch did not get there; the reasons are beside it");
-    assert_eq!(line.losses[0].reason, "not taken by site a, set aside: 400: so!");
+    assert_eq!(line.losses[0].reason, "not taken by remote a, set aside: 400: so!");
     stop_all(forward, intake).await;
 
     let state = site.state();
@@ -39,22 +39,23 @@ async fn permanently_rejected_batch_is_dead_lettered() {
     let gaps: Vec<_> =
         state.gaps.iter().map(|gap| (gap.producer, gap.lost, &*gap.reason)).collect();
     let expected = [
-        (Some(producer), Some(1), "not taken by site a, set aside: 400: so!"),
+        (Some(producer), Some(1), "not taken by remote a, set aside: 400: so!"),
         (
             None,
             None,
-            "not taken by site a, set aside: no batch: magic at byte 0 is 119, expected 211 (0xd3), a batch",
+            "not taken by remote a, set aside: no batch: magic at byte 0 is 119, expected 211 (0xd3), a batch",
         ),
     ];
     assert_eq!(gaps, expected);
     assert_eq!((state.gaps[0].start, state.gaps[0].end), (10, 20));
-    let kept = std::fs::read(folder.0.join("refused/a/00000000000000000003.parcel")).unwrap();
+    let kept = std::fs::read(folder.0.join("dead-letter/a/00000000000000000003.request")).unwrap();
     let kept = model::ForwardRequest::decode(&kept).unwrap();
     assert_eq!((kept.entries.len(), kept.entries[0].0), (1, 3));
     assert_eq!(model::Batch::check(kept.entries[0].1.to_owned()).unwrap().samples(), 1);
-    let raw = std::fs::read(folder.0.join("refused/a/00000000000000000006.batch")).unwrap();
+    let raw = std::fs::read(folder.0.join("dead-letter/a/00000000000000000006.batch")).unwrap();
     assert_eq!(raw, b"what is this");
-    let why = std::fs::read_to_string(folder.0.join("refused/a/00000000000000000003.why")).unwrap();
+    let why = std::fs::read_to_string(folder.0.join("dead-letter/a/00000000000000000003.reason"))
+        .unwrap();
     assert_eq!(why, "400: so!\n");
 }
 

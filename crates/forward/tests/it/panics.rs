@@ -17,7 +17,7 @@ async fn check(point: &str, repeated: u64) {
     let forward = Forward::start(settings, std::sync::Arc::clone(&intake)).unwrap();
     let status = wait_caught_up(&forward, 3).await;
     assert_eq!((status.records, status.missing), (3, 0));
-    assert_eq!(supervisor.restarts("site a"), 2);
+    assert_eq!(supervisor.restarts("remote a"), 2);
     {
         let state = site.state();
         assert_eq!((state.count, state.order.len(), state.duplicates), (30, 3, repeated));
@@ -29,19 +29,19 @@ async fn check(point: &str, repeated: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn panic_before_sending_duplicates_nothing() {
-    check("site a", 0).await;
+    check("remote a", 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn panic_after_the_response_resends_duplicates() {
-    check("site a answered", 6).await;
+    check("remote a answered", 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn record_that_panics_is_dead_lettered_alone() {
     let folder = TestDir::new();
     create(&folder.0, &journal::Settings::default());
-    let supervisor = Supervisor::with_injected_panics(&[("site a record 1", u32::MAX)]);
+    let supervisor = Supervisor::with_injected_panics(&[("remote a record 1", u32::MAX)]);
     let intake = supervised(&folder.0, journal::wall_clock(), supervisor.clone());
     let site = TestRemote::start(|| ResponseFault::None).await;
     (0..3).for_each(|_| put(&intake, 10));
@@ -57,7 +57,7 @@ async fn record_that_panics_is_dead_lettered_alone() {
         let reason = &state.gaps[0].reason;
         assert!(reason.contains("work on it panicked: thrown at site a record 1"), "{reason}");
     }
-    assert_eq!(supervisor.quarantined()[0].name, "record 1 on its way to site a");
-    assert_eq!(supervisor.restarts("site a"), 0, "the task goes on");
+    assert_eq!(supervisor.quarantined()[0].name, "record 1 on its way to remote a");
+    assert_eq!(supervisor.restarts("remote a"), 0, "the task goes on");
     stop_all(forward, intake).await;
 }

@@ -6,9 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use host::Settings;
-
-use crate::{HostFixture, bpf_works, no_collectors};
+use crate::{HostFixture, bpf_works, only};
 
 const READS: u64 = 200;
 const PAGE: usize = 4096;
@@ -56,7 +54,7 @@ fn every_request_counts_once() {
     file.sync_all().unwrap();
     let Some(disk) = disk_of(&path) else { return println!("skipped: no disk below {path:?}") };
     let outer = completed(&disk);
-    let host = place.start(Settings { block_io: true, ..no_collectors() });
+    let host = place.start(only("block_io = true"));
     if !bpf_works(&host) {
         return;
     }
@@ -99,7 +97,7 @@ fn every_request_counts_once() {
 #[test]
 fn without_bpf_sums_and_warning_are_reported() {
     let place = HostFixture::single_reading();
-    let host = place.start(Settings { block_io: true, ..no_collectors() });
+    let host = place.start(only("block_io = true"));
     let works = bpf_works(&host);
     host.stop().unwrap();
     let told = place.contents();

@@ -11,7 +11,7 @@ use hist::codec::header::Temporality;
 use host::Settings;
 use model::{SampleValue, Series, SeriesKind};
 
-use crate::{HostFixture, JournalContents, no_collectors, unlimited};
+use crate::{HostFixture, JournalContents, only, unlimited};
 
 /// Written by PCP's own library: `testdata/mmv/README.md`.
 const MMV: &[u8] = include_bytes!("../../../../testdata/mmv/v1.mmv");
@@ -72,7 +72,7 @@ impl Drop for ForeignProcess {
 }
 
 fn frequent_settings() -> Settings {
-    Settings { shm_interval: Some(Duration::from_millis(100)), ..no_collectors() }
+    only("shm_metrics = true\nshm_scrape_interval = '100ms'")
 }
 
 #[track_caller]

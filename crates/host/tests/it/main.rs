@@ -178,19 +178,12 @@ fn unlimited() -> journal::Limits {
     journal::Settings::default().limits
 }
 
-/// Nothing but what is asked for.
-fn no_collectors() -> Settings {
-    let host = "box".to_owned();
-    Settings {
-        host,
-        procfs: false,
-        block_io: false,
-        run_queue: false,
-        processes: false,
-        folder: None,
-        hiccup_interval: None,
-        shm_interval: None,
-    }
+/// No source but those of these keys of `[host]`.
+fn only(keys: &str) -> Settings {
+    let sources = ["procfs", "block_io", "run_queue", "processes", "hiccup", "shm_metrics"];
+    let others = sources.iter().filter(|source| !keys.contains(*source));
+    let off: String = others.map(|source| format!("{source} = false\n")).collect();
+    Settings::with_keys("box", &format!("{keys}\n{off}")).unwrap()
 }
 
 /// Whether programs are at work; says why not.

@@ -2,24 +2,20 @@
 
 use std::time::Duration;
 
-use host::Settings;
 use intake::Supervisor;
 
-use crate::{HostFixture, no_collectors, unlimited, wait};
+use crate::{HostFixture, only, unlimited, wait};
 
 #[test]
 fn threads_that_panic_are_run_again() {
     let threads = ["host", "hiccup", "programs", "processes"];
     let supervisor = Supervisor::with_injected_panics(&threads.map(|thread| (thread, 1)));
     let place = HostFixture::supervised(unlimited(), Duration::from_millis(20), supervisor.clone());
-    let host = place.start(Settings {
-        procfs: true,
-        processes: true,
-        hiccup_interval: Some(Duration::from_millis(1)),
-        shm_interval: Some(Settings::SHM_INTERVAL_MIN),
-        folder: Some(place.dir.clone()),
-        ..no_collectors()
-    });
+    let keys = "procfs = true\nprocesses = true\nhiccup_interval = '1ms'\n\
+                shm_metrics = true\nshm_scrape_interval = '100ms'";
+    let mut settings = only(keys);
+    settings.folder = Some(place.dir.clone());
+    let host = place.start(settings);
     for thread in threads {
         wait(thread, || supervisor.restarts(thread) == 1);
     }
@@ -32,8 +28,7 @@ fn threads_that_panic_are_run_again() {
 fn a_reading_that_panics_comes_with_the_next() {
     let supervisor = Supervisor::with_injected_panics(&[("host reading", 2)]);
     let place = HostFixture::supervised(unlimited(), Duration::from_millis(20), supervisor.clone());
-    let host = place
-        .start(Settings { hiccup_interval: Some(Duration::from_millis(1)), ..no_collectors() });
+    let host = place.start(only("hiccup_interval = '1ms'"));
     wait("rows after panics", || {
         supervisor.restarts("host") == 2
             && place.contents().series("host_hiccup_delay", &[]).count() >= 2

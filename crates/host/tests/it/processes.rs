@@ -6,10 +6,10 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use host::{ProcessCollector, Settings};
+use host::ProcessCollector;
 use shm::process_table::{CollectionMethod, FILE_NAME, ProcessRow, read};
 
-use crate::{HostFixture, no_collectors, wait};
+use crate::{HostFixture, only, wait};
 
 /// A child that has used some ticks of a processor and waits for a line that never comes.
 fn busy_child() -> Child {
@@ -150,8 +150,9 @@ fn table_is_published_while_the_host_is_collected() {
         return println!("skipped: there is no tmpfs at /dev/shm: {error}");
     }
     let place = HostFixture::single_reading();
-    let settings = || Settings { processes: true, folder: Some(folder.clone()), ..no_collectors() };
-    let host = place.start(settings());
+    let mut settings = only("processes = true");
+    settings.folder = Some(folder.clone());
+    let host = place.start(settings.clone());
     let path = folder.join(FILE_NAME);
     // The first is there when the role has begun.
     let first = read(&path).unwrap();
@@ -164,7 +165,7 @@ fn table_is_published_while_the_host_is_collected() {
         "{notes}"
     );
     // Another one says that it does not.
-    let second = place.start(settings());
+    let second = place.start(settings.clone());
     let notes = second.warnings().join("\n");
     assert!(notes.contains("another topdeck publishes"), "{notes}");
     second.stop().unwrap();

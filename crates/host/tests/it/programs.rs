@@ -14,7 +14,7 @@ use std::time::Duration;
 use host::Settings;
 use model::SampleValue;
 
-use crate::{HostFixture, JournalContents, memory, no_collectors, unlimited, wait};
+use crate::{HostFixture, JournalContents, memory, only, unlimited, wait};
 
 /// What is read in the programs' names: others may run on this host.
 const NAME: &str = "host_it_programs";
@@ -116,7 +116,7 @@ fn program() {
 }
 
 fn frequent_settings() -> Settings {
-    Settings { shm_interval: Some(Duration::from_millis(100)), ..no_collectors() }
+    only("shm_metrics = true\nshm_scrape_interval = '100ms'")
 }
 
 /// What readings of a series that grows add up to, as the store has it: a reading that says since when it counts and begins after

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use host::Settings;
 use journal::{Level, Limits, StartPosition};
 
-use crate::{HostFixture, no_collectors, unlimited, wait};
+use crate::{HostFixture, only, unlimited, wait};
 
 #[test]
 fn rejected_reading_is_retried() {
@@ -14,8 +13,7 @@ fn rejected_reading_is_retried() {
     place.journal.add_subscriber("slow", StartPosition::First, true).unwrap();
     let filler = vec![b'x'; 16 << 10];
     while place.journal.append(&filler, Level::Process).is_ok() {}
-    let hiccup = Some(Duration::from_millis(1));
-    let host = place.start(Settings { procfs: true, hiccup_interval: hiccup, ..no_collectors() });
+    let host = place.start(only("procfs = true\nhiccup_interval = '1ms'"));
     let deferred = place.intake.meter().counter("topdeck_host_deferred_readings_total", "", &[]);
     wait("three readings have no room", || deferred.get() >= 3);
     let mut slow = place.journal.subscribe("slow").unwrap();

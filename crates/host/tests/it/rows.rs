@@ -5,12 +5,12 @@ use std::time::Duration;
 use host::{Error, Settings};
 use model::{SampleValue, SeriesKind};
 
-use crate::{HostFixture, no_collectors, unlimited, wait};
+use crate::{HostFixture, only, unlimited, wait};
 
 #[test]
 fn a_reading_is_in_the_journal() {
     let place = HostFixture::single_reading();
-    place.start(Settings { shm_interval: None, ..Settings::for_host("box") }).stop().unwrap();
+    place.start(Settings::with_keys("box", "shm_metrics = false").unwrap()).stop().unwrap();
     let told = place.contents();
     assert!(told.rows.len() > 100, "{} rows", told.rows.len());
     assert!(told.rows.iter().all(|(series, _)| series.label("host") == Some("box")));
@@ -28,8 +28,7 @@ fn a_reading_is_in_the_journal() {
 #[test]
 fn hiccups_follow_each_other_without_a_hole() {
     let place = HostFixture::new(unlimited(), Duration::from_millis(20));
-    let host = place
-        .start(Settings { hiccup_interval: Some(Duration::from_millis(1)), ..no_collectors() });
+    let host = place.start(only("hiccup_interval = '1ms'"));
     wait("three rows", || place.contents().series("host_hiccup_delay", &[]).count() >= 3);
     host.stop().unwrap();
     let told = place.contents();
@@ -53,10 +52,19 @@ fn hiccups_follow_each_other_without_a_hole() {
 fn invalid_settings_are_rejected() {
     let place = HostFixture::single_reading();
     let start = |settings| host::HostCollector::start(settings, place.intake.clone()).map(drop);
-    let period = |period| start(Settings { hiccup_interval: Some(period), ..no_collectors() });
-    assert!(matches!(period(Duration::ZERO), Err(Error::HiccupInterval { .. })));
-    assert!(matches!(period(Duration::from_secs(11)), Err(Error::HiccupInterval { .. })));
-    let name = |name: &str| start(Settings { host: name.to_owned(), ..no_collectors() });
+    let keys = |keys: &str, expected: &str| {
+        let problems = Settings::with_keys("box", keys).unwrap_err().to_string();
+        assert!(problems.contains(expected), "{problems}");
+    };
+    keys("hiccup_interval = '0s'", "has to be more than 0");
+    keys("hiccup_interval = '11s'", "hiccup_interval is 11s, must be 100µs to 10s");
+    keys("shm_scrape_interval = '31s'", "shm_scrape_interval is 31s, must be 100ms to 30s");
+    keys("hicup = true", "did you mean \"hiccup\"?");
+    let name = |name: &str| {
+        let mut settings = only("");
+        settings.host = name.to_owned();
+        start(settings)
+    };
     assert!(matches!(name(""), Err(Error::NameSize { found: 0 })));
     assert!(matches!(name(&"a".repeat(256)), Err(Error::NameSize { found: 256 })));
 }

@@ -3,9 +3,7 @@
 use std::fs;
 use std::sync::mpsc;
 
-use host::Settings;
-
-use crate::{HostFixture, bpf_works, no_collectors};
+use crate::{HostFixture, bpf_works, only};
 
 const TURNS: u64 = 2_000;
 
@@ -19,7 +17,7 @@ fn schedstat() -> Option<(f64, u64)> {
 #[test]
 fn waits_match_schedstat() {
     let place = HostFixture::single_reading();
-    let host = place.start(Settings { run_queue: true, ..no_collectors() });
+    let host = place.start(only("run_queue = true"));
     if !bpf_works(&host) {
         return;
     }

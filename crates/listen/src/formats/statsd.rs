@@ -34,7 +34,7 @@ pub struct Statsd {
     /// What the kernel is asked to hold of datagrams that were not read yet: `8MiB`.
     receive_buffer: Option<Size>,
     /// Series in an interval: 100,000.
-    series: Option<usize>,
+    max_series: Option<usize>,
 }
 
 impl LineFormat for Statsd {
@@ -68,7 +68,7 @@ impl LineFormat for Statsd {
         let buffer = self.receive_buffer.map(Size::in_memory);
         Limits {
             receive_buffer_bytes: buffer.unwrap_or(default.receive_buffer_bytes),
-            series_max: self.series.unwrap_or(default.series_max),
+            series_max: self.max_series.unwrap_or(default.series_max),
             ..default
         }
     }

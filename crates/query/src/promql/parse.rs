@@ -70,7 +70,7 @@ pub(super) struct ParsedExpr {
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str, options: &'a Options) -> Result<Parser<'a>> {
-        limit("bytes of expression (LENGTH_MAX)", text.len(), LENGTH_MAX)?;
+        limit("bytes of text", text.len(), LENGTH_MAX)?;
         Ok(Parser {
             text,
             options,
@@ -163,7 +163,7 @@ impl<'a> Parser<'a> {
     /// Reads something that nests.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.nesting += 1;
-        limit("nested expressions (NESTING_MAX)", self.nesting, NESTING_MAX)?;
+        limit("nested expressions", self.nesting, NESTING_MAX)?;
         let result = read(self);
         self.nesting -= 1;
         result
@@ -345,7 +345,7 @@ impl<'a> Parser<'a> {
 
 fn node(kind: ExprKind, place: SourceSpan, height_within: usize) -> Result<ParsedExpr> {
     let height = height_within + 1;
-    limit("levels in a tree of operators (HEIGHT_MAX)", height, HEIGHT_MAX)?;
+    limit("levels of operators", height, HEIGHT_MAX)?;
     Ok(ParsedExpr { expr: Expr { kind, span: place }, height })
 }
 

@@ -365,17 +365,20 @@ fn limits() {
         Err(Error::Limit { limit: found, .. }) => assert!(found.contains(what), "{found}"),
         other => panic!("{} bytes: {other:?}", text.len()),
     };
-    too_much(" ".repeat(super::LENGTH_MAX + 1), "LENGTH_MAX");
+    too_much(" ".repeat(super::LENGTH_MAX + 1), "bytes of text");
     for opening in ["(", "-", "sum(", "2^", "abs(", "a[(", "a offset (", "a[-", "a[2^", "a[max_of("]
     {
-        too_much(opening.repeat(200).replace("a[", "").replace("a offset ", ""), "NESTING_MAX");
+        too_much(
+            opening.repeat(200).replace("a[", "").replace("a offset ", ""),
+            "nested expressions",
+        );
     }
-    too_much(format!("a[{}", "(".repeat(200)), "NESTING_MAX");
-    too_much(format!("a[{}", "-".repeat(200)), "NESTING_MAX");
-    too_much(format!("a[1{}]", "+1".repeat(200)), "NESTING_MAX");
-    too_much(format!("a{}", "+a".repeat(300)), "HEIGHT_MAX");
-    too_much(format!("a{}", "[5m:]".repeat(300)), "HEIGHT_MAX");
-    too_much(format!("a{{{}}}", "b=~\"c\",".repeat(200)), "REGEXES_MAX");
+    too_much(format!("a[{}", "(".repeat(200)), "operators in a duration");
+    too_much(format!("a[{}", "-".repeat(200)), "operators in a duration");
+    too_much(format!("a[1{}]", "+1".repeat(200)), "operators in a duration");
+    too_much(format!("a{}", "+a".repeat(300)), "levels of operators");
+    too_much(format!("a{}", "[5m:]".repeat(300)), "levels of operators");
+    too_much(format!("a{{{}}}", "b=~\"c\",".repeat(200)), "regular expressions");
     check_reads_back(&format!("a{}", "+a".repeat(250)), &Options::all());
     // Takes a minute if every label is compared with every other.
     let (many, more) = ("a,".repeat(40_000), "b,".repeat(40_000));

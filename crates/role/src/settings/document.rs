@@ -17,6 +17,17 @@ pub struct Document<'a> {
     root: DeTable<'a>,
 }
 
+/// A key that has another name than in an earlier version: the old one is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct RenamedKey {
+    /// The table, with dots between the names of nested tables; empty for the file itself.
+    pub table: &'static str,
+    /// The name that is refused.
+    pub old: &'static str,
+    /// The name that replaces it.
+    pub new: &'static str,
+}
+
 /// A table of the file: `[http.limits]`, the second `[[check]]`, or the file itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableRef<'a> {
@@ -78,6 +89,25 @@ impl<'a> Document<'a> {
         problems
     }
 
+    /// Takes keys out of the file that were renamed; a problem for each.
+    pub fn take_renamed_keys(&mut self, renamed: &[RenamedKey]) -> Problems {
+        let mut problems = Problems::default();
+        let text = self.text;
+        for &RenamedKey { table, old, new } in renamed {
+            let Some(table) = self.table_mut(table) else { continue };
+            let keys = std::mem::replace(table, std::iter::empty().collect());
+            for (key, value) in keys {
+                if key.get_ref() == old {
+                    let what = format!("{old:?} was renamed to {new:?}");
+                    problems.push(Problem::at(text, key.span().start, what));
+                } else {
+                    table.insert(key, value);
+                }
+            }
+        }
+        problems
+    }
+
     /// A text of the file.
     pub fn text_of(&self, table: TableRef<'_>, key: &str) -> Option<&str> {
         let (_, table) = self.table(table)?;
@@ -94,6 +124,19 @@ impl<'a> Document<'a> {
             Some(byte) => Problem::at(self.text, byte, what),
             None => Problem::of_nothing(what),
         }
+    }
+
+    /// A table that is none of several.
+    fn table_mut(&mut self, name: &str) -> Option<&mut DeTable<'a>> {
+        let mut found = &mut self.root;
+        for name in name.split('.').filter(|name| !name.is_empty()) {
+            let (_, value) = found.iter_mut().find(|(key, _)| key.get_ref() == name)?;
+            found = match value.get_mut() {
+                DeValue::Table(table) => table,
+                _ => return None,
+            };
+        }
+        Some(found)
     }
 
     /// A table, and where it begins; the file itself begins nowhere.

@@ -104,16 +104,16 @@ fn limit_errors_name_the_remedy() {
     check(gauge("m", &[("user", "3")]), Ok(2));
     let error = "cannot store a new value of label user of metric m: value limit of a label and a producer (3) \
                  reached; leave the label out if each request, user or session has its own value, or raise \
-                 [store] label_values";
+                 [store] max_label_values";
     check(gauge("m", &[("user", "4")]), Err(error));
     check(gauge("m", &[("user", "3")]), Ok(2));
     check(gauge("m", &[("user", "3"), ("a", "1")]), Ok(3));
     let error = "cannot store a new series of metric m: series limit of a metric and a producer (4) reached; \
-                 leave out a label with many values, or raise [store] metric_series";
+                 leave out a label with many values, or raise [store] max_metric_series";
     check(gauge("m", &[("user", "3"), ("a", "2")]), Err(error));
     check(gauge("n", &[]), Ok(4));
     let error = "cannot store new series o: series limit of its producer (5) reached; \
-                 delete series of it, or raise [store] producer_series";
+                 delete series of it, or raise [store] max_producer_series";
     check(gauge("o", &[]), Err(error));
     assert_eq!(index.cardinality(9).by_label.len(), 2);
 }
@@ -144,7 +144,7 @@ fn producer_at_its_limits_blocks_no_other() {
     // What the first brought is no value of the second's.
     check(&mut index, 2, &host("n", "a"), Ok(4));
     let error = "cannot store new series n{host=\"b\"}: series limit of its producer (3) reached; \
-                 delete series of it, or raise [store] producer_series";
+                 delete series of it, or raise [store] max_producer_series";
     check(&mut index, 2, &host("n", "b"), Err(error));
     check(&mut index, 1, &host("n", "b"), Ok(5));
     for producer in 3..6 {
@@ -155,7 +155,7 @@ fn producer_at_its_limits_blocks_no_other() {
             Ok(producer as u32 + 3),
         );
     }
-    let error = "cannot store new series p: series limit (9) reached; delete series, or raise [store] series";
+    let error = "cannot store new series p: series limit (9) reached; delete series, or raise [store] max_series";
     check(&mut index, 6, &gauge("p", &[]), Err(error));
     // Nobody's: what was stored before producers were remembered.
     assert_eq!(index.insert(&gauge("p", &[]).canonical_key(), None), Ok(SeriesNumber(9)));

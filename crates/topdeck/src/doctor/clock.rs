@@ -19,14 +19,14 @@ use crate::command::{print_message, print_stdout};
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// How long the clock may settle first: its rate is known better with time
+    /// Warm-up before the measurement: the rate of the clock is known better with time
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=3600))]
-    settle: u64,
+    warmup: u64,
 }
 
 const AFTER: &str = "\
 Example:
-  topdeck doctor clock --settle 10
+  topdeck doctor clock --warmup 10
 
 Exit status:
   0  topdeck reads the processor's counter
@@ -52,8 +52,8 @@ struct TimeSource {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     clock::now();
-    print_message(format_args!("measuring for about {} s", options.settle + 2));
-    thread::sleep(Duration::from_secs(options.settle));
+    print_message(format_args!("measuring for about {} s", options.warmup + 2));
+    thread::sleep(Duration::from_secs(options.warmup));
     let bound_ns = clock::error_bound_ns();
     let bound = |more: &str| format!("at the most {bound_ns} ns{more}");
     let tick = clock_getres(ClockId::MonotonicCoarse).tv_nsec;

@@ -34,7 +34,7 @@ use experiment::Experiment;
 use experiment_report::ExperimentReport;
 use record_experiment::ExampleMetrics;
 
-/// Show whether looking at this machine disturbs what runs on it
+/// Measure the observer effect of monitoring tools on this machine
 ///
 /// Opens and closes Unix sockets, starts programs, maps memory, and records into shared memory, some thousand times each: alone,
 /// while others look on as `netstat`, `ps` and tools for memory do, and while topdeck's own readers do. Prints how long the operations took,
@@ -46,9 +46,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECONDS", default_value = "1.5", value_parser = parse_seconds)]
     seconds: Duration,
 
-    /// How many operations a run has at the most: as many as there is time for unless said
+    /// Maximum operations of a run [default: as many as there is time for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    rounds: Option<u64>,
+    max_operations: Option<u64>,
 
     /// How many other Unix sockets are held meanwhile, as far as the limit of open files allows
     #[arg(long, value_name = "N", default_value_t = socket_experiment::MOST, value_parser = clap::value_parser!(u64).range(1..=socket_experiment::MOST))]
@@ -58,23 +58,23 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = parse::size)]
     memory: u64,
 
-    /// One experiment and no others
+    /// Run this experiment only
     #[arg(long, value_name = "EXPERIMENT", value_enum)]
-    only: Option<Experiment>,
+    experiment: Option<Experiment>,
 
-    /// Be a reader of that name, until standard input ends: what this program starts itself for
+    /// Run as the observer of this name until standard input ends: what this program starts itself for
     #[arg(long, value_name = "READER", hide = true)]
-    read_as: Option<String>,
+    observer: Option<String>,
 
-    /// Which process the reader reads
+    /// Process that the observer reads
     #[arg(long, value_name = "PID", hide = true, default_value_t = std::process::id())]
-    of: u32,
+    observer_pid: u32,
 }
 
 const AFTER: &str = "\
 Examples:
   topdeck doctor interference
-  topdeck doctor interference --only memory --memory 2GiB --seconds 5
+  topdeck doctor interference --experiment memory --memory 2GiB --seconds 5
 
 Exit status:
   0  all was measured, whatever it showed
@@ -90,8 +90,8 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    if let Some(name) = &options.read_as {
-        return observer_process::run_as_observer(name, options.of);
+    if let Some(name) = &options.observer {
+        return observer_process::run_as_observer(name, options.observer_pid);
     }
     // What readers of shared memory read of this process. Where it cannot be, they say so.
     let _shown = ExampleMetrics::create();
@@ -100,7 +100,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     clock::now();
     let experiments = Experiment::ALL.iter().copied();
     let chosen: Vec<Experiment> =
-        experiments.filter(|it| options.only.is_none_or(|only| only == *it)).collect();
+        experiments.filter(|it| options.experiment.is_none_or(|only| only == *it)).collect();
     let runs: usize = chosen.iter().map(|it| 2 + observer::observers_of(*it).count()).sum();
     let time = options.seconds.as_secs_f64() * runs as f64;
     print_message(format_args!("measuring for about {:.0} s, {runs} runs", time.ceil()));

@@ -14,26 +14,26 @@ use shm::process_table::{CollectionInfo, TableWriter, read};
 
 use crate::command::{print_message, print_stdout};
 
-/// Show what looking at the process table costs with several viewers, with topdeck and with ps
+/// Measure the cost of several readers of the process table, with topdeck and with ps
 ///
-/// Reads the process table and publishes it, has each viewer read what was published, and starts ps as often as there are
-/// viewers. Prints the processor time of both.
+/// Reads the process table and publishes it, has each reader read what was published, and starts ps once per
+/// reader. Prints the processor time of both.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// How many look at once
+    /// Concurrent readers
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
-    viewers: u32,
+    readers: u32,
 
-    /// How often each looks
+    /// Samples per reader
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    looks: u32,
+    samples: u32,
 }
 
 const AFTER: &str = "\
 Examples:
-  topdeck doctor viewers
-  topdeck doctor viewers --viewers 1
+  topdeck doctor readers
+  topdeck doctor readers --readers 1
 
 Exit status:
   0  both were measured
@@ -57,18 +57,18 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     processes.read().context("reading the process table")?;
     let count = processes.rows().len();
     let ours = measure_published(options, &mut processes)?;
-    let looks = u64::from(options.viewers) * u64::from(options.looks);
-    let viewers = options.viewers;
+    let samples = u64::from(options.readers) * u64::from(options.samples);
+    let readers = options.readers;
     let mut lines = format!(
-        "{count} processes, {viewers} viewers, {} looks each; processor time of all, user and system\n\n",
-        options.looks
+        "{count} processes, {readers} readers, {} samples each; processor time of all, user and system\n\n",
+        options.samples
     );
-    lines += &format!("  topdeck, one reads and {viewers} copy   {}\n", cost_text(ours, looks));
+    lines += &format!("  topdeck, one reads and {readers} copy   {}\n", cost_text(ours, samples));
     let status = match measure_ps(options) {
         Ok(theirs) => {
             lines += &format!(
-                "  ps auxww, {viewers} read                {}\n\n",
-                cost_text(theirs, looks)
+                "  ps auxww, {readers} read                {}\n\n",
+                cost_text(theirs, samples)
             );
             let times = theirs.as_secs_f64() / ours.as_secs_f64().max(1e-9);
             lines += &format!("topdeck takes {times:.0} times less.\n");
@@ -83,12 +83,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(status)
 }
 
-fn cost_text(spent: Duration, looks: u64) -> String {
+fn cost_text(spent: Duration, samples: u64) -> String {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    format!("{:10.3} ms, {:8.4} ms a look", ms(spent), ms(spent) / looks as f64)
+    format!("{:10.3} ms, {:8.4} ms a sample", ms(spent), ms(spent) / samples as f64)
 }
 
-/// Processor time of one who reads and publishes, and of all viewers.
+/// Processor time of one who reads and publishes, and of all readers.
 fn measure_published(options: &Options, processes: &mut ProcessCollector) -> Result<Duration> {
     let folder =
         MemoryDir(PathBuf::from(format!("/dev/shm/topdeck-doctor-{}", std::process::id())));
@@ -97,7 +97,7 @@ fn measure_published(options: &Options, processes: &mut ProcessCollector) -> Res
     let path = writer.path().to_owned();
     let ticks_per_second = ProcessCollector::ticks_per_second();
     let before = thread_cpu_time();
-    for _ in 0..options.looks {
+    for _ in 0..options.samples {
         processes.read().context("reading the process table")?;
         let taken = CollectionInfo {
             started_ns: clock::now(),
@@ -106,7 +106,7 @@ fn measure_published(options: &Options, processes: &mut ProcessCollector) -> Res
             ticks_per_second,
         };
         writer.publish(&taken, processes.rows())?;
-        for _ in 0..options.viewers {
+        for _ in 0..options.readers {
             read_table(&path, processes.rows().len())?;
         }
     }
@@ -127,11 +127,11 @@ fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Processor time of as many `ps`, as many at once as there are viewers.
+/// Processor time of as many `ps`, as many at once as there are readers.
 fn measure_ps(options: &Options) -> Result<Duration> {
     let before = children_cpu_time()?;
-    for _ in 0..options.looks {
-        let children = (0..options.viewers).map(|_| {
+    for _ in 0..options.samples {
+        let children = (0..options.readers).map(|_| {
             let mut ps = Command::new("ps");
             ps.arg("auxww").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             ps.spawn().context("starting ps (Debian package procps)")

@@ -63,7 +63,7 @@ pub(crate) struct Options {
     /// A table over time, one row for each interval of this length, such as 10s
     ///
     /// The input must have time stamps. A histogram is counted whole in the row in which it begins.
-    #[arg(long, value_name = "LENGTH", value_parser = parse_quantity)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_quantity)]
     pub(crate) interval: Option<Quantity>,
 
     /// A picture over time: one column for each stretch of time, one row for each stretch of values

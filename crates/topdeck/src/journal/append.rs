@@ -37,27 +37,27 @@ pub(crate) struct Options {
     files: Vec<PathBuf>,
 
     /// Records end with a zero byte instead of a newline, as from find -print0
-    #[arg(long, conflicts_with = "whole")]
+    #[arg(long, conflicts_with = "record_per_file")]
     null: bool,
 
-    /// Each file is one record
+    /// Append each file as one record
     #[arg(long)]
-    whole: bool,
+    record_per_file: bool,
 
-    /// What records must have reached to count as appended
-    #[arg(long, default_value = "process", value_parser = parse::level_parser())]
-    level: Level,
+    /// Durability required before an append is acknowledged
+    #[arg(long, value_name = "LEVEL", default_value = "process", value_parser = parse::level_parser())]
+    durability: Level,
 
     /// Give records an identity, so that repeats are recognised: the producer's number
     ///
-    /// The same input appended again with the same producer, boot and first sequence adds only what
+    /// The same input appended again with the same producer, epoch and first sequence adds only what
     /// is not in the journal yet.
-    #[arg(long, value_name = "NUMBER", requires = "boot")]
+    #[arg(long, value_name = "NUMBER", requires = "epoch")]
     producer: Option<u64>,
 
-    /// Which start of the producer this is: another number for each new input
+    /// Epoch of the producer: another number for each new input
     #[arg(long, value_name = "NUMBER", requires = "producer")]
-    boot: Option<u64>,
+    epoch: Option<u64>,
 
     /// The sequence of the first record; those after it count up
     #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "producer")]
@@ -71,12 +71,12 @@ pub(crate) struct Options {
 const AFTER: &str = "\
 Examples:
   app 2>&1 | topdeck journal append j
-  topdeck journal append j --level disk orders.csv
-  topdeck journal append j --producer 7 --boot 1 orders.csv   may be repeated after a crash
+  topdeck journal append j --durability disk orders.csv
+  topdeck journal append j --producer 7 --epoch 1 orders.csv   may be repeated after a crash
   find . -name '*.json' -print0 | topdeck journal append j --null
 
 A signal, kill -9 included, loses nothing that was appended before it; at the level disk, nor does a
-power cut. To go on after one without doubles, repeat the command with --producer and --boot.
+power cut. To go on after one without doubles, repeat the command with --producer and --epoch.
 
 Exit status:
   0  all is appended, and has reached the level
@@ -97,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut appender = RecordAppender::new(options, &journal, &settings);
     let result = appender.append_all();
     appender.progress.clear();
-    let short = appender.summary.level.is_some_and(|level| level < options.level);
+    let short = appender.summary.level.is_some_and(|level| level < options.durability);
     match result {
         Ok(()) => print_message(appender.summary.text(appender.progress.elapsed())),
         Err(failed) => {
@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         print_message(format_args!(
             "{}: {} was asked for and not reached in time; the records are kept and may reach it later",
             options.dir.display(),
-            options.level
+            options.durability
         ));
         match journal.stat().map_err(with_dir(&options.dir))?.full_reason {
             Some(full) => print_message(with_dir(&options.dir)(full.into())),
@@ -171,7 +171,7 @@ struct RecordAppender<'a> {
 
 impl<'a> RecordAppender<'a> {
     fn new(options: &'a Options, journal: &'a Journal, settings: &Settings) -> RecordAppender<'a> {
-        let next = options.producer.zip(options.boot);
+        let next = options.producer.zip(options.epoch);
         RecordAppender {
             options,
             journal,
@@ -220,7 +220,7 @@ impl<'a> RecordAppender<'a> {
         of_file: &mut u64,
         unsure: &mut u64,
     ) -> Result<()> {
-        let end = match (self.options.whole, self.options.null) {
+        let end = match (self.options.record_per_file, self.options.null) {
             (true, _) => RecordDelimiter::Stream,
             (_, true) => RecordDelimiter::Byte(0),
             (_, false) => RecordDelimiter::Byte(b'\n'),
@@ -254,7 +254,7 @@ impl<'a> RecordAppender<'a> {
     }
 
     fn too_large(&self, name: &str, of_file: u64) -> anyhow::Error {
-        let record = match self.options.whole {
+        let record = match self.options.record_per_file {
             true => name.to_owned(),
             false => format!("{name}: record {}", format::count(of_file + 1)),
         };
@@ -280,13 +280,13 @@ impl<'a> RecordAppender<'a> {
             let count = self.batch_len(rest);
             let (batch, after) = rest.split_at(count);
             rest = after;
-            let level = if rest.is_empty() { self.options.level } else { Level::Memory };
+            let level = if rest.is_empty() { self.options.durability } else { Level::Memory };
             let batch: Vec<&[u8]> = batch.iter().map(|record| &bytes[record.clone()]).collect();
             let ack = match self.journal.append_batch(self.next, &batch, level) {
                 Ok(ack) => ack,
                 Err(error) => {
                     *of_file += group.records + group.duplicates;
-                    if group.level.is_some_and(|level| level >= self.options.level) {
+                    if group.level.is_some_and(|level| level >= self.options.durability) {
                         self.summary.merge(group);
                     } else {
                         *unsure = group.records;
@@ -321,17 +321,17 @@ impl<'a> RecordAppender<'a> {
     fn failure_summary(&self, failed: &AppendFailure) -> String {
         let mut text = match (self.summary.records + self.summary.duplicates, failed.unconfirmed) {
             (0, 0) => "nothing was appended".to_owned(),
-            (0, _) => format!("nothing has reached {}", self.options.level),
+            (0, _) => format!("nothing has reached {}", self.options.durability),
             _ => self.summary.text(self.progress.elapsed()),
         };
         if failed.unconfirmed > 0 {
             text = format!(
                 "{text}; {} more appended, and not known to have reached {}",
                 format::format_records(failed.unconfirmed),
-                self.options.level
+                self.options.durability
             );
         }
-        if failed.file_records > 0 && !self.options.whole {
+        if failed.file_records > 0 && !self.options.record_per_file {
             text =
                 format!("{text}; go on at record {} of {}", failed.file_records + 1, failed.file);
         } else if self.options.files.len() > 1 {

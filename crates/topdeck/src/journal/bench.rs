@@ -38,9 +38,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     records: Option<u64>,
 
-    /// The size of a record
+    /// Record size
     #[arg(long, value_name = "SIZE", default_value = "100", value_parser = parse::size)]
-    bytes: u64,
+    record_size: u64,
 
     /// How records are compressed
     #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
@@ -50,17 +50,17 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse::size)]
     buffer: u64,
 
-    /// What each record must have reached before its producer appends the next
-    #[arg(long, default_value = "process", value_parser = parse::level_parser())]
-    level: Level,
+    /// Durability required of each record before its producer appends the next
+    #[arg(long, value_name = "LEVEL", default_value = "process", value_parser = parse::level_parser())]
+    durability: Level,
 
     /// How many threads append
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
     producers: u64,
 
-    /// Open the journal for this process alone
+    /// Open the journal for this process exclusively
     #[arg(long)]
-    alone: bool,
+    exclusive: bool,
 
     /// Then read everything, and say how fast that was
     #[arg(long)]
@@ -70,8 +70,8 @@ pub(crate) struct Options {
 const AFTER: &str = "\
 Examples:
   topdeck journal bench
-  topdeck journal bench /var/lib/app --level disk --producers 8
-  topdeck journal bench --bytes 1KiB --codec zstd --read
+  topdeck journal bench /var/lib/app --durability disk --producers 8
+  topdeck journal bench --record-size 1KiB --codec zstd --read
 
 Exit status:
   0  it was measured
@@ -116,7 +116,7 @@ impl Drop for ScratchDir {
 }
 
 fn measure(options: &Options, dir: &Path) -> Result<String> {
-    let records = options.records.unwrap_or(match options.level {
+    let records = options.records.unwrap_or(match options.durability {
         Level::Disk => RECORDS_DISK * options.producers,
         Level::Memory | Level::Process => RECORDS,
     });
@@ -129,18 +129,21 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
         limits: Limits { bytes_max: None, ..Settings::default().limits },
         ..Settings::default()
     };
-    if options.bytes > settings.segment_bytes / 4 {
+    if options.record_size > settings.segment_bytes / 4 {
         let most = format::format_bytes(settings.segment_bytes / 4);
-        bail!("--bytes {}: a record may have at most {most}", format::format_bytes(options.bytes));
+        bail!(
+            "--record-size {}: a record may have at most {most}",
+            format::format_bytes(options.record_size)
+        );
     }
     create(dir, &settings)?;
-    let open = journal::Options { is_exclusive: options.alone, ..journal::Options::default() };
+    let open = journal::Options { is_exclusive: options.exclusive, ..journal::Options::default() };
     let journal = Journal::open(Arc::new(disk::OsDisk), dir, &open).map_err(with_dir(dir))?;
-    let lines = sample_lines(options.bytes);
+    let lines = sample_lines(options.record_size);
     let appended = measure_append(options, &journal, &lines, records)
         .map_err(|error| error.context("measuring"))?;
 
-    let size = records * options.bytes;
+    let size = records * options.record_size;
     let producers = match options.producers {
         1 => "1 producer".to_owned(),
         n => format!("{n} producers"),
@@ -148,10 +151,10 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
     let mut text = format!(
         "{} of {} ({}), {producers}, level {}{}, codec {}, buffer {}, on {}\n",
         format::format_records(records),
-        format::format_bytes(options.bytes),
+        format::format_bytes(options.record_size),
         format::format_bytes(size),
-        options.level,
-        if options.alone { ", alone" } else { "" },
+        options.durability,
+        if options.exclusive { ", alone" } else { "" },
         format::codec_name(options.codec),
         format::format_bytes(options.buffer),
         file_system(dir)
@@ -268,7 +271,11 @@ fn measure_append(
             None => latency = Some(part),
         }
     }
-    Ok(AppendMeasurement { wall, cpu, latency: latency.filter(|_| options.level == Level::Disk) })
+    Ok(AppendMeasurement {
+        wall,
+        cpu,
+        latency: latency.filter(|_| options.durability == Level::Disk),
+    })
 }
 
 /// One producer's share of the records; when it was done, and its acknowledgements in nanoseconds.
@@ -282,13 +289,13 @@ fn run_producer(
     /// Producers tell how far they are so seldom that it costs nothing.
     const PROGRESS_RECORDS: u64 = 1024;
     let mut recorder = Recorder::new();
-    let timed = options.level == Level::Disk;
+    let timed = options.durability == Level::Disk;
     for n in 0..share {
         let line = &lines[((n + producer * 7919) % lines.len() as u64) as usize];
         let begun = timed.then(Instant::now);
-        let ack = journal.append(line, options.level)?;
-        if ack.level < options.level {
-            bail!("a record has reached {} and not {} in time", ack.level, options.level);
+        let ack = journal.append(line, options.durability)?;
+        if ack.level < options.durability {
+            bail!("a record has reached {} and not {} in time", ack.level, options.durability);
         }
         if let Some(begun) = begun {
             recorder.record(begun.elapsed().as_nanos() as u64);

@@ -19,12 +19,12 @@ pub(crate) struct Options {
     output: record_output::Options,
 
     /// Where to start: begin, end, or a position
-    #[arg(long, value_name = "PLACE", value_parser = parse::parse_start, conflicts_with = "subscriber",
+    #[arg(long, value_name = "POSITION", value_parser = parse::parse_start, conflicts_with = "subscriber",
         default_value = "begin")]
     from: StartPosition,
 
     /// Where to end: end (of what is there now), or the position after the last
-    #[arg(long, value_name = "PLACE", value_parser = parse::parse_start, default_value = "end")]
+    #[arg(long, value_name = "POSITION", value_parser = parse::parse_start, default_value = "end")]
     to: StartPosition,
 }
 
@@ -32,7 +32,7 @@ const AFTER: &str = "\
 Examples:
   topdeck journal cat j
   topdeck journal cat j --from 1000 --to 2000 --positions
-  topdeck journal cat j --subscriber store --level disk >> store.txt
+  topdeck journal cat j --subscriber store --durability disk >> store.txt
   topdeck journal cat j | topdeck journal append copy --create
 
 Records that are missing (dropped at a limit, or damaged) are told on standard error, where they
@@ -47,7 +47,7 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let journal = open_read_only(&options.output.dir)?;
     let mut source = RecordSource::new(&options.output, &journal, options.from)?;
-    let end = record_output::end_position(&journal, options.output.level);
+    let end = record_output::end_position(&journal, options.output.durability);
     let to = match options.to {
         StartPosition::First => record_output::first_position(&journal),
         StartPosition::End => end,

@@ -34,11 +34,11 @@ Examples:
   topdeck journal verify j --json | jq .damages
 
 Exit status:
-  0  all is sound
+  0  the journal is intact
   1  something is damaged, or could not be read
   2  the command line makes no sense";
 
-/// Make damage harmless: keep all that is sound, set aside the rest, and say what was lost
+/// Repair a journal: keep valid records, quarantine damaged bytes, report lost positions
 ///
 /// The journal must not be in use. What is cut out goes to the folder quarantine inside the journal's,
 /// and is never thrown away.
@@ -56,10 +56,10 @@ pub(crate) struct JournalRepairOptions {
 
 const REPAIR_AFTER: &str = "\
 Examples:
-  topdeck journal verify j && echo sound || topdeck journal repair j
+  topdeck journal verify j && echo intact || topdeck journal repair j
 
 Exit status:
-  0  it is sound now
+  0  the journal is intact now
   1  it is in use, or could not be repaired
   2  the command line makes no sense";
 
@@ -95,8 +95,8 @@ fn verify_text(dir: &Path, report: &CheckReport) -> String {
     if !report.damages.is_empty() {
         let dir = format::shell_quote(dir);
         text.push_str(&format!(
-            "\n`topdeck journal repair {dir}` keeps all that is sound and sets aside the rest; nobody may use \
-             the journal meanwhile.\n"
+            "\n`topdeck journal repair {dir}` keeps valid records and quarantines the rest; the journal must \
+             not be in use.\n"
         ));
     }
     text
@@ -109,7 +109,7 @@ fn repair_text(dir: &Path, report: &CheckReport) -> String {
         text.push_str(&format!("{}\n", escape_control(line)));
     }
     if report.repaired.is_empty() {
-        text.push_str("there was nothing to repair\n");
+        text.push_str("nothing to repair\n");
     }
     text
 }
@@ -117,7 +117,7 @@ fn repair_text(dir: &Path, report: &CheckReport) -> String {
 fn summary(dir: &Path, report: &CheckReport, is: &str, are: &str) -> String {
     let mut text = String::new();
     let verdict = match report.damages.len() {
-        0 => "sound".to_owned(),
+        0 => "intact".to_owned(),
         1 => format!("1 place {is} damaged"),
         n => format!("{} places {are} damaged", format::count(n as u64)),
     };
@@ -154,7 +154,7 @@ fn summary(dir: &Path, report: &CheckReport, is: &str, are: &str) -> String {
     if report.torn_bytes > 0 {
         let _ = writeln!(
             text,
-            "  {} of a write that a crash cut short, never acknowledged: no damage",
+            "  {} of a torn write, never acknowledged: no damage",
             format::format_bytes(report.torn_bytes)
         );
     }
@@ -250,9 +250,9 @@ mod tests {
               4,000 records in 30 frames in 2 segments, positions 0..4100
               DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
               DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
-              17 B of a write that a crash cut short, never acknowledged: no damage
+              17 B of a torn write, never acknowledged: no damage
 
-            `topdeck journal repair j` keeps all that is sound and sets aside the rest; nobody may use the journal meanwhile.
+            `topdeck journal repair j` keeps valid records and quarantines the rest; the journal must not be in use.
         "#]],
         );
     }
@@ -269,7 +269,7 @@ mod tests {
                   4,000 records in 30 frames in 2 segments, positions 0..4100
                   DAMAGED: j/segments/0000000000000000.seg, bytes 4096..8192 (4 KiB): a frame whose checksum is wrong; 100 records cannot be read, positions 1000..1100
                   DAMAGED: j/checkpoints/store: one of its two copies is damaged; no record is lost
-                  17 B of a write that a crash cut short, never acknowledged: no damage
+                  17 B of a torn write, never acknowledged: no damage
 
                 100 records are lost; 4 KiB were put into j/quarantine/x
             "#]],
@@ -277,10 +277,10 @@ mod tests {
         check(
             repair_text(Path::new("j"), &CheckReport::default()),
             expect![[r#"
-            j: sound
+            j: intact
               0 records in 0 frames in 0 segments, positions 0..0
 
-            there was nothing to repair
+            nothing to repair
         "#]],
         );
     }

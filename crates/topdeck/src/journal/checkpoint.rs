@@ -9,7 +9,7 @@ use journal::{Checkpoint, CheckpointKind, Error, StartPosition};
 use crate::command::{escape_control, print_stdout};
 use crate::journal::{format, open_read_only, parse, stat, with_dir};
 
-/// List, set, show and remove named places, to rewind to
+/// List, set, show and remove named places, to seek to
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -22,12 +22,12 @@ pub(crate) struct Options {
     name: Option<String>,
 
     /// Set it, or move it: begin, end, or a position
-    #[arg(long, value_name = "PLACE", value_parser = parse::parse_start, requires = "name")]
+    #[arg(long, value_name = "POSITION", value_parser = parse::parse_start, requires = "name")]
     at: Option<StartPosition>,
 
-    /// Let what lies behind a new checkpoint be dropped at a limit; otherwise it is kept for it
+    /// Let the limits drop records after a new checkpoint; otherwise they are kept for it
     #[arg(long, requires = "at")]
-    yields: bool,
+    droppable: bool,
 
     /// Remove it
     #[arg(long, requires = "name", conflicts_with = "at")]
@@ -37,8 +37,8 @@ pub(crate) struct Options {
 const AFTER: &str = "\
 Examples:
   topdeck journal checkpoint j
-  topdeck journal checkpoint j before-release --at end --yields
-  topdeck journal rewind j store --to before-release
+  topdeck journal checkpoint j before-release --at end --droppable
+  topdeck journal seek j store --to before-release
   topdeck journal checkpoint j before-release --remove
 
 Exit status:
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let before = match journal.checkpoint(name) {
         Ok(checkpoint) if checkpoint.kind == CheckpointKind::Subscriber => bail!(
-            "{shown}: {name:?} is a subscriber, not a checkpoint; `topdeck journal rewind` moves it, \
+            "{shown}: {name:?} is a subscriber, not a checkpoint; `topdeck journal seek` moves it, \
              `topdeck journal subscribers {typed} remove {name}` removes it"
         ),
         Ok(checkpoint) => Some(checkpoint),
@@ -81,16 +81,18 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let text = match (options.at, before) {
         (Some(at), None) => {
-            let set = journal.add_bookmark(name, at, !options.yields).map_err(with_dir(dir))?;
+            let set = journal.add_bookmark(name, at, !options.droppable).map_err(with_dir(dir))?;
             format!(
-                "{}: set at position {}; at a limit it {}\n",
+                "{}: set at position {}; at a limit: {}\n",
                 escape_control(name),
                 set.position,
                 stat::blocks_retention(&set, stat(&journal)?.settings.limits.on_full)
             )
         }
-        (Some(_), Some(Checkpoint { blocks_deletion: true, .. })) if options.yields => {
-            bail!("{shown}: checkpoint {name:?} holds; remove it and set it anew with --yields")
+        (Some(_), Some(Checkpoint { blocks_deletion: true, .. })) if options.droppable => {
+            bail!(
+                "{shown}: checkpoint {name:?} blocks deletion; remove it and set it again with --droppable"
+            )
         }
         (Some(at), Some(before)) => {
             let set = journal.set_checkpoint(name, at).map_err(with_dir(dir))?;
@@ -103,7 +105,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         (None, Some(checkpoint)) => {
             let stat = stat(&journal)?;
             format!(
-                "{}: position {}, {} behind the end, set {}; at a limit it {}\n",
+                "{}: position {}, {} behind the end, set {}; at a limit: {}\n",
                 escape_control(name),
                 checkpoint.position,
                 format::format_records(stat::lag_records(&stat, &checkpoint)),

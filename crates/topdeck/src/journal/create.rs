@@ -43,9 +43,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME|none", default_value = "none", value_parser = parse::parse_age_limit)]
     max_age: OptionalLimit<Duration>,
 
-    /// What happens at a limit when somebody still needs the oldest records
-    #[arg(long, default_value = "refuse", value_parser = parse::limit_policy_parser())]
-    at_limit: LimitPolicy,
+    /// Policy at a limit when a subscriber still needs the oldest records
+    #[arg(long, value_name = "POLICY", default_value = "refuse", value_parser = parse::limit_policy_parser())]
+    on_full: LimitPolicy,
 
     /// How many producers are remembered at least, to recognise repeats: 1 to 65536
     #[arg(long, value_name = "COUNT", default_value_t = 1024)]
@@ -55,7 +55,7 @@ pub(crate) struct Options {
 const AFTER: &str = "\
 Examples:
   topdeck journal create /var/lib/app/journal
-  topdeck journal create j --max-bytes 20GiB --max-age 7d --at-limit drop-oldest
+  topdeck journal create j --max-bytes 20GiB --max-age 7d --on-full drop-oldest
   topdeck journal create small --segment 64KiB --buffer 64KiB --max-bytes 1MiB
 
 Exit status:
@@ -80,7 +80,7 @@ impl Options {
             limits: Limits {
                 bytes_max: self.max_bytes.0,
                 age_max: self.max_age.0,
-                on_full: self.at_limit,
+                on_full: self.on_full,
             },
         }
     }

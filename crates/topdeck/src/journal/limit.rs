@@ -29,16 +29,16 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME|none", value_parser = parse::parse_age_limit)]
     max_age: Option<OptionalLimit<Duration>>,
 
-    /// What happens at a limit when somebody still needs the oldest records
-    #[arg(long, value_parser = parse::limit_policy_parser())]
-    at_limit: Option<LimitPolicy>,
+    /// Policy at a limit when a subscriber still needs the oldest records
+    #[arg(long, value_name = "POLICY", value_parser = parse::limit_policy_parser())]
+    on_full: Option<LimitPolicy>,
 }
 
 const AFTER: &str = "\
 Examples:
   topdeck journal limit j
   topdeck journal limit j --max-bytes 20GiB
-  topdeck journal limit j --max-age 7d --at-limit drop-oldest
+  topdeck journal limit j --max-age 7d --on-full drop-oldest
 
 Exit status:
   0  it is shown, or changed durably
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let limits = Limits {
         bytes_max: options.max_bytes.map_or(before.bytes_max, |most| most.0),
         age_max: options.max_age.map_or(before.age_max, |most| most.0),
-        on_full: options.at_limit.unwrap_or(before.on_full),
+        on_full: options.on_full.unwrap_or(before.on_full),
     };
     if limits != before {
         journal.set_limits(limits).map_err(with_dir(&options.dir))?;

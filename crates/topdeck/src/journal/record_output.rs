@@ -47,9 +47,9 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) positions: bool,
 
-    /// Only what has reached a level: with disk, nothing that a power cut could take back
-    #[arg(long, default_value = "memory", value_parser = parse::level_parser())]
-    pub(crate) level: Level,
+    /// Only records that have reached a level: with disk, none that a power cut could lose
+    #[arg(long, value_name = "LEVEL", default_value = "memory", value_parser = parse::level_parser())]
+    pub(crate) durability: Level,
 }
 
 /// Source of records.
@@ -69,7 +69,7 @@ impl RecordSource {
             None => journal.reader(start).map(RecordSource::Reader),
         }
         .map_err(with_dir(&options.dir))?;
-        source.set_level(options.level);
+        source.set_level(options.durability);
         Ok(source)
     }
 }

@@ -9,7 +9,7 @@ use journal::{CheckpointKind, StartPosition};
 use crate::command::{escape_control, print_stdout};
 use crate::journal::{format, open_read_only, parse, with_dir};
 
-/// Move a subscriber back, or forward
+/// Move a subscriber to another position
 ///
 /// What lies between the old place and the new one comes again, or is skipped. Nobody may be reading
 /// as this subscriber meanwhile.
@@ -25,16 +25,16 @@ pub(crate) struct Options {
     name: String,
 
     /// Where to: begin, end, a position, or the name of a checkpoint or of another subscriber
-    #[arg(long, value_name = "PLACE", required = true)]
+    #[arg(long, value_name = "POSITION", required = true)]
     to: String,
 }
 
 const AFTER: &str = "\
 Examples:
-  topdeck journal rewind j store --to begin
-  topdeck journal rewind j store --to 1000
+  topdeck journal seek j store --to begin
+  topdeck journal seek j store --to 1000
   topdeck journal checkpoint j before-release --at end   … and later:
-  topdeck journal rewind j store --to before-release
+  topdeck journal seek j store --to before-release
 
 Exit status:
   0  it is there, durably

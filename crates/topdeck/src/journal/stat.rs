@@ -73,8 +73,8 @@ fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
     let limits = &settings.limits;
     let rows = [
         ("records", format!("{}, {}..{}", format::count(kept), marks.first, marks.end)),
-        ("in segments", part(marks.flushed, "in the buffer only")),
-        ("on disk", part(marks.durable, "a power cut could take")),
+        ("flushed", part(marks.flushed, "buffered")),
+        ("durable", part(marks.durable, "not yet synced")),
         (
             "segments",
             format!(
@@ -92,11 +92,11 @@ fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
                 format::format_bytes(settings.buffer_bytes)
             ),
         ),
-        ("keeps", format::describe_limits(limits)),
+        ("retention", format::describe_limits(limits)),
         (
             "settings",
             format!(
-                "codec {}, segments of {}, at least {} producers remembered",
+                "codec {}, segments of {}, deduplication of at least {} producers",
                 format::codec_name(settings.codec),
                 format::format_bytes(settings.segment_bytes),
                 format::count(settings.producers_max.into())
@@ -141,7 +141,7 @@ fn usage_text(stat: &JournalStat, limits: &Limits) -> String {
 
 /// Subscribers, or checkpoints, as a table.
 pub(crate) fn checkpoint_table(stat: &JournalStat, kind: CheckpointKind, title: &str) -> String {
-    let head = [title, "position", "behind", "at a limit", "moved"].map(str::to_owned);
+    let head = [title, "position", "lag", "at a limit", "committed"].map(str::to_owned);
     let rows = stat.checkpoints.iter().filter(|checkpoint| checkpoint.kind == kind);
     let rows = rows.map(|checkpoint| {
         [
@@ -164,7 +164,7 @@ pub(crate) fn lag_records(stat: &JournalStat, checkpoint: &Checkpoint) -> u64 {
 /// Whether what it has not passed is kept at a limit: only where the journal refuses rather than drop.
 pub(crate) fn blocks_retention(checkpoint: &Checkpoint, at_limit: LimitPolicy) -> &'static str {
     let holds = checkpoint.blocks_deletion && at_limit == LimitPolicy::Reject;
-    if holds { "holds" } else { "yields" }
+    if holds { "blocks" } else { "droppable" }
 }
 
 /// What is not as it should be, and what to do.
@@ -184,14 +184,14 @@ fn problem_lines(dir: &Path, stat: &JournalStat) -> Vec<String> {
     for name in &stat.damaged_checkpoints {
         let name = escape_control(name);
         troubles.push(format!(
-            "DAMAGED: both copies of the checkpoint {name:?}.\n  \
-             `topdeck journal rewind {dir} {name} --to …` sets it anew."
+            "DAMAGED: both copies of checkpoint {name:?} are corrupt.\n  \
+             `topdeck journal seek {dir} {name} --to …` sets it again."
         ));
     }
     for checkpoint in stat.checkpoints.iter().filter(|checkpoint| checkpoint.is_degraded) {
         let name = escape_control(&checkpoint.name);
         troubles.push(format!(
-            "DAMAGED: one copy of the checkpoint {name:?}; the other is used, and writes both when it moves."
+            "DEGRADED: one copy of checkpoint {name:?} is corrupt; the next commit repairs it."
         ));
     }
     troubles.extend(stat.gaps.iter().map(|gap| format!("GAP: {}.", format::describe_gap(gap))));

@@ -30,13 +30,13 @@ enum SubscriberCommand {
         #[arg(value_name = "NAME")]
         name: String,
         /// Where it starts: begin, end, or a position
-        #[arg(long, value_name = "PLACE", default_value = "begin", value_parser = parse::parse_start)]
+        #[arg(long, value_name = "POSITION", default_value = "begin", value_parser = parse::parse_start)]
         at: StartPosition,
-        /// Let what it has not read be dropped at a limit; it is told what it missed
+        /// Let the limits drop records that it has not read; it receives a gap for them
         ///
         /// Otherwise a journal whose limit is reached refuses appends rather than drop it.
         #[arg(long)]
-        yields: bool,
+        droppable: bool,
     },
     /// Remove a subscriber; what only it has not read is no longer kept
     Remove {
@@ -50,7 +50,7 @@ const AFTER: &str = "\
 Examples:
   topdeck journal subscribers j
   topdeck journal subscribers j add store
-  topdeck journal subscribers j add dashboard --at end --yields
+  topdeck journal subscribers j add dashboard --at end --droppable
   topdeck journal subscribers j remove dashboard
 
 Exit status:
@@ -79,11 +79,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 ),
             }
         }
-        Some(SubscriberCommand::Add { name, at, yields }) => {
-            let added = journal.add_subscriber(name, *at, !yields).map_err(with_dir(dir))?;
+        Some(SubscriberCommand::Add { name, at, droppable }) => {
+            let added = journal.add_subscriber(name, *at, !droppable).map_err(with_dir(dir))?;
             let behind = journal.watermarks().end.saturating_sub(added.position);
             format!(
-                "{}: subscribed at position {}, {} to read; at a limit it {}\n",
+                "{}: subscribed at position {}, {} to read; at a limit: {}\n",
                 escape_control(name),
                 added.position,
                 format::format_records(behind),

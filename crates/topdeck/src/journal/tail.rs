@@ -37,7 +37,7 @@ const AFTER: &str = "\
 Examples:
   topdeck journal tail j
   topdeck journal tail -f -n 0 j | grep ERROR
-  topdeck journal tail -f j --subscriber store --level disk >> store.txt
+  topdeck journal tail -f j --subscriber store --durability disk >> store.txt
 
 Exit status:
   0  all was written, or nobody reads on
@@ -47,7 +47,7 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let journal = open_read_only(&options.output.dir)?;
-    let end = record_output::end_position(&journal, options.output.level);
+    let end = record_output::end_position(&journal, options.output.durability);
     let from = end.saturating_sub(options.lines).max(record_output::first_position(&journal));
     let mut source = RecordSource::new(&options.output, &journal, StartPosition::At(from))?;
     let mut output = RecordOutput::new(&options.output)?;

@@ -106,7 +106,7 @@ pub(crate) fn find_one(text: &str, prefer: MatchPreference) -> Result<MatchedPro
             bail!("{count} processes are called {text:?}; say which, by its pid:{lines}")
         }
         ProcessChoice::StillRunning(at) => bail!(
-            "{} runs; see it with `topdeck cat {text}` or `topdeck inflight {text}`",
+            "{} runs; see it with `topdeck cat {text}` or `topdeck in-flight {text}`",
             processes[at].name()
         ),
         ProcessChoice::None if Path::new(text).exists() => return open_path(Path::new(text)),

@@ -38,24 +38,27 @@ impl NodeSettings {
                 .collect(),
             tokens: Some(crate::token::token_file(data)),
             tokens_required: self.http.tokens_required,
-            hosts: self.http.hosts.clone(),
+            hosts: self.http.allowed_hosts.clone(),
             limits: api::Limits {
-                max_body_bytes: bytes(limits.body_bytes, default.max_body_bytes),
+                max_body_bytes: bytes(limits.max_body_bytes, default.max_body_bytes),
                 max_buffered_body_bytes: bytes(
-                    limits.bodies_bytes,
+                    limits.max_buffered_body_bytes,
                     default.max_buffered_body_bytes,
                 ),
                 max_buffered_response_bytes: bytes(
-                    limits.answers_bytes,
+                    limits.max_buffered_response_bytes,
                     default.max_buffered_response_bytes,
                 ),
-                body_read_timeout: length_or(limits.body_time, default.body_read_timeout),
-                max_header_bytes: bytes(limits.head_bytes, default.max_header_bytes),
-                header_read_timeout: length_or(limits.head_time, default.header_read_timeout),
-                request_timeout: length_or(limits.request_time, default.request_timeout),
-                write_timeout: length_or(limits.write_time, default.write_timeout),
-                idle_timeout: length_or(limits.idle_time, default.idle_timeout),
-                max_connections: limits.connections.unwrap_or(default.max_connections),
+                body_read_timeout: length_or(limits.body_read_timeout, default.body_read_timeout),
+                max_header_bytes: bytes(limits.max_header_bytes, default.max_header_bytes),
+                header_read_timeout: length_or(
+                    limits.header_read_timeout,
+                    default.header_read_timeout,
+                ),
+                request_timeout: length_or(limits.request_timeout, default.request_timeout),
+                write_timeout: length_or(limits.write_timeout, default.write_timeout),
+                idle_timeout: length_or(limits.idle_timeout, default.idle_timeout),
+                max_connections: limits.max_connections.unwrap_or(default.max_connections),
                 max_concurrent_decodes: default.max_concurrent_decodes,
             },
         }
@@ -67,15 +70,15 @@ impl NodeSettings {
             max_concurrent_queries: self
                 .http
                 .limits
-                .queries
+                .max_concurrent_queries
                 .unwrap_or(default.max_concurrent_queries),
             max_query_bytes: self
                 .http
                 .limits
-                .query_bytes
+                .max_query_memory
                 .map_or(default.max_query_bytes, |size| size.0),
             snapshots_dir: Some(data.join("snapshots")),
-            dashboards_dir: Some(data.join("boards")),
+            dashboards_dir: Some(data.join("dashboards")),
             max_response_bytes: self.server(data).limits.max_response_bytes(),
             ..default
         }
@@ -84,14 +87,14 @@ impl NodeSettings {
     pub(crate) fn intake(&self) -> intake::Settings {
         let default = intake::Settings::default();
         intake::Settings {
-            level: self.acknowledge.0,
-            interval: length_or(self.interval, default.interval),
+            level: self.durability.0,
+            interval: length_or(self.collection_interval, default.interval),
             publish: true,
             ..default
         }
     }
 
     pub(crate) fn journal_bytes(&self) -> u64 {
-        self.journal.size.map_or(JOURNAL_BYTES, |size| size.0)
+        self.journal.max_size.map_or(JOURNAL_BYTES, |size| size.0)
     }
 }

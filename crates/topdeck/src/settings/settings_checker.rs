@@ -20,11 +20,11 @@ const HTTP_LIMITS: TableRef<'static> = TableRef::named("http.limits");
 impl NodeSettings {
     /// Reports everything that is wrong.
     pub(crate) fn check_check(&self, check: &mut SettingsCheck<'_>) {
-        if let Some(interval) = self.interval
+        if let Some(interval) = self.collection_interval
             && !INTERVALS.contains(&interval.0)
         {
-            let what = format!("interval is {:?}, must be 1s to 60s", interval.0);
-            check.problem(TableRef::ROOT, "interval", what);
+            let what = format!("collection_interval is {:?}, must be 1s to 60s", interval.0);
+            check.problem(TableRef::ROOT, "collection_interval", what);
         }
         if let Some(tls) = &self.http.tls {
             check.file(HTTP_TLS, "certificate", Some(&tls.certificate));
@@ -44,10 +44,20 @@ impl NodeSettings {
             }
         };
         let parcel = ": a parcel of an agent has that";
-        at_least("bodies_bytes", limits.bodies_bytes, BUFFERED_BODY_BYTES_MIN, parcel);
-        at_least("answers_bytes", limits.answers_bytes, BUFFERED_RESPONSE_BYTES_MIN, "");
+        at_least(
+            "max_buffered_body_bytes",
+            limits.max_buffered_body_bytes,
+            BUFFERED_BODY_BYTES_MIN,
+            parcel,
+        );
+        at_least(
+            "max_buffered_response_bytes",
+            limits.max_buffered_response_bytes,
+            BUFFERED_RESPONSE_BYTES_MIN,
+            "",
+        );
         let (query_bytes_min, share) =
             (api::QueryServiceSettings::QUERY_BYTES_MIN, ": light queries have a share of it");
-        at_least("query_bytes", limits.query_bytes, query_bytes_min, share);
+        at_least("max_query_memory", limits.max_query_memory, query_bytes_min, share);
     }
 }

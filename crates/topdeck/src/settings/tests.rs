@@ -54,10 +54,10 @@ fn example_settings_are_valid() {
     };
     assert_eq!(listeners(&settings), listeners(&without));
     let options = store::Options::default();
-    assert_eq!(node.store.head.map(|head| head.0), Some(options.head_bytes_max as u64));
+    assert_eq!(node.store.max_head_size.map(|head| head.0), Some(options.head_bytes_max as u64));
     assert_eq!(node.store.limits(), options.limits);
-    assert!(node.store.series.is_some() && node.store.producer_series.is_some());
-    assert!(node.store.metric_series.is_some() && node.store.label_values.is_some());
+    assert!(node.store.max_series.is_some() && node.store.max_producer_series.is_some());
+    assert!(node.store.max_metric_series.is_some() && node.store.max_label_values.is_some());
     // What is commented out is right too.
     let all: String = text
         .lines()
@@ -65,7 +65,7 @@ fn example_settings_are_valid() {
         .map(|line| format!("{line}\n"))
         .collect();
     let folder = tempdir();
-    for file in ["server.pem", "server.key", "clients.pem", "token", "site.pem"] {
+    for file in ["server.pem", "server.key", "clients.pem", "token", "north-ca.pem"] {
         std::fs::write(folder.join(file), "x").unwrap();
     }
     let settings = Settings::parse(&all, &folder, ROLES).unwrap_or_else(|why| panic!("{why}"));
@@ -82,52 +82,52 @@ fn tempdir() -> std::path::PathBuf {
 #[test]
 fn errors_have_their_line_and_the_nearest_key() {
     check(
-        "data = \"x\"\n[http]\nlisen = [\"127.0.0.1:1\"]\n",
+        "data_dir = \"x\"\n[http]\nlisen = [\"127.0.0.1:1\"]\n",
         expect![[r#"
             line 3: there is no key "lisen" here; did you mean "listen"?
               | lisen = ["127.0.0.1:1"]
               | ^"#]],
     );
     check(
-        "intervall = \"1s\"",
+        "collection_intervall = \"1s\"",
         expect![[r#"
-            line 1: there is no key "intervall" here; did you mean "interval"?
-              | intervall = "1s"
+            line 1: there is no key "collection_intervall" here; did you mean "collection_interval"?
+              | collection_intervall = "1s"
               | ^"#]],
     );
     check(
-        "interval = 10",
+        "collection_interval = 10",
         expect![[r#"
             line 1: 10: expected a length of time in quotes, as in "10s"
-              | interval = 10
+              | collection_interval = 10
               |            ^"#]],
     );
     check(
-        "interval = \"10\"",
+        "collection_interval = \"10\"",
         expect![[r#"
         line 1: "10": expected a length of time in ns, us, ms, s, min, h, d, w or y, such as 30d
-          | interval = "10"
+          | collection_interval = "10"
           |            ^"#]],
     );
     check(
-        "interval = \"2min\"",
+        "collection_interval = \"2min\"",
         expect![[r#"
-        line 1: interval is 120s, must be 1s to 60s
-          | interval = "2min"
+        line 1: collection_interval is 120s, must be 1s to 60s
+          | collection_interval = "2min"
           | ^"#]],
     );
     check(
-        "acknowledge = \"never\"",
+        "durability = \"never\"",
         expect![[r#"
         line 1: "never": expected "disk", "process" or "memory"
-          | acknowledge = "never"
+          | durability = "never"
           |               ^"#]],
     );
     check(
-        "[journal]\nsize = \"10 GB\"",
+        "[journal]\nmax_size = \"10 GB\"",
         expect![[r#"
         line 2: "10 GB": expected a size in B, KiB, MiB, GiB or TiB, as in 16MiB
-          | size = "10 GB"
+          | max_size = "10 GB"
           |        ^"#]],
     );
     check(
@@ -138,24 +138,24 @@ fn errors_have_their_line_and_the_nearest_key() {
               |           ^"#]],
     );
     check(
-        "[store]\nkeep = [\"base\"]",
+        "[store]\nretention = [\"base\"]",
         expect![[r#"
         line 2: "base": expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or forever), and perhaps of which series, as in 'base 30d' or '5m 1y {host="x"}'
-          | keep = ["base"]
+          | retention = ["base"]
           |         ^"#]],
     );
     check(
-        "data = ",
+        "data_dir = ",
         expect![[r#"
         line 1: string values must be quoted, expected literal string
-          | data = 
+          | data_dir = 
           |        ^"#]],
     );
     check(
-        "[[site]]\nname = \"a\"",
+        "[[remote]]\nname = \"a\"",
         expect![[r#"
         line 1: missing field `url`
-          | [[site]]
+          | [[remote]]
           | ^"#]],
     );
 }
@@ -163,7 +163,7 @@ fn errors_have_their_line_and_the_nearest_key() {
 #[test]
 fn what_cannot_be_read_is_told_for_all_tables_at_once() {
     check(
-        "[host]\nprocfs = 1\n[statsd]\nudb = []\n[jurnal]\n[[site]]\nname = 7\n",
+        "[host]\nprocfs = 1\n[statsd]\nudb = []\n[jurnal]\n[[remote]]\nname = 7\n",
         expect![[r#"
             line 2: invalid type: integer `1`, expected a boolean
               | procfs = 1
@@ -183,11 +183,11 @@ fn what_cannot_be_read_is_told_for_all_tables_at_once() {
 #[test]
 fn tables_in_other_forms_have_their_lines_too() {
     check(
-        "interval = \"10s\"\nhost.programs_period = \"60s\"\nstatsd = { udp = [] }\n\
+        "collection_interval = \"10s\"\nhost.shm_scrape_interval = \"60s\"\nstatsd = { udp = [] }\n\
          check = [{ name = \"a\", tcp = \"x\" },\n  { name = \"a\", http = \"http://b\" }]\n",
         expect![[r#"
-            line 2: programs_period is 60s, must be 100ms to 30s
-              | host.programs_period = "60s"
+            line 2: shm_scrape_interval is 60s, must be 100ms to 30s
+              | host.shm_scrape_interval = "60s"
               |      ^
             line 4: tcp is "x", must be host:port
               | check = [{ name = "a", tcp = "x" },
@@ -240,15 +240,15 @@ fn the_name_of_the_host_is_for_all() {
 #[test]
 fn all_errors_are_reported_at_once() {
     check(
-        "[[site]]\nname = \"a\"\nurl = \"a:1\"\n[[site]]\nname = \"a\"\nurl = \"http://b\"\ntoken_file = \"none\"\n\
+        "[[remote]]\nname = \"a\"\nurl = \"a:1\"\n[[remote]]\nname = \"a\"\nurl = \"http://b\"\ntoken_file = \"none\"\n\
          [[check]]\nname = \"c\"\n[[check]]\nname = \"d\"\ntcp = \"x\"\n\
          [http]\nlisten = [\"127.0.0.1:9\", \"127.0.0.1:9\"]\n\
-         [host]\nname = \"\"\nhiccup_period = \"60s\"\nprograms_period = \"60s\"\n",
+         [host]\nname = \"\"\nhiccup_interval = \"60s\"\nshm_scrape_interval = \"60s\"\n",
         expect![[r#"
             line 3: url is "a:1", must begin with http:// or https:// and a host
               | url = "a:1"
               | ^
-            line 5: there is another [[site]] named "a"
+            line 5: there is another [[remote]] named "a"
               | name = "a"
               | ^
             line 7: token_file: cannot read /etc/topdeck/none: No such file or directory (os error 2)
@@ -266,11 +266,11 @@ fn all_errors_are_reported_at_once() {
             line 16: name has 0 bytes, must have 1 to 255
               | name = ""
               | ^
-            line 17: hiccup_period is 60s, must be 100µs to 10s
-              | hiccup_period = "60s"
+            line 17: hiccup_interval is 60s, must be 100µs to 10s
+              | hiccup_interval = "60s"
               | ^
-            line 18: programs_period is 60s, must be 100ms to 30s
-              | programs_period = "60s"
+            line 18: shm_scrape_interval is 60s, must be 100ms to 30s
+              | shm_scrape_interval = "60s"
               | ^"#]],
     );
 }

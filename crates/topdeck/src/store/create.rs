@@ -26,17 +26,17 @@ pub(crate) struct Options {
     #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
     codec: Compression,
 
-    /// How long rows are kept, such as 'base 30d' or '5m 1y {host="x"}'; may be given again
+    /// Retention rule, such as 'base 30d' or '5m 1y {host="x"}'. Repeatable
     ///
-    /// As in `topdeck store keep`. Without a rule, for ever.
+    /// As in `topdeck store retention`. Without a rule, for ever.
     #[arg(long, value_name = "RULE", value_parser = retention_rules::parse_rule)]
-    keep: Vec<RetentionRule>,
+    retention: Vec<RetentionRule>,
 }
 
 const AFTER: &str = "\
 Examples:
   topdeck store create /var/lib/topdeck
-  topdeck store create s --keep 'base 30d' --keep '1m 30d' --keep '5m 1y'
+  topdeck store create s --retention 'base 30d' --retention '1m 30d' --retention '5m 1y'
 
 Exit status:
   0  it is there, durably
@@ -45,16 +45,16 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     create(&options.dir, options.codec)?;
-    if !options.keep.is_empty() {
+    if !options.retention.is_empty() {
         let store = open(&options.dir)?;
-        store.set_retention(options.keep.clone()).map_err(with_dir(&options.dir))?;
+        store.set_retention(options.retention.clone()).map_err(with_dir(&options.dir))?;
     }
     let dir = escape_control(&options.dir.display().to_string());
     let compressed = match options.codec {
         Compression::None => "not compressed".to_owned(),
         codec => format!("compressed with {}", format::codec_name(codec)),
     };
-    let kept = retention_rules::rules_text(&options.keep);
+    let kept = retention_rules::rules_text(&options.retention);
     print_stdout(
         format!("made a store in {dir}; its journal is {compressed}.\n{kept}").as_bytes(),
     )?;

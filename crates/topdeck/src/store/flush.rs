@@ -1,4 +1,4 @@
-//! `topdeck store seal` and `maintain`: what a store does by itself while it is open, on request.
+//! `topdeck store flush` and `maintain`: what a store does by itself while it is open, on request.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::journal::format;
 use crate::journal::progress_line::ProgressLine;
 use crate::store::{open, plural, row_count_text, with_dir};
 
-/// Bring everything that is only in memory and journal into parts
+/// Flush the in-memory head to parts
 ///
 /// Rows are safe in the journal before; parts are smaller and quicker to read.
 #[derive(clap::Args)]
@@ -24,14 +24,14 @@ pub(crate) struct FlushOptions {
 
 const FLUSH_AFTER: &str = "\
 Examples:
-  topdeck store seal s
+  topdeck store flush s
 
 Exit status:
   0  all rows are in parts
   1  there is no store, or it is in use, or the disk refused
   2  the command line makes no sense";
 
-/// Do what is due: seal, roll up days that are over, put small parts together, drop what is too old
+/// Run due maintenance: flush, roll up, compact, apply retention
 ///
 /// `topdeck import` does this at its end.
 #[derive(clap::Args)]

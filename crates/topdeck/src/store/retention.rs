@@ -1,4 +1,4 @@
-//! `topdeck store keep`: how long rows are kept, shown and changed.
+//! `topdeck store retention`: how long rows are kept, shown and changed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::store::{open, retention_rules, with_dir};
 use api::json::Json::{self, List, Null, Object, Text};
 use api::json::integer;
 
-/// Show or replace the rules by which rows are kept
+/// Show or replace the retention rules
 ///
 /// A rule is a resolution, a length of time and perhaps a selector: rows of that resolution and of those series
 /// go so long after they ended. Resolutions are base (rows as they came) and the exact rollups 1m, 5m, 1h and
@@ -40,9 +40,9 @@ pub(crate) struct Options {
 
 const AFTER: &str = "\
 Examples:
-  topdeck store keep s
-  topdeck store keep s 'base 7d {env=\"test\"}' 'base 30d' '1m 30d' '5m 1y'
-  topdeck store keep s --clear
+  topdeck store retention s
+  topdeck store retention s 'base 7d {env=\"test\"}' 'base 30d' '1m 30d' '5m 1y'
+  topdeck store retention s --clear
 
 Exit status:
   0  they are shown, or changed durably

@@ -28,7 +28,7 @@ Examples:
   topdeck store verify s --rate 20MiB --json
 
 Exit status:
-  0  all is as it was written
+  0  the store is intact
   1  something is damaged, or there is no store, or it is in use
   2  the command line makes no sense";
 
@@ -49,7 +49,7 @@ Examples:
   topdeck store scrub s --rate 20MiB
 
 Exit status:
-  0  all is as it was written, or was mended
+  0  the store is intact, or was repaired
   1  something is damaged for good, or there is no store, or it is in use
   2  the command line makes no sense";
 
@@ -107,7 +107,7 @@ fn report_text(dir: &Path, report: &ScrubReport, mend: bool) -> String {
         format::format_bytes(report.bytes)
     );
     if report.damage.is_empty() {
-        return format!("{read}: all is as it was written\n");
+        return format!("{read}: intact, all checksums match\n");
     }
     let mut text = format!("{read}: {}\n", plural(report.damage.len() as u64, "damage", "damages"));
     for damage in report.damage.iter().take(DAMAGE_SHOWN) {
@@ -125,14 +125,14 @@ fn report_text(dir: &Path, report: &ScrubReport, mend: bool) -> String {
     let dir = format::shell_quote(dir);
     if !report.rebuilt_days.is_empty() {
         let days: Vec<String> = report.rebuilt_days.iter().map(|&day| date(day)).collect();
-        text.push_str(&format!("rolled up anew: {}\n", days.join(", ")));
+        text.push_str(&format!("rollups rebuilt: {}\n", days.join(", ")));
     }
     if !mend && report.damage.iter().any(|damage| damage.is_rebuildable) {
-        text.push_str(&format!("`topdeck store scrub {dir}` makes what can be made again\n"));
+        text.push_str(&format!("`topdeck store scrub {dir}` rebuilds damaged rollups\n"));
     }
     if report.damage.iter().any(|damage| !damage.is_rebuildable) {
         text.push_str(
-            "what is lost for good comes back only from a snapshot: `topdeck store restore SNAPSHOT NEW-DIR`\n",
+            "unrecoverable rows: restore a snapshot with `topdeck store restore SNAPSHOT NEW-DIR`\n",
         );
     }
     text
@@ -140,9 +140,9 @@ fn report_text(dir: &Path, report: &ScrubReport, mend: bool) -> String {
 
 fn loss_text(damage: &ScrubDamage) -> String {
     match (damage.is_rebuildable, damage.rows) {
-        (true, _) => " (nothing is lost)".to_owned(),
+        (true, _) => " (no rows lost)".to_owned(),
         (false, Some(n)) => format!(" ({} lost)", row_count_text(n)),
-        (false, None) => " (it is not known how much is lost)".to_owned(),
+        (false, None) => " (lost rows: unknown)".to_owned(),
     }
 }
 

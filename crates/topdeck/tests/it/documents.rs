@@ -168,7 +168,7 @@ fn every_subcommand_has_a_page_and_completions() {
         others.into_iter().partition(|page| page.starts_with("topdeck-doctor-"));
     assert_eq!(
         doctor,
-        ["topdeck-doctor-clock.1", "topdeck-doctor-interference.1", "topdeck-doctor-viewers.1"]
+        ["topdeck-doctor-clock.1", "topdeck-doctor-interference.1", "topdeck-doctor-readers.1"]
     );
     let (load, others): (Vec<String>, Vec<String>) =
         others.into_iter().partition(|page| page.starts_with("topdeck-load-"));
@@ -177,6 +177,7 @@ fn every_subcommand_has_a_page_and_completions() {
     let one = [
         "agent",
         "audit",
+        "breakdown",
         "cardinality",
         "cat",
         "check-config",
@@ -184,13 +185,12 @@ fn every_subcommand_has_a_page_and_completions() {
         "completions",
         "diff",
         "doctor",
-        "explain",
         "gen",
         "heatmap",
         "hiccup",
         "hist",
         "import",
-        "inflight",
+        "in-flight",
         "journal",
         "load",
         "ls",
@@ -207,7 +207,7 @@ fn every_subcommand_has_a_page_and_completions() {
     ];
     let one = one.map(|name| format!("topdeck-{name}.1"));
     assert_eq!(others, [&one[..], &["topdeck.1".to_owned()]].concat());
-    for name in ["append", "bench", "cat", "checkpoint", "create", "limit", "repair", "rewind"] {
+    for name in ["append", "bench", "cat", "checkpoint", "create", "limit", "repair", "seek"] {
         assert!(journal.contains(&format!("topdeck-journal-{name}.1")), "{name}: {journal:?}");
     }
     let page = fs::read_to_string(folder.join("topdeck-hist.1")).unwrap();

@@ -24,7 +24,7 @@ fn frames_round_trip_exactly() {
     let folder = TestDir::new();
     let (out, truth) = (folder.path().join("b.frames"), folder.path().join("b.csv"));
     let line = "b --series 45 --minutes 8";
-    generate(&format!("{line} --out {} --truth {}", out.display(), truth.display()));
+    generate(&format!("{line} --out {} --expected {}", out.display(), truth.display()));
     let frames = std::fs::read_to_string(&out).unwrap();
     assert_eq!(frames, generate(line).stdout);
 

@@ -10,7 +10,7 @@ use crate::{TextRun, topdeck};
 
 /// Few operations of everything; no run ends with its time.
 const SMALL: [&str; 8] =
-    ["--seconds", "600", "--rounds", "25", "--sockets", "200", "--memory", "16MiB"];
+    ["--seconds", "600", "--max-operations", "25", "--sockets", "200", "--memory", "16MiB"];
 
 fn doctor(arguments: &[&str]) -> TextRun {
     topdeck(&[&["doctor", "interference"], &SMALL[..], arguments].concat(), b"")
@@ -80,7 +80,7 @@ fn every_observer_is_measured_against_the_baseline() {
 #[test]
 fn too_few_sockets_are_reported() {
     let line = format!(
-        "ulimit -n 64; exec '{}' doctor interference --only sockets",
+        "ulimit -n 64; exec '{}' doctor interference --experiment sockets",
         env!("CARGO_BIN_EXE_topdeck")
     );
     let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
@@ -92,7 +92,8 @@ fn too_few_sockets_are_reported() {
 
 #[test]
 fn too_little_memory_is_reported() {
-    let run = topdeck(&["doctor", "interference", "--only", "memory", "--memory", "1MiB"], b"");
+    let run =
+        topdeck(&["doctor", "interference", "--experiment", "memory", "--memory", "1MiB"], b"");
     assert_eq!(run.status, 1);
     assert!(run.stdout.starts_with("memory: not measured: "), "{}", run.stdout);
 }
@@ -107,15 +108,15 @@ fn invalid_durations_are_rejected() {
 
 #[test]
 fn observer_reports_its_rounds() {
-    let line = ["doctor", "interference", "--read-as", "status"];
+    let line = ["doctor", "interference", "--observer", "status"];
     let run = topdeck(&line, b"");
     assert_eq!(run.stdout.lines().next(), Some("ready"), "{}", run.stdout);
     let last = run.stdout.lines().last().and_then(|line| line.strip_prefix("rounds "));
     assert!(last.is_some_and(|n| n.parse::<u64>().is_ok()), "{}", run.stdout);
-    let run = topdeck(&["doctor", "interference", "--read-as", "nobody"], b"");
+    let run = topdeck(&["doctor", "interference", "--observer", "nobody"], b"");
     assert_eq!(run.stdout, "failed there is no such reader\n");
     // A process that is not: no number is beyond that.
-    let run = topdeck(&[&line[..], &["--of", "4294967295"]].concat(), b"");
+    let run = topdeck(&[&line[..], &["--observer-pid", "4294967295"]].concat(), b"");
     assert!(run.stdout.starts_with("failed "), "{}", run.stdout);
 }
 
@@ -125,13 +126,13 @@ fn observer_count(of: u32) -> usize {
     let processes = fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cmdline")).ok());
-    processes.filter(|line| line.contains("--read-as") && line.contains(&wanted)).count()
+    processes.filter(|line| line.contains("--observer") && line.contains(&wanted)).count()
 }
 
 #[test]
 fn killed_doctor_leaves_no_observer() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
-        .args(["doctor", "interference", "--only", "memory", "--memory", "16MiB"])
+        .args(["doctor", "interference", "--experiment", "memory", "--memory", "16MiB"])
         // The first run is beside nothing and ends soon; the second is not over when it is killed.
         .args(["--seconds", "0.5"])
         .stdin(Stdio::null())

@@ -163,8 +163,11 @@ fn round_trip(input: &[u8], append: &str, cat: &str) {
     let output = folder.run_ok(&format!("cat j {cat}"), b"");
     assert!(output == input, "{append}: {} bytes went in, {} came out", input.len(), output.len());
     // And from the segments, when nothing is left in the buffer.
-    folder.run_ok("append j --level disk", b"");
-    assert!(folder.run_ok(&format!("cat j {cat} --level disk"), b"") == input, "{append}: on disk");
+    folder.run_ok("append j --durability disk", b"");
+    assert!(
+        folder.run_ok(&format!("cat j {cat} --durability disk"), b"") == input,
+        "{append}: on disk"
+    );
 }
 
 #[test]
@@ -175,10 +178,10 @@ fn appended_records_are_read_back() {
     let inputs: [&[u8]; 8] =
         [b"", b"\n", b"\n\n\n", b"one\n", b"one\n\ntwo\n", &long, &every_byte, many.as_bytes()];
     for input in inputs {
-        round_trip(input, "--level disk", "");
+        round_trip(input, "--durability disk", "");
     }
-    round_trip(many.as_bytes(), "--level disk --producer 1 --boot 1", "");
-    round_trip(b"one\ntwo\0\0three\0", "--null --level disk", "--null");
+    round_trip(many.as_bytes(), "--durability disk --producer 1 --epoch 1", "");
+    round_trip(b"one\ntwo\0\0three\0", "--null --durability disk", "--null");
 }
 
 #[test]
@@ -195,7 +198,7 @@ fn whole_files_are_records() {
     fs::write(folder.path().join("a"), "one\ntwo\n").unwrap();
     fs::write(folder.path().join("b"), "").unwrap();
     folder.run_ok("create j", b"");
-    folder.run_ok("append j --whole a b -", b"three\n");
+    folder.run_ok("append j --record-per-file a b -", b"three\n");
     assert_eq!(folder.run_ok("cat j --null", b""), b"one\ntwo\n\0\0three\n\0");
     folder.run_ok("append j a -", b"four");
     assert_eq!(folder.run_ok("cat j --from 3 --positions", b""), b"3\tone\n4\ttwo\n5\tfour\n");
@@ -229,17 +232,17 @@ fn files_are_split_at_the_delimiter() {
 #[test]
 fn duplicate_is_not_appended_again() {
     let folder = TestDir::new();
-    folder.run_ok("append j --create --producer 7 --boot 1", b"a\nb\n");
-    let run = folder.run("append j --producer 7 --boot 1", b"a\nb\nc\n");
+    folder.run_ok("append j --create --producer 7 --epoch 1", b"a\nb\n");
+    let run = folder.run("append j --producer 7 --epoch 1", b"a\nb\nc\n");
     check(
         &mask(&run.stderr),
         expect![[r#"
             topdeck: 1 record appended, position 2, level reached process, TIME; 2 records were there already, not appended again
         "#]],
     );
-    let run = folder.run("append j --producer 7 --boot 1 --sequence 4 --level disk", b"d\n");
+    let run = folder.run("append j --producer 7 --epoch 1 --sequence 4 --durability disk", b"d\n");
     assert_eq!(run.status, 0);
-    let run = folder.run("append j --producer 7 --boot 1", b"a\nb\n");
+    let run = folder.run("append j --producer 7 --epoch 1", b"a\nb\n");
     check(
         &mask(&run.stderr),
         expect![[r#"
@@ -282,7 +285,7 @@ fn a_follower_sees_each_line_as_it_is_appended() {
     std::thread::spawn(move || output.lines().for_each(|line| drop(send.send(line.unwrap()))));
     assert_eq!(lines.recv_timeout(TIMEOUT).as_deref(), Ok("before"));
     for level in ["process", "disk"] {
-        let mut append = folder.command(&format!("append j --level {level}"));
+        let mut append = folder.command(&format!("append j --durability {level}"));
         let mut append =
             KillOnDrop(append.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
         let mut input = append.0.stdin.take().unwrap();
@@ -354,7 +357,7 @@ fn kill_9_loses_and_duplicates_nothing() {
     let mut got: BTreeMap<u64, String> = BTreeMap::new();
     for round in 0..=KILLS {
         let output = folder.path().join("output");
-        let mut append = folder.command("append j --producer 1 --boot 1 input");
+        let mut append = folder.command("append j --producer 1 --epoch 1 input");
         let mut append = KillOnDrop(append.stderr(Stdio::null()).spawn().unwrap());
         let mut tail = folder.command("tail -f j --positions --subscriber s");
         let mut tail = KillOnDrop(
@@ -427,8 +430,8 @@ fn a_session() {
         ("subscribers j", ""),
         ("subscribers j add store", ""),
         ("subscribers j add store", ""),
-        ("subscribers j add dashboard --at end --yields", ""),
-        ("append j --level disk", "one\ntwo\nthree\n"),
+        ("subscribers j add dashboard --at end --droppable", ""),
+        ("append j --durability disk", "one\ntwo\nthree\n"),
         ("cat j --subscriber store --count 1", ""),
         ("subscribers j", ""),
         ("checkpoint j", ""),
@@ -436,17 +439,17 @@ fn a_session() {
         ("checkpoint j here --at 2", ""),
         ("checkpoint j here --at end", ""),
         ("checkpoint j here", ""),
-        ("checkpoint j here --at 3 --yields", ""),
+        ("checkpoint j here --at 3 --droppable", ""),
         ("checkpoint j store --remove", ""),
-        ("rewind j store --to here", ""),
-        ("rewind j store --to begin", ""),
-        ("rewind j store --to 0", ""),
-        ("rewind j store --to 9", ""),
-        ("rewind j here --to 0", ""),
-        ("rewind j nobody --to 0", ""),
-        ("rewind j store --to nowhere", ""),
+        ("seek j store --to here", ""),
+        ("seek j store --to begin", ""),
+        ("seek j store --to 0", ""),
+        ("seek j store --to 9", ""),
+        ("seek j here --to 0", ""),
+        ("seek j nobody --to 0", ""),
+        ("seek j store --to nowhere", ""),
         ("stat j", ""),
-        ("limit j --max-bytes 2GiB --max-age 7d --at-limit drop-oldest", ""),
+        ("limit j --max-bytes 2GiB --max-age 7d --on-full drop-oldest", ""),
         ("limit j --max-bytes 16MiB", ""),
         ("stat j", ""),
         ("subscribers j remove here", ""),
@@ -464,7 +467,7 @@ fn a_session() {
 fn stat_as_json() {
     let folder = TestDir::new();
     folder.run_ok("create j --max-age 7d", b"");
-    folder.run_ok("append j --level disk", b"one\ntwo\n");
+    folder.run_ok("append j --durability disk", b"one\ntwo\n");
     folder.run_ok("subscribers j add store", b"");
     folder.run_ok("checkpoint j start --at begin", b"");
     let text = String::from_utf8(folder.run_ok("stat j --json", b"")).unwrap();
@@ -489,7 +492,7 @@ fn full_journal_error_has_a_remedy() {
         topdeck: N records appended, positions N..N, level reached process, TIME; go on at record N of seq
         [exit status N]
         $ topdeck journal subscribers j add slow
-        slow: subscribed at position N, N records to read; at a limit it holds
+        slow: subscribed at position N, N records to read; at a limit: blocks
     "#]];
     check(&mask_numbers(&text), expected);
     let stat = folder.session(&[("stat j", "")]);
@@ -514,11 +517,11 @@ fn dropped_records_are_reported() {
     let folder = TestDir::new();
     let seq: String = (0..50_000).map(|n| format!("{n}\n")).collect();
     folder.run_ok(
-        "create j --segment 16KiB --buffer 4KiB --max-bytes 64KiB --at-limit drop-oldest",
+        "create j --segment 16KiB --buffer 4KiB --max-bytes 64KiB --on-full drop-oldest",
         b"",
     );
     folder.run_ok("subscribers j add slow", b"");
-    folder.run_ok("append j --producer 3 --boot 9", seq.as_bytes());
+    folder.run_ok("append j --producer 3 --epoch 9", seq.as_bytes());
     let gap = folder.session(&[("stat j", "")]);
     let gap = gap.lines().find(|line| line.starts_with("GAP")).expect("a gap");
     let run = folder.run("cat j --subscriber slow", b"");
@@ -535,7 +538,7 @@ fn dropped_records_are_reported() {
     ];
     check(&masked(gap), expected);
     // It is told once.
-    folder.run_ok("append j --producer 3 --boot 10", b"on\n");
+    folder.run_ok("append j --producer 3 --epoch 10", b"on\n");
     assert_eq!(folder.run_ok("cat j --subscriber slow", b""), b"on\n");
 }
 
@@ -545,8 +548,11 @@ fn a_record_that_is_too_large_is_named() {
     folder.run_ok("create j --segment 1MiB", b"");
     let large = [b"fine\n".to_vec(), vec![b'x'; 1 << 20], b"\nnever\n".to_vec()].concat();
     fs::write(folder.path().join("large"), &large).unwrap();
-    let text =
-        folder.session(&[("append j large", ""), ("append j --whole large", ""), ("cat j", "")]);
+    let text = folder.session(&[
+        ("append j large", ""),
+        ("append j --record-per-file large", ""),
+        ("cat j", ""),
+    ]);
     check(
         &text,
         expect![[r#"
@@ -554,7 +560,7 @@ fn a_record_that_is_too_large_is_named() {
         topdeck: large: record 2 is larger than 256 KiB, the most that j takes (a quarter of its segment size); `topdeck journal create --segment` makes one that takes more
         topdeck: 1 record appended, position 0, level reached process, TIME; go on at record 2 of large
         [exit status 1]
-        $ topdeck journal append j --whole large
+        $ topdeck journal append j --record-per-file large
         topdeck: large is larger than 256 KiB, the most that j takes (a quarter of its segment size); `topdeck journal create --segment` makes one that takes more
         topdeck: nothing was appended
         [exit status 1]
@@ -573,14 +579,14 @@ fn subscriber_in_use_is_an_error() {
     let mut tail = KillOnDrop(tail.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let text = folder.session(&[("cat j --subscriber s", ""), ("rewind j s --to begin", "")]);
+    let text = folder.session(&[("cat j --subscriber s", ""), ("seek j s --to begin", "")]);
     check(
         &text,
         expect![[r#"
         $ topdeck journal cat j --subscriber s
         topdeck: j: subscriber "s" is in use by another reader; end that one first
         [exit status 1]
-        $ topdeck journal rewind j s --to begin
+        $ topdeck journal seek j s --to begin
         topdeck: j: subscriber "s" is in use by another reader; end that one first
         [exit status 1]
     "#]],
@@ -599,13 +605,13 @@ fn invalid_command_lines() {
         ("create j --codec gzip", ""),
         ("append j", ""),
         ("append j --producer 7", ""),
-        ("append j --level all", ""),
+        ("append j --durability all", ""),
         ("append j no-such-file", ""),
         ("cat j --from nowhere", ""),
         ("cat j --from 1 --subscriber s", ""),
         ("limit j", ""),
         ("checkpoint j --remove", ""),
-        ("rewind j s", ""),
+        ("seek j s", ""),
         ("verify j", ""),
     ]);
     expect_file!["../../../../testdata/cli/journal-errors.out"].assert_eq(&text);
@@ -614,11 +620,11 @@ fn invalid_command_lines() {
 #[test]
 fn intact_journal_verifies() {
     let folder = TestDir::new();
-    folder.run_ok("append j --create --level disk", b"a\nb\n");
+    folder.run_ok("append j --create --durability disk", b"a\nb\n");
     for line in ["verify j", "repair j"] {
         let run = folder.run(line, b"");
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{line}");
-        assert!(run.stdout.starts_with(b"j: sound\n"), "{}", String::from_utf8_lossy(&run.stdout));
+        assert!(run.stdout.starts_with(b"j: intact\n"), "{}", String::from_utf8_lossy(&run.stdout));
     }
     let json: Value = serde_json::from_slice(&folder.run_ok("verify j --json", b"")).expect("JSON");
     assert_eq!((&json["sound"], &json["damages"]), (&Value::Bool(true), &Value::Array(Vec::new())));
@@ -640,7 +646,10 @@ fn damage_is_reported_and_repaired() {
     folder.run_ok("subscribers j add other", b"");
     for n in 0..3 {
         // Each of its own frame.
-        folder.run_ok("append j --level disk", format!("first of {n}\nsecond of {n}\n").as_bytes());
+        folder.run_ok(
+            "append j --durability disk",
+            format!("first of {n}\nsecond of {n}\n").as_bytes(),
+        );
     }
     let segment = folder.path().join("j/segments/0000000000000000.seg");
     let bytes = fs::read(&segment).unwrap();
@@ -665,7 +674,7 @@ fn damage_is_reported_and_repaired() {
 #[test]
 fn damaged_settings_and_checkpoints_are_repaired() {
     let folder = TestDir::new();
-    folder.run_ok("append j --create --level disk", b"a\nb\n");
+    folder.run_ok("append j --create --durability disk", b"a\nb\n");
     folder.run_ok("subscribers j add store --at 1", b"");
     for file in ["j/journal", "j/checkpoints/store"] {
         // Both copies.
@@ -719,9 +728,10 @@ fn stopped_reader_does_not_block_writers() {
 #[test]
 fn bench_measures_and_cleans_up() {
     let folder = TestDir::new();
-    for line in
-        ["bench . --records 2000 --read --alone", "bench . --level disk --records 20 --producers 2"]
-    {
+    for line in [
+        "bench . --records 2000 --read --exclusive",
+        "bench . --durability disk --records 20 --producers 2",
+    ] {
         let text = String::from_utf8(folder.run_ok(line, b"")).unwrap();
         for word in ["records/s", " per record", "bytes per payload byte"] {
             assert!(text.contains(word), "{word} is missing in\n{text}");

@@ -14,11 +14,11 @@ mod load;
 mod page;
 mod processes;
 mod query;
+mod readers;
 mod reports;
 mod serve;
 mod store;
 mod top;
-mod viewers;
 
 use std::io::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `topdeck ls`, `cat`, `watch`, `inflight`, `diff`, `post-mortem` and `hist` of programs that show metrics: of this very binary,
+//! `topdeck ls`, `cat`, `watch`, `in-flight`, `diff`, `post-mortem` and `hist` of programs that show metrics: of this very binary,
 //! which is started anew under another name.
 
 use std::fs;
@@ -259,7 +259,7 @@ fn a_process_is_listed_and_shown() {
         --- exit status 1
     "#]]);
     folder.check(
-        "inflight sample-shown",
+        "in-flight sample-shown",
         expect![[r#"
         --- stdout
         0 in flight in sample-shown (pid PID,) as of DATE, now
@@ -268,14 +268,14 @@ fn a_process_is_listed_and_shown() {
     );
     folder.check("post-mortem sample-shown", expect![[r#"
         --- stderr
-        topdeck: sample-shown (pid PID) runs; see it with `topdeck cat sample-shown` or `topdeck inflight sample-shown`
+        topdeck: sample-shown (pid PID) runs; see it with `topdeck cat sample-shown` or `topdeck in-flight sample-shown`
         --- exit status 1
     "#]]);
     let watched = folder.run("watch -i 20ms --count 2 sample-shown answer*").stdout;
     assert!(watched.contains(" ms long") && watched.contains(", nothing changed\n"), "{watched}");
     assert!(watched.lines().last().is_some_and(|line| line.starts_with("done: ")), "{watched}");
     folder.check(
-        "diff sample-shown --over 1ms",
+        "diff sample-shown --interval 1ms",
         expect![[r#"
         --- stdout
         sample-shown (pid PID,) over TIME
@@ -309,10 +309,10 @@ fn json_of_a_process() {
     assert!(of("request_duration")["max"]["upper"].is_number());
     assert_eq!(of("cache_hits_total")["linked_to"], "cache_size");
     assert_eq!(of("storage_in_flight")["count"], 7);
-    let by = document("inflight sample-json --by device --json");
+    let by = document("in-flight sample-json --by device --json");
     assert_eq!(by["groups"][0]["value"], "nvme0n1");
     assert_eq!(by["groups"][0]["count"], 4);
-    let listed = document("inflight sample-json --json");
+    let listed = document("in-flight sample-json --json");
     assert_eq!(listed["operations"].as_array().unwrap().len(), 7);
     assert_eq!(listed["operations"][0]["tags"]["device"], "nvme0n1");
 }
@@ -349,7 +349,7 @@ fn histogram_of_a_process_has_all_views() {
 fn post_mortem_groups_operations_by_device() {
     let Some(folder) = MetricsDir::new() else { return };
     let program = folder.start("sample-killed", "--requests 100 --stuck 4798");
-    let by = "inflight sample-killed --by device";
+    let by = "in-flight sample-killed --by device";
     folder.check(
         by,
         expect![[r#"
@@ -364,7 +364,7 @@ fn post_mortem_groups_operations_by_device() {
     "#]],
     );
     folder.check(
-        "inflight sample-killed --older-than 1h",
+        "in-flight sample-killed --older-than 1h",
         expect![[r#"
         --- stdout
         0 in flight in sample-killed (pid PID,) as of DATE, now
@@ -508,12 +508,12 @@ fn program_text_is_escaped_for_the_terminal() {
     let program = folder.start("sample\x1b[31m\x07", "hostile");
     fs::write(folder.memory.path.join("\x1b[2Jdamaged.tdk"), [7; 8192]).expect("a file");
     let pid = program.child.id();
-    let by = ["cat", "cat --json", "inflight", "inflight --by device", "watch -i 1ms --count 1"];
+    let by = ["cat", "cat --json", "in-flight", "in-flight --by device", "watch -i 1ms --count 1"];
     let mut runs: Vec<TextRun> =
         by.iter().map(|line| folder.run(&format!("{line} {pid}"))).collect();
-    runs.extend(["ls --all", "inflight", "cat \x1b[2J"].map(|line| folder.run(line)));
+    runs.extend(["ls --all", "in-flight", "cat \x1b[2J"].map(|line| folder.run(line)));
     runs.push(folder.run(&format!("cat {pid} x")));
-    runs.push(folder.run(&format!("diff {pid} --over 1ms")));
+    runs.push(folder.run(&format!("diff {pid} --interval 1ms")));
     runs.push(folder.run(&format!("hist {pid} x")));
     program.kill();
     runs.push(folder.run(&format!("post-mortem {pid}")));

@@ -1,4 +1,4 @@
-//! `topdeck query`, `compare` and `explain`, from the shell's side. `docs/query.md` has more of what they print.
+//! `topdeck query`, `compare` and `breakdown`, from the shell's side. `docs/query.md` has more of what they print.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -587,7 +587,7 @@ fn breakdown_names_the_slow_label() {
     let folder = store_dir();
     check(
         &folder,
-        "explain s took --above 25ms",
+        "breakdown s took --above 25ms",
         expect![[r#"
         --- stdout
         took
@@ -603,7 +603,7 @@ fn breakdown_names_the_slow_label() {
     );
     check(
         &folder,
-        "explain s took --above 5ms --up-to 10ms --from 2026-11-09T12:10:00Z --to 2026-11-09T12:20:00Z",
+        "breakdown s took --above 5ms --up-to 10ms --from 2026-11-09T12:10:00Z --to 2026-11-09T12:20:00Z",
         expect![[r#"
             --- stdout
             took
@@ -616,7 +616,7 @@ fn breakdown_names_the_slow_label() {
     );
     check(
         &folder,
-        "explain s took --above 10B; topdeck explain s took --above 1h; topdeck explain s depth --above 1",
+        "breakdown s took --above 10B; topdeck breakdown s took --above 1h; topdeck breakdown s depth --above 1",
         expect![[r#"
             --- stderr
             topdeck: --above 10 B: the values are in ns
@@ -625,7 +625,7 @@ fn breakdown_names_the_slow_label() {
             --- exit status 1
         "#]],
     );
-    let document = json(&run_ok(&folder, "explain s took --above 25ms --json"));
+    let document = json(&run_ok(&folder, "breakdown s took --above 25ms --json"));
     assert_eq!(document["labels"][0]["values"][0]["value"], "b");
-    assert_eq!(run(&folder, "explain s took --above 25").status, 0, "in the unit of the values");
+    assert_eq!(run(&folder, "breakdown s took --above 25").status, 0, "in the unit of the values");
 }

@@ -293,7 +293,7 @@ fn colours_and_width_follow_the_screen() {
 
 #[test]
 fn doctor_clock_reports_costs() {
-    let run = topdeck(&["doctor", "clock", "--settle", "1"], b"");
+    let run = topdeck(&["doctor", "clock", "--warmup", "1"], b"");
     assert_eq!(run.stderr, "topdeck: measuring for about 3 s\n");
     for call in [
         "system: CLOCK_MONOTONIC ",

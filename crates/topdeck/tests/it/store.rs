@@ -353,7 +353,7 @@ fn store_is_opened_by_one_process() {
 fn retention_rules_are_saved_and_applied() {
     let folder = store_dir();
     run_ok(&folder, "import s --metric hiccup hiccup.hlog");
-    let document = json(&run_ok(&folder, "store keep s 'base 1d' '1m 1d' --json"));
+    let document = json(&run_ok(&folder, "store retention s 'base 1d' '1m 1d' --json"));
     assert_eq!(document["keep"][0]["duration_ns"], 86_400_000_000_000u64);
     run_ok(&folder, "store maintain s");
     let stat = json(&run_ok(&folder, "store stat s --json"));
@@ -367,7 +367,7 @@ fn retention_rules_are_saved_and_applied() {
     assert_eq!(count_values(&folder, "s", "hiccup"), 48_761, "rollups hold all of it");
     check(
         &folder,
-        "store keep s 'base'",
+        "store retention s 'base'",
         expect![[r#"
         --- stderr
         error: invalid value 'base' for '[RULE]...': expected a resolution (base, 1m, 5m, 1h or 1d), how long (such as 30d, 1y or forever), and perhaps of which series, as in 'base 30d' or '5m 1y {host="x"}'
@@ -378,7 +378,7 @@ fn retention_rules_are_saved_and_applied() {
     );
     check(
         &folder,
-        "store keep s --clear",
+        "store retention s --clear",
         expect![[r#"
         --- stdout
         It keeps everything for ever.

@@ -17,7 +17,7 @@ fn files_outside(folder: &Path) -> Result<BTreeSet<PathBuf>> {
             found.insert(entry?.path());
         }
     }
-    for name in ["boards", "snapshots"] {
+    for name in ["dashboards", "snapshots"] {
         found.remove(&folder.join("data").join(name));
     }
     Ok(found)

@@ -101,7 +101,7 @@ pub(super) fn forged_sequence(scene: &AttackTarget) -> Result<String> {
     std::fs::create_dir(&folder)?;
     std::fs::write(folder.join("token"), &scene.ingest_token)?;
     let site = format!(
-        "[[site]]\nname = \"north\"\nurl = \"http://{}\"\ntoken_file = \"token\"\n",
+        "[[remote]]\nname = \"north\"\nurl = \"http://{}\"\ntoken_file = \"token\"\n",
         scene.address()
     );
     let mut agent = TopdeckServer::start(scene.program(), &folder, &site)?;

@@ -56,7 +56,7 @@ impl Parser<'_> {
         let (value, place) = self.label_value(IN_MATCHERS, place)?;
         if matches!(op, MatchOp::Regex | MatchOp::NotRegex) {
             self.regexes += 1;
-            super::limit("regexes (REGEXES_MAX)", self.regexes, REGEXES_MAX)?;
+            super::limit("regular expressions", self.regexes, REGEXES_MAX)?;
         }
         let matcher = Matcher::new(name, op, value);
         Ok(matcher.map_err(|message| self.record_error(place, message)).ok())

@@ -140,7 +140,7 @@ fn run_experiment(
     thread::scope(|scope| {
         let run = scope.spawn(|| {
             cpus.move_to_measured();
-            prepared.run(options.seconds, options.rounds)
+            prepared.run(options.seconds, options.max_operations)
         });
         while !run.is_finished() {
             show();

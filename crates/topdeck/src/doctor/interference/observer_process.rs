@@ -35,8 +35,8 @@ impl ObserverProcess {
     /// Starts a reader that reads this process, and waits until it came round once.
     pub(crate) fn start(reader: &ObserverSpec) -> Result<ObserverProcess, String> {
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("topdeck").args(["doctor", "interference", "--read-as", reader.name]);
-        command.args(["--of", &std::process::id().to_string()]);
+        command.arg0("topdeck").args(["doctor", "interference", "--observer", reader.name]);
+        command.args(["--observer-pid", &std::process::id().to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
         let out = BufReader::new(child.stdout.take().expect("BUG: stdout was asked for"));

@@ -110,7 +110,7 @@ pub(super) fn run(seed: u64) {
         let mut site = ServerProcess::new("serve", "");
         site.start();
         let url = format!("http://127.0.0.1:{}", site.port);
-        settings += &format!("[[site]]\nname = \"north\"\nurl = \"{url}\"\n");
+        settings += &format!("[[remote]]\nname = \"north\"\nurl = \"{url}\"\n");
         site
     });
     let mut deck = ServerProcess::new("serve", &settings);

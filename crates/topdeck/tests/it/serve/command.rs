@@ -60,7 +60,7 @@ fn invalid_settings_are_reported_with_their_lines() {
     let deck = ServerProcess::new("agent", "");
     let (status, said) = deck.start_another(&[]);
     assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("[[site]]"), "{said}");
+    assert!(said.contains("[[remote]]"), "{said}");
 }
 
 /// Its own ports are in use when it looks again: by itself.
@@ -89,9 +89,11 @@ fn invalid_host_settings_change_nothing() {
     let hiccup = base.replace("hiccup = false", "hiccup = true");
     std::fs::write(deck.settings(), &hiccup).expect("settings are written");
     deck.start();
-    std::fs::write(deck.settings(), hiccup + "hiccup_period = \"1m\"\n").expect("settings");
+    std::fs::write(deck.settings(), hiccup + "hiccup_interval = \"1m\"\n").expect("settings");
     deck.reload();
-    wait_until("it says so", || deck.log().contains("hiccup_period is 60s, must be 100µs to 10s"));
+    wait_until("it says so", || {
+        deck.log().contains("hiccup_interval is 60s, must be 100µs to 10s")
+    });
     assert!(deck.log().contains("goes on as before"), "{}", deck.log());
     wait_until("it tells of the host", || {
         deck.get("/v1/names?text=hiccup").text().contains("host_hiccup_delay")
@@ -110,7 +112,7 @@ fn data_files_are_private_to_their_owner() {
 }
 
 fn remote_settings(name: &str, port: u16) -> String {
-    format!("[[site]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:{port}\"\n")
+    format!("[[remote]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:{port}\"\n")
 }
 
 /// Settings that are read anew while somebody sends: sites come and go, and broken ones change nothing.
@@ -126,7 +128,7 @@ fn settings_are_reloaded() {
     let sender = LoadSender::start(agent.port, 1);
     wait_until("it forwards", || stored(&north).is_some_and(|stored| stored > 0));
 
-    let broken = format!("{base}[[site]]\nname = 7\n");
+    let broken = format!("{base}[[remote]]\nname = 7\n");
     std::fs::write(agent.settings(), broken).expect("settings are written");
     agent.reload();
     wait_until("it says so", || agent.log().contains("goes on as before"));

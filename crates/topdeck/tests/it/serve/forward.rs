@@ -90,7 +90,7 @@ fn tls_remote(authority: &TestCa) -> ServerProcess {
 
 fn agent_for(url: &str, more: &str) -> ServerProcess {
     let agent = ServerProcess::new("agent", "");
-    append(&agent.settings(), &format!("[[site]]\nname = \"north\"\nurl = {url:?}\n{more}"));
+    append(&agent.settings(), &format!("[[remote]]\nname = \"north\"\nurl = {url:?}\n{more}"));
     agent
 }
 
@@ -98,7 +98,7 @@ fn agent_for(url: &str, more: &str) -> ServerProcess {
 fn values_at_remote(audit: &Value) -> u64 {
     let lines = audit["producers"].as_array().unwrap().iter();
     let lines = lines.flat_map(|producer| producer["hops"].as_array().unwrap());
-    let lines = lines.filter(|line| line["hop"] == "site north");
+    let lines = lines.filter(|line| line["hop"] == "remote north");
     lines.map(|line| line["stored"]["values"].as_u64().unwrap()).sum()
 }
 
@@ -157,7 +157,7 @@ fn remote_accepts_a_token_or_a_certificate() {
     let is_known = found.is_ok_and(|mut all| all.any(|it| it == site.address()));
     let url = format!("https://{}:{}", if is_known { "localhost" } else { "127.0.0.1" }, site.port);
     let token = authority.admit(&site, "agent", &["ingest"]);
-    authority.admit(&site, "web-1", &["ingest", "--certificate", "web-1"]);
+    authority.admit(&site, "web-1", &["ingest", "--client-cert-name", "web-1"]);
     let admin = authority.admit(&site, "admin", &["read", "admin"]);
     let wrong = authority.file("wrong.token");
     std::fs::write(&wrong, "no-such-token\n").unwrap();
@@ -223,7 +223,7 @@ fn audit_reconciles_after_kills() {
     let (explained, table) =
         run_topdeck(&["audit", "--server", &format!("http://127.0.0.1:{}", agent.port)]);
     assert!(explained, "{table}");
-    let line = table.lines().find(|line| line.contains("site north")).expect(&table);
+    let line = table.lines().find(|line| line.contains("remote north")).expect(&table);
     assert!(line.ends_with("all of the journal is there"), "{table}");
 }
 

@@ -89,7 +89,7 @@ impl TestFleet {
             (ServerProcess::new("serve", ""), ServerProcess::new("serve", ""));
         let link = Proxy::new(south.port);
         let site = |name: &str, port: u16| {
-            format!("[[site]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:{port}\"\n")
+            format!("[[remote]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:{port}\"\n")
         };
         let mut agent = ServerProcess::new("agent", "");
         let sites = site("north", north.port) + &site("south", link.port);

@@ -67,7 +67,7 @@ fn run_unplugged(rounds: u32) {
     let mut agent = ServerProcess::new("agent", "");
     std::fs::write(agent.folder.path("token"), site.token()).expect("it can be written");
     let settings = format!(
-        "[[site]]\nname = \"site\"\nurl = \"http://{}\"\ntoken_file = \"token\"\n",
+        "[[remote]]\nname = \"site\"\nurl = \"http://{}\"\ntoken_file = \"token\"\n",
         site.address()
     );
     append(&agent.settings(), &settings);

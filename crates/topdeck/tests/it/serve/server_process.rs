@@ -56,7 +56,7 @@ impl ServerProcess {
         let folder = TestDir::new();
         let port = free_port();
         let settings = format!(
-            "data = \"data\"\ninterval = \"1s\"\n{more}\n[http]\nlisten = [\"127.0.0.1:{port}\"]\n\
+            "data_dir = \"data\"\ncollection_interval = \"1s\"\n{more}\n[http]\nlisten = [\"127.0.0.1:{port}\"]\n\
              [host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = false\nhiccup = false\nprograms = false\n"
         );
         std::fs::write(folder.path("topdeck.toml"), settings).expect("settings are written");
@@ -175,7 +175,7 @@ impl ServerProcess {
         };
         command.arg(self.role);
         match self.uses_defaults {
-            true => command.arg("--data").arg(self.folder.path("data")),
+            true => command.arg("--data-dir").arg(self.folder.path("data")),
             false => command.arg("--config").arg(self.settings()),
         };
         let child = command

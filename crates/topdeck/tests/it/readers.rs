@@ -1,11 +1,11 @@
-//! `topdeck doctor viewers`: that it ends, says what it did, and leaves nothing.
+//! `topdeck doctor readers`: that it ends, says what it did, and leaves nothing.
 
 use std::process::Command;
 
 #[test]
 fn both_methods_are_reported() {
     let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
-        .args(["doctor", "viewers", "--viewers", "2", "--looks", "2"])
+        .args(["doctor", "readers", "--readers", "2", "--samples", "2"])
         .output()
         .expect("the program");
     let told = String::from_utf8_lossy(&output.stdout);
@@ -14,7 +14,7 @@ fn both_methods_are_reported() {
         println!("skipped: no space in shared memory: {error}");
         return;
     }
-    assert!(told.contains("2 viewers, 2 looks each"), "{told}{error}");
+    assert!(told.contains("2 readers, 2 samples each"), "{told}{error}");
     assert!(told.contains("topdeck, one reads and 2 copy"), "{told}");
     // Where there is no ps, that is said, and is the exit status.
     let is_measured = told.contains("times less");
@@ -23,9 +23,9 @@ fn both_methods_are_reported() {
 }
 
 #[test]
-fn zero_viewers_are_rejected() {
+fn zero_readers_are_rejected() {
     let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
-        .args(["doctor", "viewers", "--viewers", "0"])
+        .args(["doctor", "readers", "--readers", "0"])
         .output()
         .expect("the program");
     assert_eq!(output.status.code(), Some(2));

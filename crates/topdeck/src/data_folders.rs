@@ -1,0 +1,104 @@
+//! Folders of the data folder that had other names in earlier versions.
+//!
+//! A folder is renamed at the start, when the store or the journal is locked. A rename is atomic and
+//! synchronised before anything is written to the folder: after a crash, the folder has one name or
+//! the other, and the next start goes on from there.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+/// Old name, new name.
+const RENAMED_FOLDERS: [(&str, &str); 2] = [("boards", "dashboards"), ("refused", "dead-letter")];
+
+/// Renames the folders that have old names. Returns lines for the log.
+pub(crate) fn rename_old_folders(data: &Path) -> io::Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for (old, new) in RENAMED_FOLDERS {
+        let (from, to) = (data.join(old), data.join(new));
+        if !from.is_dir() {
+            continue;
+        }
+        // An empty folder of the new name is replaced, any other is not.
+        match std::fs::rename(&from, &to) {
+            Ok(()) => {
+                File::open(data)?.sync_all()?;
+                lines.push(format!("renamed {} to {}", from.display(), to.display()));
+            }
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => lines.push(format!(
+                "cannot rename {} to {}: it is not empty; move the files of {old} there by hand",
+                from.display(),
+                to.display()
+            )),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    struct DataFolder(PathBuf);
+
+    impl DataFolder {
+        fn new() -> DataFolder {
+            let name = format!("topdeck-data-folders-{:x}", journal::random_id());
+            let folder = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            DataFolder(folder)
+        }
+
+        fn write(&self, path: &str) {
+            let path = self.0.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        }
+
+        /// Lines without the path of the data folder.
+        fn rename(&self) -> Vec<String> {
+            let lines = rename_old_folders(&self.0).unwrap().into_iter();
+            lines.map(|line| line.replace(&format!("{}/", self.0.display()), "")).collect()
+        }
+
+        fn has(&self, path: &str) -> bool {
+            self.0.join(path).exists()
+        }
+    }
+
+    impl Drop for DataFolder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn old_folders_are_renamed_once() {
+        let data = DataFolder::new();
+        data.write("boards/shop.json");
+        data.write("refused/north/00000000000000000001.parcel");
+        // The start after a crash may have made the new folder, and nothing in it.
+        std::fs::create_dir(data.0.join("dashboards")).unwrap();
+        assert_eq!(
+            data.rename(),
+            ["renamed boards to dashboards", "renamed refused to dead-letter"]
+        );
+        assert!(data.has("dashboards/shop.json") && !data.has("boards"));
+        assert!(data.has("dead-letter/north/00000000000000000001.parcel") && !data.has("refused"));
+        assert_eq!(data.rename(), [""; 0]);
+    }
+
+    #[test]
+    fn a_folder_that_is_in_use_is_not_replaced() {
+        let data = DataFolder::new();
+        data.write("boards/old.json");
+        data.write("dashboards/new.json");
+        let line = "cannot rename boards to dashboards: it is not empty; \
+                    move the files of boards there by hand";
+        assert_eq!(data.rename(), [line]);
+        assert!(data.has("boards/old.json") && data.has("dashboards/new.json"));
+    }
+}
