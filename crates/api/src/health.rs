@@ -14,21 +14,21 @@ use crate::openapi::Route;
 const KIND: &str = "text/plain";
 
 pub(crate) const ROUTES: &[Route] = &[
-    Route::get("/health", "Whether topdeck is well: what is sent becomes durable.", &[], || {
+    Route::get("/health", "Health: whether accepted data becomes durable.", &[], || {
         routing::get(health)
     })
     .with_scope(None)
     .with_response(
         200,
         KIND,
-        "it is, or is degraded: damage of the journal, quarantined inputs; 503 if not, and why",
+        "healthy, or degraded (journal damage, quarantined inputs); 503 with the reason if unhealthy",
     ),
-    Route::get("/-/healthy", "As Prometheus: whether it is well.", &[], || routing::get(health))
+    Route::get("/-/healthy", "Prometheus API: health.", &[], || routing::get(health))
         .with_scope(None)
-        .with_response(200, KIND, "it is"),
-    Route::get("/-/ready", "As Prometheus: whether it may be asked.", &[], || routing::get(health))
+        .with_response(200, KIND, "healthy"),
+    Route::get("/-/ready", "Prometheus API: readiness.", &[], || routing::get(health))
         .with_scope(None)
-        .with_response(200, KIND, "it may"),
+        .with_response(200, KIND, "ready"),
 ];
 
 /// So long the same is told: whoever asks needs no token, and may ask as often as they like.

@@ -34,15 +34,13 @@ pub(crate) const ROUTES: [&[Route]; 7] = [
     import::ROUTES,
 ];
 
-const METRIC: Parameter = Parameter::text("metric", "the metric's name");
-const UNIT: Parameter = Parameter::text("unit", "the unit of the values, such as ms");
-const START: Parameter = Parameter::text(
-    "start",
-    "when a log began whose times count from its own beginning, in seconds since 1970",
-);
+const METRIC: Parameter = Parameter::text("metric", "metric name");
+const UNIT: Parameter = Parameter::text("unit", "unit of the values, such as ms");
+const START: Parameter =
+    Parameter::text("start", "start of a log with relative times, in seconds since 1970");
 /// Stands for all parameters that begin as it does.
 const LABELS: Parameter =
-    Parameter::text("label.NAME", "a label of all that is sent, such as label.host=web-1");
+    Parameter::text("label.NAME", "label added to all series, such as label.host=web-1");
 
 pub(crate) fn routes() -> Router<Context> {
     let router = record::routes()

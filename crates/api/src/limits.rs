@@ -86,14 +86,14 @@ pub(crate) enum RejectReason {
 
 impl RejectReason {
     const ALL: [(RejectReason, &'static str); 12] = [
-        (RejectReason::BodyBytes, "body_bytes"),
-        (RejectReason::BufferedBodyBytes, "bodies_bytes"),
-        (RejectReason::BufferedResponseBytes, "answers_bytes"),
-        (RejectReason::BodyReadTimeout, "body_time"),
-        (RejectReason::HeaderReadTimeout, "head_time"),
-        (RejectReason::RequestTimeout, "request_time"),
-        (RejectReason::WriteTimeout, "write_time"),
-        (RejectReason::Connections, "connections"),
+        (RejectReason::BodyBytes, "max_body_bytes"),
+        (RejectReason::BufferedBodyBytes, "max_buffered_body_bytes"),
+        (RejectReason::BufferedResponseBytes, "max_buffered_response_bytes"),
+        (RejectReason::BodyReadTimeout, "body_read_timeout"),
+        (RejectReason::HeaderReadTimeout, "header_read_timeout"),
+        (RejectReason::RequestTimeout, "request_timeout"),
+        (RejectReason::WriteTimeout, "write_timeout"),
+        (RejectReason::Connections, "max_connections"),
         (RejectReason::Accept, "accept"),
         (RejectReason::Handshake, "handshake"),
         (RejectReason::Token, "token"),
@@ -107,9 +107,9 @@ pub(crate) struct RejectCounters([Counter; RejectReason::ALL.len()]);
 
 impl RejectCounters {
     pub(crate) fn new(meter: &Meter) -> RejectCounters {
-        RejectCounters(RejectReason::ALL.map(|(_, why)| {
+        RejectCounters(RejectReason::ALL.map(|(_, reason)| {
             let about = "requests and connections that were refused, by the bound they came to";
-            meter.counter("topdeck_http_rejected_total", about, &[("why", why)])
+            meter.counter("topdeck_http_rejected_total", about, &[("reason", reason)])
         }))
     }
 

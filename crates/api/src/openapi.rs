@@ -48,17 +48,17 @@ pub(crate) struct Route {
 }
 
 pub(crate) const FROM: Parameter =
-    Parameter::text("from", "when it begins; from the first row, if not said");
-pub(crate) const TO: Parameter =
-    Parameter::text("to", "when it ends; with the last row, if not said");
+    Parameter::text("from", "start of the range; default: the first row");
+pub(crate) const TO: Parameter = Parameter::text("to", "end of the range; default: the last row");
 pub(crate) const SELECTOR: Parameter = Parameter::text(
     "selector",
-    "which series, such as latency, latency{host=\"a\"} or and(host:web-*)",
+    "series selector, such as latency, latency{host=\"a\"} or and(host:web-*)",
 );
-pub(crate) const TIMEOUT: Parameter =
-    Parameter::text("timeout", "how long the answer may take at the most");
-pub(crate) const MAX_SERIES: Parameter =
-    Parameter::integer("max_series", "series that a selector may pick; no more than is set");
+pub(crate) const TIMEOUT: Parameter = Parameter::text("timeout", "evaluation timeout");
+pub(crate) const MAX_SERIES: Parameter = Parameter::integer(
+    "max_series",
+    "limit of series per selector; cannot exceed the server's limit",
+);
 
 /// The media type of most answers.
 pub(crate) const JSON: &str = "application/json";
@@ -78,7 +78,7 @@ impl Route {
             description: about,
             parameters,
             body: None,
-            response: (200, JSON, "what was asked for"),
+            response: (200, JSON, "the result"),
             handler: Some(handler),
         }
     }
@@ -90,10 +90,7 @@ impl Route {
         parameters: &'static [Parameter],
         handler: fn() -> MethodRouter<Context>,
     ) -> Route {
-        let body = Some((
-            "application/x-www-form-urlencoded",
-            "the parameters, if they are not in the address",
-        ));
+        let body = Some(("application/x-www-form-urlencoded", "the parameters, if not in the URL"));
         Route { method: "post", body, ..Route::get(path, about, parameters, handler) }
     }
 
@@ -111,7 +108,7 @@ impl Route {
             description: about,
             parameters,
             body: Some(body),
-            response: (200, JSON, "what was taken; it is durable"),
+            response: (200, JSON, "counts of accepted data; stored durably"),
             handler: None,
         }
     }

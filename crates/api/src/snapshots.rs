@@ -28,29 +28,28 @@ const NAME_SYNTAX: &str =
 /// Without one of them a folder is no snapshot, but what a crash left of one.
 const MANIFESTS: [&str; 2] = ["manifest", "manifest.copy"];
 
-const CREATE: &[Parameter] = &[Parameter::text("name", "what it is called; the time, if not said")];
-const REMOVE: &[Parameter] = &[Parameter::text("name", "what it is called")];
+const CREATE: &[Parameter] = &[Parameter::text("name", "name; default: the time")];
+const REMOVE: &[Parameter] = &[Parameter::text("name", "name")];
 
 /// Where they are made and removed. How long that takes is the store's size to say, not a limit of the server.
 pub(crate) const PATH: &str = "/v1/snapshots";
 
 pub(crate) const ROUTES: &[Route] = &[
-    Route::get(PATH, "Snapshots that there are.", &[], || routing::get(list))
-        .with_scope(Some(Scope::Admin)),
+    Route::get(PATH, "Lists snapshots.", &[], || routing::get(list)).with_scope(Some(Scope::Admin)),
     Route {
         method: "post",
-        ..Route::get(PATH, "Makes a snapshot of the store.", CREATE, || routing::post(create))
+        ..Route::get(PATH, "Creates a snapshot of the store.", CREATE, || routing::post(create))
     }
     .with_scope(Some(Scope::Admin))
-    .with_response(201, JSON, "the snapshot; all that was acknowledged before is in it"),
+    .with_response(201, JSON, "the snapshot, with all data acknowledged before"),
     Route {
         method: "delete",
-        ..Route::get("/v1/snapshots/{name}", "Removes a snapshot.", REMOVE, || {
+        ..Route::get("/v1/snapshots/{name}", "Deletes a snapshot.", REMOVE, || {
             routing::delete(remove)
         })
     }
     .with_scope(Some(Scope::Admin))
-    .with_response(200, JSON, "it is gone"),
+    .with_response(200, JSON, "deleted"),
 ];
 
 fn snapshots_dir(context: &Context) -> Result<PathBuf, ApiError> {
@@ -139,7 +138,7 @@ async fn remove(context: Context, Named(name): Named<String>) -> Result<JsonBody
         }
         match std::fs::remove_dir_all(&path) {
             Ok(()) => {
-                desk.json_response(&Object(vec![("schema", integer(1)), ("removed", Text(name))]))
+                desk.json_response(&Object(vec![("schema", integer(2)), ("deleted", Text(name))]))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(ApiError::NotFound(format!("there is no snapshot {name:?}")))

@@ -18,7 +18,8 @@ const KINDS_MAX: usize = 64;
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 /// The limits, as [`Refused::limit`] names them.
-const LIMITS: [&str; 4] = ["series", "producer_series", "metric_series", "label_values"];
+const LIMITS: [&str; 4] =
+    ["max_series", "max_producer_series", "max_metric_series", "max_label_values"];
 
 /// Rejection of a series: limit and reason.
 #[derive(Clone, Debug)]
@@ -173,7 +174,7 @@ mod tests {
             let gaps = rejections.take_due_gaps(began + Duration::from_secs(second as u64), false);
             told += gaps.len();
             for gap in gaps {
-                let reason = "new series of metric m rejected: limit producer_series reached";
+                let reason = "new series of metric m rejected: limit max_producer_series reached";
                 assert_eq!((gap.producer, gap.reason.as_str()), (Some(7), reason));
             }
         }

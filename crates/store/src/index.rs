@@ -141,10 +141,10 @@ impl CardinalityError {
     pub fn limit(&self) -> Option<&'static str> {
         match self {
             CardinalityError::InvalidKey(_) | CardinalityError::SameId { .. } => None,
-            CardinalityError::Series { .. } => Some("series"),
-            CardinalityError::SeriesPerProducer { .. } => Some("producer_series"),
-            CardinalityError::SeriesPerMetric { .. } => Some("metric_series"),
-            CardinalityError::ValuesPerLabel { .. } => Some("label_values"),
+            CardinalityError::Series { .. } => Some("max_series"),
+            CardinalityError::SeriesPerProducer { .. } => Some("max_producer_series"),
+            CardinalityError::SeriesPerMetric { .. } => Some("max_metric_series"),
+            CardinalityError::ValuesPerLabel { .. } => Some("max_label_values"),
         }
     }
 }

@@ -24,9 +24,9 @@ const PARAMETERS: &[Parameter] = &[METRIC.required(), START, LABELS];
 
 pub(crate) const ROUTES: &[Route] = &[Route::ingest(
     "/v1/hlog",
-    "Takes a log of HdrHistogram.",
+    "Ingests an HdrHistogram interval log.",
     PARAMETERS,
-    ("text/plain", "a log of HdrHistogram"),
+    ("text/plain", "an HdrHistogram interval log"),
 )];
 
 pub(crate) fn routes() -> Router<Context> {
@@ -46,7 +46,7 @@ async fn ingest_hlog(posted: IngestRequest) -> Result<Response, ErrorResponse> {
     let answer = json!({
         "intervals": taken.result.samples,
         "values": taken.values,
-        "repeated": taken.is_duplicate,
+        "duplicate": taken.is_duplicate,
     });
     Ok(json_response(StatusCode::OK, &answer))
 }

@@ -18,16 +18,16 @@ use crate::openapi::{Parameter, Route};
 const PARAMETERS: &[Parameter] = &[
     METRIC,
     UNIT,
-    Parameter::text("format", "the format's name; told by the content, if not said"),
+    Parameter::text("format", "name of the format; default: detected from the content"),
     START,
     LABELS,
 ];
 
 pub(crate) const ROUTES: &[Route] = &[Route::ingest(
     "/v1/import",
-    "Takes a recording in any format that `topdeck import` reads.",
+    "Ingests a file in any format that `topdeck import` reads.",
     PARAMETERS,
-    ("application/octet-stream", "the recording"),
+    ("application/octet-stream", "the file"),
 )];
 
 pub(crate) fn routes() -> Router<Context> {
@@ -54,10 +54,10 @@ async fn ingest_import(posted: IngestRequest) -> Result<Response, ErrorResponse>
     let (format, placed) = taken.result;
     let answer = json!({
         "format": format.name(),
-        "readings": placed.samples,
+        "samples": placed.samples,
         "values": taken.values,
         "skipped": placed.skipped,
-        "repeated": taken.is_duplicate,
+        "duplicate": taken.is_duplicate,
     });
     Ok(json_response(StatusCode::OK, &answer))
 }

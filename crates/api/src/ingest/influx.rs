@@ -17,15 +17,15 @@ use crate::ingest::ingest_request::{IngestRequest, json_response};
 use crate::openapi::{Parameter, Route};
 
 const PARAMETERS: &[Parameter] =
-    &[Parameter::text("precision", "the unit of times: ns, us, ms, s, m or h; ns if not said")];
+    &[Parameter::text("precision", "unit of timestamps: ns, us, ms, s, m or h; default: ns")];
 
-const LINES: (&str, &str) = ("text/plain", "lines of the Influx line protocol");
-const RESPONSE: &str = "all of it is durable";
+const LINES: (&str, &str) = ("text/plain", "Influx line protocol");
+const RESPONSE: &str = "stored durably";
 
 pub(crate) const ROUTES: &[Route] = &[
-    Route::ingest("/write", "Takes the line protocol of InfluxDB 1.", PARAMETERS, LINES)
+    Route::ingest("/write", "Ingests the line protocol of InfluxDB 1.", PARAMETERS, LINES)
         .with_response(204, "", RESPONSE),
-    Route::ingest("/api/v2/write", "Takes the line protocol of InfluxDB 2.", PARAMETERS, LINES)
+    Route::ingest("/api/v2/write", "Ingests the line protocol of InfluxDB 2.", PARAMETERS, LINES)
         .with_response(204, "", RESPONSE),
 ];
 

@@ -22,7 +22,7 @@ use crate::ingest::decompress::{ContentEncoding, decompress};
 use crate::middleware::RequestMiddleware;
 use crate::openapi::Parameter;
 
-/// The header by which a sender makes a batch of its request: `PRODUCER/BOOT/SEQUENCE`, the producer in hex.
+/// The header by which a sender makes a batch of its request: `PRODUCER/EPOCH/SEQUENCE`, the producer in hex.
 const BATCH_HEADER: &str = "topdeck-batch";
 /// The header with a sender's secret.
 const BATCH_SECRET: &str = "topdeck-batch-secret";
@@ -141,7 +141,7 @@ fn parse_identity(
     };
     let (producer, boot, sequence) = read().ok_or_else(|| {
         ErrorResponse::bad_request(format!(
-            "expected {BATCH_HEADER}: PRODUCER/BOOT/SEQUENCE, the producer in hex and the sequence from 1, found {text:?}"
+            "expected {BATCH_HEADER}: PRODUCER/EPOCH/SEQUENCE, the producer in hex and the sequence from 1, found {text:?}"
         ))
     })?;
     let client = client.name.as_deref().unwrap_or_default();

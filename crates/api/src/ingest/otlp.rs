@@ -35,11 +35,11 @@ const KINDS: &str = "application/x-protobuf, application/json";
 
 pub(crate) const ROUTES: &[Route] = &[Route::ingest(
     "/v1/metrics",
-    "Takes OpenTelemetry metrics (docs/formats/otlp.md).",
+    "Ingests OpenTelemetry metrics (docs/formats/otlp.md).",
     &[],
     (KINDS, "an ExportMetricsServiceRequest"),
 )
-.with_response(200, KINDS, "an ExportMetricsServiceResponse, with what was not taken")];
+.with_response(200, KINDS, "an ExportMetricsServiceResponse, with rejected points")];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/v1/metrics", post(handle_http)).route(SERVICE, post(handle_grpc))

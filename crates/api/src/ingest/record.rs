@@ -21,9 +21,9 @@ const PARAMETERS: &[Parameter] = &[METRIC.required(), UNIT, LABELS];
 
 pub(crate) const ROUTES: &[Route] = &[Route::ingest(
     "/v1/record",
-    "Records raw values: numbers, one in a line.",
+    "Records raw values: a number per line.",
     PARAMETERS,
-    ("text/plain", "numbers, one in a line"),
+    ("text/plain", "a number per line"),
 )];
 
 pub(crate) fn routes() -> Router<Context> {
@@ -43,7 +43,7 @@ async fn ingest_record(posted: IngestRequest) -> Result<Response, ErrorResponse>
             reject_partial(read(posted, InputFormat::Numbers, unit, body, now, rows))
         });
     let taken = taken.await?;
-    let answer = json!({ "values": taken.values, "repeated": taken.is_duplicate });
+    let answer = json!({ "values": taken.values, "duplicate": taken.is_duplicate });
     Ok(json_response(StatusCode::OK, &answer))
 }
 

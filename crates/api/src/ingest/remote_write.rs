@@ -24,11 +24,11 @@ const EXEMPLARS: HeaderName =
 
 pub(crate) const ROUTES: &[Route] = &[Route::ingest(
     "/api/v1/write",
-    "Takes Prometheus remote write, 1.0 and 2.0 (docs/formats/prometheus.md).",
+    "Ingests Prometheus remote write 1.0 and 2.0 (docs/formats/prometheus.md).",
     &[],
-    ("application/x-protobuf", "a write request, compressed with snappy"),
+    ("application/x-protobuf", "a write request, snappy-compressed"),
 )
-.with_response(204, "", "all of it is durable; headers say how much")];
+.with_response(204, "", "stored durably; headers have the counts")];
 
 pub(crate) fn routes() -> Router<Context> {
     Router::new().route("/api/v1/write", post(write))

@@ -148,5 +148,5 @@ fn full_server_returns_retry_info() {
     assert_eq!(status.code(), Code::ResourceExhausted);
     let retry = b"\x0a\x28type.googleapis.com/google.rpc.RetryInfo\x12\x04\x0a\x02\x08\x01";
     assert!(status.details().ends_with(retry), "{:?}", status.details());
-    assert_eq!(it.rejected("bodies_bytes"), 1);
+    assert_eq!(it.rejected("max_buffered_body_bytes"), 1);
 }

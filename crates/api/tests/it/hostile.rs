@@ -42,7 +42,7 @@ fn slow_header_is_disconnected() {
     exchange(&mut second, &request("POST", "/v1/record?metric=alive", "", b"1")).check(200, "");
     second.write_all(b"POST").unwrap();
     wait_closed(&mut second);
-    assert_eq!(it.rejected("head_time"), 3);
+    assert_eq!(it.rejected("header_read_timeout"), 3);
     check_responds(&it);
 }
 
@@ -56,7 +56,7 @@ fn slow_body_is_rejected_and_disconnected() {
     slow.write_all(&whole[..whole.len() - 1]).unwrap();
     read_response(&mut slow).unwrap().check(408, "the body took more than 0.2 s to come");
     wait_closed(&mut slow);
-    assert_eq!(it.rejected("body_time"), 1);
+    assert_eq!(it.rejected("body_read_timeout"), 1);
     assert_eq!(it.count("a"), 0);
     check_responds(&it);
 }
@@ -71,7 +71,7 @@ fn idle_connection_is_closed() {
     let mut kept = connect(it.address);
     exchange(&mut kept, &request("POST", "/v1/record?metric=a", "", b"1")).check(200, "");
     wait_closed(&mut kept);
-    assert_eq!(it.rejected("head_time"), 0, "idleness is no fault");
+    assert_eq!(it.rejected("header_read_timeout"), 0, "idleness is no fault");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn oversized_requests_are_rejected() {
     let packed = zstd::encode_all(&[b'1'; 100_000][..], 3).unwrap();
     assert!(packed.len() < 1000);
     it.post(path, "Content-Encoding: zstd\r\n", packed).check(413, "unpacked too");
-    assert_eq!(it.rejected("body_bytes"), 3);
+    assert_eq!(it.rejected("max_body_bytes"), 3);
     let long = format!("X: {}\r\n", "x".repeat(9000));
     assert_eq!(it.post(path, &long, "1").status, 431);
     it.post(path, "", vec![b'\n'; 1000]).check(200, "\"values\":0");
@@ -136,7 +136,7 @@ fn thousand_idle_connections_stay_open() {
         exchange(stream, &request("POST", "/v1/record?metric=late", "", b"1")).check(200, "");
     }
     assert_eq!(it.count("late"), 10);
-    assert_eq!(it.rejected("connections"), 0);
+    assert_eq!(it.rejected("max_connections"), 0);
 }
 
 /// How many bodies are decoded at a time follows from the number of processors, and no answer does.
@@ -165,7 +165,7 @@ fn connection_above_the_limit_is_closed() {
     let mut held: Vec<TcpStream> = (0..2).map(|_| connect(it.address)).collect();
     held.iter_mut().for_each(|stream| exchange(stream, &body).check(200, ""));
     wait_closed(&mut connect(it.address));
-    assert_eq!(it.rejected("connections"), 1);
+    assert_eq!(it.rejected("max_connections"), 1);
     held.iter_mut().for_each(|stream| exchange(stream, &body).check(200, ""));
 }
 
@@ -249,7 +249,7 @@ fn unread_responses_are_limited() {
     let refused = it.request("GET", query, "", b"");
     refused.check(429, "(answers_bytes in [http.limits]");
     assert_eq!(refused.header("retry-after"), Some("1"));
-    assert_eq!(it.rejected("answers_bytes"), 1);
+    assert_eq!(it.rejected("max_buffered_response_bytes"), 1);
     // Who asks for little is answered, and who sends is told.
     it.request("GET", "/health", "", b"").check(200, "well");
     check_responds(&it);
