@@ -16,5 +16,6 @@ export default defineConfig({
     reportCompressedSize: true,
   },
   test: { include: ["test/**/*.test.ts"] },
-  server: { proxy: { "/v1": server, "/api": server } },
+  // The table of renamed metrics is the server's.
+  server: { proxy: { "/v1": server, "/api": server }, fs: { allow: [".."] } },
 });

@@ -233,10 +233,10 @@ test("concurrent changes of two users are not lost", async () => {
     .filter({ hasText: "by somebody else" })
     .waitFor({ timeout: 5_000 });
   interface HistogramJson {
-    boards: { title: string }[];
+    dashboards: { title: string }[];
   }
   const titles = async () =>
-    (await server.ask<HistogramJson>("/v1/boards")).boards.map((one) => one.title).sort();
+    (await server.ask<HistogramJson>("/v1/dashboards")).dashboards.map((one) => one.title).sort();
   expect(await titles()).toEqual(["Mine"]);
   await other.getByRole("button", { name: "Save as new dashboard" }).click();
   await expect.poll(titles).toEqual(["Mine", "Theirs"]);
@@ -262,7 +262,7 @@ test("an imported dashboard keeps unknown keys; other files are refused", async 
     "7",
     "{",
     '{"panels":7}',
-    '{"schema":2,"panels":[]}',
+    '{"schema":3,"panels":[]}',
     "[".repeat(100_000),
     `{"panels":[],"x":"${"y".repeat(300_000)}"}`,
   ]) {
@@ -274,11 +274,13 @@ test("an imported dashboard keeps unknown keys; other files are refused", async 
   await page.getByText("Unsupported panel").waitFor({ timeout: 5_000 });
   await page.getByLabel("Title", { exact: true }).fill("Later on");
   await page.getByRole("button", { name: "Save", exact: true }).click();
-  await expect.poll(() => server.ask("/v1/boards/later")).toEqual({ ...later, title: "Later on" });
+  await expect
+    .poll(() => server.ask("/v1/dashboards/later"))
+    .toEqual({ ...later, schema: 2, title: "Later on" });
 });
 
 test("a panel slower than its refresh interval is shown", async () => {
-  await fetch(`${server.url}/v1/boards/slow`, {
+  await fetch(`${server.url}/v1/dashboards/slow`, {
     method: "PUT",
     body: JSON.stringify({
       schema: 1,
@@ -310,7 +312,7 @@ test("a dashboard of hundreds of panels requests those near the screen", async (
     text: "latency",
     title: `panel ${at}`,
   }));
-  await fetch(`${server.url}/v1/boards/many`, {
+  await fetch(`${server.url}/v1/dashboards/many`, {
     method: "PUT",
     body: JSON.stringify({ schema: 1, title: "Many", panels }),
   });

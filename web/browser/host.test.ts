@@ -28,7 +28,8 @@ interface HistogramJson {
 }
 
 /** Collector warnings of this machine. */
-const notes = async () => (await server.ask<{ host_notes: string[] }>("/v1/status")).host_notes;
+const notes = async () =>
+  (await server.ask<{ host_warnings: string[] }>("/v1/status")).host_warnings;
 
 /** Ranges of whole seconds, up to some minutes long, have whole columns and whole windows. */
 const SECOND = 1e3;
@@ -59,8 +60,11 @@ test(
     await expect
       .poll(
         async () =>
-          (await server.ask<{ found: number }>("/v1/names", { text: "host_disk_completed_total" }))
-            .found,
+          (
+            await server.ask<{ total: number }>("/v1/metric_names", {
+              search: "host_disk_completed_total",
+            })
+          ).total,
         { timeout: 60_000 },
       )
       .toBe(1);
@@ -240,10 +244,10 @@ test(
       await other.record("answer", [1, 2, 3]);
       const seen = async () =>
         (
-          await server.ask<{ found: number }>("/v1/series", {
+          await server.ask<{ total: number }>("/v1/series", {
             selector: `process_up{process="topdeck",pid="${other.pid}"}`,
           })
-        ).found;
+        ).total;
       const isSeen = await expect
         .poll(seen, { timeout: 30_000 })
         .toBe(1)
@@ -303,7 +307,8 @@ test(
   async ({ skip }) => {
     // The table has one publisher per host: once the server of another test has stopped, it takes
     // a moment until the next one publishes.
-    const reason = async () => (await server.ask<{ why: string | null }>("/v1/processes")).why;
+    const reason = async () =>
+      (await server.ask<{ reason: string | null }>("/v1/processes")).reason;
     const isKnown = await expect
       .poll(reason, { timeout: 30_000 })
       .toBeNull()
@@ -318,10 +323,10 @@ test(
       .poll(
         async () =>
           (
-            await server.ask<{ found: number }>("/v1/series", {
+            await server.ask<{ total: number }>("/v1/series", {
               selector: `process_up{pid="${ended}"}`,
             })
-          ).found,
+          ).total,
         { timeout: 30_000 },
       )
       .toBe(1);
@@ -330,10 +335,10 @@ test(
       .poll(
         async () =>
           (
-            await server.ask<{ found: number }>("/v1/texts", {
+            await server.ask<{ total: number }>("/v1/info_metrics", {
               selector: `process_exit_info{pid="${ended}"}`,
             })
-          ).found,
+          ).total,
         { timeout: 30_000 },
       )
       .toBe(1);

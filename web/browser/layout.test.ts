@@ -38,7 +38,10 @@ beforeAll(async () => {
     "/v1/annotations",
     JSON.stringify({ text: "deployed 1.5", time: new Date(end - 3 * HOUR).toISOString() }),
   );
-  await fetch(`${server.url}/v1/boards/shop`, { method: "PUT", body: JSON.stringify(DASHBOARD) });
+  await fetch(`${server.url}/v1/dashboards/shop`, {
+    method: "PUT",
+    body: JSON.stringify(DASHBOARD),
+  });
   visitor = await Visitor.start(server);
   page = visitor.page;
 });

@@ -305,7 +305,7 @@ test("a dashboard is created, saved, exported, deleted and imported", async () =
     .setInputFiles({ name: "shop.json", mimeType: "application/json", buffer: readFileSync(path) });
   await page.locator(".heatmap[data-drawn]").waitFor();
   expect(
-    (await server.ask<{ boards: { title: string }[] }>("/v1/boards")).boards.map(
+    (await server.ask<{ dashboards: { title: string }[] }>("/v1/dashboards")).dashboards.map(
       (one) => one.title,
     ),
   ).toEqual(["The shop"]);

@@ -14,14 +14,14 @@ import type { Program } from "../src/lib/programs";
 const process = (
   pid: number,
   name: string,
-  processors: number | null,
+  cpu_cores: number | null,
   resident_bytes = 0,
-): Process => ({ pid, name, state: "S", threads: 1, processors, resident_bytes });
+): Process => ({ pid, name, state: "S", threads: 1, cpu_cores, resident_bytes });
 const table = (...processes: Process[]): ProcessList => ({
   host: "box",
-  why: null,
-  over_seconds: 1,
-  found: processes.length,
+  reason: null,
+  interval_seconds: 1,
+  total: processes.length,
   processes,
 });
 
@@ -63,7 +63,7 @@ test("a program and its process are one row, unless its PID is of another namesp
     program("9", "worker", { isNamespaced: true }),
   ]);
   expect(names(rows)).toEqual(["Main 7", "worker 9", "sh 9"]);
-  expect(rows.map((one) => [one.process?.processors ?? null, one.program !== null])).toEqual([
+  expect(rows.map((one) => [one.process?.cpu_cores ?? null, one.program !== null])).toEqual([
     [0.5, true],
     [null, true],
     [0, false],

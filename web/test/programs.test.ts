@@ -35,19 +35,19 @@ function serve(
         max: at,
       };
     };
-    const body = url.pathname.endsWith("/texts")
+    const body = url.pathname.endsWith("/info_metrics")
       ? {
-          texts: [
+          info_metrics: [
             {
               labels: { process: "cart", pid: "9", host: "web-1" },
               time_ns: 7 * NS,
-              text: "died with 1 operation in flight, for 3.000 s",
+              text: "terminated with 1 operation in flight, for 3.000 s",
             },
           ],
         }
       : url.pathname.endsWith("/series")
         ? {
-            found: series.length,
+            total: series.length,
             series: series.map((one) => ({ ...one, labels: {}, kind: "cumulative histograms" })),
           }
         : query in answers
@@ -126,7 +126,7 @@ test("a program has its busiest timing and its operations in flight", async () =
     timing: null,
     inFlight: [0, 1, 0, 0, 0],
     oldest: null,
-    exit: { text: "died with 1 operation in flight, for 3.000 s", time: 7 },
+    exit: { text: "terminated with 1 operation in flight, for 3.000 s", time: 7 },
   });
   expect(third!.exit).toBe(null);
 });

@@ -47,7 +47,9 @@ async function suggest(
   isTruncated = false,
 ): Promise<Suggestion[]> {
   vi.stubGlobal("fetch", async (address: string) =>
-    Response.json(address.includes("limit=10000") ? { found: 9, cut: isTruncated, names } : json),
+    Response.json(
+      address.includes("limit=10000") ? { total: 9, truncated: isTruncated, names } : json,
+    ),
   );
   const { signal } = new AbortController();
   return complete({

@@ -13,7 +13,7 @@ import {
   formatShare,
   formatValue,
 } from "../src/lib/unit";
-import links from "./fixtures/links.json";
+import links from "../../testdata/dashboards/links.json";
 
 test.each([
   [0, "ns", "0 s"],
@@ -94,6 +94,11 @@ test("a route and its address are equivalent", () => {
     settings: { selector: 'a{b="c d",e="100%"}', from: "-6h", threshold: "1.5s" },
   };
   expect(read(write(route))).toEqual(route);
+  // A name that was typed stays, also if it is one of an earlier version.
+  const typed = { view: "explore" as const, settings: { selector: "check_up" } };
+  expect(write(typed)).toBe("#/explore?selector=check_up&v=2");
+  expect(read(write(typed))).toEqual(typed);
+  expect(write({ view: "status", settings: {} })).toBe("#/status");
   expect(read("")).toEqual({ view: "explore", settings: {} });
   expect(read("#/none?x=1").view).toBe("explore");
   expect(read("#/constructor").view).toBe("explore");

@@ -37,12 +37,20 @@ pub(crate) fn build_page(log: &PartLog) -> Result<PartOutcome> {
     Ok(PartOutcome::Passed)
 }
 
+/// What the page is made of and tested with.
+const SOURCES: [&str; 4] = [
+    "web/",
+    "crates/api/src/dashboards/renames.json",
+    "testdata/dashboards/",
+    "docs/formats/dashboard.md",
+];
+
 /// Checks it, and tests what needs no browser.
 pub(crate) fn check_and_test(log: &PartLog) -> Result<PartOutcome> {
     if let Some(reason) = install_packages(log)? {
         return Ok(PartOutcome::Skipped(reason));
     }
-    run_unless_unchanged(log, &["web/"], &[], || {
+    run_unless_unchanged(log, &SOURCES, &[], || {
         npm("run check").run(log)?;
         vitest(log, "test", None)
     })
@@ -57,7 +65,7 @@ pub(crate) fn test_in_browser(log: &PartLog, topdeck: &Path) -> Result<PartOutco
     if let Some(reason) = install_packages(log)? {
         return Ok(PartOutcome::Skipped(reason));
     }
-    run_unless_unchanged(log, &["web/"], &[topdeck], || vitest(log, "browser", Some(topdeck)))
+    run_unless_unchanged(log, &SOURCES, &[topdeck], || vitest(log, "browser", Some(topdeck)))
 }
 
 /// Runs the script `name` of web/package.json, which is a run of Vitest, and reads its report. `topdeck`:

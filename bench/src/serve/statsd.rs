@@ -115,9 +115,9 @@ pub(crate) fn run_offer(
     // What was counted is told when its interval is over.
     node.server.wait_until_idle()?;
     std::thread::sleep(Duration::from_secs(11));
-    let (taken, kernel) = (count(&node, "taken")?, count(&node, "kernel")?);
+    let (taken, kernel) = (count(&node, "accepted")?, count(&node, "socket_buffer_full")?);
     let mut refused = 0;
-    for reason in ["series_max", "memory_max", "refused", "full", "broken"] {
+    for reason in ["series_limit", "memory_limit", "rejected", "journal_full", "journal_error"] {
         refused += count(&node, reason)?;
     }
     node.stop()?;

@@ -72,7 +72,7 @@ impl QueryRejectCounters {
         QueryRejectCounters {
             queue: of("queue"),
             memory: of("memory"),
-            memory_max: of("memory_max"),
+            memory_max: of("memory_limit"),
         }
     }
 }

@@ -41,10 +41,10 @@ const LIMIT_MAX: usize = 100_000;
 const RESPONSE_BYTES_MAX: usize = 16 << 20;
 
 const ANNOTATIONS: &[Parameter] = &[
-    Parameter::text("from", "when it begins; a day before the end, if not said"),
-    Parameter::text("to", "when it ends; now, if not said"),
+    Parameter::text("from", "start of the range; default: a day before the end"),
+    Parameter::text("to", "end of the range; default: now"),
     SELECTOR,
-    Parameter::integer("limit", "as many are told, the latest; 1,000 if not said"),
+    Parameter::integer("limit", "maximum number of annotations, the latest; default: 1,000"),
     TIMEOUT,
 ];
 
@@ -52,15 +52,15 @@ const ADD: ApiRoute = ApiRoute {
     method: "post",
     body: Some((
         JSON,
-        "{\"text\": …, \"time\": … or \"from\": … and \"to\": …, \"tags\": {…}}; now, if no time is said",
+        "{\"text\": …, \"time\": … or \"from\": … and \"to\": …, \"tags\": {…}}; default time: now",
     )),
     ..ApiRoute::get("/v1/annotations", "Adds an annotation.", &[], || routing::post(add))
 }
 .with_scope(Some(Scope::Ingest))
-.with_response(201, JSON, "the annotation; it is durable");
+.with_response(201, JSON, "the annotation; stored durably");
 
 pub(crate) const ROUTES: &[ApiRoute] = &[
-    ApiRoute::get("/v1/annotations", "Annotations that touch a time.", ANNOTATIONS, || {
+    ApiRoute::get("/v1/annotations", "Annotations that overlap a range.", ANNOTATIONS, || {
         routing::get(list)
     }),
     ADD,
@@ -243,8 +243,8 @@ async fn list(context: Context, parameters: Parameters) -> Result<JsonBody, ApiE
         let (found, is_cut) = found.finish();
         let annotations = found.iter().map(Annotation::to_json).collect();
         desk.json_response(&Object(vec![
-            ("schema", integer(1)),
-            ("cut", Bool(is_cut)),
+            ("schema", integer(2)),
+            ("truncated", Bool(is_cut)),
             ("annotations", List(annotations)),
         ]))
     };

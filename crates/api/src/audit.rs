@@ -12,7 +12,7 @@ use crate::route::ApiRoute;
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/v1/audit",
-    "For each producer and hop what was received, acknowledged, stored and lost; a difference is none or explained.",
+    "Reconciliation per producer and hop: counts received, acknowledged, stored and lost.",
     &[],
     || routing::get(audit),
 )];
@@ -31,13 +31,13 @@ async fn audit(context: Context) -> Result<JsonBody, ApiError> {
 fn audit_json(audit: &Audit) -> Json {
     let lines = || audit.producers.iter().flat_map(|account| &account.hops);
     Object(vec![
-        ("schema", integer(1)),
-        ("since_ns", Integer(audit.started_at.into())),
-        ("booted_ns", Integer(audit.process_started_at.into())),
+        ("schema", integer(2)),
+        ("start_time_ns", Integer(audit.started_at.into())),
+        ("process_start_time_ns", Integer(audit.process_started_at.into())),
         ("position", integer(audit.position)),
-        ("explained", Bool(lines().all(|line| line.is_reconciled))),
+        ("reconciled", Bool(lines().all(|line| line.is_reconciled))),
         ("producers", List(audit.producers.iter().map(producer_json).collect())),
-        ("notes", List(audit.warnings.iter().cloned().map(Text).collect())),
+        ("warnings", List(audit.warnings.iter().cloned().map(Text).collect())),
     ])
 }
 
@@ -58,8 +58,8 @@ fn source_json(source: &SourceCounts) -> Json {
         .map(|(reason, n)| Object(vec![("reason", Text(reason.clone())), ("values", integer(*n))]));
     Object(vec![
         ("received", integer(source.received)),
-        ("taken", integer(source.accepted)),
-        ("waiting", integer(source.buffered())),
+        ("accepted", integer(source.accepted)),
+        ("buffered", integer(source.buffered())),
         ("dropped", List(dropped.collect())),
     ])
 }
@@ -68,8 +68,8 @@ fn loss_json(loss: &Loss) -> Json {
     Object(vec![
         ("reason", Text(loss.reason.clone())),
         ("gaps", integer(loss.gaps)),
-        ("lost", integer(loss.samples_lost)),
-        ("unknown", integer(loss.gaps_of_unknown_size)),
+        ("samples_lost", integer(loss.samples_lost)),
+        ("gaps_of_unknown_size", integer(loss.gaps_of_unknown_size)),
     ])
 }
 
@@ -79,11 +79,11 @@ fn hop_json(line: &HopAudit) -> Json {
         ("received", counts_json(&line.received)),
         ("acknowledged", counts_json(&line.acknowledged)),
         ("stored", counts_json(&line.stored)),
-        ("lost", List(line.losses.iter().map(loss_json).collect())),
-        ("difference", Integer(line.discrepancy)),
+        ("losses", List(line.losses.iter().map(loss_json).collect())),
+        ("discrepancy", Integer(line.discrepancy)),
         ("unknown_batches", integer(line.unknown_batches)),
-        ("explained", Bool(line.is_reconciled)),
-        ("why", Text(line.reason.clone())),
+        ("reconciled", Bool(line.is_reconciled)),
+        ("reason", Text(line.reason.clone())),
     ])
 }
 
@@ -92,8 +92,8 @@ fn counts_json(counts: &ProducerCounts) -> Json {
         ("batches", integer(counts.batches)),
         ("samples", integer(counts.samples)),
         ("values", integer(counts.values)),
-        ("repeated", integer(counts.duplicates)),
-        ("unreadable", integer(counts.undecodable)),
+        ("duplicates", integer(counts.duplicates)),
+        ("undecodable", integer(counts.undecodable)),
         ("missing", integer(counts.missing)),
     ])
 }

@@ -43,11 +43,11 @@ pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute {
     takes_batches: false,
     ..ApiRoute::ingest(
         PATH,
-        "Takes batches of an agent (docs/formats/forward.md).",
+        "Ingests batches forwarded by an agent (docs/formats/forward.md).",
         &[],
-        (CONTENT_TYPE, "batches with their identities; packed with zstd, or not"),
+        (CONTENT_TYPE, "batches with their identities; zstd-compressed or plain"),
     )
-    .with_response(200, JSON, "how far they are taken; that is durable")
+    .with_response(200, JSON, "the acknowledged sequence; stored durably")
 }];
 
 /// The routes.
@@ -255,7 +255,7 @@ impl IntoResponse for ForwardOutcome {
             }
             None => {
                 let body = serde_json::json!({
-                    "accepted": self.accepted, "taken": self.appended, "repeated": self.duplicates,
+                    "accepted": self.accepted, "appended": self.appended, "duplicates": self.duplicates,
                 });
                 let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
                 (json, body.to_string() + "\n").into_response()

@@ -1,5 +1,6 @@
 //! Dashboards: user-defined JSON, one file each.
 
+mod migration;
 #[cfg(test)]
 mod tests;
 
@@ -26,34 +27,34 @@ use crate::named_dir::{io_error, is_valid_name, list_entries};
 use crate::route::{ApiRoute, JSON, Parameter};
 use crate::token::Scope;
 
-/// Bytes of a board.
+/// Bytes of a dashboard.
 const BYTES_MAX: usize = 256 << 10;
-/// Boards there may be.
+/// Dashboards that may be stored.
 const DASHBOARDS_MAX: usize = 1_000;
 /// What a name may be.
 const NAME_SYNTAX: &str =
-    "a name of up to 64 letters, digits, '-' and '_', that begins with a letter or digit";
-/// How files of boards end.
+    "a name of up to 64 letters, digits, '-' and '_' that begins with a letter or digit";
+/// Suffix of files of dashboards.
 const SUFFIX: &str = ".json";
 
-const BY_NAME: &[Parameter] = &[Parameter::text("name", "what it is called")];
+const BY_NAME: &[Parameter] = &[Parameter::text("name", "name of the dashboard")];
 
 pub(crate) const ROUTES: &[ApiRoute] = &[
-    ApiRoute::get("/v1/boards", "Boards that there are.", &[], || routing::get(list)),
-    ApiRoute::get("/v1/boards/{name}", "A board, as it was written.", BY_NAME, || routing::get(read)),
+    ApiRoute::get("/v1/dashboards", "Lists the dashboards.", &[], || routing::get(list)),
+    ApiRoute::get("/v1/dashboards/{name}", "A dashboard, as it was stored; one of schema 1 with the names of schema 2.", BY_NAME, || routing::get(read)),
     ApiRoute {
         method: "put",
-        body: Some((JSON, "the board: an object with a title and panels; up to 256 KiB")),
-        ..ApiRoute::get("/v1/boards/{name}", "Keeps a board. With `If-Match` and the `ETag` that it was read with, only if nobody else changed it meanwhile; with `If-None-Match: *`, only a new one. Otherwise the answer is 412.", BY_NAME, || routing::put(write))
+        body: Some((JSON, "the dashboard: a JSON object with a title and panels, at most 256 KiB")),
+        ..ApiRoute::get("/v1/dashboards/{name}", "Stores a dashboard. `If-Match` with the ETag of a read fails with 412 if it was changed since; `If-None-Match: *` fails with 412 if it exists.", BY_NAME, || routing::put(write))
     }
     .with_scope(Some(Scope::Admin))
-    .with_response(200, JSON, "it is kept, and on disk"),
+    .with_response(200, JSON, "stored and synced to disk"),
     ApiRoute {
         method: "delete",
-        ..ApiRoute::get("/v1/boards/{name}", "Removes a board.", BY_NAME, || routing::delete(remove))
+        ..ApiRoute::get("/v1/dashboards/{name}", "Deletes a dashboard. `If-Match` fails with 412 if it was changed since.", BY_NAME, || routing::delete(remove))
     }
     .with_scope(Some(Scope::Admin))
-    .with_response(200, JSON, "it is gone"),
+    .with_response(200, JSON, "deleted"),
 ];
 
 fn dashboards_dir(context: &Context) -> Result<PathBuf, ApiError> {
@@ -94,35 +95,35 @@ async fn list(context: Context) -> Result<JsonBody, ApiError> {
             Object(vec![("name", Text(name)), ("title", Text(title))])
         });
         let boards = List(told.collect());
-        desk.json_response(&Object(vec![("schema", integer(1)), ("boards", boards)]))
+        desk.json_response(&Object(vec![("schema", integer(2)), ("dashboards", boards)]))
     };
-    context.run_light("boards", None, work).await
+    context.run_light("dashboards", None, work).await
 }
 
-/// A board as it is now, if there is one.
+/// A dashboard as it is now, if there is one, with today's names: its tag is that of these.
 fn read_dashboard(folder: &Path, name: &str) -> Result<Option<String>, ApiError> {
     let path = dashboard_path(folder, name);
     match fs::read_to_string(&path) {
-        Ok(text) => Ok(Some(text)),
+        Ok(text) => Ok(Some(migration::migrate(text))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error(&path, &error)),
     }
 }
 
 fn not_found(name: &str) -> ApiError {
-    ApiError::NotFound(format!("there is no board {name:?}"))
+    ApiError::NotFound(format!("there is no dashboard {name:?}"))
 }
 
 /// Refuses to change what is not as the asker saw it: somebody else's change would be lost.
 fn check_if_match(headers: &HeaderMap, name: &str, now: Option<&str>) -> Result<(), ApiError> {
     let now = now.map(|text| etag::etag(text.as_bytes()));
     if etag::matches_header(headers, &IF_MATCH, now.as_deref()) == Some(false) {
-        let why = "was changed or removed by somebody else since it was read; read it again";
-        return Err(ApiError::PreconditionFailed(format!("the board {name:?} {why}")));
+        let why = "was changed or deleted since it was read; read it again";
+        return Err(ApiError::PreconditionFailed(format!("the dashboard {name:?} {why}")));
     }
     if etag::matches_header(headers, &IF_NONE_MATCH, now.as_deref()) == Some(true) {
-        let why = "there is already; keep this one by another name";
-        return Err(ApiError::PreconditionFailed(format!("a board {name:?} {why}")));
+        let why = "exists; choose another name";
+        return Err(ApiError::PreconditionFailed(format!("the dashboard {name:?} {why}")));
     }
     Ok(())
 }
@@ -139,7 +140,7 @@ async fn read(context: Context, Named(name): Named<String>) -> Result<impl IntoR
         let text = read_dashboard(&folder, &name)?.ok_or_else(|| not_found(&name))?;
         Ok(with_etag(etag::etag(text.as_bytes()), JsonBody(text)))
     };
-    context.run_light("boards", None, work).await
+    context.run_light("dashboards", None, work).await
 }
 
 async fn write(
@@ -153,15 +154,17 @@ async fn write(
     if body.len() > BYTES_MAX {
         let bytes = body.len();
         return Err(ApiError::BadRequest(format!(
-            "the board has {bytes} bytes, {BYTES_MAX} are the most"
+            "the dashboard has {bytes} bytes: the limit is {BYTES_MAX}"
         )));
     }
     match serde_json::from_slice(&body) {
         Ok(Value::Object(_)) => {}
         Ok(_) => {
-            return Err(ApiError::BadRequest("the board: expected an object of JSON".to_owned()));
+            return Err(ApiError::BadRequest("the dashboard: expected a JSON object".to_owned()));
         }
-        Err(error) => return Err(ApiError::BadRequest(format!("the board is no JSON: {error}"))),
+        Err(error) => {
+            return Err(ApiError::BadRequest(format!("the dashboard is not valid JSON: {error}")));
+        }
     }
     let work = move |_: &_| {
         let _alone = desk.dashboards_lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,15 +172,17 @@ async fn write(
         let there = dashboard_names(&folder)?;
         if there.len() >= DASHBOARDS_MAX && !there.contains(&name) {
             return Err(ApiError::BadRequest(format!(
-                "there are {DASHBOARDS_MAX} boards; remove one first"
+                "limit of {DASHBOARDS_MAX} dashboards reached; delete one first"
             )));
         }
         write_file(&folder, &name, &body).map_err(|error| io_error(&folder, &error))?;
+        // What was written is UTF-8: it is JSON.
+        let tag = etag::etag(migration::migrate(String::from_utf8_lossy(&body).into()).as_bytes());
         let answer =
-            desk.json_response(&Object(vec![("schema", integer(1)), ("kept", Text(name))]))?;
-        Ok(with_etag(etag::etag(&body), answer))
+            desk.json_response(&Object(vec![("schema", integer(2)), ("saved", Text(name))]))?;
+        Ok(with_etag(tag, answer))
     };
-    context.run_light("boards", None, work).await
+    context.run_light("dashboards", None, work).await
 }
 
 /// The old one stays until the new one is whole and on disk.
@@ -216,7 +221,7 @@ async fn remove(
         fs::remove_file(&path)
             .and_then(|()| File::open(&folder)?.sync_all())
             .map_err(|error| io_error(&path, &error))?;
-        desk.json_response(&Object(vec![("schema", integer(1)), ("removed", Text(name))]))
+        desk.json_response(&Object(vec![("schema", integer(2)), ("deleted", Text(name))]))
     };
-    context.run_light("boards", None, work).await
+    context.run_light("dashboards", None, work).await
 }

@@ -12,23 +12,23 @@ use crate::route::ApiRoute;
 const KIND: &str = "text/plain";
 
 pub(crate) const ROUTES: &[ApiRoute] = &[
-    ApiRoute::get("/health", "Whether topdeck is well: what is sent becomes durable.", &[], || {
+    ApiRoute::get("/health", "Health: whether accepted data becomes durable.", &[], || {
         routing::get(health)
     })
     .with_scope(None)
     .with_response(
         200,
         KIND,
-        "it is, or is degraded: damage of the journal, quarantined inputs; 503 if not, and why",
+        "healthy, or degraded (journal damage, quarantined inputs); 503 with the reason if unhealthy",
     ),
-    ApiRoute::get("/-/healthy", "As Prometheus: whether it is well.", &[], || routing::get(health))
+    ApiRoute::get("/-/healthy", "Prometheus API: health.", &[], || routing::get(health))
         .with_scope(None)
-        .with_response(200, KIND, "it is"),
-    ApiRoute::get("/-/ready", "As Prometheus: whether it may be asked.", &[], || {
+        .with_response(200, KIND, "healthy"),
+    ApiRoute::get("/-/ready", "Prometheus API: readiness.", &[], || {
         routing::get(health)
     })
     .with_scope(None)
-    .with_response(200, KIND, "it may"),
+    .with_response(200, KIND, "ready"),
 ];
 
 async fn health(context: Context) -> Result<String, ErrorResponse> {

@@ -27,15 +27,15 @@ const RESPONSE_BYTES_MAX: usize = 16 << 20;
 
 const INFO_METRICS: &[Parameter] = &[
     SELECTOR.required(),
-    Parameter::text("from", "when it begins; a day before the end, if not said"),
-    Parameter::text("to", "when it ends; now, if not said"),
-    Parameter::integer("limit", "as many series are told; 1,000 if not said, 100,000 at the most"),
+    Parameter::text("from", "start of the range; default: a day before the end"),
+    Parameter::text("to", "end of the range; default: now"),
+    Parameter::integer("limit", "maximum number of series; default 1,000, at most 100,000"),
     TIMEOUT,
 ];
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
-    "/v1/texts",
-    "The latest text of each series in a time.",
+    "/v1/info_metrics",
+    "Latest text of each text series in a range.",
     INFO_METRICS,
     || routing::get(info_metrics),
 )];
@@ -82,12 +82,12 @@ async fn info_metrics(context: Context, parameters: Parameters) -> Result<JsonBo
             ]));
         }
         desk.json_response(&Object(vec![
-            ("schema", integer(1)),
-            ("found", integer(found)),
-            ("cut", Bool((told.len() as u64) < found)),
-            ("texts", List(told)),
+            ("schema", integer(2)),
+            ("total", integer(found)),
+            ("truncated", Bool((told.len() as u64) < found)),
+            ("info_metrics", List(told)),
             ("gaps", List(gaps.iter().map(document::gap).collect())),
         ]))
     };
-    context.run_light_with_view("texts", timeout, work).await
+    context.run_light_with_view("info_metrics", timeout, work).await
 }

@@ -108,9 +108,9 @@ pub(crate) struct RejectCounters([Counter; RejectReason::ALL.len()]);
 
 impl RejectCounters {
     pub(crate) fn new(meter: &Meter) -> RejectCounters {
-        RejectCounters(RejectReason::ALL.map(|(_, why)| {
+        RejectCounters(RejectReason::ALL.map(|(_, reason)| {
             let about = "requests and connections that were refused, by the bound they came to";
-            meter.counter("topdeck_http_rejected_total", about, &[("why", why)])
+            meter.counter("topdeck_http_rejected_total", about, &[("reason", reason)])
         }))
     }
 

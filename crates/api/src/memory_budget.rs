@@ -24,7 +24,7 @@ pub(crate) struct MemoryBudget {
     /// What only light queries draw from.
     light_bytes: u64,
     /// How many bytes one light query may hold.
-    light_max_query_memory: u64,
+    light_query_bytes: u64,
     wait_timeout: Duration,
     state: Mutex<BudgetState>,
     /// Memory was given back, or a query is over.
@@ -85,7 +85,7 @@ impl MemoryBudget {
         Arc::new(MemoryBudget {
             bytes_max,
             light_bytes,
-            light_max_query_memory: light_bytes / (light_queries.max(1) as u64),
+            light_query_bytes: light_bytes / (light_queries.max(1) as u64),
             wait_timeout: wait_max,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -237,8 +237,8 @@ impl Reservation {
         }
         let (max, others) = match self.is_light.load(Ordering::Relaxed) {
             // All of them fit together.
-            true if held > budget.light_max_query_memory => return Some(Err(Denial::NotLight)),
-            true => (budget.light_max_query_memory, 0),
+            true if held > budget.light_query_bytes => return Some(Err(Denial::NotLight)),
+            true => (budget.light_query_bytes, 0),
             false => (budget.heavy_bytes(), state.heavy - drawn),
         };
         if held > max {

@@ -27,11 +27,11 @@ const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/metrics",
-    "What topdeck measures of itself, for Prometheus to scrape.",
+    "Self metrics for Prometheus to scrape.",
     &[],
     || routing::get(metrics),
 )
-.with_response(200, "text/plain", "the text format 0.0.4")];
+.with_response(200, "text/plain", "Prometheus text format 0.0.4")];
 
 async fn metrics(context: Context) -> Result<Response, ApiError> {
     let intake = context.intake.clone();

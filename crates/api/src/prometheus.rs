@@ -24,25 +24,26 @@ use crate::bounded_buffer::{BoundedBuffer, JsonBody};
 use crate::json::write_text;
 use crate::route::{ApiRoute, Parameter};
 
-const TIME: Parameter = Parameter::text("time", "the moment that is asked about; now, if not said");
-const QUERY: Parameter = Parameter::text("query", "an expression of PromQL").required();
-const TIMEOUT: Parameter = Parameter::text("timeout", "how long the answer may take at the most");
-const LIMIT: Parameter =
-    Parameter::integer("limit", "as many are told, with a warning if there are more; 0 for all");
+const TIME: Parameter = Parameter::text("time", "evaluation time; default: now");
+const QUERY: Parameter = Parameter::text("query", "PromQL expression").required();
+const TIMEOUT: Parameter = Parameter::text("timeout", "evaluation timeout");
+const LIMIT: Parameter = Parameter::integer(
+    "limit",
+    "maximum number of entries, with a warning if there are more; 0: no limit",
+);
 const LOOKBACK: Parameter =
-    Parameter::text("lookback_delta", "how old the latest reading of a series may be");
-const STATS: Parameter = Parameter::text("stats", "taken and not heeded");
-const START: Parameter = Parameter::text("start", "when it begins");
-const END: Parameter = Parameter::text("end", "when it ends");
-const MATCH: Parameter =
-    Parameter::text("match[]", "a selector; of several, what any of them picks").many();
+    Parameter::text("lookback_delta", "maximum age of the latest sample of a series");
+const STATS: Parameter = Parameter::text("stats", "accepted and ignored");
+const START: Parameter = Parameter::text("start", "start of the range");
+const END: Parameter = Parameter::text("end", "end of the range");
+const MATCH: Parameter = Parameter::text("match[]", "selector; several are combined by OR").many();
 
 const INSTANT: &[Parameter] = &[QUERY, TIME, TIMEOUT, LIMIT, LOOKBACK, STATS];
 const RANGE: &[Parameter] = &[
     QUERY,
     START.required(),
     END.required(),
-    Parameter::text("step", "from one moment to the next: a length, or seconds").required(),
+    Parameter::text("step", "step: a duration, or seconds").required(),
     TIMEOUT,
     LIMIT,
     LOOKBACK,
@@ -51,101 +52,101 @@ const RANGE: &[Parameter] = &[
 const SERIES: &[Parameter] = &[MATCH, START, END, LIMIT];
 const VALUES: &[Parameter] = &[Parameter::text("name", "the label"), MATCH, START, END, LIMIT];
 const METADATA: &[Parameter] = &[
-    Parameter::text("metric", "of which metric; of all, if not said"),
-    Parameter::integer("limit", "as many metrics are told"),
-    Parameter::integer("limit_per_metric", "as many of each"),
+    Parameter::text("metric", "metric; default: all"),
+    Parameter::integer("limit", "maximum number of metrics"),
+    Parameter::integer("limit_per_metric", "maximum number of entries per metric"),
 ];
 const EXEMPLARS: &[Parameter] = &[QUERY, START, END];
 
 pub(crate) const ROUTES: &[ApiRoute] = &[
-    ApiRoute::get("/api/v1/query", "As Prometheus: an expression at one moment.", INSTANT, || {
+    ApiRoute::get("/api/v1/query", "Prometheus API: instant query.", INSTANT, || {
         routing::get(expression::instant_query)
     }),
     ApiRoute::post_form(
         "/api/v1/query",
-        "As Prometheus: an expression at one moment.",
+        "Prometheus API: instant query.",
         INSTANT,
         || routing::post(expression::instant_query),
     ),
-    ApiRoute::get("/api/v1/query_range", "As Prometheus: an expression over time.", RANGE, || {
+    ApiRoute::get("/api/v1/query_range", "Prometheus API: range query.", RANGE, || {
         routing::get(expression::range_query)
     }),
     ApiRoute::post_form(
         "/api/v1/query_range",
-        "As Prometheus: an expression over time.",
+        "Prometheus API: range query.",
         RANGE,
         || routing::post(expression::range_query),
     ),
     ApiRoute::get(
         "/api/v1/format_query",
-        "As Prometheus: the expression, set in order.",
+        "Prometheus API: formats an expression.",
         &[QUERY],
         || routing::get(expression::format_query),
     ),
     ApiRoute::post_form(
         "/api/v1/format_query",
-        "As Prometheus: the expression, set in order.",
+        "Prometheus API: formats an expression.",
         &[QUERY],
         || routing::post(expression::format_query),
     ),
-    ApiRoute::get("/api/v1/series", "As Prometheus: series by selectors.", SERIES, || {
+    ApiRoute::get("/api/v1/series", "Prometheus API: series by selectors.", SERIES, || {
         routing::get(series::series)
     }),
-    ApiRoute::post_form("/api/v1/series", "As Prometheus: series by selectors.", SERIES, || {
+    ApiRoute::post_form("/api/v1/series", "Prometheus API: series by selectors.", SERIES, || {
         routing::post(series::series)
     }),
-    ApiRoute::get("/api/v1/labels", "As Prometheus: names of labels.", SERIES, || {
+    ApiRoute::get("/api/v1/labels", "Prometheus API: label names.", SERIES, || {
         routing::get(series::labels)
     }),
-    ApiRoute::post_form("/api/v1/labels", "As Prometheus: names of labels.", SERIES, || {
+    ApiRoute::post_form("/api/v1/labels", "Prometheus API: label names.", SERIES, || {
         routing::post(series::labels)
     }),
     ApiRoute::get(
         "/api/v1/label/{name}/values",
-        "As Prometheus: values of a label.",
+        "Prometheus API: values of a label.",
         VALUES,
         || routing::get(series::values),
     ),
     ApiRoute::get(
         "/api/v1/metadata",
-        "As Prometheus: types and units of metrics.",
+        "Prometheus API: metric metadata.",
         METADATA,
         || routing::get(series::metadata),
     ),
-    ApiRoute::get("/api/v1/query_exemplars", "As Prometheus: there are none.", EXEMPLARS, || {
+    ApiRoute::get("/api/v1/query_exemplars", "Prometheus API compatibility; always empty.", EXEMPLARS, || {
         routing::get(status::exemplars)
     }),
     ApiRoute::post_form(
         "/api/v1/query_exemplars",
-        "As Prometheus: there are none.",
+        "Prometheus API compatibility; always empty.",
         EXEMPLARS,
         || routing::post(status::exemplars),
     ),
-    ApiRoute::get("/api/v1/rules", "As Prometheus: there are none.", &[], || {
+    ApiRoute::get("/api/v1/rules", "Prometheus API compatibility; always empty.", &[], || {
         routing::get(status::rules)
     }),
-    ApiRoute::get("/api/v1/alerts", "As Prometheus: there are none.", &[], || {
+    ApiRoute::get("/api/v1/alerts", "Prometheus API compatibility; always empty.", &[], || {
         routing::get(status::alerts)
     }),
-    ApiRoute::get("/api/v1/targets", "As Prometheus: there are none.", &[], || {
+    ApiRoute::get("/api/v1/targets", "Prometheus API compatibility; always empty.", &[], || {
         routing::get(status::targets)
     }),
-    ApiRoute::get("/api/v1/status/buildinfo", "As Prometheus: whose API this is.", &[], || {
+    ApiRoute::get("/api/v1/status/buildinfo", "Prometheus API: build information.", &[], || {
         routing::get(status::build_info)
     }),
-    ApiRoute::get("/api/v1/status/runtimeinfo", "As Prometheus: since when it runs.", &[], || {
+    ApiRoute::get("/api/v1/status/runtimeinfo", "Prometheus API: runtime information.", &[], || {
         routing::get(status::runtime_info)
     }),
-    ApiRoute::get("/api/v1/status/config", "As Prometheus: an empty configuration.", &[], || {
+    ApiRoute::get("/api/v1/status/config", "Prometheus API compatibility; an empty configuration.", &[], || {
         routing::get(status::config)
     }),
-    ApiRoute::get("/api/v1/status/flags", "As Prometheus: there are none.", &[], || {
+    ApiRoute::get("/api/v1/status/flags", "Prometheus API compatibility; always empty.", &[], || {
         routing::get(status::flags)
     }),
     ApiRoute::get(
         "/api/v1/status/tsdb",
-        "As Prometheus: how many series there are of what.",
-        &[Parameter::integer("limit", "how many of each")],
+        "Prometheus API: series cardinality.",
+        &[Parameter::integer("limit", "maximum number of entries per list")],
         || routing::get(status::tsdb_status),
     ),
 ];

@@ -29,37 +29,39 @@ use crate::route::{ApiRoute, FROM, MAX_SERIES, Parameter, SELECTOR, TIMEOUT, TO}
 
 pub(crate) use series::{EntryBudget, for_each_series, label_value};
 
-const LANGUAGE: Parameter = Parameter::text("language", "promql, the default, or caql");
+const LANGUAGE: Parameter = Parameter::text("language", "promql (default) or caql");
 
 const QUERY: &[Parameter] = &[
-    Parameter::text("query", "the expression").required(),
+    Parameter::text("query", "PromQL or CAQL expression").required(),
     LANGUAGE,
-    Parameter::text("from", "when it begins; without it, one moment is asked about"),
-    Parameter::text("to", "when it ends, or which moment; now, if not said"),
+    Parameter::text("from", "start of the range; default: an instant query at `to`"),
+    Parameter::text("to", "end of the range, or evaluation time; default: now"),
     Parameter::text(
         "step",
-        "from one moment to the next; as long as the windows of the expression or about a hundredth of the time, if not said",
+        "step; default: the range of the expression's windows, or about 1/100 of the range",
     ),
-    Parameter::text("lookback", "how old the latest reading of a series may be; 5m, if not said"),
-    Parameter::flag("experimental", "understand what Prometheus has behind feature flags"),
-    Parameter::flag("no_maxima", "leave out the maxima that stand beside percentiles"),
+    Parameter::text("lookback", "maximum age of the latest sample of a series; default: 5m"),
+    Parameter::flag("experimental", "enables functions that Prometheus has behind feature flags"),
+    Parameter::flag("maxima", "whether percentiles come with their maxima; default: true"),
     TIMEOUT,
-    Parameter::integer("max_samples", "samples held in memory; no more than is set"),
+    Parameter::integer(
+        "max_samples",
+        "limit of samples in memory; cannot exceed the server's limit",
+    ),
     MAX_SERIES,
-    Parameter::integer("max_bytes", "bytes of samples held in memory; no more than is set"),
-    Parameter::integer("max_steps", "moments of an answer; no more than is set"),
+    Parameter::integer(
+        "max_bytes",
+        "limit of bytes of samples in memory; cannot exceed the server's limit",
+    ),
+    Parameter::integer("max_steps", "limit of steps; cannot exceed the server's limit"),
 ];
 
 const HISTOGRAM: &[Parameter] = &[
     SELECTOR.required(),
     FROM,
     TO,
-    Parameter::text(
-        "q",
-        "shares to tell quantiles of, 0 to 1; 0.5, 0.9, 0.99 and 0.999 if not said",
-    )
-    .many(),
-    Parameter::text("above", "limits to tell how many values are above, such as 100ms").many(),
+    Parameter::text("q", "quantiles, 0 to 1; default: 0.5, 0.9, 0.99 and 0.999").many(),
+    Parameter::text("above", "thresholds to count values above, such as 100ms").many(),
     TIMEOUT,
     MAX_SERIES,
 ];
@@ -68,12 +70,12 @@ const HEATMAP: &[Parameter] = &[
     SELECTOR.required(),
     FROM,
     TO,
-    Parameter::integer("columns", "exactly so many columns, of equal length but for the last"),
-    Parameter::text("step", "the length of a column; the last one is cut off at the end"),
-    Parameter::text("above", "limits to tell how many values are above, such as 100ms").many(),
+    Parameter::integer("columns", "number of columns, of equal width except the last"),
+    Parameter::text("step", "width of a column; the last one is cut off at the end of the range"),
+    Parameter::text("above", "thresholds to count values above, such as 100ms").many(),
     Parameter::text(
         "cells",
-        "objects; or indexed: edges has their ends, columns pairs of step and count",
+        "objects (default), or indexed: edges has the bounds, columns have pairs of index increment and count",
     ),
     TIMEOUT,
     MAX_SERIES,
@@ -81,38 +83,38 @@ const HEATMAP: &[Parameter] = &[
 
 const SERIES: &[Parameter] = &[
     SELECTOR.many(),
-    Parameter::text("text", "what a name or a label's value contains, in whatever case"),
-    Parameter::integer("limit", "as many as are told; 1,000 if not said, 100,000 at the most"),
+    Parameter::text("search", "substring of the name or of a label value, case-insensitive"),
+    Parameter::integer("limit", "maximum number of entries; default 1,000, at most 100,000"),
     TIMEOUT,
 ];
 
 const VALUES: &[Parameter] = &[
-    Parameter::text("name", "the label; __name, __unit and __kind are the metric's"),
+    Parameter::text("name", "label name; __name, __unit and __kind are those of the metric"),
     SELECTOR.many(),
-    Parameter::text("text", "what a value contains, in whatever case"),
-    Parameter::integer("limit", "as many as are told; 1,000 if not said, 100,000 at the most"),
+    Parameter::text("search", "substring of the value, case-insensitive"),
+    Parameter::integer("limit", "maximum number of entries; default 1,000, at most 100,000"),
     TIMEOUT,
 ];
 
 const COMPARE: &[Parameter] = &[
-    Parameter::text("a", "which series are side A").required(),
-    Parameter::text("b", "which series are side B; those of side A, if not said"),
+    Parameter::text("a", "series selector of side A").required(),
+    Parameter::text("b", "series selector of side B; default: that of side A"),
     FROM,
     TO,
-    Parameter::text("from_b", "when side B begins, if not as side A"),
-    Parameter::text("to_b", "when side B ends, if not as side A"),
+    Parameter::text("from_b", "start of side B; default: that of side A"),
+    Parameter::text("to_b", "end of side B; default: that of side A"),
     TIMEOUT,
     MAX_SERIES,
 ];
 
 const BREAKDOWN: &[Parameter] = &[
     SELECTOR.required(),
-    Parameter::text("above", "values above this are in the rectangle, such as 100ms").required(),
-    Parameter::text("up_to", "values up to this are in it; all that are above, if not said"),
-    Parameter::text("from", "when the rectangle begins; as the picture, if not said"),
-    Parameter::text("to", "when the rectangle ends; as the picture, if not said"),
-    Parameter::text("picture_from", "when the picture begins; with the first row, if not said"),
-    Parameter::text("picture_to", "when the picture ends; with the last row, if not said"),
+    Parameter::text("above", "lower bound of the selection, exclusive, such as 100ms").required(),
+    Parameter::text("up_to", "upper bound of the selection, inclusive; default: none"),
+    Parameter::text("from", "start of the selection; default: that of the baseline"),
+    Parameter::text("to", "end of the selection; default: that of the baseline"),
+    Parameter::text("baseline_from", "start of the baseline; default: the first row"),
+    Parameter::text("baseline_to", "end of the baseline; default: the last row"),
     TIMEOUT,
     MAX_SERIES,
 ];
@@ -120,56 +122,56 @@ const BREAKDOWN: &[Parameter] = &[
 const FUNCTIONS: &[Parameter] = &[LANGUAGE];
 
 const CARDINALITY: &[Parameter] =
-    &[Parameter::integer("top", "how many of each; 10 if not said, 10,000 at the most"), TIMEOUT];
+    &[Parameter::integer("top", "entries per list; default 10, at most 10,000"), TIMEOUT];
 
 pub(crate) const ROUTES: &[ApiRoute] = &[
-    ApiRoute::get("/v1/query", "Answers an expression of PromQL or CAQL.", QUERY, || {
+    ApiRoute::get("/v1/query", "Evaluates a PromQL or CAQL expression.", QUERY, || {
         routing::get(query)
     }),
-    ApiRoute::post_form("/v1/query", "Answers an expression of PromQL or CAQL.", QUERY, || {
+    ApiRoute::post_form("/v1/query", "Evaluates a PromQL or CAQL expression.", QUERY, || {
         routing::post(query)
     }),
     ApiRoute::get(
         "/v1/histogram",
-        "One distribution of all that series have in a time: cells, count, sum, extremes, quantiles.",
+        "Distribution of all values in a range: cells, count, sum, min, max, quantiles.",
         HISTOGRAM,
         || routing::get(histogram::histogram),
     ),
     ApiRoute::get(
         "/v1/heatmap",
-        "Columns of a heatmap, each a whole distribution; the total is their sum.",
+        "Heatmap: a distribution per column, and their total.",
         HEATMAP,
         || routing::get(heatmap::heatmap),
     ),
-    ApiRoute::get("/v1/series", "Series that are known.", SERIES, || routing::get(series::series)),
+    ApiRoute::get("/v1/series", "Lists series.", SERIES, || routing::get(series::series)),
     ApiRoute::get(
-        "/v1/names",
-        "Names of metrics, with kind, unit and how many series.",
+        "/v1/metric_names",
+        "Metric names, with kind, unit and number of series.",
         SERIES,
         || routing::get(series::names),
     ),
     ApiRoute::get(
         "/v1/labels",
-        "Names of labels, with how many values and series.",
+        "Label names, with their numbers of values and series.",
         SERIES,
         || routing::get(series::labels),
     ),
     ApiRoute::get("/v1/label/{name}/values", "Values of a label.", VALUES, || {
         routing::get(series::values)
     }),
-    ApiRoute::get("/v1/compare", "Two selections side by side.", COMPARE, || {
+    ApiRoute::get("/v1/compare", "Compares the distributions of two selections.", COMPARE, || {
         routing::get(compare::compare)
     }),
-    ApiRoute::get("/v1/explain", "What sets a rectangle of a heatmap apart.", BREAKDOWN, || {
+    ApiRoute::get("/v1/breakdown", "Breakdown of a heatmap selection by label: labels whose values differ most from the baseline.", BREAKDOWN, || {
         routing::get(breakdown::breakdown)
     }),
     ApiRoute::get(
         "/v1/functions",
-        "Functions and aggregations of PromQL or CAQL, with what they take.",
+        "Functions and aggregations of PromQL or CAQL, with their signatures.",
         FUNCTIONS,
         || routing::get(functions::functions),
     ),
-    ApiRoute::get("/v1/cardinality", "What there is how many series of.", CARDINALITY, || {
+    ApiRoute::get("/v1/cardinality", "Series cardinality by metric and label.", CARDINALITY, || {
         routing::get(cardinality::cardinality)
     }),
 ];
@@ -192,9 +194,9 @@ async fn query(context: Context, parameters: Parameters) -> Result<JsonBody, Api
             .map_err(|error| ApiError::from_query_error(error, text))?;
         let mut room = ResponseBudget::new(desk.settings.max_response_bytes, asking);
         room.reserve(document::result::data_bytes(&answer.data))?;
-        let maxima = match asked.no_maxima {
-            true => Vec::new(),
-            false => asked.maxima(view, &answer, asking, &mut room)?,
+        let maxima = match asked.has_maxima {
+            false => Vec::new(),
+            true => asked.maxima(view, &answer, asking, &mut room)?,
         };
         asking.json_response(&document::result::to_json(&answer, &maxima))
     };
@@ -210,7 +212,7 @@ struct QueryParams {
     step: i64,
     options: promql::Options,
     settings: Settings,
-    no_maxima: bool,
+    has_maxima: bool,
 }
 
 impl QueryParams {
@@ -255,7 +257,7 @@ impl QueryParams {
             ..Settings::default()
         };
         settings.lookback = parameters.duration("lookback")?.unwrap_or(settings.lookback);
-        let no_maxima = parameters.flag("no_maxima")?;
+        let has_maxima = parameters.get("maxima").is_none() || parameters.flag("maxima")?;
         Ok(QueryParams {
             expression: text,
             language,
@@ -264,7 +266,7 @@ impl QueryParams {
             step,
             options,
             settings,
-            no_maxima,
+            has_maxima,
         })
     }
 
@@ -366,7 +368,7 @@ impl ResponseBudget<'_> {
     fn reserve(&mut self, bytes: usize) -> Result<(), ApiError> {
         let left = self.remaining.checked_sub(bytes).ok_or_else(|| {
             ApiError::Unprocessable(format!(
-                "the answer and its maxima take more than {} bytes; ask for longer steps, a shorter time or fewer series, or set no_maxima",
+                "the answer and its maxima take more than {} bytes; ask for longer steps, a shorter time or fewer series, or set maxima=false",
                 self.max
             ))
         })?;

@@ -30,17 +30,17 @@ pub struct ApiRoute {
 }
 
 pub(crate) const FROM: Parameter =
-    Parameter::text("from", "when it begins; from the first row, if not said");
+    Parameter::text("from", "start of the range; default: the first row");
 pub(crate) const TO: Parameter =
-    Parameter::text("to", "when it ends; with the last row, if not said");
+    Parameter::text("to", "end of the range; default: the last row");
 pub(crate) const SELECTOR: Parameter = Parameter::text(
     "selector",
-    "which series, such as latency, latency{host=\"a\"} or and(host:web-*)",
+    "series selector, such as latency, latency{host=\"a\"} or and(host:web-*)",
 );
 pub(crate) const TIMEOUT: Parameter =
-    Parameter::text("timeout", "how long the answer may take at the most");
+    Parameter::text("timeout", "evaluation timeout");
 pub(crate) const MAX_SERIES: Parameter =
-    Parameter::integer("max_series", "series that a selector may pick; no more than is set");
+    Parameter::integer("max_series", "limit of series per selector; cannot exceed the server's limit");
 
 /// Where snapshots are made and removed. How long that takes is the store's size to say, not a
 /// limit of the server.
@@ -64,7 +64,7 @@ impl ApiRoute {
             description: about,
             parameters,
             body: None,
-            response: (200, JSON, "what was asked for"),
+            response: (200, JSON, "the result"),
             handler: Some(handler),
             takes_batches: false,
         }
@@ -79,7 +79,7 @@ impl ApiRoute {
     ) -> ApiRoute {
         let body = Some((
             "application/x-www-form-urlencoded",
-            "the parameters, if they are not in the address",
+            "the parameters, if not in the URL",
         ));
         ApiRoute { method: "post", body, ..ApiRoute::get(path, about, parameters, handler) }
     }
@@ -99,7 +99,7 @@ impl ApiRoute {
             description: about,
             parameters,
             body: Some(body),
-            response: (200, JSON, "what was taken; it is durable"),
+            response: (200, JSON, "counts of accepted data; stored durably"),
             handler: None,
             takes_batches: true,
         }

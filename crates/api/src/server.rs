@@ -382,7 +382,7 @@ impl Restartable for TokenFileWatcher {
     async fn run(&mut self) {
         let TokenFileWatcher { path, middleware: gate, queries: desk } = self;
         let mut seen = None;
-        desk.add_status_section("tokens_trouble", || Json::Null);
+        desk.add_status_section("tokens_error", || Json::Null);
         loop {
             let now = modified(path);
             desk.fault_point("tokens");
@@ -391,14 +391,14 @@ impl Restartable for TokenFileWatcher {
                     Ok(tokens) => {
                         set_tokens(gate, tokens);
                         seen = now;
-                        desk.add_status_section("tokens_trouble", || Json::Null);
+                        desk.add_status_section("tokens_error", || Json::Null);
                     }
                     // Looked at again soon, whether it changes or not.
                     Err(error) => {
                         gate.token_file_errors.add(1);
                         let why =
                             format!("{error}; the tokens that were read before go on counting");
-                        desk.add_status_section("tokens_trouble", move || Json::Text(why.clone()));
+                        desk.add_status_section("tokens_error", move || Json::Text(why.clone()));
                     }
                 }
             }

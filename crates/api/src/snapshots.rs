@@ -28,28 +28,28 @@ const NAME_SYNTAX: &str =
 /// Without one of them a folder is no snapshot, but what a crash left of one.
 const MANIFESTS: [&str; 2] = ["manifest", "manifest.copy"];
 
-const CREATE: &[Parameter] = &[Parameter::text("name", "what it is called; the time, if not said")];
-const REMOVE: &[Parameter] = &[Parameter::text("name", "what it is called")];
+const CREATE: &[Parameter] = &[Parameter::text("name", "name; default: the time")];
+const REMOVE: &[Parameter] = &[Parameter::text("name", "name")];
 
 pub(crate) const ROUTES: &[ApiRoute] = &[
-    ApiRoute::get(SNAPSHOTS_PATH, "Snapshots that there are.", &[], || routing::get(list))
+    ApiRoute::get(SNAPSHOTS_PATH, "Lists snapshots.", &[], || routing::get(list))
         .with_scope(Some(Scope::Admin)),
     ApiRoute {
         method: "post",
-        ..ApiRoute::get(SNAPSHOTS_PATH, "Makes a snapshot of the store.", CREATE, || {
+        ..ApiRoute::get(SNAPSHOTS_PATH, "Creates a snapshot of the store.", CREATE, || {
             routing::post(create)
         })
     }
     .with_scope(Some(Scope::Admin))
-    .with_response(201, JSON, "the snapshot; all that was acknowledged before is in it"),
+    .with_response(201, JSON, "the snapshot, with all data acknowledged before"),
     ApiRoute {
         method: "delete",
-        ..ApiRoute::get("/v1/snapshots/{name}", "Removes a snapshot.", REMOVE, || {
+        ..ApiRoute::get("/v1/snapshots/{name}", "Deletes a snapshot.", REMOVE, || {
             routing::delete(remove)
         })
     }
     .with_scope(Some(Scope::Admin))
-    .with_response(200, JSON, "it is gone"),
+    .with_response(200, JSON, "deleted"),
 ];
 
 fn snapshots_dir(context: &Context) -> Result<PathBuf, ApiError> {
@@ -138,7 +138,7 @@ async fn remove(context: Context, Named(name): Named<String>) -> Result<JsonBody
         }
         match std::fs::remove_dir_all(&path) {
             Ok(()) => {
-                desk.json_response(&Object(vec![("schema", integer(1)), ("removed", Text(name))]))
+                desk.json_response(&Object(vec![("schema", integer(2)), ("deleted", Text(name))]))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(ApiError::NotFound(format!("there is no snapshot {name:?}")))

@@ -15,7 +15,7 @@ use crate::route::ApiRoute;
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/v1/status",
-    "How topdeck is: store, journal, subscribers and how far they lag, sites, damage.",
+    "Status: store, journal, subscribers and their lag, remotes, damage.",
     &[],
     || routing::get(status),
 )];
@@ -36,10 +36,10 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
             }
         };
         let mut fields = vec![
-            ("schema", integer(1)),
+            ("schema", integer(2)),
             ("version", Text(env!("CARGO_PKG_VERSION").to_owned())),
             ("now_ns", Integer(now.into())),
-            ("since_ns", Integer(shared.queries.started_at.into())),
+            ("start_time_ns", Integer(shared.queries.started_at.into())),
             ("store", store),
             ("journal", journal),
         ];
@@ -88,7 +88,7 @@ fn quarantined_json(supervisor: &intake::Supervisor) -> Json {
 fn damage(supervisor: &intake::Supervisor) -> Json {
     let report = |report: intake::DamageReport| {
         Object(vec![
-            ("place", Text(report.place)),
+            ("location", Text(report.place)),
             ("records", integer(report.records)),
             ("remedy", Text(report.remedy)),
             ("since_ns", Integer(report.time.into())),
@@ -109,7 +109,7 @@ fn store_json(stat: &store::StoreStat) -> Json {
         ("part_rows", integer(rows)),
         ("part_bytes", integer(bytes)),
         ("gaps", List(stat.gaps.iter().map(document::gap).collect())),
-        ("notes", List(stat.warnings.iter().cloned().map(Text).collect())),
+        ("warnings", List(stat.warnings.iter().cloned().map(Text).collect())),
     ])
 }
 
@@ -119,8 +119,8 @@ fn journal_json(stat: &journal::JournalStat) -> Json {
             ("name", Text(point.name.clone())),
             ("position", integer(point.position)),
             ("lag", integer(stat.watermarks.end.saturating_sub(point.position))),
-            ("moved_ns", Integer(point.committed_at.into())),
-            ("holds", Bool(point.blocks_deletion)),
+            ("committed_ns", Integer(point.committed_at.into())),
+            ("blocks_deletion", Bool(point.blocks_deletion)),
             ("damaged", Bool(point.is_degraded)),
         ])
     };
@@ -143,7 +143,7 @@ fn journal_json(stat: &journal::JournalStat) -> Json {
         ("segments", integer(stat.segments as u64)),
         ("segment_bytes", integer(stat.segment_bytes)),
         ("buffered_bytes", integer(stat.buffered_bytes)),
-        ("full", stat.full_reason.as_ref().map_or(Null, |why| Text(why.to_string()))),
+        ("full_reason", stat.full_reason.as_ref().map_or(Null, |why| Text(why.to_string()))),
         ("poisoned", Bool(stat.is_failed)),
         ("subscribers", List(readers.map(subscriber).collect())),
         ("damaged_checkpoints", List(stat.damaged_checkpoints.iter().cloned().map(Text).collect())),

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A value is a number, a text, or a distribution as answers have it, with its cells. `event: gap` says that something
-//! is known to be missing, whosever it is. `event: lagged` with `{"missed":n}` tells a client that was too slow how
+//! is known to be missing, whosever it is. `event: lagged` with `{"dropped":n}` tells a client that was too slow how
 //! many events it was not sent: each has [`hub::EVENTS_MAX`] events and [`hub::BYTES_MAX`] bytes that wait for it, and nobody
 //! waits for it. A comment comes every [`body::HEARTBEAT`] if nothing else does. What is streamed is what was taken; it may
 //! not be durable yet.
@@ -35,11 +35,11 @@ const STREAM: &[Parameter] = &[SELECTOR.many()];
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/v1/stream",
-    "New intervals as they come: events row, gap and lagged.",
+    "Live stream of new rows: events row, gap and lagged.",
     STREAM,
     || routing::get(stream),
 )
-.with_response(200, "text/event-stream", "events, without end")];
+.with_response(200, "text/event-stream", "server-sent events, unending")];
 
 async fn stream(context: Context, parameters: Parameters) -> Result<Response, ApiError> {
     let (parameters, hub) = (parameters.reject_unknown(STREAM)?, context.queries.hub.clone());

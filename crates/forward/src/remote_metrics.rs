@@ -34,12 +34,12 @@ impl RemoteMetrics {
 
     pub(crate) fn new(intake: &Arc<Intake>, site: &str, board: &StatusCell) -> RemoteMetrics {
         let meter = intake.meter();
-        let labels = &[("site", site)];
+        let labels = &[("remote", site)];
         let records = |outcome| {
             meter.counter(
                 "topdeck_forward_records_total",
                 "records for another site, by what became of them; sent counts batches, each time they go out",
-                &[("site", site), ("outcome", outcome)],
+                &[("remote", site), ("outcome", outcome)],
             )
         };
         // The meter is the intake's own: it must not hold it.
@@ -56,7 +56,7 @@ impl RemoteMetrics {
         RemoteMetrics {
             sent: records("sent"),
             acknowledged: records("acknowledged"),
-            dead_lettered: records("set_aside"),
+            dead_lettered: records("dead_lettered"),
             missing: records("missing"),
             samples: meter.counter(
                 "topdeck_forward_samples_total",

@@ -163,8 +163,8 @@ impl Role for ForwardRole {
     fn status(&self) -> Vec<StatusSection> {
         let (sites, former) = (self.forward.status_handle(), self.forward.status_handle());
         vec![
-            StatusSection::new("sites", move || List(sites.status().iter().map(site).collect())),
-            StatusSection::new("former_sites", move || former_sites(&former)),
+            StatusSection::new("remotes", move || List(sites.status().iter().map(site).collect())),
+            StatusSection::new("orphaned_subscribers", move || former_sites(&former)),
         ]
     }
 }
@@ -172,7 +172,7 @@ impl Role for ForwardRole {
 fn site(status: &RemoteStatus) -> Json {
     let time = |time: Option<i64>| time.map_or(Null, |time| Integer(time.into()));
     let trouble = |(at, why): &(i64, String)| {
-        Object(vec![("at_ns", Integer((*at).into())), ("why", Text(why.clone()))])
+        Object(vec![("at_ns", Integer((*at).into())), ("reason", Text(why.clone()))])
     };
     Object(vec![
         ("name", Text(status.name.clone())),
@@ -182,12 +182,12 @@ fn site(status: &RemoteStatus) -> Json {
         ("lag", integer(status.lag)),
         ("oldest_ns", time(status.oldest)),
         ("acknowledged_ns", time(status.acknowledged)),
-        ("trouble", status.last_error.as_ref().map_or(Null, trouble)),
+        ("last_error", status.last_error.as_ref().map_or(Null, trouble)),
         ("sent_bytes", integer(status.sent_bytes)),
         ("records", integer(status.records)),
         ("missing", integer(status.missing)),
-        ("set_aside", integer(status.dead_lettered)),
-        ("note", status.warning.clone().map_or(Null, Text)),
+        ("dead_lettered", integer(status.dead_lettered)),
+        ("message", status.warning.clone().map_or(Null, Text)),
     ])
 }
 
@@ -201,7 +201,7 @@ fn former_site(orphan: &OrphanedSubscriber) -> Json {
     Object(vec![
         ("name", Text(orphan.name.clone())),
         ("position", integer(orphan.position)),
-        ("moved_ns", Integer(orphan.committed.into())),
+        ("committed_ns", Integer(orphan.committed.into())),
         ("lag", integer(orphan.lag)),
     ])
 }

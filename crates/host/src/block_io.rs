@@ -456,8 +456,8 @@ impl HostSource for BlockIo {
             report.count(&metrics::BLOCK_IO_ERRORS, &labels, began, found.errors);
             untimed += found.without_start;
         }
-        for (cause, count) in [("no start", untimed), ("no slot", self.untracked_devices())] {
-            report.count(&metrics::BLOCK_IO_UNMEASURED, &[("cause", cause)], began, count);
+        for (reason, count) in [("no_start", untimed), ("no_slot", self.untracked_devices())] {
+            report.count(&metrics::BLOCK_IO_UNMEASURED, &[("reason", reason)], began, count);
         }
         report_cost(report, PROGRAM, began, self.program.stats());
         0

@@ -22,9 +22,11 @@ const LIMIT_MAX: usize = process_table::PROCESSES_MAX;
 pub(crate) static ROUTE: RouteSpec = RouteSpec {
     name: "processes",
     path: "/v1/processes",
-    about: "Processes of the host that is asked, now: processor time of the last second, memory, \
-            threads.",
-    parameters: &[Parameter::integer("limit", "as many are told, the busiest; 2,000 if not said")],
+    about: "Processes of the server's host now: CPU usage, memory, threads.",
+    parameters: &[Parameter::integer(
+        "limit",
+        "maximum number of processes, the busiest; default: 2,000",
+    )],
 };
 
 /// A host's name, and the folder of its process table; `None` for [`shm::folder`].
@@ -74,13 +76,13 @@ fn read(
 
 fn none(why: String) -> Json {
     Object(vec![
-        ("schema", integer(1)),
+        ("schema", integer(2)),
         ("host", Null),
-        ("why", Text(why)),
-        ("taken_ns", Null),
-        ("over_seconds", Null),
-        ("how", Null),
-        ("found", integer(0)),
+        ("reason", Text(why)),
+        ("collected_ns", Null),
+        ("interval_seconds", Null),
+        ("source", Null),
+        ("total", integer(0)),
         ("processes", List(Vec::new())),
     ])
 }
@@ -109,13 +111,13 @@ fn document(host: &str, now: &ProcessTable, before: Option<&ProcessTable>, limit
         _ => "procfs",
     };
     Object(vec![
-        ("schema", integer(1)),
+        ("schema", integer(2)),
         ("host", Text(host.to_owned())),
-        ("why", Null),
-        ("taken_ns", Integer(now.collection.unix_ns.into())),
-        ("over_seconds", over),
-        ("how", Text(how.to_owned())),
-        ("found", integer(rows.len() as u64)),
+        ("reason", Null),
+        ("collected_ns", Integer(now.collection.unix_ns.into())),
+        ("interval_seconds", over),
+        ("source", Text(how.to_owned())),
+        ("total", integer(rows.len() as u64)),
         ("processes", List(rows.iter().take(limit).map(row).collect())),
     ])
 }
@@ -153,8 +155,8 @@ fn row(row: &Row<'_>) -> Json {
         ("name", Text(row.process.name().into_owned())),
         ("state", Text(char::from(state).to_string())),
         ("threads", integer(threads.into())),
-        ("processors", row.busy.map_or(Null, number)),
-        ("processor_seconds", number(spent(row.process) as f64 / 1e9)),
+        ("cpu_cores", row.busy.map_or(Null, number)),
+        ("cpu_seconds", number(spent(row.process) as f64 / 1e9)),
         ("resident_bytes", integer(rss_bytes)),
     ])
 }

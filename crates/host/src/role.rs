@@ -92,7 +92,7 @@ impl Role for HostRole {
     fn status(&self) -> Vec<StatusSection> {
         let notes = Role::log_lines(self);
         let read = move || List(notes.iter().cloned().map(Text).collect());
-        vec![StatusSection::new("host_notes", read)]
+        vec![StatusSection::new("host_warnings", read)]
     }
 
     fn routes(&self) -> Vec<Route> {

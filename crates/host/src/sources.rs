@@ -81,7 +81,7 @@ impl Sources {
             );
         }
         for note in &self.warnings[self.warnings_reported..] {
-            report.text(&metrics::COLLECTOR_WARNING, &[("about", note.collector)], &note.text);
+            report.text(&metrics::COLLECTOR_WARNING, &[("collector", note.collector)], &note.text);
         }
         for source in &mut self.all {
             self.read_errors.add(source.read(report, self.began));

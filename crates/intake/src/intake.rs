@@ -57,7 +57,8 @@ impl Intake {
         );
         let commit =
             GroupCommit::start(home.clone(), syncing, settings.background).map_err(no_thread)?;
-        self_metrics::register_gauges(&meter, home.clone());
+        let started_at = (settings.clock)();
+        self_metrics::register_gauges(&meter, home.clone(), started_at);
         let batches = |outcome| {
             let about = "batches that came, by what became of them";
             meter.counter("topdeck_batches_total", about, &[("outcome", outcome)])
@@ -77,16 +78,16 @@ impl Intake {
                 sequences: impostors("sequence"),
             },
             epoch: journal::random_id() as u64,
-            started_at: (settings.clock)(),
+            started_at,
             producers: Mutex::default(),
             accepted: Mutex::default(),
             series_cache: Arc::default(),
             rejections: Arc::new(Rejections::new(&meter)),
             outcomes: BatchOutcomes {
-                taken: batches("taken"),
-                duplicate: batches("repeated"),
-                rejected: batches("refused"),
-                deferred: batches("put off"),
+                taken: batches("accepted"),
+                duplicate: batches("duplicate"),
+                rejected: batches("rejected"),
+                deferred: batches("deferred"),
             },
             append_latency: meter.histogram(
                 "topdeck_journal_append_duration",

@@ -94,7 +94,7 @@ pub struct MetricSnapshot {
 #[derive(Clone, Debug)]
 pub enum SnapshotValue {
     /// Since the process began.
-    Counter(u64),
+    Counter(f64),
     /// As it is.
     Gauge(f64),
     /// All since the process began, in nanoseconds.
@@ -216,7 +216,7 @@ impl Meter {
             help: entry.help,
             labels: entry.labels.clone(),
             value: match &entry.instrument {
-                Instrument::Counter(counter) => SnapshotValue::Counter(counter.get()),
+                Instrument::Counter(counter) => SnapshotValue::Counter(counter.get() as f64),
                 Instrument::Gauge(read) => SnapshotValue::Gauge(read()),
                 Instrument::Histogram(timer) => {
                     SnapshotValue::Histogram(Box::new(timer.recorder.snapshot()))
@@ -235,11 +235,9 @@ impl Meter {
     pub fn write_rows(&self, start: i64, end: i64, rows: &mut dyn RowSink) -> model::Result<()> {
         for MetricSnapshot { name, labels, value, .. } in self.snapshot() {
             let (kind, unit, value) = match value {
-                SnapshotValue::Counter(n) => (
-                    SeriesKind::Counter(Temporality::Cumulative),
-                    "",
-                    SampleValue::Number(n as f64),
-                ),
+                SnapshotValue::Counter(n) => {
+                    (SeriesKind::Counter(Temporality::Cumulative), "", SampleValue::Number(n))
+                }
                 SnapshotValue::Gauge(x) => (SeriesKind::Gauge, "", SampleValue::Number(x)),
                 SnapshotValue::Histogram(histogram) => (
                     SeriesKind::Histogram(Temporality::Cumulative),

@@ -1,13 +1,10 @@
 //! Self metrics: gauges of journal, store, clock and process.
 
-use std::time::Instant;
-
 use crate::meter::{Meter, MetricSnapshot, SnapshotValue};
 use crate::write_target::WriteTarget;
 
-/// Adds the gauges to a meter.
-pub(crate) fn register_gauges(meter: &Meter, home: WriteTarget) {
-    let began = Instant::now();
+/// Adds the gauges to a meter. `started_at` is in nanoseconds since 1970.
+pub(crate) fn register_gauges(meter: &Meter, home: WriteTarget, started_at: i64) {
     meter.register_collector(move |all| {
         let mut gauge = |name, about, labels: &[(&str, &str)], value: f64| {
             let label = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
@@ -19,12 +16,14 @@ pub(crate) fn register_gauges(meter: &Meter, home: WriteTarget) {
                 value: SnapshotValue::Gauge(value),
             });
         };
-        let uptime = began.elapsed().as_secs_f64();
-        gauge("topdeck_uptime_seconds", "how long this process has run", &[], uptime);
+        let about = "start time of the process in seconds since 1970 (wall clock)";
+        gauge("process_start_time_seconds", about, &[], started_at as f64 / 1e9);
         journal_gauges(&home, &mut gauge);
         store_gauges(&home, &mut gauge);
         process_gauges(&mut gauge);
         clock_gauges(&mut gauge);
+        clock_counters(all);
+        cpu_time(all);
         of_sequences(&home, all);
         thread_gauges(&home, all);
         of_damage(&home, all);
@@ -58,19 +57,17 @@ fn journal_gauges(home: &WriteTarget, gauge: GaugeSink<'_>) {
 
 /// Records of the journal that were found damaged.
 fn of_damage(home: &WriteTarget, all: &mut Vec<MetricSnapshot>) {
-    let name = "topdeck_journal_damaged_records_total";
     let about = "records of the journal found damaged by its readers";
-    let value = SnapshotValue::Counter(home.supervisor().damaged_records_total());
-    all.push(MetricSnapshot { name, help: about, labels: Vec::new(), value });
+    let total = home.supervisor().damaged_records_total();
+    all.push(counter("topdeck_journal_damaged_records_total", about, total as f64));
 }
 
 /// Retries that the store does not know any more.
 fn of_sequences(home: &WriteTarget, all: &mut Vec<MetricSnapshot>) {
     let Some(stat) = home.store().and_then(|store| store.stat().ok()) else { return };
-    let name = "topdeck_store_sequences_evicted_total";
     let about = "last sequences of producers evicted from the store's table of repeats";
-    let value = SnapshotValue::Counter(stat.evicted_sequences);
-    all.push(MetricSnapshot { name, help: about, labels: Vec::new(), value });
+    let total = stat.evicted_sequences as f64;
+    all.push(counter("topdeck_store_sequences_evicted_total", about, total));
 }
 
 fn store_gauges(home: &WriteTarget, gauge: GaugeSink<'_>) {
@@ -84,63 +81,77 @@ fn store_gauges(home: &WriteTarget, gauge: GaugeSink<'_>) {
 }
 
 fn process_gauges(gauge: GaugeSink<'_>) {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let seconds = time.tv_sec as f64 + time.tv_nsec as f64 / 1e9;
-    gauge("topdeck_process_cpu_seconds", "processor time of this process", &[], seconds);
     if let Some(bytes) = resident_bytes() {
-        gauge("process_resident_memory_bytes", "memory that this process has", &[], bytes);
+        let about = "resident memory in bytes (`VmRSS` of /proc/self/status)";
+        gauge("process_resident_memory_bytes", about, &[], bytes);
     }
     if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
         let files = files.count() as f64;
-        gauge("process_open_fds", "files this process has open", &[], files);
+        gauge("process_open_fds", "open file descriptors (/proc/self/fd)", &[], files);
     }
+}
+
+fn counter(name: &'static str, help: &'static str, total: f64) -> MetricSnapshot {
+    MetricSnapshot { name, help, labels: Vec::new(), value: SnapshotValue::Counter(total) }
+}
+
+fn cpu_time(all: &mut Vec<MetricSnapshot>) {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = time.tv_sec as f64 + time.tv_nsec as f64 / 1e9;
+    let about = "user and system CPU time in seconds (CLOCK_PROCESS_CPUTIME_ID)";
+    all.push(counter("process_cpu_seconds_total", about, seconds));
 }
 
 /// Threads that were run again after a panic, and inputs that work panicked on.
 fn thread_gauges(home: &WriteTarget, all: &mut Vec<MetricSnapshot>) {
     let supervisor = home.supervisor();
-    let mut count = |name, about, labels, count| {
-        all.push(MetricSnapshot {
-            name,
-            help: about,
-            labels,
-            value: SnapshotValue::Counter(count),
-        });
-    };
     for thread in supervisor.threads() {
+        let about = "restarts of a thread after a panic";
+        let restarts = counter("topdeck_thread_restarts_total", about, thread.restarts as f64);
         let labels = vec![("thread".to_owned(), thread.name)];
-        let about = "threads that were run again after a panic";
-        count("topdeck_thread_restarts_total", about, labels, thread.restarts);
+        all.push(MetricSnapshot { labels, ..restarts });
     }
-    let about = "inputs that were quarantined because work on them panicked again and again";
-    let total = supervisor.quarantined_total();
-    count("topdeck_quarantined_inputs_total", about, Vec::new(), total);
+    let about = "inputs quarantined because work on them panicked repeatedly";
+    let total = supervisor.quarantined_total() as f64;
+    all.push(counter("topdeck_quarantined_inputs_total", about, total));
 }
 
 /// How the clock is that times of arrival are from (docs/clock.md).
 fn clock_gauges(gauge: GaugeSink<'_>) {
     let status = clock::status();
-    let error = clock::error_bound_ns() as f64 / 1e9;
-    gauge("topdeck_clock_error_seconds", "how far the clock may be off", &[], error);
-    let about = "1 where the clock's readings are from: the processor's counter, or the system";
+    let bound = clock::error_bound_ns() as f64 / 1e9;
+    let about = "bound of the clock's error against the system clock, in seconds";
+    gauge("topdeck_clock_error_bound_seconds", about, &[], bound);
+    let about =
+        "1 for the mode of the clock: counter (TSC of the CPU), system (clock_gettime) or starting";
     gauge("topdeck_clock_mode", about, &[("mode", status.mode.name())], 1.0);
+}
+
+fn clock_counters(all: &mut Vec<MetricSnapshot>) {
+    let status = clock::status();
     let counts = [
-        ("topdeck_clock_comparisons", "comparisons of counter and system", status.comparisons),
         (
-            "topdeck_clock_rejected",
-            "comparisons that took too long to be taken",
+            "topdeck_clock_calibrations_total",
+            "calibrations of the CPU's counter against the system clock",
+            status.comparisons,
+        ),
+        (
+            "topdeck_clock_calibrations_rejected_total",
+            "calibrations rejected because reading the clocks took too long",
             status.rejected_comparisons,
         ),
         (
-            "topdeck_clock_disruptions",
-            "jumps of the counter or the system's clock",
+            "topdeck_clock_discontinuities_total",
+            "jumps of the CPU's counter or of the system's monotonic clock",
             status.discontinuities,
         ),
-        ("topdeck_clock_steps", "steps of the time of day", status.steps),
+        (
+            "topdeck_clock_wall_steps_total",
+            "steps of the system's wall clock (CLOCK_REALTIME)",
+            status.steps,
+        ),
     ];
-    for (name, about, count) in counts {
-        gauge(name, about, &[], count as f64);
-    }
+    all.extend(counts.map(|(name, about, total)| counter(name, about, total as f64)));
 }
 
 /// `VmRSS` of `/proc/self/status` (proc_pid_status(5)), which is in units of 1024 bytes.

@@ -36,10 +36,10 @@ pub enum GapReason {
 impl fmt::Display for GapReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            GapReason::BytesLimit => "dropped at the limit in bytes",
-            GapReason::AgeLimit => "dropped at the age limit",
+            GapReason::BytesLimit => "dropped: size retention",
+            GapReason::AgeLimit => "dropped: time retention",
             GapReason::Damaged => "damaged",
-            GapReason::Interrupted => "not durable when the machine stopped",
+            GapReason::Interrupted => "lost in crash before sync",
         })
     }
 }

@@ -43,14 +43,14 @@ impl DropReason {
     /// The label's value.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            DropReason::SeriesLimit => "series_max",
-            DropReason::MemoryLimit => "memory_max",
-            DropReason::SetMembersLimit => "set_members_max",
-            DropReason::TimestampInFuture => "future",
-            DropReason::Rejected => "refused",
-            DropReason::JournalFull => "full",
-            DropReason::JournalFailed => "broken",
-            DropReason::SocketBuffer => "kernel",
+            DropReason::SeriesLimit => "series_limit",
+            DropReason::MemoryLimit => "memory_limit",
+            DropReason::SetMembersLimit => "set_members_limit",
+            DropReason::TimestampInFuture => "timestamp_in_future",
+            DropReason::Rejected => "rejected",
+            DropReason::JournalFull => "journal_full",
+            DropReason::JournalFailed => "journal_error",
+            DropReason::SocketBuffer => "socket_buffer_full",
             DropReason::Panic => "panic",
         }
     }
@@ -152,27 +152,27 @@ impl ListenerCounters {
         let lines = |outcome| {
             meter.counter(
                 "topdeck_listen_lines_total",
-                "lines that hold no metric: refused could not be read, skipped are events and the like",
+                "lines without a metric: rejected (parse error) or skipped (events, service checks)",
                 &[("source", source), ("outcome", outcome)],
             )
         };
         let connections = |outcome| {
             meter.counter(
                 "topdeck_listen_connections_total",
-                "connections: taken, refused at the limit, closed because no line came",
+                "connections: accepted, rejected at the limit, or closed because they were idle",
                 &[("source", source), ("outcome", outcome)],
             )
         };
         ListenerCounters {
             producer,
             received: values("received"),
-            accepted: values("taken"),
+            accepted: values("accepted"),
             dropped: DropReason::ALL.iter().map(|reason| values(reason.name())).collect(),
-            lines_rejected: lines("refused"),
+            lines_rejected: lines("rejected"),
             lines_skipped: lines("skipped"),
-            connections: connections("taken"),
-            connections_rejected: connections("refused"),
-            connections_idle_closed: connections("idle"),
+            connections: connections("accepted"),
+            connections_rejected: connections("rejected"),
+            connections_idle_closed: connections("idle_closed"),
         }
     }
 

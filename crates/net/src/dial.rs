@@ -77,17 +77,17 @@ pub enum RequestPhase {
 impl RequestPhase {
     fn name(self) -> &'static str {
         match self {
-            RequestPhase::Resolve => "no address",
-            RequestPhase::Connect => "no connection",
-            RequestPhase::Tls => "no TLS",
-            RequestPhase::Response => "no answer",
+            RequestPhase::Resolve => "cannot resolve",
+            RequestPhase::Connect => "cannot connect to",
+            RequestPhase::Tls => "TLS handshake failed with",
+            RequestPhase::Response => "no response from",
         }
     }
 }
 
 /// Request error with its phase.
 #[derive(Debug, thiserror::Error)]
-#[error("{} from {target}: {reason}", phase.name())]
+#[error("{} {target}: {reason}", phase.name())]
 pub struct Error {
     /// Host and port.
     pub target: String,

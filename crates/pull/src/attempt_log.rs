@@ -37,17 +37,17 @@ impl AttemptLog {
         let counter = |outcome| {
             intake.meter().counter(
                 "topdeck_pull_attempts_total",
-                "scrapes and checks by outcome; missed were not made, untaken were made and could not be stored",
+                "scrapes and checks by outcome: skipped were not made, results of not_stored were lost",
                 &[("kind", kind), ("job", name), ("outcome", outcome)],
             )
         };
         AttemptLog {
             producer: intake.producer(&format!("{kind} {name}")),
             job: format!("{kind} {name:?}"),
-            success: counter("well"),
+            success: counter("success"),
             failed: counter("failed"),
-            skipped: counter("missed"),
-            not_stored: counter("untaken"),
+            skipped: counter("skipped"),
+            not_stored: counter("not_stored"),
             pending_gaps: Mutex::default(),
             intake: Arc::clone(intake),
         }

@@ -140,7 +140,7 @@ impl CheckJob {
     ) -> model::Result<()> {
         let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let start = end.saturating_sub(ns(took));
-        let outcome = if found.failed.is_none() { "well" } else { "failed" };
+        let outcome = if found.failed.is_none() { "success" } else { "failed" };
         let mut row = |series: &Series, start: i64, value: SampleValue| {
             rows.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
             staleness::ignore_limit_error(rows.sample(&Sample { start, end, value }))
@@ -202,7 +202,7 @@ impl PullJob for CheckJob {
         found.failed = match looked {
             Ok(looked) => looked.err(),
             Err(_) => {
-                let what = if found.phases.is_empty() { "no connection" } else { "no answer" };
+                let what = if found.phases.is_empty() { "cannot connect" } else { "no response" };
                 Some(format!("{what} within {} ms", self.plan.check.timeout.as_millis()))
             }
         };

@@ -120,7 +120,7 @@ impl Evaluation<'_> {
             "histogram_count_above" | "histogram_count_below" | "histogram_count_between" => {
                 ValueUnit::from_name("values")
             }
-            "users_harmed" => ValueUnit::from_name("users"),
+            "users_affected" => ValueUnit::from_name("users"),
             "histogram_fraction" | "histogram_inverse_quantile" => {
                 ValueUnit::from_name("share, 0 to 1")
             }

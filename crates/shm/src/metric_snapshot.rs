@@ -137,13 +137,13 @@ impl MetricRole {
             MetricRole::Other => "other",
             MetricRole::Timing => "timing",
             MetricRole::Capacity => "capacity",
-            MetricRole::Usage => "used",
+            MetricRole::Usage => "usage",
             MetricRole::Hit => "hit",
             MetricRole::Miss => "miss",
             MetricRole::Size => "size",
             MetricRole::Queue => "queue",
             MetricRole::Error => "error",
-            MetricRole::Subcalls => "calls",
+            MetricRole::Subcalls => "subcalls",
         }
     }
 }

@@ -81,9 +81,9 @@ impl ProcessState {
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
-            ProcessState::Running { .. } => "runs",
-            ProcessState::Exited => "ended",
-            ProcessState::Terminated => "died",
+            ProcessState::Running { .. } => "running",
+            ProcessState::Exited => "exited",
+            ProcessState::Terminated => "terminated",
             ProcessState::Replaced => "replaced",
             ProcessState::Unknown => "unknown",
         }

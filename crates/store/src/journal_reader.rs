@@ -39,17 +39,21 @@ impl IngestProgress {
     /// about all of them: `None` where gaps were joined, and of a producer's part.
     pub fn positions(gap: &Gap) -> Option<Range<u64>> {
         let records = gap.lost.filter(|_| gap.producer.is_none())?;
-        let (count, _) = gap.reason.split_once(MISSING_REASON)?;
+        let (count, _) = MISSING_REASONS.iter().find_map(|text| gap.reason.split_once(text))?;
         let (_, first) = gap.reason.rsplit_once(FROM)?;
         let first: u64 = first.strip_suffix(ON)?.parse().ok()?;
         (count.parse() == Ok(records)).then_some(first..first.checked_add(records)?)
     }
 }
 
-/// What the reason begins with of a gap that is a record which could not be taken in.
-const REJECTED_REASON: &str = "a record that came from the journal was not taken in";
-/// What the reason says of a gap that is records which the journal lost.
-const MISSING_REASON: &str = " batches missing in the journal: ";
+/// Start of the reason of a gap for a record that the store rejected; the second one is in older
+/// manifests.
+const REJECTED_REASONS: [&str; 2] =
+    ["record rejected by the store", "a record that came from the journal was not taken in"];
+/// Part of the reason of a gap for records that the journal lost; the second one is in older
+/// manifests.
+const MISSING_REASONS: [&str; 2] =
+    [" batches lost in the journal: ", " batches missing in the journal: "];
 /// What stands around the first position in such a reason.
 const FROM: &str = ", from position ";
 const ON: &str = " on";
@@ -70,9 +74,11 @@ impl Store {
         let of = |is: &dyn Fn(&str) -> bool| -> Vec<Gap> {
             gaps.iter().filter(|gap| is(&gap.reason)).cloned().collect()
         };
-        let refused = of(&|reason| reason.starts_with(REJECTED_REASON));
-        let missing =
-            of(&|reason| reason.contains(MISSING_REASON) && !reason.starts_with(REJECTED_REASON));
+        let is_rejected =
+            |reason: &str| REJECTED_REASONS.iter().any(|text| reason.starts_with(text));
+        let is_missing = |reason: &str| MISSING_REASONS.iter().any(|text| reason.contains(text));
+        let refused = of(&is_rejected);
+        let missing = of(&|reason| is_missing(reason) && !is_rejected(reason));
         Ok(IngestProgress {
             position: feed.position(),
             flushed_position: state.manifest.position,
@@ -286,7 +292,7 @@ impl StoreInner {
                             end: batch.times().1,
                             producer,
                             lost,
-                            reason: format!("{REJECTED_REASON} (position {position}): {why}"),
+                            reason: format!("{} (position {position}): {why}", REJECTED_REASONS[0]),
                         });
                     }
                 }
@@ -304,7 +310,7 @@ impl StoreInner {
                 };
                 let reason = |records: u64| {
                     let first = gap.positions.start;
-                    format!("{records}{MISSING_REASON}{}{FROM}{first}{ON}", gap.reason)
+                    format!("{records}{}{}{FROM}{first}{ON}", MISSING_REASONS[0], gap.reason)
                 };
                 let mut lose = |producer: Option<u64>, records: u64| {
                     let (lost, reason) = (Some(records), reason(records));
@@ -401,5 +407,28 @@ impl StoreInner {
         };
         let kind = index.kind(number);
         Ok((number, kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_of_a_gap_are_known_in_manifests_of_any_version() {
+        let gap = |reason: &str| Gap {
+            start: 0,
+            end: 0,
+            producer: None,
+            lost: Some(3),
+            reason: reason.to_owned(),
+        };
+        for reason in [
+            "3 batches lost in the journal: damaged, from position 7 on",
+            "3 batches missing in the journal: damaged, from position 7 on",
+        ] {
+            assert_eq!(IngestProgress::positions(&gap(reason)), Some(7..10), "{reason}");
+        }
+        assert_eq!(IngestProgress::positions(&gap("3 batches of others")), None);
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let audit = options.server.request(Method::GET, "/v1/audit")?;
     let text = if options.json { format!("{audit}\n") } else { audit_table(&audit) };
     print_stdout(text.as_bytes())?;
-    Ok(if audit["explained"].as_bool() == Some(true) {
+    Ok(if audit["reconciled"].as_bool() == Some(true) {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(3)
@@ -56,8 +56,9 @@ fn count_text(value: &Value) -> String {
 }
 
 fn audit_table(audit: &Value) -> String {
-    let mut rows =
-        vec![["producer", "hop", "received", "acknowledged", "stored", "why"].map(str::to_owned)];
+    let mut rows = vec![
+        ["producer", "hop", "received", "acknowledged", "stored", "reason"].map(str::to_owned),
+    ];
     for producer in json_array(&audit["producers"]) {
         let name = match producer["name"].as_str() {
             Some("") | None => producer["id"].as_str().unwrap_or("others"),
@@ -71,12 +72,12 @@ fn audit_table(audit: &Value) -> String {
                 count_text(&line["received"]),
                 count_text(&line["acknowledged"]),
                 count_text(&line["stored"]),
-                text("why"),
+                text("reason"),
             ]);
         }
     }
     let mut text = format::format_table(&rows, [false, false, true, true, true, false]);
-    for note in json_array(&audit["notes"]) {
+    for note in json_array(&audit["warnings"]) {
         text.push_str(&format!("{}\n", escape_control(note.as_str().unwrap_or(""))));
     }
     text

@@ -248,7 +248,7 @@ fn results_json(imported: &[FileResult]) -> Json {
         if let Some(filled) = &one.summary {
             fields.extend([
                 ("batches", integer(filled.batches)),
-                ("repeated_batches", integer(filled.duplicates)),
+                ("duplicate_batches", integer(filled.duplicates)),
                 ("series", integer(filled.series)),
                 ("histograms", integer(filled.histograms)),
                 ("values", integer(filled.values)),
@@ -260,12 +260,12 @@ fn results_json(imported: &[FileResult]) -> Json {
         }
         fields.extend([
             ("skipped", Json::Map(skipped.collect())),
-            ("troubles", List(looked.errors.iter().cloned().map(Text).collect())),
-            ("trouble_count", integer(looked.error_count)),
+            ("errors", List(looked.errors.iter().cloned().map(Text).collect())),
+            ("error_count", integer(looked.error_count)),
         ]);
         Object(fields)
     });
-    Object(vec![("schema", integer(1)), ("files", List(files.collect()))])
+    Object(vec![("schema", integer(2)), ("files", List(files.collect()))])
 }
 
 #[cfg(test)]

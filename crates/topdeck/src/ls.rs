@@ -25,11 +25,11 @@ pub(crate) struct Options {
 
 const AFTER: &str = "\
 States:
-  runs      it runs
-  ended     it ended as it meant to
-  died      it was killed, or died: `topdeck post-mortem` tells what it was doing
-  replaced  it became another program, or made a later file
-  unknown   it is in a namespace where nobody here can see whether it runs
+  running     it runs
+  exited      it exited cleanly
+  terminated  it was killed or crashed: `topdeck post-mortem` tells what it was doing
+  replaced    it became another program (exec), or made a later file
+  unknown     it is in a namespace where nobody here can see whether it runs
 
 Environment:
   TOPDECK_SHM  a folder to look at, beside /run/topdeck and /dev/shm
@@ -84,8 +84,8 @@ fn process_row(process: &mut MatchedProcess) -> [String; 8] {
 fn hidden_summary(gone: &[&MatchedProcess]) -> String {
     let of = |fate| gone.iter().filter(|it| it.attached.metrics_file().state == fate).count();
     let parts = [
-        (of(ProcessState::Terminated), "died"),
-        (of(ProcessState::Exited), "ended"),
+        (of(ProcessState::Terminated), "terminated"),
+        (of(ProcessState::Exited), "exited"),
         (of(ProcessState::Replaced), "were replaced"),
         (of(ProcessState::Unknown), "may run elsewhere"),
     ];

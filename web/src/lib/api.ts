@@ -331,12 +331,12 @@ export async function fetchExtent(
 
 export async function fetchMetricNames(signal?: AbortSignal): Promise<LimitedList<MetricInfo>> {
   interface MetricNamesJson {
-    found: number;
-    cut: boolean;
+    total: number;
+    truncated: boolean;
     names: MetricInfo[];
   }
-  const response = await getJson<MetricNamesJson>("/v1/names", { limit: 10_000 }, signal);
-  return { total: response.found, isTruncated: response.cut, items: response.names };
+  const response = await getJson<MetricNamesJson>("/v1/metric_names", { limit: 10_000 }, signal);
+  return { total: response.total, isTruncated: response.truncated, items: response.names };
 }
 
 export async function fetchAnnotations(

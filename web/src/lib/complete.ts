@@ -34,8 +34,8 @@ export class MetricCatalog {
     this.list ??= forgetFailure(fetchMetricNames, () => (this.list = null));
     const { isTruncated, items } = await this.list;
     if (!isTruncated) return items;
-    const parameters = { text: word, limit: 20 * MAX_SUGGESTIONS };
-    return (await getJson<{ names: MetricInfo[] }>("/v1/names", parameters, signal)).names;
+    const parameters = { search: word, limit: 20 * MAX_SUGGESTIONS };
+    return (await getJson<{ names: MetricInfo[] }>("/v1/metric_names", parameters, signal)).names;
   }
 
   functions(language: InputSyntax): Promise<readonly FunctionInfo[]> {

@@ -1,4 +1,4 @@
-/** Dashboards: panels arranged by users, stored on the server (docs/formats/board.md). */
+/** Dashboards: panels arranged by users, stored on the server (docs/formats/dashboard.md). */
 
 import { getJson, sendRequest } from "./api";
 import { quoted } from "./selector";
@@ -16,9 +16,9 @@ export interface UnknownPanel {
   unknown: unknown;
 }
 
-/** Unknown keys are preserved. */
+/** Unknown keys are preserved. The server migrates queries of schema 1 when it is read from it. */
 export interface Dashboard {
-  schema: 1;
+  schema: 1 | 2;
   title: string;
   panels: (Panel | UnknownPanel)[];
 }
@@ -37,15 +37,16 @@ export interface DashboardSummary {
 /** The server's limit. */
 export const MAX_BYTES = 256 << 10;
 
-const path = (name: string) => `/v1/boards/${encodeURIComponent(name)}`;
+const path = (name: string) => `/v1/dashboards/${encodeURIComponent(name)}`;
 
 export async function list(signal?: AbortSignal): Promise<DashboardSummary[]> {
-  return (await getJson<{ boards: DashboardSummary[] }>("/v1/boards", {}, signal)).boards;
+  return (await getJson<{ dashboards: DashboardSummary[] }>("/v1/dashboards", {}, signal))
+    .dashboards;
 }
 
 export async function load(name: string, signal?: AbortSignal): Promise<StoredDashboard> {
   const { response, tag } = await sendRequest<unknown>("GET", path(name), { signal });
-  return { dashboard: parseDashboard(response), tag };
+  return { dashboard: { ...parseDashboard(response), schema: 2 }, tag };
 }
 
 /** Stores a new one; fails with 412 if the name is in use. */
@@ -77,10 +78,10 @@ export function parseDashboard(json: unknown): Dashboard {
   const isObject = json && typeof json === "object" && !Array.isArray(json);
   const fields = (isObject ? json : {}) as Record<string, unknown>;
   const { schema = 1, title, panels } = fields;
-  if (schema !== 1) {
+  if (schema !== 1 && schema !== 2) {
     const version = String(schema).slice(0, 20);
     throw new Error(
-      `cannot read dashboard: schema ${version} is newer than 1; use a newer topdeck`,
+      `cannot read dashboard: schema ${version} is newer than 2; use a newer topdeck`,
     );
   }
   return {
@@ -127,7 +128,7 @@ export function hostDashboard(host: string): Dashboard {
   const cpu = `sum by (mode) (rate(host_cpu_seconds_total{${matcher}}[5m]))`;
   const network = `sum by (direction) (rate(host_network_bytes_total{${matcher}}[5m]))`;
   return {
-    schema: 1,
+    schema: 2,
     title: `Host ${host}`,
     panels: [
       metric("Block I/O latency", "host_block_io_latency"),

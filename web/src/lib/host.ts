@@ -77,8 +77,8 @@ export async function fetchHost(
     fetchLabelValues("interface", select("host_network_bytes_total"), signal),
     fetchBpfPrograms(host, [from, to], signal),
     // A token without access to the status gets no notes.
-    getJson<{ host_notes?: string[] }>("/v1/status", {}, signal).then(
-      (status) => status.host_notes ?? [],
+    getJson<{ host_warnings?: string[] }>("/v1/status", {}, signal).then(
+      (status) => status.host_warnings ?? [],
       orElse([]),
     ),
     Promise.all(buildQueries(host, window).map(evaluate)),

@@ -3,6 +3,8 @@
  * sees it.
  */
 
+import { migrateSetting, migrateView } from "./migration";
+
 export const VIEWS = [
   "explore",
   "spectrum",
@@ -14,9 +16,11 @@ export const VIEWS = [
 ] as const;
 export type ViewName = (typeof VIEWS)[number];
 
-/** Names of views and settings in links of earlier versions. */
-const RENAMED_VIEWS: ReadonlyMap<string, ViewName> = new Map([["boards", "dashboards"]]);
-const RENAMED_SETTINGS: ReadonlyMap<string, string> = new Map([["board", "dashboard"]]);
+/**
+ * Marks links with today's names. A link without it is of an earlier version, or was typed: its
+ * names are migrated. A name that was typed into a field is never changed.
+ */
+const VERSION = ["v", "2"] as const;
 
 /** A view and its settings. */
 export interface Route {
@@ -28,10 +32,15 @@ export interface Route {
 export function read(hash: string): Route {
   // A selector that was typed into the address may contain a question mark.
   const [, path = "", query] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash)!;
-  const view = VIEWS.find((view) => view === path) ?? RENAMED_VIEWS.get(path) ?? "explore";
-  const settings = [...new URLSearchParams(query)].map(
-    ([name, value]) => [RENAMED_SETTINGS.get(name) ?? name, value] as const,
-  );
+  const known = new Set<string>(VIEWS);
+  const name = known.has(path) ? path : migrateView(path);
+  const view = known.has(name) ? (name as ViewName) : "explore";
+  const search = new URLSearchParams(query);
+  const isCurrent = search.get(VERSION[0]) === VERSION[1];
+  search.delete(VERSION[0]);
+  if (isCurrent) return { view, settings: Object.fromEntries(search) };
+  const hasTime = search.get("language") === "promql";
+  const settings = [...search].map(([name, value]) => migrateSetting(name, value, hasTime));
   return { view, settings: Object.fromEntries(settings) };
 }
 
@@ -42,6 +51,7 @@ export function write({ view, settings }: Route): string {
     const value = settings[name];
     if (value) search.set(name, value);
   }
+  if (search.size > 0) search.set(...VERSION);
   // Characters of selectors that a fragment may contain stay readable.
   const query = search
     .toString()

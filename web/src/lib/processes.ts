@@ -14,18 +14,18 @@ export interface Process {
   state: string;
   threads: number;
   /** CPUs used since the previous sample; null if there is none. */
-  processors: number | null;
+  cpu_cores: number | null;
   resident_bytes: number;
 }
 
 /** All of them, by the latest sample. */
 export interface ProcessList {
-  /** Null if processes are not collected; `why` is the reason. */
+  /** Null if processes are not collected; `reason` says why. */
   host: string | null;
-  why: string | null;
-  /** Seconds that `processors` covers. */
-  over_seconds: number | null;
-  found: number;
+  reason: string | null;
+  /** Seconds that `cpu_cores` covers. */
+  interval_seconds: number | null;
+  total: number;
   processes: Process[];
 }
 
@@ -112,7 +112,7 @@ function sortValue(row: ProcessRow, by: SortKey, recent: number): number | strin
     case "timing":
       return timing && timing.metric;
     case "cpu":
-      return process && process.processors;
+      return process && process.cpu_cores;
     case "memory":
       return process && process.resident_bytes;
     case "threads":

@@ -144,13 +144,15 @@ async function addExits(
   byId: ReadonlyMap<string, Program>,
   signal: AbortSignal,
 ): Promise<void> {
-  interface TextsJson {
-    texts: { labels: Labels; time_ns: number; text: string }[];
+  interface InfoMetricsJson {
+    info_metrics: { labels: Labels; time_ns: number; text: string }[];
   }
   const range = { from: formatIso(from), to: formatIso(to) };
   const parameters = { selector: hostSelector("process_exit_info", host), ...range, limit: 10_000 };
-  const response = await getJson<TextsJson>("/v1/texts", parameters, signal).catch(ignoreError);
-  for (const { labels, time_ns, text } of response?.texts ?? []) {
+  const response = await getJson<InfoMetricsJson>("/v1/info_metrics", parameters, signal).catch(
+    ignoreError,
+  );
+  for (const { labels, time_ns, text } of response?.info_metrics ?? []) {
     const program = byId.get(idOf(labels));
     if (program) program.exit = { text, time: time_ns / NS_IN_MS };
   }
@@ -165,7 +167,7 @@ async function addTimings(
   signal: AbortSignal,
 ): Promise<string> {
   interface SeriesListJson {
-    found: number;
+    total: number;
     series: Series[];
   }
   const selector = `{host=${quoted(host)},process!="",__kind="cumulative-histogram"}`;
@@ -194,7 +196,7 @@ async function addTimings(
       program.timing = { metric, unit, distribution, selector: `{${matchers.join(",")}}` };
     }
   });
-  const isAll = names.length <= MAX_METRICS && response.found <= response.series.length;
+  const isAll = names.length <= MAX_METRICS && response.total <= response.series.length;
   if (isAll) return "";
   return `Busiest timing: ${MAX_METRICS} of ${names.length} latency metrics were evaluated.`;
 }

@@ -49,7 +49,7 @@ interface QueryJson {
   kind: string;
   unit: string | null;
   data: unknown;
-  maxima: { question: string; data: SeriesJson[] }[];
+  maxima: { expression: string; data: SeriesJson[] }[];
   warnings: string[];
   gaps: GapJson[];
 }
@@ -68,8 +68,8 @@ export async function runQuery(
   return {
     unit: response.unit ?? "",
     series: parseData(response.kind, response.data),
-    maxima: response.maxima.map(({ question, data }) => ({
-      query: question,
+    maxima: response.maxima.map(({ expression, data }) => ({
+      query: expression,
       series: data.map(parseSeries),
     })),
     warnings: response.warnings,

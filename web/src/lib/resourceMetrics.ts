@@ -80,7 +80,7 @@ function pressure(resource: ResourceKind, of: string, name: string): Figure {
     [resource, "saturation", name, "host_pressure_seconds_total"],
     "share",
     ["", " of time"],
-    `resource="${of}",share="some"`,
+    `resource="${of}",type="some"`,
   );
 }
 

@@ -200,7 +200,7 @@ impl AttackTarget {
     pub(super) fn wait_until_series(&self, selector: &str, series: u64) -> Result<()> {
         let path = format!("/v1/series?selector={selector}&limit=1");
         self.wait_until(&format!("series of {selector}"), &Some(series), || {
-            Ok(self.request_as(&self.other_token, "GET", &path, &[], b"")?.json()?["found"]
+            Ok(self.request_as(&self.other_token, "GET", &path, &[], b"")?.json()?["total"]
                 .as_u64())
         })
     }

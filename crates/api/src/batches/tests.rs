@@ -146,19 +146,19 @@ async fn acknowledged_requests_are_durable_and_duplicates_count_once() {
     for here in [agent_node(&journal::Settings::default()), store_node()] {
         let (one, two, three) = (batch(false, 1), batch(false, 20), batch(false, 300));
         let first = [(4, one.clone()), (7, two.clone())];
-        let said = r#"{"accepted":7,"repeated":0,"taken":2}"#;
+        let said = r#"{"accepted":7,"appended":2,"duplicates":0}"#;
         check(submit(&here, forward_request(&first)).await, (200, Some(7), None, said));
         assert_eq!(durable(&here), [one.len(), two.len()]);
         let again = [(7, two.clone()), (8, three.clone())];
-        let said = r#"{"accepted":8,"repeated":1,"taken":1}"#;
+        let said = r#"{"accepted":8,"appended":1,"duplicates":1}"#;
         check(submit(&here, forward_request(&again)).await, (200, Some(8), None, said));
         let plain = Request::post(PATH).body(forward_body(&first).into()).unwrap();
-        let said = r#"{"accepted":7,"repeated":2,"taken":0}"#;
+        let said = r#"{"accepted":7,"appended":0,"duplicates":2}"#;
         check(submit(&here, plain).await, (200, Some(7), None, said));
         assert_eq!(durable(&here), [one.len(), two.len(), three.len()]);
         check(
             submit(&here, forward_request(&[])).await,
-            (200, None, None, r#"{"accepted":null,"repeated":0,"taken":0}"#),
+            (200, None, None, r#"{"accepted":null,"appended":0,"duplicates":0}"#),
         );
     }
 }
@@ -346,7 +346,7 @@ async fn replayed_request_is_a_duplicate() {
     let entries = [text_batch(1), text_batch(2)];
     assert_eq!(submit(&here, signed_request(&entries, &test_signer())).await.0, 200);
     let said = submit(&here, signed_request(&entries, &test_signer())).await;
-    assert!(said.0 == 200 && said.3.contains("\"repeated\":2"), "{said:?}");
+    assert!(said.0 == 200 && said.3.contains("\"duplicates\":2"), "{said:?}");
     assert_eq!(durable(&here).len(), 2);
 }
 

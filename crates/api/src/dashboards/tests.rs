@@ -32,28 +32,28 @@ async fn dashboards_are_stored_unchanged() {
         empty_store(),
         QueryServiceSettings { dashboards_dir: boards, ..Default::default() },
     );
-    let none = (StatusCode::OK, "{\"schema\":1,\"boards\":[]}\n".to_owned());
-    assert_eq!(send(&trial, "GET", "/v1/boards", "").await, none);
+    let none = (StatusCode::OK, "{\"schema\":1,\"dashboards\":[]}\n".to_owned());
+    assert_eq!(send(&trial, "GET", "/v1/dashboards", "").await, none);
     let board = "{ \"title\": \"The shop\", \"panels\": [] }";
     for board in ["{}", board] {
-        let (status, text) = send(&trial, "PUT", "/v1/boards/shop", board).await;
+        let (status, text) = send(&trial, "PUT", "/v1/dashboards/shop", board).await;
         assert_eq!(status, StatusCode::OK, "{text}");
     }
     assert_eq!(
-        send(&trial, "GET", "/v1/boards/shop", "").await,
+        send(&trial, "GET", "/v1/dashboards/shop", "").await,
         (StatusCode::OK, board.to_owned())
     );
-    let listed = "{\"schema\":1,\"boards\":[{\"name\":\"shop\",\"title\":\"The shop\"}]}\n";
-    assert_eq!(send(&trial, "GET", "/v1/boards", "").await.1, listed);
+    let listed = "{\"schema\":1,\"dashboards\":[{\"name\":\"shop\",\"title\":\"The shop\"}]}\n";
+    assert_eq!(send(&trial, "GET", "/v1/dashboards", "").await.1, listed);
     for wrong in ["", "[]", "{", &format!("{{\"a\":\"{}\"}}", "x".repeat(BYTES_MAX))] {
-        let (status, text) = send(&trial, "PUT", "/v1/boards/shop", wrong).await;
+        let (status, text) = send(&trial, "PUT", "/v1/dashboards/shop", wrong).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
     }
-    assert_eq!(send(&trial, "GET", "/v1/boards/shop", "").await.1, board);
-    assert_eq!(send(&trial, "DELETE", "/v1/boards/shop", "").await.0, StatusCode::OK);
-    assert_eq!(send(&trial, "DELETE", "/v1/boards/shop", "").await.0, StatusCode::NOT_FOUND);
-    assert_eq!(send(&trial, "GET", "/v1/boards/shop", "").await.0, StatusCode::NOT_FOUND);
-    let (status, _) = send(&trial, "PUT", "/v1/boards/..%2Fout", "{}").await;
+    assert_eq!(send(&trial, "GET", "/v1/dashboards/shop", "").await.1, board);
+    assert_eq!(send(&trial, "DELETE", "/v1/dashboards/shop", "").await.0, StatusCode::OK);
+    assert_eq!(send(&trial, "DELETE", "/v1/dashboards/shop", "").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(send(&trial, "GET", "/v1/dashboards/shop", "").await.0, StatusCode::NOT_FOUND);
+    let (status, _) = send(&trial, "PUT", "/v1/dashboards/..%2Fout", "{}").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(!folder.0.join("out.json").exists());
 }
@@ -65,10 +65,34 @@ async fn send_with_header(
     (header, tag): (&str, &str),
     body: &str,
 ) -> (StatusCode, String) {
-    let request = Request::builder().method(method).uri("/v1/boards/shop").header(header, tag);
+    let request = Request::builder().method(method).uri("/v1/dashboards/shop").header(header, tag);
     let answer = trial.respond(request.body(Body::from(body.to_owned())).unwrap()).await;
     let tag = answer.headers().get("etag").map(|tag| tag.to_str().unwrap().to_owned());
     (answer.status(), tag.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn dashboard_of_schema_1_is_read_with_the_names_of_today() {
+    let folder = TestDir(
+        std::env::temp_dir().join(format!("topdeck-boards-old-{:x}", journal::random_id())),
+    );
+    let trial = TestServer::with_store(
+        empty_store(),
+        QueryServiceSettings { dashboards_dir: Some(folder.0.clone()), ..Default::default() },
+    );
+    let old = r#"{"schema":1,"panels":[{"text":"check_up","language":"metric"}]}"#;
+    std::fs::create_dir_all(&folder.0).unwrap();
+    std::fs::write(folder.0.join("shop.json"), old).unwrap();
+    let text = send(&trial, "GET", "/v1/dashboards/shop", "").await.1;
+    let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&read["schema"], &read["panels"][0]["text"]), (&2.into(), &"probe_success".into()));
+    assert_eq!(std::fs::read_to_string(folder.0.join("shop.json")).unwrap(), old);
+    // The tag of what was read is the one to change it by, and so is the tag of a write.
+    let (_, tag) = send_with_header(&trial, "GET", ("accept", "*/*"), "").await;
+    let (status, tag) = send_with_header(&trial, "PUT", ("if-match", &tag), old).await;
+    assert_eq!(status, StatusCode::OK);
+    let (status, _) = send_with_header(&trial, "DELETE", ("if-match", &tag), "").await;
+    assert_eq!(status, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -98,7 +122,7 @@ async fn concurrent_change_is_rejected() {
     assert_eq!((status, second != first), (StatusCode::OK, true));
     assert_eq!(put("if-match", &first, r#"{"title":"d"}"#).await.0, gone);
     assert_eq!(send_with_header(&trial, "DELETE", ("if-match", &first), "").await.0, gone);
-    assert_eq!(send(&trial, "GET", "/v1/boards/shop", "").await.1, r#"{"title":"c"}"#);
+    assert_eq!(send(&trial, "GET", "/v1/dashboards/shop", "").await.1, r#"{"title":"c"}"#);
     assert_eq!(
         send_with_header(&trial, "DELETE", ("if-match", &second), "").await.0,
         StatusCode::OK
@@ -118,7 +142,7 @@ async fn failed_write_leaves_no_file() {
     std::fs::create_dir_all(boards.join("shop.json")).unwrap();
     assert!(super::write_file(&boards, "shop", b"{}").is_err());
     assert!(!boards.join("shop.new").exists());
-    let (status, text) = send(&trial, "PUT", "/v1/boards/shop", "{}").await;
+    let (status, text) = send(&trial, "PUT", "/v1/dashboards/shop", "{}").await;
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
 }
 

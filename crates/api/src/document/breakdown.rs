@@ -13,11 +13,11 @@ pub fn to_json(
     explanation: &Breakdown,
 ) -> Json {
     Object(vec![
-        ("schema", integer(1)),
+        ("schema", integer(2)),
         ("selector", Text(rectangle.selector.to_string())),
         ("unit", unit.map_or(Null, Text)),
-        ("picture_start_ns", Integer(rectangle.baseline.start.into())),
-        ("picture_end_ns", Integer(rectangle.baseline.end.into())),
+        ("baseline_start_ns", Integer(rectangle.baseline.start.into())),
+        ("baseline_end_ns", Integer(rectangle.baseline.end.into())),
         ("start_ns", Integer(rectangle.time.start.into())),
         ("end_ns", Integer(rectangle.time.end.into())),
         ("above", number(rectangle.above)),

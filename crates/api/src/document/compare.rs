@@ -10,16 +10,19 @@ use crate::json::{integer, number};
 pub fn to_json(selections: &[Selection; 2], comparison: &Comparison) -> Json {
     let [a, b] = &comparison.sides;
     let chance = comparison.permutation_test.map_or(Null, |chance| {
-        Object(vec![("value", number(chance.value)), ("splits", integer(u64::from(chance.splits)))])
+        Object(vec![
+            ("p_value", number(chance.value)),
+            ("permutations", integer(u64::from(chance.splits))),
+        ])
     });
     Object(vec![
-        ("schema", integer(1)),
+        ("schema", integer(2)),
         ("a", side_json(&selections[0], a)),
         ("b", side_json(&selections[1], b)),
-        ("distance", bracket(comparison.distance)),
-        ("separation", bracket(comparison.ks_statistic)),
-        ("superiority", bracket(comparison.probability_of_superiority)),
-        ("chance", chance),
+        ("wasserstein", bracket(comparison.distance)),
+        ("ks_statistic", bracket(comparison.ks_statistic)),
+        ("probability_of_superiority", bracket(comparison.probability_of_superiority)),
+        ("permutation_test", chance),
         ("quantiles", List(comparison.quantiles.iter().map(pair_json).collect())),
         ("gaps", List(comparison.gaps.iter().map(gap).collect())),
     ])
@@ -44,9 +47,9 @@ fn side_json(selection: &Selection, side: &ComparisonSide) -> Json {
 pub fn pair_json(pair: &QuantilePair) -> Json {
     let [a, b] = pair.values;
     Object(vec![
-        ("share", number(pair.share)),
+        ("q", number(pair.share)),
         ("a", bracket(a)),
         ("b", bracket(b)),
-        ("differ", Bool(pair.is_significant())),
+        ("significant", Bool(pair.is_significant())),
     ])
 }

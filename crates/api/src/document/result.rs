@@ -30,16 +30,16 @@ pub fn to_json(answer: &QueryResult, maxima: &[Maxima]) -> Json {
                 let readings = of.points.iter().map(reading_json).collect();
                 Object(vec![
                     ("labels", super::labels(of.labels.iter())),
-                    ("readings", List(readings)),
+                    ("samples", List(readings)),
                 ])
             });
-            ("readings", List(series.collect()))
+            ("samples", List(series.collect()))
         }
     };
     let maximum = |of: &Maxima| {
         let streams = of.streams.iter().map(|of| stream_json(answer, of)).collect();
         Object(vec![
-            ("question", Text(of.expression.clone())),
+            ("expression", Text(of.expression.clone())),
             ("unit", of.unit.clone().map_or(Null, Text)),
             ("data", List(streams)),
         ])
@@ -47,7 +47,7 @@ pub fn to_json(answer: &QueryResult, maxima: &[Maxima]) -> Json {
     let notes =
         |kind| List(answer.warnings.of_kind(kind).map(|(text, _)| Text(text.to_owned())).collect());
     Object(vec![
-        ("schema", Integer(1)),
+        ("schema", Integer(2)),
         ("kind", Text(kind.to_owned())),
         ("unit", answer.unit.clone().map_or(Null, Text)),
         ("data", data),

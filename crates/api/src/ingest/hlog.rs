@@ -31,9 +31,9 @@ impl IngestFormat for HlogFormat {
     const NAME: &'static str = "hlog";
     const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
         "/v1/hlog",
-        "Takes a log of HdrHistogram.",
+        "Ingests an HdrHistogram interval log.",
         PARAMETERS,
-        ("text/plain", "a log of HdrHistogram"),
+        ("text/plain", "an HdrHistogram interval log"),
     )];
 
     type Summary = MapSummary;
@@ -66,7 +66,7 @@ impl IngestFormat for HlogFormat {
         let answer = json!({
             "intervals": outcome.summary.samples,
             "values": outcome.values,
-            "repeated": outcome.is_duplicate,
+            "duplicate": outcome.is_duplicate,
         });
         json_response(StatusCode::OK, &answer)
     }

@@ -19,21 +19,24 @@ use crate::route::{ApiRoute, JSON, Parameter};
 const DEBUG: HeaderName = HeaderName::from_static("x-circonus-httptrap-debug");
 
 const PARAMETERS: &[Parameter] = &[LABELS];
-const CHECK_PARAMETERS: &[Parameter] =
-    &[Parameter::text("check", "which check"), Parameter::text("secret", "a token"), LABELS];
+const CHECK_PARAMETERS: &[Parameter] = &[
+    Parameter::text("check", "name of the check"),
+    Parameter::text("secret", "an API token"),
+    LABELS,
+];
 
-const BODY: (&str, &str) = (JSON, "metrics as Circonus' HTTPTrap takes them");
-const RESPONSE: &str = "how many were taken: {\"stats\": n}; they are durable";
+const BODY: (&str, &str) = (JSON, "metrics in Circonus HTTPTrap JSON");
+const RESPONSE: &str = "number of accepted metrics: {\"stats\": n}; stored durably";
 const ANY: ApiRoute = ApiRoute::ingest(
     "/v1/httptrap",
-    "Takes an HTTPTrap body (docs/formats/httptrap.md).",
+    "Ingests HTTPTrap JSON (docs/formats/httptrap.md).",
     PARAMETERS,
     BODY,
 )
 .with_response(200, JSON, RESPONSE);
 const ONE: ApiRoute = ApiRoute::ingest(
     "/module/httptrap/{check}/{secret}",
-    "Takes an HTTPTrap body at the address that Circonus' clients know.",
+    "Ingests HTTPTrap JSON at the URL that Circonus clients use.",
     CHECK_PARAMETERS,
     BODY,
 )
@@ -83,7 +86,7 @@ impl IngestFormat for HttpTrapFormat {
         let mut answer =
             json!({ "stats": placed.samples, "filtered": placed.skipped + placed.rejected });
         if outcome.is_duplicate {
-            answer["repeated"] = true.into();
+            answer["duplicate"] = true.into();
         }
         let mut status = StatusCode::OK;
         if placed.rejected > 0 {

@@ -19,7 +19,7 @@ use crate::route::{ApiRoute, Parameter};
 const PARAMETERS: &[Parameter] = &[
     METRIC,
     UNIT,
-    Parameter::text("format", "the format's name; told by the content, if not said"),
+    Parameter::text("format", "name of the format; default: detected from the content"),
     START,
     LABELS,
 ];
@@ -36,9 +36,9 @@ impl IngestFormat for ImportFormat {
     const NAME: &'static str = "import";
     const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
         "/v1/import",
-        "Takes a recording in any format that `topdeck import` reads.",
+        "Ingests a file in any format that `topdeck import` reads.",
         PARAMETERS,
-        ("application/octet-stream", "the recording"),
+        ("application/octet-stream", "the file"),
     )];
 
     type Summary = (InputFormat, MapSummary);
@@ -73,10 +73,10 @@ impl IngestFormat for ImportFormat {
         let (format, placed) = outcome.summary;
         let answer = json!({
             "format": format.name(),
-            "readings": placed.samples,
+            "samples": placed.samples,
             "values": outcome.values,
             "skipped": placed.skipped,
-            "repeated": outcome.is_duplicate,
+            "duplicate": outcome.is_duplicate,
         });
         json_response(StatusCode::OK, &answer)
     }

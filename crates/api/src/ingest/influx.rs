@@ -16,10 +16,10 @@ use crate::ingest::ingest_request::{IngestOutcome, IngestRequest, json_response}
 use crate::route::{ApiRoute, Parameter};
 
 const PARAMETERS: &[Parameter] =
-    &[Parameter::text("precision", "the unit of times: ns, us, ms, s, m or h; ns if not said")];
+    &[Parameter::text("precision", "unit of timestamps: ns, us, ms, s, m or h; default: ns")];
 
-const LINES: (&str, &str) = ("text/plain", "lines of the Influx line protocol");
-const RESPONSE: &str = "all of it is durable";
+const LINES: (&str, &str) = ("text/plain", "Influx line protocol");
+const RESPONSE: &str = "stored durably";
 
 /// A request in the line protocol.
 pub(crate) struct InfluxFormat {
@@ -29,11 +29,11 @@ pub(crate) struct InfluxFormat {
 impl IngestFormat for InfluxFormat {
     const NAME: &'static str = "influx";
     const ROUTES: &'static [ApiRoute] = &[
-        ApiRoute::ingest("/write", "Takes the line protocol of InfluxDB 1.", PARAMETERS, LINES)
+        ApiRoute::ingest("/write", "Ingests the line protocol of InfluxDB 1.", PARAMETERS, LINES)
             .with_response(204, "", RESPONSE),
         ApiRoute::ingest(
             "/api/v2/write",
-            "Takes the line protocol of InfluxDB 2.",
+            "Ingests the line protocol of InfluxDB 2.",
             PARAMETERS,
             LINES,
         )

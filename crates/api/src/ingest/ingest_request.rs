@@ -22,7 +22,7 @@ use crate::ingest::ingest_format::IngestFormat;
 use crate::limits::DecodePermits;
 use crate::route::Parameter;
 
-/// The header by which a sender makes a batch of its request: `PRODUCER/BOOT/SEQUENCE`, the producer in hex.
+/// The header by which a sender makes a batch of its request: `PRODUCER/EPOCH/SEQUENCE`, the producer in hex.
 const BATCH_HEADER: &str = "topdeck-batch";
 /// The header with a sender's secret.
 const BATCH_SECRET: &str = "topdeck-batch-secret";
@@ -34,17 +34,17 @@ const PRODUCERS: &str = "topdeck 2026 producers of HTTP batches";
 const LABEL_PREFIX: &str = "label.";
 
 /// The parameter with the metric's name.
-pub(crate) const METRIC: Parameter = Parameter::text("metric", "the metric's name");
+pub(crate) const METRIC: Parameter = Parameter::text("metric", "metric name");
 /// The parameter with the unit.
-pub(crate) const UNIT: Parameter = Parameter::text("unit", "the unit of the values, such as ms");
+pub(crate) const UNIT: Parameter = Parameter::text("unit", "unit of the values, such as ms");
 /// The parameter with the start of a log.
 pub(crate) const START: Parameter = Parameter::text(
     "start",
-    "when a log began whose times count from its own beginning, in seconds since 1970",
+    "start of a log with relative times, in seconds since 1970",
 );
 /// Stands for all parameters that begin as it does.
 pub(crate) const LABELS: Parameter =
-    Parameter::text("label.NAME", "a label of all that is sent, such as label.host=web-1");
+    Parameter::text("label.NAME", "label added to all series, such as label.host=web-1");
 
 /// A request with its body.
 pub struct IngestRequest {
@@ -171,7 +171,7 @@ fn parse_identity(
     };
     let (producer, boot, sequence) = read().ok_or_else(|| {
         ErrorResponse::bad_request(format!(
-            "expected {BATCH_HEADER}: PRODUCER/BOOT/SEQUENCE, the producer in hex and the sequence from 1, found {text:?}"
+            "expected {BATCH_HEADER}: PRODUCER/EPOCH/SEQUENCE, the producer in hex and the sequence from 1, found {text:?}"
         ))
     })?;
     let client = client.name.as_deref().unwrap_or_default();

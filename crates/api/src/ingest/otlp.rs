@@ -36,11 +36,11 @@ impl IngestFormat for OtlpFormat {
     const NAME: &'static str = "otlp";
     const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
         "/v1/metrics",
-        "Takes OpenTelemetry metrics (docs/formats/otlp.md).",
+        "Ingests OpenTelemetry metrics (docs/formats/otlp.md).",
         &[],
         (KINDS, "an ExportMetricsServiceRequest"),
     )
-    .with_response(200, KINDS, "an ExportMetricsServiceResponse, with what was not taken")];
+    .with_response(200, KINDS, "an ExportMetricsServiceResponse, with rejected points")];
     const GRPC_PATHS: &'static [&'static str] = &[SERVICE];
 
     type Summary = OtlpSummary;

@@ -27,9 +27,9 @@ impl IngestFormat for RecordFormat {
     const NAME: &'static str = "record";
     const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
         "/v1/record",
-        "Records raw values: numbers, one in a line.",
+        "Records raw values: a number per line.",
         PARAMETERS,
-        ("text/plain", "numbers, one in a line"),
+        ("text/plain", "a number per line"),
     )];
 
     type Summary = MapSummary;
@@ -58,7 +58,7 @@ impl IngestFormat for RecordFormat {
     }
 
     fn response(&self, outcome: IngestOutcome<MapSummary>) -> Response {
-        let answer = json!({ "values": outcome.values, "repeated": outcome.is_duplicate });
+        let answer = json!({ "values": outcome.values, "duplicate": outcome.is_duplicate });
         json_response(StatusCode::OK, &answer)
     }
 }

@@ -30,11 +30,11 @@ impl IngestFormat for RemoteWriteFormat {
     const NAME: &'static str = "remote write";
     const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
         "/api/v1/write",
-        "Takes Prometheus remote write, 1.0 and 2.0 (docs/formats/prometheus.md).",
+        "Ingests Prometheus remote write 1.0 and 2.0 (docs/formats/prometheus.md).",
         &[],
-        ("application/x-protobuf", "a write request, compressed with snappy"),
+        ("application/x-protobuf", "a write request, snappy-compressed"),
     )
-    .with_response(204, "", "all of it is durable; headers say how much")];
+    .with_response(204, "", "stored durably; headers have the counts")];
 
     type Summary = WriteSummary;
 

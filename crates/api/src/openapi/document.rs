@@ -11,13 +11,12 @@ const HEADERS: [(&str, &str, &str); 2] = [
     (
         "Batch",
         "Topdeck-Batch",
-        "PRODUCER/BOOT/SEQUENCE: the same again is a repeat, and not counted twice (docs/serve.md)",
+        "PRODUCER/EPOCH/SEQUENCE: a retry with the same value is counted once (docs/serve.md)",
     ),
     (
         "BatchSecret",
         "Topdeck-Batch-Secret",
-        "16 to 256 characters chosen at random, the same with each batch: only who knows it sends \
-         in the name of the producer",
+        "16 to 256 random characters, the same with each batch: authenticates the producer",
     ),
 ];
 
@@ -49,7 +48,7 @@ fn string(text: &str) -> Json {
 }
 
 fn info_json() -> Json {
-    let about = "Whole distributions of latencies, in and out. docs/api.md has examples. A time is RFC 3339, Unix seconds, nanoseconds (1794225600000000000ns), now, or -2h; a length is 5m, 250ms, or seconds. Times of answers are nanoseconds since 1970.";
+    let about = "Latency distributions: ingestion and queries. Examples: docs/api.md. A time is RFC 3339, Unix seconds, nanoseconds (1794225600000000000ns), now, or relative (-2h); a duration is 5m, 250ms, or seconds. Times in responses are nanoseconds since 1970.";
     Object(vec![
         ("title", string("topdeck")),
         ("version", string(env!("CARGO_PKG_VERSION"))),
@@ -127,7 +126,7 @@ fn components() -> Json {
         ("required", List(vec![string("error")])),
     ]);
     let json = Map(vec![("application/json".to_owned(), Object(vec![("schema", schema)]))]);
-    let about = "What went wrong, where, why, and what to do.";
+    let about = "Error message with cause and remedy.";
     let problem = Object(vec![("description", string(about)), ("content", json)]);
     let scheme = Object(vec![("type", string("http")), ("scheme", string("bearer"))]);
     let header = |&(name, header, about): &(&str, &str, &str)| {

@@ -25,7 +25,7 @@ pub(super) async fn breakdown(
     let asked = parameters.clone();
     let estimate = move |view: &ReadView, _: &ActiveQuery| {
         let moment = |name| asked.time(name, now).ok().flatten();
-        let ends = (moment("picture_from"), moment("picture_to"));
+        let ends = (moment("baseline_from"), moment("baseline_to"));
         let rows = |selector| selection::estimate_rows(view, &selector, ends, 1);
         asked.selectors("selector").map_or(0, rows)
     };
@@ -46,7 +46,7 @@ pub(super) async fn breakdown(
         };
         let (above, up_to) = (one("above")?, one("up_to")?);
         let moment = |name: &'static str| Ok::<_, ApiError>((name, parameters.time(name, now)?));
-        let ends = (moment("picture_from")?, moment("picture_to")?);
+        let ends = (moment("baseline_from")?, moment("baseline_to")?);
         let picture = selection::resolve_range(view, &found, ends)?;
         let start = moment("from")?.1.unwrap_or(picture.start);
         let end = moment("to")?.1.unwrap_or(picture.end);
@@ -66,5 +66,5 @@ pub(super) async fn breakdown(
         let unit = unit.as_ref().map(ToString::to_string);
         asking.json_response(&document::breakdown::to_json(&rectangle, unit, &explanation))
     };
-    context.run_query("explain", timeout, estimate, work).await
+    context.run_query("breakdown", timeout, estimate, work).await
 }

@@ -83,7 +83,7 @@ fn quantiles(parameters: &Parameters) -> Result<Vec<f64>, ApiError> {
 pub(super) fn counts_above(limits: &[(String, f64)], mixture: &Mixture) -> Json {
     let of = |(written, limit): &(String, f64)| {
         Object(vec![
-            ("written", Text(written.clone())),
+            ("text", Text(written.clone())),
             ("limit", number(*limit)),
             ("count", count(mixture.count_above(*limit, LimitInclusion::Exclusive))),
         ])
@@ -143,7 +143,7 @@ impl SelectedSeries {
     /// With what the document begins.
     pub(super) fn header_fields(&self) -> Vec<(&'static str, Json)> {
         vec![
-            ("schema", integer(1)),
+            ("schema", integer(2)),
             ("selector", Text(self.selector.clone())),
             ("series", integer(self.series.len() as u64)),
             ("unit", self.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),

@@ -79,7 +79,7 @@ fn no_match_message(view: &ReadView, selector: &Selector) -> String {
     if n == 0 {
         return format!("{selector} picks no series: there is nothing in the store yet{missing}");
     }
-    let more = if names.len() > NAMES_LISTED { "; /v1/names lists all" } else { "" };
+    let more = if names.len() > NAMES_LISTED { "; /v1/metric_names lists all" } else { "" };
     let names: Vec<String> = names.into_iter().take(NAMES_LISTED).map(|(_, name)| name).collect();
     format!("{selector} picks no series; there are: {}{more}{missing}", names.join(", "))
 }

@@ -122,16 +122,16 @@ async fn list_response(
     let work = move |view: &ReadView, asking: &ActiveQuery| {
         let search = SeriesSearch {
             selector: parameters.selectors("selector")?,
-            filter: parameters.get("text").map(str::to_lowercase),
+            filter: parameters.get("search").map(str::to_lowercase),
             limit: parameters.count("limit", LIMIT, LIMIT_MAX)?,
             view,
             query: asking,
         };
         let (found, told) = find(&search)?;
         asking.json_response(&Object(vec![
-            ("schema", integer(1)),
-            ("found", integer(found as u64)),
-            ("cut", Bool(told.len() < found)),
+            ("schema", integer(2)),
+            ("total", integer(found as u64)),
+            ("truncated", Bool(told.len() < found)),
             (name, List(told)),
         ]))
     };

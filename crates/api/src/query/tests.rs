@@ -14,7 +14,7 @@ async fn instant_query_has_bounds_and_maximum() {
     check(
         "/v1/query?query=histogram_quantile(0.5, sum(exact_increase(latency{host=\"a\"}[10m])))",
         expect![[r#"
-            {"schema":1,"kind":"vector","unit":"ms","data":[{"labels":{},"points":[{"time_ns":1600003800000000000,"value":{"lower":4.967431248293937,"estimate":5.076203828766933,"upper":5.076203828766933}}]}],"maxima":[{"question":"histogram_max(sum(exact_increase(latency{host=\"a\"}[10m])))","unit":"ms","data":[{"labels":{},"points":[{"time_ns":1600003800000000000,"value":10.0}]}]}],"warnings":[],"infos":[],"gaps":[]}
+            {"schema":2,"kind":"vector","unit":"ms","data":[{"labels":{},"points":[{"time_ns":1600003800000000000,"value":{"lower":4.967431248293937,"estimate":5.076203828766933,"upper":5.076203828766933}}]}],"maxima":[{"expression":"histogram_max(sum(exact_increase(latency{host=\"a\"}[10m])))","unit":"ms","data":[{"labels":{},"points":[{"time_ns":1600003800000000000,"value":10.0}]}]}],"warnings":[],"infos":[],"gaps":[]}
         "#]],
     )
     .await;
@@ -25,14 +25,14 @@ async fn range_query() {
     check(
         "/v1/query?query=sum(histogram_count_above(50, exact_increase(latency[10m])))&from=-20m&step=10m",
         expect![[r#"
-            {"schema":1,"kind":"matrix","unit":"values","data":[{"labels":{},"points":[{"time_ns":1600002600000000000,"value":100.0},{"time_ns":1600003200000000000,"value":100.0},{"time_ns":1600003800000000000,"value":100.0}]}],"maxima":[],"warnings":[],"infos":[],"gaps":[]}
+            {"schema":2,"kind":"matrix","unit":"values","data":[{"labels":{},"points":[{"time_ns":1600002600000000000,"value":100.0},{"time_ns":1600003200000000000,"value":100.0},{"time_ns":1600003800000000000,"value":100.0}]}],"maxima":[],"warnings":[],"infos":[],"gaps":[]}
         "#]],
     )
     .await;
     check(
         "/v1/query?language=caql&from=-10m&step=5m&query=find:histogram(\"latency\") | histogram:merge() | histogram:count()",
         expect![[r#"
-            {"schema":1,"kind":"matrix","unit":"values","data":[{"labels":{"__name__":"latency"},"points":[{"time_ns":1600003200000000000,"value":100.0},{"time_ns":1600003500000000000,"value":100.0}]}],"maxima":[],"warnings":[],"infos":[],"gaps":[]}
+            {"schema":2,"kind":"matrix","unit":"values","data":[{"labels":{"__name__":"latency"},"points":[{"time_ns":1600003200000000000,"value":100.0},{"time_ns":1600003500000000000,"value":100.0}]}],"maxima":[],"warnings":[],"infos":[],"gaps":[]}
         "#]],
     )
     .await;
@@ -43,7 +43,7 @@ async fn histogram_over_a_range() {
     check(
         "/v1/histogram?selector=latency{host=\"a\"}&from=-10m&to=now&q=0.5,1&above=5ms&above=0.009s",
         expect![[r#"
-            {"schema":1,"selector":"latency{host=\"a\"}","series":1,"unit":"ms","start_ns":1600003200000000000,"end_ns":1600003800000000000,"count":100,"sum":{"lower":550.0,"estimate":550.0,"upper":550.0},"min":{"lower":1.0,"estimate":1.0,"upper":1.0},"max":{"lower":10.0,"estimate":10.0,"upper":10.0},"cells":[{"lower":1.0,"upper":1.0,"count":10},{"lower":1.9571441241754004,"upper":2.0,"count":10},{"lower":2.9536522918789987,"upper":3.0183288551868452,"count":10},{"lower":3.914288248350801,"upper":4.0,"count":10},{"lower":4.967431248293937,"upper":5.076203828766933,"count":10},{"lower":5.907304583757997,"upper":6.0366577103736905,"count":10},{"lower":6.874477192489912,"upper":7.025008641493198,"count":10},{"lower":7.828576496701602,"upper":8.0,"count":10},{"lower":8.915093940767141,"upper":9.110309078053533,"count":10},{"lower":9.934862496587874,"upper":10.0,"count":10}],"mean":{"lower":5.499999999999994,"estimate":5.5,"upper":5.500000000000006},"stddev":{"lower":2.826597246359501,"estimate":2.8642877611746718,"upper":2.9022716987893995},"quantiles":[{"q":0.5,"value":{"lower":4.967431248293937,"estimate":5.0663154123602965,"upper":5.076203828766933}},{"q":1.0,"value":{"lower":10.0,"estimate":10.0,"upper":10.0}}],"above":[{"written":"5ms","limit":5.0,"count":{"lower":50,"estimate":57,"upper":60}},{"written":"0.009s","limit":9.0,"count":{"lower":10,"estimate":16,"upper":20}}],"gaps":[]}
+            {"schema":2,"selector":"latency{host=\"a\"}","series":1,"unit":"ms","start_ns":1600003200000000000,"end_ns":1600003800000000000,"count":100,"sum":{"lower":550.0,"estimate":550.0,"upper":550.0},"min":{"lower":1.0,"estimate":1.0,"upper":1.0},"max":{"lower":10.0,"estimate":10.0,"upper":10.0},"cells":[{"lower":1.0,"upper":1.0,"count":10},{"lower":1.9571441241754004,"upper":2.0,"count":10},{"lower":2.9536522918789987,"upper":3.0183288551868452,"count":10},{"lower":3.914288248350801,"upper":4.0,"count":10},{"lower":4.967431248293937,"upper":5.076203828766933,"count":10},{"lower":5.907304583757997,"upper":6.0366577103736905,"count":10},{"lower":6.874477192489912,"upper":7.025008641493198,"count":10},{"lower":7.828576496701602,"upper":8.0,"count":10},{"lower":8.915093940767141,"upper":9.110309078053533,"count":10},{"lower":9.934862496587874,"upper":10.0,"count":10}],"mean":{"lower":5.499999999999994,"estimate":5.5,"upper":5.500000000000006},"stddev":{"lower":2.826597246359501,"estimate":2.8642877611746718,"upper":2.9022716987893995},"quantiles":[{"q":0.5,"value":{"lower":4.967431248293937,"estimate":5.0663154123602965,"upper":5.076203828766933}},{"q":1.0,"value":{"lower":10.0,"estimate":10.0,"upper":10.0}}],"above":[{"text":"5ms","limit":5.0,"count":{"lower":50,"estimate":57,"upper":60}},{"text":"0.009s","limit":9.0,"count":{"lower":10,"estimate":16,"upper":20}}],"gaps":[]}
         "#]],
     )
     .await;
@@ -122,7 +122,7 @@ async fn a_series_all_of_whose_rows_are_missing_is_a_gap_and_not_unknown() {
         "/v1/query?language=caql&from=-1h&step=5m&query=find(\"waited\")",
         "/v1/query?language=caql&from=-1h&step=5m&query=find:histogram(\"waited\")",
         "/v1/query?language=caql&from=-1h&step=5m&query=find:histogram(\"waited\") | histogram:merge()",
-        "/v1/texts?selector=waited&from=-2h",
+        "/v1/info_metrics?selector=waited&from=-2h",
     ] {
         let answer = trial.json(path).await;
         assert_eq!(answer["gaps"][0]["lost"], 3, "{path}: {answer}");
@@ -166,28 +166,28 @@ async fn what_is_missing_beyond_the_rows_of_a_series_is_told_by_every_way_out() 
 #[tokio::test]
 async fn series_names_and_labels_are_listed() {
     check("/v1/series?selector={host=\"a\"}", expect![[r#"
-        {"schema":1,"found":2,"cut":false,"series":[{"name":"depth","labels":{"host":"a"},"kind":"gauge","unit":null},{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}
+        {"schema":2,"total":2,"truncated":false,"series":[{"name":"depth","labels":{"host":"a"},"kind":"gauge","unit":null},{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}
     "#]]).await;
     check("/v1/series?text=LAT&limit=1", expect![[r#"
-        {"schema":1,"found":2,"cut":true,"series":[{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}
+        {"schema":2,"total":2,"truncated":true,"series":[{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}
     "#]]).await;
-    check("/v1/names", expect![[r#"
-        {"schema":1,"found":3,"cut":false,"names":[{"name":"depth","kind":"gauge","unit":null,"series":1},{"name":"latency","kind":"histogram","unit":"ms","series":2},{"name":"requests_total","kind":"cumulative-count","unit":null,"series":1}]}
+    check("/v1/metric_names", expect![[r#"
+        {"schema":2,"total":3,"truncated":false,"names":[{"name":"depth","kind":"gauge","unit":null,"series":1},{"name":"latency","kind":"histogram","unit":"ms","series":2},{"name":"requests_total","kind":"cumulative-count","unit":null,"series":1}]}
     "#]]).await;
     check(
         "/v1/labels",
         expect![[r#"
-        {"schema":1,"found":1,"cut":false,"labels":[{"name":"host","values":2,"series":3}]}
+        {"schema":2,"total":1,"truncated":false,"labels":[{"name":"host","values":2,"series":3}]}
     "#]],
     )
     .await;
     check("/v1/label/host/values?selector=latency&selector=depth", expect![[r#"
-        {"schema":1,"found":2,"cut":false,"values":[{"value":"a","series":2},{"value":"b","series":1}]}
+        {"schema":2,"total":2,"truncated":false,"values":[{"value":"a","series":2},{"value":"b","series":1}]}
     "#]]).await;
     check(
         "/v1/label/__name/values?text=t&limit=1",
         expect![[r#"
-        {"schema":1,"found":3,"cut":true,"values":[{"value":"depth","series":1}]}
+        {"schema":2,"total":3,"truncated":true,"values":[{"value":"depth","series":1}]}
     "#]],
     )
     .await;
@@ -201,8 +201,8 @@ async fn compare_and_breakdown() {
     let trial = TestServer::new();
     let compared = trial.json("/v1/compare?a=latency{host=\"a\"}&b=latency{host=\"b\"}").await;
     assert_eq!((&compared["a"]["count"], &compared["b"]["count"]), (&600.into(), &600.into()));
-    assert_eq!(compared["superiority"]["lower"].to_string(), "1.0");
-    let asked = format!("/v1/explain?selector=latency&above=50ms&from={START}ns&to={NOW}ns");
+    assert_eq!(compared["probability_of_superiority"]["lower"].to_string(), "1.0");
+    let asked = format!("/v1/breakdown?selector=latency&above=50ms&from={START}ns&to={NOW}ns");
     let explained = trial.json(&asked).await;
     assert_eq!(explained["inside"]["estimate"], 600);
     assert_eq!(explained["labels"][0]["label"], "host");
@@ -273,7 +273,7 @@ async fn invalid_queries_name_the_error() {
     check("/v1/compare?a=latency", expect![[r#"
         400 Bad Request {"error":"parameter b: is missing, expected a second selector, or another time in from_b and to_b"}
     "#]]).await;
-    check("/v1/explain?selector=latency&above=1&up_to=0", expect![[r#"
+    check("/v1/breakdown?selector=latency&above=1&up_to=0", expect![[r#"
         422 Unprocessable Entity {"error":"the rectangle has no height: its lower value is not below its upper one"}
     "#]]).await;
 }
@@ -314,7 +314,7 @@ async fn maxima_count_against_the_response_budget() {
         }
         enough
     };
-    let (alone, both) = (bytes(&format!("{asked}&no_maxima")).await, bytes(asked).await);
+    let (alone, both) = (bytes(&format!("{asked}&maxima=false")).await, bytes(asked).await);
     // Numbers take less than what has bounds.
     assert!(both > alone + alone / 4, "{alone} KiB, and with maxima {both} KiB");
 }
@@ -347,7 +347,7 @@ async fn heatmap_thresholds_and_gaps_count_against_the_budget() {
 async fn regex_limit_is_shared_by_all_selectors() {
     for (path, most) in [
         ("/v1/series?", 32),
-        ("/v1/names?", 32),
+        ("/v1/metric_names?", 32),
         ("/v1/stream?", 32),
         ("/v1/histogram?", 32),
         ("/api/v1/series?", 128),

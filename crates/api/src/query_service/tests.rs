@@ -160,7 +160,7 @@ async fn light_queries_run_while_heavy_lane_is_full() {
     let (go, working) = occupy(&trial.context, QueryLane::Heavy).await;
     for asked in [
         "/v1/status",
-        "/v1/names",
+        "/v1/metric_names",
         "/v1/series",
         "/v1/cardinality",
         "/api/v1/labels",
@@ -168,7 +168,7 @@ async fn light_queries_run_while_heavy_lane_is_full() {
         "/v1/histogram?selector=latency",
         "/v1/heatmap?selector=latency",
         "/v1/compare?a=latency{host=\"a\"}&b=latency{host=\"b\"}",
-        "/v1/explain?selector=latency&above=50ms",
+        "/v1/breakdown?selector=latency&above=50ms",
         QUERY,
     ] {
         let (status, text) = trial.get(asked).await;
@@ -187,7 +187,7 @@ async fn large_query_waits_in_the_heavy_lane() {
         "/v1/histogram?selector=latency",
         "/v1/heatmap?selector=latency",
         "/v1/compare?a=latency{host=\"a\"}&b=latency{host=\"b\"}",
-        "/v1/explain?selector=latency&above=50ms",
+        "/v1/breakdown?selector=latency&above=50ms",
     ] {
         let settings = QueryServiceSettings {
             max_concurrent_queries: 1,

@@ -14,19 +14,19 @@ async fn status_document() {
     let subscribers = status["journal"]["subscribers"].as_array().unwrap();
     assert!(subscribers.iter().any(|subscriber| subscriber["name"] == "store"));
     assert_eq!(status["journal"]["poisoned"], false);
-    assert_eq!(status["store"]["notes"].as_array().unwrap().len(), 0);
+    assert_eq!(status["store"]["warnings"].as_array().unwrap().len(), 0);
 }
 
 #[tokio::test]
 async fn audit_has_no_discrepancy() {
     let trial = TestServer::new();
     let audit = trial.json("/v1/audit").await;
-    assert_eq!(audit["explained"], true);
+    assert_eq!(audit["reconciled"], true);
     let producer = &audit["producers"][0];
     assert_eq!(producer["name"], "trial");
     for (at, hop) in ["journal", "store"].into_iter().enumerate() {
         let line = &producer["hops"][at];
-        assert_eq!((&line["hop"], &line["difference"]), (&hop.into(), &0.into()));
+        assert_eq!((&line["hop"], &line["discrepancy"]), (&hop.into(), &0.into()));
         assert_eq!(
             line["stored"]["values"], 1320,
             "60 minutes of 2 × 10 values, 1 count and 1 gauge"
@@ -43,7 +43,7 @@ async fn health_and_metrics() {
     trial.json("/v1/query?query=1").await;
     let (status, text) = trial.get("/metrics").await;
     assert_eq!(status, StatusCode::OK);
-    assert!(text.contains("topdeck_batches_total{outcome=\"taken\"} 240\n"), "{text}");
+    assert!(text.contains("topdeck_batches_total{outcome=\"accepted\"} 240\n"), "{text}");
     assert!(text.contains("topdeck_query_duration_seconds_count{kind=\"query\"} 1\n"), "{text}");
 }
 
@@ -108,7 +108,7 @@ async fn health_says_for_a_day_that_the_journal_is_damaged_and_status_what_to_do
     let status = trial.json("/v1/status").await;
     let damage = &status["damage"][0];
     assert_eq!(
-        (&damage["place"], &damage["records"]),
+        (&damage["location"], &damage["records"]),
         (&"records 3..4 of the journal".into(), &1.into())
     );
     assert_eq!(damage["remedy"], "run `topdeck journal repair /data`");

@@ -55,7 +55,7 @@ pub(super) fn journal_gap(gap: &journal::Gap) -> String {
 
 /// Events that a client was too slow for.
 pub(super) fn lagged(missed: u64) -> String {
-    event("lagged", &Object(vec![("missed", integer(missed))]))
+    event("lagged", &Object(vec![("dropped", integer(missed))]))
 }
 
 /// Nothing more comes.

@@ -104,7 +104,7 @@ async fn slow_clients_are_told_what_they_missed() {
         assert!(slow.event().await.contains(&format!("\"value\":{at}.0")), "{at}");
     }
     trial.send(&gauge("depth"), number(-1.0));
-    assert_eq!(slow.event().await, format!("event: lagged\ndata: {{\"missed\":{more}}}\n\n"));
+    assert_eq!(slow.event().await, format!("event: lagged\ndata: {{\"dropped\":{more}}}\n\n"));
     assert!(slow.event().await.contains("\"value\":-1.0"));
 }
 

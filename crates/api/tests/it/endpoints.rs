@@ -12,7 +12,7 @@ fn numbers_are_recorded_in_one_histogram() {
     let it = ServerFixture::new();
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";
     let path = "/v1/record?metric=took&unit=ms&label.host=a";
-    it.post(path, form, "12.5").check(200, "{\"repeated\":false,\"values\":1}");
+    it.post(path, form, "12.5").check(200, "{\"duplicate\":false,\"values\":1}");
     it.post(path, form, "1500\n1501\n0.5\n").check(200, "\"values\":3");
     assert_eq!(it.count("took"), 4);
     let rows = it.rows(r#"took{host="a"}"#);
@@ -60,12 +60,12 @@ fn duplicate_batch_is_counted_once() {
     let post = |batch: &str, value: &str| {
         it.post("/v1/record?metric=took", &format!("Topdeck-Batch: {batch}\r\n"), value)
     };
-    post("a1/7/1", "1").check(200, "\"repeated\":false");
-    post("a1/7/1", "1").check(200, "\"repeated\":true");
-    post("a1/7/2", "2").check(200, "\"repeated\":false");
-    post("a1/8/1", "3").check(200, "\"repeated\":false");
-    post("b/7/1", "4").check(200, "\"repeated\":false");
-    post("a1/8", "5").check(400, "PRODUCER/BOOT/SEQUENCE");
+    post("a1/7/1", "1").check(200, "\"duplicate\":false");
+    post("a1/7/1", "1").check(200, "\"duplicate\":true");
+    post("a1/7/2", "2").check(200, "\"duplicate\":false");
+    post("a1/8/1", "3").check(200, "\"duplicate\":false");
+    post("b/7/1", "4").check(200, "\"duplicate\":false");
+    post("a1/8", "5").check(400, "PRODUCER/EPOCH/SEQUENCE");
     assert_eq!(it.count("took"), 4);
 }
 
@@ -311,7 +311,7 @@ fn forged_sequence_does_not_block_a_sender() {
     };
     assert_eq!(record(1).status, 200);
     record(1 << 40).check(409, "cannot take sequence 1099511627776 of producer");
-    record(2).check(200, "\"repeated\":false");
+    record(2).check(200, "\"duplicate\":false");
     assert_eq!(fixture.count("a"), 2);
     let name = "topdeck_intake_identity_rejections_total";
     let refused = fixture.intake.meter().counter(name, "", &[("reason", "sequence")]);
@@ -326,15 +326,15 @@ fn a_forged_request_without_the_secret_skips_no_batch_of_its_owner() {
         it.post("/v1/record?metric=a", &header, "1")
     };
     let own = "Topdeck-Batch-Secret: 5f1c2a90b7d34e68\r\n";
-    record(1, own).check(200, "\"repeated\":false");
+    record(1, own).check(200, "\"duplicate\":false");
     for forged in ["", "Topdeck-Batch-Secret: 0000000000000000\r\n"] {
-        record(1_000_000, forged).check(200, "\"repeated\":false");
+        record(1_000_000, forged).check(200, "\"duplicate\":false");
     }
     // Without a secret a forged request can skip few, with one an honest sender many.
     record(1_000_000 + 4_097, "").check(409, "at most 4096 may be left out");
-    record(2, own).check(200, "\"repeated\":false");
-    record(2, own).check(200, "\"repeated\":true");
-    record(1 << 20, own).check(200, "\"repeated\":false");
+    record(2, own).check(200, "\"duplicate\":false");
+    record(2, own).check(200, "\"duplicate\":true");
+    record(1 << 20, own).check(200, "\"duplicate\":false");
     assert_eq!(it.count("a"), 5);
     record(3, "Topdeck-Batch-Secret: short\r\n").check(400, "it has 5 characters; send 16 to 256");
 }
@@ -361,7 +361,7 @@ fn a_batch_that_was_taken_by_the_version_before_is_not_taken_again() {
     it.intake.append_with_identity(identity, 0, "", writer).unwrap().wait_durable().unwrap();
     let post =
         |batch: &str| it.post("/v1/record?metric=a", &format!("Topdeck-Batch: {batch}\r\n"), "1");
-    post("7/1/5").check(200, "\"repeated\":true");
-    post("7/1/6").check(200, "\"repeated\":false");
+    post("7/1/5").check(200, "\"duplicate\":true");
+    post("7/1/6").check(200, "\"duplicate\":false");
     assert_eq!(it.count("a"), 1);
 }

@@ -179,8 +179,8 @@ impl ServerFixture {
     }
 
     /// What was refused at a bound.
-    pub(crate) fn rejected(&self, why: &str) -> u64 {
-        self.intake.meter().counter("topdeck_http_rejected_total", "", &[("why", why)]).get()
+    pub(crate) fn rejected(&self, reason: &str) -> u64 {
+        self.intake.meter().counter("topdeck_http_rejected_total", "", &[("reason", reason)]).get()
     }
 }
 

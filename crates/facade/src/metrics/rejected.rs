@@ -22,8 +22,7 @@ pub(super) enum ValueRejectReason {
     LateDescription,
 }
 
-const REASONS: [&str; 5] =
-    ["negative", "not a number", "too large", "no series", "late description"];
+const REASONS: [&str; 5] = ["negative", "nan", "too_large", "no_series", "late_description"];
 
 /// Counters of rejected values of one metric, by reason.
 pub(super) struct RejectedValues {

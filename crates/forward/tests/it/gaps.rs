@@ -101,10 +101,7 @@ async fn dropped_records_are_reported_as_a_gap() {
     assert_eq!(lost, first, "{:?}", state.gaps);
     assert_eq!(state.samples + lost, written);
     assert!(state.gaps.iter().all(|gap| gap.producer.is_some() && gap.start <= gap.end));
-    assert_eq!(
-        state.gaps[0].reason,
-        "missing in the journal of an agent: dropped at the limit in bytes"
-    );
+    assert_eq!(state.gaps[0].reason, "missing in the journal of an agent: dropped: size retention");
     // A gap has the sequence of the last missing record. Records dropped while the first gap is
     // sent are a second gap.
     assert_eq!(state.order.get(state.gaps.len() - 1), Some(&first), "{:?}", state.gaps);

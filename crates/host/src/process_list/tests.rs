@@ -63,8 +63,8 @@ fn cpu_usage_is_since_the_previous_table() {
     };
     let why = || {
         let told = ask(&[]).unwrap();
-        assert_eq!((&told["host"], &told["found"]), (&Value::Null, &0.into()));
-        told["why"].as_str().unwrap().to_owned()
+        assert_eq!((&told["host"], &told["total"]), (&Value::Null, &0.into()));
+        told["reason"].as_str().unwrap().to_owned()
     };
     let off = why();
     assert!(off.contains("set processes = true in [host]"), "{off}");
@@ -75,28 +75,28 @@ fn cpu_usage_is_since_the_previous_table() {
     let mut writer = TableWriter::new(&folder.0).unwrap();
     writer.publish(&taken(10), &[process(2, 0, 100), process(3, 1_000, 50)]).unwrap();
     let first = ask(&[]).unwrap();
-    assert_eq!(first["over_seconds"], Value::Null);
-    assert_eq!(first["processes"][0]["processors"], Value::Null);
+    assert_eq!(first["interval_seconds"], Value::Null);
+    assert_eq!(first["processes"][0]["cpu_cores"], Value::Null);
     // Two seconds later one had all of a processor, another one is new, and the third did nothing.
     let rows = [process(2, 0, 100), process(3, 3_000, 50), process(4, 100, 70)];
     writer.publish(&taken(12), &rows).unwrap();
     let told = ask(&[]).unwrap();
-    assert_eq!((&told["host"], &told["how"]), (&"box".into(), &"procfs".into()));
-    assert_eq!((&told["over_seconds"], &told["found"]), (&2.0.into(), &3.into()));
+    assert_eq!((&told["host"], &told["source"]), (&"box".into(), &"procfs".into()));
+    assert_eq!((&told["interval_seconds"], &told["total"]), (&2.0.into(), &3.into()));
     let busy: Vec<_> = (0..3)
         .map(|at| {
             let one = &told["processes"][at];
-            (one["pid"].as_u64().unwrap(), one["processors"].as_f64().unwrap())
+            (one["pid"].as_u64().unwrap(), one["cpu_cores"].as_f64().unwrap())
         })
         .collect();
     assert_eq!(busy, [(3, 1.0), (4, 0.3), (2, 0.0)]);
     let expected = serde_json::json!({
         "pid": 3, "ppid": 1, "uid": 1000, "name": "shop", "state": "S", "threads": 3,
-        "processors": 1.0, "processor_seconds": 3.5, "resident_bytes": 50
+        "cpu_cores": 1.0, "cpu_seconds": 3.5, "resident_bytes": 50
     });
     assert_eq!(told["processes"][0], expected);
     let one = ask(&[("limit", "1")]).unwrap();
-    assert_eq!((&one["found"], one["processes"].as_array().unwrap().len()), (&3.into(), 1));
+    assert_eq!((&one["total"], one["processes"].as_array().unwrap().len()), (&3.into(), 1));
     let error = ask(&[("limit", "many")]).unwrap_err();
     assert!(matches!(error, RouteError::Parameter { name, .. } if name == "limit"));
 }

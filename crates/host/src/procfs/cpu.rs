@@ -119,10 +119,10 @@ pub(super) fn loadavg(text: &str, take: &mut dyn MetricSink) {
 /// `/proc/pressure/RESOURCE`
 pub(super) fn pressure(resource: &str, text: &str, take: &mut dyn MetricSink) {
     for line in text.lines() {
-        let Some((share @ ("some" | "full"), rest)) = line.split_once(' ') else { continue };
+        let Some((stall_type @ ("some" | "full"), rest)) = line.split_once(' ') else { continue };
         let total = rest.split(' ').find_map(|field| field.strip_prefix("total="));
         if let Some(microseconds) = total.and_then(|total| total.parse::<u64>().ok()) {
-            let labels = [("resource", resource), ("share", share)];
+            let labels = [("resource", resource), ("type", stall_type)];
             take.record(&PRESSURE, &labels, microseconds as f64 / 1e6);
         }
     }
@@ -199,8 +199,8 @@ mod tests {
         let text = "some avg10=1.65 avg60=9.32 avg300=5.36 total=12420500000\n\
                     full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n";
         let expected = [
-            ("host_pressure_seconds_total{resource=io,share=some}", 12_420.5),
-            ("host_pressure_seconds_total{resource=io,share=full}", 5e-6),
+            ("host_pressure_seconds_total{resource=io,type=some}", 12_420.5),
+            ("host_pressure_seconds_total{resource=io,type=full}", 5e-6),
         ];
         check(|taken| pressure("io", text, taken), &expected);
     }
@@ -236,6 +236,6 @@ mod tests {
             pressure("io", text, &mut taken);
             schedstat(text, &mut taken);
         }
-        assert_eq!(taken.value("host_pressure_seconds_total{resource=io,share=some}"), None);
+        assert_eq!(taken.value("host_pressure_seconds_total{resource=io,type=some}"), None);
     }
 }

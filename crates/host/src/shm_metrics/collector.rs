@@ -43,7 +43,7 @@ pub(crate) struct ShmCollector {
 }
 
 /// Why something is left out, as the label has it.
-const DROP_REASONS: [&str; 4] = ["processes", "series", "refused", "unknown"];
+const DROP_REASONS: [&str; 4] = ["processes", "series", "rejected", "unknown"];
 
 impl ShmCollector {
     pub(crate) fn new(meter: &Meter) -> ShmCollector {
@@ -55,7 +55,7 @@ impl ShmCollector {
         let about = "readings of what was left out: files beyond the limit of processes, rows beyond the limit of series, rows \
                      that cannot be stored, values that nobody knows";
         let left_out = DROP_REASONS
-            .map(|cause| meter.counter("topdeck_shm_dropped_total", about, &[("cause", cause)]));
+            .map(|reason| meter.counter("topdeck_shm_dropped_total", about, &[("reason", reason)]));
         let about = "readings of files of metrics that failed";
         ShmCollector {
             own: ProcessIdentity::current(),
@@ -97,7 +97,7 @@ impl ShmCollector {
         unknown_values.add(unknown);
         let (start, end, mut told) = (out.end, out.end, LastReported::new());
         for note in &self.pending_warnings {
-            let labels = [("about".to_owned(), "programs".to_owned())];
+            let labels = [("collector".to_owned(), "shm".to_owned())];
             let mut whose = SeriesContext { labels: &[], start, end, reported: &mut told };
             let named =
                 MetricName { name: metrics::COLLECTOR_WARNING.name, unit: "", labels: &labels };

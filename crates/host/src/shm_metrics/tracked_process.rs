@@ -236,7 +236,7 @@ fn prepend_label(labels: &[(String, String)], name: &str, value: &str) -> Vec<(S
 fn exit_message(fate: ProcessState, in_flight: u64, oldest_ns: u64) -> Option<String> {
     let how = match fate {
         ProcessState::Exited | ProcessState::Terminated => fate.name(),
-        ProcessState::Replaced => "became another program, or began another file",
+        ProcessState::Replaced => "replaced (exec or new file)",
         _ => return None,
     };
     Some(match in_flight {

@@ -91,7 +91,7 @@ fn every_request_counts_once() {
     let reads = [("device", disk.as_str()), ("operation", "read")];
     assert!(told.distribution_totals("host_block_io_latency", &reads).0 + slack >= READS);
     assert_eq!(told.number("host_block_io_errors_total", &reads), Some(0.0));
-    assert_eq!(told.number("host_block_io_unmeasured_total", &[("cause", "no slot")]), Some(0.0));
+    assert_eq!(told.number("host_block_io_unmeasured_total", &[("reason", "no_slot")]), Some(0.0));
 }
 
 #[test]

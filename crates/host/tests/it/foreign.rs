@@ -159,7 +159,7 @@ fn mmv_counters_restart_at_zero_after_process_restart() {
     }
     let texts = |name| told.series(name, &of).map(|row| row.1.value.clone()).collect::<Vec<_>>();
     assert_eq!(texts("version"), [SampleValue::Text("1.2.3".to_owned())]);
-    assert_eq!(texts("process_exit_info"), [SampleValue::Text("died".to_owned())]);
+    assert_eq!(texts("process_exit_info"), [SampleValue::Text("terminated".to_owned())]);
 }
 
 /// A file of a JVM, out of numbers (units, variability) and a command line: `docs/formats/hsperfdata.md`.
@@ -231,5 +231,5 @@ fn jvm_counters_have_their_units() {
     let used = (SeriesKind::Gauge, "By".to_owned(), Some(4_096.0));
     assert_eq!(one("sun.gc.generation.0.used"), used);
     let ends: Vec<_> = told.series("process_exit_info", &of).map(|row| &row.1.value).collect();
-    assert_eq!(ends, [&SampleValue::Text("died".to_owned())]);
+    assert_eq!(ends, [&SampleValue::Text("terminated".to_owned())]);
 }

@@ -294,7 +294,7 @@ fn names_labels_texts_and_in_flight_are_read() {
     else {
         panic!()
     };
-    let said_s = end.strip_prefix("died with 1 operation in flight, for ").expect(end);
+    let said_s = end.strip_prefix("terminated with 1 operation in flight, for ").expect(end);
     let said_s: f64 = said_s.strip_suffix(" s").expect(end).parse().unwrap();
     assert!((*ages_s.start()..=age_s() + 0.001).contains(&said_s), "{end} {ages_s:?}");
     // What we are ourselves is not among them, nor what does not record.
@@ -334,7 +334,7 @@ fn invalid_file_is_reported_and_skipped() {
     let told = place.contents();
     assert_eq!(told.number(&format!("{NAME}_total"), &[("pid", &program.pid())]), Some(9.0));
     let name = path.to_string_lossy().into_owned();
-    let notes = told.series("host_collector_warning", &[("about", "programs")]);
+    let notes = told.series("host_collector_warning", &[("collector", "shm")]);
     let said =
         notes.filter(|row| matches!(&row.1.value, SampleValue::Text(text) if text.contains(&name)));
     assert_eq!(said.count(), 1);

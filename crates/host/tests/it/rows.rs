@@ -21,7 +21,7 @@ fn a_reading_is_in_the_journal() {
     assert!(total >= told.number("host_memory_available_bytes", &[]).unwrap());
     // Wanted programs work or not, and if not it is said.
     let available = told.number("host_bpf_available", &[("program", "block_io")]).unwrap();
-    let noted = told.series("host_collector_warning", &[("about", "block_io")]).count();
+    let noted = told.series("host_collector_warning", &[("collector", "block_io")]).count();
     assert_eq!(available == 1.0, noted == 0);
 }
 

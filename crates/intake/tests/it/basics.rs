@@ -242,9 +242,10 @@ fn self_metrics_are_stored() {
         ("topdeck_journal_lag_records", 2),
         ("topdeck_store_series", 1),
         ("process_resident_memory_bytes", 1),
-        ("topdeck_process_cpu_seconds", 1),
+        ("process_cpu_seconds_total", 1),
         ("process_open_fds", 1),
-        ("topdeck_uptime_seconds", 1),
+        ("process_start_time_seconds", 1),
+        ("topdeck_clock_calibrations_total", 1),
         ("topdeck_journal_append_duration", 1),
         ("topdeck_batches_total", 4),
     ] {

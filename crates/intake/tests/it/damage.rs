@@ -45,7 +45,7 @@ fn flipped_bit_in_a_series_definition_loses_one_batch() {
     let column = view.histograms(&series, grid).unwrap().next().unwrap().unwrap();
     assert_eq!(column.value.count(), (BATCHES - 1) * VALUES);
 
-    let damaged = "1 batches missing in the journal: damaged";
+    let damaged = "1 batches lost in the journal: damaged";
     let stat = store.stat().unwrap();
     assert!(stat.warnings.iter().any(|note| note.starts_with(damaged)), "{:?}", stat.warnings);
     assert!(stat.gaps.iter().any(|gap| gap.reason.starts_with(damaged)), "{:?}", stat.gaps);

@@ -77,11 +77,11 @@ fn connection_limit_is_enforced() {
     let mut first: Vec<TcpStream> = Vec::new();
     for count in 1..=2 {
         first.push(TcpStream::connect(to).unwrap());
-        world.wait(connections, "taken", count);
+        world.wait(connections, "accepted", count);
     }
     let mut third = TcpStream::connect(to).unwrap();
     assert_eq!(third.read(&mut [0; 1]).unwrap(), 0, "it is closed");
-    assert_eq!(world.count(connections, "refused"), 1);
+    assert_eq!(world.count(connections, "rejected"), 1);
     first[1].write_all(b"a:1|c\n").unwrap();
     listener.stop();
     assert_eq!(world.dump_rows(), "a 0..3 1");
@@ -97,7 +97,7 @@ fn idle_connection_is_closed() {
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let mut stream = TcpStream::connect(ip(&listener.addresses()[0])).unwrap();
     assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0);
-    world.wait("topdeck_listen_connections_total", "idle", 1);
+    world.wait("topdeck_listen_connections_total", "idle_closed", 1);
     listener.stop();
 }
 
@@ -118,6 +118,6 @@ fn senders_wait_while_memory_is_full() {
     listener.stop();
     let (rows, gaps) = world.stored();
     assert_eq!((rows.len() as u64, gaps.len()), (count, 0));
-    assert_eq!((world.values("taken"), world.values("memory_max")), (count, 0));
+    assert_eq!((world.values("accepted"), world.values("memory_limit")), (count, 0));
     world.check_ledger();
 }

@@ -95,14 +95,14 @@ fn malformed_lines_are_reported_with_their_sender() {
         socket.send_to(b":1|c", to).unwrap();
     }
     let lines = "topdeck_listen_lines_total";
-    world.wait(lines, "refused", 104);
+    world.wait(lines, "rejected", 104);
     let from = socket.local_addr().unwrap();
     let troubles = listener.recent_errors();
     let said = format!("udp {from}: line 1: expected name:value|type, found \"garbage\"");
     assert!(troubles.contains(&said), "{troubles:?}");
     assert!(troubles.len() <= 10, "{troubles:?}");
     listener.stop();
-    assert_eq!((world.count(lines, "refused"), world.count(lines, "skipped")), (104, 1));
+    assert_eq!((world.count(lines, "rejected"), world.count(lines, "skipped")), (104, 1));
     assert_eq!(world.dump_rows(), "a 0..3 1");
 }
 
@@ -154,9 +154,9 @@ fn kernel_drops_are_counted() {
         socket.send_to(format!("a:{n}:1:2:3:4|ms\nb:1|ms").as_bytes(), to).unwrap();
     }
     listener.stop();
-    let dropped = world.values("kernel");
+    let dropped = world.values("socket_buffer_full");
     assert_eq!(timings(&world) + 6 * dropped, 6 * count);
-    assert_eq!(world.values("taken"), timings(&world));
+    assert_eq!(world.values("accepted"), timings(&world));
     let (_, gaps) = world.stored();
     assert_eq!(gaps.iter().map(|gap| gap.lost.unwrap()).sum::<u64>(), dropped);
     world.check_ledger();
@@ -198,7 +198,7 @@ fn nothing_is_dropped_on_a_unix_socket() {
     // Cut off where the buffer ends: a line that is not whole is not read.
     socket.send_to(format!("c:1|ms\nc:{}", "1".repeat(150_000)).as_bytes(), &path).unwrap();
     listener.stop();
-    assert_eq!((timings(&world), world.values("taken")), (3 * count + 1, 3 * count + 1));
+    assert_eq!((timings(&world), world.values("accepted")), (3 * count + 1, 3 * count + 1));
     assert!(!path.exists(), "the socket is gone");
 }
 

@@ -54,14 +54,14 @@ fn interval_is_retained_while_the_journal_is_full() {
             received += 1;
         }
         world.wait("topdeck_listen_values_total", "received", received);
-        world.wait("topdeck_batches_total", "put off", interval as u64);
+        world.wait("topdeck_batches_total", "deferred", interval as u64);
     }
-    assert_eq!(world.values("taken"), 0);
+    assert_eq!(world.values("accepted"), 0);
     // Both who read have read all: what the books hold is freed too.
     world.journal.set_checkpoint("slow", StartPosition::End).unwrap();
     world.intake.checkpoint_ledger().unwrap();
     listener.stop();
-    assert_eq!((world.values("taken"), world.values("full")), (received, 0));
+    assert_eq!((world.values("accepted"), world.values("journal_full")), (received, 0));
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn rows_without_space_at_stop_are_counted() {
     let line = (0..60).map(|n| format!("{:0>900}{n}:1|ms\n", "")).collect::<String>();
     socket.send_to(line.as_bytes(), ip(&listener.addresses()[0])).unwrap();
     listener.stop();
-    assert_eq!((world.values("received"), world.values("taken")), (3060, 0));
-    assert_eq!(world.values("full"), 3060);
+    assert_eq!((world.values("received"), world.values("accepted")), (3060, 0));
+    assert_eq!(world.values("journal_full"), 3060);
 }
 
 /// Lines of series of their own, of which a journal without room and a listener's memory together hold a part.
@@ -106,7 +106,7 @@ fn connections_wait_while_the_journal_is_full() {
         }
     });
     // Twice nothing found room, and what is in memory is all that was read.
-    world.wait("topdeck_batches_total", "put off", 2);
+    world.wait("topdeck_batches_total", "deferred", 2);
     let received = world.values("received");
     assert!(received > 0 && received < count, "{received}");
     // Segments are freed by a thread of the journal, some time after all have read them: what is left is the last one.
@@ -118,8 +118,8 @@ fn connections_wait_while_the_journal_is_full() {
     }
     sender.join().unwrap();
     listener.stop();
-    let lost = ["memory_max", "full"].map(|reason| world.values(reason));
-    assert_eq!((world.values("taken"), lost), (count, [0, 0]));
+    let lost = ["memory_limit", "journal_full"].map(|reason| world.values(reason));
+    assert_eq!((world.values("accepted"), lost), (count, [0, 0]));
 }
 
 /// Nobody can ask them to wait.
@@ -132,13 +132,13 @@ fn datagrams_beyond_the_memory_limit_are_dropped_and_counted() {
     let socket = UdpSocket::bind(loopback()).unwrap();
     let mut sent = 0;
     // They are counted while it lasts.
-    while world.values("full") == 0 {
+    while world.values("journal_full") == 0 {
         let line = format!("{sent:0>400}:1|c");
         socket.send_to(line.as_bytes(), ip(&listener.addresses()[0])).unwrap();
         sent += 1;
         world.wait("topdeck_listen_values_total", "received", sent);
     }
     listener.stop();
-    let lost = world.values("full") + world.values("memory_max");
-    assert_eq!(world.values("taken") + lost, sent);
+    let lost = world.values("journal_full") + world.values("memory_limit");
+    assert_eq!(world.values("accepted") + lost, sent);
 }

@@ -53,7 +53,7 @@ fn line_that_panics_is_rejected_and_the_next_is_read() {
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     socket.send_to(b"a:1|c", ip(&listener.addresses()[0])).unwrap();
-    world.wait("topdeck_listen_lines_total", "refused", 1);
+    world.wait("topdeck_listen_lines_total", "rejected", 1);
     socket.send_to(b"a:2|c", ip(&listener.addresses()[0])).unwrap();
     world.wait(VALUES, "received", 2);
     // Beside it there may be one about the receive buffer, which needs root to be this large.
@@ -82,6 +82,6 @@ fn values_in_a_panicking_flusher_become_a_gap() {
     world.wait(VALUES, "received", 3);
     listener.stop();
     assert_eq!(world.dump_rows(), "a 10..13 4\nlost 2: work on the values panicked");
-    assert_eq!((world.values("panic"), world.values("taken")), (2, 1));
+    assert_eq!((world.values("panic"), world.values("accepted")), (2, 1));
     world.check_ledger();
 }

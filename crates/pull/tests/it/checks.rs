@@ -66,9 +66,9 @@ fn phase_durations_are_measured() {
         labels,
         ..check(page(server.address, Some("come")))
     }));
-    world.wait("check", "well", 1);
+    world.wait("check", "success", 1);
     world.stop();
-    let of = |phase| phases(&world, phase, "well")[0];
+    let of = |phase| phases(&world, phase, "success")[0];
     assert!(
         of("wait") >= held.as_secs_f64() * 1e3 && of("total") >= of("wait"),
         "{} {}",
@@ -94,13 +94,13 @@ fn tcp_connect_is_a_check() {
     let server = TestTarget::new(|_| Vec::new());
     let mut world = PullFixture::new();
     world.start(&settings_with(check(TcpProbe { tcp: server.address.to_string() })));
-    world.wait("check", "well", 1);
+    world.wait("check", "success", 1);
     world.stop();
     assert_eq!(
-        (phases(&world, "connect", "well").len(), world.values_of("probe_success")),
+        (phases(&world, "connect", "success").len(), world.values_of("probe_success")),
         (1, vec!["1".to_owned()])
     );
-    assert!(phases(&world, "wait", "well").is_empty());
+    assert!(phases(&world, "wait", "success").is_empty());
 }
 
 #[track_caller]
@@ -133,19 +133,19 @@ fn failures_are_stored_with_their_phase() {
     });
     let way = &["resolve", "connect"];
     let second = Duration::from_secs(1);
-    check_within(second, page(silent.address, None), way, "no answer within 1000 ms");
+    check_within(second, page(silent.address, None), way, "no response within 1000 ms");
     let mut check = |what, came, why| check_within(LONG, what, came, why);
     // Bound, so that nobody else gets it, and not listened on.
     let nobody = tokio::net::TcpSocket::new_v4().unwrap();
     nobody.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    check(page(nobody.local_addr().unwrap(), None), &[], "no connection");
+    check(page(nobody.local_addr().unwrap(), None), &[], "cannot connect to");
     let wrong = TestTarget::new(|_| http_response("500 Internal Server Error", "", b""));
     let all = &["resolve", "connect", "wait", "read"];
     check(page(wrong.address, None), all, "it answers 500");
     let other = TestTarget::new(|_| text_response("Sorry"));
     check(page(other.address, Some("Welcome")), all, "does not stand in the answer");
     let closed = TestTarget::new(|_| Vec::new());
-    check(page(closed.address, None), way, "no answer");
+    check(page(closed.address, None), way, "no response from");
     running.into_iter().for_each(|one| one.join().unwrap());
 }
 
@@ -155,7 +155,7 @@ fn long_response_is_read_up_to_the_limit() {
     let server = TestTarget::new(move |_| text_response(&body));
     let mut world = PullFixture::new();
     world.start(&settings_with(check(page(server.address, Some("Welcome")))));
-    world.wait("check", "well", 1);
+    world.wait("check", "success", 1);
     world.stop();
     assert_eq!(world.values_of("probe_success"), ["1"]);
 }
@@ -179,9 +179,9 @@ fn attempts_continue_while_others_hang() {
         timeout,
         ..check(page(server.address, None))
     }));
-    world.wait("check", "well", 5);
+    world.wait("check", "success", 5);
     world.stop();
-    let mut totals = phases(&world, "total", "well");
+    let mut totals = phases(&world, "total", "success");
     totals.sort_by(f64::total_cmp);
     // What an attempt took has in it how long the server made it wait.
     let longest = waited.lock().unwrap().iter().copied().max().unwrap().as_secs_f64() * 1e3;
@@ -220,9 +220,9 @@ fn certificate_expiry_is_stored() {
     let tls = ClientTls { ca: Some(certificate), ..ClientTls::default() };
     let what = HttpProbe { http, ..HttpProbe::default() };
     world.start(&settings_with(CheckJobSettings { tls, ..check(what) }));
-    world.wait("check", "well", 1);
+    world.wait("check", "success", 1);
     world.stop();
     std::fs::remove_dir_all(dir).unwrap();
     assert_eq!(world.values_of("probe_ssl_earliest_cert_expiry"), ["2340403200"]);
-    assert_eq!(phases(&world, "tls", "well").len(), 1);
+    assert_eq!(phases(&world, "tls", "success").len(), 1);
 }

@@ -80,7 +80,7 @@ fn reload_ends_removed_jobs_and_keeps_the_rest() {
     let mut world = PullFixture::with_running_clock(&journal::Settings::default());
     world.start(&both);
     for job in ["j", "k"] {
-        world.wait_for("scrape", job, "well", 1);
+        world.wait_for("scrape", job, "success", 1);
     }
     // What makes no sense changes nothing.
     let wrong = ScrapeJobSettings { interval: Duration::ZERO, ..named("k") };
@@ -122,14 +122,14 @@ fn scrape_without_journal_space_leaves_a_gap() {
         timeout: second,
         ..once_with_long_timeout(server.url())
     }));
-    world.wait("scrape", "untaken", 2);
-    assert_eq!(world.count("scrape", "j", "well"), 0);
+    world.wait("scrape", "not_stored", 2);
+    assert_eq!(world.count("scrape", "j", "success"), 0);
     world.journal.set_checkpoint("slow", StartPosition::End).unwrap();
     world.intake.checkpoint_ledger().unwrap();
-    world.wait("scrape", "well", 1);
+    world.wait("scrape", "success", 1);
     world.stop();
     let (rows, gaps) = world.stored();
-    let untaken = world.count("scrape", "j", "untaken");
+    let untaken = world.count("scrape", "j", "not_stored");
     assert_eq!(gaps.len(), 1, "{gaps:?}");
     // Each with its report of five.
     assert_eq!(gaps[0].lost, Some(untaken * 105));

@@ -10,11 +10,11 @@ fn panicking_job_continues_and_skips_the_attempt() {
     let server = TestTarget::new(|_| text_response("up 1\n"));
     let mut world = PullFixture::supervised(Supervisor::with_injected_panics(&[("pull", 1)]));
     world.start(&settings_with(scrape(server.url())));
-    world.wait("scrape", "well", 2);
+    world.wait("scrape", "success", 2);
     world.stop();
     assert_eq!(world.intake.supervisor().restarts("pull"), 1);
     // On a slow machine some are missed while the panic is being printed.
-    let (missed, gaps) = (world.count("scrape", "j", "missed"), world.stored().1);
+    let (missed, gaps) = (world.count("scrape", "j", "skipped"), world.stored().1);
     let lost: u64 = gaps.iter().filter_map(|gap| gap.lost).sum();
     assert!(missed >= 1 && lost == missed, "{missed} missed, {gaps:?}");
 }
@@ -25,8 +25,8 @@ fn panicking_attempt_is_skipped_and_the_next_runs() {
     let mut world =
         PullFixture::supervised(Supervisor::with_injected_panics(&[("pull attempt", 1)]));
     world.start(&settings_with(scrape(server.url())));
-    world.wait("scrape", "well", 2);
+    world.wait("scrape", "success", 2);
     world.stop();
     assert_eq!(world.intake.supervisor().restarts("pull attempt"), 1);
-    assert!(world.count("scrape", "j", "missed") >= 1);
+    assert!(world.count("scrape", "j", "skipped") >= 1);
 }

@@ -46,7 +46,7 @@ fn check_page(headers: &str, body: &[u8], expected: &[&str]) {
         labels,
         ..once_with_long_timeout(server.url())
     }));
-    world.wait("scrape", "well", 1);
+    world.wait("scrape", "success", 1);
     world.stop();
     let labels = format!("env=\"test\",instance=\"{}\",job=\"j\"", server.address);
     let all = world.values();
@@ -106,7 +106,7 @@ fn protobuf_scrape_stores_native_histograms() {
     let server = TestTarget::new(move |_| bytes.clone());
     let mut world = PullFixture::new();
     world.start(&settings_with(once_with_long_timeout(server.url())));
-    world.wait("scrape", "well", 1);
+    world.wait("scrape", "success", 1);
     world.stop();
     let (rows, _) = world.stored();
     let (series, sample) = rows.iter().find(|(series, _)| series.name() == "both_seconds").unwrap();
@@ -166,8 +166,8 @@ fn invalid_response_is_a_failure() {
     check(http_response("200 OK", protobuf, b"\x09\x0a"), "the page is damaged: byte 0");
     let mut cut = text_with(b"a 1\nb 2\n");
     cut.truncate(cut.len() - 2);
-    check(cut, "no answer");
-    check(Vec::new(), "no answer");
+    check(cut, "no response from");
+    check(Vec::new(), "no response from");
     running.into_iter().for_each(|one| one.join().unwrap());
 }
 
@@ -192,7 +192,7 @@ fn invalid_samples_are_skipped_alone() {
     let server = TestTarget::new(move |_| text_response(page));
     let mut world = PullFixture::new();
     world.start(&settings_with(once_with_long_timeout(server.url())));
-    world.wait("scrape", "well", 1);
+    world.wait("scrape", "success", 1);
     world.stop();
     assert_eq!(
         [world.values_of("up"), world.values_of("a"), world.values_of("b")],
@@ -237,7 +237,7 @@ fn request_names_the_scraper() {
     let token = Some("secret".to_owned());
     world
         .start(&settings_with(ScrapeJobSettings { token, ..once_with_long_timeout(server.url()) }));
-    world.wait("scrape", "well", 1);
+    world.wait("scrape", "success", 1);
     world.stop();
     let head = server.heads()[0].to_ascii_lowercase();
     assert!(head.starts_with("get /metrics http/1.1\r\n"), "{head}");

@@ -115,7 +115,7 @@ static FUNCTIONS: &[InstantFunction] = &[
     define("tanh", |e, call| math::map(e, call, Monotonicity::Rising, f64::tanh)),
     define("time", time::time),
     define("timestamp", time::timestamp),
-    define("users_harmed", histogram::users_affected),
+    define("users_affected", histogram::users_affected),
     define("vector", scalar::vector),
     define("year", |e, call| time::date(e, call, |date| date.year)),
 ];

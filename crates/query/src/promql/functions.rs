@@ -137,7 +137,7 @@ pub static FUNCTIONS: &[PromqlFunction] = &[
     define("ts_of_last_over_time", &[Matrix], Vector).experimental(),
     define("ts_of_max_over_time", &[Matrix], Vector).experimental(),
     define("ts_of_min_over_time", &[Matrix], Vector).experimental(),
-    define("users_harmed", &[Scalar, Scalar, Vector], Vector).topdeck_only(),
+    define("users_affected", &[Scalar, Scalar, Vector], Vector).topdeck_only(),
     define("vector", &[Scalar], Vector),
     define("year", &[Vector], Vector).up_to(1),
 ];

@@ -10,7 +10,7 @@ use crate::processes::metric_patterns::MetricPatterns;
 use crate::processes::reference_time::ReferenceTime;
 use crate::processes::{derived, values};
 
-const SCHEMA: u64 = 1;
+const SCHEMA: u64 = 2;
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
 pub(super) fn to_json(
@@ -43,10 +43,10 @@ fn process_json(process: &MatchedProcess) -> Json {
         ("format", Text(attached.metrics_file().format.name().to_owned())),
         ("state", Text(process.state_text().to_owned())),
         ("file", Text(attached.metrics_file().path.display().to_string())),
-        ("since_ns", own.map_or(Null, |of| Integer(of.created_unix_ns.into()))),
-        ("lost", count(own.map(|of| of.lost_records))),
-        ("refused", count(own.map(|of| of.rejected_series))),
-        ("sharing", count(own.map(|of| of.shared_lane_threads))),
+        ("start_time_ns", own.map_or(Null, |of| Integer(of.created_unix_ns.into()))),
+        ("lost_records", count(own.map(|of| of.lost_records))),
+        ("rejected_series", count(own.map(|of| of.rejected_series))),
+        ("shared_lane_threads", count(own.map(|of| of.shared_lane_threads))),
     ])
 }
 
@@ -60,7 +60,7 @@ fn metric_json(metrics: &[ProcessMetric], at: usize, as_of: &ReferenceTime) -> J
         ("unit", Text(metric.unit.clone())),
         ("help", Text(metric.help.clone())),
         ("role", Text(metric.role.name().to_owned())),
-        ("linked_to", link.map_or(Null, |link| Text(values::series_name(link)))),
+        ("related_metric", link.map_or(Null, |link| Text(values::series_name(link)))),
         ("remark", Text(derived::derived_remark(metrics, at))),
     ];
     fields.extend(value_json(&metric.value, as_of));
@@ -94,8 +94,8 @@ fn value_json(of: &MetricValue, as_of: &ReferenceTime) -> Vec<(&'static str, Jso
             kind("in_flight"),
             ("count", integer(of.count())),
             ("not_listed", integer(of.count_untracked())),
-            ("began", integer(of.started)),
-            ("ended", integer(of.ended)),
+            ("started", integer(of.started)),
+            ("finished", integer(of.ended)),
             ("oldest_age_ns", of.operations.first().map_or(Null, |oldest| age(oldest.start_ns))),
         ],
         MetricValue::Heartbeat(of) => vec![
@@ -104,8 +104,10 @@ fn value_json(of: &MetricValue, as_of: &ReferenceTime) -> Vec<(&'static str, Jso
             ("last_age_ns", if of.beats > 0 { age(of.last_ns) } else { Null }),
             ("every_ns", if of.every_ns > 0 { integer(of.every_ns) } else { Null }),
         ],
-        MetricValue::Unknown(why) => vec![kind("unknown"), ("why", Text((*why).to_owned()))],
-        _ => vec![kind("unknown"), ("why", Text("a kind that this command does not know".into()))],
+        MetricValue::Unknown(why) => vec![kind("unknown"), ("reason", Text((*why).to_owned()))],
+        _ => {
+            vec![kind("unknown"), ("reason", Text("a kind that this command does not know".into()))]
+        }
     }
 }
 

@@ -379,7 +379,7 @@ fn heatmap_json(drawn: &HeatmapOutput<'_>, most: usize) -> Result<Json> {
             .map(|&q| Object(vec![("q", number(q)), ("value", statistic(values.quantile(q)))]));
         let above = drawn.options.above.iter().zip(&drawn.thresholds).map(|(written, &limit)| {
             Object(vec![
-                ("written", Text(written.to_string())),
+                ("text", Text(written.to_string())),
                 ("limit", number(limit)),
                 ("count", count(values.count_above(limit))),
             ])
@@ -397,7 +397,7 @@ fn heatmap_json(drawn: &HeatmapOutput<'_>, most: usize) -> Result<Json> {
         ])
     };
     Ok(Object(vec![
-        ("schema", integer(1)),
+        ("schema", integer(2)),
         ("selector", Text(drawn.options.selector.text.clone())),
         ("series", integer(drawn.series.len() as u64)),
         ("unit", drawn.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),

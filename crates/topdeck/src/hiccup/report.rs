@@ -77,20 +77,20 @@ pub(super) fn report_text(seen: &DelayStats, joined: &JoinedScope) -> String {
 #[derive(Serialize)]
 struct HiccupDocument<'a> {
     schema: u32,
-    whose: &'a str,
-    joined: &'a [String],
-    not_joined: &'a [String],
-    length_ns: u64,
+    scope: &'a str,
+    inherited: &'a [String],
+    not_inherited: &'a [String],
+    duration_ns: u64,
     period_ns: u64,
-    moments: u64,
-    left_out: u64,
+    samples: u64,
+    dropped: u64,
     mean_ns: f64,
     quantiles: Vec<QuantileDto>,
     max_ns: f64,
     stalls: Vec<StallCountDto>,
     longest: Vec<StallDto>,
-    row_ns: u64,
-    rows: Vec<IntervalDto>,
+    interval_ns: u64,
+    intervals: Vec<IntervalDto>,
 }
 
 #[derive(Serialize)]
@@ -107,27 +107,27 @@ struct StallCountDto {
 
 #[derive(Serialize)]
 struct StallDto {
-    after_ns: u64,
-    late_ns: u64,
+    start_offset_ns: u64,
+    delay_ns: u64,
 }
 
 #[derive(Serialize)]
 struct IntervalDto {
-    moments: u64,
+    samples: u64,
     p99_ns: f64,
     max_ns: f64,
 }
 
 pub(super) fn report_json(seen: &DelayStats, joined: &JoinedScope) -> Result<String> {
     let document = HiccupDocument {
-        schema: 1,
-        whose: &joined.scope,
-        joined: &joined.inherited,
-        not_joined: &joined.not_inherited,
-        length_ns: seen.duration_ns(),
+        schema: 2,
+        scope: &joined.scope,
+        inherited: &joined.inherited,
+        not_inherited: &joined.not_inherited,
+        duration_ns: seen.duration_ns(),
         period_ns: seen.period_ns,
-        moments: seen.delays.count(),
-        left_out: seen.dropped,
+        samples: seen.delays.count(),
+        dropped: seen.dropped,
         mean_ns: seen.delays.mean().map_or(0.0, |mean| mean.estimate),
         quantiles: significant_quantiles(&seen.delays)
             .into_iter()
@@ -142,14 +142,14 @@ pub(super) fn report_json(seen: &DelayStats, joined: &JoinedScope) -> Result<Str
         longest: seen
             .longest
             .iter()
-            .map(|(after_ns, late_ns)| StallDto { after_ns: *after_ns, late_ns: *late_ns })
+            .map(|(after, delay)| StallDto { start_offset_ns: *after, delay_ns: *delay })
             .collect(),
-        row_ns: seen.interval_ns,
-        rows: seen
+        interval_ns: seen.interval_ns,
+        intervals: seen
             .intervals
             .iter()
             .map(|row| IntervalDto {
-                moments: row.count(),
+                samples: row.count(),
                 p99_ns: row.quantile(0.99).map_or(0.0, |found| found.estimate),
                 max_ns: max_ns(row),
             })

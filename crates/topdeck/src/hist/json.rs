@@ -17,7 +17,7 @@ use crate::hist::{compare, decades, intervals, threshold_count};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::{integer, number};
 
-const SCHEMA: u64 = 1;
+const SCHEMA: u64 = 2;
 
 pub(crate) fn document(options: &Options, collected: &CollectedInput) -> Result<String> {
     let groups = collected.groups.iter().filter(|group| !group.distribution.is_empty());
@@ -40,13 +40,13 @@ pub(crate) fn document(options: &Options, collected: &CollectedInput) -> Result<
     let troubles = collected.errors.iter().map(|(file, trouble)| {
         Object(vec![
             ("file", Text(file.clone())),
-            ("place", Text(trouble.position.to_string())),
+            ("position", Text(trouble.position.to_string())),
             ("expected", Text(trouble.expected.to_string())),
-            ("found", Text(trouble.actual.clone())),
+            ("actual", Text(trouble.actual.clone())),
         ])
     });
-    fields.push(("troubles", List(troubles.collect())));
-    fields.push(("trouble_count", integer(collected.error_count)));
+    fields.push(("errors", List(troubles.collect())));
+    fields.push(("error_count", integer(collected.error_count)));
     Ok(format!("{}\n", Object(fields)))
 }
 
@@ -65,7 +65,7 @@ fn group_json(options: &Options, group: &DistributionGroup) -> Result<Json> {
     let limits = threshold_count::count_all(options, group)?;
     let above = limits.iter().map(|above| {
         Object(vec![
-            ("written", Text(above.quantity.to_string())),
+            ("text", Text(above.quantity.to_string())),
             ("limit", number(above.threshold)),
             ("count", count(above.count)),
             ("share", bracket(above.count.fraction_of(group.distribution.count()))),
@@ -116,10 +116,10 @@ fn distribution_json(options: &Options, whole: &MergedDistribution) -> Vec<(&'st
     });
     vec![
         ("count", integer(whole.count())),
-        ("not_a_number", integer(whole.nan())),
+        ("nan", integer(whole.nan())),
         ("zero", integer(whole.zero())),
-        ("past_grid", integer(whole.overflow())),
-        ("below_grid", integer(whole.underflow())),
+        ("overflow", integer(whole.overflow())),
+        ("underflow", integer(whole.underflow())),
         ("sum", bracket(whole.sum())),
         ("min", statistic(whole.min())),
         ("mean", statistic(whole.mean())),
@@ -147,7 +147,7 @@ fn pair_json(options: &Options, pair: &compare::GroupPair<'_>) -> Result<Json> {
         ("unit", pair.a.key.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
         ("rows", List(rows.collect())),
         ("wasserstein", statistic(apart.wasserstein)),
-        ("kolmogorov_smirnov", statistic(apart.kolmogorov_smirnov)),
+        ("ks_statistic", statistic(apart.kolmogorov_smirnov)),
         ("flattened", Bool(apart.flattened)),
     ]))
 }

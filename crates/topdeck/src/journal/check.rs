@@ -187,12 +187,12 @@ fn report_json(report: &CheckReport) -> String {
             ("end_byte", integer(damage.bytes.end)),
             ("first", integer(damage.positions.start)),
             ("end", integer(damage.positions.end)),
-            ("what", Text(damage.description.to_owned())),
+            ("description", Text(damage.description.to_owned())),
         ])
     });
     let document = Object(vec![
-        ("schema", integer(1)),
-        ("sound", Bool(report.damages.is_empty())),
+        ("schema", integer(2)),
+        ("intact", Bool(report.damages.is_empty())),
         ("segments", integer(report.segments)),
         ("frames", integer(report.frames)),
         ("records", integer(report.records)),
@@ -291,8 +291,8 @@ mod tests {
             report_json(&damaged_report()),
             expect![[r#"
             {
-              "schema": 1,
-              "sound": false,
+              "schema": 2,
+              "intact": false,
               "segments": 2,
               "frames": 30,
               "records": 4000,
@@ -305,7 +305,7 @@ mod tests {
                   "end_byte": 8192,
                   "first": 1000,
                   "end": 1100,
-                  "what": "a frame whose checksum is wrong"
+                  "description": "a frame whose checksum is wrong"
                 },
                 {
                   "path": "j/checkpoints/store",
@@ -313,7 +313,7 @@ mod tests {
                   "end_byte": 0,
                   "first": 0,
                   "end": 0,
-                  "what": "one of its two copies is damaged"
+                  "description": "one of its two copies is damaged"
                 }
               ],
               "torn_bytes": 17,

@@ -288,7 +288,7 @@ mod tests {
         };
         assert_eq!(
             super::describe_gap(&gap),
-            "1,000 records are missing (positions 10..1010): dropped at the limit in bytes; appended from \
+            "1,000 records are missing (positions 10..1010): dropped: size retention; appended from \
              2015-09-09 15:24:39Z to 2015-09-09 15:24:40Z; 900 records of producer 7 boot 2, sequences 1 to 900"
         );
         gap.is_complete = false;

@@ -35,7 +35,7 @@ Exit status:
   1  there is no journal, or it cannot be opened
   2  the command line makes no sense";
 
-const SCHEMA: u64 = 1;
+const SCHEMA: u64 = 2;
 /// As long as it may take to write what is in the buffer, if whoever does that is well.
 const WAIT: Duration = Duration::from_millis(500);
 
@@ -205,9 +205,9 @@ fn stat_json(stat: &JournalStat) -> Json {
             ("name", Text(checkpoint.name.clone())),
             ("kind", Text(kind_name(checkpoint.kind).to_owned())),
             ("position", integer(checkpoint.position)),
-            ("behind", integer(lag_records(stat, checkpoint))),
-            ("holds", Bool(checkpoint.blocks_deletion)),
-            ("moved_ns", Json::Integer(checkpoint.committed_at.into())),
+            ("lag", integer(lag_records(stat, checkpoint))),
+            ("blocks_deletion", Bool(checkpoint.blocks_deletion)),
+            ("committed_ns", Json::Integer(checkpoint.committed_at.into())),
             ("damaged", Bool(checkpoint.is_degraded)),
         ])
     });
@@ -218,7 +218,7 @@ fn stat_json(stat: &JournalStat) -> Json {
         ("id", Text(format!("{:032x}", stat.id))),
         ("created_ns", Json::Integer(stat.created.into())),
         (
-            "marks",
+            "watermarks",
             Object(vec![
                 ("first", integer(marks.first)),
                 ("durable", integer(marks.durable)),
@@ -235,17 +235,17 @@ fn stat_json(stat: &JournalStat) -> Json {
                 ("codec", Text(format::codec_name(settings.codec).to_owned())),
                 ("buffer_bytes", integer(settings.buffer_bytes)),
                 ("segment_bytes", integer(settings.segment_bytes)),
-                ("producers_max", integer(settings.producers_max.into())),
-                ("bytes_max", optional(limits.bytes_max)),
-                ("age_max_ns", optional(limits.age_max.map(|age| age.as_nanos() as u64))),
-                ("at_limit", Text(format::limit_policy_name(limits.on_full).to_owned())),
+                ("max_producers", integer(settings.producers_max.into())),
+                ("max_bytes", optional(limits.bytes_max)),
+                ("max_age_ns", optional(limits.age_max.map(|age| age.as_nanos() as u64))),
+                ("on_full", Text(format::limit_policy_name(limits.on_full).to_owned())),
             ]),
         ),
         ("checkpoints", List(checkpoints.collect())),
         ("damaged_checkpoints", List(stat.damaged_checkpoints.iter().cloned().map(Text).collect())),
         ("gaps", List(stat.gaps.iter().map(gap_json).collect())),
         ("poisoned", Bool(stat.is_failed)),
-        ("full", stat.full_reason.as_ref().map_or(Null, |full| Text(full.to_string()))),
+        ("full_reason", stat.full_reason.as_ref().map_or(Null, |full| Text(full.to_string()))),
     ])
 }
 
@@ -264,7 +264,7 @@ pub(crate) fn gap_json(gap: &Gap) -> Json {
     let producers = gap.producers.iter().map(|part| {
         Object(vec![
             ("producer", integer(part.producer)),
-            ("boot", integer(part.epoch)),
+            ("epoch", integer(part.epoch)),
             ("first_sequence", integer(*part.sequences.start())),
             ("last_sequence", integer(*part.sequences.end())),
             ("records", integer(part.records)),

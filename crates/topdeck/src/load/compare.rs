@@ -170,7 +170,10 @@ fn document(runs: &[StoredRun; 2], time_name: &str, comparison: &Comparison) -> 
         ])
     };
     let chance = comparison.permutation_test.map_or(Null, |chance| {
-        Object(vec![("value", number(chance.value)), ("splits", integer(chance.splits.into()))])
+        Object(vec![
+            ("p_value", number(chance.value)),
+            ("permutations", integer(chance.splits.into())),
+        ])
     });
     Object(vec![
         ("schema", integer(2)),
@@ -179,9 +182,12 @@ fn document(runs: &[StoredRun; 2], time_name: &str, comparison: &Comparison) -> 
         ("a", side(0)),
         ("b", side(1)),
         ("wasserstein", api::document::bracket(comparison.distance)),
-        ("kolmogorov_smirnov", api::document::bracket(comparison.ks_statistic)),
-        ("superiority", api::document::bracket(comparison.probability_of_superiority)),
-        ("chance", chance),
+        ("ks_statistic", api::document::bracket(comparison.ks_statistic)),
+        (
+            "probability_of_superiority",
+            api::document::bracket(comparison.probability_of_superiority),
+        ),
+        ("permutation_test", chance),
         (
             "quantiles",
             List(comparison.quantiles.iter().map(api::document::compare::pair_json).collect()),

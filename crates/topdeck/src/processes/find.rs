@@ -39,7 +39,7 @@ impl MatchedProcess {
     /// What became of it, in a word or a few.
     pub(crate) fn state_text(&self) -> &'static str {
         match self.attached.metrics_file().state {
-            ProcessState::Running { .. } if self.is_copy => "runs, this is a copy",
+            ProcessState::Running { .. } if self.is_copy => "running, this is a copy",
             fate => fate.name(),
         }
     }

@@ -57,7 +57,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let keep = store.stat().map_err(&told)?.retention;
     let text = match options.json {
-        true => format!("{}\n", Object(vec![("schema", integer(1)), ("keep", rules_json(&keep))])),
+        true => {
+            format!("{}\n", Object(vec![("schema", integer(2)), ("retention", rules_json(&keep))]))
+        }
         false => retention_rules::rules_text(&keep),
     };
     print_stdout(text.as_bytes())?;

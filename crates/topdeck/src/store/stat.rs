@@ -38,7 +38,7 @@ Exit status:
   1  there is no store, or it is in use
   2  the command line makes no sense";
 
-const SCHEMA: u64 = 1;
+const SCHEMA: u64 = 2;
 /// As many as a person reads.
 const LISTED_MAX: usize = 10;
 
@@ -219,8 +219,8 @@ fn stat_json(seen: &StoreReport) -> Json {
         ("journal_segment_bytes", integer(stat.journal.segment_bytes)),
         ("resolutions", List(sums.collect())),
         ("parts", List(parts.collect())),
-        ("keep", retention::rules_json(&stat.retention)),
+        ("retention", retention::rules_json(&stat.retention)),
         ("gaps", List(stat.gaps.iter().map(api::document::gap).collect())),
-        ("notes", List(stat.warnings.iter().cloned().map(Text).collect())),
+        ("warnings", List(stat.warnings.iter().cloned().map(Text).collect())),
     ])
 }

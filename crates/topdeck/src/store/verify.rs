@@ -155,19 +155,19 @@ fn report_json(report: &ScrubReport) -> Json {
     let damage = report.damage.iter().map(|damage| {
         Object(vec![
             ("file", Text(damage.file.clone())),
-            ("what", Text(damage.description.clone())),
+            ("description", Text(damage.description.clone())),
             ("rows", damage.rows.map_or(Null, integer)),
-            ("is_mendable", Bool(damage.is_rebuildable)),
+            ("is_rebuildable", Bool(damage.is_rebuildable)),
         ])
     });
     Object(vec![
-        ("schema", integer(1)),
+        ("schema", integer(2)),
         ("parts", integer(report.parts)),
         ("chunks", integer(report.chunks)),
         ("bytes", integer(report.bytes)),
         ("damage", List(damage.collect())),
         (
-            "mended_days_ns",
+            "rebuilt_days_ns",
             List(report.rebuilt_days.iter().map(|&day| Json::Integer(day.into())).collect()),
         ),
     ])

@@ -44,7 +44,7 @@ fn json_is_valid_for_any_input() {
         "--json --unit s testdata/cli/circllhist.txt testdata/cli/trap.json",
     ] {
         let document = json(line);
-        assert_eq!(document["schema"], 1, "{line}");
+        assert_eq!(document["schema"], 2, "{line}");
         for group in document["groups"].as_array().unwrap() {
             check_bracket(&group["mean"]);
             group["quantiles"].as_array().unwrap().iter().for_each(check_bracket);

@@ -33,7 +33,7 @@ fn measurement_lasts_its_duration() {
     // A lower bound holds on every machine.
     assert!(run.status == 0 && began.elapsed() >= length, "{}", run.all());
     let found: Value = serde_json::from_str(&run.stdout).unwrap();
-    assert!(found["length_ns"].as_f64().unwrap() > 0.0, "{found}");
+    assert!(found["duration_ns"].as_f64().unwrap() > 0.0, "{found}");
 }
 
 #[test]
@@ -52,21 +52,21 @@ fn stall_counts_each_missed_period() {
     let output = child.wait_with_output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let number = |value: &Value| value.as_f64().unwrap();
-    assert_eq!((&found["schema"], &found["whose"]), (&1.into(), &"this host".into()));
+    assert_eq!((&found["schema"], &found["scope"]), (&2.into(), &"this host".into()));
     let stall_ns = STALL.as_nanos() as f64 - 10e6;
     assert!(number(&found["max_ns"]) >= stall_ns, "{found}");
     let above_100_ms = &found["stalls"][2];
     assert!(above_100_ms["longer_than_ns"] == 100_000_000 && number(&above_100_ms["count"]) >= 1.0);
-    assert!(number(&found["longest"][0]["late_ns"]) >= stall_ns);
+    assert!(number(&found["longest"][0]["delay_ns"]) >= stall_ns);
     // One for each millisecond, also of those in which it was stopped.
-    let (moments, length_ms) = (number(&found["moments"]), number(&found["length_ns"]) * 1e-6);
+    let (moments, length_ms) = (number(&found["samples"]), number(&found["duration_ns"]) * 1e-6);
     assert!(length_ms * 1e6 >= stall_ns && (moments - length_ms).abs() <= 2.0, "{found}");
     // Each moment in the stall waits for its end. The latest tenth of all moments therefore waits
     // at least the stall less a tenth of the length; a bucket's width (1 %) is allowed below.
     let p90 = found["quantiles"].as_array().unwrap().iter().find(|one| one["q"] == 0.9).unwrap();
     let least_ns = (stall_ns - length_ms * 1e6 / 10.0) * 0.98;
     assert!(number(&p90["ns"]) >= least_ns, "{least_ns}: {found}");
-    let rows = found["rows"].as_array().unwrap().iter().map(|row| number(&row["moments"]));
+    let rows = found["intervals"].as_array().unwrap().iter().map(|row| number(&row["samples"]));
     assert_eq!(rows.sum::<f64>(), moments);
 }
 
@@ -211,7 +211,7 @@ fn cpu_quota_causes_stalls_in_its_cgroup() {
         let run = topdeck(&[&["hiccup", "--json"], arguments].concat(), b"");
         assert_eq!(run.status, 0, "{}", run.stderr);
         let found: Value = serde_json::from_str(&run.stdout).unwrap();
-        (found["max_ns"].as_f64().unwrap(), found["joined"].to_string())
+        (found["max_ns"].as_f64().unwrap(), found["inherited"].to_string())
     };
     let folder = narrow.folder.to_str().unwrap();
     let (max_ns, joined) = longest(&["--duration", "1s", "--cgroup", folder]);

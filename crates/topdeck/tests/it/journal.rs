@@ -471,7 +471,7 @@ fn stat_as_json() {
     folder.run_ok("subscribers j add store", b"");
     folder.run_ok("checkpoint j start --at begin", b"");
     let text = String::from_utf8(folder.run_ok("stat j --json", b"")).unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON")["schema"], 1);
+    assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON")["schema"], 2);
     expect_file!["../../../../testdata/cli/journal-stat.json"].assert_eq(&mask(&text));
 }
 
@@ -530,11 +530,11 @@ fn dropped_records_are_reported() {
     // It may take one second or more than one.
     let masked = |text: &str| mask_numbers(&mask(text)).replace("from DATE to DATE", "at DATE");
     let expected = expect![[r#"
-        topdeck: j: N records are missing (positions N..N): dropped at the limit in bytes; appended at DATE; N records of producer N boot N, sequences N to N
+        topdeck: j: N records are missing (positions N..N): dropped: size retention; appended at DATE; N records of producer N boot N, sequences N to N
     "#]];
     check(&masked(&run.stderr), expected);
     let expected = expect![
-        "GAP: N records are missing (positions N..N): dropped at the limit in bytes; appended at DATE; N records of producer N boot N, sequences N to N."
+        "GAP: N records are missing (positions N..N): dropped: size retention; appended at DATE; N records of producer N boot N, sequences N to N."
     ];
     check(&masked(gap), expected);
     // It is told once.
@@ -627,7 +627,10 @@ fn intact_journal_verifies() {
         assert!(run.stdout.starts_with(b"j: intact\n"), "{}", String::from_utf8_lossy(&run.stdout));
     }
     let json: Value = serde_json::from_slice(&folder.run_ok("verify j --json", b"")).expect("JSON");
-    assert_eq!((&json["sound"], &json["damages"]), (&Value::Bool(true), &Value::Array(Vec::new())));
+    assert_eq!(
+        (&json["intact"], &json["damages"]),
+        (&Value::Bool(true), &Value::Array(Vec::new()))
+    );
 }
 
 /// Changes a byte of a file.

@@ -209,7 +209,7 @@ fn a_process_is_listed_and_shown() {
     let line = list.stdout.lines().find(|line| line.contains("sample-shown")).expect("a line");
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words[1..3], ["sample-shown", "topdeck"], "{line}");
-    assert_eq!(words[6..8], ["15", "runs"], "{line}");
+    assert_eq!(words[6..8], ["15", "running"], "{line}");
     folder.check(
         "cat sample-shown",
         expect![[r#"
@@ -302,12 +302,12 @@ fn json_of_a_process() {
         serde_json::from_str(&run.stdout).expect("JSON")
     };
     let shown = document("cat sample-json --json");
-    assert_eq!(shown["process"]["state"], "runs");
+    assert_eq!(shown["process"]["state"], "running");
     let metrics = shown["metrics"].as_array().unwrap();
     let of = |name: &str| metrics.iter().find(|metric| metric["name"] == name).expect("a metric");
     assert_eq!(of("request_duration")["count"], 100);
     assert!(of("request_duration")["max"]["upper"].is_number());
-    assert_eq!(of("cache_hits_total")["linked_to"], "cache_size");
+    assert_eq!(of("cache_hits_total")["related_metric"], "cache_size");
     assert_eq!(of("storage_in_flight")["count"], 7);
     let by = document("in-flight sample-json --by device --json");
     assert_eq!(by["groups"][0]["value"], "nvme0n1");
@@ -443,8 +443,8 @@ fn exit_of_a_process_is_reported() {
     let mut program = folder.start("sample-ended", "--requests 10 --seconds 0 --stuck 3");
     program.child.wait().expect("it ends");
     for (name, state, in_flight) in [
-        ("sample-aborted", "died", "3 operations were in flight"),
-        ("sample-ended", "ended", "Nothing was in flight"),
+        ("sample-aborted", "terminated", "3 operations were in flight"),
+        ("sample-ended", "exited", "Nothing was in flight"),
     ] {
         let run = folder.run(&format!("post-mortem {name}"));
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{}", run.stdout);
@@ -453,8 +453,8 @@ fn exit_of_a_process_is_reported() {
     }
     let list = folder.run("ls --all").stdout;
     let state = |name: &str| list.lines().find(|line| line.contains(name)).expect("a line");
-    assert!(state("sample-aborted").contains(" died "), "{list}");
-    assert!(state("sample-ended").contains(" ended "), "{list}");
+    assert!(state("sample-aborted").contains(" terminated "), "{list}");
+    assert!(state("sample-ended").contains(" exited "), "{list}");
     assert!(folder.run("ls").stdout.contains("--all lists them"));
 }
 

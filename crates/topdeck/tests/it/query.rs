@@ -431,7 +431,10 @@ fn documents_have_bounds_and_maxima() {
     );
     for (host, at) in [("a", 0), ("b", 1)] {
         let maxima = &document["maxima"][0];
-        assert_eq!(maxima["question"], "histogram_max(sum by (host) (exact_increase(took[10m])))");
+        assert_eq!(
+            maxima["expression"],
+            "histogram_max(sum by (host) (exact_increase(took[10m])))"
+        );
         for data in [&document["data"], &maxima["data"]] {
             assert_eq!(data[at]["labels"]["host"], host);
         }
@@ -579,7 +582,7 @@ fn two_hosts_are_compared() {
     let document = json(&run_ok(&folder, r#"compare s 'took{host="a"}' 'took{host="b"}' --json"#));
     assert_eq!(document["a"]["count"], 600);
     assert_eq!(document["quantiles"][12]["share"], 1.0);
-    assert_eq!(document["quantiles"][12]["differ"], true);
+    assert_eq!(document["quantiles"][12]["significant"], true);
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn duplicate_import_counts_once() {
     assert!(again.contains("is in the store already"), "{again}");
     fs::copy(folder.path().join("hiccup.hlog"), folder.path().join("other.hlog")).unwrap();
     let renamed = json(&run_ok(&folder, "import s --metric hiccup other.hlog --json"));
-    assert_eq!(renamed["files"][0]["repeated_batches"], renamed["files"][0]["batches"]);
+    assert_eq!(renamed["files"][0]["duplicate_batches"], renamed["files"][0]["batches"]);
     assert_eq!(count_values(&folder, "s", "hiccup"), 48_761);
     // Another label is another import.
     run_ok(&folder, "import s --metric hiccup --label host=a hiccup.hlog");
@@ -354,7 +354,7 @@ fn retention_rules_are_saved_and_applied() {
     let folder = store_dir();
     run_ok(&folder, "import s --metric hiccup hiccup.hlog");
     let document = json(&run_ok(&folder, "store retention s 'base 1d' '1m 1d' --json"));
-    assert_eq!(document["keep"][0]["duration_ns"], 86_400_000_000_000u64);
+    assert_eq!(document["retention"][0]["duration_ns"], 86_400_000_000_000u64);
     run_ok(&folder, "store maintain s");
     let stat = json(&run_ok(&folder, "store stat s --json"));
     let resolutions: Vec<&str> = stat["resolutions"]

@@ -64,7 +64,7 @@ pub(super) fn deep_json(scene: &AttackTarget) -> Result<String> {
         ("PUT", "/v1/httptrap", &scene.hostile_token),
         ("POST", "/v1/import?format=httptrap", &scene.hostile_token),
         ("POST", "/v1/annotations", &scene.hostile_token),
-        ("PUT", "/v1/boards/deep", admin),
+        ("PUT", "/v1/dashboards/deep", admin),
     ] {
         for level in ["[", "{\"a\":", "/*"] {
             let body = level.repeat(DEPTH.min((12 << 20) / level.len()));
@@ -200,7 +200,7 @@ pub(super) fn non_utf8_labels(scene: &AttackTarget) -> Result<String> {
     let trap = b"{\"no_text|ST[host:\xff\xfe]\":1}";
     let answer = scene.request("PUT", "/v1/httptrap", &[], trap)?;
     ensure!(answer.status < 500, "HTTPTrap: {}: {}", answer.status, answer.text());
-    for path in ["/v1/labels", "/v1/names", "/v1/label/host/values", "/metrics"] {
+    for path in ["/v1/labels", "/v1/metric_names", "/v1/label/host/values", "/metrics"] {
         let answer = scene.request("GET", path, &[], b"")?;
         let is_text = std::str::from_utf8(&answer.body).is_ok();
         ensure!(is_text && matches!(answer.status, 200 | 404), "{path}: {}", answer.text());

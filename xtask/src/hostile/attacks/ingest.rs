@@ -195,7 +195,7 @@ pub(super) fn stop_in_the_middle(scene: &AttackTarget) -> Result<String> {
     let (acknowledged, sent) = (acknowledged.into_inner(), sent.into_inner());
     scene.wait_until("what was acknowledged is stored", &true, || {
         let answer = scene.request("GET", "/v1/series?selector=stop&limit=1", &[], b"")?.json()?;
-        let found = answer["found"].as_u64().context("there is no count")?;
+        let found = answer["total"].as_u64().context("there is no count")?;
         Ok((acknowledged..=sent).contains(&found))
     })?;
     Ok(format!("stopped in {:.1} s", stopped.as_secs_f64()))

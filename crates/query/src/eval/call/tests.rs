@@ -116,7 +116,7 @@ fn at_edges_of_buckets_counts_are_exact() {
     check_exact("histogram_count_between", &[4.0, 8.0], [4.0, 4.0, 4.0]);
     check_exact("histogram_inverse_quantile", &[8.0], [0.8, 0.4, 8.0 / 30.0]);
     check_exact("histogram_fraction", &[4.0, 8.0], [0.4, 0.2, 4.0 / 30.0]);
-    check_exact("users_harmed", &[8.0, 1000.0], [200.0, 600.0, 22.0 / 30.0 * 1000.0]);
+    check_exact("users_affected", &[8.0, 1000.0], [200.0, 600.0, 22.0 / 30.0 * 1000.0]);
 }
 
 #[test]

@@ -336,7 +336,7 @@ impl fmt::Display for RandomQuery {
                     write!(out, "histogram_inverse_quantile({a}, {of})")
                 }
                 HistogramStatistic::UsersAffected(a, n) => {
-                    write!(out, "users_harmed({a}, {n}, {of})")
+                    write!(out, "users_affected({a}, {n}, {of})")
                 }
                 plain => write!(out, "histogram_{}({of})", format!("{plain:?}").to_lowercase()),
             },

@@ -349,7 +349,7 @@ impl BlackboxRun {
         let Some(site) = self.remote.take() else { return };
         self.steps.push("at the site".to_owned());
         wait_until("the site has everything", || {
-            self.server.get("/v1/status").json()["sites"][0]["lag"] == 0
+            self.server.get("/v1/status").json()["remotes"][0]["lag"] == 0
         });
         self.server = site;
         self.dropped = i64::MIN;
@@ -361,7 +361,7 @@ impl BlackboxRun {
         self.check_server();
     }
 
-    /// Lines of StatsD are not answered: they are there once their values are counted as taken.
+    /// Lines of StatsD are not answered: they are there once their values are counted as accepted.
     #[track_caller]
     fn send_statsd(&self, lines: &[u8], values: u64) {
         let taken = || -> u64 {
@@ -369,7 +369,7 @@ impl BlackboxRun {
             let of = |line: &&str| {
                 line.starts_with("topdeck_listen_values_total{")
                     && line.contains("source=\"statsd\"")
-                    && line.contains("outcome=\"taken\"")
+                    && line.contains("outcome=\"accepted\"")
             };
             let line = metrics.lines().find(of);
             line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)

@@ -77,7 +77,7 @@ fn reload_without_settings_changes_nothing() {
     deck.start();
     // All programs of this host may show metrics, and not all names are told at once.
     wait_until("it was taken", || {
-        deck.get("/v1/names?text=told_by").text().contains("told_by_statsd")
+        deck.get("/v1/metric_names?text=told_by").text().contains("told_by_statsd")
     });
 }
 
@@ -96,7 +96,7 @@ fn invalid_host_settings_change_nothing() {
     });
     assert!(deck.log().contains("goes on as before"), "{}", deck.log());
     wait_until("it tells of the host", || {
-        deck.get("/v1/names?text=hiccup").text().contains("host_hiccup_delay")
+        deck.get("/v1/metric_names?text=hiccup").text().contains("host_hiccup_delay")
     });
 }
 
@@ -176,7 +176,7 @@ fn scrapes_are_reloaded() {
     let base = std::fs::read_to_string(deck.settings()).expect("there are settings");
     append(&deck.settings(), &scrape(scrape_target("first_page")));
     deck.start();
-    let names = || deck.get("/v1/names").text();
+    let names = || deck.get("/v1/metric_names").text();
     wait_until("the page is read", || names().contains("first_page"));
     std::fs::write(deck.settings(), base + &scrape(scrape_target("second_page")))
         .expect("settings are written");

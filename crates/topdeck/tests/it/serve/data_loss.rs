@@ -70,7 +70,7 @@ fn reported_missing(deck: &ServerProcess) -> u64 {
     let gaps = deck.get("/v1/status").json()["store"]["gaps"].clone();
     let of = |gap: &serde_json::Value| {
         let reason = gap["reason"].as_str().expect("a reason");
-        let (number, why) = match reason.split_once(" batches missing in the journal: ") {
+        let (number, why) = match reason.split_once(" batches lost in the journal: ") {
             Some((number, why)) => (number.parse().ok(), why),
             None => {
                 let why = reason.strip_prefix("missing in the journal of an agent: ")?;
@@ -149,7 +149,7 @@ fn flipped_byte_in_a_server_journal_is_a_gap() {
             "{left} and {}",
             reported_missing(&deck)
         );
-        let said = "batches missing in the journal: damaged";
+        let said = "batches lost in the journal: damaged";
         let is_damaged = matches!(how, SegmentDamage::Flipped);
         assert_eq!(deck.log().contains(said), is_damaged, "{}", deck.log());
         let audit = deck.audit().to_string();

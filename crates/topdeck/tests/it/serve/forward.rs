@@ -127,10 +127,10 @@ fn await_balance(agents: &[(&ServerProcess, u64)], site: impl Fn() -> Option<Val
         let Some(site) = site() else { return false };
         let sent: u64 = audits.iter().map(values_at_remote).sum();
         last = format!("{audits:#?}\n{site:#?}");
-        let are_explained = audits.iter().chain([&site]).all(|audit| audit["explained"] == true);
+        let are_explained = audits.iter().chain([&site]).all(|audit| audit["reconciled"] == true);
         let have_all = audits.iter().zip(agents).all(|(audit, &(_, sent))| {
             let line = sender_hop(audit);
-            (line["stored"]["values"].as_u64(), line["difference"].as_i64())
+            (line["stored"]["values"].as_u64(), line["discrepancy"].as_i64())
                 == (Some(sent), Some(0))
         });
         are_explained && have_all && sent == values_from_agents(&site)
@@ -189,14 +189,14 @@ fn remote_accepts_a_token_or_a_certificate() {
     // Who is not let in says so, and keeps what it has.
     wait_until("the status has the trouble", || {
         let status = late.get("/v1/status").json();
-        let trouble = &status["sites"][0]["trouble"]["why"];
+        let trouble = &status["remotes"][0]["last_error"]["reason"];
         trouble.as_str().is_some_and(|why| why.starts_with("401"))
     });
-    assert_eq!(late.get("/v1/status").json()["sites"][0]["position"], 0);
+    assert_eq!(late.get("/v1/status").json()["remotes"][0]["position"], 0);
     std::fs::copy(&token, &wrong).unwrap();
     late.reload();
     await_balance(&[(&by_token, sent[0]), (&by_certificate, sent[1]), (&late, sent[2])], ask);
-    assert_eq!(late.get("/v1/status").json()["sites"][0]["trouble"], Value::Null);
+    assert_eq!(late.get("/v1/status").json()["remotes"][0]["last_error"], Value::Null);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn soak_backlog_is_drained_in_bounded_memory() {
     loop {
         most = most.max(agent.resident_bytes());
         let status = agent.get("/v1/status").json();
-        let site = &status["sites"][0];
+        let site = &status["remotes"][0];
         let (position, lag) = (site["position"].as_u64().unwrap(), site["lag"].as_u64().unwrap());
         if position > last {
             last = position;
@@ -311,12 +311,12 @@ fn soak_backlog_is_drained_in_bounded_memory() {
     );
     assert!(most < 200 << 20, "{most} bytes of memory");
     let audit = agent.get("/v1/audit").json();
-    assert_eq!(audit["explained"], true, "{audit:#?}");
+    assert_eq!(audit["reconciled"], true, "{audit:#?}");
     let producers = audit["producers"].as_array().unwrap();
     let test = producers.iter().find(|it| it["name"] == "test").unwrap();
     let line = test["hops"].as_array().unwrap().last().unwrap();
     assert_eq!(
-        (line["stored"]["values"].as_u64(), line["difference"].as_i64()),
+        (line["stored"]["values"].as_u64(), line["discrepancy"].as_i64()),
         (Some(rows * 100), Some(0))
     );
 }

@@ -314,7 +314,7 @@ impl ServerProcess {
     #[track_caller]
     pub(crate) fn audit(&self) -> serde_json::Value {
         let audit = self.get("/v1/audit").json();
-        assert_eq!(audit["explained"], true, "{audit:#}");
+        assert_eq!(audit["reconciled"], true, "{audit:#}");
         audit
     }
 
@@ -327,7 +327,10 @@ impl ServerProcess {
             producers.iter().flat_map(|producer| producer["losses"].as_array().expect("losses"));
         let of = |loss: &serde_json::Value| {
             let reason = loss["reason"].as_str().expect("a reason");
-            format!("{reason}: {}/{}/{}", loss["gaps"], loss["lost"], loss["unknown"])
+            format!(
+                "{reason}: {}/{}/{}",
+                loss["gaps"], loss["samples_lost"], loss["gaps_of_unknown_size"]
+            )
         };
         losses.map(of).collect()
     }

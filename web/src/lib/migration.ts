@@ -1,0 +1,168 @@
+/**
+ * Links of earlier versions are migrated when they are read: their queries get today's names.
+ *
+ * The table is the server's, which migrates stored dashboards with it by the same rules
+ * (`crates/api/src/dashboards/migration.rs`). What is renamed: metrics and functions as whole words
+ * and whole strings, and labels of these metrics within `{…}` and in groupings.
+ */
+
+import renames from "../../../crates/api/src/dashboards/renames.json";
+
+interface LabelRename {
+  /** New names. */
+  metrics: string[];
+  label: string;
+  name?: string;
+  values?: Record<string, string>;
+}
+
+const NAMES: ReadonlyMap<string, string> = new Map(Object.entries(renames.names));
+const LABELS: readonly LabelRename[] = renames.labels as LabelRename[];
+const VIEWS: ReadonlyMap<string, string> = new Map(Object.entries(renames.views));
+const SETTINGS: ReadonlyMap<string, string> = new Map(Object.entries(renames.settings));
+
+/** Part of a query, as it is written: a word, a string with its quotes, or another character. */
+interface Token {
+  kind: "word" | "string" | "other";
+  text: string;
+}
+
+const TOKEN = /([A-Za-z0-9_:.]+)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`)|./gsu;
+const GROUPING = /^(by|without|on|ignoring|group_left|group_right)$/;
+
+export function migrateView(path: string): string {
+  return VIEWS.get(path) ?? path;
+}
+
+/** A setting of a link with today's name and value. */
+export function migrateSetting(
+  name: string,
+  value: string,
+  hasTime: boolean,
+): readonly [string, string] {
+  const isQuery = renames.querySettings.includes(name);
+  return [SETTINGS.get(name) ?? name, isQuery ? migrateQuery(value, hasTime) : value];
+}
+
+/** A query with today's names. `hasTime` says whether the language has `time()`. */
+export function migrateQuery(text: string, hasTime: boolean): string {
+  const tokens = [...text.matchAll(TOKEN)].map(([text, word, string]): Token => ({
+    kind: word !== undefined ? "word" : string !== undefined ? "string" : "other",
+    text,
+  }));
+  let out = "";
+  /** Where a parenthesis closes after a selector. */
+  let closesBefore = -1;
+  for (let at = 0; at < tokens.length;) {
+    if (closesBefore === at) out += ")";
+    const { kind, text } = tokens[at]!;
+    let part = text;
+    let end = at + 1;
+    if (kind === "word" && GROUPING.test(text)) [part, end] = migrateGrouping(tokens, at);
+    else if (kind === "word") {
+      part = rename(text);
+      const selectorEnd =
+        text === renames.uptime && hasTime ? instantSelectorEnd(tokens, at) : null;
+      if (selectorEnd !== null) [part, closesBefore] = [`(time() - ${part}`, selectorEnd];
+    } else if (text === "{") [part, end] = migrateMatchers(tokens, at);
+    else if (kind === "string") part = inQuotes(text, rename(contentOf(text)));
+    out += part;
+    at = end;
+  }
+  return closesBefore === tokens.length ? `${out})` : out;
+}
+
+const rename = (name: string) => NAMES.get(name) ?? name;
+const contentOf = (string: string) => string.slice(1, -1);
+const inQuotes = (string: string, content: string) => string[0]! + content + string[0]!;
+const isBlank = (token: Token) => /^\s$/.test(token.text);
+
+/** Today's name of what may be a metric. */
+function metricName(token: Token | undefined): string | null {
+  if (!token || token.kind === "other") return null;
+  return rename(token.kind === "word" ? token.text : contentOf(token.text));
+}
+
+function skipBlanks(tokens: readonly Token[], at: number): number {
+  while (at < tokens.length && isBlank(tokens[at]!)) at++;
+  return at;
+}
+
+const isOperator = (tokens: readonly Token[], at: number) =>
+  /^[=!]$/.test(tokens[skipBlanks(tokens, at)]?.text ?? "");
+
+/** Where the selector ends whose metric is at `at`; null if it is a range. */
+function instantSelectorEnd(tokens: readonly Token[], at: number): number | null {
+  let end = at + 1;
+  if (tokens[skipBlanks(tokens, end)]?.text === "{") {
+    end = tokens.findIndex(({ text }, index) => index > at && text === "}") + 1;
+    if (end === 0) return null;
+  }
+  return tokens[skipBlanks(tokens, end)]?.text === "[" ? null : end;
+}
+
+/** `by (…)`: labels of any metric of the query. */
+function migrateGrouping(tokens: readonly Token[], at: number): [string, number] {
+  let out = tokens[at]!.text;
+  if (tokens[skipBlanks(tokens, at + 1)]?.text !== "(") return [out, at + 1];
+  const metrics = tokens.map(metricName);
+  for (let index = at + 1; index < tokens.length; index++) {
+    const { kind, text } = tokens[index]!;
+    if (text === ")") return [out, index];
+    const found = metrics.map((name) => renamedLabel(name, text)).find((name) => name !== null);
+    out += kind === "word" ? (found ?? text) : text;
+  }
+  return [out, tokens.length];
+}
+
+/** `{…}`: labels of the metric that stands before it, or is its `__name__`. */
+function migrateMatchers(tokens: readonly Token[], open: number): [string, number] {
+  const close = tokens.findIndex(({ text }, index) => index > open && text === "}");
+  const end = close < 0 ? tokens.length : close;
+  const before = tokens.slice(0, open).findLast((token) => !isBlank(token));
+  const owner =
+    (before?.kind === "word" ? metricName(before) : null) ?? nameWithin(tokens, open, end);
+  let [out, label]: [string, string | null] = ["", null];
+  for (let at = open; at < end; at++) {
+    const { kind, text } = tokens[at]!;
+    if (kind === "word" && label === null && isOperator(tokens, at + 1)) {
+      label = text;
+      out += renamedLabel(owner, text) ?? text;
+    } else if (kind === "string") {
+      const value = contentOf(text);
+      const isName = label === null || label === "__name__";
+      out += inQuotes(text, isName ? rename(value) : renamedValue(owner, label!, value));
+    } else {
+      if (text === ",") label = null;
+      out += text;
+    }
+  }
+  return [out, end];
+}
+
+function nameWithin(tokens: readonly Token[], open: number, end: number): string | null {
+  const within = tokens.slice(open, end);
+  const named = within.findIndex(({ text }) => text === "__name__");
+  if (named >= 0) return metricName(within.slice(named).find(({ kind }) => kind === "string"));
+  const first = within[1];
+  if (first?.kind !== "string" || isOperator(tokens, open + 2)) return null;
+  return metricName(first);
+}
+
+function labelRenames(metric: string | null, label: string): LabelRename[] {
+  return LABELS.filter((one) => one.label === label && one.metrics.some((name) => name === metric));
+}
+
+function renamedLabel(metric: string | null, label: string): string | null {
+  return labelRenames(metric, label).find(({ name }) => name !== undefined)?.name ?? null;
+}
+
+/** Each alternative of a regex, or the one value. */
+function renamedValue(metric: string | null, label: string, value: string): string {
+  const known = labelRenames(metric, label).flatMap(({ values }) => Object.entries(values ?? {}));
+  const renamed = new Map(known);
+  return value
+    .split("|")
+    .map((one) => renamed.get(one) ?? one)
+    .join("|");
+}
