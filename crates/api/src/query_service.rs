@@ -54,7 +54,7 @@ pub struct QueryServiceSettings {
     pub light_query_time: Duration,
     /// Bytes of memory of all queries together: 1 GiB by default, 32 MiB at the least.
     /// `max_query_memory` in `[http.limits]`.
-    pub max_max_query_memory: u64,
+    pub max_query_bytes: u64,
     /// How long a query waits for memory that others hold, beyond which it is refused with 429: 10
     /// s by default.
     pub memory_wait_timeout: Duration,
@@ -76,7 +76,7 @@ pub struct QueryServiceSettings {
 }
 
 impl QueryServiceSettings {
-    /// The least that `max_query_memory` counts as.
+    /// The least that `max_query_bytes` counts as.
     pub const QUERY_BYTES_MIN: u64 = memory_budget::BYTES_MIN;
 }
 
@@ -88,7 +88,7 @@ impl Default for QueryServiceSettings {
             max_queued_queries: 200,
             max_light_rows: 200_000,
             light_query_time: Duration::from_secs(2),
-            max_max_query_memory: 1 << 30,
+            max_query_bytes: 1 << 30,
             memory_wait_timeout: Duration::from_secs(10),
             timeout: Duration::from_secs(120),
             limits: query::Limits::default(),
@@ -145,7 +145,7 @@ impl QueryService {
                 settings.max_queued_queries,
             ),
             memory: MemoryBudget::new(
-                settings.max_max_query_memory,
+                settings.max_query_bytes,
                 settings.max_light_queries,
                 settings.memory_wait_timeout,
             ),

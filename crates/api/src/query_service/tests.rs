@@ -252,7 +252,7 @@ async fn long_light_query_moves_to_the_heavy_lane() {
 #[tokio::test]
 async fn queries_share_one_memory_budget() {
     let settings = QueryServiceSettings {
-        max_max_query_memory: 64 << 20,
+        max_query_bytes: 64 << 20,
         memory_wait_timeout: Duration::ZERO,
         ..Default::default()
     };
@@ -300,7 +300,7 @@ async fn queries_share_one_memory_budget() {
 #[tokio::test]
 async fn query_above_the_budget_is_rejected_with_the_setting() {
     let trial = TestServer::with_settings(QueryServiceSettings {
-        max_max_query_memory: 32 << 20,
+        max_query_bytes: 32 << 20,
         ..Default::default()
     });
     // As distributions each of the 110,000 steps takes some hundred bytes.
