@@ -52,7 +52,7 @@ impl Context {
         Context { client, ..self.clone() }
     }
 
-    /// Works on something that reads little: [`Desk::run`].
+    /// Works on something that reads little: [`QueryService::run`].
     pub(crate) async fn run_light<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -72,7 +72,7 @@ impl Context {
         self.queries.run(QueryLane::Heavy, &self.client, what, timeout, work).await
     }
 
-    /// Works on something that reads little of the store: [`Desk::light_view`].
+    /// Works on something that reads little of the store: [`QueryService::run_light_with_view`].
     pub(crate) async fn run_light_with_view<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -82,7 +82,7 @@ impl Context {
         self.queries.run_light_with_view(&self.client, what, timeout, work).await
     }
 
-    /// Works on a query: [`Desk::query`].
+    /// Works on a query: [`QueryService::run_query`].
     pub(crate) async fn run_query<T: Send + 'static>(
         &self,
         what: &'static str,

@@ -1,5 +1,5 @@
-//! The desk where questions are taken: who works on what when ([`crate::admission`]), with how much
-//! memory ([`crate::memory`]), and that none goes on when nobody waits for its answer any more.
+//! The desk where questions are taken: who works on what when (`query_admission.rs`), with how much
+//! memory (`memory_budget.rs`), and that none goes on when nobody waits for its answer any more.
 //!
 //! What reads little, as is known or estimated, works in the light lane. An estimate may be wrong:
 //! what works too long there, or holds too much, goes on in the heavy lane, when it is its turn.

@@ -2,15 +2,15 @@
 //! `formats.rs`.
 //!
 //! ```text
-//! socket ─ thread ─ LineFormat, collect ─ LineSink ─ Collector ─┐
-//! socket ─ thread ─ …                               Collector ─┼─ Flusher ─ intake
-//! all connections ─ one thread ─ …                  Collector ─┘   each interval
+//! socket ─ thread ─ LineFormat ─ LineSink ─ MetricAggregator ─┐
+//! socket ─ thread ─ …                       MetricAggregator ─┼─ IntervalFlusher ─ intake
+//! all connections ─ one thread ─ …          MetricAggregator ─┘  each interval
 //! ```
-//! A collector adds up what came in an interval: times and distributions become histograms, counters sums, gauges
-//! their last value, sets the number of their members. The flusher merges the collectors' intervals and hands them
-//! to the intake; while that is full, intervals are kept, and merged when there are too many. When memory is full too,
-//! connections are not read, so that their senders wait, and datagrams are lost. Whatever is lost is counted with a
-//! reason and leaves a gap.
+//! An aggregator adds up what came in an interval: times and distributions become histograms,
+//! counters sums, gauges their last value, sets the number of their members. The flusher merges the
+//! aggregators' intervals and hands them to the intake; while that is full, intervals are kept, and
+//! merged when there are too many. When memory is full too, connections are not read, so that their
+//! senders wait, and datagrams are lost. Whatever is lost is counted with a reason and leaves a gap.
 //!
 //! None of these senders is told anything, so nothing waits for the disk: what a crash of the machine loses is
 //! the interval in memory, and the journal's last moments.
