@@ -52,7 +52,7 @@ pub(crate) fn run_load(what: &[String]) -> Result<()> {
     };
     let duration_ns = (seconds.parse::<f64>()? * SECOND_NS) as u64;
     let settings = Settings {
-        target,
+        target: Some(target),
         tls: Default::default(),
         schedule: Schedule::constant(rate.parse()?, duration_ns, ArrivalProcess::Constant),
         requests: Requests::single(request),

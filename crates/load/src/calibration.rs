@@ -23,7 +23,6 @@ use crate::schedule::{ArrivalProcess, Schedule, format_rate};
 use crate::settings::Settings;
 use crate::stub_server::{StallOnRunStart, StubProtocol, StubServer};
 use crate::tally::bucket_width;
-use crate::target::Target;
 use crate::template::Template;
 use crate::validity::{GENERATOR_LAG_NS, ValidityWarning};
 use crate::worker::STALL_NS;
@@ -199,8 +198,6 @@ fn check(
 }
 
 fn settings(stub: &StubServer, rate: f64, duration_ns: u64) -> Settings {
-    let address = stub.address();
-    let protocol = stub.protocol();
     let request = Request {
         method: "GET".to_owned(),
         path: Template::text("/"),
@@ -208,13 +205,7 @@ fn settings(stub: &StubServer, rate: f64, duration_ns: u64) -> Settings {
         ..Request::default()
     };
     Settings {
-        target: Target {
-            protocol,
-            host: address.ip().to_string(),
-            port: address.port(),
-            is_tls: false,
-            is_verified: true,
-        },
+        target: Some(stub.target()),
         tls: net::tls::ClientTls::default(),
         schedule: Schedule::constant(rate, duration_ns, ArrivalProcess::Constant),
         requests: Requests::single(request),

@@ -1,19 +1,17 @@
 //! A non-blocking connection: socket, optional TLS, and the codec of its protocol.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 
 use bytes::{Buf as _, BytesMut};
 use rustls::ClientConnection;
-use rustls_pki_types::ServerName;
 use socket2::{Domain, Socket, Type};
 
 use crate::codec::{Codec, Completion, RequestId};
+use crate::connect_options::ConnectOptions;
 use crate::failure::Failure;
 use crate::first_errors::preview;
-use crate::protocols::Protocol;
 use crate::request::RenderedRequest;
 
 /// Limit of unsent bytes that responses to the server may cause. Requests may exceed it.
@@ -21,14 +19,6 @@ const UNSENT_MAX: usize = 16 << 20;
 
 /// Encrypted bytes that rustls may buffer; the rest stays in `unsent`.
 const TLS_UNSENT_MAX: usize = 1 << 20;
-
-/// Connection settings of a run.
-#[derive(Clone, Debug)]
-pub(crate) struct ConnectOptions {
-    pub(crate) protocol: Protocol,
-    pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
-}
 
 /// One connection.
 pub(crate) struct Connection {

@@ -8,11 +8,13 @@
 
 mod calibration;
 mod codec;
+mod connect_options;
 mod connection;
 mod error;
 mod failure;
 mod first_errors;
 mod in_flight;
+mod load_protocol;
 mod observer;
 mod oracle;
 mod poller;
@@ -33,18 +35,22 @@ mod settings;
 mod stub_server;
 mod tally;
 mod target;
+mod target_url;
 mod template;
 mod units;
 mod validity;
 mod worker;
 
-pub use crate::protocols::Protocol;
 pub use calibration::{Calibration, CalibrationCheck, calibrate};
 pub use codec::{Codec, Completion, RequestId};
 pub use error::Error;
 pub use failure::Failure;
+pub use load_protocol::{
+    LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme, arguments_help, bodies_help, schemes_help,
+};
 pub use observer::Observer;
 pub use oracle::{ServerStall, expected_response_times};
+pub use protocols::PROTOCOLS;
 pub use replay::ReplayError;
 pub use request::{RenderedRequest, Request, Requests};
 pub use requests_file::RequestsError;
@@ -62,6 +68,7 @@ pub use sessions::Sessions;
 pub use settings::Settings;
 pub use stub_server::{ServiceModel, StallOnRunStart, StubProtocol, StubServer};
 pub use tally::{Tally, bucket_width};
-pub use target::{Target, TargetError};
+pub use target::Target;
+pub use target_url::{TargetError, TargetUrl};
 pub use template::Template;
 pub use validity::ValidityWarning;

@@ -5,7 +5,8 @@ use std::ops::{Index, IndexMut};
 
 use slab::Slab;
 
-use crate::connection::{ConnectOptions, Connection};
+use crate::connect_options::ConnectOptions;
+use crate::connection::Connection;
 use crate::poller::Poller;
 
 /// Limit of concurrent connects that are younger than `CONNECTING_NS`.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use crate::protocols::Protocol;
 use crate::requests_file::RequestsError;
 use crate::schedule::SplitMix64;
+use crate::target::Target;
 use crate::template::Template;
 
 /// Characters percent-encoded in a path or query (RFC 3986, 3.3 and 3.4). The percent sign is not:
@@ -115,9 +115,13 @@ impl Requests {
         self.requests.iter().map(|request| request.name.as_str())
     }
 
-    /// Checks that the protocol can represent each request with each value of each variable; of a
-    /// range, with both ends.
-    pub fn check(&self, protocol: &Protocol) -> Result<(), RequestsError> {
+    /// Checks that the target's protocol, or without a target a command, can represent each request
+    /// with each value of each variable; of a range, with both ends.
+    pub fn check(&self, target: Option<&Target>) -> Result<(), RequestsError> {
+        let check_one = |rendered: &RenderedRequest| match target {
+            Some(target) => target.protocol.check(rendered),
+            None => rendered.check_command(),
+        };
         let first: Vec<String> = self
             .variables
             .iter()
@@ -127,7 +131,7 @@ impl Requests {
             let used: Vec<usize> =
                 (0..self.variables.len()).filter(|number| request.uses(*number)).collect();
             let check = |rendered: &RenderedRequest, values: &[String]| {
-                protocol.check(rendered).map_err(|why| {
+                check_one(rendered).map_err(|why| {
                     let with = used.iter().map(|number| {
                         format!(", with {} = {:?}", self.variables[*number].0, values[*number])
                     });
@@ -218,6 +222,33 @@ impl Request {
             arguments: arguments.collect(),
             command: command.collect(),
         }
+    }
+}
+
+impl RenderedRequest {
+    /// An error if there are arguments, for a protocol without them.
+    pub fn refuse_arguments(&self) -> Result<(), String> {
+        refuse(self.arguments.is_empty(), "arguments")
+    }
+
+    /// An error if there are headers, for a protocol without them.
+    pub fn refuse_headers(&self) -> Result<(), String> {
+        refuse(self.headers.is_empty(), "headers")
+    }
+
+    fn check_command(&self) -> Result<(), String> {
+        if self.command.iter().any(|word| word.contains(&0)) {
+            return Err("an argument contains a NUL byte".to_owned());
+        }
+        self.refuse_arguments()?;
+        self.refuse_headers()
+    }
+}
+
+fn refuse(is_empty: bool, what: &str) -> Result<(), String> {
+    match is_empty {
+        true => Ok(()),
+        false => Err(format!("the protocol does not support {what}")),
     }
 }
 

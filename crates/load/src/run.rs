@@ -1,7 +1,6 @@
 //! A run: starts the workers, merges their reports, and collects validity warnings.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,15 +8,13 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use hist::Histogram;
-use rustls_pki_types::ServerName;
 
-use crate::connection::ConnectOptions;
+use crate::connect_options::ConnectOptions;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::first_errors::FirstErrors;
 use crate::observer::Observer;
 use crate::process;
-use crate::protocols::Protocol;
 use crate::schedule::SplitMix64;
 use crate::settings::Settings;
 use crate::tally::Tally;
@@ -78,7 +75,9 @@ pub fn run(
 ) -> Result<RunResult, Error> {
     settings.check_connections()?;
     let programs = resolve_programs(settings)?;
-    let connect_options = connect_options(settings)?;
+    let connect_options = settings.target.as_ref();
+    let connect_options =
+        connect_options.map(|target| ConnectOptions::resolve(target, &settings.tls)).transpose()?;
     let files_of_each = if settings.is_command() { FILES_OF_PROCESS } else { 1 };
     let files = raise_files(settings.max_connections * files_of_each + FILES_ELSE)?;
     let workers = create_workers(settings, stop, &programs, &connect_options)?;
@@ -103,7 +102,7 @@ fn create_workers(
     settings: &Settings,
     stop: &Arc<AtomicBool>,
     programs: &Arc<[Option<PathBuf>]>,
-    connect_options: &ConnectOptions,
+    connect_options: &Option<ConnectOptions>,
 ) -> Result<Vec<Worker>, Error> {
     let threads = settings.worker_count();
     let part_of = |all: usize, number: usize| all / threads + usize::from(number < all % threads);
@@ -216,7 +215,8 @@ fn collect_reports(
             observer.second_ended(end_ns.min(run.duration_ns), &tally);
         }
     }
-    run.first_errors = first_errors.finish(settings.target.protocol.secret());
+    let secret = settings.target.as_ref().and_then(|target| target.protocol.secret());
+    run.first_errors = first_errors.finish(secret);
 }
 
 impl RunResult {
@@ -299,53 +299,13 @@ fn merge(into: &mut Histogram, other: &Histogram) {
 /// Paths of the programs of commands; empty for a server.
 pub(crate) fn resolve_programs(settings: &Settings) -> Result<Arc<[Option<PathBuf>]>, Error> {
     let requests = &settings.requests;
-    if settings.target.protocol == Protocol::Command {
+    if settings.is_command() {
         return Ok(process::resolve_programs(requests)?.into());
     }
     match requests.iter().find(|request| !request.command.is_empty()) {
         Some(request) => Err(Error::Command { name: request.name.clone() }),
         None => Ok(Arc::default()),
     }
-}
-
-fn connect_options(settings: &Settings) -> Result<ConnectOptions, Error> {
-    if settings.target.protocol == Protocol::Command {
-        return Ok(ConnectOptions {
-            protocol: Protocol::Command,
-            addresses: Vec::new(),
-            tls: None,
-        });
-    }
-    let (host, port) = (&settings.target.host, settings.target.port);
-    let unknown = |error: String| Error::Resolve { host: host.clone(), error };
-    let found =
-        (host.as_str(), port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-    let addresses: Vec<SocketAddr> = found.collect();
-    // Like other clients: the address family that the system prefers.
-    let first = addresses.first().ok_or_else(|| unknown("no addresses".to_owned()))?.is_ipv4();
-    let addresses = addresses.into_iter().filter(|one| one.is_ipv4() == first).collect();
-    let tls = match settings.target.is_tls {
-        false => None,
-        true => {
-            let mut config = match settings.target.is_verified {
-                true => settings.tls.config()?,
-                false if settings.tls.ca.is_some() => {
-                    let message = "sslmode=require does not verify the server certificate, so a CA has no \
-                                   effect; use sslmode=verify-full";
-                    return Err(Error::InvalidSettings(message.to_owned()));
-                }
-                false => settings.tls.unverified_config()?,
-            };
-            config.alpn_protocols = settings.target.protocol.alpn();
-            let name = ServerName::try_from(host.clone());
-            let name = name.map_err(|error| Error::ServerName {
-                host: host.clone(),
-                why: error.to_string(),
-            })?;
-            Some((Arc::new(config), name))
-        }
-    };
-    Ok(ConnectOptions { protocol: settings.target.protocol.clone(), addresses, tls })
 }
 
 /// Raises the soft limit of open files if needed.

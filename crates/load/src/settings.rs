@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::error::Error;
-use crate::protocols::Protocol;
 use crate::request::Requests;
 use crate::run;
 use crate::schedule::Schedule;
@@ -13,8 +12,8 @@ use crate::target::Target;
 /// Settings of a run.
 #[derive(Clone)]
 pub struct Settings {
-    /// Where requests go.
-    pub target: Target,
+    /// Where requests go; `None` if each request starts a command.
+    pub target: Option<Target>,
     /// TLS settings of the client.
     pub tls: net::tls::ClientTls,
     /// When requests are due.
@@ -61,7 +60,7 @@ impl Settings {
 
     /// Whether requests are commands instead of requests to a server.
     pub(crate) fn is_command(&self) -> bool {
-        self.target.protocol == Protocol::Command
+        self.target.is_none()
     }
 
     /// Number of worker threads.

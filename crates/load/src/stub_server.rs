@@ -12,10 +12,12 @@ use std::time::Duration;
 use protocol::http1::RequestParser;
 use slab::Slab;
 
+use crate::load_protocol::LoadProtocol;
 use crate::observer::Observer;
 use crate::oracle::ServerStall;
 use crate::poller::Poller;
-use crate::protocols::Protocol;
+use crate::protocols::{EchoProtocol, Http1Protocol};
+use crate::target::Target;
 
 /// Protocol of a stub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,12 +109,14 @@ impl StubServer {
         self.control.responses.load(Ordering::Relaxed)
     }
 
-    /// Protocol for a [`crate::Target`].
-    pub fn protocol(&self) -> Protocol {
-        match self.protocol {
-            StubProtocol::Echo => Protocol::Echo,
-            StubProtocol::Http1 => Protocol::Http1 { authority: self.address.to_string() },
-        }
+    /// The target of runs against it.
+    pub(crate) fn target(&self) -> Target {
+        let protocol: Arc<dyn LoadProtocol> = match self.protocol {
+            StubProtocol::Echo => Arc::new(EchoProtocol),
+            StubProtocol::Http1 => Arc::new(Http1Protocol { authority: self.address.to_string() }),
+        };
+        let (host, port) = (self.address.ip().to_string(), self.address.port());
+        Target { protocol, host, port, is_tls: false, is_verified: true }
     }
 
     /// Maximum lateness of a response or of the end of a stall: added by this machine. Nanoseconds.

@@ -19,14 +19,14 @@ use rustix::time::{ClockId, clock_gettime};
 use slab::Slab;
 
 use crate::codec::{Completion, RequestId};
-use crate::connection::{ConnectOptions, ReadOutcome};
+use crate::connect_options::ConnectOptions;
+use crate::connection::ReadOutcome;
 use crate::failure::Failure;
 use crate::first_errors::FirstErrors;
 use crate::in_flight::InFlightQueue;
 use crate::poller::Poller;
 use crate::pool::Pool;
 use crate::process::{CommandFailure, Process, REAP_DEADLINE_NS};
-use crate::protocols::Protocol;
 use crate::recorder::{PerSecondSeries, TallyRecorder};
 use crate::request::Requests;
 use crate::schedule::SplitMix64;
@@ -49,7 +49,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// Configuration of a worker.
 pub(crate) struct WorkerConfig {
-    pub(crate) connect_options: ConnectOptions,
+    /// How to connect to the target; `None` if each request starts a command.
+    pub(crate) connect_options: Option<ConnectOptions>,
     /// Paths of the programs of commands, by request.
     pub(crate) programs: Arc<[Option<PathBuf>]>,
     /// Index of this worker, and number of workers.
@@ -386,7 +387,7 @@ impl Worker {
     }
 
     fn is_command(&self) -> bool {
-        self.config.connect_options.protocol == Protocol::Command
+        self.config.connect_options.is_none()
     }
 
     /// Whether the queued requests need another connection or process.
@@ -495,7 +496,9 @@ impl Worker {
     /// impossible.
     fn connect(&mut self) -> bool {
         self.recorder.tally.connections_opened += 1;
-        match self.pool.connect(&self.config.connect_options, &self.poller) {
+        let options = self.config.connect_options.as_ref();
+        let options = options.expect("BUG: a command has no connections");
+        match self.pool.connect(options, &self.poller) {
             Ok(()) => {
                 self.update_peaks();
                 true
@@ -665,7 +668,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::protocols::Protocol;
+    use crate::protocols::EchoProtocol;
     use crate::request::Request;
 
     /// Reports of a worker that starts this late. With a grace period there is a server that
@@ -680,11 +683,11 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let _listener = (grace_period_ns > 0).then_some(listener);
         let worker = Worker::new(WorkerConfig {
-            connect_options: ConnectOptions {
-                protocol: Protocol::Echo,
+            connect_options: Some(ConnectOptions {
+                protocol: Arc::new(EchoProtocol),
                 addresses: vec![address],
                 tls: None,
-            },
+            }),
             programs: Arc::default(),
             number: 0,
             threads: 1,

@@ -2,7 +2,37 @@
 
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
+use crate::load_protocol::{LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme};
 use crate::request::RenderedRequest;
+
+/// The row of the table.
+pub(super) const ROW: ProtocolRow = ProtocolRow {
+    schemes: &[UrlScheme {
+        name: "tcp",
+        is_tls: false,
+        default_port: None,
+        help: Some("tcp (echo)"),
+    }],
+    has_credentials: false,
+    body: None,
+    argument: None,
+    open: |url| Ok(ProtocolTarget::new(EchoProtocol, url.scheme)),
+};
+
+/// The server sends back what it receives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EchoProtocol;
+
+impl LoadProtocol for EchoProtocol {
+    fn codec(&self) -> Box<dyn Codec> {
+        Box::new(Echo::default())
+    }
+
+    fn check(&self, request: &RenderedRequest) -> Result<(), String> {
+        request.refuse_arguments()?;
+        request.refuse_headers()
+    }
+}
 
 /// Codec of one connection.
 #[derive(Default)]

@@ -4,11 +4,50 @@ use protocol::http1::{Http1Request, Http1Response, ResponseParser};
 
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
+use crate::load_protocol::{LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme};
 use crate::request::RenderedRequest;
 
-/// Checks that a request can be represented.
-pub(super) fn check(request: &RenderedRequest) -> Result<(), String> {
-    message(request).check()
+/// The row of the table.
+pub(super) const ROW: ProtocolRow = ProtocolRow {
+    schemes: &[
+        UrlScheme {
+            name: "http",
+            is_tls: false,
+            default_port: Some(80),
+            help: Some("http://HOST:PORT/PATH"),
+        },
+        UrlScheme { name: "https", is_tls: true, default_port: Some(443), help: Some("https") },
+    ],
+    has_credentials: false,
+    body: None,
+    argument: None,
+    open: |url| {
+        let protocol = Http1Protocol { authority: url.authority.to_owned() };
+        let path = url.path.clone();
+        Ok(ProtocolTarget { path, ..ProtocolTarget::new(protocol, url.scheme) })
+    },
+};
+
+/// One request at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Http1Protocol {
+    /// Host and port as in the URL.
+    pub(crate) authority: String,
+}
+
+impl LoadProtocol for Http1Protocol {
+    fn codec(&self) -> Box<dyn Codec> {
+        Box::new(Http1::new(&self.authority))
+    }
+
+    fn check(&self, request: &RenderedRequest) -> Result<(), String> {
+        request.refuse_arguments()?;
+        message(request).check()
+    }
+
+    fn alpn(&self) -> Option<&'static [u8]> {
+        Some(b"http/1.1")
+    }
 }
 
 fn message(request: &RenderedRequest) -> Http1Request<'_> {

@@ -21,13 +21,15 @@ use slab::Slab;
 
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
+use crate::load_protocol::{LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme};
 use crate::request::RenderedRequest;
+use crate::target_url::TargetUrl;
 
 use pipe::{Pipe, WakeQueue};
 use request_encoder::RequestEncoder;
 use stream::Http2Stream;
 
-pub(crate) use request_encoder::RequestKind;
+pub(super) use request_encoder::RequestKind;
 
 /// Concurrent requests, if the server allows that many: the common default of servers, and the
 /// limit of curl.
@@ -43,14 +45,53 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 const CANCELLED_MAX: usize = 256;
 const CANCELLED_FOR: Duration = Duration::from_secs(10);
 
-/// Checks that a request can be represented.
-pub(super) fn check(
-    authority: &str,
+/// The row of the table.
+pub(super) const ROW: ProtocolRow = ProtocolRow {
+    schemes: &[
+        UrlScheme { name: "h2c", is_tls: false, default_port: Some(80), help: Some("h2c") },
+        UrlScheme { name: "h2", is_tls: true, default_port: Some(443), help: Some("h2") },
+    ],
+    has_credentials: false,
+    body: None,
+    argument: None,
+    open: |url| Ok(Http2Protocol::target(url, RequestKind::Http)),
+};
+
+/// Multiplexed requests of one kind.
+#[derive(Clone, Debug)]
+pub(super) struct Http2Protocol {
+    /// Host and port as in the URL.
+    authority: String,
+    /// Whether TLS is used: it determines `:scheme`.
     is_tls: bool,
     kind: RequestKind,
-    request: &RenderedRequest,
-) -> Result<(), String> {
-    RequestEncoder::new(authority, is_tls, kind).encode(request).map(drop)
+}
+
+impl Http2Protocol {
+    pub(super) fn target(url: &TargetUrl<'_>, kind: RequestKind) -> ProtocolTarget {
+        let (authority, is_tls) = (url.authority.to_owned(), url.scheme.is_tls);
+        let protocol = Http2Protocol { authority, is_tls, kind };
+        ProtocolTarget { path: url.path.clone(), ..ProtocolTarget::new(protocol, url.scheme) }
+    }
+}
+
+impl LoadProtocol for Http2Protocol {
+    fn codec(&self) -> Box<dyn Codec> {
+        Box::new(Http2::new(&self.authority, self.is_tls, self.kind))
+    }
+
+    fn check(&self, request: &RenderedRequest) -> Result<(), String> {
+        request.refuse_arguments()?;
+        if self.kind == RequestKind::Grpc {
+            protocol::grpc::check_path(&request.path)?;
+        }
+        let encoder = RequestEncoder::new(&self.authority, self.is_tls, self.kind);
+        encoder.encode(request).map(drop)
+    }
+
+    fn alpn(&self) -> Option<&'static [u8]> {
+        Some(b"h2")
+    }
 }
 
 /// Codec of one connection.

@@ -14,30 +14,122 @@ use bytes::BytesMut;
 use postgres_protocol::IsNull;
 use postgres_protocol::message::frontend;
 use protocol::postgres::{
-    PostgresMessageParser, PostgresMessagePart, RETAINED_BYTES_MAX, error_text,
+    PostgresMessageParser, PostgresMessagePart, RETAINED_BYTES_MAX, TLS_REQUEST, error_text,
 };
 
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
+use crate::load_protocol::{LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme};
 use crate::request::RenderedRequest;
+use crate::secret::Secret;
+use crate::target_url::{TargetUrl, decoded};
 
-pub(crate) use login::Login;
+use login::Login;
 
 /// The protocol sends their number in two bytes.
 const ARGUMENTS_MAX: usize = 65_535;
 /// Types of messages whose contents matter: authentication requests and errors.
 const RETAINED: &[u8] = b"RE";
 
-/// Checks that a query can be represented.
-pub(super) fn check(request: &RenderedRequest) -> Result<(), String> {
-    let sql = std::str::from_utf8(&request.body);
-    let sql = sql.map_err(|error| format!("the SQL is not valid UTF-8: {error}"))?;
-    if let Some(at) = sql.find('\0') {
-        return Err(format!("the SQL contains a NUL at byte {at}"));
+/// The row of the table.
+pub(super) const ROW: ProtocolRow = ProtocolRow {
+    schemes: &[
+        UrlScheme {
+            name: "postgres",
+            is_tls: false,
+            default_port: Some(5432),
+            help: Some("postgres"),
+        },
+        UrlScheme { name: "postgresql", is_tls: false, default_port: Some(5432), help: None },
+    ],
+    has_credentials: true,
+    body: Some("the SQL"),
+    argument: Some("a parameter, $1 first"),
+    open: |url| {
+        let (protocol, mode) = PostgresProtocol::read(url)?;
+        Ok(ProtocolTarget {
+            is_tls: mode != SslMode::Disable,
+            is_verified: mode != SslMode::Require,
+            ..ProtocolTarget::new(protocol, url.scheme)
+        })
+    },
+};
+
+/// One query at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PostgresProtocol {
+    user: String,
+    password: Option<Secret>,
+    database: String,
+    /// Whether statements are prepared once per connection.
+    is_prepared: bool,
+}
+
+/// `sslmode` of libpq. Modes in which the server decides about TLS are not supported: the measured
+/// protocol would be unknown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum SslMode {
+    Disable,
+    /// TLS without verification.
+    Require,
+    VerifyFull,
+}
+
+impl PostgresProtocol {
+    fn read(url: &TargetUrl<'_>) -> Result<(PostgresProtocol, SslMode), &'static str> {
+        let (database, query) = url.path.split_once('?').unwrap_or((&url.path, ""));
+        let (mut is_prepared, mut mode) = (false, SslMode::Disable);
+        for one in query.split('&').filter(|one| !one.is_empty()) {
+            match one {
+                "prepared=true" => is_prepared = true,
+                "prepared=false" => is_prepared = false,
+                "sslmode=disable" => mode = SslMode::Disable,
+                "sslmode=require" => mode = SslMode::Require,
+                "sslmode=verify-full" => mode = SslMode::VerifyFull,
+                _ => {
+                    return Err("unknown parameter; supported are prepared=true or false, and \
+                         sslmode=disable, require or verify-full");
+                }
+            }
+        }
+        let invalid = "the database is not valid UTF-8 without NUL";
+        let database = decoded(database.trim_start_matches('/'), invalid)?;
+        // Like psql, except that the OS user is not the default.
+        let user = url.user.clone().filter(|name| !name.is_empty());
+        let user = user.unwrap_or_else(|| "postgres".to_owned());
+        let database = if database.is_empty() { user.clone() } else { database };
+        let password = url.password.clone();
+        Ok((PostgresProtocol { user, password, database, is_prepared }, mode))
     }
-    match request.arguments.len() {
-        0..=ARGUMENTS_MAX => Ok(()),
-        many => Err(format!("{many} arguments exceed the limit of PostgreSQL ({ARGUMENTS_MAX})")),
+}
+
+impl LoadProtocol for PostgresProtocol {
+    fn codec(&self) -> Box<dyn Codec> {
+        let login = Login::new(&self.user, self.password.clone(), &self.database);
+        Box::new(Postgres::new(login, self.is_prepared))
+    }
+
+    fn check(&self, request: &RenderedRequest) -> Result<(), String> {
+        request.refuse_headers()?;
+        let sql = std::str::from_utf8(&request.body);
+        let sql = sql.map_err(|error| format!("the SQL is not valid UTF-8: {error}"))?;
+        if let Some(at) = sql.find('\0') {
+            return Err(format!("the SQL contains a NUL at byte {at}"));
+        }
+        match request.arguments.len() {
+            0..=ARGUMENTS_MAX => Ok(()),
+            many => {
+                Err(format!("{many} arguments exceed the limit of PostgreSQL ({ARGUMENTS_MAX})"))
+            }
+        }
+    }
+
+    fn secret(&self) -> Option<&Secret> {
+        self.password.as_ref()
+    }
+
+    fn tls_request(&self) -> Option<&'static [u8]> {
+        Some(&TLS_REQUEST)
     }
 }
 

@@ -8,22 +8,72 @@ use protocol::redis::{ReplyParser, encode_command};
 
 use crate::codec::{Codec, Completion, RequestId};
 use crate::failure::Failure;
+use crate::load_protocol::{LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme};
 use crate::request::RenderedRequest;
 use crate::secret::Secret;
+use crate::target_url::TargetUrl;
 
-/// Checks that a command can be represented.
-pub(super) fn check(request: &RenderedRequest) -> Result<(), String> {
-    match (request.arguments.as_slice(), request.body.as_slice()) {
-        ([], []) => Ok(()),
-        ([], body) if body.trim_ascii().is_empty() => {
-            Err("the body contains no command".to_owned())
+/// The row of the table.
+pub(super) const ROW: ProtocolRow = ProtocolRow {
+    schemes: &[
+        UrlScheme { name: "redis", is_tls: false, default_port: Some(6379), help: Some("redis") },
+        UrlScheme { name: "rediss", is_tls: true, default_port: Some(6379), help: Some("rediss") },
+    ],
+    has_credentials: true,
+    body: Some("the words of a command"),
+    argument: Some("a word of the command"),
+    open: |url| Ok(ProtocolTarget::new(RedisProtocol::read(url)?, url.scheme)),
+};
+
+/// One command at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RedisProtocol {
+    /// User name; `None` for the default user.
+    user: Option<String>,
+    password: Option<Secret>,
+    /// Database number; 0 is the default.
+    database: u32,
+}
+
+impl RedisProtocol {
+    fn read(url: &TargetUrl<'_>) -> Result<RedisProtocol, &'static str> {
+        let database = match url.path.trim_start_matches('/') {
+            "" => 0,
+            number => number.parse().map_err(|_| "the database is not a number")?,
+        };
+        let user = url.user.clone().filter(|name| !name.is_empty());
+        if user.is_some() && url.password.is_none() {
+            return Err(
+                "a user without a password; use redis://:password@host for the default user",
+            );
         }
-        ([], _) => Ok(()),
-        (_, [_, ..]) => {
-            Err("both a body and arguments: the command must be one of them".to_owned())
+        Ok(RedisProtocol { user, password: url.password.clone(), database })
+    }
+}
+
+impl LoadProtocol for RedisProtocol {
+    fn codec(&self) -> Box<dyn Codec> {
+        Box::new(Redis::new(self.user.as_deref(), self.password.as_ref(), self.database))
+    }
+
+    fn check(&self, request: &RenderedRequest) -> Result<(), String> {
+        request.refuse_headers()?;
+        match (request.arguments.as_slice(), request.body.as_slice()) {
+            ([], []) => Ok(()),
+            ([], body) if body.trim_ascii().is_empty() => {
+                Err("the body contains no command".to_owned())
+            }
+            ([], _) => Ok(()),
+            (_, [_, ..]) => {
+                Err("both a body and arguments: the command must be one of them".to_owned())
+            }
+            ([first, ..], []) if first.is_empty() => Err("the command name is empty".to_owned()),
+            _ => Ok(()),
         }
-        ([first, ..], []) if first.is_empty() => Err("the command name is empty".to_owned()),
-        _ => Ok(()),
+    }
+
+    fn secret(&self) -> Option<&Secret> {
+        self.password.as_ref()
     }
 }
 

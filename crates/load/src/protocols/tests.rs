@@ -1,7 +1,8 @@
 //! Noise, against every protocol.
 
 use super::*;
-use crate::codec::Completion;
+use crate::codec::{Codec, Completion};
+use crate::load_protocol::LoadProtocol;
 use crate::request::RenderedRequest;
 use crate::schedule::SplitMix64;
 
@@ -31,7 +32,7 @@ pub(super) fn noise(alphabet: &[u8], mut make: impl FnMut() -> Box<dyn Codec>) {
 }
 
 /// A codec with one request in flight.
-fn asked(protocol: &Protocol, body: &[u8]) -> Box<dyn Codec> {
+fn asked(protocol: &dyn LoadProtocol, body: &[u8]) -> Box<dyn Codec> {
     let mut codec = protocol.codec();
     let (method, path) = ("GET".to_owned(), "/".to_owned());
     let request =
@@ -42,12 +43,12 @@ fn asked(protocol: &Protocol, body: &[u8]) -> Box<dyn Codec> {
 
 #[test]
 fn echo_survives_noise() {
-    noise(b"ab", || asked(&Protocol::Echo, b"abba"));
+    noise(b"ab", || asked(&EchoProtocol, b"abba"));
 }
 
 #[test]
 fn http1_survives_noise() {
-    let protocol = Protocol::Http1 { authority: "a".to_owned() };
+    let protocol = Http1Protocol { authority: "a".to_owned() };
     let alphabet = b"HTTP/1.1 200 100 204\r\nContent-Length: Transfer-Encoding: chunked";
     noise(alphabet, || asked(&protocol, b""));
     // After a valid head, so that bodies and chunks are reached.

@@ -104,7 +104,7 @@ fn unrepresentable_requests_are_rejected() {
     #[track_caller]
     fn check(target: &str, text: &str, expected: &str) {
         let (target, _) = crate::target::Target::parse(target).unwrap();
-        let found = parsed(text).unwrap().check(&target.protocol);
+        let found = parsed(text).unwrap().check(Some(&target));
         let found = found.map_or_else(|error| error.to_string(), |()| String::new());
         let is_so = if expected.is_empty() { found.is_empty() } else { found.contains(expected) };
         assert!(is_so, "{text}: {found:?}");

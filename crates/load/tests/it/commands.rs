@@ -20,7 +20,7 @@ const MS: u64 = 1_000_000;
 
 fn settings(requests: Requests) -> Settings {
     Settings {
-        target: Target::command(),
+        target: None,
         requests,
         max_connections: 20,
         ..fixture::settings(
@@ -301,7 +301,7 @@ fn missing_program_is_an_error_before_the_run() {
     let both = "[[request]]\ncommand = ['true']\n[[request]]\nname = 'page'\npath = '/'";
     assert!(message(&described(both)).contains("\"page\" has no command"));
     let target = Target::parse("http://localhost/").unwrap().0;
-    let both = Settings { target, ..command(&["true"]) };
+    let both = Settings { target: Some(target), ..command(&["true"]) };
     assert!(message(&both).contains("has a command, and there is a target"));
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn settings(target: &str, schedule: Schedule) -> Settings {
         ..Request::default()
     };
     Settings {
-        target,
+        target: Some(target),
         tls: net::tls::ClientTls::default(),
         schedule,
         requests: Requests::single(request),

@@ -479,7 +479,7 @@ fn in_tls(address: SocketAddr, trusted: &Folder) -> Settings {
     std::fs::write(&path, pem).unwrap();
     let (target, _) = Target::parse(&format!("https://{address}")).unwrap();
     let tls = net::tls::ClientTls { ca: Some(path), ..Default::default() };
-    Settings { target, tls, ..settings(address) }
+    Settings { target: Some(target), tls, ..settings(address) }
 }
 
 /// A connection that ends before it is ready fails the request that it was opened for.
@@ -532,7 +532,7 @@ fn tls_is_requested_in_plain_text() {
         });
         let written = format!("postgres://{}/?sslmode=require", server.address);
         let (target, _) = Target::parse(&written).unwrap();
-        let run = all_fail(&Settings { target, ..settings(server.address) }, &[kind]);
+        let run = all_fail(&Settings { target: Some(target), ..settings(server.address) }, &[kind]);
         let words = run.first_errors[kind as usize].as_deref().unwrap_or_default();
         assert!(answer != b"N" || words == "the server does not support TLS", "{words}");
     }
@@ -568,7 +568,7 @@ fn some_connections_never_get_ready() {
     });
     let (target, _) = Target::parse(&format!("postgres://{}", server.address)).unwrap();
     let settings = Settings {
-        target,
+        target: Some(target),
         connections: 0,
         schedule: Schedule::constant(RATE, 2_000 * MS, ArrivalProcess::Constant),
         ..impatient(server.address)
@@ -628,7 +628,7 @@ fn unbounded_client_responses_are_limited() {
         let written = format!("postgres://{}/?sslmode={mode}", server.address);
         let (target, _) = Target::parse(&written).unwrap();
         let settings = Settings {
-            target,
+            target: Some(target),
             connections: 1,
             schedule: Schedule::constant(10.0, 100 * MS, ArrivalProcess::Constant),
             timeout_ns: 30_000 * MS,
@@ -664,7 +664,7 @@ fn failures_have_details() {
     ] {
         let server = refuses(text);
         let (target, _) = Target::parse(&format!("{scheme}{}", server.address)).unwrap();
-        let run = all_fail(&Settings { target, ..settings(server.address) }, &[kind]);
+        let run = all_fail(&Settings { target: Some(target), ..settings(server.address) }, &[kind]);
         assert_eq!(run.first_errors[kind as usize].as_deref(), Some(said), "{scheme}");
         assert_eq!(run.first_errors.iter().flatten().count(), 1, "{:?}", run.first_errors);
     }

@@ -9,6 +9,7 @@ mod coordinated_omission_protocols;
 mod fixture;
 mod fuzz_regressions;
 mod hostile;
+mod memory_cache;
 mod protocols;
 mod scheduling;
 mod seconds;

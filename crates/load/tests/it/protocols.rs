@@ -33,7 +33,7 @@ fn to(server: &Hostile, scheme: &str) -> Settings {
         ..Request::default()
     };
     Settings {
-        target,
+        target: Some(target),
         requests: Requests::single(request),
         schedule: Schedule::constant(40.0, 200 * MS, ArrivalProcess::Constant),
         connections: 0,
@@ -237,7 +237,7 @@ fn postgres_floods() {
     let server = floods(b"", message(b'R', &[0, 0, 0, 3]).repeat(20));
     let settings = to(&server, "postgres");
     let (target, _) = Target::parse(&format!("postgres://a:b@{}", server.address)).unwrap();
-    let settings = Settings { target, timeout_ns: 300 * MS, ..settings };
+    let settings = Settings { target: Some(target), timeout_ns: 300 * MS, ..settings };
     let found = check(&settings, &[Failure::TimedOut], &mut ());
     assert_eq!(found.completed, 0);
 }

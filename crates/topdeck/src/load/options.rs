@@ -63,9 +63,8 @@ Exit status:
 
 #[derive(clap::Args)]
 pub(crate) struct RunOptions {
-    /// Target: http://HOST:PORT/PATH, https, h2c, h2, grpc, grpcs, tcp (echo), postgres, redis or
-    /// rediss
     #[arg(
+        help = format!("Target: {}", load::schemes_help(load::PROTOCOLS)),
         value_name = "TARGET",
         required_unless_present_any = ["command", "requests"],
         value_parser = target
@@ -178,17 +177,27 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) header: Vec<(String, String)>,
 
-    /// Body; for postgres the SQL, for redis the words of a command, for a command its standard
-    /// input
-    #[arg(long, value_name = "TEXT", conflicts_with = "body_file")]
+    #[arg(
+        help = format!(
+            "Body; {}, for a command its standard input",
+            load::bodies_help(load::PROTOCOLS)
+        ),
+        long,
+        value_name = "TEXT",
+        conflicts_with = "body_file"
+    )]
     pub(crate) body: Option<String>,
 
     /// File with the body, sent unchanged
     #[arg(long, value_name = "FILE")]
     pub(crate) body_file: Option<PathBuf>,
 
-    /// Argument: for postgres a parameter, $1 first; for redis a word of the command. Repeatable
-    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    #[arg(
+        help = format!("Argument: {}. Repeatable", load::arguments_help(load::PROTOCOLS)),
+        long,
+        value_name = "VALUE",
+        allow_hyphen_values = true
+    )]
     pub(crate) arg: Vec<String>,
 
     /// CA certificate (PEM) [default: system trust store]

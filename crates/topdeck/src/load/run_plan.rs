@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use load::{
-    ArrivalProcess, CapacitySearch, Protocol, Request, Requests, Schedule, ScheduleSegment,
-    Settings, Target, Template, format_rate,
+    ArrivalProcess, CapacitySearch, Request, Requests, Schedule, ScheduleSegment, Settings, Target,
+    Template, format_rate,
 };
 
 use crate::hist::intervals;
@@ -43,11 +43,11 @@ impl RunPlan {
     pub(crate) fn new(options: &RunOptions) -> Result<RunPlan> {
         let ResolvedTarget { target, requests, description, protocol } =
             ResolvedTarget::new(options)?;
-        let is_command = target.protocol == Protocol::Command;
+        let is_command = target.is_none();
         // Different for each run, so that runs are independent; the report contains it.
         let seed = options.seed.unwrap_or_else(|| clock::wall().unix_ns as u64 % 1_000_000_000);
         let schedule = schedule(options, seed)?;
-        let checked = requests.check(&target.protocol);
+        let checked = requests.check(target.as_ref());
         checked.with_context(|| match &options.requests {
             Some(file) => format!("cannot send {} to {description}", name(file)),
             None => format!("cannot send the request to {description}"),
@@ -83,19 +83,20 @@ impl RunPlan {
 
     /// Whether requests are commands, which use processes instead of connections.
     pub(crate) fn is_command(&self) -> bool {
-        self.settings.target.protocol == Protocol::Command
+        self.settings.target.is_none()
     }
 
     /// Whether the server certificate is verified; `None` without TLS.
     pub(crate) fn is_verified(&self) -> Option<bool> {
-        let target = &self.settings.target;
+        let target = self.settings.target.as_ref()?;
         target.is_tls.then_some(target.is_verified)
     }
 }
 
 /// Target and requests.
 struct ResolvedTarget {
-    target: Target,
+    /// `None` for commands.
+    target: Option<Target>,
     requests: Requests,
     /// Target for reports.
     description: String,
@@ -109,7 +110,7 @@ impl ResolvedTarget {
             let requests = requests(options, &path)?;
             let protocol = written.split("://").next().unwrap_or_default().to_owned();
             return Ok(ResolvedTarget {
-                target,
+                target: Some(target),
                 requests,
                 description: Target::redacted(written),
                 protocol,
@@ -131,12 +132,7 @@ impl ResolvedTarget {
             }
             (None, command) => (one_command(options, command)?, describe_command(command)),
         };
-        Ok(ResolvedTarget {
-            target: Target::command(),
-            requests,
-            description,
-            protocol: "command".to_owned(),
-        })
+        Ok(ResolvedTarget { target: None, requests, description, protocol: "command".to_owned() })
     }
 }
 

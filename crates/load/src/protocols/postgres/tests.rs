@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::protocols::tests::noise;
-use crate::secret::Secret;
 
 fn message(kind: u8, contents: &[u8]) -> Vec<u8> {
     let length = (contents.len() as u32 + 4).to_be_bytes();
@@ -78,6 +77,25 @@ fn ends(answer: &[u8], closes: bool) -> Result<Vec<Completion>, Failure> {
 
 const WELL: Completion = Completion { request_id: 7, failure: None };
 const FAILED: Completion = Completion { request_id: 7, failure: Some(Failure::Status) };
+
+#[test]
+fn urls_have_credentials_and_options() {
+    let read = |url: &str| {
+        let (url, _) = TargetUrl::parse(url, &[ROW]).unwrap();
+        PostgresProtocol::read(&url).unwrap()
+    };
+    let protocol = |user: &str, password: Option<&str>, database: &str, is_prepared| {
+        let (user, database) = (user.to_owned(), database.to_owned());
+        PostgresProtocol { user, password: password.map(Secret::new), database, is_prepared }
+    };
+    let (found, mode) = read("postgres://m%40e:p%2F%3Aw:x@h:1/b%20c?prepared=true");
+    assert_eq!(found, protocol("m@e", Some("p/:w:x"), "b c", true));
+    assert_eq!(mode, SslMode::Disable);
+    assert_eq!(read("postgresql://me@h").0, protocol("me", None, "me", false));
+    assert_eq!(read("postgres://h").0, protocol("postgres", None, "postgres", false));
+    assert_eq!(read("postgres://h/b?sslmode=require").1, SslMode::Require);
+    assert_eq!(read("postgres://h/b?sslmode=verify-full").1, SslMode::VerifyFull);
+}
 
 #[test]
 fn authentication_comes_first() {

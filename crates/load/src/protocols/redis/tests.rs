@@ -37,6 +37,22 @@ const WELL: Completion = Completion { request_id: 7, failure: None };
 const FAILED: Completion = Completion { request_id: 7, failure: Some(Failure::Status) };
 
 #[test]
+fn urls_have_credentials_and_a_database() {
+    let read = |url: &str| {
+        let (url, _) = TargetUrl::parse(url, &[ROW]).unwrap();
+        RedisProtocol::read(&url).unwrap()
+    };
+    let protocol = |user: Option<&str>, password: Option<&str>, database| RedisProtocol {
+        user: user.map(str::to_owned),
+        password: password.map(Secret::new),
+        database,
+    };
+    assert_eq!(read("redis://h"), protocol(None, None, 0));
+    assert_eq!(read("rediss://:p@[::1]:1/3"), protocol(None, Some("p"), 3));
+    assert_eq!(read("redis://u:p@h"), protocol(Some("u"), Some("p"), 0));
+}
+
+#[test]
 fn commands_are_encoded() {
     assert_eq!(said(&["GET", "key:1"], ""), "*2\r\n$3\r\nGET\r\n$5\r\nkey:1\r\n");
     assert_eq!(said(&["SET", "a", ""], "x"), "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$0\r\n\r\n");

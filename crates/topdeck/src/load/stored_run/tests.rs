@@ -77,7 +77,7 @@ pub(crate) fn report() -> RunReport {
         cpus: 2,
     };
     let settings = Settings {
-        target: Target::parse("http://localhost:8080/").unwrap().0,
+        target: Some(Target::parse("http://localhost:8080/").unwrap().0),
         tls: Default::default(),
         schedule: Schedule::constant(50.0, 2_000 * MS, ArrivalProcess::Constant),
         requests: Requests::single(Request::default()),
