@@ -25,13 +25,11 @@ const LAST_POWER: i32 = 36;
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
-    "/metrics",
-    "Self metrics for Prometheus to scrape.",
-    &[],
-    || routing::get(metrics),
-)
-.with_response(200, "text/plain", "Prometheus text format 0.0.4")];
+pub(crate) const ROUTES: &[ApiRoute] =
+    &[ApiRoute::get("/metrics", "Self metrics for Prometheus to scrape.", &[], || {
+        routing::get(metrics)
+    })
+    .with_response(200, "text/plain", "Prometheus text format 0.0.4")];
 
 async fn metrics(context: Context) -> Result<Response, ApiError> {
     let intake = context.intake.clone();

@@ -62,21 +62,15 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     ApiRoute::get("/api/v1/query", "Prometheus API: instant query.", INSTANT, || {
         routing::get(expression::instant_query)
     }),
-    ApiRoute::post_form(
-        "/api/v1/query",
-        "Prometheus API: instant query.",
-        INSTANT,
-        || routing::post(expression::instant_query),
-    ),
+    ApiRoute::post_form("/api/v1/query", "Prometheus API: instant query.", INSTANT, || {
+        routing::post(expression::instant_query)
+    }),
     ApiRoute::get("/api/v1/query_range", "Prometheus API: range query.", RANGE, || {
         routing::get(expression::range_query)
     }),
-    ApiRoute::post_form(
-        "/api/v1/query_range",
-        "Prometheus API: range query.",
-        RANGE,
-        || routing::post(expression::range_query),
-    ),
+    ApiRoute::post_form("/api/v1/query_range", "Prometheus API: range query.", RANGE, || {
+        routing::post(expression::range_query)
+    }),
     ApiRoute::get(
         "/api/v1/format_query",
         "Prometheus API: formats an expression.",
@@ -107,15 +101,15 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         VALUES,
         || routing::get(series::values),
     ),
-    ApiRoute::get(
-        "/api/v1/metadata",
-        "Prometheus API: metric metadata.",
-        METADATA,
-        || routing::get(series::metadata),
-    ),
-    ApiRoute::get("/api/v1/query_exemplars", "Prometheus API compatibility; always empty.", EXEMPLARS, || {
-        routing::get(status::exemplars)
+    ApiRoute::get("/api/v1/metadata", "Prometheus API: metric metadata.", METADATA, || {
+        routing::get(series::metadata)
     }),
+    ApiRoute::get(
+        "/api/v1/query_exemplars",
+        "Prometheus API compatibility; always empty.",
+        EXEMPLARS,
+        || routing::get(status::exemplars),
+    ),
     ApiRoute::post_form(
         "/api/v1/query_exemplars",
         "Prometheus API compatibility; always empty.",
@@ -134,15 +128,24 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     ApiRoute::get("/api/v1/status/buildinfo", "Prometheus API: build information.", &[], || {
         routing::get(status::build_info)
     }),
-    ApiRoute::get("/api/v1/status/runtimeinfo", "Prometheus API: runtime information.", &[], || {
-        routing::get(status::runtime_info)
-    }),
-    ApiRoute::get("/api/v1/status/config", "Prometheus API compatibility; an empty configuration.", &[], || {
-        routing::get(status::config)
-    }),
-    ApiRoute::get("/api/v1/status/flags", "Prometheus API compatibility; always empty.", &[], || {
-        routing::get(status::flags)
-    }),
+    ApiRoute::get(
+        "/api/v1/status/runtimeinfo",
+        "Prometheus API: runtime information.",
+        &[],
+        || routing::get(status::runtime_info),
+    ),
+    ApiRoute::get(
+        "/api/v1/status/config",
+        "Prometheus API compatibility; an empty configuration.",
+        &[],
+        || routing::get(status::config),
+    ),
+    ApiRoute::get(
+        "/api/v1/status/flags",
+        "Prometheus API compatibility; always empty.",
+        &[],
+        || routing::get(status::flags),
+    ),
     ApiRoute::get(
         "/api/v1/status/tsdb",
         "Prometheus API: series cardinality.",

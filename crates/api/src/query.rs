@@ -162,18 +162,24 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     ApiRoute::get("/v1/compare", "Compares the distributions of two selections.", COMPARE, || {
         routing::get(compare::compare)
     }),
-    ApiRoute::get("/v1/breakdown", "Breakdown of a heatmap selection by label: labels whose values differ most from the baseline.", BREAKDOWN, || {
-        routing::get(breakdown::breakdown)
-    }),
+    ApiRoute::get(
+        "/v1/breakdown",
+        "Breakdown of a heatmap selection by label: labels whose values differ most from the baseline.",
+        BREAKDOWN,
+        || routing::get(breakdown::breakdown),
+    ),
     ApiRoute::get(
         "/v1/functions",
         "Functions and aggregations of PromQL or CAQL, with their signatures.",
         FUNCTIONS,
         || routing::get(functions::functions),
     ),
-    ApiRoute::get("/v1/cardinality", "Series cardinality by metric and label.", CARDINALITY, || {
-        routing::get(cardinality::cardinality)
-    }),
+    ApiRoute::get(
+        "/v1/cardinality",
+        "Series cardinality by metric and label.",
+        CARDINALITY,
+        || routing::get(cardinality::cardinality),
+    ),
 ];
 
 async fn query(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {

@@ -31,16 +31,16 @@ pub struct ApiRoute {
 
 pub(crate) const FROM: Parameter =
     Parameter::text("from", "start of the range; default: the first row");
-pub(crate) const TO: Parameter =
-    Parameter::text("to", "end of the range; default: the last row");
+pub(crate) const TO: Parameter = Parameter::text("to", "end of the range; default: the last row");
 pub(crate) const SELECTOR: Parameter = Parameter::text(
     "selector",
     "series selector, such as latency, latency{host=\"a\"} or and(host:web-*)",
 );
-pub(crate) const TIMEOUT: Parameter =
-    Parameter::text("timeout", "evaluation timeout");
-pub(crate) const MAX_SERIES: Parameter =
-    Parameter::integer("max_series", "limit of series per selector; cannot exceed the server's limit");
+pub(crate) const TIMEOUT: Parameter = Parameter::text("timeout", "evaluation timeout");
+pub(crate) const MAX_SERIES: Parameter = Parameter::integer(
+    "max_series",
+    "limit of series per selector; cannot exceed the server's limit",
+);
 
 /// Where snapshots are made and removed. How long that takes is the store's size to say, not a
 /// limit of the server.
@@ -77,10 +77,7 @@ impl ApiRoute {
         parameters: &'static [Parameter],
         handler: fn() -> MethodRouter<Context>,
     ) -> ApiRoute {
-        let body = Some((
-            "application/x-www-form-urlencoded",
-            "the parameters, if not in the URL",
-        ));
+        let body = Some(("application/x-www-form-urlencoded", "the parameters, if not in the URL"));
         ApiRoute { method: "post", body, ..ApiRoute::get(path, about, parameters, handler) }
     }
 

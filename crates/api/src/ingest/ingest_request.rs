@@ -38,10 +38,8 @@ pub(crate) const METRIC: Parameter = Parameter::text("metric", "metric name");
 /// The parameter with the unit.
 pub(crate) const UNIT: Parameter = Parameter::text("unit", "unit of the values, such as ms");
 /// The parameter with the start of a log.
-pub(crate) const START: Parameter = Parameter::text(
-    "start",
-    "start of a log with relative times, in seconds since 1970",
-);
+pub(crate) const START: Parameter =
+    Parameter::text("start", "start of a log with relative times, in seconds since 1970");
 /// Stands for all parameters that begin as it does.
 pub(crate) const LABELS: Parameter =
     Parameter::text("label.NAME", "label added to all series, such as label.host=web-1");
