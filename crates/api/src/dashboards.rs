@@ -41,17 +41,33 @@ const BY_NAME: &[Parameter] = &[Parameter::text("name", "name of the dashboard")
 
 pub(crate) const ROUTES: &[Route] = &[
     Route::get("/v1/dashboards", "Lists the dashboards.", &[], || routing::get(list)),
-    Route::get("/v1/dashboards/{name}", "A dashboard, as it was stored; one of schema 1 with the names of schema 2.", BY_NAME, || routing::get(read)),
+    Route::get(
+        "/v1/dashboards/{name}",
+        "A dashboard, as it was stored; one of schema 1 with the names of schema 2.",
+        BY_NAME,
+        || routing::get(read),
+    ),
     Route {
         method: "put",
         body: Some((JSON, "the dashboard: a JSON object with a title and panels, at most 256 KiB")),
-        ..Route::get("/v1/dashboards/{name}", "Stores a dashboard. `If-Match` with the ETag of a read fails with 412 if it was changed since; `If-None-Match: *` fails with 412 if it exists.", BY_NAME, || routing::put(write))
+        ..Route::get(
+            "/v1/dashboards/{name}",
+            "Stores a dashboard. `If-Match` with the ETag of a read fails with 412 if it was changed \
+             since; `If-None-Match: *` fails with 412 if it exists.",
+            BY_NAME,
+            || routing::put(write),
+        )
     }
     .with_scope(Some(Scope::Admin))
     .with_response(200, JSON, "stored and synced to disk"),
     Route {
         method: "delete",
-        ..Route::get("/v1/dashboards/{name}", "Deletes a dashboard. `If-Match` fails with 412 if it was changed since.", BY_NAME, || routing::delete(remove))
+        ..Route::get(
+            "/v1/dashboards/{name}",
+            "Deletes a dashboard. `If-Match` fails with 412 if it was changed since.",
+            BY_NAME,
+            || routing::delete(remove),
+        )
     }
     .with_scope(Some(Scope::Admin))
     .with_response(200, JSON, "deleted"),

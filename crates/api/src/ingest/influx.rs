@@ -48,7 +48,7 @@ async fn write(posted: IngestRequest) -> Result<Response, ErrorResponse> {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let (taken, dropped, why) = (placed.samples, placed.rejected, placed.errors.join("; "));
-    let what = format!("partial write: {why}; dropped={dropped}, taken={taken}");
+    let what = format!("partial write: {why}; dropped={dropped}, accepted={taken}");
     let answer = json!({ "code": "invalid", "message": what, "error": what });
     Ok(json_response(StatusCode::BAD_REQUEST, &answer))
 }

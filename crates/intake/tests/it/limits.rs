@@ -34,7 +34,10 @@ fn producer_at_its_series_limit_does_not_affect_others() {
     assert_eq!((stat.series, stat.head_rows), (4, 10));
     let [gap] = &stat.gaps[..] else { panic!("{:?}", stat.gaps) };
     assert_eq!((gap.producer, gap.lost, gap.start, gap.end), (Some(7), Some(4), 0, 11));
-    assert_eq!(gap.reason, "new series of metric latency rejected: limit producer_series reached");
+    assert_eq!(
+        gap.reason,
+        "new series of metric latency rejected: limit max_producer_series reached"
+    );
     let audit = intake.audit().unwrap();
     assert!(audit.producers.iter().all(|account| account.is_reconciled()));
     let account = audit.producers.iter().find(|account| account.id == Some(7)).unwrap();
@@ -74,7 +77,8 @@ fn samples_of_a_rejected_series_are_rejected_and_the_rest_accepted() {
     assert_eq!(store.stat().unwrap().series, 2);
     intake.checkpoint_ledger().unwrap();
     let gaps = store.stat().unwrap().gaps;
-    let reason = "new values of label host of metric latency rejected: limit label_values reached";
+    let reason =
+        "new values of label host of metric latency rejected: limit max_label_values reached";
     assert_eq!((gaps.len(), gaps[0].lost, gaps[0].reason.as_str()), (1, Some(3), reason));
     intake.stop();
 }

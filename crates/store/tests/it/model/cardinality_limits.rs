@@ -60,7 +60,7 @@ fn value_and_metric_limits_name_themselves() {
             .unwrap();
     let _ack = store.ingest(Some(identity(1)), &batch(&["a", "b"]), Level::Disk).unwrap();
     let found = ingest_error(&store, 2, &["a", "c"]);
-    assert_eq!(found.limit(), Some("label_values"));
+    assert_eq!(found.limit(), Some("max_label_values"));
     let (metric, label) = ("latency".to_owned(), "host".to_owned());
     assert_eq!(found, CardinalityError::ValuesPerLabel { metric, label, found: 3, max: 2 });
     let store =
