@@ -255,7 +255,9 @@ impl IntoResponse for ForwardOutcome {
             }
             None => {
                 let body = serde_json::json!({
-                    "accepted": self.accepted, "appended": self.appended, "duplicates": self.duplicates,
+                    "accepted": self.accepted,
+                    "appended": self.appended,
+                    "duplicates": self.duplicates,
                 });
                 let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
                 (json, body.to_string() + "\n").into_response()

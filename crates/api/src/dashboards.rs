@@ -41,17 +41,33 @@ const BY_NAME: &[Parameter] = &[Parameter::text("name", "name of the dashboard")
 
 pub(crate) const ROUTES: &[ApiRoute] = &[
     ApiRoute::get("/v1/dashboards", "Lists the dashboards.", &[], || routing::get(list)),
-    ApiRoute::get("/v1/dashboards/{name}", "A dashboard, as it was stored; one of schema 1 with the names of schema 2.", BY_NAME, || routing::get(read)),
+    ApiRoute::get(
+        "/v1/dashboards/{name}",
+        "A dashboard, as it was stored; one of schema 1 with the names of schema 2.",
+        BY_NAME,
+        || routing::get(read),
+    ),
     ApiRoute {
         method: "put",
         body: Some((JSON, "the dashboard: a JSON object with a title and panels, at most 256 KiB")),
-        ..ApiRoute::get("/v1/dashboards/{name}", "Stores a dashboard. `If-Match` with the ETag of a read fails with 412 if it was changed since; `If-None-Match: *` fails with 412 if it exists.", BY_NAME, || routing::put(write))
+        ..ApiRoute::get(
+            "/v1/dashboards/{name}",
+            "Stores a dashboard. `If-Match` with the ETag of a read fails with 412 if it was changed \
+             since; `If-None-Match: *` fails with 412 if it exists.",
+            BY_NAME,
+            || routing::put(write),
+        )
     }
     .with_scope(Some(Scope::Admin))
     .with_response(200, JSON, "stored and synced to disk"),
     ApiRoute {
         method: "delete",
-        ..ApiRoute::get("/v1/dashboards/{name}", "Deletes a dashboard. `If-Match` fails with 412 if it was changed since.", BY_NAME, || routing::delete(remove))
+        ..ApiRoute::get(
+            "/v1/dashboards/{name}",
+            "Deletes a dashboard. `If-Match` fails with 412 if it was changed since.",
+            BY_NAME,
+            || routing::delete(remove),
+        )
     }
     .with_scope(Some(Scope::Admin))
     .with_response(200, JSON, "deleted"),

@@ -75,7 +75,8 @@ const HEATMAP: &[Parameter] = &[
     Parameter::text("above", "thresholds to count values above, such as 100ms").many(),
     Parameter::text(
         "cells",
-        "objects (default), or indexed: edges has the bounds, columns have pairs of index increment and count",
+        "objects (default), or indexed: edges has the bounds, columns have pairs of index \
+         increment and count",
     ),
     TIMEOUT,
     MAX_SERIES,
@@ -164,7 +165,8 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     }),
     ApiRoute::get(
         "/v1/breakdown",
-        "Breakdown of a heatmap selection by label: labels whose values differ most from the baseline.",
+        "Breakdown of a heatmap selection by label: labels whose values differ most from the \
+         baseline.",
         BREAKDOWN,
         || routing::get(breakdown::breakdown),
     ),
@@ -374,7 +376,8 @@ impl ResponseBudget<'_> {
     fn reserve(&mut self, bytes: usize) -> Result<(), ApiError> {
         let left = self.remaining.checked_sub(bytes).ok_or_else(|| {
             ApiError::Unprocessable(format!(
-                "the answer and its maxima take more than {} bytes; ask for longer steps, a shorter time or fewer series, or set maxima=false",
+                "the answer and its maxima take more than {} bytes; ask for longer steps, a \
+                 shorter time or fewer series, or set maxima=false",
                 self.max
             ))
         })?;

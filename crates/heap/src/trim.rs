@@ -9,8 +9,10 @@ pub(crate) const IS_NEEDED: bool = cfg!(target_env = "gnu");
 /// keeps such blocks in its arenas: 150 unread responses of 9 MiB left 115 MiB resident a minute
 /// later, with a peak of 739 MiB above the idle process. With both settings it was 26 and 62 MiB,
 /// and 490 and 630 MiB, in two runs.
+#[cfg(target_env = "gnu")]
 const MAPPED_BYTES: libc::c_int = 256 << 10;
 /// Maximum number of arenas; glibc's default is eight per CPU.
+#[cfg(target_env = "gnu")]
 const ARENAS_MAX: libc::c_int = 4;
 
 /// Configures the allocator. The environment variables `MALLOC_ARENA_MAX` and

@@ -40,7 +40,7 @@ impl Checkpoint {
         let mut payload = [0; PAYLOAD_BYTES];
         let mut fields = FieldTable::into(&CHECKPOINT, &mut payload[..]);
         fields.put("position", &self.position.to_le_bytes());
-        fields.put("moved", &self.committed_at.to_le_bytes());
+        fields.put("committed", &self.committed_at.to_le_bytes());
         fields.put(
             "kind",
             &[match self.kind {
@@ -48,7 +48,7 @@ impl Checkpoint {
                 CheckpointKind::Bookmark => 1,
             }],
         );
-        fields.put("holds", &[u8::from(self.blocks_deletion)]);
+        fields.put("blocks_deletion", &[u8::from(self.blocks_deletion)]);
         payload
     }
 
@@ -57,13 +57,13 @@ impl Checkpoint {
         Checkpoint {
             name: name.to_owned(),
             position: fields.u64("position"),
-            committed_at: fields.i64("moved"),
+            committed_at: fields.i64("committed"),
             kind: if fields.u8("kind") == 0 {
                 CheckpointKind::Subscriber
             } else {
                 CheckpointKind::Bookmark
             },
-            blocks_deletion: fields.u8("holds") != 0,
+            blocks_deletion: fields.u8("blocks_deletion") != 0,
             is_degraded: damaged,
         }
     }

@@ -282,7 +282,7 @@ impl GapSet {
                 let mut entry = [0; GAP_PRODUCER_BYTES];
                 let mut fields = FieldTable::into(&GAP_PRODUCER, &mut entry);
                 fields.put("producer", &part.producer.to_le_bytes());
-                fields.put("boot", &part.epoch.to_le_bytes());
+                fields.put("epoch", &part.epoch.to_le_bytes());
                 fields.put("first_sequence", &part.sequences.start().to_le_bytes());
                 fields.put("last_sequence", &part.sequences.end().to_le_bytes());
                 fields.put("records", &part.records.to_le_bytes());
@@ -380,7 +380,7 @@ fn decode_verified(bytes: &[u8]) -> Option<DecodedGaps> {
             let fields = FieldTable::read_only(&GAP_PRODUCER, entry);
             producers.push(ProducerGap {
                 producer: fields.u64("producer"),
-                epoch: fields.u64("boot"),
+                epoch: fields.u64("epoch"),
                 sequences: fields.u64("first_sequence")..=fields.u64("last_sequence"),
                 records: fields.u64("records"),
             });

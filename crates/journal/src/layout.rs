@@ -33,7 +33,7 @@ pub const SEGMENT_MAGIC: [u8; 8] = *b"tdJournl";
 
 /// An entry of a segment's table of producers.
 pub const PRODUCER: [Field; 4] =
-    [("producer", 0, 8), ("boot", 8, 8), ("sequence", 16, 8), ("end_position", 24, 8)];
+    [("producer", 0, 8), ("epoch", 8, 8), ("sequence", 16, 8), ("end_position", 24, 8)];
 /// Size of [`PRODUCER`].
 pub const PRODUCER_BYTES: usize = 32;
 
@@ -81,14 +81,14 @@ pub const SETTINGS: [Field; 9] = [
     ("age_max", 48, 8),
     ("producers_max", 56, 4),
     ("codec", 60, 1),
-    ("at_limit", 61, 1),
+    ("on_full", 61, 1),
 ];
 /// The first bytes of each copy of the settings.
 pub const SETTINGS_MAGIC: [u8; 8] = *b"tdJsetng";
 
 /// The payload of a checkpoint.
 pub const CHECKPOINT: [Field; 4] =
-    [("position", 0, 8), ("moved", 8, 8), ("kind", 16, 1), ("holds", 17, 1)];
+    [("position", 0, 8), ("committed", 8, 8), ("kind", 16, 1), ("blocks_deletion", 17, 1)];
 /// The first bytes of each copy of a checkpoint.
 pub const CHECKPOINT_MAGIC: [u8; 8] = *b"tdJcheck";
 
@@ -115,7 +115,7 @@ pub const GAP_BYTES: usize = 40;
 /// A producer's part in a gap.
 pub const GAP_PRODUCER: [Field; 5] = [
     ("producer", 0, 8),
-    ("boot", 8, 8),
+    ("epoch", 8, 8),
     ("first_sequence", 16, 8),
     ("last_sequence", 24, 8),
     ("records", 32, 8),

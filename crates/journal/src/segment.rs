@@ -57,7 +57,7 @@ impl SegmentHeader {
         {
             let mut fields = FieldTable::into(&PRODUCER, entry);
             fields.put("producer", &last.identity.producer.to_le_bytes());
-            fields.put("boot", &last.identity.epoch.to_le_bytes());
+            fields.put("epoch", &last.identity.epoch.to_le_bytes());
             fields.put("sequence", &last.identity.sequence.to_le_bytes());
             fields.put("end_position", &last.end.to_le_bytes());
         }
@@ -117,7 +117,7 @@ impl SegmentHeader {
             let fields = FieldTable::read_only(&PRODUCER, entry);
             let identity = BatchIdentity {
                 producer: fields.u64("producer"),
-                epoch: fields.u64("boot"),
+                epoch: fields.u64("epoch"),
                 sequence: fields.u64("sequence"),
             };
             ProducerState { identity, end: fields.u64("end_position") }

@@ -55,7 +55,7 @@ impl StoredSettings {
         fields.put("producers_max", &producers_max.to_le_bytes());
         fields.put("codec", &[codec::codec_number(codec)]);
         fields.put(
-            "at_limit",
+            "on_full",
             &[match limits.on_full {
                 LimitPolicy::Reject => 0,
                 LimitPolicy::DropOldest => 1,
@@ -78,7 +78,7 @@ impl StoredSettings {
                 limits: Limits {
                     bytes_max: some("bytes_max"),
                     age_max: some("age_max").map(Duration::from_nanos),
-                    on_full: if fields.u8("at_limit") == 0 {
+                    on_full: if fields.u8("on_full") == 0 {
                         LimitPolicy::Reject
                     } else {
                         LimitPolicy::DropOldest

@@ -32,7 +32,7 @@ async fn dashboards_are_stored_unchanged() {
         empty_store(),
         QueryServiceSettings { dashboards_dir: boards, ..Default::default() },
     );
-    let none = (StatusCode::OK, "{\"schema\":1,\"dashboards\":[]}\n".to_owned());
+    let none = (StatusCode::OK, "{\"schema\":2,\"dashboards\":[]}\n".to_owned());
     assert_eq!(send(&trial, "GET", "/v1/dashboards", "").await, none);
     let board = "{ \"title\": \"The shop\", \"panels\": [] }";
     for board in ["{}", board] {
@@ -43,7 +43,7 @@ async fn dashboards_are_stored_unchanged() {
         send(&trial, "GET", "/v1/dashboards/shop", "").await,
         (StatusCode::OK, board.to_owned())
     );
-    let listed = "{\"schema\":1,\"dashboards\":[{\"name\":\"shop\",\"title\":\"The shop\"}]}\n";
+    let listed = "{\"schema\":2,\"dashboards\":[{\"name\":\"shop\",\"title\":\"The shop\"}]}\n";
     assert_eq!(send(&trial, "GET", "/v1/dashboards", "").await.1, listed);
     for wrong in ["", "[]", "{", &format!("{{\"a\":\"{}\"}}", "x".repeat(BYTES_MAX))] {
         let (status, text) = send(&trial, "PUT", "/v1/dashboards/shop", wrong).await;

@@ -16,7 +16,7 @@ use crate::parameters::Parameters;
 /// Moments of an answer at the most, as in Prometheus.
 const POINTS_MAX: i64 = 11_000;
 const MS: i64 = 1_000_000;
-const QUERY: &str = "PromQL expression";
+const QUERY: &str = "a PromQL expression";
 /// What is told when the limit was reached, as Prometheus does.
 pub(super) const TRUNCATED: &str = "results truncated due to limit";
 

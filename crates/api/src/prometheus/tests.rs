@@ -58,7 +58,7 @@ async fn extensions_use_the_prometheus_format() {
 #[tokio::test]
 async fn errors_have_the_prometheus_format() {
     check("/api/v1/query?query=sum(", expect![[r#"400 Bad Request {"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": 1:5: parse error: unclosed left parenthesis"}"#]]).await;
-    check("/api/v1/query", expect![[r#"400 Bad Request {"status":"error","errorType":"bad_data","error":"parameter query: is missing, expected an expression of PromQL"}"#]]).await;
+    check("/api/v1/query", expect![[r#"400 Bad Request {"status":"error","errorType":"bad_data","error":"parameter query: is missing, expected a PromQL expression"}"#]]).await;
     check("/api/v1/query?query=1&time=x", expect![[r#"400 Bad Request {"status":"error","errorType":"bad_data","error":"parameter time: found \"x\", expected a time such as 2026-11-09T12:30:00Z, Unix seconds, nanoseconds as 1794225600000000000ns, now or -2h"}"#]]).await;
     check("/api/v1/query?query=1&timeout=x", expect![[r#"400 Bad Request {"status":"error","errorType":"bad_data","error":"parameter timeout: found \"x\", expected a length of time such as 30s, 5m, 1h30m or 250ms, or seconds"}"#]]).await;
     check("/api/v1/query?query=depth&timeout=1ns", expect![[r#"503 Service Unavailable {"status":"error","errorType":"timeout","error":"the query took longer than it may; ask for less, or raise timeout"}"#]]).await;

@@ -168,7 +168,7 @@ async fn series_names_and_labels_are_listed() {
     check("/v1/series?selector={host=\"a\"}", expect![[r#"
         {"schema":2,"total":2,"truncated":false,"series":[{"name":"depth","labels":{"host":"a"},"kind":"gauge","unit":null},{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}
     "#]]).await;
-    check("/v1/series?text=LAT&limit=1", expect![[r#"
+    check("/v1/series?search=LAT&limit=1", expect![[r#"
         {"schema":2,"total":2,"truncated":true,"series":[{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}
     "#]]).await;
     check("/v1/metric_names", expect![[r#"
@@ -185,7 +185,7 @@ async fn series_names_and_labels_are_listed() {
         {"schema":2,"total":2,"truncated":false,"values":[{"value":"a","series":2},{"value":"b","series":1}]}
     "#]]).await;
     check(
-        "/v1/label/__name/values?text=t&limit=1",
+        "/v1/label/__name/values?search=t&limit=1",
         expect![[r#"
         {"schema":2,"total":3,"truncated":true,"values":[{"value":"depth","series":1}]}
     "#]],

@@ -92,7 +92,7 @@ fn influx_lines_are_accepted_one_by_one() {
     it.post("/write?db=x&precision=s", "", lines).check(204, "");
     it.post("/api/v2/write?bucket=b&org=o", "", "cpu,host=b used=3\n").check(204, "");
     let answer = it.post("/write", "", "cpu,host=c used=1\ncpu,host=c used\n");
-    answer.check(400, "dropped=1, taken=1");
+    answer.check(400, "dropped=1, accepted=1");
     it.post("/write?precision=y", "", "cpu used=1").check(400, "precision=y");
     assert_eq!(
         (it.count(r#"{host="a"}"#), it.count(r#"{host="b"}"#), it.count(r#"{host="c"}"#)),
@@ -236,7 +236,8 @@ fn sender_at_its_series_limit_does_not_affect_others() {
     // `ExportMetricsServiceResponse`: partial_success with rejected_data_points, 1.
     assert!(answer.body.windows(3).any(|field| field == b"\x08\x01\x12"), "{:?}", answer.body);
     assert_eq!(["o1", "o2", "o3"].map(|name| it.count(name)), [1, 1, 0]);
-    it.post("/write", "", "i1 value=1\ni2 value=1\ni3 value=1\n").check(400, "dropped=1, taken=2");
+    it.post("/write", "", "i1 value=1\ni2 value=1\ni3 value=1\n")
+        .check(400, "dropped=1, accepted=2");
     assert_eq!(["i1", "i2", "i3"].map(|name| it.count(name)), [1, 1, 0]);
     let trap = it.post("/v1/httptrap", "", r#"{"t1": 1, "t2": 2, "t3": 3}"#);
     trap.check(406, r#""stats":2"#);

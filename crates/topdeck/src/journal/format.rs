@@ -194,7 +194,7 @@ pub(crate) fn describe_gap(gap: &Gap) -> String {
             false => format!("sequences {first} to {last}"),
         };
         known.push(format!(
-            "{} of producer {} boot {}, {sequences}",
+            "{} of producer {} epoch {}, {sequences}",
             format_records(part.records),
             part.producer,
             part.epoch
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(
             super::describe_gap(&gap),
             "1,000 records are missing (positions 10..1010): dropped: size retention; appended from \
-             2015-09-09 15:24:39Z to 2015-09-09 15:24:40Z; 900 records of producer 7 boot 2, sequences 1 to 900"
+             2015-09-09 15:24:39Z to 2015-09-09 15:24:40Z; 900 records of producer 7 epoch 2, sequences 1 to 900"
         );
         gap.is_complete = false;
         assert!(

@@ -530,11 +530,11 @@ fn dropped_records_are_reported() {
     // It may take one second or more than one.
     let masked = |text: &str| mask_numbers(&mask(text)).replace("from DATE to DATE", "at DATE");
     let expected = expect![[r#"
-        topdeck: j: N records are missing (positions N..N): dropped: size retention; appended at DATE; N records of producer N boot N, sequences N to N
+        topdeck: j: N records are missing (positions N..N): dropped: size retention; appended at DATE; N records of producer N epoch N, sequences N to N
     "#]];
     check(&masked(&run.stderr), expected);
     let expected = expect![
-        "GAP: N records are missing (positions N..N): dropped: size retention; appended at DATE; N records of producer N boot N, sequences N to N."
+        "GAP: N records are missing (positions N..N): dropped: size retention; appended at DATE; N records of producer N epoch N, sequences N to N."
     ];
     check(&masked(gap), expected);
     // It is told once.

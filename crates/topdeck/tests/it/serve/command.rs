@@ -77,7 +77,7 @@ fn reload_without_settings_changes_nothing() {
     deck.start();
     // All programs of this host may show metrics, and not all names are told at once.
     wait_until("it was taken", || {
-        deck.get("/v1/metric_names?text=told_by").text().contains("told_by_statsd")
+        deck.get("/v1/metric_names?search=told_by").text().contains("told_by_statsd")
     });
 }
 
@@ -96,7 +96,7 @@ fn invalid_host_settings_change_nothing() {
     });
     assert!(deck.log().contains("goes on as before"), "{}", deck.log());
     wait_until("it tells of the host", || {
-        deck.get("/v1/metric_names?text=hiccup").text().contains("host_hiccup_delay")
+        deck.get("/v1/metric_names?search=hiccup").text().contains("host_hiccup_delay")
     });
 }
 
