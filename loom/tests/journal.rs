@@ -1,4 +1,5 @@
-//! The journal's buffer: `crates/journal/src/buffer.rs`, the levels, the layout and the atomics it imports.
+//! The journal's buffer: `crates/journal/src/buffer.rs`, the ring and the table in it, the levels, the
+//! layout and the atomics it imports.
 #![allow(dead_code, reason = "only the buffer is built, without the journal over it")]
 
 #[path = "../../crates/journal/src/buffer.rs"]
@@ -9,5 +10,9 @@ mod layout;
 mod level;
 #[path = "../../crates/journal/src/origin.rs"]
 mod origin;
+#[path = "../../crates/journal/src/ring.rs"]
+mod ring;
+#[path = "../../crates/journal/src/sequence_table.rs"]
+mod sequence_table;
 #[path = "../../crates/journal/src/sync.rs"]
 mod sync;

@@ -126,7 +126,7 @@ fn journal_json(stat: &journal::JournalStat) -> Json {
     };
     let readers =
         stat.checkpoints.iter().filter(|point| point.kind == journal::CheckpointKind::Subscriber);
-    let gap = |gap: &journal::Gap| {
+    let gap = |gap: &journal::RecordGap| {
         Object(vec![
             ("first", integer(gap.positions.start)),
             ("batches", integer(gap.records())),

@@ -27,7 +27,7 @@ pub(crate) enum LedgerUpdate {
     /// A record.
     Record(CountedRecord),
     /// Records that are missing.
-    Gap(journal::Gap),
+    Gap(journal::RecordGap),
 }
 
 /// A batch of a parcel: what of the journal it stands for.

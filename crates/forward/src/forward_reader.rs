@@ -330,7 +330,7 @@ fn fits_alone(batch: &[u8]) -> bool {
 }
 
 /// A gap that a site is told.
-fn gap_entry(gap: journal::Gap) -> RequestEntry {
+fn gap_entry(gap: journal::RecordGap) -> RequestEntry {
     let (sequence, records) = (gap.positions.end, gap.records());
     RequestEntry {
         sequence,
@@ -344,12 +344,12 @@ fn gap_entry(gap: journal::Gap) -> RequestEntry {
 
 /// What of a gap is to be told a site that has everything before `has`, and may have it before `unanswered`. What it
 /// may have ends a piece of its own, with the sequence that it had then: so nothing is told twice.
-fn split_gap(gap: &journal::Gap, has: u64, unanswered: u64) -> Vec<journal::Gap> {
+fn split_gap(gap: &journal::RecordGap, has: u64, unanswered: u64) -> Vec<journal::RecordGap> {
     let end = gap.positions.end;
     let start = gap.positions.start.max(has);
     let cut = if (start + 1..end).contains(&unanswered) { unanswered } else { end };
     let pieces = [start..cut, cut..end].into_iter().filter(|piece| !piece.is_empty());
-    let piece = |positions: std::ops::Range<u64>| journal::Gap {
+    let piece = |positions: std::ops::Range<u64>| journal::RecordGap {
         is_complete: gap.is_complete && positions == gap.positions,
         positions,
         ..gap.clone()
@@ -359,7 +359,7 @@ fn split_gap(gap: &journal::Gap, has: u64, unanswered: u64) -> Vec<journal::Gap>
 
 /// What the journal is missing, as a batch, and when it ends. If it is not known when that was, it was since
 /// `seen`, and before `now`.
-fn encode_gap(gap: &journal::Gap, seen: i64, now: i64) -> (Vec<u8>, i64) {
+fn encode_gap(gap: &journal::RecordGap, seen: i64, now: i64) -> (Vec<u8>, i64) {
     let (start, end) = match &gap.time {
         Some(time) => (*time.start(), *time.end()),
         None => (seen, now.max(seen)),
@@ -392,7 +392,7 @@ mod tests {
 
     #[track_caller]
     fn check(has: u64, unanswered: u64, expected: &[(u64, u64, bool)]) {
-        let gap = journal::Gap {
+        let gap = journal::RecordGap {
             positions: 10..20,
             reason: journal::GapReason::BytesLimit,
             time: None,

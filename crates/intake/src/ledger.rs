@@ -255,7 +255,7 @@ impl Ledger {
     }
 
     /// Counts records that the journal has lost.
-    pub fn add_missing(&mut self, gap: &journal::Gap) {
+    pub fn add_missing(&mut self, gap: &journal::RecordGap) {
         let end = gap.positions.end;
         let Some(records) = end.checked_sub(self.position).filter(|&records| records > 0) else {
             return;

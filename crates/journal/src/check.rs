@@ -16,9 +16,9 @@ use crate::buffer::{Buffer, BufferLayout, FlushMark};
 use crate::checkpoint::{self, Checkpoint, CheckpointKind};
 use crate::error::{Error, IoContext, Result};
 use crate::frame;
-use crate::gap::{Gap, GapReason, GapSet};
+use crate::gap::{GapReason, GapSet, RecordGap};
 use crate::handle_locks::{self, HandleLocks, OpenLock};
-use crate::journal;
+use crate::inner;
 use crate::paths::Paths;
 use crate::recovery;
 use crate::segment::{self, ScanItem, SegmentHeader, SegmentScan};
@@ -64,7 +64,7 @@ pub struct CheckReport {
     /// Bytes behind the last frame that were never counted: what a crash leaves, no damage.
     pub torn_bytes: u64,
     /// Gaps that are known and explained.
-    pub explained_gaps: Vec<Gap>,
+    pub explained_gaps: Vec<RecordGap>,
     /// What `repair` did, a line each, for people; empty after `verify`.
     pub repaired: Vec<String>,
 }
@@ -422,9 +422,9 @@ impl<'a> Verifier<'a> {
         let positions: Vec<u64> = self.checkpoints.iter().map(|c| c.position).collect();
         let (mut gaps, _) = GapSet::load(disk, places)?;
         for damage in report.damages.iter().filter(|damage| !damage.positions.is_empty()) {
-            gaps.add(Gap::unknown(damage.positions.clone(), GapReason::Damaged), &positions);
+            gaps.add(RecordGap::unknown(damage.positions.clone(), GapReason::Damaged), &positions);
         }
-        let known: Vec<Gap> = gaps.iter().cloned().collect();
+        let known: Vec<RecordGap> = gaps.iter().cloned().collect();
         if !self.are_gaps_intact || known != report.explained_gaps {
             gaps.save(disk, places)?;
             let lost = report.damages.iter().map(|damage| range_len(&damage.positions));
@@ -461,7 +461,7 @@ impl<'a> Verifier<'a> {
             checkpoint::create(disk, places, &checkpoint)?;
             report.repaired.push(format!("checkpoint {name:?}: was lost; it is a subscriber again, at position {first}, the first kept"));
         }
-        let buffer = journal::map(disk, places, &self.stored_settings)?;
+        let buffer = inner::map(disk, places, &self.stored_settings)?;
         let opened = recovery::recover(disk, places, &self.stored_settings, &buffer)?;
         if opened.torn_bytes > 0 {
             report.repaired.push(format!(

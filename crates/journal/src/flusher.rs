@@ -7,28 +7,24 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use disk::{File, OpenMode};
 
 use crate::buffer::{FAIL_STOP, FULL, FlushMark};
-use crate::checkpoint::RetentionHolds;
 use crate::codec::Compressor;
 use crate::error::{Error, FullReason, IoContext, Result};
-use crate::frame::{self, FrameBody, FrameHeader, RecordIter};
-use crate::gap::{GapBuilder, GapReason, GapSet};
+use crate::frame::{self, FrameBody};
+use crate::gap::GapSet;
 use crate::handle_locks;
 use crate::layout::{FRAME_ALIGN, FRAME_BYTES, PRODUCER_BYTES};
 use crate::level::BatchIdentity;
 use crate::origin::fair_order;
-use crate::segment::{self, ProducerState, ScanItem, SegmentHeader, SegmentScan};
-use crate::settings::LimitPolicy;
+use crate::recovery;
+use crate::segment::{self, ProducerState, SegmentHeader, is_no_space, rewrite};
 use crate::shared::JournalShared;
-use crate::{checkpoint, recovery};
 
 /// Raw bytes in a frame, unless one batch alone has more. Compression gains little beyond, and a reader
 /// holds one frame in memory; what damage destroys at once is a frame, too.
@@ -47,21 +43,11 @@ struct ActiveSegment {
 
 /// Retained segment.
 #[derive(Clone, Copy, Debug)]
-struct RetainedSegment {
-    first: u64,
-    bytes: u64,
+pub(crate) struct RetainedSegment {
+    pub(crate) first: u64,
+    pub(crate) bytes: u64,
     /// When its newest record was appended; found when the age limit asks.
-    newest: Option<i64>,
-}
-
-/// Segment to be deleted.
-#[derive(Clone, Copy, Debug)]
-struct EvictedSegment {
-    first: u64,
-    /// The position behind its last record.
-    end: u64,
-    /// Why, if somebody has not read it.
-    reason: Option<GapReason>,
+    pub(crate) newest: Option<i64>,
 }
 
 /// Files and directory still to be fsynced.
@@ -74,20 +60,20 @@ pub(crate) struct PendingSync {
 
 pub(crate) struct SegmentFlusher {
     lease_file: Box<dyn File>,
-    holds_lease: bool,
+    pub(crate) holds_lease: bool,
     /// How the journal was when this one gave the role up: the mark and the first position. As long as nobody
     /// has done anything since, all that is known here is right.
     released_at: Option<(FlushMark, u64)>,
     compressor: Compressor,
     active: Option<ActiveSegment>,
     /// Segments from the oldest on, the one being written last.
-    retained: Vec<RetainedSegment>,
+    pub(crate) retained: Vec<RetainedSegment>,
     /// Full segments and others to be synchronised, besides the one being written.
-    pending_files: Vec<(PathBuf, Arc<dyn File>)>,
+    pub(crate) pending_files: Vec<(PathBuf, Arc<dyn File>)>,
     /// The one being written has something to be synchronised.
     is_dirty: bool,
     /// Names of segments were made that may not be durable.
-    is_dir_dirty: bool,
+    pub(crate) is_dir_dirty: bool,
     /// What is in segments: the table for the next one's head.
     producers: HashMap<(u64, u64), ProducerState>,
     raw: Vec<u8>,
@@ -188,7 +174,7 @@ impl SegmentFlusher {
         let mut at = mark.ring;
         while at < tail && self.raw.len() < enough {
             self.entry.clear();
-            let Some(entry) = store.buffer.entry(at, tail, &mut self.entry) else {
+            let Some(entry) = store.buffer.ring().entry(at, tail, &mut self.entry) else {
                 // No entry begins here: memory that all processes can write was damaged. The next sound one
                 // has a later position, which readers see as a gap.
                 at = at.wrapping_add(1);
@@ -478,7 +464,7 @@ impl SegmentFlusher {
         )?;
         // A batch that went past the buffer may have been published by one who died before it was noted.
         let turn = store.lock_append()?;
-        lasts.iter().for_each(|last| store.buffer.record_sequence(last.identity, last.end));
+        lasts.iter().for_each(|last| store.buffer.sequences().record(last.identity, last.end));
         drop(turn);
         for last in lasts {
             self.record_producer(store, last);
@@ -542,147 +528,6 @@ impl SegmentFlusher {
             up_to: store.buffer.mark().position,
         }
     }
-
-    // ---- freeing ---------------------------------------------------------------------------------------
-
-    /// Whether freeing could do something for a reader that has come to `position`.
-    pub(crate) fn can_free(&self, position: u64) -> bool {
-        self.holds_lease && self.retained.get(1).is_some_and(|second| position >= second.first)
-    }
-
-    /// Frees what all have passed and what is too old.
-    pub(crate) fn free(&mut self, store: &JournalShared) -> Result<()> {
-        if !self.acquire_lease(store)? {
-            return Ok(());
-        }
-        self.free_space_for(store, 0)
-    }
-
-    /// Frees what may go, and more until `want` bytes fit below the limit.
-    fn free_space_for(&mut self, store: &JournalShared, want: u64) -> Result<()> {
-        let limits = store.stored_settings.settings.limits;
-        let claims = RetentionHolds::read(&*store.disk, &store.paths)?;
-        let (slowest, held) =
-            (claims.oldest_position(), claims.oldest_hold().map(|(position, _)| position));
-        let may_drop = |end: u64| match limits.on_full {
-            LimitPolicy::DropOldest => true,
-            // With nobody there, somebody may still come.
-            LimitPolicy::Reject => match (held, slowest) {
-                (Some(held), _) => end <= held,
-                (None, Some(_)) => true,
-                (None, None) => false,
-            },
-        };
-        let mut gone: Vec<EvictedSegment> = Vec::new();
-        let mut bytes = self.retained.iter().map(|kept| kept.bytes).fold(0, u64::saturating_add);
-        let is_over = |bytes: u64| {
-            limits.bytes_max.is_some_and(|max| want > 0 && bytes.saturating_add(want) > max)
-        };
-        // The newest segment stays: positions go on from it.
-        for index in 0..self.retained.len().saturating_sub(1) {
-            let oldest = self.retained[index];
-            let end = self.retained[index.saturating_add(1)].first;
-            let reason = if slowest.is_some_and(|slowest| end <= slowest) {
-                None
-            } else if limits.age_max.is_some() && may_drop(end) && self.is_expired(store, index)? {
-                Some(GapReason::AgeLimit)
-            } else if is_over(bytes) && may_drop(end) {
-                Some(GapReason::BytesLimit)
-            } else {
-                break;
-            };
-            bytes = bytes.saturating_sub(oldest.bytes);
-            gone.push(EvictedSegment { first: oldest.first, end, reason });
-        }
-        self.drop_segments(store, &gone, &claims)?;
-        match is_over(bytes) {
-            true => Err(store.full_reason()?.into()),
-            false => Ok(()),
-        }
-    }
-
-    fn is_expired(&mut self, store: &JournalShared, index: usize) -> Result<bool> {
-        let Some(age_max) = store.stored_settings.settings.limits.age_max else { return Ok(false) };
-        let kept = self.retained[index];
-        let newest = match kept.newest {
-            Some(newest) => newest,
-            None => {
-                let mut newest = i64::MIN;
-                // Of what cannot be read no time is known.
-                if let Ok(mut scan) = SegmentScan::open(
-                    &*store.disk,
-                    &store.paths,
-                    store.stored_settings.id,
-                    kept.first,
-                ) && let Ok(limit) = scan.file_bytes()
-                {
-                    while let Ok(found) = scan.next(limit) {
-                        match found {
-                            ScanItem::Frame { head, .. } => newest = newest.max(head.time_max),
-                            ScanItem::Damage { .. } => {}
-                            ScanItem::End { .. } => break,
-                        }
-                    }
-                }
-                self.retained[index].newest = Some(newest);
-                newest
-            }
-        };
-        // A segment in which no time can be read has no age: the limit in bytes concerns it.
-        Ok(newest != i64::MIN
-            && i128::from(store.now()).saturating_sub(i128::from(newest))
-                > age_max.as_nanos() as i128)
-    }
-
-    /// Removes the oldest segments; what somebody has not read is noted first, durably.
-    fn drop_segments(
-        &mut self,
-        store: &JournalShared,
-        gone: &[EvictedSegment],
-        claims: &RetentionHolds,
-    ) -> Result<()> {
-        let (disk, places) = (&*store.disk, &store.paths);
-        let Some(last) = gone.last() else { return Ok(()) };
-        let slowest = claims.oldest_position();
-        // A position that the power may take back must not have cost what lies behind it.
-        for checkpoint in &claims.checkpoints {
-            checkpoint::sync(disk, places, &checkpoint.name)?;
-        }
-        let positions: Vec<u64> = claims.checkpoints.iter().map(|c| c.position).collect();
-        let (mut gaps, _) = GapSet::load(disk, places)?;
-        let mut changed = gaps.prune_before(slowest.unwrap_or(u64::MAX).min(store.buffer.first()));
-        for &EvictedSegment { first, end, reason } in gone {
-            let Some(reason) = reason else { continue };
-            let missed = slowest.map_or(first, |slowest| slowest.max(first))..end;
-            gaps.add(summarize_gap(store, first, missed.start).gap(missed, reason), &positions);
-            changed = true;
-        }
-        if changed {
-            gaps.save(disk, places)?;
-        }
-        // From here on nobody can begin to read there; who did so in the meantime is seen.
-        let before = store.buffer.first();
-        store.buffer.set_first(last.end);
-        let now = RetentionHolds::read(disk, places)?.oldest_position();
-        if now.is_some_and(|now| now < last.end && slowest.is_none_or(|slowest| now < slowest)) {
-            store.buffer.set_first(before);
-            return Ok(());
-        }
-        for &EvictedSegment { first, .. } in gone {
-            let path = places.segment(first);
-            match disk.remove(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(error).io_context("remove it", &path);
-                }
-                _ => {}
-            }
-            // Only now: while it is there, its records count as durable with those behind them.
-            self.pending_files.retain(|(unsynced, _)| *unsynced != path);
-            self.retained.remove(0);
-        }
-        self.is_dir_dirty = true;
-        Ok(())
-    }
 }
 
 /// Result of an append that bypasses the buffer.
@@ -709,54 +554,6 @@ impl PendingSync {
     }
 }
 
-/// The producers' parts of the records of a segment from a position on, as far as they can be read: a segment
-/// that cannot must not keep its place for ever.
-fn summarize_gap(store: &JournalShared, first: u64, from: u64) -> GapBuilder {
-    let tally = RefCell::new(GapBuilder::default());
-    let scan = SegmentScan::open(&*store.disk, &store.paths, store.stored_settings.id, first);
-    let _ = scan.and_then(|mut scan| {
-        let limit = scan.file_bytes()?;
-        for_each_record(
-            &mut scan,
-            limit,
-            &mut |head| {
-                if head.positions().end > from {
-                    let whole = head.first >= from;
-                    tally.borrow_mut().frame(head.time_min, head.time_max, whole);
-                }
-            },
-            &mut |record| {
-                if record.position >= from {
-                    tally.borrow_mut().record(record.identity);
-                }
-            },
-        )
-    });
-    tally.into_inner()
-}
-
-/// Calls back for every sound frame and each of its records.
-pub(crate) fn for_each_record(
-    scan: &mut SegmentScan,
-    limit: u64,
-    frame: &mut dyn FnMut(&FrameHeader),
-    record: &mut dyn FnMut(frame::Record<'_>),
-) -> Result<()> {
-    let mut raw = Vec::new();
-    loop {
-        match scan.next(limit)? {
-            ScanItem::Frame { head, body, .. } => {
-                if scan.body(&head, body, &mut raw) {
-                    frame(&head);
-                    RecordIter::new(&raw, head.first).for_each(&mut *record);
-                }
-            }
-            ScanItem::Damage { .. } => {}
-            ScanItem::End { .. } => return Ok(()),
-        }
-    }
-}
-
 /// The entries accepted last, at most so many and of each origin about as many, in a fixed order.
 fn newest(lasts: impl Iterator<Item = ProducerState>, most: usize) -> Vec<ProducerState> {
     let entry = |last: ProducerState| (last.identity.origin(), last.end, last);
@@ -764,26 +561,4 @@ fn newest(lasts: impl Iterator<Item = ProducerState>, most: usize) -> Vec<Produc
     lasts.truncate(most);
     lasts.sort_unstable_by_key(|last| last.identity);
     lasts
-}
-
-/// Writes a file's bytes over themselves. After a failed or interrupted sync the page cache may hold pages
-/// that are not on disk and count as clean; written again, the next sync is about them again.
-pub(crate) fn rewrite(file: &dyn File, upto: u64) -> io::Result<()> {
-    let len = file.len()?.min(upto);
-    let mut bytes = vec![0; 256 << 10];
-    let mut at = 0;
-    while at < len {
-        let want = len.saturating_sub(at).min(bytes.len() as u64) as usize;
-        let have = file.read_full_at(&mut bytes[..want], at)?;
-        if have == 0 {
-            break;
-        }
-        file.write_all_at(&bytes[..have], at)?;
-        at = at.saturating_add(have as u64);
-    }
-    Ok(())
-}
-
-pub(crate) fn is_no_space(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -59,7 +59,7 @@ pub struct ProducerGap {
 
 /// Records that are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gap {
+pub struct RecordGap {
     /// Their positions: exact, and so is their count.
     pub positions: Range<u64>,
     /// Why.
@@ -74,9 +74,9 @@ pub struct Gap {
     pub is_complete: bool,
 }
 
-impl Gap {
-    pub(crate) fn unknown(positions: Range<u64>, reason: GapReason) -> Gap {
-        Gap { positions, reason, time: None, producers: Vec::new(), is_complete: false }
+impl RecordGap {
+    pub(crate) fn unknown(positions: Range<u64>, reason: GapReason) -> RecordGap {
+        RecordGap { positions, reason, time: None, producers: Vec::new(), is_complete: false }
     }
 
     /// How many records.
@@ -85,10 +85,10 @@ impl Gap {
     }
 
     /// The part of the gap in a range.
-    fn clip(&self, range: &Range<u64>) -> Option<Gap> {
+    fn clip(&self, range: &Range<u64>) -> Option<RecordGap> {
         let positions = self.positions.start.max(range.start)..self.positions.end.min(range.end);
         let whole = positions == self.positions;
-        (!positions.is_empty()).then(|| Gap {
+        (!positions.is_empty()).then(|| RecordGap {
             positions,
             is_complete: self.is_complete && whole,
             ..self.clone()
@@ -125,14 +125,14 @@ impl GapBuilder {
     }
 
     /// The gap; complete if all of it was there to be added up.
-    pub(crate) fn gap(self, positions: Range<u64>, reason: GapReason) -> Gap {
+    pub(crate) fn gap(self, positions: Range<u64>, reason: GapReason) -> RecordGap {
         let complete =
             self.records == positions.end.saturating_sub(positions.start) && !self.is_partial_frame;
         let producers =
             self.producers.into_iter().map(|((producer, boot), (first, last, records))| {
                 ProducerGap { producer, epoch: boot, sequences: first..=last, records }
             });
-        Gap {
+        RecordGap {
             positions,
             reason,
             time: self.time,
@@ -145,17 +145,17 @@ impl GapBuilder {
 /// Known gaps, sorted, not overlapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GapSet {
-    gaps: Vec<Gap>,
+    gaps: Vec<RecordGap>,
 }
 
 impl GapSet {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Gap> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RecordGap> {
         self.gaps.iter()
     }
 
     /// Adds the part of a gap that is not known yet. `checkpoints` are the positions somebody may read from:
     /// neighbours of the same reason become one gap unless one of them lies inside.
-    pub(crate) fn add(&mut self, gap: Gap, checkpoints: &[u64]) {
+    pub(crate) fn add(&mut self, gap: RecordGap, checkpoints: &[u64]) {
         let mut from = gap.positions.start;
         let known: Vec<Range<u64>> = self.gaps.iter().map(|gap| gap.positions.clone()).collect();
         let behind = gap.positions.end..u64::MAX;
@@ -172,7 +172,7 @@ impl GapSet {
     }
 
     fn merge(&mut self, checkpoints: &[u64]) {
-        let mut merged: Vec<Gap> = Vec::new();
+        let mut merged: Vec<RecordGap> = Vec::new();
         for gap in self.gaps.drain(..) {
             match merged.last_mut() {
                 Some(last)
@@ -205,18 +205,18 @@ impl GapSet {
     }
 
     /// The gaps that make up a range of missing positions: known ones, and damage where nothing is known.
-    pub(crate) fn resolve(&self, range: Range<u64>) -> Vec<Gap> {
+    pub(crate) fn resolve(&self, range: Range<u64>) -> Vec<RecordGap> {
         let mut parts = Vec::new();
         let mut from = range.start;
         for known in self.gaps.iter().filter_map(|gap| gap.clip(&range)) {
             if known.positions.start > from {
-                parts.push(Gap::unknown(from..known.positions.start, GapReason::Damaged));
+                parts.push(RecordGap::unknown(from..known.positions.start, GapReason::Damaged));
             }
             from = known.positions.end;
             parts.push(known);
         }
         if from < range.end {
-            parts.push(Gap::unknown(from..range.end, GapReason::Damaged));
+            parts.push(RecordGap::unknown(from..range.end, GapReason::Damaged));
         }
         parts
     }
@@ -295,7 +295,7 @@ impl GapSet {
     }
 }
 
-fn join(last: &mut Gap, gap: Gap) {
+fn join(last: &mut RecordGap, gap: RecordGap) {
     last.positions.end = gap.positions.end;
     last.is_complete &= gap.is_complete;
     last.time = match (last.time.take(), gap.time) {
@@ -355,7 +355,7 @@ fn decode_verified(bytes: &[u8]) -> Option<DecodedGaps> {
     if fields.u32("version") > VERSION {
         return Some(DecodedGaps::NewerVersion(fields.u32("version")));
     }
-    let mut gaps: Vec<Gap> = Vec::new();
+    let mut gaps: Vec<RecordGap> = Vec::new();
     for _ in 0..fields.u32("gaps") {
         let (entry, after) = rest.split_at_checked(GAP_BYTES)?;
         rest = after;
@@ -386,7 +386,7 @@ fn decode_verified(bytes: &[u8]) -> Option<DecodedGaps> {
             });
         }
         let complete = fields.u8("complete") != 0;
-        gaps.push(Gap {
+        gaps.push(RecordGap {
             positions,
             reason,
             time: (!time.is_empty()).then_some(time),
@@ -401,7 +401,7 @@ fn decode_verified(bytes: &[u8]) -> Option<DecodedGaps> {
 mod tests {
     use super::*;
 
-    fn gap(positions: Range<u64>, sequence: u64) -> Gap {
+    fn gap(positions: Range<u64>, sequence: u64) -> RecordGap {
         let mut tally = GapBuilder::default();
         tally.frame(sequence.cast_signed(), sequence.cast_signed() + 1, true);
         for _ in positions.clone() {
@@ -438,10 +438,10 @@ mod tests {
         let mut gaps = GapSet::default();
         gaps.add(gap(10..20, 1), &[]);
         gaps.add(gap(10..20, 1), &[]);
-        gaps.add(Gap::unknown(5..25, GapReason::Damaged), &[]);
+        gaps.add(RecordGap::unknown(5..25, GapReason::Damaged), &[]);
         let ranges: Vec<_> = gaps.iter().map(|gap| gap.positions.clone()).collect();
         assert_eq!(ranges, [5..10, 10..20, 20..25]);
-        assert_eq!(gaps.iter().map(Gap::records).sum::<u64>(), 20);
+        assert_eq!(gaps.iter().map(RecordGap::records).sum::<u64>(), 20);
     }
 
     #[test]
@@ -461,7 +461,7 @@ mod tests {
     fn gap_file_round_trips_and_detects_flipped_bits() {
         let mut gaps = GapSet::default();
         gaps.add(gap(10..20, 1), &[]);
-        gaps.add(Gap::unknown(30..31, GapReason::Interrupted), &[]);
+        gaps.add(RecordGap::unknown(30..31, GapReason::Interrupted), &[]);
         let bytes = gaps.encode();
         assert!(matches!(decode(&bytes), DecodedGaps::Gaps(again) if again == gaps));
         for bit in 0..bytes.len() * 8 {

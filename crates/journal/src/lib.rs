@@ -38,34 +38,41 @@ mod check;
 mod checkpoint;
 mod codec;
 mod error;
+mod eviction;
 mod flusher;
 mod frame;
 mod gap;
 mod handle_locks;
+mod inner;
 mod journal;
 pub mod layout;
 mod level;
+mod options;
 mod origin;
 mod paths;
 mod reader;
 mod readiness;
 mod recovery;
+mod ring;
 mod segment;
+mod sequence_table;
 mod settings;
 mod shared;
 mod subscriber;
 mod superblock;
 pub mod supervisor;
 mod sync;
+mod wall_clock;
 
 pub use self::{
     check::{CheckProgress, CheckReport, DamageReport, repair, verify},
     checkpoint::{Checkpoint, CheckpointKind},
     error::{Error, FullReason, Result},
     frame::Record,
-    gap::{Gap, GapReason, ProducerGap},
-    journal::{Journal, JournalStat, Options},
+    gap::{GapReason, ProducerGap, RecordGap},
+    journal::{Journal, JournalStat},
     level::{Ack, BatchIdentity, Level, Watermarks},
+    options::Options,
     origin::{ORIGIN_BITS, evict, producer_origin, with_origin},
     paths::NAME_BYTES_MAX,
     reader::{JournalReader, ReadItem, RecordBatch, StartPosition},
@@ -74,9 +81,9 @@ pub use self::{
         BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, Compression, LimitPolicy, Limits, PRODUCERS_MAX_MAX,
         SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Settings,
     },
-    shared::{WallClock, wall_clock},
     subscriber::Subscriber,
     supervisor::Supervisor,
+    wall_clock::{WallClock, wall_clock},
 };
 
 /// A number for a new journal, from the system's generator of random numbers.
@@ -119,6 +126,6 @@ pub mod fuzzing {
             let value = u64::from_le_bytes(chunk.try_into().expect("BUG: eight bytes"));
             word.store(value, std::sync::atomic::Ordering::Relaxed);
         }
-        Buffer::new(memory, size, 0).find_entries(0, 0).0
+        Buffer::new(memory, size, 0).ring().find_entries(0, 0).0
     }
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use crate::buffer::FlushMark;
 use crate::error::{Error, Result};
 use crate::frame::{self, RecordIter};
-use crate::gap::{Gap, GapReason, GapSet};
-use crate::journal::JournalInner;
+use crate::gap::{GapReason, GapSet, RecordGap};
+use crate::inner::JournalInner;
 use crate::level::Level;
 use crate::readiness::Readiness;
 use crate::segment::{self, BrokenFrames, ScanItem, SegmentScan};
@@ -36,7 +36,7 @@ pub enum ReadItem<'a> {
     /// Records, next to each other.
     Batch(RecordBatch<'a>),
     /// Records that are missing.
-    Gap(Gap),
+    Gap(RecordGap),
 }
 
 /// Records with positions that follow each other. Iterating gives slices of the reader's memory.
@@ -77,14 +77,14 @@ pub struct JournalReader {
     scan: Option<(u64, SegmentScan)>,
     raw: Vec<u8>,
     entry: Vec<u8>,
-    gaps: Vec<Gap>,
+    gaps: Vec<RecordGap>,
     readiness: Option<Readiness>,
 }
 
 /// What `advance` came to; the batch is in `raw`.
 enum ReadStep {
     Batch { first: u64, positions: Range<u64>, time: (i64, i64) },
-    Gap(Gap),
+    Gap(RecordGap),
     End,
 }
 
@@ -287,7 +287,7 @@ impl JournalReader {
         let (gaps, _) = GapSet::load(&*self.inner.shared.disk, &self.inner.shared.paths)?;
         self.gaps = gaps.resolve(positions);
         if let Some(broken) = broken {
-            let is_within = |gap: &&mut Gap| {
+            let is_within = |gap: &&mut RecordGap| {
                 broken.positions.start <= gap.positions.start
                     && gap.positions.end <= broken.positions.end
             };
@@ -305,7 +305,7 @@ impl JournalReader {
         let store = &self.inner.shared;
         let first_kept = store.buffer.first();
         let is_damage =
-            |gap: &&Gap| gap.reason == GapReason::Damaged && gap.positions.end > first_kept;
+            |gap: &&RecordGap| gap.reason == GapReason::Damaged && gap.positions.end > first_kept;
         for gap in self.gaps.iter().filter(is_damage) {
             let place = format!("records {:?} of the journal", gap.positions);
             let dir = store.paths.dir.display();
@@ -328,7 +328,7 @@ impl JournalReader {
         let mut time = (i64::MAX, i64::MIN);
         while at < tail && self.raw.len() < BUFFER_BATCH_BYTES {
             self.entry.clear();
-            let Some(entry) = buffer.entry(at, tail, &mut self.entry) else {
+            let Some(entry) = buffer.ring().entry(at, tail, &mut self.entry) else {
                 // Damaged: the next sound one is looked for. Or moved on, which is seen below.
                 at = at.saturating_add(1);
                 continue;

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::journal::JournalInner;
+use crate::inner::JournalInner;
 use crate::level::Level;
 
 /// No position is waited for.

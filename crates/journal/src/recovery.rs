@@ -15,11 +15,11 @@ use disk::{Disk, File, OpenMode};
 use crate::buffer::{Buffer, BufferHeader, FAIL_STOP, FlushMark};
 use crate::checkpoint;
 use crate::error::{IoContext, Result};
-use crate::flusher::{for_each_record, is_no_space, rewrite};
 use crate::frame;
-use crate::gap::{Gap, GapReason, GapSet};
+use crate::gap::{GapReason, GapSet, RecordGap};
 use crate::paths::Paths;
 use crate::segment::{self, ProducerState, ScanItem, SegmentHeader, SegmentScan};
+use crate::segment::{for_each_record, is_no_space, rewrite};
 use crate::shared::StoredSettings;
 
 /// Result of recovery. All zero after a clean end.
@@ -32,162 +32,246 @@ pub struct RecoveryReport {
     pub torn_bytes: u64,
     /// Records that are missing from the last segment, or were seen by somebody and are gone. Damage in
     /// older segments is found when they are read, or by `verify`.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<RecordGap>,
     /// Files whose contents could not be used: the name and what was done.
     pub damaged_files: Vec<String>,
 }
 
+/// Brings segments, gaps and the buffer into agreement, before anybody else has the journal.
 pub(crate) fn recover(
     disk: &dyn Disk,
     places: &Paths,
     born: &StoredSettings,
     buffer: &Buffer,
 ) -> Result<RecoveryReport> {
-    let mut opened = RecoveryReport::default();
-    let trusted = buffer.is_same_journal(born.id);
-    let was = if trusted { buffer.latest_valid_mark() } else { None };
-    let durable = if was.is_some() { buffer.durable() } else { 0 };
-    let unsure = was.is_some() && (buffer.is_syncing() || buffer.state() & FAIL_STOP != 0);
-
-    let mut firsts = segment::list(disk, places)?;
-    if let Some(mark) = was {
-        drop_superseded_frame(disk, places, born, buffer, mark, &mut firsts)?;
+    let mut recovery = Recovery::new(disk, places, born, buffer);
+    recovery.find_tail()?;
+    // Positions that were given out are never given out again, or a checkpoint would skip new records.
+    let (checkpoints, damaged) = checkpoint::list(disk, places)?;
+    let both_damaged = |name: &String| format!("checkpoint {name:?}: both copies are damaged");
+    recovery.report.damaged_files.extend(damaged.iter().map(both_damaged));
+    let checkpoints: Vec<u64> = checkpoints.iter().map(|c| c.position).collect();
+    let (gaps, are_gaps_intact) = GapSet::load(disk, places)?;
+    let told = gaps.iter().map(|gap| gap.positions.end);
+    let mark = recovery.mark.map(|mark| mark.position);
+    let seen = checkpoints.iter().copied().chain(mark).chain(told).max().unwrap_or(0);
+    let buffered = recovery.find_buffered(seen);
+    if !are_gaps_intact {
+        let damaged = "gaps: damaged; what was dropped before is shown as damage".to_owned();
+        recovery.report.damaged_files.push(damaged);
     }
-    let mut last = None;
-    while let Some(&first) = firsts.last() {
-        match scan_tail(disk, places, born, first, &mut opened)? {
-            Some(end) => {
-                last = Some(end);
-                break;
-            }
-            None => {
-                quarantine_segment(disk, places, first, &mut opened)?;
-                firsts.pop();
-            }
+    let gaps = recovery.note_gaps(gaps, &checkpoints, &buffered)?;
+    recovery.make_durable(&buffered)?;
+    recovery.reset_buffer(&buffered, &gaps)?;
+    Ok(recovery.report)
+}
+
+/// A journal that is being opened.
+struct Recovery<'a> {
+    disk: &'a dyn Disk,
+    paths: &'a Paths,
+    settings: &'a StoredSettings,
+    buffer: &'a Buffer,
+    report: RecoveryReport,
+    /// How far the flusher had come, if the buffer is this journal's and says so.
+    mark: Option<FlushMark>,
+    durable: u64,
+    /// A sync was under way or had failed: what is not known to be durable is written again.
+    is_unsure: bool,
+    /// First positions of the segments.
+    firsts: Vec<u64>,
+    /// The last segment, if there is one.
+    tail: Option<TailScan>,
+}
+
+/// What a buffer has behind the segments.
+struct BufferedEntries {
+    /// Where in the ring they lie.
+    words: Option<(u64, u64)>,
+    /// Words of the ring that were none of them, and were erased.
+    erased: u64,
+    /// Positions between them, or seen by somebody, that are in no entry.
+    missing: Vec<Range<u64>>,
+    /// The position behind all of that.
+    next: u64,
+}
+
+impl<'a> Recovery<'a> {
+    fn new(
+        disk: &'a dyn Disk,
+        paths: &'a Paths,
+        settings: &'a StoredSettings,
+        buffer: &'a Buffer,
+    ) -> Recovery<'a> {
+        let is_ours = buffer.is_same_journal(settings.id);
+        let mark = if is_ours { buffer.latest_valid_mark() } else { None };
+        let durable = if mark.is_some() { buffer.durable() } else { 0 };
+        let is_unsure = mark.is_some() && (buffer.is_syncing() || buffer.state() & FAIL_STOP != 0);
+        Recovery {
+            disk,
+            paths,
+            settings,
+            buffer,
+            report: RecoveryReport::default(),
+            mark,
+            durable,
+            is_unsure,
+            firsts: Vec::new(),
+            tail: None,
         }
     }
 
-    // Positions that were given out are never given out again, or a checkpoint would skip new records.
-    let (checkpoints, damaged) = checkpoint::list(disk, places)?;
-    opened
-        .damaged_files
-        .extend(damaged.iter().map(|name| format!("checkpoint {name:?}: both copies are damaged")));
-    let position = last.as_ref().map_or(0, |end| end.position);
-    let (mut gaps, gaps_sound) = GapSet::load(disk, places)?;
-    let told = gaps.iter().map(|gap| gap.positions.end);
-    let seen =
-        checkpoints.iter().map(|c| c.position).chain(was.map(|mark| mark.position)).chain(told);
-    let seen = seen.max().unwrap_or(0);
-    let boot = disk.boot_id();
-    let known = was.filter(|mark| mark.position == position && buffer.is_from_this_boot(boot));
-    let (found, erased) = match known.and_then(|mark| buffer.entries_after(mark)) {
-        Some(found) => (found, 0),
-        None => buffer.find_entries(position, seen),
-    };
-    let mut missing = Vec::new();
-    let mut next = position;
-    let mut scratch = Vec::new();
-    if let Some((begin, end)) = found {
-        let mut at = begin;
+    /// The position behind the segments.
+    fn position(&self) -> u64 {
+        self.tail.as_ref().map_or(0, |tail| tail.position)
+    }
+
+    /// Where the next frame goes in the last segment.
+    fn offset(&self) -> u64 {
+        self.tail.as_ref().map_or(0, |tail| tail.offset)
+    }
+
+    /// Finds the end of the segments; those at the end in which nothing can be used go to the quarantine.
+    fn find_tail(&mut self) -> Result<()> {
+        let Recovery { disk, paths, settings, buffer, .. } = *self;
+        self.firsts = segment::list(disk, paths)?;
+        if let Some(mark) = self.mark {
+            drop_superseded_frame(disk, paths, settings, buffer, mark, &mut self.firsts)?;
+        }
+        while let Some(&first) = self.firsts.last() {
+            self.tail = scan_tail(disk, paths, settings, first, &mut self.report)?;
+            if self.tail.is_some() {
+                break;
+            }
+            quarantine_segment(disk, paths, first, &mut self.report)?;
+            self.firsts.pop();
+        }
+        Ok(())
+    }
+
+    /// The entries of the buffer that follow the segments. `seen` is the last position that somebody knows.
+    fn find_buffered(&mut self, seen: u64) -> BufferedEntries {
+        let (buffer, position) = (self.buffer, self.position());
+        let boot = self.disk.boot_id();
+        let is_right = |mark: &FlushMark| mark.position == position;
+        let known = self.mark.filter(is_right).filter(|_| buffer.is_from_this_boot(boot));
+        let (words, erased) = match known.and_then(|mark| buffer.entries_after(mark)) {
+            Some(words) => (words, 0),
+            None => buffer.ring().find_entries(position, seen),
+        };
+        let (mut missing, mut next, mut scratch) = (Vec::new(), position, Vec::new());
+        let (mut at, end) = words.unwrap_or_default();
         while at < end {
             scratch.clear();
-            let Some(entry) = buffer.entry(at, end, &mut scratch) else {
+            let Some(entry) = buffer.ring().entry(at, end, &mut scratch) else {
                 at = at.saturating_add(1);
                 continue;
             };
             missing.push(next..entry.first);
+            next = entry.end();
             let records = u64::from(entry.records);
-            next = entry.first.saturating_add(records);
-            opened.from_buffer = opened.from_buffer.saturating_add(records);
+            self.report.from_buffer = self.report.from_buffer.saturating_add(records);
             at = at.saturating_add(entry.words);
         }
-    }
-    missing.push(next..seen.max(next));
-    next = next.max(seen);
-    if !gaps_sound {
-        opened
-            .damaged_files
-            .push("gaps: damaged; what was dropped before is shown as damage".to_owned());
-    }
-    let before = gaps.clone();
-    let positions: Vec<u64> = checkpoints.iter().map(|c| c.position).collect();
-    let mut note = |range: Range<u64>, reason| {
-        if !range.is_empty() && !gaps.contains(&range) {
-            let gap = Gap::unknown(range, reason);
-            gaps.add(gap.clone(), &positions);
-            opened.gaps.push(gap);
-        }
-    };
-    // What lies in the last segment, and in others that the power may have caught before they were durable.
-    let mut torn = Vec::new();
-    for (i, &first) in firsts.iter().enumerate() {
-        match firsts.get(i.saturating_add(1)) {
-            Some(&next) if next > durable => {
-                torn.extend(missing_positions(disk, places, born, first, next)?);
-            }
-            _ => {}
-        }
-    }
-    torn.extend(last.iter().flat_map(|end| end.damaged.iter().cloned()));
-    for range in torn.into_iter().chain(missing) {
-        // Below the durable position it cannot be the power that failed.
-        let split = durable.clamp(range.start, range.end);
-        note(range.start..split, GapReason::Damaged);
-        note(split..range.end, GapReason::Interrupted);
-    }
-    if gaps != before {
-        match gaps.save(disk, places) {
-            // On a full disk a journal can still be opened: these gaps will show as damage.
-            Err(crate::Error::Io { source, .. }) if is_no_space(&source) => {
-                opened.damaged_files.push("gaps: no space to note those found".to_owned());
-            }
-            other => other?,
-        }
+        missing.push(next..seen.max(next));
+        BufferedEntries { words, erased, missing, next: next.max(seen) }
     }
 
-    // What is read here may be in the page cache only.
-    buffer.begin_opening(born.id);
-    if erased > 0 || unsure {
-        // It must not come back with the next power cut, beside what is appended in its place.
-        let path = places.buffer();
-        let file = disk.open(&path, OpenMode::Write).io_context("open it", &path)?;
-        file.sync().io_context("make it durable", &path)?;
+    /// Adds what is missing to the gaps, and saves them if there is more than there was.
+    fn note_gaps(
+        &mut self,
+        mut gaps: GapSet,
+        checkpoints: &[u64],
+        buffered: &BufferedEntries,
+    ) -> Result<GapSet> {
+        let Recovery { disk, paths, settings, durable, .. } = *self;
+        let before = gaps.clone();
+        // What lies in the last segment, and in others that the power may have caught before they were durable.
+        let mut torn = Vec::new();
+        for pair in self.firsts.windows(2) {
+            if let &[first, next] = pair
+                && next > durable
+            {
+                torn.extend(missing_positions(disk, paths, settings, first, next)?);
+            }
+        }
+        torn.extend(self.tail.iter().flat_map(|tail| tail.damaged.iter().cloned()));
+        let mut note = |range: Range<u64>, reason| {
+            if !range.is_empty() && !gaps.contains(&range) {
+                let gap = RecordGap::unknown(range, reason);
+                gaps.add(gap.clone(), checkpoints);
+                self.report.gaps.push(gap);
+            }
+        };
+        for range in torn.iter().chain(&buffered.missing) {
+            // Below the durable position it cannot be the power that failed.
+            let split = durable.clamp(range.start, range.end);
+            note(range.start..split, GapReason::Damaged);
+            note(split..range.end, GapReason::Interrupted);
+        }
+        if gaps != before {
+            match gaps.save(disk, paths) {
+                // On a full disk a journal can still be opened: these gaps will show as damage.
+                Err(crate::Error::Io { source, .. }) if is_no_space(&source) => {
+                    let note = "gaps: no space to note those found".to_owned();
+                    self.report.damaged_files.push(note);
+                }
+                other => other?,
+            }
+        }
+        Ok(gaps)
     }
-    for (i, &first) in firsts.iter().enumerate() {
-        let end = firsts.get(i.saturating_add(1)).copied().unwrap_or(position);
-        if end > durable || i.saturating_add(1) == firsts.len() {
-            let path = places.segment(first);
+
+    /// Makes durable what was read, which may be in the page cache only, and cuts off a torn end.
+    fn make_durable(&self, buffered: &BufferedEntries) -> Result<()> {
+        let Recovery { disk, paths, durable, is_unsure, .. } = *self;
+        self.buffer.begin_opening(self.settings.id);
+        if buffered.erased > 0 || is_unsure {
+            // It must not come back with the next power cut, beside what is appended in its place.
+            let path = paths.buffer();
             let file = disk.open(&path, OpenMode::Write).io_context("open it", &path)?;
-            if unsure && end > durable {
+            file.sync().io_context("make it durable", &path)?;
+        }
+        let ends = self.firsts.iter().skip(1).copied().map(Some).chain([None]);
+        for (&first, next) in self.firsts.iter().zip(ends) {
+            let end = next.unwrap_or(self.position());
+            if end <= durable && next.is_some() {
+                continue;
+            }
+            let path = paths.segment(first);
+            let file = disk.open(&path, OpenMode::Write).io_context("open it", &path)?;
+            if is_unsure && end > durable {
                 rewrite(&*file, u64::MAX).io_context("write it again", &path)?;
             }
-            if i.saturating_add(1) == firsts.len() && opened.torn_bytes > 0 {
-                let offset = last.as_ref().map_or(0, |end| end.offset);
-                file.set_len(offset).io_context("cut off its torn end", &path)?;
+            if next.is_none() && self.report.torn_bytes > 0 {
+                file.set_len(self.offset()).io_context("cut off its torn end", &path)?;
             }
             file.sync().io_context("make it durable", &path)?;
         }
-    }
-    for dir in [places.segments(), places.dir.clone()] {
-        disk.sync_dir(&dir).io_context("make new names in it durable", &dir)?;
+        for dir in [paths.segments(), paths.dir.clone()] {
+            disk.sync_dir(&dir).io_context("make new names in it durable", &dir)?;
+        }
+        Ok(())
     }
 
-    let (ring, tail) = found.unwrap_or_default();
-    // Without entries in between, the segments have come as far as anybody has seen.
-    let position = if found.is_some() { position } else { next };
-    let mark = FlushMark {
-        ring,
-        position,
-        segment: firsts.last().copied().unwrap_or(0),
-        offset: last.as_ref().map_or(0, |end| end.offset),
-    };
-    let first = firsts.first().copied().unwrap_or(position);
-    buffer
-        .reset(born.id, &BufferHeader { mark, tail, next, first, boot: boot.unwrap_or(u128::MAX) });
-    for last in recover_producers(disk, places, born, &firsts, mark.offset, &gaps)? {
-        buffer.record_sequence(last.identity, last.end);
+    /// Prepares the buffer's header and its table of sequences.
+    fn reset_buffer(&self, buffered: &BufferedEntries, gaps: &GapSet) -> Result<()> {
+        let Recovery { disk, paths, settings, buffer, .. } = *self;
+        let next = buffered.next;
+        let (ring, tail) = buffered.words.unwrap_or_default();
+        // Without entries in between, the segments have come as far as anybody has seen.
+        let position = if buffered.words.is_some() { self.position() } else { next };
+        let segment = self.firsts.last().copied().unwrap_or(0);
+        let mark = FlushMark { ring, position, segment, offset: self.offset() };
+        let first = self.firsts.first().copied().unwrap_or(position);
+        let boot = disk.boot_id().unwrap_or(u128::MAX);
+        buffer.reset(settings.id, &BufferHeader { mark, tail, next, first, boot });
+        let lasts = recover_producers(disk, paths, settings, &self.firsts, mark.offset, gaps)?;
+        for last in lasts {
+            buffer.sequences().record(last.identity, last.end);
+        }
+        Ok(())
     }
-    Ok(opened)
 }
 
 /// A batch that goes past the buffer counts when its frame is published. If its writer was killed between the
@@ -207,7 +291,7 @@ fn drop_superseded_frame(
         return Ok(());
     }
     let mut body = Vec::new();
-    let Some(entry) = buffer.entry(mark.ring, tail, &mut body) else { return Ok(()) };
+    let Some(entry) = buffer.ring().entry(mark.ring, tail, &mut body) else { return Ok(()) };
     if entry.first != mark.position {
         return Ok(());
     }

@@ -6,6 +6,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -399,4 +400,48 @@ impl SegmentScan {
     fn place(&self, offset: u64) -> usize {
         offset.saturating_sub(self.window_at) as usize
     }
+}
+
+/// Calls back for every sound frame and each of its records.
+pub(crate) fn for_each_record(
+    scan: &mut SegmentScan,
+    limit: u64,
+    frame: &mut dyn FnMut(&FrameHeader),
+    record: &mut dyn FnMut(frame::Record<'_>),
+) -> Result<()> {
+    let mut raw = Vec::new();
+    loop {
+        match scan.next(limit)? {
+            ScanItem::Frame { head, body, .. } => {
+                if scan.body(&head, body, &mut raw) {
+                    frame(&head);
+                    RecordIter::new(&raw, head.first).for_each(&mut *record);
+                }
+            }
+            ScanItem::Damage { .. } => {}
+            ScanItem::End { .. } => return Ok(()),
+        }
+    }
+}
+
+/// Writes a file's bytes over themselves. After a failed or interrupted sync the page cache may hold pages
+/// that are not on disk and count as clean; written again, the next sync is about them again.
+pub(crate) fn rewrite(file: &dyn File, upto: u64) -> io::Result<()> {
+    let len = file.len()?.min(upto);
+    let mut bytes = vec![0; 256 << 10];
+    let mut at = 0;
+    while at < len {
+        let want = len.saturating_sub(at).min(bytes.len() as u64) as usize;
+        let have = file.read_full_at(&mut bytes[..want], at)?;
+        if have == 0 {
+            break;
+        }
+        file.write_all_at(&bytes[..have], at)?;
+        at = at.saturating_add(have as u64);
+    }
+    Ok(())
+}
+
+pub(crate) fn is_no_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

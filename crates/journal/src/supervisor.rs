@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::shared::{WallClock, wall_clock};
+use crate::wall_clock::{WallClock, wall_clock};
 
 /// Panics in a row from which on a thread counts as failing, although it runs again.
 pub const PANICS_FAILING: u32 = 3;

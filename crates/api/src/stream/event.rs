@@ -37,7 +37,7 @@ pub(super) fn gap(gap: &Gap) -> String {
 }
 
 /// Records that the journal has not any more.
-pub(super) fn journal_gap(gap: &journal::Gap) -> String {
+pub(super) fn journal_gap(gap: &journal::RecordGap) -> String {
     let (start, end) = match &gap.time {
         Some(time) => (Integer((*time.start()).into()), Integer((*time.end()).into())),
         None => (Null, Null),

@@ -56,7 +56,7 @@ fn record(i: u64) -> Vec<u8> {
 }
 
 /// All that a reader gives now.
-pub(crate) fn drain(reader: &mut JournalReader) -> (Vec<(u64, Vec<u8>)>, Vec<Gap>) {
+pub(crate) fn drain(reader: &mut JournalReader) -> (Vec<(u64, Vec<u8>)>, Vec<RecordGap>) {
     let (mut records, mut gaps) = (Vec::new(), Vec::new());
     while let Some(item) = reader.next().unwrap() {
         match item {
@@ -384,7 +384,7 @@ fn damage_is_named_counted_and_repaired() {
         let time = gaps[0].time.clone();
         assert_eq!(
             gaps,
-            [Gap {
+            [RecordGap {
                 positions: damage.positions.clone(),
                 reason: GapReason::Damaged,
                 time,

@@ -81,7 +81,7 @@ fn journal_files(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
     disk.files()
 }
 
-fn read(journal: &Journal) -> Result<(ReadRecords, Vec<Gap>)> {
+fn read(journal: &Journal) -> Result<(ReadRecords, Vec<RecordGap>)> {
     let (mut records, mut gaps) = (ReadRecords::new(), Vec::new());
     let mut reader = journal.reader(StartPosition::First)?;
     let mut next = reader.position();
@@ -144,7 +144,7 @@ fn check(sound: &IntactJournal, disk: &SimDisk, what: &str, worst: AllowedLoss) 
     let first = journal.watermarks().first;
     // What was dropped before is nobody's loss now.
     let kept = *sound.records.keys().next().expect("BUG: no record");
-    let gaps: Vec<Gap> = gaps.into_iter().filter(|gap| gap.positions.end > kept).collect();
+    let gaps: Vec<RecordGap> = gaps.into_iter().filter(|gap| gap.positions.end > kept).collect();
     let told: Vec<u64> = gaps.iter().flat_map(|gap| gap.positions.clone()).collect();
     let expected: Vec<u64> = missing.iter().copied().filter(|&p| p >= first).collect();
     assert_eq!(told, expected, "{what}: {gaps:?}");

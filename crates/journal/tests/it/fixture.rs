@@ -716,7 +716,7 @@ impl JournalFixture {
 
     /// What a gap says must be missing, and be missing rightly.
     #[track_caller]
-    fn check_gap(&mut self, handle: u32, gap: &Gap, name: Option<&str>) {
+    fn check_gap(&mut self, handle: u32, gap: &RecordGap, name: Option<&str>) {
         let first = self.handles[&handle].journal.watermarks().first;
         let mut doubtful = BTreeSet::new();
         for position in gap.positions.clone() {
@@ -755,7 +755,7 @@ impl JournalFixture {
 
     /// Counts per producer add up, where the model knows all the positions.
     #[track_caller]
-    fn check_producers(&self, gap: &Gap) {
+    fn check_producers(&self, gap: &RecordGap) {
         let mut expected: BTreeMap<(u64, u64), (u64, u64, u64)> = BTreeMap::new();
         for position in gap.positions.clone() {
             let Some(&((batch, _), _)) = self.history.get(&position) else { return };

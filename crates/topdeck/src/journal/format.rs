@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use collect::Unit;
-use journal::{Compression, FullReason, Gap, LimitPolicy, Limits};
+use journal::{Compression, FullReason, RecordGap, LimitPolicy, Limits};
 
 use crate::command::escape_control;
 use crate::hist::intervals;
@@ -171,7 +171,7 @@ pub(crate) fn humanize_sizes(text: &str) -> String {
 }
 
 /// A gap as a sentence.
-pub(crate) fn describe_gap(gap: &Gap) -> String {
+pub(crate) fn describe_gap(gap: &RecordGap) -> String {
     let missing = if gap.records() == 1 { "is" } else { "are" };
     let mut text = format!(
         "{} {missing} missing ({}): {}",
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn gaps_are_described() {
-        let mut gap = Gap {
+        let mut gap = RecordGap {
             positions: 10..1010,
             reason: GapReason::BytesLimit,
             time: Some(1_441_812_279_000_000_000..=1_441_812_280_000_000_000),
@@ -296,7 +296,7 @@ mod tests {
             super::describe_gap(&gap)
                 .contains("; of a longer stretch that these are part of: appended")
         );
-        gap = Gap { positions: 3..4, time: None, producers: Vec::new(), ..gap };
+        gap = RecordGap { positions: 3..4, time: None, producers: Vec::new(), ..gap };
         gap.reason = GapReason::Damaged;
         assert_eq!(super::describe_gap(&gap), "1 record is missing (position 3): damaged");
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use journal::{Checkpoint, CheckpointKind, Error, Gap, JournalStat, Level, LimitPolicy, Limits};
+use journal::{Checkpoint, CheckpointKind, Error, RecordGap, JournalStat, Level, LimitPolicy, Limits};
 
 use crate::command::{escape_control, print_stdout};
 use crate::journal::{format, try_open, with_dir};
@@ -257,7 +257,7 @@ fn kind_name(kind: CheckpointKind) -> &'static str {
 }
 
 /// A gap as JSON.
-pub(crate) fn gap_json(gap: &Gap) -> Json {
+pub(crate) fn gap_json(gap: &RecordGap) -> Json {
     let time = |end: fn(&std::ops::RangeInclusive<i64>) -> &i64| {
         gap.time.as_ref().map_or(Null, |range| Json::Integer((*end(range)).into()))
     };

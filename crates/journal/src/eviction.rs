@@ -1,0 +1,196 @@
+//! Eviction of segments: those that all subscribers have passed, and those beyond a limit.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::cell::RefCell;
+use std::io;
+
+use crate::checkpoint;
+use crate::checkpoint::RetentionHolds;
+use crate::error::{IoContext, Result};
+use crate::flusher::SegmentFlusher;
+use crate::gap::{GapBuilder, GapReason, GapSet};
+use crate::segment::for_each_record;
+use crate::segment::{ScanItem, SegmentScan};
+use crate::settings::LimitPolicy;
+use crate::shared::JournalShared;
+
+/// Segment to be deleted.
+#[derive(Clone, Copy, Debug)]
+struct EvictedSegment {
+    first: u64,
+    /// The position behind its last record.
+    end: u64,
+    /// Why, if somebody has not read it.
+    reason: Option<GapReason>,
+}
+
+impl SegmentFlusher {
+    /// Whether freeing could do something for a reader that has come to `position`.
+    pub(crate) fn can_free(&self, position: u64) -> bool {
+        self.holds_lease && self.retained.get(1).is_some_and(|second| position >= second.first)
+    }
+
+    /// Frees what all have passed and what is too old.
+    pub(crate) fn free(&mut self, store: &JournalShared) -> Result<()> {
+        if !self.acquire_lease(store)? {
+            return Ok(());
+        }
+        self.free_space_for(store, 0)
+    }
+
+    /// Frees what may go, and more until `want` bytes fit below the limit.
+    pub(crate) fn free_space_for(&mut self, store: &JournalShared, want: u64) -> Result<()> {
+        let limits = store.stored_settings.settings.limits;
+        let claims = RetentionHolds::read(&*store.disk, &store.paths)?;
+        let (slowest, held) =
+            (claims.oldest_position(), claims.oldest_hold().map(|(position, _)| position));
+        let may_drop = |end: u64| match limits.on_full {
+            LimitPolicy::DropOldest => true,
+            // With nobody there, somebody may still come.
+            LimitPolicy::Reject => match (held, slowest) {
+                (Some(held), _) => end <= held,
+                (None, Some(_)) => true,
+                (None, None) => false,
+            },
+        };
+        let mut gone: Vec<EvictedSegment> = Vec::new();
+        let mut bytes = self.retained.iter().map(|kept| kept.bytes).fold(0, u64::saturating_add);
+        let is_over = |bytes: u64| {
+            limits.bytes_max.is_some_and(|max| want > 0 && bytes.saturating_add(want) > max)
+        };
+        // The newest segment stays: positions go on from it.
+        for index in 0..self.retained.len().saturating_sub(1) {
+            let oldest = self.retained[index];
+            let end = self.retained[index.saturating_add(1)].first;
+            let reason = if slowest.is_some_and(|slowest| end <= slowest) {
+                None
+            } else if limits.age_max.is_some() && may_drop(end) && self.is_expired(store, index)? {
+                Some(GapReason::AgeLimit)
+            } else if is_over(bytes) && may_drop(end) {
+                Some(GapReason::BytesLimit)
+            } else {
+                break;
+            };
+            bytes = bytes.saturating_sub(oldest.bytes);
+            gone.push(EvictedSegment { first: oldest.first, end, reason });
+        }
+        self.drop_segments(store, &gone, &claims)?;
+        match is_over(bytes) {
+            true => Err(store.full_reason()?.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn is_expired(&mut self, store: &JournalShared, index: usize) -> Result<bool> {
+        let Some(age_max) = store.stored_settings.settings.limits.age_max else { return Ok(false) };
+        let kept = self.retained[index];
+        let newest = match kept.newest {
+            Some(newest) => newest,
+            None => {
+                let mut newest = i64::MIN;
+                // Of what cannot be read no time is known.
+                if let Ok(mut scan) = SegmentScan::open(
+                    &*store.disk,
+                    &store.paths,
+                    store.stored_settings.id,
+                    kept.first,
+                ) && let Ok(limit) = scan.file_bytes()
+                {
+                    while let Ok(found) = scan.next(limit) {
+                        match found {
+                            ScanItem::Frame { head, .. } => newest = newest.max(head.time_max),
+                            ScanItem::Damage { .. } => {}
+                            ScanItem::End { .. } => break,
+                        }
+                    }
+                }
+                self.retained[index].newest = Some(newest);
+                newest
+            }
+        };
+        // A segment in which no time can be read has no age: the limit in bytes concerns it.
+        Ok(newest != i64::MIN
+            && i128::from(store.now()).saturating_sub(i128::from(newest))
+                > age_max.as_nanos() as i128)
+    }
+
+    /// Removes the oldest segments; what somebody has not read is noted first, durably.
+    fn drop_segments(
+        &mut self,
+        store: &JournalShared,
+        gone: &[EvictedSegment],
+        claims: &RetentionHolds,
+    ) -> Result<()> {
+        let (disk, places) = (&*store.disk, &store.paths);
+        let Some(last) = gone.last() else { return Ok(()) };
+        let slowest = claims.oldest_position();
+        // A position that the power may take back must not have cost what lies behind it.
+        for checkpoint in &claims.checkpoints {
+            checkpoint::sync(disk, places, &checkpoint.name)?;
+        }
+        let positions: Vec<u64> = claims.checkpoints.iter().map(|c| c.position).collect();
+        let (mut gaps, _) = GapSet::load(disk, places)?;
+        let mut changed = gaps.prune_before(slowest.unwrap_or(u64::MAX).min(store.buffer.first()));
+        for &EvictedSegment { first, end, reason } in gone {
+            let Some(reason) = reason else { continue };
+            let missed = slowest.map_or(first, |slowest| slowest.max(first))..end;
+            gaps.add(summarize_gap(store, first, missed.start).gap(missed, reason), &positions);
+            changed = true;
+        }
+        if changed {
+            gaps.save(disk, places)?;
+        }
+        // From here on nobody can begin to read there; who did so in the meantime is seen.
+        let before = store.buffer.first();
+        store.buffer.set_first(last.end);
+        let now = RetentionHolds::read(disk, places)?.oldest_position();
+        if now.is_some_and(|now| now < last.end && slowest.is_none_or(|slowest| now < slowest)) {
+            store.buffer.set_first(before);
+            return Ok(());
+        }
+        for &EvictedSegment { first, .. } in gone {
+            let path = places.segment(first);
+            match disk.remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).io_context("remove it", &path);
+                }
+                _ => {}
+            }
+            // Only now: while it is there, its records count as durable with those behind them.
+            self.pending_files.retain(|(unsynced, _)| *unsynced != path);
+            self.retained.remove(0);
+        }
+        self.is_dir_dirty = true;
+        Ok(())
+    }
+}
+
+/// The producers' parts of the records of a segment from a position on, as far as they can be read: a segment
+/// that cannot must not keep its place for ever.
+fn summarize_gap(store: &JournalShared, first: u64, from: u64) -> GapBuilder {
+    let tally = RefCell::new(GapBuilder::default());
+    let scan = SegmentScan::open(&*store.disk, &store.paths, store.stored_settings.id, first);
+    let _ = scan.and_then(|mut scan| {
+        let limit = scan.file_bytes()?;
+        for_each_record(
+            &mut scan,
+            limit,
+            &mut |head| {
+                if head.positions().end > from {
+                    let whole = head.first >= from;
+                    tally.borrow_mut().frame(head.time_min, head.time_max, whole);
+                }
+            },
+            &mut |record| {
+                if record.position >= from {
+                    tally.borrow_mut().record(record.identity);
+                }
+            },
+        )
+    });
+    tally.into_inner()
+}

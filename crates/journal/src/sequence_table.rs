@@ -1,0 +1,123 @@
+//! Table of the last sequence of each producer in shared memory, by which repeats are known.
+//!
+//! A set of places by a hash of producer and epoch; a full set forgets one of the origin that has most in it.
+//! Whoever changes the table has the append lock.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use crate::level::BatchIdentity;
+use crate::origin::producer_origin;
+use crate::sync::{AtomicU64, Ordering};
+
+use Ordering::{Relaxed, Release};
+
+/// Producers that share a set of the table: one more evicts, of the origin that has most of them,
+/// the one that was silent longest.
+pub(crate) const PRODUCERS_PER_SET: usize = 8;
+/// Words of an entry of the table: producer, boot, sequence, end position plus one (0: free).
+const PRODUCER_WORDS: usize = 4;
+/// Words of a set.
+pub(crate) const SET_WORDS: usize = PRODUCERS_PER_SET * PRODUCER_WORDS;
+
+/// The table's words.
+#[derive(Clone, Copy)]
+pub(crate) struct SequenceTable<'a> {
+    /// All sets: a multiple of [`SET_WORDS`].
+    pub(crate) words: &'a [AtomicU64],
+}
+
+impl<'a> SequenceTable<'a> {
+    /// The entries among which a producer's boot is.
+    fn set_of(&self, producer: u64, boot: u64) -> &'a [[AtomicU64; PRODUCER_WORDS]] {
+        // Multiplicative hashing, of whose result the top bits depend on all bits; producers may be numbered by
+        // hand, or in their upper half, and boots are often times. The constants are odd and have no pattern.
+        let mixed =
+            producer.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ boot.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The product of two 64-bit numbers, and a set that there is.
+        let set =
+            (u128::from(mixed).wrapping_mul((self.words.len() / SET_WORDS) as u128) >> 64) as usize;
+        self.words[set.wrapping_mul(SET_WORDS)..][..SET_WORDS].as_chunks().0
+    }
+
+    /// The last sequence accepted from a producer's boot, and the end of that batch. The caller has the lock.
+    pub(crate) fn last(&self, producer: u64, boot: u64) -> Option<(u64, u64)> {
+        let entries = self.set_of(producer, boot);
+        entries.iter().find_map(|entry| {
+            let [p, b, sequence, end] = entry.each_ref().map(|word| word.load(Relaxed));
+            (p == producer && b == boot).then_some((sequence, end.checked_sub(1)?))
+        })
+    }
+
+    /// Notes what was accepted. Never goes back. The caller has the lock.
+    pub(crate) fn record(&self, identity: BatchIdentity, end: u64) {
+        let entries = self.set_of(identity.producer, identity.epoch);
+        // Of each place its origin and when it was used; 0 if it is free.
+        let end_plus_one = end.saturating_add(1);
+        let mut ways = [(0, 0); PRODUCERS_PER_SET];
+        for (way, entry) in ways.iter_mut().zip(entries) {
+            let [producer, boot, sequence, used] = entry.each_ref().map(|word| word.load(Relaxed));
+            if used != 0 && producer == identity.producer && boot == identity.epoch {
+                if sequence <= identity.sequence {
+                    entry[2].store(identity.sequence, Relaxed);
+                    entry[3].store(end_plus_one, Relaxed);
+                }
+                return;
+            }
+            *way = (producer_origin(producer), used);
+        }
+        let Some(way) = victim(&ways, identity.origin(), end_plus_one) else { return };
+        // Free while it is being written, so that a crash leaves no mixture.
+        let entry = &entries[way];
+        entry[3].store(0, Relaxed);
+        let values = [identity.producer, identity.epoch, identity.sequence, end_plus_one];
+        // Release: in this order for whoever takes over.
+        entry.iter().zip(values).for_each(|(word, value)| word.store(value, Release));
+    }
+}
+
+/// The place in a set that an entry of an origin gets: a free one or, of the origin that has most
+/// with the new entry, the one that was silent longest. `None` if all that it could have are newer,
+/// which happens only to what is noted late, at opening.
+fn victim(ways: &[(u64, u64); PRODUCERS_PER_SET], origin: u64, used: u64) -> Option<usize> {
+    if let Some(free) = ways.iter().position(|way| way.1 == 0) {
+        return Some(free);
+    }
+    let count = |of: u64| {
+        let stored = ways.iter().filter(|way| way.0 == of).count();
+        stored.saturating_add(usize::from(of == origin))
+    };
+    // Of two that have as many, the new entry's own loses, then the one silent longest.
+    let rank = |&way: &usize| {
+        let (of, last) = ways[way];
+        (std::cmp::Reverse(count(of)), of != origin, last)
+    };
+    let way = (0..PRODUCERS_PER_SET).min_by_key(rank)?;
+    let (of, last) = ways[way];
+    (last <= used || count(of) > count(origin)).then_some(way)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_one_origin_leaves_the_producers_of_others() {
+        let (flood, other) = (7, 8);
+        let mut ways = [(0, 0); PRODUCERS_PER_SET];
+        // The other was silent for longer than all of the flood.
+        for (used, of) in [other, other].into_iter().chain([flood; 100]).enumerate() {
+            let used = used as u64 + 1;
+            ways[victim(&ways, of, used).unwrap()] = (of, used);
+        }
+        let count = |of| ways.iter().filter(|way| way.0 == of).count();
+        assert_eq!((count(other), count(flood)), (2, PRODUCERS_PER_SET - 2));
+        assert!(ways.contains(&(flood, 102)), "the latest of the flood");
+        assert_eq!(victim(&ways, flood, 50), None, "noted late, all of it are newer");
+        let late = victim(&ways, other, 50).expect("the flood has more");
+        assert_eq!(ways[late].0, flood);
+    }
+}
