@@ -16,7 +16,7 @@ const RETRY_AFTER_NS: u64 = 1_000_000_000;
 
 /// Why a metric is not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unregistered {
+pub(crate) enum RegistrationError {
     /// There is no file, or no room in it: there may be later.
     Retryable,
     /// It cannot be registered: the name is taken or impossible, or there are too many.
@@ -36,7 +36,10 @@ impl<T> LazyMetric<T> {
 
     /// It, made if need be.
     #[inline(always)]
-    pub(crate) fn get(&self, make: impl FnOnce() -> shm::Result<T>) -> Result<&T, Unregistered> {
+    pub(crate) fn get(
+        &self,
+        make: impl FnOnce() -> shm::Result<T>,
+    ) -> Result<&T, RegistrationError> {
         match self.value.get() {
             Some(value) => Ok(value),
             None => self.make(make),
@@ -45,11 +48,13 @@ impl<T> LazyMetric<T> {
 
     #[cold]
     #[inline(never)]
-    fn make(&self, make: impl FnOnce() -> shm::Result<T>) -> Result<&T, Unregistered> {
+    fn make(&self, make: impl FnOnce() -> shm::Result<T>) -> Result<&T, RegistrationError> {
         match self.retry_ns.load(Ordering::Relaxed) {
             0 => {}
-            NEVER => return Err(Unregistered::Permanent),
-            retry_ns if clock::now_unordered() < retry_ns => return Err(Unregistered::Retryable),
+            NEVER => return Err(RegistrationError::Permanent),
+            retry_ns if clock::now_unordered() < retry_ns => {
+                return Err(RegistrationError::Retryable);
+            }
             _ => {}
         }
         match make() {
@@ -60,11 +65,11 @@ impl<T> LazyMetric<T> {
                 | shm::Error::Conflict { .. },
             ) => {
                 self.retry_ns.store(NEVER, Ordering::Relaxed);
-                Err(Unregistered::Permanent)
+                Err(RegistrationError::Permanent)
             }
             Err(_) => {
                 self.retry_ns.store(clock::now_unordered() + RETRY_AFTER_NS, Ordering::Relaxed);
-                Err(Unregistered::Retryable)
+                Err(RegistrationError::Retryable)
             }
         }
     }
@@ -78,15 +83,15 @@ mod tests {
     fn permanent_failure_is_not_retried() {
         let lazy = LazyMetric::<u8>::new();
         let conflict = || Err(shm::Error::Conflict { name: "a".to_owned() });
-        assert_eq!(lazy.get(conflict), Err(Unregistered::Permanent));
-        assert_eq!(lazy.get(|| panic!("tried again")), Err(Unregistered::Permanent));
+        assert_eq!(lazy.get(conflict), Err(RegistrationError::Permanent));
+        assert_eq!(lazy.get(|| panic!("tried again")), Err(RegistrationError::Permanent));
     }
 
     #[test]
     fn transient_failure_is_retried() {
         let lazy = LazyMetric::<u8>::new();
-        assert_eq!(lazy.get(|| Err(shm::Error::Disabled)), Err(Unregistered::Retryable));
-        assert_eq!(lazy.get(|| panic!("tried again at once")), Err(Unregistered::Retryable));
+        assert_eq!(lazy.get(|| Err(shm::Error::Disabled)), Err(RegistrationError::Retryable));
+        assert_eq!(lazy.get(|| panic!("tried again at once")), Err(RegistrationError::Retryable));
         lazy.retry_ns.store(1, Ordering::Relaxed);
         assert_eq!(lazy.get(|| Ok(7)), Ok(&7));
         assert_eq!(lazy.get(|| panic!("made twice")), Ok(&7));

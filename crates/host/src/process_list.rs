@@ -30,15 +30,15 @@ pub(crate) static ROUTE: RouteSpec = RouteSpec {
 };
 
 /// A host's name, and the folder of its process table; `None` for [`shm::folder`].
-type Published = (String, Option<PathBuf>);
+type PublishedTable = (String, Option<PathBuf>);
 
 /// Where the process table of this host is published, if it is. Clones are one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ProcessList(Arc<Mutex<Option<Published>>>);
+pub(crate) struct ProcessList(Arc<Mutex<Option<PublishedTable>>>);
 
 impl ProcessList {
     /// From now on the table is found there; or nowhere.
-    pub(crate) fn publish(&self, published: Option<Published>) {
+    pub(crate) fn publish(&self, published: Option<PublishedTable>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = published;
     }
 
@@ -61,7 +61,7 @@ impl ProcessList {
 
 /// The host, its table, and the one before; or why there is none.
 fn read(
-    published: Option<Published>,
+    published: Option<PublishedTable>,
 ) -> Result<(String, ProcessTable, Option<ProcessTable>), String> {
     let off = "this topdeck publishes no processes: set processes = true in [host] of its settings";
     let (host, folder) = published.ok_or(off)?;

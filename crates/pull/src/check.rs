@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::attempt_log::AttemptLog;
 use crate::error::{Error, Result};
-use crate::probe::{Attempt, Found};
+use crate::probe::{Attempt, ProbeReport};
 use crate::pull::{PullJob, run_blocking};
 use crate::schedule::measured_from;
 use crate::settings::{CheckJobSettings, JobCommon, resolve_target};
@@ -84,7 +84,7 @@ impl CheckConfig {
     }
 
     /// Tries; what was found until it is dropped is in `found`.
-    async fn probe(&self, found: &mut Found) -> Result<(), String> {
+    async fn probe(&self, found: &mut ProbeReport) -> Result<(), String> {
         let (mut connection, phases) =
             self.dialer.dial(&self.target).await.map_err(|error| error.to_string())?;
         found.phases = vec![("resolve", phases.resolve), ("connect", phases.connect)];
@@ -133,7 +133,7 @@ impl CheckJob {
 
     fn write(
         &self,
-        found: &Found,
+        found: &ProbeReport,
         took: Duration,
         end: i64,
         rows: &mut dyn RowSink,
@@ -167,7 +167,7 @@ impl CheckJob {
         Ok(())
     }
 
-    fn store_result(&self, found: &Found, took: Duration) {
+    fn store_result(&self, found: &ProbeReport, took: Duration) {
         let end = self.attempts.now();
         let mut batches = self.attempts.batches();
         let written = self.write(found, took, end, &mut batches);
@@ -196,7 +196,7 @@ impl PullJob for CheckJob {
     async fn attempt(self: Arc<CheckJob>, intended: Instant) {
         let began = measured_from(intended);
         let left = self.plan.check.timeout.saturating_sub(began.elapsed());
-        let mut found = Found::default();
+        let mut found = ProbeReport::default();
         let looked = tokio::time::timeout(left, self.plan.probe(&mut found)).await;
         let took = began.elapsed();
         found.failed = match looked {

@@ -48,12 +48,12 @@ pub struct Attempt<'a> {
     pub(crate) connection: &'a mut HttpConnection,
     pub(crate) target: &'a Endpoint,
     pub(crate) timeout: Duration,
-    pub(crate) found: &'a mut Found,
+    pub(crate) found: &'a mut ProbeReport,
 }
 
 /// What an attempt found.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct ProbeReport {
     pub(crate) phases: Vec<(&'static str, Duration)>,
     pub(crate) status: Option<u16>,
     pub(crate) expires: Option<i64>,
@@ -62,7 +62,7 @@ pub(crate) struct Found {
 
 /// A probe of any kind.
 #[derive(Clone)]
-pub struct AnyProbe(Arc<dyn Erased>);
+pub struct AnyProbe(Arc<dyn DynProbe>);
 
 impl AnyProbe {
     /// A probe.
@@ -96,8 +96,8 @@ impl PartialEq for AnyProbe {
 }
 
 /// [`Probe`] without its type.
-trait Erased: Any + fmt::Debug + Send + Sync {
-    fn equals(&self, other: &(dyn Erased + 'static)) -> bool;
+trait DynProbe: Any + fmt::Debug + Send + Sync {
+    fn equals(&self, other: &(dyn DynProbe + 'static)) -> bool;
     fn check(&self, table: TableRef<'_>, check: &mut SettingsCheck<'_>);
     fn url(&self) -> String;
     fn run<'a, 'b: 'a>(
@@ -106,8 +106,8 @@ trait Erased: Any + fmt::Debug + Send + Sync {
     ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 }
 
-impl<P: Probe> Erased for P {
-    fn equals(&self, other: &(dyn Erased + 'static)) -> bool {
+impl<P: Probe> DynProbe for P {
+    fn equals(&self, other: &(dyn DynProbe + 'static)) -> bool {
         (other as &dyn Any).downcast_ref() == Some(self)
     }
 

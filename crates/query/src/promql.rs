@@ -19,7 +19,8 @@ mod tests;
 mod token;
 
 pub use ast::{
-    AtModifier, BinaryOp, Expr, ExprKind, MatchCardinality, Matching, ValueType, VectorSelector,
+    AtModifier, BinaryOp, Expr, ExprKind, MatchCardinality, ValueType, VectorMatching,
+    VectorSelector,
 };
 pub use duration::{DurationExpr, DurationKind, DurationOp, DurationValue};
 pub use functions::{AggregateOp, FUNCTIONS, PromqlFunction, Variadic, function};

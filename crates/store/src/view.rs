@@ -478,11 +478,11 @@ impl ReadView {
         series: &[&SeriesQuery],
         plan: &Plan,
         covered: &CoveredParts,
-    ) -> Result<Dropped> {
+    ) -> Result<DroppedRows> {
         let live: BTreeSet<(i64, u64)> =
             self.manifest.base_parts().map(|part| (part.day(), part.number)).collect();
         let known: BTreeSet<(i64, u64)> = covered.iter().flatten().copied().collect();
-        let mut dropped = Dropped::default();
+        let mut dropped = DroppedRows::default();
         for resolution in Resolution::ALL {
             let is_there = |part: &(i64, u64)| {
                 live.contains(part) || covered[resolution as usize].contains(part)
@@ -1219,13 +1219,13 @@ enum RowsOfDay {
 
 /// What rows that were dropped mean for an answer.
 #[derive(Default)]
-struct Dropped {
+struct DroppedRows {
     gaps: Vec<Gap>,
     /// Of series that are read otherwise than others.
     plans: BTreeMap<SeriesId, Plan>,
 }
 
-impl Dropped {
+impl DroppedRows {
     fn plan_of<'p>(&'p self, series: &SeriesQuery, plan: &'p Plan) -> &'p Plan {
         self.plans.get(&series.id).unwrap_or(plan)
     }

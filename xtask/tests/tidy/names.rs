@@ -18,8 +18,22 @@ const VAGUE_WORDS: &[&str] = &[
 
 /// Nouns that end like a participle.
 const NOUNS: &[&str] = &[
-    "Binding", "Building", "Encoding", "Feed", "Grouping", "Mapping", "Opening", "Reading",
-    "Rounding", "Seed", "Speed", "String", "Thread", "Timing",
+    "Binding",
+    "Building",
+    "Encoding",
+    "Feed",
+    "Grouping",
+    "Mapping",
+    "Opening",
+    "Reading",
+    "Rounding",
+    "Sealed",
+    "Seed",
+    "Smoothing",
+    "Speed",
+    "String",
+    "Thread",
+    "Timing",
 ];
 
 /// The name of a type is a noun that says what its value is.

@@ -57,9 +57,9 @@ impl Body for Pieces {
 
 /// What is allocated by this thread.
 #[derive(Default)]
-struct Allocated(i64);
+struct AllocatedBytes(i64);
 
-impl Allocated {
+impl AllocatedBytes {
     fn run<T>(&mut self, action: impl FnOnce() -> T) -> T {
         let mut result = None;
         self.0 += measure(|| result = Some(action())).bytes_current;
@@ -78,7 +78,7 @@ fn check_one(piece: usize, bytes: usize) {
     let room = BodyBudget::new(1 << 30);
     let refused = Arc::new(RejectCounters::new(&intake::Meter::default()));
     let readable = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let mut allocated = Allocated::default();
+    let mut allocated = AllocatedBytes::default();
     let mut reading = allocated.run(|| {
         let bound = BodyLimits::new(
             BodyReservation::new(&room),
@@ -135,7 +135,7 @@ async fn many_small_bodies_take_no_more_than_is_counted() {
     let peer = Peer { local, remote: local, certificate: Arc::default() };
     for path in ["/v1/record?metric=a", "/v1/metrics", "/api/v1/write", "/v1/batches"] {
         let readable = Arc::new(std::sync::atomic::AtomicUsize::new(usize::MAX / 2));
-        let mut allocated = Allocated::default();
+        let mut allocated = AllocatedBytes::default();
         let mut answers: Vec<Pin<Box<dyn Future<Output = Response>>>> = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
         for at in 0..REQUESTS {

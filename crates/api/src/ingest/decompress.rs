@@ -72,7 +72,7 @@ pub(crate) fn decompress<'a>(
 }
 
 fn unpack_gzip(body: &[u8], bound: &BodyLimits) -> Result<Vec<u8>, ErrorResponse> {
-    let decoding = Decoding::new(bound, GZIP_BYTES + CHUNK_BYTES)?;
+    let decoding = DecompressorMemory::new(bound, GZIP_BYTES + CHUNK_BYTES)?;
     let mut decoder = flate2::bufread::MultiGzDecoder::new(body);
     let (mut out, mut step) = (Vec::new(), vec![0; CHUNK_BYTES]);
     loop {
@@ -94,7 +94,7 @@ pub(crate) fn unpack_zstd(
 ) -> Result<Vec<u8>, ErrorResponse> {
     let wrong = |error: &str| ErrorResponse::bad_request(format!("cannot unpack zstd: {error}"));
     let known = |code| wrong(get_error_name(code));
-    let mut decoding = Decoding::new(bound, CHUNK_BYTES)?;
+    let mut decoding = DecompressorMemory::new(bound, CHUNK_BYTES)?;
     let mut context = DCtx::try_create().ok_or_else(|| wrong("there is no memory for it"))?;
     context.set_parameter(DParameter::WindowLogMax(window_log_max)).map_err(known)?;
     let (mut input, mut out, mut step) = (InBuffer::around(body), Vec::new(), vec![0; CHUNK_BYTES]);
@@ -116,15 +116,15 @@ pub(crate) fn unpack_zstd(
 }
 
 /// What unpacking a body holds beside what comes out, until it is over.
-struct Decoding<'a> {
+struct DecompressorMemory<'a> {
     bound: &'a BodyLimits,
     bytes: usize,
 }
 
-impl Decoding<'_> {
-    fn new(bound: &BodyLimits, bytes: usize) -> Result<Decoding<'_>, ErrorResponse> {
+impl DecompressorMemory<'_> {
+    fn new(bound: &BodyLimits, bytes: usize) -> Result<DecompressorMemory<'_>, ErrorResponse> {
         bound.hold(bytes)?;
-        Ok(Decoding { bound, bytes })
+        Ok(DecompressorMemory { bound, bytes })
     }
 
     /// It holds as much now, or has held more.
@@ -142,7 +142,7 @@ impl Decoding<'_> {
     }
 }
 
-impl Drop for Decoding<'_> {
+impl Drop for DecompressorMemory<'_> {
     fn drop(&mut self) {
         self.bound.release(self.bytes);
     }

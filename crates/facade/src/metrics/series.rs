@@ -6,7 +6,7 @@ use metrics::{Key, Unit};
 
 use super::names;
 use super::rejected::{RejectedValues, ValueRejectReason};
-use crate::lazy::{LazyMetric, Unregistered};
+use crate::lazy::{LazyMetric, RegistrationError};
 
 /// Shared-memory metric behind a series of the `metrics` crate.
 pub(super) trait BackingMetric: Sized {
@@ -41,7 +41,7 @@ impl<T: BackingMetric> MetricSeries<T> {
         match self.metric.get(|| self.register()) {
             Ok(shown) => Some(shown),
             Err(missing) => {
-                if missing == Unregistered::Permanent {
+                if missing == RegistrationError::Permanent {
                     self.rejected.count(ValueRejectReason::NoSeries);
                 }
                 None

@@ -58,14 +58,14 @@ fn codec(bytes: &[u8]) {
 
 /// Outcome of a connection.
 #[derive(Debug, Default, PartialEq)]
-struct Talk {
+struct Exchange {
     in_flight: BTreeSet<RequestId>,
     ended: Vec<Completion>,
     rooms: Vec<usize>,
     error: Option<Failure>,
 }
 
-impl Talk {
+impl Exchange {
     /// Accounts for completions. Panics on a mismatch.
     fn book(&mut self, ended: &[Completion]) {
         for one in ended {
@@ -76,8 +76,8 @@ impl Talk {
 }
 
 /// Runs a connection; received bytes arrive in fragments of at most this size.
-fn talk(protocol: &dyn LoadProtocol, plan: &[u8], mut said: &[u8], piece: usize) -> Talk {
-    let (mut codec, mut talk) = (protocol.codec(), Talk::default());
+fn talk(protocol: &dyn LoadProtocol, plan: &[u8], mut said: &[u8], piece: usize) -> Exchange {
+    let (mut codec, mut talk) = (protocol.codec(), Exchange::default());
     let (mut out, mut ended, mut next) = (Vec::new(), Vec::new(), 0);
     codec.open(&mut out);
     // After the plan, all remaining bytes arrive.

@@ -15,22 +15,22 @@ use crate::fixture;
 use crate::servers::{self, ADDRESS, Folder, Hyper, OTHER_ADDRESS};
 
 /// A codec with a connection.
-struct Talk {
+struct Exchange {
     codec: Box<dyn Codec>,
     stream: TcpStream,
     ended: Vec<Completion>,
     request_id: u32,
 }
 
-impl Talk {
+impl Exchange {
     /// Opens a connection and waits until it is ready.
-    fn open(target: &str) -> Result<Talk, Failure> {
+    fn open(target: &str) -> Result<Exchange, Failure> {
         let (target, _) = Target::parse(target).unwrap();
         let stream = TcpStream::connect((target.host.as_str(), target.port));
         let stream = stream.map_err(|error| Failure::of(&error))?;
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let codec = target.protocol.codec();
-        let mut talk = Talk { codec, stream, ended: Vec::new(), request_id: 0 };
+        let mut talk = Exchange { codec, stream, ended: Vec::new(), request_id: 0 };
         let mut out = Vec::new();
         talk.codec.open(&mut out);
         talk.write(&out)?;
@@ -41,9 +41,9 @@ impl Talk {
     }
 
     /// The same, for a server that is still starting.
-    fn patient(target: &str) -> Talk {
+    fn patient(target: &str) -> Exchange {
         for _ in 0..6_000 {
-            if let Ok(talk) = Talk::open(target) {
+            if let Ok(talk) = Exchange::open(target) {
                 return talk;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -140,7 +140,7 @@ fn postgres() {
     let target = |user: &str, more: &str| {
         format!("postgres://{user}@127.0.0.1:{}/postgres{more}", server.port)
     };
-    let mut talk = Talk::patient(&target("postgres", ""));
+    let mut talk = Exchange::patient(&target("postgres", ""));
     for (text, expected) in [
         ("select 1", None),
         ("", None),
@@ -162,7 +162,7 @@ fn postgres() {
     talk.check(&sql("copy t from stdin", &["a"]), STATUS);
     talk.check(&sql("select 1", &[]), None);
 
-    let mut prepared = Talk::open(&target("postgres", "?prepared=true")).unwrap();
+    let mut prepared = Exchange::open(&target("postgres", "?prepared=true")).unwrap();
     let one = sql("select 1 / $1::int", &["1"]);
     prepared.check(&sql("select nothing", &[]), STATUS);
     for _ in 0..3 {
@@ -181,10 +181,10 @@ fn postgres() {
         let text =
             format!("set password_encryption = '{way}'; create role {role} login password 'p:/ü'");
         talk.check(&sql(&text, &[]), None);
-        let mut other = Talk::open(&target(&format!("{role}:p%3A%2F%C3%BC"), "")).unwrap();
+        let mut other = Exchange::open(&target(&format!("{role}:p%3A%2F%C3%BC"), "")).unwrap();
         other.check(&sql("select 1", &[]), None);
         for wrong in [role.to_owned(), format!("{role}:x")] {
-            assert_eq!(Talk::open(&target(&wrong, "")).err(), Some(Failure::Status), "{wrong}");
+            assert_eq!(Exchange::open(&target(&wrong, "")).err(), Some(Failure::Status), "{wrong}");
         }
     }
 
@@ -204,7 +204,7 @@ fn postgres() {
     let text =
         "set password_encryption = 'scram-sha-256'; create role secure login password 'p:/ü'";
     talk.check(&sql(text, &[]), None);
-    assert_eq!(Talk::open(&target("secure:p%3A%2F%C3%BC", "")).err(), Some(Failure::Status));
+    assert_eq!(Exchange::open(&target("secure:p%3A%2F%C3%BC", "")).err(), Some(Failure::Status));
     let secure = |mode: &str| {
         let user = "secure:p%3A%2F%C3%BC";
         format!("postgres://{user}@{ADDRESS}:{}/postgres?sslmode={mode}", server.port)
@@ -229,7 +229,7 @@ fn postgres() {
 fn redis() {
     let Some(server) = servers::redis() else { return };
     let target = |user: &str, more: &str| format!("redis://{user}127.0.0.1:{}{more}", server.port);
-    let mut talk = Talk::patient(&target(":p%40w@", "/3"));
+    let mut talk = Exchange::patient(&target(":p%40w@", "/3"));
     for (command, expected) in [
         (&["PING"][..], None),
         (&["SET", "a", "b c"], None),
@@ -250,14 +250,14 @@ fn redis() {
         talk.check(&words(command), expected);
     }
     // Another client's write to this key causes a push message.
-    let mut other = Talk::open(&target("default:p%40w@", "/3")).unwrap();
+    let mut other = Exchange::open(&target("default:p%40w@", "/3")).unwrap();
     other.check(&words(&["SET", "a", "other"]), None);
     talk.read().unwrap();
     talk.check(&words(&["GET", "a"]), None);
     for wrong in [":x@", "nobody:p%40w@"] {
-        assert_eq!(Talk::open(&target(wrong, "")).err(), Some(Failure::Status), "{wrong}");
+        assert_eq!(Exchange::open(&target(wrong, "")).err(), Some(Failure::Status), "{wrong}");
     }
-    assert_eq!(Talk::open(&target(":p%40w@", "/99")).err(), Some(Failure::Status));
+    assert_eq!(Exchange::open(&target(":p%40w@", "/99")).err(), Some(Failure::Status));
 
     let command = ["GET", "a"].map(Template::text).to_vec();
     run(&target(":p%40w@", ""), Request { arguments: command, ..Request::default() });
@@ -268,7 +268,7 @@ fn http_1_and_2() {
     let server = Hyper::start();
     for scheme in ["http", "h2c"] {
         let target = format!("{scheme}://127.0.0.1:{}", server.port);
-        let mut talk = Talk::open(&target).unwrap();
+        let mut talk = Exchange::open(&target).unwrap();
         talk.check(&http("GET", "/length/0", Vec::new()), None);
         talk.check(&http("GET", "/length/30000000", Vec::new()), None);
         talk.check(&http("HEAD", "/length/30", Vec::new()), None);
@@ -301,7 +301,7 @@ fn in_tls() {
 #[test]
 fn many_at_once() {
     let server = Hyper::start();
-    let mut talk = Talk::open(&format!("h2c://127.0.0.1:{}", server.port)).unwrap();
+    let mut talk = Exchange::open(&format!("h2c://127.0.0.1:{}", server.port)).unwrap();
     talk.check(&http("GET", "/length/1", Vec::new()), None);
     assert_eq!(talk.codec.capacity(), 20);
     let (mut sent, mut found) = (0, Vec::new());
@@ -331,7 +331,7 @@ fn many_at_once() {
 fn grpc() {
     let server = Hyper::start();
     let target = format!("grpc://127.0.0.1:{}", server.port);
-    let mut talk = Talk::open(&target).unwrap();
+    let mut talk = Exchange::open(&target).unwrap();
     talk.check(&http("POST", "/a.B/0", b"message".to_vec()), None);
     talk.check(&http("POST", "/a.B/0", vec![0xff; 1_000_000]), None);
     talk.check(&http("POST", "/a.B/13", b"message".to_vec()), STATUS);

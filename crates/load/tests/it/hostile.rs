@@ -23,12 +23,12 @@ pub(crate) const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nh
 
 /// Shutdown signal of a server.
 #[derive(Default)]
-pub(crate) struct End {
+pub(crate) struct ServerState {
     has_come: Mutex<bool>,
     comes: Condvar,
 }
 
-impl End {
+impl ServerState {
     pub(crate) fn has_come(&self) -> bool {
         self.wait_for(Duration::ZERO)
     }
@@ -55,20 +55,20 @@ impl End {
 /// A server with the same behaviour on each connection, in a thread for each.
 pub(crate) struct Hostile {
     pub(crate) address: SocketAddr,
-    end: Arc<End>,
+    end: Arc<ServerState>,
 }
 
 impl Hostile {
-    pub(crate) fn start(each: impl Fn(TcpStream, &End) + Send + Sync + 'static) -> Hostile {
+    pub(crate) fn start(each: impl Fn(TcpStream, &ServerState) + Send + Sync + 'static) -> Hostile {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         Hostile::on(listener, each)
     }
 
     fn on(
         listener: TcpListener,
-        each: impl Fn(TcpStream, &End) + Send + Sync + 'static,
+        each: impl Fn(TcpStream, &ServerState) + Send + Sync + 'static,
     ) -> Hostile {
-        let (address, end) = (listener.local_addr().unwrap(), Arc::new(End::default()));
+        let (address, end) = (listener.local_addr().unwrap(), Arc::new(ServerState::default()));
         let (ends, each) = (end.clone(), Arc::new(each));
         thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
@@ -92,7 +92,7 @@ impl Drop for Hostile {
 }
 
 /// Holds a connection without using it.
-pub(crate) fn hold(_socket: &TcpStream, end: &End) {
+pub(crate) fn hold(_socket: &TcpStream, end: &ServerState) {
     end.wait();
 }
 
@@ -423,14 +423,14 @@ fn endless_response() {
 }
 
 /// Drops a stub after this many responses, and records when, from the start of the run.
-struct Stopping {
+struct StoppingObserver {
     stub: Option<StubServer>,
     answers: u64,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,
 }
 
-impl Observer for Stopping {
+impl Observer for StoppingObserver {
     fn run_started(&mut self, start_ns: u64, _: i64) {
         let (stub, answers, is_over) = (self.stub.take(), self.answers, self.is_over.clone());
         self.thread = Some(thread::spawn(move || {
@@ -450,8 +450,12 @@ fn disappears_during_the_run() {
     let stub = StubServer::start(StubProtocol::Http1, 5 * MS).unwrap();
     let settings = settings(stub.address());
     let is_over = Arc::new(AtomicBool::new(false));
-    let mut stopping =
-        Stopping { stub: Some(stub), answers: ANSWERS, is_over: is_over.clone(), thread: None };
+    let mut stopping = StoppingObserver {
+        stub: Some(stub),
+        answers: ANSWERS,
+        is_over: is_over.clone(),
+        thread: None,
+    };
     let kinds = [Failure::Refused, Failure::Closed, Failure::Reset];
     let found = check(&settings, &kinds, &mut stopping);
     is_over.store(true, Ordering::Relaxed);

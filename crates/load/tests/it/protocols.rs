@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use load::{ArrivalProcess, Failure, Request, Requests, Schedule, Settings, Target, Template};
 
-use crate::hostile::{ANSWER, CheckedRun, End, Hostile, check, hold, settings};
+use crate::hostile::{ANSWER, CheckedRun, Hostile, ServerState, check, hold, settings};
 
 const MS: u64 = 1_000_000;
 
@@ -75,7 +75,7 @@ fn floods(first: &'static [u8], flood: Vec<u8>) -> Hostile {
 }
 
 fn http1(answer: Vec<u8>) -> Hostile {
-    Hostile::start(move |mut socket, end: &End| {
+    Hostile::start(move |mut socket, end: &ServerState| {
         while socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {
             if socket.write_all(&answer).is_err() {
                 return;

@@ -100,19 +100,19 @@ fn slow_threads_do_not_delay_seconds() {
 
 /// Sets `stop` after this many requests; after ten seconds at the latest, since requests that the
 /// generator did not send never arrive.
-struct Stopping {
+struct StoppingObserver {
     stop: Arc<AtomicBool>,
     server: Server,
     requests: usize,
 }
 
-impl Stopping {
-    fn at(requests: usize, server: Server) -> Stopping {
-        Stopping { stop: Arc::default(), server, requests }
+impl StoppingObserver {
+    fn at(requests: usize, server: Server) -> StoppingObserver {
+        StoppingObserver { stop: Arc::default(), server, requests }
     }
 }
 
-impl Observer for Stopping {
+impl Observer for StoppingObserver {
     fn run_started(&mut self, _: u64, _: i64) {
         let (stop, received, requests) =
             (self.stop.clone(), self.server.received.clone(), self.requests);
@@ -131,7 +131,7 @@ impl Observer for Stopping {
 /// All is sent: a stop ends the grace period.
 #[test]
 fn stop_ends_the_grace_period() {
-    let mut stopping = Stopping::at(3, server([600_000; 3]));
+    let mut stopping = StoppingObserver::at(3, server([600_000; 3]));
     let usual = settings(&stopping.server.url);
     let settings =
         Settings { grace_period_ns: 300 * SECOND_NS, timeout_ns: 600 * SECOND_NS, ..usual };
@@ -143,7 +143,7 @@ fn stop_ends_the_grace_period() {
 
 #[test]
 fn stop_before_the_last_request_is_an_interruption() {
-    let mut stopping = Stopping::at(2, server([0; 3]));
+    let mut stopping = StoppingObserver::at(2, server([0; 3]));
     let times = Arc::from([0, 1, 600 * SECOND_NS]);
     let usual = settings(&stopping.server.url);
     let settings = Settings { schedule: Schedule::Replay(times), ..usual };

@@ -14,7 +14,7 @@ use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::labels::{LabelSet, NAME};
 use crate::plan::{BinaryOperation, OperandKind};
-use crate::promql::{BinaryOp, Matching};
+use crate::promql::{BinaryOp, VectorMatching};
 use crate::stream::{StepGrid, Stream};
 use crate::value::StepValue;
 
@@ -140,7 +140,7 @@ fn is_name_dropped(operator: BinaryOp) -> bool {
 }
 
 /// The labels by which streams find each other.
-fn signature(matching: &Matching, labels: &LabelSet) -> LabelSet {
+fn signature(matching: &VectorMatching, labels: &LabelSet) -> LabelSet {
     let named = |label: &str| matching.labels.iter().any(|held| held == label);
     match matching.on {
         true => labels.filter(named),
@@ -156,7 +156,7 @@ struct Signatures {
 }
 
 impl Signatures {
-    fn from_streams(matching: &Matching, left: &[Stream], right: &[Stream]) -> Signatures {
+    fn from_streams(matching: &VectorMatching, left: &[Stream], right: &[Stream]) -> Signatures {
         let mut known: HashMap<LabelSet, usize> = HashMap::with_capacity(left.len());
         let mut number = |streams: &[Stream]| -> Vec<usize> {
             let number_of = |stream: &Stream| {

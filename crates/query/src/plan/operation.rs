@@ -1,7 +1,7 @@
 //! Plan nodes of PromQL that put streams together: aggregations and operators.
 
 use crate::labels::{LabelSet, NAME};
-use crate::promql::{AggregateOp, BinaryOp, Matching};
+use crate::promql::{AggregateOp, BinaryOp, VectorMatching};
 
 use super::PlanNode;
 
@@ -50,7 +50,7 @@ pub(crate) struct BinaryOperation {
     pub(crate) operator: BinaryOp,
     pub(crate) left: (OperandKind, PlanNode),
     pub(crate) right: (OperandKind, PlanNode),
-    pub(crate) matching: Matching,
+    pub(crate) matching: VectorMatching,
     /// A comparison gives 0 or 1 and picks nothing.
     pub(crate) is_bool: bool,
 }

@@ -63,7 +63,7 @@ pub enum ExprKind {
         /// Its right side.
         right: Box<Expr>,
         /// How series of both sides find each other; `None` unless both are instant vectors.
-        matching: Option<Matching>,
+        matching: Option<VectorMatching>,
         /// Whether a comparison gives 0 or 1 instead of filtering.
         return_bool: bool,
     },
@@ -199,7 +199,7 @@ impl BinaryOp {
 
 /// How series of two instant vectors find each other.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Matching {
+pub struct VectorMatching {
     /// How many of one side may meet how many of the other.
     pub cardinality: MatchCardinality,
     /// The labels that are compared, or ignored.

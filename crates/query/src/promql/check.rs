@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::error::{Result, SourceSpan};
 
-use super::ast::{Expr, ExprKind, MatchCardinality, Matching, ValueType, VectorSelector};
+use super::ast::{Expr, ExprKind, MatchCardinality, ValueType, VectorMatching, VectorSelector};
 use super::functions::{PromqlFunction, Variadic};
 use super::lexer::is_blank;
 use super::parse::error;
@@ -191,11 +191,11 @@ fn check_binary(expr: &mut Expr, text: &str) -> Result<ValueType> {
     }
 }
 
-fn is_filled(matching: &Matching) -> bool {
+fn is_filled(matching: &VectorMatching) -> bool {
     matching.fill_left.is_some() || matching.fill_right.is_some()
 }
 
-fn wrong_for_sets(matching: &Matching, op: &str) -> Option<String> {
+fn wrong_for_sets(matching: &VectorMatching, op: &str) -> Option<String> {
     if matching.cardinality != MatchCardinality::ManyToMany {
         Some(format!("no grouping allowed for {} operation", quote_text(op)))
     } else if is_filled(matching) {

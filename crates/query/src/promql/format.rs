@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Formatter, Result, Write};
 
-use super::ast::{AtModifier, Expr, ExprKind, MatchCardinality, Matching, VectorSelector};
+use super::ast::{AtModifier, Expr, ExprKind, MatchCardinality, VectorMatching, VectorSelector};
 use super::duration::{DurationExpr, DurationKind, DurationOp, DurationValue, nanos};
 use super::matcher::Matcher;
 use super::number::show_duration;
@@ -214,7 +214,7 @@ fn offset_signs(tree: &DurationExpr) -> &'static str {
     }
 }
 
-fn write_matching(matching: &Matching, out: &mut Formatter<'_>) -> Result {
+fn write_matching(matching: &VectorMatching, out: &mut Formatter<'_>) -> Result {
     let side = match matching.cardinality {
         MatchCardinality::ManyToOne => "left",
         MatchCardinality::OneToMany => "right",

@@ -25,12 +25,16 @@ struct Table {
 }
 
 /// Logs what is done with it.
-struct Logged(RoleContext);
+struct LoggingRole(RoleContext);
 
-impl Logged {
-    fn start(name: &str, table: &Table, context: &RoleContext) -> Result<Logged, BoxError> {
+impl LoggingRole {
+    fn start(name: &str, table: &Table, context: &RoleContext) -> Result<LoggingRole, BoxError> {
         (context.log)(&format!("{name} starts"));
-        if table.fails { Err(format!("{name} fails").into()) } else { Ok(Logged(context.clone())) }
+        if table.fails {
+            Err(format!("{name} fails").into())
+        } else {
+            Ok(LoggingRole(context.clone()))
+        }
     }
 
     fn reload(&self, name: &str, table: &Table) -> Result<Vec<String>, BoxError> {
@@ -46,7 +50,7 @@ impl Logged {
 
 macro_rules! role {
     ($role:ident, $name:ident) => {
-        struct $role(Logged);
+        struct $role(LoggingRole);
 
         impl Role for $role {
             const NAME: &'static str = stringify!($name);
@@ -66,7 +70,7 @@ macro_rules! role {
             }
 
             fn start(settings: &Tables, context: &RoleContext) -> Result<$role, BoxError> {
-                Logged::start(Self::NAME, &settings.$name, context).map($role)
+                LoggingRole::start(Self::NAME, &settings.$name, context).map($role)
             }
 
             async fn reload(

@@ -21,8 +21,8 @@ fn inject(disk: &SimDisk, operation: DiskOperation, kind: FaultKind) {
 
 #[test]
 fn each_operation_can_fail() {
-    type Act = fn(&dyn Disk, &dyn File) -> std::io::Result<()>;
-    let cases: [(DiskOperation, Act); 15] = [
+    type IoCall = fn(&dyn Disk, &dyn File) -> std::io::Result<()>;
+    let cases: [(DiskOperation, IoCall); 15] = [
         (DiskOperation::Read, |_, file| file.read_at(&mut [0], 0).map(drop)),
         (DiskOperation::Write, |_, file| file.write_at(b"x", 0).map(drop)),
         (DiskOperation::SetLen, |_, file| file.set_len(9000)),

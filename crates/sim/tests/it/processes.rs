@@ -135,8 +135,8 @@ fn kill_interrupts_an_operation() {
 
 #[test]
 fn killed_operation_is_atomic() {
-    type Act = fn(&dyn Disk, &dyn File) -> std::io::Result<()>;
-    let acts: [Act; 6] = [
+    type IoCall = fn(&dyn Disk, &dyn File) -> std::io::Result<()>;
+    let acts: [IoCall; 6] = [
         |_, file| file.set_len(1),
         |_, file| file.allocate(9),
         |disk, _| disk.rename(Path::new("/a"), Path::new("/b")),

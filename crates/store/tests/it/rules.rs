@@ -27,20 +27,20 @@ fn series(at: usize, host: &str) -> Series {
     Series::new(name, kind).with_label("host", host).validate().unwrap()
 }
 
-struct Kept {
+struct RetainedRows {
     world: StoreFixture,
     store: Store,
     batches: u64,
 }
 
-impl Kept {
+impl RetainedRows {
     /// Days of rows of each kind for hosts `a` and `b`, rolled up as they pass; then the rules, and
     /// some time.
-    fn with_rules(rules: &[(Resolution, &str)]) -> Kept {
+    fn with_rules(rules: &[(Resolution, &str)]) -> RetainedRows {
         let world = StoreFixture::new();
         world.set_now(BEGIN);
         let store = world.open().unwrap();
-        let mut kept = Kept { world, store, batches: 0 };
+        let mut kept = RetainedRows { world, store, batches: 0 };
         for day in 0..DAYS {
             for at in 1..=ROWS {
                 kept.send(BEGIN + day * DAY + at * STEP, (day * ROWS + at) as u64, &["a", "b"]);
@@ -134,7 +134,8 @@ impl Kept {
 
 #[test]
 fn minutes_of_one_series_that_a_rule_dropped_are_a_gap_although_other_series_have_theirs() {
-    let kept = Kept::with_rules(&[(Resolution::Base, "*"), (Resolution::Minute, "and(host:a)")]);
+    let kept =
+        RetainedRows::with_rules(&[(Resolution::Base, "*"), (Resolution::Minute, "and(host:a)")]);
     for day in 0..DAYS {
         kept.is_told("a", day, MINUTE);
     }
@@ -145,10 +146,10 @@ fn minutes_of_one_series_that_a_rule_dropped_are_a_gap_although_other_series_hav
         kept.is_exact("b", step);
     }
     // A new process reads the same.
-    let Kept { world, store, batches } = kept;
+    let RetainedRows { world, store, batches } = kept;
     drop(store);
     let store = world.open().unwrap();
-    let kept = Kept { world, store, batches };
+    let kept = RetainedRows { world, store, batches };
     kept.is_told("a", 1, MINUTE);
     kept.is_exact("b", MINUTE);
     // So it is when another series is deleted.
@@ -165,7 +166,7 @@ fn rollups_of_one_series_that_a_rule_dropped_are_read_of_finer_ones() {
         (Resolution::Hour, "and(host:a)"),
         (Resolution::Day, "and(host:a)"),
     ];
-    let kept = Kept::with_rules(&rules);
+    let kept = RetainedRows::with_rules(&rules);
     for host in ["a", "b"] {
         for step in [MINUTE, 5 * MINUTE, 90 * MINUTE, HOUR, 6 * HOUR, DAY] {
             kept.is_exact(host, step);
@@ -178,7 +179,7 @@ fn rollups_of_one_series_that_a_rule_dropped_are_read_of_rows_as_they_came() {
     let all: Vec<_> =
         Resolution::ROLLUPS.into_iter().map(|rollup| (rollup, "and(host:a)")).collect();
     for rules in [&all[..1], &all[1..3], &all[..]] {
-        let kept = Kept::with_rules(rules);
+        let kept = RetainedRows::with_rules(rules);
         for host in ["a", "b"] {
             for step in [MINUTE, 5 * MINUTE, HOUR, DAY] {
                 kept.is_exact(host, step);
@@ -191,7 +192,7 @@ fn rollups_of_one_series_that_a_rule_dropped_are_read_of_rows_as_they_came() {
 fn rows_of_other_series_count_once_where_rules_dropped_base_and_rollups_of_one() {
     for rollup in Resolution::ROLLUPS {
         let rules = [(Resolution::Base, "and(host:a)"), (rollup, "and(host:a)")];
-        let kept = Kept::with_rules(&rules);
+        let kept = RetainedRows::with_rules(&rules);
         for step in [MINUTE, 5 * MINUTE, HOUR, DAY] {
             kept.is_exact("b", step);
         }
@@ -205,7 +206,7 @@ fn a_late_row_does_not_hide_that_a_rule_dropped_those_of_its_day() {
         (Resolution::Minute, "and(host:a)"),
         (Resolution::Hour, "and(host:a)"),
     ];
-    let mut kept = Kept::with_rules(&rules);
+    let mut kept = RetainedRows::with_rules(&rules);
     kept.send(BEGIN + DAY + HOUR + STEP / 2, 0, &["a"]);
     for what in ["in memory", "rolled up", "dropped"] {
         for (at, (name, kind)) in KINDS.iter().enumerate() {
@@ -227,7 +228,8 @@ fn a_late_row_does_not_hide_that_a_rule_dropped_those_of_its_day() {
 
 #[test]
 fn a_series_whose_finest_rows_a_rule_dropped_is_found_where_coarser_ones_are() {
-    let kept = Kept::with_rules(&[(Resolution::Base, "*"), (Resolution::Minute, "and(host:a)")]);
+    let kept =
+        RetainedRows::with_rules(&[(Resolution::Base, "*"), (Resolution::Minute, "and(host:a)")]);
     for (at, (name, _)) in KINDS.iter().enumerate() {
         let view = kept.store.view().unwrap();
         let selector = format!("{name}{{host=\"a\"}}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use collect::Unit;
-use journal::{Compression, FullReason, RecordGap, LimitPolicy, Limits};
+use journal::{Compression, FullReason, LimitPolicy, Limits, RecordGap};
 
 use crate::command::escape_control;
 use crate::hist::intervals;

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use journal::{Checkpoint, CheckpointKind, Error, RecordGap, JournalStat, Level, LimitPolicy, Limits};
+use journal::{
+    Checkpoint, CheckpointKind, Error, JournalStat, Level, LimitPolicy, Limits, RecordGap,
+};
 
 use crate::command::{escape_control, print_stdout};
 use crate::journal::{format, try_open, with_dir};

@@ -17,7 +17,7 @@ fn stream(labels: &str, points: &[Option<f64>]) -> Stream {
 
 struct BinaryCase {
     operator: BinaryOp,
-    matching: Matching,
+    matching: VectorMatching,
     is_bool: bool,
     left: Vec<Stream>,
     right: Vec<Stream>,
@@ -30,7 +30,7 @@ impl BinaryCase {
         } else {
             MatchCardinality::OneToOne
         };
-        let matching = Matching { cardinality, ..Matching::default() };
+        let matching = VectorMatching { cardinality, ..VectorMatching::default() };
         BinaryCase { operator, matching, is_bool: false, left, right }
     }
 
@@ -106,11 +106,11 @@ fn the_order_is_that_of_the_many() {
     let left = vec![stream("x=1,y=1", &[A]), stream("x=2,y=1", &[A]), stream("x=1,y=2", &[A])];
     let right = vec![stream("y=1", &[B]), stream("y=2", &[B])];
     let mut case = BinaryCase::new(BinaryOp::Multiply, left, right);
-    case.matching = Matching {
+    case.matching = VectorMatching {
         on: true,
         labels: vec!["y".to_owned()],
         cardinality: MatchCardinality::ManyToOne,
-        ..Matching::default()
+        ..VectorMatching::default()
     };
     case.check(&[r#"{x="1", y="1"} 2"#, r#"{x="2", y="1"} 2"#, r#"{x="1", y="2"} 2"#]);
 }
@@ -123,11 +123,11 @@ fn alternating_one_side_gives_one_series() {
     case.matching.labels = vec!["z".to_owned()];
     case.check(&[r#"{x="1"} 3 3 3"#]);
     let mut case = BinaryCase::new(BinaryOp::Add, left, right);
-    case.matching = Matching {
+    case.matching = VectorMatching {
         labels: vec!["z".to_owned()],
         cardinality: MatchCardinality::ManyToOne,
         include: vec!["z".to_owned()],
-        ..Matching::default()
+        ..VectorMatching::default()
     };
     case.check(&[r#"{x="1", z="1"} 3 _ _"#, r#"{x="1", z="2"} _ 3 3"#]);
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 
-use super::super::ast::{BinaryOp, MatchCardinality, Matching};
+use super::super::ast::{BinaryOp, MatchCardinality, VectorMatching};
 use super::super::matcher::is_label_name;
 use super::super::quote::{quote_text, unquote};
 use super::super::token::{Keyword, TokenKind};
@@ -12,8 +12,8 @@ const IN_GROUPING: &str = "grouping opts";
 
 impl Parser<'_> {
     /// What may stand between an operator and its right side.
-    pub(super) fn modifiers(&mut self) -> Result<(bool, Matching)> {
-        let mut matching = Matching::default();
+    pub(super) fn modifiers(&mut self) -> Result<(bool, VectorMatching)> {
+        let mut matching = VectorMatching::default();
         let return_bool = self.consume(TokenKind::Keyword(Keyword::Bool))?;
         let on_or_ignoring = self.peek()?.kind;
         if matches!(on_or_ignoring, TokenKind::Keyword(Keyword::On | Keyword::Ignoring)) {

@@ -121,7 +121,7 @@ impl Prometheus {
 }
 
 /// A series that grows.
-struct Growing {
+struct GrowingSeries {
     kind: ModelKind,
     name: &'static str,
     host: &'static str,
@@ -150,13 +150,13 @@ fn run(program: &Path, seed: u64) -> Vec<String> {
         (ModelKind::Native, "latency"),
         (ModelKind::Cumulative, "duration"),
     ];
-    let mut all: Vec<Growing> = Vec::new();
+    let mut all: Vec<GrowingSeries> = Vec::new();
     for (kind, name) in kinds {
         for host in HOSTS {
             // A host may come later.
             let next = begin + chance.below(20).cast_signed() * MINUTE;
             let (counts, held_back) = (ModelCounts::default(), Vec::new());
-            all.push(Growing { kind, name, host, counts, schema: 2, next, held_back });
+            all.push(GrowingSeries { kind, name, host, counts, schema: 2, next, held_back });
         }
     }
     let mut until_now = begin;
@@ -219,7 +219,7 @@ fn run(program: &Path, seed: u64) -> Vec<String> {
     wrong
 }
 
-impl Growing {
+impl GrowingSeries {
     /// Its samples up to a time, as the series that Prometheus has for them.
     fn series(&mut self, chance: &mut SplitMixRng, end: i64) -> Vec<Vec<u8>> {
         let mut rows = std::mem::take(&mut self.held_back);
