@@ -1,37 +1,26 @@
-//! Storage backend interface.
+//! Storage traits: where chunks of series lie.
 //!
-//! A backend puts chunks under (part, series), finds them again, lists and removes parts, and replaces one
-//! small value, the manifest, at once. Parts are written once and never changed. Nothing above this trait
-//! knows of files; a part can as well be a partition of a distributed database, whose rows are chunks.
+//! What writes puts chunks into parts and names series ([`StorageWriter`]); what reads scans parts and lists
+//! series ([`StorageReader`]). Parts are written once and never changed. Nothing above knows of files; a part can
+//! as well be a partition of a distributed database, whose rows are chunks. Which parts count, what rollups
+//! cover and how far the journal is in them says the manifest, which is the store's own ([`crate::manifest_file`]),
+//! and no part of these traits.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use model::SeriesId;
 
-use crate::chunk::ChunkHeader;
 use crate::error::Result;
 
-/// Storage backend: parts, series keys, manifest.
-pub(crate) trait Backend: Send + Sync + Debug {
-    /// Begins a part. Nobody finds it before a manifest names it; one of that number that is there already was
+/// Write half of a storage.
+pub trait StorageWriter: Send + Sync + Debug {
+    /// Begins a part. Nobody asks for it before a manifest names it; one of that number that is there already was
     /// left behind by a crash and is replaced.
-    fn create(&self, number: u64) -> Result<Box<dyn PartWriter>>;
-
-    /// A finished part.
-    fn open(&self, number: u64) -> Result<Arc<dyn Part>>;
+    fn create_part(&self, number: u64) -> Result<Box<dyn PartWriter>>;
 
     /// Forgets a part; who has it open may read on.
-    fn remove(&self, number: u64) -> Result<()>;
-
-    /// The numbers of all parts that are there, also of those left behind.
-    fn parts(&self) -> Result<Vec<u64>>;
-
-    /// The manifest, and whether all copies of it are the same; `None` in a new store.
-    fn manifest(&self) -> Result<Option<(Vec<u8>, bool)>>;
-
-    /// Replaces the manifest, durably and at once.
-    fn set_manifest(&self, bytes: &[u8]) -> Result<()>;
+    fn remove_part(&self, number: u64) -> Result<()>;
 
     /// Appends series: the producer that each counts for, and its form. They survive the process;
     /// durable, with all that was appended before, only if that is asked for.
@@ -39,15 +28,29 @@ pub(crate) trait Backend: Send + Sync + Debug {
 
     /// Appends that series were deleted, durably and in one write.
     fn delete_series(&self, ids: &[SeriesId]) -> Result<()>;
+}
+
+/// Read half of a storage.
+pub trait StorageReader: Send + Sync + Debug {
+    /// A finished part.
+    fn open_part(&self, number: u64) -> Result<Arc<dyn Part>>;
+
+    /// The numbers of all parts that are there, also of those left behind.
+    fn part_numbers(&self) -> Result<Vec<u64>>;
 
     /// Gives everything that was appended, in order. Says how many places were damaged, whose forms are then
     /// missing: each part has those of its own series too. Before anything is appended it is called once.
-    fn series(&self, each: &mut dyn FnMut(SeriesRecord<'_>)) -> Result<u64>;
+    fn list_series(&self, each: &mut dyn FnMut(SeriesRecord<'_>)) -> Result<u64>;
 }
+
+/// Both halves of a storage.
+pub trait Storage: StorageWriter + StorageReader {}
+
+impl<T: StorageWriter + StorageReader> Storage for T {}
 
 /// What is remembered of series, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SeriesRecord<'a> {
+pub enum SeriesRecord<'a> {
     /// There is a series.
     Added {
         /// Its canonical form.
@@ -59,10 +62,23 @@ pub(crate) enum SeriesRecord<'a> {
     Deleted(SeriesId),
 }
 
+/// What a storage knows of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkInfo {
+    /// Whose it is.
+    pub series: SeriesId,
+    /// Its rows.
+    pub rows: u32,
+    /// When its earliest row began, in ns since the Unix epoch.
+    pub start: i64,
+    /// When its latest row ended.
+    pub end: i64,
+}
+
 /// Writes a part.
-pub(crate) trait PartWriter {
+pub trait PartWriter {
     /// Adds a chunk.
-    fn put(&mut self, header: &ChunkHeader, bytes: &[u8]) -> Result<()>;
+    fn put_chunk(&mut self, chunk: &ChunkInfo, bytes: &[u8]) -> Result<()>;
 
     /// Ends the part and makes it durable; `form` gives the form of each series in it. How many bytes it takes.
     fn finish(self: Box<Self>, form: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64>;
@@ -70,23 +86,23 @@ pub(crate) trait PartWriter {
 
 /// Location of a chunk in its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChunkLocation {
+pub struct ChunkLocation {
     /// Whose it is.
-    pub(crate) series: SeriesId,
-    /// Where it begins.
-    pub(crate) offset: u64,
+    pub series: SeriesId,
+    /// Where it begins: any number by which the part finds it.
+    pub offset: u64,
     /// Its bytes, header included.
-    pub(crate) length: u32,
+    pub length: u32,
     /// Its rows.
-    pub(crate) rows: u32,
+    pub rows: u32,
     /// When its earliest row began, in ns since the Unix epoch.
-    pub(crate) start: i64,
+    pub start: i64,
     /// When its latest row ended.
-    pub(crate) end: i64,
+    pub end: i64,
 }
 
 /// Reads a part.
-pub(crate) trait Part: Send + Sync + Debug {
+pub trait Part: Send + Sync + Debug {
     /// The chunks of a series.
     fn find(&self, series: &SeriesId) -> Result<Vec<ChunkLocation>>;
 
@@ -96,7 +112,7 @@ pub(crate) trait Part: Send + Sync + Debug {
     /// Gives the series of each chunk, ascending.
     fn for_each_series(&self, each: &mut dyn FnMut(&SeriesId)) -> Result<()>;
 
-    /// All chunks, by series.
+    /// All chunks, by series, those of a series in the order of their times.
     fn chunk_locations(&self) -> Result<Vec<ChunkLocation>>;
 
     /// Reads the bytes of a chunk, unchecked.

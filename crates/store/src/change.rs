@@ -11,16 +11,17 @@ use journal::supervisor::catch_panic;
 use model::{Gap, SeriesId, SeriesKind};
 
 use crate::backend::PartWriter;
+use crate::base_parts::BaseParts;
 use crate::chunk;
 use crate::error::{Error, Result};
 use crate::gather;
 use crate::head::Head;
 use crate::index::SeriesNumber;
+use crate::inner::StoreInner;
 use crate::manifest::{Manifest, PartInfo, SourceParts};
+use crate::mutex::lock;
 use crate::resolution::Resolution;
-use crate::rollup::BaseParts;
 use crate::row::{Predecessor, Rows};
-use crate::store::{StoreInner, lock};
 
 /// Change set of parts and manifest, committed atomically. Dropped, it takes with it the parts that
 /// it began: on a full disk they would be in the way of whatever is smaller.
@@ -47,7 +48,7 @@ impl Drop for StoreChange<'_> {
         }
         for number in self.first_part..self.next_part {
             // The next opening removes it, if this does not.
-            if let Err(error) = self.inner.backend.remove(number) {
+            if let Err(error) = self.inner.storage.remove_part(number) {
                 self.inner.add_warning(error.to_string());
             }
         }
@@ -246,7 +247,7 @@ impl<'a> StoreChange<'a> {
         manifest.generation = manifest.generation.saturating_add(1);
         self.gaps.drain(..).for_each(|gap| manifest.add_gap(gap));
         edit(&mut manifest);
-        match self.inner.backend.set_manifest(&manifest.write()) {
+        match self.inner.manifest_file.replace(&manifest.write()) {
             Err(Error::FailStop { reason: why }) => {
                 self.is_done = true;
                 self.inner.fail_stop(&why);
@@ -273,7 +274,7 @@ impl PartBuilder<'_> {
     fn begin(&mut self) -> Result<&mut dyn PartWriter> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
-            None => self.inner.backend.create(self.info.number)?,
+            None => self.inner.storage.create_part(self.info.number)?,
         };
         Ok(&mut **self.writer.insert(writer))
     }
@@ -314,7 +315,7 @@ impl PartBuilder<'_> {
             info.end = info.end.max(header.end);
             info.chunks = info.chunks.saturating_add(1);
             info.rows = info.rows.saturating_add(header.rows as u64);
-            writer.put(&header, bytes)
+            writer.put_chunk(&header.info(), bytes)
         })?;
         self.info = info;
         Ok(())

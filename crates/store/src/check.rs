@@ -12,9 +12,11 @@ use journal::supervisor::catch_panic;
 use crate::chunk;
 use crate::error::Result;
 use crate::gather;
+use crate::inner::StoreInner;
 use crate::manifest::PartInfo;
+use crate::mutex::lock;
 use crate::resolution::Resolution;
-use crate::store::{Store, StoreInner, lock};
+use crate::store::Store;
 
 /// Result of a scrub.
 #[derive(Clone, Debug, Default)]

@@ -50,6 +50,7 @@ use hist::{Accumulator, Buckets, CompensatedSum, Histogram, TrackedValue};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 use model::{SeriesId, SeriesKind};
 
+use crate::backend::ChunkInfo;
 use crate::column;
 use crate::resolution::Resolution;
 use crate::row::{NumberSummary, Predecessor, Row, Rows};
@@ -103,6 +104,14 @@ pub(crate) struct ChunkHeader {
     pub(crate) rows: usize,
     /// Bytes after the header.
     pub(crate) length: usize,
+}
+
+impl ChunkHeader {
+    /// What a storage knows of the chunk.
+    pub(crate) fn info(&self) -> ChunkInfo {
+        let ChunkHeader { series, start, end, rows, .. } = *self;
+        ChunkInfo { series, rows: rows as u32, start, end }
+    }
 }
 
 /// What kind of rows a chunk holds.

@@ -8,13 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::base_parts::ALL_TIME;
 use crate::change::StoreChange;
+use crate::coverage::days_without_rollup;
 use crate::error::Result;
 use crate::gather;
+use crate::inner::StoreInner;
 use crate::manifest::{PartInfo, SourceParts};
 use crate::resolution::Resolution;
-use crate::rollup::{ALL_TIME, days_without_rollup};
-use crate::store::StoreInner;
 
 /// As many parts of like size in a partition are put together: each row is then written once more for every
 /// factor of eight.

@@ -11,26 +11,14 @@ use std::sync::{Arc, PoisonError};
 use model::{Selector, Series, SeriesId};
 
 use crate::backend::SeriesRecord;
+use crate::deleted_keys::DeletedSeriesKeys;
 use crate::error::Result;
 use crate::index::SeriesNumber;
-use crate::store::{SUBSCRIBER, StoreInner, lock};
+use crate::inner::{SUBSCRIBER, StoreInner};
+use crate::mutex::lock;
 
 /// Where a part has so many chunks for each series that is looked for, each is looked for by its id.
 const CHUNKS_PER_LOOKUP: usize = 32;
-
-/// Canonical keys of deleted series, retained while the journal may refer to their ids.
-#[derive(Debug, Default)]
-pub(crate) struct DeletedSeriesKeys {
-    keys: HashMap<SeriesId, Vec<u8>>,
-    /// Where the journal ended when the last was deleted: nothing behind it names one.
-    end: u64,
-}
-
-impl DeletedSeriesKeys {
-    pub(crate) fn key(&self, id: &SeriesId) -> Option<Vec<u8>> {
-        self.keys.get(id).cloned()
-    }
-}
 
 impl StoreInner {
     /// Takes those of some series out of the index that have no rows, in no part and in no head. How many.
@@ -75,7 +63,7 @@ impl StoreInner {
         }
         let mut ids: Vec<SeriesId> = empty.into_iter().collect();
         ids.sort_unstable();
-        self.backend.delete_series(&ids)?;
+        self.storage.delete_series(&ids)?;
         let numbers: Vec<SeriesNumber> = ids.iter().filter_map(|id| index.number(id)).collect();
         let forms = numbers.iter().map(|number| (index.id(*number), index.key(*number).to_owned()));
         let forms: Vec<_> = forms.collect();
@@ -90,7 +78,7 @@ impl StoreInner {
     pub(crate) fn select_deleted(&self, selector: &Selector) -> Result<Vec<Series>> {
         let mut keys: HashMap<SeriesId, Vec<u8>> = HashMap::new();
         let mut deleted: HashMap<SeriesId, Series> = HashMap::new();
-        self.backend.series(&mut |record| match record {
+        self.storage.list_series(&mut |record| match record {
             SeriesRecord::Added { key, .. } => {
                 let id = SeriesId::from_canonical_key(key);
                 // It came again.

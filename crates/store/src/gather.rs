@@ -15,7 +15,6 @@ use crate::chunk::{self, ChunkHeader};
 use crate::error::Result;
 use crate::manifest::PartInfo;
 use crate::row::{Predecessor, Rows};
-use crate::store::StoreInner;
 
 /// Reads a chunk and compares its checksum and what it is. What is damaged is a gap; what cannot be read now is
 /// an error, for it may be there the next time.
@@ -58,23 +57,6 @@ pub(crate) fn missing_rows(part: &dyn Part, info: &PartInfo) -> Result<Option<Ga
     let reason = format!("{}: {}; {lost} rows are missing", part.name(), damage.join("; "));
     let (start, end) = (info.start, info.end);
     Ok((lost > 0).then_some(Gap { start, end, producer: None, lost: Some(lost), reason }))
-}
-
-impl StoreInner {
-    /// Parts that are to be written anew, and what is missing of them as a whole.
-    pub(crate) fn parts<'a>(
-        &self,
-        infos: impl IntoIterator<Item = &'a PartInfo>,
-        gaps: &mut Vec<Gap>,
-    ) -> Result<Vec<Arc<dyn Part>>> {
-        let mut parts = Vec::new();
-        for info in infos {
-            let part = self.part(info.number)?;
-            gaps.extend(missing_rows(&*part, info)?);
-            parts.push(part);
-        }
-        Ok(parts)
-    }
 }
 
 /// Known predecessors of readings, from chunks. A chunk that was written before a late reading came

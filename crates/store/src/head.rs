@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
+use std::sync::{Arc, RwLock};
 
 use hist::codec::frame;
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
@@ -18,6 +19,7 @@ use model::{BatchEntry, Gap, SeriesKind};
 use crate::chunk::row_begin;
 use crate::grid::overlap_share;
 use crate::index::SeriesNumber;
+use crate::manifest::ProducerTable;
 use crate::resolution::{Resolution, slot};
 use crate::row::{Row, Rows};
 
@@ -228,4 +230,12 @@ impl HeadSeries {
             Some((start, end, value.expect(READ)))
         })
     }
+}
+
+/// Closed head being flushed.
+#[derive(Clone)]
+pub(crate) struct SealingHead {
+    pub(crate) head: Arc<RwLock<Head>>,
+    pub(crate) position: u64,
+    pub(crate) producers: Arc<ProducerTable>,
 }

@@ -456,6 +456,14 @@ impl SeriesIndex {
     }
 }
 
+/// A series by its place in the index, for views.
+#[derive(Clone, Debug)]
+pub struct SeriesEntryRef {
+    pub(crate) number: SeriesNumber,
+    /// What it is.
+    pub series: Series,
+}
+
 /// Tag of a key being inserted.
 struct ParsedTag {
     state: LabelState,

@@ -16,10 +16,12 @@ use model::{BatchReader, Gap, SeriesRef};
 use crate::error::{Error, Result};
 use crate::head::Head;
 use crate::index::SeriesNumber;
+use crate::inner::StoreInner;
 use crate::manifest::ProducerTable;
+use crate::mutex::lock;
 use crate::point::{PointComparison, PointLookup, is_point};
 use crate::quarantine::record_name;
-use crate::store::{Store, StoreInner, lock};
+use crate::store::Store;
 
 /// Ingest progress of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]

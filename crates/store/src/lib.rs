@@ -8,7 +8,10 @@
 //! The way out: a [`View`] is what can be read at one moment.
 #![forbid(unsafe_code)]
 
+mod mutex;
 mod resolution;
+
+mod cumulative_value;
 mod row;
 
 mod column;
@@ -24,18 +27,30 @@ mod quarantine;
 mod series_file;
 
 mod manifest;
+mod manifest_file;
 
-mod change;
-mod compact;
-mod deleted_series;
+mod deleted_keys;
 mod delta;
 mod gather;
 mod head;
 mod index;
+
+mod options;
+mod work_backoff;
+
+mod inner;
+
+mod base_parts;
+mod change;
+mod compact;
+mod coverage;
+mod deleted_series;
 mod journal_reader;
+mod maintenance;
 mod retention;
 mod rollup;
 mod seal;
+mod stat;
 mod store;
 
 mod check;
@@ -92,14 +107,22 @@ pub mod fuzzing {
     }
 }
 
+pub use backend::{
+    ChunkInfo, ChunkLocation, Part, PartWriter, SeriesRecord, Storage, StorageReader, StorageWriter,
+};
 pub use check::{ScrubDamage, ScrubProgress, ScrubReport};
 pub use error::{Error, Result};
 pub use grid::TimeGrid;
-pub use index::{Cardinality, CardinalityError, CardinalityLimits, LabelCardinality, NewSeries};
+pub use index::{
+    Cardinality, CardinalityError, CardinalityLimits, LabelCardinality, NewSeries, SeriesEntryRef,
+};
 pub use journal_reader::IngestProgress;
 pub use manifest::{PartInfo, RetentionRule, SourceParts};
+pub use options::Options;
 pub use resolution::{DAY, HOUR, MINUTE, Resolution, SECOND};
+pub use retention::DeletionResult;
 pub use row::{NumberSummary, Row};
 pub use snapshot::SnapshotInfo;
-pub use store::{DeletionResult, Options, SeriesEntryRef, Store, StoreStat};
+pub use stat::StoreStat;
+pub use store::Store;
 pub use view::{COLUMNS_MAX, ColumnIter, ReadView, TimeColumn};

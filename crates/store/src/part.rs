@@ -32,7 +32,7 @@ use disk::{Disk, File, OpenMode};
 use model::SeriesId;
 use model::wire::{WireReader, put_bytes};
 
-use crate::backend::{ChunkLocation, Part, PartWriter};
+use crate::backend::{ChunkInfo, ChunkLocation, Part, PartWriter};
 use crate::chunk::{self, ChunkHeader};
 use crate::error::{Error, IoContext, Result};
 
@@ -118,14 +118,14 @@ impl FilePartWriter {
 }
 
 impl PartWriter for FilePartWriter {
-    fn put(&mut self, header: &ChunkHeader, bytes: &[u8]) -> Result<()> {
+    fn put_chunk(&mut self, chunk: &ChunkInfo, bytes: &[u8]) -> Result<()> {
         self.locations.push(ChunkLocation {
-            series: header.series,
+            series: chunk.series,
             offset: self.at(),
             length: bytes.len() as u32,
-            rows: header.rows as u32,
-            start: header.start,
-            end: header.end,
+            rows: chunk.rows,
+            start: chunk.start,
+            end: chunk.end,
         });
         self.add(bytes)
     }

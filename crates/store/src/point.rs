@@ -21,9 +21,9 @@ use crate::error::Result;
 use crate::gather;
 use crate::head::Head;
 use crate::index::SeriesNumber;
+use crate::inner::{StoreInner, StoreState};
 use crate::manifest::Manifest;
 use crate::row::Rows;
-use crate::store::{StoreInner, StoreState};
 
 /// Result of comparing a point-in-time histogram with the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

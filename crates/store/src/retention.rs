@@ -11,14 +11,28 @@ use std::sync::Arc;
 
 use model::{Gap, Selector, SeriesId};
 
+use crate::base_parts::{ALL_TIME, BaseParts, RowFilter, drops_whole_day};
 use crate::change::StoreChange;
+use crate::coverage::days_without_rollup;
 use crate::error::Result;
 use crate::gather;
+use crate::inner::StoreInner;
 use crate::manifest::{Manifest, PartInfo, RetentionRule, SourceParts};
 use crate::resolution::{DAY, Resolution, slot};
-use crate::rollup::{ALL_TIME, BaseParts, RowFilter, days_without_rollup, drops_whole_day};
 use crate::row::Predecessor;
-use crate::store::{DeletionResult, StoreInner};
+
+/// Result of a deletion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeletionResult {
+    /// Rows as they came that are gone.
+    pub rows: u64,
+    /// Rows of rollups that are gone although the rows they were made of had gone before.
+    pub rollup_rows: u64,
+    /// Rows of rollups that stay, because they reach beyond the range and what they were made of is gone.
+    pub retained_rows: u64,
+    /// Series of which nothing is left: they count for no limit any more.
+    pub series: u64,
+}
 
 /// The rule that counts for a series.
 fn rule_for<'a>(

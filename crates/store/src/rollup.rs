@@ -11,9 +11,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 use hist::Histogram;
@@ -21,128 +19,22 @@ use hist::codec::header::Temporality;
 use model::{Gap, Series, SeriesId, SeriesKind};
 
 use crate::backend::Part;
+use crate::base_parts::{ALL_TIME, BaseParts, RowFilter, drops_whole_day};
 use crate::change::{PartBuilder, StoreChange};
 use crate::chunk;
+use crate::coverage::days_without_rollup;
 use crate::delta::deltas;
 use crate::error::Result;
-use crate::gather::{self, GatheredRows, KnownPredecessors};
+use crate::gather::{self, KnownPredecessors};
 use crate::grid::ColumnRun;
+use crate::inner::StoreInner;
 use crate::manifest::{Manifest, PartInfo, RetentionRule, SourceParts};
 use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs};
 use crate::resolution::{DAY, Resolution, SECOND, slot};
 use crate::row::{NumberSummary, Predecessor, Row, Rows, is_between_slots, merge_into};
-use crate::store::StoreInner;
-
-/// Whether a row of a series that ended at a time stays. The times of those of a series that go are one interval.
-pub(crate) type RowFilter<'a> = dyn Fn(&SeriesId, i64) -> bool + 'a;
-
-/// Whether no row of a series and a day stays: then none has to be read.
-pub(crate) fn drops_whole_day(keep: &RowFilter<'_>, id: &SeriesId, day: i64) -> bool {
-    !keep(id, day.saturating_add(1)) && !keep(id, day.saturating_add(DAY))
-}
 
 /// Days with rows nearer together than this have rollups of a minute.
 const MINUTE_ROLLUP_SPACING: i64 = 45 * SECOND;
-
-/// The starts of the days that some part of the base is in, and is in no rollup yet.
-pub(crate) fn days_without_rollup(manifest: &Manifest) -> BTreeMap<i64, Vec<u64>> {
-    let mut days: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
-    for part in manifest.base_parts() {
-        let day = part.day();
-        if !manifest.is_covered(Resolution::Day, day, part.number) {
-            days.entry(day).or_default().push(part.number);
-        }
-    }
-    days
-}
-
-impl Manifest {
-    pub(crate) fn base_parts(&self) -> impl Iterator<Item = &PartInfo> {
-        self.parts.values().filter(|part| part.resolution == Resolution::Base)
-    }
-
-    /// Whether a part of the base is in the rollups of its day.
-    pub(crate) fn is_covered(&self, resolution: Resolution, day: i64, number: u64) -> bool {
-        let mut rollups = self.parts.values().filter(|part| part.resolution == resolution);
-        rollups.any(|part| part.covers.get(&day).is_some_and(|numbers| numbers.contains(&number)))
-    }
-
-    /// Whether all that the rollups of a day were made of is still there.
-    pub(crate) fn has_all_sources(&self, day: i64) -> bool {
-        let is_live = |number: &u64| {
-            self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
-        };
-        self.parts
-            .values()
-            .filter_map(|part| part.covers.get(&day))
-            .all(|numbers| numbers.iter().all(is_live))
-    }
-
-    /// Whether readings that this one followed may have been dropped: it counts since before its partition, and
-    /// of a day since then not all is there.
-    pub(crate) fn may_have_dropped_predecessor(&self, (start, end): (i64, i64)) -> bool {
-        let partition = slot(end, Resolution::Base.partition());
-        let is_live = |number: &u64| {
-            self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
-        };
-        start < partition
-            && self.parts.values().flat_map(|part| part.covers.range(..partition)).any(
-                |(day, numbers)| start < day.saturating_add(DAY) && !numbers.iter().all(is_live),
-            )
-    }
-
-    /// Of settled readings of which nobody knows what the first followed: it must not count all
-    /// since its start if that was dropped, for that stands in rollups. What happened since is then
-    /// not known.
-    pub(crate) fn without_baseline(&self, id: &SeriesId, rows: &mut Rows) -> Option<Gap> {
-        let (end, start) = rows.first_time()?;
-        // One that does not say since when it counts may follow whatever was dropped.
-        let since = if start == end { i64::MIN } else { start };
-        if !self.may_have_dropped_predecessor((since, end)) {
-            return None;
-        }
-        match rows {
-            Rows::Cumulative(rows) => rows[0].start = end,
-            Rows::Numbers(rows) => rows[0].start = end,
-            _ => {}
-        }
-        let reason = format!("readings of series {id} before this one were dropped");
-        Some(Gap { start: end.saturating_sub(1), end, producer: None, lost: None, reason })
-    }
-
-    /// Of the reading before some others that is stored, and what their chunks say that they
-    /// followed, the one that counts. A reading that came after those of its day were dropped is in
-    /// no rollup: what followed them follows them still, or what happened in between would be lost.
-    /// Of two readings of one time the one that is stored holds the other.
-    pub(crate) fn predecessor(&self, stored: Option<Rows>, told: Predecessor) -> Predecessor {
-        let Some(reading) = stored else { return told };
-        let time = reading.first_time();
-        let is_newer = match &told {
-            Predecessor::Unknown => true,
-            told => {
-                time >= told.time()
-                    && time.is_some_and(|(end, _)| self.has_all_sources(slot(end, DAY)))
-            }
-        };
-        if is_newer { Predecessor::Reading(reading) } else { told }
-    }
-
-    /// Rollups of a day that have what was in the part `old` cover its successor too.
-    pub(crate) fn extend_coverage(&mut self, day: i64, old: u64, new: Option<u64>) {
-        for part in self.parts.values_mut() {
-            if let Some(numbers) = part.covers.get_mut(&day).filter(|held| held.contains(&old)) {
-                numbers.extend(new);
-            }
-        }
-    }
-}
-
-impl PartInfo {
-    /// The day that a part of the base lies in.
-    pub(crate) fn day(&self) -> i64 {
-        slot(self.end, DAY)
-    }
-}
 
 impl StoreInner {
     /// Rolls up the days that are over.
@@ -234,19 +126,6 @@ impl StoreInner {
             next = next.into_iter().chain(starts).min();
         }
         Ok(next)
-    }
-
-    pub(crate) fn kind(&self, id: &SeriesId) -> Option<SeriesKind> {
-        let index = self.index();
-        index.number(id).map(|number| index.kind(number))
-    }
-
-    /// The form of a series that is stored here.
-    #[expect(clippy::expect_used, reason = "rows are only written of series that are known")]
-    pub(crate) fn key(&self, id: &SeriesId) -> Vec<u8> {
-        let index = self.index();
-        let number = index.number(id).expect("BUG: rows are only written of series that are known");
-        index.key(number).to_owned()
     }
 
     /// Rolls up days anew; of rows that `filter` refuses nothing stays, in the base neither.
@@ -417,129 +296,7 @@ impl StoreInner {
         }
         Ok(false)
     }
-
-    /// The last stored reading of a series up to `time`. Of one that `filter` refuses, the one that
-    /// it followed, if nothing else says what came before.
-    pub(crate) fn previous_sample(
-        &self,
-        base: &BaseParts<'_>,
-        id: &SeriesId,
-        kind: SeriesKind,
-        time: i64,
-        filter: Option<&RowFilter<'_>>,
-        gaps: &mut Vec<Gap>,
-    ) -> Result<Option<Rows>> {
-        let mut refused: Option<Rows> = None;
-        for parts in base.partitions.values().rev() {
-            let started = parts.iter().copied().filter(|part| part.start <= time);
-            let parts = self.parts(started, gaps)?;
-            let found = match filter {
-                None => last_reading(&parts, id, kind, time, gaps)?,
-                Some(keep) => {
-                    let before = i64::MIN..time;
-                    let Some(mut gathered) = gather::gather_rows(&parts, id, &before, gaps)? else {
-                        continue;
-                    };
-                    gathered.rows.retain(|_, end| keep(id, end));
-                    gathered.predecessors.retain(|end| keep(id, end));
-                    let told = gathered.predecessors.for_reading((time, i64::MAX)).into_reading();
-                    refused = gather::later_reading(refused, told, kind);
-                    gathered.rows.normalize(kind);
-                    gathered.rows.last_reading(time)
-                }
-            };
-            if found.is_some() {
-                return Ok(gather::later_reading(found, refused, kind));
-            }
-        }
-        Ok(refused)
-    }
-
-    /// Rows that `filter` lets pass, in order, and the reading that the first follows now.
-    pub(crate) fn filtered_rows(
-        &self,
-        base: &BaseParts<'_>,
-        id: &SeriesId,
-        kind: SeriesKind,
-        mut gathered: GatheredRows,
-        filter: Option<&RowFilter<'_>>,
-        gaps: &mut Vec<Gap>,
-    ) -> Result<(Rows, Predecessor)> {
-        if let Some(keep) = filter {
-            gathered.rows.retain(|_, end| keep(id, end));
-            gathered.predecessors.retain(|end| keep(id, end));
-        }
-        let (rows, told) = gathered.into_settled(kind);
-        let Some((end, _)) = rows.first_time().filter(|_| kind.is_cumulative()) else {
-            return Ok((rows, Predecessor::Unknown));
-        };
-        let before = end.saturating_sub(1);
-        let known_before = gaps.len();
-        let stored = self.previous_sample(base, id, kind, before, filter, gaps)?;
-        let predecessor = match base.manifest.predecessor(stored, told) {
-            // Nothing is missing, so there is none: that has to be known when others are dropped.
-            Predecessor::Unknown
-                if gaps.len() == known_before
-                    && !base.manifest.may_have_dropped_predecessor((i64::MIN, end)) =>
-            {
-                Predecessor::Nothing
-            }
-            predecessor => predecessor,
-        };
-        Ok((rows, predecessor))
-    }
 }
-
-/// Parts of the base by the start of their partition.
-pub(crate) struct BaseParts<'a> {
-    manifest: &'a Manifest,
-    partitions: BTreeMap<i64, Vec<&'a PartInfo>>,
-}
-
-impl<'a> BaseParts<'a> {
-    pub(crate) fn from_manifest(manifest: &'a Manifest) -> BaseParts<'a> {
-        let mut partitions: BTreeMap<i64, Vec<&PartInfo>> = BTreeMap::new();
-        for part in manifest.base_parts() {
-            partitions.entry(part.partition().start).or_default().push(part);
-        }
-        BaseParts { manifest, partitions }
-    }
-}
-
-/// The last reading of a series in some parts that ended by `time`.
-fn last_reading(
-    parts: &[Arc<dyn Part>],
-    id: &SeriesId,
-    kind: SeriesKind,
-    time: i64,
-    gaps: &mut Vec<Gap>,
-) -> Result<Option<Rows>> {
-    let mut places = Vec::new();
-    for part in parts {
-        let found = part.find(id)?.into_iter().filter(|place| place.start <= time);
-        places.extend(found.map(|place| (part, place)));
-    }
-    places.sort_by_key(|(_, place)| Reverse(place.end.min(time)));
-    let mut last: Option<Rows> = None;
-    let mut bytes = Vec::new();
-    for (part, place) in places {
-        let is_later = |held: &Rows| held.first_time().is_some_and(|held| held.0 > place.end);
-        if last.as_ref().is_some_and(is_later) {
-            break;
-        }
-        let read = gather::read(&**part, &place, &mut bytes)?.and_then(|header| {
-            chunk::last_reading(&header, &bytes, time)
-                .map_err(|why| gather::missing_chunk(&**part, &place, &why))
-        });
-        match read {
-            Ok(found) => last = gather::later_reading(last, found, kind),
-            Err(gap) => gaps.push(gap),
-        }
-    }
-    Ok(last)
-}
-
-pub(crate) const ALL_TIME: Range<i64> = i64::MIN..i64::MAX;
 
 /// Base parts of one day, rewritten where needed.
 #[derive(Default)]
@@ -652,7 +409,7 @@ pub(crate) fn late_gap(series: &Series, rows: &Rows) -> Option<Gap> {
 
 /// What happened in a day: of readings, the steps between them.
 pub(crate) fn deltas_of_day(kind: SeriesKind, rows: Rows, before: Option<Rows>, day: i64) -> Rows {
-    fn steps<T: crate::delta::CumulativeValue>(
+    fn steps<T: crate::cumulative_value::CumulativeValue>(
         mut rows: Vec<Row<T>>,
         before: Option<Vec<Row<T>>>,
         from: i64,

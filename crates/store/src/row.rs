@@ -9,7 +9,7 @@ use hist::codec::header::Temporality;
 use hist::{CompensatedSum, Histogram};
 use model::SeriesKind;
 
-use crate::delta::CumulativeValue;
+use crate::cumulative_value::CumulativeValue;
 
 /// A value for `[start, end)`, in nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,16 +5,17 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
 use journal::Level;
 
 use crate::change::StoreChange;
 use crate::error::Result;
-use crate::head::Head;
+use crate::head::SealingHead;
+use crate::inner::StoreInner;
 use crate::manifest::ProducerTable;
+use crate::mutex::lock;
 use crate::resolution::Resolution;
-use crate::store::{StoreInner, lock};
 
 /// Result of a flush (seal).
 #[derive(Clone, Copy, Debug)]
@@ -23,14 +24,6 @@ pub(crate) struct SealResult {
     pub(crate) is_changed: bool,
     /// Nothing of what was read is left.
     pub(crate) is_complete: bool,
-}
-
-/// Closed head being flushed.
-#[derive(Clone)]
-pub(crate) struct SealingHead {
-    pub(crate) head: Arc<RwLock<Head>>,
-    pub(crate) position: u64,
-    pub(crate) producers: Arc<ProducerTable>,
 }
 
 impl StoreInner {

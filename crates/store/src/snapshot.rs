@@ -11,11 +11,13 @@ use std::sync::Arc;
 use disk::{Disk, OpenMode};
 use journal::StartPosition;
 
-use crate::backend::Backend;
 use crate::error::{Error, IoContext, Result};
+use crate::inner::SUBSCRIBER;
 use crate::local_backend::LocalBackend;
 use crate::manifest::Manifest;
-use crate::store::{SUBSCRIBER, Store, lock};
+use crate::manifest_file::ManifestFile;
+use crate::mutex::lock;
+use crate::store::Store;
 
 /// Contents of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,15 +54,15 @@ impl Store {
         settings: &journal::Settings,
     ) -> Result<SnapshotInfo> {
         let manifest = {
-            let backend = LocalBackend::open(Arc::clone(disk), snapshot)?;
+            let file = ManifestFile::open(Arc::clone(disk), snapshot)?;
             let (bytes, _) =
-                backend.manifest()?.ok_or_else(|| Error::NotFound { dir: snapshot.to_owned() })?;
+                file.read()?.ok_or_else(|| Error::NotFound { dir: snapshot.to_owned() })?;
             Manifest::open(&bytes, snapshot)?
         };
         if manifest.journal.is_some() {
             return Err(Error::NotASnapshot { dir: snapshot.to_owned() });
         }
-        if LocalBackend::is_store(&**disk, dir)? {
+        if ManifestFile::exists(&**disk, dir)? {
             return Err(Error::AlreadyExists { dir: dir.to_owned() });
         }
         let journal = Store::create_journal(disk, &dir.join("journal"), settings)?;
@@ -100,10 +102,10 @@ impl Store {
 
 /// Parts and forms, and last of all the manifest: without one, a folder is no store.
 fn copy(disk: &Arc<dyn Disk>, from: &Path, to: &Path, manifest: &Manifest) -> Result<SnapshotInfo> {
-    if LocalBackend::is_store(&**disk, to)? {
+    if ManifestFile::exists(&**disk, to)? {
         return Err(Error::AlreadyExists { dir: to.to_owned() });
     }
-    let backend = LocalBackend::open(Arc::clone(disk), to)?;
+    let manifest_file = ManifestFile::open(Arc::clone(disk), to)?;
     for &number in manifest.parts.keys() {
         let name = LocalBackend::part_name(number);
         link(&**disk, &from.join(&name), &to.join(&name))?;
@@ -112,7 +114,7 @@ fn copy(disk: &Arc<dyn Disk>, from: &Path, to: &Path, manifest: &Manifest) -> Re
     disk.sync_dir(&parts).io_context("synchronise", &parts)?;
     copy_bytes(&**disk, &from.join("series"), &to.join("series"))?;
     disk.sync_dir(to).io_context("synchronise", to)?;
-    backend.set_manifest(&manifest.write())?;
+    manifest_file.replace(&manifest.write())?;
     Ok(SnapshotInfo {
         parts: manifest.parts.len() as u64,
         bytes: manifest.parts.values().map(|part| part.bytes).sum(),

@@ -8,6 +8,8 @@ mod compare;
 mod compliance;
 mod fuzz_regressions;
 mod memory;
+#[path = "../../../store/tests/it/memory_storage.rs"]
+mod memory_storage;
 mod notation;
 mod oracle;
 mod run;

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use model::SeriesId;
 
 use super::{CardinalityLimits, SeriesIndex, SeriesNumber};
-use crate::backend::{Backend, SeriesRecord};
+use crate::backend::{SeriesRecord, Storage};
 use crate::error::Result;
 use crate::manifest::Manifest;
 
@@ -21,7 +21,7 @@ impl SeriesIndex {
     /// The series of a store, and those that were deleted, by id. Forms that are damaged are in parts too, and made
     /// whole out of them; `notes` says so.
     pub(crate) fn load(
-        backend: &dyn Backend,
+        storage: &dyn Storage,
         manifest: &Manifest,
         limits: CardinalityLimits,
         notes: &mut Vec<String>,
@@ -38,7 +38,7 @@ impl SeriesIndex {
             }
             SeriesRecord::Deleted(id) => deleted.add(&index, &id),
         };
-        let damaged = backend.series(&mut read)?;
+        let damaged = storage.list_series(&mut read)?;
         let deleted = deleted.finish(&mut index);
         if damaged > 0 || (index.len() as u64) < manifest.series {
             notes.push(format!(
@@ -49,8 +49,8 @@ impl SeriesIndex {
             let known = index.len();
             for &number in manifest.parts.keys() {
                 let mut forms = Vec::new();
-                let read = backend
-                    .open(number)
+                let read = storage
+                    .open_part(number)
                     .and_then(|part| part.for_each_key(&mut |form| forms.push(form.to_owned())));
                 if let Err(error) = read {
                     notes.push(error.to_string());
@@ -64,7 +64,7 @@ impl SeriesIndex {
             let found: Vec<(Option<u64>, Vec<u8>)> = (known..index.len())
                 .map(|at| (None, index.key(SeriesNumber(at as u32)).to_owned()))
                 .collect();
-            backend.add_series(&found, true)?;
+            storage.add_series(&found, true)?;
         }
         notes.extend(refused);
         Ok((index, deleted))

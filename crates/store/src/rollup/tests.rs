@@ -13,8 +13,9 @@ use sim::SimDisk;
 
 use crate::grid::TimeGrid;
 use crate::manifest::RetentionRule;
+use crate::options::Options;
 use crate::resolution::{DAY, HOUR, MINUTE, Resolution};
-use crate::store::{Options, Store};
+use crate::store::Store;
 
 const DAYS: i64 = 4;
 const BEGIN: i64 = 20_000 * DAY;

@@ -243,3 +243,26 @@ fn the_first_distribution_of_a_moment_is_found() {
         store.seal().unwrap();
     }
 }
+
+/// A storage of another kind than files holds all that a store writes but its manifest and its journal.
+#[test]
+fn a_store_on_another_storage_is_opened_again() {
+    let world = StoreFixture::in_memory();
+    let store = world.open().unwrap();
+    let series = full_store(&store);
+    world.set_now(10 * DAY);
+    while store.maintain().unwrap() {}
+    let before = store.stat().unwrap();
+    assert!(before.parts.iter().any(|part| part.resolution != store::Resolution::Base));
+    drop(store);
+    let parts = world.disk.list(std::path::Path::new("/store/parts")).unwrap();
+    assert_eq!(parts, Vec::<String>::new(), "none of them is a file");
+    let store = world.open().unwrap();
+    let after = store.stat().unwrap();
+    assert_eq!((after.series, after.parts.len()), (series.len() as u64, before.parts.len()));
+    assert!(store.verify(None, &mut |_| {}).unwrap().damage.is_empty());
+    let deleted = store.delete(&model::Selector::All, i64::MIN..i64::MAX).unwrap();
+    assert_eq!(deleted.series, after.series);
+    drop(store);
+    assert_eq!(world.open().unwrap().stat().unwrap().series, 0);
+}

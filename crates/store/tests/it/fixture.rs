@@ -12,6 +12,8 @@ use model::{BatchWriter, Sample, SampleValue, Selector, Series, SeriesKind};
 use sim::SimDisk;
 use store::{CardinalityLimits, Options, Store, TimeColumn, TimeGrid};
 
+use crate::memory_storage::MemoryStorage;
+
 pub(crate) const DIR: &str = "/store";
 
 /// A machine with a store on it.
@@ -20,11 +22,18 @@ pub(crate) struct StoreFixture {
     pub(crate) now: Arc<AtomicI64>,
     pub(crate) head_bytes_max: usize,
     pub(crate) limits: CardinalityLimits,
+    /// Where parts and series lie, if not in the store's folder.
+    pub(crate) storage: Option<MemoryStorage>,
 }
 
 impl StoreFixture {
     pub(crate) fn new() -> StoreFixture {
         StoreFixture::on_disk(Arc::new(SimDisk::new(1).process()))
+    }
+
+    /// A store whose parts and series lie in memory.
+    pub(crate) fn in_memory() -> StoreFixture {
+        StoreFixture { storage: Some(MemoryStorage::default()), ..StoreFixture::new() }
     }
 
     pub(crate) fn on_disk(disk: Arc<dyn Disk>) -> StoreFixture {
@@ -33,6 +42,7 @@ impl StoreFixture {
             now: Arc::default(),
             head_bytes_max: 64 << 20,
             limits: CardinalityLimits::default(),
+            storage: None,
         };
         Store::create(&world.disk, Path::new(DIR), &settings()).unwrap();
         world
@@ -43,7 +53,13 @@ impl StoreFixture {
     }
 
     pub(crate) fn open_at(&self, dir: &str) -> store::Result<Store> {
-        Store::open(Arc::clone(&self.disk), Path::new(dir), &self.options())
+        let (disk, dir, options) = (Arc::clone(&self.disk), Path::new(dir), self.options());
+        match &self.storage {
+            Some(storage) => {
+                Store::open_with_storage(disk, dir, Arc::new(storage.clone()), &options)
+            }
+            None => Store::open(disk, dir, &options),
+        }
     }
 
     pub(crate) fn options(&self) -> Options {

@@ -15,6 +15,7 @@ mod layout;
 mod lifecycle;
 mod limit;
 mod memory;
+mod memory_storage;
 mod model;
 #[path = "../../../hist/tests/it/page.rs"]
 mod page;

@@ -11,9 +11,14 @@ use store::{DAY, HOUR, Resolution, RetentionRule, TimeGrid};
 
 use self::program::{ModelRun, ModelStep, adding_step, step};
 use self::retention::retention_rule;
+use crate::fixture::StoreFixture;
 
 fn run(steps: &[ModelStep]) {
-    let mut run = ModelRun::new();
+    run_on(StoreFixture::new(), steps);
+}
+
+fn run_on(world: StoreFixture, steps: &[ModelStep]) {
+    let mut run = ModelRun::of(world);
     steps.iter().for_each(|step| run.step(step));
     let all: Vec<usize> = (0..run.evaluator.series.len()).collect();
     let check = |run: &ModelRun| {
@@ -90,6 +95,11 @@ proptest! {
     #[test]
     fn results_match_the_evaluator(steps in prop::collection::vec(step(), 1..30)) {
         run(&steps);
+    }
+
+    #[test]
+    fn results_in_memory_match_the_evaluator(steps in prop::collection::vec(step(), 1..30)) {
+        run_on(StoreFixture::in_memory(), &steps);
     }
 }
 

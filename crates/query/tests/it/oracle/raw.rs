@@ -15,6 +15,7 @@ use sim::SimDisk;
 use store::{DAY, MINUTE, Options, SECOND, Store};
 
 use super::random_queries::Splitmix64;
+use crate::memory_storage::MemoryStorage;
 
 /// When measuring begins: half an hour before a day ends.
 pub(crate) const BEGIN: i64 = 20_000 * DAY - 30 * MINUTE;
@@ -213,7 +214,14 @@ pub(crate) fn build_store(raw: &RawData, random: &mut Splitmix64) -> Store {
         ..journal::Options::default()
     };
     let options = Options { has_background_thread: false, journal, clock, ..Options::default() };
-    let store = Store::open(disk, dir, &options).unwrap();
+    // Some of the stores lie in memory: answers do not depend on where chunks are.
+    let store = match raw.series.len() % 2 {
+        0 => {
+            let storage = Arc::new(MemoryStorage::default());
+            Store::open_with_storage(disk, dir, storage, &options).unwrap()
+        }
+        _ => Store::open(disk, dir, &options).unwrap(),
+    };
     // By when they come, some late.
     let mut all: Vec<(i64, &Series, Sample)> = Vec::new();
     for series in &raw.series {

@@ -208,7 +208,10 @@ pub(crate) struct ModelRun {
 
 impl ModelRun {
     pub(crate) fn new() -> ModelRun {
-        let world = StoreFixture::new();
+        ModelRun::of(StoreFixture::new())
+    }
+
+    pub(crate) fn of(world: StoreFixture) -> ModelRun {
         world.set_now(BEGIN);
         let store = Some(world.open().unwrap());
         let series = series();

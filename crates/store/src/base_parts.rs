@@ -1,0 +1,154 @@
+//! Base rows beside those of other parts: which reading the first of a part follows.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use model::{Gap, SeriesId, SeriesKind};
+
+use crate::backend::Part;
+use crate::chunk;
+use crate::error::Result;
+use crate::gather::{self, GatheredRows};
+use crate::inner::StoreInner;
+use crate::manifest::{Manifest, PartInfo};
+use crate::resolution::DAY;
+use crate::row::{Predecessor, Rows};
+
+pub(crate) const ALL_TIME: Range<i64> = i64::MIN..i64::MAX;
+
+/// Whether a row of a series that ended at a time stays. The times of those of a series that go are one interval.
+pub(crate) type RowFilter<'a> = dyn Fn(&SeriesId, i64) -> bool + 'a;
+
+/// Whether no row of a series and a day stays: then none has to be read.
+pub(crate) fn drops_whole_day(keep: &RowFilter<'_>, id: &SeriesId, day: i64) -> bool {
+    !keep(id, day.saturating_add(1)) && !keep(id, day.saturating_add(DAY))
+}
+
+/// Parts of the base by the start of their partition.
+pub(crate) struct BaseParts<'a> {
+    manifest: &'a Manifest,
+    partitions: BTreeMap<i64, Vec<&'a PartInfo>>,
+}
+
+impl<'a> BaseParts<'a> {
+    pub(crate) fn from_manifest(manifest: &'a Manifest) -> BaseParts<'a> {
+        let mut partitions: BTreeMap<i64, Vec<&PartInfo>> = BTreeMap::new();
+        for part in manifest.base_parts() {
+            partitions.entry(part.partition().start).or_default().push(part);
+        }
+        BaseParts { manifest, partitions }
+    }
+}
+
+impl StoreInner {
+    /// The last stored reading of a series up to `time`. Of one that `filter` refuses, the one that
+    /// it followed, if nothing else says what came before.
+    pub(crate) fn previous_sample(
+        &self,
+        base: &BaseParts<'_>,
+        id: &SeriesId,
+        kind: SeriesKind,
+        time: i64,
+        filter: Option<&RowFilter<'_>>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Option<Rows>> {
+        let mut refused: Option<Rows> = None;
+        for parts in base.partitions.values().rev() {
+            let started = parts.iter().copied().filter(|part| part.start <= time);
+            let parts = self.parts(started, gaps)?;
+            let found = match filter {
+                None => last_reading(&parts, id, kind, time, gaps)?,
+                Some(keep) => {
+                    let before = i64::MIN..time;
+                    let Some(mut gathered) = gather::gather_rows(&parts, id, &before, gaps)? else {
+                        continue;
+                    };
+                    gathered.rows.retain(|_, end| keep(id, end));
+                    gathered.predecessors.retain(|end| keep(id, end));
+                    let told = gathered.predecessors.for_reading((time, i64::MAX)).into_reading();
+                    refused = gather::later_reading(refused, told, kind);
+                    gathered.rows.normalize(kind);
+                    gathered.rows.last_reading(time)
+                }
+            };
+            if found.is_some() {
+                return Ok(gather::later_reading(found, refused, kind));
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Rows that `filter` lets pass, in order, and the reading that the first follows now.
+    pub(crate) fn filtered_rows(
+        &self,
+        base: &BaseParts<'_>,
+        id: &SeriesId,
+        kind: SeriesKind,
+        mut gathered: GatheredRows,
+        filter: Option<&RowFilter<'_>>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<(Rows, Predecessor)> {
+        if let Some(keep) = filter {
+            gathered.rows.retain(|_, end| keep(id, end));
+            gathered.predecessors.retain(|end| keep(id, end));
+        }
+        let (rows, told) = gathered.into_settled(kind);
+        let Some((end, _)) = rows.first_time().filter(|_| kind.is_cumulative()) else {
+            return Ok((rows, Predecessor::Unknown));
+        };
+        let before = end.saturating_sub(1);
+        let known_before = gaps.len();
+        let stored = self.previous_sample(base, id, kind, before, filter, gaps)?;
+        let predecessor = match base.manifest.predecessor(stored, told) {
+            // Nothing is missing, so there is none: that has to be known when others are dropped.
+            Predecessor::Unknown
+                if gaps.len() == known_before
+                    && !base.manifest.may_have_dropped_predecessor((i64::MIN, end)) =>
+            {
+                Predecessor::Nothing
+            }
+            predecessor => predecessor,
+        };
+        Ok((rows, predecessor))
+    }
+}
+
+/// The last reading of a series in some parts that ended by `time`.
+fn last_reading(
+    parts: &[Arc<dyn Part>],
+    id: &SeriesId,
+    kind: SeriesKind,
+    time: i64,
+    gaps: &mut Vec<Gap>,
+) -> Result<Option<Rows>> {
+    let mut places = Vec::new();
+    for part in parts {
+        let found = part.find(id)?.into_iter().filter(|place| place.start <= time);
+        places.extend(found.map(|place| (part, place)));
+    }
+    places.sort_by_key(|(_, place)| Reverse(place.end.min(time)));
+    let mut last: Option<Rows> = None;
+    let mut bytes = Vec::new();
+    for (part, place) in places {
+        let is_later = |held: &Rows| held.first_time().is_some_and(|held| held.0 > place.end);
+        if last.as_ref().is_some_and(is_later) {
+            break;
+        }
+        let read = gather::read(&**part, &place, &mut bytes)?.and_then(|header| {
+            chunk::last_reading(&header, &bytes, time)
+                .map_err(|why| gather::missing_chunk(&**part, &place, &why))
+        });
+        match read {
+            Ok(found) => last = gather::later_reading(last, found, kind),
+            Err(gap) => gaps.push(gap),
+        }
+    }
+    Ok(last)
+}

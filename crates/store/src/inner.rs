@@ -1,0 +1,259 @@
+//! State of an open store, its locks, and its open parts.
+//!
+//! Locks, in the order in which they are taken: `work` (who changes parts), `admission` (who appends
+//! to the journal shares it, who deletes series has it alone), `feed` (who reads the journal),
+//! `state`, a head, the index, `producers` (whose batches were read), `quarantine`. Only who has
+//! `feed` changes the producers, so that with it the position and they are of one moment; an
+//! acknowledgement looks at them without it, and waits for nobody who reads.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
+
+use journal::{Journal, Subscriber, Supervisor};
+use model::{Gap, SeriesId, SeriesKind};
+
+use crate::backend::{Part, Storage};
+use crate::deleted_keys::DeletedSeriesKeys;
+use crate::error::{Error, Result};
+use crate::gather::missing_rows;
+use crate::head::{Head, SealingHead};
+use crate::index::{SeriesIndex, SeriesNumber};
+use crate::manifest::{Manifest, PartInfo, ProducerTable};
+use crate::manifest_file::ManifestFile;
+use crate::mutex::lock;
+use crate::options::Options;
+use crate::quarantine::Quarantine;
+use crate::work_backoff::WorkBackoff;
+
+/// The journal's subscriber that feeds the store.
+pub(crate) const SUBSCRIBER: &str = "store";
+/// Parts that are kept open at the most: each is a file.
+const OPEN_MAX: usize = 256;
+
+pub(crate) struct StoreInner {
+    pub(crate) dir: PathBuf,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) manifest_file: ManifestFile,
+    pub(crate) journal: Journal,
+    pub(crate) index: Arc<RwLock<SeriesIndex>>,
+    /// Forms that the file of series has.
+    pub(crate) stored_keys: AtomicU64,
+    /// Held while more are appended.
+    pub(crate) keys_lock: Mutex<()>,
+    /// Between the look at the index and the append: a series that a batch names by number must not go meanwhile.
+    pub(crate) admission: RwLock<()>,
+    /// Deleted series that batches in the journal may still name by number.
+    pub(crate) deleted_keys: Mutex<DeletedSeriesKeys>,
+    pub(crate) feed: Mutex<Subscriber>,
+    /// Whoever read the journal last has not ended in order: the head may have half of a record.
+    pub(crate) is_feed_interrupted: AtomicBool,
+    /// Inputs that are left out.
+    pub(crate) quarantine: Mutex<Quarantine>,
+    /// Which batches were read of the journal.
+    pub(crate) producers: Mutex<ProducerTable>,
+    /// Sequences that were forgotten because there were too many.
+    pub(crate) evicted_sequences: AtomicU64,
+    /// Bytes of memory that rows in heads take, as of the last record read.
+    pub(crate) head_bytes: AtomicUsize,
+    /// When the batch that was read last was appended; the smallest number before there is one.
+    pub(crate) last_append_time: AtomicI64,
+    /// Bytes of batches that were appended and are not read yet, about.
+    pub(crate) unread_bytes: AtomicUsize,
+    pub(crate) state: Mutex<StoreState>,
+    pub(crate) work: Mutex<()>,
+    pub(crate) options: Options,
+    pub(crate) stop: AtomicBool,
+    /// Work of maintenance that panicked, and when it is tried again.
+    pub(crate) deferred_work: Mutex<HashMap<String, WorkBackoff>>,
+    /// Told when there is something to do.
+    pub(crate) wake: (Mutex<bool>, Condvar),
+}
+
+pub(crate) struct StoreState {
+    pub(crate) manifest: Arc<Manifest>,
+    /// Manifests that a view may still hold, with their generations.
+    pub(crate) previous_manifests: Vec<(u64, Weak<Manifest>)>,
+    /// Parts that the manifest does not name any more, and the generation that took them away.
+    pub(crate) unreferenced_parts: Vec<(u64, u64)>,
+    pub(crate) active_head: Arc<RwLock<Head>>,
+    pub(crate) sealing_head: Option<SealingHead>,
+    pub(crate) open: HashMap<u64, Arc<dyn Part>>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) failure: Option<String>,
+}
+
+impl StoreState {
+    /// What opening found damaged, and what maintenance met.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The heads, the older first.
+    pub(crate) fn heads(&self) -> Vec<Arc<RwLock<Head>>> {
+        let sealing = self.sealing_head.as_ref().map(|sealing| Arc::clone(&sealing.head));
+        sealing.into_iter().chain([Arc::clone(&self.active_head)]).collect()
+    }
+}
+
+impl StoreInner {
+    pub(crate) fn state(&self) -> MutexGuard<'_, StoreState> {
+        lock(&self.state)
+    }
+
+    /// The store's folder.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn index(&self) -> RwLockReadGuard<'_, SeriesIndex> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn supervisor(&self) -> &Supervisor {
+        &self.options.journal.supervisor
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        (self.options.clock)()
+    }
+
+    pub(crate) fn check_running(&self) -> Result<()> {
+        match &self.state().failure {
+            Some(why) => Err(Error::FailStop { reason: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// An error once the store is being closed: long work ends here, and nothing of it has begun to
+    /// count.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Error::Closing),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn fail_stop(&self, why: &str) {
+        self.state().failure.get_or_insert_with(|| why.to_owned());
+    }
+
+    /// Appends forms of series to their file that are not there yet; how many there are then. They
+    /// survive the process, and a power cut too if that is asked for.
+    pub(crate) fn append_keys(&self, durably: bool) -> Result<u64> {
+        let _turn = lock(&self.keys_lock);
+        let kept = self.stored_keys.load(Ordering::Relaxed);
+        let series: Vec<(Option<u64>, Vec<u8>)> = {
+            let index = self.index();
+            let new = (kept..index.len() as u64).map(|number| SeriesNumber(number as u32));
+            new.map(|number| (index.producer(number), index.key(number).to_owned())).collect()
+        };
+        self.storage.add_series(&series, durably)?;
+        let kept = kept.saturating_add(series.len() as u64);
+        self.stored_keys.store(kept, Ordering::Relaxed);
+        Ok(kept)
+    }
+
+    /// An open part.
+    pub(crate) fn part(&self, number: u64) -> Result<Arc<dyn Part>> {
+        if let Some(part) = self.state().open.get(&number) {
+            return Ok(Arc::clone(part));
+        }
+        let part = self.storage.open_part(number)?;
+        let mut state = self.state();
+        if state.open.len() >= OPEN_MAX {
+            state.open.clear();
+        }
+        state.open.insert(number, Arc::clone(&part));
+        Ok(part)
+    }
+
+    /// Makes a manifest the one that counts, and buries parts that it does not name.
+    pub(crate) fn replace_manifest(&self, manifest: Manifest, removed: &[u64]) {
+        let mut state = self.state();
+        if state.sealing_head.as_ref().is_some_and(|sealing| sealing.position <= manifest.position)
+        {
+            state.sealing_head = None;
+        }
+        let generation = manifest.generation;
+        let before = std::mem::replace(&mut state.manifest, Arc::new(manifest));
+        state.previous_manifests.push((before.generation, Arc::downgrade(&before)));
+        state.unreferenced_parts.extend(removed.iter().map(|&number| (generation, number)));
+    }
+
+    /// Removes parts that no view can ask for any more.
+    pub(crate) fn remove_unreferenced(&self) {
+        let removable: Vec<u64> = {
+            let mut state = self.state();
+            state.previous_manifests.retain(|(_, manifest)| manifest.strong_count() > 0);
+            let oldest = state
+                .previous_manifests
+                .iter()
+                .map(|&(generation, _)| generation)
+                .min()
+                .unwrap_or(u64::MAX);
+            let dead = std::mem::take(&mut state.unreferenced_parts);
+            let (removable, dead): (Vec<_>, Vec<_>) =
+                dead.into_iter().partition(|&(generation, _)| generation <= oldest);
+            state.unreferenced_parts = dead;
+            removable.iter().for_each(|(_, number)| drop(state.open.remove(number)));
+            removable.into_iter().map(|(_, number)| number).collect()
+        };
+        for number in removable {
+            // No manifest names it: the next start removes it, if this does not.
+            if let Err(error) = self.storage.remove_part(number) {
+                self.add_warning(error.to_string());
+            }
+        }
+    }
+
+    pub(crate) fn add_warning(&self, note: String) {
+        const WARNINGS_MAX: usize = 64;
+        let mut state = self.state();
+        if !state.warnings.contains(&note) {
+            if state.warnings.len() == WARNINGS_MAX {
+                state.warnings.remove(0);
+            }
+            state.warnings.push(note);
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        *lock(&self.wake.0) = true;
+        self.wake.1.notify_one();
+    }
+
+    pub(crate) fn kind(&self, id: &SeriesId) -> Option<SeriesKind> {
+        let index = self.index();
+        index.number(id).map(|number| index.kind(number))
+    }
+
+    /// The form of a series that is stored here.
+    #[expect(clippy::expect_used, reason = "rows are only written of series that are known")]
+    pub(crate) fn key(&self, id: &SeriesId) -> Vec<u8> {
+        let index = self.index();
+        let number = index.number(id).expect("BUG: rows are only written of series that are known");
+        index.key(number).to_owned()
+    }
+
+    /// Parts that are to be written anew, and what is missing of them as a whole.
+    pub(crate) fn parts<'a>(
+        &self,
+        infos: impl IntoIterator<Item = &'a PartInfo>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Vec<Arc<dyn Part>>> {
+        let mut parts = Vec::new();
+        for info in infos {
+            let part = self.part(info.number)?;
+            gaps.extend(missing_rows(&*part, info)?);
+            parts.push(part);
+        }
+        Ok(parts)
+    }
+}

@@ -1,0 +1,159 @@
+//! Folder of a store: its lock, and its manifest in two copies.
+//!
+//! ```text
+//! DIR/manifest, DIR/manifest.copy   the manifest, twice; the one of the higher generation counts
+//! DIR/lock                          empty: its lock says that the store is open
+//! DIR/journal/                      the journal that feeds the store
+//! ```
+//! Both copies of the manifest are written by renaming, one after the other; only then are parts removed that
+//! it no longer names.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::{Disk, File, OpenMode};
+
+use crate::error::{Error, IoContext, Result};
+
+/// The manifest of a store whose lock is held.
+pub(crate) struct ManifestFile {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    /// Held for its lock.
+    _lock: Box<dyn File>,
+}
+
+impl fmt::Debug for ManifestFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManifestFile").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl ManifestFile {
+    /// Takes the folder, which is made if it is missing; refused while somebody else has it.
+    pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<ManifestFile> {
+        let parts = dir.join("parts");
+        disk.create_dir(&parts).io_context("create", &parts)?;
+        // A folder that was missing needs a sync of the one above it, also when it was made by somebody who was
+        // killed before that. What one may not read, one cannot have made folders in.
+        for above in parts.ancestors().skip(1) {
+            // A relative path of one name has the empty path above it.
+            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            match disk.sync_dir(above) {
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+                synced => synced.io_context("synchronise", above)?,
+            }
+        }
+        let path = dir.join("lock");
+        let lock = disk.open(&path, OpenMode::Create).io_context("open", &path)?;
+        if !lock.try_lock().io_context("lock", &path)? {
+            return Err(Error::InUse { dir: dir.to_owned() });
+        }
+        Ok(ManifestFile { disk, dir: dir.to_owned(), _lock: lock })
+    }
+
+    /// Whether there is a store in the folder.
+    pub(crate) fn exists(disk: &dyn Disk, dir: &Path) -> Result<bool> {
+        for name in ["manifest", "manifest.copy"] {
+            let path = dir.join(name);
+            match disk.open(&path, OpenMode::Read) {
+                Ok(_) => return Ok(true),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                // Whoever took it for missing would make a new one over it.
+                Err(error) => return Err(error).io_context("open", &path),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The manifest, and whether all copies of it are the same; `None` in a new store.
+    pub(crate) fn read(&self) -> Result<Option<(Vec<u8>, bool)>> {
+        let copies =
+            [read_file(&*self.disk, &self.path(false))?, read_file(&*self.disk, &self.path(true))?];
+        let are_alike = copies[0] == copies[1];
+        // One that a newer program wrote is not to be written over with an older copy.
+        let is_other = |bytes: &&Vec<u8>| crate::manifest::other_version(bytes).is_some();
+        if let Some(other) = copies.iter().flatten().find(is_other) {
+            return Ok(Some((other.clone(), are_alike)));
+        }
+        let sound = copies
+            .iter()
+            .flatten()
+            .filter_map(|bytes| crate::manifest::generation(bytes).map(|found| (found, bytes)));
+        let best = sound.max_by_key(|&(generation, _)| generation).map(|(_, bytes)| bytes.clone());
+        // Of none that is sound, the caller says what is wrong with it.
+        let found = best.or_else(|| copies.into_iter().flatten().next());
+        Ok(found.map(|bytes| (bytes, are_alike)))
+    }
+
+    /// Replaces the manifest, durably and at once.
+    pub(crate) fn replace(&self, bytes: &[u8]) -> Result<()> {
+        // Both are whole before the first takes its place: a full disk is met before anything has changed.
+        let new = [false, true].map(|copy| {
+            let path = self.path(copy);
+            let mut name = path.clone().into_os_string();
+            name.push(".new");
+            (path, PathBuf::from(name))
+        });
+        for (_, new) in &new {
+            let file = self.disk.open(new, OpenMode::Create).io_context("create", new)?;
+            file.set_len(0).io_context("empty", new)?;
+            file.write_all_at(bytes, 0).io_context("write", new)?;
+            file.sync().io_context("synchronise", new)?;
+        }
+        for (path, new) in &new {
+            let replaced = self.disk.rename(new, path).and_then(|()| self.disk.sync_dir(&self.dir));
+            if let Err(error) = replaced {
+                // Nobody knows which manifest the next start will find.
+                let why = format!("{}: cannot replace it: {error}", path.display());
+                return Err(Error::FailStop { reason: why });
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, copy: bool) -> PathBuf {
+        self.dir.join(if copy { "manifest.copy" } else { "manifest" })
+    }
+}
+
+/// The bytes of a file; `None` if it is missing.
+pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
+    let file = match disk.open(path, OpenMode::Read) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).io_context("open", path),
+    };
+    let len = file.len().io_context("measure", path)?;
+    let mut bytes = zeroed_bytes(len).io_context("read", path)?;
+    let have = file.read_full_at(&mut bytes, 0).io_context("read", path)?;
+    bytes.truncate(have);
+    Ok(Some(bytes))
+}
+
+/// So many bytes, or an error: a damaged file system may say any length.
+fn zeroed_bytes(len: u64) -> std::io::Result<Vec<u8>> {
+    let len = usize::try_from(len).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len)?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_beyond_memory_is_an_error() {
+        let error = zeroed_bytes(u64::MAX).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
+        assert_eq!(zeroed_bytes(3).unwrap(), [0; 3]);
+    }
+}

@@ -1,0 +1,298 @@
+//! Cumulative readings: what was added between them, in days with rollups and without.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use model::Gap;
+
+use crate::chunk;
+use crate::error::Result;
+use crate::gather::{self, GatheredRows};
+use crate::manifest::PartInfo;
+use crate::resolution::{DAY, Resolution, slot};
+use crate::rollup::{deltas_of_day, late_gap};
+use crate::row::{NumberSummary, Predecessor, Row, Rows};
+
+use super::dropped::CoveredParts;
+use super::placement::{Plan, enclosing_range, join_ranges, split_by_days};
+use super::{ReadView, SeriesQuery, may_contain};
+
+/// Days with and without rollups of a series.
+#[derive(Default)]
+pub(super) struct RollupCoverage {
+    /// Days that have a rollup, by resolution.
+    pub(super) rolled: [BTreeSet<i64>; 5],
+    pub(super) loose: BTreeMap<i64, UnrolledDay>,
+}
+
+/// How a day without complete rollups is read.
+#[derive(Clone, Copy)]
+pub(super) enum UnrolledDay {
+    /// All of it as it came.
+    RawOnly,
+    /// What the rollup was made of is gone: the rollup, and what is in none.
+    RollupPlusRaw,
+}
+
+impl ReadView {
+    /// What happened in the planned pieces, of one series, in order: histograms, or summaries of numbers. The
+    /// slower way, for what does not simply add up.
+    pub(super) fn deltas_in_pieces(
+        &self,
+        series: &SeriesQuery,
+        plan: &Plan,
+        covered: &CoveredParts,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Rows> {
+        let kind = series.found.series.kind();
+        let mut rows = Rows::none_of_rollup(kind);
+        let days = self.unrolled_days(series, covered, gaps)?;
+        // Pieces that rows are read of as they came: all of them, or only those that no rollup has.
+        let (mut base, mut beside): (Vec<Range<i64>>, Vec<Range<i64>>) = Default::default();
+        base.extend(plan[Resolution::Base as usize].iter().map(|(range, _)| range.clone()));
+        for resolution in Resolution::ROLLUPS {
+            let mut rolled: Vec<Range<i64>> = Vec::new();
+            for (range, _) in &plan[resolution as usize] {
+                for piece in split_by_days(range) {
+                    let day = slot(piece.end, DAY);
+                    let has_rollup = days.rolled[resolution as usize].contains(&day);
+                    match days.loose.get(&day) {
+                        _ if !has_rollup => base.push(piece),
+                        None => rolled.push(piece),
+                        Some(UnrolledDay::RawOnly) => base.push(piece),
+                        Some(UnrolledDay::RollupPlusRaw) => {
+                            rolled.push(piece.clone());
+                            beside.push(piece);
+                        }
+                    }
+                }
+            }
+            self.rolled_rows(series, resolution, &join_ranges(rolled), gaps, &mut rows)?;
+        }
+        for range in join_ranges(base) {
+            if kind.is_cumulative() {
+                self.add_too_late(series, &range, &days, covered, gaps)?;
+            }
+            let found = self.base_rows(series, &range, |_| true, gaps)?;
+            rows.append(self.deltas_since(series, found, range.start, gaps)?);
+        }
+        for range in join_ranges(beside) {
+            let is_loose = |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
+            let found = self.base_rows(series, &range, is_loose, gaps)?;
+            // Between which of those that are gone a reading lies is not known any more.
+            match kind.is_cumulative() {
+                true => gaps.extend(late_gap(&series.found.series, &found.rows)),
+                false => rows.append(self.deltas_since(series, found, range.start, gaps)?),
+            }
+        }
+        match &mut rows {
+            Rows::Histograms(rows) => rows.sort_by_key(Row::time),
+            Rows::Summaries(rows) => rows.sort_by_key(Row::time),
+            other => panic!("BUG: what happened is {other:?}"),
+        }
+        Ok(rows)
+    }
+
+    /// Readings that are in no rollup of a day of which others are gone: what they grew by is not
+    /// known.
+    pub(super) fn add_too_late(
+        &self,
+        series: &SeriesQuery,
+        range: &Range<i64>,
+        days: &RollupCoverage,
+        covered: &CoveredParts,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<()> {
+        for piece in split_by_days(range) {
+            if let Some(UnrolledDay::RollupPlusRaw) = days.loose.get(&slot(piece.end, DAY)) {
+                let is_not_rolled_up =
+                    |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
+                let found = self.base_rows(series, &piece, is_not_rolled_up, gaps)?;
+                gaps.extend(late_gap(&series.found.series, &found.rows));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn rolled_rows(
+        &self,
+        series: &SeriesQuery,
+        resolution: Resolution,
+        ranges: &[Range<i64>],
+        gaps: &mut Vec<Gap>,
+        rows: &mut Rows,
+    ) -> Result<()> {
+        let Some(hull) = enclosing_range(ranges.iter()) else { return Ok(()) };
+        for info in self.manifest.parts.values().filter(|info| info.resolution == resolution) {
+            if !may_contain(info, &hull) {
+                continue;
+            }
+            self.chunks(info, &series.id, &hull, gaps, &mut |_, header, bytes| {
+                let (mut more, _) = chunk::decode(header, bytes)?;
+                more.retain(|_, end| {
+                    ranges.iter().any(|range| range.contains(&end.saturating_sub(1)))
+                });
+                rows.append(more);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Rows of the base as what happened from `start` on.
+    pub(super) fn deltas_since(
+        &self,
+        series: &SeriesQuery,
+        gathered: GatheredRows,
+        start: i64,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Rows> {
+        let kind = series.found.series.kind();
+        let (mut rows, mut predecessor) = gathered.into_settled(kind);
+        if kind.is_cumulative() && rows.len() > 0 {
+            let stored = self.previous_sample(series, start, gaps)?;
+            predecessor = self.manifest.predecessor(stored, predecessor);
+            // A series of which nothing is in a part had no reading that could have been dropped.
+            let is_new = u64::from(series.found.number.0) >= self.manifest.series;
+            if predecessor == Predecessor::Unknown && !is_new {
+                gaps.extend(self.manifest.without_baseline(&series.id, &mut rows));
+            }
+        }
+        Ok(match deltas_of_day(kind, rows, predecessor.into_reading(), start) {
+            Rows::Numbers(rows) => {
+                let summary = |row: Row<f64>| Row {
+                    start: row.start,
+                    end: row.end,
+                    value: NumberSummary::of_number(row.value),
+                };
+                Rows::Summaries(rows.into_iter().map(summary).collect())
+            }
+            rows => rows,
+        })
+    }
+
+    /// The last reading up to `time`, wherever it is.
+    pub(super) fn previous_sample(
+        &self,
+        series: &SeriesQuery,
+        time: i64,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Option<Rows>> {
+        let kind = series.found.series.kind();
+        let mut partitions: BTreeSet<i64> = self
+            .manifest
+            .base_parts()
+            .filter(|part| part.start <= time)
+            .map(|part| part.partition().start)
+            .collect();
+        for head in self.heads() {
+            partitions.extend(head.partitions().filter(|&start| start < time));
+        }
+        for start in partitions.into_iter().rev() {
+            let range = start..start.saturating_add(Resolution::Base.partition()).min(time);
+            let (rows, _) = self.base_rows(series, &range, |_| true, gaps)?.into_settled(kind);
+            let last = rows.last_reading(time);
+            if last.is_some() {
+                return Ok(last);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Which days of a series have rows that are in no rollup.
+    pub(super) fn unrolled_days(
+        &self,
+        series: &SeriesQuery,
+        covered: &CoveredParts,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<RollupCoverage> {
+        let kind = series.found.series.kind();
+        let mut days = RollupCoverage::default();
+        let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
+        let mut gone: BTreeSet<i64> = BTreeSet::new();
+        for part in self.manifest.parts.values().filter(|part| part.resolution != Resolution::Base)
+        {
+            for (&day, numbers) in &part.covers {
+                days.rolled[part.resolution as usize].insert(day);
+                if !numbers.is_subset(&live) {
+                    gone.insert(day);
+                }
+            }
+        }
+        let mut touched: Vec<Range<i64>> = Vec::new();
+        for info in self.manifest.base_parts() {
+            if self.is_not_rolled_up(info, Resolution::Day, covered) {
+                self.check()?;
+                let part = self.inner.part(info.number).and_then(|part| {
+                    let is_whole = gather::missing_rows(&*part, info)?.is_none();
+                    Ok((part.find(&series.id)?, is_whole))
+                });
+                match part {
+                    Ok((places, true)) => {
+                        touched.extend(places.iter().map(|place| place.start..place.end));
+                    }
+                    // What it had may have been of this series: whoever reads it meets the gap.
+                    _ => touched.push(info.start..info.end),
+                }
+            }
+        }
+        for head in self.heads() {
+            touched.extend(head.series_range(series.found.number).map(|(start, end)| start..end));
+        }
+        for range in touched {
+            let mut next = Some(range.end);
+            let mut unrolled: BTreeSet<i64> =
+                split_by_days(&(range.start.saturating_sub(1)..range.end.max(range.start)))
+                    .iter()
+                    .map(|piece| slot(piece.end, DAY))
+                    .collect();
+            unrolled.insert(slot(range.end, DAY));
+            if kind.is_cumulative() {
+                // The step after the last of these readings begins with it.
+                next = self.next_sample_time(series, range.end, gaps)?;
+            }
+            unrolled.extend(next.map(|time| slot(time, DAY)));
+            for day in unrolled {
+                let how = if gone.contains(&day) {
+                    UnrolledDay::RollupPlusRaw
+                } else {
+                    UnrolledDay::RawOnly
+                };
+                days.loose.insert(day, how);
+            }
+        }
+        Ok(days)
+    }
+
+    /// When the first reading after `time` was made.
+    pub(super) fn next_sample_time(
+        &self,
+        series: &SeriesQuery,
+        time: i64,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Option<i64>> {
+        let mut partitions: BTreeSet<i64> = self
+            .manifest
+            .base_parts()
+            .filter(|part| part.end > time)
+            .map(|part| part.partition().start)
+            .collect();
+        for head in self.heads() {
+            let after = |start: &i64| start.saturating_add(Resolution::Base.partition()) > time;
+            partitions.extend(head.partitions().filter(after));
+        }
+        for start in partitions {
+            let range = start.max(time)..start.saturating_add(Resolution::Base.partition());
+            let rows = self.base_rows(series, &range, |_| true, gaps)?.rows;
+            if let Some(end) = rows.times().iter().map(|time| time.1).min() {
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
+    }
+}

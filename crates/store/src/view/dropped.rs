@@ -1,0 +1,363 @@
+//! Rows that retention rules dropped: which days lack some, and what rollups have of them.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use model::{Gap, SeriesId, SeriesKind};
+
+use crate::backend::ChunkLocation;
+use crate::error::{Error, Result};
+use crate::gather;
+use crate::manifest::PartInfo;
+use crate::resolution::{DAY, Resolution, slot};
+use crate::row::Rows;
+
+use super::placement::{Plan, clip_to_days, split_by_days, split_by_slots};
+use super::{ReadView, SeriesQuery, may_contain};
+
+/// What rows that were dropped mean for an answer.
+#[derive(Default)]
+pub(super) struct DroppedRows {
+    pub(super) gaps: Vec<Gap>,
+    /// Of series that are read otherwise than others.
+    pub(super) plans: BTreeMap<SeriesId, Plan>,
+}
+
+impl DroppedRows {
+    pub(super) fn plan_of<'p>(&'p self, series: &SeriesQuery, plan: &'p Plan) -> &'p Plan {
+        self.plans.get(&series.id).unwrap_or(plan)
+    }
+
+    /// The pieces of a day are read of a finer resolution.
+    pub(super) fn read_instead(
+        &mut self,
+        series: &SeriesQuery,
+        plan: &Plan,
+        (day, resolution): (i64, Resolution),
+        finer: Resolution,
+    ) {
+        let own = self.plans.entry(series.id).or_insert_with(|| Plan::clone(plan));
+        let mut stays = Vec::new();
+        for (range, column) in std::mem::take(&mut own[resolution as usize]) {
+            for piece in split_by_days(&range) {
+                let is_meant = slot(piece.end, DAY) == day;
+                match is_meant {
+                    true => own[finer as usize].push((piece, column)),
+                    false => stays.push((piece, column)),
+                }
+            }
+        }
+        own[resolution as usize] = stays;
+        own[finer as usize].sort_by_key(|(range, _)| range.start);
+    }
+}
+
+/// What rollups have of a series and a day.
+pub(super) enum RowsOfDay {
+    /// As much as there is.
+    Complete,
+    /// Less than these, which are finer.
+    Finer(Resolution),
+    /// Less than coarser ones, or than nobody knows.
+    Missing,
+}
+
+/// Day and number of the base parts that are in a rollup, by resolution.
+pub(super) type CoveredParts = [BTreeSet<(i64, u64)>; 5];
+
+impl ReadView {
+    /// Days of which rows are kept, but not those that some piece needs: they are not empty. Where
+    /// finer rows have all that is known of a series, they are read instead.
+    pub(super) fn dropped_gaps(
+        &self,
+        series: &[&SeriesQuery],
+        plan: &Plan,
+        covered: &CoveredParts,
+    ) -> Result<DroppedRows> {
+        let live: BTreeSet<(i64, u64)> =
+            self.manifest.base_parts().map(|part| (part.day(), part.number)).collect();
+        let known: BTreeSet<(i64, u64)> = covered.iter().flatten().copied().collect();
+        let mut dropped = DroppedRows::default();
+        for resolution in Resolution::ALL {
+            let is_there = |part: &(i64, u64)| {
+                live.contains(part) || covered[resolution as usize].contains(part)
+            };
+            let mut lacking: BTreeSet<i64> =
+                known.iter().filter(|part| !is_there(part)).map(|part| part.0).collect();
+            if resolution != Resolution::Base {
+                lacking.extend(self.days_with_dropped_series(resolution));
+            }
+            // Rows as they came go by partitions, of which a day has several.
+            let period = DAY.min(resolution.partition());
+            let mut pieces = BTreeMap::new();
+            for (range, _) in &plan[resolution as usize] {
+                for piece in
+                    clip_to_days(range, &lacking).flat_map(|day| split_by_slots(&day, period))
+                {
+                    let held = pieces.entry(slot(piece.end, period)).or_insert(piece.clone());
+                    *held = held.start.min(piece.start)..held.end.max(piece.end);
+                }
+            }
+            for (first, Range { start, end }) in pieces {
+                let day = first.saturating_sub(first.rem_euclid(DAY));
+                let coarser = |part: &PartInfo| {
+                    part.resolution > resolution && part.covers.contains_key(&day)
+                };
+                let mut is_told = false;
+                for &series in series {
+                    self.check()?;
+                    let lacks = match resolution {
+                        // Texts have no rollups.
+                        _ if series.found.series.kind() == SeriesKind::Text => false,
+                        Resolution::Base => {
+                            !is_told
+                                && self.has_rows(series, day, coarser)
+                                && self.lacks_rows(series, first, covered)?
+                        }
+                        _ => match self.rows_of_day(series, day, resolution, covered)? {
+                            RowsOfDay::Complete => false,
+                            RowsOfDay::Finer(finer) => {
+                                dropped.read_instead(series, plan, (day, resolution), finer);
+                                false
+                            }
+                            RowsOfDay::Missing => true,
+                        },
+                    };
+                    if !lacks || is_told {
+                        continue;
+                    }
+                    is_told = true;
+                    let series = &series.found.series;
+                    let reason = format!(
+                        "rows of {series} finer than rollups were dropped; rollups answer for longer columns"
+                    );
+                    dropped.gaps.push(Gap { start, end, producer: None, lost: None, reason });
+                }
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// Days of whose rollups a rule took rows of some series.
+    pub(super) fn days_with_dropped_series(
+        &self,
+        resolution: Resolution,
+    ) -> impl Iterator<Item = i64> + '_ {
+        let is_meant =
+            move |part: &&PartInfo| part.resolution == resolution && part.has_dropped_series;
+        self.manifest.parts.values().filter(is_meant).flat_map(|part| part.covers.keys().copied())
+    }
+
+    /// Whether the rollups of a resolution have as much of a series and a day as any other
+    /// resolution has.
+    pub(super) fn rows_of_day(
+        &self,
+        series: &SeriesQuery,
+        day: i64,
+        wanted: Resolution,
+        covered: &CoveredParts,
+    ) -> Result<RowsOfDay> {
+        let kind = series.found.series.kind();
+        let range = day..day.saturating_add(DAY);
+        // Whoever reads them for an answer says what is damaged.
+        let mut gaps = Vec::new();
+        let mut amounts: Vec<(Resolution, u128)> = Vec::new();
+        for resolution in Resolution::ROLLUPS {
+            let mut rows = Rows::none_of_rollup(kind);
+            self.rolled_rows(
+                series,
+                resolution,
+                std::slice::from_ref(&range),
+                &mut gaps,
+                &mut rows,
+            )?;
+            // What is in no rollup of the resolution is read beside it.
+            let beside = match kind {
+                _ if kind.is_cumulative() => None,
+                SeriesKind::Histogram(_) => self.amount_in_base(series, &range, &mut |info| {
+                    self.is_not_rolled_up(info, resolution, covered)
+                })?,
+                _ => self.amount_in_base(series, &range, &mut |info| {
+                    self.is_not_rolled_up(info, Resolution::Day, covered)
+                })?,
+            };
+            amounts.push((resolution, rows.amount().saturating_add(beside.unwrap_or(0))));
+        }
+        // Readings of a day of which some are gone are no measure: between which of those they lie
+        // is not known.
+        if !kind.is_cumulative() || self.manifest.has_all_sources(day) {
+            let amount = self.amount_in_base(series, &range, &mut |_| true)?;
+            amounts.extend(amount.map(|amount| (Resolution::Base, amount)));
+        }
+        let most = amounts.iter().map(|(_, amount)| *amount).max().unwrap_or(0);
+        if most == 0 {
+            let is_base = |part: &PartInfo| part.resolution == Resolution::Base;
+            let is_known = !kind.is_cumulative() || self.manifest.has_all_sources(day);
+            let are_gone = !is_known && self.has_rows(series, day, is_base);
+            return Ok(if are_gone { RowsOfDay::Missing } else { RowsOfDay::Complete });
+        }
+        let is_best = |resolution: &Resolution| amounts.contains(&(*resolution, most));
+        let mut finer = Resolution::ALL.into_iter().rev().filter(|&finer| finer <= wanted);
+        Ok(match finer.find(is_best) {
+            Some(best) if best == wanted => RowsOfDay::Complete,
+            Some(finer) => RowsOfDay::Finer(finer),
+            None => RowsOfDay::Missing,
+        })
+    }
+
+    /// How much happened in a stretch of time according to the parts of the base that are wanted;
+    /// `None` if one cannot be read.
+    pub(super) fn amount_in_base(
+        &self,
+        series: &SeriesQuery,
+        range: &Range<i64>,
+        wanted: &mut dyn FnMut(&PartInfo) -> bool,
+    ) -> Result<Option<u128>> {
+        // Whoever reads them for an answer says what is damaged.
+        let mut gaps = Vec::new();
+        let infos =
+            self.manifest.base_parts().filter(|info| may_contain(info, range) && wanted(info));
+        let found = self.inner.parts(infos, &mut gaps);
+        let found =
+            found.and_then(|parts| gather::gather_rows(&parts, &series.id, range, &mut gaps));
+        Ok(match found {
+            Ok(Some(rows)) => {
+                Some(self.deltas_since(series, rows, range.start, &mut gaps)?.amount())
+            }
+            Ok(None) => Some(0),
+            Err(_) => None,
+        })
+    }
+
+    /// Whether rollups of a partition hold more of a series than the rows that are left of those
+    /// they were made of: some were dropped, although others came since.
+    pub(super) fn lacks_rows(
+        &self,
+        series: &SeriesQuery,
+        start: i64,
+        covered: &CoveredParts,
+    ) -> Result<bool> {
+        let range = start..start.saturating_add(Resolution::Base.partition());
+        let kind = series.found.series.kind();
+        // Whoever reads them for an answer says what is damaged.
+        let mut gaps = Vec::new();
+        let day = slot(range.end, DAY);
+        let of_day = |resolution, gaps: &mut Vec<Gap>| {
+            let mut rows = Rows::none_of_rollup(kind);
+            let day = day..day.saturating_add(DAY);
+            self.rolled_rows(series, resolution, std::slice::from_ref(&day), gaps, &mut rows)?;
+            Ok::<Rows, Error>(rows)
+        };
+        let mut rolled = Rows::none_of_rollup(kind);
+        let mut is_thinned = false;
+        for resolution in [Resolution::Hour, Resolution::FiveMinutes, Resolution::Minute] {
+            // Of one that a rule took rows out of, another one may have more.
+            is_thinned |= self.days_with_dropped_series(resolution).any(|held| held == day);
+            if rolled.len() == 0 || is_thinned {
+                let rows = of_day(resolution, &mut gaps)?;
+                if rolled.len() == 0 || rows.amount() > rolled.amount() {
+                    rolled = rows;
+                }
+            }
+        }
+        let is_short = is_thinned && of_day(Resolution::Day, &mut gaps)?.amount() > rolled.amount();
+        if rolled.len() == 0 || is_short {
+            // A rollup of the whole day does not say which part of it rows were in.
+            return Ok(true);
+        }
+        rolled.retain(|_, end| range.contains(&end.saturating_sub(1)));
+        if kind.is_cumulative() && self.lacks_readings(series, &range, &mut gaps)? {
+            return Ok(true);
+        }
+        let left = self.amount_in_base(series, &range, &mut |info| {
+            info.partition().start == start
+                && !self.is_not_rolled_up(info, Resolution::Day, covered)
+        })?;
+        Ok(left.is_some_and(|left| rolled.amount() > left))
+    }
+
+    /// Whether the finest rollups of a partition have a slot in which no reading is left. Readings
+    /// that came late may have grown by more than those that were dropped.
+    pub(super) fn lacks_readings(
+        &self,
+        series: &SeriesQuery,
+        range: &Range<i64>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<bool> {
+        let kind = series.found.series.kind();
+        let mut slots = Rows::none_of_rollup(kind);
+        for resolution in [Resolution::Minute, Resolution::FiveMinutes, Resolution::Hour] {
+            if slots.len() == 0 {
+                let range = std::slice::from_ref(range);
+                self.rolled_rows(series, resolution, range, gaps, &mut slots)?;
+            }
+        }
+        let left = self.base_rows(series, range, |_| true, gaps)?.rows.times();
+        let is_left =
+            |(start, end): (i64, i64)| left.iter().any(|row| start < row.1 && row.1 <= end);
+        Ok(!slots.times().into_iter().all(is_left))
+    }
+
+    /// Where rows of a series as they came were dropped and rollups have them: it is not empty
+    /// there.
+    pub(super) fn dropped_samples(
+        &self,
+        series: &SeriesQuery,
+        range: &Range<i64>,
+    ) -> Result<Vec<Gap>> {
+        let days = self.dropped_days.get_or_init(|| {
+            let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
+            let covers = self.manifest.parts.values().flat_map(|part| &part.covers);
+            covers.filter(|(_, numbers)| !numbers.is_subset(&live)).map(|(&day, _)| day).collect()
+        });
+        if clip_to_days(range, days).next().is_none() {
+            return Ok(Vec::new());
+        }
+        let mut plan = Plan::default();
+        plan[Resolution::Base as usize].push((range.clone(), 0));
+        Ok(self.dropped_gaps(&[series], &plan, &self.rollup_coverage())?.gaps)
+    }
+
+    /// Whether a series has rows of a day in parts that are wanted. A part that cannot be read has none: who
+    /// reads its rows says so.
+    pub(super) fn has_rows(
+        &self,
+        series: &SeriesQuery,
+        day: i64,
+        wanted: impl Fn(&PartInfo) -> bool,
+    ) -> bool {
+        self.manifest.parts.values().filter(|part| wanted(part)).any(|part| {
+            let places = self.inner.part(part.number).and_then(|part| part.find(&series.id));
+            let is_of =
+                |place: &ChunkLocation| place.start < day.saturating_add(DAY) && day < place.end;
+            places.is_ok_and(|places| places.iter().any(is_of))
+        })
+    }
+
+    /// What is in no rollup yet, or in one that is not there.
+    pub(super) fn is_not_rolled_up(
+        &self,
+        info: &PartInfo,
+        resolution: Resolution,
+        covered: &CoveredParts,
+    ) -> bool {
+        resolution == Resolution::Base
+            || !covered[resolution as usize].contains(&(info.day(), info.number))
+    }
+
+    pub(super) fn rollup_coverage(&self) -> CoveredParts {
+        let mut covered = CoveredParts::default();
+        for part in self.manifest.parts.values() {
+            for (&day, numbers) in &part.covers {
+                covered[part.resolution as usize]
+                    .extend(numbers.iter().map(|&number| (day, number)));
+            }
+        }
+        covered
+    }
+}

@@ -1,0 +1,296 @@
+//! Sums over columns: from bytes of chunks and rows of heads into accumulators.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::ops::Range;
+
+use hist::Mixture;
+use model::{Gap, SeriesId};
+
+use crate::chunk;
+use crate::error::Result;
+use crate::gather::{self, GatheredRows, KnownPredecessors};
+use crate::grid::{ColumnRun, plan};
+use crate::manifest::PartInfo;
+use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs};
+use crate::resolution::Resolution;
+use crate::row::{NumberSummary, Predecessor, Rows};
+
+use super::dropped::CoveredParts;
+use super::placement::{Placement, Plan, column_of, enclosing_range};
+use super::{ChunkVisitor, ReadView, SeriesQuery, may_contain};
+
+impl ReadView {
+    /// Gives each chunk of a series in a part that touches `range`, checked; what is damaged becomes a gap.
+    pub(super) fn chunks(
+        &self,
+        info: &PartInfo,
+        id: &SeriesId,
+        range: &Range<i64>,
+        gaps: &mut Vec<Gap>,
+        each: &mut ChunkVisitor<'_>,
+    ) -> Result<()> {
+        self.check()?;
+        let whole = |why: String| Gap {
+            start: info.start,
+            end: info.end,
+            producer: None,
+            lost: None,
+            reason: format!("part {:016x}: {why}", info.number),
+        };
+        let found = self
+            .inner
+            .part(info.number)
+            .and_then(|part| part.find(id).map(|places| (part, places)))
+            .and_then(|(part, places)| Ok((gather::missing_rows(&*part, info)?, part, places)));
+        let (part, places) = match found {
+            Ok((missing, part, places)) => {
+                gaps.extend(missing);
+                (part, places)
+            }
+            Err(error) => {
+                gaps.push(whole(error.to_string()));
+                return Ok(());
+            }
+        };
+        let mut bytes = Vec::new();
+        for place in places {
+            // A row belongs to the nanosecond before its end.
+            if place.end <= range.start || place.start > range.end {
+                continue;
+            }
+            let read = gather::read(&*part, &place, &mut bytes).unwrap_or_else(|error| {
+                Err(gather::missing_chunk(&*part, &place, &error.to_string()))
+            });
+            match read {
+                Err(gap) => gaps.push(gap),
+                Ok(header) => {
+                    if let Err(why) = each(&place, &header, &bytes) {
+                        gaps.push(whole(format!("chunk at byte {}: {why}", place.offset)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All rows of the base that ended within `range`, out of parts that are wanted and out of the heads.
+    pub(super) fn base_rows(
+        &self,
+        series: &SeriesQuery,
+        range: &Range<i64>,
+        wanted: impl Fn(&PartInfo) -> bool,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<GatheredRows> {
+        let kind = series.found.series.kind();
+        let mut rows = Rows::empty_for(kind);
+        let mut predecessors = KnownPredecessors::default();
+        self.check()?;
+        for info in self.manifest.base_parts() {
+            if info.end <= range.start || info.start > range.end || !wanted(info) {
+                continue;
+            }
+            self.chunks(info, &series.id, range, gaps, &mut |_, header, bytes| {
+                let (mut more, mut predecessor) = chunk::decode(header, bytes)?;
+                if kind.is_cumulative() {
+                    // Where the range cuts a chunk, its first row there follows one of the chunk.
+                    let before = more.last_reading(range.start);
+                    predecessor = before.map_or(predecessor, Predecessor::Reading);
+                }
+                more.retain(|_, end| range.contains(&end.saturating_sub(1)));
+                predecessors.add(&more, predecessor);
+                rows.append(more);
+                Ok(())
+            })?;
+        }
+        for head in self.heads() {
+            if let Some(more) = head.rows_of(series.found.number, kind, range) {
+                rows.append(more);
+            }
+        }
+        Ok(GatheredRows { rows, predecessors })
+    }
+
+    pub(super) fn merge_histograms(
+        &self,
+        series: &[SeriesQuery],
+        columns: &[Range<i64>],
+        points_by_start: bool,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Vec<Mixture>> {
+        let plan = plan(columns);
+        let placement = Placement { columns, points_by_start };
+        let mut merge = ColumnMerge::new(columns.len());
+        let covered = self.rollup_coverage();
+        let (adding, readings): (Vec<&SeriesQuery>, Vec<&SeriesQuery>) =
+            series.iter().partition(|series| !series.found.series.kind().is_cumulative());
+        if !adding.is_empty() {
+            let plan = placement.extend_with_points(plan.clone());
+            let dropped = self.dropped_gaps(&adding, &plan, &covered)?;
+            gaps.extend(dropped.gaps.iter().map(|gap| placement.shown(gap.clone())));
+            let (own, others): (Vec<&SeriesQuery>, Vec<&SeriesQuery>) =
+                adding.iter().partition(|series| dropped.plans.contains_key(&series.id));
+            let own =
+                own.iter().map(|series| (std::slice::from_ref(series), &dropped.plans[&series.id]));
+            for (series, plan) in own.chain([(&others[..], &plan)]) {
+                self.add_rollups(series, plan, placement, gaps, &mut merge)?;
+                self.add_base(series, plan, &covered, placement, gaps, &mut merge)?;
+            }
+        }
+        let dropped = self.dropped_gaps(&readings, &plan, &covered)?;
+        for series in readings {
+            let plan = dropped.plan_of(series, &plan);
+            let Rows::Histograms(rows) = self.deltas_in_pieces(series, plan, &covered, gaps)?
+            else {
+                panic!("BUG: steps of histograms are histograms")
+            };
+            for row in rows {
+                if let Some(column) = column_of(columns, row.end) {
+                    merge.add(column, &row.value);
+                }
+            }
+        }
+        gaps.extend(dropped.gaps);
+        let merged = merge.finish();
+        gaps.extend(merged.full_columns.into_iter().map(|at| {
+            let Range { start, end } = columns[at].clone();
+            Gap { start, end, producer: None, lost: None, reason: COLUMN_FULL_REASON.to_owned() }
+        }));
+        Ok(merged.columns)
+    }
+
+    /// Histograms of rollups, as far as the plan wants them.
+    pub(super) fn add_rollups(
+        &self,
+        series: &[&SeriesQuery],
+        plan: &Plan,
+        placement: Placement<'_>,
+        gaps: &mut Vec<Gap>,
+        merge: &mut ColumnMerge,
+    ) -> Result<()> {
+        for info in self.manifest.parts.values() {
+            let runs = &plan[info.resolution as usize];
+            if info.resolution == Resolution::Base
+                || !runs.iter().any(|(range, _)| may_contain(info, range))
+            {
+                continue;
+            }
+            self.add_part(info, series, runs, placement, gaps, merge)?;
+        }
+        Ok(())
+    }
+
+    /// Histograms as they came: where no rollup is wanted, and what is in none.
+    pub(super) fn add_base(
+        &self,
+        series: &[&SeriesQuery],
+        plan: &Plan,
+        covered: &CoveredParts,
+        placement: Placement<'_>,
+        gaps: &mut Vec<Gap>,
+        merge: &mut ColumnMerge,
+    ) -> Result<()> {
+        for info in self.manifest.base_parts() {
+            let mut runs: Vec<ColumnRun> = Vec::new();
+            for resolution in Resolution::ALL {
+                if self.is_not_rolled_up(info, resolution, covered) {
+                    runs.extend(
+                        plan[resolution as usize]
+                            .iter()
+                            .filter(|(range, _)| may_contain(info, range))
+                            .cloned(),
+                    );
+                }
+            }
+            if !runs.is_empty() {
+                runs.sort_by_key(|(range, _)| range.start);
+                self.add_part(info, series, &runs, placement, gaps, merge)?;
+            }
+        }
+        let mut runs: Vec<&ColumnRun> = plan.iter().flatten().collect();
+        runs.sort_by_key(|(range, _)| range.start);
+        let Some(range) = enclosing_range(runs.iter().map(|(range, _)| range)) else {
+            return Ok(());
+        };
+        for head in self.heads() {
+            for series in series {
+                self.check()?;
+                let rows = head.rows_of(series.found.number, series.found.series.kind(), &range);
+                let Some(Rows::Histograms(rows)) = rows else { continue };
+                for row in rows {
+                    let at = runs.partition_point(|(range, _)| range.end < row.end);
+                    let run = runs.get(at).filter(|run| run.0.contains(&row.end.saturating_sub(1)));
+                    let column =
+                        run.and_then(|run| placement.column_of((row.start, row.end), run.1));
+                    if let Some(column) = column {
+                        merge.add(column, &row.value);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_part(
+        &self,
+        info: &PartInfo,
+        series: &[&SeriesQuery],
+        runs: &[ColumnRun],
+        placement: Placement<'_>,
+        gaps: &mut Vec<Gap>,
+        merge: &mut ColumnMerge,
+    ) -> Result<()> {
+        let Some(range) = enclosing_range(runs.iter().map(|(range, _)| range)) else {
+            return Ok(());
+        };
+        for series in series {
+            self.chunks(info, &series.id, &range, gaps, &mut |place, header, bytes| {
+                let after = runs.partition_point(|(range, _)| range.end < place.start);
+                if runs.get(after).is_none_or(|(range, _)| range.start >= place.end) {
+                    return Ok(());
+                }
+                let (times, block) = chunk::read_times(header, bytes)?;
+                let rows = rows_in_runs(&times, runs);
+                let rows = match placement.points_by_start {
+                    true => assign_columns(rows, &times, |time, column| {
+                        placement.column_of(time, column)
+                    }),
+                    false => rows,
+                };
+                merge.add_block(block, &rows)
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn sum_numbers(
+        &self,
+        series: &[SeriesQuery],
+        columns: &[Range<i64>],
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Vec<Option<NumberSummary>>> {
+        let plan = plan(columns);
+        let covered = self.rollup_coverage();
+        let dropped = self.dropped_gaps(&series.iter().collect::<Vec<_>>(), &plan, &covered)?;
+        let mut sums: Vec<Option<NumberSummary>> = vec![None; columns.len()];
+        for series in series {
+            let plan = dropped.plan_of(series, &plan);
+            let Rows::Summaries(rows) = self.deltas_in_pieces(series, plan, &covered, gaps)? else {
+                panic!("BUG: numbers put together are summaries")
+            };
+            for row in rows {
+                if let Some(column) = column_of(columns, row.end) {
+                    match &mut sums[column] {
+                        Some(sum) => sum.add(&row.value),
+                        empty => *empty = Some(row.value),
+                    }
+                }
+            }
+        }
+        gaps.extend(dropped.gaps);
+        Ok(sums)
+    }
+}
