@@ -1,7 +1,7 @@
 //! Query plan shared by both languages.
 //!
-//! A node gives streams: numbers or distributions at each step. Only [`PlanOp::RangeSelection`] gives readings as they came,
-//! and only functions over time take those.
+//! A node gives streams: numbers or distributions at each step. Only [`PlanOp::RangeSelection`]
+//! gives readings as they came, and only functions over time take those.
 
 mod call;
 mod metric_query;

@@ -1,7 +1,8 @@
 //! `aggregate:*`: how what is finer than a slot is folded into it.
 //!
-//! A period below the length of a slot is read as such, and slots are made of its values (`resample.rs`); here each slot
-//! of either length stands for itself. A period above it is a window of that length, shown in all its slots.
+//! A period below the length of a slot is read as such, and slots are made of its values
+//! (`resample.rs`); here each slot of either length stands for itself. A period above it is a
+//! window of that length, shown in all its slots.
 
 use super::function_table::FunctionTable;
 use super::window::{WindowPackage, add_aggregates};

@@ -1,6 +1,7 @@
 //! Rows of the table of functions: signature, kernel, and what the planner knows of a function.
 //!
-//! Each package adds its rows in its own file, beside its kernels; `functions.rs` lists the packages.
+//! Each package adds its rows in its own file, beside its kernels; `functions.rs` lists the
+//! packages.
 
 use super::kernel::Kernel;
 use super::signature::ArgumentType::{IntegerWithin, NumberWithin};
@@ -26,8 +27,8 @@ pub(super) const COUNT: ArgumentType = IntegerWithin(0.0, f64::INFINITY);
 pub(super) const POSITION: ArgumentType = IntegerWithin(1.0, f64::INFINITY);
 pub(super) const INTEGER: ArgumentType = IntegerWithin(f64::NEG_INFINITY, f64::INFINITY);
 
-/// A function: its signature, and what works it out. A second name of a function has a row of its own with the same
-/// kernel.
+/// A function: its signature, and what works it out. A second name of a function has a row of its
+/// own with the same kernel.
 #[derive(Clone)]
 pub(super) struct CaqlFunctionRow {
     pub(super) signature: Signature,

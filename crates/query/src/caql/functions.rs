@@ -1,8 +1,10 @@
-//! Table of the functions of CAQL: signature and kernel of each, a row of the package that it belongs to.
+//! Table of the functions of CAQL: signature and kernel of each, a row of the package that it
+//! belongs to.
 //!
-//! From circonus/product-docs, caql/reference.md, with what its change log and its pages on PromQL and Graphite name.
-//! Binding, planner, evaluator, units, `/v1/functions` and the test of `docs/query.md` read this table. A new function
-//! is a kernel and a row in the file of its package; a new package is a file and a line here.
+//! From circonus/product-docs, caql/reference.md, with what its change log and its pages on PromQL
+//! and Graphite name. Binding, planner, evaluator, units, `/v1/functions` and the test of
+//! `docs/query.md` read this table. A new function is a kernel and a row in the file of its
+//! package; a new package is a file and a line here.
 
 use std::sync::LazyLock;
 
@@ -75,7 +77,8 @@ impl Signature {
         find_row(name).map(|row| &row.signature)
     }
 
-    /// Names that may be meant by one that there is not: those one can take for it, else those of other packages.
+    /// Names that may be meant by one that there is not: those one can take for it, else those of
+    /// other packages.
     pub fn nearest(name: &str) -> Vec<&'static str> {
         let known = || Signature::all().filter(|known| known.stability == Stability::Current);
         if let Some(near) = nearest_name(name, known().map(|known| known.name.as_str())) {

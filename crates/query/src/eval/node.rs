@@ -1,6 +1,7 @@
 //! The streams of a plan node: each kind of node is handed to what evaluates it.
 //!
-//! Only this file knows all kinds. What it calls asks for the streams of its own nodes by [`Evaluation::streams`].
+//! Only this file knows all kinds. What it calls asks for the streams of its own nodes by
+//! [`Evaluation::streams`].
 
 use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
@@ -15,8 +16,8 @@ use super::range_functions::RangeKernel;
 use super::{binary, range_functions};
 
 impl Evaluation<'_> {
-    /// The streams of a node. What they hold is counted against the limits; whoever drops them says so
-    /// with [`Evaluation::release`].
+    /// The streams of a node. What they hold is counted against the limits; whoever drops them says
+    /// so with [`Evaluation::release`].
     pub(crate) fn streams(&mut self, node: &PlanNode, steps: StepGrid) -> Result<Vec<Stream>> {
         self.budget.check_deadline()?;
         if steps.count == 0 {

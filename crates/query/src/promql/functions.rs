@@ -1,7 +1,7 @@
 //! Table of the functions of PromQL: one row for each, with its signature and its kernel.
 //!
-//! Parser, planner, evaluator, units, `/v1/functions` and the test of `docs/query.md` read this table. A new function
-//! is a kernel in `eval/call/` or `eval/range_functions/` and a row here.
+//! Parser, planner, evaluator, units, `/v1/functions` and the test of `docs/query.md` read this
+//! table. A new function is a kernel in `eval/call/` or `eval/range_functions/` and a row here.
 
 use crate::eval::Evaluation;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! From an expression to what has to be done: durations are worked out, what is the same at each step is done
-//! once, and sums of what happened are read out of rollups.
+//! From an expression to what has to be done: durations are worked out, what is the same at each
+//! step is done once, and sums of what happened are read out of rollups.
 
 use std::cell::Cell;
 
@@ -202,7 +202,8 @@ impl Planner {
             && match function.step_dependence {
                 StepDependence::Arguments => true,
                 StepDependence::Step => false,
-                // The time of a reading does not depend on when it is asked for, if the reading does not.
+                // The time of a reading does not depend on when it is asked for, if the reading
+                // does not.
                 StepDependence::UnlessSelector => {
                     args.iter().all(|arg| matches!(arg.node.op, PlanOp::Latest(_)))
                 }
@@ -358,8 +359,8 @@ fn exact_sum(
     Some(exact)
 }
 
-/// The series that a selector of an expression picks, as a store is asked for them. Where the expression shifts it in
-/// time is not part of it.
+/// The series that a selector of an expression picks, as a store is asked for them. Where the
+/// expression shifts it in time is not part of it.
 pub fn selector_of(selector: &VectorSelector) -> Result<Selector> {
     selector_from_matchers(&selector.matchers, selector.span)
 }

@@ -1,5 +1,5 @@
-//! The plan and the planners know nothing of the evaluator: only `eval`, the tables of functions and what runs a
-//! query import it.
+//! The plan and the planners know nothing of the evaluator: only `eval`, the tables of functions
+//! and what runs a query import it.
 
 use std::fs;
 use std::path::Path;
